@@ -1,0 +1,352 @@
+//! One event: 64 bytes, explicit widths, no pointer that the reader would have to follow.
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | `commit` | written last: generation of the chunk and index of the slot ([`crate::ring`]) |
+//! | 4 | 2 | `hook` | row of the segment's hook table, or one of the `KIND_` constants |
+//! | 6 | 2 | `thread` | row of the segment's thread table |
+//! | 8 | 8 | `start` | clock ticks before the call |
+//! | 16 | 8 | `end` | clock ticks after the call |
+//! | 24 | 2 | `context` | number of the CUDA context in this process, 0 unknown |
+//! | 26 | 2 | `flags` | `FLAG_` bits and the kinds of memory of a copy |
+//! | 28 | 2 | `result` | the driver's result code |
+//! | 30 | 2 | `spare` | zero |
+//! | 32 | 32 | `payload` | four words whose meaning the class gives, see [`Class`] |
+
+/// One recorded event, as it stands in a slot of a ring.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// Commit word of the slot, written last. See [`crate::ring::commit_word`].
+    pub commit: u32,
+    /// Row of the hook table, or a `KIND_` constant.
+    pub hook: u16,
+    /// Row of the thread table.
+    pub thread: u16,
+    /// Ticks of the segment's clock before the original was called.
+    pub start: u64,
+    /// Ticks after it returned.
+    pub end: u64,
+    /// Number of the current CUDA context in this process; 0 when there is none or it is not known.
+    pub context: u16,
+    /// [`FLAG_CAPTURED`] and, for copies, [`memory_kinds`].
+    pub flags: u16,
+    /// Result code of the call (CUresult; larger codes saturate).
+    pub result: u16,
+    /// Always zero.
+    pub spare: u16,
+    /// Meaning by class: see [`Class`].
+    pub payload: [u64; 4],
+}
+
+const _: () = {
+    assert!(size_of::<Event>() == 64);
+    assert!(core::mem::offset_of!(Event, hook) == 4);
+    assert!(core::mem::offset_of!(Event, thread) == 6);
+    assert!(core::mem::offset_of!(Event, start) == 8);
+    assert!(core::mem::offset_of!(Event, end) == 16);
+    assert!(core::mem::offset_of!(Event, context) == 24);
+    assert!(core::mem::offset_of!(Event, flags) == 26);
+    assert!(core::mem::offset_of!(Event, result) == 28);
+    assert!(core::mem::offset_of!(Event, payload) == 32);
+};
+
+impl Event {
+    /// The event as the eight words of a slot.
+    #[inline(always)]
+    pub fn words(&self) -> [u64; 8] {
+        [
+            u64::from(self.commit) | u64::from(self.hook) << 32 | u64::from(self.thread) << 48,
+            self.start,
+            self.end,
+            u64::from(self.context)
+                | u64::from(self.flags) << 16
+                | u64::from(self.result) << 32
+                | u64::from(self.spare) << 48,
+            self.payload[0],
+            self.payload[1],
+            self.payload[2],
+            self.payload[3],
+        ]
+    }
+
+    /// The event that eight words of a slot hold. Any eight words are an event; none is trusted.
+    #[inline(always)]
+    pub fn from_words(w: [u64; 8]) -> Event {
+        Event {
+            commit: w[0] as u32,
+            hook: (w[0] >> 32) as u16,
+            thread: (w[0] >> 48) as u16,
+            start: w[1],
+            end: w[2],
+            context: w[3] as u16,
+            flags: (w[3] >> 16) as u16,
+            result: (w[3] >> 32) as u16,
+            spare: (w[3] >> 48) as u16,
+            payload: [w[4], w[5], w[6], w[7]],
+        }
+    }
+}
+
+/// What a hook is about. Analyses select by class, so a new hook in an old class shows up everywhere.
+///
+/// Payload words by class (`stream` is always word 1, and means nothing without the context):
+///
+/// | class | 0 | 1 | 2 | 3 |
+/// |---|---|---|---|---|
+/// | Launch | function or graph exec | stream | grid ([`pack_grid`]) | block and shared bytes ([`pack_block`]) |
+/// | Sync | event or context | stream | flags | 0 |
+/// | Transfer | destination | stream | source (or value of a set) | bytes |
+/// | Alloc, Free | address or handle | stream | pool, or address of a mapping | bytes |
+/// | HostAlloc, HostFree | address | 0 | old address of a realloc | bytes |
+/// | Module, Api | handle | stream | second handle | number |
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A call of no special class: streams, events, contexts, captures, initialisation.
+    Api = 0,
+    /// Work given to the GPU: kernels, graphs, host functions.
+    Launch = 1,
+    /// A call that waits, asks whether it would have to wait, or makes a stream wait.
+    Sync = 2,
+    /// A copy or a set of memory.
+    Transfer = 3,
+    /// Device, pinned, managed or virtual memory taken.
+    Alloc = 4,
+    /// The same given back.
+    Free = 5,
+    /// malloc and its family.
+    HostAlloc = 6,
+    /// free, and the old block of a realloc.
+    HostFree = 7,
+    /// Modules, libraries, kernels and functions loaded, looked up or unloaded.
+    Module = 8,
+    /// A Metal command buffer committed.
+    Commit = 9,
+    /// A range that the program named (NVTX).
+    Range = 10,
+    /// A collective operation (NCCL).
+    Collective = 11,
+}
+
+impl Class {
+    /// Every class, in the order of its number.
+    pub const ALL: [Class; 12] = [
+        Class::Api,
+        Class::Launch,
+        Class::Sync,
+        Class::Transfer,
+        Class::Alloc,
+        Class::Free,
+        Class::HostAlloc,
+        Class::HostFree,
+        Class::Module,
+        Class::Commit,
+        Class::Range,
+        Class::Collective,
+    ];
+
+    /// The class with this number, if there is one.
+    pub fn from_u8(n: u8) -> Option<Class> {
+        Self::ALL.get(usize::from(n)).copied()
+    }
+
+    /// The name that reports and the manifest use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Api => "api",
+            Class::Launch => "launch",
+            Class::Sync => "sync",
+            Class::Transfer => "transfer",
+            Class::Alloc => "alloc",
+            Class::Free => "free",
+            Class::HostAlloc => "host_alloc",
+            Class::HostFree => "host_free",
+            Class::Module => "module",
+            Class::Commit => "commit",
+            Class::Range => "range",
+            Class::Collective => "collective",
+        }
+    }
+}
+
+/// Hook numbers from here on are not rows of the hook table but the kinds below.
+pub const KIND_FIRST: u16 = 0xff00;
+/// A text: payload is key, [`TextKind`], bytes, number; the bytes follow in [`KIND_TEXT_MORE`] slots of the chunk.
+pub const KIND_TEXT: u16 = 0xff01;
+/// 56 bytes of text in the seven words after the first.
+pub const KIND_TEXT_MORE: u16 = 0xff02;
+/// A CUDA context was given its number: payload is the context's handle, 0, the device's ordinal, 0.
+pub const KIND_CONTEXT: u16 = 0xff03;
+
+/// Bytes of text that one following slot holds.
+pub const TEXT_SLOT_BYTES: usize = 56;
+/// Longer texts are cut to this many bytes. C++ kernel names of 2,000 bytes are common.
+pub const TEXT_MAX_BYTES: usize = 8_000;
+
+/// What a text is, in payload word 1 of [`KIND_TEXT`].
+pub mod text_kind {
+    /// Key is a CUfunction or CUkernel, the text its (mangled) name.
+    pub const FUNCTION: u64 = 1;
+    /// A driver symbol that the program fetched and no hook covers; number is requested version << 32 | flags.
+    pub const UNCOVERED: u64 = 2;
+    /// Key is the thread's tid, the text the thread's name.
+    pub const THREAD: u64 = 3;
+}
+
+/// The call was made while its stream was being captured into a graph: nothing ran yet.
+pub const FLAG_CAPTURED: u16 = 1;
+
+/// Kind of memory of one end of a copy, as far as the call itself says.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// The call does not say (unified addressing): the collector looks into the allocations.
+    Unknown = 0,
+    /// Host memory, pinned or not.
+    Host = 1,
+    /// Device memory.
+    Device = 2,
+    /// A CUDA array.
+    Array = 3,
+}
+
+impl MemoryKind {
+    fn from_bits(bits: u16) -> MemoryKind {
+        match bits & 7 {
+            1 => MemoryKind::Host,
+            2 => MemoryKind::Device,
+            3 => MemoryKind::Array,
+            _ => MemoryKind::Unknown,
+        }
+    }
+}
+
+/// Flag bits for the kinds of memory of a copy's source and destination.
+pub const fn memory_flags(source: MemoryKind, destination: MemoryKind) -> u16 {
+    (source as u16) << 1 | (destination as u16) << 4
+}
+
+/// Source and destination kinds out of an event's flags.
+pub fn memory_kinds(flags: u16) -> (MemoryKind, MemoryKind) {
+    (MemoryKind::from_bits(flags >> 1), MemoryKind::from_bits(flags >> 4))
+}
+
+/// Grid dimensions in one word: x 32 bits, y and z 16 bits each (the driver's own limits).
+#[inline(always)]
+pub const fn pack_grid(x: u32, y: u32, z: u32) -> u64 {
+    x as u64 | ((y & 0xffff) as u64) << 32 | ((z & 0xffff) as u64) << 48
+}
+
+/// The dimensions of [`pack_grid`].
+pub const fn unpack_grid(word: u64) -> [u32; 3] {
+    [word as u32, (word >> 32) as u32 & 0xffff, (word >> 48) as u32]
+}
+
+/// Block dimensions (11, 11 and 10 bits; the driver's limits are 1024, 1024, 64) and dynamic shared bytes in one word.
+#[inline(always)]
+pub const fn pack_block(x: u32, y: u32, z: u32, shared_bytes: u32) -> u64 {
+    ((x & 0x7ff) | (y & 0x7ff) << 11 | (z & 0x3ff) << 22) as u64 | (shared_bytes as u64) << 32
+}
+
+/// Block dimensions and dynamic shared bytes of [`pack_block`].
+pub const fn unpack_block(word: u64) -> ([u32; 3], u32) {
+    let w = word as u32;
+    ([w & 0x7ff, w >> 11 & 0x7ff, w >> 22], (word >> 32) as u32)
+}
+
+/// Class-specific detail of a hook, in the hook table: what sub-kind its events are.
+pub mod detail {
+    /// No sub-kind.
+    pub const NONE: u8 = 0;
+
+    /// Launch: one kernel.
+    pub const KERNEL: u8 = 1;
+    /// Launch: an instantiated graph.
+    pub const GRAPH: u8 = 2;
+    /// Launch: a function on the host, in stream order.
+    pub const HOST_FUNCTION: u8 = 3;
+
+    /// Sync: waits for a context.
+    pub const CONTEXT: u8 = 1;
+    /// Sync: waits for a stream.
+    pub const STREAM: u8 = 2;
+    /// Sync: waits for an event.
+    pub const EVENT: u8 = 3;
+    /// Sync: asks without waiting; spinning on it is a wait.
+    pub const QUERY: u8 = 4;
+    /// Sync: a stream waits for an event; the host does not.
+    pub const STREAM_WAIT: u8 = 5;
+
+    /// Transfer: a copy that returns when it is done (as far as the API promises).
+    pub const COPY: u8 = 1;
+    /// Transfer: a copy in stream order.
+    pub const COPY_ASYNC: u8 = 2;
+    /// Transfer: a set that may return when it is done.
+    pub const SET: u8 = 3;
+    /// Transfer: a set in stream order.
+    pub const SET_ASYNC: u8 = 4;
+
+    /// Alloc and Free: device memory.
+    pub const DEVICE: u8 = 1;
+    /// Alloc and Free: stream-ordered device memory from a pool.
+    pub const POOL: u8 = 2;
+    /// Alloc: managed memory.
+    pub const MANAGED: u8 = 3;
+    /// Alloc and Free: page-locked host memory.
+    pub const PINNED: u8 = 4;
+    /// Alloc and Free: the program's own memory, page-locked.
+    pub const REGISTERED: u8 = 5;
+    /// Alloc and Free: a physical handle without an address.
+    pub const PHYSICAL: u8 = 6;
+    /// Alloc and Free: a physical handle mapped at an address.
+    pub const MAPPING: u8 = 7;
+    /// Alloc and Free: a CUDA array.
+    pub const ARRAY: u8 = 8;
+
+    /// HostAlloc: a block that another block was moved to (word 2 is the old address).
+    pub const REALLOC: u8 = 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_event_are_inverse() {
+        let event = Event {
+            commit: 0xdead_beef,
+            hook: 513,
+            thread: 4095,
+            start: 1 << 60,
+            end: u64::MAX,
+            context: 7,
+            flags: 0x55,
+            result: 719,
+            spare: 0,
+            payload: [1, u64::MAX, 3, 1 << 63],
+        };
+        assert_eq!(Event::from_words(event.words()), event);
+    }
+
+    #[test]
+    fn dimensions_survive_packing_at_the_drivers_limits() {
+        assert_eq!(unpack_grid(pack_grid(i32::MAX as u32, 65535, 65535)), [i32::MAX as u32, 65535, 65535]);
+        assert_eq!(unpack_block(pack_block(1024, 1024, 64, 232_448)), ([1024, 1024, 64], 232_448));
+    }
+
+    #[test]
+    fn classes_are_numbered_in_order() {
+        for (n, class) in Class::ALL.iter().enumerate() {
+            assert_eq!(*class as usize, n);
+            assert_eq!(Class::from_u8(n as u8), Some(*class));
+        }
+        assert_eq!(Class::from_u8(Class::ALL.len() as u8), None);
+    }
+
+    #[test]
+    fn kinds_of_memory_survive_the_flags() {
+        let flags = memory_flags(MemoryKind::Host, MemoryKind::Array) | FLAG_CAPTURED;
+        assert_eq!(memory_kinds(flags), (MemoryKind::Host, MemoryKind::Array));
+    }
+}

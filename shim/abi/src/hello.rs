@@ -1,0 +1,60 @@
+//! The one message with which a process gives its segment to the collector.
+//!
+//! Sent over the session's SOCK_SEQPACKET socket with the segment's descriptor in SCM_RIGHTS. There is no answer:
+//! the process goes on at once, and whatever it records waits in the segment.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | `magic` |
+//! | 8 | 4 | `version` |
+//! | 12 | 4 | `pid`, as the process itself sees it (another number inside a pid namespace) |
+//! | 16 | 8 | `segment_bytes` |
+
+/// The message. 24 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// [`crate::MAGIC`].
+    pub magic: u64,
+    /// [`crate::VERSION`].
+    pub version: u32,
+    /// The sender's own pid.
+    pub pid: u32,
+    /// Size of the segment in bytes.
+    pub segment_bytes: u64,
+}
+
+const _: () = assert!(size_of::<Hello>() == 24);
+
+impl Hello {
+    /// The message as bytes, little endian.
+    pub fn to_bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[0..8].copy_from_slice(&self.magic.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.pid.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.segment_bytes.to_le_bytes());
+        bytes
+    }
+
+    /// The message that these bytes hold, if its magic is right.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Hello> {
+        let u64_at = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let u32_at = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let hello = Hello { magic: u64_at(0)?, version: u32_at(8)?, pid: u32_at(12)?, segment_bytes: u64_at(16)? };
+        (hello.magic == crate::MAGIC).then_some(hello)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hello_survives_its_bytes_and_rubbish_is_refused() {
+        let hello = Hello { magic: crate::MAGIC, version: crate::VERSION, pid: 42, segment_bytes: 1 << 24 };
+        assert_eq!(Hello::from_bytes(&hello.to_bytes()), Some(hello));
+        assert_eq!(Hello::from_bytes(&hello.to_bytes()[..23]), None);
+        assert_eq!(Hello::from_bytes(&[7; 24]), None);
+    }
+}

@@ -1,0 +1,399 @@
+//! The segment: one block of memory that a traced process shares with the collector.
+//!
+//! | offset | size | part |
+//! |---|---|---|
+//! | 0 | 4,096 | [`Header`] |
+//! | 4,096 | 12,288 | information texts: (tag u16, bytes u16, text)*, ended by tag 0 ([`info`]) |
+//! | 16,384 | 65,536 | hook table: 1,024 rows of 64 bytes ([`HookRow`]) |
+//! | 81,920 | 2,097,152 | thread table: 4,096 rows of 512 bytes ([`ThreadRow`]) |
+//! | 2,179,072 | 32,768 each | chunks ([`crate::ring::Chunk`]), at most 1,024 |
+//!
+//! Memory that nobody touches costs nothing: a process without events has seven pages.
+//! Every field is an atomic, so that a writer who breaks the rules can spoil values but not the reader.
+
+use crate::clock::ClockPair;
+use crate::event::Class;
+use crate::ring::{CHUNK_BYTES, Chunk, Chunks};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Offset of the information texts.
+pub const INFO_AT: usize = 4096;
+/// Bytes of the information texts.
+pub const INFO_BYTES: usize = 12288;
+/// Offset of the hook table.
+pub const HOOKS_AT: usize = INFO_AT + INFO_BYTES;
+/// Rows of the hook table.
+pub const HOOKS_MAX: usize = 1024;
+/// Offset of the thread table.
+pub const THREADS_AT: usize = HOOKS_AT + HOOKS_MAX * 64;
+/// Rows of the thread table. A thread beyond them is counted, not recorded.
+pub const THREADS_MAX: usize = 4096;
+/// Offset of the first chunk.
+pub const CHUNKS_AT: usize = THREADS_AT + THREADS_MAX * 512;
+/// Most chunks that a segment can have.
+pub const CHUNKS_MAX: usize = 1024;
+/// Chunks at the end of the pool that only the shared chain may take, so that threads without one still record.
+pub const CHUNKS_FOR_SHARED: usize = 16;
+/// Room for counters by class.
+pub const CLASSES: usize = 16;
+
+/// Chunks in a segment of this size; 0 when it is too small to be one.
+pub const fn chunks_in(segment_bytes: u64) -> u32 {
+    let n = (segment_bytes.saturating_sub(CHUNKS_AT as u64) / CHUNK_BYTES as u64) as usize;
+    if n > CHUNKS_MAX { CHUNKS_MAX as u32 } else { n as u32 }
+}
+
+/// Tags of the information texts.
+pub mod info {
+    /// End of the texts.
+    pub const END: u16 = 0;
+    /// Path of the executable.
+    pub const EXE: u16 = 1;
+    /// Arguments, each ended by a zero byte.
+    pub const COMMAND: u16 = 2;
+    /// `NAME=value` of one of the variables that name a rank.
+    pub const RANK: u16 = 3;
+    /// Shared library path of the shim itself.
+    pub const SHIM: u16 = 4;
+}
+
+/// How malloc is recorded, in [`Header::malloc_mode`].
+pub mod malloc_mode {
+    /// Not at all.
+    pub const OFF: u32 = 0;
+    /// One allocation in so many bytes, by a Poisson process.
+    pub const SAMPLE: u32 = 1;
+    /// Every call.
+    pub const FULL: u32 = 2;
+}
+
+/// Bits of [`Header::notes`]: what the shim saw and the report should say.
+pub mod note {
+    /// A library was opened RTLD_DEEPBIND: calls that it makes itself may escape.
+    pub const DEEPBIND: u32 = 1;
+    /// The segment is smaller than asked for (RLIMIT_AS, RLIMIT_FSIZE or free space).
+    pub const SMALL_SEGMENT: u32 = 2;
+    /// A second copy of the driver library was reached; its calls are not covered.
+    pub const SECOND_DRIVER: u32 = 4;
+    /// The malloc that calls are passed to is not libc's (a preloaded jemalloc, tcmalloc or mimalloc).
+    pub const OTHER_MALLOC: u32 = 8;
+    /// More than 65,534 CUDA contexts or too many at once: some events have no context.
+    pub const CONTEXTS_FULL: u32 = 16;
+}
+
+/// The first page of the segment. Fields above `paused` are written once, before the segment is handed over.
+#[repr(C)]
+pub struct Header {
+    /// [`crate::MAGIC`].
+    pub magic: AtomicU64,
+    /// [`crate::VERSION`].
+    pub version: AtomicU32,
+    /// [`crate::clock::ClockKind`].
+    pub clock: AtomicU32,
+    /// Size of the whole segment.
+    pub segment_bytes: AtomicU64,
+    /// The process's own view of its pid.
+    pub pid: AtomicU32,
+    /// Its parent's pid.
+    pub parent_pid: AtomicU32,
+    /// 1 when the process was forked from a traced one and has not called exec.
+    pub forked: AtomicU32,
+    /// One of [`malloc_mode`].
+    pub malloc_mode: AtomicU32,
+    /// Mean distance of samples in bytes.
+    pub sample_bytes: AtomicU64,
+    /// A moment on three clocks when the segment was made: ticks, monotonic ns, realtime ns.
+    pub started: [AtomicU64; 3],
+    /// Rows of the hook table in use.
+    pub hook_count: AtomicU32,
+    /// Chunks in the pool.
+    pub chunk_count: AtomicU32,
+    /// 1: a thread that finds the pool empty waits for the collector; 0: it drops.
+    pub block_when_full: AtomicU32,
+    /// Bits of [`note`].
+    pub notes: AtomicU32,
+    /// Not 0: nothing is recorded. Set by the program itself or by a collector.
+    pub paused: AtomicU32,
+    /// Last chunk of the shared chain + 1; 0 when there is none.
+    pub shared: AtomicU32,
+    /// First chunk of the shared chain + 1.
+    pub shared_first: AtomicU32,
+    /// Held by the thread that links a new shared chunk; others drop meanwhile.
+    pub shared_lock: AtomicU32,
+    /// Measured cost of recording one driver event, in 1/256 ticks; 0 when not measured.
+    pub event_cost: AtomicU64,
+    /// Measured cost of one sampled-out malloc or free, in 1/256 ticks.
+    pub malloc_cost: AtomicU64,
+    /// Ticks when the collector last looked. A blocked writer gives up when it stops moving.
+    pub heartbeat: AtomicU64,
+    /// Calls made inside another hooked call, by the driver itself or by a signal handler: not counted as seen.
+    pub nested: AtomicU64,
+    /// Calls of threads that found no row in the thread table, by class: seen and dropped.
+    pub rowless: [AtomicU64; CLASSES],
+    /// Free chunks, a bit each.
+    pub free_chunks: [AtomicU64; CHUNKS_MAX / 64],
+}
+
+/// One row of the hook table: 56 bytes of name, then class, detail, name length, a spare byte and the routes.
+#[repr(C)]
+pub struct HookRow {
+    words: [AtomicU64; 8],
+}
+
+/// A hook's row, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookInfo {
+    /// Name, zero padded.
+    pub name: [u8; 56],
+    /// Bytes of the name.
+    pub name_bytes: u8,
+    /// Number of the [`Class`]; may be one that this version does not know.
+    pub class: u8,
+    /// One of [`crate::event::detail`].
+    pub detail: u8,
+    /// Bits of [`route`].
+    pub routes: u32,
+}
+
+/// How the program came to a hook.
+pub mod route {
+    /// By the exported symbol: linked, or looked up in the global scope.
+    pub const EXPORT: u32 = 1;
+    /// Answered to dlsym.
+    pub const DLSYM: u32 = 2;
+    /// Answered to dlvsym.
+    pub const DLVSYM: u32 = 4;
+    /// Answered by cuGetProcAddress.
+    pub const PROC_ADDRESS: u32 = 8;
+    /// Every route with its name.
+    pub const ALL: [(u32, &str); 4] =
+        [(EXPORT, "export"), (DLSYM, "dlsym"), (DLVSYM, "dlvsym"), (PROC_ADDRESS, "procaddr")];
+}
+
+impl HookRow {
+    /// Writes the row. Names are cut at 56 bytes (the driver's longest is 53).
+    pub fn write(&self, name: &str, class: Class, detail: u8) {
+        let bytes = name.as_bytes();
+        let length = bytes.len().min(56);
+        for (n, word) in self.words.iter().take(7).enumerate() {
+            let mut value = 0u64;
+            for (i, byte) in bytes.iter().take(length).skip(n * 8).take(8).enumerate() {
+                value |= u64::from(*byte) << (8 * i);
+            }
+            word.store(value, Ordering::Relaxed);
+        }
+        let last = class as u64 | u64::from(detail) << 8 | (length as u64) << 16;
+        self.words[7].store(last, Ordering::Relaxed);
+    }
+
+    /// Notes that the program reached the hook by this route.
+    #[inline]
+    pub fn add_route(&self, route: u32) {
+        let bit = u64::from(route) << 32;
+        if self.words[7].load(Ordering::Relaxed) & bit == 0 {
+            self.words[7].fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// A copy of the row.
+    pub fn read(&self) -> HookInfo {
+        let mut name = [0; 56];
+        for (bytes, word) in name.chunks_exact_mut(8).zip(&self.words) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        let last = self.words[7].load(Ordering::Relaxed);
+        HookInfo {
+            name,
+            class: last as u8,
+            detail: (last >> 8) as u8,
+            name_bytes: ((last >> 16) as u8).min(56),
+            routes: (last >> 32) as u32,
+        }
+    }
+}
+
+impl HookInfo {
+    /// The name; empty when the bytes are not text.
+    pub fn name(&self) -> &str {
+        core::str::from_utf8(self.name.get(..usize::from(self.name_bytes)).unwrap_or(&[])).unwrap_or("")
+    }
+}
+
+/// States of a thread's row.
+pub mod thread_state {
+    /// Free for any thread to claim.
+    pub const FREE: u32 = 0;
+    /// Being filled in by a thread.
+    pub const CLAIMED: u32 = 1;
+    /// In use.
+    pub const LIVE: u32 = 2;
+    /// The thread has ended; the collector reads the rest and frees the row.
+    pub const EXITED: u32 = 3;
+}
+
+/// One thread: what it is doing, and its counters by class. Written by that thread alone while LIVE.
+#[repr(C, align(64))]
+pub struct ThreadRow {
+    /// One of [`thread_state`].
+    pub state: AtomicU32,
+    /// Kernel thread id as the process sees it.
+    pub tid: AtomicU32,
+    /// First chunk of the thread's chain + 1; 0 when it uses the shared chain.
+    pub first_chunk: AtomicU32,
+    /// Counts the uses of the row.
+    pub generation: AtomicU32,
+    /// Hook of the call that is running.
+    pub in_flight_hook: AtomicU64,
+    /// Ticks when it began; 0 when none is running.
+    pub in_flight_start: AtomicU64,
+    /// Ticks when the thread first recorded.
+    pub started: AtomicU64,
+    /// Ticks when it ended.
+    pub ended: AtomicU64,
+    padding_front: AtomicU64,
+    /// Calls that began, by class. seen = recorded + dropped + sampled out + in flight + abandoned.
+    pub seen: [AtomicU64; CLASSES],
+    /// Calls of sampled classes that were chosen to be recorded; the rest was sampled out.
+    pub chosen: [AtomicU64; CLASSES],
+    /// Events that found no room.
+    pub dropped: [AtomicU32; CLASSES],
+    /// Calls that never returned to the hook: longjmp or cancellation.
+    pub abandoned: [AtomicU32; CLASSES],
+    padding: [AtomicU64; 9],
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<Header>() <= INFO_AT);
+    assert!(offset_of!(Header, version) == 8);
+    assert!(offset_of!(Header, segment_bytes) == 16);
+    assert!(offset_of!(Header, pid) == 24);
+    assert!(offset_of!(Header, started) == 48);
+    assert!(offset_of!(Header, hook_count) == 72);
+    assert!(offset_of!(Header, paused) == 88);
+    assert!(offset_of!(Header, event_cost) == 104);
+    assert!(offset_of!(Header, rowless) == 136);
+    assert!(offset_of!(Header, free_chunks) == 264);
+    assert!(size_of::<HookRow>() == 64);
+    assert!(size_of::<ThreadRow>() == 512);
+    assert!(offset_of!(ThreadRow, in_flight_hook) == 16);
+    assert!(offset_of!(ThreadRow, seen) == 56);
+    assert!(offset_of!(ThreadRow, chosen) == 184);
+    assert!(offset_of!(ThreadRow, dropped) == 312);
+    assert!(offset_of!(ThreadRow, abandoned) == 376);
+    assert!(CHUNKS_AT == 2_179_072);
+    assert!(CHUNKS_AT.is_multiple_of(4096));
+};
+
+/// A mapped segment: typed access with every index checked.
+#[derive(Clone, Copy)]
+pub struct View {
+    base: *const u8,
+    bytes: usize,
+}
+
+// SAFETY: everything behind the pointer is an atomic; the creator of the view keeps the mapping alive.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl View {
+    /// A view of `bytes` bytes at `base`; none when that is too small for a segment with one chunk.
+    ///
+    /// # Safety
+    /// `base` is page aligned, and the memory stays mapped, readable and writable as long as the view or a reference
+    /// from it is used. Other processes may change it at any time.
+    pub unsafe fn new(base: *const u8, bytes: usize) -> Option<View> {
+        (bytes >= CHUNKS_AT + CHUNK_BYTES).then_some(View { base, bytes })
+    }
+
+    /// Start of the memory.
+    pub fn base(&self) -> *const u8 {
+        self.base
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    #[inline(always)]
+    fn at<T>(&self, offset: usize) -> &T {
+        debug_assert!(offset + size_of::<T>() <= self.bytes);
+        // SAFETY: callers pass offsets of parts that `new` checked to lie inside, aligned to the part's type;
+        // the parts consist of atomics, for which any bytes are valid.
+        unsafe { &*self.base.add(offset).cast::<T>() }
+    }
+
+    /// The header.
+    #[inline(always)]
+    pub fn header(&self) -> &Header {
+        self.at(0)
+    }
+
+    /// The information texts as words.
+    pub fn info(&self) -> &[AtomicU64; INFO_BYTES / 8] {
+        self.at(INFO_AT)
+    }
+
+    /// A row of the hook table.
+    #[inline(always)]
+    pub fn hook(&self, n: usize) -> Option<&HookRow> {
+        (n < HOOKS_MAX).then(|| self.at(HOOKS_AT + n * 64))
+    }
+
+    /// A row of the thread table.
+    #[inline(always)]
+    pub fn thread(&self, n: usize) -> Option<&ThreadRow> {
+        (n < THREADS_MAX).then(|| self.at(THREADS_AT + n * 512))
+    }
+
+    /// Chunks that lie inside the memory, whatever the header claims.
+    pub fn chunk_count(&self) -> u32 {
+        self.header().chunk_count.load(Ordering::Relaxed).min(chunks_in(self.bytes as u64))
+    }
+
+    /// The moment on three clocks when the segment was made.
+    pub fn started(&self) -> ClockPair {
+        let [ticks, monotonic_ns, realtime_ns] = [0, 1, 2].map(|i| self.header().started[i].load(Ordering::Relaxed));
+        ClockPair { ticks, monotonic_ns, realtime_ns }
+    }
+
+    /// Takes the lowest free chunk (which was most likely used last and is still in the cache), below `limit`.
+    pub fn take_chunk(&self, limit: u32) -> Option<u32> {
+        for (n, word) in self.header().free_chunks.iter().enumerate() {
+            if n as u32 * 64 >= limit {
+                return None;
+            }
+            let mut free = word.load(Ordering::Relaxed);
+            while free != 0 {
+                let bit = free.trailing_zeros();
+                if n as u32 * 64 + bit >= limit {
+                    return None;
+                }
+                // SYNC POINT: pool. Acquire, with the Release in `give_chunk`: the reader is done with the slots.
+                match word.compare_exchange_weak(free, free & !(1 << bit), Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => return Some(n as u32 * 64 + bit),
+                    Err(now) => free = now,
+                }
+            }
+        }
+        None
+    }
+
+    /// Gives a chunk back to the pool.
+    pub fn give_chunk(&self, chunk: u32) {
+        if let Some(word) = self.header().free_chunks.get(chunk as usize / 64) {
+            // SYNC POINT: pool. Release, with the Acquire in `take_chunk`.
+            word.fetch_or(1 << (chunk % 64), Ordering::Release);
+        }
+    }
+}
+
+impl Chunks<{ crate::ring::CHUNK_SLOTS }> for View {
+    #[inline(always)]
+    fn chunk(&self, number: u32) -> Option<&Chunk> {
+        (number < chunks_in(self.bytes as u64)).then(|| self.at(CHUNKS_AT + number as usize * CHUNK_BYTES))
+    }
+}

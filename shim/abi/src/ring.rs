@@ -1,0 +1,307 @@
+//! The ring of one thread: a chain of chunks with one writer and one reader.
+//!
+//! A chunk is 32 KiB: a header and 511 slots of one event each, filled once from the first slot on. A full chunk is
+//! closed and linked to the next one, which came from the segment's pool; the reader gives chunks back that it has
+//! read. So an idle thread holds 32 KiB, a busy one as much as the collector lags behind, and nothing wraps around.
+//!
+//! **Write.** *Reserve*: add to the count of reserved slots; one instruction, so a signal handler that records in the
+//! middle gets another slot. *Fill* the words 1 to 7. *Commit*: store word 0, whose commit word names the chunk's
+//! generation and the slot's index. No other word tells the reader how far the writer is, so what is committed is
+//! readable even if the writer is killed at the next instruction.
+//!
+//! **Read.** A slot is an event when its commit word is the one that this generation writes there. Left-overs of an
+//! earlier use have another generation (23 bits: a left-over would have to survive 8 million uses of its chunk).
+//! A reserved slot that was never committed (its writer was thrown out of a signal handler) is a *hole*: it is seen
+//! when the chunk is closed or the writer is dead, and skipped by the reader's decision.
+//!
+//! **Shared chunks.** When the pool is empty, threads share one chain: the same slots, reserved by a locked addition.
+//!
+//! Invariants: only the owner writes a chunk's slots, `closed` and `next`; only the reader writes `consumed`; a chunk
+//! is in exactly one place: the pool's free bits, one thread's chain, or the shared chain.
+
+use crate::event::Event;
+use crate::local;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Slots in a chunk.
+pub const CHUNK_SLOTS: usize = 511;
+/// Bytes of a chunk.
+pub const CHUNK_BYTES: usize = 64 * (CHUNK_SLOTS + 1);
+/// `next` of the last chunk of a chain whose thread has ended.
+pub const END: u32 = u32::MAX;
+/// `owner` of a chunk of the shared chain.
+pub const SHARED: u32 = u32::MAX;
+
+const GENERATION_BITS: u32 = 23;
+const INDEX_BITS: u32 = 32 - GENERATION_BITS;
+
+/// The word whose presence says that the slot `index` holds an event of the chunk's use number `generation`.
+#[inline(always)]
+pub const fn commit_word(generation: u32, index: u32) -> u32 {
+    generation << INDEX_BITS | index
+}
+
+/// The generation after this one; never 0, which is what fresh memory holds.
+pub const fn next_generation(generation: u32) -> u32 {
+    let next = (generation + 1) & ((1 << GENERATION_BITS) - 1);
+    if next == 0 { 1 } else { next }
+}
+
+/// One event's place in shared memory.
+#[repr(C, align(64))]
+pub struct Slot([AtomicU64; 8]);
+
+impl Slot {
+    /// Fills the slot and commits it.
+    #[inline(always)]
+    pub fn write(&self, event: &Event) {
+        let words = event.words();
+        for (place, word) in self.0.iter().zip(words).skip(1) {
+            place.store(word, Ordering::Relaxed);
+        }
+        // SYNC POINT: commit. Release, with the Acquire in `committed`: who sees this word sees the other seven.
+        self.0[0].store(words[0], Ordering::Release);
+    }
+
+    /// Fills the slot with a first word and seven words of text, and commits it.
+    pub fn write_text(&self, first: u64, text: [u64; 7]) {
+        for (place, word) in self.0.iter().skip(1).zip(text) {
+            place.store(word, Ordering::Relaxed);
+        }
+        // SYNC POINT: commit, as in `write`.
+        self.0[0].store(first, Ordering::Release);
+    }
+
+    /// The eight words, if this commit word stands there.
+    #[inline(always)]
+    pub fn committed(&self, commit: u32) -> Option<[u64; 8]> {
+        // SYNC POINT: commit. Acquire, with the Release in `write`.
+        let first = self.0[0].load(Ordering::Acquire);
+        if first as u32 != commit {
+            return None;
+        }
+        let mut words = [first; 8];
+        for (word, place) in words.iter_mut().zip(&self.0).skip(1) {
+            *word = place.load(Ordering::Relaxed);
+        }
+        Some(words)
+    }
+}
+
+/// The first 64 bytes of a chunk.
+///
+/// | offset | size | field | who writes |
+/// |---|---|---|---|
+/// | 0 | 4 | `generation` | taker |
+/// | 4 | 4 | `owner`: row of the thread table or [`SHARED`] | taker |
+/// | 8 | 4 | `next`: number of the next chunk + 1, 0 not yet, [`END`] | owner |
+/// | 12 | 4 | `closed`: slots reserved + 1, 0 while open | owner |
+/// | 16 | 4 | `reserved` (shared chain only) | any thread |
+/// | 20 | 4 | `consumed`: slots read | reader |
+#[repr(C, align(64))]
+pub struct ChunkHeader {
+    generation: AtomicU32,
+    owner: AtomicU32,
+    next: AtomicU32,
+    closed: AtomicU32,
+    reserved: AtomicU32,
+    consumed: AtomicU32,
+}
+
+/// A header and `N` slots.
+#[repr(C)]
+pub struct Chunk<const N: usize = CHUNK_SLOTS> {
+    header: ChunkHeader,
+    slots: [Slot; N],
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(size_of::<Slot>() == 64);
+    assert!(size_of::<ChunkHeader>() == 64);
+    assert!(size_of::<Chunk>() == CHUNK_BYTES);
+    assert!(CHUNK_BYTES == 32768);
+    assert!(CHUNK_SLOTS < 1 << INDEX_BITS);
+    assert!(core::mem::offset_of!(ChunkHeader, consumed) == 20);
+};
+
+impl<const N: usize> Chunk<N> {
+    /// Makes the chunk ready for a new owner, who must have taken it from the pool, and returns its generation.
+    pub fn open(&self, owner: u32) -> u32 {
+        let generation = next_generation(self.header.generation.load(Ordering::Relaxed));
+        self.header.generation.store(generation, Ordering::Relaxed);
+        self.header.owner.store(owner, Ordering::Relaxed);
+        self.header.next.store(0, Ordering::Relaxed);
+        self.header.closed.store(0, Ordering::Relaxed);
+        self.header.reserved.store(0, Ordering::Relaxed);
+        self.header.consumed.store(0, Ordering::Relaxed);
+        generation
+    }
+
+    /// The generation of the present use.
+    pub fn generation(&self) -> u32 {
+        self.header.generation.load(Ordering::Relaxed)
+    }
+
+    /// Row of the thread table of the owner, or [`SHARED`].
+    pub fn owner(&self) -> u32 {
+        self.header.owner.load(Ordering::Relaxed)
+    }
+
+    /// The slot with this index.
+    #[inline(always)]
+    pub fn slot(&self, index: u32) -> Option<&Slot> {
+        self.slots.get(index as usize)
+    }
+
+    /// Owner: no slot at or after `used` will be written.
+    pub fn close(&self, used: u32) {
+        // SYNC POINT: close. Release, with the Acquire in `Cursor::step`: the slots before it are committed.
+        self.header.closed.store(used.min(N as u32) + 1, Ordering::Release);
+    }
+
+    /// Owner: the chain goes on in chunk `next`, which is open.
+    pub fn link(&self, next: u32) {
+        // SYNC POINT: link. Release, with the Acquire in `Cursor::step`: the next chunk's header is written.
+        self.header.next.store(next + 1, Ordering::Release);
+    }
+
+    /// Owner: the chain ends here.
+    pub fn link_end(&self) {
+        // SYNC POINT: link, as in `link`.
+        self.header.next.store(END, Ordering::Release);
+    }
+
+    /// Any thread, on a chunk of the shared chain: reserves `n` slots and returns the first.
+    ///
+    /// `Err(true)` tells the one caller that found the chunk too full to close it; the others get `Err(false)`.
+    pub fn reserve_shared(&self, n: u32) -> Result<u32, bool> {
+        let full = N as u32;
+        if self.header.reserved.load(Ordering::Relaxed) > full {
+            return Err(false);
+        }
+        let first = self.header.reserved.fetch_add(n, Ordering::Relaxed);
+        if first + n <= full {
+            return Ok(first);
+        }
+        if first <= full {
+            self.header.reserved.fetch_max(full + 1, Ordering::Relaxed);
+            self.close(first);
+            return Err(true);
+        }
+        Err(false)
+    }
+
+    /// Whether somebody closed it.
+    pub fn is_closed(&self) -> bool {
+        self.header.closed.load(Ordering::Acquire) != 0
+    }
+
+    /// Reader: slots up to here were read, for a reader that takes over.
+    pub fn set_consumed(&self, count: u32) {
+        self.header.consumed.store(count, Ordering::Relaxed);
+    }
+
+    /// Slots that an earlier reader had read.
+    pub fn consumed(&self) -> u32 {
+        self.header.consumed.load(Ordering::Relaxed).min(N as u32)
+    }
+}
+
+/// Reserves `n` slots of the calling thread's own chunk: the count before is the first of them.
+///
+/// The count may pass the number of slots; the caller then closes the chunk. Safe against signal handlers only.
+#[inline(always)]
+pub fn reserve(reserved: &AtomicU32, n: u32) -> u32 {
+    local::fetch_add(reserved, n)
+}
+
+/// Where chunks are found by number.
+pub trait Chunks<const N: usize> {
+    /// The chunk with this number; none for a number out of range, which a hostile writer may have stored.
+    fn chunk(&self, number: u32) -> Option<&Chunk<N>>;
+}
+
+/// What a reader finds at its cursor.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The next event; the cursor moved past it.
+    Words([u64; 8]),
+    /// Nothing yet.
+    Empty,
+    /// A reserved slot that is not committed although its chunk is closed or its writer dead. Wait or [`Cursor::skip`].
+    Hole,
+    /// This chunk is read to its end and the cursor moved on: give it back to the pool.
+    Finished(u32),
+    /// This chunk is read to its end and the chain ends: give it back.
+    Ended(u32),
+    /// The chain leads out of the pool: stop reading it.
+    Broken,
+}
+
+/// A reader's place in one chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// Number of the chunk.
+    pub chunk: u32,
+    /// Index of the next slot.
+    pub index: u32,
+    generation: u32,
+}
+
+impl Cursor {
+    /// A cursor at the first slot of `chunk` that no earlier reader has read.
+    pub fn new<const N: usize>(chunks: &impl Chunks<N>, chunk: u32) -> Option<Cursor> {
+        let at = chunks.chunk(chunk)?;
+        Some(Cursor { chunk, index: at.consumed(), generation: at.generation() })
+    }
+
+    /// Reads the next event. `dead`: the writer will write no more, so what is missing is a hole or the end.
+    #[inline]
+    pub fn step<const N: usize>(&mut self, chunks: &impl Chunks<N>, dead: bool) -> Step {
+        let Some(chunk) = chunks.chunk(self.chunk) else { return Step::Broken };
+        if let Some(words) = self.read(chunk) {
+            return Step::Words(words);
+        }
+        // SYNC POINT: close. Acquire, with the Release in `Chunk::close`: a slot before it that was committed by the
+        // closing thread is visible now, so it is read once more before it is called a hole.
+        let closed = chunk.header.closed.load(Ordering::Acquire);
+        if closed == 0 {
+            return self.at_open_end(chunk, dead);
+        }
+        if closed - 1 > self.index && self.index < N as u32 {
+            return self.read(chunk).map_or(Step::Hole, Step::Words);
+        }
+        // SYNC POINT: link. Acquire, with the Release in `Chunk::link`: the next chunk's header is visible.
+        match chunk.header.next.load(Ordering::Acquire) {
+            0 => Step::Empty,
+            END => Step::Ended(self.chunk),
+            next => match Cursor::new(chunks, next - 1) {
+                Some(cursor) if next - 1 != self.chunk => {
+                    let finished = self.chunk;
+                    *self = cursor;
+                    Step::Finished(finished)
+                }
+                _ => Step::Broken,
+            },
+        }
+    }
+
+    /// Passes over a hole.
+    pub fn skip(&mut self) {
+        self.index += 1;
+    }
+
+    #[inline(always)]
+    fn read<const N: usize>(&mut self, chunk: &Chunk<N>) -> Option<[u64; 8]> {
+        let words = chunk.slot(self.index)?.committed(commit_word(self.generation, self.index))?;
+        self.index += 1;
+        Some(words)
+    }
+
+    /// An open chunk of a dead writer may hold committed slots after a hole.
+    fn at_open_end<const N: usize>(&self, chunk: &Chunk<N>, dead: bool) -> Step {
+        let later = |i: u32| chunk.slot(i).and_then(|s| s.committed(commit_word(self.generation, i))).is_some();
+        if dead && (self.index..N as u32).any(later) { Step::Hole } else { Step::Empty }
+    }
+}
