@@ -172,6 +172,8 @@ impl Class {
 
 /// Hook numbers from here on are not rows of the hook table but the kinds below.
 pub const KIND_FIRST: u16 = 0xff00;
+/// A slot without meaning, where a text did not fit the rest of its chunk.
+pub const KIND_PADDING: u16 = 0xff00;
 /// A text: payload is key, [`TextKind`], bytes, number; the bytes follow in [`KIND_TEXT_MORE`] slots of the chunk.
 pub const KIND_TEXT: u16 = 0xff01;
 /// 56 bytes of text in the seven words after the first.

@@ -16,7 +16,7 @@ pub mod clock;
 pub mod event;
 pub mod hello;
 pub mod layout;
-mod local;
+pub mod local;
 pub mod ring;
 pub mod sync;
 

@@ -3,17 +3,17 @@
 //! A load, an add and a store could be split by a signal whose handler does the same, and both would get one value;
 //! a locked instruction costs 5 ns. One unlocked `xadd` cannot be split by a signal and costs under 1 ns.
 
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Adds `n` and returns the value before. Atomic against signal handlers of the calling thread, not against threads.
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
 #[inline(always)]
-pub(crate) fn fetch_add(counter: &AtomicU32, n: u32) -> u32 {
+pub fn fetch_add(counter: &AtomicU64, n: u64) -> u64 {
     let mut value = n;
-    // SAFETY: the reference gives a valid, aligned address; the instruction reads and writes those four bytes only.
+    // SAFETY: the reference gives a valid, aligned address; the instruction reads and writes those eight bytes only.
     unsafe {
         core::arch::asm!(
-            "xadd dword ptr [{at}], {value:e}",
+            "xadd qword ptr [{at}], {value}",
             at = in(reg) counter.as_ptr(),
             value = inout(reg) value,
             options(nostack),
@@ -25,8 +25,25 @@ pub(crate) fn fetch_add(counter: &AtomicU32, n: u32) -> u32 {
 /// Adds `n` and returns the value before.
 #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
 #[inline(always)]
-pub(crate) fn fetch_add(counter: &AtomicU32, n: u32) -> u32 {
+pub fn fetch_add(counter: &AtomicU64, n: u64) -> u64 {
     counter.fetch_add(n, Ordering::Relaxed)
+}
+
+/// Adds `n`. Atomic against signal handlers of the calling thread, not against threads.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+#[inline(always)]
+pub fn add(counter: &AtomicU64, n: u64) {
+    // SAFETY: as in `fetch_add`.
+    unsafe {
+        core::arch::asm!("add qword ptr [{at}], {n}", at = in(reg) counter.as_ptr(), n = in(reg) n, options(nostack));
+    }
+}
+
+/// Adds `n`.
+#[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
+#[inline(always)]
+pub fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
 }
 
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]

@@ -208,12 +208,65 @@ impl<const N: usize> Chunk<N> {
     }
 }
 
-/// Reserves `n` slots of the calling thread's own chunk: the count before is the first of them.
+/// Where a thread writes next: chunk, generation and index in one word, so that one addition reserves all three.
 ///
-/// The count may pass the number of slots; the caller then closes the chunk. Safe against signal handlers only.
-#[inline(always)]
-pub fn reserve(reserved: &AtomicU32, n: u32) -> u32 {
-    local::fetch_add(reserved, n)
+/// Were they three words, a signal handler that switches chunks between two reads would make its thread write with
+/// the index of one chunk into another.
+pub struct Tail(AtomicU64);
+
+/// A place that was reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the chunk.
+    pub chunk: u32,
+    /// Commit word of the slot; of the next slot, add 1.
+    pub commit: u32,
+    /// Index of the slot. Past the end of the chunk nothing was reserved.
+    pub index: u32,
+}
+
+const TAIL_INDEX_BITS: u32 = 25;
+
+impl Tail {
+    /// A tail without a chunk: whatever is reserved lies past the end.
+    #[cfg(not(loom))]
+    pub const fn none() -> Tail {
+        Tail(AtomicU64::new(CHUNK_SLOTS as u64))
+    }
+
+    /// A tail without a chunk; loom's atomics cannot be made in constants.
+    #[cfg(loom)]
+    pub fn none() -> Tail {
+        Tail(AtomicU64::new(CHUNK_SLOTS as u64))
+    }
+
+    /// Owner: goes on at the first slot of an opened chunk.
+    pub fn set(&self, chunk: u32, generation: u32) {
+        let word = u64::from(chunk) << 48 | u64::from(generation) << TAIL_INDEX_BITS;
+        self.0.store(word, Ordering::Relaxed);
+    }
+
+    /// Owner: has no chunk any more.
+    pub fn clear(&self) {
+        self.0.store(CHUNK_SLOTS as u64, Ordering::Relaxed);
+    }
+
+    /// Reserves `n` slots. Safe against signal handlers of the owning thread, which alone may call it.
+    #[inline(always)]
+    pub fn reserve(&self, n: u32) -> Place {
+        Self::place(local::fetch_add(&self.0, u64::from(n)))
+    }
+
+    /// The next place, without reserving it.
+    pub fn peek(&self) -> Place {
+        Self::place(self.0.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    fn place(word: u64) -> Place {
+        let index = word as u32 & ((1 << TAIL_INDEX_BITS) - 1);
+        Place { chunk: (word >> 48) as u32, commit: commit_word((word >> TAIL_INDEX_BITS) as u32, 0) | index, index }
+    }
 }
 
 /// Where chunks are found by number.
