@@ -1,0 +1,258 @@
+//! What a collector knows about its own trace: which processes, what was lost, what was covered, what it cost.
+//!
+//! One JSON file per launcher in `TRACE/manifest/`, replaced as a whole: at the start, every few seconds, at the end.
+//! The promise "nothing is lost in silence" is kept here: for each process and class
+//! `seen = recorded + dropped + sampled_out + in_flight + abandoned`, and `balanced` says whether that holds.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The manifest, as it stands in the file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`crate::schema::SCHEMA_VERSION`] of the tables beside it.
+    pub schema_version: u32,
+    /// Version of gputrace that wrote it.
+    pub tool_version: String,
+    /// The traced command and its arguments.
+    pub command: Vec<String>,
+    /// Host of the collector, as in `host=` of the file names.
+    pub host: String,
+    /// The launcher: [`launcher_text`] of this number is in the file names.
+    pub launcher_id: u64,
+    /// Start of the collector, ns since the Unix epoch.
+    pub started_ns: i64,
+    /// End of the collector; missing while it runs, and for ever when it was killed.
+    pub ended_ns: Option<i64>,
+    /// The collector ended by itself: everything that it read stands in sealed files. Else read the journal too.
+    pub complete: bool,
+    /// How ticks became nanoseconds.
+    pub clock: Clock,
+    /// The command itself.
+    pub root: Option<Root>,
+    /// Every process image that gave us a segment.
+    pub processes: Vec<Process>,
+    /// Processes that could not be traced, and why.
+    pub untraced: Vec<Untraced>,
+    /// Sealed files that were removed to stay within the size limit, oldest first, relative to the trace.
+    pub removed_files: Vec<String>,
+    /// What else a reader must know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// The clock of the events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Clock {
+    /// `monotonic`, `tsc` or `cntvct`.
+    pub kind: String,
+    /// Moments on all three clocks over the run, in order.
+    pub pairs: Vec<Pair>,
+    /// Moments that were not on the line of the others and were left out.
+    pub rejected: u64,
+}
+
+/// One moment on three clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pair {
+    /// The processor's counter.
+    pub ticks: u64,
+    /// CLOCK_MONOTONIC, ns.
+    pub monotonic_ns: u64,
+    /// CLOCK_REALTIME, ns since the Unix epoch.
+    pub realtime_ns: u64,
+}
+
+/// The command itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    /// Its last process image; missing when it could not be traced.
+    pub process_id: Option<i64>,
+    /// Its exit code.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub exit_signal: Option<i32>,
+}
+
+/// How a process ended, as the launcher knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitStatusInfo {
+    /// Exit code, when it exited.
+    pub code: Option<i32>,
+    /// Signal, when one ended it.
+    pub signal: Option<i32>,
+}
+
+/// One process image.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Unique over all hosts and execs.
+    pub process_id: i64,
+    /// Process id in the collector's pid namespace.
+    pub pid: i32,
+    /// Rank in a distributed run.
+    pub rank: Option<i32>,
+    /// Path of the executable.
+    pub exe: String,
+    /// Whether its events are in the trace.
+    pub traced: bool,
+    /// Why not.
+    pub reason: Option<String>,
+    /// Still running when the collector ended: what it did afterwards is not in the trace.
+    pub running: bool,
+    /// Counts by class name; classes without calls are left out.
+    pub accounting: BTreeMap<String, Count>,
+    /// `seen` is the sum of the rest in every class. Only a process that has ended must be balanced.
+    pub balanced: bool,
+    /// Calls made inside another hooked call, by the driver itself or by a signal handler: not counted as seen.
+    pub nested: u64,
+    /// Hooks that were reached, and driver symbols that no hook covers.
+    pub coverage: Coverage,
+    /// What tracing cost this process.
+    pub cost: Cost,
+    /// What its shim or its reader noticed, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Where the calls of one class in one process went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Calls that began.
+    pub seen: u64,
+    /// Events in the trace.
+    pub recorded: u64,
+    /// Events that found no room, were torn by a killed writer, or could not be stored.
+    pub dropped: u64,
+    /// Calls that sampling left out.
+    pub sampled_out: u64,
+    /// Calls that were running when the process ended.
+    pub in_flight: u64,
+    /// Calls that never returned to the hook: longjmp or thread cancellation.
+    pub abandoned: u64,
+}
+
+impl Count {
+    /// Whether every call that was seen is accounted for.
+    pub fn is_balanced(&self) -> bool {
+        self.seen == self.recorded + self.dropped + self.sampled_out + self.in_flight + self.abandoned
+    }
+}
+
+/// What the hooks of a process saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// Hooks that were looked up or called.
+    pub hooks: Vec<Hook>,
+    /// Driver functions that the program fetched and that pass by unseen.
+    pub uncovered: Vec<Symbol>,
+}
+
+/// A hook that was reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hook {
+    /// Name of the function.
+    pub name: String,
+    /// Name of its class.
+    pub class: String,
+    /// How the program came to it: `export`, `dlsym`, `dlvsym`, `procaddr`.
+    pub routes: Vec<String>,
+    /// Calls recorded.
+    pub calls: u64,
+}
+
+/// A driver function that no hook covers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Symbol {
+    /// Its name.
+    pub symbol: String,
+    /// Version that was asked for; 0 when none was.
+    pub version: u32,
+    /// Flags of the request.
+    pub flags: u32,
+}
+
+/// What tracing cost a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Time to record one driver event, measured when the process started, ns.
+    pub event_ns: Option<f64>,
+    /// Time that one sampled-out malloc or free takes longer, ns.
+    pub malloc_ns: Option<f64>,
+    /// Driver events recorded or dropped.
+    pub events: u64,
+    /// events x event_ns + calls of malloc's family x malloc_ns, ns; missing when neither was measured.
+    pub total_ns: Option<f64>,
+}
+
+/// A process that could not be traced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Untraced {
+    /// Process id.
+    pub pid: i32,
+    /// Path of its executable.
+    pub exe: String,
+    /// Why: static, musl, 32-bit, setuid, AddressSanitizer ...
+    pub reason: String,
+}
+
+/// The launcher's number as file names have it.
+pub fn launcher_text(launcher_id: u64) -> String {
+    format!("{launcher_id:x}")
+}
+
+/// Where the manifest of a launcher stands.
+pub fn path(trace: &Path, host: &str, launcher_id: u64) -> PathBuf {
+    trace.join("manifest").join(format!("{host}-{}.json", launcher_text(launcher_id)))
+}
+
+impl Manifest {
+    /// Writes the manifest in place of an older one. A reader sees the one or the other, never a half.
+    pub fn write(&self, to: &Path) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        // The name does not end in .json, so that a reader of the folder never takes it for a manifest.
+        let young = to.with_extension("json.new");
+        std::fs::write(&young, text)?;
+        std::fs::rename(&young, to)
+    }
+
+    /// Reads a manifest.
+    pub fn read(from: &Path) -> io::Result<Manifest> {
+        Ok(serde_json::from_slice(&std::fs::read(from)?)?)
+    }
+
+    /// Adds a note, once.
+    pub(crate) fn note(&mut self, text: &str) {
+        if !self.notes.iter().any(|n| n == text) {
+            self.notes.push(text.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_survives_its_file() {
+        let folder = std::env::temp_dir().join(format!("gputrace-manifest-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let count = Count { seen: 3, recorded: 1, dropped: 1, sampled_out: 0, in_flight: 1, abandoned: 0 };
+        let process = Process { accounting: [("launch".to_owned(), count)].into(), ..Process::default() };
+        let manifest = Manifest { processes: vec![process], launcher_id: 0xabc, ..Manifest::default() };
+        let at = folder.join("h-abc.json");
+        manifest.write(&at).unwrap();
+        assert_eq!(Manifest::read(&at).unwrap(), manifest);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn an_unaccounted_call_is_noticed() {
+        let count = Count { seen: 3, recorded: 2, ..Count::default() };
+        assert!(!count.is_balanced());
+        assert!(Count { abandoned: 1, ..count }.is_balanced());
+    }
+}
