@@ -1,1 +1,39 @@
-//! Placeholder of the first commit.
+//! The library that the dynamic loader puts into a traced process: a guest in somebody's house.
+//!
+//! Rules for everything in this crate after the constructor has run: no allocation, no lock, no formatting, no I/O, no
+//! read of the environment, no panic; errno stays as it was (system calls are made without libc's wrappers). In doubt,
+//! call the original and record nothing. Nothing links this crate: its `malloc` would replace libc's in the linker's
+//! own product.
+//!
+//! Where things are: [`hooks`] the lists of hooked functions; [`interpose`] how a line of a list becomes a hook;
+//! [`record`] what a hook does; [`thread`] a thread's state and its ring; [`session`] how the segment is made.
+#![no_std]
+
+mod calibrate;
+mod capture;
+mod contexts;
+mod control;
+mod heap;
+mod hooks;
+mod interpose;
+mod names;
+mod record;
+mod sampling;
+mod session;
+mod sys;
+mod thread;
+mod tls;
+
+/// Runs when the loader has loaded the process's libraries, before its `main`.
+#[ctor::ctor(unsafe)]
+fn constructor() {
+    session::start_in_constructor();
+}
+
+/// Stands where std's exception personality is referred to (see build.rs): nothing of ours has landing pads, and a
+/// forced unwinding passes through.
+#[unsafe(no_mangle)]
+extern "C" fn __wrap_rust_eh_personality() -> i32 {
+    const CONTINUE_UNWIND: i32 = 8;
+    CONTINUE_UNWIND
+}

@@ -194,6 +194,8 @@ pub mod text_kind {
     pub const UNCOVERED: u64 = 2;
     /// Key is the thread's tid, the text the thread's name.
     pub const THREAD: u64 = 3;
+    /// Key is a function whose name is the one of the function or kernel in number; no text follows.
+    pub const ALIAS: u64 = 4;
 }
 
 /// The call was made while its stream was being captured into a graph: nothing ran yet.

@@ -13,6 +13,7 @@
 
 use crate::clock::ClockPair;
 use crate::event::Class;
+use crate::pool;
 use crate::ring::{CHUNK_BYTES, Chunk, Chunks};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -362,32 +363,12 @@ impl View {
 
     /// Takes the lowest free chunk (which was most likely used last and is still in the cache), below `limit`.
     pub fn take_chunk(&self, limit: u32) -> Option<u32> {
-        for (n, word) in self.header().free_chunks.iter().enumerate() {
-            if n as u32 * 64 >= limit {
-                return None;
-            }
-            let mut free = word.load(Ordering::Relaxed);
-            while free != 0 {
-                let bit = free.trailing_zeros();
-                if n as u32 * 64 + bit >= limit {
-                    return None;
-                }
-                // SYNC POINT: pool. Acquire, with the Release in `give_chunk`: the reader is done with the slots.
-                match word.compare_exchange_weak(free, free & !(1 << bit), Ordering::Acquire, Ordering::Relaxed) {
-                    Ok(_) => return Some(n as u32 * 64 + bit),
-                    Err(now) => free = now,
-                }
-            }
-        }
-        None
+        pool::take(&self.header().free_chunks, limit)
     }
 
     /// Gives a chunk back to the pool.
     pub fn give_chunk(&self, chunk: u32) {
-        if let Some(word) = self.header().free_chunks.get(chunk as usize / 64) {
-            // SYNC POINT: pool. Release, with the Acquire in `take_chunk`.
-            word.fetch_or(1 << (chunk % 64), Ordering::Release);
-        }
+        pool::give(&self.header().free_chunks, chunk);
     }
 }
 

@@ -17,6 +17,7 @@ pub mod event;
 pub mod hello;
 pub mod layout;
 pub mod local;
+pub mod pool;
 pub mod ring;
 pub mod sync;
 

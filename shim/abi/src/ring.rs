@@ -14,7 +14,9 @@
 //! A reserved slot that was never committed (its writer was thrown out of a signal handler) is a *hole*: it is seen
 //! when the chunk is closed or the writer is dead, and skipped by the reader's decision.
 //!
-//! **Shared chunks.** When the pool is empty, threads share one chain: the same slots, reserved by a locked addition.
+//! **Shared chunks.** When the pool is empty, threads share one chain: the same slots, reserved by a locked addition
+//! to one word that holds generation and index, so that a thread that slept through a whole use of the chunk reserves
+//! in the present use or, where the chunk belongs to a thread now, nowhere.
 //!
 //! Invariants: only the owner writes a chunk's slots, `closed` and `next`; only the reader writes `consumed`; a chunk
 //! is in exactly one place: the pool's free bits, one thread's chain, or the shared chain.
@@ -96,15 +98,15 @@ impl Slot {
 /// | 4 | 4 | `owner`: row of the thread table or [`SHARED`] | taker |
 /// | 8 | 4 | `next`: number of the next chunk + 1, 0 not yet, [`END`] | owner |
 /// | 12 | 4 | `closed`: slots reserved + 1, 0 while open | owner |
-/// | 16 | 4 | `reserved` (shared chain only) | any thread |
-/// | 20 | 4 | `consumed`: slots read | reader |
+/// | 16 | 8 | `reserved`: generation << 32, slots reserved; past the end where no thread but the owner may | any thread |
+/// | 24 | 4 | `consumed`: slots read | reader |
 #[repr(C, align(64))]
 pub struct ChunkHeader {
     generation: AtomicU32,
     owner: AtomicU32,
     next: AtomicU32,
     closed: AtomicU32,
-    reserved: AtomicU32,
+    reserved: AtomicU64,
     consumed: AtomicU32,
 }
 
@@ -122,8 +124,19 @@ const _: () = {
     assert!(size_of::<Chunk>() == CHUNK_BYTES);
     assert!(CHUNK_BYTES == 32768);
     assert!(CHUNK_SLOTS < 1 << INDEX_BITS);
-    assert!(core::mem::offset_of!(ChunkHeader, consumed) == 20);
+    assert!(core::mem::offset_of!(ChunkHeader, reserved) == 16);
+    assert!(core::mem::offset_of!(ChunkHeader, consumed) == 24);
 };
+
+impl<const N: usize> Default for Chunk<N> {
+    /// A chunk as it is in fresh memory: zeros.
+    fn default() -> Chunk<N> {
+        let [generation, owner, next, closed, consumed] = core::array::from_fn(|_| AtomicU32::new(0));
+        let header = ChunkHeader { generation, owner, next, closed, reserved: AtomicU64::new(0), consumed };
+        let slot = |_| Slot(core::array::from_fn(|_| AtomicU64::new(0)));
+        Chunk { header, slots: core::array::from_fn(slot) }
+    }
+}
 
 impl<const N: usize> Chunk<N> {
     /// Makes the chunk ready for a new owner, who must have taken it from the pool, and returns its generation.
@@ -133,8 +146,11 @@ impl<const N: usize> Chunk<N> {
         self.header.owner.store(owner, Ordering::Relaxed);
         self.header.next.store(0, Ordering::Relaxed);
         self.header.closed.store(0, Ordering::Relaxed);
-        self.header.reserved.store(0, Ordering::Relaxed);
         self.header.consumed.store(0, Ordering::Relaxed);
+        let reserved = if owner == SHARED { 0 } else { N as u64 + 1 };
+        // SYNC POINT: reopen. Release, with the Acquire in `reserve_shared`: a thread that still knows the chunk from an
+        // earlier use writes its slots after those of that use.
+        self.header.reserved.store(u64::from(generation) << 32 | reserved, Ordering::Release);
         generation
     }
 
@@ -172,20 +188,23 @@ impl<const N: usize> Chunk<N> {
         self.header.next.store(END, Ordering::Release);
     }
 
-    /// Any thread, on a chunk of the shared chain: reserves `n` slots and returns the first.
+    /// Any thread, on a chunk that is or was of the shared chain: reserves `n` slots; returns the commit word and the
+    /// index of the first.
     ///
-    /// `Err(true)` tells the one caller that found the chunk too full to close it; the others get `Err(false)`.
-    pub fn reserve_shared(&self, n: u32) -> Result<u32, bool> {
+    /// `Err(true)` tells the one caller that found the chunk too full and closed it; the others get `Err(false)`.
+    pub fn reserve_shared(&self, n: u32) -> Result<(u32, u32), bool> {
         let full = N as u32;
-        if self.header.reserved.load(Ordering::Relaxed) > full {
+        // The count stays small: who finds the chunk full does not add to it.
+        if self.header.reserved.load(Ordering::Relaxed) as u32 > full {
             return Err(false);
         }
-        let first = self.header.reserved.fetch_add(n, Ordering::Relaxed);
+        // SYNC POINT: reopen. Acquire, with the Release in `open`.
+        let word = self.header.reserved.fetch_add(u64::from(n), Ordering::Acquire);
+        let (generation, first) = ((word >> 32) as u32, word as u32);
         if first + n <= full {
-            return Ok(first);
+            return Ok((commit_word(generation, first), first));
         }
         if first <= full {
-            self.header.reserved.fetch_max(full + 1, Ordering::Relaxed);
             self.close(first);
             return Err(true);
         }
@@ -249,6 +268,17 @@ impl Tail {
     /// Owner: has no chunk any more.
     pub fn clear(&self) {
         self.0.store(CHUNK_SLOTS as u64, Ordering::Relaxed);
+    }
+
+    /// Owner: whether it stands in a chunk, full or not.
+    pub fn has_chunk(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >> TAIL_INDEX_BITS != 0
+    }
+
+    /// Owner: sets the index back to the chunk's end when failed reservations have made it grow.
+    pub fn park(&self, index: u32) {
+        let word = self.0.load(Ordering::Relaxed);
+        self.0.store(word >> TAIL_INDEX_BITS << TAIL_INDEX_BITS | u64::from(index), Ordering::Relaxed);
     }
 
     /// Reserves `n` slots. Safe against signal handlers of the owning thread, which alone may call it.
@@ -341,6 +371,9 @@ impl Cursor {
     }
 
     /// Passes over a hole.
+    ///
+    /// While the process lives, the thread that reserved the slot may only be descheduled, and would write into
+    /// whatever the chunk is used for next: a chunk with a skipped hole of a living process must not be given back.
     pub fn skip(&mut self) {
         self.index += 1;
     }

@@ -1,0 +1,37 @@
+//! The pool of free chunks: a bit each, taken by the writers and given back by the reader.
+//!
+//! Any thread and any signal handler may take, at any moment: there is no lock, and a bit that somebody else took
+//! between the look and the exchange only means another look.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Takes the lowest free chunk (which was most likely used last and is still in the cache), below `limit`.
+pub fn take(free: &[AtomicU64], limit: u32) -> Option<u32> {
+    for (n, word) in free.iter().enumerate() {
+        let first = n as u32 * 64;
+        let mut bits = word.load(Ordering::Relaxed);
+        while bits != 0 {
+            let bit = bits.trailing_zeros();
+            if first + bit >= limit {
+                return None;
+            }
+            // SYNC POINT: pool. Acquire, with the Release in `give`: the reader is done with the slots.
+            match word.compare_exchange_weak(bits, bits & !(1 << bit), Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(first + bit),
+                Err(now) => bits = now,
+            }
+        }
+        if first + 64 >= limit {
+            return None;
+        }
+    }
+    None
+}
+
+/// Gives a chunk back; a number beyond the pool is ignored.
+pub fn give(free: &[AtomicU64], chunk: u32) {
+    if let Some(word) = free.get(chunk as usize / 64) {
+        // SYNC POINT: pool. Release, with the Acquire in `take`.
+        word.fetch_or(1 << (chunk % 64), Ordering::Release);
+    }
+}

@@ -1,0 +1,50 @@
+//! The ring's scenarios under loom: every order of their steps that three preemptions allow.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p gputrace-abi --test loom --release`
+#![cfg(loom)]
+
+mod scenarios;
+
+use gputrace_abi::ring::SHARED;
+
+fn model(scenario: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(3));
+    builder.max_branches = 100_000;
+    builder.check(scenario);
+}
+
+#[test]
+fn a_chain_of_chunks_is_read_whole_and_in_order() {
+    model(|| scenarios::crossing::<2>(3, 2, 4));
+}
+
+#[test]
+fn a_chunk_is_used_again_only_when_it_was_read() {
+    model(|| scenarios::recycling::<1>(3, 2, 5));
+}
+
+#[test]
+fn two_threads_share_a_chunk_and_one_closes_it() {
+    model(|| scenarios::shared::<2>(2, 3, 2));
+}
+
+#[test]
+fn a_late_reservation_lands_in_the_chunks_present_shared_use() {
+    model(|| scenarios::late_sharer::<1>(SHARED));
+}
+
+#[test]
+fn a_late_reservation_never_lands_in_another_threads_chunk() {
+    model(|| scenarios::late_sharer::<1>(0));
+}
+
+#[test]
+fn a_hole_is_seen_when_its_chunk_is_closed() {
+    model(|| scenarios::hole::<3>(false, 3));
+}
+
+#[test]
+fn a_hole_is_seen_when_its_writer_is_dead() {
+    model(|| scenarios::hole::<3>(true, 3));
+}

@@ -1,0 +1,52 @@
+//! Work given to the GPU. Payload: function or graph, stream, grid, block and shared bytes.
+
+use core::ffi::c_void;
+
+use cudarc::driver::sys::{CUfunction, CUgraphExec, CUlaunchConfig, CUstream};
+use gputrace_abi::event::{pack_block, pack_grid};
+
+use super::handle;
+use crate::hooks::hooks;
+use crate::names;
+
+type Params = *mut *mut c_void;
+
+hooks! {
+    base: super::LAUNCH;
+
+    Launch GRAPH: [cuGraphLaunch, cuGraphLaunch_ptsz](graph: CUgraphExec, stream: CUstream)
+        => |_| [handle(graph), handle(stream), 0, 0];
+    Launch HOST_FUNCTION: [cuLaunchHostFunc, cuLaunchHostFunc_ptsz](stream: CUstream, function: *mut c_void, data: *mut c_void)
+        => |_| [handle(function), handle(stream), 0, 0];
+    Launch KERNEL: [cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz](
+        function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32,
+        shared: u32, stream: CUstream, params: Params)
+        => |_| kernel(function, stream, pack_grid(gx, gy, gz), pack_block(bx, by, bz, shared));
+    Launch KERNEL: [cuLaunchKernel, cuLaunchKernel_ptsz](
+        function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32,
+        shared: u32, stream: CUstream, params: Params, extra: Params)
+        => |_| kernel(function, stream, pack_grid(gx, gy, gz), pack_block(bx, by, bz, shared));
+    Launch KERNEL: [cuLaunchKernelEx, cuLaunchKernelEx_ptsz](
+        config: *const CUlaunchConfig, function: CUfunction, params: Params, extra: Params)
+        => |_| configured(config, function);
+    // The API of CUDA 3: the block's shape was set on the function beforehand.
+    Launch KERNEL: [cuLaunch](function: CUfunction) => |_| kernel(function, core::ptr::null_mut(), pack_grid(1, 1, 1), 0);
+    Launch KERNEL: [cuLaunchGrid](function: CUfunction, width: i32, height: i32)
+        => |_| kernel(function, core::ptr::null_mut(), pack_grid(width as u32, height as u32, 1), 0);
+    Launch KERNEL: [cuLaunchGridAsync](function: CUfunction, width: i32, height: i32, stream: CUstream)
+        => |_| kernel(function, stream, pack_grid(width as u32, height as u32, 1), 0);
+}
+
+#[inline(always)]
+fn kernel(function: CUfunction, stream: CUstream, grid: u64, block: u64) -> [u64; 4] {
+    names::launched(handle(function));
+    [handle(function), handle(stream), grid, block]
+}
+
+#[inline(always)]
+fn configured(config: *const CUlaunchConfig, function: CUfunction) -> [u64; 4] {
+    // SAFETY: null, or the program's launch configuration, which the driver has just read.
+    let Some(c) = (unsafe { config.as_ref() }) else { return [handle(function), 0, 0, 0] };
+    let block = pack_block(c.blockDimX, c.blockDimY, c.blockDimZ, c.sharedMemBytes);
+    kernel(function, c.hStream, pack_grid(c.gridDimX, c.gridDimY, c.gridDimZ), block)
+}

@@ -1,0 +1,209 @@
+//! The lists: one line per hooked function, one file per theme. Everything else derives from them.
+//!
+//! A line names its function (and the variants that share its signature), its arguments with the driver's own types,
+//! and what goes into the event's four payload words ([`gputrace_abi::Class`] says what they mean). The macro makes
+//! the exported symbol, the wrapper, the row for dlsym and cuGetProcAddress and the row of the segment's hook table.
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use gputrace_abi::Class;
+use gputrace_abi::event::memory_flags;
+use gputrace_abi::layout::View;
+
+use crate::interpose::procaddr;
+use crate::sys;
+
+pub(crate) mod alloc;
+pub(crate) mod cuda;
+
+/// One hooked function.
+pub(crate) struct Hook {
+    /// The exported name.
+    pub(crate) name: &'static CStr,
+    /// What it is about.
+    pub(crate) class: Class,
+    /// One of [`gputrace_abi::event::detail`].
+    pub(crate) detail: u8,
+    /// Stream 0 means the thread's own stream.
+    pub(crate) per_thread: bool,
+    /// Flags of each of its events: the kinds of memory of a copy.
+    pub(crate) flags: u16,
+    /// Our function.
+    pub(crate) wrapper: *const (),
+    /// The function that is called on; 0 while it is not known.
+    pub(crate) original: AtomicUsize,
+}
+
+// SAFETY: the only pointer is the address of a function.
+unsafe impl Sync for Hook {}
+
+impl Hook {
+    pub(crate) const fn new(name: &'static CStr, class: Class, detail: u8, wrapper: *const ()) -> Hook {
+        let per_thread = find(name, b"_ptsz") || find(name, b"_ptds");
+        let flags = if matches!(class, Class::Transfer) { memory_kinds(name) } else { 0 };
+        Hook { name, class, detail, per_thread, flags, wrapper, original: AtomicUsize::new(0) }
+    }
+}
+
+/// The kinds of memory that a copy's or set's name states.
+#[allow(clippy::indexing_slicing)] // evaluated at compile time only
+const fn memory_kinds(name: &CStr) -> u16 {
+    use gputrace_abi::event::MemoryKind::{Array, Device, Host, Unknown};
+    let kinds = [(b'H', Host), (b'D', Device), (b'A', Array)];
+    let (mut i, mut j) = (0, 0);
+    while i < 9 {
+        let ((from, source), (to, destination)) = (kinds[i / 3], kinds[j]);
+        if find(name, &[from, b't', b'o', to]) {
+            return memory_flags(source, destination);
+        }
+        i += 1;
+        j = i % 3;
+    }
+    if find(name, b"Memset") {
+        return memory_flags(Unknown, Device);
+    }
+    if find(name, b"MemcpyPeer") { memory_flags(Device, Device) } else { 0 }
+}
+
+/// Whether the part stands in the name.
+#[allow(clippy::indexing_slicing)] // evaluated at compile time only
+const fn find(name: &CStr, part: &[u8]) -> bool {
+    let name = name.to_bytes();
+    let mut at = 0;
+    while at + part.len() <= name.len() {
+        let mut i = 0;
+        while i < part.len() && name[at + i] == part[i] {
+            i += 1;
+        }
+        if i == part.len() {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// A list of hooked driver functions. See the module's documentation; `base` is the number of the first.
+macro_rules! hooks {
+    (
+        base: $base:expr;
+        $( $class:ident $detail:ident : [$($name:ident),+ $(,)?] $arguments:tt => $payload:expr; )*
+    ) => {
+        #[allow(non_camel_case_types, clippy::enum_variant_names)]
+        #[derive(Clone, Copy)]
+        enum Index { $($($name,)+)* }
+
+        /// The hooks of this file.
+        pub(crate) static LIST: [$crate::hooks::Hook; COUNT as usize] = [
+            $($($crate::hooks::Hook::new(
+                match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => c"",
+                },
+                gputrace_abi::Class::$class,
+                gputrace_abi::event::detail::$detail,
+                $name as *const (),
+            ),)+)*
+        ];
+
+        /// How many there are.
+        pub(crate) const COUNT: u16 = [$($(stringify!($name),)+)*].len() as u16;
+
+        $($($crate::hooks::hooks!(@one $base, $name, $arguments, $payload);)+)*
+    };
+    (@one $base:expr, $name:ident, ($($argument:ident : $type:ty),* $(,)?), $payload:expr) => {
+        /// The hook of the driver's function of this name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> u32 {
+            const NUMBER: u16 = $base + Index::$name as u16;
+            #[allow(clippy::indexing_slicing)] // a constant index inside the list
+            $crate::record::call(
+                &LIST[Index::$name as usize],
+                NUMBER,
+                |address| {
+                    // SAFETY: the address is that of the driver's function of this name, whose signature this is.
+                    let f: unsafe extern "C" fn($($type),*) -> u32 = unsafe { core::mem::transmute(address) };
+                    // SAFETY: the program's own arguments, passed on.
+                    unsafe { f($($argument),*) }
+                },
+                $payload,
+            )
+        }
+    };
+}
+pub(crate) use hooks;
+
+/// Every list of driver functions with the number of its first hook.
+fn driver_lists() -> [(&'static [Hook], u16); 7] {
+    [
+        (&cuda::launch::LIST, cuda::LAUNCH),
+        (&cuda::sync::LIST, cuda::SYNC),
+        (&cuda::copy::LIST, cuda::COPY),
+        (&cuda::memory::LIST, cuda::MEMORY),
+        (&cuda::module::LIST, cuda::MODULE),
+        (&cuda::other::LIST, cuda::OTHER),
+        (&procaddr::LIST, cuda::PROC_ADDRESS),
+    ]
+}
+
+/// The hook with this number. Numbers of allocation functions come after the driver's.
+pub(crate) fn by_number(number: u16) -> Option<&'static Hook> {
+    driver_lists().into_iter().find_map(|(list, base)| list.get(usize::from(number.checked_sub(base)?)))
+}
+
+/// The class of a hook's events.
+pub(crate) fn class_of(number: u16) -> Class {
+    match number.checked_sub(cuda::END) {
+        Some(n) => alloc::LIST.get(usize::from(n)).map_or(Class::Api, |a| a.class),
+        None => by_number(number).map_or(Class::Api, |hook| hook.class),
+    }
+}
+
+/// The driver hook with this name, for dlsym and dlvsym.
+pub(crate) fn driver_hook(name: &CStr) -> Option<(&'static Hook, u16)> {
+    driver_lists().into_iter().find_map(|(list, base)| {
+        let at = list.iter().position(|hook| hook.name == name)?;
+        Some((list.get(at)?, base + at as u16))
+    })
+}
+
+/// Visits every driver hook with its number.
+pub(crate) fn for_each_driver_hook(mut visit: impl FnMut(&'static Hook, u16)) {
+    for (list, base) in driver_lists() {
+        for (n, hook) in list.iter().enumerate() {
+            visit(hook, base + n as u16);
+        }
+    }
+}
+
+/// Writes the segment's hook table; returns the number of rows.
+pub(crate) fn describe(view: &View) -> u32 {
+    for_each_driver_hook(|hook, number| {
+        if let Some(row) = view.hook(usize::from(number)) {
+            row.write(hook.name.to_str().unwrap_or(""), hook.class, hook.detail);
+        }
+    });
+    for (n, function) in alloc::LIST.iter().enumerate() {
+        if let Some(row) = view.hook(usize::from(cuda::END) + n) {
+            row.write(function.name, function.class, function.detail);
+        }
+    }
+    u32::from(cuda::END) + alloc::LIST.len() as u32
+}
+
+/// Whether other libraries are preloaded: they may export the same functions and are chained to.
+pub(crate) fn others_preloaded() -> bool {
+    /// 0 not asked yet, 1 no, 2 yes.
+    static KNOWN: AtomicU32 = AtomicU32::new(0);
+    match KNOWN.load(Ordering::Relaxed) {
+        0 => {
+            let list = sys::variable(b"LD_PRELOAD").unwrap_or(b"");
+            let several = list.iter().any(|b| *b == b':' || *b == b' ');
+            let others = several || sys::exists(c"/etc/ld.so.preload");
+            KNOWN.store(1 + u32::from(others), Ordering::Relaxed);
+            others
+        }
+        known => known == 2,
+    }
+}

@@ -1,0 +1,141 @@
+//! Where the driver's own functions are, and which hook belongs to an address.
+//!
+//! The driver is one library copy. Its functions are found once, by the copy's own symbol table, and kept with their
+//! hooks; every pointer that a program gets from dlsym or cuGetProcAddress is looked up *by address*. An unknown
+//! address passes through and is reported.
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use gputrace_abi::layout::note;
+
+use super::{elf, lookup};
+use crate::hooks::{self, Hook};
+use crate::{calibrate, session};
+
+const DRIVER: &CStr = c"libcuda.so.1";
+
+/// 1: every hook's original was looked for in the driver.
+static BOUND: AtomicU32 = AtomicU32::new(0);
+
+/// Hooks by the address of their original and of their wrapper: open addressing, number + 1 above the 48 address bits.
+static ADDRESSES: [AtomicU64; 2048] = [const { AtomicU64::new(0) }; 2048];
+const ADDRESS_BITS: u32 = 48;
+
+/// The original of a hook; 0 where there is no driver in this process.
+pub(crate) fn original(hook: &Hook) -> usize {
+    if BOUND.load(Ordering::Acquire) == 0 {
+        bind(None);
+    }
+    hook.original.load(Ordering::Relaxed)
+}
+
+/// A hook that was called by its exported symbol before anybody looked the driver up.
+#[cold]
+#[inline(never)]
+pub(crate) fn late(hook: &Hook) -> usize {
+    original(hook)
+}
+
+/// What to answer for the driver's function at `real`, which was looked up by its name in the library of `handle`.
+pub(super) fn wrapper_for(real: usize, hook: &'static Hook, number: u16, handle: usize, route: u32) -> usize {
+    if BOUND.load(Ordering::Acquire) == 0 {
+        bind(Some(handle));
+    }
+    match hook_at(real) {
+        Some((found, number)) => {
+            note_route(number, route);
+            found.wrapper as usize
+        }
+        // Another library's function of that name: a second copy of the driver, or a wrapper of somebody else.
+        None => {
+            if hook.original.load(Ordering::Relaxed) == 0 {
+                adopt(hook, number, real);
+                note_route(number, route);
+                return hook.wrapper as usize;
+            }
+            if let Some(view) = session::present() {
+                view.header().notes.fetch_or(note::SECOND_DRIVER, Ordering::Relaxed);
+            }
+            real
+        }
+    }
+}
+
+/// The hook whose original or wrapper stands at this address.
+pub(super) fn hook_at(address: usize) -> Option<(&'static Hook, u16)> {
+    for probe in 0..ADDRESSES.len() {
+        let entry = ADDRESSES.get(slot(address, probe))?.load(Ordering::Acquire);
+        if entry == 0 {
+            return None;
+        }
+        if entry & ((1 << ADDRESS_BITS) - 1) == address as u64 {
+            let number = (entry >> ADDRESS_BITS) as u16 - 1;
+            return hooks::by_number(number).map(|hook| (hook, number));
+        }
+    }
+    None
+}
+
+fn slot(address: usize, probe: usize) -> usize {
+    (address >> 4).wrapping_add(probe) & (ADDRESSES.len() - 1)
+}
+
+/// Notes how the program came to a hook.
+pub(crate) fn note_route(number: u16, route: u32) {
+    if let Some(view) = session::present()
+        && let Some(row) = view.hook(usize::from(number))
+    {
+        row.add_route(route);
+    }
+}
+
+fn adopt(hook: &Hook, number: u16, real: usize) {
+    hook.original.store(real, Ordering::Release);
+    insert(real, number);
+    insert(hook.wrapper as usize, number);
+}
+
+fn insert(address: usize, number: u16) {
+    let entry = address as u64 | u64::from(number + 1) << ADDRESS_BITS;
+    for probe in 0..ADDRESSES.len() {
+        let Some(place) = ADDRESSES.get(slot(address, probe)) else { return };
+        match place.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return,
+            Err(known) if known == entry => return,
+            Err(_) => {}
+        }
+    }
+}
+
+/// Finds all originals: in the loaded driver, behind other preloaded interposers, or in the library of `handle` (a copy
+/// in another link namespace, which our search does not see).
+///
+/// No lock: threads that come at the same time do the same work and store the same values.
+#[cold]
+fn bind(handle: Option<usize>) {
+    let here = elf::in_library(DRIVER, c"cuInit") != 0;
+    let find = |name: &CStr| match handle {
+        _ if here => elf::in_library(DRIVER, name),
+        Some(handle) => lookup::real_dlsym(handle, name),
+        None => 0,
+    };
+    if find(c"cuInit") == 0 {
+        return;
+    }
+    if here {
+        lookup::pin(DRIVER);
+    }
+    let others = here && hooks::others_preloaded();
+    hooks::for_each_driver_hook(|hook, number| {
+        let chained = if others { lookup::real_dlsym(usize::MAX, hook.name) } else { 0 };
+        let candidates = [chained, find(hook.name)];
+        let wrapper = hook.wrapper as usize;
+        if let Some(real) = candidates.into_iter().find(|real| *real != 0 && *real != wrapper) {
+            adopt(hook, number, real);
+        }
+    });
+    hooks::cuda::DriverCalls::bind(find);
+    BOUND.store(1, Ordering::Release);
+    calibrate::run();
+}

@@ -1,0 +1,228 @@
+//! dlsym, dlvsym and dlopen as the program calls them.
+//!
+//! glibc looks at the return address of these calls (RTLD_NEXT, RPATH and RUNPATH of the caller). A wrapper that calls
+//! on would be the caller then, which broke cuDNN and Julia in other tools; so each is a naked stub that asks one
+//! function of ours and then either returns its answer or *jumps* to the next definition with everything as it was.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use gputrace_abi::layout::{note, route};
+
+use super::{driver, elf};
+use crate::{hooks, session};
+
+const RTLD_NEXT: usize = usize::MAX;
+const RTLD_DEFAULT: usize = 0;
+
+/// In two registers: where to jump, or 0 and what to return.
+#[repr(C)]
+struct Answer {
+    jump: usize,
+    value: usize,
+}
+
+macro_rules! stub {
+    ($(#[$doc:meta])* $name:ident, $answer:path) => {
+        $(#[$doc])*
+        #[cfg(target_arch = "x86_64")]
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "endbr64",
+                "push rdi",
+                "push rsi",
+                "push rdx", // three words and the return address keep the stack aligned to 16
+                "call {answer}",
+                "mov r11, rax",
+                "mov rax, rdx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "test r11, r11",
+                "jz 2f",
+                "jmp r11",
+                "2: ret",
+                answer = sym $answer,
+            )
+        }
+
+        $(#[$doc])*
+        #[cfg(target_arch = "aarch64")]
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "stp x29, x30, [sp, #-48]!",
+                "stp x0, x1, [sp, #16]",
+                "str x2, [sp, #32]",
+                "bl {answer}",
+                "mov x16, x0",
+                "mov x9, x1",
+                "ldp x0, x1, [sp, #16]",
+                "ldr x2, [sp, #32]",
+                "ldp x29, x30, [sp], #48",
+                "cbz x16, 2f",
+                "br x16",
+                "2: mov x0, x9",
+                "ret",
+                answer = sym $answer,
+            )
+        }
+    };
+}
+
+stub!(
+    /// `void *dlsym(void *handle, const char *name)`
+    dlsym, answer_dlsym);
+stub!(
+    /// `void *dlvsym(void *handle, const char *name, const char *version)`
+    dlvsym, answer_dlvsym);
+stub!(
+    /// `void *dlopen(const char *file, int mode)`
+    dlopen, answer_dlopen);
+
+/// The next definition of one of the loader's functions, found at its first use (libdl may be loaded late).
+struct Next {
+    name: &'static CStr,
+    address: AtomicUsize,
+}
+
+impl Next {
+    const fn new(name: &'static CStr) -> Next {
+        Next { name, address: AtomicUsize::new(0) }
+    }
+
+    fn get(&self) -> usize {
+        match self.address.load(Ordering::Relaxed) {
+            0 => {
+                let found = elf::next_definition(self.name);
+                self.address.store(found, Ordering::Relaxed);
+                found
+            }
+            found => found,
+        }
+    }
+}
+
+static DLSYM: Next = Next::new(c"dlsym");
+static DLVSYM: Next = Next::new(c"dlvsym");
+static DLOPEN: Next = Next::new(c"dlopen");
+static DLERROR: Next = Next::new(c"dlerror");
+
+/// The real dlsym, called by us. Does not leave an error text behind for the program to find.
+pub(super) fn real_dlsym(handle: usize, name: &CStr) -> usize {
+    let found = call_dlsym(handle, name);
+    if found == 0 {
+        clear_error();
+    }
+    found
+}
+
+fn call_dlsym(handle: usize, name: &CStr) -> usize {
+    let address = DLSYM.get();
+    if address == 0 {
+        return 0;
+    }
+    type Dlsym = unsafe extern "C" fn(usize, *const c_char) -> usize;
+    // SAFETY: the address is that of a dlsym.
+    let dlsym: Dlsym = unsafe { core::mem::transmute(address) };
+    // SAFETY: the handle is the program's own or one of the special values.
+    unsafe { dlsym(handle, name.as_ptr()) }
+}
+
+fn clear_error() {
+    let address = DLERROR.get();
+    if address != 0 {
+        // SAFETY: the address is that of a dlerror.
+        let dlerror: unsafe extern "C" fn() -> *mut c_void = unsafe { core::mem::transmute(address) };
+        // SAFETY: no arguments.
+        unsafe { dlerror() };
+    }
+}
+
+/// Takes a reference on the driver so that it stays where its functions' addresses say it is.
+pub(super) fn pin(library: &CStr) {
+    let address = DLOPEN.get();
+    if address != 0 {
+        type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+        // SAFETY: the address is that of a dlopen.
+        let dlopen: Dlopen = unsafe { core::mem::transmute(address) };
+        // SAFETY: a C string; RTLD_NOLOAD loads nothing.
+        if unsafe { dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }.is_null() {
+            clear_error();
+        }
+    }
+}
+
+unsafe extern "C" fn answer_dlsym(handle: usize, name: *const c_char) -> Answer {
+    // SAFETY: the program's own arguments of dlsym.
+    unsafe { answer(&DLSYM, handle, name, core::ptr::null(), route::DLSYM) }
+}
+
+unsafe extern "C" fn answer_dlvsym(handle: usize, name: *const c_char, version: *const c_char) -> Answer {
+    // SAFETY: the program's own arguments of dlvsym.
+    unsafe { answer(&DLVSYM, handle, name, version, route::DLVSYM) }
+}
+
+/// # Safety
+/// `name` is null or a C string, as dlsym demands.
+unsafe fn answer(next: &Next, handle: usize, name: *const c_char, version: *const c_char, route: u32) -> Answer {
+    let pass = Answer { jump: next.get(), value: 0 };
+    if name.is_null() {
+        return pass;
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) };
+    // Allocation functions are never answered here: a later wrapper's dlsym(RTLD_NEXT, "malloc") would get our hook.
+    if !name.to_bytes().starts_with(b"cu") {
+        return pass;
+    }
+    let Some((hook, number)) = hooks::driver_hook(name) else { return pass };
+    if handle == RTLD_NEXT || handle == RTLD_DEFAULT {
+        // Our export would answer even where there is no driver: CUDA must not appear out of nothing.
+        if driver::original(hook) == 0 {
+            return Answer { jump: 0, value: call_dlsym(RTLD_NEXT, name) };
+        }
+        if handle == RTLD_NEXT {
+            return pass;
+        }
+        driver::note_route(number, route);
+        return Answer { jump: 0, value: hook.wrapper as usize };
+    }
+    let real = if version.is_null() {
+        call_dlsym(handle, name)
+    } else {
+        // SAFETY: handle, name and version are the program's own arguments.
+        unsafe { call_dlvsym(handle, name.as_ptr(), version) }
+    };
+    let value = match real {
+        0 => 0,
+        ours if ours == hook.wrapper as usize && driver::original(hook) == 0 => call_dlsym(RTLD_NEXT, name),
+        real => driver::wrapper_for(real, hook, number, handle, route),
+    };
+    Answer { jump: 0, value }
+}
+
+unsafe fn call_dlvsym(handle: usize, name: *const c_char, version: *const c_char) -> usize {
+    let address = DLVSYM.get();
+    if address == 0 {
+        return 0;
+    }
+    type Dlvsym = unsafe extern "C" fn(usize, *const c_char, *const c_char) -> usize;
+    // SAFETY: the address is that of a dlvsym.
+    let dlvsym: Dlvsym = unsafe { core::mem::transmute(address) };
+    // SAFETY: the caller's promise.
+    unsafe { dlvsym(handle, name, version) }
+}
+
+/// Only looks: a library opened RTLD_DEEPBIND sees the driver before us, and the report should say so.
+unsafe extern "C" fn answer_dlopen(_file: *const c_char, mode: c_int) -> Answer {
+    if mode & libc::RTLD_DEEPBIND != 0
+        && let Some(view) = session::present()
+    {
+        view.header().notes.fetch_or(note::DEEPBIND, Ordering::Relaxed);
+    }
+    Answer { jump: DLOPEN.get(), value: 0 }
+}

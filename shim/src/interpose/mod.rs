@@ -1,0 +1,7 @@
+//! How a line of a list becomes a hook: the exported symbols, the answers to dlsym, dlvsym and cuGetProcAddress, and
+//! where originals are found.
+
+pub(crate) mod driver;
+pub(crate) mod elf;
+mod lookup;
+pub(crate) mod procaddr;

@@ -1,0 +1,111 @@
+//! Kernel names: each function's name is written once per process, when a loader call returns its handle or, failing
+//! that, when it is first launched.
+//!
+//! What was written is remembered in a small table of handles (one load per launch). Handles are reused after their
+//! module is unloaded, so every unload empties the table; the collector keeps the history by time.
+
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use gputrace_abi::event::text_kind;
+
+use crate::hooks::cuda::DriverCalls;
+use crate::thread::State;
+use crate::{capture, session, tls};
+
+static KNOWN: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
+/// Symbols that were reported as not covered, by hash.
+static UNCOVERED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+#[inline(always)]
+fn place(function: u64) -> &'static AtomicU64 {
+    let hash = (function >> 4) ^ (function >> 16);
+    // The mask keeps the index inside; `get` with a fallback costs nothing and cannot panic.
+    KNOWN.get(hash as usize & 4095).unwrap_or(&NOWHERE)
+}
+
+static NOWHERE: AtomicU64 = AtomicU64::new(0);
+
+/// A function is being launched: writes its name if that has not been done.
+#[inline(always)]
+pub(crate) fn launched(function: u64) {
+    if place(function).load(Ordering::Relaxed) != function {
+        learn(function);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn learn(function: u64) {
+    // While a capture is open no driver call of ours is made; the next launch outside asks.
+    if capture::any() || function == 0 {
+        return;
+    }
+    let Some(state) = tls::get().filter(|s| s.row().is_some()) else { return };
+    let name = DriverCalls::function_name(function);
+    let written = match name {
+        // SAFETY: the driver returned a C string that lives as long as the function.
+        Some(name) => write(state, function, unsafe { CStr::from_ptr(name) }),
+        None => true, // a driver older than 12.3: nothing more can be known
+    };
+    if written {
+        place(function).store(function, Ordering::Relaxed);
+    }
+}
+
+/// A loader call returned this function or kernel for this name.
+pub(crate) fn loaded(function: u64, name: *const c_char) {
+    if name.is_null() || function == 0 || place(function).load(Ordering::Relaxed) == function {
+        return;
+    }
+    let Some(state) = tls::get().filter(|s| s.row().is_some()) else { return };
+    // SAFETY: the program passed it as a C string to a driver function that succeeded.
+    if write(state, function, unsafe { CStr::from_ptr(name) }) {
+        place(function).store(function, Ordering::Relaxed);
+    }
+}
+
+/// A loader call returned this function for a kernel whose name is known.
+pub(crate) fn same_as(function: u64, kernel: u64) {
+    if function == 0 || place(function).load(Ordering::Relaxed) == function {
+        return;
+    }
+    let Some(state) = tls::get().filter(|s| s.row().is_some()) else { return };
+    if state.write_text(text_kind::ALIAS, function, kernel, &[], session::now()) {
+        place(function).store(function, Ordering::Relaxed);
+    }
+}
+
+/// A module, library or context went away: its handles may come back as other functions.
+pub(crate) fn unloaded() {
+    for known in &KNOWN {
+        known.store(0, Ordering::Relaxed);
+    }
+}
+
+fn write(state: &State, function: u64, name: &CStr) -> bool {
+    state.write_text(text_kind::FUNCTION, function, 0, name.to_bytes(), session::now())
+}
+
+/// The program fetched a driver symbol that no hook covers.
+pub(crate) fn uncovered(symbol: &CStr, version: i32, flags: u64) {
+    let hash = hash(symbol.to_bytes()) | 1;
+    for probe in 0..16u64 {
+        let Some(place) = UNCOVERED.get((hash.wrapping_add(probe) & 1023) as usize) else { return };
+        match place.compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(known) if known == hash => return,
+            Err(_) if probe == 15 => return,
+            Err(_) => {}
+        }
+    }
+    if let Some(state) = crate::thread::state_slow() {
+        let number = (version as u64) << 32 | flags & 0xffff_ffff;
+        state.write_text(text_kind::UNCOVERED, 0, number, symbol.to_bytes(), session::now());
+    }
+}
+
+/// FNV-1a, 64 bit.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+}

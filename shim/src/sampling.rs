@@ -1,0 +1,150 @@
+//! Which allocations are recorded, and which of their frees.
+//!
+//! Allocations are points on a line of bytes; samples fall on that line as a Poisson process with a mean distance of
+//! 512 KiB. An allocation of `s` bytes is recorded if at least one sample falls into it, with probability
+//! 1 - exp(-s/mean), so sums over recorded blocks of s / (1 - exp(-s/mean)) are unbiased. The distance to the next
+//! sample is drawn anew each time (the process has no memory), so a thread keeps one number, its countdown.
+//!
+//! Frees of recorded blocks are found through a filter of one byte per page (hashed), which stays in the cache, and
+//! behind it an exact table. In full mode the filter is full.
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use gputrace_abi::layout::malloc_mode;
+
+use crate::session;
+use crate::thread::State;
+
+const DEFAULT_MEAN_BYTES: u64 = 512 << 10;
+
+static MODE: AtomicU32 = AtomicU32::new(malloc_mode::OFF);
+static MEAN_BYTES: AtomicU64 = AtomicU64::new(0);
+
+const PAGES: usize = 1 << 16;
+/// Recorded live blocks on the pages with this hash; sticks at 255.
+static FILTER: [AtomicU8; PAGES] = [const { AtomicU8::new(0) }; PAGES];
+
+/// Recorded live blocks: buckets of one cache line.
+static TRACKED: [Bucket; 8192] = [const { Bucket([const { AtomicUsize::new(0) }; 8]) }; 8192];
+
+#[repr(align(64))]
+struct Bucket([AtomicUsize; 8]);
+
+/// `GPUTRACE_MALLOC`: off, sample, sample:BYTES or full.
+pub(crate) fn configure(wanted: Option<&[u8]>) {
+    let (mode, mean) = match wanted.unwrap_or(b"sample") {
+        b"off" => (malloc_mode::OFF, 0),
+        b"full" => (malloc_mode::FULL, 0),
+        other => {
+            let bytes = other.strip_prefix(b"sample:").and_then(session::number);
+            (malloc_mode::SAMPLE, bytes.filter(|b| *b > 0).unwrap_or(DEFAULT_MEAN_BYTES))
+        }
+    };
+    MODE.store(mode, Ordering::Relaxed);
+    MEAN_BYTES.store(mean, Ordering::Relaxed);
+    if mode == malloc_mode::FULL {
+        for page in &FILTER {
+            page.store(u8::MAX, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One of [`malloc_mode`].
+pub(crate) fn mode() -> u32 {
+    MODE.load(Ordering::Relaxed)
+}
+
+/// Mean distance of samples; 0 unless sampling.
+pub(crate) fn mean_bytes() -> u64 {
+    MEAN_BYTES.load(Ordering::Relaxed)
+}
+
+/// Sets a thread's countdown for its first time.
+pub(crate) fn reset(state: &State) {
+    state.countdown.set(match mode() {
+        malloc_mode::OFF => i64::MAX,
+        malloc_mode::FULL => i64::MIN / 2,
+        _ => distance(state),
+    });
+}
+
+/// The slow path was taken: whether this allocation is recorded. Draws the next distance.
+pub(crate) fn chooses(state: &State) -> bool {
+    if state.countdown.get() > 0 {
+        return false;
+    }
+    reset(state);
+    mode() != malloc_mode::OFF
+}
+
+/// An exponentially distributed number of bytes, at least 1.
+fn distance(state: &State) -> i64 {
+    // xorshift64*: good enough for distances, and a few cycles.
+    let mut x = state.random.get() | 1;
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    state.random.set(x);
+    let uniform = ((x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    (-natural_logarithm(uniform) * mean_bytes() as f64) as i64 + 1
+}
+
+/// ln x for 0 < x <= 1, to 1e-9: exponent and a series in z = (m-1)/(m+1). libm would be another library to load.
+fn natural_logarithm(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let exponent = (bits >> 52) as i64 - 1023;
+    let mantissa = f64::from_bits(bits & 0x000f_ffff_ffff_ffff | 1023 << 52);
+    let z = (mantissa - 1.0) / (mantissa + 1.0);
+    let z2 = z * z;
+    let series = 1.0
+        + z2 * (1.0 / 3.0
+            + z2 * (1.0 / 5.0
+                + z2 * (1.0 / 7.0 + z2 * (1.0 / 9.0 + z2 * (1.0 / 11.0 + z2 * (1.0 / 13.0 + z2 * (1.0 / 15.0)))))));
+    exponent as f64 * core::f64::consts::LN_2 + 2.0 * z * series
+}
+
+#[inline(always)]
+fn page(address: usize) -> &'static AtomicU8 {
+    let page = address >> 12;
+    // The mask keeps the index inside the table.
+    FILTER.get((page ^ page >> 16) & (PAGES - 1)).unwrap_or(&FULL_PAGE)
+}
+
+static FULL_PAGE: AtomicU8 = AtomicU8::new(u8::MAX);
+
+/// Whether a block at this address may have been recorded. False for all others but those on the same few pages.
+#[inline(always)]
+pub(crate) fn may_be_tracked(address: usize) -> bool {
+    page(address).load(Ordering::Relaxed) != 0
+}
+
+fn bucket(address: usize) -> Option<&'static Bucket> {
+    let hash = (address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51;
+    TRACKED.get(hash as usize)
+}
+
+/// Remembers a recorded block until it is freed. A full bucket forgets it: its free will not be recorded.
+pub(crate) fn track(address: usize) {
+    if mode() == malloc_mode::FULL {
+        return;
+    }
+    let Some(Bucket(places)) = bucket(address) else { return };
+    if places.iter().any(|p| p.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed).is_ok()) {
+        let _ = page(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1));
+    }
+}
+
+/// Whether the block that is about to be freed was recorded; forgets it. Before the free: another thread may get, and
+/// record, the same address right after it.
+pub(crate) fn untrack(address: usize) -> bool {
+    if mode() == malloc_mode::FULL {
+        return true;
+    }
+    let Some(Bucket(places)) = bucket(address) else { return false };
+    let found = places.iter().any(|p| p.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok());
+    if found {
+        let lower = |n: u8| if n == u8::MAX { None } else { n.checked_sub(1) };
+        let _ = page(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+    }
+    found
+}

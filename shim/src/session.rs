@@ -1,0 +1,358 @@
+//! The segment of this process: made in the constructor, given to the collector, mapped until the end.
+//!
+//! With a collector the segment is a memfd, sent over the session's socket; both descriptors are closed again before
+//! the constructor returns. Without one (it died, or has not come yet) it is a file in the session's folder, reserved
+//! before it is mapped, because a mapped write to a full file system kills. A forked child makes its own at its first
+//! event. If anything fails the process runs on untraced, and one line on stderr says why.
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use gputrace_abi::clock::{self, ClockKind};
+use gputrace_abi::hello::Hello;
+use gputrace_abi::layout::{self, CHUNKS_AT, View, info, note};
+use gputrace_abi::{MAGIC, VERSION, ring};
+
+use crate::sys::{self, Errno};
+use crate::{hooks, sampling, thread};
+
+/// The process's state, in memory that a fork wipes to UNSET.
+const UNSET: u32 = 0;
+const STARTING: u32 = 1;
+const LIVE: u32 = 2;
+const OFF: u32 = 3;
+
+const DEFAULT_SEGMENT_BYTES: u64 = 16 << 20;
+const SMALLEST_SEGMENT_BYTES: u64 = CHUNKS_AT as u64 + 32 * ring::CHUNK_BYTES as u64;
+/// `<session>/sock` must fit into a socket address of 108 bytes.
+const PATH_BYTES: usize = 104;
+
+static SEGMENT: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static SEGMENT_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// 1: ticks are the processor's counter; 0: CLOCK_MONOTONIC.
+static COUNTER: AtomicU32 = AtomicU32::new(0);
+
+/// What the environment asked for; written once by the constructor.
+static WANTED_BYTES: AtomicU64 = AtomicU64::new(DEFAULT_SEGMENT_BYTES);
+static BLOCK_WHEN_FULL: AtomicU32 = AtomicU32::new(0);
+static FOLDER: [AtomicU64; PATH_BYTES / 8] = [const { AtomicU64::new(0) }; PATH_BYTES / 8];
+static FOLDER_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// The time in the segment's ticks.
+#[inline(always)]
+pub(crate) fn now() -> u64 {
+    if COUNTER.load(Ordering::Relaxed) != 0 { clock::counter() } else { sys::clock_ns(libc::CLOCK_MONOTONIC) }
+}
+
+/// The segment that starts at `base`.
+///
+/// # Safety
+/// `base` is the present segment's start or null.
+pub(crate) unsafe fn view_at(base: *const u8) -> Option<View> {
+    if base.is_null() {
+        return None;
+    }
+    // SAFETY: the mapping has this size and lasts as long as the process's state is LIVE.
+    unsafe { View::new(base, SEGMENT_BYTES.load(Ordering::Relaxed)) }
+}
+
+/// The segment, made now if this is a forked child's first event. None: not recording.
+pub(crate) fn live() -> Option<View> {
+    let word = thread::process_word()?;
+    loop {
+        match word.load(Ordering::Acquire) {
+            // SAFETY: LIVE is set after the segment is mapped.
+            LIVE => return unsafe { view_at(SEGMENT.load(Ordering::Relaxed)) },
+            UNSET => {
+                if word.compare_exchange(UNSET, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    start_forked(word);
+                }
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// The segment if there is one already.
+pub(crate) fn present() -> Option<View> {
+    let word = thread::process_word()?;
+    // SAFETY: LIVE is set after the segment is mapped.
+    if word.load(Ordering::Acquire) == LIVE { unsafe { view_at(SEGMENT.load(Ordering::Relaxed)) } } else { None }
+}
+
+/// The constructor's work: reads the environment, makes the segment, registers the main thread.
+pub(crate) fn start_in_constructor() {
+    let Some(folder) = sys::variable(b"GPUTRACE_SESSION") else { return };
+    if sys::variable(b"GPUTRACE") == Some(b"off") || sys::exists(c"/etc/gputrace/disable") {
+        return;
+    }
+    if folder.len() + b"/sock".len() >= PATH_BYTES {
+        return complain(b"the session folder's path is too long");
+    }
+    for (i, byte) in folder.iter().enumerate() {
+        if let Some(word) = FOLDER.get(i / 8) {
+            word.fetch_or(u64::from(*byte) << (8 * (i % 8)), Ordering::Relaxed);
+        }
+    }
+    FOLDER_BYTES.store(folder.len(), Ordering::Relaxed);
+    if let Some(bytes) = sys::variable(b"GPUTRACE_SEGMENT_MEMORY").and_then(number) {
+        WANTED_BYTES.store(bytes.max(SMALLEST_SEGMENT_BYTES), Ordering::Relaxed);
+    }
+    BLOCK_WHEN_FULL.store((sys::variable(b"GPUTRACE_ON_FULL") == Some(b"block")) as u32, Ordering::Relaxed);
+    COUNTER.store(counter_is_good() as u32, Ordering::Relaxed);
+    sampling::configure(sys::variable(b"GPUTRACE_MALLOC"));
+    if let Err(why) = thread::prepare() {
+        return complain(why);
+    }
+    let Some(word) = thread::process_word() else { return };
+    word.store(STARTING, Ordering::Relaxed);
+    finish_start(word, make(false));
+    if word.load(Ordering::Relaxed) == LIVE {
+        thread::state_slow();
+        hooks::alloc::note_allocator();
+    }
+}
+
+fn start_forked(word: &AtomicU32) {
+    let old = SEGMENT.swap(core::ptr::null_mut(), Ordering::Relaxed);
+    if FOLDER_BYTES.load(Ordering::Relaxed) == 0 {
+        return word.store(OFF, Ordering::Release);
+    }
+    if !old.is_null() {
+        // SAFETY: the states that referred to the parent's segment were wiped by the fork; this thread is in the slow
+        // path, and other threads of this young child find STARTING.
+        unsafe { sys::unmap(old, SEGMENT_BYTES.load(Ordering::Relaxed)) };
+    }
+    finish_start(word, make(true));
+}
+
+fn finish_start(word: &AtomicU32, made: Result<(), Failure>) {
+    if let Err(Failure::Say(why)) = &made {
+        complain(why);
+    }
+    word.store(if made.is_ok() { LIVE } else { OFF }, Ordering::Release);
+}
+
+/// Why there is no segment.
+enum Failure {
+    /// The session is over: nobody is there to read a line about it.
+    Silent,
+    Say(&'static [u8]),
+}
+
+impl From<Errno> for Failure {
+    fn from(_: Errno) -> Failure {
+        Failure::Say(b"its segment could not be made")
+    }
+}
+
+fn make(forked: bool) -> Result<(), Failure> {
+    let mut path = Path::folder();
+    if !sys::exists(path.c_str()) {
+        return Err(Failure::Silent);
+    }
+    let wanted = WANTED_BYTES.load(Ordering::Relaxed);
+    let allowed = wanted.min(sys::limit(libc::RLIMIT_FSIZE as u32)).min(sys::limit(libc::RLIMIT_AS as u32) / 8);
+    let bytes = allowed / 4096 * 4096;
+    if bytes < SMALLEST_SEGMENT_BYTES {
+        return Err(Failure::Say(b"RLIMIT_FSIZE or RLIMIT_AS leaves no room for its segment"));
+    }
+    let notes = if bytes < wanted / 4096 * 4096 { note::SMALL_SEGMENT } else { 0 };
+    let memory = sys::memfd(c"gputrace")?;
+    sys::ftruncate(&memory, bytes)?;
+    let base = sys::map(bytes as usize, Some(&memory))?;
+    fill(base, bytes, forked, notes);
+    let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: bytes };
+    path.push(b"/sock");
+    if sys::send_with_fd(path.bytes(), &hello.to_bytes(), &memory).is_ok() {
+        return Ok(());
+    }
+    // SAFETY: nothing refers to it yet.
+    unsafe { sys::unmap(base, bytes as usize) };
+    make_file(bytes, forked, notes)
+}
+
+/// A segment for a collector that comes later.
+fn make_file(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
+    let mut path = Path::folder();
+    path.push(b"/seg-");
+    path.push_number(u64::from(sys::getpid()));
+    path.push(b"-");
+    path.push_number(sys::clock_ns(libc::CLOCK_MONOTONIC));
+    let file = sys::open(path.c_str(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600)
+        .map_err(|_| Failure::Say(b"no collector answers and the session folder is not writable"))?;
+    let reserved = if bytes <= sys::free_bytes(&file) / 10 { sys::fallocate(&file, bytes) } else { Err(Errno(0)) };
+    let mapped = reserved.and_then(|()| sys::map(bytes as usize, Some(&file)));
+    match mapped {
+        Ok(base) => {
+            fill(base, bytes, forked, notes);
+            Ok(())
+        }
+        Err(_) => {
+            sys::unlink(path.c_str());
+            Err(Failure::Say(b"no collector answers and the session folder has too little free space"))
+        }
+    }
+}
+
+/// Writes everything that stands in a segment from the start.
+fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
+    SEGMENT_BYTES.store(bytes as usize, Ordering::Relaxed);
+    // SAFETY: freshly mapped, page aligned, this large.
+    let Some(view) = (unsafe { View::new(base, bytes as usize) }) else { return };
+    let header = view.header();
+    let put = |word: &AtomicU32, value: u32| word.store(value, Ordering::Relaxed);
+    put(&header.version, VERSION);
+    let kind = if COUNTER.load(Ordering::Relaxed) != 0 { clock::COUNTER } else { ClockKind::Monotonic };
+    put(&header.clock, kind as u32);
+    header.segment_bytes.store(bytes, Ordering::Relaxed);
+    put(&header.pid, sys::getpid());
+    put(&header.parent_pid, sys::getppid());
+    put(&header.forked, u32::from(forked));
+    put(&header.malloc_mode, sampling::mode());
+    header.sample_bytes.store(sampling::mean_bytes(), Ordering::Relaxed);
+    let moment = [now(), sys::clock_ns(libc::CLOCK_MONOTONIC), sys::clock_ns(libc::CLOCK_REALTIME)];
+    for (place, value) in header.started.iter().zip(moment) {
+        place.store(value, Ordering::Relaxed);
+    }
+    put(&header.block_when_full, BLOCK_WHEN_FULL.load(Ordering::Relaxed));
+    put(&header.notes, notes);
+    let chunks = layout::chunks_in(bytes);
+    put(&header.chunk_count, chunks);
+    for chunk in 0..chunks {
+        view.give_chunk(chunk);
+    }
+    put(&header.hook_count, hooks::describe(&view));
+    write_info(&view);
+    header.magic.store(MAGIC, Ordering::Release);
+    SEGMENT.store(base, Ordering::Relaxed);
+}
+
+/// Executable, arguments and rank, for the `processes` table: the process may be gone before anyone can look.
+fn write_info(view: &View) {
+    let mut at = 0usize;
+    let mut put = |tag: u16, text: &[u8]| {
+        let room = layout::INFO_BYTES.saturating_sub(at + 8);
+        let text = text.get(..text.len().min(room)).unwrap_or(&[]);
+        let head = [tag.to_le_bytes(), (text.len() as u16).to_le_bytes()];
+        for byte in head.as_flattened().iter().chain(text) {
+            if let Some(word) = view.info().get(at / 8) {
+                word.fetch_or(u64::from(*byte) << (8 * (at % 8)), Ordering::Relaxed);
+            }
+            at += 1;
+        }
+    };
+    let mut buffer = [0u8; 6144];
+    let exe = sys::readlink(c"/proc/self/exe", &mut buffer);
+    put(info::EXE, buffer.get(..exe).unwrap_or(&[]));
+    if let Ok(file) = sys::open(c"/proc/self/cmdline", libc::O_RDONLY, 0) {
+        let length = sys::read_all(&file, &mut buffer);
+        put(info::COMMAND, buffer.get(..length).unwrap_or(&[]));
+    }
+    for name in [
+        &b"RANK"[..],
+        b"LOCAL_RANK",
+        b"OMPI_COMM_WORLD_RANK",
+        b"OMPI_COMM_WORLD_LOCAL_RANK",
+        b"PMI_RANK",
+        b"SLURM_PROCID",
+        b"SLURM_LOCALID",
+    ] {
+        if let Some(value) = sys::variable(name).filter(|v| v.len() < 16) {
+            let mut text = [0u8; 64];
+            for (place, byte) in text.iter_mut().zip(name.iter().chain(b"=").chain(value)) {
+                *place = *byte;
+            }
+            put(info::RANK, text.get(..name.len() + 1 + value.len()).unwrap_or(&[]));
+        }
+    }
+}
+
+/// Whether the processor's counter may be used: the launcher says so, or the kernel itself uses it.
+fn counter_is_good() -> bool {
+    match sys::variable(b"GPUTRACE_CLOCK") {
+        Some(b"monotonic") => false,
+        Some(_) => true,
+        None if cfg!(target_arch = "aarch64") => true,
+        None => {
+            let mut name = [0u8; 8];
+            let path = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
+            let length = sys::open(path, libc::O_RDONLY, 0).map_or(0, |file| sys::read_all(&file, &mut name));
+            name.get(..length).is_some_and(|n| n.starts_with(b"tsc"))
+        }
+    }
+}
+
+pub(crate) fn number(text: &[u8]) -> Option<u64> {
+    text.iter().try_fold(0u64, |n, byte| {
+        let digit = byte.checked_sub(b'0').filter(|d| *d < 10)?;
+        n.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+fn complain(why: &[u8]) {
+    let mut line = [0u8; 160];
+    let mut pid = Path::empty();
+    pid.push_number(u64::from(sys::getpid()));
+    let parts = b"gputrace: process ".iter().chain(pid.bytes()).chain(b" is not traced: ").chain(why).chain(b"\n");
+    let mut length = 0;
+    for (place, byte) in line.iter_mut().zip(parts) {
+        *place = *byte;
+        length += 1;
+    }
+    sys::complain(line.get(..length).unwrap_or(&[]));
+}
+
+/// A path in a buffer, always ended by a zero byte.
+struct Path {
+    text: [u8; 192],
+    length: usize,
+}
+
+impl Path {
+    fn empty() -> Path {
+        Path { text: [0; 192], length: 0 }
+    }
+
+    fn folder() -> Path {
+        let mut path = Path::empty();
+        for i in 0..FOLDER_BYTES.load(Ordering::Relaxed) {
+            let word = FOLDER.get(i / 8).map_or(0, |w| w.load(Ordering::Relaxed));
+            path.push(&[(word >> (8 * (i % 8))) as u8]);
+        }
+        path
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if self.length + 1 < self.text.len()
+                && let Some(place) = self.text.get_mut(self.length)
+            {
+                *place = *byte;
+                self.length += 1;
+            }
+        }
+    }
+
+    fn push_number(&mut self, mut number: u64) {
+        let mut digits = [b'0'; 20];
+        let mut first = digits.len();
+        for (at, digit) in digits.iter_mut().enumerate().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+            first = at;
+            if number == 0 {
+                break;
+            }
+        }
+        self.push(digits.get(first..).unwrap_or(&[]));
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.text.get(..self.length).unwrap_or(&[])
+    }
+
+    fn c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.text).unwrap_or(c"")
+    }
+}

@@ -1,0 +1,257 @@
+//! System calls without libc: they leave errno alone, cannot be interposed, and need no symbol version.
+//!
+//! Used at start, in a forked child's first event and when a thread registers; never on a hot path.
+
+use core::ffi::{CStr, c_char};
+
+/// A failed call's error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+#[cfg(target_arch = "x86_64")]
+unsafe fn call6(n: i64, a: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the caller vouches for the arguments; the kernel clobbers rcx and r11 only.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") n as isize => result,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack),
+        );
+    }
+    result
+}
+
+#[cfg(target_arch = "aarch64")]
+unsafe fn call6(n: i64, a: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the caller vouches for the arguments; the kernel preserves all registers but x0.
+    unsafe {
+        core::arch::asm!(
+            "svc 0",
+            in("x8") n,
+            inlateout("x0") a[0] => result,
+            in("x1") a[1], in("x2") a[2], in("x3") a[3], in("x4") a[4], in("x5") a[5], options(nostack),
+        );
+    }
+    result
+}
+
+/// # Safety
+/// As the system call demands.
+unsafe fn call(n: i64, a: [usize; 6]) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    let result = unsafe { call6(n, a) };
+    if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
+}
+
+/// A descriptor that is closed when dropped.
+pub(crate) struct Fd(pub(crate) i32);
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours.
+        let _ = unsafe { call(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+pub(crate) fn getpid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(libc::SYS_getpid, [0; 6]) }.unwrap_or(0) as u32
+}
+
+pub(crate) fn getppid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(libc::SYS_getppid, [0; 6]) }.unwrap_or(0) as u32
+}
+
+pub(crate) fn gettid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as u32
+}
+
+pub(crate) fn sched_yield() {
+    // SAFETY: no arguments.
+    let _ = unsafe { call(libc::SYS_sched_yield, [0; 6]) };
+}
+
+/// An anonymous file in memory.
+pub(crate) fn memfd(name: &CStr) -> Result<Fd, Errno> {
+    // SAFETY: the name is a C string.
+    unsafe { call(libc::SYS_memfd_create, [name.as_ptr() as usize, libc::MFD_CLOEXEC as usize, 0, 0, 0, 0]) }
+        .map(|fd| Fd(fd as i32))
+}
+
+pub(crate) fn open(path: &CStr, flags: i32, mode: u32) -> Result<Fd, Errno> {
+    let flags = (flags | libc::O_CLOEXEC) as usize;
+    // SAFETY: the path is a C string.
+    unsafe { call(libc::SYS_openat, [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, mode as usize, 0, 0]) }
+        .map(|fd| Fd(fd as i32))
+}
+
+pub(crate) fn unlink(path: &CStr) {
+    // SAFETY: the path is a C string.
+    let _ = unsafe { call(libc::SYS_unlinkat, [libc::AT_FDCWD as usize, path.as_ptr() as usize, 0, 0, 0, 0]) };
+}
+
+pub(crate) fn exists(path: &CStr) -> bool {
+    // SAFETY: the path is a C string.
+    unsafe { call(libc::SYS_faccessat, [libc::AT_FDCWD as usize, path.as_ptr() as usize, 0, 0, 0, 0]) }.is_ok()
+}
+
+/// Reads until the end or until the buffer is full.
+pub(crate) fn read_all(fd: &Fd, buffer: &mut [u8]) -> usize {
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|r| !r.is_empty()) {
+        // SAFETY: the kernel writes at most `len` bytes into the slice.
+        match unsafe { call(libc::SYS_read, [fd.0 as usize, rest.as_mut_ptr() as usize, rest.len(), 0, 0, 0]) } {
+            Ok(0) | Err(_) => break,
+            Ok(n) => done += n,
+        }
+    }
+    done
+}
+
+/// Target of a symbolic link; bytes written into the buffer.
+pub(crate) fn readlink(path: &CStr, buffer: &mut [u8]) -> usize {
+    let at = libc::AT_FDCWD as usize;
+    let args = [at, path.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0];
+    // SAFETY: the kernel writes at most `len` bytes into the slice.
+    unsafe { call(libc::SYS_readlinkat, args) }.unwrap_or(0)
+}
+
+pub(crate) fn ftruncate(fd: &Fd, bytes: u64) -> Result<(), Errno> {
+    // SAFETY: a descriptor and a number.
+    unsafe { call(libc::SYS_ftruncate, [fd.0 as usize, bytes as usize, 0, 0, 0, 0]) }.map(|_| ())
+}
+
+pub(crate) fn fallocate(fd: &Fd, bytes: u64) -> Result<(), Errno> {
+    // SAFETY: a descriptor and numbers.
+    unsafe { call(libc::SYS_fallocate, [fd.0 as usize, 0, 0, bytes as usize, 0, 0]) }.map(|_| ())
+}
+
+/// Bytes free for us on the file system of this open file.
+pub(crate) fn free_bytes(fd: &Fd) -> u64 {
+    // SAFETY: an all-zero statfs is a valid value of this plain struct.
+    let mut stat: libc::statfs = unsafe { core::mem::zeroed() };
+    // SAFETY: the kernel fills the struct.
+    let result = unsafe { call(libc::SYS_fstatfs, [fd.0 as usize, &raw mut stat as usize, 0, 0, 0, 0]) };
+    if result.is_ok() { stat.f_bavail.saturating_mul(stat.f_bsize as u64) } else { 0 }
+}
+
+/// The soft limit of a resource.
+pub(crate) fn limit(resource: u32) -> u64 {
+    let mut limits = [u64::MAX; 2];
+    // SAFETY: the kernel writes two 64-bit numbers.
+    let result = unsafe { call(libc::SYS_prlimit64, [0, resource as usize, 0, limits.as_mut_ptr() as usize, 0, 0]) };
+    if result.is_ok() { limits[0] } else { u64::MAX }
+}
+
+/// Maps memory for reading and writing: shared and of a file, or private and anonymous.
+pub(crate) fn map(bytes: usize, file: Option<&Fd>) -> Result<*mut u8, Errno> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let (flags, fd) = match file {
+        Some(fd) => (libc::MAP_SHARED, fd.0 as usize),
+        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, usize::MAX),
+    };
+    // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
+    unsafe { call(libc::SYS_mmap, [0, bytes, protection, flags as usize, fd, 0]) }.map(|at| at as *mut u8)
+}
+
+/// # Safety
+/// Nothing refers to the memory any more.
+pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    let _ = unsafe { call(libc::SYS_munmap, [at as usize, bytes, 0, 0, 0, 0]) };
+}
+
+/// Makes the kernel give a forked child zeros in place of these pages. Needs Linux 4.14.
+pub(crate) fn wipe_on_fork(at: *mut u8, bytes: usize) -> Result<(), Errno> {
+    const MADV_WIPEONFORK: usize = 18;
+    // SAFETY: the range is a private mapping of ours.
+    unsafe { call(libc::SYS_madvise, [at as usize, bytes, MADV_WIPEONFORK, 0, 0, 0]) }.map(|_| ())
+}
+
+/// Sends one message with a descriptor to a SOCK_SEQPACKET socket in the file system. Waits at most 100 ms in all.
+pub(crate) fn send_with_fd(socket_path: &[u8], message: &[u8], fd: &Fd) -> Result<(), Errno> {
+    // SAFETY: an all-zero sockaddr_un is a valid value of this plain struct.
+    let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as u16;
+    if socket_path.len() >= address.sun_path.len() {
+        return Err(Errno(libc::ENAMETOOLONG));
+    }
+    for (place, byte) in address.sun_path.iter_mut().zip(socket_path) {
+        *place = *byte as c_char;
+    }
+    let kind = (libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC) as usize;
+    // SAFETY: numbers only.
+    let socket = Fd(unsafe { call(libc::SYS_socket, [libc::AF_UNIX as usize, kind, 0, 0, 0, 0]) }? as i32);
+    let wait = libc::timeval { tv_sec: 0, tv_usec: 100_000 };
+    let option = [socket.0 as usize, libc::SOL_SOCKET as usize, libc::SO_SNDTIMEO as usize];
+    let size = size_of::<libc::timeval>();
+    // SAFETY: the kernel reads a timeval of the given size.
+    let _ = unsafe { call(libc::SYS_setsockopt, [option[0], option[1], option[2], &raw const wait as usize, size, 0]) };
+    let size = size_of::<libc::sockaddr_un>();
+    // SAFETY: the kernel reads an address of the given size.
+    unsafe { call(libc::SYS_connect, [socket.0 as usize, &raw const address as usize, size, 0, 0, 0]) }?;
+
+    /// A control message with one descriptor, as the kernel lays it out on 64-bit systems.
+    #[repr(C)]
+    struct Control {
+        length: usize,
+        level: i32,
+        kind: i32,
+        fd: i32,
+        padding: i32,
+    }
+    let control = Control { length: 20, level: libc::SOL_SOCKET, kind: libc::SCM_RIGHTS, fd: fd.0, padding: 0 };
+    let vector = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    // SAFETY: an all-zero msghdr is a valid value of this plain struct.
+    let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
+    header.msg_iov = (&raw const vector).cast_mut();
+    header.msg_iovlen = 1;
+    header.msg_control = (&raw const control).cast_mut().cast();
+    header.msg_controllen = size_of::<Control>();
+    let flags = libc::MSG_NOSIGNAL as usize;
+    // SAFETY: the header points to memory that lives until the call returns; the kernel only reads it.
+    unsafe { call(libc::SYS_sendmsg, [socket.0 as usize, &raw const header as usize, flags, 0, 0, 0]) }.map(|_| ())
+}
+
+/// Writes one line to stderr, in one call.
+pub(crate) fn complain(line: &[u8]) {
+    // SAFETY: the kernel reads the slice.
+    let _ = unsafe { call(libc::SYS_write, [2, line.as_ptr() as usize, line.len(), 0, 0, 0]) };
+}
+
+/// A clock in nanoseconds: libc's vDSO call, which makes no system call and sets no errno for a valid clock.
+pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: libc fills the struct.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A variable of the environment the process was started with. For the constructor only.
+pub(crate) fn variable(name: &[u8]) -> Option<&'static [u8]> {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: libc set it before constructors run; other threads that change it do not exist yet.
+    let mut at = unsafe { environ };
+    while !at.is_null() {
+        // SAFETY: the array is ended by a null pointer, at which the loop stops.
+        let entry = unsafe { *at };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: entries are C strings that live as long as nobody unsets them; see above.
+        let entry = unsafe { CStr::from_ptr(entry) }.to_bytes();
+        if let Some(value) = entry.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"=")) {
+            return Some(value);
+        }
+        // SAFETY: the entry was not the last.
+        at = unsafe { at.add(1) };
+    }
+    None
+}

@@ -1,0 +1,83 @@
+//! One pointer per thread, in initial-exec thread-local storage.
+//!
+//! Rust's own `thread_local!` may allocate and registers destructors, inside malloc; general-dynamic access costs a
+//! call. A hidden symbol in `.tbss` and an offset from the thread register cost 0.6 ns and can do neither.
+
+use crate::thread::State;
+
+core::arch::global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".balign 8",
+    ".hidden gputrace_thread_state",
+    ".globl gputrace_thread_state",
+    ".type gputrace_thread_state, @object",
+    ".size gputrace_thread_state, 8",
+    "gputrace_thread_state:",
+    ".zero 8",
+    ".popsection",
+);
+
+/// Address of the calling thread's pointer.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn place() -> *mut *const State {
+    let at: *mut *const State;
+    // SAFETY: reads the offset from the GOT and the thread's own base address; no side effect.
+    unsafe {
+        core::arch::asm!(
+            "mov {at}, qword ptr [rip + gputrace_thread_state@GOTTPOFF]",
+            "add {at}, qword ptr fs:[0]",
+            at = out(reg) at, options(nostack, pure, readonly),
+        );
+    }
+    at
+}
+
+/// Address of the calling thread's pointer.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn place() -> *mut *const State {
+    let at: *mut *const State;
+    // SAFETY: reads the offset from the GOT and the thread register; no side effect.
+    unsafe {
+        core::arch::asm!(
+            "mrs {at}, tpidr_el0",
+            "adrp {offset}, :gottprel:gputrace_thread_state",
+            "ldr {offset}, [{offset}, :gottprel_lo12:gputrace_thread_state]",
+            "add {at}, {at}, {offset}",
+            at = out(reg) at, offset = out(reg) _, options(nostack, pure, readonly),
+        );
+    }
+    at
+}
+
+/// The calling thread's state, if it has one. It may have been wiped by a fork: see [`State::row`].
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn get() -> Option<&'static State> {
+    let state: *const State;
+    // SAFETY: as in `place`, and reads the thread's own word.
+    unsafe {
+        core::arch::asm!(
+            "mov {at}, qword ptr [rip + gputrace_thread_state@GOTTPOFF]",
+            "mov {at}, qword ptr fs:[{at}]",
+            at = out(reg) state, options(nostack, readonly, preserves_flags),
+        );
+    }
+    // SAFETY: the word is null or the address of a state, and states are never unmapped.
+    unsafe { state.as_ref() }
+}
+
+/// The calling thread's state, if it has one.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub(crate) fn get() -> Option<&'static State> {
+    // SAFETY: the word is the thread's own; it is null or the address of a state, and states are never unmapped.
+    unsafe { (*place()).as_ref() }
+}
+
+/// Sets the calling thread's state.
+pub(crate) fn set(state: Option<&'static State>) {
+    // SAFETY: the word is the thread's own.
+    unsafe { *place() = state.map_or(core::ptr::null(), |s| s) };
+}
