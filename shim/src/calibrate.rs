@@ -29,7 +29,7 @@ pub(crate) fn run() {
     let state = State::detached(row, memory);
     let event = fastest(EVENTS, || state.rewind(), || record_one(&state, row));
     let count = AtomicU64::new(0);
-    let pass = fastest(EVENTS, || (), || local::add(core::hint::black_box(&count), 1));
+    let pass = fastest(EVENTS, || (), || local::increment(core::hint::black_box(&count)));
     view.header().event_cost.store(event, Ordering::Relaxed);
     view.header().malloc_cost.store(pass, Ordering::Relaxed);
     // SAFETY: the state and the row are not used any more.
@@ -56,7 +56,7 @@ fn record_one(state: &State, row: &ThreadRow) {
     let mut cookie = 0usize;
     let Some(guard) = Guard::enter(state, row, &raw mut cookie) else { return };
     if let Some(seen) = row.seen.get(Class::Launch as usize) {
-        local::add(seen, 1);
+        local::increment(seen);
     }
     let start = session::now();
     row.in_flight_start.store(start, Ordering::Relaxed);

@@ -41,12 +41,12 @@ pub(crate) fn call(
     }
     let mut cookie = 0usize;
     let Some(guard) = Guard::enter(state, row, &raw mut cookie) else {
-        local::add(&state.header().nested, 1);
+        local::increment(&state.header().nested);
         return original(address);
     };
     let class = hook.class as usize;
     if let Some(seen) = row.seen.get(class) {
-        local::add(seen, 1);
+        local::increment(seen);
     }
     row.in_flight_hook.store(u64::from(number), Ordering::Relaxed);
     let start = session::now();

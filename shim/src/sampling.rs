@@ -21,7 +21,7 @@ static MODE: AtomicU32 = AtomicU32::new(malloc_mode::OFF);
 static MEAN_BYTES: AtomicU64 = AtomicU64::new(0);
 
 const PAGES: usize = 1 << 16;
-/// Recorded live blocks on the pages with this hash; sticks at 255.
+/// Recorded live blocks on the pages with this number modulo 65,536; sticks at 255.
 static FILTER: [AtomicU8; PAGES] = [const { AtomicU8::new(0) }; PAGES];
 
 /// Recorded live blocks: buckets of one cache line.
@@ -42,14 +42,27 @@ pub(crate) fn configure(wanted: Option<&[u8]>) {
     };
     MODE.store(mode, Ordering::Relaxed);
     MEAN_BYTES.store(mean, Ordering::Relaxed);
-    if mode == malloc_mode::FULL {
-        for page in &FILTER {
-            page.store(u8::MAX, Ordering::Relaxed);
-        }
+    // In full mode every free takes the slow path; free(NULL) always does, so that the fast path need not ask.
+    let pages = if mode == malloc_mode::FULL { PAGES } else { 1 };
+    for page in FILTER.iter().take(pages) {
+        page.store(u8::MAX, Ordering::Relaxed);
     }
 }
 
+/// Whether allocations are not looked at at all.
+#[inline(always)]
+pub(crate) fn is_off() -> bool {
+    mode() == malloc_mode::OFF
+}
+
+/// Whether every allocation is recorded.
+#[inline(always)]
+pub(crate) fn is_full() -> bool {
+    mode() == malloc_mode::FULL
+}
+
 /// One of [`malloc_mode`].
+#[inline(always)]
 pub(crate) fn mode() -> u32 {
     MODE.load(Ordering::Relaxed)
 }
@@ -70,11 +83,11 @@ pub(crate) fn reset(state: &State) {
 
 /// The slow path was taken: whether this allocation is recorded. Draws the next distance.
 pub(crate) fn chooses(state: &State) -> bool {
-    if state.countdown.get() > 0 {
+    if is_off() || state.countdown.get() > 0 {
         return false;
     }
     reset(state);
-    mode() != malloc_mode::OFF
+    true
 }
 
 /// An exponentially distributed number of bytes, at least 1.
@@ -105,9 +118,8 @@ fn natural_logarithm(x: f64) -> f64 {
 
 #[inline(always)]
 fn page(address: usize) -> &'static AtomicU8 {
-    let page = address >> 12;
     // The mask keeps the index inside the table.
-    FILTER.get((page ^ page >> 16) & (PAGES - 1)).unwrap_or(&FULL_PAGE)
+    FILTER.get(address >> 12 & (PAGES - 1)).unwrap_or(&FULL_PAGE)
 }
 
 static FULL_PAGE: AtomicU8 = AtomicU8::new(u8::MAX);

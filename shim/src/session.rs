@@ -152,7 +152,7 @@ fn make(forked: bool) -> Result<(), Failure> {
         return Err(Failure::Silent);
     }
     let wanted = WANTED_BYTES.load(Ordering::Relaxed);
-    let allowed = wanted.min(sys::limit(libc::RLIMIT_FSIZE as u32)).min(sys::limit(libc::RLIMIT_AS as u32) / 8);
+    let allowed = wanted.min(sys::limit(libc::RLIMIT_FSIZE)).min(sys::limit(libc::RLIMIT_AS) / 8);
     let bytes = allowed / 4096 * 4096;
     if bytes < SMALLEST_SEGMENT_BYTES {
         return Err(Failure::Say(b"RLIMIT_FSIZE or RLIMIT_AS leaves no room for its segment"));

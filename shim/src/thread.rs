@@ -71,6 +71,16 @@ impl State {
         unsafe { self.row.get().as_ref() }
     }
 
+    /// A counter of the row.
+    ///
+    /// # Safety
+    /// The state has a row.
+    #[inline(always)]
+    pub(crate) unsafe fn seen_unchecked<const CLASS: usize>(&self) -> &AtomicU64 {
+        // SAFETY: the caller's promise; the index is a constant inside the array.
+        unsafe { (*self.row.get()).seen.get_unchecked(CLASS) }
+    }
+
     #[inline(always)]
     pub(crate) fn header(&self) -> &Header {
         // SAFETY: set together with `row`, which the caller found set; the header stands at the segment's start.

@@ -29,21 +29,19 @@ pub fn fetch_add(counter: &AtomicU64, n: u64) -> u64 {
     counter.fetch_add(n, Ordering::Relaxed)
 }
 
-/// Adds `n`. Atomic against signal handlers of the calling thread, not against threads.
+/// Adds 1. Atomic against signal handlers of the calling thread, not against threads.
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
 #[inline(always)]
-pub fn add(counter: &AtomicU64, n: u64) {
+pub fn increment(counter: &AtomicU64) {
     // SAFETY: as in `fetch_add`.
-    unsafe {
-        core::arch::asm!("add qword ptr [{at}], {n}", at = in(reg) counter.as_ptr(), n = in(reg) n, options(nostack));
-    }
+    unsafe { core::arch::asm!("inc qword ptr [{at}]", at = in(reg) counter.as_ptr(), options(nostack)) };
 }
 
-/// Adds `n`.
+/// Adds 1.
 #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
 #[inline(always)]
-pub fn add(counter: &AtomicU64, n: u64) {
-    counter.fetch_add(n, Ordering::Relaxed);
+pub fn increment(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]

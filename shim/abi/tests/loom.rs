@@ -30,6 +30,11 @@ fn two_threads_share_a_chunk_and_one_closes_it() {
 }
 
 #[test]
+fn the_reader_follows_a_shared_chain() {
+    model(|| scenarios::shared::<1>(1, 2, 3));
+}
+
+#[test]
 fn a_late_reservation_lands_in_the_chunks_present_shared_use() {
     model(|| scenarios::late_sharer::<1>(SHARED));
 }

@@ -5,10 +5,10 @@
 //! Payload: address, 0, old address of a realloc, bytes.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use gputrace_abi::event::detail;
-use gputrace_abi::layout::note;
+use gputrace_abi::layout::{ThreadRow, note};
 use gputrace_abi::{Class, local};
 
 use crate::interpose::elf;
@@ -54,22 +54,23 @@ const FREED: usize = Class::HostFree as usize;
 const TIMED_ONE_IN: u64 = 64;
 
 macro_rules! next {
-    ($($(#[$doc:meta])* $name:ident = $symbol:expr, fn($($type:ty),*) -> $result:ty;)*) => {
-        /// The next definitions, 0 until the first call.
+    ($($name:ident = $symbol:expr, fn($($argument:ident : $type:ty),*) -> $result:ty;)*) => {
+        /// The next definitions. Each begins as a function that finds the real one, so that no call has to ask.
         mod next {
             use super::*;
             $(
-                $(#[$doc])*
                 #[inline(always)]
                 pub(super) fn $name() -> unsafe extern "C" fn($($type),*) -> $result {
-                    static ADDRESS: AtomicUsize = AtomicUsize::new(0);
-                    let mut address = ADDRESS.load(Ordering::Relaxed);
-                    if address == 0 {
-                        address = find($symbol);
-                        ADDRESS.store(address, Ordering::Relaxed);
+                    static ADDRESS: AtomicPtr<()> = AtomicPtr::new(first as *mut ());
+
+                    unsafe extern "C" fn first($($argument: $type),*) -> $result {
+                        ADDRESS.store(find($symbol) as *mut (), Ordering::Relaxed);
+                        // SAFETY: the program's own arguments, passed on.
+                        unsafe { $name()($($argument),*) }
                     }
-                    // SAFETY: the address is that of a definition of this function, or of libc's.
-                    unsafe { core::mem::transmute(address) }
+
+                    // SAFETY: the address is that of `first` or of the next definition, of this signature.
+                    unsafe { core::mem::transmute(ADDRESS.load(Ordering::Relaxed)) }
                 }
             )*
         }
@@ -77,14 +78,14 @@ macro_rules! next {
 }
 
 next! {
-    malloc = c"malloc", fn(usize) -> *mut c_void;
-    calloc = c"calloc", fn(usize, usize) -> *mut c_void;
-    realloc = c"realloc", fn(*mut c_void, usize) -> *mut c_void;
-    memalign = c"memalign", fn(usize, usize) -> *mut c_void;
-    aligned_alloc = c"aligned_alloc", fn(usize, usize) -> *mut c_void;
-    posix_memalign = c"posix_memalign", fn(*mut *mut c_void, usize, usize) -> c_int;
-    malloc_usable_size = c"malloc_usable_size", fn(*mut c_void) -> usize;
-    free = c"free", fn(*mut c_void) -> ();
+    malloc = c"malloc", fn(bytes: usize) -> *mut c_void;
+    calloc = c"calloc", fn(count: usize, size: usize) -> *mut c_void;
+    realloc = c"realloc", fn(block: *mut c_void, bytes: usize) -> *mut c_void;
+    memalign = c"memalign", fn(alignment: usize, bytes: usize) -> *mut c_void;
+    aligned_alloc = c"aligned_alloc", fn(alignment: usize, bytes: usize) -> *mut c_void;
+    posix_memalign = c"posix_memalign", fn(place: *mut *mut c_void, alignment: usize, bytes: usize) -> c_int;
+    malloc_usable_size = c"malloc_usable_size", fn(block: *mut c_void) -> usize;
+    free = c"free", fn(block: *mut c_void) -> ();
 }
 
 #[cold]
@@ -114,87 +115,121 @@ fn passes(bytes: usize) -> bool {
     let Some(state) = tls::get() else { return false };
     let left = state.countdown.get().wrapping_sub(bytes as i64);
     state.countdown.set(left);
-    // A state that a fork has wiped has a countdown of 0 and takes the slow path.
+    // The countdown of a state without a row (wiped by a fork, or of an ended thread) is never above 0.
     if left <= 0 {
         return false;
     }
-    count(state, ALLOC);
+    // SAFETY: see above.
+    local::increment(unsafe { state.seen_unchecked::<ALLOC>() });
     true
 }
 
+/// An allocation that the fast path did not pass.
 #[inline(always)]
-fn count(state: &State, class: usize) {
-    if let Some(seen) = state.row().and_then(|row| row.seen.get(class)) {
-        local::add(seen, 1);
+fn allocate(number: u16, bytes: usize, old: usize, original: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    match tls::get().and_then(|state| Some((state, state.row()?))) {
+        Some((state, row)) if sampling::is_full() => record_alloc(state, row, number, bytes, old, original),
+        _ => sample(number, bytes, old, original),
     }
 }
 
-/// An allocation that the fast path did not pass: registers the thread if needed, records if a sample fell into it.
+/// Registers the thread if needed; records if a sample fell into the allocation.
 #[cold]
 #[inline(never)]
-fn allocate(number: u16, bytes: usize, old: usize, original: impl FnOnce() -> *mut c_void) -> *mut c_void {
-    let Some(state) = thread::state_slow() else { return original() };
+fn sample(number: u16, bytes: usize, old: usize, original: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    let Some((state, row)) = thread::state_slow().and_then(|state| Some((state, state.row()?))) else {
+        return original();
+    };
+    if sampling::chooses(state) {
+        return record_alloc(state, row, number, bytes, old, original);
+    }
+    if let Some(seen) = row.seen.get(ALLOC) {
+        local::increment(seen);
+    }
+    original()
+}
+
+#[inline(always)]
+fn record_alloc(
+    state: &State,
+    row: &ThreadRow,
+    number: u16,
+    bytes: usize,
+    old: usize,
+    original: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
     if state.header().paused.load(Ordering::Relaxed) != 0 {
-        sampling::reset(state);
         return original();
     }
-    count(state, ALLOC);
-    if !sampling::chooses(state) {
-        return original();
-    }
-    let timed =
-        state.row().and_then(|r| r.chosen.get(ALLOC)).is_some_and(|n| n.load(Ordering::Relaxed) % TIMED_ONE_IN == 0);
+    let (Some(seen), Some(chosen)) = (row.seen.get(ALLOC), row.chosen.get(ALLOC)) else { return original() };
+    local::increment(seen);
     let start = session::now();
     let block = original();
-    let end = if timed { session::now() } else { start };
+    let end = if chosen.load(Ordering::Relaxed) % TIMED_ONE_IN == 0 { session::now() } else { start };
     if block.is_null() {
         return block;
     }
-    if let Some(chosen) = state.row().and_then(|row| row.chosen.get(ALLOC)) {
-        local::add(chosen, 1);
+    local::increment(chosen);
+    if !sampling::is_full() {
+        sampling::track(block as usize);
     }
-    sampling::track(block as usize);
     record::write(state, number, Class::HostAlloc, start, end, [block as usize as u64, 0, old as u64, bytes as u64]);
     block
 }
 
-/// A free of a block that may have been recorded, or of a thread without a state.
-#[cold]
-#[inline(never)]
-fn freed(block: usize) {
-    let Some(state) = thread::state_slow() else { return };
-    if state.header().paused.load(Ordering::Relaxed) != 0 {
-        sampling::untrack(block);
-        return;
-    }
-    count(state, FREED);
-    if !sampling::may_be_tracked(block) || !sampling::untrack(block) {
-        return;
-    }
-    if let Some(chosen) = state.row().and_then(|row| row.chosen.get(FREED)) {
-        local::add(chosen, 1);
-    }
-    let now = session::now();
-    record::write(state, FREE, Class::HostFree, now, now, [block as u64, 0, 0, 0]);
-}
-
-/// The block is about to be freed.
+/// The block is about to be freed, and no filter has it. False: it may have been recorded, or the thread is not known.
 #[inline(always)]
 fn free_passes(block: usize) -> bool {
     if sampling::may_be_tracked(block) {
         return false;
     }
-    let Some(state) = tls::get() else { return false };
-    let Some(seen) = state.row().and_then(|row| row.seen.get(FREED)) else { return false };
-    local::add(seen, 1);
+    let Some(row) = tls::get().and_then(State::row) else { return false };
+    if let Some(seen) = row.seen.get(FREED) {
+        local::increment(seen);
+    }
     true
+}
+
+/// A free of a block that may have been recorded, or of a thread without a state.
+#[inline(always)]
+fn freed(block: usize) {
+    match tls::get().and_then(|state| Some((state, state.row()?))) {
+        Some((state, row)) if sampling::is_full() => record_free(state, row, block),
+        _ => sampled_free(block),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn sampled_free(block: usize) {
+    if block == 0 {
+        return;
+    }
+    let Some((state, row)) = thread::state_slow().and_then(|state| Some((state, state.row()?))) else { return };
+    if sampling::may_be_tracked(block) && sampling::untrack(block) {
+        record_free(state, row, block);
+    } else if let Some(seen) = row.seen.get(FREED) {
+        local::increment(seen);
+    }
+}
+
+#[inline(always)]
+fn record_free(state: &State, row: &ThreadRow, block: usize) {
+    if block == 0 || state.header().paused.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    let (Some(seen), Some(chosen)) = (row.seen.get(FREED), row.chosen.get(FREED)) else { return };
+    local::increment(seen);
+    local::increment(chosen);
+    let now = session::now();
+    record::write(state, FREE, Class::HostFree, now, now, [block as u64, 0, 0, 0]);
 }
 
 /// `void *malloc(size_t size)`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
     let next = next::malloc();
-    if passes(bytes) {
+    if sampling::is_off() || passes(bytes) {
         // SAFETY: the program's own argument.
         return unsafe { next(bytes) };
     }
@@ -207,7 +242,7 @@ pub unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let next = next::calloc();
     let bytes = count.saturating_mul(size).min(1 << 62);
-    if passes(bytes) {
+    if sampling::is_off() || passes(bytes) {
         // SAFETY: the program's own arguments.
         return unsafe { next(count, size) };
     }
@@ -219,7 +254,7 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
     let next = next::memalign();
-    if passes(bytes) {
+    if sampling::is_off() || passes(bytes) {
         // SAFETY: the program's own arguments.
         return unsafe { next(alignment, bytes) };
     }
@@ -231,7 +266,7 @@ pub unsafe extern "C" fn memalign(alignment: usize, bytes: usize) -> *mut c_void
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> *mut c_void {
     let next = next::aligned_alloc();
-    if passes(bytes) {
+    if sampling::is_off() || passes(bytes) {
         // SAFETY: the program's own arguments.
         return unsafe { next(alignment, bytes) };
     }
@@ -243,7 +278,7 @@ pub unsafe extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> *mut c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(place: *mut *mut c_void, alignment: usize, bytes: usize) -> c_int {
     let next = next::posix_memalign();
-    if passes(bytes) {
+    if sampling::is_off() || passes(bytes) {
         // SAFETY: the program's own arguments.
         return unsafe { next(place, alignment, bytes) };
     }
@@ -281,44 +316,31 @@ unsafe fn resize(number: u16, block: *mut c_void, bytes: usize) -> *mut c_void {
     let next = next::realloc();
     // SAFETY: the program's own arguments.
     let original = || unsafe { next(block, bytes) };
+    if sampling::is_off() {
+        return original();
+    }
     let old = block as usize;
+    // Before the call: another thread may get, and record, the old address as soon as it is free.
     let tracked = old != 0 && sampling::may_be_tracked(old) && sampling::untrack(old);
     if old != 0 && !tracked {
-        free_passes_or_counts(old);
+        free_passes(old);
     }
     let new = if passes(bytes) { original() } else { allocate(number, bytes, old, original) };
-    if tracked {
-        if new.is_null() && bytes != 0 {
-            sampling::track(old); // the old block lives on
-        } else {
-            free_recorded(old);
-        }
+    if tracked && new.is_null() && bytes != 0 {
+        sampling::track(old); // the old block lives on
+    } else if tracked {
+        free_resized(old);
     }
     new
-}
-
-/// Counts the free inside a realloc.
-#[inline(always)]
-fn free_passes_or_counts(_block: usize) {
-    if let Some(state) = tls::get() {
-        count(state, FREED);
-    }
 }
 
 /// Records the free of a block that was just taken out of the table.
 #[cold]
 #[inline(never)]
-fn free_recorded(block: usize) {
-    let Some(state) = thread::state_slow() else { return };
-    if state.header().paused.load(Ordering::Relaxed) != 0 {
-        return;
+fn free_resized(block: usize) {
+    if let Some((state, row)) = thread::state_slow().and_then(|state| Some((state, state.row()?))) {
+        record_free(state, row, block);
     }
-    count(state, FREED);
-    if let Some(chosen) = state.row().and_then(|row| row.chosen.get(FREED)) {
-        local::add(chosen, 1);
-    }
-    let now = session::now();
-    record::write(state, FREE, Class::HostFree, now, now, [block as u64, 0, 0, 0]);
 }
 
 /// `size_t malloc_usable_size(void *block)`: passed on, so that it fits the allocator that made the block.
@@ -331,12 +353,10 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
 /// `void free(void *block)`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    if block.is_null() {
-        return;
-    }
-    if !free_passes(block as usize) {
+    let next = next::free();
+    if !sampling::is_off() && !free_passes(block as usize) {
         freed(block as usize);
     }
     // SAFETY: the program's own argument.
-    unsafe { next::free()(block) }
+    unsafe { next(block) }
 }
