@@ -1,0 +1,343 @@
+//! Graphs: nodes and edges, and what becomes of them when they are instantiated and launched.
+
+use crate::codes::*;
+use crate::memory::Kind;
+use crate::state::{Driver, driver, out};
+use crate::table::{R, driver as functions};
+use crate::work::{Plan, Step, Work};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+#[derive(Default)]
+pub(crate) struct Graph {
+    pub(crate) nodes: Vec<Node>,
+    /// The client's objects that live as long as the graph.
+    pub(crate) user_objects: Vec<u64>,
+}
+
+pub(crate) struct Node {
+    pub(crate) handle: u64,
+    pub(crate) body: Body,
+    /// Positions of the nodes before it.
+    pub(crate) after: Vec<usize>,
+    pub(crate) removed: bool,
+}
+
+#[derive(Clone)]
+pub(crate) enum Body {
+    Work(Work),
+    Empty,
+    /// Another graph, as it was when it was added.
+    Child {
+        graph: u64,
+        plan: Arc<Plan>,
+    },
+    EventRecord(u64),
+    EventWait(u64),
+    Alloc {
+        address: u64,
+        bytes: u64,
+    },
+    Free(u64),
+}
+
+pub(crate) struct Exec {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) graph: u64,
+    pub(crate) flags: u64,
+    /// The bodies and edges that parameters can be changed in.
+    pub(crate) nodes: Vec<(u64, Body, Vec<usize>, bool)>,
+}
+
+pub(crate) struct UserObject {
+    pub(crate) pointer: usize,
+    pub(crate) destroy: crate::work::HostFn,
+    pub(crate) count: u32,
+}
+
+impl Body {
+    /// CUgraphNodeType.
+    pub(crate) fn kind(&self) -> u32 {
+        match self {
+            Body::Work(Work::Kernel(_)) => 0,
+            Body::Work(Work::Copy(_)) => 1,
+            Body::Work(Work::Set(_)) => 2,
+            Body::Work(Work::Host(..)) => 3,
+            Body::Child { .. } => 4,
+            Body::Work(Work::Write { .. }) => 12,
+            Body::Work(_) | Body::Empty => 5,
+            Body::EventWait(_) => 6,
+            Body::EventRecord(_) => 7,
+            Body::Alloc { .. } => 10,
+            Body::Free(_) => 11,
+        }
+    }
+
+    fn work(&self) -> Work {
+        match self {
+            Body::Work(work) => work.clone(),
+            Body::Child { plan, .. } => Work::Graph(plan.clone()),
+            _ => Work::Nothing,
+        }
+    }
+}
+
+impl Plan {
+    /// Gives every node its place in time: each begins when the last of those before it has ended.
+    pub(crate) fn of<'a>(nodes: impl Iterator<Item = (&'a Body, &'a [usize], bool)>) -> R<Plan> {
+        let nodes: Vec<_> = nodes.collect();
+        let mut ends: Vec<Option<u64>> = vec![None; nodes.len()];
+        let mut steps = Vec::with_capacity(nodes.len());
+        let mut left = nodes.iter().filter(|(.., on)| *on).count();
+        while left > 0 {
+            let before = left;
+            for (i, (body, after, on)) in nodes.iter().enumerate() {
+                let ready = *on && ends[i].is_none() && after.iter().all(|a| !nodes[*a].2 || ends[*a].is_some());
+                if !ready {
+                    continue;
+                }
+                let start_ns = after.iter().filter_map(|a| ends[*a]).max().unwrap_or(0);
+                let work = body.work();
+                let end_ns = start_ns + work.ns();
+                ends[i] = Some(end_ns);
+                steps.push(Step { work, start_ns, end_ns });
+                left -= 1;
+            }
+            if left == before {
+                return Err(INVALID_VALUE); // a cycle
+            }
+        }
+        Ok(Plan {
+            total_ns: ends.iter().flatten().max().copied().unwrap_or(0),
+            has_host: steps.iter().any(|step| step.work.has_host()),
+            visible: steps.iter().any(|step| step.work.visible()),
+            steps,
+        })
+    }
+}
+
+impl Graph {
+    pub(crate) fn plan(&self) -> R<Plan> {
+        Plan::of(self.nodes.iter().map(|node| (&node.body, &node.after[..], !node.removed)))
+    }
+}
+
+impl Driver {
+    pub(crate) fn add_node(&mut self, graph: u64, body: Body, after: Vec<usize>) -> R<usize> {
+        let at = self.graphs.get(graph).ok_or(INVALID_VALUE)?.nodes.len();
+        let handle = self.nodes.insert((graph, at));
+        let g = self.graphs.get_mut(graph).ok_or(INVALID_VALUE)?;
+        g.nodes.push(Node { handle, body, after, removed: false });
+        Ok(at)
+    }
+
+    /// Positions in a graph of the nodes that a client names.
+    pub(crate) unsafe fn positions(&self, graph: u64, nodes: *const u64, count: usize) -> R<Vec<usize>> {
+        self.graphs.get(graph).ok_or(INVALID_VALUE)?;
+        if count > 0 && nodes.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        let node = |i| match self.nodes.get(unsafe { *nodes.add(i) }) {
+            Some((owner, at)) if *owner == graph => Ok(*at),
+            _ => Err(INVALID_VALUE),
+        };
+        (0..count).map(node).collect()
+    }
+
+    pub(crate) fn node(&self, handle: u64) -> R<&Node> {
+        let (graph, at) = self.nodes.get(handle).ok_or(INVALID_VALUE)?;
+        self.graphs.get(*graph).and_then(|g| g.nodes.get(*at)).ok_or(INVALID_VALUE)
+    }
+
+    pub(crate) fn node_mut(&mut self, handle: u64) -> R<&mut Node> {
+        let (graph, at) = *self.nodes.get(handle).ok_or(INVALID_VALUE)?;
+        self.graphs.get_mut(graph).and_then(|g| g.nodes.get_mut(at)).ok_or(INVALID_VALUE)
+    }
+
+    pub(crate) fn end_graph(&mut self, graph: u64) -> bool {
+        let Some(g) = self.graphs.remove(graph) else { return false };
+        for node in &g.nodes {
+            self.nodes.remove(node.handle);
+        }
+        for object in g.user_objects {
+            self.release_user_object(object, 1);
+        }
+        true
+    }
+
+    /// Gives up references to a client's object; its destructor runs with the last one.
+    pub(crate) fn release_user_object(&mut self, object: u64, count: u32) {
+        let Some(o) = self.user_objects.get_mut(object) else { return };
+        o.count = o.count.saturating_sub(count);
+        if o.count == 0
+            && let Some(o) = self.user_objects.remove(object)
+        {
+            // The vendor's runs it on a thread of its own some time later; calling CUDA in it is forbidden.
+            unsafe { (o.destroy)(o.pointer as *mut c_void) };
+        }
+    }
+
+    fn instantiate(&mut self, graph: u64, flags: u64) -> R<u64> {
+        let g = self.graphs.get(graph).ok_or(INVALID_VALUE)?;
+        let plan = Arc::new(g.plan()?);
+        let nodes = g.nodes.iter().map(|n| (n.handle, n.body.clone(), n.after.clone(), !n.removed)).collect();
+        Ok(self.execs.insert(Exec { plan, graph, flags, nodes }))
+    }
+
+    /// Recomputes an executable graph after one of its nodes was changed.
+    pub(crate) fn change_exec(&mut self, exec: u64, node: u64, change: impl FnOnce(&mut Body, &mut bool) -> R) -> R {
+        let e = self.execs.get_mut(exec).ok_or(INVALID_VALUE)?;
+        let found = e.nodes.iter_mut().find(|n| n.0 == node).ok_or(INVALID_VALUE)?;
+        change(&mut found.1, &mut found.3)?;
+        e.plan = Arc::new(Plan::of(e.nodes.iter().map(|(_, body, after, on)| (body, &after[..], *on)))?);
+        Ok(())
+    }
+
+    fn update_exec(&mut self, exec: u64, graph: u64) -> R<bool> {
+        let g = self.graphs.get(graph).ok_or(INVALID_VALUE)?;
+        let nodes: Vec<_> = g.nodes.iter().map(|n| (n.handle, n.body.clone(), n.after.clone(), !n.removed)).collect();
+        let e = self.execs.get_mut(exec).ok_or(INVALID_VALUE)?;
+        let same = e.nodes.len() == nodes.len()
+            && e.nodes.iter().zip(&nodes).all(|(old, new)| old.1.kind() == new.1.kind() && old.2 == new.2);
+        if same {
+            // The executable keeps its own node handles; only what the nodes do changes.
+            for (old, new) in e.nodes.iter_mut().zip(nodes) {
+                old.1 = new.1;
+            }
+            e.plan = Arc::new(Plan::of(e.nodes.iter().map(|(_, body, after, on)| (body, &after[..], *on)))?);
+        }
+        Ok(same)
+    }
+}
+
+/// CUDA_GRAPH_INSTANTIATE_PARAMS.
+#[repr(C)]
+pub(crate) struct InstantiateParams {
+    flags: u64,
+    stream: u64,
+    error_node: u64,
+    result: u32,
+}
+
+fn launch(raw: u64, default: crate::table::Default, exec: u64) -> R {
+    let mut d = driver()?;
+    let stream = d.stream(raw, default)?;
+    let e = d.execs.get(exec).ok_or(INVALID_VALUE)?;
+    let plan = e.plan.clone();
+    let freed: Vec<u64> = e.nodes.iter().filter_map(|n| if let Body::Free(a) = n.1 { Some(a) } else { None }).collect();
+    for node in e
+        .nodes
+        .iter()
+        .filter_map(|n| if let Body::EventWait(event) = n.1 { Some(event) } else { None })
+        .collect::<Vec<_>>()
+    {
+        crate::event::wait_in_stream(&mut d, stream, node)?;
+    }
+    d.submit(stream, Work::Graph(plan))?;
+    // Memory of allocation nodes belongs to the graph: freeing it in the graph leaves it for the next launch.
+    for address in freed {
+        if d.memory.get(address).is_some_and(|a| a.kind == Kind::Pooled) {
+            d.submit(stream, Work::Nothing)?;
+        }
+    }
+    Ok(())
+}
+
+unsafe fn new_exec(result: *mut u64, graph: u64, flags: u64) -> R {
+    unsafe { *out(result)? = driver()?.instantiate(graph, flags)? };
+    Ok(())
+}
+
+unsafe fn with_params(result: *mut u64, graph: u64, params: *mut InstantiateParams) -> R {
+    let params = unsafe { out(params)? };
+    params.error_node = 0;
+    params.result = 0;
+    unsafe { new_exec(result, graph, params.flags) }
+}
+
+functions! {
+    fn cuGraphCreate(result: *mut u64, flags: u32) = "cuGraphCreate" 10000 |_| {
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        *out(result)? = driver()?.graphs.insert(Graph::default());
+        Ok(())
+    }
+    fn cuGraphDestroy(graph: u64) = "cuGraphDestroy" 10000 |_| {
+        if driver()?.end_graph(graph) { Ok(()) } else { Err(INVALID_VALUE) }
+    }
+    fn cuGraphInstantiate(result: *mut u64, graph: u64, _node: *mut u64, _log: *mut i8, _bytes: usize)
+        = "cuGraphInstantiate" 10000 |_| { new_exec(result, graph, 0) }
+    fn cuGraphInstantiate_v2(result: *mut u64, graph: u64, _node: *mut u64, _log: *mut i8, _bytes: usize)
+        = "cuGraphInstantiate" 11000 |_| { new_exec(result, graph, 0) }
+    fn cuGraphInstantiateWithFlags(result: *mut u64, graph: u64, flags: u64)
+        = "cuGraphInstantiateWithFlags" 11040 |_| { new_exec(result, graph, flags) }
+    fn cuGraphInstantiateWithParams(result: *mut u64, graph: u64, params: *mut InstantiateParams)
+        = "cuGraphInstantiateWithParams" 12000 + "cuGraphInstantiateWithParams_ptsz" 12000 |_| {
+        with_params(result, graph, params)
+    }
+    fn cuGraphExecGetFlags(exec: u64, flags: *mut u64) = "cuGraphExecGetFlags" 12000 |_| {
+        *out(flags)? = driver()?.execs.get(exec).ok_or(INVALID_VALUE)?.flags;
+        Ok(())
+    }
+    fn cuGraphExecDestroy(exec: u64) = "cuGraphExecDestroy" 10000 |_| {
+        driver()?.execs.remove(exec).map(|_| ()).ok_or(INVALID_VALUE)
+    }
+    fn cuGraphUpload(exec: u64, stream: u64) = "cuGraphUpload" 11010 + "cuGraphUpload_ptsz" 11010 |default| {
+        let mut d = driver()?;
+        let stream = d.stream(stream, default)?;
+        d.execs.get(exec).ok_or(INVALID_VALUE)?;
+        d.refuse_on_captured(stream)?;
+        d.submit(stream, Work::Nothing).map(|_| ())
+    }
+    fn cuGraphLaunch(exec: u64, stream: u64) = "cuGraphLaunch" 10000 + "cuGraphLaunch_ptsz" 10000 |default| {
+        launch(stream, default, exec)
+    }
+    fn cuGraphExecUpdate(exec: u64, graph: u64, node: *mut u64, result: *mut u32) = "cuGraphExecUpdate" 10020 |_| {
+        let same = driver()?.update_exec(exec, graph)?;
+        crate::state::put(node, 0);
+        crate::state::put(result, u32::from(!same));
+        if same { Ok(()) } else { Err(910) }
+    }
+    fn cuGraphExecUpdate_v2(exec: u64, graph: u64, info: *mut u32) = "cuGraphExecUpdate" 12000 |_| {
+        let same = driver()?.update_exec(exec, graph)?;
+        *out(info)? = u32::from(!same);
+        if same { Ok(()) } else { Err(910) }
+    }
+    fn cuUserObjectCreate(result: *mut u64, pointer: *mut c_void, destroy: Option<crate::work::HostFn>, count: u32,
+        _flags: u32) = "cuUserObjectCreate" 11030 |_| {
+        let destroy = destroy.ok_or(INVALID_VALUE)?;
+        *out(result)? = driver()?.user_objects.insert(UserObject { pointer: pointer as usize, destroy, count });
+        Ok(())
+    }
+    fn cuUserObjectRetain(object: u64, count: u32) = "cuUserObjectRetain" 11030 |_| {
+        driver()?.user_objects.get_mut(object).ok_or(INVALID_VALUE)?.count += count;
+        Ok(())
+    }
+    fn cuUserObjectRelease(object: u64, count: u32) = "cuUserObjectRelease" 11030 |_| {
+        let mut d = driver()?;
+        d.user_objects.get(object).ok_or(INVALID_VALUE)?;
+        d.release_user_object(object, count);
+        Ok(())
+    }
+    fn cuGraphRetainUserObject(graph: u64, object: u64, count: u32, flags: u32)
+        = "cuGraphRetainUserObject" 11030 |_| {
+        let mut d = driver()?;
+        let o = d.user_objects.get_mut(object).ok_or(INVALID_VALUE)?;
+        // Flag 1 moves the caller's references into the graph.
+        o.count += if flags & 1 == 0 { count } else { 0 };
+        let g = d.graphs.get_mut(graph).ok_or(INVALID_VALUE)?;
+        g.user_objects.extend(std::iter::repeat_n(object, count as usize));
+        Ok(())
+    }
+    fn cuGraphReleaseUserObject(graph: u64, object: u64, count: u32) = "cuGraphReleaseUserObject" 11030 |_| {
+        let mut d = driver()?;
+        let g = d.graphs.get_mut(graph).ok_or(INVALID_VALUE)?;
+        for _ in 0..count {
+            let at = g.user_objects.iter().position(|o| *o == object).ok_or(INVALID_VALUE)?;
+            g.user_objects.remove(at);
+        }
+        d.release_user_object(object, count);
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! What really happened: outermost calls of every exported function, and every operation of the device.
+//!
+//! The counts are read through `fakeCudaCounters`, or from the file that FAKE_CUDA_TRUTH names, which is written when
+//! the process exits (not by `_exit`, and not by a fork child that made no call of its own).
+
+use crate::config::{arm, config, injected_count};
+use crate::state::{Driver, locked};
+use crate::table::entries;
+use crate::timeline::now;
+use std::ffi::{CString, c_char, c_void};
+use std::fmt::Write;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+
+struct Record {
+    kind: &'static str,
+    name: String,
+    stream: u64,
+    start: u64,
+    end: u64,
+    bytes: u64,
+}
+
+const MOST_RECORDS: usize = 1_000_000;
+static RECORDS: Mutex<Vec<Record>> = Mutex::new(Vec::new());
+
+/// Notes one operation of the device.
+pub(crate) fn device(driver: &Driver, kind: &'static str, name: &str, stream: u64, start: u64, end: u64, bytes: u64) {
+    if config().truth.is_none() {
+        return;
+    }
+    let stream = driver.streams.get(stream).map_or(stream, |s| s.raw.unwrap_or(stream));
+    let mut records = RECORDS.lock().unwrap_or_else(|e| e.into_inner());
+    if records.len() < MOST_RECORDS {
+        records.push(Record { kind, name: name.to_owned(), stream, start, end, bytes });
+    }
+}
+
+/// A fork child starts with nothing done.
+pub(crate) fn forget() {
+    entries().for_each(|entry| entry.calls.count.store(0, Relaxed));
+    if let Ok(mut records) = RECORDS.try_lock() {
+        records.clear();
+    }
+}
+
+/// Calls `each` with every exported function's name and the number of its outermost calls so far.
+#[unsafe(no_mangle)]
+extern "C" fn fakeCudaCounters(each: extern "C" fn(*const c_char, u64, *mut c_void), user: *mut c_void) {
+    for entry in entries() {
+        if let Ok(name) = CString::new(entry.symbol) {
+            each(name.as_ptr(), entry.calls.count.load(Relaxed), user);
+        }
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = loaded;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = finished;
+
+extern "C" fn loaded() {
+    arm();
+}
+
+extern "C" fn finished() {
+    let Some(path) = &config().truth else { return };
+    if entries().all(|entry| entry.calls.count.load(Relaxed) == 0) {
+        return;
+    }
+    let path = path.replace("%p", &std::process::id().to_string());
+    if let Err(error) = std::fs::write(&path, json()) {
+        eprintln!("fake-cuda: {path}: {error}");
+    }
+}
+
+/// Nanoseconds to add to our clock to get those since the Unix epoch.
+fn epoch_offset() -> i128 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
+    time.tv_sec as i128 * 1_000_000_000 + time.tv_nsec as i128 - now() as i128
+}
+
+fn json() -> String {
+    let mut text = String::from("{\"calls\":{");
+    let mut first = true;
+    for entry in entries() {
+        let count = entry.calls.count.load(Relaxed);
+        if count > 0 {
+            let _ = write!(text, "{}\"{}\":{count}", if first { "" } else { "," }, entry.symbol);
+            first = false;
+        }
+    }
+    text.push_str("},\"device\":[");
+    let offset = epoch_offset();
+    for (i, record) in RECORDS.lock().unwrap_or_else(|e| e.into_inner()).iter().enumerate() {
+        let _ = write!(
+            text,
+            "{}\n{{\"kind\":\"{}\",\"name\":\"{}\",\"stream\":{},\"start_ns\":{},\"end_ns\":{},\"bytes\":{}}}",
+            if i == 0 { "" } else { "," },
+            record.kind,
+            escaped(&record.name),
+            record.stream,
+            record.start as i128 + offset,
+            record.end as i128 + offset,
+            record.bytes
+        );
+    }
+    let driver = locked();
+    let (used, peak) = driver.memory.used_and_peak();
+    let _ = write!(text, "],\"allocated\":{used},\"peak\":{peak},\"injected\":{}}}\n", injected_count());
+    text
+}
+
+fn escaped(name: &str) -> String {
+    name.chars().map(|c| if c == '"' || c == '\\' || c.is_control() { '_' } else { c }).collect()
+}
