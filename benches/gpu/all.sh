@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Everything that only a GPU can show, in one call: benches/gpu/all.sh BINARY [quick]
+# BINARY is a built gputrace with its shim beside it. Prints one line per result; docs/benchmarks.md keeps them.
+set -u
+here=$(dirname "$(readlink -f "$0")")
+gputrace=$(readlink -f "$1")
+quick=${2:-}
+work=$(mktemp -d)
+cd "$work" || exit 1
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+"$gputrace" --version
+"$gputrace" doctor 2>&1 | head -40
+
+for name in jax cupy triton; do
+    XLA_PYTHON_CLIENT_PREALLOCATE=false timeout 120 "$gputrace" -o "t-$name" -- python3 "$here/others.py" $name >out 2>err
+    code=$?
+    cat out
+    tail -n 25 err | sed 's/^/    /'
+    [ $code = 0 ] || fail "$name exit $code"
+done
+
+for name in small convolutions copies streams graphs compiled loader large; do
+    timeout 150 "$gputrace" -o "c-$name" -- python3 "$here/programs.py" counts $name "$work/$name.json" >out 2>err ||
+        { fail "counts $name"; tail -n 15 err; }
+    python3 "$here/compare_counts.py" "c-$name" "$work/$name.json" || fail "counts $name differ"
+done
+
+echo "uncovered driver symbols fetched by these programs:"
+python3 - <<'PY'
+import glob, json
+seen, bad = {}, set()
+for path in glob.glob("*/manifest/*.json"):
+    for process in json.load(open(path))["processes"]:
+        for symbol in process.get("coverage", {}).get("uncovered", []):
+            seen.setdefault(symbol["symbol"], 0)
+            seen[symbol["symbol"]] += 1
+names = sorted(seen)
+print("   ", len(names), "symbols:", " ".join(names))
+classes = ("cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuMemAlloc", "cuMemFree", "Synchronize", "cuStreamWait")
+print("    of launch, copy, set, sync, alloc class:", [n for n in names if any(c in n for c in classes)])
+PY
+
+pairs=200; large_pairs=12; steps=300; rounds=3
+[ -n "$quick" ] && { pairs=20; large_pairs=3; steps=100; rounds=1; }
+timeout 280 "$gputrace" -o p-small -- python3 "$here/programs.py" price small $pairs 2>err || fail "price small"
+tail -n 25 err
+timeout 120 "$gputrace" -o p-large -- python3 "$here/programs.py" price large $large_pairs 2>err || fail "price large"
+for _ in $(seq $rounds); do
+    echo "plain     small $(python3 "$here/programs.py" plain small $steps)"
+    echo "gputrace  small $("$gputrace" -o "ab-$RANDOM" -- python3 "$here/programs.py" plain small $steps 2>/dev/null)"
+done
+du -sb p-small | cut -f1 | sed 's/^/bytes of p-small: /'
+python3 - <<'PY'
+import glob
+import pyarrow.parquet as parquet
+rows = bytes_ = 0
+for path in glob.glob("p-small/**/*.parquet", recursive=True):
+    table = path.split("/")[1]
+    meta = parquet.ParquetFile(path).metadata
+    size = sum(meta.row_group(i).column(j).total_compressed_size for i in range(meta.num_row_groups) for j in range(meta.num_columns))
+    if table in ("launches", "syncs", "transfers", "api", "device_memory"):
+        rows += meta.num_rows; bytes_ += size
+    print(f"    {table}: {meta.num_rows} rows, {size / max(meta.num_rows, 1):.2f} bytes each")
+print(f"host events on disk: {bytes_ / max(rows, 1):.2f} bytes each over {rows}")
+PY
+[ $failed = 0 ] && echo "ALL PASSED" || echo "SOME FAILED"
+exit $failed
