@@ -1,6 +1,7 @@
 //! The collector: takes over the segments of traced processes, reads their rings and writes the trace.
 //!
 //! An event flows ring -> [drain] -> batch of a table -> channel -> [writer] -> journal and Parquet file.
+mod encode;
 pub mod manifest;
 pub mod names;
 pub mod schema;
