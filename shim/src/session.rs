@@ -6,7 +6,7 @@
 //! event. If anything fails the process runs on untraced, and one line on stderr says why.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gputrace_abi::clock::{self, ClockKind};
 use gputrace_abi::hello::Hello;
@@ -101,6 +101,8 @@ pub(crate) fn start_in_constructor() {
     BLOCK_WHEN_FULL.store((sys::variable(b"GPUTRACE_ON_FULL") == Some(b"block")) as u32, Ordering::Relaxed);
     COUNTER.store(counter_is_good() as u32, Ordering::Relaxed);
     sampling::configure(sys::variable(b"GPUTRACE_MALLOC"));
+    remember_ranks();
+    hooks::remember_preloads();
     if let Err(why) = thread::prepare() {
         return complain(why);
     }
@@ -249,21 +251,38 @@ fn write_info(view: &View) {
         let length = sys::read_all(&file, &mut buffer);
         put(info::COMMAND, buffer.get(..length).unwrap_or(&[]));
     }
-    for name in [
-        &b"RANK"[..],
-        b"LOCAL_RANK",
-        b"OMPI_COMM_WORLD_RANK",
-        b"OMPI_COMM_WORLD_LOCAL_RANK",
-        b"PMI_RANK",
-        b"SLURM_PROCID",
-        b"SLURM_LOCALID",
-    ] {
+    for (text, length) in RANKS.iter().zip(&RANK_BYTES) {
+        let mut line = [0u8; RANK_TEXT_BYTES];
+        for (place, byte) in line.iter_mut().zip(text) {
+            *place = byte.load(Ordering::Relaxed);
+        }
+        put(info::RANK, line.get(..length.load(Ordering::Relaxed)).unwrap_or(&[]));
+    }
+}
+
+const RANK_NAMES: [&[u8]; 7] = [
+    b"RANK",
+    b"LOCAL_RANK",
+    b"OMPI_COMM_WORLD_RANK",
+    b"OMPI_COMM_WORLD_LOCAL_RANK",
+    b"PMI_RANK",
+    b"SLURM_PROCID",
+    b"SLURM_LOCALID",
+];
+const RANK_TEXT_BYTES: usize = 48;
+/// `NAME=value` of each, as it was when the process started: a forked child may not read the environment, which one of
+/// its threads may be changing.
+static RANKS: [[AtomicU8; RANK_TEXT_BYTES]; RANK_NAMES.len()] =
+    [const { [const { AtomicU8::new(0) }; RANK_TEXT_BYTES] }; RANK_NAMES.len()];
+static RANK_BYTES: [AtomicUsize; RANK_NAMES.len()] = [const { AtomicUsize::new(0) }; RANK_NAMES.len()];
+
+fn remember_ranks() {
+    for ((name, text), length) in RANK_NAMES.iter().zip(&RANKS).zip(&RANK_BYTES) {
         if let Some(value) = sys::variable(name).filter(|v| v.len() < 16) {
-            let mut text = [0u8; 64];
-            for (place, byte) in text.iter_mut().zip(name.iter().chain(b"=").chain(value)) {
-                *place = *byte;
+            for (place, byte) in text.iter().zip(name.iter().chain(b"=").chain(value)) {
+                place.store(*byte, Ordering::Relaxed);
             }
-            put(info::RANK, text.get(..name.len() + 1 + value.len()).unwrap_or(&[]));
+            length.store(name.len() + 1 + value.len(), Ordering::Relaxed);
         }
     }
 }

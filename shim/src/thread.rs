@@ -335,8 +335,10 @@ static SET_SPECIFIC: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn prepare() -> Result<(), &'static [u8]> {
     let bytes = size_of::<State>() * (THREADS_MAX + 2);
     let at = sys::map(bytes, None).map_err(|_| &b"no address space for its thread states"[..])?;
-    sys::wipe_on_fork(at, bytes).map_err(|_| &b"the kernel has no MADV_WIPEONFORK (Linux 4.14)"[..])?;
     STATES.store(at as usize, Ordering::Release);
+    if sys::wipe_on_fork(at, bytes).is_err() && !wipe_by_handler() {
+        return Err(b"the kernel has no MADV_WIPEONFORK (Linux 4.14)");
+    }
     let create = elf::next_definition(c"pthread_key_create");
     let set = elf::next_definition(c"pthread_setspecific");
     if create != 0 && set != 0 {
@@ -352,6 +354,25 @@ pub(crate) fn prepare() -> Result<(), &'static [u8]> {
         }
     }
     Ok(())
+}
+
+/// Where the kernel cannot wipe (gVisor): a handler that fork runs in the child. `_Fork` and raw clone do not run it.
+fn wipe_by_handler() -> bool {
+    unsafe extern "C" fn wipe() {
+        let at = STATES.load(Ordering::Acquire) as *mut u8;
+        // SAFETY: the child has one thread, which is here; the mapping has this size, and all zeros is a valid state.
+        unsafe { ptr::write_bytes(at, 0, size_of::<State>() * (THREADS_MAX + 2)) };
+    }
+    let register = elf::next_definition(c"__register_atfork");
+    if register == 0 {
+        return false;
+    }
+    type Handler = Option<unsafe extern "C" fn()>;
+    type Register = unsafe extern "C" fn(Handler, Handler, Handler, *const core::ffi::c_void) -> i32;
+    // SAFETY: the address is libc's __register_atfork, whose signature this is.
+    let register: Register = unsafe { core::mem::transmute(register) };
+    // SAFETY: the handler is never unloaded (nodelete).
+    unsafe { register(None, None, Some(wipe), ptr::null()) == 0 }
 }
 
 /// The first words of the states' memory: what else must be wiped by a fork.

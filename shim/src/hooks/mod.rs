@@ -5,7 +5,7 @@
 //! the exported symbol, the wrapper, the row for dlsym and cuGetProcAddress and the row of the segment's hook table.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gputrace_abi::Class;
 use gputrace_abi::event::memory_flags;
@@ -192,18 +192,16 @@ pub(crate) fn describe(view: &View) -> u32 {
     u32::from(cuda::END) + alloc::LIST.len() as u32
 }
 
+static OTHERS_PRELOADED: AtomicBool = AtomicBool::new(false);
+
 /// Whether other libraries are preloaded: they may export the same functions and are chained to.
 pub(crate) fn others_preloaded() -> bool {
-    /// 0 not asked yet, 1 no, 2 yes.
-    static KNOWN: AtomicU32 = AtomicU32::new(0);
-    match KNOWN.load(Ordering::Relaxed) {
-        0 => {
-            let list = sys::variable(b"LD_PRELOAD").unwrap_or(b"");
-            let several = list.iter().any(|b| *b == b':' || *b == b' ');
-            let others = several || sys::exists(c"/etc/ld.so.preload");
-            KNOWN.store(1 + u32::from(others), Ordering::Relaxed);
-            others
-        }
-        known => known == 2,
-    }
+    OTHERS_PRELOADED.load(Ordering::Relaxed)
+}
+
+/// Reads the list of preloaded libraries. For the constructor.
+pub(crate) fn remember_preloads() {
+    let list = sys::variable(b"LD_PRELOAD").unwrap_or(b"");
+    let several = list.iter().any(|b| *b == b':' || *b == b' ');
+    OTHERS_PRELOADED.store(several || sys::exists(c"/etc/ld.so.preload"), Ordering::Relaxed);
 }
