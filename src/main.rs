@@ -1,3 +1,74 @@
-//! The command.
+//! The command `gputrace`: parses, dispatches, prints the error, sets the exit code. Nothing else prints errors or exits.
 
-fn main() {}
+mod analysis;
+mod cli;
+mod commands;
+mod launch;
+
+use std::io::Write;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use cli::{Action, Cli};
+use launch::exit::{Ending, Failure, OWN_FAILURE};
+
+/// Exit code of a command other than `record` that was called wrongly, as most programs have it.
+const USAGE: i32 = 2;
+
+fn main() {
+    let ending = match cli::with_default_subcommand(std::env::args_os().collect()) {
+        Ok(arguments) => match Cli::try_parse_from(arguments) {
+            Ok(cli) => dispatch(cli.action),
+            Err(error) => explain(&error),
+        },
+        Err(advice) => {
+            say(&advice);
+            Ending::Code(OWN_FAILURE)
+        }
+    };
+    ending.become_ours()
+}
+
+fn dispatch(action: Action) -> Ending {
+    let own_failure = match action {
+        Action::Record(_) | Action::Demo(_) => OWN_FAILURE,
+        _ => 1,
+    };
+    if !matches!(action, Action::Record(_) | Action::Demo(_)) {
+        launch::inherited::let_sigpipe_end_us();
+    }
+    let done = match action {
+        Action::Record(args) => commands::record::run(args),
+        Action::Report(args) => commands::report::run(args).map(|()| Ending::Code(0)),
+        Action::Demo(args) => commands::demo::run(args),
+        Action::Doctor(args) => commands::doctor::run(&args),
+        Action::Schema(args) => commands::schema::run(&args).map(|()| Ending::Code(0)),
+        Action::DemoTarget => commands::demo_loop::run().map(|()| Ending::Code(0)),
+        Action::DriverProbe => commands::doctor::probe_driver().map(|()| Ending::Code(0)),
+    };
+    done.unwrap_or_else(|error| {
+        say(&format!("{error:#}"));
+        Ending::Code(error.downcast_ref::<Failure>().map_or(own_failure, |failure| failure.code))
+    })
+}
+
+/// Prints help where it was asked for, else one line about what was wrong.
+fn explain(error: &clap::Error) -> Ending {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        launch::inherited::let_sigpipe_end_us();
+        let _ = error.print();
+        return Ending::Code(0);
+    }
+    let text = error.to_string();
+    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: ")).map(|tip| format!(" ({tip})"));
+    let subcommand = std::env::args().nth(1).filter(|word| !word.starts_with('-')).unwrap_or("record".to_owned());
+    say(&format!("{what}{}; see gputrace {subcommand} --help", tip.unwrap_or_default()));
+    Ending::Code(if subcommand == "record" { OWN_FAILURE } else { USAGE })
+}
+
+/// One line on stderr. A closed stderr is no reason to fail.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "gputrace: {line}");
+}

@@ -1,0 +1,3 @@
+//! Analyses of a trace.
+
+pub(crate) mod summary;

@@ -1,0 +1,207 @@
+//! Memory taken from the driver: what is live, its peak, what was never given back, what the calls cost.
+//!
+//! Blocks are matched by process and address. Rows of different threads may come slightly out of order, so a free that
+//! comes before its allocation is remembered and meets it. The memory needed is in proportion to the blocks that the program holds.
+
+use gputrace_collectors::names::{NameKind, id};
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Pass;
+use super::groups::Groups;
+use super::launches::OTHER;
+use super::stats::Stats;
+use super::steps::{Cursor, Place, Steps};
+use super::timeline::Timeline;
+use crate::trace::{Rows, Want};
+
+/// Kinds of memory, in the order of reports; the last is for kinds that this version does not know.
+pub(crate) const KINDS: [&str; 8] =
+    ["device", "async", "managed", "virtual", "array", "pinned", "registered", "unknown"];
+
+/// Whether a kind lies on the host and not on the device.
+pub(crate) fn on_host(kind: usize) -> bool {
+    matches!(KINDS[kind], "pinned" | "registered")
+}
+
+/// Free calls that are remembered because their allocation has not come yet.
+const EARLY: usize = 65_536;
+
+/// Blocks and bytes of each kind.
+pub(crate) type ByKind = [(u64, i64); KINDS.len()];
+
+/// Memory of one process.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessMemory {
+    /// What is live now, and after the last row: what was never given back.
+    pub(crate) live: ByKind,
+    /// Most bytes that were live on the device at once.
+    pub(crate) peak_bytes: i64,
+    /// When that was.
+    pub(crate) peak_at_ns: i64,
+    /// What was live then.
+    pub(crate) at_peak: ByKind,
+    /// Live bytes on the device over time.
+    pub(crate) line: Timeline,
+    /// Allocations that failed.
+    pub(crate) failed: u64,
+    /// Frees of blocks whose allocation is not in the trace.
+    pub(crate) unknown_frees: u64,
+    blocks: FxHashMap<(bool, i64), (i64, u8)>,
+    early: FxHashMap<(bool, i64), i64>,
+    device_bytes: i64,
+}
+
+/// Calls of one function.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// Their durations.
+    pub(crate) api: Stats,
+    /// Bytes taken.
+    pub(crate) bytes: i64,
+    /// In steady steps: calls, time, bytes.
+    pub(crate) steady: (u64, i64, i64),
+}
+
+/// The pass.
+#[derive(Debug)]
+pub(crate) struct DeviceMemory {
+    /// By process.
+    pub(crate) processes: Groups<i64, ProcessMemory>,
+    /// By process, whether it allocates, kind and function.
+    pub(crate) calls: Groups<(i64, bool, usize, i64), Calls>,
+    /// Mappings of physical memory: they take no memory of their own.
+    mappings: [i64; 2],
+    cursor: Cursor,
+}
+
+impl Default for DeviceMemory {
+    fn default() -> Self {
+        DeviceMemory {
+            processes: Groups::default(),
+            calls: Groups::new(10_000, (OTHER, true, KINDS.len() - 1, OTHER)),
+            mappings: ["cuMemMap", "cuMemUnmap"].map(|name| id(NameKind::Api, name)),
+            cursor: Cursor::default(),
+        }
+    }
+}
+
+impl ProcessMemory {
+    fn alloc(&mut self, at: i64, key: (bool, i64), kind: usize, bytes: i64) {
+        if self.early.get(&key).is_some_and(|freed| at <= *freed) {
+            self.early.remove(&key);
+            return;
+        }
+        // An address that is taken again was freed by a call that is not in the trace.
+        if let Some((old, old_kind)) = self.blocks.insert(key, (bytes, kind as u8)) {
+            self.remove(at, old, usize::from(old_kind));
+        }
+        self.live[kind].0 += 1;
+        self.live[kind].1 += bytes;
+        if on_host(kind) {
+            return;
+        }
+        self.device_bytes += bytes;
+        if self.device_bytes > self.peak_bytes {
+            (self.peak_bytes, self.peak_at_ns, self.at_peak) = (self.device_bytes, at, self.live);
+        }
+        self.line.set(at, self.device_bytes);
+    }
+
+    fn free(&mut self, at: i64, key: (bool, i64)) {
+        match self.blocks.remove(&key) {
+            Some((bytes, kind)) => self.remove(at, bytes, usize::from(kind)),
+            // Freeing nothing is allowed and does nothing.
+            None if key.1 == 0 => {}
+            None => {
+                self.unknown_frees += 1;
+                if self.early.len() < EARLY {
+                    self.early.insert(key, at);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, at: i64, bytes: i64, kind: usize) {
+        self.live[kind].0 -= 1;
+        self.live[kind].1 -= bytes;
+        if !on_host(kind) {
+            self.device_bytes -= bytes;
+            self.line.set(at, self.device_bytes);
+        }
+    }
+}
+
+impl Pass for DeviceMemory {
+    fn wants(&self) -> &'static [Want] {
+        const COLUMNS: &[&str] = &["api_ns", "api_id", "action", "kind", "address", "bytes", "result"];
+        &[Want { table: TableId::DeviceMemory, columns: COLUMNS }]
+    }
+
+    fn rows(&mut self, rows: &Rows, steps: &Steps) {
+        let (process, start, length) = (rows.i64("process_id"), rows.i64("start_ns"), rows.i64("api_ns"));
+        let (api, address, bytes) = (rows.i64("api_id"), rows.i64("address"), rows.i64("bytes"));
+        let (action, kind, result) = (rows.texts("action"), rows.texts("kind"), rows.i32_or("result", 0));
+        for row in 0..rows.len {
+            let (process_id, ns, bytes) = (process[row], length[row].max(0), bytes[row].max(0));
+            let is_alloc = action.get(row) == "alloc";
+            let kind = KINDS.iter().position(|k| *k == kind.get(row)).unwrap_or(KINDS.len() - 1);
+            let calls = self.calls.at((process_id, is_alloc, kind, api[row]));
+            calls.api.add(ns);
+            calls.bytes += bytes;
+            if matches!(steps.place(&mut self.cursor, process_id, start[row]), Place::Steady | Place::Middle(_)) {
+                calls.steady = (calls.steady.0 + 1, calls.steady.1 + ns, calls.steady.2 + bytes);
+            }
+            let memory = self.processes.at(process_id);
+            if result[row] != 0 {
+                memory.failed += u64::from(is_alloc);
+                continue;
+            }
+            if self.mappings.contains(&api[row]) {
+                continue;
+            }
+            let key = (KINDS[kind] == "virtual", address[row]);
+            if is_alloc {
+                memory.alloc(start[row], key, kind, bytes);
+            } else {
+                memory.free(start[row], key);
+            }
+        }
+    }
+
+    fn names(&self, ids: &mut FxHashSet<i64>) {
+        ids.extend(self.calls.iter().map(|((.., api), _)| *api));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peaks_and_leaks_are_those_of_the_blocks() {
+        let mut memory = ProcessMemory::default();
+        memory.alloc(1, (false, 10), 0, 100);
+        memory.alloc(2, (false, 20), 1, 50);
+        memory.alloc(3, (false, 30), 5, 7);
+        memory.free(4, (false, 10));
+        memory.alloc(5, (false, 40), 0, 20);
+        memory.free(6, (false, 0));
+        assert_eq!((memory.peak_bytes, memory.peak_at_ns), (150, 2));
+        assert_eq!((memory.at_peak[0], memory.at_peak[1]), ((1, 100), (1, 50)));
+        assert_eq!((memory.live[0], memory.live[1], memory.live[5]), ((1, 20), (1, 50), (1, 7)));
+        assert_eq!(memory.unknown_frees, 0);
+    }
+
+    #[test]
+    fn a_free_that_comes_before_its_allocation_meets_it() {
+        let mut memory = ProcessMemory::default();
+        memory.free(5, (false, 10));
+        memory.alloc(4, (false, 10), 0, 100);
+        assert_eq!(memory.live[0], (0, 0));
+        memory.alloc(6, (false, 10), 0, 100);
+        assert_eq!(memory.live[0], (1, 100));
+        memory.alloc(7, (false, 10), 0, 30);
+        assert_eq!(memory.live[0], (1, 30), "the block was freed unseen");
+    }
+}

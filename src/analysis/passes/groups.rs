@@ -1,0 +1,79 @@
+//! Values by key, for passes that look a key up for every row.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+/// Values by key. Rows come in runs of one key, so the last key is tried before the table; and the number of keys is
+/// bounded, so that a trace with a million kernels, streams or threads does not fill the memory: what comes after the
+/// last free place falls under one key.
+#[derive(Debug)]
+pub(crate) struct Groups<K, V> {
+    index: FxHashMap<K, usize>,
+    items: Vec<(K, V)>,
+    last: usize,
+    limit: usize,
+    /// Key for everything beyond the limit.
+    other: K,
+}
+
+impl<K: Hash + Eq + Copy, V: Default> Groups<K, V> {
+    /// No values yet; at most `limit` keys and `other`.
+    pub(crate) fn new(limit: usize, other: K) -> Groups<K, V> {
+        Groups { index: FxHashMap::default(), items: Vec::new(), last: 0, limit, other }
+    }
+
+    /// The value of a key, made when it is new.
+    #[inline]
+    pub(crate) fn at(&mut self, key: K) -> &mut V {
+        if self.items.get(self.last).is_none_or(|(k, _)| *k != key) {
+            self.last = self.find(key);
+        }
+        &mut self.items[self.last].1
+    }
+
+    fn find(&mut self, key: K) -> usize {
+        if let Some(found) = self.index.get(&key) {
+            return *found;
+        }
+        if self.items.len() >= self.limit && key != self.other {
+            return self.find(self.other);
+        }
+        self.items.push((key, V::default()));
+        self.index.insert(key, self.items.len() - 1);
+        self.items.len() - 1
+    }
+
+    /// The value of a key, if there is one.
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        self.index.get(key).map(|i| &self.items[*i].1)
+    }
+
+    /// All keys and values, in the order of their first row.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.items.iter().map(|(k, v)| (k, v))
+    }
+}
+
+impl<V: Default> Default for Groups<i64, V> {
+    /// By process or thread: no run has more than a hundred thousand that matter.
+    fn default() -> Self {
+        Groups::new(100_000, -1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_beyond_the_limit_fall_under_one() {
+        let mut groups: Groups<i64, u32> = Groups::new(2, -1);
+        for key in [5, 5, 6, 7, 8, 5, 7] {
+            *groups.at(key) += 1;
+        }
+        let all: Vec<(i64, u32)> = groups.iter().map(|(k, v)| (*k, *v)).collect();
+        assert_eq!(all, [(5, 3), (6, 1), (-1, 3)]);
+        assert_eq!(groups.get(&7), None);
+    }
+}

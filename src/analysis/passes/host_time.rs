@@ -1,0 +1,190 @@
+//! What the host did with its time: in launch calls, copies, waits and other driver calls, and outside the driver.
+//!
+//! Calls of one thread do not overlap, so for a process in which one thread calls the driver the parts are plain sums.
+//! Where several threads do, each nanosecond counts once, for the first of launch, copy, memory, other and wait that
+//! any thread was in; so the parts and the time outside the driver always sum to the whole.
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::FxHashSet;
+
+use super::Pass;
+use super::groups::Groups;
+use super::steps::{Cursor, Place, Steps, blocks};
+use super::union::Union;
+use crate::trace::{Rows, Want};
+
+/// What a driver call was for, in the order in which overlapping ones count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Part {
+    /// Launches.
+    Launch,
+    /// Copies and sets.
+    Copy,
+    /// Allocation and release of driver memory.
+    Memory,
+    /// All else: modules, streams, events, contexts, queries, waits of streams.
+    Other,
+    /// The host waits.
+    Wait,
+}
+
+/// Number of parts.
+pub(crate) const PARTS: usize = 5;
+
+/// Calls and their time, by part.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Parts {
+    /// Calls.
+    pub(crate) calls: [u64; PARTS],
+    /// Time in them, summed over threads, ns.
+    pub(crate) sum_ns: [i64; PARTS],
+}
+
+impl Parts {
+    #[inline]
+    fn add(&mut self, part: Part, ns: i64) {
+        self.calls[part as usize] += 1;
+        self.sum_ns[part as usize] += ns;
+    }
+
+    /// Calls of a part.
+    pub(crate) fn calls(&self, part: Part) -> u64 {
+        self.calls[part as usize]
+    }
+
+    /// Time in a part.
+    pub(crate) fn ns(&self, part: Part) -> i64 {
+        self.sum_ns[part as usize]
+    }
+}
+
+/// The host's time in one process.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessTime {
+    /// Begin of the first driver call and end of the last; both 0 without calls.
+    pub(crate) span_ns: (i64, i64),
+    /// The whole run.
+    pub(crate) all: Parts,
+    /// Steady steps.
+    pub(crate) steady: Parts,
+    /// Steady steps of usual duration.
+    pub(crate) middle: Parts,
+    /// Calls that failed (result not 0), but for queries that answered "not ready".
+    pub(crate) failed: u64,
+    threads: FxHashSet<i32>,
+    /// Unions of the parts up to each one, over the middle steps, else over the run.
+    covered: Option<Box<[Union; PARTS]>>,
+    steps: bool,
+}
+
+impl ProcessTime {
+    /// Whether any driver call was recorded.
+    pub(crate) fn any(&self) -> bool {
+        self.all.calls.iter().any(|c| *c > 0)
+    }
+
+    /// Threads that called the driver.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// The usual step (or the run, when there are no steps) by what the host did: time per part, each ns once.
+    pub(crate) fn shares_ns(&self) -> [i64; PARTS] {
+        match &self.covered {
+            Some(unions) => {
+                let mut before = 0;
+                std::array::from_fn(|i| {
+                    let up_to = unions[i].total_ns();
+                    let own = up_to - before;
+                    before = up_to;
+                    own
+                })
+            }
+            None if self.steps => self.middle.sum_ns,
+            None => self.all.sum_ns,
+        }
+    }
+}
+
+/// The pass.
+#[derive(Debug, Default)]
+pub(crate) struct HostTime {
+    /// By process.
+    pub(crate) processes: Groups<i64, ProcessTime>,
+    /// Devices on which work was launched.
+    pub(crate) devices: FxHashSet<i32>,
+    cursor: Cursor,
+}
+
+const NOT_READY: i32 = 600;
+
+impl Pass for HostTime {
+    fn wants(&self) -> &'static [Want] {
+        &[
+            Want { table: TableId::Launches, columns: &["tid", "api_ns", "device", "result"] },
+            Want { table: TableId::Syncs, columns: &["tid", "api_ns", "kind", "result"] },
+            Want { table: TableId::Transfers, columns: &["tid", "api_ns", "result"] },
+            Want { table: TableId::DeviceMemory, columns: &["tid", "api_ns", "result"] },
+            Want { table: TableId::Api, columns: &["tid", "api_ns", "result"] },
+        ]
+    }
+
+    fn rows(&mut self, rows: &Rows, steps: &Steps) {
+        let (process, tid) = (rows.i64("process_id"), rows.i32_or("tid", 0));
+        let (start, length) = (rows.i64("start_ns"), rows.i64("api_ns"));
+        let (kind, result) = (rows.texts("kind"), rows.i32_or("result", 0));
+        if rows.table == TableId::Launches {
+            let device = rows.i32_or("device", -1);
+            let mut last = -1;
+            for device in device.iter().filter(|d| **d >= 0) {
+                if *device != last {
+                    self.devices.insert(*device);
+                    last = *device;
+                }
+            }
+        }
+        let (mut last_process, mut last_tid) = (None, 0);
+        for row in 0..rows.len {
+            let part = match rows.table {
+                TableId::Launches => Part::Launch,
+                TableId::Transfers => Part::Copy,
+                TableId::DeviceMemory => Part::Memory,
+                TableId::Syncs if blocks(kind.get(row)) => Part::Wait,
+                _ => Part::Other,
+            };
+            let (start, ns) = (start[row], length[row].max(0));
+            let time = self.processes.at(process[row]);
+            if last_process != Some(process[row]) || last_tid != tid[row] {
+                (last_process, last_tid) = (Some(process[row]), tid[row]);
+                time.threads.insert(tid[row]);
+            }
+            let end = start.saturating_add(ns);
+            if !time.any() {
+                time.span_ns = (start, end);
+                time.steps = steps.of(process[row]).is_some();
+            }
+            time.span_ns = (time.span_ns.0.min(start), time.span_ns.1.max(end));
+            time.failed += u64::from(result[row] != 0 && result[row] != NOT_READY);
+            time.all.add(part, ns);
+            let place = steps.place(&mut self.cursor, process[row], start);
+            let mut limit = None;
+            match place {
+                Place::Middle(step_end) => {
+                    time.steady.add(part, ns);
+                    time.middle.add(part, ns);
+                    limit = Some(step_end);
+                }
+                Place::Steady => time.steady.add(part, ns),
+                Place::Outside if !time.steps => limit = Some(end),
+                _ => {}
+            }
+            if let (Some(limit), true) = (limit, steps.several_callers(process[row])) {
+                let unions = time.covered.get_or_insert_default();
+                for union in &mut unions[part as usize..] {
+                    union.add(start, end.min(limit));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The streaming passes that the analyses share: each takes rows in and holds what it needs, in bounded memory.
+//!
+//! All passes that a report needs see the same read. Order: rows of one thread and table come in time order; tables
+//! and threads move through time together to within a batch (see [`crate::trace`]). A pass that needs more says how it
+//! gets it.
+
+pub(crate) mod device_memory;
+pub(crate) mod groups;
+pub(crate) mod host_memory;
+pub(crate) mod host_time;
+pub(crate) mod launches;
+pub(crate) mod loading;
+pub(crate) mod period;
+pub(crate) mod stats;
+pub(crate) mod steps;
+pub(crate) mod syncs;
+pub(crate) mod timeline;
+pub(crate) mod transfers;
+pub(crate) mod union;
+
+use rustc_hash::FxHashSet;
+
+use crate::trace::{Rows, Want};
+use steps::Steps;
+
+/// One streaming pass.
+pub(crate) trait Pass {
+    /// The columns it reads.
+    fn wants(&self) -> &'static [Want];
+
+    /// Takes rows of one of its tables in.
+    fn rows(&mut self, rows: &Rows, steps: &Steps);
+
+    /// Adds the ids whose names a report on this pass shows.
+    fn names(&self, _ids: &mut FxHashSet<i64>) {}
+}

@@ -1,0 +1,262 @@
+//! Finds what repeats in a thread's calls: the first half of step detection.
+//!
+//! A training or serving loop makes the same calls again and again. Every event has a name (the kernel launched, or the
+//! function called), and its correlation id says how many calls its thread made before it. A name that occurs once a
+//! step therefore has occurrences that are all the same number of calls apart. Per name this keeps a small histogram of
+//! those gaps, which no time stamp and no other thread disturbs.
+//!
+//! Several loops may be nested: layers in a step, steps in an epoch. A name whose gaps are regular makes a **level**.
+//! From the innermost level outwards, a level is left for the next one only when the next one adds work of its own:
+//! the optimizer after twelve equal layers does, a log line every hundred steps does not. A level in which the host
+//! waits every time is a step already, and so is one that would have to hold more than 128 inner ones.
+
+use rustc_hash::FxHashMap;
+
+/// A name must occur so often before it can mark steps.
+const FEWEST: u64 = 10;
+/// Names per thread that are followed; a loop has fewer.
+const NAMES: usize = 20_000;
+/// Different gaps per name that are followed; a regular name has fewer.
+const GAPS: usize = 48;
+
+/// The calls of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Sequence {
+    names: FxHashMap<Name, Recurrence>,
+    waits: u64,
+    first: Option<u32>,
+    last: u32,
+}
+
+/// What an event is called, and in which table it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Name {
+    /// A launch: the kernel's `name_id`, or the function's `api_id` where there is no kernel.
+    Launch(i64),
+    /// A call in which the host waits: its `api_id`.
+    Wait(i64),
+}
+
+/// How often and how regularly a name occurs.
+#[derive(Debug, Default)]
+struct Recurrence {
+    count: u64,
+    last: u32,
+    /// Gaps in calls: bucket, how many, their sum. The most frequent tends to the front.
+    gaps: Vec<(u16, u32, u64)>,
+    irregular: bool,
+}
+
+/// The loop that was found in a thread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Period {
+    /// The name that occurs once in it.
+    pub(crate) anchor: Name,
+    /// How often it occurs.
+    pub(crate) count: u64,
+    /// Calls of the thread in it.
+    pub(crate) calls: f64,
+    /// Share of its gaps that are the usual ones.
+    pub(crate) regularity: f64,
+}
+
+impl Sequence {
+    /// Adds an event. `call` is the number of the call in its thread; it may wrap.
+    #[inline]
+    pub(crate) fn add(&mut self, name: Name, call: u32) {
+        self.first.get_or_insert(call);
+        self.last = call;
+        self.waits += u64::from(matches!(name, Name::Wait(_)));
+        if self.names.len() >= NAMES && !self.names.contains_key(&name) {
+            return;
+        }
+        let seen = self.names.entry(name).or_default();
+        if seen.count > 0 && !seen.irregular {
+            seen.gap(call.wrapping_sub(seen.last));
+        }
+        seen.count += 1;
+        seen.last = call;
+    }
+
+    /// Calls of the thread from its first event to its last.
+    pub(crate) fn calls(&self) -> u64 {
+        self.first.map_or(0, |first| u64::from(self.last.wrapping_sub(first)) + 1)
+    }
+
+    /// The loop, if there is one.
+    pub(crate) fn period(&self) -> Option<Period> {
+        let mut regular: Vec<Period> = self.names.iter().filter_map(|(name, seen)| seen.period(*name)).collect();
+        regular.retain(|p| p.count as f64 * p.calls >= 0.3 * self.calls() as f64 && p.calls >= 1.5);
+        // A wait ends a step better than any kernel begins one; then the most regular; the name makes it deterministic.
+        let rank = |p: &Period| (matches!(p.anchor, Name::Launch(_)), -(p.regularity * 1e6) as i64, p.anchor);
+        regular.sort_by_key(rank);
+        let mut levels: Vec<Period> = Vec::new();
+        for period in regular {
+            let same = |l: &&mut Period| (l.count as f64 / period.count as f64 - 1.0).abs() <= 0.02;
+            if levels.iter_mut().find(same).is_none() {
+                levels.push(period);
+            }
+        }
+        levels.sort_by(|a, b| b.count.cmp(&a.count));
+        let mut levels = levels.into_iter();
+        let mut inner = levels.next()?;
+        for outer in levels {
+            if self.waits_every_time(&inner) {
+                break;
+            }
+            let times = outer.count.max(1) as f64;
+            let repeats = inner.count as f64 / times;
+            let own = outer.calls - repeats * inner.calls;
+            let layers = repeats <= 128.0 || inner.calls < 8.0;
+            if layers && own >= 0.1 * inner.calls {
+                inner = outer;
+            }
+        }
+        Some(inner)
+    }
+
+    /// Whether the host waits at least once in (nearly) every turn of a loop.
+    fn waits_every_time(&self, level: &Period) -> bool {
+        self.waits as f64 >= 0.9 * level.count as f64
+    }
+}
+
+impl Recurrence {
+    #[inline]
+    fn gap(&mut self, gap: u32) {
+        let bucket = bucket_of(gap);
+        let Some(at) = self.gaps.iter().position(|(b, ..)| *b == bucket) else {
+            self.irregular = self.gaps.len() >= GAPS;
+            self.gaps.push((bucket, 1, u64::from(gap)));
+            return;
+        };
+        self.gaps[at].1 += 1;
+        self.gaps[at].2 += u64::from(gap);
+        if at > 0 && self.gaps[at].1 > self.gaps[at - 1].1 {
+            self.gaps.swap(at, at - 1);
+        }
+    }
+
+    /// The name as the mark of a loop, when three quarters of its gaps are alike.
+    fn period(&self, anchor: Name) -> Option<Period> {
+        if self.count < FEWEST || self.irregular {
+            return None;
+        }
+        let (mode, ..) = self.gaps.iter().max_by_key(|(_, count, _)| *count)?;
+        let near = self.gaps.iter().filter(|(bucket, ..)| bucket.abs_diff(*mode) <= 1);
+        let (alike, sum) = near.fold((0, 0), |(n, s), (_, count, sum)| (n + u64::from(*count), s + sum));
+        let regularity = alike as f64 / (self.count - 1) as f64;
+        (regularity >= 0.75).then(|| Period { anchor, count: self.count, calls: sum as f64 / alike as f64, regularity })
+    }
+}
+
+/// Gaps up to 16 have a bucket each; above, eight buckets to the octave (9 %).
+fn bucket_of(gap: u32) -> u16 {
+    if gap < 16 {
+        return gap as u16;
+    }
+    let exponent = 31 - gap.leading_zeros();
+    (16 + (exponent - 4) * 8 + ((gap >> (exponent - 3)) & 7)) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Adds events to a sequence, one call each.
+    #[derive(Default)]
+    struct Calls(Sequence, u32);
+
+    impl Calls {
+        fn launch(&mut self, name: i64) {
+            self.0.add(Name::Launch(name), self.1);
+            self.1 = self.1.wrapping_add(1);
+        }
+
+        fn wait(&mut self) {
+            self.0.add(Name::Wait(1), self.1);
+            self.1 = self.1.wrapping_add(1);
+        }
+
+        fn layers(&mut self, times: i64) {
+            for _ in 0..times {
+                (10..22).for_each(|name| self.launch(name));
+            }
+        }
+    }
+
+    fn found(calls: &Calls) -> (u64, f64) {
+        calls.0.period().map_or((0, 0.0), |p| (p.count, p.calls))
+    }
+
+    #[test]
+    fn equal_layers_make_one_step() {
+        let mut calls = Calls(Sequence::default(), u32::MAX - 1000);
+        for _ in 0..50 {
+            (100..103).for_each(|name| calls.launch(name));
+            calls.layers(32);
+            (200..203).for_each(|name| calls.launch(name));
+        }
+        assert_eq!(found(&calls), (50, 390.0));
+    }
+
+    #[test]
+    fn a_wait_ends_the_step() {
+        let mut calls = Calls::default();
+        for _ in 0..20 {
+            (0..100).for_each(|_| calls.launch(7));
+            calls.wait();
+        }
+        assert_eq!(calls.0.period().map(|p| (p.anchor, p.count)), Some((Name::Wait(1), 20)));
+    }
+
+    #[test]
+    fn a_log_line_every_hundred_steps_is_no_step() {
+        let mut calls = Calls::default();
+        for step in 0..2000 {
+            (0..50).for_each(|name| calls.launch(name));
+            if step % 100 == 0 {
+                calls.launch(900);
+                calls.wait();
+            }
+        }
+        assert_eq!(found(&calls).0, 2000);
+    }
+
+    #[test]
+    fn an_optimizer_after_four_micro_steps_ends_the_step() {
+        let mut calls = Calls::default();
+        for _ in 0..30 {
+            (0..4).for_each(|_| (0..50).for_each(|name| calls.launch(name)));
+            (300..320).for_each(|name| calls.launch(name));
+        }
+        assert_eq!(found(&calls), (30, 220.0));
+    }
+
+    #[test]
+    fn steps_that_differ_a_little_are_steps() {
+        let mut calls = Calls::default();
+        for step in 0..100i64 {
+            calls.launch(1);
+            calls.layers(5 + (step * 7919 % 13) / 12);
+            calls.launch(2);
+            (0..step * 31 % 4).for_each(|_| calls.launch(3));
+        }
+        assert_eq!(found(&calls).0, 100);
+    }
+
+    #[test]
+    fn calls_without_order_make_no_steps() {
+        let mut calls = Calls::default();
+        let mut seed = 1u64;
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            calls.launch((seed >> 33) as i64 % 20);
+        }
+        assert_eq!(calls.0.period(), None);
+        let mut same = Calls::default();
+        (0..1000).for_each(|_| same.launch(1));
+        assert_eq!(same.0.period(), None, "one kernel again and again has no steps");
+        assert_eq!(Sequence::default().period(), None);
+    }
+}

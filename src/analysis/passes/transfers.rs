@@ -1,0 +1,204 @@
+//! Copies and sets: direction, kind of memory, size, time in the call; and Nsight Systems' rules for the costly ones.
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Pass;
+use super::groups::Groups;
+use super::launches::OTHER;
+use super::stats::Stats;
+use super::steps::{Cursor, Place, Steps};
+use crate::trace::{Rows, Want};
+
+/// A smaller transfer is a small one (metrics.md: 64 KiB).
+pub(crate) const SMALL_BYTES: i64 = 64 * 1024;
+/// A synchronous copy to the device up to this size does not block for long: `cuda_memcpy_sync` leaves it out.
+const FREE_HTOD_BYTES: i64 = 64_000;
+
+/// Which transfers are counted together. Texts are numbers of [`Transfers::text`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// Process.
+    pub(crate) process_id: i64,
+    /// A set, not a copy.
+    pub(crate) set: bool,
+    /// Direction.
+    pub(crate) direction: u16,
+    /// Memory of the source.
+    pub(crate) src: u16,
+    /// Memory of the destination.
+    pub(crate) dst: u16,
+    /// Queued in stream order.
+    pub(crate) queued: bool,
+    /// Function.
+    pub(crate) api_id: i64,
+}
+
+/// Transfers of one key.
+#[derive(Debug, Default)]
+pub(crate) struct Sum {
+    /// Time in the calls.
+    pub(crate) api: Stats,
+    /// Bytes.
+    pub(crate) bytes: i64,
+    /// Calls of fewer than [`SMALL_BYTES`] bytes, and not of none.
+    pub(crate) small: u64,
+    /// Their time.
+    pub(crate) small_ns: i64,
+    /// In steady steps: calls, time, bytes.
+    pub(crate) steady: (u64, i64, i64),
+    /// In steady steps: small calls and their time.
+    pub(crate) steady_small: (u64, i64),
+    /// Which of Nsight Systems' rules count these calls, and how many of them: a copy's size decides too.
+    pub(crate) rule: RuleSum,
+}
+
+/// Calls that a rule of Nsight Systems names.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct RuleSum {
+    /// Calls.
+    pub(crate) count: u64,
+    /// Time in them.
+    pub(crate) ns: i64,
+    /// Bytes.
+    pub(crate) bytes: i64,
+    /// In steady steps: calls and their time.
+    pub(crate) steady: (u64, i64),
+}
+
+/// Nsight Systems' rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// An asynchronous copy that touches pageable memory: the driver copies through a buffer of its own and may wait.
+    MemcpyAsync,
+    /// A synchronous copy, but for small ones to the device and copies within one device.
+    MemcpySync,
+    /// A synchronous set on pinned or managed memory.
+    MemsetSync,
+}
+
+impl Rule {
+    /// Every rule.
+    pub(crate) const ALL: [Rule; 3] = [Rule::MemcpyAsync, Rule::MemcpySync, Rule::MemsetSync];
+
+    /// Nsight Systems' name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Rule::MemcpyAsync => "cuda_memcpy_async",
+            Rule::MemcpySync => "cuda_memcpy_sync",
+            Rule::MemsetSync => "cuda_memset_sync",
+        }
+    }
+}
+
+/// The pass.
+#[derive(Debug)]
+pub(crate) struct Transfers {
+    /// By key.
+    pub(crate) sums: Groups<Key, Sum>,
+    texts: Vec<String>,
+    numbers: FxHashMap<String, u16>,
+    cursor: Cursor,
+}
+
+impl Default for Transfers {
+    fn default() -> Self {
+        let other = Key { process_id: OTHER, api_id: OTHER, ..Key::default() };
+        let mut pass = Transfers {
+            sums: Groups::new(10_000, other),
+            texts: Vec::new(),
+            numbers: FxHashMap::default(),
+            cursor: Cursor::default(),
+        };
+        pass.number("");
+        pass
+    }
+}
+
+impl Transfers {
+    /// The text of a direction or kind of memory.
+    pub(crate) fn text(&self, number: u16) -> &str {
+        self.texts.get(usize::from(number)).map_or("", String::as_str)
+    }
+
+    /// The rule that names a group of calls, if one does.
+    pub(crate) fn rule(&self, key: &Key) -> Option<Rule> {
+        let memory = [self.text(key.src), self.text(key.dst)];
+        match (key.set, key.queued) {
+            (false, true) => memory.contains(&"pageable").then_some(Rule::MemcpyAsync),
+            (false, false) => (self.text(key.direction) != "DtoD").then_some(Rule::MemcpySync),
+            (true, false) => matches!(memory[1], "pinned" | "managed").then_some(Rule::MemsetSync),
+            (true, true) => None,
+        }
+    }
+
+    /// A small number for a text, the same every time. There are some tens of texts; a damaged file may hold more.
+    fn number(&mut self, text: &str) -> u16 {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        if self.texts.len() >= 1000 {
+            return 0;
+        }
+        let number = self.texts.len() as u16;
+        self.texts.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), number);
+        number
+    }
+}
+
+impl Pass for Transfers {
+    fn wants(&self) -> &'static [Want] {
+        const COLUMNS: &[&str] = &["api_ns", "api_id", "kind", "direction", "src_kind", "dst_kind", "bytes", "async"];
+        &[Want { table: TableId::Transfers, columns: COLUMNS }]
+    }
+
+    fn rows(&mut self, rows: &Rows, steps: &Steps) {
+        let (process, start, length) = (rows.i64("process_id"), rows.i64("start_ns"), rows.i64("api_ns"));
+        let (api, bytes, queued) = (rows.i64("api_id"), rows.i64("bytes"), rows.flags("async"));
+        let (kind, direction) = (rows.texts("kind"), rows.texts("direction"));
+        let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
+        for row in 0..rows.len {
+            let (process_id, ns, bytes) = (process[row], length[row].max(0), bytes[row].max(0));
+            let key = Key {
+                process_id,
+                set: kind.get(row) == "set",
+                direction: self.number(direction.get(row)),
+                src: self.number(src.get(row)),
+                dst: self.number(dst.get(row)),
+                queued: queued.get(row),
+                api_id: api[row],
+            };
+            let free = !key.set && self.text(key.direction) == "HtoD" && bytes <= FREE_HTOD_BYTES;
+            let rule = self.rule(&key).filter(|rule| !(*rule == Rule::MemcpySync && free));
+            let steady = steps.place(&mut self.cursor, process_id, start[row]);
+            let steady = matches!(steady, Place::Steady | Place::Middle(_));
+            let small = bytes > 0 && bytes < SMALL_BYTES;
+            let sum = self.sums.at(key);
+            sum.api.add(ns);
+            sum.bytes += bytes;
+            if small {
+                sum.small += 1;
+                sum.small_ns += ns;
+            }
+            if rule.is_some() {
+                sum.rule.count += 1;
+                sum.rule.ns += ns;
+                sum.rule.bytes += bytes;
+            }
+            if steady {
+                sum.steady = (sum.steady.0 + 1, sum.steady.1 + ns, sum.steady.2 + bytes);
+                if small {
+                    sum.steady_small = (sum.steady_small.0 + 1, sum.steady_small.1 + ns);
+                }
+                if rule.is_some() {
+                    sum.rule.steady = (sum.rule.steady.0 + 1, sum.rule.steady.1 + ns);
+                }
+            }
+        }
+    }
+
+    fn names(&self, ids: &mut FxHashSet<i64>) {
+        ids.extend(self.sums.iter().map(|(key, _)| key.api_id));
+    }
+}

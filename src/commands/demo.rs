@@ -1,0 +1,72 @@
+//! `gputrace demo`: the whole way from a program to a report, on a machine without a GPU.
+//!
+//! It traces `demo_loop.rs`, run by this same executable, with the simulated driver in the place of the vendor's, and
+//! prints the report. The trace is an ordinary one and stays.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::record::record;
+use super::report;
+use crate::cli::{DemoArgs, Format, RecordArgs, ReportArgs};
+use crate::launch::exit::{Ending, Failure, OWN_FAILURE};
+use crate::launch::{names, shim};
+
+/// The folder in which the target finds the simulated driver under the driver's name; removed at the end.
+struct DriverFolder(PathBuf);
+
+impl DriverFolder {
+    fn new(driver: &Path) -> Result<DriverFolder> {
+        let id = gputrace_collectors::new_launcher_id();
+        let path = std::env::temp_dir().join(format!("gputrace-demo-{id:x}"));
+        let shown = path.display().to_string();
+        fs::DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("{shown}: cannot be made"))?;
+        let folder = DriverFolder(path);
+        symlink(driver, folder.0.join("libcuda.so.1")).with_context(|| format!("{shown}: not writable"))?;
+        Ok(folder)
+    }
+}
+
+impl Drop for DriverFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Traces the loop and prints the report.
+pub(crate) fn run(args: DemoArgs) -> Result<Ending> {
+    let driver = shim::find_library(shim::FAKE_DRIVER).map_err(|places| {
+        let places = shim::places_text(&places);
+        let cure = "in a checkout build it with: cargo build --release";
+        Failure::new(OWN_FAILURE, format!("the simulated driver {} is not in {places}; {cure}", shim::FAKE_DRIVER))
+    })?;
+    let folder = DriverFolder::new(&driver)?;
+    let mut search = folder.0.clone().into_os_string();
+    if let Some(given) = std::env::var_os("LD_LIBRARY_PATH").filter(|given| !given.is_empty()) {
+        search.push(":");
+        search.push(given);
+    }
+    let exe = std::env::current_exe().context("the path of gputrace itself is not known")?;
+    let output = args.output.unwrap_or_else(|| PathBuf::from(default_output()));
+    let mut options = RecordArgs::new(Some(output), vec![exe.into_os_string(), OsString::from("__demo-target")]);
+    options.variables = vec![("LD_LIBRARY_PATH", search)];
+    let recorded = record(&options)?;
+    if recorded.ending == Ending::Code(0) {
+        report::run(ReportArgs {
+            traces: vec![recorded.trace],
+            only: Vec::new(),
+            explain: None,
+            format: Format::Text,
+            output: None,
+        })?;
+    }
+    Ok(recorded.ending)
+}
+
+fn default_output() -> String {
+    names::default_name("demo".as_ref(), std::time::SystemTime::now())
+}

@@ -1,0 +1,86 @@
+//! `gputrace schema`: every table and column of a trace, from the one place that defines them.
+
+use std::io::Write;
+
+use anyhow::{Result, bail};
+use comfy_table::{ContentArrangement, Table as Grid, presets};
+use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES, Table};
+
+use crate::cli::{SchemaArgs, SchemaFormat};
+
+/// Prints the schema.
+pub(crate) fn run(args: &SchemaArgs) -> Result<()> {
+    let known = || TABLES.iter().map(|table| table.name).collect::<Vec<_>>().join(", ");
+    if let Some(unknown) = args.tables.iter().find(|name| TABLES.iter().all(|table| table.name != **name)) {
+        bail!("{unknown}: no such table; the tables are {}", known());
+    }
+    let chosen = TABLES.iter().filter(|table| args.tables.is_empty() || args.tables.iter().any(|n| n == table.name));
+    let text = match args.format {
+        SchemaFormat::Text => as_text(chosen),
+        SchemaFormat::Json => as_json(chosen)?,
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn as_text<'a>(tables: impl Iterator<Item = &'a Table>) -> String {
+    let mut text = format!("schema version {SCHEMA_VERSION}; a column marked ? may be null\n");
+    for table in tables {
+        let mut grid = Grid::new();
+        grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        for column in table.columns {
+            let nullable = if column.nullable { "?" } else { "" };
+            let kind = format!("{}{nullable}", column.kind.name());
+            grid.add_row([column.name, &kind, column.unit, column.meaning]);
+        }
+        let rows = grid.lines().map(|line| format!(" {}\n", line.trim_end())).collect::<String>();
+        text.push_str(&format!("\n{}: {}\n{rows}", table.name, table.meaning));
+    }
+    text
+}
+
+fn as_json<'a>(tables: impl Iterator<Item = &'a Table>) -> Result<String> {
+    let column = |column: &gputrace_collectors::schema::Column| {
+        serde_json::json!({
+            "name": column.name,
+            "type": column.kind.name(),
+            "nullable": column.nullable,
+            "unit": column.unit,
+            "meaning": column.meaning,
+            "encoding": format!("{:?}", column.encoding.parquet()),
+        })
+    };
+    let table = |table: &Table| {
+        let columns: Vec<_> = table.columns.iter().map(column).collect();
+        serde_json::json!({ "name": table.name, "meaning": table.meaning, "columns": columns })
+    };
+    let tables: Vec<_> = tables.map(table).collect();
+    let schema = serde_json::json!({ "schema_version": SCHEMA_VERSION, "tables": tables });
+    Ok(serde_json::to_string_pretty(&schema)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_hold_every_column() {
+        let text = as_text(TABLES.iter());
+        let json: serde_json::Value = serde_json::from_str(&as_json(TABLES.iter()).unwrap()).unwrap();
+        for (i, table) in TABLES.iter().enumerate() {
+            assert!(text.contains(&format!("\n{}: {}\n", table.name, table.meaning)));
+            for (j, column) in table.columns.iter().enumerate() {
+                assert!(text.contains(&format!(" {} ", column.name)) && text.contains(column.meaning));
+                assert_eq!(json["tables"][i]["columns"][j]["name"], column.name);
+            }
+        }
+        assert_eq!(json["schema_version"], SCHEMA_VERSION);
+    }
+
+    #[test]
+    fn an_unknown_table_is_named_with_those_there_are() {
+        let args = SchemaArgs { tables: vec!["lunches".into()], format: SchemaFormat::Text };
+        let error = run(&args).unwrap_err().to_string();
+        assert!(error.starts_with("lunches: no such table") && error.contains("launches"), "{error}");
+    }
+}

@@ -1,0 +1,165 @@
+//! Finds the file that a command names, as `execvp` would, and follows scripts to the program that runs them.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// What execvp searches when PATH is not set.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+/// The kernel follows a script to a script only this often.
+const MOST_SCRIPTS: usize = 5;
+
+/// Why a command cannot be run; the exit codes are those of `env` and of shells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// Nowhere to be found: 127.
+    NotFound,
+    /// A file, but not one that may be executed: 126.
+    NotExecutable(PathBuf),
+    /// A folder: 126.
+    Folder(PathBuf),
+}
+
+/// The file that `command` names: itself if it has a slash, else the first executable of that name in `search`.
+pub(crate) fn find_command(command: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Missing> {
+    if command.is_empty() {
+        return Err(Missing::NotFound);
+    }
+    if command.as_bytes().contains(&b'/') {
+        return usable(Path::new(command));
+    }
+    let search = search.unwrap_or(OsStr::new(DEFAULT_PATH));
+    let mut missing = Missing::NotFound;
+    for folder in search.as_bytes().split(|b| *b == b':') {
+        let folder = if folder.is_empty() { b"." } else { folder };
+        match usable(&Path::new(OsStr::from_bytes(folder)).join(command)) {
+            Ok(path) => return Ok(path),
+            Err(Missing::NotFound | Missing::Folder(_)) => {}
+            Err(other) => missing = other,
+        }
+    }
+    Err(missing)
+}
+
+fn usable(path: &Path) -> Result<PathBuf, Missing> {
+    let meta = match std::fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            return Err(Missing::NotExecutable(path.to_owned()));
+        }
+        Err(_) => return Err(Missing::NotFound),
+    };
+    if meta.is_dir() {
+        return Err(Missing::Folder(path.to_owned()));
+    }
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_| Missing::NotFound)?;
+    // SAFETY: the name is a string that ends in a nul byte; AT_EACCESS asks for the effective user as exec does.
+    let allowed = unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::X_OK, libc::AT_EACCESS) } == 0;
+    // access(2) allows root what exec does not: a file without any x bit.
+    if !allowed || meta.permissions().mode() & 0o111 == 0 {
+        return Err(Missing::NotExecutable(path.to_owned()));
+    }
+    Ok(path.to_owned())
+}
+
+/// The chain from `program` to the file that the kernel loads: one entry, or a script and its interpreters.
+///
+/// `#!/usr/bin/env NAME` is followed through env to NAME, because it is NAME that does the work. The chain stops
+/// where a file cannot be found or read.
+pub(crate) fn follow_scripts(program: &Path, search: Option<&OsStr>) -> Vec<PathBuf> {
+    let mut chain = vec![program.to_owned()];
+    while chain.len() <= MOST_SCRIPTS {
+        let Some((interpreter, argument)) = chain.last().and_then(|path| shebang(path)) else { break };
+        let is_env = interpreter.file_name() == Some(OsStr::new("env"));
+        chain.push(interpreter);
+        if is_env
+            && let Some(command) = argument.as_deref().and_then(command_of_env)
+            && let Ok(path) = find_command(&command, search)
+        {
+            chain.push(path);
+        }
+    }
+    chain
+}
+
+/// Interpreter and argument of a script's first line.
+fn shebang(path: &Path) -> Option<(PathBuf, Option<OsString>)> {
+    // Only a regular file is opened: a fifo would block.
+    if !path.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut head = Vec::new();
+    File::open(path).ok()?.take(256).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?;
+    let line = line.split(|b| *b == b'\n').next()?.trim_ascii();
+    let end = line.iter().position(|b| *b == b' ' || *b == b'\t').unwrap_or(line.len());
+    let (interpreter, argument) = line.split_at(end);
+    let argument = argument.trim_ascii();
+    if interpreter.is_empty() {
+        return None;
+    }
+    let argument = (!argument.is_empty()).then(|| OsString::from_vec(argument.to_vec()));
+    Some((PathBuf::from(OsString::from_vec(interpreter.to_vec())), argument))
+}
+
+/// The command in what follows `env` on a script's first line: without options and assignments.
+fn command_of_env(argument: &OsStr) -> Option<OsString> {
+    let argument = argument.to_string_lossy();
+    argument
+        .split_ascii_whitespace()
+        .map(|word| word.strip_prefix("-S").or(word.strip_prefix("--split-string=")).unwrap_or(word))
+        .find(|word| !word.is_empty() && !word.starts_with('-') && !word.contains('='))
+        .map(OsString::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::testing::Folder;
+
+    fn search(folder: &Folder) -> OsString {
+        let mut path = OsString::from("/nonexistent:");
+        path.push(folder.path());
+        path.push(":/bin:/usr/bin");
+        path
+    }
+
+    #[test]
+    fn a_command_is_found_where_execvp_finds_it() {
+        let folder = Folder::new("find");
+        let tool = folder.file("tool", b"#!/bin/sh\n", 0o755);
+        let text = folder.file("text", b"", 0o644);
+        let path = search(&folder);
+        assert_eq!(find_command(OsStr::new("tool"), Some(&path)), Ok(tool));
+        assert_eq!(find_command(OsStr::new("text"), Some(&path)), Err(Missing::NotExecutable(text.clone())));
+        assert_eq!(find_command(text.as_os_str(), None), Err(Missing::NotExecutable(text)));
+        assert_eq!(find_command(OsStr::new("no-such-tool"), Some(&path)), Err(Missing::NotFound));
+        assert_eq!(find_command(OsStr::new(""), Some(&path)), Err(Missing::NotFound));
+        assert_eq!(find_command(folder.path().as_os_str(), None), Err(Missing::Folder(folder.path().to_owned())));
+        assert!(find_command(OsStr::new("sh"), None).is_ok());
+    }
+
+    #[test]
+    fn a_script_is_followed_to_the_program_that_runs_it() {
+        let folder = Folder::new("scripts");
+        let inner = folder.file("inner", b"#! /bin/sh -e\necho\n", 0o755);
+        let outer = folder.file("outer", format!("#!{}\n", inner.display()).as_bytes(), 0o755);
+        assert_eq!(follow_scripts(&outer, None), [outer, inner, PathBuf::from("/bin/sh")]);
+        for line in ["#!/usr/bin/env sh\n", "#!/usr/bin/env -S A=1 sh -e\n", "#!/usr/bin/env -i sh"] {
+            let script = folder.file("env", line.as_bytes(), 0o755);
+            let chain = follow_scripts(&script, Some(OsStr::new("/bin")));
+            assert_eq!(chain, [script, PathBuf::from("/usr/bin/env"), PathBuf::from("/bin/sh")], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_script_that_runs_itself_ends() {
+        let folder = Folder::new("loop");
+        let script = folder.file("me", b"", 0o755);
+        std::fs::write(&script, format!("#!{}\n", script.display())).unwrap();
+        assert!(follow_scripts(&script, None).len() <= MOST_SCRIPTS + 1);
+    }
+}

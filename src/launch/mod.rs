@@ -1,0 +1,24 @@
+//! Starting the target and staying with it: everything that `record` does outside the trace.
+//!
+//! The order of a run: [`find_command`], [`inspect`], [`shim`], [`trace_folder`], [`session`], the collector,
+//! [`environ`], [`spawn`], [`supervise`] with [`signals`] and [`watch`], [`exit`]. The target must not notice any of it;
+//! each file says what it does towards that.
+
+pub(crate) mod elf;
+pub(crate) mod empty_elf;
+pub(crate) mod environ;
+pub(crate) mod exit;
+pub(crate) mod find_command;
+pub(crate) mod inherited;
+pub(crate) mod inspect;
+pub(crate) mod names;
+pub(crate) mod processes;
+pub(crate) mod session;
+pub(crate) mod shim;
+pub(crate) mod signals;
+pub(crate) mod spawn;
+pub(crate) mod supervise;
+#[cfg(test)]
+pub(crate) mod testing;
+pub(crate) mod trace_folder;
+pub(crate) mod watch;

@@ -1,0 +1,324 @@
+//! The session folder: where the target's processes find the shim and the collector.
+//!
+//! | path | what |
+//! |---|---|
+//! | `gputrace-<pid>-<random>/` | mode 0700, in $XDG_RUNTIME_DIR or else /tmp |
+//! | `lock` | locked (flock) as long as the launcher lives |
+//! | `s/` | GPUTRACE_SESSION: the collector's socket and the segments of processes that found no collector |
+//! | `lib64/libgputrace.so`, ... | the shim under each folder that a loader may put for `$LIB` |
+//!
+//! `s` is a folder of its own so that it can go while the links stay: processes that outlive the launcher then load an
+//! empty library instead of the shim, without a word on stderr, and those already running see that the session is
+//! over. Such a rest, and what a killed launcher left, is swept by a later launcher once no process refers to it.
+
+use std::ffi::{CString, OsString};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::elf::OUR_MACHINE;
+use super::empty_elf::{I386, empty_library};
+use super::processes;
+
+/// Name under which the shim is preloaded.
+const PRELOAD: &str = "libgputrace.so";
+/// Start of a session folder's name.
+const PREFIX: &str = "gputrace-";
+/// `<session>/s/sock` and `<session>/s/seg-<pid>-<number>` must fit into what the kernel takes for a socket.
+const MOST_PATH_BYTES: usize = 90;
+
+/// What 64-bit loaders put for `$LIB`: Debian's, Red Hat's and upstream's, and that of loaders installed elsewhere.
+#[cfg(target_arch = "x86_64")]
+const WIDE: [&str; 3] = ["lib/x86_64-linux-gnu", "lib64", "lib"];
+/// What 64-bit loaders put for `$LIB`: Debian's, Red Hat's and upstream's, and that of loaders installed elsewhere.
+#[cfg(target_arch = "aarch64")]
+const WIDE: [&str; 3] = ["lib/aarch64-linux-gnu", "lib64", "lib"];
+
+/// What 32-bit loaders put for `$LIB`. Some put `lib`, as some 64-bit ones do: see [`narrow_folders`].
+const NARROW: [&str; 2] = ["lib/i386-linux-gnu", "lib32"];
+/// The 32-bit loader, whose own `$LIB` decides who gets `lib`.
+const NARROW_LOADER: &str = "/lib/ld-linux.so.2";
+
+/// A session of this launcher.
+#[derive(Debug)]
+pub(crate) struct Session {
+    root: PathBuf,
+    wide: Vec<String>,
+    /// Held for its lock.
+    _lock: File,
+}
+
+impl Session {
+    /// Makes the folder with links to `shim`, in the first of `bases` that will do; `loader` is the target's.
+    pub(crate) fn new(bases: &[PathBuf], shim: &Path, loader: Option<&Path>) -> Result<Session> {
+        let mut last = None;
+        for base in bases {
+            match Session::make(base, shim, loader) {
+                Ok(session) => return Ok(session),
+                Err(error) => last = Some(error.context(format!("{}", base.display()))),
+            }
+        }
+        let advice = "cannot make a session folder; set XDG_RUNTIME_DIR to a writable folder with a short path";
+        Err(last.unwrap_or_else(|| anyhow::anyhow!("no folder to try"))).context(advice)
+    }
+
+    fn make(base: &Path, shim: &Path, loader: Option<&Path>) -> Result<Session> {
+        let random = gputrace_collectors::new_launcher_id() & 0xff_ffff;
+        let name = format!("{}-{random:06x}", std::process::id());
+        let root = base.join(format!("{PREFIX}{name}"));
+        if root.as_os_str().len() > MOST_PATH_BYTES {
+            bail!("the path is too long for a socket");
+        }
+        // The loader splits LD_PRELOAD at these and expands `$`.
+        if root.as_os_str().as_bytes().iter().any(|b| b": $".contains(b)) {
+            bail!("LD_PRELOAD cannot hold a path with a space, a colon or a dollar sign");
+        }
+        // Made and locked under another name, so that nobody ever sees an unlocked session and sweeps it.
+        let young = base.join(format!(".{PREFIX}{name}"));
+        DirBuilder::new().mode(0o700).create(&young)?;
+        let made = fill(&young, shim, loader).and_then(|session| {
+            fs::rename(&young, &root)?;
+            Ok(session)
+        });
+        match made {
+            Ok((lock, wide)) => Ok(Session { root, wide, _lock: lock }),
+            Err(error) => {
+                let _ = fs::remove_dir_all(&young);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The whole folder; its path stands in the environment of every process that can be traced.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// GPUTRACE_SESSION.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.root.join("s")
+    }
+
+    /// The entry for LD_PRELOAD, with its literal `$LIB`.
+    pub(crate) fn preload(&self) -> OsString {
+        let mut entry = self.root.clone().into_os_string();
+        entry.push("/$LIB/");
+        entry.push(PRELOAD);
+        entry
+    }
+
+    /// Ends the session. With `survivors` still running only what they may load stays, as empty libraries.
+    pub(crate) fn end(self, survivors: bool) {
+        if !survivors {
+            let _ = fs::remove_dir_all(&self.root);
+            return;
+        }
+        let empty = self.root.join("empty.so");
+        if fs::write(&empty, empty_library(true, OUR_MACHINE)).is_err() {
+            return;
+        }
+        for folder in &self.wide {
+            let link = self.root.join(folder).join(PRELOAD);
+            let young = link.with_extension("new");
+            if symlink(&empty, &young).is_ok() {
+                let _ = fs::rename(&young, &link);
+            }
+        }
+        let _ = fs::remove_dir_all(self.path());
+    }
+}
+
+fn fill(root: &Path, shim: &Path, loader: Option<&Path>) -> io::Result<(File, Vec<String>)> {
+    let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(root.join("lock"))?;
+    if !try_lock(&lock) {
+        return Err(io::Error::other("flock does not work there"));
+    }
+    let mut folders = DirBuilder::new();
+    folders.recursive(true).mode(0o700);
+    DirBuilder::new().mode(0o700).create(root.join("s"))?;
+    let narrow = narrow_folders(Path::new(NARROW_LOADER));
+    let mut wide: Vec<String> = WIDE.iter().map(|f| (*f).to_owned()).filter(|f| !narrow.contains(f)).collect();
+    if let Some(folder) = loader.and_then(own_expansion).filter(|folder| !wide.contains(folder)) {
+        wide.push(folder);
+    }
+    for folder in &wide {
+        folders.create(root.join(folder))?;
+        symlink(shim, root.join(folder).join(PRELOAD))?;
+    }
+    if cfg!(target_arch = "x86_64") {
+        for folder in narrow.iter().filter(|folder| !wide.contains(folder)) {
+            folders.create(root.join(folder))?;
+            fs::write(root.join(folder).join(PRELOAD), empty_library(false, I386))?;
+        }
+    }
+    Ok((lock, wide))
+}
+
+/// Folders in which 32-bit processes look. `lib` is one of them where the 32-bit loader knows neither of the others.
+fn narrow_folders(loader: &Path) -> Vec<String> {
+    let mut folders: Vec<String> = NARROW.iter().map(|f| (*f).to_owned()).collect();
+    if let Ok(bytes) = fs::read(loader) {
+        let knows = |folder: &str| {
+            let text = [b"\0", folder.as_bytes(), b"\0"].concat();
+            bytes.windows(text.len()).any(|window| window == text)
+        };
+        if !NARROW.iter().any(|folder| knows(folder)) {
+            folders.push("lib".to_owned());
+        }
+    }
+    folders
+}
+
+/// What a loader in an unusual place says that it puts for `$LIB`; the usual ones are known.
+fn own_expansion(loader: &Path) -> Option<String> {
+    const USUAL: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+    if USUAL.iter().any(|usual| loader == Path::new(usual)) {
+        return None;
+    }
+    let out = Command::new(loader).arg("--list-diagnostics").env_clear().output().ok()?;
+    let text = String::from_utf8(out.stdout).ok()?;
+    let folder = text.lines().find_map(|line| line.strip_prefix("dl_dst_lib=\"")?.strip_suffix('"'))?;
+    let plain = !folder.is_empty() && !folder.starts_with('/') && !folder.contains("..");
+    plain.then(|| folder.to_owned())
+}
+
+fn try_lock(file: &File) -> bool {
+    // SAFETY: the descriptor is open.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// Folders in which sessions may be, the best first.
+pub(crate) fn bases() -> Vec<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    runtime.into_iter().chain([PathBuf::from("/tmp")]).collect()
+}
+
+/// Removes what dead launchers of this user left in `bases`, unless a process still refers to it.
+pub(crate) fn sweep(bases: &[PathBuf]) {
+    // SAFETY: the call only reads this process's credentials.
+    let uid = unsafe { libc::getuid() };
+    for base in bases {
+        let Ok(entries) = fs::read_dir(base) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let Some(rest) = name.trim_start_matches('.').strip_prefix(PREFIX) else { continue };
+            let path = entry.path();
+            if is_session_name(rest)
+                && fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid)
+                && is_dead(&path)
+                && processes::referring_to(&path, 0).is_empty()
+            {
+                let _ = fs::remove_dir_all(&path);
+            }
+        }
+    }
+}
+
+/// `<pid>-<6 hexadecimal digits>`.
+fn is_session_name(rest: &str) -> bool {
+    rest.split_once('-').is_some_and(|(pid, random)| {
+        pid.parse::<u32>().is_ok() && random.len() == 6 && random.bytes().all(|b| b.is_ascii_hexdigit())
+    })
+}
+
+fn is_dead(session: &Path) -> bool {
+    let Ok(lock) = CString::new(session.join("lock").as_os_str().as_bytes()) else { return false };
+    // SAFETY: the path ends in a nul byte. O_NOFOLLOW: the folder is ours, and still nobody's link is opened.
+    let fd = unsafe { libc::open(lock.as_ptr(), libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
+    if fd < 0 {
+        // Without a lock it is being made at this moment, or its maker died in between: an hour decides.
+        let old = |age: std::time::Duration| age.as_secs() > 3600;
+        return fs::metadata(session).and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(old));
+    }
+    // SAFETY: the descriptor was just opened and belongs to nobody else.
+    let file = unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
+    try_lock(&file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::testing::Folder;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn session(folder: &Folder) -> Session {
+        Session::new(&[folder.path().to_owned()], Path::new("/bin/true"), None).unwrap()
+    }
+
+    #[test]
+    fn a_session_is_private_and_leads_every_loader_to_its_library() {
+        let folder = Folder::new("session");
+        let session = session(&folder);
+        assert_eq!(fs::metadata(&session.root).unwrap().permissions().mode() & 0o777, 0o700);
+        assert!(session.path().is_dir());
+        for folder in &session.wide {
+            let library = session.root.join(folder).join(PRELOAD);
+            assert_eq!(fs::read_link(library).unwrap(), Path::new("/bin/true"));
+        }
+        let preload = session.preload().into_string().unwrap();
+        assert!(preload.ends_with("/$LIB/libgputrace.so"), "{preload}");
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(fs::read(session.root.join("lib/i386-linux-gnu").join(PRELOAD)).unwrap()[..5], *b"\x7fELF\x01");
+    }
+
+    #[test]
+    fn the_end_removes_it_or_leaves_empty_libraries_for_survivors() {
+        let folder = Folder::new("session-end");
+        let gone = session(&folder);
+        let root = gone.root.clone();
+        gone.end(false);
+        assert!(!root.exists());
+
+        let stays = session(&folder);
+        let (root, wide, s) = (stays.root.clone(), stays.wide.clone(), stays.path());
+        stays.end(true);
+        assert!(!s.exists());
+        let library = fs::read(root.join(&wide[0]).join(PRELOAD)).unwrap();
+        assert_eq!(library, empty_library(true, OUR_MACHINE));
+    }
+
+    #[test]
+    fn only_dead_sessions_are_swept() {
+        let folder = Folder::new("session-sweep");
+        let bases = [folder.path().to_owned()];
+        let alive = session(&folder);
+        let dead = session(&folder);
+        let dead_root = dead.root.clone();
+        drop(dead);
+        let other = folder.file("gputrace-notes/lock", b"", 0o600);
+        sweep(&bases);
+        assert!(alive.path().exists() && other.exists());
+        assert!(!dead_root.exists());
+    }
+
+    #[test]
+    fn a_base_that_cannot_hold_a_session_is_passed_over() {
+        let folder = Folder::new("session-base");
+        let long = folder.path().join("x".repeat(100));
+        let colon = folder.path().join("a:b");
+        fs::create_dir_all(&long).unwrap();
+        fs::create_dir_all(&colon).unwrap();
+        let bases = [long.clone(), colon, folder.path().to_owned()];
+        let session = Session::new(&bases, Path::new("/bin/true"), None).unwrap();
+        assert_eq!(session.root.parent(), Some(folder.path()));
+        let error = Session::new(&[long], Path::new("/bin/true"), None).unwrap_err();
+        assert!(format!("{error:#}").contains("too long"), "{error:#}");
+    }
+
+    #[test]
+    fn lib_goes_to_the_32_bit_loader_only_where_it_knows_nothing_else() {
+        let folder = Folder::new("session-narrow");
+        let debian = folder.file("debian.so", b"xx\0lib/i386-linux-gnu\0yy", 0o600);
+        let fedora = folder.file("fedora.so", b"xx\0lib\0yy", 0o600);
+        assert_eq!(narrow_folders(&debian), NARROW);
+        assert_eq!(narrow_folders(&folder.path().join("none")), NARROW);
+        assert!(narrow_folders(&fedora).contains(&"lib".to_owned()));
+    }
+}
