@@ -1,8 +1,10 @@
-/* malloc_cost ROUNDS PAIRS THREADS LARGEST: ns per malloc+free pair of 16..LARGEST bytes, 32 blocks alive per thread. */
+/* malloc_cost ROUNDS PAIRS THREADS LARGEST: ns per malloc+free pair of 16..LARGEST bytes, 32 blocks alive per
+ * thread. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 static int pairs, largest;
 
@@ -29,8 +31,8 @@ static void *work(void *seed) {
 }
 
 int main(int argc, char **argv) {
-    int rounds = argc > 1 ? atoi(argv[1]) : 21;
-    pairs = argc > 2 ? atoi(argv[2]) : 2000000;
+    int rounds = argc > 1 ? atoi(argv[1]) : 101;
+    pairs = argc > 2 ? atoi(argv[2]) : 50000;
     int threads = argc > 3 ? atoi(argv[3]) : 1;
     largest = argc > 4 ? atoi(argv[4]) : 512;
     for (int r = 0; r < rounds; r++) {
@@ -44,5 +46,6 @@ int main(int argc, char **argv) {
             free(result);
         }
         printf("%.2f\n", sum / threads);
+        usleep(30000); /* as in launch_cost.c */
     }
 }

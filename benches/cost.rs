@@ -1,0 +1,195 @@
+//! What tracing costs, in paired runs: `cargo bench --bench cost [-- NAME...]`.
+//!
+//! Names: launch, malloc, start, memory. Each compares in turn (A B A B ...) and prints medians; `launch` has its
+//! baseline in the same process. lttng-ust and heaptrack take part where they are installed. The machine's noise shows
+//! in the quartiles; docs/benchmarks.md keeps the figures with the commands that made them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use std::{env, fs};
+
+const GPUTRACE: &str = env!("CARGO_BIN_EXE_gputrace");
+
+fn main() {
+    let wanted: Vec<String> = env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let work = env::temp_dir().join(format!("gputrace-bench-{}", std::process::id()));
+    fs::create_dir_all(&work).expect("a work folder");
+    let bench = Bench { work: work.clone() };
+    let all: [(&str, fn(&Bench)); 4] = [
+        ("launch", Bench::launch),
+        ("malloc", Bench::malloc),
+        ("start", Bench::start),
+        ("memory", Bench::memory),
+    ];
+    for (name, run) in all {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            run(&bench);
+        }
+    }
+    let _ = fs::remove_dir_all(work);
+}
+
+struct Bench {
+    work: PathBuf,
+}
+
+/// Median and quartiles.
+struct Spread {
+    low: f64,
+    median: f64,
+    high: f64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Spread {
+        values.sort_by(f64::total_cmp);
+        let at = |share: f64| values.get(((values.len() - 1) as f64 * share) as usize).copied().unwrap_or(f64::NAN);
+        Spread { low: at(0.25), median: at(0.5), high: at(0.75) }
+    }
+}
+
+impl std::fmt::Display for Spread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2} (quartiles {:.2} .. {:.2})", self.median, self.low, self.high)
+    }
+}
+
+impl Bench {
+    fn compile(&self, name: &str, arguments: &[&str]) -> PathBuf {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/programs");
+        let program = self.work.join(name);
+        let mut command = Command::new("cc");
+        command.current_dir(&source).args(["-O2", "-fno-builtin", "-I."]).args(arguments).arg("-o").arg(&program);
+        assert!(command.status().expect("a C compiler").success(), "{name} does not compile");
+        program
+    }
+
+    /// The command, traced into a folder of its own, with these options.
+    fn traced(&self, trace: &str, options: &[&str], program: &Path) -> Command {
+        let _ = fs::remove_dir_all(self.work.join(trace));
+        let mut command = Command::new(GPUTRACE);
+        command.arg("-o").arg(self.work.join(trace)).args(options).arg("--").arg(program);
+        command.stderr(Stdio::null());
+        command
+    }
+
+    fn lost(&self, trace: &str) -> String {
+        let summary = fs::read_to_string(self.work.join(trace).join("summary.txt")).unwrap_or_default();
+        let line = summary.lines().find(|l| l.contains("lost")).unwrap_or("no line about loss");
+        line.trim().to_owned()
+    }
+
+    /// ns added to a hooked launch, hot and cold, with a live collector; lttng-ust in the same run.
+    fn launch(&self) {
+        let library = self.compile("libcuda.so.1", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "stub_cuda.c"]);
+        let program = self.compile("launch_cost", &["launch_cost.c", "-ldl"]);
+        let folder = library.parent().expect("a folder");
+        for (kind, rounds, calls) in [("hot", "101", "50000"), ("cold", "21", "2000")] {
+            let mut command = self.traced("launch", &["--malloc", "off"], &program);
+            command.args([kind, rounds, calls]).env("LD_LIBRARY_PATH", folder);
+            let added: Vec<f64> = lines(&mut command).iter().filter_map(|l| l.split(' ').nth(2)?.parse().ok()).collect();
+            println!("launch {kind}: ns added per call {}; {}", Spread::of(added), self.lost("launch"));
+        }
+        if let Some(lttng) = self.lttng() {
+            println!("lttng-ust, four integers, consumer live: ns per tracepoint {lttng}");
+        }
+    }
+
+    fn lttng(&self) -> Option<Spread> {
+        let lttng = |arguments: &[&str]| {
+            let status = Command::new("lttng").args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+            status.is_ok_and(|s| s.success())
+        };
+        if !Path::new("/usr/include/lttng/tracepoint.h").exists() {
+            return None;
+        }
+        let program = self.compile("lttng_cost", &["lttng_cost.c", "-llttng-ust", "-ldl"]);
+        let output = format!("--output={}", self.work.join("lttng").display());
+        let session = format!("gputrace{}", std::process::id());
+        let ready = lttng(&["create", &session, &output])
+            && lttng(&["enable-channel", "-u", "--subbuf-size=4M", "--num-subbuf=4", "c"])
+            && lttng(&["enable-event", "-u", "bench:*", "-c", "c"])
+            && lttng(&["start"]);
+        let times = ready.then(|| lines(&mut Command::new(program)));
+        lttng(&["destroy", &session]);
+        times.map(|t| Spread::of(t.iter().filter_map(|l| l.parse().ok()).collect()))
+    }
+
+    /// ns added to a malloc+free pair of 16..512 bytes, by mode; heaptrack in the same run.
+    fn malloc(&self) {
+        let program = self.compile("malloc_cost", &["malloc_cost.c", "-lpthread"]);
+        let modes = ["none", "off", "sample", "full", "heaptrack"];
+        let has_heaptrack = Command::new("heaptrack").arg("--version").output().is_ok();
+        let mut times = modes.map(|_| Vec::new());
+        for _ in 0..5 {
+            for (mode, times) in modes.iter().zip(&mut times) {
+                let mut command = match *mode {
+                    "none" => Command::new(&program),
+                    "heaptrack" if !has_heaptrack => continue,
+                    "heaptrack" => {
+                        let mut command = Command::new("heaptrack");
+                        command.arg("-o").arg(self.work.join("heap")).arg(&program);
+                        command
+                    }
+                    mode => self.traced("malloc", &["--malloc", mode], &program),
+                };
+                command.args(["31", "50000"]);
+                times.extend(lines(&mut command).iter().filter_map(|l| l.parse::<f64>().ok()));
+                if *mode == "full" {
+                    println!("malloc full: {}", self.lost("malloc"));
+                }
+            }
+        }
+        let spreads = times.map(Spread::of);
+        for (mode, spread) in modes.iter().zip(&spreads) {
+            println!("malloc {mode}: ns per pair {spread}, added {:.2}", spread.median - spreads[0].median);
+        }
+    }
+
+    /// ms added to a program that does nothing, and to each of 1,000 children of a shell.
+    fn start(&self) {
+        let (mut plain, mut traced) = (Vec::new(), Vec::new());
+        for _ in 0..21 {
+            plain.push(wall_ms(&mut Command::new("/bin/true")));
+            traced.push(wall_ms(&mut self.traced("true", &[], Path::new("/bin/true"))));
+        }
+        let added = traced.iter().zip(&plain).map(|(t, p)| t - p).collect();
+        println!("gputrace -- true: ms added {}", Spread::of(added));
+        let script = "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done";
+        let mut added = Vec::new();
+        for _ in 0..5 {
+            let plain = wall_ms(Command::new("/bin/sh").args(["-c", script]));
+            let traced = wall_ms(self.traced("children", &[], Path::new("/bin/sh")).args(["-c", script]));
+            added.push((traced - plain) / 1000.0);
+        }
+        println!("a shell's 1,000 children: ms added per child {}", Spread::of(added));
+    }
+
+    /// MiB of memory that the target has more with 64 threads that all record.
+    fn memory(&self) {
+        let program = self.compile("thread_memory", &["thread_memory.c", "-lpthread"]);
+        let kib = |command: &mut Command| lines(command).first().and_then(|l| l.parse::<f64>().ok()).unwrap_or(f64::NAN);
+        let (mut plain, mut traced) = (Vec::new(), Vec::new());
+        for _ in 0..5 {
+            plain.push(kib(&mut Command::new(&program)));
+            traced.push(kib(&mut self.traced("memory", &["--malloc", "sample"], &program)));
+        }
+        let added = Spread::of(traced).median - Spread::of(plain).median;
+        println!("64 threads: MiB of resident memory added {:.2}", added / 1024.0);
+    }
+}
+
+fn lines(command: &mut Command) -> Vec<String> {
+    let output = command.stderr(Stdio::null()).output().expect("the program starts");
+    assert!(output.status.success(), "{command:?} ended with {}", output.status);
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+fn wall_ms(command: &mut Command) -> f64 {
+    let start = Instant::now();
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("the program starts");
+    let ms = start.elapsed().as_secs_f64() * 1e3;
+    assert!(status.success(), "{command:?} ended with {status}");
+    ms
+}
