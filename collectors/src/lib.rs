@@ -1,10 +1,14 @@
 //! The collector: takes over the segments of traced processes, reads their rings and writes the trace.
 //!
 //! An event flows ring -> [drain] -> batch of a table -> channel -> [writer] -> journal and Parquet file.
+mod arrivals;
+mod bindings;
+mod clock;
 mod encode;
 pub mod manifest;
 pub mod names;
 pub mod schema;
+mod segment;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

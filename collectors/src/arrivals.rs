@@ -1,0 +1,245 @@
+//! How segments come to the collector: over the session's socket, or as files that it finds in the session's folder.
+//!
+//! A process sends one message with its segment's descriptor and waits for no answer. Its pid is the kernel's word
+//! (SO_PEERCRED), not its own, and a message from another user is refused: the socket stands in a folder that only
+//! its owner may enter, but root, and folders that somebody opened up, exist.
+
+use std::fs::{self, File};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gputrace_abi::hello::Hello;
+
+use crate::segment::{Refused, Segment};
+use crate::socket_path;
+
+/// Processes that may stand in line to be accepted. A shell may start thousands while the collector sleeps.
+const BACKLOG: i32 = 4096;
+/// A connection that sends nothing is closed after this time.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// `getsockopt` option of Linux 6.5: a pidfd of the peer that cannot be a later process with the same pid.
+const SO_PEERPIDFD: i32 = 77;
+
+/// A process and its segment.
+pub(crate) struct Arrival {
+    /// In the collector's pid namespace.
+    pub(crate) pid: i32,
+    /// Readable when the process has ended; none when it already has, or when there is no descriptor left.
+    pub(crate) pidfd: Option<OwnedFd>,
+    /// The segment, or why it is not read.
+    pub(crate) segment: Result<Segment, Refused>,
+    /// The file, where it came as one.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// Where segments come from.
+pub(crate) struct Arrivals {
+    socket: OwnedFd,
+    path: PathBuf,
+    session: PathBuf,
+    /// Accepted, but the message is not there yet.
+    waiting: Vec<(OwnedFd, Instant)>,
+    adopted: Vec<PathBuf>,
+}
+
+impl Arrivals {
+    /// Listens on the session's socket.
+    pub(crate) fn listen(session: &Path) -> io::Result<Arrivals> {
+        let path = socket_path(session);
+        // SAFETY: an all-zero address is a valid value of this plain struct.
+        let mut address: libc::sockaddr_un = unsafe { zeroed() };
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        let bytes = path.as_os_str().as_bytes();
+        if bytes.len() >= address.sun_path.len() {
+            return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+        }
+        for (place, byte) in address.sun_path.iter_mut().zip(bytes) {
+            *place = *byte as libc::c_char;
+        }
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: numbers only; a descriptor that the call returns is ours.
+        let socket = unsafe { owned(libc::socket(libc::AF_UNIX, kind, 0))? };
+        // A collector that died here left its socket; the session's lock says that none is alive.
+        let _ = fs::remove_file(&path);
+        let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        // SAFETY: the kernel reads an address of the given size.
+        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+        // SAFETY: numbers only.
+        check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
+        Ok(Arrivals { socket, path, session: session.to_owned(), waiting: Vec::new(), adopted: Vec::new() })
+    }
+
+    /// The descriptor that becomes readable when a process comes.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Whether a connection is still without its message: it must be looked at again soon.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes whatever has come over the socket.
+    pub(crate) fn accept(&mut self, mut take: impl FnMut(Arrival)) {
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        loop {
+            let none = std::ptr::null_mut();
+            // SAFETY: the kernel is asked for no address; a descriptor that it returns is ours.
+            let accepted = unsafe { owned(libc::accept4(self.socket.as_raw_fd(), none, none.cast(), flags)) };
+            let Ok(connection) = accepted else { break };
+            self.waiting.push((connection, Instant::now()));
+        }
+        self.waiting.retain(|(connection, since)| match receive(connection) {
+            Message::NotYet => since.elapsed() < PATIENCE,
+            Message::Nothing => false,
+            Message::Segment(arrival) => {
+                take(arrival);
+                false
+            }
+        });
+    }
+
+    /// Takes segments that stand as files in the session's folder.
+    pub(crate) fn adopt_files(&mut self, mut take: impl FnMut(Arrival)) {
+        let Ok(entries) = fs::read_dir(&self.session) else { return };
+        for entry in entries.flatten() {
+            let (name, path) = (entry.file_name(), entry.path());
+            if !name.as_bytes().starts_with(b"seg-") || self.adopted.contains(&path) {
+                continue;
+            }
+            let Ok(file) = File::options().read(true).write(true).open(&path) else { continue };
+            let segment = match Segment::map(file.as_fd()) {
+                // Its process is still filling it in.
+                Err(Refused::Magic | Refused::Size(_)) => continue,
+                other => other,
+            };
+            self.adopted.push(path.clone());
+            let pid = segment
+                .as_ref()
+                .map_or(0, |s| s.view().header().pid.load(gputrace_abi::sync::Ordering::Relaxed) as i32);
+            take(Arrival { pid, pidfd: open_pidfd(pid), segment, file: Some(path) });
+        }
+    }
+
+    /// Removes the file of a segment that was read to its end.
+    pub(crate) fn forget(&mut self, file: &Path) {
+        let _ = fs::remove_file(file);
+        self.adopted.retain(|p| p != file);
+    }
+}
+
+impl Drop for Arrivals {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+enum Message {
+    NotYet,
+    Nothing,
+    Segment(Arrival),
+}
+
+/// Room for the control message of one descriptor, aligned as the kernel wants it; more are cut off and closed.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+fn receive(connection: &OwnedFd) -> Message {
+    let mut bytes = [0u8; size_of::<Hello>()];
+    let mut control = Control([0; 64]);
+    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: an all-zero msghdr is a valid value of this plain struct.
+    let mut header: libc::msghdr = unsafe { zeroed() };
+    header.msg_iov = &mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len() as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    // SAFETY: the header points to buffers that live until the call returns.
+    let got = unsafe { libc::recvmsg(connection.as_raw_fd(), &mut header, flags) };
+    if got < 0 {
+        let again = io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock;
+        return if again { Message::NotYet } else { Message::Nothing };
+    }
+    let fds = descriptors(&header);
+    let hello = Hello::from_bytes(bytes.get(..got as usize).unwrap_or(&[]));
+    let (Some(hello), Some(fd)) = (hello, fds.into_iter().next()) else { return Message::Nothing };
+    let Some(peer) = peer(connection) else { return Message::Nothing };
+    // SAFETY: no arguments, cannot fail.
+    if peer.uid != unsafe { libc::getuid() } && peer.uid != 0 {
+        return Message::Nothing;
+    }
+    // A process of a pid namespace that is not below ours has no pid here; its own number must do.
+    let pid = if peer.pid > 0 { peer.pid } else { hello.pid as i32 };
+    let segment = match hello.version {
+        gputrace_abi::VERSION => Segment::map(fd.as_fd()),
+        other => Err(Refused::Version(other)),
+    };
+    Message::Segment(Arrival { pid, pidfd: peer_pidfd(connection, peer.pid), segment, file: None })
+}
+
+/// The descriptors of a control message. All are taken, so that all are closed.
+fn descriptors(header: &libc::msghdr) -> Vec<OwnedFd> {
+    let mut fds = Vec::new();
+    // SAFETY: the kernel filled the control buffer and set its length; the macros stay inside it.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while let Some(head) = message.as_ref() {
+            if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
+                let data = libc::CMSG_DATA(message).cast::<RawFd>();
+                let bytes = head.cmsg_len as usize - (data as usize - message as usize);
+                for n in 0..bytes / size_of::<RawFd>() {
+                    fds.push(OwnedFd::from_raw_fd(data.add(n).read_unaligned()));
+                }
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+    fds
+}
+
+fn peer(connection: &OwnedFd) -> Option<libc::ucred> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    let place = (&raw mut peer).cast();
+    // SAFETY: the kernel fills at most `length` bytes of the struct.
+    let got =
+        unsafe { libc::getsockopt(connection.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length) };
+    (got == 0).then_some(peer)
+}
+
+/// A pidfd of the sender; none when it has ended.
+fn peer_pidfd(connection: &OwnedFd, pid: i32) -> Option<OwnedFd> {
+    let mut fd: RawFd = -1;
+    let mut length = size_of::<RawFd>() as libc::socklen_t;
+    let place = (&raw mut fd).cast();
+    // SAFETY: the kernel fills the integer.
+    let got = unsafe { libc::getsockopt(connection.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, place, &mut length) };
+    if got == 0 && fd >= 0 {
+        // SAFETY: the kernel made the descriptor for us.
+        return Some(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    // The process was alive when it connected, a moment ago: the pid has not been given to another one since.
+    open_pidfd(pid)
+}
+
+fn open_pidfd(pid: i32) -> Option<OwnedFd> {
+    // SAFETY: numbers only; a descriptor that the call returns is ours, and closes on exec by itself.
+    unsafe { owned(libc::syscall(libc::SYS_pidfd_open, pid, 0) as RawFd).ok() }
+}
+
+/// # Safety
+/// A descriptor that is not negative belongs to nobody else.
+unsafe fn owned(fd: RawFd) -> io::Result<OwnedFd> {
+    check(fd)?;
+    // SAFETY: as the caller says.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

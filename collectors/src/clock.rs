@@ -1,0 +1,314 @@
+//! Ticks of the processor's counter to nanoseconds since the Unix epoch.
+//!
+//! The collector reads counter, CLOCK_MONOTONIC and CLOCK_REALTIME together, often at first, then once a second. Over
+//! the last minutes' pairs lies a line, and conversion follows it in pieces that join, so that time never jumps or
+//! runs backwards within a run. The distance between CLOCK_MONOTONIC and CLOCK_REALTIME is taken once, at the start:
+//! an administrator who sets the date in the middle of a run does not tear the trace.
+
+use std::collections::VecDeque;
+
+use gputrace_abi::clock::{ClockKind, counter};
+
+use crate::manifest::{self, Pair};
+
+/// Bits after the point in [`Piece::slope`].
+const POINT: u32 = 32;
+/// Pairs over which the slope is taken.
+const WINDOW: usize = 128;
+/// Pairs that the manifest keeps; then every other one goes.
+const KEPT: usize = 512;
+/// Pieces that may still be needed: events are converted within a second of their reading.
+const PIECES: usize = 64;
+const SECOND: u64 = 1_000_000_000;
+
+/// A stretch of the conversion: from `ticks` on, at this slope.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    ticks: u64,
+    ns: i64,
+    /// Nanoseconds per tick, 32 bits after the point.
+    slope: u64,
+}
+
+impl Piece {
+    fn at(&self, ticks: u64) -> i64 {
+        let forward = ticks.wrapping_sub(self.ticks) as i64;
+        let ns = (i128::from(forward) * i128::from(self.slope)) >> POINT;
+        (i128::from(self.ns) + ns).clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    }
+}
+
+/// The clocks of this host.
+#[derive(Debug)]
+pub(crate) struct Clocks {
+    /// CLOCK_REALTIME - CLOCK_MONOTONIC at the start.
+    offset_ns: i64,
+    pieces: VecDeque<Piece>,
+    window: VecDeque<Pair>,
+    kept: Vec<Pair>,
+    rejected: u64,
+    rejected_in_a_row: u32,
+    started_ns: u64,
+}
+
+impl Clocks {
+    /// Reads the first pair.
+    pub(crate) fn start() -> Clocks {
+        Clocks::from_pair(read())
+    }
+
+    fn from_pair(first: Pair) -> Clocks {
+        let offset_ns = first.realtime_ns.wrapping_sub(first.monotonic_ns) as i64;
+        let ns = first.realtime_ns as i64;
+        // One nanosecond a tick until the second pair says better; nothing is converted before it.
+        let piece = Piece { ticks: first.ticks, ns, slope: 1 << POINT };
+        Clocks {
+            offset_ns,
+            pieces: [piece].into(),
+            window: [first].into(),
+            kept: vec![first],
+            rejected: 0,
+            rejected_in_a_row: 0,
+            started_ns: first.monotonic_ns,
+        }
+    }
+
+    /// Reads another pair if it is time: after as long again as the clocks have run, at most after a second.
+    pub(crate) fn tick(&mut self) {
+        let Some(last) = self.window.back() else { return };
+        let age = monotonic_ns().saturating_sub(last.monotonic_ns);
+        let due = last.monotonic_ns.saturating_sub(self.started_ns).clamp(50_000, SECOND);
+        if self.window.len() < 2 || age >= due {
+            self.add(read());
+        }
+    }
+
+    fn add(&mut self, pair: Pair) {
+        let Some(last) = self.window.back().copied() else { return };
+        let passed = pair.monotonic_ns.saturating_sub(last.monotonic_ns);
+        if passed == 0 || pair.ticks <= last.ticks {
+            return self.reject(pair);
+        }
+        if self.window.len() >= 2 {
+            let wanted = i128::from(pair.monotonic_ns) + i128::from(self.offset_ns);
+            let found = self.line().map_or(wanted, |(at, slope)| {
+                let ns = at.monotonic_ns as i64 + self.offset_ns;
+                i128::from(Piece { ticks: at.ticks, ns, slope }.at(pair.ticks))
+            });
+            // NTP bends CLOCK_MONOTONIC by at most 0.05 %; reading the pair may have been interrupted.
+            if (wanted - found).unsigned_abs() > 50_000 + u128::from(passed) / 1000 {
+                return self.reject(pair);
+            }
+        }
+        self.rejected_in_a_row = 0;
+        self.accept(pair);
+    }
+
+    /// After a suspension or a migration the counter follows another line: three that do not fit begin it.
+    fn reject(&mut self, pair: Pair) {
+        self.rejected += 1;
+        self.rejected_in_a_row += 1;
+        if self.rejected_in_a_row < 3 {
+            return;
+        }
+        self.rejected_in_a_row = 0;
+        let slope = self.pieces.back().map_or(1 << POINT, |p| p.slope);
+        // Not before the last moment that was sure.
+        let before = self.window.back().zip(self.pieces.back()).map_or(0, |(last, piece)| piece.at(last.ticks));
+        self.window.clear();
+        self.window.push_back(pair);
+        let ns = before.max(pair.monotonic_ns as i64 + self.offset_ns);
+        self.pieces.clear();
+        self.pieces.push_back(Piece { ticks: pair.ticks, ns, slope });
+        self.keep(pair);
+    }
+
+    fn accept(&mut self, pair: Pair) {
+        self.window.push_back(pair);
+        if self.window.len() > WINDOW {
+            self.window.pop_front();
+        }
+        self.keep(pair);
+        let Some((_, slope)) = self.line() else { return };
+        let truth = pair.monotonic_ns as i64 + self.offset_ns;
+        if self.window.len() == 2 && self.pieces.len() == 1 {
+            // The first slope: it holds from the first pair on.
+            if let Some(first) = self.pieces.front_mut() {
+                first.slope = slope;
+            }
+            return;
+        }
+        let now = self.pieces.back().map_or(truth, |p| p.at(pair.ticks));
+        // Whatever the conversion is off by is made good over the next second, by a twentieth at most.
+        let off = (truth - now).clamp(-(SECOND as i64) / 20, SECOND as i64 / 20);
+        let slope = (i128::from(slope) * i128::from(SECOND as i64 + off) / i128::from(SECOND)) as u64;
+        self.pieces.push_back(Piece { ticks: pair.ticks, ns: now, slope });
+        if self.pieces.len() > PIECES {
+            self.pieces.pop_front();
+        }
+    }
+
+    fn keep(&mut self, pair: Pair) {
+        self.kept.push(pair);
+        if self.kept.len() > KEPT {
+            let mut n = 0;
+            self.kept.retain(|_| {
+                n += 1;
+                n % 2 == 1
+            });
+        }
+    }
+
+    /// The newest pair and the slope between it and the oldest of the window.
+    fn line(&self) -> Option<(Pair, u64)> {
+        let (first, last) = (self.window.front()?, self.window.back()?);
+        let ticks = last.ticks.checked_sub(first.ticks).filter(|t| *t > 0)?;
+        let ns = last.monotonic_ns.saturating_sub(first.monotonic_ns);
+        Some((*last, ((u128::from(ns) << POINT) / u128::from(ticks)) as u64))
+    }
+
+    /// The time of a tick count, ns since the Unix epoch.
+    #[inline]
+    pub(crate) fn ns(&self, kind: ClockKind, ticks: u64) -> i64 {
+        if kind == ClockKind::Monotonic {
+            return (ticks as i64).wrapping_add(self.offset_ns);
+        }
+        let mut pieces = self.pieces.iter().rev();
+        let newest = pieces.next();
+        match newest {
+            Some(piece) if ticks >= piece.ticks => piece.at(ticks),
+            _ => pieces.find(|p| ticks >= p.ticks).or(self.pieces.front()).map_or(0, |p| p.at(ticks)),
+        }
+    }
+
+    /// The time between two tick counts, ns; 0 when they are in the wrong order.
+    #[inline]
+    pub(crate) fn span_ns(&self, kind: ClockKind, start: u64, end: u64) -> i64 {
+        let ticks = end.saturating_sub(start);
+        if kind == ClockKind::Monotonic {
+            return ticks.min(i64::MAX as u64) as i64;
+        }
+        let slope = self.pieces.back().map_or(0, |p| p.slope);
+        ((u128::from(ticks) * u128::from(slope)) >> POINT).min(i64::MAX as u128) as i64
+    }
+
+    /// A cost in 1/256 ticks, in ns; none when it was not measured.
+    pub(crate) fn cost_ns(&self, kind: ClockKind, cost: u64) -> Option<f64> {
+        let slope = match kind {
+            ClockKind::Monotonic => 1.0,
+            _ => self.pieces.back().map_or(0.0, |p| p.slope as f64 / (1u64 << POINT) as f64),
+        };
+        (cost > 0).then_some(cost as f64 / 256.0 * slope)
+    }
+
+    /// Now, ns since the Unix epoch.
+    pub(crate) fn now_ns(&self) -> i64 {
+        monotonic_ns() as i64 + self.offset_ns
+    }
+
+    /// What the manifest says about the clocks.
+    pub(crate) fn describe(&self, kind: ClockKind) -> manifest::Clock {
+        manifest::Clock { kind: kind.name().to_owned(), pairs: self.kept.clone(), rejected: self.rejected }
+    }
+}
+
+/// Now in ticks of this kind.
+pub(crate) fn now(kind: ClockKind) -> u64 {
+    if kind == ClockKind::Monotonic { monotonic_ns() } else { counter() }
+}
+
+/// CLOCK_MONOTONIC, ns.
+pub(crate) fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: libc fills the struct.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * SECOND + time.tv_nsec as u64
+}
+
+/// All three clocks at one moment: of several readings the one that took the shortest.
+fn read() -> Pair {
+    let mut best = (u64::MAX, Pair::default());
+    for _ in 0..8 {
+        let before = counter();
+        let monotonic_ns = clock_ns(libc::CLOCK_MONOTONIC);
+        let took = counter().wrapping_sub(before);
+        if took < best.0 {
+            let realtime_ns = clock_ns(libc::CLOCK_REALTIME);
+            best = (took, Pair { ticks: before.wrapping_add(took / 2), monotonic_ns, realtime_ns });
+        }
+    }
+    best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EPOCH: u64 = 1_700_000_000 * SECOND;
+
+    /// A counter of 2.5 GHz.
+    fn pair(ns: u64) -> Pair {
+        Pair { ticks: 1_000_000 + ns * 5 / 2, monotonic_ns: 5_000 + ns, realtime_ns: EPOCH + ns }
+    }
+
+    #[test]
+    fn ticks_become_the_time_of_their_moment() {
+        let mut clocks = Clocks::from_pair(pair(0));
+        for ms in [1, 2, 4, 900, 1900, 2900] {
+            clocks.add(pair(ms * 1_000_000));
+        }
+        for ns in [0, 17, 1_500_000, 950_000_000, 2_900_000_400] {
+            let found = clocks.ns(ClockKind::Tsc, pair(ns).ticks);
+            assert!((found - (EPOCH + ns) as i64).abs() <= 2, "{ns}: {}", found - (EPOCH + ns) as i64);
+        }
+        assert_eq!(clocks.span_ns(ClockKind::Tsc, 100, 100 + 2_500_000), 1_000_000);
+        assert_eq!(clocks.span_ns(ClockKind::Tsc, 100, 99), 0);
+        assert_eq!(clocks.ns(ClockKind::Monotonic, 5_000 + 42), (EPOCH + 42) as i64);
+    }
+
+    #[test]
+    fn time_never_runs_backwards_although_the_pairs_jitter() {
+        let mut clocks = Clocks::from_pair(pair(0));
+        let (mut at, mut last) = (0, i64::MIN);
+        for n in 1..200u64 {
+            let jitter = n * 7919 % 4000;
+            let exact = pair(n * 100_000_000);
+            clocks.add(Pair { monotonic_ns: exact.monotonic_ns + jitter, ..exact });
+            while at < exact.ticks {
+                let ns = clocks.ns(ClockKind::Tsc, at);
+                assert!(ns >= last);
+                last = ns;
+                at += 9_999_991;
+            }
+        }
+    }
+
+    #[test]
+    fn a_pair_off_the_line_is_left_out_and_a_new_line_is_followed() {
+        let mut clocks = Clocks::from_pair(pair(0));
+        (1..5).for_each(|s| clocks.add(pair(s * SECOND)));
+        let odd = Pair { ticks: pair(5 * SECOND).ticks + 25_000_000, ..pair(5 * SECOND) };
+        clocks.add(odd);
+        assert_eq!(clocks.describe(ClockKind::Tsc).rejected, 1);
+        assert!((clocks.ns(ClockKind::Tsc, pair(5 * SECOND).ticks) - (EPOCH + 5 * SECOND) as i64).abs() < 10);
+        // The machine moved: the counter starts anew.
+        let moved = |s: u64| Pair { ticks: s * 3 * SECOND, ..pair(s * SECOND) };
+        (6..20).for_each(|s| clocks.add(moved(s)));
+        let off = clocks.ns(ClockKind::Tsc, moved(19).ticks) - (EPOCH + 19 * SECOND) as i64;
+        assert!(off.abs() < 1_000_000, "{off}");
+    }
+
+    #[test]
+    fn this_machines_clocks_agree() {
+        let mut clocks = Clocks::start();
+        for _ in 0..1000 {
+            clocks.tick();
+        }
+        let off = clocks.ns(gputrace_abi::clock::COUNTER, counter()) - clocks.now_ns();
+        assert!(off.abs() < 1_000_000, "{off}");
+    }
+}

@@ -1,0 +1,114 @@
+//! A traced process's segment, mapped here: the only place of the collector that handles raw memory.
+//!
+//! The other side may write anything at any time, may shrink the file under us, or may not be a shim at all. Sizes are
+//! taken from the kernel, the file is sealed against shrinking where it can be (a read beyond its end would be a
+//! SIGBUS here), and everything inside is read through [`View`], which checks each index.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use gputrace_abi::clock::ClockKind;
+use gputrace_abi::layout::{CHUNKS_AT, CHUNKS_MAX, View, info};
+use gputrace_abi::ring::CHUNK_BYTES;
+use gputrace_abi::sync::Ordering;
+use gputrace_abi::{MAGIC, VERSION};
+
+/// Largest size that has a meaning.
+const LARGEST: u64 = (CHUNKS_AT + CHUNKS_MAX * CHUNK_BYTES) as u64;
+
+/// A mapped segment.
+pub(crate) struct Segment {
+    view: View,
+    mapped: usize,
+}
+
+/// Why a segment is not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("its shim speaks version {0} of the segment, this gputrace {VERSION}")]
+    Version(u32),
+    #[error("its segment has {0} bytes, which is none")]
+    Size(u64),
+    #[error("its segment does not begin with the magic number")]
+    Magic,
+    #[error("its segment cannot be mapped: {0}")]
+    Map(#[from] io::Error),
+}
+
+impl Segment {
+    /// Maps the segment behind a descriptor, which may be closed afterwards.
+    pub(crate) fn map(fd: BorrowedFd<'_>) -> Result<Segment, Refused> {
+        // SAFETY: numbers only. A file, or a memfd made without sealing, refuses; then its owner is trusted not to
+        // shrink it, as any process of this user could harm the collector by other means.
+        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
+        let bytes = size(fd)?;
+        let mapped = bytes.min(LARGEST) as usize;
+        if mapped < CHUNKS_AT + CHUNK_BYTES {
+            return Err(Refused::Size(bytes));
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), mapped, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error().into());
+        }
+        // SAFETY: just mapped, readable and writable, this long, until `drop`; page aligned by the kernel.
+        let Some(view) = (unsafe { View::new(base.cast(), mapped) }) else { return Err(Refused::Size(bytes)) };
+        let segment = Segment { view, mapped };
+        let header = view.header();
+        // SYNC POINT: magic. Acquire, with the Release of the shim: the rest of the header is written.
+        if header.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(Refused::Magic);
+        }
+        match header.version.load(Ordering::Relaxed) {
+            VERSION => Ok(segment),
+            other => Err(Refused::Version(other)),
+        }
+    }
+
+    /// The segment's parts.
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Which clock stamps the events; that of the processor where the number says nothing.
+    pub(crate) fn clock(&self) -> ClockKind {
+        let number = self.view.header().clock.load(Ordering::Relaxed);
+        ClockKind::from_u32(number).unwrap_or(gputrace_abi::clock::COUNTER)
+    }
+
+    /// The information texts: tag and bytes. Reads no further than they go: each page read costs the process one.
+    pub(crate) fn texts(&self) -> Vec<(u16, Vec<u8>)> {
+        let words = self.view.info();
+        let byte = |at: usize| words.get(at / 8).map(|w| w.load(Ordering::Relaxed).to_le_bytes()[at % 8]);
+        let short = |at: usize| Some(u16::from_le_bytes([byte(at)?, byte(at + 1)?]));
+        let mut texts = Vec::new();
+        let mut at = 0;
+        while let (Some(tag), Some(length)) = (short(at), short(at + 2))
+            && tag != info::END
+        {
+            let Some(text) = (at + 4..at + 4 + usize::from(length)).map(byte).collect() else { break };
+            texts.push((tag, text));
+            at += 4 + usize::from(length);
+        }
+        texts
+    }
+}
+
+/// Size of the file, as the kernel has it.
+fn size(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: an all-zero stat is a valid value of this plain struct.
+    let mut about: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills the struct.
+    if unsafe { libc::fstat(fd.as_raw_fd(), &mut about) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(about.st_size.max(0) as u64)
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `map` with this size; no reference into it outlives the segment.
+        unsafe { libc::munmap(self.view.base().cast_mut().cast(), self.mapped) };
+    }
+}
