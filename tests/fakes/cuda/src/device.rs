@@ -2,7 +2,7 @@
 
 use crate::codes::*;
 use crate::config::config;
-use crate::state::{driver, initialise, out, put, ready};
+use crate::state::{Driver, driver, initialise, out, put, ready};
 use crate::table::{R, driver as functions};
 use std::ffi::{CStr, c_char, c_void};
 
@@ -194,17 +194,7 @@ functions! {
         Ok(())
     }
     fn cuDevicePrimaryCtxRetain(result: *mut u64, device: i32) = "cuDevicePrimaryCtxRetain" 7000 |_| {
-        check(device)?;
-        let result = out(result)?;
-        let mut d = driver()?;
-        let at = device as usize;
-        if d.primary[at].1 == 0 || d.contexts.get(d.primary[at].0).is_none() {
-            d.refuse_in_capture()?;
-            let flags = d.primary_flags[at];
-            d.primary[at].0 = d.new_context(device, flags, true);
-        }
-        d.primary[at].1 += 1;
-        *result = d.primary[at].0;
+        *out(result)? = driver()?.primary_context(device, true)?;
         Ok(())
     }
     fn cuDevicePrimaryCtxRelease(device: i32) = "cuDevicePrimaryCtxRelease" 7000 |_| { release(device) }
@@ -239,6 +229,21 @@ functions! {
         = "cuProfilerInitialize" 4000 |_| { Err(NOT_SUPPORTED) }
     fn cuProfilerStart() = "cuProfilerStart" 4000 |_| { crate::context::current().map(|_| ()) }
     fn cuProfilerStop() = "cuProfilerStop" 4000 |_| { crate::context::current().map(|_| ()) }
+}
+
+impl Driver {
+    /// A device's primary context, made when there is none.
+    pub(crate) fn primary_context(&mut self, device: i32, retain: bool) -> R<u64> {
+        check(device)?;
+        let at = device as usize;
+        if self.contexts.get(self.primary[at].0).is_none() {
+            self.refuse_in_capture()?;
+            let flags = self.primary_flags[at];
+            self.primary[at] = (self.new_context(device, flags, true), 0);
+        }
+        self.primary[at].1 += u32::from(retain);
+        Ok(self.primary[at].0)
+    }
 }
 
 fn bus(device: i32) -> String {

@@ -26,7 +26,7 @@ fn blocks(function: u64, block: i32, shared: usize) -> R<i32> {
     if block <= 0 {
         return Err(INVALID_VALUE);
     }
-    let by_shared = if shared == 0 { 32 } else { (233_472 / shared) as i32 };
+    let by_shared = 233_472usize.checked_div(shared).map_or(32, |blocks| blocks as i32);
     Ok(if block > 1024 { 0 } else { (2048 / block).min(32).min(by_shared) })
 }
 

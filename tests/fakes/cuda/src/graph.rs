@@ -1,7 +1,6 @@
 //! Graphs: nodes and edges, and what becomes of them when they are instantiated and launched.
 
 use crate::codes::*;
-use crate::memory::Kind;
 use crate::state::{Driver, driver, out};
 use crate::table::{R, driver as functions};
 use crate::work::{Plan, Step, Work};
@@ -43,7 +42,6 @@ pub(crate) enum Body {
 
 pub(crate) struct Exec {
     pub(crate) plan: Arc<Plan>,
-    pub(crate) graph: u64,
     pub(crate) flags: u64,
     /// The bodies and edges that parameters can be changed in.
     pub(crate) nodes: Vec<(u64, Body, Vec<usize>, bool)>,
@@ -181,7 +179,7 @@ impl Driver {
         let g = self.graphs.get(graph).ok_or(INVALID_VALUE)?;
         let plan = Arc::new(g.plan()?);
         let nodes = g.nodes.iter().map(|n| (n.handle, n.body.clone(), n.after.clone(), !n.removed)).collect();
-        Ok(self.execs.insert(Exec { plan, graph, flags, nodes }))
+        Ok(self.execs.insert(Exec { plan, flags, nodes }))
     }
 
     /// Recomputes an executable graph after one of its nodes was changed.
@@ -224,22 +222,12 @@ fn launch(raw: u64, default: crate::table::Default, exec: u64) -> R {
     let stream = d.stream(raw, default)?;
     let e = d.execs.get(exec).ok_or(INVALID_VALUE)?;
     let plan = e.plan.clone();
-    let freed: Vec<u64> = e.nodes.iter().filter_map(|n| if let Body::Free(a) = n.1 { Some(a) } else { None }).collect();
-    for node in e
-        .nodes
-        .iter()
-        .filter_map(|n| if let Body::EventWait(event) = n.1 { Some(event) } else { None })
-        .collect::<Vec<_>>()
-    {
-        crate::event::wait_in_stream(&mut d, stream, node)?;
+    let waits = e.nodes.iter().filter_map(|n| if let Body::EventWait(event) = n.1 { Some(event) } else { None });
+    let waits: Vec<u64> = waits.collect();
+    for event in waits {
+        crate::event::wait_in_stream(&mut d, stream, event)?;
     }
     d.submit(stream, Work::Graph(plan))?;
-    // Memory of allocation nodes belongs to the graph: freeing it in the graph leaves it for the next launch.
-    for address in freed {
-        if d.memory.get(address).is_some_and(|a| a.kind == Kind::Pooled) {
-            d.submit(stream, Work::Nothing)?;
-        }
-    }
     Ok(())
 }
 

@@ -38,6 +38,7 @@ mod stream;
 mod table;
 mod timeline;
 mod truth;
+mod unsupported;
 mod vmm;
 mod work;
 
@@ -62,5 +63,6 @@ static LISTS: &[&[&[table::Entry]]] = &[
     procaddr::TABLE,
     set::TABLE,
     stream::TABLE,
+    unsupported::TABLE,
     vmm::TABLE,
 ];

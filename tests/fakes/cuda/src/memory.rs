@@ -34,6 +34,15 @@ pub(crate) struct Allocation {
     pub(crate) freeing: bool,
 }
 
+/// Whom an allocation belongs to.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Owner {
+    pub(crate) context: u64,
+    pub(crate) device: i32,
+    pub(crate) flags: u32,
+    pub(crate) pool: u64,
+}
+
 /// What an address of a copy is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
@@ -153,32 +162,17 @@ impl Memory {
         Ok(at)
     }
 
-    pub(crate) fn insert(
-        &mut self,
-        base: u64,
-        bytes: u64,
-        kind: Kind,
-        context: u64,
-        device: i32,
-        flags: u32,
-        pool: u64,
-    ) {
+    pub(crate) fn insert(&mut self, base: u64, bytes: u64, kind: Kind, owner: Owner) {
         self.next_id += 1;
         let id = self.next_id;
+        let Owner { context, device, flags, pool } = owner;
         let new = Allocation { bytes, kind, context, device, flags, id, pool, freeing: false };
         self.allocations.insert(base, new);
     }
 
     /// Memory of a device.
-    pub(crate) fn allocate(
-        &mut self,
-        kind: Kind,
-        bytes: u64,
-        context: u64,
-        device: i32,
-        flags: u32,
-        pool: u64,
-    ) -> R<u64> {
+    pub(crate) fn allocate(&mut self, kind: Kind, bytes: u64, owner: Owner) -> R<u64> {
+        let device = owner.device;
         if bytes == 0 {
             return Err(INVALID_VALUE);
         }
@@ -186,7 +180,7 @@ impl Memory {
         self.charge(device, whole)?;
         match self.block(whole) {
             Ok(base) => {
-                self.insert(base, bytes, kind, context, device, flags, pool);
+                self.insert(base, bytes, kind, owner);
                 Ok(base)
             }
             Err(code) => {
@@ -197,7 +191,7 @@ impl Memory {
     }
 
     /// Pinned memory of the host.
-    pub(crate) fn allocate_host(&mut self, bytes: u64, context: u64, device: i32, flags: u32) -> R<u64> {
+    pub(crate) fn allocate_host(&mut self, bytes: u64, owner: Owner) -> R<u64> {
         if bytes == 0 {
             return Err(INVALID_VALUE);
         }
@@ -207,7 +201,7 @@ impl Memory {
         if at == libc::MAP_FAILED {
             return Err(OUT_OF_MEMORY);
         }
-        self.insert(at as u64, bytes, Kind::Pinned, context, device, flags, 0);
+        self.insert(at as u64, bytes, Kind::Pinned, owner);
         Ok(at as u64)
     }
 
@@ -252,14 +246,14 @@ impl Driver {
         let context = self.current()?;
         self.refuse_in_capture()?;
         let device = self.current_device()?;
-        self.memory.allocate(kind, bytes, context, device, flags, 0)
+        self.memory.allocate(kind, bytes, Owner { context, device, flags, pool: 0 })
     }
 
     pub(crate) fn new_host_memory(&mut self, bytes: u64, flags: u32) -> R<u64> {
         let context = self.current()?;
         self.refuse_in_capture()?;
         let device = self.current_device()?;
-        self.memory.allocate_host(bytes, context, device, flags)
+        self.memory.allocate_host(bytes, Owner { context, device, flags, pool: 0 })
     }
 }
 
@@ -384,6 +378,6 @@ fn register(address: u64, bytes: usize, flags: u32) -> R {
         return Err(HOST_ALREADY_REGISTERED);
     }
     let device = d.current_device()?;
-    d.memory.insert(address, bytes as u64, Kind::Registered, context, device, flags, 0);
+    d.memory.insert(address, bytes as u64, Kind::Registered, Owner { context, device, flags, pool: 0 });
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use crate::codes::*;
 use crate::kernel::{computes, duration_ns};
-use crate::memory::Kind;
+use crate::memory::{self, Kind};
 use crate::state::{Driver, driver, out, put};
 use crate::table::{R, driver as functions};
 use std::collections::HashMap;
@@ -128,6 +128,12 @@ impl Driver {
         }
     }
 
+    pub(crate) fn new_module(&mut self, image: Image) -> R<u64> {
+        self.current()?;
+        self.refuse_in_capture()?;
+        Ok(self.modules.insert(Module { image, library: 0 }))
+    }
+
     pub(crate) fn new_library(&mut self, image: Image) -> u64 {
         let module = self.modules.insert(Module { image: image.clone(), library: 0 });
         let library = self.libraries.insert(Library { image, module });
@@ -156,7 +162,7 @@ impl Driver {
             return Err(NOT_FOUND);
         }
         let device = self.current_device()?;
-        let address = self.memory.allocate(kind, GLOBAL_BYTES, 0, device, 0, 0)?;
+        let address = self.memory.allocate(kind, GLOBAL_BYTES, memory::Owner { device, ..memory::Owner::default() })?;
         unsafe { (address as *mut u8).write_bytes(0, GLOBAL_BYTES as usize) };
         self.image(owner)?.globals.insert(name.to_owned(), address);
         Ok(address)
@@ -176,10 +182,7 @@ pub(crate) unsafe fn name<'a>(pointer: *const c_char) -> R<&'a CStr> {
 }
 
 fn load(result: &mut u64, image: Image) -> R {
-    let mut d = driver()?;
-    d.current()?;
-    d.refuse_in_capture()?;
-    *result = d.modules.insert(Module { image, library: 0 });
+    *result = driver()?.new_module(image)?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use crate::codes::*;
 use crate::copy::Copy3D;
 use crate::graph::{Body, Graph};
 use crate::launch::Geometry;
-use crate::memory::Kind;
+use crate::memory::{Kind, Owner};
 use crate::state::{Driver, driver, out, put};
 use crate::table::{R, driver as functions};
 use crate::work::{HostFn, Set, Shape, Work};
@@ -251,7 +251,7 @@ functions! {
         = "cuGraphAddMemAllocNode" 11040 |_| {
         let p = out(p)?;
         let mut d = driver()?;
-        let address = d.memory.allocate(Kind::Pooled, p.bytes as u64, 0, 0, 0, 0)?;
+        let address = d.memory.allocate(Kind::Pooled, p.bytes as u64, Owner::default())?;
         p.address = address;
         d.add(result, graph, after, count, Body::Alloc { address, bytes: p.bytes as u64 })
     }

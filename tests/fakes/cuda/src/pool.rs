@@ -2,7 +2,7 @@
 
 use crate::codes::*;
 use crate::config::config;
-use crate::memory::Kind;
+use crate::memory::{Kind, Owner};
 use crate::state::{Driver, driver, out};
 use crate::table::{R, driver as functions};
 use crate::work::Work;
@@ -55,7 +55,7 @@ impl Driver {
         if let Some(capture) = self.streams.get(stream).and_then(|s| s.capture) {
             self.valid_capture(capture)?;
         }
-        let address = self.memory.allocate(Kind::Pooled, bytes as u64, context, device, 0, pool)?;
+        let address = self.memory.allocate(Kind::Pooled, bytes as u64, Owner { context, device, flags: 0, pool })?;
         self.submit(stream, Work::Nothing)?;
         Ok(address)
     }

@@ -12,7 +12,7 @@ fn fill(raw: u64, default: Default, sync: bool, set: Set) -> R {
     let mut d = driver()?;
     let stream = d.stream(raw, default)?;
     let place = d.memory.place(set.dst);
-    if place == Place::Pageable || set.dst % set.element as u64 != 0 {
+    if place == Place::Pageable || !set.dst.is_multiple_of(set.element as u64) {
         return Err(INVALID_VALUE);
     }
     if set.bytes() == 0 {

@@ -111,7 +111,7 @@ fn json() -> String {
     }
     let driver = locked();
     let (used, peak) = driver.memory.used_and_peak();
-    let _ = write!(text, "],\"allocated\":{used},\"peak\":{peak},\"injected\":{}}}\n", injected_count());
+    let _ = writeln!(text, "],\"allocated\":{used},\"peak\":{peak},\"injected\":{}}}", injected_count());
     text
 }
 

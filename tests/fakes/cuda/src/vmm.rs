@@ -2,7 +2,7 @@
 
 use crate::codes::*;
 use crate::config::config;
-use crate::memory::{CHUNK, Kind};
+use crate::memory::{CHUNK, Kind, Owner};
 use crate::state::{driver, out};
 use crate::table::driver as functions;
 use std::ffi::c_void;
@@ -116,7 +116,7 @@ functions! {
             p.users += 1;
         }
         // The handle stands where other allocations have their pool.
-        d.memory.insert(address, bytes as u64, Kind::Mapped, 0, device, 0, handle);
+        d.memory.insert(address, bytes as u64, Kind::Mapped, Owner { device, pool: handle, ..Owner::default() });
         Ok(())
     }
     fn cuMemUnmap(address: u64, bytes: usize) = "cuMemUnmap" 10020 |_| {
