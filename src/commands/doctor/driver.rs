@@ -1,0 +1,203 @@
+//! The shim and the driver's library, tried in a child process.
+//!
+//! The child is this executable again with the shim preloaded (and inert: GPUTRACE=off), so that one start shows
+//! whether the loader takes the shim and what the driver says. It answers in lines `key=value` on stdout.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::Check;
+use crate::commands::record::DISABLE_FILE;
+use crate::launch::session::{self, Session};
+use crate::launch::shim::{self, SHIM};
+
+/// A healthy driver starts in well under a second; one with a dead GPU may never answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+const NO_DEVICE: i32 = 100;
+
+pub(super) fn checks() -> Vec<Check> {
+    let mut checks = vec![switch()];
+    let shim = match shim::find_library(SHIM) {
+        Ok(shim) => shim,
+        Err(places) => {
+            let found = format!("{SHIM} is not in {}", shim::places_text(&places));
+            checks.push(Check::fail("shim", found, "install it beside gputrace"));
+            return checks;
+        }
+    };
+    let session = match Session::new(&session::bases(), &shim, None) {
+        Ok(session) => session,
+        Err(error) => {
+            checks.push(Check::fail("session", format!("{error:#}"), ""));
+            return checks;
+        }
+    };
+    checks.push(Check::fine("session", format!("{}", session.root().parent().unwrap_or(session.root()).display())));
+    let answer = ask(&session);
+    session.end(false);
+    let value = |key: &str| answer.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    checks.push(match value("shim") {
+        Some("loaded") => Check::fine("shim", shim.display().to_string()),
+        _ => Check::fail(
+            "shim",
+            format!("{}: the loader does not take it", shim.display()),
+            "see what this prints: LD_DEBUG=libs gputrace -- true",
+        ),
+    });
+    checks.push(judge_driver(&value));
+    checks
+}
+
+fn switch() -> Check {
+    if std::path::Path::new(DISABLE_FILE).exists() {
+        return Check::fail("switch", format!("{DISABLE_FILE} switches tracing off"), "ask this machine's administrator");
+    }
+    if std::env::var_os("GPUTRACE").is_some_and(|value| value == "off") {
+        return Check::fail("switch", "GPUTRACE=off switches tracing off", "unset GPUTRACE");
+    }
+    Check::fine("switch", "tracing is not switched off")
+}
+
+fn judge_driver<'a>(value: &impl Fn(&str) -> Option<&'a str>) -> Check {
+    let Some(path) = value("driver") else {
+        return match value("driver_error") {
+            Some(error) => {
+                let cure = "GPU calls need NVIDIA's driver; memory is traced without it, and gputrace demo simulates it";
+                Check::note("driver", error, cure)
+            }
+            None => Check::note("driver", "the library did not answer", "check it with nvidia-smi"),
+        };
+    };
+    let version = value("version").and_then(|v| v.parse::<i32>().ok()).unwrap_or(0);
+    let version = format!("{path}, CUDA {}.{}", version / 1000, version % 1000 / 10);
+    match value("init").and_then(|code| code.parse::<i32>().ok()) {
+        Some(0) => match value("devices") {
+            Some("0") | None => Check::note("driver", format!("{version}, no device"), ""),
+            Some(devices) => {
+                let plural = if devices == "1" { "" } else { "s" };
+                let name = value("name").map_or(String::new(), |name| format!(" ({name})"));
+                Check::fine("driver", format!("{version}, {devices} device{plural}{name}"))
+            }
+        },
+        Some(NO_DEVICE) => Check::note("driver", format!("{version}, no device"), "in a container pass the GPU in"),
+        Some(code) => {
+            let found = format!("{version}, cuInit gives error {code}");
+            Check::note("driver", found, "programs will get the same error; check it with nvidia-smi")
+        }
+        None => Check::note("driver", format!("{version}, cuInit did not return"), "check it with nvidia-smi"),
+    }
+}
+
+/// Starts the child and collects its answer, which may be cut short by a crash or by our patience.
+fn ask(session: &Session) -> String {
+    let Ok(exe) = std::env::current_exe() else { return String::new() };
+    let child = Command::new(exe)
+        .arg("__driver-probe")
+        .env("LD_PRELOAD", session.preload())
+        .env("GPUTRACE_SESSION", session.path())
+        .env("GPUTRACE", "off")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    child.map(collect).unwrap_or_default()
+}
+
+fn collect(mut child: Child) -> String {
+    let Some(mut output) = child.stdout.take() else { return String::new() };
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = output.read_to_end(&mut text);
+        text
+    });
+    let deadline = Instant::now() + PATIENCE;
+    while !reader.is_finished() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    if !reader.is_finished() {
+        let _ = child.kill();
+    }
+    let _ = child.wait();
+    String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned()
+}
+
+/// The child's work.
+pub(crate) fn probe() -> Result<()> {
+    let mut out = std::io::stdout();
+    let shim = mapped(|name| name == SHIM || name == "libgputrace.so");
+    writeln!(out, "shim={}", if shim.is_some() { "loaded" } else { "missing" })?;
+    // SAFETY: the names end in nul bytes; each type is the signature that the driver documents for that name; every
+    // pointer is to a variable that outlives its call.
+    unsafe {
+        let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
+        if library.is_null() {
+            writeln!(out, "driver_error={}", CStr::from_ptr(libc::dlerror()).to_string_lossy().replace('\n', " "))?;
+            return Ok(());
+        }
+        let path = mapped(|name| name.starts_with("libcuda.so") || name == shim::FAKE_DRIVER);
+        writeln!(out, "driver={}", path.unwrap_or_else(|| "libcuda.so.1".to_owned()))?;
+        let find = |name: &CStr| Some(libc::dlsym(library, name.as_ptr())).filter(|found| !found.is_null());
+        type GetNumber = unsafe extern "C" fn(*mut c_int) -> c_int;
+        let number = |name: &CStr| {
+            let mut value = 0;
+            let function: GetNumber = std::mem::transmute::<*mut c_void, GetNumber>(find(name)?);
+            (function(&mut value) == 0).then_some(value)
+        };
+        if let Some(version) = number(c"cuDriverGetVersion") {
+            writeln!(out, "version={version}")?;
+        }
+        out.flush()?;
+        let Some(init) = find(c"cuInit") else { return Ok(()) };
+        let init = std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_uint) -> c_int>(init);
+        writeln!(out, "init={}", init(0))?;
+        if let Some(devices) = number(c"cuDeviceGetCount") {
+            writeln!(out, "devices={devices}")?;
+        }
+        if let Some(function) = find(c"cuDeviceGetName") {
+            type GetName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
+            let mut name = [0 as c_char; 256];
+            if std::mem::transmute::<*mut c_void, GetName>(function)(name.as_mut_ptr(), 255, 0) == 0 {
+                writeln!(out, "name={}", CStr::from_ptr(name.as_ptr()).to_string_lossy())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Path of the first file in this process's memory whose name fits.
+fn mapped(fits: impl Fn(&str) -> bool) -> Option<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
+    paths.map(str::to_owned).find(|path| fits(path.rsplit('/').next().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+
+    fn judged(answer: &str) -> Check {
+        judge_driver(&|key: &str| answer.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')))
+    }
+
+    #[test]
+    fn the_drivers_answers_become_one_line() {
+        let fine = judged("driver=/x/libcuda.so.580\nversion=13000\ninit=0\ndevices=2\nname=H200");
+        assert_eq!(fine, Check::fine("driver", "/x/libcuda.so.580, CUDA 13.0, 2 devices (H200)"));
+        for (answer, part) in [
+            ("driver_error=libcuda.so.1: cannot open", "cannot open"),
+            ("driver=/x\nversion=12020\ninit=100", "CUDA 12.2, no device"),
+            ("driver=/x\nversion=12020\ninit=802", "error 802"),
+            ("driver=/x\nversion=12020", "did not return"),
+            ("", "did not answer"),
+        ] {
+            let check = judged(answer);
+            assert_eq!(check.level, Level::Note);
+            assert!(check.found.contains(part), "{check:?}");
+        }
+    }
+}
