@@ -196,6 +196,16 @@ unsafe fn create(result: *mut u64, flags: u32, priority: i32) -> R {
     Ok(())
 }
 
+/// Writes a number in the order of a stream.
+fn write_value(raw: u64, default: Default, address: u64, value: u64, bytes: usize) -> R {
+    let mut d = driver()?;
+    let stream = d.stream(raw, default)?;
+    if !d.memory.holds(address, bytes as u64) {
+        return Err(INVALID_VALUE);
+    }
+    d.submit(stream, Work::Write { address, value, bytes }).map(|_| ())
+}
+
 /// Blocks until an operation has ended; a captured one has nothing to wait for.
 pub(crate) fn wait_for(d: crate::state::Guard, issued: Issued) -> R {
     let Issued::At(stream, seq) = issued else { return Ok(()) };
@@ -354,14 +364,10 @@ functions! {
     }
     fn cuStreamWriteValue32_v2(stream: u64, address: u64, value: u32, _flags: u32)
         = "cuStreamWriteValue32" 11070 + "cuStreamWriteValue32_v2_ptsz" 11070 |default| {
-        let mut d = driver()?;
-        let stream = d.stream(stream, default)?;
-        d.submit(stream, Work::Write { address, value: value as u64, bytes: 4 }).map(|_| ())
+        write_value(stream, default, address, value as u64, 4)
     }
     fn cuStreamWriteValue64_v2(stream: u64, address: u64, value: u64, _flags: u32)
         = "cuStreamWriteValue64" 11070 + "cuStreamWriteValue64_v2_ptsz" 11070 |default| {
-        let mut d = driver()?;
-        let stream = d.stream(stream, default)?;
-        d.submit(stream, Work::Write { address, value, bytes: 8 }).map(|_| ())
+        write_value(stream, default, address, value, 8)
     }
 }

@@ -54,6 +54,19 @@ extern "C" fn fakeCudaCounters(each: extern "C" fn(*const c_char, u64, *mut c_vo
     }
 }
 
+type EachFunction = extern "C" fn(*const c_char, *const c_char, u32, u64, *mut c_void);
+
+/// Calls `each` with every exported function's symbol, and the name, version and flags for which cuGetProcAddress
+/// gives it.
+#[unsafe(no_mangle)]
+extern "C" fn fakeCudaFunctions(each: EachFunction, user: *mut c_void) {
+    for entry in entries() {
+        if let (Ok(symbol), Ok(base)) = (CString::new(entry.symbol), CString::new(entry.base)) {
+            each(symbol.as_ptr(), base.as_ptr(), entry.since, if entry.per_thread { 2 } else { 0 }, user);
+        }
+    }
+}
+
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = loaded;
