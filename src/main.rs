@@ -3,7 +3,10 @@
 mod analysis;
 mod cli;
 mod commands;
+mod findings;
 mod launch;
+mod render;
+mod trace;
 
 use std::io::Write;
 

@@ -1,3 +1,82 @@
-//! Analyses of a trace.
+//! The analyses: one question each, one file each, listed in [`ALL`].
+//!
+//! An analysis is a pure function from [`Facts`] to a [`Section`]. The facts come from streaming passes over the trace
+//! ([`passes`]), several in one read. To add an analysis: write its file, name it in [`ALL`]; `report --only`,
+//! `--explain` and every format then know it.
 
+mod device_memory;
+mod facts;
+mod host_memory;
+mod launch_overhead;
+mod passes;
+mod section;
 pub(crate) mod summary;
+mod summary_text;
+mod syncs;
+mod transfers;
+
+pub(crate) use facts::{Facts, Need};
+pub(crate) use passes::device_memory::Calls as AllocationCalls;
+pub(crate) use passes::host_time::{PARTS, Part, ProcessTime};
+pub(crate) use passes::loading::Calls as LoadingCalls;
+pub(crate) use passes::stats::Stats;
+pub(crate) use passes::steps::ProcessSteps;
+pub(crate) use passes::syncs::{Calls as SyncCalls, Key as SyncKey};
+pub(crate) use passes::transfers::{Key as TransferKey, Rule as TransferRule, Sum as TransferSum};
+pub(crate) use section::{Column, Section, Table, Unit, Value};
+
+/// One question, answered from a trace.
+pub(crate) trait Analysis: Sync {
+    /// Name for `--only` and in JSON.
+    fn name(&self) -> &'static str;
+
+    /// Title in text.
+    fn title(&self) -> &'static str;
+
+    /// What `--explain` prints.
+    fn explain(&self) -> Explain;
+
+    /// The passes whose results it reads.
+    fn needs(&self) -> &'static [Need];
+
+    /// The answer.
+    fn section(&self, facts: &Facts<'_>) -> Section;
+}
+
+/// What an analysis means.
+pub(crate) struct Explain {
+    /// What is computed, and how.
+    pub(crate) definition: &'static str,
+    /// Units of its numbers.
+    pub(crate) unit: &'static str,
+    /// What it does not know, and how exact it is.
+    pub(crate) limits: &'static str,
+    /// Where the definition comes from.
+    pub(crate) source: &'static str,
+}
+
+/// Every analysis, in the order of a report.
+pub(crate) const ALL: &[&dyn Analysis] = &[
+    &summary::Summary,
+    &launch_overhead::LaunchOverhead,
+    &syncs::Syncs,
+    &transfers::Transfers,
+    &device_memory::DeviceMemory,
+    &host_memory::HostMemory,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_everything_is_explained() {
+        for (index, analysis) in ALL.iter().enumerate() {
+            assert!(ALL[..index].iter().all(|a| a.name() != analysis.name()), "{}", analysis.name());
+            let Explain { definition, unit, limits, source } = analysis.explain();
+            for text in [definition, unit, limits, source, analysis.title()] {
+                assert!(!text.is_empty() && !text.contains('\t'), "{}", analysis.name());
+            }
+        }
+    }
+}

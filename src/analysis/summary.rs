@@ -1,8 +1,276 @@
-//! The text that ends a run.
+//! summary: the whole run on one screen. Ends every traced run, and opens every report.
 
 use std::path::Path;
 
-/// The summary of a trace that has just been written.
+use super::passes::period::Name;
+use super::section::{Column, Section, Table, Unit, Value, column};
+use super::{Analysis, Explain, Facts, Need, summary_text};
+use crate::findings::{self, Findings, Subject, Verdict};
+use crate::trace::{Filter, Trace};
+
+/// The analysis.
+pub(crate) struct Summary;
+
+/// The summary of a trace that has just been written, as text.
 pub(crate) fn at_end(trace: &Path) -> anyhow::Result<String> {
-    Ok(format!("gputrace: trace in {}\n", trace.display()))
+    let trace = Trace::open(&[trace.to_owned()])?;
+    let filter = Filter::default();
+    let facts = Facts::gather(&trace, &filter, findings::NEEDS);
+    let mut text = Summary.section(&facts).literal.unwrap_or_default();
+    for problem in trace.problems() {
+        text.push_str(&format!("{problem}\n"));
+    }
+    Ok(text)
+}
+
+/// What the text and the numbers of the summary are made from.
+pub(crate) struct Content<'a> {
+    /// Facts.
+    pub(crate) facts: &'a Facts<'a>,
+    /// Processes worth judging, the busiest first.
+    pub(crate) subjects: &'a [Subject<'a>],
+    /// The verdict; missing when no process called the driver.
+    pub(crate) verdict: Option<Verdict>,
+    /// Findings.
+    pub(crate) findings: Findings,
+    /// Loss, coverage and cost.
+    pub(crate) own: Own,
+}
+
+/// What the trace says of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Own {
+    /// Whether a manifest says anything.
+    pub(crate) known: bool,
+    /// Calls that began.
+    pub(crate) seen: u64,
+    /// Events that found no room.
+    pub(crate) dropped: u64,
+    /// Time that recording took, ns, and the wall time of the processes in which it was measured.
+    pub(crate) cost_ns: Option<(f64, f64)>,
+    /// Driver functions of launch, copy, set, wait or allocation that were fetched and that no hook covers.
+    pub(crate) uncovered: Vec<String>,
+    /// Ended processes whose calls are not all accounted for.
+    pub(crate) unbalanced: usize,
+    /// Sealed files that were removed to stay within the size limit.
+    pub(crate) removed_files: usize,
+    /// A collector was killed, or is still at work.
+    pub(crate) incomplete: bool,
+}
+
+impl Own {
+    pub(crate) fn of(facts: &Facts<'_>) -> Own {
+        let mut own = Own::default();
+        let mut cost = (0.0, 0.0);
+        for manifest in facts.trace.manifests() {
+            own.known = true;
+            own.removed_files += manifest.removed_files.len();
+            own.incomplete |= !manifest.complete;
+        }
+        for process in facts.processes() {
+            let Some(about) = &process.manifest else { continue };
+            own.seen += about.accounting.values().map(|c| c.seen).sum::<u64>();
+            own.dropped += about.accounting.values().map(|c| c.dropped).sum::<u64>();
+            own.unbalanced += usize::from(!about.balanced && !about.running && about.traced && !own.incomplete);
+            if let Some(total) = about.cost.total_ns {
+                cost = (cost.0 + total, cost.1 + facts.wall_ns(process.process_id));
+            }
+            let symbols = about.coverage.uncovered.iter().map(|s| s.symbol.as_str());
+            own.uncovered.extend(symbols.filter(|s| matters(s)).map(str::to_owned));
+        }
+        own.cost_ns = (cost.1 > 0.0).then_some(cost);
+        own.uncovered.sort_unstable();
+        own.uncovered.dedup();
+        own
+    }
+}
+
+/// Whether a driver function launches, copies, sets, waits or allocates: then its calls are missed in the figures.
+fn matters(symbol: &str) -> bool {
+    const STARTS: [&str; 12] = [
+        "cuGraphLaunch",
+        "cuLaunch",
+        "cuMemAlloc",
+        "cuMemCreate",
+        "cuMemFree",
+        "cuMemHostAlloc",
+        "cuMemHostRegister",
+        "cuMemMap",
+        "cuMemPrefetch",
+        "cuMemRelease",
+        "cuMemcpy",
+        "cuMemset",
+    ];
+    STARTS.iter().any(|start| symbol.starts_with(start)) || symbol.starts_with("cu") && symbol.contains("Synchronize")
+}
+
+impl Analysis for Summary {
+    fn name(&self) -> &'static str {
+        "summary"
+    }
+
+    fn title(&self) -> &'static str {
+        "Summary"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "Steps are the period of the launch sequence: a name (kernel or waiting function) that recurs after a \
+                regular number of calls marks them; nested loops are resolved to the one that adds work of its own. Warm-up \
+                are the steps before the first five of which four take at most 1.3 times the median of the second half. p50 \
+                and p99 are of the steady steps. The host line is the mean over the steps between the quartiles, so its parts \
+                sum to the usual step; where several threads call the driver each ns counts once (launch, copy, memory, \
+                other, wait, in this order). Verdict and findings are computed from the host's times; each finding's gain is \
+                an upper bound. cost = recorded events x measured cost of one / wall time; lost = events without room of all \
+                calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
+                and no hook covers.",
+            unit: "The unit of the step line holds for the lines below it.",
+            limits: "GPU times and call sites are not recorded in this version: idle time of the GPU is not known, and \
+                nothing here claims any. Steps of fewer than two calls, or fewer than ten, are not found. Several processes: \
+                numbers are of the busiest; with ranks, of the slowest.",
+            source: "metrics.md, The summary that ends a run.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        findings::NEEDS
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let subjects = findings::subjects(facts);
+        let findings = findings::find(&subjects);
+        let main = main_subject(facts, &subjects);
+        let verdict = main.map(|subject| findings::verdict(subject, &findings.found));
+        let content = Content { facts, subjects: &subjects, verdict, findings, own: Own::of(facts) };
+        let mut section = Section { literal: Some(summary_text::text(&content, main)), ..Section::default() };
+        facts_of(&mut section, &content, main);
+        section.table(findings_table(&content));
+        section.table(processes_table(&content));
+        section
+    }
+}
+
+/// The process whose numbers stand for the run: of several ranks the slowest, else the one with most driver calls.
+fn main_subject<'a>(facts: &Facts<'_>, subjects: &'a [Subject<'a>]) -> Option<&'a Subject<'a>> {
+    let rank = |s: &&Subject<'_>| facts.trace.process(s.process_id).is_some_and(|p| p.rank.is_some());
+    let p50 = |s: &&Subject<'_>| s.steps.map_or(0, |steps| steps.quantile_ns(0.5));
+    let ranks = subjects.iter().filter(rank).count();
+    if ranks > 1 {
+        return subjects.iter().filter(rank).max_by_key(|s| (p50(s), std::cmp::Reverse(s.process_id)));
+    }
+    subjects.first()
+}
+
+fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<'_>>) {
+    let verdict = content.verdict.as_ref();
+    section.fact("verdict", "verdict", Unit::Text, verdict.map(|v| v.word));
+    section.fact("verdict_text", "measured", Unit::Text, verdict.map(|v| v.text.clone()));
+    let steps = main.and_then(|s| s.steps);
+    let anchor = steps.map(|s| match s.anchor {
+        Name::Launch(id) | Name::Wait(id) => content.facts.names.full(id),
+    });
+    section.fact("steps", "steps", Unit::Count, steps.map(|s| s.count));
+    section.fact("step_anchor", "a step is one", Unit::Name, anchor);
+    section.fact("step_tid", "in thread", Unit::Count, steps.map(|s| i64::from(s.tid)));
+    section.fact("warm_up_steps", "warm-up steps", Unit::Count, steps.map(|s| s.warm_up as u64));
+    section.fact("warm_up_ns", "warm-up", Unit::Ns, steps.map(|s| s.warm_up_ns()));
+    section.fact("step_p50_ns", "step p50", Unit::Ns, steps.map(|s| s.quantile_ns(0.5)));
+    section.fact("step_p99_ns", "step p99", Unit::Ns, steps.map(|s| s.quantile_ns(0.99)));
+    section.fact("step_outliers", "steps over twice p50", Unit::Count, steps.map(|s| s.outliers() as u64));
+    section.fact("unit", "numbers are per", Unit::Text, main.map(|s| s.unit()));
+    section.fact("unit_ns", "its usual length", Unit::Ns, main.map(|s| s.unit_ns));
+    section.fact("outside_driver_ns", "host outside driver", Unit::Ns, main.map(|s| s.outside_ns()));
+    use super::Part::{Copy, Launch, Memory, Other, Wait};
+    let parts = [
+        ("launch_ns", "launches", Launch, "in launch calls"),
+        ("wait_ns", "waits", Wait, "in waits"),
+        ("copy_ns", "copies", Copy, "in copies and sets"),
+        ("memory_ns", "memory_calls", Memory, "in allocation and free"),
+        ("other_ns", "other_calls", Other, "in other driver calls"),
+    ];
+    for (time, calls, part, title) in parts {
+        section.fact(time, title, Unit::Ns, main.map(|s| s.ns(part)));
+        section.fact(calls, calls, Unit::Count, main.map(|s| s.calls(part)));
+    }
+    let own = &content.own;
+    let cost = own.cost_ns.map(|(ns, wall)| 100.0 * ns / wall);
+    section.fact("cost_percent", "cost", Unit::Percent, cost);
+    section.fact("seen", "calls seen", Unit::Count, own.known.then_some(own.seen));
+    section.fact("lost", "events lost", Unit::Count, own.known.then_some(own.dropped));
+    section.fact("uncovered", "uncovered", Unit::Count, own.known.then_some(own.uncovered.len() as u64));
+    section.fact("trace_bytes", "size of the trace", Unit::Bytes, content.facts.trace.bytes);
+    section.fact("checked_fine", "checked, fine", Unit::Text, content.findings.fine.join(", "));
+}
+
+fn findings_table(content: &Content<'_>) -> Table {
+    const COLUMNS: [Column; 9] = [
+        column("name", "Finding", Unit::Text),
+        column("title", "What", Unit::Text),
+        column("process", "Process", Unit::Text),
+        column("gain_ns", "Gain at most", Unit::Ns),
+        column("gain_percent", "Gain at most", Unit::Percent),
+        column("gain_per", "Per", Unit::Text),
+        column("effort", "Effort", Unit::Text),
+        column("evidence", "Evidence", Unit::Text),
+        column("advice", "Try", Unit::Text),
+    ];
+    let row = |f: &findings::Finding| {
+        vec![
+            f.rule.name.into(),
+            f.rule.title.into(),
+            content.facts.label(f.process_id).into(),
+            f.gain_ns.into(),
+            (100.0 * f.share).into(),
+            if f.per_step { "step" } else { "run" }.into(),
+            f.rule.effort.text().into(),
+            f.lines.join("; ").into(),
+            f.rule.advice.into(),
+        ]
+    };
+    Table::new("findings", "Findings", &COLUMNS, content.findings.found.iter().map(row).collect())
+}
+
+fn processes_table(content: &Content<'_>) -> Table {
+    const COLUMNS: [Column; 10] = [
+        column("process", "Process", Unit::Text),
+        column("pid", "Pid", Unit::Count),
+        column("host", "Host", Unit::Text),
+        column("exe", "Executable", Unit::Name),
+        column("traced", "Traced", Unit::Text),
+        column("reason", "Why not", Unit::Text),
+        column("events", "Events", Unit::Count),
+        column("exit_code", "Exit", Unit::Count),
+        column("exit_signal", "Signal", Unit::Count),
+        column("wall_ns", "Wall", Unit::Ns),
+    ];
+    let row = |p: &crate::trace::Process| {
+        vec![
+            p.label().into(),
+            i64::from(p.pid).into(),
+            p.host.as_str().into(),
+            p.exe.as_str().into(),
+            p.traced.into(),
+            p.reason.clone().into(),
+            p.events.into(),
+            p.exit_code.map(i64::from).into(),
+            p.exit_signal.map(i64::from).into(),
+            if p.end_ns.is_some() { content.facts.wall_ns(p.process_id).into() } else { Value::Missing },
+        ]
+    };
+    Table::new("processes", "Processes", &COLUMNS, content.facts.processes().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_functions_that_the_figures_miss_count_as_uncovered() {
+        for symbol in ["cuLaunchGridAsync", "cuMemcpyBatchAsync_v3", "cuMemAllocFoo", "cuDevResourceSynchronizeX"] {
+            assert!(matters(symbol), "{symbol}");
+        }
+        for symbol in ["cuDeviceGetName", "cuCtxGetFlags", "cuGraphAddNode", "cuMemGetInfo_v2"] {
+            assert!(!matters(symbol), "{symbol}");
+        }
+    }
 }

@@ -1,10 +1,113 @@
 //! `gputrace report`: prints what the analyses find in a trace.
 
-use anyhow::{Result, bail};
+use std::io::Write;
 
+use anyhow::{Context, Result, bail};
+
+use crate::analysis::{ALL, Analysis, Facts, Need};
 use crate::cli::ReportArgs;
+use crate::findings;
+use crate::render::{Layout, Report};
+use crate::trace::{Filter, Trace};
 
-/// Prints the report.
+/// Prints the report. Fails after it when parts of the trace could not be read.
 pub(crate) fn run(args: ReportArgs) -> Result<()> {
-    bail!("{}: no analysis is built in", args.traces.len())
+    if let Some(name) = &args.explain {
+        return print(&explain(name)?);
+    }
+    let chosen = choose(&args.only)?;
+    let trace = Trace::open(&args.traces)?;
+    let filter = Filter::default();
+    let needs: Vec<Need> = chosen.iter().flat_map(|a| a.needs()).copied().collect();
+    let facts = Facts::gather(&trace, &filter, &needs);
+    let sections = chosen.into_iter().map(|a| (a, a.section(&facts))).collect();
+    let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
+    let report = Report { traces, sections, problems: trace.problems() };
+    match &args.output {
+        Some(file) => {
+            let text = report.render(args.format, Layout::PLAIN);
+            std::fs::write(file, text).with_context(|| format!("cannot write the report to {}", file.display()))?;
+        }
+        None => print(&report.render(args.format, Layout::of_stdout()))?,
+    }
+    let lost: Vec<_> = report.problems.iter().filter(|p| p.lost_rows).collect();
+    match lost.as_slice() {
+        [] => Ok(()),
+        [one] => bail!("the report misses rows: {one}"),
+        [first, rest @ ..] => bail!("the report misses rows: {first} (and {} more, named in the report)", rest.len()),
+    }
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to stdout")
+}
+
+/// The analyses with these names, in the order of a report; all when none is named.
+fn choose(only: &[String]) -> Result<Vec<&'static dyn Analysis>> {
+    let known = || ALL.iter().map(|a| a.name()).collect::<Vec<_>>().join(", ");
+    if let Some(unknown) = only.iter().find(|name| ALL.iter().all(|a| a.name() != **name)) {
+        bail!("{unknown}: no such analysis; the analyses are {}", known());
+    }
+    Ok(ALL.iter().copied().filter(|a| only.is_empty() || only.iter().any(|name| name == a.name())).collect())
+}
+
+/// What `--explain NAME` prints.
+fn explain(name: &str) -> Result<String> {
+    if let Some(analysis) = ALL.iter().find(|a| a.name() == name) {
+        let about = analysis.explain();
+        let parts =
+            [("what", about.definition), ("units", about.unit), ("limits", about.limits), ("source", about.source)];
+        let lines: String = parts.iter().map(|(head, text)| wrapped(head, text)).collect();
+        return Ok(format!("{name}: {}\n{lines}", analysis.title()));
+    }
+    if let Some(rule) = findings::ALL.iter().find(|r| r.name == name) {
+        let parts = [("when", rule.condition), ("try", rule.advice), ("effort", rule.effort.text())];
+        let lines: String = parts.iter().map(|(head, text)| wrapped(head, text)).collect();
+        return Ok(format!("{name}: {}\n{lines}", rule.title));
+    }
+    let analyses: Vec<&str> = ALL.iter().map(|a| a.name()).collect();
+    let rules: Vec<&str> = findings::ALL.iter().map(|r| r.name).collect();
+    bail!("{name}: no such analysis ({}) or finding ({})", analyses.join(", "), rules.join(", "))
+}
+
+/// A paragraph under a short head, at most 100 columns wide.
+fn wrapped(head: &str, text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].chars().count() + 1 + word.chars().count() > 90 {
+            lines.push(word.to_owned());
+        } else {
+            let gap = if lines[last].is_empty() { "" } else { " " };
+            lines[last].push_str(gap);
+            lines[last].push_str(word);
+        }
+    }
+    let heads = std::iter::once(head).chain(std::iter::repeat(""));
+    lines.iter().zip(heads).map(|(line, head)| format!(" {head:7}{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_are_answered_with_those_there_are() {
+        let error = choose(&["summary".into(), "lunches".into()]).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.starts_with("lunches: no such analysis") && error.contains("launch-overhead"), "{error}");
+        let error = explain("lunches").unwrap_err().to_string();
+        assert!(error.contains("syncs") && error.contains("pageable-copies"), "{error}");
+        assert_eq!(choose(&[]).map(|a| a.len()).ok(), Some(ALL.len()));
+    }
+
+    #[test]
+    fn everything_is_explained_within_a_hundred_columns() {
+        let names = ALL.iter().map(|a| a.name()).chain(findings::ALL.iter().map(|r| r.name));
+        for name in names {
+            let text = explain(name).unwrap();
+            assert!(text.lines().count() >= 4, "{text}");
+            assert!(text.lines().all(|l| l.chars().count() <= 100 && l == l.trim_end()), "{text}");
+        }
+    }
 }

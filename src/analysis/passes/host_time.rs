@@ -48,11 +48,6 @@ impl Parts {
         self.sum_ns[part as usize] += ns;
     }
 
-    /// Calls of a part.
-    pub(crate) fn calls(&self, part: Part) -> u64 {
-        self.calls[part as usize]
-    }
-
     /// Time in a part.
     pub(crate) fn ns(&self, part: Part) -> i64 {
         self.sum_ns[part as usize]
@@ -72,7 +67,6 @@ pub(crate) struct ProcessTime {
     pub(crate) middle: Parts,
     /// Calls that failed (result not 0), but for queries that answered "not ready".
     pub(crate) failed: u64,
-    threads: FxHashSet<i32>,
     /// Unions of the parts up to each one, over the middle steps, else over the run.
     covered: Option<Box<[Union; PARTS]>>,
     steps: bool,
@@ -82,11 +76,6 @@ impl ProcessTime {
     /// Whether any driver call was recorded.
     pub(crate) fn any(&self) -> bool {
         self.all.calls.iter().any(|c| *c > 0)
-    }
-
-    /// Threads that called the driver.
-    pub(crate) fn threads(&self) -> usize {
-        self.threads.len()
     }
 
     /// The usual step (or the run, when there are no steps) by what the host did: time per part, each ns once.
@@ -122,16 +111,16 @@ const NOT_READY: i32 = 600;
 impl Pass for HostTime {
     fn wants(&self) -> &'static [Want] {
         &[
-            Want { table: TableId::Launches, columns: &["tid", "api_ns", "device", "result"] },
-            Want { table: TableId::Syncs, columns: &["tid", "api_ns", "kind", "result"] },
-            Want { table: TableId::Transfers, columns: &["tid", "api_ns", "result"] },
-            Want { table: TableId::DeviceMemory, columns: &["tid", "api_ns", "result"] },
-            Want { table: TableId::Api, columns: &["tid", "api_ns", "result"] },
+            Want { table: TableId::Launches, columns: &["api_ns", "device", "result"] },
+            Want { table: TableId::Syncs, columns: &["api_ns", "kind", "result"] },
+            Want { table: TableId::Transfers, columns: &["api_ns", "result"] },
+            Want { table: TableId::DeviceMemory, columns: &["api_ns", "result"] },
+            Want { table: TableId::Api, columns: &["api_ns", "result"] },
         ]
     }
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
-        let (process, tid) = (rows.i64("process_id"), rows.i32_or("tid", 0));
+        let process = rows.i64("process_id");
         let (start, length) = (rows.i64("start_ns"), rows.i64("api_ns"));
         let (kind, result) = (rows.texts("kind"), rows.i32_or("result", 0));
         if rows.table == TableId::Launches {
@@ -144,7 +133,6 @@ impl Pass for HostTime {
                 }
             }
         }
-        let (mut last_process, mut last_tid) = (None, 0);
         for row in 0..rows.len {
             let part = match rows.table {
                 TableId::Launches => Part::Launch,
@@ -155,10 +143,6 @@ impl Pass for HostTime {
             };
             let (start, ns) = (start[row], length[row].max(0));
             let time = self.processes.at(process[row]);
-            if last_process != Some(process[row]) || last_tid != tid[row] {
-                (last_process, last_tid) = (Some(process[row]), tid[row]);
-                time.threads.insert(tid[row]);
-            }
             let end = start.saturating_add(ns);
             if !time.any() {
                 time.span_ns = (start, end);

@@ -250,7 +250,8 @@ impl ProcessSteps {
 
     #[inline]
     fn place(&self, hint: &mut usize, at: i64) -> Place {
-        let holds = |i: usize| self.times.get(i).is_some_and(|t| *t <= at) && self.times.get(i + 1).is_some_and(|t| at < *t);
+        let holds =
+            |i: usize| self.times.get(i).is_some_and(|t| *t <= at) && self.times.get(i + 1).is_some_and(|t| at < *t);
         if !holds(*hint) {
             *hint = if holds(*hint + 1) {
                 *hint + 1

@@ -43,12 +43,10 @@ pub(crate) struct Sum {
     pub(crate) bytes: i64,
     /// Calls of fewer than [`SMALL_BYTES`] bytes, and not of none.
     pub(crate) small: u64,
-    /// Their time.
-    pub(crate) small_ns: i64,
-    /// In steady steps: calls, time, bytes.
-    pub(crate) steady: (u64, i64, i64),
-    /// In steady steps: small calls and their time.
-    pub(crate) steady_small: (u64, i64),
+    /// Small calls that no rule names, and their time.
+    pub(crate) unruled_small: (u64, i64),
+    /// The same in steady steps.
+    pub(crate) unruled_small_steady: (u64, i64),
     /// Which of Nsight Systems' rules count these calls, and how many of them: a copy's size decides too.
     pub(crate) rule: RuleSum,
 }
@@ -78,9 +76,6 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    /// Every rule.
-    pub(crate) const ALL: [Rule; 3] = [Rule::MemcpyAsync, Rule::MemcpySync, Rule::MemsetSync];
-
     /// Nsight Systems' name.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -177,22 +172,19 @@ impl Pass for Transfers {
             let sum = self.sums.at(key);
             sum.api.add(ns);
             sum.bytes += bytes;
-            if small {
-                sum.small += 1;
-                sum.small_ns += ns;
-            }
+            sum.small += u64::from(small);
+            let add = |to: &mut (u64, i64)| *to = (to.0 + 1, to.1 + ns);
             if rule.is_some() {
                 sum.rule.count += 1;
                 sum.rule.ns += ns;
                 sum.rule.bytes += bytes;
-            }
-            if steady {
-                sum.steady = (sum.steady.0 + 1, sum.steady.1 + ns, sum.steady.2 + bytes);
-                if small {
-                    sum.steady_small = (sum.steady_small.0 + 1, sum.steady_small.1 + ns);
+                if steady {
+                    add(&mut sum.rule.steady);
                 }
-                if rule.is_some() {
-                    sum.rule.steady = (sum.rule.steady.0 + 1, sum.rule.steady.1 + ns);
+            } else if small {
+                add(&mut sum.unruled_small);
+                if steady {
+                    add(&mut sum.unruled_small_steady);
                 }
             }
         }

@@ -1,0 +1,224 @@
+//! device-memory: what the program takes from the driver, when, and what the calls cost.
+
+use super::passes::device_memory::{Calls, KINDS, ProcessMemory, on_host};
+use super::section::{Column, Section, Table, Unit, column, percent};
+use super::{Analysis, Explain, Facts, Need};
+
+/// The analysis.
+pub(crate) struct DeviceMemory;
+
+/// Points of live memory over time per process.
+const POINTS: usize = 30;
+
+impl Analysis for DeviceMemory {
+    fn name(&self) -> &'static str {
+        "device-memory"
+    }
+
+    fn title(&self) -> &'static str {
+        "Device memory"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "Live memory is what was taken from the driver and not given back, by address: kinds device, async \
+                (from a pool), managed, virtual (physical memory; its mappings take nothing) and array lie on the device; \
+                pinned and registered lie on the host and are counted apart. Peak is the most that was live on the device at \
+                once, with what was live then by kind. Never freed is what was live after the last event. Steady-state calls \
+                are those in steps after warm-up: a caching allocator makes none. Cost is the time in the calls.",
+            unit: "bytes and ns in JSON; in text the column's head names the unit (powers of 1024 for bytes).",
+            limits: "Under a caching allocator (PyTorch, JAX) this is what the allocator reserved, not what tensors use. \
+                Memory that contexts, modules and libraries take inside the driver is not seen. A context's end frees its \
+                memory without a call; such memory counts as never freed. Arrays count 0 bytes. Managed memory counts in \
+                full, wherever its pages are.",
+            source: "metrics.md, Memory.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::DeviceMemory]
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        let memory = &facts.device_memory;
+        let sum = |alloc: bool, of: fn(&Calls) -> i64| -> i64 {
+            memory.calls.iter().filter(|((_, is_alloc, ..), _)| *is_alloc == alloc).map(|(_, calls)| of(calls)).sum()
+        };
+        let wall: f64 = facts.busy().iter().map(|(id, _)| facts.wall_ns(*id)).sum();
+        let cost = sum(true, |c| c.api.sum) + sum(false, |c| c.api.sum);
+        section.fact("allocations", "allocation calls", Unit::Count, sum(true, |c| c.api.count as i64));
+        section.fact("frees", "free calls", Unit::Count, sum(false, |c| c.api.count as i64));
+        section.fact("allocated_bytes", "bytes taken in all", Unit::Bytes, sum(true, |c| c.bytes));
+        section.fact("cost_ns", "time in the calls", Unit::Ns, cost);
+        section.fact("cost_wall_percent", "share of wall time", Unit::Percent, percent(cost as f64, wall));
+        let steady = sum(true, |c| c.steady.0 as i64);
+        section.fact("steady_allocations", "allocation calls in steady steps", Unit::Count, steady);
+        let failed: u64 = memory.processes.iter().map(|(_, p)| p.failed).sum();
+        section.fact("failed_allocations", "allocations that failed", Unit::Count, failed);
+        if memory.calls.iter().next().is_none() {
+            section.note("No allocation calls in this trace.");
+        }
+        if facts.steps.all.is_empty() {
+            section.note("No steps were detected, so no calls count as steady-state ones.");
+        }
+        let unknown: u64 = memory.processes.iter().map(|(_, p)| p.unknown_frees).sum();
+        if unknown > 0 {
+            section.note(format!("{unknown} blocks were freed whose allocation is not in the trace."));
+        }
+        section.table(by_process(facts));
+        section.table(by_kind(facts));
+        section.table(by_call(facts));
+        section.table(over_time(facts));
+        section
+    }
+}
+
+fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(&'a i64, &'a ProcessMemory)> {
+    let mut processes: Vec<_> = facts.device_memory.processes.iter().collect();
+    processes.sort_by_key(|(id, memory)| (std::cmp::Reverse(memory.peak_bytes), **id));
+    processes
+}
+
+fn by_process(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 6] = [
+        column("process", "Process", Unit::Text),
+        column("peak_bytes", "Peak", Unit::Bytes),
+        column("peak_after_ns", "Peak after", Unit::Ns),
+        column("never_freed", "Never freed", Unit::Count),
+        column("never_freed_bytes", "Never freed", Unit::Bytes),
+        column("host_never_freed_bytes", "Pinned never freed", Unit::Bytes),
+    ];
+    let row = |(id, memory): (&i64, &ProcessMemory)| {
+        let live = |host: bool| {
+            let kinds = memory.live.iter().enumerate().filter(move |(kind, _)| on_host(*kind) == host);
+            kinds.fold((0, 0), |sum, (_, (count, bytes))| (sum.0 + count, sum.1 + bytes))
+        };
+        let began = facts.host.processes.get(id).map_or(memory.peak_at_ns, |t| t.span_ns.0);
+        vec![
+            facts.label(*id).into(),
+            memory.peak_bytes.into(),
+            (memory.peak_at_ns - began).max(0).into(),
+            live(false).0.into(),
+            live(false).1.into(),
+            live(true).1.into(),
+        ]
+    };
+    let title = "Peak and never freed (Peak after: since the process's first driver call)";
+    Table::new("by_process", title, &COLUMNS, processes(facts).into_iter().map(row).collect())
+}
+
+fn by_kind(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 6] = [
+        column("process", "Process", Unit::Text),
+        column("kind", "Kind", Unit::Text),
+        column("at_peak", "At peak", Unit::Count),
+        column("at_peak_bytes", "At peak", Unit::Bytes),
+        column("never_freed", "Never freed", Unit::Count),
+        column("never_freed_bytes", "Never freed", Unit::Bytes),
+    ];
+    let mut rows = Vec::new();
+    for (id, memory) in processes(facts) {
+        for (kind, name) in KINDS.iter().enumerate() {
+            let ((peak, peak_bytes), (live, live_bytes)) = (memory.at_peak[kind], memory.live[kind]);
+            if peak + live > 0 {
+                let label = facts.label(*id).into();
+                rows.push(vec![label, (*name).into(), peak.into(), peak_bytes.into(), live.into(), live_bytes.into()]);
+            }
+        }
+    }
+    Table::new("by_kind", "Live at the peak and at the end, by kind", &COLUMNS, rows)
+}
+
+fn by_call(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 10] = [
+        column("process", "Process", Unit::Text),
+        column("action", "Action", Unit::Text),
+        column("kind", "Kind", Unit::Text),
+        column("api", "Function", Unit::Name),
+        column("calls", "Calls", Unit::Count),
+        column("bytes", "Bytes", Unit::Bytes),
+        column("total_ns", "Total", Unit::Ns),
+        column("med_ns", "Med", Unit::Ns),
+        column("steady_calls", "Steady calls", Unit::Count),
+        column("steady_ns", "Steady time", Unit::Ns),
+    ];
+    let mut calls: Vec<_> = facts.device_memory.calls.iter().collect();
+    calls.sort_by_key(|(key, calls)| (std::cmp::Reverse(calls.api.sum), **key));
+    let row = |((process, alloc, kind, api), calls): (&(i64, bool, usize, i64), &Calls)| {
+        vec![
+            facts.label(*process).into(),
+            if *alloc { "alloc" } else { "free" }.into(),
+            KINDS[*kind].into(),
+            facts.names.full(*api).into(),
+            calls.api.count.into(),
+            calls.bytes.into(),
+            calls.api.sum.into(),
+            calls.api.median().into(),
+            calls.steady.0.into(),
+            calls.steady.1.into(),
+        ]
+    };
+    Table::new("by_call", "Cost of the calls", &COLUMNS, calls.into_iter().map(row).collect())
+}
+
+fn over_time(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 3] = [
+        column("process", "Process", Unit::Text),
+        column("after_ns", "After", Unit::Ns),
+        column("live_bytes", "Live", Unit::Bytes),
+    ];
+    let mut rows = Vec::new();
+    for (id, memory) in processes(facts) {
+        for (at, bytes) in memory.line.points(POINTS) {
+            rows.push(vec![facts.label(*id).into(), at.into(), bytes.into()]);
+        }
+    }
+    let title = "Live on the device over time (most in each span; After: since the first allocation)";
+    Table::new("over_time", title, &COLUMNS, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Value;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn peak_leak_and_cost_are_those_of_the_calls() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let mut thread = trace.thread(1, 11);
+        thread.alloc("cuMemAlloc_v2", "device", 0x1000, 1000, 40_000);
+        thread.alloc("cuMemHostAlloc", "pinned", 0x9000, 77, 10_000);
+        thread.alloc("cuMemCreate", "virtual", 0x1000, 500, 10_000);
+        thread.alloc("cuMemMap", "virtual", 0x5000, 500, 1_000);
+        thread.free("cuMemFree_v2", "device", 0x1000, 30_000);
+        thread.alloc("cuMemAllocAsync", "async", 0x2000, 300, 9_000);
+        let section = trace.section(&DeviceMemory);
+        assert_eq!((section.get("allocations"), section.get("frees")), (&Value::Int(5), &Value::Int(1)));
+        assert_eq!(section.get("cost_ns"), &Value::Int(100_000));
+        assert_eq!(section.get("cost_wall_percent"), &Value::Num(10.0));
+        assert_eq!(section.cell("by_process", 0, "peak_bytes"), &Value::Int(1500));
+        assert_eq!(section.cell("by_process", 0, "never_freed_bytes"), &Value::Int(800));
+        assert_eq!(section.cell("by_process", 0, "host_never_freed_bytes"), &Value::Int(77));
+        assert_eq!(section.cell("by_kind", 0, "at_peak_bytes"), &Value::Int(1000));
+        assert_eq!(section.cell("by_call", 0, "api"), &Value::from("cuMemAlloc_v2"));
+    }
+
+    #[test]
+    fn calls_in_the_loop_are_steady_ones() {
+        let mut trace = TestTrace::new();
+        let mut thread = trace.thread(1, 11);
+        thread.alloc("cuMemAlloc_v2", "device", 1, 1000, 40_000);
+        for _ in 0..50 {
+            thread.alloc("cuMemAlloc_v2", "device", 2, 10, 40_000);
+            (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
+            thread.sync("cuStreamSynchronize", "stream", 10_000);
+            thread.free("cuMemFree_v2", "device", 2, 30_000);
+        }
+        let section = trace.section(&DeviceMemory);
+        assert_eq!(section.get("allocations"), &Value::Int(51));
+        assert_eq!(section.get("steady_allocations"), &Value::Int(49), "steps run from wait to wait");
+    }
+}

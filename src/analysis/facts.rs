@@ -1,0 +1,142 @@
+//! What the passes found in one trace: the only input of analyses and findings.
+
+use rustc_hash::FxHashSet;
+
+use super::passes::Pass;
+use super::passes::device_memory::DeviceMemory;
+use super::passes::host_memory::HostMemory;
+use super::passes::host_time::{HostTime, ProcessTime};
+use super::passes::launches::Launches;
+use super::passes::loading::Loading;
+use super::passes::steps::{Detect, Steps};
+use super::passes::syncs::Syncs;
+use super::passes::transfers::Transfers;
+use crate::trace::{Filter, Names, Process, Trace};
+
+/// A pass that an analysis may need. Steps and the host's time are always there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// [`Launches`].
+    Launches,
+    /// [`Syncs`].
+    Syncs,
+    /// [`Transfers`].
+    Transfers,
+    /// [`DeviceMemory`].
+    DeviceMemory,
+    /// [`HostMemory`].
+    HostMemory,
+    /// [`Loading`].
+    Loading,
+}
+
+/// Results of the passes; those that were not needed are empty.
+pub(crate) struct Facts<'a> {
+    /// The trace.
+    pub(crate) trace: &'a Trace,
+    /// Which of its rows.
+    pub(crate) filter: &'a Filter,
+    /// Names of what is reported.
+    pub(crate) names: Names,
+    /// Steps.
+    pub(crate) steps: Steps,
+    /// The host's time.
+    pub(crate) host: HostTime,
+    /// Launches.
+    pub(crate) launches: Launches,
+    /// Waits and questions.
+    pub(crate) syncs: Syncs,
+    /// Copies and sets.
+    pub(crate) transfers: Transfers,
+    /// Memory of the driver.
+    pub(crate) device_memory: DeviceMemory,
+    /// malloc.
+    pub(crate) host_memory: HostMemory,
+    /// Modules and other driver calls.
+    pub(crate) loading: Loading,
+}
+
+impl<'a> Facts<'a> {
+    /// Reads the trace: twice for the steps, from few columns, then once for everything else.
+    pub(crate) fn gather(trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
+        let mut detect = Detect::default();
+        trace.scan(&Detect::WANTS, filter, &mut |rows| detect.rows(rows));
+        let mut cut = detect.cut();
+        drop(detect);
+        trace.scan(&cut.wants(), filter, &mut |rows| cut.rows(rows));
+        let steps = cut.steps();
+
+        let mut facts = Facts {
+            trace,
+            filter,
+            names: Names::default(),
+            steps,
+            host: HostTime::default(),
+            launches: Launches::default(),
+            syncs: Syncs::default(),
+            transfers: Transfers::default(),
+            device_memory: DeviceMemory::default(),
+            host_memory: HostMemory::default(),
+            loading: Loading::default(),
+        };
+        let optional: [(Need, &mut dyn Pass); 6] = [
+            (Need::Launches, &mut facts.launches),
+            (Need::Syncs, &mut facts.syncs),
+            (Need::Transfers, &mut facts.transfers),
+            (Need::DeviceMemory, &mut facts.device_memory),
+            (Need::HostMemory, &mut facts.host_memory),
+            (Need::Loading, &mut facts.loading),
+        ];
+        let mut passes: Vec<&mut dyn Pass> = vec![&mut facts.host];
+        passes.extend(optional.into_iter().filter(|(need, _)| needs.contains(need)).map(|(_, pass)| pass));
+
+        let wants: Vec<_> = passes.iter().flat_map(|p| p.wants()).copied().collect();
+        let steps = &facts.steps;
+        trace.scan(&wants, filter, &mut |rows| {
+            for pass in passes.iter_mut().filter(|p| p.wants().iter().any(|w| w.table == rows.table)) {
+                pass.rows(rows, steps);
+            }
+        });
+        let mut ids = FxHashSet::default();
+        steps.names(&mut ids);
+        passes.iter().for_each(|pass| pass.names(&mut ids));
+        facts.names = trace.names(&ids);
+        facts
+    }
+
+    /// Processes that the filter keeps.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = &'a Process> {
+        let keep = self.filter.processes.as_ref();
+        self.trace.processes.iter().filter(move |p| keep.is_none_or(|k| k.contains(&p.process_id)))
+    }
+
+    /// Processes that called the driver, the one with most calls first.
+    pub(crate) fn busy(&self) -> Vec<(i64, &ProcessTime)> {
+        let mut busy: Vec<(i64, &ProcessTime)> =
+            self.host.processes.iter().filter(|(_, time)| time.any()).map(|(id, time)| (*id, time)).collect();
+        busy.sort_by_key(|(id, time)| (std::cmp::Reverse(time.all.calls.iter().sum::<u64>()), *id));
+        busy
+    }
+
+    /// `rank 3` or `pid 4711`.
+    pub(crate) fn label(&self, process_id: i64) -> String {
+        match self.trace.process(process_id) {
+            Some(process) => process.label(),
+            None if process_id < 0 => "others".to_owned(),
+            None => format!("process {process_id}"),
+        }
+    }
+
+    /// How long a process ran: from its start to its end, where both are known, else from its first driver call to the
+    /// end of its last.
+    pub(crate) fn wall_ns(&self, process_id: i64) -> f64 {
+        let calls = self.host.processes.get(&process_id).map_or((0, 0), |t| t.span_ns);
+        let process = self.trace.process(process_id);
+        let ended = process.and_then(|p| p.end_ns);
+        let known = process.filter(|p| p.start_ns > 0).and_then(|p| Some((p.start_ns, ended?)));
+        let (mut from, mut to) = known.unwrap_or(calls);
+        from = from.max(self.filter.from_ns.unwrap_or(i64::MIN));
+        to = to.min(self.filter.to_ns.unwrap_or(i64::MAX));
+        to.saturating_sub(from).max(0) as f64
+    }
+}

@@ -1,0 +1,152 @@
+//! host-memory: malloc, estimated from a sample or counted in full.
+
+use super::passes::host_memory::ProcessHost;
+use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::{Analysis, Explain, Facts, Need};
+
+/// The analysis.
+pub(crate) struct HostMemory;
+
+/// Points of live memory over time per process.
+const POINTS: usize = 30;
+
+impl Analysis for HostMemory {
+    fn name(&self) -> &'static str {
+        "host-memory"
+    }
+
+    fn title(&self) -> &'static str {
+        "Host memory"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "malloc's and free's family. By default one allocation per 512 KiB on average is recorded (Poisson by \
+                bytes), and stands for weight_bytes = bytes / (1 - exp(-bytes / mean)). Allocated, rate, live and the sizes \
+                are sums of weights: estimates without bias. Live is what was allocated in the trace and not freed. In full \
+                mode every call is recorded and the numbers are counts.",
+            unit: "bytes, bytes/s; in text powers of 1024. The error is two standard deviations of the allocated bytes, in \
+                percent of them.",
+            limits: "Numbers of allocations are estimates with a larger error than bytes, most of all for small sizes. \
+                Memory from mmap, from the stack and from allocators that do not call malloc is not seen. Where memory was \
+                allocated (call sites) is not recorded in this version.",
+            source: "Poisson sampling by bytes as in heapprofd and tcmalloc; metrics.md, Memory.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::HostMemory]
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        let hosts = || facts.host_memory.processes.iter();
+        let sum = |of: fn(&ProcessHost) -> f64| -> f64 { hosts().map(|(_, h)| of(h)).sum() };
+        let bytes = sum(|h| h.bytes);
+        if hosts().next().is_none() {
+            section.note("No malloc or free in this trace (recorded with --malloc off, or too little to be sampled).");
+            return section;
+        }
+        let error = if bytes > 0.0 { 200.0 * sum(|h| h.variance).sqrt() / bytes } else { 0.0 };
+        section.fact("rows", "allocations recorded", Unit::Count, hosts().map(|(_, h)| h.allocations).sum::<u64>());
+        section.fact("allocated_bytes", "allocated in all (estimate)", Unit::Bytes, bytes);
+        section.fact("error_percent", "error of the estimate (+-)", Unit::Percent, error);
+        section.fact("allocations", "allocations (estimate)", Unit::Count, sum(|h| h.count).round() as i64);
+        section.table(by_process(facts));
+        section.table(sizes(facts));
+        section.table(over_time(facts));
+        section
+    }
+}
+
+fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(&'a i64, &'a ProcessHost)> {
+    let mut processes: Vec<_> = facts.host_memory.processes.iter().collect();
+    processes.sort_by(|(a_id, a), (b_id, b)| b.bytes.total_cmp(&a.bytes).then(a_id.cmp(b_id)));
+    processes
+}
+
+fn by_process(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 8] = [
+        column("process", "Process", Unit::Text),
+        column("mode", "Mode", Unit::Text),
+        column("allocated_bytes", "Allocated", Unit::Bytes),
+        column("error_percent", "+-", Unit::Percent),
+        column("rate_bytes_per_s", "Rate", Unit::BytesPerS),
+        column("peak_live_bytes", "Peak live", Unit::Bytes),
+        column("live_at_end_bytes", "Live at end", Unit::Bytes),
+        column("timed_avg_ns", "Avg call", Unit::Ns),
+    ];
+    let row = |(id, host): (&i64, &ProcessHost)| {
+        let seconds = host.span_s();
+        let mode = facts.trace.process(*id).map(|p| p.malloc_mode.clone()).filter(|m| !m.is_empty());
+        vec![
+            facts.label(*id).into(),
+            mode.into(),
+            host.bytes.into(),
+            (100.0 * host.error()).into(),
+            if seconds > 0.0 { (host.bytes / seconds).into() } else { Value::Missing },
+            host.peak.into(),
+            host.live.into(),
+            (host.timed.0 > 0).then(|| host.timed.1 as f64 / host.timed.0 as f64).into(),
+        ]
+    };
+    Table::new("by_process", "By process", &COLUMNS, processes(facts).into_iter().map(row).collect())
+}
+
+fn sizes(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 4] = [
+        column("from_bytes", "From", Unit::Bytes),
+        column("allocations", "Allocations", Unit::Count),
+        column("allocated_bytes", "Allocated", Unit::Bytes),
+        column("allocated_percent", "Share", Unit::Percent),
+    ];
+    let whole: f64 = facts.host_memory.processes.iter().map(|(_, h)| h.bytes).sum();
+    let mut rows = Vec::new();
+    for power in 0..super::passes::host_memory::SIZES {
+        let sizes = facts.host_memory.processes.iter().map(|(_, h)| h.sizes[power]);
+        let (count, bytes) = sizes.fold((0.0, 0.0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+        if bytes > 0.0 {
+            rows.push(vec![(1i64 << power).into(), (count.round() as i64).into(), bytes.into(), percent(bytes, whole)]);
+        }
+    }
+    Table::new("sizes", "By size (each row up to twice its size; estimates)", &COLUMNS, rows)
+}
+
+fn over_time(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 3] = [
+        column("process", "Process", Unit::Text),
+        column("after_ns", "After", Unit::Ns),
+        column("live_bytes", "Live", Unit::Bytes),
+    ];
+    let mut rows = Vec::new();
+    for (id, host) in processes(facts).into_iter().take(10) {
+        for (at, bytes) in host.line.points(POINTS) {
+            rows.push(vec![facts.label(*id).into(), at.into(), bytes.into()]);
+        }
+    }
+    let title = "Live over time (estimate, most in each span; After: since the first row)";
+    Table::new("over_time", title, &COLUMNS, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn samples_are_summed_by_their_weight() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let mut thread = trace.thread(1, 11);
+        thread.malloc("alloc", 1024, 524_800.0);
+        thread.malloc("alloc", 8 << 20, f64::from(8 << 20));
+        thread.malloc("free", 1024, 524_800.0);
+        let section = trace.section(&HostMemory);
+        assert_eq!(section.get("rows"), &Value::Int(2));
+        assert_eq!(section.get("allocated_bytes"), &Value::Num(524_800.0 + 8_388_608.0));
+        assert_eq!(section.cell("by_process", 0, "live_at_end_bytes"), &Value::Num(8_388_608.0));
+        assert_eq!(section.cell("by_process", 0, "mode"), &Value::from("sample:524288"));
+        assert_eq!(section.cell("sizes", 0, "from_bytes"), &Value::Int(1024));
+        assert!(matches!(section.get("error_percent"), Value::Num(e) if (e - 11.76).abs() < 0.1), "{section:?}");
+    }
+}

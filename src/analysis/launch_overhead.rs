@@ -1,0 +1,236 @@
+//! launch-overhead: what giving work to the GPU costs the host.
+
+use super::passes::launches::OUTLIER_NS;
+use super::passes::stats::Stats;
+use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::{Analysis, Explain, Facts, Need};
+
+/// The analysis.
+pub(crate) struct LaunchOverhead;
+
+/// The columns of Nsight Systems' `cuda_api_sum`, after the ones that name the row.
+pub(crate) const TIMES: [Column; 8] = [
+    column("time_percent", "Time %", Unit::Percent),
+    column("total_ns", "Total", Unit::Ns),
+    column("calls", "Calls", Unit::Count),
+    column("avg_ns", "Avg", Unit::Ns),
+    column("med_ns", "Med", Unit::Ns),
+    column("min_ns", "Min", Unit::Ns),
+    column("max_ns", "Max", Unit::Ns),
+    column("stddev_ns", "StdDev", Unit::Ns),
+];
+
+/// The values of [`TIMES`]; `whole_ns` is what Time % refers to.
+pub(crate) fn times(stats: &Stats, whole_ns: f64) -> [Value; 8] {
+    [
+        percent(stats.sum as f64, whole_ns),
+        stats.sum.into(),
+        stats.count.into(),
+        stats.mean().into(),
+        stats.median().into(),
+        stats.min.into(),
+        stats.max.into(),
+        stats.deviation().into(),
+    ]
+}
+
+impl Analysis for LaunchOverhead {
+    fn name(&self) -> &'static str {
+        "launch-overhead"
+    }
+
+    fn title(&self) -> &'static str {
+        "Launch overhead"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "A launch is a call of class launch: a kernel, a graph or a host function. API time is the time \
+                inside the driver's function, from before the call to after its return. Launch overhead is the sum of API \
+                time over the launching threads / wall time of the process. Per thread, per function and per kernel: Time % \
+                (of all launches), Total, Calls, Avg, Med, Min, Max, StdDev as in cuda_api_sum. Outliers are calls longer \
+                than 50 us. Launches under stream capture are counted, and named: they build a graph.",
+            unit: "ns in JSON; in text the column's head names the unit. Rates are launches per second.",
+            limits: "Medians are exact up to 64 values, else within 1.6 % (log-linear histogram, 32 buckets per power of \
+                two). Queue and kernel time are not recorded in this version, so launch efficiency and short kernels are \
+                not known. A launch that blocks on a full queue counts as launch time.",
+            source: "Nsight Systems cuda_api_sum and cuda_kern_exec_sum (A); outliers: HTA's and Nsight Systems' 50 us.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Launches]
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        let launches = &facts.launches;
+        let mut all = Stats::default();
+        launches.calls.iter().for_each(|(_, stats)| all.merge(stats));
+        if all.count == 0 {
+            section.note("No launches in this trace.");
+            return section;
+        }
+        let sum = |of: fn(&super::passes::launches::ProcessLaunches) -> i64| -> i64 {
+            launches.processes.iter().map(|(_, p)| of(p)).sum()
+        };
+        let wall: f64 = launches.processes.iter().map(|(id, _)| facts.wall_ns(*id)).sum();
+        let outliers = sum(|p| p.outliers as i64);
+        section.fact("launches", "launches", Unit::Count, all.count);
+        section.fact("total_ns", "time in launch calls", Unit::Ns, all.sum);
+        section.fact("wall_percent", "share of wall time", Unit::Percent, percent(all.sum as f64, wall));
+        section.fact("med_ns", "median call", Unit::Ns, all.median());
+        section.fact("p99_ns", "99th percentile", Unit::Ns, all.quantile(0.99));
+        section.fact("outliers_50us", "outliers (> 50 us)", Unit::Count, outliers);
+        section.fact("outliers_ns", "time in outliers", Unit::Ns, sum(|p| p.outliers_ns));
+        section.fact("captured", "under stream capture", Unit::Count, sum(|p| p.captured as i64));
+        section.table(by_process(facts));
+        section.table(by_thread(facts, all.sum as f64));
+        section.table(by_api(facts, all.sum as f64));
+        section.table(by_kernel(facts, all.sum as f64));
+        section.table(longest(facts));
+        section
+    }
+}
+
+fn by_process(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 7] = [
+        column("process", "Process", Unit::Text),
+        column("launches", "Launches", Unit::Count),
+        column("total_ns", "Total", Unit::Ns),
+        column("wall_percent", "Of wall", Unit::Percent),
+        column("rate_per_s", "Rate", Unit::PerS),
+        column("peak_per_s", "Peak rate", Unit::PerS),
+        column("steady_med_ns", "Med steady", Unit::Ns),
+    ];
+    let row = |(id, p): (&i64, &super::passes::launches::ProcessLaunches)| {
+        let of = facts.host.processes.get(id).map_or(0, |t| t.all.ns(super::Part::Launch)) as f64;
+        let span_s = (p.span_ns.1 - p.span_ns.0) as f64 / 1e9;
+        let rate = if span_s > 0.0 { Value::from(p.count as f64 / span_s) } else { Value::Missing };
+        vec![
+            facts.label(*id).into(),
+            p.count.into(),
+            of.into(),
+            percent(of, facts.wall_ns(*id)),
+            rate,
+            p.rate.peak_per_s().0.into(),
+            p.steady.median().into(),
+        ]
+    };
+    let mut processes: Vec<_> = facts.launches.processes.iter().collect();
+    processes.sort_by_key(|(id, p)| (std::cmp::Reverse(p.count), **id));
+    Table::new("by_process", "By process", &COLUMNS, processes.into_iter().map(row).collect())
+}
+
+fn by_thread(facts: &Facts<'_>, whole: f64) -> Table {
+    let mut threads: Vec<((i64, i32), Stats)> = Vec::new();
+    for ((process, tid, _), stats) in facts.launches.calls.iter() {
+        match threads.iter_mut().find(|(key, _)| *key == (*process, *tid)) {
+            Some((_, sum)) => sum.merge(stats),
+            None => threads.push(((*process, *tid), stats.clone())),
+        }
+    }
+    threads.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.sum), *key));
+    let names = [column("process", "Process", Unit::Text), column("tid", "Thread", Unit::Text)];
+    let row = |((process, tid), stats): &((i64, i32), Stats)| {
+        let mut row = vec![facts.label(*process).into(), tid.to_string().into()];
+        row.extend(times(stats, whole));
+        row
+    };
+    let columns: Vec<Column> = names.into_iter().chain(TIMES).collect();
+    Table::new("by_thread", "By thread", &columns, threads.iter().map(row).collect())
+}
+
+fn by_api(facts: &Facts<'_>, whole: f64) -> Table {
+    let mut apis: Vec<((i64, i64), Stats)> = Vec::new();
+    for ((process, _, api), stats) in facts.launches.calls.iter() {
+        match apis.iter_mut().find(|(key, _)| *key == (*process, *api)) {
+            Some((_, sum)) => sum.merge(stats),
+            None => apis.push(((*process, *api), stats.clone())),
+        }
+    }
+    apis.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.sum), *key));
+    let names = [column("process", "Process", Unit::Text), column("api", "Function", Unit::Name)];
+    let row = |((process, api), stats): &((i64, i64), Stats)| {
+        let mut row = vec![facts.label(*process).into(), facts.names.full(*api).into()];
+        row.extend(times(stats, whole));
+        row
+    };
+    let columns: Vec<Column> = names.into_iter().chain(TIMES).collect();
+    Table::new("by_api", "By function", &columns, apis.iter().map(row).collect())
+}
+
+fn by_kernel(facts: &Facts<'_>, whole: f64) -> Table {
+    let mut kernels: Vec<_> = facts.launches.kernels.iter().collect();
+    kernels.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.sum), **key));
+    let row = |((api, name), stats): (&(i64, i64), &Stats)| {
+        let mut row = vec![facts.names.full(*name).into(), facts.names.full(*api).into()];
+        row.extend(times(stats, whole));
+        row
+    };
+    let names = [column("kernel", "Kernel", Unit::Name), column("api", "Function", Unit::Name)];
+    let columns: Vec<Column> = names.into_iter().chain(TIMES).collect();
+    Table::new("by_kernel", "By kernel", &columns, kernels.into_iter().map(row).collect())
+}
+
+fn longest(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 6] = [
+        column("api_ns", "Time", Unit::Ns),
+        column("after_ns", "After", Unit::Ns),
+        column("process", "Process", Unit::Text),
+        column("tid", "Thread", Unit::Text),
+        column("api", "Function", Unit::Name),
+        column("kernel", "Kernel", Unit::Name),
+    ];
+    debug_assert!(facts.launches.longest.iter().all(|o| o.api_ns > OUTLIER_NS));
+    let row = |o: &super::passes::launches::Outlier| {
+        let began = facts.host.processes.get(&o.process_id).map_or(o.start_ns, |t| t.span_ns.0);
+        vec![
+            o.api_ns.into(),
+            (o.start_ns - began).into(),
+            facts.label(o.process_id).into(),
+            o.tid.to_string().into(),
+            facts.names.full(o.api_id).into(),
+            facts.names.full(o.name_id).into(),
+        ]
+    };
+    let title = "Longest outliers (After: since the process's first driver call)";
+    Table::new("longest", title, &COLUMNS, facts.launches.longest.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn calls_are_summed_by_thread_function_and_kernel() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..3 {
+            thread.launch("_Z4gemmPf", 2_000);
+        }
+        thread.launch("relu", 60_000);
+        trace.thread(1, 12).launch("relu", 4_000);
+        let section = trace.section(&LaunchOverhead);
+        assert_eq!(section.get("launches"), &Value::Int(5));
+        assert_eq!(section.get("total_ns"), &Value::Int(70_000));
+        assert_eq!(section.get("wall_percent"), &Value::Num(7.0));
+        assert_eq!((section.get("outliers_50us"), section.get("outliers_ns")), (&Value::Int(1), &Value::Int(60_000)));
+        assert_eq!(section.cell("by_thread", 0, "tid"), &Value::from("11"));
+        assert_eq!(section.cell("by_thread", 1, "total_ns"), &Value::Int(4_000));
+        assert_eq!(section.cell("by_api", 0, "calls"), &Value::Int(5));
+        assert_eq!(section.cell("by_kernel", 0, "kernel"), &Value::from("relu"));
+        assert_eq!(section.cell("by_kernel", 1, "kernel"), &Value::from("gemm"));
+        assert_eq!(section.cell("by_kernel", 1, "med_ns"), &Value::Int(2_000));
+        assert_eq!(section.cell("longest", 0, "api_ns"), &Value::Int(60_000));
+        assert_eq!(section.cell("longest", 0, "after_ns"), &Value::Int(6_000));
+    }
+
+    #[test]
+    fn a_trace_without_launches_says_so() {
+        let section = TestTrace::new().section(&LaunchOverhead);
+        assert_eq!(section.notes, ["No launches in this trace."]);
+    }
+}

@@ -1,0 +1,319 @@
+//! The literal shape of the summary (metrics.md): at most a screen, the same lines in the same order every time.
+
+use std::fmt::Write;
+
+use super::summary::Content;
+use super::{Part, ProcessSteps};
+use crate::findings::Subject;
+use crate::render::{duration, file_size, number, scale_ns, share};
+use crate::trace::{Process, shortened};
+
+/// Characters of the command that are shown.
+const COMMAND: usize = 60;
+/// Processes, or untraced programs, that get a line.
+const LINES: usize = 4;
+
+/// The summary.
+pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
+    let mut out = head(content, main);
+    match (main, &content.verdict) {
+        (Some(main), Some(verdict)) => {
+            let _ = writeln!(out, "{}: {}", verdict.word, verdict.text);
+            out.push_str(&step_lines(content, main));
+            out.push_str(&process_lines(content, main));
+            out.push_str(&finding_lines(content, main));
+        }
+        _ => out.push_str(&without_cuda(content)),
+    }
+    out.push_str(&untraced_lines(content));
+    if main.is_some() {
+        if !content.findings.fine.is_empty() {
+            let _ = writeln!(out, "checked, fine: {}", content.findings.fine.join(", "));
+        }
+        let _ = writeln!(out, "not known: GPU busy and idle time; call sites; tensors inside a caching allocator");
+    }
+    out.push_str(&own_lines(content));
+    out
+}
+
+/// `gputrace: python train.py  exit 0  64.1 s  5,203 steps  GPU 0`
+fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
+    let facts = content.facts;
+    let manifest = facts.trace.manifests().min_by_key(|m| m.started_ns);
+    let root = manifest.and_then(|m| m.root);
+    let process = root.and_then(|r| r.process_id).and_then(|id| facts.trace.process(id));
+    let process = process.or_else(|| facts.processes().min_by_key(|p| p.start_ns));
+    let command = match manifest.map(|m| m.command.as_slice()) {
+        Some([program, rest @ ..]) => {
+            let program = program.rsplit('/').next().unwrap_or(program);
+            std::iter::once(program).chain(rest.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+        }
+        _ => process.map_or_else(|| "command not known".to_owned(), |p| p.command.clone()),
+    };
+    let command: String = command.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let command = if command.chars().count() > COMMAND {
+        command.chars().take(COMMAND - 2).chain("..".chars()).collect()
+    } else {
+        command
+    };
+    let mut out = format!("gputrace: {command}");
+    let ranks = ranks(content).len();
+    if ranks > 1 {
+        let _ = write!(out, "  {ranks} ranks");
+    }
+    let code = root.and_then(|r| r.exit_code).or_else(|| process.and_then(|p| p.exit_code));
+    let signal = root.and_then(|r| r.exit_signal).or_else(|| process.and_then(|p| p.exit_signal));
+    match (code, signal) {
+        (_, Some(signal)) => out.push_str(&format!("  signal {signal}")),
+        (Some(code), None) => out.push_str(&format!("  exit {code}")),
+        (None, None) => out.push_str("  exit not known"),
+    }
+    let launcher = manifest.and_then(|m| Some((m.ended_ns? - m.started_ns) as f64));
+    let wall = process.filter(|p| p.end_ns.is_some()).map(|p| facts.wall_ns(p.process_id));
+    if let Some(wall) = wall.filter(|w| *w > 0.0).or(launcher) {
+        let _ = write!(out, "  {}", duration(wall));
+    }
+    if let Some(steps) = main.and_then(|s| s.steps) {
+        let _ = write!(out, "  {} steps", number(steps.count as f64));
+    }
+    let mut devices: Vec<String> = facts.host.devices.iter().map(i32::to_string).collect();
+    devices.sort_unstable();
+    if !devices.is_empty() {
+        let _ = write!(out, "  GPU {}", devices.join(","));
+    }
+    out.push('\n');
+    out
+}
+
+fn ranks<'a>(content: &'a Content<'_>) -> Vec<(&'a Process, &'a Subject<'a>)> {
+    let process = |s: &'a Subject<'a>| Some((content.facts.trace.process(s.process_id)?, s));
+    content.subjects.iter().filter_map(process).filter(|(p, _)| p.rank.is_some()).collect()
+}
+
+/// The step line, the GPU line, the host line and the line of counts.
+fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
+    let mut out = String::new();
+    let usual = main.steps.map_or(main.unit_ns, |s| s.quantile_ns(0.5) as f64);
+    let (unit, divisor) = scale_ns(usual);
+    let shown = |ns: f64| {
+        let value = ns / divisor;
+        match usual / divisor {
+            u if u < 99.95 => format!("{value:.2}"),
+            _ => format!("{value:.1}"),
+        }
+    };
+    match main.steps {
+        Some(steps) => {
+            let _ = writeln!(out, "{}", step_line(steps, unit, &shown));
+        }
+        None => {
+            let _ = writeln!(
+                out,
+                "no steps detected: times are of the run, {} {unit} of driver calls",
+                shown(main.unit_ns)
+            );
+        }
+    }
+    out.push_str(" GPU   busy not recorded in this version (host side only)\n");
+    let _ = write!(out, " host  outside driver {}", shown(main.outside_ns()));
+    let always = [("launch calls", Part::Launch), ("waits", Part::Wait), ("copies", Part::Copy)];
+    let when_seen = [("memory", Part::Memory), ("other", Part::Other)];
+    let seen = when_seen.into_iter().filter(|(_, part)| main.share(*part) >= 0.005);
+    for (name, part) in always.into_iter().chain(seen) {
+        let _ = write!(out, " | {name} {}", shown(main.ns(part)));
+    }
+    let launches = content.facts.launches.processes.get(&main.process_id);
+    let median = launches.map_or(0, |l| l.steady.median()) as f64;
+    let (launch_unit, launch_divisor) = scale_ns(median);
+    let _ = write!(out, "\n {} launches", number(main.calls(Part::Launch)));
+    if median > 0.0 {
+        let _ = write!(out, ", median {:.1} {launch_unit} api", median / launch_divisor);
+    }
+    let plural = |n: f64, one: &'static str, many: &'static str| if number(n) == "1" { one } else { many };
+    let (waits, copies) = (main.calls(Part::Wait), main.calls(Part::Copy));
+    let _ = write!(out, "; {} {}", number(waits), plural(waits, "wait", "waits"));
+    if copies > 0.0 {
+        let _ = write!(out, "; {} {}", number(copies), plural(copies, "copy or set", "copies and sets"));
+    }
+    let memory = main.calls(Part::Memory);
+    if memory >= 0.05 {
+        let _ = write!(out, "; {} allocation and free calls", number(memory));
+    }
+    out.push('\n');
+    out
+}
+
+fn step_line(steps: &ProcessSteps, unit: &str, shown: &dyn Fn(f64) -> String) -> String {
+    let warm_up = if steps.warm_up > 0 { format!(" ({} warm-up left out)", steps.warm_up) } else { String::new() };
+    let (p50, p99) = (steps.quantile_ns(0.5) as f64, steps.quantile_ns(0.99) as f64);
+    let outliers = match steps.outliers() {
+        0 => String::new(),
+        n => format!("; outliers {}", number(n as f64)),
+    };
+    format!("step{warm_up}  p50 {} {unit}  p99 {}{outliers}", shown(p50), shown(p99))
+}
+
+/// Ranks in one line, or other processes in a line each.
+fn process_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
+    let mut out = String::new();
+    let ranks = ranks(content);
+    if ranks.len() > 1 {
+        let p50 = |s: &Subject<'_>| s.steps.map_or(s.run_ns, |steps| steps.quantile_ns(0.5) as f64);
+        let mut times: Vec<f64> = ranks.iter().map(|(_, s)| p50(s)).collect();
+        times.sort_by(f64::total_cmp);
+        let middle = times[times.len() / 2];
+        if let Some((slowest, subject)) = ranks.iter().max_by(|a, b| p50(a.1).total_cmp(&p50(b.1))) {
+            let beyond = if middle > 0.0 { p50(subject) / middle - 1.0 } else { 0.0 };
+            let _ =
+                writeln!(out, " slowest {} (+{} of the median rank); numbers are its", slowest.label(), share(beyond));
+        }
+        return out;
+    }
+    let others: Vec<&Subject<'_>> = content.subjects.iter().filter(|s| s.process_id != main.process_id).collect();
+    if others.is_empty() {
+        return out;
+    }
+    let _ = writeln!(out, " numbers are of {}; also", describe(content, main));
+    for subject in others.iter().take(LINES) {
+        let steps = subject.steps.map_or(String::new(), |s| {
+            format!(", {} steps, p50 {}", number(s.count as f64), crate::render::time(s.quantile_ns(0.5) as f64))
+        });
+        let launches = content.facts.launches.processes.get(&subject.process_id).map_or(0, |l| l.count);
+        let _ = writeln!(out, "   {}: {} launches{steps}", describe(content, subject), number(launches as f64));
+    }
+    if others.len() > LINES {
+        let _ = writeln!(out, "   ... and {} more processes", others.len() - LINES);
+    }
+    out
+}
+
+fn describe(content: &Content<'_>, subject: &Subject<'_>) -> String {
+    let label = content.facts.label(subject.process_id);
+    let exe = content.facts.trace.process(subject.process_id).map_or("", |p| p.exe.as_str());
+    format!("{label} {}", shortened(exe.rsplit('/').next().unwrap_or(exe), 30)).trim_end().to_owned()
+}
+
+fn finding_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
+    let mut out = String::new();
+    let found = &content.findings.found;
+    let unit_ns = scale_ns(main.unit_ns);
+    let amount = |ns: f64, per_step: bool| {
+        let (unit, divisor) = if per_step { unit_ns } else { scale_ns(ns) };
+        format!("{:.2} {unit}", ns / divisor)
+    };
+    // Times of different calls do not overlap, so their sum bounds the joint gain; so does the whole.
+    let alike = found.iter().all(|f| f.per_step == main.per_step && f.process_id == main.process_id);
+    match found.as_slice() {
+        [] => return out,
+        [_] => out.push_str("finding\n"),
+        _ if alike => {
+            let sum = found.iter().map(|f| f.gain_ns).sum::<f64>().min(main.unit_ns);
+            let together = amount(sum, main.per_step);
+            let _ = writeln!(out, "findings (together: at most {together}, {})", share(sum / main.unit_ns.max(1.0)));
+        }
+        _ => out.push_str("findings\n"),
+    }
+    for (index, finding) in found.iter().enumerate() {
+        let whole = if finding.per_step == main.per_step { "" } else { " of the run" };
+        let place = if content.subjects.len() > 1 {
+            format!("  {}", content.facts.label(finding.process_id))
+        } else {
+            String::new()
+        };
+        let _ = writeln!(
+            out,
+            "{} {}  <= {} ({}{whole})  effort {}{place}",
+            index + 1,
+            finding.rule.title,
+            amount(finding.gain_ns, finding.per_step),
+            share(finding.share),
+            finding.rule.effort.text(),
+        );
+        finding.lines.iter().for_each(|line| out.push_str(&format!("   {line}\n")));
+        let _ = writeln!(out, "   try {}", finding.rule.advice);
+    }
+    out
+}
+
+/// What there is to say of a run without CUDA calls.
+fn without_cuda(content: &Content<'_>) -> String {
+    let facts = content.facts;
+    let calls: u64 = facts.host.processes.iter().map(|(_, t)| t.all.calls.iter().sum::<u64>()).sum();
+    if calls > 0 {
+        return format!("UNKNOWN: too few CUDA calls to judge ({calls})\n");
+    }
+    let traced: Vec<&Process> = facts.processes().filter(|p| p.traced).collect();
+    let reached = |p: &&&Process| {
+        let hooks = p.manifest.as_ref().map(|m| m.coverage.hooks.as_slice()).unwrap_or_default();
+        hooks.iter().any(|h| h.name.starts_with("cu"))
+    };
+    let loaded = traced.iter().filter(reached).count();
+    let plural = if traced.len() == 1 { "process" } else { "processes" };
+    let why = match (traced.len(), loaded) {
+        (0, _) if !content.own.known && facts.trace.processes.is_empty() => "the trace holds no events".to_owned(),
+        (0, _) => "no process could be traced".to_owned(),
+        (n, 0) => format!("no process loaded the driver ({n} {plural} traced)"),
+        (_, n) => format!("{n} of {} traced {plural} looked the driver up and called nothing", traced.len()),
+    };
+    format!("no CUDA calls seen: {why}\n")
+}
+
+/// Programs that could not be traced, bounded, the same one once.
+fn untraced_lines(content: &Content<'_>) -> String {
+    let mut untraced: Vec<(String, u32)> = Vec::new();
+    let manifests = content.facts.trace.manifests().flat_map(|m| &m.untraced).map(|u| (&u.exe, u.reason.clone()));
+    let processes = content.facts.processes().filter(|p| !p.traced);
+    let processes = processes.map(|p| (&p.exe, p.reason.clone().unwrap_or_else(|| "not traced".to_owned())));
+    // The same process may stand in both lists; what counts is which program and why.
+    let listed = if content.facts.trace.manifests().any(|m| !m.untraced.is_empty()) { 0 } else { usize::MAX };
+    for (exe, reason) in manifests.chain(processes.take(listed)) {
+        let text = format!("{} ({reason})", shortened(exe, COMMAND));
+        match untraced.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, times)) => *times += 1,
+            None => untraced.push((text, 1)),
+        }
+    }
+    let mut out = String::new();
+    for (text, times) in untraced.iter().take(LINES) {
+        let times = if *times > 1 { format!(" x {times}") } else { String::new() };
+        let _ = writeln!(out, "not traced: {text}{times}");
+    }
+    if untraced.len() > LINES {
+        let _ = writeln!(out, "not traced: {} more programs", untraced.len() - LINES);
+    }
+    out
+}
+
+/// Cost, loss and coverage, what else must be known of the trace, and where it is.
+fn own_lines(content: &Content<'_>) -> String {
+    let (own, trace) = (&content.own, content.facts.trace);
+    let mut out = String::new();
+    if own.known {
+        let cost = own.cost_ns.map_or("not measured".to_owned(), |(ns, wall)| share(ns / wall));
+        let (lost, seen) = (number(own.dropped as f64), number(own.seen as f64));
+        let _ = write!(out, "cost {cost}  lost {lost} of {seen}  uncovered {}", own.uncovered.len());
+        let ranks = ranks(content).len();
+        if ranks > 1 {
+            let _ = write!(out, "  ranks {ranks}");
+        }
+        out.push('\n');
+    } else {
+        out.push_str("cost, loss and coverage not known: no manifest\n");
+    }
+    if !own.uncovered.is_empty() {
+        let more = if own.uncovered.len() > 5 { ", ..." } else { "" };
+        let _ = writeln!(out, "uncovered: {}{more}", own.uncovered[..own.uncovered.len().min(5)].join(", "));
+    }
+    if own.unbalanced > 0 {
+        let _ = writeln!(out, "accounting does not add up in {} processes: see the manifest", own.unbalanced);
+    }
+    if own.removed_files > 0 {
+        let _ = writeln!(out, "the oldest {} files were removed to stay within --max-size", own.removed_files);
+    }
+    if own.incomplete {
+        out.push_str("the collector was killed or is still at work: what it had written is reported\n");
+    }
+    let folders: Vec<String> = trace.folders.iter().map(|f| f.display().to_string()).collect();
+    let _ = writeln!(out, "next: gputrace report {}   ({})", folders.join(" "), file_size(trace.bytes));
+    out
+}

@@ -1,0 +1,188 @@
+//! transfers: copies and sets, how large, between which memories, and which of them block.
+
+use super::passes::transfers::{Key, Rule, Sum};
+use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::{Analysis, Explain, Facts, Need};
+
+/// The analysis.
+pub(crate) struct Transfers;
+
+impl Analysis for Transfers {
+    fn name(&self) -> &'static str {
+        "transfers"
+    }
+
+    fn title(&self) -> &'static str {
+        "Transfers"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "Copies and sets at the driver's entry points, per process, direction, kinds of memory and function: \
+                count, bytes, time in the call, small share (1 byte to 64 KiB). Effective bandwidth is bytes / time in the \
+                call, for calls that block until the copy is done. Nsight Systems' rules: cuda_memcpy_async = asynchronous \
+                copies that touch pageable memory; cuda_memcpy_sync = synchronous copies, except host to device up to \
+                64,000 bytes and within one device; cuda_memset_sync = synchronous sets on pinned or managed memory.",
+            unit: "bytes, ns and bytes/s in JSON; in text the column's head names the unit (powers of 1024 for bytes).",
+            limits: "For an asynchronous copy the time in the call is not the time of the copy, so it has no bandwidth here. \
+                Time in a blocking copy includes waiting for earlier work. A kind of memory is unknown when its allocation \
+                was not seen; host memory that was not pinned through the driver counts as pageable. Overlap with compute \
+                needs GPU times, which this version does not record.",
+            source: "Nsight Systems cuda_gpu_mem_size_sum and rules cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync; \
+                small transfers: metrics.md (64 KiB). The rules match runtime names there, driver calls here.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Transfers]
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        let sums = || facts.transfers.sums.iter();
+        let count: u64 = sums().map(|(_, s)| s.api.count).sum();
+        let small: u64 = sums().map(|(_, s)| s.small).sum();
+        let wall: f64 = facts.busy().iter().map(|(id, _)| facts.wall_ns(*id)).sum();
+        let api_ns: i64 = sums().map(|(_, s)| s.api.sum).sum();
+        let copies = || sums().filter(|(key, _)| !key.set);
+        section.fact("copies", "copies", Unit::Count, copies().map(|(_, s)| s.api.count).sum::<u64>());
+        section.fact("copied_bytes", "bytes copied", Unit::Bytes, copies().map(|(_, s)| s.bytes).sum::<i64>());
+        section.fact("sets", "sets", Unit::Count, count - copies().map(|(_, s)| s.api.count).sum::<u64>());
+        section.fact("api_ns", "time in the calls", Unit::Ns, api_ns);
+        section.fact("wall_percent", "share of wall time", Unit::Percent, percent(api_ns as f64, wall));
+        section.fact("small_percent", "small (< 64 KiB)", Unit::Percent, percent(small as f64, count as f64));
+        if count == 0 {
+            section.note("No copies or sets in this trace.");
+        }
+        section.table(by_direction(facts));
+        section.table(rules(facts));
+        section
+    }
+}
+
+fn memories(facts: &Facts<'_>, key: &Key) -> String {
+    match (facts.transfers.text(key.src), facts.transfers.text(key.dst)) {
+        ("", dst) => dst.to_owned(),
+        (src, "") => src.to_owned(),
+        (src, dst) => format!("{src} > {dst}"),
+    }
+}
+
+fn by_direction(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 12] = [
+        column("process", "Process", Unit::Text),
+        column("kind", "Kind", Unit::Text),
+        column("direction", "Direction", Unit::Text),
+        column("memory", "Memory", Unit::Text),
+        column("api", "Function", Unit::Name),
+        column("blocks", "Blocks", Unit::Text),
+        column("calls", "Calls", Unit::Count),
+        column("bytes", "Bytes", Unit::Bytes),
+        column("total_ns", "Total", Unit::Ns),
+        column("med_ns", "Med", Unit::Ns),
+        column("bandwidth_bytes_per_s", "Bandwidth", Unit::BytesPerS),
+        column("small_percent", "Small", Unit::Percent),
+    ];
+    let mut sums: Vec<(&Key, &Sum)> = facts.transfers.sums.iter().collect();
+    sums.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.api.sum), key.api_id, key.process_id, key.direction, key.src));
+    let row = |(key, sum): (&Key, &Sum)| {
+        let blocks = !key.queued && !key.set;
+        let timed = blocks && sum.api.sum > 0;
+        vec![
+            facts.label(key.process_id).into(),
+            if key.set { "set" } else { "copy" }.into(),
+            facts.transfers.text(key.direction).into(),
+            memories(facts, key).into(),
+            facts.names.full(key.api_id).into(),
+            blocks.into(),
+            sum.api.count.into(),
+            sum.bytes.into(),
+            sum.api.sum.into(),
+            sum.api.median().into(),
+            if timed { (sum.bytes as f64 * 1e9 / sum.api.sum as f64).into() } else { Value::Missing },
+            percent(sum.small as f64, sum.api.count as f64),
+        ]
+    };
+    Table::new("by_direction", "By direction, memory and function", &COLUMNS, sums.into_iter().map(row).collect())
+}
+
+fn rules(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 8] = [
+        column("rule", "Rule", Unit::Text),
+        column("process", "Process", Unit::Text),
+        column("direction", "Direction", Unit::Text),
+        column("memory", "Memory", Unit::Text),
+        column("api", "Function", Unit::Name),
+        column("calls", "Calls", Unit::Count),
+        column("bytes", "Bytes", Unit::Bytes),
+        column("total_ns", "Total", Unit::Ns),
+    ];
+    let named = |(key, sum): (&'_ Key, &'_ Sum)| (sum.rule.count > 0).then(|| facts.transfers.rule(key)).flatten();
+    let mut hits: Vec<(Rule, &Key, &Sum)> =
+        facts.transfers.sums.iter().filter_map(|(key, sum)| Some((named((key, sum))?, key, sum))).collect();
+    hits.sort_by_key(|(rule, key, sum)| (std::cmp::Reverse(sum.rule.ns), rule.name(), key.api_id, key.process_id));
+    let row = |(rule, key, sum): &(Rule, &Key, &Sum)| {
+        vec![
+            rule.name().into(),
+            facts.label(key.process_id).into(),
+            facts.transfers.text(key.direction).into(),
+            memories(facts, key).into(),
+            facts.names.full(key.api_id).into(),
+            sum.rule.count.into(),
+            sum.rule.bytes.into(),
+            sum.rule.ns.into(),
+        ]
+    };
+    Table::new("rules", "Calls that Nsight Systems' rules name", &COLUMNS, hits.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn rules_name_the_calls_that_nsight_systems_names() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let mut thread = trace.thread(1, 11);
+        thread.copy("HtoD", ("pageable", "device"), true, 1 << 20, 90_000);
+        thread.copy("HtoD", ("pinned", "device"), true, 1 << 20, 3_000);
+        thread.copy("HtoD", ("pageable", "device"), false, 64_000, 10_000);
+        thread.copy("HtoD", ("pinned", "device"), false, 64_001, 20_000);
+        thread.copy("DtoH", ("device", "pageable"), false, 4, 30_000);
+        thread.copy("DtoD", ("device", "device"), false, 1 << 30, 5_000);
+        thread.set("pinned", false, 100, 7_000);
+        thread.set("device", false, 100, 7_000);
+        thread.set("managed", true, 100, 7_000);
+        let section = trace.section(&Transfers);
+        assert_eq!((section.get("copies"), section.get("sets")), (&Value::Int(6), &Value::Int(3)));
+        let named: Vec<(String, i64)> = (0..4)
+            .map(|row| match (section.cell("rules", row, "rule"), section.cell("rules", row, "total_ns")) {
+                (Value::Text(rule), Value::Int(ns)) => (rule.clone(), *ns),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let expected = [
+            ("cuda_memcpy_async", 90_000),
+            ("cuda_memcpy_sync", 30_000),
+            ("cuda_memcpy_sync", 20_000),
+            ("cuda_memset_sync", 7_000),
+        ];
+        assert_eq!(named, expected.map(|(rule, ns)| (rule.to_owned(), ns)));
+        assert_eq!(section.tables.iter().find(|t| t.key == "rules").map(|t| t.rows.len()), Some(4));
+    }
+
+    #[test]
+    fn only_blocking_copies_have_a_bandwidth() {
+        let mut trace = TestTrace::new();
+        let mut thread = trace.thread(1, 11);
+        thread.copy("DtoH", ("device", "pinned"), false, 1_000_000, 100_000);
+        thread.copy("DtoH", ("device", "pinned"), true, 1_000_000, 1_000);
+        let section = trace.section(&Transfers);
+        assert_eq!(section.cell("by_direction", 0, "bandwidth_bytes_per_s"), &Value::Num(1e10));
+        assert_eq!(section.cell("by_direction", 1, "bandwidth_bytes_per_s"), &Value::Missing);
+        assert_eq!(section.cell("by_direction", 0, "memory"), &Value::from("device > pinned"));
+        assert_eq!(section.get("small_percent"), &Value::Num(0.0));
+    }
+}

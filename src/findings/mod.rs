@@ -1,0 +1,91 @@
+//! Findings: what costs time, how much at most, and what to do. Rules are data, in [`rules::ALL`].
+//!
+//! A rule looks at one process ([`Subject`]) and either says how much time could be saved at most, with its evidence,
+//! or that there is nothing. At most [`SHOWN`] findings are shown, worst first, none below [`WORTH`] of a step. No
+//! finding is a good answer.
+//!
+//! **Invariant:** a gain is an upper bound that follows from recorded times alone. GPU times are not recorded in this
+//! version, so nothing here speaks of the GPU's idle time.
+
+mod rules;
+mod subject;
+mod verdict;
+
+pub(crate) use rules::{ALL, Rule};
+pub(crate) use subject::{Subject, subjects};
+pub(crate) use verdict::{Verdict, verdict};
+
+use crate::analysis::Need;
+
+/// Findings that are shown.
+const SHOWN: usize = 5;
+
+/// A smaller gain, as a share of the step or run, is no finding.
+pub(crate) const WORTH: f64 = 0.02;
+
+/// What the rules read.
+pub(crate) const NEEDS: &[Need] = &[Need::Launches, Need::Syncs, Need::Transfers, Need::DeviceMemory, Need::Loading];
+
+/// What a rule found in one process.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Evidence {
+    /// Most time that can be saved, per step or in the run, ns.
+    pub(crate) gain_ns: f64,
+    /// The gain refers to the whole run even though there are steps.
+    pub(crate) of_run: bool,
+    /// Numbers, a line each.
+    pub(crate) lines: Vec<String>,
+}
+
+/// A finding.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    /// The rule.
+    pub(crate) rule: &'static Rule,
+    /// The process in which it costs most.
+    pub(crate) process_id: i64,
+    /// Most time that can be saved, ns.
+    pub(crate) gain_ns: f64,
+    /// The same as a share of the step or run.
+    pub(crate) share: f64,
+    /// The gain is per step, not of the run.
+    pub(crate) per_step: bool,
+    /// Numbers, a line each.
+    pub(crate) lines: Vec<String>,
+}
+
+/// What was found, and what was looked at without a finding.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Worst first.
+    pub(crate) found: Vec<Finding>,
+    /// Subjects of rules that found nothing.
+    pub(crate) fine: Vec<&'static str>,
+}
+
+/// Applies every rule to every process that matters; of each rule the process counts where it costs most.
+pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
+    let mut findings = Findings::default();
+    if subjects.is_empty() {
+        return findings;
+    }
+    for rule in ALL {
+        let mut worst: Option<Finding> = None;
+        for subject in subjects {
+            let Some(Evidence { gain_ns, of_run, lines }) = (rule.evaluate)(subject) else { continue };
+            let whole = if of_run { subject.run_ns } else { subject.unit_ns };
+            let share = if whole > 0.0 { (gain_ns / whole).min(1.0) } else { 0.0 };
+            if share >= WORTH && worst.as_ref().is_none_or(|w| share > w.share) {
+                let per_step = subject.per_step && !of_run;
+                worst = Some(Finding { rule, process_id: subject.process_id, gain_ns, share, per_step, lines });
+            }
+        }
+        match worst {
+            Some(finding) => findings.found.push(finding),
+            None => findings.fine.push(rule.about),
+        }
+    }
+    findings.found.sort_by(|a, b| b.share.total_cmp(&a.share));
+    findings.found.truncate(SHOWN);
+    findings
+}

@@ -1,0 +1,265 @@
+//! The rules, a row each: what is looked at, when it is a finding, what to do.
+
+use super::{Evidence, Subject, WORTH};
+use crate::analysis::{Part, TransferRule};
+use crate::trace::shortened;
+
+/// Work that a fix takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// An option or a line.
+    Low,
+    /// Some lines in several places.
+    Medium,
+}
+
+impl Effort {
+    /// The word.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Effort::Low => "low",
+            Effort::Medium => "medium",
+        }
+    }
+}
+
+/// A rule.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    /// Name in JSON and for `--explain`.
+    pub(crate) name: &'static str,
+    /// What is wrong, in a few words.
+    pub(crate) title: &'static str,
+    /// What was looked at, for "checked, fine".
+    pub(crate) about: &'static str,
+    /// The condition and how the bound of the gain is computed.
+    pub(crate) condition: &'static str,
+    /// What to do.
+    pub(crate) advice: &'static str,
+    /// Work that it takes.
+    pub(crate) effort: Effort,
+    /// Looks at a process.
+    pub(crate) evaluate: fn(&Subject<'_>) -> Option<Evidence>,
+}
+
+/// Every rule, by name.
+pub(crate) const ALL: &[Rule] = &[
+    Rule {
+        name: "allocation-in-loop",
+        title: "allocation in the loop",
+        about: "allocations",
+        condition: "Allocation and free calls of the driver in steady steps (in the run, when there are no steps and at \
+            least 100 calls) take 2 % or more. Gain: at most the time in them.",
+        advice: "allocate once before the loop and reuse; or a pool: cuMemAllocAsync, a caching allocator",
+        effort: Effort::Medium,
+        evaluate: allocation_in_loop,
+    },
+    Rule {
+        name: "launch-bound",
+        title: "many small launches",
+        about: "launches",
+        condition: "At least 50 launches a step, in calls of less than 50 us on average, take 10 % of it or more, and the \
+            host waits for less than half of it. Gain: at most the time in the calls; host time between them that goes \
+            away with them is not known.",
+        advice: "CUDA graphs: torch.compile(mode=\"reduce-overhead\"), cuStreamBeginCapture; AdamW(fused=True); larger batches",
+        effort: Effort::Low,
+        evaluate: launch_bound,
+    },
+    Rule {
+        name: "pageable-copies",
+        title: "asynchronous copies of pageable memory",
+        about: "pageable copies",
+        condition: "Asynchronous copies that touch pageable memory (rule cuda_memcpy_async) take 2 % or more. Gain: at most \
+            the time in the calls.",
+        advice: "pin the host memory: DataLoader(pin_memory=True), cuMemHostAlloc, cuMemHostRegister",
+        effort: Effort::Low,
+        evaluate: pageable_copies,
+    },
+    Rule {
+        name: "small-transfers",
+        title: "many small transfers",
+        about: "small transfers",
+        condition: "At least 8 transfers a step (100 in a run) of less than 64 KiB, that no other rule names, take 2 % or \
+            more. Gain: at most the time in all of them but one.",
+        advice: "pack them into one buffer and copy once; keep small values on the GPU",
+        effort: Effort::Medium,
+        evaluate: small_transfers,
+    },
+    Rule {
+        name: "sync-copies",
+        title: "copies that block the host",
+        about: "synchronous copies",
+        condition: "Synchronous copies and sets (rules cuda_memcpy_sync, cuda_memset_sync) take 2 % or more. Gain: at most \
+            the time in the calls, or the rest of the step, whichever is less: the copy itself remains.",
+        advice: "copy asynchronously from pinned memory: tensor.to(device, non_blocking=True), cuMemcpyAsync",
+        effort: Effort::Low,
+        evaluate: sync_copies,
+    },
+    Rule {
+        name: "wait-every-step",
+        title: "wait every step",
+        about: "waits",
+        condition: "The host waits in (nearly) every step, for 2 % of it or more; or, without steps, at least 10 times. \
+            Gain: at most the time in the waits, or the rest of the step, whichever is less: what the GPU did meanwhile \
+            remains.",
+        advice: "wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits",
+        effort: Effort::Low,
+        evaluate: wait_every_step,
+    },
+    Rule {
+        name: "warm-up",
+        title: "loading and compiling code",
+        about: "module loading",
+        condition: "Loading modules, libraries and kernels takes 5 % of the run or more, or 2 % of the steady steps. Gain: at \
+            most the time in the calls.",
+        advice: "load before the loop, keep a compilation cache (TORCHINDUCTOR_CACHE_DIR, CUDA_CACHE_PATH), build for this GPU",
+        effort: Effort::Medium,
+        evaluate: warm_up,
+    },
+];
+
+fn ms(ns: f64) -> String {
+    crate::render::time(ns)
+}
+
+/// `955 a step`, `1.0 a step`, `12,000 in the run`.
+fn count(subject: &Subject<'_>, number: f64) -> String {
+    let shown = crate::render::number(number);
+    if subject.per_step { format!("{shown} a step") } else { format!("{shown} in the run") }
+}
+
+fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
+    let mut calls: Vec<_> = s.facts.device_memory.calls.iter().filter(|((p, ..), _)| *p == s.process_id).collect();
+    let per_unit = |c: &crate::analysis::AllocationCalls| {
+        let number = s.per_unit(c.api.count as f64, c.steady.0 as f64);
+        (number, s.per_unit(c.api.sum as f64, c.steady.1 as f64))
+    };
+    let (number, gain_ns) = calls.iter().map(|(_, c)| per_unit(c)).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+    if !s.per_step && number < 100.0 || gain_ns < WORTH * s.unit_ns {
+        return None;
+    }
+    calls.sort_by(|(_, a), (_, b)| per_unit(b).1.total_cmp(&per_unit(a).1));
+    let line = |((.., api), c): &(&(i64, bool, usize, i64), &crate::analysis::AllocationCalls)| {
+        let (number, ns) = per_unit(c);
+        format!("{} {}, {} each", s.facts.names.full(*api), count(s, number), ms(ns / number.max(1e-9)))
+    };
+    let lines = calls.iter().filter(|(_, c)| per_unit(c).0 > 0.0).take(2).map(line).collect();
+    Some(Evidence { gain_ns, of_run: false, lines })
+}
+
+fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
+    let (calls, gain_ns) = (s.calls(Part::Launch), s.ns(Part::Launch));
+    let small = calls > 0.0 && gain_ns / calls < 50_000.0;
+    if calls < 50.0 || !small || gain_ns < 0.1 * s.unit_ns || s.share(Part::Wait) >= 0.5 {
+        return None;
+    }
+    // Kernels are counted over all processes: of several alike ones each did its share.
+    let launches = &s.facts.launches;
+    let all: u64 = launches.kernels.iter().map(|(_, stats)| stats.count).sum();
+    let mut kernels: Vec<_> = launches.kernels.iter().collect();
+    kernels.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.count), **key));
+    let line = |((api, name), stats): &(&(i64, i64), &crate::analysis::Stats)| {
+        let number = stats.count as f64 / all.max(1) as f64 * calls;
+        let kernel = if *name < 0 { String::new() } else { shortened(&s.facts.names.full(*name), 48) };
+        format!("{} launches {kernel} {}", crate::render::number(number), s.facts.names.full(*api)).replace("  ", " ")
+    };
+    Some(Evidence { gain_ns, of_run: false, lines: kernels.iter().take(3).map(line).collect() })
+}
+
+/// Calls that one of these rules of Nsight Systems names.
+fn named_copies(s: &Subject<'_>, rules: &[TransferRule]) -> (f64, Vec<String>) {
+    let transfers = &s.facts.transfers;
+    let of = |sum: &crate::analysis::TransferSum| {
+        let number = s.per_unit(sum.rule.count as f64, sum.rule.steady.0 as f64);
+        (number, s.per_unit(sum.rule.ns as f64, sum.rule.steady.1 as f64))
+    };
+    let named = transfers.sums.iter().filter(|(key, _)| key.process_id == s.process_id);
+    let named = named.filter(|(key, _)| transfers.rule(key).is_some_and(|rule| rules.contains(&rule)));
+    let mut named: Vec<_> = named.filter(|(_, sum)| of(sum).0 > 0.0).collect();
+    named.sort_by(|(_, a), (_, b)| of(b).1.total_cmp(&of(a).1));
+    let line = |(key, sum): &(&crate::analysis::TransferKey, &crate::analysis::TransferSum)| {
+        let (number, ns) = of(sum);
+        let size = crate::render::bytes(sum.rule.bytes as f64 / sum.rule.count.max(1) as f64);
+        let (api, direction) = (s.facts.names.full(key.api_id), transfers.text(key.direction));
+        format!("{api} {direction} {}, {size} and {} each", count(s, number), ms(ns / number.max(1e-9)))
+    };
+    let gain_ns = named.iter().map(|(_, sum)| of(sum).1).sum();
+    (gain_ns, named.iter().take(2).map(line).collect())
+}
+
+fn pageable_copies(s: &Subject<'_>) -> Option<Evidence> {
+    let (gain_ns, lines) = named_copies(s, &[TransferRule::MemcpyAsync]);
+    (gain_ns > 0.0).then_some(Evidence { gain_ns, of_run: false, lines })
+}
+
+fn sync_copies(s: &Subject<'_>) -> Option<Evidence> {
+    let (ns, lines) = named_copies(s, &[TransferRule::MemcpySync, TransferRule::MemsetSync]);
+    (ns > 0.0).then(|| Evidence { gain_ns: s.overlap_bound(ns), of_run: false, lines })
+}
+
+fn small_transfers(s: &Subject<'_>) -> Option<Evidence> {
+    let sums = s.facts.transfers.sums.iter().filter(|(key, _)| key.process_id == s.process_id);
+    let (number, ns) = sums.fold((0.0, 0.0), |(number, ns), (_, sum)| {
+        (
+            number + s.per_unit(sum.unruled_small.0 as f64, sum.unruled_small_steady.0 as f64),
+            ns + s.per_unit(sum.unruled_small.1 as f64, sum.unruled_small_steady.1 as f64),
+        )
+    });
+    if number < if s.per_step { 8.0 } else { 100.0 } {
+        return None;
+    }
+    let lines = vec![format!("{}, {} each", count(s, number), ms(ns / number))];
+    Some(Evidence { gain_ns: ns * (1.0 - 1.0 / number), of_run: false, lines })
+}
+
+fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
+    let (calls, ns) = (s.calls(Part::Wait), s.ns(Part::Wait));
+    if calls < if s.per_step { 0.9 } else { 10.0 } || ns < WORTH * s.unit_ns {
+        return None;
+    }
+    let of = |c: &crate::analysis::SyncCalls| {
+        let number = s.per_unit(c.all.count as f64, c.steady as f64);
+        (number, s.per_unit(c.all.sum as f64, c.steady_ns as f64))
+    };
+    let waits = s.facts.syncs.calls.iter().filter(|(k, _)| k.process_id == s.process_id && k.kind.blocks());
+    let mut waits: Vec<_> = waits.collect();
+    waits.sort_by(|(_, a), (_, b)| of(b).1.total_cmp(&of(a).1));
+    let line = |(key, c): &(&crate::analysis::SyncKey, &crate::analysis::SyncCalls)| {
+        let (number, ns) = of(c);
+        format!("{} {}, {} each", s.facts.names.full(key.api_id), count(s, number), ms(ns / number.max(1e-9)))
+    };
+    let lines = waits.iter().filter(|(_, c)| of(c).0 > 0.0).take(2).map(line).collect();
+    Some(Evidence { gain_ns: s.overlap_bound(ns), of_run: false, lines })
+}
+
+fn warm_up(s: &Subject<'_>) -> Option<Evidence> {
+    let calls = s.facts.loading.calls.iter().filter(|((p, _), c)| *p == s.process_id && c.module);
+    let mut calls: Vec<_> = calls.collect();
+    let steady_ns = calls.iter().map(|(_, c)| c.steady.1 as f64).sum::<f64>() / s.units;
+    let all_ns = calls.iter().map(|(_, c)| c.api.sum as f64).sum::<f64>();
+    let of_run = !(s.per_step && steady_ns >= WORTH * s.unit_ns);
+    if of_run && all_ns < 0.05 * s.run_ns {
+        return None;
+    }
+    calls.sort_by_key(|(key, c)| (std::cmp::Reverse(c.api.sum), **key));
+    let line = |((_, api), c): &(&(i64, i64), &crate::analysis::LoadingCalls)| {
+        format!("{} {} times, {} in all", s.facts.names.full(*api), c.api.count, ms(c.api.sum as f64))
+    };
+    let gain_ns = if of_run { all_ns } else { steady_ns };
+    Some(Evidence { gain_ns, of_run, lines: calls.iter().take(2).map(line).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_sorted_and_complete() {
+        assert!(ALL.windows(2).all(|w| w[0].name < w[1].name));
+        for rule in ALL {
+            for text in [rule.title, rule.about, rule.condition, rule.advice] {
+                assert!(!text.is_empty(), "{}", rule.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! One process as the rules see it: its usual step, or its run when it has no steps.
+
+use crate::analysis::{Facts, PARTS, Part, ProcessSteps};
+
+/// Processes that are looked at one by one; of more, those with most driver calls.
+const SUBJECTS: usize = 256;
+
+/// A process with fewer driver calls is not judged.
+const FEWEST_CALLS: u64 = 10;
+
+/// One process.
+pub(crate) struct Subject<'a> {
+    /// Everything known.
+    pub(crate) facts: &'a Facts<'a>,
+    /// The process.
+    pub(crate) process_id: i64,
+    /// Its steps, if any were found.
+    pub(crate) steps: Option<&'a ProcessSteps>,
+    /// Numbers are per step, not per run.
+    pub(crate) per_step: bool,
+    /// Length of the usual step, or of the run, ns.
+    pub(crate) unit_ns: f64,
+    /// Length of the run from the first driver call to the last, ns.
+    pub(crate) run_ns: f64,
+    /// Steady steps; 1 for a run.
+    pub(crate) units: f64,
+    /// Time of the unit by what the host did, each ns once.
+    pub(crate) parts_ns: [f64; PARTS],
+    /// Calls of the unit.
+    pub(crate) calls: [f64; PARTS],
+}
+
+impl Subject<'_> {
+    /// Time of the unit in a part, ns.
+    pub(crate) fn ns(&self, part: Part) -> f64 {
+        self.parts_ns[part as usize]
+    }
+
+    /// The same as a share.
+    pub(crate) fn share(&self, part: Part) -> f64 {
+        if self.unit_ns > 0.0 { self.ns(part) / self.unit_ns } else { 0.0 }
+    }
+
+    /// Calls of the unit for a part.
+    pub(crate) fn calls(&self, part: Part) -> f64 {
+        self.calls[part as usize]
+    }
+
+    /// Time of the unit outside the driver, ns.
+    pub(crate) fn outside_ns(&self) -> f64 {
+        (self.unit_ns - self.parts_ns.iter().sum::<f64>()).max(0.0)
+    }
+
+    /// `step` or `run`.
+    pub(crate) fn unit(&self) -> &'static str {
+        if self.per_step { "step" } else { "run" }
+    }
+
+    /// A number that a pass counted, per unit: of the steady steps where there are steps, else of the run.
+    pub(crate) fn per_unit(&self, all: f64, steady: f64) -> f64 {
+        if self.per_step { steady / self.units } else { all }
+    }
+
+    /// Most time that can be saved by no longer waiting for `ns`: the rest of the unit, or the wait itself. While the
+    /// host waits something else works, and that work remains.
+    pub(crate) fn overlap_bound(&self, ns: f64) -> f64 {
+        ns.min(self.unit_ns - ns).max(0.0)
+    }
+}
+
+/// The processes worth judging, the one with most driver calls first.
+pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
+    let busy = facts.busy();
+    let most = busy.first().map_or(0, |(_, time)| time.all.calls.iter().sum::<u64>());
+    let matters = |calls: u64| calls >= FEWEST_CALLS && calls * 20 >= most;
+    let judged = busy.into_iter().filter(|(_, time)| matters(time.all.calls.iter().sum())).take(SUBJECTS);
+    let subject = |(process_id, time): (i64, &'a crate::analysis::ProcessTime)| {
+        let steps = facts.steps.of(process_id).filter(|s| s.middle > 0);
+        let run_ns = (time.span_ns.1 - time.span_ns.0) as f64;
+        let (unit_ns, middle, counted) = match steps {
+            Some(steps) => (steps.middle_ns, steps.middle as f64, &time.middle),
+            None => (run_ns, 1.0, &time.all),
+        };
+        let shares = time.shares_ns();
+        Subject {
+            facts,
+            process_id,
+            steps,
+            per_step: steps.is_some(),
+            unit_ns,
+            run_ns,
+            units: steps.map_or(1.0, |s| s.sorted_ns.len().max(1) as f64),
+            parts_ns: shares.map(|ns| ns as f64 / middle),
+            calls: counted.calls.map(|calls| calls as f64 / middle),
+        }
+    };
+    judged.map(subject).collect()
+}

@@ -1,0 +1,134 @@
+//! The verdict: one word for the run, and one sentence that says what was measured.
+//!
+//! Only host times are recorded in this version. They show what limits the run where the host limits it (launches,
+//! copies, allocation, waits), and that the GPU limits it where the host mostly waits. Where they do not show it the
+//! verdict is UNKNOWN, and says why.
+
+use super::{Finding, Subject, WORTH};
+use crate::analysis::Part;
+
+/// The verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Verdict {
+    /// `LAUNCH BOUND`, `HEALTHY` ...
+    pub(crate) word: &'static str,
+    /// What was measured.
+    pub(crate) text: String,
+}
+
+/// A row: the word, when it fits, and what was measured.
+struct Row {
+    word: &'static str,
+    fits: fn(&Subject<'_>, &[Finding]) -> bool,
+    text: fn(&Subject<'_>) -> String,
+}
+
+/// The first row that fits is the verdict.
+const ROWS: &[Row] = &[
+    Row {
+        word: "TRANSFER BOUND",
+        fits: |s, f| share_of(f, s, &["pageable-copies", "sync-copies", "small-transfers"]) >= 0.2,
+        text: |s| format!("the host spends {} of a {} in copies", percent(s.share(Part::Copy)), s.unit()),
+    },
+    Row {
+        word: "ALLOCATION BOUND",
+        fits: |s, f| share_of(f, s, &["allocation-in-loop"]) >= 0.2,
+        text: |s| {
+            format!(
+                "the host spends {} of a {} allocating and freeing memory",
+                percent(s.share(Part::Memory)),
+                s.unit()
+            )
+        },
+    },
+    Row {
+        word: "SYNC BOUND",
+        fits: |s, f| s.calls(Part::Wait) >= 3.0 && share_of(f, s, &["wait-every-step"]) >= 0.2,
+        text: |s| {
+            let (calls, share) = (s.calls(Part::Wait), percent(s.share(Part::Wait)));
+            format!("the host waits {} times a {}, {share} of it", crate::render::number(calls), s.unit())
+        },
+    },
+    Row {
+        word: "LAUNCH BOUND",
+        fits: |s, f| s.share(Part::Wait) < 0.1 && share_of(f, s, &["launch-bound"]) >= 0.1,
+        text: |s| {
+            let (launches, waits) = (crate::render::number(s.calls(Part::Launch)), percent(s.share(Part::Wait)));
+            let share = percent(s.share(Part::Launch));
+            format!("{launches} launch calls take {share} of a {}; the host waits {waits}", s.unit())
+        },
+    },
+    Row {
+        word: "GPU BOUND",
+        fits: |s, f| {
+            f.is_empty() && s.calls(Part::Launch) >= 1.0 && mean_launch_ns(s) > 50_000.0 && s.share(Part::Launch) >= 0.5
+        },
+        text: |s| {
+            let (each, share) = (crate::render::time(mean_launch_ns(s)), percent(s.share(Part::Launch)));
+            format!("launch calls take {each} each, {share} of a {}, as they do when the queue is full", s.unit())
+        },
+    },
+    Row {
+        word: "HEALTHY",
+        fits: |s, f| f.is_empty() && s.share(Part::Wait) >= 0.5,
+        text: |s| {
+            let waits = percent(s.share(Part::Wait));
+            format!("no finding above {}; the host waits for the GPU {waits} of a {}", percent(WORTH), s.unit())
+        },
+    },
+    Row {
+        word: "HOST BOUND",
+        fits: |s, _| s.per_step && s.calls(Part::Wait) >= 0.9 && s.share(Part::Wait) < 0.1 && outside(s) >= 0.5,
+        text: |s| {
+            let waits = percent(s.share(Part::Wait));
+            format!("the host is outside the driver {} of a step and waits for the GPU {waits}", percent(outside(s)))
+        },
+    },
+    Row {
+        word: "GPU BOUND",
+        fits: |s, _| s.per_step && s.share(Part::Wait) >= 0.5,
+        text: |s| format!("the host waits for the GPU {} of a step", percent(s.share(Part::Wait))),
+    },
+    Row {
+        word: "HEALTHY",
+        fits: |s, f| f.is_empty() && s.per_step,
+        text: |_| format!("no finding above {} of a step in the host's times", percent(WORTH)),
+    },
+    Row {
+        word: "UNKNOWN",
+        fits: |_, f| !f.is_empty(),
+        text: |s| format!("nothing that the host does takes most of a {}; GPU times are not recorded", s.unit()),
+    },
+    Row {
+        word: "UNKNOWN",
+        fits: |_, _| true,
+        text: |_| "no steps detected, and GPU times are not recorded; no finding in the host's times".to_owned(),
+    },
+];
+
+/// The verdict on a process.
+pub(crate) fn verdict(subject: &Subject<'_>, findings: &[Finding]) -> Verdict {
+    let row = ROWS.iter().find(|row| (row.fits)(subject, findings));
+    row.map_or(Verdict { word: "UNKNOWN", text: String::new() }, |row| Verdict {
+        word: row.word,
+        text: (row.text)(subject),
+    })
+}
+
+/// The largest gain that one of these rules found per unit, in any process.
+fn share_of(findings: &[Finding], subject: &Subject<'_>, rules: &[&str]) -> f64 {
+    let named = findings.iter().filter(|f| rules.contains(&f.rule.name) && f.per_step == subject.per_step);
+    named.map(|f| f.share).fold(0.0, f64::max)
+}
+
+fn mean_launch_ns(s: &Subject<'_>) -> f64 {
+    s.ns(Part::Launch) / s.calls(Part::Launch).max(1.0)
+}
+
+fn outside(s: &Subject<'_>) -> f64 {
+    s.outside_ns() / s.unit_ns.max(1.0)
+}
+
+fn percent(share: f64) -> String {
+    crate::render::share(share)
+}

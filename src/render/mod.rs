@@ -1,0 +1,57 @@
+//! Reports as text, JSON and Markdown. Numbers get their units and their roundings here and nowhere else.
+
+mod json;
+mod markdown;
+mod numbers;
+mod text;
+
+pub(crate) use numbers::{bytes, duration, file_size, number, scale_ns, share, time};
+
+use crate::analysis::{Analysis, Section};
+use crate::cli::Format;
+use crate::trace::Problem;
+
+/// A report: the answers of some analyses on some traces.
+pub(crate) struct Report {
+    /// The folders, as the user named them.
+    pub(crate) traces: Vec<String>,
+    /// The answers, in the order of [`crate::analysis::ALL`].
+    pub(crate) sections: Vec<(&'static dyn Analysis, Section)>,
+    /// What could not be read.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// How text is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Columns that a line may take.
+    pub(crate) width: usize,
+    /// Headings may be bold.
+    pub(crate) bold: bool,
+}
+
+impl Layout {
+    /// For output that is not a terminal.
+    pub(crate) const PLAIN: Layout = Layout { width: 100, bold: false };
+
+    /// For stdout: as wide as the terminal, bold headings there unless NO_COLOR is set; else plain.
+    pub(crate) fn of_stdout() -> Layout {
+        use std::io::IsTerminal;
+        if !std::io::stdout().is_terminal() {
+            return Layout::PLAIN;
+        }
+        let width = terminal_size::terminal_size().map_or(Layout::PLAIN.width, |(width, _)| usize::from(width.0));
+        Layout { width: width.clamp(60, 250), bold: std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) }
+    }
+}
+
+impl Report {
+    /// The report in a format, ending with a newline.
+    pub(crate) fn render(&self, format: Format, layout: Layout) -> String {
+        match format {
+            Format::Text => text::render(self, layout),
+            Format::Json => json::render(self),
+            Format::Markdown => markdown::render(self),
+        }
+    }
+}

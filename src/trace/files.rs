@@ -1,0 +1,170 @@
+//! Which files a trace folder holds, sorted by the launcher that wrote them.
+//!
+//! Names say all: `manifest/<host>-<launcher>.json`, `<table>/host=<host>/<launcher>-<seq>.parquet`,
+//! `journal/<host>-<launcher>.journal`. Anything else in the folder is somebody else's and is left alone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gputrace_collectors::Manifest;
+use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES, TableId};
+
+use super::{Problem, TraceError};
+
+/// What one launcher left in one folder.
+#[derive(Default)]
+pub(crate) struct Launcher {
+    /// Host, as in the file names.
+    pub(crate) host: String,
+    /// The manifest; missing when it was lost or cannot be read.
+    pub(crate) manifest: Option<Manifest>,
+    /// Sealed files per table, in the order in which they were sealed.
+    pub(crate) files: Vec<Vec<PathBuf>>,
+    /// Rows that were not sealed.
+    pub(crate) journal: Option<PathBuf>,
+}
+
+impl Launcher {
+    /// Sealed files of a table.
+    pub(crate) fn sealed(&self, table: TableId) -> &[PathBuf] {
+        self.files.get(table as usize).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// What a folder holds.
+pub(crate) struct Found {
+    pub(crate) launchers: Vec<Launcher>,
+    pub(crate) bytes: u64,
+}
+
+type Key = (String, String);
+
+/// Looks into a folder. Parts that cannot be used are named through `problem`.
+pub(crate) fn find(folder: &Path, problem: &dyn Fn(Problem)) -> Result<Found, TraceError> {
+    let about = fs::metadata(folder).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => TraceError::Missing(folder.to_owned()),
+        _ => TraceError::Unreadable(folder.to_owned(), e),
+    })?;
+    if !about.is_dir() {
+        return Err(TraceError::NotAFolder(folder.to_owned()));
+    }
+    fs::read_dir(folder).map_err(|e| TraceError::Unreadable(folder.to_owned(), e))?;
+
+    let mut launchers: BTreeMap<Key, Launcher> = BTreeMap::new();
+    let mut bytes = 0;
+    let mut tables = 0;
+    for table in &TABLES {
+        let at = folder.join(table.name);
+        tables += usize::from(at.is_dir());
+        for host_folder in list(&at, problem) {
+            let Some(host) = file_name(&host_folder).strip_prefix("host=").map(str::to_owned) else { continue };
+            for file in list(&host_folder, problem) {
+                let Some((launcher, _)) = parquet_name(&file) else { continue };
+                bytes += size(&file);
+                let entry = launchers.entry((host.clone(), launcher)).or_default();
+                entry.files.resize(TABLES.len(), Vec::new());
+                entry.files[table.id as usize].push(file);
+            }
+        }
+    }
+    for file in list(&folder.join("journal"), problem) {
+        let Some((host, launcher)) = host_and_launcher(&file, ".journal") else { continue };
+        bytes += size(&file);
+        launchers.entry((host, launcher)).or_default().journal = Some(file);
+    }
+    let mut manifests = 0;
+    let mut other_version = None;
+    for file in list(&folder.join("manifest"), problem) {
+        let Some(key) = host_and_launcher(&file, ".json") else { continue };
+        manifests += 1;
+        bytes += size(&file);
+        match read_manifest(&file) {
+            Ok(manifest) => launchers.entry(key).or_default().manifest = Some(manifest),
+            Err(Unusable::Version(error)) => {
+                // Its rows mean something else: they are left out with it.
+                launchers.remove(&key);
+                problem(Problem::lost(&file, error.to_string()));
+                other_version = Some(error);
+            }
+            Err(Unusable::Broken(text)) => {
+                launchers.entry(key).or_default();
+                problem(Problem::note(
+                    &file,
+                    format!("{text}; loss, coverage and cost of its processes are not known"),
+                ));
+            }
+        }
+    }
+    match other_version {
+        Some(error) if launchers.is_empty() => return Err(error),
+        _ if manifests == 0 && tables == 0 && launchers.is_empty() => {
+            return Err(TraceError::NotATrace(folder.to_owned()));
+        }
+        _ if manifests == 0 => problem(Problem::note(
+            folder,
+            "no manifest: the report is made from the tables alone; loss, coverage and cost are not known",
+        )),
+        _ => {}
+    }
+    let launchers = launchers.into_iter().map(|((host, _), mut launcher)| {
+        launcher.host = host;
+        for files in &mut launcher.files {
+            files.sort_by_key(|f| parquet_name(f));
+        }
+        launcher
+    });
+    Ok(Found { launchers: launchers.collect(), bytes })
+}
+
+enum Unusable {
+    Version(TraceError),
+    Broken(String),
+}
+
+fn read_manifest(file: &Path) -> Result<Manifest, Unusable> {
+    let text = fs::read(file).map_err(|e| Unusable::Broken(format!("cannot be read: {e}")))?;
+    let value: serde_json::Value =
+        serde_json::from_slice(&text).map_err(|e| Unusable::Broken(format!("is not a manifest: {e}")))?;
+    let found = value.get("schema_version").and_then(serde_json::Value::as_u64);
+    if let Some(found) = found.filter(|v| *v != u64::from(SCHEMA_VERSION)) {
+        let by = value.get("tool_version").and_then(|v| v.as_str()).map_or(String::new(), |v| format!(" ({v})"));
+        return Err(Unusable::Version(TraceError::Version { path: file.to_owned(), found, by }));
+    }
+    serde_json::from_value(value).map_err(|e| Unusable::Broken(format!("is not a manifest: {e}")))
+}
+
+/// The entries of a folder by name; none when there is no such folder.
+fn list(folder: &Path, problem: &dyn Fn(Problem)) -> Vec<PathBuf> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => return vec![],
+        Err(e) => {
+            problem(Problem::lost(folder, format!("cannot be read: {e}")));
+            return Vec::new();
+        }
+    };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
+    paths.sort();
+    paths
+}
+
+fn file_name(path: &Path) -> &str {
+    path.file_name().and_then(|n| n.to_str()).unwrap_or("")
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |m| m.len())
+}
+
+/// Launcher and number of a sealed file. A number sorts as a number: 10 comes after 9.
+fn parquet_name(path: &Path) -> Option<(String, u64)> {
+    let (launcher, seq) = file_name(path).strip_suffix(".parquet")?.rsplit_once('-')?;
+    Some((launcher.to_owned(), seq.parse().ok()?))
+}
+
+/// Host and launcher of a manifest or journal. A host may hold a hyphen, a launcher does not.
+fn host_and_launcher(path: &Path, suffix: &str) -> Option<Key> {
+    let (host, launcher) = file_name(path).strip_suffix(suffix)?.rsplit_once('-')?;
+    Some((host.to_owned(), launcher.to_owned()))
+}

@@ -1,0 +1,48 @@
+//! Which rows a report is about: a span of time, some processes, some ranks.
+
+use rustc_hash::FxHashSet;
+
+use super::Process;
+
+/// Rows to keep. The default keeps all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Filter {
+    /// Keep what began at this time or later, ns since the epoch.
+    pub(crate) from_ns: Option<i64>,
+    /// Keep what began before this time.
+    pub(crate) to_ns: Option<i64>,
+    /// Keep these processes; all when none is named.
+    pub(crate) processes: Option<FxHashSet<i64>>,
+}
+
+impl Filter {
+    /// Keeps the processes that have one of the pids, and one of the ranks, where any are named.
+    pub(crate) fn only(mut self, processes: &[Process], pids: &[i32], ranks: &[i32]) -> Filter {
+        if pids.is_empty() && ranks.is_empty() {
+            return self;
+        }
+        let keep = |p: &&Process| {
+            (pids.is_empty() || pids.contains(&p.pid))
+                && (ranks.is_empty() || p.rank.is_some_and(|r| ranks.contains(&r)))
+        };
+        self.processes = Some(processes.iter().filter(keep).map(|p| p.process_id).collect());
+        self
+    }
+
+    /// Whether every row is kept.
+    pub(crate) fn is_all(&self) -> bool {
+        *self == Filter::default()
+    }
+
+    /// Whether a row is kept.
+    pub(crate) fn keeps(&self, start_ns: i64, process_id: i64) -> bool {
+        self.from_ns.is_none_or(|from| start_ns >= from)
+            && self.to_ns.is_none_or(|to| start_ns < to)
+            && self.processes.as_ref().is_none_or(|p| p.contains(&process_id))
+    }
+
+    /// Whether any row that began between the two times may be kept.
+    pub(crate) fn may_keep(&self, first_ns: i64, last_ns: i64) -> bool {
+        self.from_ns.is_none_or(|from| last_ns >= from) && self.to_ns.is_none_or(|to| first_ns < to)
+    }
+}

@@ -1,0 +1,88 @@
+//! The only reader of a trace's files: opens folders, merges manifests, streams rows.
+//!
+//! A trace is one or several `TRACE` folders; in each, every launcher left a manifest, sealed Parquet files per table
+//! and perhaps a journal of young rows. [`Trace::open`] finds them all; [`Trace::scan`] streams chosen columns of
+//! chosen tables in bounded memory.
+//!
+//! **Invariant:** whatever stands in the files, reading them ends with rows, with a [`Problem`] that names the file,
+//! or with a [`TraceError`], never with a panic. What could be read is reported even when something else could not.
+
+mod error;
+mod files;
+mod filter;
+mod names;
+mod processes;
+mod rows;
+mod scan;
+mod stream;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use gputrace_collectors::Manifest;
+
+pub(crate) use error::{Problem, TraceError};
+pub(crate) use files::Launcher;
+pub(crate) use filter::Filter;
+pub(crate) use names::{NO_NAME, Names, shortened};
+pub(crate) use processes::Process;
+pub(crate) use rows::Rows;
+pub(crate) use scan::Want;
+
+/// One trace, made of all folders that were named.
+pub(crate) struct Trace {
+    /// The folders, as the user named them.
+    pub(crate) folders: Vec<PathBuf>,
+    /// What each launcher left, in the order of folder, host and launcher.
+    pub(crate) launchers: Vec<Launcher>,
+    /// Every process image, by start.
+    pub(crate) processes: Vec<Process>,
+    /// Bytes of all files.
+    pub(crate) bytes: u64,
+    problems: Mutex<Vec<Problem>>,
+}
+
+impl Trace {
+    /// Opens the folders. Fails when one of them is no trace, or when all that is there has another version.
+    pub(crate) fn open(folders: &[PathBuf]) -> Result<Trace, TraceError> {
+        let mut trace = Trace {
+            folders: folders.to_vec(),
+            launchers: Vec::new(),
+            processes: Vec::new(),
+            bytes: 0,
+            problems: Mutex::new(Vec::new()),
+        };
+        for folder in folders {
+            let found = files::find(folder, &|p| trace.problem(p))?;
+            trace.bytes += found.bytes;
+            trace.launchers.extend(found.launchers);
+        }
+        trace.processes = processes::read(&trace);
+        Ok(trace)
+    }
+
+    /// The manifests of all launchers that left one.
+    pub(crate) fn manifests(&self) -> impl Iterator<Item = &Manifest> {
+        self.launchers.iter().filter_map(|l| l.manifest.as_ref())
+    }
+
+    /// The process image with this id.
+    pub(crate) fn process(&self, process_id: i64) -> Option<&Process> {
+        self.processes.iter().find(|p| p.process_id == process_id)
+    }
+
+    /// Notes what could not be read; the same thing is noted once, however often it is read.
+    pub(crate) fn problem(&self, problem: Problem) {
+        let mut problems = self.problems.lock().unwrap_or_else(|e| e.into_inner());
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+
+    /// What could not be read so far.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        self.problems.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+}

@@ -1,0 +1,158 @@
+//! Names behind ids, and how they are shown.
+//!
+//! Kernels are stored mangled, as the driver gave them. They are shown demangled (C++ and Rust), without control
+//! characters, and in text shortened to what tells them apart; JSON has them in full.
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Filter, Trace, Want};
+
+/// Stands for a missing `name_id`: real ids are not negative.
+pub(crate) const NO_NAME: i64 = -1;
+
+/// The names that a report needs.
+#[derive(Debug, Default)]
+pub(crate) struct Names(FxHashMap<i64, String>);
+
+impl Trace {
+    /// Reads the names of these ids and no others: a trace may hold a million.
+    pub(crate) fn names(&self, ids: &FxHashSet<i64>) -> Names {
+        let mut names = Names::default();
+        let want = [Want { table: TableId::Names, columns: &["name_id", "name"] }];
+        self.scan(&want, &Filter::default(), &mut |rows| {
+            let texts = rows.texts("name");
+            for (row, id) in rows.i64("name_id").iter().enumerate() {
+                if ids.contains(id) {
+                    names.0.entry(*id).or_insert_with(|| texts.get(row).to_owned());
+                }
+            }
+        });
+        names
+    }
+}
+
+impl Names {
+    /// The name, demangled, in full.
+    pub(crate) fn full(&self, id: i64) -> String {
+        match self.0.get(&id) {
+            Some(name) => printable(&demangled(name)),
+            None if id == NO_NAME => "(name not known)".to_owned(),
+            None => format!("(name {id:x} missing in the trace)"),
+        }
+    }
+
+    /// Names from pairs.
+    #[cfg(test)]
+    pub(crate) fn from_pairs(pairs: &[(i64, &str)]) -> Names {
+        Names(pairs.iter().map(|(id, name)| (*id, (*name).to_owned())).collect())
+    }
+}
+
+/// A longer mangled name is shown as it is: the time to demangle it is not worth a name that nobody can read.
+const LONGEST_MANGLED: usize = 16 * 1024;
+
+/// The name as it stood in the source, when it is a mangled one.
+fn demangled(name: &str) -> String {
+    if name.len() > LONGEST_MANGLED {
+        return name.to_owned();
+    }
+    // Rust's older mangling is a case of C++'s, so Rust's demangler is asked first.
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
+    if name.starts_with("_Z") {
+        let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+        if let Ok(symbol) = cpp_demangle::Symbol::new(name)
+            && let Ok(text) = symbol.demangle_with_options(&options)
+        {
+            return text;
+        }
+    }
+    name.to_owned()
+}
+
+fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// A name that fits `width` characters: template arguments go first, from the innermost, then the middle.
+pub(crate) fn shortened(name: &str, width: usize) -> String {
+    let length = name.chars().count();
+    if length <= width {
+        return name.to_owned();
+    }
+    let depth = |limit: usize| {
+        let mut level = 0usize;
+        let mut out = String::new();
+        for c in name.chars() {
+            match c {
+                '<' => {
+                    level += 1;
+                    if level <= limit {
+                        out.push(c);
+                    } else if level == limit + 1 {
+                        out.push_str("<..");
+                    }
+                }
+                '>' if level > 0 => {
+                    if level <= limit + 1 {
+                        out.push(c);
+                    }
+                    level -= 1;
+                }
+                c if level <= limit => out.push(c),
+                _ => {}
+            }
+        }
+        out
+    };
+    for limit in (0..3).rev() {
+        let shorter = depth(limit);
+        if shorter.chars().count() <= width {
+            return shorter;
+        }
+    }
+    let shorter: Vec<char> = depth(0).chars().collect();
+    let shorter = if shorter.len() < width { name.chars().collect() } else { shorter };
+    // The end of a name tells more than its namespaces do.
+    let head = width.saturating_sub(2) / 3;
+    let tail = width.saturating_sub(2) - head;
+    let (front, back) = (&shorter[..head], &shorter[shorter.len() - tail..]);
+    front.iter().chain(&['.', '.']).chain(back).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_shown_as_in_their_source() {
+        let names = Names::from_pairs(&[
+            (1, "_ZN2at6native13reduce_kernelILi512ELi1EEEvPf"),
+            (2, "_ZN5saxpy6kernel17h0123456789abcdefE"),
+            (3, "plain_kernel"),
+            (4, "bad\u{1b}[31m\nname"),
+            (5, "_Znotmangled!"),
+        ]);
+        assert_eq!(names.full(1), "at::native::reduce_kernel<512, 1>");
+        assert_eq!(names.full(2), "saxpy::kernel");
+        assert_eq!(names.full(3), "plain_kernel");
+        assert_eq!(names.full(4), "bad\u{fffd}[31m\u{fffd}name");
+        assert_eq!(names.full(5), "_Znotmangled!");
+        assert_eq!(names.full(NO_NAME), "(name not known)");
+    }
+
+    #[test]
+    fn long_names_keep_what_tells_them_apart() {
+        let name = "void at::native::elementwise<4, at::native::Fill<float>, std::array<char*, 1ul>>";
+        assert_eq!(shortened(name, 200), name);
+        assert_eq!(shortened(name, 70), "void at::native::elementwise<4, at::native::Fill<..>, std::array<..>>");
+        assert_eq!(shortened(name, 40), "void at::native::elementwise<..>");
+        assert_eq!(shortened(name, 20).chars().count(), 20);
+        assert_eq!(shortened("<<<<>>>>>>a<b", 5).chars().count(), 5);
+        for width in 0..30 {
+            assert!(shortened(name, width).chars().count() <= width.max(2));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The process images of a trace: the table `processes` joined with the manifests.
+
+use std::collections::BTreeMap;
+
+use gputrace_collectors::manifest;
+use gputrace_collectors::schema::TableId;
+
+use super::{Filter, Trace, Want};
+
+/// One process image.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Process {
+    /// Unique over hosts and execs.
+    pub(crate) process_id: i64,
+    /// Process id on its host.
+    pub(crate) pid: i32,
+    /// Host.
+    pub(crate) host: String,
+    /// Rank in a distributed run.
+    pub(crate) rank: Option<i32>,
+    /// Path of the executable.
+    pub(crate) exe: String,
+    /// Arguments, quoted as for a shell.
+    pub(crate) command: String,
+    /// Start, ns since the epoch; 0 when not known.
+    pub(crate) start_ns: i64,
+    /// End; missing when it was still running.
+    pub(crate) end_ns: Option<i64>,
+    /// Exit code.
+    pub(crate) exit_code: Option<i32>,
+    /// Signal that ended it.
+    pub(crate) exit_signal: Option<i32>,
+    /// Whether its events are here.
+    pub(crate) traced: bool,
+    /// Why not.
+    pub(crate) reason: Option<String>,
+    /// Events recorded.
+    pub(crate) events: i64,
+    /// How malloc was traced: off, sample:BYTES, full.
+    pub(crate) malloc_mode: String,
+    /// What the manifest says of it.
+    pub(crate) manifest: Option<manifest::Process>,
+}
+
+impl Process {
+    /// `rank 3`, or `pid 4711` where there are no ranks.
+    pub(crate) fn label(&self) -> String {
+        self.rank.map_or_else(|| format!("pid {}", self.pid), |rank| format!("rank {rank}"))
+    }
+}
+
+const COLUMNS: &[&str] = &[
+    "process_id",
+    "pid",
+    "host",
+    "rank",
+    "exe",
+    "command",
+    "start_ns",
+    "end_ns",
+    "exit_code",
+    "exit_signal",
+    "traced",
+    "reason",
+    "events",
+    "malloc_mode",
+];
+
+/// Reads the table and adds what only the manifests know. A later row of a process replaces an earlier one.
+pub(crate) fn read(trace: &Trace) -> Vec<Process> {
+    let mut processes: BTreeMap<i64, Process> = BTreeMap::new();
+    let some = |v: i32| (v != i32::MIN).then_some(v);
+    trace.scan(&[Want { table: TableId::Processes, columns: COLUMNS }], &Filter::default(), &mut |rows| {
+        let id = rows.i64("process_id");
+        let (pid, rank) = (rows.i32_or("pid", 0), rows.i32_or("rank", i32::MIN));
+        let (start, end) = (rows.i64("start_ns"), rows.i64_or("end_ns", i64::MIN));
+        let (code, signal) = (rows.i32_or("exit_code", i32::MIN), rows.i32_or("exit_signal", i32::MIN));
+        let (host, exe, command) = (rows.texts("host"), rows.texts("exe"), rows.texts("command"));
+        let (traced, reason, mode) = (rows.flags("traced"), rows.texts("reason"), rows.texts("malloc_mode"));
+        let events = rows.i64("events");
+        for row in 0..rows.len {
+            let process = Process {
+                process_id: id[row],
+                pid: pid[row],
+                host: host.get(row).to_owned(),
+                rank: some(rank[row]),
+                exe: exe.get(row).to_owned(),
+                command: command.get(row).to_owned(),
+                start_ns: start[row],
+                end_ns: (end[row] != i64::MIN).then_some(end[row]),
+                exit_code: some(code[row]),
+                exit_signal: some(signal[row]),
+                traced: traced.get(row),
+                reason: Some(reason.get(row).to_owned()).filter(|r| !r.is_empty()),
+                events: events[row],
+                malloc_mode: mode.get(row).to_owned(),
+                manifest: None,
+            };
+            processes.insert(process.process_id, process);
+        }
+    });
+    for manifest in trace.manifests() {
+        for known in &manifest.processes {
+            let process = processes.entry(known.process_id).or_insert_with(|| Process {
+                process_id: known.process_id,
+                pid: known.pid,
+                host: manifest.host.clone(),
+                rank: known.rank,
+                exe: known.exe.clone(),
+                traced: known.traced,
+                reason: known.reason.clone(),
+                events: known.accounting.values().map(|c| c.recorded as i64).sum(),
+                ..Process::default()
+            });
+            process.manifest = Some(known.clone());
+        }
+    }
+    let mut processes: Vec<Process> = processes.into_values().collect();
+    processes.sort_by_key(|p| (p.rank, p.start_ns, p.process_id));
+    processes
+}

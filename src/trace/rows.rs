@@ -1,0 +1,135 @@
+//! Rows of one table, as columns that are found by name.
+//!
+//! A column that a file does not have reads as null: an older file lacks what was added later. A null reads as zero,
+//! false or the empty text, unless the caller names another value.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, new_null_array};
+use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
+use gputrace_collectors::schema::TableId;
+
+/// Some rows of one table.
+pub(crate) struct Rows {
+    /// Which table.
+    pub(crate) table: TableId,
+    /// How many rows.
+    pub(crate) len: usize,
+    columns: Vec<(&'static str, ArrayRef)>,
+}
+
+/// Columns without which a row of an event means nothing: a file that lacks one is not of this tool.
+const REQUIRED: [&str; 3] = ["start_ns", "process_id", "name_id"];
+
+impl Rows {
+    /// Takes the wanted columns out of a batch. Fails with a sentence when the batch is not one of this table.
+    pub(crate) fn new(table: TableId, wanted: &[&'static str], batch: &RecordBatch) -> Result<Rows, String> {
+        check(table, wanted, |name| batch.schema_ref().column_with_name(name).map(|(_, f)| f.data_type().clone()))?;
+        let column = |name: &'static str| {
+            let array = batch.column_by_name(name).map(Arc::clone);
+            (name, array.unwrap_or_else(|| new_null_array(&type_of(table, name), batch.num_rows())))
+        };
+        Ok(Rows { table, len: batch.num_rows(), columns: wanted.iter().map(|n| column(n)).collect() })
+    }
+
+    fn array(&self, name: &str) -> Option<&ArrayRef> {
+        self.columns.iter().find(|(n, _)| *n == name).map(|(_, array)| array)
+    }
+
+    /// A column of 64-bit integers, with `missing` for nulls.
+    pub(crate) fn i64_or(&self, name: &str, missing: i64) -> Cow<'_, [i64]> {
+        match self.array(name).and_then(|a| a.as_primitive_opt::<Int64Type>()) {
+            Some(array) if array.null_count() == 0 => Cow::Borrowed(array.values()),
+            Some(array) => Cow::Owned(array.iter().map(|v| v.unwrap_or(missing)).collect()),
+            None => Cow::Owned(vec![missing; self.len]),
+        }
+    }
+
+    /// A column of 64-bit integers.
+    pub(crate) fn i64(&self, name: &str) -> Cow<'_, [i64]> {
+        self.i64_or(name, 0)
+    }
+
+    /// A column of 32-bit integers, with `missing` for nulls.
+    pub(crate) fn i32_or(&self, name: &str, missing: i32) -> Cow<'_, [i32]> {
+        match self.array(name).and_then(|a| a.as_primitive_opt::<Int32Type>()) {
+            Some(array) if array.null_count() == 0 => Cow::Borrowed(array.values()),
+            Some(array) => Cow::Owned(array.iter().map(|v| v.unwrap_or(missing)).collect()),
+            None => Cow::Owned(vec![missing; self.len]),
+        }
+    }
+
+    /// A column of floating point numbers; null is zero.
+    pub(crate) fn f64(&self, name: &str) -> Cow<'_, [f64]> {
+        match self.array(name).and_then(|a| a.as_primitive_opt::<Float64Type>()) {
+            Some(array) if array.null_count() == 0 => Cow::Borrowed(array.values()),
+            Some(array) => Cow::Owned(array.iter().map(|v| v.unwrap_or(0.0)).collect()),
+            None => Cow::Owned(vec![0.0; self.len]),
+        }
+    }
+
+    /// A column of flags.
+    pub(crate) fn flags(&self, name: &str) -> Flags<'_> {
+        Flags(self.array(name).and_then(|a| a.as_boolean_opt()))
+    }
+
+    /// A column of texts.
+    pub(crate) fn texts(&self, name: &str) -> Texts<'_> {
+        Texts(self.array(name).and_then(|a| a.as_string_opt::<i32>()))
+    }
+}
+
+/// A column of flags; null is false.
+#[derive(Clone, Copy)]
+pub(crate) struct Flags<'a>(Option<&'a BooleanArray>);
+
+impl Flags<'_> {
+    /// The flag of a row.
+    #[inline]
+    pub(crate) fn get(&self, row: usize) -> bool {
+        self.0.is_some_and(|a| a.is_valid(row) && a.value(row))
+    }
+}
+
+/// A column of texts; null is the empty text.
+#[derive(Clone, Copy)]
+pub(crate) struct Texts<'a>(Option<&'a StringArray>);
+
+impl<'a> Texts<'a> {
+    /// The text of a row.
+    #[inline]
+    pub(crate) fn get(&self, row: usize) -> &'a str {
+        match self.0 {
+            Some(a) if a.is_valid(row) => a.value(row),
+            _ => "",
+        }
+    }
+}
+
+/// Says in a sentence why columns of these types are not those of the table, if they are not.
+pub(crate) fn check(
+    table: TableId,
+    wanted: &[&'static str],
+    type_in_file: impl Fn(&str) -> Option<DataType>,
+) -> Result<(), String> {
+    for name in wanted {
+        let expected = type_of(table, name);
+        match type_in_file(name) {
+            Some(found) if found != expected => return Err(format!("column {name} is {found}, expected {expected}")),
+            None if REQUIRED.contains(name) && !nullable(table, name) => return Err(format!("has no column {name}")),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn type_of(table: TableId, column: &str) -> DataType {
+    let table = table.table();
+    table.position(column).map_or(DataType::Null, |i| table.columns[i].kind.arrow())
+}
+
+fn nullable(table: TableId, column: &str) -> bool {
+    let table = table.table();
+    table.position(column).is_none_or(|i| table.columns[i].nullable)
+}

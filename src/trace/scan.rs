@@ -1,0 +1,65 @@
+//! One read over several tables, in step with time, in bounded memory.
+//!
+//! A scan goes through the launchers one after another; within a launcher it hands out whichever table's next rows
+//! begin first. So whoever listens sees all tables of a process move through time together, to within one batch, and
+//! only one launcher's files are open: a trace of a thousand nodes needs no more memory than one of a single node.
+
+use gputrace_collectors::schema::TableId;
+
+use super::stream::Stream;
+use super::{Filter, Rows, Trace};
+
+/// Columns of one table that somebody wants to see.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    /// The table.
+    pub(crate) table: TableId,
+    /// Its columns.
+    pub(crate) columns: &'static [&'static str],
+}
+
+impl Trace {
+    /// Hands every wanted row that the filter keeps to `each`. Files that cannot be read become problems.
+    pub(crate) fn scan(&self, wants: &[Want], filter: &Filter, each: &mut dyn FnMut(&Rows)) {
+        let tables = merge(wants);
+        for launcher in &self.launchers {
+            let mut streams: Vec<(Stream<'_>, Option<Rows>)> = tables
+                .iter()
+                .map(|(table, columns)| {
+                    let mut stream = Stream::new(self, launcher, *table, columns.clone(), filter);
+                    let first = stream.next();
+                    (stream, first)
+                })
+                .collect();
+            loop {
+                let start =
+                    |rows: &Option<Rows>| rows.as_ref().map(|r| r.i64("start_ns").first().copied().unwrap_or(0));
+                let earliest =
+                    streams.iter_mut().filter(|(_, rows)| rows.is_some()).min_by_key(|(_, rows)| start(rows));
+                let Some((stream, rows)) = earliest else { break };
+                if let Some(rows) = rows.take() {
+                    each(&rows);
+                }
+                *rows = stream.next();
+            }
+        }
+    }
+}
+
+/// The columns of all wants, once per table; time and process always come along, for the filter and for the order.
+fn merge(wants: &[Want]) -> Vec<(TableId, Vec<&'static str>)> {
+    let mut tables: Vec<(TableId, Vec<&'static str>)> = Vec::new();
+    for want in wants {
+        let index = tables.iter().position(|(t, _)| *t == want.table).unwrap_or_else(|| {
+            let always = ["start_ns", "process_id"].into_iter().filter(|c| want.table.table().position(c).is_some());
+            tables.push((want.table, always.collect()));
+            tables.len() - 1
+        });
+        for column in want.columns {
+            if !tables[index].1.contains(column) {
+                tables[index].1.push(column);
+            }
+        }
+    }
+    tables
+}

@@ -1,0 +1,256 @@
+//! Small traces for tests: rows in, a TRACE folder out, as a collector would have written it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use gputrace_collectors::names::{NameKind, id};
+use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES, TableId, Type};
+use gputrace_collectors::{Manifest, manifest};
+use parquet::arrow::ArrowWriter;
+use serde_json::{Map, Value, json};
+
+use super::{Filter, Trace};
+use crate::analysis::{Analysis, Facts, Section};
+
+/// A trace that is being made; its folder goes with it.
+pub(crate) struct TestTrace {
+    /// The folder.
+    pub(crate) folder: PathBuf,
+    rows: Vec<Vec<Map<String, Value>>>,
+    names: Vec<i64>,
+    /// The manifest; `None` leaves it out.
+    pub(crate) manifest: Option<Manifest>,
+}
+
+impl Drop for TestTrace {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl TestTrace {
+    /// An empty trace in a folder of its own.
+    pub(crate) fn new() -> TestTrace {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("gputrace-test-{}-{number}", std::process::id()));
+        let manifest = Manifest {
+            schema_version: SCHEMA_VERSION,
+            tool_version: "0.0.0".into(),
+            command: vec!["/usr/bin/python".into(), "train.py".into()],
+            host: "node".into(),
+            launcher_id: 0xabc,
+            started_ns: START,
+            ended_ns: Some(START + 64_100_000_000),
+            complete: true,
+            ..Manifest::default()
+        };
+        TestTrace { folder, rows: vec![Vec::new(); TABLES.len()], names: Vec::new(), manifest: Some(manifest) }
+    }
+
+    /// Adds a row; columns that are not named are null, 0, false or empty.
+    pub(crate) fn row(&mut self, table: TableId, row: Value) {
+        match row {
+            Value::Object(row) => self.rows[table as usize].push(row),
+            other => panic!("not a row: {other}"),
+        }
+    }
+
+    /// The id of a name, which is put into the table of names.
+    pub(crate) fn name(&mut self, kind: NameKind, name: &str) -> i64 {
+        let id = id(kind, name);
+        if !self.names.contains(&id) {
+            self.names.push(id);
+            self.row(TableId::Names, json!({ "name_id": id, "kind": kind.name(), "name": name }));
+        }
+        id
+    }
+
+    /// A process image in the table and in the manifest.
+    pub(crate) fn process(&mut self, process_id: i64, pid: i32, rank: Option<i32>, end_ns: i64) {
+        self.row(
+            TableId::Processes,
+            json!({
+                "process_id": process_id, "pid": pid, "host": "node", "rank": rank, "exe": "/usr/bin/python",
+                "command": "python train.py", "origin": "exec", "start_ns": START, "end_ns": end_ns, "exit_code": 0,
+                "traced": true, "malloc_mode": "sample:524288",
+            }),
+        );
+        if let Some(manifest) = &mut self.manifest {
+            let count = manifest::Count { seen: 1000, recorded: 990, dropped: 10, ..manifest::Count::default() };
+            manifest.root.get_or_insert(manifest::Root {
+                process_id: Some(process_id),
+                exit_code: Some(0),
+                exit_signal: None,
+            });
+            manifest.processes.push(manifest::Process {
+                process_id,
+                pid,
+                rank,
+                exe: "/usr/bin/python".into(),
+                traced: true,
+                balanced: true,
+                accounting: [("launch".to_owned(), count)].into(),
+                cost: manifest::Cost { total_ns: Some((end_ns - START) as f64 * 0.004), ..manifest::Cost::default() },
+                ..manifest::Process::default()
+            });
+        }
+    }
+
+    /// Writes all files, each table into `parts` files.
+    pub(crate) fn write_parts(&self, parts: usize) -> &Path {
+        for table in &TABLES {
+            let rows = &self.rows[table.id as usize];
+            for (part, rows) in rows.chunks(rows.len().div_ceil(parts).max(1)).enumerate() {
+                let at = self.folder.join(table.name).join("host=node");
+                fs::create_dir_all(&at).unwrap();
+                let file = fs::File::create(at.join(format!("abc-{part:06}.parquet"))).unwrap();
+                let columns = table.columns.iter().map(|c| array(c.kind, c.nullable, c.name, rows)).collect();
+                let batch = RecordBatch::try_new(table.arrow(), columns).unwrap();
+                let mut writer = ArrowWriter::try_new(file, table.arrow(), None).unwrap();
+                writer.write(&batch).unwrap();
+                writer.close().unwrap();
+            }
+        }
+        fs::create_dir_all(self.folder.join("manifest")).unwrap();
+        if let Some(manifest) = &self.manifest {
+            manifest.write(&manifest::path(&self.folder, "node", 0xabc)).unwrap();
+        }
+        &self.folder
+    }
+
+    /// Writes the files and opens the trace.
+    pub(crate) fn open(&self) -> Trace {
+        Trace::open(&[self.write_parts(1).to_owned()]).unwrap()
+    }
+
+    /// Writes the files and runs an analysis.
+    pub(crate) fn section(&self, analysis: &dyn Analysis) -> Section {
+        let (trace, filter) = (self.open(), Filter::default());
+        let section = analysis.section(&Facts::gather(&trace, &filter, analysis.needs()));
+        assert_eq!(trace.problems(), []);
+        section
+    }
+}
+
+fn array(kind: Type, nullable: bool, name: &str, rows: &[Map<String, Value>]) -> ArrayRef {
+    let values = || rows.iter().map(|row| row.get(name).filter(|v| !v.is_null()));
+    let whole = |v: Option<&Value>| v.map(|v| v.as_i64().unwrap()).or((!nullable).then_some(0));
+    match kind {
+        Type::I64 => Arc::new(values().map(whole).collect::<Int64Array>()),
+        Type::I32 => Arc::new(values().map(|v| whole(v).map(|v| v as i32)).collect::<Int32Array>()),
+        Type::F64 => {
+            let value = |v: Option<&Value>| v.map(|v| v.as_f64().unwrap()).or((!nullable).then_some(0.0));
+            Arc::new(values().map(value).collect::<Float64Array>())
+        }
+        Type::Bool => {
+            Arc::new(values().map(|v| Some(v.is_some_and(|v| v.as_bool().unwrap()))).collect::<BooleanArray>())
+        }
+        Type::Text => {
+            let value = |v: Option<&Value>| v.map(|v| v.as_str().unwrap().to_owned()).or((!nullable).then(String::new));
+            Arc::new(values().map(value).collect::<StringArray>())
+        }
+    }
+}
+
+/// Begin of every test trace.
+pub(crate) const START: i64 = 1_800_000_000_000_000_000;
+
+/// A thread that makes calls one after another.
+pub(crate) struct Thread<'a> {
+    trace: &'a mut TestTrace,
+    process_id: i64,
+    tid: i32,
+    calls: i64,
+    /// Time, ns since the epoch.
+    pub(crate) now: i64,
+}
+
+impl TestTrace {
+    /// A thread of a process, from its start.
+    pub(crate) fn thread(&mut self, process_id: i64, tid: i32) -> Thread<'_> {
+        Thread { trace: self, process_id, tid, calls: 0, now: START }
+    }
+}
+
+impl Thread<'_> {
+    /// Time passes outside the driver.
+    pub(crate) fn host(&mut self, ns: i64) {
+        self.now += ns;
+    }
+
+    fn call(&mut self, table: TableId, api: &str, ns: i64, more: Value) {
+        let api_id = self.trace.name(NameKind::Api, api);
+        let mut row = json!({
+            "start_ns": self.now, "api_ns": ns, "process_id": self.process_id, "pid": self.process_id, "tid": self.tid,
+            "correlation_id": (i64::from(self.tid) << 32) + self.calls, "api_id": api_id,
+        });
+        if let (Value::Object(row), Value::Object(more)) = (&mut row, more) {
+            row.extend(more);
+        }
+        self.trace.row(table, row);
+        self.now += ns;
+        self.calls += 1;
+    }
+
+    /// A kernel launch.
+    pub(crate) fn launch(&mut self, kernel: &str, ns: i64) {
+        let name = self.trace.name(NameKind::Kernel, kernel);
+        self.call(
+            TableId::Launches,
+            "cuLaunchKernel",
+            ns,
+            json!({ "name_id": name, "device": 0, "grid_x": 1, "stream": 7 }),
+        );
+    }
+
+    /// A wait or question.
+    pub(crate) fn sync(&mut self, api: &str, kind: &str, ns: i64) {
+        self.call(TableId::Syncs, api, ns, json!({ "kind": kind, "stream": 7 }));
+    }
+
+    /// A copy.
+    pub(crate) fn copy(&mut self, direction: &str, memory: (&str, &str), queued: bool, bytes: i64, ns: i64) {
+        let api = if queued { "cuMemcpyAsync" } else { "cuMemcpy" };
+        let row = json!({
+            "kind": "copy", "direction": direction, "src_kind": memory.0, "dst_kind": memory.1, "bytes": bytes,
+            "async": queued,
+        });
+        self.call(TableId::Transfers, api, ns, row);
+    }
+
+    /// A set.
+    pub(crate) fn set(&mut self, memory: &str, queued: bool, bytes: i64, ns: i64) {
+        let row = json!({ "kind": "set", "direction": "unknown", "dst_kind": memory, "bytes": bytes, "async": queued });
+        self.call(TableId::Transfers, "cuMemsetD8_v2", ns, row);
+    }
+
+    /// An allocation.
+    pub(crate) fn alloc(&mut self, api: &str, kind: &str, address: i64, bytes: i64, ns: i64) {
+        let row = json!({ "action": "alloc", "kind": kind, "address": address, "bytes": bytes });
+        self.call(TableId::DeviceMemory, api, ns, row);
+    }
+
+    /// A free.
+    pub(crate) fn free(&mut self, api: &str, kind: &str, address: i64, ns: i64) {
+        self.call(TableId::DeviceMemory, api, ns, json!({ "action": "free", "kind": kind, "address": address }));
+    }
+
+    /// Another driver call.
+    pub(crate) fn other(&mut self, api: &str, class: &str, ns: i64) {
+        self.call(TableId::Api, api, ns, json!({ "class": class }));
+    }
+
+    /// malloc or free.
+    pub(crate) fn malloc(&mut self, action: &str, bytes: i64, weight: f64) {
+        let row = json!({
+            "start_ns": self.now, "process_id": self.process_id, "tid": self.tid, "action": action, "bytes": bytes,
+            "weight_bytes": weight,
+        });
+        self.trace.row(TableId::HostMemory, row);
+        self.now += 10;
+    }
+}
