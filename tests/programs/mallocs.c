@@ -1,0 +1,39 @@
+/* Allocates in a way that can be counted.
+ *
+ * usage: mallocs known COUNT | mallocs traffic BLOCKS BYTES
+ *   known     each function of malloc's family COUNT times, with sizes that nobody else uses (see below)
+ *   traffic   BLOCKS blocks of BYTES, one after another, none of them touched */
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the compiler must not know, or it removes the pairs. */
+static void *volatile place;
+#define KEEP(block) (place = (block), place)
+
+int main(int argc, char **argv) {
+    if (argc < 3) return 2;
+    int count = atoi(argv[2]);
+    if (!strcmp(argv[1], "known")) {
+        for (int i = 0; i < count; i++) {
+            free(KEEP(malloc(70001)));
+            free(KEEP(calloc(7, 10003)));
+            void *grown = KEEP(realloc(KEEP(realloc(NULL, 70003)), 70004));
+            free(grown);
+            free(KEEP(memalign(64, 70005)));
+            free(KEEP(aligned_alloc(64, 70016)));
+            void *block = NULL;
+            if (posix_memalign(&block, 128, 70007)) return 1;
+            free(KEEP(block));
+            free(KEEP(reallocarray(NULL, 2, 35004)));
+            free(NULL);
+        }
+    } else {
+        size_t bytes = strtoul(argv[3], NULL, 10);
+        for (int i = 0; i < count; i++) free(KEEP(malloc(bytes)));
+    }
+    puts("done");
+    return 0;
+}
