@@ -75,6 +75,11 @@ pub(crate) fn wait_in_stream(d: &mut Driver, stream: u64, event: u64) -> R {
 fn record(stream: u64, event: u64, default: Default) -> R {
     let mut d = driver()?;
     let stream = d.stream(stream, default)?;
+    record_in_stream(&mut d, stream, event)
+}
+
+/// Makes an event stand for what a stream was given so far.
+pub(crate) fn record_in_stream(d: &mut Driver, stream: u64, event: u64) -> R {
     let context = d.streams.get(stream).ok_or(INVALID_HANDLE)?.context;
     let e = d.events.get_mut(event).ok_or(INVALID_HANDLE)?;
     if e.context != context {

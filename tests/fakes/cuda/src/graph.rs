@@ -53,6 +53,9 @@ pub(crate) struct UserObject {
     pub(crate) count: u32,
 }
 
+/// CU_GRAPH_NODE_TYPE_WAIT_EVENT.
+const WAIT_EVENT: u32 = 6;
+
 impl Body {
     /// CUgraphNodeType.
     pub(crate) fn kind(&self) -> u32 {
@@ -64,10 +67,17 @@ impl Body {
             Body::Child { .. } => 4,
             Body::Work(Work::Write { .. }) => 12,
             Body::Work(_) | Body::Empty => 5,
-            Body::EventWait(_) => 6,
+            Body::EventWait(_) => WAIT_EVENT,
             Body::EventRecord(_) => 7,
             Body::Alloc { .. } => 10,
             Body::Free(_) => 11,
+        }
+    }
+
+    fn event(&self) -> Option<u64> {
+        match self {
+            Body::EventWait(event) | Body::EventRecord(event) => Some(*event),
+            _ => None,
         }
     }
 
@@ -222,12 +232,15 @@ fn launch(raw: u64, default: crate::table::Default, exec: u64) -> R {
     let stream = d.stream(raw, default)?;
     let e = d.execs.get(exec).ok_or(INVALID_VALUE)?;
     let plan = e.plan.clone();
-    let waits = e.nodes.iter().filter_map(|n| if let Body::EventWait(event) = n.1 { Some(event) } else { None });
-    let waits: Vec<u64> = waits.collect();
-    for event in waits {
-        crate::event::wait_in_stream(&mut d, stream, event)?;
+    let events: Vec<(u32, u64)> = e.nodes.iter().filter_map(|n| n.1.event().map(|event| (n.1.kind(), event))).collect();
+    // Event nodes take effect at the graph's edges: what it waits for comes before all of it, what it records after.
+    for (_, event) in events.iter().filter(|(kind, _)| *kind == WAIT_EVENT) {
+        crate::event::wait_in_stream(&mut d, stream, *event)?;
     }
     d.submit(stream, Work::Graph(plan))?;
+    for (_, event) in events.iter().filter(|(kind, _)| *kind != WAIT_EVENT) {
+        crate::event::record_in_stream(&mut d, stream, *event)?;
+    }
     Ok(())
 }
 
