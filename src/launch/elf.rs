@@ -27,7 +27,7 @@ const DT_STRSZ: u64 = 10;
 const MOST_HEADERS: usize = 512;
 const MOST_DYNAMIC_BYTES: u64 = 1 << 20;
 const MOST_STRING_BYTES: u64 = 256 << 20;
-/// Names of exported symbols are searched for marks of AddressSanitizer only in tables up to this size.
+/// Names of exported symbols are searched for marks of a sanitizer only in tables up to this size.
 const SEARCHED_STRING_BYTES: u64 = 8 << 20;
 
 /// What the loader goes by.
@@ -43,9 +43,27 @@ pub(crate) struct Elf {
     pub(crate) dynamic: bool,
     /// Names of the libraries it needs.
     pub(crate) needed: Vec<String>,
-    /// Whether AddressSanitizer's runtime is linked into it.
-    pub(crate) asan_inside: bool,
+    /// The sanitizer whose runtime it needs or holds.
+    pub(crate) sanitizer: Option<Sanitizer>,
 }
+
+/// Sanitizers that replace malloc and look closely at who else is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sanitizer {
+    /// Its runtime ends the program unless it is the first library.
+    Address,
+    /// Clang only.
+    Memory,
+    /// Data races.
+    Thread,
+}
+
+/// How a sanitizer shows: its runtime's name with gcc and with Clang, and the symbol where that is linked statically.
+const SANITIZERS: [(Sanitizer, &str, &str, &[u8]); 3] = [
+    (Sanitizer::Address, "libasan.so", "libclang_rt.asan", b"__asan_init"),
+    (Sanitizer::Memory, "libmsan.so", "libclang_rt.msan", b"__msan_init"),
+    (Sanitizer::Thread, "libtsan.so", "libclang_rt.tsan", b"__tsan_init"),
+];
 
 struct Segment {
     kind: u32,
@@ -135,11 +153,13 @@ fn read_dynamic(file: &File, section: &Segment, segments: &[Segment], elf: &mut 
         let end = name.iter().position(|b| *b == 0)?;
         elf.needed.push(String::from_utf8_lossy(&name[..end]).into_owned());
     }
-    if length <= SEARCHED_STRING_BYTES
-        && let Some(names) = bytes_at(file, strings, length)
-    {
-        elf.asan_inside = names.split(|b| *b == 0).any(|name| name == b"__asan_init");
-    }
+    let names = if length <= SEARCHED_STRING_BYTES { bytes_at(file, strings, length) } else { None };
+    let names = names.unwrap_or_default();
+    let shows = |(_, gcc, clang, symbol): &&(Sanitizer, &str, &str, &[u8])| {
+        elf.needed.iter().any(|name| name.starts_with(gcc) || name.starts_with(clang))
+            || names.split(|b| *b == 0).any(|name| name == *symbol)
+    };
+    elf.sanitizer = SANITIZERS.iter().find(shows).map(|sanitizer| sanitizer.0);
     Some(())
 }
 
@@ -169,7 +189,7 @@ mod tests {
     #[test]
     fn a_dynamic_program_names_its_loader_and_its_libraries() {
         let elf = Elf::read(Path::new("/bin/true")).unwrap().expect("/bin/true is an ELF file");
-        assert!(elf.wide && elf.dynamic && !elf.asan_inside);
+        assert!(elf.wide && elf.dynamic && elf.sanitizer.is_none());
         assert_eq!(elf.machine, OUR_MACHINE);
         assert!(elf.interpreter.unwrap().to_string_lossy().contains("ld-"));
         assert!(elf.needed.iter().any(|name| name.starts_with("libc.so")), "{:?}", elf.needed);

@@ -9,14 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::elf::{Elf, OUR_MACHINE};
+use super::elf::{Elf, OUR_MACHINE, Sanitizer};
 use super::find_command::follow_scripts;
 
 /// What keeps the shim out of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// Its runtime must be the first library and ends the program otherwise.
-    AddressSanitizer,
     /// musl's loader knows no `$LIB` and the shim needs glibc.
     Musl,
     /// The interpreter that the file names does not exist.
@@ -25,6 +23,8 @@ pub(crate) enum Obstacle {
     OtherMachine(u16),
     /// The kernel raises its privileges, and then the loader ignores LD_PRELOAD.
     Privileged(Privilege),
+    /// It replaces malloc itself, and its reports must not show ours.
+    Sanitizer(Sanitizer),
     /// No loader runs in it.
     Static,
     /// A 32-bit program.
@@ -46,7 +46,7 @@ impl Obstacle {
     /// Whether the environment may carry LD_PRELOAD for the sake of children that can be traced.
     pub(crate) fn lets_children_be_traced(&self) -> bool {
         match self {
-            Obstacle::AddressSanitizer | Obstacle::OtherMachine(_) => false,
+            Obstacle::OtherMachine(_) | Obstacle::Sanitizer(_) => false,
             Obstacle::Musl
             | Obstacle::NoInterpreter(_)
             | Obstacle::Privileged(_)
@@ -58,13 +58,13 @@ impl Obstacle {
     /// What the user can do about it.
     pub(crate) fn cure(&self) -> &'static str {
         match self {
-            Obstacle::AddressSanitizer => "use a build without -fsanitize=address",
             Obstacle::Musl => "use a build for glibc",
             Obstacle::NoInterpreter(_) => "install that interpreter",
             Obstacle::OtherMachine(_) => "use a build for this machine",
             Obstacle::Privileged(_) => {
                 "run gputrace as the user whose rights it takes, for example: sudo gputrace -- ..."
             }
+            Obstacle::Sanitizer(_) => "use a build without it",
             Obstacle::Static => "link it dynamically; children that are dynamic are traced all the same",
             Obstacle::ThirtyTwoBit => "use a 64-bit build; the driver serves no 32-bit programs",
         }
@@ -74,7 +74,6 @@ impl Obstacle {
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Obstacle::AddressSanitizer => f.write_str("built with AddressSanitizer, whose runtime must come first"),
             Obstacle::Musl => f.write_str("linked to musl, whose loader cannot load the shim"),
             Obstacle::NoInterpreter(path) => write!(f, "its interpreter {} does not exist", path.display()),
             Obstacle::OtherMachine(183) => f.write_str("built for another processor, aarch64"),
@@ -85,6 +84,7 @@ impl fmt::Display for Obstacle {
             }
             Obstacle::Privileged(Privilege::Setgid) => f.write_str("is setgid, so the loader ignores LD_PRELOAD"),
             Obstacle::Privileged(Privilege::Setuid) => f.write_str("is setuid, so the loader ignores LD_PRELOAD"),
+            Obstacle::Sanitizer(which) => write!(f, "built with {which:?}Sanitizer, which replaces malloc itself"),
             Obstacle::Static => f.write_str("statically linked, so no loader loads the shim"),
             Obstacle::ThirtyTwoBit => f.write_str("a 32-bit program"),
         }
@@ -142,8 +142,7 @@ fn judge(elf: &Elf) -> Option<Obstacle> {
     if !interpreter.exists() {
         return Some(Obstacle::NoInterpreter(interpreter.clone()));
     }
-    let asan = |name: &String| name.starts_with("libasan.so") || name.starts_with("libclang_rt.asan");
-    elf.needed.iter().any(asan).then_some(Obstacle::AddressSanitizer)
+    elf.sanitizer.map(Obstacle::Sanitizer)
 }
 
 /// Whether the kernel would raise our privileges for this file, as far as it makes the loader cautious.
@@ -210,11 +209,14 @@ mod tests {
     #[test]
     fn each_kind_of_untraceable_build_is_recognised() {
         let folder = Folder::new("inspect-builds");
-        let cases: [(&str, &[&str], Obstacle); 5] = [
+        let cases: [(&str, &[&str], Obstacle); 8] = [
             ("gcc", &["-static"], Obstacle::Static),
             ("gcc", &["-static-pie"], Obstacle::Static),
             ("gcc", &["-m32"], Obstacle::ThirtyTwoBit),
-            ("gcc", &["-fsanitize=address"], Obstacle::AddressSanitizer),
+            ("gcc", &["-fsanitize=address"], Obstacle::Sanitizer(Sanitizer::Address)),
+            ("gcc", &["-fsanitize=thread"], Obstacle::Sanitizer(Sanitizer::Thread)),
+            ("clang", &["-fsanitize=address"], Obstacle::Sanitizer(Sanitizer::Address)),
+            ("clang", &["-fsanitize=memory"], Obstacle::Sanitizer(Sanitizer::Memory)),
             ("musl-gcc", &[], Obstacle::Musl),
         ];
         for (compiler, flags, expected) in cases {

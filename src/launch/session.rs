@@ -5,11 +5,12 @@
 //! | `gputrace-<pid>-<random>/` | mode 0700, in $XDG_RUNTIME_DIR or else /tmp |
 //! | `lock` | locked (flock) as long as the launcher lives |
 //! | `s/` | GPUTRACE_SESSION: the collector's socket and the segments of processes that found no collector |
-//! | `lib64/libgputrace.so`, ... | the shim under each folder that a loader may put for `$LIB` |
+//! | `no-libasan.so/lib64/libgputrace.so`, ... | the shim under each folder that a loader may put for `$LIB` |
 //!
 //! `s` is a folder of its own so that it can go while the links stay: processes that outlive the launcher then load an
 //! empty library instead of the shim, without a word on stderr, and those already running see that the session is
-//! over. Such a rest, and what a killed launcher left, is swept by a later launcher once no process refers to it.
+//! over. The odd name above the links is for AddressSanitizer, whose runtime ends a process (exit 1) when the path of
+//! the first library does not hold `libasan.so`: a child built with it must not die of our being there. Such a rest, and what a killed launcher left, is swept by a later launcher once no process refers to it.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -28,6 +29,8 @@ use super::processes;
 
 /// Name under which the shim is preloaded.
 const PRELOAD: &str = "libgputrace.so";
+/// Folder of the links.
+const LINKS: &str = "no-libasan.so";
 /// Start of a session folder's name.
 const PREFIX: &str = "gputrace-";
 /// `<session>/s/sock` and `<session>/s/seg-<pid>-<number>` must fit into what the kernel takes for a socket.
@@ -108,8 +111,9 @@ impl Session {
     /// The entry for LD_PRELOAD, with its literal `$LIB`.
     pub(crate) fn preload(&self) -> OsString {
         let mut entry = self.root.clone().into_os_string();
-        entry.push("/$LIB/");
-        entry.push(PRELOAD);
+        for part in ["/", LINKS, "/$LIB/", PRELOAD] {
+            entry.push(part);
+        }
         entry
     }
 
@@ -124,7 +128,7 @@ impl Session {
             return;
         }
         for folder in &self.wide {
-            let link = self.root.join(folder).join(PRELOAD);
+            let link = self.root.join(LINKS).join(folder).join(PRELOAD);
             let young = link.with_extension("new");
             if symlink(&empty, &young).is_ok() {
                 let _ = fs::rename(&young, &link);
@@ -147,14 +151,15 @@ fn fill(root: &Path, shim: &Path, loader: Option<&Path>) -> io::Result<(File, Ve
     if let Some(folder) = loader.and_then(own_expansion).filter(|folder| !wide.contains(folder)) {
         wide.push(folder);
     }
+    let links = root.join(LINKS);
     for folder in &wide {
-        folders.create(root.join(folder))?;
-        symlink(shim, root.join(folder).join(PRELOAD))?;
+        folders.create(links.join(folder))?;
+        symlink(shim, links.join(folder).join(PRELOAD))?;
     }
     if cfg!(target_arch = "x86_64") {
         for folder in narrow.iter().filter(|folder| !wide.contains(folder)) {
-            folders.create(root.join(folder))?;
-            fs::write(root.join(folder).join(PRELOAD), empty_library(false, I386))?;
+            folders.create(links.join(folder))?;
+            fs::write(links.join(folder).join(PRELOAD), empty_library(false, I386))?;
         }
     }
     Ok((lock, wide))
@@ -259,13 +264,16 @@ mod tests {
         assert_eq!(fs::metadata(&session.root).unwrap().permissions().mode() & 0o777, 0o700);
         assert!(session.path().is_dir());
         for folder in &session.wide {
-            let library = session.root.join(folder).join(PRELOAD);
+            let library = session.root.join(LINKS).join(folder).join(PRELOAD);
             assert_eq!(fs::read_link(library).unwrap(), Path::new("/bin/true"));
         }
         let preload = session.preload().into_string().unwrap();
         assert!(preload.ends_with("/$LIB/libgputrace.so"), "{preload}");
         #[cfg(target_arch = "x86_64")]
-        assert_eq!(fs::read(session.root.join("lib/i386-linux-gnu").join(PRELOAD)).unwrap()[..5], *b"\x7fELF\x01");
+        assert_eq!(
+            fs::read(session.root.join(LINKS).join("lib/i386-linux-gnu").join(PRELOAD)).unwrap()[..5],
+            *b"\x7fELF\x01"
+        );
     }
 
     #[test]
@@ -280,7 +288,7 @@ mod tests {
         let (root, wide, s) = (stays.root.clone(), stays.wide.clone(), stays.path());
         stays.end(true);
         assert!(!s.exists());
-        let library = fs::read(root.join(&wide[0]).join(PRELOAD)).unwrap();
+        let library = fs::read(root.join(LINKS).join(&wide[0]).join(PRELOAD)).unwrap();
         assert_eq!(library, empty_library(true, OUR_MACHINE));
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gputrace_collectors::Untraced;
 
-use super::inspect::inspect_file;
+use super::inspect::{Obstacle, inspect_file};
 use super::processes;
 
 /// Time to the first look.
@@ -87,7 +87,9 @@ impl Watch {
             return None;
         }
         // /proc/PID/exe leads to the file even where its path means nothing here, as in a container.
-        if let (Some(obstacle), _) = inspect_file(Path::new(&format!("/proc/{pid}/exe"))) {
+        let obstacle = inspect_file(Path::new(&format!("/proc/{pid}/exe"))).0;
+        // A sanitizer keeps the launcher from giving the shim to the command itself; where it is given, it loads.
+        if let Some(obstacle) = obstacle.filter(|obstacle| !(reached && matches!(obstacle, Obstacle::Sanitizer(_)))) {
             self.known.insert(pid, Known::Settled(image));
             return Some(untraced(pid, obstacle.to_string()));
         }

@@ -54,7 +54,11 @@ pub(super) fn checks() -> Vec<Check> {
 
 fn switch() -> Check {
     if std::path::Path::new(DISABLE_FILE).exists() {
-        return Check::fail("switch", format!("{DISABLE_FILE} switches tracing off"), "ask this machine's administrator");
+        return Check::fail(
+            "switch",
+            format!("{DISABLE_FILE} switches tracing off"),
+            "ask this machine's administrator",
+        );
     }
     if std::env::var_os("GPUTRACE").is_some_and(|value| value == "off") {
         return Check::fail("switch", "GPUTRACE=off switches tracing off", "unset GPUTRACE");
@@ -66,7 +70,8 @@ fn judge_driver<'a>(value: &impl Fn(&str) -> Option<&'a str>) -> Check {
     let Some(path) = value("driver") else {
         return match value("driver_error") {
             Some(error) => {
-                let cure = "GPU calls need NVIDIA's driver; memory is traced without it, and gputrace demo simulates it";
+                let cure =
+                    "GPU calls need NVIDIA's driver; memory is traced without it, and gputrace demo simulates it";
                 Check::note("driver", error, cure)
             }
             None => Check::note("driver", "the library did not answer", "check it with nvidia-smi"),

@@ -78,7 +78,9 @@ fn clock() -> Check {
 
 fn shm() -> Check {
     match free_bytes("/dev/shm") {
-        Some((size, free)) => Check::fine("/dev/shm", format!("{} MiB, {} free; left to the programs", size >> 20, free >> 20)),
+        Some((size, free)) => {
+            Check::fine("/dev/shm", format!("{} MiB, {} free; left to the programs", size >> 20, free >> 20))
+        }
         None => Check::note("/dev/shm", "missing", "gputrace does not need it, NCCL and DataLoader do"),
     }
 }
@@ -113,7 +115,11 @@ fn ptrace() -> Option<Check> {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;
     match scope.trim() {
         "0" | "1" => None,
-        scope => Some(Check::note("yama", format!("ptrace_scope {scope}: children that escape tracing may go unnoticed"), "")),
+        scope => Some(Check::note(
+            "yama",
+            format!("ptrace_scope {scope}: children that escape tracing may go unnoticed"),
+            "",
+        )),
     }
 }
 
@@ -136,7 +142,11 @@ fn limit(name: &'static str, which: u32, share: u64) -> Check {
 fn open_files() -> Check {
     let (soft, hard) = limits(libc::RLIMIT_NOFILE as u32);
     let found = format!("{soft}, at most {hard}");
-    if hard < 64 { Check::note("RLIMIT_NOFILE", found, "with many processes some may not be traced") } else { Check::fine("RLIMIT_NOFILE", found) }
+    if hard < 64 {
+        Check::note("RLIMIT_NOFILE", found, "with many processes some may not be traced")
+    } else {
+        Check::fine("RLIMIT_NOFILE", found)
+    }
 }
 
 fn limits(which: u32) -> (u64, u64) {
