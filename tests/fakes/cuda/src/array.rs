@@ -47,9 +47,9 @@ impl Driver {
         if width == 0 || !matches!(channels, 1 | 2 | 4) {
             return Err(INVALID_VALUE);
         }
-        let pitch = width * channels as usize * format_bytes(format)?;
-        let bytes = pitch * height.max(1) * depth.max(1);
-        let base = self.new_memory(Kind::Device, bytes as u64, 0)?;
+        let pitch = width.checked_mul(channels as usize * format_bytes(format)?).ok_or(OUT_OF_MEMORY)?;
+        let bytes = pitch.checked_mul(height.max(1)).and_then(|slice| slice.checked_mul(depth.max(1)));
+        let base = self.new_memory(Kind::Device, bytes.ok_or(OUT_OF_MEMORY)? as u64, 0)?;
         Ok(self.arrays.insert(Array { base, pitch, height, descriptor }))
     }
 }

@@ -100,25 +100,25 @@ impl Driver {
     fn array_side(&self, array: u64, x: usize, y: usize, z: usize) -> R<Side> {
         let array = self.arrays.get(array).ok_or(INVALID_HANDLE)?;
         let (pitch, slice) = (array.pitch, array.pitch * array.height.max(1));
-        Ok(Side { at: array.base + (z * slice + y * pitch + x) as u64, pitch, slice })
+        Ok(Side { at: offset(array.base, slice, z, pitch, y, x), pitch, slice })
     }
 
     /// A byte offset in an array.
     fn array_address(&self, array: u64, offset: usize) -> R<u64> {
-        Ok(self.arrays.get(array).ok_or(INVALID_HANDLE)?.base + offset as u64)
+        Ok(self.arrays.get(array).ok_or(INVALID_HANDLE)?.base.wrapping_add(offset as u64))
     }
 
     pub(crate) fn shape_3d(&self, p: &Copy3D) -> R<Shape> {
         let side = |s: &Side3D| {
             let pitch = if s.pitch == 0 { p.width } else { s.pitch };
-            let slice = pitch * if s.height == 0 { p.height } else { s.height };
+            let slice = pitch.saturating_mul(if s.height == 0 { p.height } else { s.height });
             let base = match s.memory_type {
                 HOST => s.host,
                 DEVICE | UNIFIED => s.device,
                 ARRAY => return self.array_side(s.array, s.x, s.y, s.z),
                 _ => return Err(INVALID_VALUE),
             };
-            Ok(Side { at: base + (s.z * slice + s.y * pitch + s.x) as u64, pitch, slice })
+            Ok(Side { at: offset(base, slice, s.z, pitch, s.y, s.x), pitch, slice })
         };
         let (src, dst) = (side(&p.src)?, side(&p.dst)?);
         Ok(shape(src, dst, p.width, p.height, p.depth))
@@ -133,7 +133,7 @@ impl Driver {
                 _ => return Err(INVALID_VALUE),
             };
             let pitch = if pitch == 0 { p.width } else { pitch };
-            Ok(Side { at: base + (y * pitch + x) as u64, pitch, slice: 0 })
+            Ok(Side { at: offset(base, 0, 0, pitch, y, x), pitch, slice: 0 })
         };
         let src = side(p.src_type, p.src_host, p.src_device, p.src_array, p.src_x, p.src_y, p.src_pitch)?;
         let dst = side(p.dst_type, p.dst_host, p.dst_device, p.dst_array, p.dst_x, p.dst_y, p.dst_pitch)?;
@@ -145,7 +145,7 @@ impl Driver {
             1 => {
                 let pitch = if o.row_length == 0 { width } else { o.row_length };
                 let rows = if o.layer_height == 0 { height } else { o.layer_height };
-                Ok(Side { at: o.base, pitch, slice: pitch * rows })
+                Ok(Side { at: o.base, pitch, slice: pitch.saturating_mul(rows) })
             }
             2 => self.array_side(o.base, o.row_length, o.layer_height, o.more as usize),
             _ => Err(INVALID_VALUE),
@@ -158,9 +158,15 @@ impl Driver {
         if shape.dst == 0 || shape.src == 0 || shape.dst_pitch < shape.width || shape.src_pitch < shape.width {
             return Err(INVALID_VALUE);
         }
-        let last = |pitch, slice| ((shape.depth - 1) * slice + (shape.height - 1) * pitch + shape.width) as u64;
+        let last = |pitch: usize, slice: usize| {
+            let rows = (shape.height - 1).checked_mul(pitch)?.checked_add(shape.width)?;
+            Some((shape.depth - 1).checked_mul(slice)?.checked_add(rows)? as u64)
+        };
         let (src, dst) = (self.memory.place(shape.src), self.memory.place(shape.dst));
-        let held = |at, place, pitch, slice| place == Place::Pageable || self.memory.holds(at, last(pitch, slice));
+        let held = |at, place, pitch, slice| match last(pitch, slice) {
+            Some(bytes) => place == Place::Pageable || self.memory.holds(at, bytes),
+            None => false,
+        };
         if !held(shape.src, src, shape.src_pitch, shape.src_slice)
             || !held(shape.dst, dst, shape.dst_pitch, shape.dst_slice)
         {
@@ -175,6 +181,12 @@ impl Driver {
         };
         Ok(Copy { shape, direction, visible: dst != Place::Device, staged: None })
     }
+}
+
+/// The address of a byte; a client's nonsense wraps around and is refused later, by its address.
+fn offset(base: u64, slice: usize, z: usize, pitch: usize, y: usize, x: usize) -> u64 {
+    let bytes = slice.wrapping_mul(z).wrapping_add(pitch.wrapping_mul(y)).wrapping_add(x);
+    base.wrapping_add(bytes as u64)
 }
 
 fn shape(src: Side, dst: Side, width: usize, height: usize, depth: usize) -> Shape {

@@ -106,7 +106,7 @@ impl Memory {
 
     /// All of `bytes` from an address belong to one allocation.
     pub(crate) fn holds(&self, address: u64, bytes: u64) -> bool {
-        self.find(address).is_some_and(|(base, a)| address + bytes <= base + a.bytes)
+        self.find(address).is_some_and(|(base, a)| address.checked_add(bytes).is_some_and(|end| end <= base + a.bytes))
     }
 
     pub(crate) fn used_and_peak(&self) -> (u64, u64) {
@@ -126,7 +126,7 @@ impl Memory {
 
     /// Maps memory at an address of the simulated devices.
     pub(crate) fn map(&mut self, bytes: u64, protection: i32) -> R<u64> {
-        let bytes = bytes.next_multiple_of(CHUNK);
+        let bytes = bytes.checked_next_multiple_of(CHUNK).ok_or(OUT_OF_MEMORY)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         for fixed in [libc::MAP_FIXED_NOREPLACE, 0] {
             let hint = if fixed == 0 { 0 } else { self.next_address };
@@ -301,9 +301,10 @@ functions! {
         if width == 0 || height == 0 || !matches!(element, 4 | 8 | 16) {
             return Err(INVALID_VALUE);
         }
-        let row = width.next_multiple_of(512);
+        let row = width.checked_next_multiple_of(512).ok_or(INVALID_VALUE)?;
+        let bytes = row.checked_mul(height).ok_or(OUT_OF_MEMORY)?;
         // The rest is cuMemAlloc's; through the symbol, as the call of one exported function by another goes.
-        let code = crate::procaddr::call_cu_mem_alloc(out(result)?, row * height);
+        let code = crate::procaddr::call_cu_mem_alloc(out(result)?, bytes);
         *out(pitch)? = row;
         if code == 0 { Ok(()) } else { Err(code) }
     }
@@ -374,7 +375,7 @@ fn register(address: u64, bytes: usize, flags: u32) -> R {
     if address == 0 || bytes == 0 || flags > 15 {
         return Err(INVALID_VALUE);
     }
-    if d.memory.overlaps(address, address + bytes as u64) {
+    if d.memory.overlaps(address, address.saturating_add(bytes as u64)) {
         return Err(HOST_ALREADY_REGISTERED);
     }
     let device = d.current_device()?;

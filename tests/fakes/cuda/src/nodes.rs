@@ -83,7 +83,7 @@ impl Driver {
         if !matches!(element, 1 | 2 | 4) || width == 0 || height == 0 {
             return Err(INVALID_VALUE);
         }
-        let last = (height - 1) * p.pitch + width * element;
+        let last = (height - 1).saturating_mul(p.pitch).saturating_add(width.saturating_mul(element));
         if !self.memory.holds(p.dst, last as u64) {
             return Err(INVALID_VALUE);
         }

@@ -18,8 +18,9 @@ fn fill(raw: u64, default: Default, sync: bool, set: Set) -> R {
     if set.bytes() == 0 {
         return Ok(());
     }
-    let last = ((set.height - 1) * set.pitch + set.width * set.element) as u64;
-    if !d.memory.holds(set.dst, last) || (set.height > 1 && set.pitch < set.width * set.element) {
+    let row = set.width.saturating_mul(set.element);
+    let last = (set.height - 1).saturating_mul(set.pitch).saturating_add(row) as u64;
+    if !d.memory.holds(set.dst, last) || (set.height > 1 && set.pitch < row) {
         return Err(INVALID_VALUE);
     }
     if sync {

@@ -132,16 +132,15 @@ pub(crate) fn initialise() -> R {
         _ if crate::config::config().devices == 0 => Err(NO_DEVICE),
         _ => {
             LazyLock::force(&DRIVER);
-            if PHASE.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-            }
+            let _ = PHASE.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
             Ok(())
         }
     }
 }
 
-/// A child cannot use its parent's GPU context: every call fails from here on, as with the vendor's driver.
-extern "C" fn forked() {
+/// Runs in a fork's child, which cannot use its parent's contexts: every call fails from here on, as with the vendor's
+/// driver.
+pub(crate) extern "C" fn forked() {
     let _ = PHASE.compare_exchange(1, 2, Ordering::AcqRel, Ordering::Acquire);
     crate::truth::forget();
 }

@@ -24,6 +24,8 @@ static HOST: Condvar = Condvar::new();
 
 /// A waiter polls the clock for the last part of a wait, as the vendor's driver does; sleeping overshoots by this.
 const SPIN_NS: u64 = 80_000;
+/// How long a waiter sleeps at most before it looks whether it was cancelled.
+const SLICE_NS: u64 = 10_000_000;
 
 pub(crate) struct Op {
     pub(crate) seq: u64,
@@ -193,7 +195,11 @@ impl Driver {
     }
 }
 
-/// Blocks until `done` holds, driving the simulation meanwhile.
+unsafe extern "C" {
+    fn pthread_testcancel();
+}
+
+/// Blocks until `done` holds, driving the simulation meanwhile. A thread can be cancelled in it.
 pub(crate) fn wait(mut driver: Guard, done: impl Fn(&Driver) -> bool) -> Guard {
     loop {
         let time = now();
@@ -202,17 +208,18 @@ pub(crate) fn wait(mut driver: Guard, done: impl Fn(&Driver) -> bool) -> Guard {
             return driver;
         }
         driver = match driver.next_end() {
-            None => DONE.wait(driver).unwrap_or_else(|e| e.into_inner()),
-            Some(end) if end > time + SPIN_NS => {
-                let sleep = Duration::from_nanos(end - time - SPIN_NS / 2);
-                DONE.wait_timeout(driver, sleep).unwrap_or_else(|e| e.into_inner()).0
-            }
-            Some(end) => {
+            Some(end) if end <= time + SPIN_NS => {
                 drop(driver);
                 while now() < end {
                     std::hint::spin_loop();
                 }
                 locked()
+            }
+            next => {
+                drop(driver);
+                unsafe { pthread_testcancel() };
+                let sleep = next.map_or(SLICE_NS, |end| end.saturating_sub(now() + SPIN_NS / 2).min(SLICE_NS));
+                DONE.wait_timeout(locked(), Duration::from_nanos(sleep)).unwrap_or_else(|e| e.into_inner()).0
             }
         };
     }

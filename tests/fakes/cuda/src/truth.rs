@@ -77,6 +77,7 @@ static AT_EXIT: extern "C" fn() = finished;
 
 extern "C" fn loaded() {
     arm();
+    unsafe { libc::pthread_atfork(None, None, Some(crate::state::forked)) };
 }
 
 extern "C" fn finished() {

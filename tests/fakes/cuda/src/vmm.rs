@@ -54,7 +54,7 @@ functions! {
     }
     fn cuMemAddressFree(address: u64, bytes: usize) = "cuMemAddressFree" 10020 |_| {
         let d = driver()?;
-        if address == 0 || bytes == 0 || d.memory.overlaps(address, address + bytes as u64) {
+        if address == 0 || bytes == 0 || d.memory.overlaps(address, address.saturating_add(bytes as u64)) {
             return Err(INVALID_VALUE);
         }
         libc::munmap(address as *mut c_void, bytes);
@@ -104,7 +104,7 @@ functions! {
         if flags != 0 || offset != 0 || bytes as u64 > whole || bytes == 0 {
             return Err(INVALID_VALUE);
         }
-        if address == 0 || d.memory.overlaps(address, address + bytes as u64) {
+        if address == 0 || d.memory.overlaps(address, address.saturating_add(bytes as u64)) {
             return Err(INVALID_VALUE);
         }
         d.refuse_in_capture()?;

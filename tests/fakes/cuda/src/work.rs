@@ -103,7 +103,7 @@ impl Shape {
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        (self.width * self.height * self.depth) as u64
+        self.width.saturating_mul(self.height).saturating_mul(self.depth) as u64
     }
 }
 
@@ -123,7 +123,7 @@ impl Copy {
 
 impl Set {
     pub(crate) fn bytes(&self) -> u64 {
-        (self.width * self.height * self.element) as u64
+        self.width.saturating_mul(self.height).saturating_mul(self.element) as u64
     }
 
     unsafe fn run(&self) {
