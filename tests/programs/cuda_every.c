@@ -6,9 +6,10 @@
  *              itself is then called once for each)
  *
  * What can be done with right arguments is done so, in an order in which it makes sense; the rest is called with zeros,
- * which nearly every function answers with an error. Run it with FAKE_CUDA_VERSION=13050, so that no variant is too new for
- * cuGetProcAddress. One line `SYMBOL RESULT` each, in the order of the calls; then
- * `functions=N once=N`, where the second counts those that the driver itself saw exactly once. */
+ * which nearly every function answers with an error. Run it with FAKE_CUDA_VERSION=13050, so that no variant is too new
+ * for cuGetProcAddress. One line `SYMBOL RESULT` each on stdout, in the order of the calls, the same with and without a
+ * tracer. On stderr `functions=N once=N`: the second counts those that the driver itself saw exactly once, and those
+ * that it did not are named; a tracer's own calls of the driver show there. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -327,6 +328,6 @@ int main(int argc, char **argv) {
         once += table[i].seen;
         if (!table[i].seen) fprintf(stderr, "%s was not seen once\n", table[i].symbol);
     }
-    printf("functions=%d once=%d\n", count, once);
+    fprintf(stderr, "functions=%d once=%d\n", count, once);
     return 0;
 }
