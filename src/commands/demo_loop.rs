@@ -16,11 +16,13 @@ const LAYERS: usize = 10;
 const BATCH_BYTES: usize = 1 << 20;
 const SCRATCH_BYTES: usize = 8 << 20;
 /// What an interpreter does between two launches.
-const HOST_WORK: Duration = Duration::from_micros(90);
+const HOST_WORK: Duration = Duration::from_micros(20);
+/// What preparing a batch takes.
+const LOADING: Duration = Duration::from_millis(3);
 
 /// Kernels of one layer, as a compiler names them; the simulated driver takes the duration from the name.
 const LAYER: [&CStr; 6] = [
-    c"_Z15gemm_spin_us_40PKfS0_Pfi",
+    c"_Z16gemm_spin_us_200PKfS0_Pfi",
     c"_Z14bias_spin_us_3PKfPfi",
     c"_Z14relu_spin_us_3Pfi",
     c"_Z17softmax_spin_us_5PKfPfi",
@@ -155,7 +157,7 @@ impl<'a> Training<'a> {
     fn step(&mut self, step: usize) -> Result<f64> {
         let (driver, stream) = (self.driver, self.stream);
         let (mut scratch, mut loss) = (0, 0f32);
-        host_work(HOST_WORK * 10);
+        host_work(LOADING);
         // SAFETY: the batch and the loss outlive the copies, which the synchronisation at the end awaits; the
         // buffers are as large as the copies say.
         unsafe {

@@ -97,7 +97,9 @@ fn start_run(
     trace: &Path,
     inherited: &Inherited,
 ) -> Result<Run> {
-    let session = Session::new(&session::bases(), shim, inspection.loader.as_deref())?;
+    // The loader of a program that cannot be traced (a 32-bit one, say) says nothing about where the shim must lie.
+    let loader = inspection.loader.as_deref().filter(|_| inspection.obstacle.is_none());
+    let session = Session::new(&session::bases(), shim, loader)?;
     let id = gputrace_collectors::new_launcher_id();
     let mut config = Config::new(trace.to_owned(), session.path(), host(), id);
     config.command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
