@@ -430,20 +430,25 @@ pub(crate) fn state_slow() -> Option<&'static State> {
     register(&view, &raw const frame as usize)
 }
 
+fn claim(row: &ThreadRow) -> bool {
+    use thread_state::{CLAIMED, FREE};
+    // SYNC POINT: row. Acquire, with the collector's Release of FREE: it is done with the counters.
+    row.state.load(Ordering::Relaxed) == FREE
+        && row.state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
 fn register(view: &View, here: usize) -> Option<&'static State> {
     let states = STATES.load(Ordering::Acquire) as *const State;
     let first = NEXT_ROW.fetch_add(1, Ordering::Relaxed) as usize;
-    let (number, row) = (0..THREADS_MAX).map(|i| (first + i) % THREADS_MAX).find_map(|n| {
-        let row = view.thread(n)?;
-        let free = row.state.load(Ordering::Relaxed) == thread_state::FREE;
-        // SYNC POINT: row. Acquire, with the collector's Release of FREE: it is done with the counters.
-        (free
-            && row
-                .state
-                .compare_exchange(thread_state::FREE, thread_state::CLAIMED, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok())
-        .then_some((n, row))
-    })?;
+    let claimed = (0..THREADS_MAX).map(|i| (first + i) % THREADS_MAX).find_map(|number| {
+        let row = view.thread(number)?;
+        claim(row).then_some((number, row))
+    });
+    let Some((number, row)) = claimed else {
+        // No row is free: this thread stays unrecorded, and is not to search again at each of its calls.
+        tls::set(ended());
+        return None;
+    };
     // SAFETY: `prepare` mapped one state more than there are rows; this one belongs to the row just claimed.
     let state = unsafe { &*states.add(number + 1) };
     row.tid.store(sys::gettid(), Ordering::Relaxed);
