@@ -42,7 +42,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<Ending> {
     let driver = shim::find_library(shim::FAKE_DRIVER).map_err(|places| {
         let places = shim::places_text(&places);
         let cure = "in a checkout build it with: cargo build --release";
-        Failure::new(OWN_FAILURE, format!("the simulated driver {} is not in {places}; {cure}", shim::FAKE_DRIVER))
+        Failure::error(OWN_FAILURE, format!("the simulated driver {} is not in {places}; {cure}", shim::FAKE_DRIVER))
     })?;
     let folder = DriverFolder::new(&driver)?;
     let mut search = folder.0.clone().into_os_string();

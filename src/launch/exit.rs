@@ -84,7 +84,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// An error with this exit code.
-    pub(crate) fn new(code: i32, message: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn error(code: i32, message: impl Into<String>) -> anyhow::Error {
         Failure { code, message: message.into() }.into()
     }
 }

@@ -7,6 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+
 /// What execvp searches when PATH is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// The kernel follows a script to a script only this often.
@@ -21,6 +23,25 @@ pub(crate) enum Missing {
     NotExecutable(PathBuf),
     /// A folder: 126.
     Folder(PathBuf),
+}
+
+impl Missing {
+    /// The error for the user.
+    pub(crate) fn failure(&self, command: &OsStr) -> anyhow::Error {
+        let name = command.to_string_lossy();
+        match self {
+            Missing::NotFound if name.contains('/') => Failure::error(NOT_FOUND, format!("{name}: no such file")),
+            Missing::NotFound => Failure::error(NOT_FOUND, format!("{name}: command not found in PATH")),
+            Missing::Folder(path) => Failure::error(NOT_EXECUTABLE, format!("{}: is a folder", path.display())),
+            Missing::NotExecutable(path) => {
+                let path = path.display();
+                Failure::error(
+                    NOT_EXECUTABLE,
+                    format!("{path}: not executable; chmod +x {path}, or name its interpreter"),
+                )
+            }
+        }
+    }
 }
 
 /// The file that `command` names: itself if it has a slash, else the first executable of that name in `search`.
@@ -140,6 +161,14 @@ mod tests {
         assert_eq!(find_command(OsStr::new(""), Some(&path)), Err(Missing::NotFound));
         assert_eq!(find_command(folder.path().as_os_str(), None), Err(Missing::Folder(folder.path().to_owned())));
         assert!(find_command(OsStr::new("sh"), None).is_ok());
+    }
+
+    #[test]
+    fn what_cannot_run_gives_the_exit_codes_of_env() {
+        let code = |missing: Missing| missing.failure(OsStr::new("x")).downcast_ref::<Failure>().unwrap().code;
+        assert_eq!(code(Missing::NotFound), 127);
+        assert_eq!(code(Missing::Folder("/".into())), 126);
+        assert_eq!(code(Missing::NotExecutable("x".into())), 126);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) mod exit;
 pub(crate) mod find_command;
 pub(crate) mod inherited;
 pub(crate) mod inspect;
+pub(crate) mod links;
 pub(crate) mod names;
 pub(crate) mod processes;
 pub(crate) mod session;

@@ -5,48 +5,28 @@
 //! | `gputrace-<pid>-<random>/` | mode 0700, in $XDG_RUNTIME_DIR or else /tmp |
 //! | `lock` | locked (flock) as long as the launcher lives |
 //! | `s/` | GPUTRACE_SESSION: the collector's socket and the segments of processes that found no collector |
-//! | `no-libasan.so/lib64/libgputrace.so`, ... | the shim under each folder that a loader may put for `$LIB` |
+//! | `no-libasan.so/` | what LD_PRELOAD leads to, see `links.rs` |
 //!
 //! `s` is a folder of its own so that it can go while the links stay: processes that outlive the launcher then load an
 //! empty library instead of the shim, without a word on stderr, and those already running see that the session is
-//! over. The odd name above the links is for AddressSanitizer, whose runtime ends a process (exit 1) when the path of
-//! the first library does not hold `libasan.so`: a child built with it must not die of our being there. Such a rest, and what a killed launcher left, is swept by a later launcher once no process refers to it.
+//! over. Such a rest, and what a killed launcher left, is swept by a later launcher once no process refers to it.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::elf::OUR_MACHINE;
-use super::empty_elf::{I386, empty_library};
-use super::processes;
+use super::{links, processes};
 
-/// Name under which the shim is preloaded.
-const PRELOAD: &str = "libgputrace.so";
-/// Folder of the links.
-const LINKS: &str = "no-libasan.so";
 /// Start of a session folder's name.
 const PREFIX: &str = "gputrace-";
 /// `<session>/s/sock` and `<session>/s/seg-<pid>-<number>` must fit into what the kernel takes for a socket.
 const MOST_PATH_BYTES: usize = 90;
-
-/// What 64-bit loaders put for `$LIB`: Debian's, Red Hat's and upstream's, and that of loaders installed elsewhere.
-#[cfg(target_arch = "x86_64")]
-const WIDE: [&str; 3] = ["lib/x86_64-linux-gnu", "lib64", "lib"];
-/// What 64-bit loaders put for `$LIB`: Debian's, Red Hat's and upstream's, and that of loaders installed elsewhere.
-#[cfg(target_arch = "aarch64")]
-const WIDE: [&str; 3] = ["lib/aarch64-linux-gnu", "lib64", "lib"];
-
-/// What 32-bit loaders put for `$LIB`. Some put `lib`, as some 64-bit ones do: see [`narrow_folders`].
-const NARROW: [&str; 2] = ["lib/i386-linux-gnu", "lib32"];
-/// The 32-bit loader, whose own `$LIB` decides who gets `lib`.
-const NARROW_LOADER: &str = "/lib/ld-linux.so.2";
 
 /// A session of this launcher.
 #[derive(Debug)]
@@ -110,11 +90,7 @@ impl Session {
 
     /// The entry for LD_PRELOAD, with its literal `$LIB`.
     pub(crate) fn preload(&self) -> OsString {
-        let mut entry = self.root.clone().into_os_string();
-        for part in ["/", LINKS, "/$LIB/", PRELOAD] {
-            entry.push(part);
-        }
-        entry
+        links::preload(&self.root)
     }
 
     /// Ends the session. With `survivors` still running only what they may load stays, as empty libraries.
@@ -123,17 +99,7 @@ impl Session {
             let _ = fs::remove_dir_all(&self.root);
             return;
         }
-        let empty = self.root.join("empty.so");
-        if fs::write(&empty, empty_library(true, OUR_MACHINE)).is_err() {
-            return;
-        }
-        for folder in &self.wide {
-            let link = self.root.join(LINKS).join(folder).join(PRELOAD);
-            let young = link.with_extension("new");
-            if symlink(&empty, &young).is_ok() {
-                let _ = fs::rename(&young, &link);
-            }
-        }
+        let _ = links::empty(&self.root, &self.wide);
         let _ = fs::remove_dir_all(self.path());
     }
 }
@@ -143,54 +109,8 @@ fn fill(root: &Path, shim: &Path, loader: Option<&Path>) -> io::Result<(File, Ve
     if !try_lock(&lock) {
         return Err(io::Error::other("flock does not work there"));
     }
-    let mut folders = DirBuilder::new();
-    folders.recursive(true).mode(0o700);
     DirBuilder::new().mode(0o700).create(root.join("s"))?;
-    let narrow = narrow_folders(Path::new(NARROW_LOADER));
-    let mut wide: Vec<String> = WIDE.iter().map(|f| (*f).to_owned()).filter(|f| !narrow.contains(f)).collect();
-    if let Some(folder) = loader.and_then(own_expansion).filter(|folder| !wide.contains(folder)) {
-        wide.push(folder);
-    }
-    let links = root.join(LINKS);
-    for folder in &wide {
-        folders.create(links.join(folder))?;
-        symlink(shim, links.join(folder).join(PRELOAD))?;
-    }
-    if cfg!(target_arch = "x86_64") {
-        for folder in narrow.iter().filter(|folder| !wide.contains(folder)) {
-            folders.create(links.join(folder))?;
-            fs::write(links.join(folder).join(PRELOAD), empty_library(false, I386))?;
-        }
-    }
-    Ok((lock, wide))
-}
-
-/// Folders in which 32-bit processes look. `lib` is one of them where the 32-bit loader knows neither of the others.
-fn narrow_folders(loader: &Path) -> Vec<String> {
-    let mut folders: Vec<String> = NARROW.iter().map(|f| (*f).to_owned()).collect();
-    if let Ok(bytes) = fs::read(loader) {
-        let knows = |folder: &str| {
-            let text = [b"\0", folder.as_bytes(), b"\0"].concat();
-            bytes.windows(text.len()).any(|window| window == text)
-        };
-        if !NARROW.iter().any(|folder| knows(folder)) {
-            folders.push("lib".to_owned());
-        }
-    }
-    folders
-}
-
-/// What a loader in an unusual place says that it puts for `$LIB`; the usual ones are known.
-fn own_expansion(loader: &Path) -> Option<String> {
-    const USUAL: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
-    if USUAL.iter().any(|usual| loader == Path::new(usual)) {
-        return None;
-    }
-    let out = Command::new(loader).arg("--list-diagnostics").env_clear().output().ok()?;
-    let text = String::from_utf8(out.stdout).ok()?;
-    let folder = text.lines().find_map(|line| line.strip_prefix("dl_dst_lib=\"")?.strip_suffix('"'))?;
-    let plain = !folder.is_empty() && !folder.starts_with('/') && !folder.contains("..");
-    plain.then(|| folder.to_owned())
+    Ok((lock, links::make(root, shim, loader)?))
 }
 
 fn try_lock(file: &File) -> bool {
@@ -258,38 +178,23 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_private_and_leads_every_loader_to_its_library() {
+    fn a_session_is_private_and_its_end_removes_it() {
         let folder = Folder::new("session");
         let session = session(&folder);
-        assert_eq!(fs::metadata(&session.root).unwrap().permissions().mode() & 0o777, 0o700);
-        assert!(session.path().is_dir());
-        for folder in &session.wide {
-            let library = session.root.join(LINKS).join(folder).join(PRELOAD);
-            assert_eq!(fs::read_link(library).unwrap(), Path::new("/bin/true"));
-        }
-        let preload = session.preload().into_string().unwrap();
-        assert!(preload.ends_with("/$LIB/libgputrace.so"), "{preload}");
-        #[cfg(target_arch = "x86_64")]
-        assert_eq!(
-            fs::read(session.root.join(LINKS).join("lib/i386-linux-gnu").join(PRELOAD)).unwrap()[..5],
-            *b"\x7fELF\x01"
-        );
+        let root = session.root.clone();
+        assert_eq!(fs::metadata(&root).unwrap().permissions().mode() & 0o777, 0o700);
+        assert!(session.path().is_dir() && root.join("lock").exists());
+        session.end(false);
+        assert!(!root.exists());
     }
 
     #[test]
-    fn the_end_removes_it_or_leaves_empty_libraries_for_survivors() {
+    fn the_end_leaves_survivors_what_they_may_load_and_nothing_else() {
         let folder = Folder::new("session-end");
-        let gone = session(&folder);
-        let root = gone.root.clone();
-        gone.end(false);
-        assert!(!root.exists());
-
-        let stays = session(&folder);
-        let (root, wide, s) = (stays.root.clone(), stays.wide.clone(), stays.path());
-        stays.end(true);
-        assert!(!s.exists());
-        let library = fs::read(root.join(LINKS).join(&wide[0]).join(PRELOAD)).unwrap();
-        assert_eq!(library, empty_library(true, OUR_MACHINE));
+        let session = session(&folder);
+        let (root, s) = (session.root.clone(), session.path());
+        session.end(true);
+        assert!(!s.exists() && root.join("empty.so").exists());
     }
 
     #[test]
@@ -318,15 +223,5 @@ mod tests {
         assert_eq!(session.root.parent(), Some(folder.path()));
         let error = Session::new(&[long], Path::new("/bin/true"), None).unwrap_err();
         assert!(format!("{error:#}").contains("too long"), "{error:#}");
-    }
-
-    #[test]
-    fn lib_goes_to_the_32_bit_loader_only_where_it_knows_nothing_else() {
-        let folder = Folder::new("session-narrow");
-        let debian = folder.file("debian.so", b"xx\0lib/i386-linux-gnu\0yy", 0o600);
-        let fedora = folder.file("fedora.so", b"xx\0lib\0yy", 0o600);
-        assert_eq!(narrow_folders(&debian), NARROW);
-        assert_eq!(narrow_folders(&folder.path().join("none")), NARROW);
-        assert!(narrow_folders(&fedora).contains(&"lib".to_owned()));
     }
 }

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use super::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND, OWN_FAILURE};
 use super::inherited::Inherited;
 
 /// Arrays of C strings as exec takes them, made before the fork because after it nothing may allocate.
@@ -133,4 +134,68 @@ pub(crate) fn environment() -> Vec<OsString> {
         }
     }
     entries
+}
+
+/// The error for the user when exec fails although the file was there and executable.
+pub(crate) fn exec_failure(command: &OsStr, error: &io::Error) -> anyhow::Error {
+    let name = command.to_string_lossy();
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => Failure::error(NOT_FOUND, format!("{name}: its interpreter or loader does not exist")),
+        Some(libc::ENOEXEC) => {
+            Failure::error(NOT_EXECUTABLE, format!("{name}: neither a program for this machine nor a script"))
+        }
+        Some(libc::EAGAIN | libc::ENOMEM) => Failure::error(OWN_FAILURE, format!("{name}: cannot be started: {error}")),
+        _ => Failure::error(NOT_EXECUTABLE, format!("{name}: cannot be executed: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(words: &[&str], environment: &[&str]) -> Program {
+        let strings = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
+        Program::new(Path::new(words[0]), &strings(words), strings(environment)).unwrap()
+    }
+
+    fn nothing_blocked() -> Inherited {
+        // SAFETY: plain data, for which zeros are valid: the empty set.
+        Inherited::note_and_block(&unsafe { std::mem::zeroed() })
+    }
+
+    fn exit_code(pid: u32) -> i32 {
+        let mut status = 0;
+        // SAFETY: the status lives through the call and the child is ours.
+        unsafe { libc::waitpid(pid as i32, &mut status, 0) };
+        libc::WEXITSTATUS(status)
+    }
+
+    #[test]
+    fn a_program_gets_its_arguments_and_exactly_its_environment() {
+        let script = "[ \"$0 $1\" = 'a b' ] && [ \"$X\" = 1 ] && [ -z \"$HOME\" ] && exit 7";
+        let pid = program(&["/bin/sh", "-c", script, "a", "b"], &["X=1"]).spawn(&nothing_blocked()).unwrap();
+        assert_eq!(exit_code(pid), 7);
+    }
+
+    #[test]
+    fn a_script_without_a_first_line_is_run_by_the_shell() {
+        let folder = crate::launch::testing::Folder::new("spawn");
+        let script = folder.file("script", b"exit $1\n", 0o755);
+        let pid = program(&[script.to_str().unwrap(), "5"], &[]).spawn(&nothing_blocked()).unwrap();
+        assert_eq!(exit_code(pid), 5);
+    }
+
+    #[test]
+    fn a_failed_exec_is_an_error_with_the_exit_code_of_env() {
+        let error = program(&["/no/such/file"], &[]).spawn(&nothing_blocked()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+        let code = |errno| {
+            let error = exec_failure(OsStr::new("x"), &io::Error::from_raw_os_error(errno));
+            error.downcast_ref::<Failure>().unwrap().code
+        };
+        assert_eq!(code(libc::ENOENT), 127);
+        assert_eq!(code(libc::ENOEXEC), 126);
+        assert_eq!(code(libc::EACCES), 126);
+        assert_eq!(code(libc::EAGAIN), 125);
+    }
 }

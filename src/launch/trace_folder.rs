@@ -4,6 +4,7 @@
 //! a second run must not mix its events in. What tells the two cases apart: the id that the batch system gave the
 //! job, kept in `TRACE/job`, or else that another launcher is at work there at this moment.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -12,6 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use gputrace_collectors::Manifest;
+
+use super::names::{Place, default_name};
 
 /// Launchers of one run without a batch system start within this time of each other.
 const TOGETHER: Duration = Duration::from_secs(600);
@@ -27,14 +30,44 @@ const RUN: [&str; 8] = [
     "TORCHELASTIC_RUN_ID",
 ];
 
+/// The folder of a run's trace.
+pub(crate) struct TraceFolder {
+    pub(crate) path: PathBuf,
+    /// Whether it was made for this run.
+    made: bool,
+}
+
+impl TraceFolder {
+    /// The folder that `-o` names by its pattern, or one named after the command.
+    pub(crate) fn claim(output: Option<&Path>, command: &OsStr) -> Result<TraceFolder> {
+        let Some(pattern) = output else {
+            return Ok(TraceFolder { path: make_default(&default_name(command, SystemTime::now()))?, made: true });
+        };
+        let path = match pattern.to_str() {
+            Some(text) => Place::here().expand(text)?,
+            None => pattern.to_owned(),
+        };
+        let made = !path.exists();
+        claim(&path, run_id().as_deref())?;
+        Ok(TraceFolder { path, made })
+    }
+
+    /// Removes what was made for a command that then did not start.
+    pub(crate) fn undo(&self) {
+        if self.made {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
 /// The id of the run that this launcher is part of, if a batch system or a launcher of ranks gave one.
-pub(crate) fn run_id() -> Option<String> {
+fn run_id() -> Option<String> {
     let given = RUN.iter().filter_map(|name| Some(format!("{name}={}\n", std::env::var(name).ok()?)));
     Some(given.collect::<String>()).filter(|id| !id.is_empty())
 }
 
 /// Makes the folder that the user named, or checks that the one there may be shared.
-pub(crate) fn claim(path: &Path, run: Option<&str>) -> Result<()> {
+fn claim(path: &Path, run: Option<&str>) -> Result<()> {
     match fs::metadata(path) {
         Ok(meta) if !meta.is_dir() => bail!("{}: exists and is no folder; choose another name with -o", path.display()),
         Ok(_) => check_existing(path, run)?,
@@ -51,7 +84,7 @@ pub(crate) fn claim(path: &Path, run: Option<&str>) -> Result<()> {
 }
 
 /// Makes a folder called `name` in the current folder, or `name-2`, `name-3` ... where there is one already.
-pub(crate) fn make_default(name: &str) -> Result<PathBuf> {
+fn make_default(name: &str) -> Result<PathBuf> {
     for number in 1.. {
         let path = PathBuf::from(if number == 1 { name.to_owned() } else { format!("{name}-{number}") });
         match fs::create_dir(&path) {

@@ -17,8 +17,8 @@ const LEAST_SEGMENT_BYTES: u64 = 4 << 20;
 pub(super) fn checks() -> Vec<Check> {
     let mut checks = vec![memfd(), kernel(), glibc(), clock(), shm(), folder()];
     checks.extend([preload(), seccomp(), ptrace()].into_iter().flatten());
-    checks.push(limit("RLIMIT_AS", libc::RLIMIT_AS as u32, 8));
-    checks.push(limit("RLIMIT_FSIZE", libc::RLIMIT_FSIZE as u32, 1));
+    checks.push(limit("RLIMIT_AS", libc::RLIMIT_AS, 8));
+    checks.push(limit("RLIMIT_FSIZE", libc::RLIMIT_FSIZE, 1));
     checks.push(open_files());
     checks
 }
@@ -124,13 +124,13 @@ fn ptrace() -> Option<Check> {
 }
 
 /// A limit that bounds the segment; the shim may use the limit divided by `share`.
-fn limit(name: &'static str, which: u32, share: u64) -> Check {
+fn limit(name: &'static str, which: libc::__rlimit_resource_t, share: u64) -> Check {
     let (soft, _) = limits(which);
     let room = soft / share;
     if soft == libc::RLIM_INFINITY {
         Check::fine(name, "unlimited")
     } else if room < LEAST_SEGMENT_BYTES {
-        let least = LEAST_SEGMENT_BYTES * share >> 20;
+        let least = (LEAST_SEGMENT_BYTES * share) >> 20;
         Check::fail(name, format!("{} MiB leaves no room for events", soft >> 20), format!("raise it to {least} MiB"))
     } else if room < SEGMENT_BYTES {
         Check::note(name, format!("{} MiB", soft >> 20), "the memory for events is smaller than usual")
@@ -140,7 +140,7 @@ fn limit(name: &'static str, which: u32, share: u64) -> Check {
 }
 
 fn open_files() -> Check {
-    let (soft, hard) = limits(libc::RLIMIT_NOFILE as u32);
+    let (soft, hard) = limits(libc::RLIMIT_NOFILE);
     let found = format!("{soft}, at most {hard}");
     if hard < 64 {
         Check::note("RLIMIT_NOFILE", found, "with many processes some may not be traced")
@@ -149,10 +149,10 @@ fn open_files() -> Check {
     }
 }
 
-fn limits(which: u32) -> (u64, u64) {
+fn limits(which: libc::__rlimit_resource_t) -> (u64, u64) {
     let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure lives through the call.
-    unsafe { libc::getrlimit(which as _, &mut limits) };
+    unsafe { libc::getrlimit(which, &mut limits) };
     (limits.rlim_cur, limits.rlim_max)
 }
 

@@ -1,0 +1,136 @@
+//! The run after the target's start: waiting, watching, the end of the trace, the summary.
+
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use gputrace_collectors::{Manifest, Running, Untraced};
+
+use super::{Recorded, Run};
+use crate::analysis::summary;
+use crate::cli::RecordArgs;
+use crate::launch::inspect::Inspection;
+use crate::launch::signals::Signals;
+use crate::launch::supervise::{HURRIED, Supervisor};
+use crate::launch::watch::{self, Watch};
+use crate::launch::{processes, session, trace_folder};
+use crate::say;
+
+/// The collector's time for its last files when nobody is in a hurry.
+const SEAL: Duration = Duration::from_secs(60);
+/// Survivors that are named one by one.
+const NAMED_SURVIVORS: usize = 3;
+
+/// Stays with the target to its end and after it.
+pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &Inspection) -> Recorded {
+    let Run { target, running, session, trace } = run;
+    if let Some(obstacle) = &inspection.obstacle {
+        let exe = inspection.program().display().to_string();
+        say(&format!("{exe} is not traced: {obstacle}; {}", obstacle.cure()));
+        running.untraced(Untraced { pid: target as i32, exe, reason: obstacle.to_string() });
+    }
+    session::sweep(&session::bases());
+    let mut supervisor = Supervisor::new(signals, target);
+    let mut watch = Watch::new(session.root().to_owned(), target, inspection.obstacle.is_some());
+    let ending = supervisor.until_end(watch::FIRST, || {
+        let (found, next) = watch.look();
+        found.into_iter().for_each(|process| running.untraced(process));
+        warn(&running);
+        next
+    });
+    let ended = Instant::now();
+    let grace = if supervisor.is_interrupted() { args.grace.min(HURRIED) } else { args.grace };
+    let survivors = supervisor.wait_for_descendants(session.root(), grace);
+    let survivors_text = survivors_text(&survivors);
+
+    let hurried = supervisor.is_interrupted();
+    let deadline = if hurried { ended + HURRIED } else { Instant::now() + SEAL };
+    warn(&running);
+    let manifest = running.finish(Some(ending.info()), deadline);
+    session.end(!survivors.is_empty());
+    // What was written before a disk ran full is still worth its summary.
+    let manifest =
+        manifest.inspect_err(|error| say(&format!("{error}; the trace in {} is cut short", trace.display())));
+    let deadline = hurried.then_some(deadline);
+    let wanted = !supervisor.is_hurried();
+    let summary = if wanted { summarise(&trace, manifest.ok().as_ref(), &mut supervisor, deadline) } else { None };
+    let summary = summary.map(|text| format!("{}{text}", survivors_text.unwrap_or_default()));
+    Recorded { ending, trace, summary }
+}
+
+/// The summary, also written into the trace. None: it is not wanted any more.
+fn summarise(
+    trace: &Path,
+    manifest: Option<&Manifest>,
+    supervisor: &mut Supervisor,
+    deadline: Option<Instant>,
+) -> Option<String> {
+    let (at_work, of) = manifest.map_or((0, 0), |own| trace_folder::others_at_work(trace, own));
+    if at_work > 0 {
+        // The launcher that ends last reports on all of them.
+        return Some(format!(
+            "gputrace: trace in {}; {at_work} of {of} launchers are still at work\n",
+            trace.display()
+        ));
+    }
+    // In a thread of its own, because a large trace takes its time and Ctrl-C must end that.
+    let (sender, receiver) = mpsc::channel();
+    let path = trace.to_owned();
+    std::thread::spawn(move || sender.send(summary::at_end(&path)));
+    let result = loop {
+        match receiver.recv_timeout(Duration::from_millis(5)) {
+            Ok(result) => break result,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                if late || supervisor.is_told_to_end(Duration::ZERO) {
+                    return None;
+                }
+            }
+        }
+    };
+    let text = match result {
+        Ok(text) => text.trim_end().to_owned() + "\n",
+        Err(error) => return Some(format!("gputrace: no summary: {error:#}; trace in {}\n", trace.display())),
+    };
+    if let Err(error) = fs::write(trace.join("summary.txt"), &text) {
+        say(&format!("{}: cannot be written: {error}", trace.join("summary.txt").display()));
+    }
+    Some(text)
+}
+
+/// What the collector has to say now, a line each.
+fn warn(running: &Running) {
+    while let Some(warning) = running.warning() {
+        say(&warning);
+    }
+}
+
+fn survivors_text(survivors: &[u32]) -> Option<String> {
+    if survivors.is_empty() {
+        return None;
+    }
+    let named = survivors.iter().take(NAMED_SURVIVORS).map(|pid| format!("{pid} {}", processes::name(*pid)));
+    let mut named = named.collect::<Vec<_>>().join(", ");
+    if survivors.len() > NAMED_SURVIVORS {
+        named.push_str(", ...");
+    }
+    let (processes, they) =
+        if survivors.len() == 1 { ("process outlives", "it runs") } else { ("processes outlive", "they run") };
+    Some(format!("gputrace: {} {processes} the command ({named}); {they} on untraced\n", survivors.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn survivors_are_counted_and_the_first_ones_named() {
+        assert_eq!(survivors_text(&[]), None);
+        let one = survivors_text(&[std::process::id()]).unwrap();
+        assert!(one.starts_with("gputrace: 1 process outlives") && one.contains("it runs on untraced"), "{one}");
+        let many = survivors_text(&[1, 2, 3, 4]).unwrap();
+        assert!(many.contains("4 processes") && many.contains("..."), "{many}");
+    }
+}
