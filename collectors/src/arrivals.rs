@@ -103,6 +103,17 @@ impl Arrivals {
         });
     }
 
+    /// Gives connections whose message is on its way a moment to bring it.
+    pub(crate) fn wait(&self, deadline: Instant) {
+        let mut poll: Vec<libc::pollfd> = Vec::new();
+        for (connection, _) in &self.waiting {
+            poll.push(libc::pollfd { fd: connection.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+        }
+        let wait = deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(5));
+        // SAFETY: the kernel reads and writes the given number of entries.
+        unsafe { libc::poll(poll.as_mut_ptr(), poll.len() as libc::nfds_t, wait.as_millis() as i32) };
+    }
+
     /// Takes segments that stand as files in the session's folder.
     pub(crate) fn adopt_files(&mut self, mut take: impl FnMut(Arrival)) {
         let Ok(entries) = fs::read_dir(&self.session) else { return };

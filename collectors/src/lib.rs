@@ -1,17 +1,41 @@
 //! The collector: takes over the segments of traced processes, reads their rings and writes the trace.
 //!
-//! An event flows ring -> [drain] -> batch of a table -> channel -> [writer] -> journal and Parquet file.
+//! An event flows ring -> `drain` (`chain`, `process`) -> `resolve` -> batch of a table (`tables`) -> channel ->
+//! `writer` -> journal and Parquet file (`encode`, `file`). Two threads: the drain reads rings and never waits for
+//! anything; the writer encodes and writes. Between them stands a bounded channel.
+//!
+//! The collector takes everything in a segment for the work of an enemy: positions are copied, indexes checked, chains
+//! bounded. It promises the traced process that it never blocks it, and the reader that every call is accounted for.
+
+mod accounting;
 mod arrivals;
 mod bindings;
+mod chain;
 mod clock;
+mod drain;
 mod encode;
+mod facts;
+mod file;
+pub mod journal;
 pub mod manifest;
 pub mod names;
+mod process;
+mod resolve;
 pub mod schema;
 mod segment;
+mod tables;
+mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use arrivals::Arrivals;
+use drain::{Bell, Command, Drain};
+use writer::{Shared, Writer};
 
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
 
@@ -106,33 +130,84 @@ pub enum CollectError {
 /// A collector at work.
 pub struct Running {
     config: Config,
+    shared: Shared,
+    commands: Sender<Command>,
+    bell: Bell,
+    drain: JoinHandle<Manifest>,
+    /// Closed when the writer has ended.
+    writing: Receiver<()>,
 }
 
+/// Messages between drain and writer: half a megabyte each at most.
+const CHANNEL: usize = 8;
+
 /// Starts a collector: makes the trace's folders and the first manifest, listens on the session's socket.
+///
+/// When it returns, processes may be started: whatever they send waits until the drain takes it.
 pub fn start(config: Config) -> Result<Running, CollectError> {
-    Ok(Running { config })
+    let at = manifest::path(&config.trace, &config.host, config.launcher_id);
+    let failed = |source| CollectError::Trace { path: at.clone(), source };
+    std::fs::create_dir_all(config.trace.join("manifest")).map_err(failed)?;
+    let socket = |source| CollectError::Socket { path: socket_path(&config.session), source };
+    let arrivals = Arrivals::listen(&config.session).map_err(socket)?;
+    let shared = Shared::default();
+    let bell = Bell::new().map_err(CollectError::Thread)?;
+    let (commands, orders) = crossbeam_channel::unbounded();
+    let (sender, messages) = crossbeam_channel::bounded(CHANNEL);
+    let hearing = bell.try_clone().map_err(CollectError::Thread)?;
+    let drain = Drain::new(config.clone(), shared.clone(), arrivals, hearing, orders, sender);
+    let drain = drain.map_err(CollectError::Thread)?;
+    drain.first_manifest().write(&at).map_err(failed)?;
+    let writer = Writer::new(config.clone(), shared.clone())?;
+    let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    let (working, writing) = crossbeam_channel::bounded(0);
+    let write = move || {
+        writer.run(&messages);
+        drop(working);
+    };
+    spawn("gputrace-write").spawn(write).map_err(CollectError::Thread)?;
+    let drain = spawn("gputrace-drain").spawn(move || drain.run()).map_err(CollectError::Thread)?;
+    Ok(Running { config, shared, commands, bell, drain, writing })
 }
 
 impl Running {
+    fn tell(&self, command: Command) {
+        // The drain ends only when it is told to.
+        let _ = self.commands.send(command);
+        self.bell.ring();
+    }
+
     /// The launcher found a process that cannot be traced.
     pub fn untraced(&self, process: Untraced) {
-        let _ = process;
+        self.tell(Command::Untraced(process));
     }
 
     /// The pid of the command itself, whose row gets the exit status.
     pub fn root(&self, pid: u32) {
-        let _ = pid;
+        self.tell(Command::Root(pid));
     }
 
-    /// One line about trouble since the last call (disk full, say), for the launcher to print.
+    /// One line about trouble (disk full, say) that was not returned before, for the launcher to print.
     pub fn warning(&self) -> Option<String> {
-        None
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).warnings.pop_front()
     }
 
-    /// Reads the rings to their end, seals the files, writes the last manifest. After `deadline` it stops waiting for
-    /// processes that are being read and writes what it has.
+    /// Reads the rings to their end, seals the files, writes the last manifest.
+    ///
+    /// Processes that still run are marked so, and record no more. After `deadline` what is still on its way to the
+    /// disk is given up.
     pub fn finish(self, root: Option<ExitStatusInfo>, deadline: Instant) -> Result<Manifest, CollectError> {
-        let _ = (root, deadline, self.config);
-        Ok(Manifest::default())
+        self.tell(Command::Finish { root, deadline });
+        let mut manifest = self.drain.join().map_err(|_| CollectError::Stopped)?;
+        let late = self.writing.recv_deadline(deadline) == Err(RecvTimeoutError::Timeout);
+        let report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        report.complete(&mut manifest);
+        manifest.complete = !late;
+        if late {
+            manifest.note("the last rows were still being written when the time was up: read the journal too");
+        }
+        let at = manifest::path(&self.config.trace, &self.config.host, self.config.launcher_id);
+        manifest.write(&at).map_err(|source| CollectError::Trace { path: at, source })?;
+        Ok(manifest)
     }
 }

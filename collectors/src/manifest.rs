@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gputrace_abi::Class;
 use serde::{Deserialize, Serialize};
 
 /// The manifest, as it stands in the file.
@@ -221,6 +222,17 @@ impl Manifest {
     /// Reads a manifest.
     pub fn read(from: &Path) -> io::Result<Manifest> {
         Ok(serde_json::from_slice(&std::fs::read(from)?)?)
+    }
+
+    /// Moves events that were read but could not be stored from `recorded` to `dropped`.
+    pub(crate) fn lose(&mut self, process_id: i64, class: u8, rows: u64) {
+        let process = self.processes.iter_mut().find(|p| p.process_id == process_id);
+        let class = Class::from_u8(class).map_or("", Class::name);
+        if let Some(count) = process.and_then(|p| p.accounting.get_mut(class)) {
+            let rows = rows.min(count.recorded);
+            count.recorded -= rows;
+            count.dropped += rows;
+        }
     }
 
     /// Adds a note, once.

@@ -1,0 +1,196 @@
+//! Where every call went: seen = recorded + dropped + sampled out + in flight + abandoned.
+//!
+//! A thread counts what it saw, dropped and abandoned in its row of the segment; the reader counts what it found in
+//! the rings. The two agree but for the calls that a thread was in the middle of when it died, and for slots that it
+//! reserved and never wrote: those are found here, by what is missing.
+
+use std::collections::BTreeMap;
+
+use gputrace_abi::Class;
+use gputrace_abi::layout::{CLASSES, ThreadRow};
+use gputrace_abi::sync::{AtomicU32, AtomicU64, Ordering};
+
+use crate::manifest::Count;
+
+/// Number by class.
+pub(crate) type ByClass = [u64; CLASSES];
+
+const SAMPLED: [usize; 2] = [Class::HostAlloc as usize, Class::HostFree as usize];
+
+/// A thread's own counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) seen: ByClass,
+    chosen: ByClass,
+    dropped: ByClass,
+    abandoned: ByClass,
+    /// Hook and start of the call that it is in; start 0 for none.
+    in_flight: (u64, u64),
+}
+
+impl Counters {
+    /// Reads them.
+    pub(crate) fn read(row: &ThreadRow) -> Counters {
+        let wide = |from: &[AtomicU64; CLASSES]| std::array::from_fn(|n| from[n].load(Ordering::Relaxed));
+        let narrow = |from: &[AtomicU32; CLASSES]| std::array::from_fn(|n| from[n].load(Ordering::Relaxed).into());
+        Counters {
+            seen: wide(&row.seen),
+            chosen: wide(&row.chosen),
+            dropped: narrow(&row.dropped),
+            abandoned: narrow(&row.abandoned),
+            in_flight: (row.in_flight_hook.load(Ordering::Relaxed), row.in_flight_start.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Sets them to zero, for the row's next user.
+    pub(crate) fn clear(row: &ThreadRow) {
+        row.seen.iter().chain(&row.chosen).for_each(|n| n.store(0, Ordering::Relaxed));
+        row.dropped.iter().chain(&row.abandoned).for_each(|n| n.store(0, Ordering::Relaxed));
+        row.in_flight_start.store(0, Ordering::Relaxed);
+    }
+}
+
+/// How a thread's use of its row came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The thread ended by itself: a call that it was in never returned.
+    Exited,
+    /// The process died, or the collector stops reading it: the call is in flight.
+    Cut,
+}
+
+/// The counts of a process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Books {
+    counts: [Count; CLASSES],
+    /// Calls that the threads counted and nobody found; slots torn in the shared chain may be theirs.
+    missing: ByClass,
+    /// Slots torn in the shared chain.
+    pub(crate) torn_shared: u64,
+}
+
+impl Books {
+    /// Enters a thread: its own counters, the events read from it, and the slots torn in its chain.
+    /// `class_of` gives the class of a hook.
+    pub(crate) fn enter(
+        &mut self,
+        counters: &Counters,
+        recorded: &ByClass,
+        torn: u64,
+        ending: Ending,
+        class_of: impl Fn(u64) -> Option<usize>,
+    ) {
+        let running = class_of(counters.in_flight.0);
+        let mut torn = torn;
+        for class in 0..CLASSES {
+            let sampled =
+                if SAMPLED.contains(&class) { counters.seen[class].saturating_sub(counters.chosen[class]) } else { 0 };
+            let found = recorded[class] + counters.dropped[class] + counters.abandoned[class] + sampled;
+            let mut missing = counters.seen[class].saturating_sub(found);
+            let count = &mut self.counts[class];
+            count.seen += counters.seen[class];
+            count.recorded += recorded[class];
+            count.dropped += counters.dropped[class];
+            count.abandoned += counters.abandoned[class];
+            count.sampled_out += sampled;
+            // A malloc says nothing about being in flight, but a process can be killed in one as well.
+            if missing > 0 && (running == Some(class) || ending == Ending::Cut && SAMPLED.contains(&class)) {
+                missing -= 1;
+                match ending {
+                    Ending::Exited => count.abandoned += 1,
+                    Ending::Cut => count.in_flight += 1,
+                }
+            }
+            let lost = missing.min(torn);
+            torn -= lost;
+            count.dropped += lost;
+            self.missing[class] += missing - lost;
+        }
+    }
+
+    /// Enters events of threads that the reader could not tell.
+    pub(crate) fn enter_recorded(&mut self, recorded: &ByClass) {
+        for (count, n) in self.counts.iter_mut().zip(recorded) {
+            count.recorded += n;
+        }
+    }
+
+    /// Enters calls of threads that found no row: seen and dropped.
+    pub(crate) fn enter_rowless(&mut self, rowless: &[AtomicU64; CLASSES]) {
+        for (count, n) in self.counts.iter_mut().zip(rowless) {
+            let n = n.load(Ordering::Relaxed);
+            count.seen += n;
+            count.dropped += n;
+        }
+    }
+
+    /// The counts of the classes that were called.
+    pub(crate) fn close(&self) -> BTreeMap<String, Count> {
+        let mut torn = self.torn_shared;
+        let mut all = BTreeMap::new();
+        for (class, count) in self.counts.iter().enumerate() {
+            let mut count = *count;
+            let lost = self.missing[class].min(torn);
+            torn -= lost;
+            count.dropped += lost;
+            if count == Count::default() {
+                continue;
+            }
+            let name = Class::from_u8(class as u8).map_or_else(|| format!("class {class}"), |c| c.name().to_owned());
+            all.insert(name, count);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAUNCH: usize = Class::Launch as usize;
+    const MALLOC: usize = Class::HostAlloc as usize;
+
+    fn books(seen: u64, recorded: u64, torn: u64, in_flight: u64, ending: Ending) -> Count {
+        let mut counters = Counters { in_flight: (LAUNCH as u64, in_flight), ..Counters::default() };
+        counters.seen[LAUNCH] = seen;
+        let mut found = ByClass::default();
+        found[LAUNCH] = recorded;
+        let mut books = Books::default();
+        books.enter(&counters, &found, torn, ending, |hook| Some(hook as usize));
+        books.close().get("launch").copied().unwrap_or_default()
+    }
+
+    #[test]
+    fn the_call_that_a_thread_died_in_is_in_flight() {
+        let count = books(10, 9, 0, 77, Ending::Cut);
+        assert_eq!((count.in_flight, count.is_balanced()), (1, true));
+        // Killed after the event was written, before the mark was taken back.
+        let count = books(10, 10, 0, 77, Ending::Cut);
+        assert_eq!((count.in_flight, count.is_balanced()), (0, true));
+    }
+
+    #[test]
+    fn a_torn_slot_is_a_drop_and_an_exit_inside_a_call_an_abandoned_one() {
+        let count = books(10, 7, 2, 77, Ending::Cut);
+        assert_eq!((count.in_flight, count.dropped, count.is_balanced()), (1, 2, true));
+        let count = books(10, 9, 0, 77, Ending::Exited);
+        assert_eq!((count.abandoned, count.is_balanced()), (1, true));
+    }
+
+    #[test]
+    fn what_nothing_explains_stays_unbalanced() {
+        assert!(!books(10, 7, 1, 77, Ending::Cut).is_balanced());
+    }
+
+    #[test]
+    fn sampled_out_calls_are_those_that_were_not_chosen() {
+        let mut counters = Counters::default();
+        (counters.seen[MALLOC], counters.chosen[MALLOC], counters.dropped[MALLOC]) = (1000, 10, 1);
+        let mut recorded = ByClass::default();
+        recorded[MALLOC] = 9;
+        let mut books = Books::default();
+        books.enter(&counters, &recorded, 0, Ending::Exited, |_| None);
+        let count = books.close()["host_alloc"];
+        assert_eq!((count.sampled_out, count.recorded, count.is_balanced()), (990, 9, true));
+    }
+}

@@ -1,0 +1,199 @@
+//! Reading one chain of chunks: slots to events, texts put together, chunks given back.
+//!
+//! Nothing that stands in the chain is trusted. A chain that leads out of the pool is not read on; one that leads in a
+//! circle is left after as many steps as the pool has slots, and goes on at the next pass; a slot that was reserved
+//! and never written holds the chain up for a second at most, and its chunk is not used again while the process lives,
+//! because a writer that was only stopped may still write there.
+
+use std::time::{Duration, Instant};
+
+use gputrace_abi::event::{
+    self, Event, KIND_CONTEXT, KIND_FIRST, KIND_TEXT, KIND_TEXT_MORE, TEXT_MAX_BYTES, TEXT_SLOT_BYTES,
+};
+use gputrace_abi::layout::View;
+use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Cursor, Step};
+
+/// How long a hole may hold up a chain.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A text with what it is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Text {
+    /// One of [`event::text_kind`].
+    pub(crate) kind: u64,
+    pub(crate) key: u64,
+    pub(crate) number: u64,
+    pub(crate) ticks: u64,
+    bytes: Vec<u8>,
+    missing: usize,
+}
+
+impl Text {
+    fn begin(event: &Event) -> Text {
+        let [key, kind, bytes, number] = event.payload;
+        let missing = bytes.min(TEXT_MAX_BYTES as u64) as usize;
+        Text { kind, key, number, ticks: event.start, bytes: Vec::with_capacity(missing), missing }
+    }
+
+    fn add(&mut self, words: &[u64; 8]) {
+        let part = self.missing.min(TEXT_SLOT_BYTES);
+        self.bytes.extend(words.iter().skip(1).flat_map(|w| w.to_le_bytes()).take(part));
+        self.missing -= part;
+    }
+
+    /// The text itself; what is not UTF-8 in it is replaced.
+    pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
+}
+
+/// What a chain yields.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// A call of a hook.
+    Event(Event),
+    /// A name.
+    Text(Text),
+    /// A context got its number.
+    Context(Event),
+    /// The name bound to `key` at `ticks` was learned in a call that began at `start`.
+    Learned { key: u64, ticks: u64, start: u64 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Ended,
+    Broken,
+}
+
+/// A chain and how far it was read.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    cursor: Cursor,
+    state: State,
+    hole_since: Option<Instant>,
+    /// The present chunk has a hole that was passed over.
+    holed: bool,
+    text: Option<Text>,
+    learned: Option<(u64, u64)>,
+    /// Slots that were reserved and never written.
+    pub(crate) torn: u64,
+}
+
+impl Chain {
+    /// The chain that begins at this chunk.
+    pub(crate) fn new(view: &View, first: u32) -> Option<Chain> {
+        let cursor = Cursor::new(view, first)?;
+        Some(Chain { cursor, state: State::Open, hole_since: None, holed: false, text: None, learned: None, torn: 0 })
+    }
+
+    /// The chain's last slot was read.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// It leads out of the pool, and what came after that is not read.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.state == State::Broken
+    }
+
+    /// A hole holds it up.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.hole_since.is_some()
+    }
+
+    /// Reads to the end of what is there, or `most` steps. `dead`: the process writes no more. Returns the steps.
+    pub(crate) fn read(&mut self, view: &View, dead: bool, most: usize, mut take: impl FnMut(Item)) -> usize {
+        if self.state != State::Open {
+            return 0;
+        }
+        let mut steps = 0;
+        while steps < most {
+            steps += 1;
+            match self.cursor.step(view, dead) {
+                Step::Words(words) => {
+                    self.hole_since = None;
+                    self.take(&words, &mut take);
+                }
+                Step::Empty => {
+                    self.hole_since = None;
+                    break;
+                }
+                Step::Hole => {
+                    let since = *self.hole_since.get_or_insert_with(Instant::now);
+                    if !dead && since.elapsed() < PATIENCE {
+                        break;
+                    }
+                    self.cursor.skip();
+                    self.torn += 1;
+                    self.holed = true;
+                    self.text = None;
+                    self.hole_since = None;
+                }
+                Step::Finished(chunk) => self.give_back(view, chunk),
+                Step::Ended(chunk) => {
+                    self.give_back(view, chunk);
+                    self.state = State::Ended;
+                    return steps;
+                }
+                Step::Broken => {
+                    self.state = State::Broken;
+                    return steps;
+                }
+            }
+        }
+        if let Some(chunk) = view.chunk(self.cursor.chunk) {
+            chunk.set_consumed(self.cursor.index.min(CHUNK_SLOTS as u32));
+        }
+        steps
+    }
+
+    fn give_back(&mut self, view: &View, chunk: u32) {
+        if !self.holed {
+            view.give_chunk(chunk);
+        }
+        self.holed = false;
+    }
+
+    #[inline(always)]
+    fn take(&mut self, words: &[u64; 8], take: &mut impl FnMut(Item)) {
+        let event = Event::from_words(*words);
+        if event.hook < KIND_FIRST && self.text.is_none() && self.learned.is_none() {
+            return take(Item::Event(event));
+        }
+        self.take_slowly(event, words, take);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_slowly(&mut self, event: Event, words: &[u64; 8], take: &mut impl FnMut(Item)) {
+        if event.hook == KIND_TEXT_MORE {
+            if let Some(text) = &mut self.text {
+                text.add(words);
+            }
+        } else {
+            self.text = None; // the rest of an unfinished one never came
+        }
+        match event.hook {
+            KIND_TEXT => self.text = Some(Text::begin(&event)),
+            KIND_CONTEXT => take(Item::Context(event)),
+            hook if hook < KIND_FIRST => {
+                if let Some((key, ticks)) = self.learned.take()
+                    && event.payload[0] == key
+                    && event.start < ticks
+                {
+                    take(Item::Learned { key, ticks, start: event.start });
+                }
+                take(Item::Event(event));
+            }
+            _ => {}
+        }
+        if let Some(text) = self.text.take_if(|t| t.missing == 0) {
+            if matches!(text.kind, event::text_kind::FUNCTION | event::text_kind::ALIAS) {
+                self.learned = Some((text.key, text.ticks));
+            }
+            take(Item::Text(text));
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! The drain thread: takes segments over, reads their rings, hands batches on, and notices when processes end.
+//!
+//! It sleeps in epoll on the session's socket, on a descriptor for every process, and on the launcher's commands; a
+//! timer makes it read the rings: every few milliseconds under load, twenty times a second when little happens. It
+//! never waits for the writer: when the channel is full the rings hold what comes, and drop and count beyond that.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+use gputrace_abi::clock::{COUNTER, ClockKind};
+use gputrace_abi::sync::Ordering;
+
+use crate::arrivals::{Arrival, Arrivals};
+use crate::clock::Clocks;
+use crate::manifest::{ExitStatusInfo, Manifest, Root, Untraced};
+use crate::names::Written;
+use crate::process::Process;
+use crate::schema::{SCHEMA_VERSION, TableId};
+use crate::tables::{self, ProcessRow, Tables, ThreadRow};
+use crate::writer::{Message, Shared};
+use crate::{Config, LAUNCHER_MASK};
+
+/// The longest sleep while a process is traced: the pool holds 200,000 events, which takes a busy process 0.2 s.
+const IDLE: Duration = Duration::from_millis(50);
+/// The shortest sleep.
+const BUSY: Duration = Duration::from_millis(1);
+/// Events of a pass that are worth waking up for.
+const WORTH: usize = 2048;
+/// Segments that come as files are looked for this often.
+const LOOK_FOR_FILES: Duration = Duration::from_millis(250);
+/// Rows wait this long for their batch to fill.
+const BATCH_AGE: Duration = Duration::from_millis(200);
+/// The manifest is written this often, and less often when it is large.
+const MANIFEST_AGE: Duration = Duration::from_secs(5);
+
+/// What the launcher tells the drain.
+pub(crate) enum Command {
+    Untraced(Untraced),
+    Root(u32),
+    Finish { root: Option<ExitStatusInfo>, deadline: Instant },
+}
+
+/// Wakes the drain.
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Bell> {
+        // SAFETY: numbers only; the descriptor is ours.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made.
+        Ok(Bell(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Bell> {
+        Ok(Bell(self.0.try_clone()?))
+    }
+
+    pub(crate) fn ring(&self) {
+        // SAFETY: writes eight bytes of a local.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const ONE).cast(), 8) };
+        static ONE: u64 = 1;
+    }
+
+    fn quiet(&self) {
+        let mut count = 0u64;
+        // SAFETY: reads eight bytes into a local.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+const SOCKET: u64 = 0;
+const BELL: u64 = 1;
+/// Tokens from here on are processes.
+const PROCESSES: u64 = 2;
+
+/// The drain.
+pub(crate) struct Drain {
+    config: Config,
+    shared: Shared,
+    arrivals: Arrivals,
+    epoll: OwnedFd,
+    bell: Bell,
+    commands: Receiver<Command>,
+    writer: Sender<Message>,
+    /// Batches that the writer had no room for.
+    unsent: Vec<Message>,
+    clocks: Clocks,
+    tables: Tables,
+    written: Written,
+    processes: BTreeMap<u64, Process>,
+    /// Processes by token whose end was noticed.
+    ended: Vec<u64>,
+    next: u64,
+    sequence: i64,
+    manifest: Manifest,
+    clock: Option<ClockKind>,
+    root: Option<u32>,
+    rows: Vec<ProcessRow>,
+    thread_rows: Vec<ThreadRow>,
+    interval: Duration,
+    looked_for_files: Instant,
+    batched: Instant,
+    described: Instant,
+    describing_takes: Duration,
+    changed: bool,
+}
+
+impl Drain {
+    pub(crate) fn new(
+        config: Config,
+        shared: Shared,
+        arrivals: Arrivals,
+        bell: Bell,
+        commands: Receiver<Command>,
+        writer: Sender<Message>,
+    ) -> io::Result<Drain> {
+        // SAFETY: numbers only.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made.
+        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        let clocks = Clocks::start();
+        let manifest = Manifest {
+            schema_version: SCHEMA_VERSION,
+            tool_version: config.tool_version.clone(),
+            command: config.command.clone(),
+            host: config.host.clone(),
+            launcher_id: config.launcher_id,
+            started_ns: clocks.now_ns(),
+            clock: clocks.describe(COUNTER),
+            ..Manifest::default()
+        };
+        let now = Instant::now();
+        let drain = Drain {
+            config,
+            shared,
+            arrivals,
+            epoll,
+            bell,
+            commands,
+            writer,
+            unsent: Vec::new(),
+            clocks,
+            tables: Tables::new(),
+            written: Written::default(),
+            processes: BTreeMap::new(),
+            ended: Vec::new(),
+            next: PROCESSES,
+            sequence: 0,
+            manifest,
+            clock: None,
+            root: None,
+            rows: Vec::new(),
+            thread_rows: Vec::new(),
+            interval: IDLE,
+            looked_for_files: now,
+            batched: now,
+            described: now,
+            describing_takes: Duration::ZERO,
+            changed: false,
+        };
+        drain.watch(drain.arrivals.descriptor(), SOCKET)?;
+        drain.watch(drain.bell.0.as_raw_fd(), BELL)?;
+        Ok(drain)
+    }
+
+    /// The manifest of the start.
+    pub(crate) fn first_manifest(&self) -> Manifest {
+        self.manifest.clone()
+    }
+
+    fn watch(&self, fd: RawFd, token: u64) -> io::Result<()> {
+        // A process ends once; while the writer is behind, its end must not wake us again and again.
+        let once = if token >= PROCESSES { libc::EPOLLONESHOT } else { 0 };
+        let mut event = libc::epoll_event { events: (libc::EPOLLIN | once) as u32, u64: token };
+        // SAFETY: the kernel reads the event.
+        if unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Works until it is told to finish; returns the manifest, but for what only the writer knows.
+    pub(crate) fn run(mut self) -> Manifest {
+        let (root, deadline) = loop {
+            self.sleep();
+            if let Some(finish) = self.obey() {
+                break finish;
+            }
+            self.welcome();
+            self.pass();
+            self.send_batches(false);
+            self.describe_in_time();
+        };
+        self.finish(root, deadline)
+    }
+
+    /// Sleeps until something happens or the rings are due.
+    fn sleep(&mut self) {
+        let wait = match (self.processes.is_empty(), self.unsent.is_empty() && !self.arrivals.is_waiting()) {
+            (_, false) => Duration::from_millis(2),
+            (false, true) => self.interval,
+            (true, true) => LOOK_FOR_FILES,
+        };
+        const MOST: usize = 64;
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
+        let wait = wait.as_millis().max(1) as i32;
+        // SAFETY: the kernel fills at most `MOST` events.
+        let got = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), MOST as i32, wait) };
+        for event in events.iter().take(got.max(0) as usize) {
+            match event.u64 {
+                SOCKET => {}
+                BELL => self.bell.quiet(),
+                token => self.ended.push(token),
+            }
+        }
+    }
+
+    /// Does what the launcher says. Some: it is time to finish.
+    fn obey(&mut self) -> Option<(Option<ExitStatusInfo>, Instant)> {
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Untraced(process)) => self.note_untraced(process),
+                Ok(Command::Root(pid)) => self.root = Some(pid),
+                Ok(Command::Finish { root, deadline }) => return Some((root, deadline)),
+                Err(crossbeam_channel::TryRecvError::Empty) => return None,
+                // The launcher is gone without a word.
+                Err(crossbeam_channel::TryRecvError::Disconnected) => return Some((None, Instant::now())),
+            }
+        }
+    }
+
+    fn next_process_id(&mut self) -> i64 {
+        let id = ((self.config.launcher_id & LAUNCHER_MASK) as i64) << 24 | (self.sequence & 0xff_ffff);
+        self.sequence += 1;
+        id
+    }
+
+    fn note_untraced(&mut self, process: Untraced) {
+        let row = ProcessRow {
+            process_id: self.next_process_id(),
+            pid: process.pid,
+            host: self.config.host.clone(),
+            exe: process.exe.clone(),
+            origin: "exec",
+            start_ns: self.clocks.now_ns(),
+            reason: Some(process.reason.clone()),
+            malloc_mode: "off".to_owned(),
+            ..ProcessRow::default()
+        };
+        self.rows.push(row);
+        self.manifest.untraced.push(process);
+        self.changed = true;
+    }
+
+    /// Takes over the segments that have come.
+    fn welcome(&mut self) {
+        let mut came = Vec::new();
+        self.arrivals.accept(|arrival| came.push(arrival));
+        if self.looked_for_files.elapsed() >= LOOK_FOR_FILES {
+            self.looked_for_files = Instant::now();
+            self.arrivals.adopt_files(|arrival| came.push(arrival));
+        }
+        for arrival in came {
+            self.take_over(arrival);
+        }
+    }
+
+    fn take_over(&mut self, arrival: Arrival) {
+        self.changed = true;
+        // An exec: the image that had the pid is no more. A file may belong to any of a pid's images.
+        let same = |p: &&Process| p.pid == arrival.pid && arrival.file.is_none();
+        if let Some(token) = self.processes.iter().find(|(_, p)| same(p)).map(|(token, _)| *token) {
+            self.end(token);
+        }
+        let id = self.next_process_id();
+        let segment = match arrival.segment {
+            Ok(segment) => segment,
+            Err(refused) => {
+                let exe = std::fs::read_link(format!("/proc/{}/exe", arrival.pid));
+                let exe = exe.map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned());
+                self.sequence -= 1;
+                self.note_untraced(Untraced { pid: arrival.pid, exe, reason: refused.to_string() });
+                return;
+            }
+        };
+        let mut process = Process::new(id, arrival.pid, segment);
+        process.file = arrival.file;
+        self.clock = self.clock.or(Some(process.clock));
+        let token = self.next;
+        self.next += 1;
+        match arrival.pidfd {
+            Some(pidfd) if self.watch(pidfd.as_raw_fd(), token).is_ok() => process.pidfd = Some(pidfd),
+            _ if process.is_gone() => self.ended.push(token),
+            _ => {}
+        }
+        self.processes.insert(token, process);
+        // It is busy starting: what it does next is worth seeing soon.
+        self.interval = self.interval.min(Duration::from_millis(10));
+    }
+
+    /// Reads all rings.
+    fn pass(&mut self) {
+        if !self.flush_unsent() {
+            // The writer is behind. Writers of rings that block must see that somebody is there.
+            for process in self.processes.values() {
+                process.beat();
+            }
+            return;
+        }
+        let (mut events, mut full) = (0, false);
+        for process in self.processes.values_mut() {
+            let read = process.pass(&mut self.clocks, &mut self.tables, &mut self.written, false);
+            events += read;
+            full |= read * 8 > process.slots();
+            if self.tables.is_full() {
+                self.unsent.extend(self.tables.take_full());
+            }
+        }
+        for token in std::mem::take(&mut self.ended) {
+            self.end(token);
+        }
+        self.end_unwatched();
+        self.changed |= events > 0;
+        self.interval = if full || events > 4 * WORTH {
+            self.interval / 2
+        } else if events < WORTH {
+            self.interval * 3 / 2
+        } else {
+            self.interval
+        }
+        .clamp(BUSY, IDLE);
+    }
+
+    /// Processes without a descriptor (there was none left) are asked whether they live.
+    fn end_unwatched(&mut self) {
+        let unwatched = self.processes.iter().filter(|(_, p)| p.pidfd.is_none());
+        let gone: Vec<u64> = unwatched.filter(|(_, p)| p.is_gone()).map(|(token, _)| *token).collect();
+        for token in gone {
+            self.end(token);
+        }
+    }
+
+    /// A process image has ended.
+    fn end(&mut self, token: u64) {
+        let Some(mut process) = self.processes.remove(&token) else { return };
+        self.changed = true;
+        let now = self.clocks.now_ns();
+        process.finish(&mut self.clocks, &mut self.tables, &mut self.written, Some(now));
+        self.close(process);
+    }
+
+    fn close(&mut self, mut process: Process) {
+        if self.tables.is_full() {
+            self.unsent.extend(self.tables.take_full());
+        }
+        self.thread_rows.extend(process.finished_threads());
+        self.rows.push(process.row(&self.clocks, &self.config.host));
+        self.manifest.processes.push(process.describe(&self.clocks));
+        if let Some(file) = &process.file {
+            self.arrivals.forget(file);
+        }
+    }
+
+    /// Hands on full batches, and when it is time the others.
+    fn send_batches(&mut self, all: bool) {
+        let due = all || self.batched.elapsed() >= BATCH_AGE;
+        if due {
+            self.batched = Instant::now();
+            self.take_names_again();
+            self.unsent.extend(self.tables.take(1));
+            self.send_rows(all);
+        } else if self.tables.is_full() {
+            self.unsent.extend(self.tables.take_full());
+        }
+        self.flush_unsent();
+    }
+
+    /// Names that the writer could not store must be written once more.
+    fn take_names_again(&mut self) {
+        let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut report.names_lost) {
+            self.written = Written::default();
+            for process in self.processes.values_mut() {
+                process.announce_again();
+            }
+        }
+    }
+
+    /// Rows of processes and threads that have ended. The root's last image waits for its exit status.
+    fn send_rows(&mut self, all: bool) {
+        let is_root = |row: &ProcessRow| self.root.is_none_or(|root| row.pid as u32 == root);
+        let last_root = self.rows.iter().rposition(is_root).filter(|_| !all);
+        let kept = last_root.map(|at| self.rows.remove(at));
+        let (rows, threads) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.thread_rows));
+        self.rows.extend(kept);
+        let some = !rows.is_empty() || !threads.is_empty();
+        if !rows.is_empty() {
+            let batch = tables::processes(&rows).map(|b| Message::Rows(TableId::Processes, b, Vec::new()));
+            self.unsent.extend(batch);
+        }
+        if !threads.is_empty() {
+            let batch = tables::threads(&threads).map(|b| Message::Rows(TableId::Threads, b, Vec::new()));
+            self.unsent.extend(batch);
+        }
+        if some && !all {
+            self.send_live();
+        }
+    }
+
+    /// Rows of everything that still runs, for the journal.
+    fn send_live(&mut self) {
+        let host = &self.config.host;
+        let mut rows: Vec<ProcessRow> = self.processes.values().map(|p| p.row(&self.clocks, host)).collect();
+        rows.extend(self.rows.iter().cloned());
+        let threads: Vec<ThreadRow> = self.processes.values().flat_map(|p| p.live_threads(&self.clocks)).collect();
+        self.unsent.extend(tables::processes(&rows).map(|b| Message::Live(TableId::Processes, b)));
+        self.unsent.extend(tables::threads(&threads).map(|b| Message::Live(TableId::Threads, b)));
+    }
+
+    /// Sends what the writer has room for. True: nothing is left.
+    fn flush_unsent(&mut self) -> bool {
+        let mut unsent = std::mem::take(&mut self.unsent).into_iter();
+        for message in unsent.by_ref() {
+            match self.writer.try_send(message) {
+                Ok(()) => {}
+                Err(TrySendError::Full(message)) => {
+                    self.unsent.push(message);
+                    break;
+                }
+                // The writer is gone, which only a defect of ours can bring about; the rings must still be emptied.
+                Err(TrySendError::Disconnected(_)) => {}
+            }
+        }
+        self.unsent.extend(unsent);
+        self.unsent.is_empty()
+    }
+
+    fn describe_in_time(&mut self) {
+        let age = MANIFEST_AGE.max(self.describing_takes * 100);
+        if !self.changed || self.described.elapsed() < age {
+            return;
+        }
+        let start = Instant::now();
+        self.changed = false;
+        self.send_live();
+        let manifest = self.describe();
+        self.unsent.push(Message::Manifest(Box::new(manifest)));
+        self.described = Instant::now();
+        self.describing_takes = start.elapsed();
+    }
+
+    fn describe(&self) -> Manifest {
+        let mut manifest = self.manifest.clone();
+        manifest.processes.extend(self.processes.values().map(|p| p.describe(&self.clocks)));
+        manifest.clock = self.clocks.describe(self.clock.unwrap_or(COUNTER));
+        manifest.root = self.describe_root(&manifest, None);
+        manifest
+    }
+
+    fn describe_root(&self, manifest: &Manifest, status: Option<ExitStatusInfo>) -> Option<Root> {
+        let pid = self.root?;
+        let image = manifest.processes.iter().rev().find(|p| p.pid as u32 == pid);
+        let status = status.unwrap_or_default();
+        Some(Root { process_id: image.map(|p| p.process_id), exit_code: status.code, exit_signal: status.signal })
+    }
+
+    /// The last look at everything.
+    fn finish(mut self, status: Option<ExitStatusInfo>, deadline: Instant) -> Manifest {
+        self.looked_for_files = self.looked_for_files.checked_sub(LOOK_FOR_FILES).unwrap_or(self.looked_for_files);
+        self.welcome();
+        if self.arrivals.is_waiting() {
+            self.arrivals.wait(deadline);
+            self.welcome();
+        }
+        let ended = std::mem::take(&mut self.ended);
+        let gone = self.processes.iter().filter(|(_, p)| p.is_gone()).map(|(token, _)| *token);
+        let gone: Vec<u64> = gone.chain(ended).collect();
+        for token in gone {
+            self.end(token);
+            self.make_room(deadline);
+        }
+        // Whoever runs on does so unrecorded: nobody would read its rings.
+        for process in self.processes.values() {
+            process.segment.view().header().paused.store(1, Ordering::Relaxed);
+        }
+        let running = std::mem::take(&mut self.processes);
+        if !running.is_empty() {
+            // Calls that had passed the flag reach the ring within a moment.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for (_, mut process) in running {
+            process.finish(&mut self.clocks, &mut self.tables, &mut self.written, None);
+            self.close(process);
+            self.make_room(deadline);
+        }
+        if let Some(root) = self.root {
+            let status = status.unwrap_or_default();
+            if let Some(row) = self.rows.iter_mut().rev().find(|r| r.pid as u32 == root) {
+                (row.exit_code, row.exit_signal) = (status.code, status.signal);
+            }
+        }
+        self.send_batches(true);
+        for message in std::mem::take(&mut self.unsent) {
+            // The writer works until the channel is closed, so this waits for it at most until the deadline.
+            if self.writer.send_deadline(message, deadline.max(Instant::now() + BUSY)).is_err() {
+                self.manifest.note("the writer could not keep up at the end: the last rows are missing");
+                break;
+            }
+        }
+        self.clocks.tick();
+        let mut manifest = self.describe();
+        manifest.root = self.describe_root(&manifest, status);
+        manifest.ended_ns = Some(self.clocks.now_ns());
+        manifest
+    }
+
+    /// Waits until the writer has taken the batches, so that the end of a large run needs no more memory than its
+    /// middle.
+    fn make_room(&mut self, deadline: Instant) {
+        while !self.flush_unsent() && Instant::now() < deadline {
+            std::thread::sleep(BUSY);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What a segment says about its process: who it is, how it was started, which hooks it has.
+
+use gputrace_abi::Class;
+use gputrace_abi::event::detail;
+use gputrace_abi::layout::{HOOKS_MAX, View, info, malloc_mode, note, route};
+use gputrace_abi::sync::Ordering;
+
+use crate::manifest;
+use crate::names::{self, NameKind};
+use crate::segment::Segment;
+
+/// Variables that name a rank, the first one set wins.
+const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
+/// The same for the rank on the host.
+const LOCAL_RANKS: [&str; 4] = ["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
+
+/// A process, as it describes itself at its start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) parent_pid: i32,
+    pub(crate) forked: bool,
+    pub(crate) exe: String,
+    pub(crate) command: String,
+    pub(crate) rank: Option<i32>,
+    pub(crate) local_rank: Option<i32>,
+    pub(crate) malloc_mode: String,
+    /// Mean distance of samples in bytes; 0 where every call is recorded.
+    pub(crate) sample_bytes: f64,
+}
+
+impl Facts {
+    pub(crate) fn read(segment: &Segment) -> Facts {
+        let header = segment.view().header();
+        let sample_bytes = header.sample_bytes.load(Ordering::Relaxed);
+        let mode = header.malloc_mode.load(Ordering::Relaxed);
+        let mut facts = Facts {
+            parent_pid: header.parent_pid.load(Ordering::Relaxed) as i32,
+            forked: header.forked.load(Ordering::Relaxed) != 0,
+            malloc_mode: match mode {
+                malloc_mode::OFF => "off".to_owned(),
+                malloc_mode::FULL => "full".to_owned(),
+                _ => format!("sample:{sample_bytes}"),
+            },
+            sample_bytes: if mode == malloc_mode::SAMPLE { sample_bytes as f64 } else { 0.0 },
+            ..Facts::default()
+        };
+        let mut variables = Vec::new();
+        for (tag, bytes) in segment.texts() {
+            let text = String::from_utf8_lossy(&bytes);
+            match tag {
+                info::EXE => facts.exe = text.into_owned(),
+                info::COMMAND => facts.command = command_line(&bytes),
+                info::RANK => variables.extend(text.split_once('=').map(|(n, v)| (n.to_owned(), v.parse().ok()))),
+                _ => {}
+            }
+        }
+        let find = |names: [&str; 4]| {
+            let value = |name: &str| variables.iter().find(|(n, _)| n == name).and_then(|(_, v)| *v);
+            names.into_iter().find_map(value)
+        };
+        facts.rank = find(RANKS);
+        facts.local_rank = find(LOCAL_RANKS);
+        facts
+    }
+}
+
+/// Arguments, each ended by a zero byte, as one would type them.
+fn command_line(bytes: &[u8]) -> String {
+    let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+    if bytes.is_empty() {
+        return String::new();
+    }
+    let words: Vec<String> = bytes.split(|b| *b == 0).map(|w| quote(&String::from_utf8_lossy(w))).collect();
+    words.join(" ")
+}
+
+/// A word as a POSIX shell needs it.
+pub(crate) fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%^".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A row of the hook table, with what the collector needs at each event.
+#[derive(Clone, Debug)]
+pub(crate) struct Hook {
+    pub(crate) name: String,
+    pub(crate) class: Class,
+    pub(crate) detail: u8,
+    pub(crate) api_id: i64,
+    /// A copy between two devices.
+    pub(crate) peer: bool,
+    /// Calls recorded.
+    pub(crate) calls: u64,
+    /// The name was handed to the table of names.
+    pub(crate) announced: bool,
+}
+
+/// The hook table. A row of a class that this version does not know is taken as `Api`.
+pub(crate) fn hooks(view: &View) -> Vec<Hook> {
+    let count = view.header().hook_count.load(Ordering::Relaxed) as usize;
+    let rows = (0..count.min(HOOKS_MAX)).filter_map(|n| view.hook(n)).map(|row| row.read());
+    rows.map(|row| Hook {
+        name: row.name().to_owned(),
+        class: Class::from_u8(row.class).unwrap_or(Class::Api),
+        detail: row.detail,
+        api_id: names::id(NameKind::Api, row.name()),
+        peer: row.name().contains("Peer"),
+        calls: 0,
+        announced: false,
+    })
+    .collect()
+}
+
+impl Hook {
+    /// A transfer that is queued in stream order.
+    pub(crate) fn is_async(&self) -> bool {
+        matches!(self.detail, detail::COPY_ASYNC | detail::SET_ASYNC)
+    }
+
+    /// A set.
+    pub(crate) fn is_set(&self) -> bool {
+        matches!(self.detail, detail::SET | detail::SET_ASYNC)
+    }
+}
+
+/// The hooks that the program reached.
+pub(crate) fn coverage(view: &View, known: &[Hook]) -> Vec<manifest::Hook> {
+    let count = view.header().hook_count.load(Ordering::Relaxed) as usize;
+    let routes = |n: usize| view.hook(n).map_or(0, |row| row.read().routes);
+    let read;
+    let hooks = match known {
+        [] if (0..count.min(HOOKS_MAX)).all(|n| routes(n) == 0) => return Vec::new(),
+        [] => {
+            read = hooks(view);
+            &read
+        }
+        known => known,
+    };
+    let mut reached = Vec::new();
+    for (n, hook) in hooks.iter().enumerate() {
+        let routes = routes(n);
+        // A call needs no look-up when the program is linked to the function; the shim does not see that it is.
+        let routes = match (routes, hook.calls) {
+            (0, 0) => continue,
+            (0, _) => route::EXPORT,
+            (known, _) => known,
+        };
+        let routes = route::ALL.iter().filter(|(bit, _)| routes & bit != 0).map(|(_, name)| (*name).to_owned());
+        reached.push(manifest::Hook {
+            name: hook.name.clone(),
+            class: hook.class.name().to_owned(),
+            routes: routes.collect(),
+            calls: hook.calls,
+        });
+    }
+    reached
+}
+
+/// What the shim noticed, in sentences.
+pub(crate) fn notes(bits: u32) -> Vec<String> {
+    const ALL: [(u32, &str); 5] = [
+        (note::DEEPBIND, "a library was opened RTLD_DEEPBIND: calls that it makes itself may be missing"),
+        (
+            note::SMALL_SEGMENT,
+            "a limit (RLIMIT_AS, RLIMIT_FSIZE or free space) made the segment smaller than asked for",
+        ),
+        (note::SECOND_DRIVER, "a second copy of the driver library was reached: its calls are not covered"),
+        (note::OTHER_MALLOC, "malloc is not libc's: calls are passed to a preloaded allocator"),
+        (note::CONTEXTS_FULL, "too many CUDA contexts: some events have no context"),
+    ];
+    ALL.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_quoted_for_a_shell() {
+        assert_eq!(command_line(b"python3\0-c\0print('a b')\0\0"), r"python3 -c 'print('\''a b'\'')' ''");
+        assert_eq!(command_line(b"true\0"), "true");
+        assert_eq!(command_line(b""), "");
+    }
+}

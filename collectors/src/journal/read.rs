@@ -1,0 +1,215 @@
+//! Reading a journal: for every reader of a trace, while its collector runs and after it was killed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
+
+use super::{FRAME_HEAD, Head, ITEM_HEAD, Kind, MAGIC, crc32};
+use crate::schema::{TABLES, TableId};
+
+/// Why a journal cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Rows whose checksum is right are no Parquet.
+    #[error("rows of table {table} in the journal cannot be read: {source}")]
+    Rows {
+        /// Whose rows.
+        table: &'static str,
+        /// Why.
+        source: ParquetError,
+    },
+}
+
+/// The young rows of a collector, batch by batch. Columns are those of [`crate::schema`], to be found by name.
+pub struct Journal {
+    sources: VecDeque<(TableId, Source)>,
+    open: Option<(TableId, ParquetRecordBatchReader)>,
+    torn: bool,
+}
+
+enum Source {
+    Image(Bytes),
+    Part(Part),
+}
+
+/// Reads a journal, `TRACE/journal/<name>.journal`, and the unfinished files that it names.
+pub fn read(path: &Path) -> Result<Journal, JournalError> {
+    let unreadable = |source| JournalError::Io { path: path.to_owned(), source };
+    let bytes = Bytes::from(std::fs::read(path).map_err(unreadable)?);
+    let trace = path.parent().and_then(Path::parent).unwrap_or(Path::new("."));
+    let (items, torn) = items(&bytes);
+
+    let mut covered = [0u64; TABLES.len()];
+    let mut parts: BTreeMap<String, (TableId, Part)> = BTreeMap::new();
+    let mut live: BTreeMap<TableId, Bytes> = BTreeMap::new();
+    for (head, bytes) in &items {
+        match head.kind {
+            Kind::Rows => {}
+            Kind::Live => {
+                live.insert(head.table, bytes.clone());
+            }
+            Kind::Part => {
+                let covered = &mut covered[head.table as usize];
+                *covered = head.rows.max(*covered);
+                // A file that is not there any more has been sealed, and is read as such.
+                if let Some((name, part)) = Part::open(bytes, trace) {
+                    parts.insert(name, (head.table, part));
+                }
+            }
+        }
+    }
+    let mut sources: VecDeque<(TableId, Source)> =
+        parts.into_values().map(|(table, part)| (table, Source::Part(part))).collect();
+    for (head, bytes) in items {
+        if head.kind == Kind::Rows && head.first >= covered[head.table as usize] {
+            sources.push_back((head.table, Source::Image(bytes)));
+        }
+    }
+    // Nothing may be left that runs.
+    let live = live.into_iter().filter(|(_, bytes)| !bytes.is_empty());
+    sources.extend(live.map(|(table, bytes)| (table, Source::Image(bytes))));
+    Ok(Journal { sources, open: None, torn })
+}
+
+/// The items of all whole frames, and whether something else follows them.
+fn items(bytes: &Bytes) -> (Vec<(Head, Bytes)>, bool) {
+    let mut items = Vec::new();
+    let mut at = 0;
+    while let Some((head, _)) = bytes.get(at..).and_then(|rest| rest.split_first_chunk::<FRAME_HEAD>()) {
+        let word = |n: usize| u32::from_le_bytes([head[n], head[n + 1], head[n + 2], head[n + 3]]);
+        let from = at + FRAME_HEAD;
+        let Some(payload) = bytes.get(from..from + word(4) as usize) else { break };
+        if word(0) != MAGIC || crc32(payload) != word(8) {
+            break;
+        }
+        let end = from + payload.len();
+        at = from;
+        while let Some((head, length)) = bytes.get(at..end).and_then(Head::take) {
+            let from = at + ITEM_HEAD;
+            if from + length > end {
+                break;
+            }
+            items.push((head, bytes.slice(from..from + length)));
+            at = from + length;
+        }
+        at = end;
+    }
+    (items, at < bytes.len())
+}
+
+impl Journal {
+    /// Whether the journal ends in something that is no whole frame: what its collector wrote when it was killed.
+    pub fn is_torn(&self) -> bool {
+        self.torn
+    }
+
+    fn advance(&mut self) -> Result<Option<(TableId, RecordBatch)>, JournalError> {
+        loop {
+            if let Some((table, reader)) = &mut self.open {
+                let table = *table;
+                let failed = |source| JournalError::Rows { table: table.table().name, source };
+                match reader.next() {
+                    Some(batch) => return Ok(Some((table, batch.map_err(|e| failed(e.into()))?))),
+                    None => self.open = None,
+                }
+            }
+            let Some((table, source)) = self.sources.pop_front() else { return Ok(None) };
+            let failed = |source| JournalError::Rows { table: table.table().name, source };
+            let reader = match source {
+                Source::Image(bytes) => ParquetRecordBatchReaderBuilder::try_new(bytes).and_then(|b| b.build()),
+                Source::Part(part) => ParquetRecordBatchReaderBuilder::try_new(part).and_then(|b| b.build()),
+            };
+            self.open = Some((table, reader.map_err(failed)?));
+        }
+    }
+}
+
+impl Iterator for Journal {
+    type Item = Result<(TableId, RecordBatch), JournalError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.advance().transpose()
+    }
+}
+
+/// An unfinished file with the footer that the journal holds for it.
+struct Part {
+    file: Arc<File>,
+    length: u64,
+    footer: Bytes,
+}
+
+impl Part {
+    fn open(item: &Bytes, trace: &Path) -> Option<(String, Part)> {
+        let (length, rest) = item.split_first_chunk::<2>()?;
+        let (name, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+        let (length, footer) = rest.split_first_chunk::<8>()?;
+        let name = std::str::from_utf8(name).ok()?.to_owned();
+        let file = File::open(trace.join(&name)).ok()?;
+        let footer = item.slice(item.len() - footer.len()..);
+        Some((name, Part { file: Arc::new(file), length: u64::from_le_bytes(*length), footer }))
+    }
+}
+
+impl Length for Part {
+    fn len(&self) -> u64 {
+        self.length + self.footer.len() as u64
+    }
+}
+
+impl ChunkReader for Part {
+    type T = PartReader;
+
+    fn get_read(&self, start: u64) -> Result<PartReader, ParquetError> {
+        let part = Part { file: self.file.clone(), length: self.length, footer: self.footer.clone() };
+        Ok(PartReader { part, at: start })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let mut bytes = vec![0; length];
+        self.get_read(start)?.read_exact(&mut bytes)?;
+        Ok(bytes.into())
+    }
+}
+
+/// Reads through file and footer as if they were one.
+struct PartReader {
+    part: Part,
+    at: u64,
+}
+
+impl Read for PartReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = match self.at.checked_sub(self.part.length) {
+            None => {
+                let room = buffer.len().min((self.part.length - self.at) as usize);
+                self.part.file.read_at(&mut buffer[..room], self.at)?
+            }
+            Some(into) => {
+                let rest = usize::try_from(into).ok().and_then(|n| self.part.footer.get(n..)).unwrap_or(&[]);
+                let room = buffer.len().min(rest.len());
+                buffer[..room].copy_from_slice(&rest[..room]);
+                room
+            }
+        };
+        self.at += got as u64;
+        Ok(got)
+    }
+}

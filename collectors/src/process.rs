@@ -1,0 +1,624 @@
+//! One traced process image: its segment, its threads, and its events on their way from the rings to the tables.
+//!
+//! A pass reads every ring to its end and holds the events back; the next pass takes in the bindings that came since
+//! and resolves them. So a launch finds the name of its kernel although another thread, whose ring is read later,
+//! loaded it.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use gputrace_abi::Class;
+use gputrace_abi::clock::ClockKind;
+use gputrace_abi::event::{Event, detail, text_kind};
+use gputrace_abi::layout::{CLASSES, THREADS_MAX, View, thread_state};
+use gputrace_abi::ring::CHUNK_SLOTS;
+use gputrace_abi::sync::Ordering;
+
+use crate::accounting::{Books, ByClass, Counters, Ending};
+use crate::bindings::{Change, Contexts, HostBlocks, Memory, Names};
+use crate::chain::{Chain, Item, Text};
+use crate::clock::{self, Clocks};
+use crate::facts::{self, Facts, Hook};
+use crate::manifest::{self, Cost, Coverage, Symbol};
+use crate::names::{self, NameKind, Written};
+use crate::segment::Segment;
+use crate::tables::{ProcessRow, Tables, ThreadRow};
+
+/// Rows past the last used one that are looked at: threads may take rows out of order.
+const LOOK_AHEAD: usize = 16;
+/// New threads are looked for this often. Their events wait meanwhile.
+const LOOK_FOR_THREADS: Duration = Duration::from_millis(20);
+/// A thread that ended is waited for this long when its chain does not end.
+const LAST_WAIT: Duration = Duration::from_millis(1500);
+/// Uncovered symbols that are kept.
+const SYMBOLS: usize = 4096;
+/// The thread of events whose row nobody uses.
+const NOBODY: usize = 0;
+
+/// A thread, for the time that it has its row.
+pub(crate) struct Thread {
+    row: usize,
+    generation: u32,
+    pub(crate) tid: i32,
+    name: Option<String>,
+    started: u64,
+    ended: Option<u64>,
+    chain: Option<Chain>,
+    /// Events read, by class.
+    recorded: ByClass,
+    /// Driver calls that have their correlation id.
+    pub(crate) calls: u64,
+    exited: Option<Instant>,
+    stage: Stage,
+}
+
+/// How far a thread's end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It runs, or has just ended.
+    Live,
+    /// Its books are closed, but events that this many passes hold back still need it.
+    Closed(u8),
+    /// Nothing needs it: the place is vacant.
+    Left,
+}
+
+impl Thread {
+    fn new(row: usize, generation: u32, tid: i32, started: u64) -> Thread {
+        Thread {
+            row,
+            generation,
+            tid,
+            name: None,
+            started,
+            ended: None,
+            chain: None,
+            recorded: [0; CLASSES],
+            calls: 0,
+            exited: None,
+            stage: Stage::Live,
+        }
+    }
+
+    /// The start of the thread's correlation ids.
+    pub(crate) fn correlation(&self) -> i64 {
+        ((u64::from(self.generation) & 0x7_ffff) << 44 | (self.row as u64) << 32) as i64
+    }
+
+    fn events(&self) -> u64 {
+        self.recorded.iter().sum()
+    }
+
+    fn is_live(&self) -> bool {
+        self.stage == Stage::Live
+    }
+}
+
+/// What comes out of the rings.
+pub(crate) struct Intake {
+    view: View,
+    /// The hook table, read at the first event: most processes have none.
+    pub(crate) hooks: Vec<Hook>,
+    /// Events of this pass; `commit` holds the place of their thread in the list.
+    fresh: Vec<Event>,
+    pub(crate) names: Names,
+    pub(crate) contexts: Contexts,
+    pub(crate) memory: Memory,
+    texts: Vec<Text>,
+    /// Events of hooks that the table does not have.
+    unknown: u64,
+}
+
+/// Handles live in a space of their own, beside addresses.
+const HANDLE: u64 = 1 << 63;
+
+/// The key of a block in [`Memory`].
+pub(crate) fn key(detail: u8, address: u64) -> u64 {
+    if matches!(detail, detail::PHYSICAL | detail::ARRAY) { address ^ HANDLE } else { address }
+}
+
+impl Intake {
+    fn new(view: View) -> Intake {
+        Intake {
+            view,
+            hooks: Vec::new(),
+            fresh: Vec::new(),
+            names: Names::default(),
+            contexts: Contexts::default(),
+            memory: Memory::default(),
+            texts: Vec::new(),
+            unknown: 0,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_hooks(&mut self) {
+        if self.hooks.is_empty() {
+            self.hooks = facts::hooks(&self.view);
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, item: Item, recorded: &mut ByClass, thread: usize) {
+        match item {
+            Item::Event(mut event) => {
+                if usize::from(event.hook) >= self.hooks.len() {
+                    self.read_hooks();
+                }
+                let Some(hook) = self.hooks.get_mut(usize::from(event.hook)) else {
+                    self.unknown += 1;
+                    return;
+                };
+                hook.calls += 1;
+                recorded[hook.class as usize] += 1;
+                if matches!(hook.class, Class::Alloc | Class::Free) && event.result == 0 {
+                    let address = key(hook.detail, event.payload[0]);
+                    let alloc = hook.class == Class::Alloc;
+                    let block = alloc.then_some((event.payload[3], hook.detail));
+                    let ticks = if alloc { event.end } else { event.start };
+                    self.memory.add(Change { ticks, address, block });
+                }
+                event.commit = thread as u32;
+                self.fresh.push(event);
+            }
+            Item::Context(event) => self.contexts.bind(event.context, event.payload[2]),
+            Item::Learned { key, ticks, start } => self.names.hold_from(key, ticks, start),
+            Item::Text(text) => self.take_text(text),
+        }
+    }
+
+    /// A name must be known before the next event of its thread says that it was learned there.
+    fn take_text(&mut self, text: Text) {
+        match text.kind {
+            text_kind::FUNCTION => {
+                self.names.bind(text.key, text.ticks, names::id(NameKind::Kernel, &text.text()));
+            }
+            text_kind::ALIAS => self.names.alias(text.key, text.ticks, text.number),
+            _ => {}
+        }
+        self.texts.push(text);
+    }
+}
+
+/// A process that is being read.
+pub(crate) struct Process {
+    pub(crate) id: i64,
+    pub(crate) pid: i32,
+    pub(crate) segment: Segment,
+    pub(crate) pidfd: Option<OwnedFd>,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) facts: Facts,
+    pub(crate) clock: ClockKind,
+    pub(crate) intake: Intake,
+    held: Vec<Event>,
+    pub(crate) threads: Vec<Thread>,
+    /// Place of the thread that uses a row.
+    rows: Vec<Option<usize>>,
+    vacant: Vec<usize>,
+    shared: Option<Chain>,
+    pub(crate) host_blocks: HostBlocks,
+    books: Books,
+    symbols: Vec<Symbol>,
+    finished_threads: Vec<ThreadRow>,
+    looked_for_threads: Option<Instant>,
+    broken: bool,
+    /// Set when it is read for the last time.
+    ended_ns: Option<i64>,
+    events: u64,
+}
+
+impl Process {
+    pub(crate) fn new(id: i64, pid: i32, segment: Segment) -> Process {
+        let intake = Intake::new(*segment.view());
+        let started = segment.view().started().ticks;
+        Process {
+            id,
+            pid,
+            facts: Facts::read(&segment),
+            clock: segment.clock(),
+            segment,
+            pidfd: None,
+            file: None,
+            intake,
+            held: Vec::new(),
+            threads: vec![Thread::new(usize::from(u16::MAX), 0, 0, started)],
+            rows: Vec::new(),
+            vacant: Vec::new(),
+            shared: None,
+            host_blocks: HostBlocks::default(),
+            books: Books::default(),
+            symbols: Vec::new(),
+            finished_threads: Vec::new(),
+            looked_for_threads: None,
+            broken: false,
+            ended_ns: None,
+            events: 0,
+        }
+    }
+
+    /// Slots of the whole pool.
+    pub(crate) fn slots(&self) -> usize {
+        self.segment.view().chunk_count() as usize * CHUNK_SLOTS
+    }
+
+    /// Reads the rings, and resolves the events that the last pass held back. Returns the events read.
+    pub(crate) fn pass(
+        &mut self,
+        clocks: &mut Clocks,
+        tables: &mut Tables,
+        written: &mut Written,
+        dead: bool,
+    ) -> usize {
+        let horizon = clock::now(self.clock);
+        self.segment.view().header().heartbeat.store(horizon, Ordering::Relaxed);
+        self.find_threads(dead);
+        self.read(dead);
+        self.take_texts(tables, written);
+        if !self.held.is_empty() {
+            clocks.tick();
+            self.intake.memory.apply(horizon);
+            let held = std::mem::take(&mut self.held);
+            self.resolve(&held, clocks, tables, written);
+            self.held = held;
+            self.held.clear();
+        }
+        self.let_threads_go(clocks);
+        std::mem::swap(&mut self.held, &mut self.intake.fresh);
+        // A burst must not keep its memory for ever.
+        if self.intake.fresh.capacity() > 1 << 16 && self.held.len() < 1 << 12 {
+            self.intake.fresh = Vec::new();
+        }
+        self.events += self.held.len() as u64;
+        self.held.len()
+    }
+
+    /// Finds rows that threads have taken since.
+    fn find_threads(&mut self, dead: bool) {
+        if !dead && self.looked_for_threads.is_some_and(|at| at.elapsed() < LOOK_FOR_THREADS) {
+            return;
+        }
+        self.looked_for_threads = Some(Instant::now());
+        let mut row = 0;
+        while row < (self.rows.len() + LOOK_AHEAD).min(THREADS_MAX) {
+            self.adopt(row);
+            row += 1;
+        }
+    }
+
+    /// The place of the thread that uses a row, if one does.
+    fn adopt(&mut self, number: usize) -> Option<usize> {
+        if let Some(Some(known)) = self.rows.get(number) {
+            return Some(*known);
+        }
+        let row = self.segment.view().thread(number)?;
+        // SYNC POINT: live, and exited. Acquire, with the Releases of the thread: the row's fields are written.
+        if !matches!(row.state.load(Ordering::Acquire), thread_state::LIVE | thread_state::EXITED) {
+            return None;
+        }
+        let generation = row.generation.load(Ordering::Relaxed);
+        let tid = row.tid.load(Ordering::Relaxed) as i32;
+        let thread = Thread::new(number, generation, tid, row.started.load(Ordering::Relaxed));
+        let place = match self.vacant.pop() {
+            Some(place) => {
+                self.threads[place] = thread;
+                place
+            }
+            None => {
+                self.threads.push(thread);
+                self.threads.len() - 1
+            }
+        };
+        if self.rows.len() <= number {
+            self.rows.resize(number + 1, None);
+        }
+        self.rows[number] = Some(place);
+        Some(place)
+    }
+
+    fn read(&mut self, dead: bool) {
+        // A chain longer than the pool is one that leads in a circle, or one that is written faster than read.
+        let most = self.slots() * if dead { 2 } else { 1 } + CHUNK_SLOTS;
+        // Which threads have ended is asked before their rings are read: what is read then is everything.
+        for thread in self.threads.iter_mut().filter(|t| t.exited.is_none() && t.is_live()) {
+            let row = self.segment.view().thread(thread.row);
+            if row.is_some_and(|r| r.state.load(Ordering::Acquire) == thread_state::EXITED) {
+                thread.exited = Some(Instant::now());
+            }
+        }
+        self.read_shared(dead, most);
+        for place in 0..self.threads.len() {
+            self.read_thread(place, dead, most);
+        }
+    }
+
+    fn read_shared(&mut self, dead: bool, most: usize) {
+        let view = *self.segment.view();
+        if self.shared.is_none() {
+            let first = view.header().shared_first.load(Ordering::Acquire);
+            self.shared = first.checked_sub(1).and_then(|first| Chain::new(&view, first));
+        }
+        let Some(mut chain) = self.shared.take() else { return };
+        let torn = chain.torn;
+        let mut left = most;
+        // The row of an event's thread may not have been seen yet, so items are taken in one by one outside.
+        let mut items = Vec::new();
+        while left > 0 {
+            let steps = chain.read(&view, dead, left.min(4096), |item| items.push(item));
+            for item in items.drain(..) {
+                let place = match &item {
+                    Item::Event(event) => self.adopt(usize::from(event.thread)).unwrap_or(NOBODY),
+                    _ => NOBODY,
+                };
+                let thread = &mut self.threads[place];
+                self.intake.take(item, &mut thread.recorded, place);
+            }
+            left -= steps.min(left);
+            if steps < 4096 {
+                break;
+            }
+        }
+        self.books.torn_shared += chain.torn - torn;
+        self.broken |= chain.is_broken();
+        self.shared = Some(chain);
+    }
+
+    fn read_thread(&mut self, place: usize, dead: bool, most: usize) {
+        let view = *self.segment.view();
+        let thread = &mut self.threads[place];
+        if !thread.is_live() || place == NOBODY {
+            return;
+        }
+        let Some(row) = view.thread(thread.row) else { return };
+        if thread.chain.is_none() {
+            // SYNC POINT: first chunk. Acquire, with the Release of the thread: the chunk is open.
+            let first = row.first_chunk.load(Ordering::Acquire);
+            thread.chain = first.checked_sub(1).and_then(|first| Chain::new(&view, first));
+        }
+        if let Some(chain) = &mut thread.chain {
+            let (intake, recorded) = (&mut self.intake, &mut thread.recorded);
+            chain.read(&view, dead, most, |item| intake.take(item, recorded, place));
+            self.broken |= chain.is_broken();
+        }
+        if !dead {
+            self.retire(place, &view);
+        }
+    }
+
+    /// Frees the row of a thread that has ended, when everything it wrote has been read.
+    fn retire(&mut self, place: usize, view: &View) {
+        let thread = &self.threads[place];
+        let Some(since) = thread.exited else { return };
+        let held_up = self.shared.as_ref().is_some_and(Chain::is_held_up);
+        let own = thread.chain.as_ref().is_none_or(|c| c.has_ended() || c.is_broken());
+        if !(own && !held_up) && since.elapsed() < LAST_WAIT {
+            return;
+        }
+        self.close_thread(place, view, Ending::Exited);
+        let thread = &mut self.threads[place];
+        let Some(row) = view.thread(thread.row) else { return };
+        thread.ended = Some(row.ended.load(Ordering::Relaxed));
+        if let Some(used) = self.rows.get_mut(thread.row) {
+            *used = None;
+        }
+        Counters::clear(row);
+        // SYNC POINT: row. Release, with the Acquire of the next thread: we are done with the counters.
+        row.state.store(thread_state::FREE, Ordering::Release);
+    }
+
+    fn close_thread(&mut self, place: usize, view: &View, ending: Ending) {
+        let thread = &mut self.threads[place];
+        let Some(row) = view.thread(thread.row) else { return };
+        let torn = thread.chain.as_ref().map_or(0, |c| c.torn);
+        let hooks = &self.intake.hooks;
+        let class_of = |hook: u64| hooks.get(usize::try_from(hook).ok()?).map(|h| h.class as usize);
+        self.books.enter(&Counters::read(row), &thread.recorded, torn, ending, class_of);
+        thread.stage = Stage::Closed(1);
+        thread.chain = None;
+    }
+
+    /// Threads whose last events have been resolved become rows.
+    fn let_threads_go(&mut self, clocks: &Clocks) {
+        for place in 1..self.threads.len() {
+            match self.threads[place].stage {
+                Stage::Live | Stage::Left => {}
+                Stage::Closed(0) => {
+                    let row = self.thread_row(place, clocks);
+                    self.finished_threads.extend(row);
+                    self.threads[place].stage = Stage::Left;
+                    self.vacant.push(place);
+                }
+                Stage::Closed(passes) => self.threads[place].stage = Stage::Closed(passes - 1),
+            }
+        }
+    }
+
+    fn thread_row(&self, place: usize, clocks: &Clocks) -> Option<ThreadRow> {
+        let thread = self.threads.get(place)?;
+        let ns = |ticks: u64| clocks.ns(self.clock, ticks);
+        (thread.events() > 0).then(|| ThreadRow {
+            process_id: self.id,
+            pid: self.pid,
+            tid: thread.tid,
+            name: thread.name.clone(),
+            start_ns: ns(thread.started),
+            end_ns: thread.ended.map(ns),
+            events: thread.events() as i64,
+        })
+    }
+
+    fn take_texts(&mut self, tables: &mut Tables, written: &mut Written) {
+        for text in std::mem::take(&mut self.intake.texts) {
+            let name = text.text();
+            let mut write = |kind: NameKind| {
+                let id = names::id(kind, &name);
+                if written.insert(id) {
+                    tables.name(id, kind.name(), &name);
+                }
+            };
+            match text.kind {
+                text_kind::FUNCTION => write(NameKind::Kernel),
+                text_kind::UNCOVERED => {
+                    write(NameKind::Symbol);
+                    let (version, flags) = ((text.number >> 32) as u32, text.number as u32);
+                    let symbol = Symbol { symbol: name.to_string(), version, flags };
+                    if self.symbols.len() < SYMBOLS && !self.symbols.contains(&symbol) {
+                        self.symbols.push(symbol);
+                    }
+                }
+                text_kind::THREAD => {
+                    let named = |t: &&mut Thread| t.tid as u64 == text.key && t.is_live();
+                    if let Some(thread) = self.threads.iter_mut().find(named) {
+                        thread.name = Some(name.to_string());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads what is left and closes the books. `ended_ns`: when it ended, none if it runs on.
+    pub(crate) fn finish(
+        &mut self,
+        clocks: &mut Clocks,
+        tables: &mut Tables,
+        written: &mut Written,
+        ended_ns: Option<i64>,
+    ) {
+        // The second pass resolves what the first one read, and finds what a living process wrote meanwhile.
+        for _ in 0..2 {
+            self.pass(clocks, tables, written, ended_ns.is_some());
+        }
+        let view = *self.segment.view();
+        for place in 1..self.threads.len() {
+            if self.threads[place].is_live() {
+                let exited = self.threads[place].exited.is_some();
+                self.close_thread(place, &view, if exited { Ending::Exited } else { Ending::Cut });
+                if let Some(row) = view.thread(self.threads[place].row).filter(|_| exited) {
+                    self.threads[place].ended = Some(row.ended.load(Ordering::Relaxed));
+                }
+            }
+        }
+        self.intake.memory.apply(u64::MAX);
+        let held = std::mem::take(&mut self.held);
+        self.resolve(&held, clocks, tables, written);
+        self.let_threads_go(clocks);
+        self.let_threads_go(clocks);
+        self.books.enter_recorded(&self.threads[NOBODY].recorded);
+        self.books.enter_rowless(&view.header().rowless);
+        self.ended_ns = ended_ns;
+    }
+
+    /// Rows of threads that have ended since the last call.
+    pub(crate) fn finished_threads(&mut self) -> Vec<ThreadRow> {
+        std::mem::take(&mut self.finished_threads)
+    }
+
+    /// Rows of threads that run.
+    pub(crate) fn live_threads(&self, clocks: &Clocks) -> Vec<ThreadRow> {
+        (1..self.threads.len())
+            .filter(|p| self.threads[*p].is_live())
+            .filter_map(|p| self.thread_row(p, clocks))
+            .collect()
+    }
+
+    /// The process's row, as far as it is known.
+    pub(crate) fn row(&self, clocks: &Clocks, host: &str) -> ProcessRow {
+        let header = self.segment.view().header();
+        ProcessRow {
+            process_id: self.id,
+            pid: self.pid,
+            parent_pid: self.facts.parent_pid,
+            host: host.to_owned(),
+            rank: self.facts.rank,
+            local_rank: self.facts.local_rank,
+            exe: self.facts.exe.clone(),
+            command: self.facts.command.clone(),
+            origin: if self.facts.forked { "fork" } else { "exec" },
+            start_ns: clocks.ns(self.clock, self.segment.view().started().ticks),
+            end_ns: self.ended_ns,
+            exit_code: None,
+            exit_signal: None,
+            traced: true,
+            reason: None,
+            events: self.events as i64,
+            malloc_mode: self.facts.malloc_mode.clone(),
+            event_cost_ns: clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The process's part of the manifest: final after `finish`, before it as of now.
+    pub(crate) fn describe(&self, clocks: &Clocks) -> manifest::Process {
+        let header = self.segment.view().header();
+        let mut books = self.books.clone();
+        let hooks = &self.intake.hooks;
+        let class_of = |hook: u64| hooks.get(usize::try_from(hook).ok()?).map(|h| h.class as usize);
+        for thread in self.threads.iter().skip(1).filter(|t| t.is_live()) {
+            if let Some(row) = self.segment.view().thread(thread.row) {
+                books.enter(&Counters::read(row), &thread.recorded, 0, Ending::Cut, class_of);
+            }
+        }
+        let accounting = books.close();
+        let mut notes = facts::notes(header.notes.load(Ordering::Relaxed));
+        if self.broken {
+            notes.push("a ring led out of its segment and was not read on".to_owned());
+        }
+        if self.intake.unknown > 0 {
+            notes.push(format!("{} events of hooks that its table does not have", self.intake.unknown));
+        }
+        manifest::Process {
+            process_id: self.id,
+            pid: self.pid,
+            rank: self.facts.rank,
+            exe: self.facts.exe.clone(),
+            traced: true,
+            reason: None,
+            running: self.ended_ns.is_none(),
+            balanced: accounting.values().all(manifest::Count::is_balanced),
+            cost: self.cost(clocks, &accounting),
+            accounting,
+            nested: header.nested.load(Ordering::Relaxed),
+            coverage: Coverage { hooks: facts::coverage(self.segment.view(), hooks), uncovered: self.symbols.clone() },
+            notes,
+        }
+    }
+
+    fn cost(&self, clocks: &Clocks, accounting: &std::collections::BTreeMap<String, manifest::Count>) -> Cost {
+        let header = self.segment.view().header();
+        let event_ns = clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed));
+        let malloc_ns = clocks.cost_ns(self.clock, header.malloc_cost.load(Ordering::Relaxed));
+        let (mut events, mut mallocs) = (0, 0);
+        for (class, count) in accounting {
+            let host = class == Class::HostAlloc.name() || class == Class::HostFree.name();
+            mallocs += if host { count.sampled_out } else { 0 };
+            events += count.recorded + count.dropped;
+        }
+        let total = event_ns.map(|ns| ns * events as f64).into_iter().chain(malloc_ns.map(|ns| ns * mallocs as f64));
+        let total_ns = (event_ns.is_some() || malloc_ns.is_some()).then(|| total.sum());
+        Cost { event_ns, malloc_ns, events, total_ns }
+    }
+
+    /// Says to writers that wait for room that somebody reads.
+    pub(crate) fn beat(&self) {
+        self.segment.view().header().heartbeat.store(clock::now(self.clock), Ordering::Relaxed);
+    }
+
+    /// Whether the process has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        match &self.pidfd {
+            Some(fd) => {
+                let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: the kernel reads and writes one entry.
+                unsafe { libc::poll(&mut poll, 1, 0) == 1 }
+            }
+            // SAFETY: signal 0 asks only.
+            None => self.pid <= 0 || unsafe { libc::kill(self.pid, 0) } != 0,
+        }
+    }
+
+    /// The names of hooks must be written again.
+    pub(crate) fn announce_again(&mut self) {
+        self.intake.hooks.iter_mut().for_each(|h| h.announced = false);
+    }
+}

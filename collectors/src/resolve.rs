@@ -1,0 +1,192 @@
+//! Events to rows: ticks become nanoseconds, handles become names, addresses become kinds of memory.
+
+use gputrace_abi::Class;
+use gputrace_abi::event::{Event, FLAG_CAPTURED, MemoryKind, detail, memory_kinds, unpack_block, unpack_grid};
+
+use crate::bindings::Memory;
+use crate::clock::Clocks;
+use crate::names::{NameKind, Written};
+use crate::process::{Process, key};
+use crate::tables::{Call, End, HostCall, Launch, Tables, Transfer};
+
+impl Process {
+    /// Adds the rows of events whose bindings are all known.
+    pub(crate) fn resolve(&mut self, events: &[Event], clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
+        let mut frees = Vec::new();
+        for event in events {
+            let Some(hook) = self.intake.hooks.get_mut(usize::from(event.hook)) else { continue };
+            if !hook.announced {
+                hook.announced = true;
+                if written.insert(hook.api_id) {
+                    tables.name(hook.api_id, NameKind::Api.name(), &hook.name);
+                }
+            }
+            match hook.class {
+                Class::HostAlloc => self.host_alloc(event, clocks, tables),
+                Class::HostFree => {
+                    if !self.host_free(event, clocks, tables, false) {
+                        frees.push(event);
+                    }
+                }
+                _ => self.driver_call(event, clocks, tables),
+            }
+        }
+        // A block that one thread took and another one freed, whose ring was read first.
+        for event in frees {
+            self.host_free(event, clocks, tables, true);
+        }
+    }
+
+    #[inline]
+    fn driver_call(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables) {
+        let Some(hook) = self.intake.hooks.get(usize::from(event.hook)) else { return };
+        let Some(thread) = self.threads.get_mut(event.commit as usize) else { return };
+        let number = thread.calls;
+        thread.calls += 1;
+        let [first, stream, third, fourth] = event.payload;
+        let call = Call {
+            class: hook.class,
+            start_ns: clocks.ns(self.clock, event.start),
+            api_ns: clocks.span_ns(self.clock, event.start, event.end),
+            process_id: self.id,
+            pid: self.pid,
+            tid: thread.tid,
+            correlation_id: thread.correlation() | (number & 0xffff_ffff) as i64,
+            api_id: hook.api_id,
+            context: event.context.into(),
+            device: self.intake.contexts.device(event.context),
+            stream: stream as i64,
+            captured: event.flags & FLAG_CAPTURED != 0,
+            result: event.result.into(),
+        };
+        match hook.class {
+            Class::Launch => {
+                let kernel = hook.detail == detail::KERNEL;
+                let (block, shared_bytes) = if kernel { unpack_block(fourth) } else { ([0; 3], 0) };
+                let launch = Launch {
+                    name_id: if kernel { self.intake.names.find(first, event.start) } else { None },
+                    function: first as i64,
+                    grid: if kernel { unpack_grid(third) } else { [0; 3] },
+                    block,
+                    shared_bytes,
+                };
+                tables.launch(&call, &launch);
+            }
+            Class::Sync => tables.sync(&call, hook.detail, first as i64),
+            Class::Transfer => {
+                let (source, destination) = memory_kinds(event.flags);
+                let memory = &self.intake.memory;
+                let transfer = Transfer {
+                    set: hook.is_set(),
+                    peer: hook.peer,
+                    src_kind: if hook.is_set() { End::Unknown } else { end(memory, source, third, event.start) },
+                    dst_kind: if hook.is_set() && destination == MemoryKind::Unknown {
+                        set_end(memory, first, event.start)
+                    } else {
+                        end(memory, destination, first, event.start)
+                    },
+                    bytes: fourth as i64,
+                    dst: first as i64,
+                    src: third as i64,
+                    is_async: hook.is_async(),
+                };
+                tables.transfer(&call, &transfer);
+            }
+            Class::Alloc => tables.memory(&call, hook.detail, first as i64, fourth as i64),
+            Class::Free => {
+                let block = self.intake.memory.freed(key(hook.detail, first), event.start);
+                // cuMemFree and cuMemFreeHost free what several functions gave out.
+                let kind = block.map_or(hook.detail, |b| b.detail);
+                let bytes = if fourth == 0 { block.map_or(0, |b| b.bytes) } else { fourth };
+                tables.memory(&call, kind, first as i64, bytes as i64);
+            }
+            _ => tables.api(&call, first as i64),
+        }
+    }
+
+    fn host_call(&self, event: &Event, clocks: &Clocks) -> Option<HostCall> {
+        let hook = self.intake.hooks.get(usize::from(event.hook))?;
+        let thread = self.threads.get(event.commit as usize)?;
+        let timed = event.end != event.start;
+        Some(HostCall {
+            class: hook.class,
+            start_ns: clocks.ns(self.clock, event.start),
+            api_ns: timed.then(|| clocks.span_ns(self.clock, event.start, event.end)),
+            process_id: self.id,
+            pid: self.pid,
+            tid: thread.tid,
+            api_id: hook.api_id,
+            address: event.payload[0] as i64,
+            bytes: event.payload[3] as i64,
+            weight_bytes: 0.0,
+        })
+    }
+
+    fn host_alloc(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables) {
+        let Some(mut call) = self.host_call(event, clocks) else { return };
+        let bytes = event.payload[3];
+        call.weight_bytes = weight(bytes, self.facts.sample_bytes);
+        self.host_blocks.insert(event.payload[0], bytes, call.weight_bytes);
+        tables.host(&call);
+    }
+
+    /// False: the block is not known yet, and `anyway` does not ask for a row without its size.
+    fn host_free(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables, anyway: bool) -> bool {
+        let block = self.host_blocks.remove(event.payload[0]);
+        if block.is_none() && !anyway {
+            return false;
+        }
+        let Some(mut call) = self.host_call(event, clocks) else { return true };
+        if let Some((bytes, weight)) = block {
+            (call.bytes, call.weight_bytes) = (bytes as i64, weight);
+        }
+        tables.host(&call);
+        true
+    }
+}
+
+/// Bytes of allocation that a recorded block of this size stands for, where samples have this mean distance.
+///
+/// A block of `s` bytes is recorded with probability 1 - exp(-s / mean), so sums of s / (1 - exp(-s / mean)) are
+/// right on average. An empty block has no probability, and weight 0.
+fn weight(bytes: u64, mean: f64) -> f64 {
+    let bytes = bytes as f64;
+    if mean <= 0.0 || bytes <= 0.0 {
+        return bytes;
+    }
+    bytes / -(-bytes / mean).exp_m1()
+}
+
+/// Kind of one end of a copy: what the call says, made more precise by the allocations.
+fn end(memory: &Memory, said: MemoryKind, address: u64, ticks: u64) -> End {
+    if said == MemoryKind::Array {
+        return End::Array;
+    }
+    match (memory.find(address, ticks).map(|b| b.detail), said) {
+        (Some(detail::MANAGED), _) => End::Managed,
+        (Some(detail::PINNED | detail::REGISTERED), _) => End::Pinned,
+        (Some(detail::DEVICE | detail::POOL | detail::MAPPING), _) | (_, MemoryKind::Device) => End::Device,
+        (_, MemoryKind::Host) => End::Pageable,
+        // Unified addressing, and no allocation of the driver's holds the address: the program's own memory.
+        _ if address != 0 => End::Pageable,
+        _ => End::Unknown,
+    }
+}
+
+/// A set's destination is the driver's memory, whether its allocation was seen or not.
+fn set_end(memory: &Memory, address: u64, ticks: u64) -> End {
+    end(memory, MemoryKind::Device, address, ticks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_make_sampled_sums_right() {
+        // A large block is always recorded and stands for itself; a small one stands for about the mean distance.
+        assert!((weight(1 << 30, 524_288.0) - (1u64 << 30) as f64).abs() < 1.0);
+        assert!((weight(16, 524_288.0) - 524_296.0).abs() < 1.0);
+        assert_eq!((weight(100, 0.0), weight(0, 524_288.0)), (100.0, 0.0));
+    }
+}
