@@ -7,6 +7,8 @@
 //! **Invariant:** whatever stands in the files, reading them ends with rows, with a [`Problem`] that names the file,
 //! or with a [`TraceError`], never with a panic. What could be read is reported even when something else could not.
 
+mod contain;
+mod decode;
 mod error;
 mod files;
 mod filter;
@@ -17,6 +19,8 @@ mod scan;
 mod stream;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::sync::Mutex;

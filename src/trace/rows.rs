@@ -28,9 +28,12 @@ impl Rows {
         check(table, wanted, |name| batch.schema_ref().column_with_name(name).map(|(_, f)| f.data_type().clone()))?;
         let column = |name: &'static str| {
             let array = batch.column_by_name(name).map(Arc::clone);
-            (name, array.unwrap_or_else(|| new_null_array(&type_of(table, name), batch.num_rows())))
+            let array = array.unwrap_or_else(|| new_null_array(&type_of(table, name), batch.num_rows()));
+            plausible(table, name, &array)?;
+            Ok((name, array))
         };
-        Ok(Rows { table, len: batch.num_rows(), columns: wanted.iter().map(|n| column(n)).collect() })
+        let columns = wanted.iter().map(|name| column(name)).collect::<Result<_, String>>()?;
+        Ok(Rows { table, len: batch.num_rows(), columns })
     }
 
     fn array(&self, name: &str) -> Option<&ArrayRef> {
@@ -122,6 +125,24 @@ pub(crate) fn check(
         }
     }
     Ok(())
+}
+
+/// Whether times and sizes are such that sums and differences of them cannot overflow: between 1970 and 2116, no
+/// longer than 13 days, no larger than a petabyte. Only damage makes others.
+fn plausible(table: TableId, name: &str, array: &ArrayRef) -> Result<(), String> {
+    let about = table.table();
+    let unit = about.position(name).map_or("", |i| about.columns[i].unit);
+    let range = match unit {
+        "ns" | "bytes" => -1..=1 << 50,
+        unit if unit.starts_with("ns since") => 0..=1 << 62,
+        _ => return Ok(()),
+    };
+    let Some(values) = array.as_primitive_opt::<Int64Type>() else { return Ok(()) };
+    let (low, high) = values.values().iter().fold((0, 0), |(low, high), v| (low.min(*v), high.max(*v)));
+    if range.contains(&low) && range.contains(&high) {
+        return Ok(());
+    }
+    Err(format!("is damaged: column {name} holds impossible values; those rows are left out"))
 }
 
 fn type_of(table: TableId, column: &str) -> DataType {

@@ -1,121 +1,75 @@
 //! The rows of one table of one launcher: its sealed files in order, then the young rows of its journal.
 //!
-//! A file that cannot be read any further is named and left; the next one goes on.
+//! They are decoded on another thread, a few batches ahead.
 
-use std::fs::File;
-use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
 
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
-use gputrace_collectors::schema::{SCHEMA_VERSION, TableId};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
-use parquet::file::metadata::ParquetMetaData;
-use parquet::file::statistics::Statistics;
+use gputrace_collectors::schema::TableId;
 
-use super::{Filter, Launcher, Problem, Rows, Trace, rows};
+use super::decode::{Job, Message};
+use super::{Filter, Launcher, Problem, Rows, Trace, contain};
 
-/// Rows in a batch: few enough that several tables' batches fit the processor's cache together.
-const BATCH_ROWS: usize = 16_384;
+/// Batches that are decoded ahead.
+const AHEAD: usize = 2;
 
 /// The rows of one table, in order.
 pub(crate) struct Stream<'a> {
     trace: &'a Trace,
-    table: TableId,
-    columns: Vec<&'static str>,
-    filter: &'a Filter,
-    files: std::slice::Iter<'a, std::path::PathBuf>,
-    open: Option<(&'a Path, ParquetRecordBatchReader)>,
+    job: Arc<Job>,
+    messages: Option<Receiver<Message>>,
 }
 
 impl<'a> Stream<'a> {
+    /// Starts to decode.
     pub(crate) fn new(
         trace: &'a Trace,
-        launcher: &'a Launcher,
+        launcher: &Launcher,
         table: TableId,
         columns: Vec<&'static str>,
-        filter: &'a Filter,
+        filter: &Filter,
     ) -> Stream<'a> {
-        Stream { trace, table, columns, filter, files: launcher.sealed(table).iter(), open: None }
+        let (files, journal) = (launcher.sealed(table).to_vec(), launcher.journal.clone());
+        let job = Arc::new(Job { table, columns, filter: filter.clone(), files, journal });
+        let mut stream = Stream { trace, job, messages: None };
+        if !stream.job.files.is_empty() || stream.job.journal.is_some() {
+            stream.decode_from(0);
+        }
+        stream
+    }
+
+    fn decode_from(&mut self, first: usize) {
+        let (sender, receiver) = sync_channel(AHEAD);
+        let current = Arc::new(AtomicUsize::new(first));
+        let (job, to, at) = (self.job.clone(), sender.clone(), current.clone());
+        let work = move || job.run(first, &to, &|index| at.store(index, Ordering::Relaxed));
+        let tell = move |text| drop(sender.send(Message::Panicked(current.load(Ordering::Relaxed), text)));
+        match contain::spawn(work, tell) {
+            Ok(()) => self.messages = Some(receiver),
+            Err(error) => {
+                let path = self.job.files.first().or(self.job.journal.as_ref()).cloned().unwrap_or_default();
+                self.trace.problem(Problem::lost(path, format!("cannot start a thread to read it: {error}")));
+            }
+        }
     }
 
     /// The next rows, never none at all, until the end.
     pub(crate) fn next(&mut self) -> Option<Rows> {
         loop {
-            let Some((path, batch)) = self.next_batch() else { return None };
-            let batch = self.filtered(batch);
-            match Rows::new(self.table, &self.columns, &batch) {
-                Ok(rows) if rows.len > 0 => return Some(rows),
-                Ok(_) => {}
-                Err(text) => self.trace.problem(Problem::lost(path, text)),
-            }
-        }
-    }
-
-    fn next_batch(&mut self) -> Option<(&'a Path, RecordBatch)> {
-        loop {
-            if let Some((path, reader)) = &mut self.open {
-                match reader.next() {
-                    Some(Ok(batch)) => return Some((path, batch)),
-                    Some(Err(error)) => {
-                        self.trace
-                            .problem(Problem::lost(*path, format!("is damaged, its other rows are left out: {error}")));
-                    }
-                    None => {}
+            match self.messages.as_ref()?.recv() {
+                Ok(Message::Rows(rows)) => return Some(rows),
+                Ok(Message::Problem(problem)) => self.trace.problem(problem),
+                Ok(Message::Panicked(index, text)) => {
+                    let path = self.job.files.get(index).or(self.job.journal.as_ref()).cloned().unwrap_or_default();
+                    self.trace.problem(Problem::lost(path, format!("is damaged, its other rows are left out: {text}")));
+                    self.decode_from(index + 1);
                 }
-                self.open = None;
-            }
-            let path = self.files.next()?;
-            match self.open_file(path) {
-                Ok(reader) => self.open = Some((path, reader)),
-                Err(text) => self.trace.problem(Problem::lost(path, text)),
+                Err(_) => {
+                    self.messages = None;
+                    return None;
+                }
             }
         }
     }
-
-    fn open_file(&self, path: &Path) -> Result<ParquetRecordBatchReader, String> {
-        let file = File::open(path).map_err(|e| format!("cannot be read: {e}"))?;
-        let unreadable = |e| format!("cannot be read as Parquet (cut short or damaged), left out: {e}");
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(unreadable)?;
-        let schema = builder.schema().clone();
-        let version = schema.metadata().get("gputrace.schema_version");
-        if let Some(version) = version.filter(|v| **v != SCHEMA_VERSION.to_string()) {
-            return Err(format!(
-                "has schema version {version}, this gputrace reads version {SCHEMA_VERSION}; left out"
-            ));
-        }
-        rows::check(self.table, &self.columns, |name| {
-            schema.column_with_name(name).map(|(_, f)| f.data_type().clone())
-        })
-        .map_err(|e| format!("{e}; left out"))?;
-        let mask = ProjectionMask::columns(builder.parquet_schema(), self.columns.iter().copied());
-        let groups = groups_in_time(builder.metadata(), self.filter);
-        let builder = builder.with_batch_size(BATCH_ROWS).with_projection(mask).with_row_groups(groups);
-        builder.build().map_err(unreadable)
-    }
-
-    fn filtered(&self, batch: RecordBatch) -> RecordBatch {
-        if self.filter.is_all() || self.table == TableId::Names || self.table == TableId::Processes {
-            return batch;
-        }
-        let Ok(rows) = Rows::new(self.table, &["start_ns", "process_id"], &batch) else { return batch };
-        let (start, process) = (rows.i64("start_ns"), rows.i64("process_id"));
-        let keep: BooleanArray =
-            start.iter().zip(process.iter()).map(|(s, p)| Some(self.filter.keeps(*s, *p))).collect();
-        filter_record_batch(&batch, &keep).unwrap_or(batch)
-    }
-}
-
-/// The row groups that may hold rows in the filter's span, by the statistics of `start_ns`.
-fn groups_in_time(metadata: &ParquetMetaData, filter: &Filter) -> Vec<usize> {
-    let span = |group: usize| {
-        let columns = metadata.row_group(group).columns();
-        let column = columns.iter().find(|c| c.column_path().string() == "start_ns")?;
-        match column.statistics()? {
-            Statistics::Int64(s) => Some((*s.min_opt()?, *s.max_opt()?)),
-            _ => None,
-        }
-    };
-    let keep = |group: &usize| span(*group).is_none_or(|(first, last)| filter.may_keep(first, last));
-    (0..metadata.num_row_groups()).filter(keep).collect()
 }

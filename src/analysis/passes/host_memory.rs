@@ -62,15 +62,19 @@ impl Default for ProcessHost {
 
 impl ProcessHost {
     fn alloc(&mut self, bytes: i64, weight: f64) {
-        let b = bytes.max(1) as f64;
-        let weight = weight.max(b);
         self.allocations += 1;
+        // An empty block stands for nothing.
+        let b = bytes as f64;
+        if bytes <= 0 {
+            return;
+        }
+        let weight = weight.max(b);
         self.bytes += weight;
         self.variance += (1.0 - b / weight) * weight * weight;
         self.count += weight / b;
         self.live += weight;
         self.peak = self.peak.max(self.live);
-        let size = &mut self.sizes[(bytes.max(1).ilog2() as usize).min(SIZES - 1)];
+        let size = &mut self.sizes[(bytes.ilog2() as usize).min(SIZES - 1)];
         size.0 += weight / b;
         size.1 += weight;
     }

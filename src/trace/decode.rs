@@ -1,0 +1,166 @@
+//! The decoding side of a stream: opens the files of one table one after another, then the journal, and sends rows.
+//!
+//! It runs on a thread of its own ([`super::contain`]), so that decoding and analysing take a core each, and so that
+//! a panic of the Parquet reader costs one file. A file that cannot be read any further is named and left.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use gputrace_collectors::journal;
+use gputrace_collectors::schema::{SCHEMA_VERSION, TableId};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::statistics::Statistics;
+
+use super::{Filter, Problem, Rows, rows};
+
+/// Rows in a batch: few enough that several tables' batches fit the processor's cache together.
+const BATCH_ROWS: usize = 16_384;
+
+/// What the decoding thread sends.
+pub(crate) enum Message {
+    /// Rows, never none.
+    Rows(Rows),
+    /// Something could not be read.
+    Problem(Problem),
+    /// A file, by its place in the list, made the reader panic; nothing follows.
+    Panicked(usize, String),
+}
+
+/// What is to be decoded.
+#[derive(Clone)]
+pub(crate) struct Job {
+    pub(crate) table: TableId,
+    pub(crate) columns: Vec<&'static str>,
+    pub(crate) filter: Filter,
+    /// Sealed files, in order.
+    pub(crate) files: Vec<PathBuf>,
+    /// The journal, which comes after them.
+    pub(crate) journal: Option<PathBuf>,
+}
+
+/// The receiver has gone: nobody wants more.
+struct Gone;
+
+impl Job {
+    /// Sends the rows of all files from the given one on. `at` is told which file is being read.
+    pub(crate) fn run(&self, first: usize, to: &SyncSender<Message>, at: &dyn Fn(usize)) {
+        for (index, path) in self.files.iter().enumerate().skip(first) {
+            at(index);
+            if self.file(path, to).is_err() {
+                return;
+            }
+        }
+        at(self.files.len());
+        if let Some(path) = self.journal.as_ref().filter(|_| first <= self.files.len()) {
+            let _ = self.journal(path, to);
+        }
+    }
+
+    fn file(&self, path: &Path, to: &SyncSender<Message>) -> Result<(), Gone> {
+        let reader = match self.open(path) {
+            Ok(reader) => reader,
+            Err(text) => return problem(to, Problem::lost(path, text)),
+        };
+        for batch in reader {
+            match batch {
+                Ok(batch) => self.send(path, &batch, to)?,
+                Err(error) => {
+                    let text = format!("is damaged, its other rows are left out: {error}");
+                    return problem(to, Problem::lost(path, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, path: &Path) -> Result<ParquetRecordBatchReader, String> {
+        let file = File::open(path).map_err(|e| format!("cannot be read: {e}"))?;
+        let unreadable = |e| format!("cannot be read as Parquet (cut short or damaged), left out: {e}");
+        // Parquet's own types say all that a copy of Arrow's schema beside them would.
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(unreadable)?;
+        let schema = builder.schema().clone();
+        let notes = builder.metadata().file_metadata().key_value_metadata();
+        let version = notes.into_iter().flatten().find(|note| note.key == "gputrace.schema_version");
+        let version = version.and_then(|note| note.value.as_deref()).unwrap_or_default();
+        if !version.is_empty() && version != SCHEMA_VERSION.to_string() {
+            return Err(format!("has schema version {version}, this gputrace reads {SCHEMA_VERSION}; left out"));
+        }
+        let type_of = |name: &str| schema.column_with_name(name).map(|(_, f)| f.data_type().clone());
+        rows::check(self.table, &self.columns, type_of).map_err(|e| format!("{e}; left out"))?;
+        let mask = ProjectionMask::columns(builder.parquet_schema(), self.columns.iter().copied());
+        let groups = groups_in_time(builder.metadata(), &self.filter);
+        let builder = builder.with_batch_size(BATCH_ROWS).with_projection(mask).with_row_groups(groups);
+        builder.build().map_err(unreadable)
+    }
+
+    fn journal(&self, path: &Path, to: &SyncSender<Message>) -> Result<(), Gone> {
+        let young = match journal::read(path) {
+            Ok(young) => young,
+            // A collector that has ended meanwhile has sealed its rows.
+            Err(journal::JournalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(());
+            }
+            Err(error) => return problem(to, Problem::lost(path, error.to_string())),
+        };
+        if young.is_torn() {
+            let text = "ends in the middle, as its collector was killed: what it read last may be missing";
+            problem(to, Problem::note(path, text))?;
+        }
+        for rows in young {
+            match rows {
+                Ok((table, batch)) if table == self.table => self.send(path, &batch, to)?,
+                Ok(_) => {}
+                Err(error) => return problem(to, Problem::lost(path, error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, path: &Path, batch: &RecordBatch, to: &SyncSender<Message>) -> Result<(), Gone> {
+        let rows = match self.filtered(batch) {
+            Some(kept) => Rows::new(self.table, &self.columns, &kept),
+            None => Rows::new(self.table, &self.columns, batch),
+        };
+        match rows {
+            Ok(rows) if rows.len > 0 => to.send(Message::Rows(rows)).map_err(|_| Gone),
+            Ok(_) => Ok(()),
+            Err(text) => problem(to, Problem::lost(path, text)),
+        }
+    }
+
+    /// The rows that the filter keeps, if there is one. Names and processes are kept for those who look them up.
+    fn filtered(&self, batch: &RecordBatch) -> Option<RecordBatch> {
+        if self.filter.is_all() || matches!(self.table, TableId::Names | TableId::Processes) {
+            return None;
+        }
+        let rows = Rows::new(self.table, &["start_ns", "process_id"], batch).ok()?;
+        let (start, process) = (rows.i64("start_ns"), rows.i64("process_id"));
+        let pairs = start.iter().zip(process.iter());
+        let keep: BooleanArray = pairs.map(|(start, process)| Some(self.filter.keeps(*start, *process))).collect();
+        filter_record_batch(batch, &keep).ok()
+    }
+}
+
+fn problem(to: &SyncSender<Message>, problem: Problem) -> Result<(), Gone> {
+    to.send(Message::Problem(problem)).map_err(|_| Gone)
+}
+
+/// The row groups that may hold rows in the filter's span, by the statistics of `start_ns`.
+fn groups_in_time(metadata: &ParquetMetaData, filter: &Filter) -> Vec<usize> {
+    let span = |group: usize| {
+        let columns = metadata.row_group(group).columns();
+        let column = columns.iter().find(|c| c.column_path().string() == "start_ns")?;
+        match column.statistics()? {
+            Statistics::Int64(s) => Some((*s.min_opt()?, *s.max_opt()?)),
+            _ => None,
+        }
+    };
+    let keep = |group: &usize| span(*group).is_none_or(|(first, last)| filter.may_keep(first, last));
+    (0..metadata.num_row_groups()).filter(keep).collect()
+}

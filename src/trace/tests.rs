@@ -1,0 +1,182 @@
+//! Traces that are damaged, foreign, empty or in several pieces.
+
+use std::fs;
+
+use gputrace_collectors::names::NameKind;
+use gputrace_collectors::schema::TableId;
+use serde_json::json;
+
+use super::testing::{START, TestTrace};
+use super::{Filter, Trace, TraceError, Want};
+use crate::analysis::{ALL, Facts, Need};
+
+const LAUNCHES: [Want; 1] = [Want { table: TableId::Launches, columns: &["api_ns", "name_id", "captured"] }];
+
+fn rows(trace: &Trace, filter: &Filter) -> u64 {
+    let mut rows = 0;
+    trace.scan(&LAUNCHES, filter, &mut |r| rows += r.len as u64);
+    rows
+}
+
+/// A trace with every table, of 300 launches.
+fn sample() -> TestTrace {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, Some(0), START + 1_000_000_000);
+    trace.process(2, 200, Some(1), START + 1_000_000_000);
+    for process in [1, 2] {
+        let mut thread = trace.thread(process, 7);
+        for step in 0..50 {
+            thread.copy("HtoD", ("pageable", "device"), true, 1 << 20, 9_000);
+            (0..3).for_each(|k| thread.launch(&format!("kernel_{k}"), 2_000));
+            thread.alloc("cuMemAlloc_v2", "device", step, 10, 40_000);
+            thread.other("cuModuleGetFunction", "module", 900);
+            thread.sync("cuStreamSynchronize", "stream", 100_000);
+            thread.malloc("alloc", 100, 524_338.0);
+        }
+    }
+    trace
+}
+
+fn error(path: &std::path::Path) -> String {
+    Trace::open(&[path.to_owned()]).map(|_| ()).expect_err("not a trace").to_string()
+}
+
+#[test]
+fn what_is_no_trace_is_said_in_one_line() {
+    let trace = sample();
+    let folder = trace.write_parts(1);
+    assert!(error(&folder.join("nothing")).contains("no such folder"));
+    assert!(error(&folder.join("launches/host=node/abc-000000.parquet")).contains("a trace is a folder"));
+    assert!(error(&folder.join("launches/host=node")).contains("neither a manifest nor a table"));
+}
+
+#[test]
+fn another_version_is_named() {
+    let mut trace = sample();
+    if let Some(manifest) = &mut trace.manifest {
+        (manifest.schema_version, manifest.tool_version) = (99, "9.9.9".into());
+    }
+    let folder = trace.write_parts(1);
+    let error = Trace::open(&[folder.to_owned()]).map(|_| ()).expect_err("another version");
+    assert!(matches!(error, TraceError::Version { found: 99, .. }), "{error}");
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("9.9.9"), "{error}");
+}
+
+#[test]
+fn a_lost_manifest_leaves_the_rows() {
+    let mut trace = sample();
+    trace.manifest = None;
+    let trace = trace.open();
+    assert_eq!((rows(&trace, &Filter::default()), trace.processes.len()), (300, 2));
+    let problems = trace.problems();
+    assert!(problems.len() == 1 && problems[0].text.contains("no manifest") && !problems[0].lost_rows, "{problems:?}");
+}
+
+#[test]
+fn a_damaged_file_is_named_and_the_others_are_read() {
+    let trace = sample();
+    let folder = trace.write_parts(3);
+    let file = folder.join("launches/host=node/abc-000001.parquet");
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    fs::write(folder.join("launches/host=node/abc-000002.parquet"), "no Parquet at all").unwrap();
+    fs::write(folder.join("manifest/node-def.json"), "{ broken").unwrap();
+    let trace = Trace::open(&[folder.to_owned()]).unwrap();
+    assert_eq!(rows(&trace, &Filter::default()), 100);
+    let problems = trace.problems();
+    assert_eq!(problems.iter().filter(|p| p.lost_rows).count(), 2, "{problems:?}");
+    assert!(problems.iter().any(|p| p.path == file && p.text.contains("cut short")), "{problems:?}");
+    assert!(problems.iter().any(|p| p.path.ends_with("node-def.json") && p.text.contains("not a manifest")));
+}
+
+#[test]
+fn a_foreign_file_is_named_and_left_out() {
+    let trace = sample();
+    let folder = trace.write_parts(1);
+    fs::copy(folder.join("names/host=node/abc-000000.parquet"), folder.join("launches/host=node/abc-000009.parquet"))
+        .unwrap();
+    let trace = Trace::open(&[folder.to_owned()]).unwrap();
+    assert_eq!(rows(&trace, &Filter::default()), 300);
+    assert!(trace.problems()[0].text.contains("has no column start_ns"), "{:?}", trace.problems());
+}
+
+#[test]
+fn no_damage_makes_a_report_panic() {
+    let trace = sample();
+    let folder = trace.write_parts(1);
+    let tables = ["launches", "syncs", "names", "processes", "device_memory", "host_memory", "transfers"];
+    let files = tables.map(|t| folder.join(t).join("host=node/abc-000000.parquet"));
+    let whole = files.clone().map(|f| fs::read(f).unwrap());
+    let mut seed = 1u64;
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    for round in 0..100 {
+        for (file, whole) in files.iter().zip(&whole) {
+            let mut bytes = whole.clone();
+            for _ in 0..1 + round % 4 {
+                let at = random(bytes.len());
+                bytes[at] = random(256) as u8;
+            }
+            fs::write(file, bytes).unwrap();
+        }
+        let trace = Trace::open(&[folder.to_owned()]).unwrap();
+        let filter = Filter::default();
+        let needs: Vec<Need> = ALL.iter().flat_map(|a| a.needs()).copied().collect();
+        let facts = Facts::gather(&trace, &filter, &needs);
+        ALL.iter().for_each(|analysis| drop(analysis.section(&facts)));
+    }
+}
+
+#[test]
+fn splitting_into_files_changes_nothing() {
+    let trace = sample();
+    let sections = |parts| {
+        let trace = Trace::open(&[trace.write_parts(parts).to_owned()]).unwrap();
+        let filter = Filter::default();
+        let needs: Vec<Need> = ALL.iter().flat_map(|a| a.needs()).copied().collect();
+        let facts = Facts::gather(&trace, &filter, &needs);
+        // The summary names the size of the trace.
+        ALL[1..].iter().map(|a| a.section(&facts)).collect::<Vec<_>>()
+    };
+    assert_eq!(sections(1), sections(7));
+}
+
+#[test]
+fn filters_keep_a_span_and_some_ranks() {
+    let trace = sample();
+    let trace = trace.open();
+    let of = |pids: &[i32], ranks: &[i32]| rows(&trace, &Filter::default().only(&trace.processes, pids, ranks));
+    assert_eq!((of(&[], &[]), of(&[100], &[]), of(&[], &[1]), of(&[100], &[1]), of(&[], &[5])), (300, 150, 150, 0, 0));
+    let step = 9_000 + 3 * 2_000 + 40_000 + 900 + 100_000 + 10;
+    let span = Filter { from_ns: Some(START + step), to_ns: Some(START + 3 * step), ..Filter::default() };
+    assert_eq!(rows(&trace, &span), 2 * 2 * 3);
+    let later = Filter { from_ns: Some(START + 3_600_000_000_000), ..Filter::default() };
+    assert_eq!(rows(&trace, &later), 0);
+}
+
+#[test]
+fn several_folders_are_one_trace() {
+    let (mut one, mut two) = (TestTrace::new(), TestTrace::new());
+    one.thread(1, 7).launch("a", 1_000);
+    two.thread(2, 7).launch("b", 1_000);
+    let id = two.name(NameKind::Kernel, "b");
+    let folders = [one.write_parts(1).to_owned(), two.write_parts(1).to_owned()];
+    let trace = Trace::open(&folders).unwrap();
+    assert_eq!(rows(&trace, &Filter::default()), 2);
+    assert_eq!(trace.names(&[id].into_iter().collect()).full(id), "b");
+    assert_eq!(trace.manifests().count(), 2);
+}
+
+#[test]
+fn an_empty_trace_is_reported() {
+    let mut trace = TestTrace::new();
+    trace.row(TableId::Processes, json!({ "process_id": 1, "pid": 5, "traced": true, "exe": "/bin/true" }));
+    let trace = trace.open();
+    let filter = Filter::default();
+    let needs: Vec<Need> = ALL.iter().flat_map(|a| a.needs()).copied().collect();
+    let facts = Facts::gather(&trace, &filter, &needs);
+    let text = ALL[0].section(&facts).literal.unwrap_or_default();
+    assert!(text.contains("no CUDA calls seen: no process loaded the driver (1 process traced)"), "{text}");
+}
