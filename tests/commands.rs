@@ -1,0 +1,239 @@
+//! Wrong commands and broken traces: one clear line, the right exit code, and whatever can be read is reported.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::faults::one_line;
+use crate::util::{Scratch, gputrace, program, shim};
+
+#[test]
+fn a_command_that_is_missing_is_told_so() {
+    let scratch = Scratch::new();
+    for (arguments, code, says) in [
+        (&[][..], 125, "no command given"),
+        (&["--"], 125, "no command given"),
+        (&["record"], 125, "no command given"),
+        (&["-o", "t", "--"], 125, "no command given"),
+        (&["-o", "t", "--", "no-such-command"], 127, "no-such-command: command not found"),
+        (&["-o", "t", "--", "./no-such-file"], 127, "./no-such-file: no such file"),
+        (&["-o", "t", "--", "/etc/passwd"], 126, "/etc/passwd: not executable"),
+        (&["-o", "t", "--", "/etc"], 126, "/etc: is a folder"),
+        (&["-o", "t", "--", ""], 127, "not found"),
+        (&["--no-such-option", "--", "true"], 125, "--no-such-option"),
+        (&["--malloc", "sometimes", "--", "true"], 125, "sometimes"),
+        (&["python", "train.py"], 125, "gputrace -- python train.py"),
+        (&["report"], 2, "TRACE"),
+        (&["report", "t", "--no-such-option"], 2, "--no-such-option"),
+    ] {
+        shim();
+        let run = scratch.gputrace(arguments);
+        assert_eq!(run.code(), code, "{arguments:?}: {}", run.stderr);
+        assert_eq!(run.text(), "", "{arguments:?}");
+        one_line(&run.stderr, says);
+        assert!(!scratch.path().join("t").exists(), "{arguments:?} left a trace of nothing");
+    }
+}
+
+#[test]
+fn what_the_kernel_cannot_execute_is_told_so() {
+    let scratch = Scratch::new();
+    let executable = |name: &str, content: &[u8]| {
+        let path = scratch.file(name, content);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("our own file");
+        path.to_str().expect("a plain path").to_owned()
+    };
+    shim();
+    for (file, code) in [
+        (executable("interpreter", b"#!/no/such/interpreter\n"), 127),
+        (executable("rubbish", b"\x7fELFrubbish that is no program"), 126),
+    ] {
+        let run = scratch.gputrace(&["-o", "t", "--", &file]).expect(code);
+        assert!(run.stderr.lines().all(|line| line.starts_with("gputrace: ")), "{}", run.stderr);
+        assert!(!scratch.path().join("t").exists());
+    }
+}
+
+#[test]
+fn a_missing_shim_is_told_before_the_start() {
+    let scratch = Scratch::new();
+    // The command alone, without what it is built with.
+    let folder = scratch.path().join("bin");
+    fs::create_dir(&folder).expect("a folder");
+    let alone = folder.join("gputrace");
+    fs::copy(gputrace(), &alone).expect("a copy");
+    let run = scratch.target(&alone).args(["-o", "t", "--", "echo", "ran"]).plain().expect(125);
+    assert_eq!(run.text(), "");
+    one_line(&run.stderr, "libgputrace_shim.so");
+    // Put beside it, or into ../lib/gputrace, it works.
+    for place in ["bin", "lib/gputrace"] {
+        let place = scratch.path().join(place);
+        fs::create_dir_all(&place).expect("a folder");
+        let copy = place.join("libgputrace_shim.so");
+        fs::copy(shim(), &copy).expect("a copy");
+        let name = place.file_name().and_then(|n| n.to_str()).expect("a name");
+        let run = scratch.target(&alone).args(["-o", name, "--", "echo", "ran"]);
+        // Its traces are called as the places are; bin is taken.
+        let run = run.args([""; 0]).plain();
+        assert_eq!(run.code(), if name == "bin" { 125 } else { 0 }, "{}", run.stderr);
+        if name == "bin" {
+            let run = scratch.target(&alone).args(["-o", "beside", "--", "echo", "ran"]).plain().expect(0);
+            assert_eq!(run.text(), "ran\n");
+        }
+        fs::remove_file(copy).expect("our own file");
+    }
+}
+
+/// A trace with launches, and a copy of it to break.
+fn recorded(scratch: &Scratch) -> PathBuf {
+    let target = scratch.target(program("cuda_routes")).arg("dlopen").with_instant_driver();
+    target.traced().expect(0).trace
+}
+
+fn copied(scratch: &Scratch, from: &Path, name: &str) -> PathBuf {
+    let to = scratch.path().join(name);
+    let done = std::process::Command::new("cp").arg("-r").arg(from).arg(&to).status().expect("cp runs");
+    assert!(done.success());
+    to
+}
+
+fn first_file(folder: &Path) -> PathBuf {
+    let mut entries: Vec<_> = fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    let first = entries.into_iter().next().unwrap_or_else(|| panic!("{} is empty", folder.display()));
+    if first.is_dir() { first_file(&first) } else { first }
+}
+
+#[test]
+fn a_report_on_no_trace_says_what_was_expected() {
+    let scratch = Scratch::new();
+    let empty = scratch.path().join("empty");
+    fs::create_dir(&empty).expect("a folder");
+    scratch.file("file", "no trace");
+    for (name, says) in [("missing", "no trace at"), ("empty", "is not a trace"), ("file", "is not a trace")] {
+        let run = scratch.gputrace(&["report", name]).expect(1);
+        assert_eq!(run.text(), "");
+        one_line(&run.stderr, says);
+    }
+}
+
+#[test]
+fn a_trace_of_another_version_is_refused_with_its_version() {
+    let scratch = Scratch::new();
+    let trace = recorded(&scratch);
+    let manifest = first_file(&trace.join("manifest"));
+    let text = fs::read_to_string(&manifest).expect("a manifest");
+    let version = gputrace_collectors::schema::SCHEMA_VERSION;
+    let other = text.replace(&format!("\"schema_version\": {version}"), "\"schema_version\": 999");
+    assert_ne!(text, other);
+    fs::write(&manifest, other).expect("our own file");
+    let run = scratch.gputrace(&["report", trace.to_str().expect("a plain path")]).expect(1);
+    assert_eq!(run.text(), "");
+    assert!(run.stderr.lines().all(|line| line.starts_with("gputrace: ")), "{}", run.stderr);
+    assert!(run.stderr.contains("999"), "{}", run.stderr);
+}
+
+#[test]
+fn broken_files_are_named_and_the_rest_is_reported() {
+    let scratch = Scratch::new();
+    let whole = recorded(&scratch);
+    let launches = first_file(&whole.join("launches"));
+    let relative = launches.strip_prefix(&whole).expect("inside").to_owned();
+    let bytes = fs::read(&launches).expect("a file");
+    let flipped = {
+        let mut copy = bytes.clone();
+        let middle = copy.len() / 3;
+        copy[middle..middle + 40].fill(0xa5);
+        copy
+    };
+    let cases: [(&str, Vec<u8>); 4] = [
+        ("truncated", bytes[..bytes.len() / 2].to_vec()),
+        ("emptied", Vec::new()),
+        ("corrupt", flipped),
+        ("another", b"PAR1 this is no Parquet file PAR1".to_vec()),
+    ];
+    for (name, content) in cases {
+        let trace = copied(&scratch, &whole, name);
+        fs::write(trace.join(&relative), content).expect("our own copy");
+        let run = scratch.gputrace(&["report", name]);
+        assert_ne!(run.code(), 101, "{name}: {}", run.stderr);
+        assert!(!run.stderr.contains("panicked"), "{name}: {}", run.stderr);
+        assert!(run.stderr.lines().all(|line| line.starts_with("gputrace: ")), "{name}: {}", run.stderr);
+        assert!(run.stderr.contains("launches"), "{name} names the file: {}", run.stderr);
+        assert_eq!(run.code(), 1, "{name}: rows are missing");
+        // Copies stand in another file, which is whole.
+        assert!(run.text().contains("cuMemcpyHtoD_v2") || run.text().contains("HtoD"), "{name}: {}", run.text());
+    }
+}
+
+#[test]
+fn a_trace_without_its_manifest_is_still_reported() {
+    let scratch = Scratch::new();
+    let trace = recorded(&scratch);
+    fs::remove_file(first_file(&trace.join("manifest"))).expect("our own file");
+    let run = scratch.gputrace(&["report", trace.to_str().expect("a plain path")]).expect(0);
+    assert!(run.text().contains("spin_us_20"), "{}", run.text());
+    assert!((run.stderr.clone() + &run.text()).contains("no manifest"), "{}", run.stderr);
+    // Broken JSON is the same, and is named.
+    let trace = recorded(&scratch);
+    fs::write(first_file(&trace.join("manifest")), "{ \"schema_version\": ").expect("our own file");
+    let run = scratch.gputrace(&["report", trace.to_str().expect("a plain path")]);
+    assert!(run.code() <= 1 && run.text().contains("spin_us_20"), "{}\n{}", run.text(), run.stderr);
+}
+
+#[test]
+fn a_report_on_a_trace_without_events_says_so() {
+    let scratch = Scratch::new();
+    let run = scratch.target("true").options(["--malloc", "off"]).traced().expect(0);
+    let report = scratch.gputrace(&["report", run.trace.to_str().expect("a plain path")]).expect(0);
+    assert!(!report.text().is_empty());
+    assert_eq!(report.stderr, "");
+    // And so does the summary, without a number that cannot be.
+    assert!(!run.stderr.contains("NaN") && !run.stderr.contains("inf"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("gputrace: true  exit 0"), "{}", run.stderr);
+}
+
+#[test]
+fn reports_come_in_every_format_and_to_a_file() {
+    let scratch = Scratch::new();
+    let trace = recorded(&scratch);
+    let trace = trace.to_str().expect("a plain path");
+    for format in ["text", "json", "markdown"] {
+        let run = scratch.gputrace(&["report", trace, "--format", format]).expect(0);
+        assert!(run.text().contains("spin_us_20"), "{format}: {}", run.text());
+        scratch.gputrace(&["report", trace, "--format", format, "-o", "out"]).expect(0);
+        assert_eq!(fs::read(scratch.path().join("out")).expect("the report"), run.stdout, "{format}");
+    }
+    let run = scratch.gputrace(&["report", trace, "--only", "no-such-analysis"]);
+    assert!(run.code() == 1 || run.code() == 2, "{}", run.stderr);
+    one_line(&run.stderr, "no-such-analysis");
+    let run = scratch.gputrace(&["report", trace, "-o", "/no/such/folder/report"]).expect(1);
+    one_line(&run.stderr, "/no/such/folder/report");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let scratch = Scratch::new();
+    let trace = recorded(&scratch);
+    let script = format!("{} report {} | head -n 1", gputrace().display(), trace.display());
+    let run = scratch.shell(&script).plain().expect(0);
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn schema_doctor_demo_help_and_version_work() {
+    let scratch = Scratch::new();
+    shim();
+    let schema = scratch.gputrace(&["schema", "--format", "json"]).expect(0);
+    serde_json::from_slice::<serde_json::Value>(&schema.stdout).expect("JSON");
+    for table in gputrace_collectors::schema::TABLES {
+        assert!(scratch.gputrace(&["schema", table.name]).expect(0).text().contains(table.columns[0].name));
+    }
+    assert!(scratch.gputrace(&["--help"]).expect(0).text().contains("gputrace [record] [OPTIONS] -- COMMAND"));
+    assert!(scratch.gputrace(&["--version"]).expect(0).text().starts_with("gputrace "));
+    let doctor = scratch.gputrace(&["doctor"]);
+    assert!(doctor.code() <= 1 && !doctor.text().is_empty(), "{}", doctor.stderr);
+    let demo = scratch.gputrace(&["demo", "-o", "demo"]).expect(0);
+    assert!(!demo.text().is_empty() || !demo.stderr.is_empty());
+    crate::util::Trace::open(&scratch.path().join("demo")).assert_balanced();
+}

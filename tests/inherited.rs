@@ -1,0 +1,219 @@
+//! What a process hands to its children is what they would have got without us, and each child has its own rows.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use crate::util::{Finished, Scratch, gputrace, needs, poll, program, program_with, shim};
+
+/// What `forks` printed: launches by pid. A pid that made several images has the sum.
+fn printed(run: &Finished) -> BTreeMap<i64, u64> {
+    let mut launches = BTreeMap::new();
+    for line in run.text().lines() {
+        let mut words = line.split(" launched ");
+        let mut number = || words.next().expect("two numbers").parse::<u64>().expect("a number");
+        let (pid, count) = (number() as i64, number());
+        *launches.entry(pid).or_default() += count;
+    }
+    launches
+}
+
+#[track_caller]
+fn each_process_has_its_launches(way: &str, processes: usize, images: usize) {
+    let scratch = Scratch::new();
+    let run = scratch.target(program("forks")).arg(way).with_odd_driver().traced().expect(0);
+    let expected = printed(&run);
+    assert_eq!(expected.len(), processes, "{}", run.text());
+    let trace = run.read();
+    trace.assert_balanced();
+    let mut seen = BTreeMap::new();
+    let launches = trace.table("launches");
+    for row in launches.rows() {
+        *seen.entry(row.int("pid")).or_default() += 1;
+    }
+    assert_eq!(seen, expected);
+    let table = trace.table("processes");
+    assert_eq!(table.len(), images);
+    for row in table.rows() {
+        assert!(row.maybe_int("end_ns") > row.maybe_int("start_ns"), "it has ended after it began");
+        assert_eq!(row.int("traced"), 1);
+    }
+    // Children that were forked and did not call exec say so, and name their parent.
+    let forked = table.rows().filter(|row| row.text("origin") == "fork");
+    let root = trace.root().pid;
+    for row in forked {
+        let parent = row.int("parent_pid");
+        assert!(parent == i64::from(root) || table.rows().any(|other| other.int("pid") == parent));
+    }
+}
+
+#[test]
+fn a_fork_has_rows_of_its_own() {
+    each_process_has_its_launches("fork", 5, 5);
+}
+
+#[test]
+fn a_fork_without_handlers_has_rows_of_its_own() {
+    each_process_has_its_launches("_Fork", 5, 5);
+}
+
+#[test]
+fn a_raw_clone_has_rows_of_its_own() {
+    each_process_has_its_launches("clone", 5, 5);
+}
+
+#[test]
+fn a_vfork_runs_none_of_our_code_and_its_exec_is_traced() {
+    each_process_has_its_launches("vfork", 4, 4);
+}
+
+#[test]
+fn a_spawned_process_is_traced() {
+    each_process_has_its_launches("spawn", 2, 2);
+}
+
+#[test]
+fn an_exec_begins_a_new_image_of_the_same_pid() {
+    each_process_has_its_launches("exec", 1, 3);
+}
+
+#[test]
+fn a_fork_beside_working_threads_harms_neither() {
+    for _ in 0..5 {
+        each_process_has_its_launches("threads", 2, 2);
+    }
+}
+
+#[test]
+fn a_daemon_outlives_gputrace_unharmed() {
+    let scratch = Scratch::new();
+    let done = scratch.path().join("done");
+    let target = scratch.target(program("forks")).arg("daemon").arg(&done).with_odd_driver().options(["--grace", "0.1"]);
+    let run = target.traced().expect(0);
+    assert!(run.stderr.contains("gputrace: 1 process outlives the command"), "{}", run.stderr);
+    let trace = run.read();
+    // 10 of the parent, 12 of the daemon; what it does now is not in the trace.
+    assert_eq!(trace.table("launches").len(), 22);
+    assert!(trace.manifest().processes.iter().any(|process| process.running));
+    scratch.file("done.go", "");
+    let text = poll(Duration::from_secs(20), || fs::read_to_string(&done).ok().filter(|text| !text.is_empty()));
+    assert_eq!(text.as_deref(), Some("done"));
+}
+
+#[test]
+fn children_get_the_same_environment_but_for_our_variables() {
+    let scratch = Scratch::new();
+    let ours = ["LD_PRELOAD=", "GPUTRACE_", "NVTX_INJECTION64_PATH="];
+    let others = |run: &Finished| -> Vec<String> {
+        let text = run.text();
+        let mut lines: Vec<String> =
+            text.split('\0').filter(|line| !ours.iter().any(|o| line.starts_with(o))).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let target = scratch.shell("exec env -0").env("ODD", "a=b\nc").env("EMPTY", "");
+    let (plain, traced) = (target.plain(), target.traced());
+    assert_eq!(others(&plain), others(&traced));
+    assert!(traced.text().contains("GPUTRACE_SESSION=/"), "ours are there");
+}
+
+#[test]
+fn what_the_launcher_inherited_reaches_the_program_unchanged() {
+    let scratch = Scratch::new();
+    shim();
+    let state = program("state").display().to_string();
+    let settings = [
+        "umask 027",
+        "trap '' USR1 HUP PIPE QUIT",
+        "ulimit -n 256; ulimit -c 0; ulimit -s 4096",
+        "exec 7</dev/null 9>/dev/null",
+        "cd /usr",
+        "nice -n 5 true; exec 3<&1",
+    ];
+    for setting in settings {
+        let plain = scratch.shell(&format!("{setting}; exec {state} x")).own_group().plain().expect(42);
+        let command = format!("{} -o {}", gputrace().display(), scratch.new_trace().display());
+        let traced = scratch.shell(&format!("{setting}; exec {command} -- {state} x")).own_group().plain().expect(42);
+        let differs = |text: &str| {
+            // The shell is the leader of its group; so is the launcher then, whose child is not.
+            text.lines().filter(|line| !line.starts_with("threads")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(differs(&plain.text()), differs(&traced.text()), "{setting}");
+    }
+}
+
+#[test]
+fn a_musl_child_runs_and_is_named_as_untraced() {
+    if !needs(&["musl-gcc"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let source = scratch.file("m.c", "#include <stdio.h>\nint main(void) { puts(\"musl\"); return 7; }\n");
+    let child = scratch.path().join("musl");
+    let made = std::process::Command::new("musl-gcc").arg(&source).arg("-o").arg(&child).status().expect("musl-gcc runs");
+    assert!(made.success());
+    let run = scratch.target(&child).traced().expect(7);
+    assert_eq!(run.text(), "musl\n");
+    assert!(run.stderr.contains("is not traced: linked to musl"), "{}", run.stderr);
+    assert_eq!(run.read().manifest().untraced.len(), 1);
+    // As a child: the loader must not say a word about us.
+    let run = scratch.shell(&format!("{}; echo $?", child.display())).same();
+    assert_eq!(run.text(), "musl\n7\n");
+}
+
+#[test]
+fn a_32_bit_child_runs_and_is_named_as_untraced() {
+    let scratch = Scratch::new();
+    let source = scratch.file("n.c", "#include <stdio.h>\nint main(void) { puts(\"narrow\"); return 7; }\n");
+    let child = scratch.path().join("narrow");
+    let made = std::process::Command::new("cc").arg("-m32").arg(&source).arg("-o").arg(&child).output().expect("cc runs");
+    if !made.status.success() {
+        crate::util::lacks("a compiler for 32-bit programs (gcc-multilib)");
+        return;
+    }
+    let run = scratch.target(&child).traced().expect(7);
+    assert_eq!(run.text(), "narrow\n");
+    assert!(run.stderr.contains("is not traced: a 32-bit program"), "{}", run.stderr);
+    let run = scratch.shell(&format!("{}; echo $?", child.display())).same();
+    assert_eq!(run.text(), "narrow\n7\n");
+}
+
+#[test]
+fn a_static_child_and_one_with_address_sanitizer_run_as_they_do_alone() {
+    let scratch = Scratch::new();
+    let fixed = program_with("mallocs", "static", &["-static"]);
+    let run = scratch.target(&fixed).args(["known", "10"]).traced().expect(0);
+    assert!(run.stderr.contains("is not traced: statically linked"), "{}", run.stderr);
+    scratch.shell(&format!("{} known 10; echo $?", fixed.display())).same();
+    let sanitized = program_with("mallocs", "asan", &["-fsanitize=address"]);
+    let run = scratch.target(&sanitized).args(["known", "10"]).traced().expect(0);
+    assert_eq!(run.text(), "done\n");
+    assert!(run.stderr.contains("is not traced: built with AddressSanitizer"), "{}", run.stderr);
+}
+
+#[test]
+fn scripts_run_with_their_interpreters() {
+    let scratch = Scratch::new();
+    let script = scratch.file("script", "#!/bin/sh\necho \"$0 $*\"\nexit 5\n");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("our own file");
+    scratch.target(&script).args(["a", "b c"]).same().expect(5);
+    // Found in PATH, and as a path below the current folder.
+    let path = format!("{}:/usr/bin:/bin", scratch.path().display());
+    scratch.target("script").env("PATH", path).same().expect(5);
+    scratch.target("./script").same().expect(5);
+}
+
+#[test]
+fn a_child_that_clears_its_environment_and_uses_cuda_is_named() {
+    let scratch = Scratch::new();
+    let victim = program("victim").display().to_string();
+    let folder = crate::util::driver_folder(crate::util::Driver::Plain);
+    let count = scratch.path().join("count");
+    // Long enough for the launcher's first look, one second after the start.
+    let script = format!("env -i LD_LIBRARY_PATH={} {victim} {} 2500 1000", folder.display(), count.display());
+    let run = scratch.shell(&script).traced().expect(0);
+    let untraced = run.read().manifest().untraced;
+    assert_eq!(untraced.len(), 1, "{untraced:?}");
+    assert!(untraced[0].exe.ends_with("victim") && untraced[0].reason.contains("environment"), "{untraced:?}");
+}

@@ -1,0 +1,32 @@
+//! What gputrace promises, tried on whole programs: one binary, one module per promise.
+//!
+//! | module | what it proves |
+//! |---|---|
+//! | `transparency` | a traced program cannot tell that it is traced |
+//! | `inherited` | what a process hands to its children is what they would have got without us |
+//! | `limits` | resource limits, sandboxes and small file systems harm nobody |
+//! | `library` | the shim itself: what it links, needs and contains |
+//! | `routes` | each way by which programs reach the driver is seen, once |
+//! | `exactness` | the trace's counts and values are the driver's own |
+//! | `host_memory` | the same for malloc and free |
+//! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
+//! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
+//! | `format` | the files are what `gputrace schema` says |
+//! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
+//! | `real_programs` | programs that people use run as they do without us |
+//! | `tidy` | the repository keeps its own rules |
+//!
+//! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver.
+
+mod util;
+
+mod commands;
+mod exactness;
+mod faults;
+mod host_memory;
+mod inherited;
+mod library;
+mod limits;
+mod routes;
+mod tidy;
+mod transparency;

@@ -1,0 +1,12 @@
+//! What every test needs: the built things, programs to trace, runs of them, and the traces that came of it.
+
+mod build;
+mod run;
+mod trace;
+
+pub(crate) use build::{
+    Driver, driver_folder, gputrace, hooked_functions, lacks, library, linked_with, needs, odd_driver_folder, program,
+    program_with, repository, shim,
+};
+pub(crate) use run::{Finished, Scratch, Target, poll};
+pub(crate) use trace::{Trace, count, truth};

@@ -1,0 +1,184 @@
+//! Finds or builds, once per test run: the shim, the simulated driver, the programs in `tests/programs`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+
+/// The command under test.
+pub(crate) fn gputrace() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_gputrace"))
+}
+
+/// The root of the repository.
+pub(crate) fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where the tests keep what they compile.
+fn workshop() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// The folder of this profile's products.
+fn products() -> &'static Path {
+    gputrace().parent().expect("the command lies in a folder")
+}
+
+/// Held until it is dropped. Other processes with the same name wait.
+pub(crate) struct FileLock(#[allow(dead_code, reason = "open, it holds the lock")] File);
+
+/// Locks a name against other test processes.
+pub(crate) fn file_lock(name: &str) -> FileLock {
+    fs::create_dir_all(workshop()).expect("the target folder is writable");
+    let path = workshop().join(format!("{name}.lock"));
+    let file = OpenOptions::new().create(true).write(true).truncate(false).open(&path).expect("the lock file opens");
+    // SAFETY: the descriptor is open; the call only waits.
+    assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0, "{}", path.display());
+    FileLock(file)
+}
+
+/// Builds the libraries that lie beside the command, as `cargo test` alone need not have done.
+fn built() -> &'static Path {
+    static DONE: OnceLock<()> = OnceLock::new();
+    DONE.get_or_init(|| {
+        let _lock = file_lock("build");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--workspace", "--lib", "--exclude", "gputrace"]).current_dir(repository());
+        let target = products().parent().expect("profiles lie in the target folder");
+        cargo.arg("--target-dir").arg(target);
+        if products().ends_with("release") {
+            cargo.arg("--release");
+        }
+        let output = cargo.output().expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    });
+    products()
+}
+
+/// The shim.
+pub(crate) fn shim() -> PathBuf {
+    built().join("libgputrace_shim.so")
+}
+
+/// Which build of the simulated driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Driver {
+    /// Its own calls and addresses go through the loader, as in any C library: an interposer's come back.
+    Plain,
+    /// Linked -Bsymbolic as the vendor's: it only knows its own.
+    Symbolic,
+}
+
+/// A folder for LD_LIBRARY_PATH in which the simulated driver is called libcuda.so.1.
+pub(crate) fn driver_folder(driver: Driver) -> PathBuf {
+    let library = match driver {
+        Driver::Plain => "libfake_cuda.so",
+        Driver::Symbolic => "libfake_cuda_symbolic.so",
+    };
+    let library = built().join(library);
+    assert!(library.is_file(), "{} was not built", library.display());
+    folder_with_driver(&format!("{driver:?}").to_lowercase(), &library)
+}
+
+fn folder_with_driver(name: &str, library: &Path) -> PathBuf {
+    let folder = workshop().join("drivers").join(name);
+    let _lock = file_lock("drivers");
+    fs::create_dir_all(&folder).expect("the target folder is writable");
+    let link = folder.join("libcuda.so.1");
+    if fs::read_link(&link).ok().as_deref() != Some(library) {
+        let _ = fs::remove_file(&link);
+        symlink(library, &link).expect("the target folder is writable");
+    }
+    folder
+}
+
+/// The program of `tests/programs/<name>.c`.
+pub(crate) fn program(name: &str) -> PathBuf {
+    compiled::<&str>(name, name, &[])
+}
+
+/// The same, compiled with other flags; `tag` tells it from others.
+pub(crate) fn program_with<S: AsRef<OsStr>>(name: &str, tag: &str, flags: &[S]) -> PathBuf {
+    compiled(name, &format!("{name}-{tag}"), flags)
+}
+
+/// A shared library made of `tests/programs/<name>.c`.
+pub(crate) fn library(name: &str) -> PathBuf {
+    compiled(name, &format!("lib{name}.so"), &["-shared", "-fPIC"])
+}
+
+/// Flags that link a program with the driver in this folder.
+pub(crate) fn linked_with(folder: &Path, more: &[&str]) -> Vec<String> {
+    let link = ["-Wl,--no-as-needed".to_owned(), format!("-L{}", folder.display()), "-l:libcuda.so.1".to_owned()];
+    link.into_iter().chain(more.iter().map(|flag| (*flag).to_owned())).collect()
+}
+
+/// Compiles when a source is younger than the product, or the flags are others.
+fn compiled<S: AsRef<OsStr>>(source: &str, product: &str, flags: &[S]) -> PathBuf {
+    static DONE: OnceLock<Mutex<HashMap<String, PathBuf>>> = OnceLock::new();
+    let mut done = DONE.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(path) = done.get(product) {
+        return path.clone();
+    }
+    let folder = workshop().join("programs");
+    fs::create_dir_all(&folder).expect("the target folder is writable");
+    let _lock = file_lock("programs");
+    let sources = repository().join("tests/programs");
+    let source = sources.join(format!("{source}.c"));
+    let path = folder.join(product);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-pthread"]);
+    compiler.arg("-I").arg(&sources).arg(&source).arg("-o").arg(&path).args(flags).arg("-ldl");
+    let recipe = format!("{compiler:?}");
+    let note = folder.join(format!("{product}.recipe"));
+    let young = [source, sources.join("cuda.h")].iter().any(|file| changed(file) > changed(&path));
+    if young || fs::read_to_string(&note).ok().as_ref() != Some(&recipe) {
+        let output = compiler.output().expect("cc is installed");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::write(&note, recipe).expect("the target folder is writable");
+    }
+    done.insert(product.to_owned(), path.clone());
+    path
+}
+
+fn changed(file: &Path) -> Option<std::time::SystemTime> {
+    fs::metadata(file).and_then(|m| m.modified()).ok()
+}
+
+/// Whether the programs that a test is about are here. In CI they must be; elsewhere the test says that it is skipped.
+pub(crate) fn needs(programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let here = |name: &&&str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
+    let missing: Vec<_> = programs.iter().filter(|name| !here(name)).collect();
+    lacks(&missing.iter().map(|name| **name).collect::<Vec<_>>().join(", "))
+}
+
+/// What [`needs`] does about things that are missing; true when nothing is.
+pub(crate) fn lacks(missing: &str) -> bool {
+    if missing.is_empty() {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "not installed: {missing}; .ci/run must install it");
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    eprintln!("skipped {test}: not here: {missing}");
+    false
+}
+
+/// A shared library that is called libcuda.so.1, in a folder for LD_LIBRARY_PATH: `tests/programs/odd_driver.c`.
+pub(crate) fn odd_driver_folder() -> PathBuf {
+    let library = compiled("odd_driver", "libodd_driver.so", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]);
+    folder_with_driver("odd", &library)
+}
+
+/// The functions that the shim hooks in the driver, but for cuGetProcAddress, which it answers and does not record.
+pub(crate) fn hooked_functions() -> BTreeSet<String> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(shim()).output().expect("nm is installed");
+    let text = String::from_utf8(output.stdout).expect("symbols are text");
+    let names = text.lines().filter_map(|line| line.split_whitespace().nth(2)).filter(|name| name.starts_with("cu"));
+    names.filter(|name| !name.starts_with("cuGetProcAddress")).map(str::to_owned).collect()
+}

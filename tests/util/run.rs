@@ -1,0 +1,334 @@
+//! Runs a program under gputrace and without, in a folder of its own.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::trace::Trace;
+use super::{Driver, driver_folder, gputrace, odd_driver_folder, shim};
+
+/// Nothing here takes this long; a run that does hangs, and is ended.
+const HANGS: Duration = Duration::from_secs(180);
+
+/// A folder of a test's own, removed when the test has passed.
+pub(crate) struct Scratch {
+    path: PathBuf,
+    traces: AtomicU32,
+}
+
+impl Scratch {
+    /// A new folder. Its path is short, because the session's socket lies below it.
+    pub(crate) fn new() -> Scratch {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("gt-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("the temporary folder is writable");
+        Scratch { path, traces: AtomicU32::new(0) }
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file in it.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path.join(name);
+        fs::write(&path, content).expect("the folder is writable");
+        path
+    }
+
+    /// A name for a trace, not used before.
+    pub(crate) fn new_trace(&self) -> PathBuf {
+        self.path.join(format!("trace{}", self.traces.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// A program to run here.
+    pub(crate) fn target(&self, program: impl AsRef<OsStr>) -> Target<'_> {
+        Target {
+            scratch: self,
+            program: program.as_ref().to_owned(),
+            arguments: Vec::new(),
+            options: Vec::new(),
+            variables: Vec::new(),
+            folder: self.path.clone(),
+            input: None,
+            own_group: false,
+        }
+    }
+
+    /// A script for /bin/sh.
+    pub(crate) fn shell(&self, script: &str) -> Target<'_> {
+        self.target("/bin/sh").args(["-c", script])
+    }
+
+    /// gputrace itself with these arguments, not as a tracer of something.
+    pub(crate) fn gputrace<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Finished {
+        self.target(gputrace()).args(arguments).plain()
+    }
+
+    /// Sessions that were left behind.
+    pub(crate) fn sessions(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path.join("run")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("left for a look: {}", self.path.display());
+        } else {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// A program, and how to run it.
+#[derive(Clone)]
+pub(crate) struct Target<'a> {
+    scratch: &'a Scratch,
+    program: OsString,
+    arguments: Vec<OsString>,
+    options: Vec<OsString>,
+    variables: Vec<(OsString, Option<OsString>)>,
+    folder: PathBuf,
+    input: Option<PathBuf>,
+    own_group: bool,
+}
+
+impl Target<'_> {
+    /// One more argument.
+    pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// More arguments.
+    pub(crate) fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|a| a.as_ref().to_owned()));
+        self
+    }
+
+    /// Options of gputrace, when it runs under it.
+    pub(crate) fn options<S: AsRef<OsStr>>(mut self, options: impl IntoIterator<Item = S>) -> Self {
+        self.options.extend(options.into_iter().map(|o| o.as_ref().to_owned()));
+        self
+    }
+
+    /// A variable of its environment.
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((name.into(), Some(value.as_ref().to_owned())));
+        self
+    }
+
+    /// A file as its standard input, which is empty otherwise.
+    pub(crate) fn stdin(mut self, file: &Path) -> Self {
+        self.input = Some(file.to_owned());
+        self
+    }
+
+    /// Runs it in a process group of its own, as a shell does.
+    pub(crate) fn own_group(mut self) -> Self {
+        self.own_group = true;
+        self
+    }
+
+    /// Lets it find the simulated driver.
+    pub(crate) fn with_driver(self, driver: Driver) -> Self {
+        self.env("LD_LIBRARY_PATH", driver_folder(driver))
+    }
+
+    /// Lets it find the driver of `tests/programs/odd_driver.c`.
+    pub(crate) fn with_odd_driver(self) -> Self {
+        self.env("LD_LIBRARY_PATH", odd_driver_folder())
+    }
+
+    /// The simulated driver as most tests want it: calls take no time.
+    pub(crate) fn with_instant_driver(self) -> Self {
+        self.with_driver(Driver::Plain).env("FAKE_CUDA_INSTANT", "1")
+    }
+
+    fn command(&self, program: &OsStr) -> Command {
+        let mut command = Command::new(program);
+        // What cargo sets for tests, and what a traced test run would bring along, is none of the program's business.
+        for name in ["LD_LIBRARY_PATH", "LD_PRELOAD", "GPUTRACE", "GPUTRACE_SESSION"] {
+            command.env_remove(name);
+        }
+        let run = self.scratch.path.join("run");
+        fs::create_dir_all(&run).expect("the folder is writable");
+        command.env("XDG_RUNTIME_DIR", run);
+        for (name, value) in &self.variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let open = |file: &PathBuf| Stdio::from(fs::File::open(file).expect("the input is there"));
+        let input = self.input.as_ref().map_or_else(Stdio::null, open);
+        command.current_dir(&self.folder).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if self.own_group {
+            command.process_group(0);
+        }
+        command
+    }
+
+    /// Runs it to its end without gputrace.
+    pub(crate) fn plain(&self) -> Finished {
+        let mut command = self.command(&self.program);
+        command.args(&self.arguments);
+        wait(command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.program)), PathBuf::new())
+    }
+
+    /// The command line that runs it under gputrace, with its trace in `trace`.
+    pub(crate) fn traced_command(&self, trace: &Path) -> Command {
+        shim(); // it must have been built
+        let mut command = self.command(gputrace().as_os_str());
+        command.args(&self.options).arg("-o").arg(trace).arg("--").arg(&self.program).args(&self.arguments);
+        command
+    }
+
+    /// Starts it under gputrace.
+    pub(crate) fn start(&self) -> Started {
+        let trace = self.scratch.new_trace();
+        let child = self.traced_command(&trace).spawn().expect("gputrace starts");
+        Started { child: Some(child), trace }
+    }
+
+    /// Runs it to its end under gputrace.
+    pub(crate) fn traced(&self) -> Finished {
+        self.start().wait()
+    }
+
+    /// Runs it without and with gputrace: the same output, byte for byte, and the same end. Returns the traced run.
+    pub(crate) fn same(&self) -> Finished {
+        let plain = self.plain();
+        let traced = self.traced();
+        assert_eq!(plain.text(), traced.text(), "stdout differs; stderr: {}", traced.stderr);
+        assert_eq!(plain.stdout, traced.stdout, "stdout differs");
+        assert_eq!(plain.stderr, traced.own_stderr(), "stderr differs");
+        assert_eq!(plain.status, traced.status, "the end differs; stderr: {}", traced.stderr);
+        traced
+    }
+}
+
+/// gputrace at work.
+pub(crate) struct Started {
+    child: Option<Child>,
+    /// Where its trace will be.
+    pub(crate) trace: PathBuf,
+}
+
+impl Started {
+    /// Pid of gputrace.
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.as_ref().map_or(0, |child| child.id() as i32)
+    }
+
+    /// Sends a signal to gputrace.
+    pub(crate) fn signal(&self, signal: i32) {
+        // SAFETY: the process is our child and has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(mut self) -> Finished {
+        wait(self.child.take().expect("waited for once"), self.trace.clone())
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A run that is over.
+pub(crate) struct Finished {
+    /// How it ended.
+    pub(crate) status: ExitStatus,
+    /// What it wrote.
+    pub(crate) stdout: Vec<u8>,
+    /// What it wrote there.
+    pub(crate) stderr: String,
+    /// Where the trace is.
+    pub(crate) trace: PathBuf,
+}
+
+impl Finished {
+    /// stdout as text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// What stderr would be without gputrace's summary, which comes last.
+    pub(crate) fn own_stderr(&self) -> String {
+        let summary = fs::read_to_string(self.trace.join("summary.txt")).unwrap_or_default();
+        self.stderr.strip_suffix(&summary).unwrap_or(&self.stderr).to_owned()
+    }
+
+    /// Exit code, or 128 + signal.
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().or_else(|| self.status.signal().map(|s| s + 128)).unwrap_or(-1)
+    }
+
+    /// Panics with all that is known unless the exit code is this.
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Finished {
+        assert_eq!(self.code(), code, "stdout: {}\nstderr: {}", self.text(), self.stderr);
+        self
+    }
+
+    /// The trace.
+    #[track_caller]
+    pub(crate) fn read(&self) -> Trace {
+        Trace::open(&self.trace)
+    }
+}
+
+fn wait(mut child: Child, trace: PathBuf) -> Finished {
+    let mut out = child.stdout.take().expect("piped");
+    let mut err = child.stderr.take().expect("piped");
+    let read_out = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = out.read_to_end(&mut bytes);
+        bytes
+    });
+    let read_err = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = err.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let hung = poll(HANGS, || child.try_wait().expect("it is our child").map(|_| ())).is_none();
+    if hung {
+        let _ = child.kill();
+    }
+    let status = child.wait().expect("it is our child");
+    let (stdout, stderr) = (read_out.join().unwrap_or_default(), read_err.join().unwrap_or_default());
+    assert!(!hung, "did not end; stdout: {}\nstderr: {stderr}", String::from_utf8_lossy(&stdout));
+    Finished { status, stdout, stderr, trace }
+}
+
+/// Asks again and again until there is an answer, but not for ever.
+pub(crate) fn poll<T>(bound: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return Some(answer);
+        }
+        if start.elapsed() > bound {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}

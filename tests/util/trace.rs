@@ -1,0 +1,257 @@
+//! Reads a trace as any user of Parquet would: the tables' files and the manifests, with no help of gputrace's own.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
+use gputrace_collectors::manifest::{Count, Manifest, Process};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+/// A trace folder.
+pub(crate) struct Trace {
+    path: PathBuf,
+}
+
+impl Trace {
+    /// The trace in this folder, which must be there.
+    #[track_caller]
+    pub(crate) fn open(path: &Path) -> Trace {
+        assert!(path.join("manifest").is_dir(), "{} holds no trace", path.display());
+        Trace { path: path.to_owned() }
+    }
+
+    /// All manifests.
+    pub(crate) fn manifests(&self) -> Vec<Manifest> {
+        let mut files = list(&self.path.join("manifest"));
+        files.retain(|file| file.extension().is_some_and(|e| e == "json"));
+        files.iter().map(|file| Manifest::read(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))).collect()
+    }
+
+    /// The only manifest.
+    #[track_caller]
+    pub(crate) fn manifest(&self) -> Manifest {
+        let mut all = self.manifests();
+        assert_eq!(all.len(), 1, "manifests in {}", self.path.display());
+        all.remove(0)
+    }
+
+    /// Sealed files of a table.
+    pub(crate) fn files(&self, table: &str) -> Vec<PathBuf> {
+        let hosts = list(&self.path.join(table));
+        hosts.iter().flat_map(|host| list(host)).filter(|f| f.extension().is_some_and(|e| e == "parquet")).collect()
+    }
+
+    /// Every row of a table.
+    pub(crate) fn table(&self, name: &str) -> Table {
+        let mut table = Table::default();
+        for file in self.files(name) {
+            table.append(&file);
+        }
+        table
+    }
+
+    /// The texts behind ids.
+    pub(crate) fn names(&self) -> HashMap<i64, String> {
+        self.table("names").rows().map(|row| (row.int("name_id"), row.text("name").to_owned())).collect()
+    }
+
+    /// How often each function was called, over all tables of driver calls.
+    pub(crate) fn calls(&self) -> BTreeMap<String, u64> {
+        let names = self.names();
+        let mut calls = BTreeMap::new();
+        for table in ["launches", "syncs", "transfers", "device_memory", "api"] {
+            for row in self.table(table).rows() {
+                *calls.entry(names[&row.int("api_id")].clone()).or_default() += 1;
+            }
+        }
+        calls
+    }
+
+    /// What the manifest knows of the process with this pid.
+    #[track_caller]
+    pub(crate) fn process(&self, pid: i32) -> Process {
+        let all: Vec<Process> = self.manifests().into_iter().flat_map(|m| m.processes).collect();
+        let known: Vec<i32> = all.iter().map(|p| p.pid).collect();
+        all.into_iter().find(|p| p.pid == pid).unwrap_or_else(|| panic!("process {pid} is not among {known:?}"))
+    }
+
+    /// The command's own process.
+    #[track_caller]
+    pub(crate) fn root(&self) -> Process {
+        let manifest = self.manifest();
+        let id = manifest.root.and_then(|r| r.process_id).expect("the command was traced");
+        manifest.processes.into_iter().find(|p| p.process_id == id).expect("the command is among the processes")
+    }
+
+    /// Asserts that each process that has ended is accounted for, and that the tables hold what the manifest says.
+    #[track_caller]
+    pub(crate) fn assert_balanced(&self) {
+        let mut recorded: HashMap<(i64, &str), u64> = HashMap::new();
+        for (table, classes) in CLASSES_OF {
+            for row in self.table(table).rows() {
+                let class = match classes {
+                    [one] => one,
+                    _ if *table == "api" => classes.iter().find(|c| **c == row.text("class")).expect("a known class"),
+                    _ => &classes[usize::from(row.text("action") == "free")],
+                };
+                *recorded.entry((row.int("process_id"), class)).or_default() += 1;
+            }
+        }
+        for process in self.manifests().iter().flat_map(|m| &m.processes) {
+            assert!(process.balanced || process.running, "{process:?}");
+            for (class, count) in &process.accounting {
+                assert!(count.is_balanced() || process.running, "{class} of {process:?}");
+                let rows = recorded.get(&(process.process_id, class.as_str())).copied().unwrap_or(0);
+                assert_eq!(rows, count.recorded, "{class} rows of {}", process.exe);
+            }
+        }
+    }
+}
+
+/// How often the simulated driver was called, by function, as it says itself in the file that FAKE_CUDA_TRUTH named.
+#[track_caller]
+pub(crate) fn truth(file: &Path) -> BTreeMap<String, u64> {
+    let text = fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    let value: serde_json::Value = serde_json::from_str(&text).expect("the truth is JSON");
+    let calls = value["calls"].as_object().expect("calls by function");
+    calls.iter().map(|(name, count)| (name.clone(), count.as_u64().expect("a count"))).collect()
+}
+
+/// Which classes' events stand in which table.
+const CLASSES_OF: &[(&str, &[&str])] = &[
+    ("launches", &["launch"]),
+    ("syncs", &["sync"]),
+    ("transfers", &["transfer"]),
+    ("device_memory", &["alloc", "free"]),
+    ("host_memory", &["host_alloc", "host_free"]),
+    ("api", &["api", "module"]),
+];
+
+/// A class's counts, all zero when the process made no such call.
+pub(crate) fn count(process: &Process, class: &str) -> Count {
+    process.accounting.get(class).copied().unwrap_or_default()
+}
+
+fn list(folder: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    all.sort();
+    all
+}
+
+/// Rows of one table.
+#[derive(Default)]
+pub(crate) struct Table {
+    columns: HashMap<String, Column>,
+    rows: usize,
+}
+
+enum Column {
+    Int(Vec<Option<i64>>),
+    Float(Vec<Option<f64>>),
+    Text(Vec<Option<String>>),
+}
+
+impl Table {
+    fn append(&mut self, path: &Path) {
+        let file = File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        for batch in reader.build().expect("a reader") {
+            let batch = batch.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            for (field, values) in batch.schema().fields().iter().zip(batch.columns()) {
+                let column = self.columns.entry(field.name().clone()).or_insert_with(|| Column::of(values.data_type()));
+                column.append(values.as_ref());
+            }
+            self.rows += batch.num_rows();
+        }
+    }
+
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// The rows, in the files' order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        (0..self.rows).map(|at| Row { table: self, at })
+    }
+}
+
+impl Column {
+    fn of(kind: &DataType) -> Column {
+        match kind {
+            DataType::Utf8 => Column::Text(Vec::new()),
+            DataType::Float64 => Column::Float(Vec::new()),
+            _ => Column::Int(Vec::new()),
+        }
+    }
+
+    fn append(&mut self, values: &dyn Array) {
+        match (self, values.data_type()) {
+            (Column::Int(all), DataType::Int64) => all.extend(values.as_primitive::<Int64Type>()),
+            (Column::Int(all), DataType::Int32) => {
+                all.extend(values.as_primitive::<Int32Type>().iter().map(|v| v.map(i64::from)));
+            }
+            (Column::Int(all), DataType::Boolean) => all.extend(values.as_boolean().iter().map(|v| v.map(i64::from))),
+            (Column::Float(all), DataType::Float64) => all.extend(values.as_primitive::<Float64Type>()),
+            (Column::Text(all), DataType::Utf8) => {
+                all.extend(values.as_string::<i32>().iter().map(|v| v.map(str::to_owned)));
+            }
+            (_, other) => panic!("a column of type {other}"),
+        }
+    }
+}
+
+/// One row.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    table: &'a Table,
+    at: usize,
+}
+
+impl<'a> Row<'a> {
+    #[track_caller]
+    fn column(&self, name: &str) -> &'a Column {
+        self.table.columns.get(name).unwrap_or_else(|| panic!("no column {name}"))
+    }
+
+    /// An integer or a truth value (0, 1); none when it is null.
+    #[track_caller]
+    pub(crate) fn maybe_int(&self, name: &str) -> Option<i64> {
+        match self.column(name) {
+            Column::Int(values) => values[self.at],
+            _ => panic!("{name} is no integer"),
+        }
+    }
+
+    /// An integer that is not null.
+    #[track_caller]
+    pub(crate) fn int(&self, name: &str) -> i64 {
+        self.maybe_int(name).unwrap_or_else(|| panic!("{name} is null"))
+    }
+
+    /// A number that is not null.
+    #[track_caller]
+    pub(crate) fn float(&self, name: &str) -> f64 {
+        match self.column(name) {
+            Column::Float(values) => values[self.at].unwrap_or_else(|| panic!("{name} is null")),
+            _ => panic!("{name} is no number"),
+        }
+    }
+
+    /// A text; none when it is null.
+    #[track_caller]
+    pub(crate) fn maybe_text(&self, name: &str) -> Option<&'a str> {
+        match self.column(name) {
+            Column::Text(values) => values[self.at].as_deref(),
+            _ => panic!("{name} is no text"),
+        }
+    }
+
+    /// A text that is not null.
+    #[track_caller]
+    pub(crate) fn text(&self, name: &str) -> &'a str {
+        self.maybe_text(name).unwrap_or_else(|| panic!("{name} is null"))
+    }
+}
