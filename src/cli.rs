@@ -104,6 +104,23 @@ pub(crate) struct RecordArgs {
     pub(crate) variables: Vec<(&'static str, OsString)>,
 }
 
+impl ReportArgs {
+    /// The whole report on a trace, as text on stdout.
+    pub(crate) fn new(trace: PathBuf) -> ReportArgs {
+        ReportArgs {
+            traces: vec![trace],
+            only: Vec::new(),
+            rank: Vec::new(),
+            pid: Vec::new(),
+            from: None,
+            to: None,
+            explain: None,
+            format: Format::Text,
+            output: None,
+        }
+    }
+}
+
 impl RecordArgs {
     /// The defaults, for a command.
     pub(crate) fn new(output: Option<PathBuf>, command: Vec<OsString>) -> RecordArgs {
@@ -152,12 +169,28 @@ pub(crate) enum OnFull {
 )]
 pub(crate) struct ReportArgs {
     /// Folder of a trace; several are reported as one run
-    #[arg(required = true, value_name = "TRACE")]
+    #[arg(required_unless_present = "explain", value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
 
     /// Only these analyses, separated by commas. Default: all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
+
+    /// Only these ranks, separated by commas. Default: all
+    #[arg(long, value_name = "RANK,...", value_delimiter = ',')]
+    pub(crate) rank: Vec<i32>,
+
+    /// Only processes with these pids, separated by commas. Default: all
+    #[arg(long, value_name = "PID,...", value_delimiter = ',')]
+    pub(crate) pid: Vec<i32>,
+
+    /// Only what began after so many seconds of the trace. Example: --from 10 --to 12.5
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) from: Option<Duration>,
+
+    /// Only what began before so many seconds of the trace
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) to: Option<Duration>,
 
     /// Say what an analysis or a finding means and how it is computed, instead of the report
     #[arg(long, value_name = "NAME")]

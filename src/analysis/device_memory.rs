@@ -85,7 +85,7 @@ fn by_process(facts: &Facts<'_>) -> Table {
         column("process", "Process", Unit::Text),
         column("peak_bytes", "Peak", Unit::Bytes),
         column("peak_after_ns", "Peak after", Unit::Ns),
-        column("never_freed", "Never freed", Unit::Count),
+        column("never_freed", "Blocks never freed", Unit::Count),
         column("never_freed_bytes", "Never freed", Unit::Bytes),
         column("host_never_freed_bytes", "Pinned never freed", Unit::Bytes),
     ];
@@ -112,9 +112,9 @@ fn by_kind(facts: &Facts<'_>) -> Table {
     const COLUMNS: [Column; 6] = [
         column("process", "Process", Unit::Text),
         column("kind", "Kind", Unit::Text),
-        column("at_peak", "At peak", Unit::Count),
+        column("at_peak", "Blocks at peak", Unit::Count),
         column("at_peak_bytes", "At peak", Unit::Bytes),
-        column("never_freed", "Never freed", Unit::Count),
+        column("never_freed", "Blocks never freed", Unit::Count),
         column("never_freed_bytes", "Never freed", Unit::Bytes),
     ];
     let mut rows = Vec::new();

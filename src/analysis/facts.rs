@@ -127,16 +127,26 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// How long a process ran: from its start to its end, where both are known, else from its first driver call to the
-    /// end of its last.
+    /// How long a process ran, of the time that the filter keeps: from its start to its end, where both are known, else
+    /// from its first driver call to the end of its last.
     pub(crate) fn wall_ns(&self, process_id: i64) -> f64 {
+        let (from, to) = self.lifetime(process_id);
+        let from = from.max(self.filter.from_ns.unwrap_or(i64::MIN));
+        let to = to.min(self.filter.to_ns.unwrap_or(i64::MAX));
+        to.saturating_sub(from).max(0) as f64
+    }
+
+    /// The same, whatever the filter keeps.
+    pub(crate) fn whole_wall_ns(&self, process_id: i64) -> f64 {
+        let (from, to) = self.lifetime(process_id);
+        to.saturating_sub(from).max(0) as f64
+    }
+
+    fn lifetime(&self, process_id: i64) -> (i64, i64) {
         let calls = self.host.processes.get(&process_id).map_or((0, 0), |t| t.span_ns);
         let process = self.trace.process(process_id);
         let ended = process.and_then(|p| p.end_ns);
         let known = process.filter(|p| p.start_ns > 0).and_then(|p| Some((p.start_ns, ended?)));
-        let (mut from, mut to) = known.unwrap_or(calls);
-        from = from.max(self.filter.from_ns.unwrap_or(i64::MIN));
-        to = to.min(self.filter.to_ns.unwrap_or(i64::MAX));
-        to.saturating_sub(from).max(0) as f64
+        known.unwrap_or(calls)
     }
 }

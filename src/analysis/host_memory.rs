@@ -95,7 +95,7 @@ fn by_process(facts: &Facts<'_>) -> Table {
 
 fn sizes(facts: &Facts<'_>) -> Table {
     const COLUMNS: [Column; 4] = [
-        column("from_bytes", "From", Unit::Bytes),
+        column("from_bytes", "From", Unit::BytesEach),
         column("allocations", "Allocations", Unit::Count),
         column("allocated_bytes", "Allocated", Unit::Bytes),
         column("allocated_percent", "Share", Unit::Percent),

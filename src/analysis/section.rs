@@ -13,6 +13,8 @@ pub(crate) enum Unit {
     Ns,
     /// Bytes.
     Bytes,
+    /// Bytes that differ so much that text gives each its own unit.
+    BytesEach,
     /// Bytes per second.
     BytesPerS,
     /// Percent.

@@ -73,7 +73,7 @@ impl Own {
             own.dropped += about.accounting.values().map(|c| c.dropped).sum::<u64>();
             own.unbalanced += usize::from(!about.balanced && !about.running && about.traced && !own.incomplete);
             if let Some(total) = about.cost.total_ns {
-                cost = (cost.0 + total, cost.1 + facts.wall_ns(process.process_id));
+                cost = (cost.0 + total, cost.1 + facts.whole_wall_ns(process.process_id));
             }
             let symbols = about.coverage.uncovered.iter().map(|s| s.symbol.as_str());
             own.uncovered.extend(symbols.filter(|s| matters(s)).map(str::to_owned));
@@ -118,8 +118,8 @@ impl Analysis for Summary {
             definition: "Steps are the period of the launch sequence: a name (kernel or waiting function) that recurs after a \
                 regular number of calls marks them; nested loops are resolved to the one that adds work of its own. Warm-up \
                 are the steps before the first five of which four take at most 1.3 times the median of the second half. p50 \
-                and p99 are of the steady steps. The host line is the mean over the steps between the quartiles, so its parts \
-                sum to the usual step; where several threads call the driver each ns counts once (launch, copy, memory, \
+                and p99 are of the steady steps. The host line is the mean over the steady steps between the 40th \
+                and 60th percentile of duration, so its parts sum to the usual step; where several threads call the driver each ns counts once (launch, copy, memory, \
                 other, wait, in this order). Verdict and findings are computed from the host's times; each finding's gain is \
                 an upper bound. cost = recorded events x measured cost of one / wall time; lost = events without room of all \
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \

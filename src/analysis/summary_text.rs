@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::summary::Content;
 use super::{Part, ProcessSteps};
 use crate::findings::Subject;
-use crate::render::{duration, file_size, number, scale_ns, share};
+use crate::render::{duration, file_size, number, scale_ns, share, time};
 use crate::trace::{Process, shortened};
 
 /// Characters of the command that are shown.
@@ -124,10 +124,9 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     }
     let launches = content.facts.launches.processes.get(&main.process_id);
     let median = launches.map_or(0, |l| l.steady.median()) as f64;
-    let (launch_unit, launch_divisor) = scale_ns(median);
     let _ = write!(out, "\n {} launches", number(main.calls(Part::Launch)));
     if median > 0.0 {
-        let _ = write!(out, ", median {:.1} {launch_unit} api", median / launch_divisor);
+        let _ = write!(out, ", median {} api", time(median));
     }
     let plural = |n: f64, one: &'static str, many: &'static str| if number(n) == "1" { one } else { many };
     let (waits, copies) = (main.calls(Part::Wait), main.calls(Part::Copy));
@@ -176,7 +175,7 @@ fn process_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     let _ = writeln!(out, " numbers are of {}; also", describe(content, main));
     for subject in others.iter().take(LINES) {
         let steps = subject.steps.map_or(String::new(), |s| {
-            format!(", {} steps, p50 {}", number(s.count as f64), crate::render::time(s.quantile_ns(0.5) as f64))
+            format!(", {} steps, p50 {}", number(s.count as f64), time(s.quantile_ns(0.5) as f64))
         });
         let launches = content.facts.launches.processes.get(&subject.process_id).map_or(0, |l| l.count);
         let _ = writeln!(out, "   {}: {} launches{steps}", describe(content, subject), number(launches as f64));

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use super::record::record;
 use super::report;
-use crate::cli::{DemoArgs, Format, RecordArgs, ReportArgs};
+use crate::cli::{DemoArgs, RecordArgs, ReportArgs};
 use crate::launch::exit::{Ending, Failure, OWN_FAILURE};
 use crate::launch::{names, shim};
 
@@ -56,13 +56,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<Ending> {
     options.variables = vec![("LD_LIBRARY_PATH", search)];
     let recorded = record(&options)?;
     if recorded.ending == Ending::Code(0) {
-        report::run(ReportArgs {
-            traces: vec![recorded.trace],
-            only: Vec::new(),
-            explain: None,
-            format: Format::Text,
-            output: None,
-        })?;
+        report::run(ReportArgs::new(recorded.trace))?;
     }
     Ok(recorded.ending)
 }

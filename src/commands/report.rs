@@ -1,6 +1,7 @@
 //! `gputrace report`: prints what the analyses find in a trace.
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -17,7 +18,7 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     }
     let chosen = choose(&args.only)?;
     let trace = Trace::open(&args.traces)?;
-    let filter = Filter::default();
+    let filter = filter(&args, &trace)?;
     let needs: Vec<Need> = chosen.iter().flat_map(|a| a.needs()).copied().collect();
     let facts = Facts::gather(&trace, &filter, &needs);
     let sections = chosen.into_iter().map(|a| (a, a.section(&facts))).collect();
@@ -36,6 +37,27 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
         [one] => bail!("the report misses rows: {one}"),
         [first, rest @ ..] => bail!("the report misses rows: {first} (and {} more, named in the report)", rest.len()),
     }
+}
+
+/// The rows that the user asked for.
+fn filter(args: &ReportArgs, trace: &Trace) -> Result<Filter> {
+    let at = |after: Option<Duration>| {
+        after.map(|d| trace.began_ns().saturating_add(i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)))
+    };
+    let all = Filter { from_ns: at(args.from), to_ns: at(args.to), processes: None };
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from >= to
+    {
+        bail!("--from must be less than --to");
+    }
+    let filter = all.only(&trace.processes, &args.pid, &args.rank);
+    if filter.processes.as_ref().is_some_and(|kept| kept.is_empty()) {
+        let mut known: Vec<String> = trace.processes.iter().map(|p| p.label()).collect();
+        known.dedup();
+        known.truncate(20);
+        bail!("no process of the trace has that rank and pid; there are {}", known.join(", "));
+    }
+    Ok(filter)
 }
 
 fn print(text: &str) -> Result<()> {

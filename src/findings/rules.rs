@@ -131,8 +131,8 @@ fn count(subject: &Subject<'_>, number: f64) -> String {
 fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
     let mut calls: Vec<_> = s.facts.device_memory.calls.iter().filter(|((p, ..), _)| *p == s.process_id).collect();
     let per_unit = |c: &crate::analysis::AllocationCalls| {
-        let number = s.per_unit(c.api.count as f64, c.steady.0 as f64);
-        (number, s.per_unit(c.api.sum as f64, c.steady.1 as f64))
+        let number = s.per_unit(c.api.count as f64, c.middle.0 as f64);
+        (number, s.per_unit(c.api.sum as f64, c.middle.1 as f64))
     };
     let (number, gain_ns) = calls.iter().map(|(_, c)| per_unit(c)).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
     if !s.per_step && number < 100.0 || gain_ns < WORTH * s.unit_ns {
@@ -170,8 +170,8 @@ fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
 fn named_copies(s: &Subject<'_>, rules: &[TransferRule]) -> (f64, Vec<String>) {
     let transfers = &s.facts.transfers;
     let of = |sum: &crate::analysis::TransferSum| {
-        let number = s.per_unit(sum.rule.count as f64, sum.rule.steady.0 as f64);
-        (number, s.per_unit(sum.rule.ns as f64, sum.rule.steady.1 as f64))
+        let number = s.per_unit(sum.rule.count as f64, sum.rule.middle.0 as f64);
+        (number, s.per_unit(sum.rule.ns as f64, sum.rule.middle.1 as f64))
     };
     let named = transfers.sums.iter().filter(|(key, _)| key.process_id == s.process_id);
     let named = named.filter(|(key, _)| transfers.rule(key).is_some_and(|rule| rules.contains(&rule)));
@@ -201,8 +201,8 @@ fn small_transfers(s: &Subject<'_>) -> Option<Evidence> {
     let sums = s.facts.transfers.sums.iter().filter(|(key, _)| key.process_id == s.process_id);
     let (number, ns) = sums.fold((0.0, 0.0), |(number, ns), (_, sum)| {
         (
-            number + s.per_unit(sum.unruled_small.0 as f64, sum.unruled_small_steady.0 as f64),
-            ns + s.per_unit(sum.unruled_small.1 as f64, sum.unruled_small_steady.1 as f64),
+            number + s.per_unit(sum.unruled_small.0 as f64, sum.unruled_small_middle.0 as f64),
+            ns + s.per_unit(sum.unruled_small.1 as f64, sum.unruled_small_middle.1 as f64),
         )
     });
     if number < if s.per_step { 8.0 } else { 100.0 } {
@@ -218,8 +218,8 @@ fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
         return None;
     }
     let of = |c: &crate::analysis::SyncCalls| {
-        let number = s.per_unit(c.all.count as f64, c.steady as f64);
-        (number, s.per_unit(c.all.sum as f64, c.steady_ns as f64))
+        let number = s.per_unit(c.all.count as f64, c.middle.0 as f64);
+        (number, s.per_unit(c.all.sum as f64, c.middle.1 as f64))
     };
     let waits = s.facts.syncs.calls.iter().filter(|(k, _)| k.process_id == s.process_id && k.kind.blocks());
     let mut waits: Vec<_> = waits.collect();
@@ -235,7 +235,7 @@ fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
 fn warm_up(s: &Subject<'_>) -> Option<Evidence> {
     let calls = s.facts.loading.calls.iter().filter(|((p, _), c)| *p == s.process_id && c.module);
     let mut calls: Vec<_> = calls.collect();
-    let steady_ns = calls.iter().map(|(_, c)| c.steady.1 as f64).sum::<f64>() / s.units;
+    let steady_ns = calls.iter().map(|(_, c)| c.middle.1 as f64).sum::<f64>() / s.units;
     let all_ns = calls.iter().map(|(_, c)| c.api.sum as f64).sum::<f64>();
     let of_run = !(s.per_step && steady_ns >= WORTH * s.unit_ns);
     if of_run && all_ns < 0.05 * s.run_ns {

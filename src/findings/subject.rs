@@ -22,7 +22,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) unit_ns: f64,
     /// Length of the run from the first driver call to the last, ns.
     pub(crate) run_ns: f64,
-    /// Steady steps; 1 for a run.
+    /// Steady steps of usual duration; 1 for a run.
     pub(crate) units: f64,
     /// Time of the unit by what the host did, each ns once.
     pub(crate) parts_ns: [f64; PARTS],
@@ -56,9 +56,9 @@ impl Subject<'_> {
         if self.per_step { "step" } else { "run" }
     }
 
-    /// A number that a pass counted, per unit: of the steady steps where there are steps, else of the run.
-    pub(crate) fn per_unit(&self, all: f64, steady: f64) -> f64 {
-        if self.per_step { steady / self.units } else { all }
+    /// A number that a pass counted, per unit: in the steps of usual duration where there are steps, else in the run.
+    pub(crate) fn per_unit(&self, all: f64, middle: f64) -> f64 {
+        if self.per_step { middle / self.units } else { all }
     }
 
     /// Most time that can be saved by no longer waiting for `ns`: the rest of the unit, or the wait itself. While the
@@ -89,7 +89,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             per_step: steps.is_some(),
             unit_ns,
             run_ns,
-            units: steps.map_or(1.0, |s| s.sorted_ns.len().max(1) as f64),
+            units: middle,
             parts_ns: shares.map(|ns| ns as f64 / middle),
             calls: counted.calls.map(|calls| calls as f64 / middle),
         }

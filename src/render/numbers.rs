@@ -74,7 +74,7 @@ fn percent(percent: f64) -> String {
         0.0 => "0 %".to_owned(),
         p if p < 0.01 => "< 0.01 %".to_owned(),
         p if p < 0.095 => format!("{percent:.2} %"),
-        p if p < 9.95 => format!("{percent:.1} %"),
+        p if p < 9.95 => format!("{percent:.1}").trim_end_matches(".0").to_owned() + " %",
         _ => format!("{percent:.0} %"),
     }
 }
@@ -113,7 +113,7 @@ pub(crate) fn value(value: &Value, unit: Unit) -> String {
     };
     match unit {
         Unit::Ns => time(number_of),
-        Unit::Bytes => bytes(number_of),
+        Unit::Bytes | Unit::BytesEach => bytes(number_of),
         Unit::BytesPerS => bytes(number_of) + "/s",
         Unit::Percent => percent(number_of),
         Unit::PerS => number(number_of) + " /s",
@@ -148,6 +148,7 @@ pub(crate) fn column<'a>(column: &Column, cells: impl Iterator<Item = &'a Value>
         (_, Some(v)) => match column.unit {
             Unit::Ns | Unit::Bytes | Unit::BytesPerS if divisor == 1.0 => number(v),
             Unit::Ns | Unit::Bytes | Unit::BytesPerS => fixed(v / divisor, most / divisor),
+            Unit::BytesEach => bytes(v),
             Unit::Percent => format!("{v:.1}"),
             _ => number(v),
         },

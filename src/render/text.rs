@@ -41,7 +41,6 @@ fn render_section(out: &mut String, title: &str, section: &Section, layout: Layo
         let _ = writeln!(out, "  {:width$}  {}", fact.title, numbers::value(&fact.value, fact.unit));
     }
     for table in &section.tables {
-        let _ = writeln!(out, "\n  {}", table.title);
         out.push_str(&if table.is_series() { series(table) } else { grid(table, layout) });
     }
     for note in &section.notes {
@@ -49,14 +48,25 @@ fn render_section(out: &mut String, title: &str, section: &Section, layout: Layo
     }
 }
 
-/// The table, names shortened so that lines fit; a column whose cells are all the same is shown only if it is a number.
+/// Columns that say the same in every row: their head and that value. The process is left out, the summary names it.
+fn constant(table: &Table) -> Vec<(usize, Option<String>)> {
+    let same = |at: &usize| table.rows.iter().all(|row| row[*at] == table.rows[0][*at]);
+    let about = |at: usize| match (&table.rows[0][at], &table.columns[at]) {
+        (Value::Missing, _) => Some((at, None)),
+        (_, column) if column.key == "process" => Some((at, None)),
+        (Value::Text(text), column) if table.rows.len() > 1 => Some((at, Some(format!("{} {text}", column.title)))),
+        _ => None,
+    };
+    (0..table.columns.len()).filter(same).filter_map(about).collect()
+}
+
+/// The table, names shortened so that lines fit; what is the same in every row stands in the title.
 fn grid(table: &Table, layout: Layout) -> String {
     let shown = &table.rows[..table.rows.len().min(ROWS)];
-    let says_something = |at: &usize| {
-        let names = matches!(table.columns[*at].unit, Unit::Text) && table.columns[*at].key == "process";
-        !names || table.rows.iter().any(|row| row[*at] != table.rows[0][*at])
-    };
-    let columns: Vec<usize> = (0..table.columns.len()).filter(says_something).collect();
+    let constant = constant(table);
+    let said: Vec<&str> = constant.iter().filter_map(|(_, text)| text.as_deref()).collect();
+    let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
+    let columns: Vec<usize> = (0..table.columns.len()).filter(|at| constant.iter().all(|(c, _)| c != at)).collect();
     let mut cells: Vec<(bool, String, Vec<String>)> = Vec::new();
     for at in &columns {
         let about = &table.columns[*at];
@@ -97,7 +107,9 @@ fn grid(table: &Table, layout: Layout) -> String {
             column.set_padding((if index == 0 { 0 } else { 1 }, 1));
         }
     }
-    let mut out: String = grid.lines().map(|line| format!("    {}\n", line.trim_end())).collect();
+    let mut out =
+        format!("\n  {}{}\n", table.title, shortened(&said, layout.width.saturating_sub(table.title.len() + 2)));
+    grid.lines().for_each(|line| out.push_str(&format!("    {}\n", line.trim_end())));
     let more = table.rows.len() - shown.len() + table.left_out;
     if more > 0 {
         let _ = writeln!(out, "    ... and {} more rows: --format json", numbers::number(more as f64));
@@ -113,7 +125,7 @@ fn series(table: &Table) -> String {
         Value::Num(v) => *v,
         _ => 0.0,
     };
-    let mut out = String::new();
+    let mut out = format!("\n  {}\n", table.title);
     for rows in table.rows.chunk_by(|a, b| a[0] == b[0]).take(ROWS) {
         let values: Vec<f64> = rows.iter().map(|row| as_number(&row[2])).collect();
         let most = values.iter().copied().fold(0.0, f64::max);

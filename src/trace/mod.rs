@@ -77,6 +77,12 @@ impl Trace {
         self.processes.iter().find(|p| p.process_id == process_id)
     }
 
+    /// When the trace began, ns since the epoch: what `--from` and `--to` count from.
+    pub(crate) fn began_ns(&self) -> i64 {
+        let launchers = self.manifests().map(|m| m.started_ns);
+        launchers.chain(self.processes.iter().map(|p| p.start_ns)).filter(|t| *t > 0).min().unwrap_or(0)
+    }
+
     /// Notes what could not be read; the same thing is noted once, however often it is read.
     pub(crate) fn problem(&self, problem: Problem) {
         let mut problems = self.problems.lock().unwrap_or_else(|e| e.into_inner());

@@ -11,7 +11,7 @@ use super::Pass;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
-use super::steps::{Cursor, Place, Steps};
+use super::steps::{Cursor, Steps};
 use super::timeline::Timeline;
 use crate::trace::{Rows, Want};
 
@@ -59,8 +59,10 @@ pub(crate) struct Calls {
     pub(crate) api: Stats,
     /// Bytes taken.
     pub(crate) bytes: i64,
-    /// In steady steps: calls, time, bytes.
-    pub(crate) steady: (u64, i64, i64),
+    /// In steady steps: calls and their time.
+    pub(crate) steady: (u64, i64),
+    /// In steady steps of usual duration: calls and their time.
+    pub(crate) middle: (u64, i64),
 }
 
 /// The pass.
@@ -149,8 +151,13 @@ impl Pass for DeviceMemory {
             let calls = self.calls.at((process_id, is_alloc, kind, api[row]));
             calls.api.add(ns);
             calls.bytes += bytes;
-            if matches!(steps.place(&mut self.cursor, process_id, start[row]), Place::Steady | Place::Middle(_)) {
-                calls.steady = (calls.steady.0 + 1, calls.steady.1 + ns, calls.steady.2 + bytes);
+            let place = steps.place(&mut self.cursor, process_id, start[row]);
+            let add = |to: &mut (u64, i64)| *to = (to.0 + 1, to.1 + ns);
+            if place.is_steady() {
+                add(&mut calls.steady);
+            }
+            if place.is_middle() {
+                add(&mut calls.middle);
             }
             let memory = self.processes.at(process_id);
             if result[row] != 0 {

@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use super::Pass;
 use super::groups::Groups;
 use super::stats::Stats;
-use super::steps::{Cursor, Place, Steps};
+use super::steps::{Cursor, Steps};
 use crate::trace::{NO_NAME, Rows, Want};
 
 /// A launch call longer than this is an outlier (Nsight Systems' and HTA's threshold).
@@ -154,7 +154,7 @@ impl Pass for Launches {
             of.span_ns = (of.span_ns.0.min(start[row]), of.span_ns.1.max(start[row]));
             of.captured += u64::from(captured.get(row));
             of.rate.add(start[row]);
-            if matches!(place, Place::Steady | Place::Middle(_)) || steps.of(process[row]).is_none() {
+            if place.is_steady() || steps.of(process[row]).is_none() {
                 of.steady.add(ns);
             }
             if ns > OUTLIER_NS {

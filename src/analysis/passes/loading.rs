@@ -7,7 +7,7 @@ use super::Pass;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
-use super::steps::{Cursor, Place, Steps};
+use super::steps::{Cursor, Steps};
 use crate::trace::{Rows, Want};
 
 /// Calls of one function.
@@ -15,8 +15,8 @@ use crate::trace::{Rows, Want};
 pub(crate) struct Calls {
     /// Their durations.
     pub(crate) api: Stats,
-    /// In steady steps: calls and their time.
-    pub(crate) steady: (u64, i64),
+    /// In steady steps of usual duration: calls and their time.
+    pub(crate) middle: (u64, i64),
     /// Modules, libraries, kernels and functions; else streams, events, contexts, initialisation.
     pub(crate) module: bool,
 }
@@ -47,8 +47,8 @@ impl Pass for Loading {
             let calls = self.calls.at((process[row], api[row]));
             calls.api.add(length[row]);
             calls.module = class.get(row) == "module";
-            if matches!(steps.place(&mut self.cursor, process[row], start[row]), Place::Steady | Place::Middle(_)) {
-                calls.steady = (calls.steady.0 + 1, calls.steady.1 + length[row].max(0));
+            if steps.place(&mut self.cursor, process[row], start[row]).is_middle() {
+                calls.middle = (calls.middle.0 + 1, calls.middle.1 + length[row].max(0));
             }
         }
     }

@@ -8,12 +8,14 @@
 //! Several loops may be nested: layers in a step, steps in an epoch. A name whose gaps are regular makes a **level**.
 //! From the innermost level outwards, a level is left for the next one only when the next one adds work of its own:
 //! the optimizer after twelve equal layers does, a log line every hundred steps does not. A level in which the host
-//! waits every time is a step already, and so is one that would have to hold more than 128 inner ones.
+//! waits every time is a step already, and so is one of which the next level would hold more than 128, unless it is tiny.
 
 use rustc_hash::FxHashMap;
 
 /// A name must occur so often before it can mark steps.
 const FEWEST: u64 = 10;
+/// A loop of fewer calls is hardly a step: a wait outside of it ends one, however often it repeats.
+const TINY: f64 = 16.0;
 /// Names per thread that are followed; a loop has fewer.
 const NAMES: usize = 20_000;
 /// Different gaps per name that are followed; a regular name has fewer.
@@ -107,8 +109,9 @@ impl Sequence {
             let times = outer.count.max(1) as f64;
             let repeats = inner.count as f64 / times;
             let own = outer.calls - repeats * inner.calls;
-            let layers = repeats <= 128.0 || inner.calls < 8.0;
-            if layers && own >= 0.1 * inner.calls {
+            let tiny = inner.calls < TINY;
+            let adds = own >= 0.1 * inner.calls || tiny && matches!(outer.anchor, Name::Wait(_));
+            if adds && (tiny || repeats <= 128.0) {
                 inner = outer;
             }
         }
@@ -208,6 +211,16 @@ mod tests {
             calls.wait();
         }
         assert_eq!(calls.0.period().map(|p| (p.anchor, p.count)), Some((Name::Wait(1), 20)));
+    }
+
+    #[test]
+    fn a_wait_ends_the_step_when_a_few_kernels_repeat_without_end() {
+        let mut calls = Calls::default();
+        for _ in 0..60 {
+            (0..955).for_each(|i| calls.launch(i % 7));
+            calls.wait();
+        }
+        assert_eq!(found(&calls), (60, 956.0));
     }
 
     #[test]

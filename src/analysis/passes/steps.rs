@@ -5,8 +5,8 @@
 //! the next: from the end of a wait to the end of the next one, or from a launch to the same launch a step later.
 //!
 //! **Warm-up** are the steps before the first five of which four take at most 1.3 times the median of the second half;
-//! at most half of all steps. **Middle** are steady steps between the quartiles of their durations: a mean over them
-//! is robust like a median, and its parts still sum to the whole.
+//! at most half of all steps. **Middle** are steady steps whose duration lies around the median ([`USUAL`]): a mean over
+//! them is robust like the median, and its parts still sum to the whole.
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -17,6 +17,9 @@ use crate::trace::{NO_NAME, Rows, Want};
 
 /// Boundaries that are kept per process (32 MB); a loop with more is measured by its first so many.
 const BOUNDARIES: usize = 4_000_000;
+
+/// Steps between these quantiles of the durations are the usual ones.
+const USUAL: (f64, f64) = (0.4, 0.6);
 
 /// Kinds of `syncs.kind` in which the host waits.
 pub(crate) fn blocks(kind: &str) -> bool {
@@ -178,12 +181,12 @@ pub(crate) struct ProcessSteps {
     pub(crate) warm_up: usize,
     /// Durations of the steady steps, sorted.
     pub(crate) sorted_ns: Vec<i64>,
-    /// Steps between the quartiles.
+    /// Steps of usual duration.
     pub(crate) middle: u64,
     /// Their mean duration.
     pub(crate) middle_ns: f64,
     times: Vec<i64>,
-    quartiles: (i64, i64),
+    usual: (i64, i64),
 }
 
 /// Where a row lies.
@@ -199,6 +202,20 @@ pub(crate) enum Place {
     Middle(i64),
 }
 
+impl Place {
+    /// In a steady step.
+    #[inline]
+    pub(crate) fn is_steady(self) -> bool {
+        matches!(self, Place::Steady | Place::Middle(_))
+    }
+
+    /// In a steady step of usual duration.
+    #[inline]
+    pub(crate) fn is_middle(self) -> bool {
+        matches!(self, Place::Middle(_))
+    }
+}
+
 impl ProcessSteps {
     fn new(process_id: i64, found: Loop) -> Option<ProcessSteps> {
         let Loop { tid, period, mut times } = found;
@@ -211,8 +228,8 @@ impl ProcessSteps {
         let warm_up = warm_up(&lengths);
         let mut sorted_ns = lengths[warm_up..].to_vec();
         sorted_ns.sort_unstable();
-        let quartiles = (quantile(&sorted_ns, 0.25), quantile(&sorted_ns, 0.75));
-        let middle: Vec<i64> = sorted_ns.iter().copied().filter(|l| (quartiles.0..=quartiles.1).contains(l)).collect();
+        let usual = (quantile(&sorted_ns, USUAL.0), quantile(&sorted_ns, USUAL.1));
+        let middle: Vec<i64> = sorted_ns.iter().copied().filter(|l| (usual.0..=usual.1).contains(l)).collect();
         Some(ProcessSteps {
             process_id,
             tid,
@@ -223,7 +240,7 @@ impl ProcessSteps {
             middle_ns: middle.iter().sum::<i64>() as f64 / middle.len().max(1) as f64,
             sorted_ns,
             times,
-            quartiles,
+            usual,
         })
     }
 
@@ -268,7 +285,7 @@ impl ProcessSteps {
         }
         let end = self.times[*hint + 1];
         let length = end - self.times[*hint];
-        if (self.quartiles.0..=self.quartiles.1).contains(&length) { Place::Middle(end) } else { Place::Steady }
+        if (self.usual.0..=self.usual.1).contains(&length) { Place::Middle(end) } else { Place::Steady }
     }
 }
 

@@ -10,7 +10,7 @@ use super::Pass;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
-use super::steps::{Cursor, Place, Steps, blocks};
+use super::steps::{Cursor, Steps, blocks};
 use crate::trace::{Rows, Want};
 
 /// Queries that follow each other this closely belong to one spin.
@@ -85,8 +85,8 @@ pub(crate) struct Calls {
     pub(crate) all: Stats,
     /// In steady steps.
     pub(crate) steady: u64,
-    /// Their time.
-    pub(crate) steady_ns: i64,
+    /// In steady steps of usual duration: calls and their time.
+    pub(crate) middle: (u64, i64),
 }
 
 /// Spinning of one process.
@@ -178,9 +178,10 @@ impl Pass for Syncs {
             let stream = if on_stream { stream[row] } else { -1 };
             let calls = self.calls.at(Key { process_id, kind, api_id: api[row], stream });
             calls.all.add(ns);
-            if matches!(steps.place(&mut self.cursor, process_id, start[row]), Place::Steady | Place::Middle(_)) {
-                calls.steady += 1;
-                calls.steady_ns += ns;
+            let place = steps.place(&mut self.cursor, process_id, start[row]);
+            calls.steady += u64::from(place.is_steady());
+            if place.is_middle() {
+                calls.middle = (calls.middle.0 + 1, calls.middle.1 + ns);
             }
             if kind == Kind::Query {
                 self.query(process_id, tid[row], (stream, handle[row]), start[row], start[row] + ns);

@@ -7,7 +7,7 @@ use super::Pass;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
-use super::steps::{Cursor, Place, Steps};
+use super::steps::{Cursor, Steps};
 use crate::trace::{Rows, Want};
 
 /// A smaller transfer is a small one (metrics.md: 64 KiB).
@@ -45,8 +45,8 @@ pub(crate) struct Sum {
     pub(crate) small: u64,
     /// Small calls that no rule names, and their time.
     pub(crate) unruled_small: (u64, i64),
-    /// The same in steady steps.
-    pub(crate) unruled_small_steady: (u64, i64),
+    /// The same in steady steps of usual duration.
+    pub(crate) unruled_small_middle: (u64, i64),
     /// Which of Nsight Systems' rules count these calls, and how many of them: a copy's size decides too.
     pub(crate) rule: RuleSum,
 }
@@ -60,8 +60,8 @@ pub(crate) struct RuleSum {
     pub(crate) ns: i64,
     /// Bytes.
     pub(crate) bytes: i64,
-    /// In steady steps: calls and their time.
-    pub(crate) steady: (u64, i64),
+    /// In steady steps of usual duration: calls and their time.
+    pub(crate) middle: (u64, i64),
 }
 
 /// Nsight Systems' rules.
@@ -166,8 +166,7 @@ impl Pass for Transfers {
             };
             let free = !key.set && self.text(key.direction) == "HtoD" && bytes <= FREE_HTOD_BYTES;
             let rule = self.rule(&key).filter(|rule| !(*rule == Rule::MemcpySync && free));
-            let steady = steps.place(&mut self.cursor, process_id, start[row]);
-            let steady = matches!(steady, Place::Steady | Place::Middle(_));
+            let middle = steps.place(&mut self.cursor, process_id, start[row]).is_middle();
             let small = bytes > 0 && bytes < SMALL_BYTES;
             let sum = self.sums.at(key);
             sum.api.add(ns);
@@ -178,13 +177,13 @@ impl Pass for Transfers {
                 sum.rule.count += 1;
                 sum.rule.ns += ns;
                 sum.rule.bytes += bytes;
-                if steady {
-                    add(&mut sum.rule.steady);
+                if middle {
+                    add(&mut sum.rule.middle);
                 }
             } else if small {
                 add(&mut sum.unruled_small);
-                if steady {
-                    add(&mut sum.unruled_small_steady);
+                if middle {
+                    add(&mut sum.unruled_small_middle);
                 }
             }
         }

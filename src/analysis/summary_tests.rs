@@ -1,0 +1,165 @@
+//! Whole summaries of small traces, to the letter.
+
+use gputrace_collectors::manifest::Untraced;
+use gputrace_collectors::schema::TableId;
+use serde_json::json;
+
+use super::summary::Summary;
+use crate::trace::testing::{START, TestTrace, Thread};
+
+fn summary(trace: &TestTrace) -> String {
+    let text = trace.section(&Summary).literal.unwrap_or_default();
+    // The folder has another name each time.
+    let (text, next) = text.split_once("next: gputrace report ").unwrap_or((&text, ""));
+    assert!(next.ends_with("B)\n"), "{next}");
+    text.to_owned()
+}
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().collect()
+}
+
+/// Steps of 11.6 ms: 955 launches of 2.9 us, one short wait; the first ten are slower.
+fn launch_bound_steps(thread: &mut Thread<'_>, steps: i64) {
+    for step in 0..steps {
+        for launch in 0..955 {
+            thread.host(if step < 10 { 20_000 } else { 8_900 });
+            thread.launch(&format!("kernel_{}", launch % 7), 2_900);
+        }
+        thread.host(24_000);
+        thread.sync("cuStreamSynchronize", "stream", 310_000);
+    }
+}
+
+#[test]
+fn a_launch_bound_loop_is_named_with_its_numbers() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 1_200_000_000);
+    launch_bound_steps(&mut trace.thread(1, 11), 60);
+    let expected = "\
+gputrace: python train.py  exit 0  1.20 s  60 steps  GPU 0
+LAUNCH BOUND: 955 launch calls take 24 % of a step; the host waits 2.7 %
+step (9 warm-up left out)  p50 11.60 ms  p99 11.60
+ GPU   busy not recorded in this version (host side only)
+ host  outside driver 8.52 | launch calls 2.77 | waits 0.31 | copies 0.00
+ 955 launches, median 2.90 us api; 1 wait
+findings (together: at most 3.08 ms, 27 %)
+1 many small launches  <= 2.77 ms (24 %)  effort low
+   137 launches kernel_2 cuLaunchKernel
+   137 launches kernel_1 cuLaunchKernel
+   137 launches kernel_0 cuLaunchKernel
+   try CUDA graphs: torch.compile(mode=\"reduce-overhead\"), cuStreamBeginCapture; AdamW(fused=True); larger batches
+2 wait every step  <= 0.31 ms (2.7 %)  effort low
+   cuStreamSynchronize 1 a step, 310 us each
+   try wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits
+checked, fine: allocations, pageable copies, small transfers, synchronous copies, module loading
+not known: GPU busy and idle time; call sites; tensors inside a caching allocator
+cost 0.4 %  lost 10 of 1,000  uncovered 0
+";
+    let text = summary(&trace);
+    // Of kernels launched equally often the order is that of their ids.
+    let without_kernels = |text: &str| -> Vec<String> {
+        text.lines().filter(|l| !l.contains("launches kernel_")).map(str::to_owned).collect()
+    };
+    assert_eq!(without_kernels(&text), without_kernels(expected), "{text}");
+    assert_eq!(text.matches("launches kernel_").count(), 3);
+}
+
+#[test]
+fn a_loop_that_waits_for_the_gpu_is_healthy() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 2_000_000_000);
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..30 {
+        (0..20).for_each(|k| thread.launch(&format!("k{k}"), 3_000));
+        thread.host(500_000);
+        thread.sync("cuStreamSynchronize", "stream", 98_000_000);
+    }
+    let text = summary(&trace);
+    assert_eq!(lines(&text)[1], "HEALTHY: no finding above 2 %; the host waits for the GPU 99 % of a step");
+    assert_eq!(lines(&text)[2], "step  p50 98.56 ms  p99 98.56");
+    assert!(!text.contains("finding\n") && text.contains("checked, fine: allocations, launches,"), "{text}");
+}
+
+#[test]
+fn several_ranks_are_told_apart_by_the_slowest() {
+    let mut trace = TestTrace::new();
+    for rank in 0..4 {
+        trace.process(rank + 1, 100 + rank as i32, Some(rank as i32), START + 1_200_000_000);
+        let mut thread = trace.thread(rank + 1, 11);
+        for _ in 0..30 {
+            (0..20).for_each(|k| thread.launch(&format!("k{k}"), 3_000));
+            thread.host(if rank == 2 { 4_940_000 } else { 440_000 });
+            thread.sync("cuStreamSynchronize", "stream", 9_500_000);
+        }
+    }
+    let text = summary(&trace);
+    assert!(lines(&text)[0].starts_with("gputrace: python train.py  4 ranks  exit 0  1.20 s  30 steps"), "{text}");
+    assert!(text.contains("\n slowest rank 2 (+45 % of the median rank); numbers are its\n"), "{text}");
+    assert!(text.contains("cost 0.4 %  lost 40 of 4,000  uncovered 0  ranks 4\n"), "{text}");
+}
+
+#[test]
+fn a_program_without_cuda_is_told_why() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 200_000_000);
+    if let Some(manifest) = &mut trace.manifest {
+        let sudo = Untraced { pid: 7, exe: "/usr/bin/sudo".into(), reason: "setuid".into() };
+        manifest.untraced = vec![sudo.clone(), sudo];
+    }
+    let expected = "\
+gputrace: python train.py  exit 0  200 ms
+no CUDA calls seen: no process loaded the driver (1 process traced)
+not traced: /usr/bin/sudo (setuid) x 2
+cost 0.4 %  lost 10 of 1,000  uncovered 0
+";
+    assert_eq!(summary(&trace), expected);
+}
+
+#[test]
+fn calls_without_a_period_have_no_steps() {
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    let mut seed = 1u64;
+    for _ in 0..500 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        thread.launch(&format!("k{}", seed >> 60), 2_000);
+        thread.host(30_000);
+    }
+    trace.manifest = None;
+    let trace = trace.open();
+    let filter = crate::trace::Filter::default();
+    let facts = super::Facts::gather(&trace, &filter, crate::findings::NEEDS);
+    let text = super::Analysis::section(&Summary, &facts).literal.unwrap_or_default();
+    assert!(text.contains("\nno steps detected: times are of the run, 15.97 ms of driver calls\n"), "{text}");
+    assert!(text.contains("\nUNKNOWN: no steps detected"), "{text}");
+    assert!(text.contains("\ncost, loss and coverage not known: no manifest\n"), "{text}");
+}
+
+#[test]
+fn threads_that_overlap_count_each_nanosecond_once() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 100_000_000);
+    let mut main = trace.thread(1, 11);
+    for _ in 0..40 {
+        (0..10).for_each(|k| main.launch(&format!("k{k}"), 10_000));
+        main.sync("cuStreamSynchronize", "stream", 900_000);
+    }
+    // Another thread copies all the time, half of it while the first one launches or waits.
+    let mut other = trace.thread(1, 12);
+    for _ in 0..40 {
+        other.host(100_000);
+        other.copy("HtoD", ("pinned", "device"), true, 1 << 20, 900_000);
+    }
+    let text = summary(&trace);
+    assert!(text.contains("\n host  outside driver 0.00 | launch calls 0.10 | waits 0.00 | copies 0.90\n"), "{text}");
+}
+
+#[test]
+fn a_process_that_made_too_few_calls_is_not_judged() {
+    let mut trace = TestTrace::new();
+    trace.thread(1, 11).other("cuInit", "api", 5_000);
+    trace
+        .row(TableId::Processes, json!({ "process_id": 1, "pid": 5, "traced": true, "exe": "/bin/x", "command": "x" }));
+    assert!(summary(&trace).contains("\nUNKNOWN: too few CUDA calls to judge (1)\n"));
+}
