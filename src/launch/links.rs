@@ -49,26 +49,46 @@ pub(crate) fn preload(root: &Path) -> OsString {
 
 /// Makes the links in `root`; `loader` is the target's. Returns the folders of those that lead to the shim.
 pub(crate) fn make(root: &Path, shim: &Path, loader: Option<&Path>) -> io::Result<Vec<String>> {
-    let mut folders = DirBuilder::new();
-    folders.recursive(true).mode(0o700);
+    for folder in [root.join(FOLDER), root.join(FOLDER).join("lib")] {
+        DirBuilder::new().mode(0o700).create(folder)?;
+    }
     let narrow = narrow_folders(Path::new(NARROW_LOADER));
     let mut wide: Vec<String> = WIDE.iter().map(|f| (*f).to_owned()).filter(|f| !narrow.contains(f)).collect();
     if let Some(folder) = loader.and_then(own_expansion).filter(|folder| !wide.contains(folder)) {
         wide.push(folder);
     }
     for folder in &wide {
-        let link = library(root, folder);
-        folders.create(link.parent().unwrap_or(root))?;
-        symlink(shim, link)?;
+        symlink(shim, place(root, folder)?)?;
     }
     if cfg!(target_arch = "x86_64") {
         for folder in narrow.iter().filter(|folder| !wide.contains(folder)) {
-            let file = library(root, folder);
-            folders.create(file.parent().unwrap_or(root))?;
-            fs::write(file, empty_library(false, I386))?;
+            fs::write(place(root, folder)?, empty_library(false, I386))?;
         }
     }
     Ok(wide)
+}
+
+/// Where the library of a folder is to be made; makes the folder. `lib` is there already, as most are in it.
+fn place(root: &Path, folder: &str) -> io::Result<PathBuf> {
+    let file = library(root, folder);
+    if folder != "lib" {
+        DirBuilder::new().recursive(folder.contains('/')).mode(0o700).create(file.parent().unwrap_or(root))?;
+    }
+    Ok(file)
+}
+
+/// Removes what [`make`] made. Every name is known, which spares a short run the reading of eight folders.
+pub(crate) fn remove(root: &Path, wide: &[String]) {
+    let folders: Vec<&str> = wide.iter().map(String::as_str).chain(NARROW).collect();
+    for folder in &folders {
+        let _ = fs::remove_file(library(root, folder));
+    }
+    for folder in folders.into_iter().filter(|folder| *folder != "lib") {
+        let _ = fs::remove_dir(root.join(FOLDER).join(folder));
+    }
+    let _ = fs::remove_file(library(root, "lib"));
+    let _ = fs::remove_dir(root.join(FOLDER).join("lib"));
+    let _ = fs::remove_dir(root.join(FOLDER));
 }
 
 /// Lets the links of `wide` lead to an empty library, each at once: no process ever finds none.

@@ -96,7 +96,13 @@ impl Session {
     /// Ends the session. With `survivors` still running only what they may load stays, as empty libraries.
     pub(crate) fn end(self, survivors: bool) {
         if !survivors {
-            let _ = fs::remove_dir_all(&self.root);
+            links::remove(&self.root, &self.wide);
+            let _ = fs::remove_file(self.root.join("lock"));
+            let _ = fs::remove_dir(self.path());
+            if fs::remove_dir(&self.root).is_err() {
+                // Something was left that we did not make: a segment of a process that found no collector.
+                let _ = fs::remove_dir_all(&self.root);
+            }
             return;
         }
         let _ = links::empty(&self.root, &self.wide);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gputrace_collectors::{Manifest, Running, Untraced};
@@ -48,7 +49,10 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
     let deadline = if hurried { ended + HURRIED } else { Instant::now() + SEAL };
     warn(&running);
     let manifest = running.finish(Some(ending.info()), deadline);
-    session.end(!survivors.is_empty());
+    let any_survivor = !survivors.is_empty();
+    // Removing a dozen files takes as long as a short summary, so it goes on beside it. Without room for a thread the
+    // rest is swept by a later run.
+    let cleaning = thread::Builder::new().spawn(move || session.end(any_survivor));
     // What was written before a disk ran full is still worth its summary.
     let manifest =
         manifest.inspect_err(|error| say(&format!("{error}; the trace in {} is cut short", trace.display())));
@@ -56,6 +60,7 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
     let wanted = !supervisor.is_hurried();
     let summary = if wanted { summarise(&trace, manifest.ok().as_ref(), &mut supervisor, deadline) } else { None };
     let summary = summary.map(|text| format!("{}{text}", survivors_text.unwrap_or_default()));
+    let _ = cleaning.map(|cleaning| cleaning.join());
     Recorded { ending, trace, summary }
 }
 
@@ -77,7 +82,9 @@ fn summarise(
     // In a thread of its own, because a large trace takes its time and Ctrl-C must end that.
     let (sender, receiver) = mpsc::channel();
     let path = trace.to_owned();
-    std::thread::spawn(move || sender.send(summary::at_end(&path)));
+    if let Err(error) = thread::Builder::new().spawn(move || sender.send(summary::at_end(&path))) {
+        return Some(format!("gputrace: no summary: {error}; trace in {}\n", trace.display()));
+    }
     let result = loop {
         match receiver.recv_timeout(Duration::from_millis(5)) {
             Ok(result) => break result,
