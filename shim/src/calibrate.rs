@@ -58,9 +58,9 @@ fn record_one(state: &State, row: &ThreadRow) {
     if let Some(seen) = row.seen.get(Class::Launch as usize) {
         local::increment(seen);
     }
-    let start = session::now();
+    let start = state.now();
     row.in_flight_start.store(start, Ordering::Relaxed);
-    let end = session::now();
+    let end = state.now();
     let event = Event { start, end, context: 1, payload: [start, 1, 2, 3], ..Event::default() };
     state.write(event, Class::Launch);
     row.in_flight_start.store(0, Ordering::Relaxed);

@@ -6,8 +6,11 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Captures that are open in the process.
-static OPEN: AtomicU32 = AtomicU32::new(0);
+/// Captures that are open in the process, and above them [`NAMES`]: what a launch has to look at more closely, in one
+/// word that costs it one load.
+static ATTENTION: AtomicU32 = AtomicU32::new(0);
+/// Names of functions were lost or never seen: launches check whether theirs was written.
+const NAMES: u32 = 1 << 31;
 static STREAMS: Members<64> = Members::new();
 static EVENTS: Members<256> = Members::new();
 
@@ -54,7 +57,18 @@ impl<const N: usize> Members<N> {
 /// Whether any capture is open.
 #[inline(always)]
 pub(crate) fn any() -> bool {
-    OPEN.load(Ordering::Relaxed) != 0
+    ATTENTION.load(Ordering::Relaxed) & !NAMES != 0
+}
+
+/// Whether launches have to check their functions' names.
+#[inline(always)]
+pub(crate) fn names_wanted() -> bool {
+    ATTENTION.load(Ordering::Relaxed) & NAMES != 0
+}
+
+/// Makes launches check their functions' names from now on.
+pub(crate) fn want_names() {
+    ATTENTION.fetch_or(NAMES, Ordering::Relaxed);
 }
 
 /// Whether work on this stream goes into a graph.
@@ -72,7 +86,7 @@ fn named(stream: u64) -> u64 {
 pub(crate) fn begin(stream: u64) {
     let stream = named(stream);
     STREAMS.add(stream, stream);
-    OPEN.fetch_add(1, Ordering::Relaxed);
+    ATTENTION.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The capture that began on this stream ended, in a graph or in an error.
@@ -81,7 +95,8 @@ pub(crate) fn end(stream: u64) {
     if STREAMS.origin_of(stream) == Some(stream) {
         STREAMS.remove_all_of(stream);
         EVENTS.remove_all_of(stream);
-        let _ = OPEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        let close = |word: u32| (word & !NAMES).checked_sub(1).map(|open| open | word & NAMES);
+        let _ = ATTENTION.fetch_update(Ordering::Relaxed, Ordering::Relaxed, close);
     }
 }
 

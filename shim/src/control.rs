@@ -5,7 +5,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::session;
+use crate::{session, thread};
 
 /// Stops recording in this process. Returns 1 when it is traced, 0 otherwise.
 #[unsafe(no_mangle)]
@@ -27,6 +27,7 @@ pub extern "C" fn gputrace_recording() -> i32 {
 
 fn set(paused: u32) -> i32 {
     let Some(view) = session::present() else { return 0 };
-    view.header().paused.store(paused, Ordering::Relaxed);
+    view.header().paused.store(paused, Ordering::SeqCst);
+    thread::pause(paused != 0);
     1
 }

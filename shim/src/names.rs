@@ -1,8 +1,8 @@
-//! Kernel names: each function's name is written once per process, when a loader call returns its handle or, failing
-//! that, when it is first launched.
+//! Kernel names: each function's name is written once per process, when a loader call returns its handle.
 //!
-//! What was written is remembered in a small table of handles (one load per launch). Handles are reused after their
-//! module is unloaded, so every unload empties the table; the collector keeps the history by time.
+//! What was written is remembered in a small table of handles. They are reused after their module is unloaded, so
+//! every unload empties the table; the collector keeps the history by time. Launches look into the table only once a
+//! name could not be written or handles came by a way that gives no names: it costs them a cache line.
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ static NOWHERE: AtomicU64 = AtomicU64::new(0);
 /// A function is being launched: writes its name if that has not been done.
 #[inline(always)]
 pub(crate) fn launched(function: u64) {
-    if place(function).load(Ordering::Relaxed) != function {
+    if capture::names_wanted() && place(function).load(Ordering::Relaxed) != function {
         learn(function);
     }
 }
@@ -58,11 +58,9 @@ pub(crate) fn loaded(function: u64, name: *const c_char) {
     if name.is_null() || function == 0 || place(function).load(Ordering::Relaxed) == function {
         return;
     }
-    let Some(state) = tls::get().filter(|s| s.row().is_some()) else { return };
     // SAFETY: the program passed it as a C string to a driver function that succeeded.
-    if write(state, function, unsafe { CStr::from_ptr(name) }) {
-        place(function).store(function, Ordering::Relaxed);
-    }
+    let name = unsafe { CStr::from_ptr(name) };
+    keep(function, tls::get().filter(|s| s.row().is_some()).is_some_and(|state| write(state, function, name)));
 }
 
 /// A loader call returned this function for a kernel whose name is known.
@@ -70,9 +68,16 @@ pub(crate) fn same_as(function: u64, kernel: u64) {
     if function == 0 || place(function).load(Ordering::Relaxed) == function {
         return;
     }
-    let Some(state) = tls::get().filter(|s| s.row().is_some()) else { return };
-    if state.write_text(text_kind::ALIAS, function, kernel, &[], session::now()) {
+    let alias = |state: &State| state.write_text(text_kind::ALIAS, function, kernel, &[], session::now());
+    keep(function, tls::get().filter(|s| s.row().is_some()).is_some_and(alias));
+}
+
+/// Remembers a function whose name was written; where it was not, launches look for it.
+fn keep(function: u64, written: bool) {
+    if written {
         place(function).store(function, Ordering::Relaxed);
+    } else {
+        capture::want_names();
     }
 }
 

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use gputrace_abi::layout::ThreadRow;
 use gputrace_abi::{Class, Event, event, local};
 
-use crate::hooks::Hook;
+use crate::hooks::{self, Hook};
 use crate::interpose::driver;
 use crate::thread::{self, State};
 use crate::{capture, contexts, session, tls};
@@ -23,36 +23,38 @@ const PER_THREAD_STREAM: u64 = 2;
 /// Passes a call on to its original and records it. `payload` runs after the original with its result.
 #[inline(always)]
 pub(crate) fn call(
-    hook: &'static Hook,
+    hook: Hook,
     number: u16,
     original: impl Fn(usize) -> u32,
     payload: impl FnOnce(u32) -> [u64; 4],
 ) -> u32 {
-    let address = match hook.original.load(Ordering::Relaxed) {
-        0 => driver::late(hook),
+    let address = match hooks::original(number).load(Ordering::Relaxed) {
+        0 => driver::late(number),
         address => address,
     };
     if address == 0 {
         return NO_DEVICE;
     }
-    let Some((state, row)) = state() else { return unrecorded(hook, || original(address)) };
-    if state.header().paused.load(Ordering::Relaxed) != 0 {
-        return original(address);
+    let Some((state, row)) = state() else { return unrecorded(hook.class, || original(address), payload) };
+    if state.is_paused() {
+        // What payloads keep up to date (names, contexts, captures) must be right when recording goes on.
+        let result = original(address);
+        payload(result);
+        return result;
     }
     let mut cookie = 0usize;
     let Some(guard) = Guard::enter(state, row, &raw mut cookie) else {
         local::increment(&state.header().nested);
         return original(address);
     };
-    let class = hook.class as usize;
-    if let Some(seen) = row.seen.get(class) {
+    if let Some(seen) = row.seen.get(hook.class as usize) {
         local::increment(seen);
     }
     row.in_flight_hook.store(u64::from(number), Ordering::Relaxed);
-    let start = session::now();
+    let start = state.now();
     row.in_flight_start.store(start, Ordering::Relaxed);
     let result = original(address);
-    let end = session::now();
+    let end = state.now();
     let mut payload = payload(result);
     let [_, stream, ..] = &mut payload;
     if hook.per_thread && *stream == 0 {
@@ -90,11 +92,13 @@ fn state() -> Option<(&'static State, &'static ThreadRow)> {
 /// A call of a thread that has no row: counted as seen and dropped where there is a segment.
 #[cold]
 #[inline(never)]
-fn unrecorded(hook: &Hook, original: impl FnOnce() -> u32) -> u32 {
-    if let Some(counter) = session::present().as_ref().and_then(|v| v.header().rowless.get(hook.class as usize)) {
+fn unrecorded(class: Class, original: impl FnOnce() -> u32, payload: impl FnOnce(u32) -> [u64; 4]) -> u32 {
+    if let Some(counter) = session::present().as_ref().and_then(|v| v.header().rowless.get(class as usize)) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
-    original()
+    let result = original();
+    payload(result);
+    result
 }
 
 /// Tells a hooked call inside another one (the driver calls its own exports) from a call of the program.

@@ -44,6 +44,11 @@ pub(crate) fn now() -> u64 {
     if COUNTER.load(Ordering::Relaxed) != 0 { clock::counter() } else { sys::clock_ns(libc::CLOCK_MONOTONIC) }
 }
 
+/// Whether ticks are the processor's counter.
+pub(crate) fn uses_counter() -> bool {
+    COUNTER.load(Ordering::Relaxed) != 0
+}
+
 /// The segment that starts at `base`.
 ///
 /// # Safety

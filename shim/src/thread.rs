@@ -6,11 +6,11 @@
 
 use core::cell::Cell;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gputrace_abi::layout::{CHUNKS_AT, CHUNKS_FOR_SHARED, CLASSES, Header, THREADS_MAX, ThreadRow, View, thread_state};
 use gputrace_abi::ring::{CHUNK_BYTES, CHUNK_SLOTS, Chunks, Place, SHARED, Slot, Tail};
-use gputrace_abi::{Class, Event, event};
+use gputrace_abi::{Class, Event, clock, event, local};
 
 use crate::interpose::elf;
 use crate::{sampling, session, sys, tls};
@@ -38,6 +38,10 @@ pub(crate) struct State {
     pub(crate) random: Cell<u64>,
     /// Rounds of destructors that the ending thread has run.
     rounds: Cell<u8>,
+    /// Not 0: nothing is recorded. Set by any thread of the process; here, and not in the segment, for its cache line.
+    paused: AtomicU8,
+    /// Not 0: ticks are the processor's counter.
+    counter: Cell<u8>,
 }
 
 const _: () = assert!(size_of::<State>() == 128);
@@ -56,7 +60,21 @@ impl State {
             busy: Cell::new(0),
             random: Cell::new(1),
             rounds: Cell::new(0),
+            paused: AtomicU8::new(0),
+            counter: Cell::new(u8::from(session::uses_counter())),
         }
+    }
+
+    /// Whether recording is switched off.
+    #[inline(always)]
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed) != 0
+    }
+
+    /// The time in the segment's ticks.
+    #[inline(always)]
+    pub(crate) fn now(&self) -> u64 {
+        if self.counter.get() != 0 { clock::counter() } else { session::now() }
     }
 
     /// Sends writes to the first slot of a chunk again.
@@ -102,7 +120,10 @@ impl State {
         event.thread = self.number.get();
         if place.index < CHUNK_SLOTS as u32 {
             event.commit = place.commit;
-            self.slot(place).write(&event);
+            let slot = self.slot(place);
+            slot.write(&event);
+            // The next event's line, which the collector's processor may still hold: fetched while the program runs on.
+            local::expect_write(slot);
         } else {
             self.write_slow(event, class);
         }
@@ -325,6 +346,21 @@ fn next_shared_chunk(view: &View, current: u32) -> bool {
 
 /// All states of the process, one per row of the thread table, after the process's own words.
 static STATES: AtomicUsize = AtomicUsize::new(0);
+/// The highest row that was ever used.
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+
+/// Switches recording of all threads. The segment's header, which new threads read, is set before.
+pub(crate) fn pause(paused: bool) {
+    let states = STATES.load(Ordering::Acquire) as *const State;
+    if states.is_null() {
+        return;
+    }
+    for number in 0..=HIGHEST.load(Ordering::Relaxed) {
+        // SAFETY: `prepare` mapped one state more than there are rows; the field is an atomic.
+        unsafe { &(*states.add(number + 1)).paused }.store(u8::from(paused), Ordering::SeqCst);
+    }
+}
+
 /// Where the search for a free row begins.
 static NEXT_ROW: AtomicU32 = AtomicU32::new(0);
 /// The key whose destructor ends a thread's chain; -1 when there is none.
@@ -476,7 +512,10 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
         .random
         .set(session::now() ^ (here as u64).rotate_left(32) ^ (u64::from(row.tid.load(Ordering::Relaxed)) << 17) | 1);
     sampling::reset(state);
+    state.counter.set(u8::from(session::uses_counter()));
+    HIGHEST.fetch_max(number, Ordering::Relaxed);
     state.row.set(row);
+    state.paused.store((view.header().paused.load(Ordering::SeqCst) != 0) as u8, Ordering::SeqCst);
     // The first chunk now, in the constructor for the main thread: a hook may have no system call left to it later.
     state.next_chunk(Place { chunk: 0, commit: 0, index: 0 });
     // SYNC POINT: live. Release, with the collector's Acquire: the row's fields are written.

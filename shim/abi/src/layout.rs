@@ -233,6 +233,8 @@ pub mod thread_state {
 }
 
 /// One thread: what it is doing, and its counters by class. Written by that thread alone while LIVE.
+///
+/// What a driver call writes (`in_flight_*` and the first four counters) shares the first cache line.
 #[repr(C, align(64))]
 pub struct ThreadRow {
     /// One of [`thread_state`].
@@ -247,11 +249,6 @@ pub struct ThreadRow {
     pub in_flight_hook: AtomicU64,
     /// Ticks when it began; 0 when none is running.
     pub in_flight_start: AtomicU64,
-    /// Ticks when the thread first recorded.
-    pub started: AtomicU64,
-    /// Ticks when it ended.
-    pub ended: AtomicU64,
-    padding_front: AtomicU64,
     /// Calls that began, by class. seen = recorded + dropped + sampled out + in flight + abandoned.
     pub seen: [AtomicU64; CLASSES],
     /// Calls of sampled classes that were chosen to be recorded; the rest was sampled out.
@@ -260,7 +257,11 @@ pub struct ThreadRow {
     pub dropped: [AtomicU32; CLASSES],
     /// Calls that never returned to the hook: longjmp or cancellation.
     pub abandoned: [AtomicU32; CLASSES],
-    padding: [AtomicU64; 9],
+    /// Ticks when the thread first recorded.
+    pub started: AtomicU64,
+    /// Ticks when it ended.
+    pub ended: AtomicU64,
+    padding: [AtomicU64; 8],
 }
 
 #[cfg(not(loom))]
@@ -279,10 +280,11 @@ const _: () = {
     assert!(size_of::<HookRow>() == 64);
     assert!(size_of::<ThreadRow>() == 512);
     assert!(offset_of!(ThreadRow, in_flight_hook) == 16);
-    assert!(offset_of!(ThreadRow, seen) == 56);
-    assert!(offset_of!(ThreadRow, chosen) == 184);
-    assert!(offset_of!(ThreadRow, dropped) == 312);
-    assert!(offset_of!(ThreadRow, abandoned) == 376);
+    assert!(offset_of!(ThreadRow, seen) == 32);
+    assert!(offset_of!(ThreadRow, chosen) == 160);
+    assert!(offset_of!(ThreadRow, dropped) == 288);
+    assert!(offset_of!(ThreadRow, abandoned) == 352);
+    assert!(offset_of!(ThreadRow, started) == 416);
     assert!(CHUNKS_AT == 2_179_072);
     assert!(CHUNKS_AT.is_multiple_of(4096));
 };

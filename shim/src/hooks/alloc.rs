@@ -158,14 +158,14 @@ fn record_alloc(
     old: usize,
     original: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
-    if state.header().paused.load(Ordering::Relaxed) != 0 {
+    if state.is_paused() {
         return original();
     }
     let (Some(seen), Some(chosen)) = (row.seen.get(ALLOC), row.chosen.get(ALLOC)) else { return original() };
     local::increment(seen);
-    let start = session::now();
+    let start = state.now();
     let block = original();
-    let end = if chosen.load(Ordering::Relaxed) % TIMED_ONE_IN == 0 { session::now() } else { start };
+    let end = if chosen.load(Ordering::Relaxed) % TIMED_ONE_IN == 0 { state.now() } else { start };
     if block.is_null() {
         return block;
     }
@@ -215,13 +215,13 @@ fn sampled_free(block: usize) {
 
 #[inline(always)]
 fn record_free(state: &State, row: &ThreadRow, block: usize) {
-    if block == 0 || state.header().paused.load(Ordering::Relaxed) != 0 {
+    if block == 0 || state.is_paused() {
         return;
     }
     let (Some(seen), Some(chosen)) = (row.seen.get(FREED), row.chosen.get(FREED)) else { return };
     local::increment(seen);
     local::increment(chosen);
-    let now = session::now();
+    let now = state.now();
     record::write(state, FREE, Class::HostFree, now, now, [block as u64, 0, 0, 0]);
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod alloc;
 pub(crate) mod cuda;
 
 /// One hooked function.
+#[derive(Clone, Copy)]
 pub(crate) struct Hook {
     /// The exported name.
     pub(crate) name: &'static CStr,
@@ -31,18 +32,30 @@ pub(crate) struct Hook {
     pub(crate) flags: u16,
     /// Our function.
     pub(crate) wrapper: *const (),
-    /// The function that is called on; 0 while it is not known.
-    pub(crate) original: AtomicUsize,
 }
 
 // SAFETY: the only pointer is the address of a function.
 unsafe impl Sync for Hook {}
 
+/// The function that each hook calls on, by number; 0 while it is not known. Eight to a cache line: a call reads one
+/// word of it, everything else about its hook is known when it is compiled.
+static ORIGINALS: [AtomicUsize; 512] = [const { AtomicUsize::new(0) }; 512];
+
+const _: () = assert!((cuda::END as usize) < 512);
+
+/// The original of the hook with this number.
+#[inline(always)]
+pub(crate) fn original(number: u16) -> &'static AtomicUsize {
+    ORIGINALS.get(usize::from(number)).unwrap_or(&NONE)
+}
+
+static NONE: AtomicUsize = AtomicUsize::new(0);
+
 impl Hook {
     pub(crate) const fn new(name: &'static CStr, class: Class, detail: u8, wrapper: *const ()) -> Hook {
         let per_thread = find(name, b"_ptsz") || find(name, b"_ptds");
         let flags = if matches!(class, Class::Transfer) { memory_kinds(name) } else { 0 };
-        Hook { name, class, detail, per_thread, flags, wrapper, original: AtomicUsize::new(0) }
+        Hook { name, class, detail, per_thread, flags, wrapper }
     }
 }
 
@@ -95,7 +108,7 @@ macro_rules! hooks {
         enum Index { $($($name,)+)* }
 
         /// The hooks of this file.
-        pub(crate) static LIST: [$crate::hooks::Hook; COUNT as usize] = [
+        pub(crate) const LIST: [$crate::hooks::Hook; COUNT as usize] = [
             $($($crate::hooks::Hook::new(
                 match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                     Ok(name) => name,
@@ -118,8 +131,9 @@ macro_rules! hooks {
         pub unsafe extern "C" fn $name($($argument: $type),*) -> u32 {
             const NUMBER: u16 = $base + Index::$name as u16;
             #[allow(clippy::indexing_slicing)] // a constant index inside the list
+            const HOOK: $crate::hooks::Hook = LIST[Index::$name as usize];
             $crate::record::call(
-                &LIST[Index::$name as usize],
+                HOOK,
                 NUMBER,
                 |address| {
                     // SAFETY: the address is that of the driver's function of this name, whose signature this is.
@@ -136,14 +150,21 @@ pub(crate) use hooks;
 
 /// Every list of driver functions with the number of its first hook.
 fn driver_lists() -> [(&'static [Hook], u16); 7] {
+    static LAUNCH: [Hook; cuda::launch::COUNT as usize] = cuda::launch::LIST;
+    static SYNC: [Hook; cuda::sync::COUNT as usize] = cuda::sync::LIST;
+    static COPY: [Hook; cuda::copy::COUNT as usize] = cuda::copy::LIST;
+    static MEMORY: [Hook; cuda::memory::COUNT as usize] = cuda::memory::LIST;
+    static MODULE: [Hook; cuda::module::COUNT as usize] = cuda::module::LIST;
+    static OTHER: [Hook; cuda::other::COUNT as usize] = cuda::other::LIST;
+    static PROC_ADDRESS: [Hook; 2] = procaddr::LIST;
     [
-        (&cuda::launch::LIST, cuda::LAUNCH),
-        (&cuda::sync::LIST, cuda::SYNC),
-        (&cuda::copy::LIST, cuda::COPY),
-        (&cuda::memory::LIST, cuda::MEMORY),
-        (&cuda::module::LIST, cuda::MODULE),
-        (&cuda::other::LIST, cuda::OTHER),
-        (&procaddr::LIST, cuda::PROC_ADDRESS),
+        (&LAUNCH, cuda::LAUNCH),
+        (&SYNC, cuda::SYNC),
+        (&COPY, cuda::COPY),
+        (&MEMORY, cuda::MEMORY),
+        (&MODULE, cuda::MODULE),
+        (&OTHER, cuda::OTHER),
+        (&PROC_ADDRESS, cuda::PROC_ADDRESS),
     ]
 }
 

@@ -23,18 +23,18 @@ static ADDRESSES: [AtomicU64; 2048] = [const { AtomicU64::new(0) }; 2048];
 const ADDRESS_BITS: u32 = 48;
 
 /// The original of a hook; 0 where there is no driver in this process.
-pub(crate) fn original(hook: &Hook) -> usize {
+pub(crate) fn original(number: u16) -> usize {
     if BOUND.load(Ordering::Acquire) == 0 {
         bind(None);
     }
-    hook.original.load(Ordering::Relaxed)
+    hooks::original(number).load(Ordering::Relaxed)
 }
 
 /// A hook that was called by its exported symbol before anybody looked the driver up.
 #[cold]
 #[inline(never)]
-pub(crate) fn late(hook: &Hook) -> usize {
-    original(hook)
+pub(crate) fn late(number: u16) -> usize {
+    original(number)
 }
 
 /// What to answer for the driver's function at `real`, which was looked up by its name in the library of `handle`.
@@ -49,7 +49,7 @@ pub(super) fn wrapper_for(real: usize, hook: &'static Hook, number: u16, handle:
         }
         // Another library's function of that name: a second copy of the driver, or a wrapper of somebody else.
         None => {
-            if hook.original.load(Ordering::Relaxed) == 0 {
+            if hooks::original(number).load(Ordering::Relaxed) == 0 {
                 adopt(hook, number, real);
                 note_route(number, route);
                 return hook.wrapper as usize;
@@ -91,7 +91,7 @@ pub(crate) fn note_route(number: u16, route: u32) {
 }
 
 fn adopt(hook: &Hook, number: u16, real: usize) {
-    hook.original.store(real, Ordering::Release);
+    hooks::original(number).store(real, Ordering::Release);
     insert(real, number);
     insert(hook.wrapper as usize, number);
 }

@@ -182,7 +182,7 @@ unsafe fn answer(next: &Next, handle: usize, name: *const c_char, version: *cons
     let Some((hook, number)) = hooks::driver_hook(name) else { return pass };
     if handle == RTLD_NEXT || handle == RTLD_DEFAULT {
         // Our export would answer even where there is no driver: CUDA must not appear out of nothing.
-        if driver::original(hook) == 0 {
+        if driver::original(number) == 0 {
             return Answer { jump: 0, value: call_dlsym(RTLD_NEXT, name) };
         }
         if handle == RTLD_NEXT {
@@ -199,7 +199,7 @@ unsafe fn answer(next: &Next, handle: usize, name: *const c_char, version: *cons
     };
     let value = match real {
         0 => 0,
-        ours if ours == hook.wrapper as usize && driver::original(hook) == 0 => call_dlsym(RTLD_NEXT, name),
+        ours if ours == hook.wrapper as usize && driver::original(number) == 0 => call_dlsym(RTLD_NEXT, name),
         real => driver::wrapper_for(real, hook, number, handle, route),
     };
     Answer { jump: 0, value }

@@ -11,21 +11,22 @@ use gputrace_abi::event::detail;
 use gputrace_abi::layout::route;
 
 use super::driver;
-use crate::hooks::Hook;
+use crate::hooks::{self, Hook, cuda};
 use crate::names;
 
 /// CUDA_ERROR_NOT_FOUND.
 const NOT_FOUND: u32 = 500;
 
 /// The two functions; never recorded themselves.
-pub(crate) static LIST: [Hook; 2] = [
+pub(crate) const LIST: [Hook; 2] = [
     Hook::new(c"cuGetProcAddress", Class::Api, detail::NONE, cuGetProcAddress as *const ()),
     Hook::new(c"cuGetProcAddress_v2", Class::Api, detail::NONE, cuGetProcAddress_v2 as *const ()),
 ];
 
-fn original(hook: &Hook) -> usize {
-    match hook.original.load(Ordering::Relaxed) {
-        0 => driver::late(hook),
+fn original(nth: u16) -> usize {
+    let number = cuda::PROC_ADDRESS + nth;
+    match hooks::original(number).load(Ordering::Relaxed) {
+        0 => driver::late(number),
         address => address,
     }
 }
@@ -38,8 +39,7 @@ pub unsafe extern "C" fn cuGetProcAddress(
     version: c_int,
     flags: u64,
 ) -> u32 {
-    let [hook, _] = &LIST;
-    let address = original(hook);
+    let address = original(0);
     if address == 0 {
         return NOT_FOUND;
     }
@@ -62,8 +62,7 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     flags: u64,
     status: *mut c_int,
 ) -> u32 {
-    let [_, hook] = &LIST;
-    let address = original(hook);
+    let address = original(1);
     if address == 0 {
         return NOT_FOUND;
     }

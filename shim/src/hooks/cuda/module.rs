@@ -8,7 +8,7 @@ use cudarc::driver::sys::{CUfunction, CUkernel, CUlibrary, CUlinkState, CUmodule
 
 use super::{handle, out};
 use crate::hooks::hooks;
-use crate::names;
+use crate::{capture, names};
 
 type Options = *mut c_void;
 type Values = *mut *mut c_void;
@@ -19,6 +19,8 @@ hooks! {
     Module NONE: [cuFuncLoad](function: CUfunction) => |_| [handle(function), 0, 0, 0];
     Module NONE: [cuKernelGetFunction](function: *mut CUfunction, kernel: CUkernel)
         => |result| same(out(result, function), handle(kernel));
+    Module NONE: [cuLibraryEnumerateKernels](kernels: *mut CUkernel, count: u32, library: CUlibrary)
+        => |_| unnamed(handle(library), count);
     Module NONE: [cuLibraryGetKernel](kernel: *mut CUkernel, library: CUlibrary, name: *const c_char)
         => |result| found(out(result, kernel), handle(library), name);
     Module NONE: [cuLibraryLoadData](
@@ -32,6 +34,8 @@ hooks! {
     Module NONE: [cuLibraryUnload](library: CUlibrary) => |_| gone(handle(library));
     Module NONE: [cuLinkComplete](state: CUlinkState, image: *mut *mut c_void, bytes: *mut usize)
         => |result| [handle(state), 0, 0, out(result, bytes)];
+    Module NONE: [cuModuleEnumerateFunctions](functions: *mut CUfunction, count: u32, module: CUmodule)
+        => |_| unnamed(handle(module), count);
     Module NONE: [cuModuleGetFunction](function: *mut CUfunction, module: CUmodule, name: *const c_char)
         => |result| found(out(result, function), handle(module), name);
     Module NONE: [cuModuleLoad](module: *mut CUmodule, file: *const c_char)
@@ -51,6 +55,12 @@ fn found(function: u64, container: u64, name: *const c_char) -> [u64; 4] {
         names::loaded(function, name);
     }
     [function, 0, container, 0]
+}
+
+/// Handles that came without names: their launches ask the driver for them.
+fn unnamed(container: u64, count: u32) -> [u64; 4] {
+    capture::want_names();
+    [container, 0, 0, u64::from(count)]
 }
 
 fn same(function: u64, kernel: u64) -> [u64; 4] {
