@@ -112,7 +112,6 @@ fn as_fast_as_possible(events: u64) {
         thread.event(step(n, counter()));
         n += 1;
     }
-    drop(thread);
     support::wait_until("everything to be read", || {
         let free = target.memory.view.header().free_chunks.iter();
         let free: u32 = free.map(|w| w.load(gputrace_abi::sync::Ordering::Relaxed).count_ones()).sum();

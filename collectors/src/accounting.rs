@@ -15,6 +15,9 @@ use crate::manifest::Count;
 /// Number by class.
 pub(crate) type ByClass = [u64; CLASSES];
 
+/// No thread calls anything more often; sums of what a hostile process claims stay inside 64 bits.
+const MOST: u64 = 1 << 44;
+
 const SAMPLED: [usize; 2] = [Class::HostAlloc as usize, Class::HostFree as usize];
 
 /// A thread's own counters.
@@ -31,7 +34,7 @@ pub(crate) struct Counters {
 impl Counters {
     /// Reads them.
     pub(crate) fn read(row: &ThreadRow) -> Counters {
-        let wide = |from: &[AtomicU64; CLASSES]| std::array::from_fn(|n| from[n].load(Ordering::Relaxed));
+        let wide = |from: &[AtomicU64; CLASSES]| std::array::from_fn(|n| from[n].load(Ordering::Relaxed).min(MOST));
         let narrow = |from: &[AtomicU32; CLASSES]| std::array::from_fn(|n| from[n].load(Ordering::Relaxed).into());
         Counters {
             seen: wide(&row.seen),
@@ -82,29 +85,37 @@ impl Books {
     ) {
         let running = class_of(counters.in_flight.0);
         let mut torn = torn;
-        for class in 0..CLASSES {
+        for (class, count) in self.counts.iter_mut().enumerate() {
             let sampled =
                 if SAMPLED.contains(&class) { counters.seen[class].saturating_sub(counters.chosen[class]) } else { 0 };
             let found = recorded[class] + counters.dropped[class] + counters.abandoned[class] + sampled;
             let mut missing = counters.seen[class].saturating_sub(found);
-            let count = &mut self.counts[class];
             count.seen += counters.seen[class];
             count.recorded += recorded[class];
             count.dropped += counters.dropped[class];
             count.abandoned += counters.abandoned[class];
             count.sampled_out += sampled;
-            // A malloc says nothing about being in flight, but a process can be killed in one as well.
-            if missing > 0 && (running == Some(class) || ending == Ending::Cut && SAMPLED.contains(&class)) {
-                missing -= 1;
+            let mut unfinished = |missing: &mut u64| {
+                let one = 1.min(*missing);
+                *missing -= one;
                 match ending {
-                    Ending::Exited => count.abandoned += 1,
-                    Ending::Cut => count.in_flight += 1,
+                    Ending::Exited => count.abandoned += one,
+                    Ending::Cut => count.in_flight += one,
                 }
+            };
+            let marked = running == Some(class) && counters.in_flight.1 != 0;
+            if marked {
+                unfinished(&mut missing);
             }
             let lost = missing.min(torn);
             torn -= lost;
+            missing -= lost;
+            // Killed after it counted and before it marked the call; a malloc never marks its calls.
+            if ending == Ending::Cut && !marked && (running == Some(class) || SAMPLED.contains(&class)) {
+                unfinished(&mut missing);
+            }
             count.dropped += lost;
-            self.missing[class] += missing - lost;
+            self.missing[class] += missing;
         }
     }
 
@@ -118,7 +129,7 @@ impl Books {
     /// Enters calls of threads that found no row: seen and dropped.
     pub(crate) fn enter_rowless(&mut self, rowless: &[AtomicU64; CLASSES]) {
         for (count, n) in self.counts.iter_mut().zip(rowless) {
-            let n = n.load(Ordering::Relaxed);
+            let n = n.load(Ordering::Relaxed).min(MOST);
             count.seen += n;
             count.dropped += n;
         }

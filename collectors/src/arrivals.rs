@@ -202,7 +202,7 @@ fn descriptors(header: &libc::msghdr) -> Vec<OwnedFd> {
         while let Some(head) = message.as_ref() {
             if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
                 let data = libc::CMSG_DATA(message).cast::<RawFd>();
-                let bytes = head.cmsg_len as usize - (data as usize - message as usize);
+                let bytes = head.cmsg_len.saturating_sub(data as usize - message as usize);
                 for n in 0..bytes / size_of::<RawFd>() {
                     fds.push(OwnedFd::from_raw_fd(data.add(n).read_unaligned()));
                 }

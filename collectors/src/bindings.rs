@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Bindings of one process that are kept; a hostile one could send them without end.
-const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 18;
 
 /// A hasher for handles and addresses: one multiplication.
 #[derive(Default)]

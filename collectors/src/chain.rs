@@ -16,6 +16,9 @@ use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Cursor, Step};
 /// How long a hole may hold up a chain.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What passing over a hole costs, in steps.
+const HOLE_STEPS: usize = 64;
+
 /// A text with what it is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Text {
@@ -125,6 +128,8 @@ impl Chain {
                     if !dead && since.elapsed() < PATIENCE {
                         break;
                     }
+                    // A hole of a dead process is found by looking at the rest of its chunk.
+                    steps += HOLE_STEPS;
                     self.cursor.skip();
                     self.torn += 1;
                     self.holed = true;

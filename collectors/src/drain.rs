@@ -322,9 +322,7 @@ impl Drain {
             let read = process.pass(&mut self.clocks, &mut self.tables, &mut self.written, false);
             events += read;
             full |= read * 8 > process.slots();
-            if self.tables.is_full() {
-                self.unsent.extend(self.tables.take_full());
-            }
+            self.unsent.extend(self.tables.take_full());
         }
         for token in std::mem::take(&mut self.ended) {
             self.end(token);
@@ -360,9 +358,7 @@ impl Drain {
     }
 
     fn close(&mut self, mut process: Process) {
-        if self.tables.is_full() {
-            self.unsent.extend(self.tables.take_full());
-        }
+        self.unsent.extend(self.tables.take_full());
         self.thread_rows.extend(process.finished_threads());
         self.rows.push(process.row(&self.clocks, &self.config.host));
         self.manifest.processes.push(process.describe(&self.clocks));
@@ -379,8 +375,6 @@ impl Drain {
             self.take_names_again();
             self.unsent.extend(self.tables.take(1));
             self.send_rows(all);
-        } else if self.tables.is_full() {
-            self.unsent.extend(self.tables.take_full());
         }
         self.flush_unsent();
     }

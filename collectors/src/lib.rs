@@ -16,6 +16,8 @@ mod drain;
 mod encode;
 mod facts;
 mod file;
+#[cfg(test)]
+mod hostile_tests;
 pub mod journal;
 pub mod manifest;
 pub mod names;
@@ -23,6 +25,9 @@ mod process;
 mod resolve;
 pub mod schema;
 mod segment;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
 mod tables;
 mod writer;
 

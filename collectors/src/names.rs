@@ -35,14 +35,17 @@ pub fn id(kind: NameKind, name: &str) -> i64 {
     (hash & i64::MAX as u64) as i64
 }
 
+/// Names of one collector.
+const MOST: usize = 1 << 20;
+
 /// The names that a collector has written, so that each is written once.
 #[derive(Debug, Default)]
 pub(crate) struct Written(HashSet<i64>);
 
 impl Written {
-    /// Whether the id is new; it counts as written from now on.
+    /// Whether the id is new; it counts as written from now on. A process that sends names without end gets no more.
     pub(crate) fn insert(&mut self, id: i64) -> bool {
-        self.0.insert(id)
+        self.0.len() < MOST && self.0.insert(id)
     }
 }
 

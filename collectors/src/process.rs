@@ -23,7 +23,7 @@ use crate::facts::{self, Facts, Hook};
 use crate::manifest::{self, Cost, Coverage, Symbol};
 use crate::names::{self, NameKind, Written};
 use crate::segment::Segment;
-use crate::tables::{ProcessRow, Tables, ThreadRow};
+use crate::tables::{BATCH_ROWS, ProcessRow, Tables, ThreadRow};
 
 /// Rows past the last used one that are looked at: threads may take rows out of order.
 const LOOK_AHEAD: usize = 16;
@@ -203,6 +203,8 @@ pub(crate) struct Process {
     symbols: Vec<Symbol>,
     finished_threads: Vec<ThreadRow>,
     looked_for_threads: Option<Instant>,
+    /// Where the pass begins.
+    first_read: usize,
     broken: bool,
     /// Set when it is read for the last time.
     ended_ns: Option<i64>,
@@ -232,6 +234,7 @@ impl Process {
             symbols: Vec::new(),
             finished_threads: Vec::new(),
             looked_for_threads: None,
+            first_read: 0,
             broken: false,
             ended_ns: None,
             events: 0,
@@ -259,10 +262,7 @@ impl Process {
         if !self.held.is_empty() {
             clocks.tick();
             self.intake.memory.apply(horizon);
-            let held = std::mem::take(&mut self.held);
-            self.resolve(&held, clocks, tables, written);
-            self.held = held;
-            self.held.clear();
+            self.resolve_held(clocks, tables, written);
         }
         self.let_threads_go(clocks);
         std::mem::swap(&mut self.held, &mut self.intake.fresh);
@@ -272,6 +272,16 @@ impl Process {
         }
         self.events += self.held.len() as u64;
         self.held.len()
+    }
+
+    fn resolve_held(&mut self, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
+        let mut held = std::mem::take(&mut self.held);
+        for part in held.chunks(BATCH_ROWS) {
+            self.resolve(part, clocks, tables, written);
+            tables.settle();
+        }
+        held.clear();
+        self.held = held;
     }
 
     /// Finds rows that threads have taken since.
@@ -318,8 +328,6 @@ impl Process {
     }
 
     fn read(&mut self, dead: bool) {
-        // A chain longer than the pool is one that leads in a circle, or one that is written faster than read.
-        let most = self.slots() * if dead { 2 } else { 1 } + CHUNK_SLOTS;
         // Which threads have ended is asked before their rings are read: what is read then is everything.
         for thread in self.threads.iter_mut().filter(|t| t.exited.is_none() && t.is_live()) {
             let row = self.segment.view().thread(thread.row);
@@ -327,63 +335,65 @@ impl Process {
                 thread.exited = Some(Instant::now());
             }
         }
-        self.read_shared(dead, most);
-        for place in 0..self.threads.len() {
-            self.read_thread(place, dead, most);
+        // All chains together are no longer than the pool, unless they are written faster than read, or lead in
+        // circles. So a pass has an end, and the next one begins with another thread.
+        let mut left = self.slots() * 2 + self.threads.len() + CHUNK_SLOTS;
+        left = left.saturating_sub(self.read_shared(dead, left));
+        let count = self.threads.len();
+        self.first_read = (self.first_read + 1) % count;
+        for n in 0..count {
+            let place = (self.first_read + n) % count;
+            left = left.saturating_sub(self.read_thread(place, dead, left));
         }
     }
 
-    fn read_shared(&mut self, dead: bool, most: usize) {
+    fn read_shared(&mut self, dead: bool, most: usize) -> usize {
         let view = *self.segment.view();
         if self.shared.is_none() {
             let first = view.header().shared_first.load(Ordering::Acquire);
             self.shared = first.checked_sub(1).and_then(|first| Chain::new(&view, first));
         }
-        let Some(mut chain) = self.shared.take() else { return };
+        let Some(mut chain) = self.shared.take() else { return 0 };
         let torn = chain.torn;
-        let mut left = most;
         // The row of an event's thread may not have been seen yet, so items are taken in one by one outside.
         let mut items = Vec::new();
-        while left > 0 {
-            let steps = chain.read(&view, dead, left.min(4096), |item| items.push(item));
-            for item in items.drain(..) {
-                let place = match &item {
-                    Item::Event(event) => self.adopt(usize::from(event.thread)).unwrap_or(NOBODY),
-                    _ => NOBODY,
-                };
-                let thread = &mut self.threads[place];
-                self.intake.take(item, &mut thread.recorded, place);
-            }
-            left -= steps.min(left);
-            if steps < 4096 {
-                break;
-            }
+        let steps = chain.read(&view, dead, most, |item| items.push(item));
+        for item in items {
+            let place = match &item {
+                Item::Event(event) => self.adopt(usize::from(event.thread)).unwrap_or(NOBODY),
+                _ => NOBODY,
+            };
+            let thread = &mut self.threads[place];
+            self.intake.take(item, &mut thread.recorded, place);
         }
         self.books.torn_shared += chain.torn - torn;
         self.broken |= chain.is_broken();
         self.shared = Some(chain);
+        steps
     }
 
-    fn read_thread(&mut self, place: usize, dead: bool, most: usize) {
+    fn read_thread(&mut self, place: usize, dead: bool, most: usize) -> usize {
         let view = *self.segment.view();
         let thread = &mut self.threads[place];
         if !thread.is_live() || place == NOBODY {
-            return;
+            return 0;
         }
-        let Some(row) = view.thread(thread.row) else { return };
+        let Some(row) = view.thread(thread.row) else { return 0 };
         if thread.chain.is_none() {
             // SYNC POINT: first chunk. Acquire, with the Release of the thread: the chunk is open.
             let first = row.first_chunk.load(Ordering::Acquire);
             thread.chain = first.checked_sub(1).and_then(|first| Chain::new(&view, first));
         }
+        let mut steps = 0;
         if let Some(chain) = &mut thread.chain {
             let (intake, recorded) = (&mut self.intake, &mut thread.recorded);
-            chain.read(&view, dead, most, |item| intake.take(item, recorded, place));
+            steps = chain.read(&view, dead, most, |item| intake.take(item, recorded, place));
             self.broken |= chain.is_broken();
         }
         if !dead {
             self.retire(place, &view);
         }
+        steps
     }
 
     /// Frees the row of a thread that has ended, when everything it wrote has been read.
@@ -392,7 +402,7 @@ impl Process {
         let Some(since) = thread.exited else { return };
         let held_up = self.shared.as_ref().is_some_and(Chain::is_held_up);
         let own = thread.chain.as_ref().is_none_or(|c| c.has_ended() || c.is_broken());
-        if !(own && !held_up) && since.elapsed() < LAST_WAIT {
+        if (held_up || !own) && since.elapsed() < LAST_WAIT {
             return;
         }
         self.close_thread(place, view, Ending::Exited);
@@ -501,8 +511,7 @@ impl Process {
             }
         }
         self.intake.memory.apply(u64::MAX);
-        let held = std::mem::take(&mut self.held);
-        self.resolve(&held, clocks, tables, written);
+        self.resolve_held(clocks, tables, written);
         self.let_threads_go(clocks);
         self.let_threads_go(clocks);
         self.books.enter_recorded(&self.threads[NOBODY].recorded);

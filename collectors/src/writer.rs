@@ -249,7 +249,8 @@ impl Writer {
         } else {
             stream.young.clear();
         }
-        let full = stream.group.rows() >= FULL_GROUP || stream.group.bytes() >= FULL_BYTES;
+        let most = FULL_BYTES.min(usize::try_from(self.config.file_bytes).unwrap_or(FULL_BYTES));
+        let full = stream.group.rows() >= FULL_GROUP || stream.group.bytes() >= most;
         self.dirty.get_or_insert_with(Instant::now);
         if full {
             self.end_group(table);

@@ -13,7 +13,7 @@ use crate::writer::{Message, Share, add};
 use columns::{Coded, Column, Flags, Optional, Plain, Texts};
 
 /// Rows of a batch: enough to make the cost of the hand-over small, and half a megabyte or so.
-const BATCH_ROWS: usize = 8192;
+pub(crate) const BATCH_ROWS: usize = 8192;
 
 /// Texts of `syncs.kind`, by [`gputrace_abi::event::detail`].
 const SYNC_KINDS: [&str; 6] = ["unknown", "context", "stream", "event", "query", "stream_wait"];
@@ -378,6 +378,7 @@ pub(crate) struct Tables {
     api: Calls<ApiColumns>,
     host_memory: HostColumns,
     names: NameColumns,
+    full: Vec<Message>,
 }
 
 impl Tables {
@@ -419,6 +420,7 @@ impl Tables {
             api: Calls::new(ApiColumns { class: Coded::new(&Class::ALL.map(Class::name)), handle: Plain::default() }),
             host_memory,
             names: NameColumns::default(),
+            full: Vec::new(),
         }
     }
 
@@ -555,15 +557,24 @@ impl Tables {
 
     /// Whether a batch is full.
     #[inline]
-    pub(crate) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         let calls = [&self.launches.rows, &self.syncs.rows, &self.transfers.rows];
         let others = [&self.device_memory.rows, &self.api.rows, &self.host_memory.rows];
         calls.into_iter().chain(others).any(|r| r.count >= BATCH_ROWS)
     }
 
-    /// Batches of the tables whose batch is full.
-    pub(crate) fn take_full(&mut self) -> impl Iterator<Item = Message> {
-        self.take(BATCH_ROWS)
+    /// Sets batches aside that are full, so that none becomes much larger.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        if self.is_full() {
+            let full: Vec<Message> = self.take(BATCH_ROWS).collect();
+            self.full.extend(full);
+        }
+    }
+
+    /// The batches that were set aside.
+    pub(crate) fn take_full(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.full)
     }
 }
 
@@ -634,3 +645,6 @@ pub(crate) fn threads<'a>(rows: impl IntoIterator<Item = &'a ThreadRow>) -> Opti
     }
     plain_batch(TableId::Threads, take![c.process_id, c.pid, c.tid, c.name, c.start_ns, c.end_ns, c.events])
 }
+
+#[cfg(test)]
+mod tests;

@@ -157,6 +157,9 @@ impl Drop for Memory {
     }
 }
 
+/// What a child is told to send its second segment.
+const EXEC: u8 = 200;
+
 /// A process with a segment.
 pub(crate) struct Target {
     /// The segment.
@@ -174,21 +177,35 @@ impl Target {
 
     /// A child that sends this segment.
     pub(crate) fn with(session: &Path, memory: Memory) -> Target {
+        Target::start(session, memory, None)
+    }
+
+    /// A child that sends this segment and, when told to, another one, as after an exec.
+    pub(crate) fn with_next(session: &Path, memory: Memory, next: &Memory) -> Target {
+        Target::start(session, memory, Some(next))
+    }
+
+    fn start(session: &Path, memory: Memory, next: Option<&Memory>) -> Target {
         let mut pipe = [0; 2];
         // SAFETY: the kernel fills the array.
         assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
         let socket = CString::new(session.join("sock").as_os_str().as_bytes()).unwrap();
         let bytes = memory.bytes as u64;
         let fd = memory.fd.as_raw_fd();
+        let next = next.map(|m| (m.fd.as_raw_fd(), m.bytes as u64));
         // SAFETY: the child calls async-signal-safe functions only.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             // SAFETY: as above; the child has these descriptors, and ends here.
             unsafe {
                 libc::close(pipe[1]);
-                let sent = send(&socket, fd, bytes);
+                let mut sent = send(&socket, fd, bytes);
                 let mut byte = [0u8; 1];
-                let got = libc::read(pipe[0], byte.as_mut_ptr().cast(), 1);
+                let mut got = libc::read(pipe[0], byte.as_mut_ptr().cast(), 1);
+                if let Some((fd, bytes)) = next.filter(|_| got == 1 && byte[0] == EXEC) {
+                    sent = sent && send(&socket, fd, bytes);
+                    got = libc::read(pipe[0], byte.as_mut_ptr().cast(), 1);
+                }
                 libc::_exit(if sent { i32::from(if got == 1 { byte[0] } else { 0 }) } else { 99 });
             }
         }
@@ -212,11 +229,24 @@ impl Target {
         Thread::new(self.memory.view, tid).at(self)
     }
 
+    /// Lets the child send its second segment.
+    pub(crate) fn exec(&self) {
+        self.say(EXEC);
+    }
+
+    fn say(&self, byte: u8) {
+        let Some(tell) = &self.tell else { return };
+        // SAFETY: writes one byte of a local.
+        unsafe { libc::write(tell.as_raw_fd(), (&raw const byte).cast(), 1) };
+    }
+
     /// Ends the child with this code.
     pub(crate) fn exit(&mut self, code: u8) {
-        let Some(tell) = self.tell.take() else { return };
-        // SAFETY: writes one byte of a local.
-        unsafe { libc::write(tell.as_raw_fd(), (&raw const code).cast(), 1) };
+        if self.tell.is_none() {
+            return;
+        }
+        self.say(code);
+        self.tell = None;
         self.reap();
     }
 
@@ -343,6 +373,45 @@ impl<'a> Thread<'a> {
         event.thread = self.number;
         self.view.chunk(chunk).unwrap().slot(self.index).unwrap().write(&event);
         self.index += 1;
+    }
+
+    /// Writes an event into the shared chain, as a thread does that found the pool empty.
+    pub(crate) fn shared_event(&mut self, name: &str, payload: [u64; 4]) {
+        let class = HOOKS[usize::from(hook(name))].1 as usize;
+        let order = gputrace_abi::sync::Ordering::Relaxed;
+        let view = self.view;
+        let header = view.header();
+        let row = view.thread(usize::from(self.number)).unwrap();
+        row.seen[class].store(row.seen[class].load(order) + 1, order);
+        loop {
+            let current = header.shared.load(order);
+            let chunk = current.checked_sub(1).map(|c| view.chunk(c).unwrap());
+            if let Some(chunk) = chunk
+                && let Ok((commit, index)) = chunk.reserve_shared(1)
+            {
+                let now = counter();
+                let event = Event { hook: hook(name), start: now, end: now + 100, payload, ..Event::default() };
+                let event = Event { commit, thread: self.number, ..event };
+                return chunk.slot(index).unwrap().write(&event);
+            }
+            let taken = view.take_chunk(view.chunk_count()).expect("a free chunk");
+            view.chunk(taken).unwrap().open(gputrace_abi::ring::SHARED);
+            match chunk {
+                Some(old) => old.link(taken),
+                None => header.shared_first.store(taken + 1, gputrace_abi::sync::Ordering::Release),
+            }
+            header.shared.store(taken + 1, gputrace_abi::sync::Ordering::Release);
+        }
+    }
+
+    /// Marks a call as running, as the shim does before it calls the original.
+    pub(crate) fn begin(&mut self, name: &str) {
+        let class = HOOKS[usize::from(hook(name))].1 as usize;
+        let order = gputrace_abi::sync::Ordering::Relaxed;
+        let row = self.row();
+        row.seen[class].store(row.seen[class].load(order) + 1, order);
+        row.in_flight_hook.store(hook(name).into(), order);
+        row.in_flight_start.store(counter(), order);
     }
 
     /// Passes over a slot without ever writing it.

@@ -1,0 +1,20 @@
+//! A collector by itself: `collect TRACE SESSION`, until its standard input ends. What tests kill.
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use gputrace_collectors::{Config, start};
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(Into::into);
+    let (Some(trace), Some(session)) = (arguments.next(), arguments.next()) else {
+        eprintln!("collect TRACE SESSION");
+        std::process::exit(2);
+    };
+    let running = start(Config::new(trace, session, "node7".to_owned(), 0xabc)).unwrap();
+    println!("ready");
+    let mut nothing = Vec::new();
+    let _ = std::io::stdin().read_to_end(&mut nothing);
+    let manifest = running.finish(None, Instant::now() + Duration::from_secs(10)).unwrap();
+    manifest.notes.iter().for_each(|note| println!("{note}"));
+}

@@ -1,0 +1,102 @@
+//! Batches have the columns that the schema says.
+
+use super::*;
+use crate::schema::{TABLES, Type};
+
+fn call(class: Class) -> Call {
+    Call {
+        class,
+        start_ns: 1,
+        api_ns: 2,
+        process_id: 3,
+        pid: 4,
+        tid: 5,
+        correlation_id: 6,
+        api_id: 7,
+        context: 8,
+        device: None,
+        stream: 9,
+        captured: true,
+        result: 10,
+    }
+}
+
+/// One row in each table.
+fn fill(tables: &mut Tables) {
+    let launch = Launch { name_id: None, function: 1, grid: [1, 2, 3], block: [4, 5, 6], shared_bytes: 7 };
+    tables.launch(&call(Class::Launch), &launch);
+    tables.sync(&call(Class::Sync), 200, 0);
+    let transfer = Transfer {
+        set: true,
+        peer: false,
+        src_kind: End::Unknown,
+        dst_kind: End::Managed,
+        bytes: 1,
+        dst: 2,
+        src: 3,
+        is_async: false,
+    };
+    tables.transfer(&call(Class::Transfer), &transfer);
+    tables.memory(&call(Class::Free), 200, 1, 2);
+    tables.api(&call(Class::Range), 0);
+    tables.name(1, "kernel", "k");
+    tables.host(&HostCall {
+        class: Class::HostFree,
+        start_ns: 1,
+        api_ns: None,
+        process_id: 3,
+        pid: 4,
+        tid: 5,
+        api_id: 6,
+        address: 7,
+        bytes: 8,
+        weight_bytes: 9.0,
+    });
+}
+
+#[test]
+fn every_table_has_the_columns_of_its_schema() {
+    let mut tables = Tables::new();
+    fill(&mut tables);
+    let mut batches: Vec<(TableId, RecordBatch)> = Vec::new();
+    for message in tables.take(1) {
+        if let Message::Rows(table, batch, shares) = message {
+            assert_eq!(shares.iter().map(|s| s.rows).sum::<u64>(), u64::from(table != TableId::Names));
+            batches.push((table, batch));
+        }
+    }
+    batches.push((TableId::Processes, processes(&[ProcessRow::default()]).unwrap()));
+    batches.push((TableId::Threads, threads(&[ThreadRow::default()]).unwrap()));
+    assert_eq!(batches.len(), TABLES.len());
+    for (table, batch) in batches {
+        let (wanted, schema) = (table.table().columns, batch.schema());
+        assert_eq!(schema.fields().len(), wanted.len());
+        for (field, column) in schema.fields().iter().zip(wanted) {
+            assert_eq!(field.name(), column.name);
+            let coded =
+                column.kind == Type::Text && matches!(field.data_type(), arrow::datatypes::DataType::Dictionary(..));
+            assert!(coded || *field.data_type() == column.kind.arrow(), "{field}");
+        }
+    }
+}
+
+#[test]
+fn directions_follow_from_the_two_ends() {
+    let copy = Transfer {
+        set: false,
+        peer: false,
+        src_kind: End::Pageable,
+        dst_kind: End::Device,
+        bytes: 0,
+        dst: 0,
+        src: 0,
+        is_async: false,
+    };
+    let text = |t: Transfer| DIRECTIONS[usize::from(t.direction())];
+    assert_eq!(text(copy), "HtoD");
+    assert_eq!(text(Transfer { src_kind: End::Array, dst_kind: End::Pinned, ..copy }), "AtoH");
+    assert_eq!(text(Transfer { src_kind: End::Managed, dst_kind: End::Array, ..copy }), "DtoA");
+    assert_eq!(text(Transfer { src_kind: End::Unknown, ..copy }), "unknown");
+    assert_eq!(text(Transfer { peer: true, ..copy }), "PtoP");
+    assert_eq!(text(Transfer { set: true, dst_kind: End::Pinned, ..copy }), "H");
+}

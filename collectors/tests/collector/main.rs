@@ -1,0 +1,50 @@
+//! The collector as a whole: processes that send segments on one side, files on the other.
+
+#[path = "../support/rows.rs"]
+mod rows;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod accounting;
+mod arrivals;
+mod faults;
+mod limits;
+mod tables;
+
+use std::time::{Duration, Instant};
+
+use gputrace_collectors::{Config, ExitStatusInfo, Manifest, Running, start};
+use support::Folder;
+
+/// The usual configuration for a test.
+fn config(folder: &Folder) -> Config {
+    let mut config = Config::new(folder.trace(), folder.session(), "node7".to_owned(), 0xabc);
+    config.command = vec!["train".to_owned()];
+    config
+}
+
+/// A collector with the usual configuration.
+fn collect(folder: &Folder) -> Running {
+    start(config(folder)).unwrap()
+}
+
+/// Ends a collector.
+fn finish(running: Running) -> Manifest {
+    let status = ExitStatusInfo { code: Some(7), signal: None };
+    running.finish(Some(status), Instant::now() + Duration::from_secs(20)).unwrap()
+}
+
+/// Every class of every process is balanced, and the files hold what the manifest says.
+fn assert_exact(folder: &Folder, manifest: &Manifest) {
+    let mut recorded = 0;
+    for process in &manifest.processes {
+        for (class, count) in &process.accounting {
+            assert!(count.is_balanced(), "{class}: {count:?}");
+            recorded += count.recorded;
+        }
+        assert!(process.balanced);
+    }
+    let tables = ["launches", "syncs", "transfers", "device_memory", "host_memory", "api"];
+    let rows: usize = tables.iter().map(|table| rows::count(&folder.trace(), table)).sum();
+    assert_eq!(rows as u64, recorded);
+}
