@@ -35,13 +35,20 @@ pub(crate) fn call(
     if address == 0 {
         return NO_DEVICE;
     }
-    let Some((state, row)) = state() else { return unrecorded(hook.class, || original(address), payload) };
-    if state.is_paused() {
+    let recording = match state() {
+        Some((state, row)) if !state.is_paused() => Some((state, row)),
+        Some(_) => None,
+        None => {
+            count_unrecorded(hook.class);
+            None
+        }
+    };
+    let Some((state, row)) = recording else {
         // What payloads keep up to date (names, contexts, captures) must be right when recording goes on.
         let result = original(address);
         payload(result);
         return result;
-    }
+    };
     let mut cookie = 0usize;
     let Some(guard) = Guard::enter(state, row, &raw mut cookie) else {
         local::increment(&state.header().nested);
@@ -90,15 +97,15 @@ fn state() -> Option<(&'static State, &'static ThreadRow)> {
 }
 
 /// A call of a thread that has no row: counted as seen and dropped where there is a segment.
+///
+/// The call itself is not made here: closures passed to a function that is not inlined would put the program's
+/// arguments on the stack in every call.
 #[cold]
 #[inline(never)]
-fn unrecorded(class: Class, original: impl FnOnce() -> u32, payload: impl FnOnce(u32) -> [u64; 4]) -> u32 {
+fn count_unrecorded(class: Class) {
     if let Some(counter) = session::present().as_ref().and_then(|v| v.header().rowless.get(class as usize)) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
-    let result = original();
-    payload(result);
-    result
 }
 
 /// Tells a hooked call inside another one (the driver calls its own exports) from a call of the program.
