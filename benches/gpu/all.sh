@@ -43,6 +43,24 @@ classes = ("cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuMemAlloc", "c
 print("    of launch, copy, set, sync, alloc class:", [n for n in names if any(c in n for c in classes)])
 PY
 
+echo "what a hook costs on this machine's processor, with a driver that does nothing:"
+sources=$here/../programs
+cc -O2 -shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 "$sources/stub_cuda.c"
+cc -O2 -o launch_cost "$sources/launch_cost.c" -ldl
+cc -O2 -fno-builtin -o malloc_cost "$sources/malloc_cost.c" -lpthread
+middle() { sort -n | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] " (quartiles " a[int(NR / 4) + 1] " .. " a[int(3 * NR / 4) + 1] ")" }'; }
+for kind in "hot 101 50000" "cold 21 2000"; do
+    # shellcheck disable=SC2086 # three arguments
+    echo "    launch $kind: ns added $(LD_LIBRARY_PATH=$work "$gputrace" -o "l-$RANDOM" --malloc off -- ./launch_cost $kind 2>/dev/null | cut -d' ' -f3 | middle)"
+done
+for round in 1 2 3; do
+    line="    malloc+free pair, ns: none $(./malloc_cost 31 | middle)"
+    for mode in off sample full; do
+        line="$line; $mode $("$gputrace" -o "m-$RANDOM" --malloc $mode -- ./malloc_cost 31 2>/dev/null | middle)"
+    done
+    echo "$line"
+done
+
 pairs=200; large_pairs=12; steps=300; rounds=3
 [ -n "$quick" ] && { pairs=20; large_pairs=3; steps=100; rounds=1; }
 timeout 280 "$gputrace" -o p-small -- python3 "$here/programs.py" price small $pairs 2>err || fail "price small"
@@ -62,7 +80,7 @@ for path in glob.glob("p-small/**/*.parquet", recursive=True):
     meta = parquet.ParquetFile(path).metadata
     size = sum(meta.row_group(i).column(j).total_compressed_size for i in range(meta.num_row_groups) for j in range(meta.num_columns))
     if table in ("launches", "syncs", "transfers", "api", "device_memory"):
-        rows += meta.num_rows; bytes_ += size
+        rows, bytes_ = rows + meta.num_rows, bytes_ + size
     print(f"    {table}: {meta.num_rows} rows, {size / max(meta.num_rows, 1):.2f} bytes each")
 print(f"host events on disk: {bytes_ / max(rows, 1):.2f} bytes each over {rows}")
 PY

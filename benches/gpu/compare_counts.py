@@ -54,8 +54,9 @@ def main(trace, counts):
             theirs[key] += count
         else:
             other[name] += count
-    # The profiler's window holds one cudaDeviceSynchronize before and one after the recorded steps.
-    theirs["device_syncs"] -= 2
+    # Three cudaDeviceSynchronize stand outside the recorded steps: the program's before and after them, and the
+    # profiler's own as it stops.
+    theirs["device_syncs"] -= 3
     names = {row["name_id"]: row["name"] for row in table(trace, "names")}
     for part in ("launches", "syncs", "transfers", "api"):
         for row in table(trace, part):
