@@ -111,7 +111,7 @@ fn chunks_that_lead_in_a_circle_are_left() {
     // Every chunk leads to the next one, the last to the first, and says that it is full.
     for chunk in 0..40u64 {
         let at = CHUNKS_AT + chunk as usize * CHUNK_BYTES;
-        poke(&memory, at + 8, (chunk + 1) % 40 + 1 | 512 << 32);
+        poke(&memory, at + 8, ((chunk + 1) % 40 + 1) | (512 << 32));
     }
     for row in 0..4096 {
         poke(&memory, THREADS_AT + row * 512, 2);

@@ -94,7 +94,7 @@ fn concat(schema: &Arc<Schema>, batches: &[RecordBatch]) -> RecordBatch {
     let columns = (0..schema.fields().len()).map(|i| {
         let parts: Vec<_> = batches.iter().map(|b| b.column(i).to_data()).collect();
         let mut all = arrow::array::MutableArrayData::new(parts.iter().collect(), false, 0);
-        parts.iter().enumerate().for_each(|(n, part)| all.extend(n, 0, part.len()));
+        parts.iter().enumerate().for_each(|(n, part)| all.try_extend(n, 0, part.len()).unwrap());
         arrow::array::make_array(all.freeze())
     });
     RecordBatch::try_new(schema.clone(), columns.collect()).unwrap()
