@@ -177,6 +177,18 @@ impl State {
 
     /// Reserves `n` places next to each other, in this thread's chunk, a new one, or the shared chain.
     fn with_places(&self, n: u32, mut write: impl FnMut(&Slot, u32, u32)) -> bool {
+        let mut patience = Patience::default();
+        loop {
+            if self.with_own_places(n, &mut write) || self.with_shared_places(n, &mut write) {
+                return true;
+            }
+            if !self.waits(&mut patience) {
+                return false;
+            }
+        }
+    }
+
+    fn with_own_places(&self, n: u32, write: &mut impl FnMut(&Slot, u32, u32)) -> bool {
         for _ in 0..3 {
             let place = self.tail.reserve(n);
             if place.index + n <= CHUNK_SLOTS as u32 {
@@ -191,7 +203,26 @@ impl State {
                 break;
             }
         }
-        self.with_shared_places(n, write)
+        false
+    }
+
+    /// `--on-full block`: yields and says whether to try again, as long as the collector's heartbeat moves. It tries
+    /// both the pool and the shared chain: threads that sleep may hold every chunk of the pool, for ever.
+    #[cold]
+    fn waits(&self, patience: &mut Patience) -> bool {
+        let header = self.header();
+        let frame = 0u8;
+        // A signal handler inside the slow path would wait for what it interrupted.
+        if header.block_when_full.load(Ordering::Relaxed) == 0 || self.busy.get() > &raw const frame as usize {
+            return false;
+        }
+        sys::sched_yield();
+        let beat = header.heartbeat.load(Ordering::Relaxed);
+        let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        if beat != patience.heartbeat || patience.since == 0 {
+            *patience = Patience { heartbeat: beat, since: now };
+        }
+        now.saturating_sub(patience.since) < 1_000_000_000
     }
 
     /// Commits the slots that a reservation took but did not fit into, so that the reader sees no hole.
@@ -210,15 +241,20 @@ impl State {
     /// Takes a chunk from the pool and links it after the full one. False: none is free, or this is a signal handler
     /// inside the same work.
     fn next_chunk(&self, full: Place) -> bool {
+        self.alone(|| self.next_chunk_guarded(full))
+    }
+
+    /// Does work that a signal handler of this thread must not enter again; false there.
+    fn alone(&self, work: impl FnOnce() -> bool) -> bool {
         let frame = 0u8;
         let here = &raw const frame as usize;
         if self.busy.get() > here {
             return false;
         }
         self.busy.set(here);
-        let taken = self.next_chunk_guarded(full);
+        let done = work();
         self.busy.set(0);
-        taken
+        done
     }
 
     fn next_chunk_guarded(&self, full: Place) -> bool {
@@ -228,7 +264,7 @@ impl State {
         // SAFETY: the segment is mapped as long as this state has a row.
         let Some(view) = (unsafe { session::view_at(self.segment.get()) }) else { return false };
         let limit = view.chunk_count().saturating_sub(CHUNKS_FOR_SHARED as u32);
-        let Some(taken) = view.take_chunk(limit).or_else(|| wait_for_chunk(&view, limit)) else {
+        let Some(taken) = view.take_chunk(limit) else {
             // Keeps the count of what was reserved beyond the end from reaching the generation's bits.
             if full.index > 1 << 20 {
                 self.tail.park(CHUNK_SLOTS as u32);
@@ -254,7 +290,7 @@ impl State {
         true
     }
 
-    fn with_shared_places(&self, n: u32, mut write: impl FnMut(&Slot, u32, u32)) -> bool {
+    fn with_shared_places(&self, n: u32, write: &mut impl FnMut(&Slot, u32, u32)) -> bool {
         // SAFETY: the segment is mapped as long as this state has a row.
         let Some(view) = (unsafe { session::view_at(self.segment.get()) }) else { return false };
         for _ in 0..2 {
@@ -269,7 +305,7 @@ impl State {
                 }
                 return true;
             }
-            if !next_shared_chunk(&view, current) {
+            if !self.alone(|| next_shared_chunk(&view, current)) {
                 return false;
             }
         }
@@ -296,26 +332,11 @@ impl State {
     }
 }
 
-/// `--on-full block`: waits for the collector as long as its heartbeat moves. None at once when it is not asked for.
-fn wait_for_chunk(view: &View, limit: u32) -> Option<u32> {
-    if view.header().block_when_full.load(Ordering::Relaxed) == 0 {
-        return None;
-    }
-    let mut heartbeat = view.header().heartbeat.load(Ordering::Relaxed);
-    let mut still_since = sys::clock_ns(libc::CLOCK_MONOTONIC);
-    loop {
-        if let Some(chunk) = view.take_chunk(limit) {
-            return Some(chunk);
-        }
-        sys::sched_yield();
-        let beat = view.header().heartbeat.load(Ordering::Relaxed);
-        let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
-        if beat != heartbeat {
-            (heartbeat, still_since) = (beat, now);
-        } else if now.saturating_sub(still_since) > 1_000_000_000 {
-            return None;
-        }
-    }
+/// Since when the collector's heartbeat has not moved.
+#[derive(Default)]
+struct Patience {
+    heartbeat: u64,
+    since: u64,
 }
 
 /// Puts a new chunk at the end of the shared chain. One thread does it; the others find the lock held and drop.
