@@ -26,7 +26,7 @@ FROM read_parquet('TRACE/launches/**/*.parquet', hive_partitioning = true) l JOI
 GROUP BY ALL ORDER BY launches DESC LIMIT 20;
 
 -- 4. How many launches in each second, by process?
-SELECT pid, to_timestamp(start_ns // 1000000000) AS second, count(*) AS launches
+SELECT pid, make_timestamp(start_ns // 1000000000 * 1000000) AS second, count(*) AS launches
 FROM read_parquet('TRACE/launches/**/*.parquet', hive_partitioning = true)
 GROUP BY ALL ORDER BY pid, second;
 
@@ -68,7 +68,7 @@ FROM (SELECT pid, start_ns, sum(CASE action WHEN 'alloc' THEN bytes ELSE -bytes 
 GROUP BY ALL ORDER BY peak_mb DESC;
 
 -- 11. How much does the host allocate each second? (weight_bytes: what a sampled allocation stands for)
-SELECT pid, to_timestamp(start_ns // 1000000000) AS second, sum(weight_bytes) / 1e6 AS mb, count(*) AS samples
+SELECT pid, make_timestamp(start_ns // 1000000000 * 1000000) AS second, sum(weight_bytes) / 1e6 AS mb, count(*) AS samples
 FROM read_parquet('TRACE/host_memory/**/*.parquet', hive_partitioning = true)
 WHERE action = 'alloc'
 GROUP BY ALL ORDER BY pid, second;

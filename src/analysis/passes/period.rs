@@ -7,7 +7,8 @@
 //!
 //! Several loops may be nested: layers in a step, steps in an epoch. A name whose gaps are regular makes a **level**.
 //! From the innermost level outwards, a level is left for the next one only when the next one adds work of its own:
-//! the optimizer after twelve equal layers does, a log line every hundred steps does not. A level in which the host
+//! the optimizer after twelve equal layers does, a log line every hundred steps does not; or when it is exactly regular
+//! where the inner one is only roughly so. A level in which the host
 //! waits every time is a step already, and so is one of which the next level would hold more than 128, unless it is tiny.
 
 use rustc_hash::FxHashMap;
@@ -44,9 +45,18 @@ pub(crate) enum Name {
 struct Recurrence {
     count: u64,
     last: u32,
-    /// Gaps in calls: bucket, how many, their sum. The most frequent tends to the front.
-    gaps: Vec<(u16, u32, u64)>,
+    /// Gaps in calls. The most frequent tends to the front.
+    gaps: Vec<Gaps>,
     irregular: bool,
+}
+
+/// Gaps of one bucket.
+#[derive(Clone, Copy, Debug)]
+struct Gaps {
+    bucket: u16,
+    count: u32,
+    sum: f64,
+    squares: f64,
 }
 
 /// The loop that was found in a thread.
@@ -60,6 +70,8 @@ pub(crate) struct Period {
     pub(crate) calls: f64,
     /// Share of its gaps that are the usual ones.
     pub(crate) regularity: f64,
+    /// Standard deviation of those, as a share of their mean.
+    pub(crate) spread: f64,
 }
 
 impl Sequence {
@@ -90,7 +102,10 @@ impl Sequence {
         let mut regular: Vec<Period> = self.names.iter().filter_map(|(name, seen)| seen.period(*name)).collect();
         regular.retain(|p| p.count as f64 * p.calls >= 0.3 * self.calls() as f64 && p.calls >= 1.5);
         // A wait ends a step better than any kernel begins one; then the most regular; the name makes it deterministic.
-        let rank = |p: &Period| (matches!(p.anchor, Name::Launch(_)), -(p.regularity * 1e6) as i64, p.anchor);
+        let rank = |p: &Period| {
+            let irregular = ((1.0 - p.regularity) * 1e6) as i64;
+            (matches!(p.anchor, Name::Launch(_)), irregular, (p.spread * 1e6) as i64, p.anchor)
+        };
         regular.sort_by_key(rank);
         let mut levels: Vec<Period> = Vec::new();
         for period in regular {
@@ -111,7 +126,7 @@ impl Sequence {
             let own = outer.calls - repeats * inner.calls;
             let tiny = inner.calls < TINY;
             let adds = own >= 0.1 * inner.calls || tiny && matches!(outer.anchor, Name::Wait(_));
-            if adds && (tiny || repeats <= 128.0) {
+            if (adds || inner.is_part_of(&outer, repeats)) && (tiny || repeats <= 128.0) {
                 inner = outer;
             }
         }
@@ -124,18 +139,28 @@ impl Sequence {
     }
 }
 
+impl Period {
+    /// Whether the gaps of this level differ, yet those of the outer one do not: then they are not steps that differ by
+    /// chance, whose sums would differ too, but always the same unequal parts of a larger pattern.
+    fn is_part_of(&self, outer: &Period, repeats: f64) -> bool {
+        self.spread > 0.005 && outer.spread < 0.3 * self.spread / repeats.sqrt()
+    }
+}
+
 impl Recurrence {
     #[inline]
     fn gap(&mut self, gap: u32) {
-        let bucket = bucket_of(gap);
-        let Some(at) = self.gaps.iter().position(|(b, ..)| *b == bucket) else {
+        let (bucket, calls) = (bucket_of(gap), f64::from(gap));
+        let Some(at) = self.gaps.iter().position(|g| g.bucket == bucket) else {
             self.irregular = self.gaps.len() >= GAPS;
-            self.gaps.push((bucket, 1, u64::from(gap)));
+            self.gaps.push(Gaps { bucket, count: 1, sum: calls, squares: calls * calls });
             return;
         };
-        self.gaps[at].1 += 1;
-        self.gaps[at].2 += u64::from(gap);
-        if at > 0 && self.gaps[at].1 > self.gaps[at - 1].1 {
+        let gaps = &mut self.gaps[at];
+        gaps.count = gaps.count.saturating_add(1);
+        gaps.sum += calls;
+        gaps.squares += calls * calls;
+        if at > 0 && self.gaps[at].count > self.gaps[at - 1].count {
             self.gaps.swap(at, at - 1);
         }
     }
@@ -145,11 +170,14 @@ impl Recurrence {
         if self.count < FEWEST || self.irregular {
             return None;
         }
-        let (mode, ..) = self.gaps.iter().max_by_key(|(_, count, _)| *count)?;
-        let near = self.gaps.iter().filter(|(bucket, ..)| bucket.abs_diff(*mode) <= 1);
-        let (alike, sum) = near.fold((0, 0), |(n, s), (_, count, sum)| (n + u64::from(*count), s + sum));
-        let regularity = alike as f64 / (self.count - 1) as f64;
-        (regularity >= 0.75).then(|| Period { anchor, count: self.count, calls: sum as f64 / alike as f64, regularity })
+        let mode = self.gaps.iter().max_by_key(|g| g.count)?.bucket;
+        let near = self.gaps.iter().filter(|g| g.bucket.abs_diff(mode) <= 1);
+        let (alike, sum, squares) = near.fold((0.0, 0.0, 0.0), |(count, sum, squares), g| {
+            (count + f64::from(g.count), sum + g.sum, squares + g.squares)
+        });
+        let (regularity, calls) = (alike / (self.count - 1) as f64, sum / alike);
+        let spread = (squares / alike - calls * calls).max(0.0).sqrt() / calls;
+        (regularity >= 0.75).then_some(Period { anchor, count: self.count, calls, regularity, spread })
     }
 }
 
@@ -221,6 +249,18 @@ mod tests {
             calls.wait();
         }
         assert_eq!(found(&calls), (60, 956.0));
+    }
+
+    #[test]
+    fn unequal_parts_of_a_pattern_are_no_steps() {
+        let mut calls = Calls::default();
+        for _ in 0..200 {
+            for part in [300, 320, 337] {
+                calls.launch(1);
+                (0..part).for_each(|i| calls.launch(100 + part * 1000 + i));
+            }
+        }
+        assert_eq!(found(&calls), (200, 960.0));
     }
 
     #[test]

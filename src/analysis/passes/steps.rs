@@ -351,7 +351,8 @@ mod tests {
     use super::*;
 
     fn steps(times: &[i64]) -> ProcessSteps {
-        let period = Period { anchor: Name::Wait(1), count: times.len() as u64, calls: 3.0, regularity: 1.0 };
+        let period =
+            Period { anchor: Name::Wait(1), count: times.len() as u64, calls: 3.0, regularity: 1.0, spread: 0.0 };
         ProcessSteps::new(9, Loop { tid: 1, period, times: times.to_vec() }).expect("steps")
     }
 
