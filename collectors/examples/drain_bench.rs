@@ -2,7 +2,8 @@
 //!
 //! 1. Drain and encode: threads write launches, synchronisations and copies as fast as the collector takes them; the
 //!    figure is events per second of the collector's own processor time.
-//! 2. Live: one thread writes a million events a second; processor time, memory, drops, bytes on disk.
+//! 2. Arrivals: processes come and go without an event.
+//! 3. Live: one process writes a million events a second; processor time, memory, drops, bytes on disk.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -20,11 +21,12 @@ fn main() {
     let number = |n: usize| arguments.get(n).and_then(|a| a.parse::<u64>().ok());
     match (arguments.first().map(String::as_str), number(1), number(2)) {
         (Some("fast"), Some(events), _) => as_fast_as_possible(events),
+        (Some("arrivals"), Some(processes), _) => arrivals(processes),
         (Some("live"), Some(rate), Some(seconds)) => live(rate, seconds),
         _ => {
             // Each part in a process of its own, so that it has its own memory.
             let seconds = number(0).unwrap_or(10).to_string();
-            let parts = [["fast", "8000000", "0"], ["live", "1000000", &seconds]];
+            let parts = [["fast", "8000000", "0"], ["arrivals", "1000", "0"], ["live", "1000000", &seconds]];
             for part in parts.into_iter().chain([["live", "100000", &seconds], ["live", "100", &seconds]]) {
                 let program = std::env::current_exe().unwrap();
                 assert!(std::process::Command::new(program).args(part).status().unwrap().success());
@@ -136,6 +138,21 @@ fn as_fast_as_possible(events: u64) {
         count.is_balanced()
     );
     println!("  {:.2} bytes per event", trace_bytes(&folder) as f64 / n as f64);
+}
+
+/// Processes that come and go without an event.
+fn arrivals(processes: u64) {
+    let folder = Folder::new("arrivals");
+    let running = start(config(&folder)).unwrap();
+    let before = collector_cpu();
+    for _ in 0..processes {
+        let mut target = Target::new(&folder.session());
+        target.exit(0);
+    }
+    let cpu = collector_cpu() - before;
+    let manifest = running.finish(None, Instant::now() + Duration::from_secs(10)).unwrap();
+    assert_eq!(manifest.processes.len() as u64, processes);
+    println!("a process without events: {:.0} us of the collector", cpu / processes as f64 * 1e6);
 }
 
 /// Writes for so many seconds; returns events and drops. Calls nothing that allocates or locks.

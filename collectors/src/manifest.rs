@@ -100,6 +100,7 @@ pub struct Process {
     /// Whether its events are in the trace.
     pub traced: bool,
     /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Still running when the collector ended: what it did afterwards is not in the trace.
     pub running: bool,
@@ -114,6 +115,7 @@ pub struct Process {
     /// What tracing cost this process.
     pub cost: Cost,
     /// What its shim or its reader noticed, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
@@ -211,7 +213,9 @@ pub fn path(trace: &Path, host: &str, launcher_id: u64) -> PathBuf {
 impl Manifest {
     /// Writes the manifest in place of an older one. A reader sees the one or the other, never a half.
     pub fn write(&self, to: &Path) -> io::Result<()> {
-        let mut text = serde_json::to_vec_pretty(self)?;
+        // A shell script may run a hundred thousand programs; then the file is for machines only.
+        let small = self.processes.len() < 100;
+        let mut text = if small { serde_json::to_vec_pretty(self)? } else { serde_json::to_vec(self)? };
         text.push(b'\n');
         // The name does not end in .json, so that a reader of the folder never takes it for a manifest.
         let young = to.with_extension("json.new");
