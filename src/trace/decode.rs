@@ -112,7 +112,7 @@ impl Job {
             let text = "ends in the middle, as its collector was killed: what it read last may be missing";
             problem(to, Problem::note(path, text))?;
         }
-        for rows in young {
+        for rows in young.of(self.table) {
             match rows {
                 Ok((table, batch)) if table == self.table => self.send(path, &batch, to)?,
                 Ok(_) => {}

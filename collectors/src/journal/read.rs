@@ -120,6 +120,12 @@ impl Journal {
         self.torn
     }
 
+    /// Only the rows of one table; the others are not even decoded.
+    pub fn of(mut self, table: TableId) -> Journal {
+        self.sources.retain(|(t, _)| *t == table);
+        self
+    }
+
     fn advance(&mut self) -> Result<Option<(TableId, RecordBatch)>, JournalError> {
         loop {
             if let Some((table, reader)) = &mut self.open {
