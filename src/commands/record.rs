@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use gputrace_collectors::{Config, Running};
 
 use crate::cli::{Malloc, OnFull, RecordArgs};
-use crate::launch::exit::{Ending, Failure, OWN_FAILURE};
+use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
 use crate::launch::inspect::{Inspection, Obstacle, inspect};
@@ -61,6 +61,10 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
         return Err(become_command(&path, args));
     }
     let inspection = inspect(&path, search.as_deref());
+    if let Some(obstacle @ Obstacle::NoInterpreter(_)) = &inspection.obstacle {
+        let name = name.to_string_lossy();
+        return Err(Failure::error(NOT_FOUND, format!("{name}: {obstacle}; {}", obstacle.cure())));
+    }
     let shim = shim::find_library(shim::SHIM).map_err(|places| {
         let places = shim::places_text(&places);
         Failure::error(OWN_FAILURE, format!("{} is not in {places}; install it beside gputrace", shim::SHIM))
