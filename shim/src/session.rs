@@ -186,8 +186,11 @@ fn make_file(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
     path.push_number(u64::from(sys::getpid()));
     path.push(b"-");
     path.push_number(sys::clock_ns(libc::CLOCK_MONOTONIC));
-    let file = sys::open(path.c_str(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600)
-        .map_err(|_| Failure::Say(b"no collector answers and the session folder is not writable"))?;
+    let file =
+        sys::open(path.c_str(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600).map_err(|error| match error.0 {
+            libc::EMFILE | libc::ENFILE => Failure::Say(b"no file descriptor is free"),
+            _ => Failure::Say(b"no collector answers and the session folder is not writable"),
+        })?;
     let reserved = if bytes <= sys::free_bytes(&file) / 10 { sys::fallocate(&file, bytes) } else { Err(Errno(0)) };
     let mapped = reserved.and_then(|()| sys::map(bytes as usize, Some(&file)));
     match mapped {

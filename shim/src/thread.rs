@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gputrace_abi::layout::{CHUNKS_AT, CHUNKS_FOR_SHARED, CLASSES, Header, THREADS_MAX, ThreadRow, View, thread_state};
 use gputrace_abi::ring::{CHUNK_BYTES, CHUNK_SLOTS, Chunks, Place, SHARED, Slot, Tail};
-use gputrace_abi::{Class, Event, clock, event, local};
+use gputrace_abi::{Class, Event, clock, event};
 
 use crate::interpose::elf;
 use crate::{sampling, session, sys, tls};
@@ -120,10 +120,8 @@ impl State {
         event.thread = self.number.get();
         if place.index < CHUNK_SLOTS as u32 {
             event.commit = place.commit;
-            let slot = self.slot(place);
-            slot.write(&event);
-            // The next event's line, which the collector's processor may still hold: fetched while the program runs on.
-            local::expect_write(slot);
+            // Asking for the next slot's line here was tried: 1 ns less hot, 10 ns more cold.
+            self.slot(place).write(&event);
         } else {
             self.write_slow(event, class);
         }

@@ -44,18 +44,5 @@ pub fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Asks for the cache line after this one, to be written.
-#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-#[inline(always)]
-pub fn expect_write<T>(line: &T) {
-    // SAFETY: a prefetch of any address has no effect but on the caches, and never faults.
-    unsafe { core::arch::asm!("prefetchw byte ptr [{at} + 64]", at = in(reg) line, options(nostack, preserves_flags)) };
-}
-
-/// Asks for the cache line after this one, to be written: only done on x86-64.
-#[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
-#[inline(always)]
-pub fn expect_write<T>(_line: &T) {}
-
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
 const _: Ordering = Ordering::Relaxed;

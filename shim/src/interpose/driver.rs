@@ -128,9 +128,16 @@ fn bind(handle: Option<usize>) {
     }
     let others = here && hooks::others_preloaded();
     hooks::for_each_driver_hook(|hook, number| {
-        let chained = if others { lookup::real_dlsym(usize::MAX, hook.name) } else { 0 };
-        let candidates = [chained, find(hook.name)];
         let wrapper = hook.wrapper as usize;
+        let chained = match others {
+            true => match lookup::real_dlsym(usize::MAX, hook.name) {
+                // An interposer that answers with its own function by name got ours, which comes first in search order.
+                ours if ours == wrapper => elf::next_definition(hook.name),
+                theirs => theirs,
+            },
+            false => 0,
+        };
+        let candidates = [chained, find(hook.name)];
         if let Some(real) = candidates.into_iter().find(|real| *real != 0 && *real != wrapper) {
             adopt(hook, number, real);
         }

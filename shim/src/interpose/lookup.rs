@@ -180,26 +180,29 @@ unsafe fn answer(next: &Next, handle: usize, name: *const c_char, version: *cons
         return pass;
     }
     let Some((hook, number)) = hooks::driver_hook(name) else { return pass };
+    let look = |handle| match version.is_null() {
+        true => call_dlsym(handle, name),
+        // SAFETY: handle, name and version are the program's own arguments.
+        false => unsafe { call_dlvsym(handle, name.as_ptr(), version) },
+    };
     if handle == RTLD_NEXT || handle == RTLD_DEFAULT {
         // Our export would answer even where there is no driver: CUDA must not appear out of nothing.
         if driver::original(number) == 0 {
-            return Answer { jump: 0, value: call_dlsym(RTLD_NEXT, name) };
+            return Answer { jump: 0, value: look(RTLD_NEXT) };
         }
         if handle == RTLD_NEXT {
             return pass;
         }
+        // Nor where the program cannot see it: a driver that was opened RTLD_LOCAL, another version of the symbol.
+        if look(RTLD_NEXT) == 0 {
+            return Answer { jump: 0, value: 0 };
+        }
         driver::note_route(number, route);
         return Answer { jump: 0, value: hook.wrapper as usize };
     }
-    let real = if version.is_null() {
-        call_dlsym(handle, name)
-    } else {
-        // SAFETY: handle, name and version are the program's own arguments.
-        unsafe { call_dlvsym(handle, name.as_ptr(), version) }
-    };
-    let value = match real {
+    let value = match look(handle) {
         0 => 0,
-        ours if ours == hook.wrapper as usize && driver::original(number) == 0 => call_dlsym(RTLD_NEXT, name),
+        ours if ours == hook.wrapper as usize && driver::original(number) == 0 => look(RTLD_NEXT),
         real => driver::wrapper_for(real, hook, number, handle, route),
     };
     Answer { jump: 0, value }
