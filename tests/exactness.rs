@@ -158,7 +158,8 @@ fn launches_hold_their_shape_stream_function_and_result() {
 fn copies_hold_their_direction_kinds_of_memory_and_bytes() {
     let (_scratch, values, trace) = values();
     let table = trace.table("transfers");
-    let copies: BTreeMap<i64, _> = table.rows().filter(|r| r.text("kind") == "copy").map(|r| (r.int("bytes"), r)).collect();
+    let copies: BTreeMap<i64, _> =
+        table.rows().filter(|r| r.text("kind") == "copy").map(|r| (r.int("bytes"), r)).collect();
     assert_eq!(copies.len(), 15);
     let expected = [
         (1, "HtoD", "pageable", "device", 0),
@@ -247,7 +248,8 @@ fn waits_hold_what_they_wait_for() {
 fn times_enclose_what_happened() {
     let scratch = Scratch::new();
     let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_nanos() as i64;
-    let run = scratch.target(program("proc_fork")).args(["work", "10"]).env("PROC_CUDA", "1").with_driver(Driver::Plain);
+    let run =
+        scratch.target(program("proc_fork")).args(["work", "10"]).env("PROC_CUDA", "1").with_driver(Driver::Plain);
     let trace = run.traced().expect(0).read();
     let after = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_nanos() as i64;
     let table = trace.table("syncs");

@@ -100,16 +100,22 @@ fn a_killed_collector_leaves_a_readable_trace_and_the_target_runs_on_to_its_end(
     let file = scratch.path().join("count");
     // 2,500 launches, one in a millisecond or a little more.
     let output = scratch.path().join("output");
-    let script = format!("{} {} 2500 1000 >{}; echo $? >>{}", program("victim").display(), file.display(), output.display(), output.display());
-    let started = scratch.shell(&script).with_instant_driver().start();
+    let script = format!(
+        "{} {} 2500 1000 >{}; echo $? >>{}",
+        program("victim").display(),
+        file.display(),
+        output.display(),
+        output.display()
+    );
+    let mut started = scratch.shell(&script).with_instant_driver().start_to_be_killed();
     let trace = started.trace.clone();
     poll(Duration::from_secs(30), || counted(&file).filter(|n| *n >= 300)).expect("the victim works");
     let early = counted(&file).expect("a count");
     // The promise is "at most the last second": what was recorded before a second ago must be there.
     let a_second_ago = std::time::Instant::now();
-    poll(Duration::from_secs(30), || (a_second_ago.elapsed() > Duration::from_millis(1_050)).then_some(())).expect("time");
-    started.signal(libc::SIGKILL);
-    assert_eq!(started.wait().code(), 137);
+    poll(Duration::from_secs(30), || (a_second_ago.elapsed() > Duration::from_millis(1_050)).then_some(()))
+        .expect("time");
+    started.kill();
     let text = || fs::read_to_string(&output).ok().filter(|text| text.lines().count() == 2);
     let text = poll(Duration::from_secs(60), text).expect("the target runs to its end");
     assert_eq!(text, "launched 2500\n0\n");
@@ -128,11 +134,10 @@ fn a_process_that_starts_after_the_collectors_death_runs_untraced() {
         go = go.display(),
         out = output.display()
     );
-    let started = scratch.shell(&script).with_instant_driver().start();
+    let mut started = scratch.shell(&script).with_instant_driver().start_to_be_killed();
     poll(Duration::from_secs(30), || started.trace.join("manifest").is_dir().then_some(())).expect("it starts");
     child_of(started.pid());
-    started.signal(libc::SIGKILL);
-    assert_eq!(started.wait().code(), 137);
+    started.kill();
     scratch.file("go", "");
     let text = poll(Duration::from_secs(60), || fs::read_to_string(&output).ok()).expect("the target runs on");
     assert!(text.contains("launches=3") && text.ends_with("0\n"), "{text}");
@@ -279,15 +284,18 @@ fn sessions_are_removed_also_those_of_killed_launchers() {
     let scratch = Scratch::new();
     scratch.target("true").traced().expect(0);
     assert_eq!(scratch.sessions(), Vec::<std::path::PathBuf>::new());
-    let started = scratch.target("sleep").arg("1000").start();
+    let mut started = scratch.target("sleep").arg("1000").start_to_be_killed();
     poll(Duration::from_secs(30), || (!scratch.sessions().is_empty()).then_some(())).expect("a session");
     let sleeper = child_of(started.pid());
-    started.signal(libc::SIGKILL);
-    started.wait();
+    started.kill();
     assert_eq!(scratch.sessions().len(), 1);
     // SAFETY: the process was started here and is named by its id.
     assert_eq!(unsafe { libc::kill(sleeper, libc::SIGKILL) }, 0);
-    let gone = || (!Path::new(&format!("/proc/{sleeper}/environ")).exists() || fs::read(format!("/proc/{sleeper}/environ")).is_ok_and(|e| e.is_empty())).then_some(());
+    let gone = || {
+        (!Path::new(&format!("/proc/{sleeper}/environ")).exists()
+            || fs::read(format!("/proc/{sleeper}/environ")).is_ok_and(|e| e.is_empty()))
+        .then_some(())
+    };
     poll(Duration::from_secs(30), gone).expect("it ends");
     scratch.target("true").traced().expect(0);
     assert_eq!(scratch.sessions(), Vec::<std::path::PathBuf>::new());

@@ -89,7 +89,8 @@ fn a_fork_beside_working_threads_harms_neither() {
 fn a_daemon_outlives_gputrace_unharmed() {
     let scratch = Scratch::new();
     let done = scratch.path().join("done");
-    let target = scratch.target(program("forks")).arg("daemon").arg(&done).with_odd_driver().options(["--grace", "0.1"]);
+    let target =
+        scratch.target(program("forks")).arg("daemon").arg(&done).with_odd_driver().options(["--grace", "0.1"]);
     let run = target.traced().expect(0);
     assert!(run.stderr.contains("gputrace: 1 process outlives the command"), "{}", run.stderr);
     let trace = run.read();
@@ -151,7 +152,8 @@ fn a_musl_child_runs_and_is_named_as_untraced() {
     let scratch = Scratch::new();
     let source = scratch.file("m.c", "#include <stdio.h>\nint main(void) { puts(\"musl\"); return 7; }\n");
     let child = scratch.path().join("musl");
-    let made = std::process::Command::new("musl-gcc").arg(&source).arg("-o").arg(&child).status().expect("musl-gcc runs");
+    let made =
+        std::process::Command::new("musl-gcc").arg(&source).arg("-o").arg(&child).status().expect("musl-gcc runs");
     assert!(made.success());
     let run = scratch.target(&child).traced().expect(7);
     assert_eq!(run.text(), "musl\n");
@@ -167,7 +169,8 @@ fn a_32_bit_child_runs_and_is_named_as_untraced() {
     let scratch = Scratch::new();
     let source = scratch.file("n.c", "#include <stdio.h>\nint main(void) { puts(\"narrow\"); return 7; }\n");
     let child = scratch.path().join("narrow");
-    let made = std::process::Command::new("cc").arg("-m32").arg(&source).arg("-o").arg(&child).output().expect("cc runs");
+    let made =
+        std::process::Command::new("cc").arg("-m32").arg(&source).arg("-o").arg(&child).output().expect("cc runs");
     if !made.status.success() {
         crate::util::lacks("a compiler for 32-bit programs (gcc-multilib)");
         return;

@@ -1,6 +1,6 @@
 //! Resource limits, sandboxes and small file systems: the program runs on as it would alone.
 
-use crate::util::{Scratch, Target, count, gputrace, lacks, program, shim};
+use crate::util::{Scratch, Target, count, gputrace, lacks, needs, program, shim};
 
 /// Runs a script in mount namespace of its own, where it may mount; none where this machine does not let us.
 pub(crate) fn with_mounts<'a>(scratch: &'a Scratch, script: &str) -> Option<Target<'a>> {
@@ -47,7 +47,7 @@ fn a_limit_on_file_sizes_never_kills_the_program() {
     let scratch = Scratch::new();
     let cuda = program("cuda_routes").display().to_string();
     // In blocks of 512 or 1,024 bytes: none at all, less than a segment needs, less than it asks for, enough.
-    for blocks in [0, 1, 1_000, 6_000, 100_000] {
+    for blocks in [0, 1, 1_000, 6_000, 8_000, 100_000] {
         let script = format!("ulimit -f {blocks}; exec {cuda} dlopen");
         let target = scratch.shell(&script).with_instant_driver();
         let (plain, traced) = (target.plain(), target.traced().expect(0));
@@ -55,7 +55,7 @@ fn a_limit_on_file_sizes_never_kills_the_program() {
         let own = traced.own_stderr();
         let lines: Vec<_> = own.lines().collect();
         assert!(lines.len() <= 1 && lines.iter().all(|line| line.starts_with("gputrace: process ")), "{lines:?}");
-        if blocks <= 1_000 {
+        if blocks <= 6_000 {
             assert!(own.contains("RLIMIT_FSIZE"), "{own}");
         } else {
             assert_eq!(traced.read().table("launches").len(), 3, "with {blocks} blocks");
@@ -84,15 +84,27 @@ fn a_limit_on_the_address_space_is_respected() {
 fn limits_of_descriptors_processes_and_locked_memory_are_respected() {
     let scratch = Scratch::new();
     let cuda = program("cuda_routes").display().to_string();
-    for limit in ["-n 12", "-l 0", "-l 64", "-n 4"] {
+    for limit in ["-n 12", "-l 0", "-l 64"] {
         scratch.shell(&format!("ulimit {limit}; exec {cuda} dlopen")).with_instant_driver().same();
     }
+    // None left for us: the program has what it needs, and one line says that it is not traced.
+    let target = scratch.shell(&format!("ulimit -n 4; exec {cuda} dlopen")).with_instant_driver();
+    let (plain, traced) = (target.plain(), target.traced().expect(0));
+    assert_eq!(plain.stdout, traced.stdout);
+    assert!(traced.own_stderr().ends_with("is not traced: no file descriptor is free\n"), "{}", traced.stderr);
 }
 
 #[test]
-fn locking_all_memory_works_as_it_does_alone() {
+fn a_program_may_lock_all_its_memory() {
+    if !needs(&["python3"]) {
+        return;
+    }
     let scratch = Scratch::new();
-    scratch.target(program("proc_rlimit")).args(["memlock", "8388608", "mlockall"]).same();
+    // What is there and what will be, in 64 MiB: the segment's untouched pages must not count.
+    let script = "import ctypes\nprint(ctypes.CDLL(None).mlockall(3))\nprint(len([bytes(1000) for i in range(10000)]))";
+    for limit in ["64000", "unlimited"] {
+        scratch.shell(&format!("ulimit -l {limit}; exec python3 -c '{script}'")).same();
+    }
 }
 
 #[test]
@@ -102,10 +114,12 @@ fn a_data_loader_may_fill_a_small_dev_shm() {
     let (gputrace, trace) = prefix(&scratch, "--malloc full");
     let mounted = |command: &str| format!("mount -t tmpfs -o size=64m none /dev/shm && exec {command}");
     // All but one page table's worth of it; and while it is full, a new process starts.
-    let full = format!("sh -c '{loader} 60 && head -c 62M /dev/zero >/dev/shm/x && {loader} 0 && df --output=used /dev/shm'");
+    let full =
+        format!("sh -c '{loader} 60 && head -c 62M /dev/zero >/dev/shm/x && {loader} 0 && df --output=used /dev/shm'");
     let Some(plain) = with_mounts(&scratch, &mounted(&full)) else { return };
     let plain = plain.plain().expect(0);
-    let traced = with_mounts(&scratch, &mounted(&format!("{gputrace} {full}"))).expect("it worked before").plain().expect(0);
+    let traced =
+        with_mounts(&scratch, &mounted(&format!("{gputrace} {full}"))).expect("it worked before").plain().expect(0);
     assert_eq!(plain.text(), traced.text(), "{}", traced.stderr);
     let processes = crate::util::Trace::open(&trace).table("processes");
     assert!(processes.len() >= 10 && processes.rows().all(|row| row.int("traced") == 1));

@@ -59,8 +59,11 @@ fn every_source_file_begins_by_saying_what_it_is_for() {
 
 #[test]
 fn files_stay_short_or_are_listed_with_the_reason() {
-    let long: Vec<(String, usize)> =
-        sources("rs").into_iter().map(|(path, text)| (path, text.lines().count())).filter(|f| f.1 > MOST_LINES).collect();
+    let long: Vec<(String, usize)> = sources("rs")
+        .into_iter()
+        .map(|(path, text)| (path, text.lines().count()))
+        .filter(|f| f.1 > MOST_LINES)
+        .collect();
     let listed = |path: &str| LONG_FILES.iter().any(|(name, _)| *name == path);
     let unlisted = long.iter().filter(|(path, _)| !listed(path)).map(|(path, lines)| format!("{path}: {lines} lines"));
     let stale = LONG_FILES.iter().filter(|(name, _)| !long.iter().any(|(path, _)| path == name));
@@ -71,7 +74,8 @@ fn files_stay_short_or_are_listed_with_the_reason() {
 fn imports(text: &str) -> BTreeSet<String> {
     let lines = text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
     let roots = lines.filter_map(|line| {
-        let path = line.strip_prefix("pub(crate) use ").or(line.strip_prefix("pub use ")).or(line.strip_prefix("use "))?;
+        let path =
+            line.strip_prefix("pub(crate) use ").or(line.strip_prefix("pub use ")).or(line.strip_prefix("use "))?;
         Some(path.split([':', ';', ' ', '{']).next().unwrap_or_default().to_owned())
     });
     roots.collect()
@@ -80,7 +84,10 @@ fn imports(text: &str) -> BTreeSet<String> {
 #[test]
 fn the_floors_of_the_house_are_imported_downwards_only() {
     let rules: [(&str, &[&str]); 3] = [
-        ("shim/abi/src/", &["alloc", "arrow", "ctor", "gputrace", "gputrace_collectors", "gputrace_shim", "libc", "std"]),
+        (
+            "shim/abi/src/",
+            &["alloc", "arrow", "ctor", "gputrace", "gputrace_collectors", "gputrace_shim", "libc", "std"],
+        ),
         ("shim/src/", &["alloc", "arrow", "gputrace", "gputrace_collectors", "parquet", "serde", "std"]),
         ("collectors/src/", &["gputrace", "gputrace_shim", "clap"]),
     ];
@@ -150,7 +157,10 @@ fn hooked_functions_stand_in_order_of_their_names() {
 #[test]
 fn nothing_is_left_undone_or_ignored() {
     // Put together here, so that this file is not found.
-    let marks = ["todo", "unimplemented"].map(|m| format!("{m}!")).into_iter().chain(["TODO", "FIXME", "XXX"].map(|m| format!("{m}:")));
+    let marks = ["todo", "unimplemented"]
+        .map(|m| format!("{m}!"))
+        .into_iter()
+        .chain(["TODO", "FIXME", "XXX"].map(|m| format!("{m}:")));
     let marks: Vec<String> = marks.chain([format!("#[{}", "ignore"), format!("#[cfg({}", "any())]")]).collect();
     let mut complaints = Vec::new();
     for (path, text) in sources("rs").into_iter().chain(sources("c")).chain(sources("toml")) {
@@ -166,7 +176,8 @@ fn no_file_names_a_registry_or_a_machine_of_its_makers() {
     let hosts = ["crates", "static.crates"].map(|h| format!("{h}.io/api"));
     let hosts = hosts.into_iter().chain(["pypi", "files.pythonhosted"].map(|h| format!("{h}.org/simple")));
     let places = ["work/main", "work/shared", "tmp/plan"].map(|p| format!("/{p}"));
-    let marks: Vec<String> = hosts.chain([format!("registry.{}js.org", "npm"), format!("index.{}.io", "crates")]).chain(places).collect();
+    let marks: Vec<String> =
+        hosts.chain([format!("registry.{}js.org", "npm"), format!("index.{}.io", "crates")]).chain(places).collect();
     let mut complaints = Vec::new();
     for path in files() {
         // What is no text names nothing; the lock file names the index that cargo itself means.
@@ -187,7 +198,11 @@ fn listed(arguments: &[&str], heading: &str) -> Vec<String> {
 }
 
 fn documentation() -> String {
-    ["README.md", "ARCHITECTURE.md"].iter().map(|name| text(name)).chain(sources("md").into_iter().map(|f| f.1)).collect()
+    ["README.md", "ARCHITECTURE.md"]
+        .iter()
+        .map(|name| text(name))
+        .chain(sources("md").into_iter().map(|f| f.1))
+        .collect()
 }
 
 #[test]

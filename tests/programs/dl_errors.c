@@ -28,9 +28,13 @@ int main(int argc, char **argv) {
     show("the driver in libc", dlsym(libc, "cuGetProcAddress_v2") ? (void *)1 : NULL);
     show("a library that is not there", dlopen("libnot_there.so", RTLD_NOW));
     if (argc < 2) return 0;
-    void *driver = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
+    void *driver = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
     show("the driver's library", driver);
     if (!driver) return 1;
+    show("a local driver in the global scope", dlsym(RTLD_DEFAULT, "cuInit") ? (void *)1 : NULL);
+    dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+    show("a global driver in the global scope", dlsym(RTLD_DEFAULT, "cuInit") ? (void *)1 : NULL);
+    show("with a version that it lacks", dlvsym(RTLD_DEFAULT, "cuInit", "libcuda.so.9") ? (void *)1 : NULL);
     show("a function that it lacks", dlsym(driver, "cuNoSuchFunction"));
     CUresult (*init)(unsigned) = (CUresult(*)(unsigned))dlsym(driver, "cuInit");
     CUresult (*count)(int *) = (CUresult(*)(int *))dlsym(driver, "cuDeviceGetCount");

@@ -3,13 +3,12 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #if defined INNER
 const char *inner(void);
 const char *inner(void) { return "inner"; }
-char *getenv(const char *name) { return "from inner"; }
+const char *defined_twice(void);
+const char *defined_twice(void) { return "inner's"; }
 
 #elif defined PLUGIN
 const char *plugin(void);
@@ -19,13 +18,15 @@ const char *plugin(void) {
     void *library = dlopen("libinner.so", RTLD_NOW | RTLD_GLOBAL);
     if (!library) return dlerror();
     const char *(*inner)(void) = (const char *(*)(void))dlsym(library, "inner");
-    char *(*next)(const char *) = (char *(*)(const char *))dlsym(RTLD_NEXT, "getenv");
+    /* Defined here and, after it in this plugin's own scope only, in a library that the plugin needs. */
+    const char *(*next)(void) = (const char *(*)(void))dlsym(RTLD_NEXT, "defined_twice");
     char *(*own)(const char *) = (char *(*)(const char *))dlsym(RTLD_DEFAULT, "plugin");
-    snprintf(text, sizeof text, "%s, next getenv %s, default %s", inner ? inner() : "nothing",
-             next && next != getenv ? "found" : "is mine", own ? "found" : "hidden");
+    snprintf(text, sizeof text, "%s, next %s, default %s", inner ? inner() : "nothing", next ? next() : "nothing",
+             own ? "found" : "hidden");
     return text;
 }
-char *getenv(const char *name) { return "from plugin"; }
+const char *defined_twice(void);
+const char *defined_twice(void) { return "plugin's"; }
 
 #else
 int main(int argc, char **argv) {

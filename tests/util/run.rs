@@ -202,6 +202,14 @@ impl Target<'_> {
         Started { child: Some(child), trace }
     }
 
+    /// Starts it under gputrace, which is to be killed: nobody listens to what it or its orphans say.
+    pub(crate) fn start_to_be_killed(&self) -> Started {
+        let trace = self.scratch.new_trace();
+        let mut command = self.traced_command(&trace);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("gputrace starts");
+        Started { child: Some(child), trace }
+    }
+
     /// Runs it to its end under gputrace.
     pub(crate) fn traced(&self) -> Finished {
         self.start().wait()
@@ -211,8 +219,16 @@ impl Target<'_> {
     pub(crate) fn same(&self) -> Finished {
         let plain = self.plain();
         let traced = self.traced();
-        assert_eq!(plain.text(), traced.text(), "stdout differs; stderr: {}", traced.stderr);
-        assert_eq!(plain.stdout, traced.stdout, "stdout differs");
+        if plain.stdout != traced.stdout {
+            let (plain, text) = (plain.text(), traced.text());
+            let differs = plain.lines().zip(text.lines()).find(|(a, b)| a != b);
+            panic!(
+                "stdout differs, {} and {} lines, first: {differs:?}; stderr: {}",
+                plain.lines().count(),
+                text.lines().count(),
+                traced.stderr
+            );
+        }
         assert_eq!(plain.stderr, traced.own_stderr(), "stderr differs");
         assert_eq!(plain.status, traced.status, "the end differs; stderr: {}", traced.stderr);
         traced
@@ -232,10 +248,11 @@ impl Started {
         self.child.as_ref().map_or(0, |child| child.id() as i32)
     }
 
-    /// Sends a signal to gputrace.
-    pub(crate) fn signal(&self, signal: i32) {
-        // SAFETY: the process is our child and has not been waited for.
-        assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+    /// Ends it as the kernel's OOM killer does, without its targets.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().expect("killed once");
+        child.kill().expect("it is our child");
+        assert_eq!(child.wait().expect("it is our child").signal(), Some(libc::SIGKILL));
     }
 
     /// Waits for its end.

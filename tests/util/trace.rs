@@ -156,7 +156,8 @@ enum Column {
 impl Table {
     fn append(&mut self, path: &Path) {
         let file = File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let reader =
+            ParquetRecordBatchReaderBuilder::try_new(file).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         for batch in reader.build().expect("a reader") {
             let batch = batch.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             for (field, values) in batch.schema().fields().iter().zip(batch.columns()) {
