@@ -7,12 +7,22 @@ use core::ffi::c_void;
 use super::{handle, shapes};
 use crate::hooks::hooks;
 use cudarc::driver::sys::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr, CUstream,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr, CUmemLocation, CUstream,
 };
 
 hooks! {
     base: super::COPY;
 
+    Transfer COPY_ASYNC: [cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz](
+        address: CUdeviceptr, bytes: usize, device: i32, stream: CUstream)
+        => |_| [address, handle(stream), address, bytes as u64];
+    Transfer COPY_ASYNC: [cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz](
+        address: CUdeviceptr, bytes: usize, to: CUmemLocation, flags: u32, stream: CUstream)
+        => |_| [address, handle(stream), address, bytes as u64];
+    Transfer COPY_ASYNC: [cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync_ptsz](
+        addresses: *mut CUdeviceptr, sizes: *mut usize, count: usize, to: *mut CUmemLocation, indexes: *mut usize,
+        to_count: usize, flags: u64, stream: CUstream)
+        => |_| shapes::batch(addresses, addresses, sizes, count, handle(stream));
     Transfer COPY: [cuMemcpy, cuMemcpy_ptds](to: CUdeviceptr, from: CUdeviceptr, bytes: usize)
         => |_| [to, 0, from, bytes as u64];
     Transfer COPY_ASYNC: [cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz](copy: *const CUDA_MEMCPY2D, stream: CUstream)
