@@ -22,7 +22,6 @@ pub mod journal;
 pub mod manifest;
 pub mod names;
 mod process;
-mod resolve;
 pub mod schema;
 mod segment;
 #[cfg(test)]

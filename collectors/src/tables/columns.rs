@@ -1,12 +1,17 @@
-//! Columns that grow by a value and become Arrow arrays without a copy.
+//! Columns that grow by a value and become Arrow arrays without a copy, and batches of them.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, BooleanBufferBuilder, Float64Array, Int32Array, Int64Array, StringArray, UInt8Array,
-    UInt8DictionaryArray,
+    ArrayRef, BooleanArray, BooleanBufferBuilder, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    UInt8Array, UInt8DictionaryArray,
 };
 use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use gputrace_abi::Class;
+
+use crate::schema::TableId;
+use crate::writer::{Message, Share, add};
 
 /// A column on its way into a batch.
 pub(crate) trait Column {
@@ -162,3 +167,42 @@ impl Column for Texts {
         Arc::new(std::mem::take(&mut self.0).into_iter().collect::<StringArray>())
     }
 }
+
+/// Rows, whose they are, and the schema that their batches have.
+#[derive(Default)]
+pub(super) struct Rows {
+    pub(super) count: usize,
+    shares: Vec<Share>,
+    schema: Option<SchemaRef>,
+}
+
+impl Rows {
+    #[inline]
+    pub(super) fn add(&mut self, process_id: i64, class: Class) {
+        self.count += 1;
+        let class = class as u8;
+        match self.shares.last_mut() {
+            Some(last) if last.process_id == process_id && last.class == class => last.rows += 1,
+            _ => add(&mut self.shares, Share { process_id, class, rows: 1 }),
+        }
+    }
+
+    pub(super) fn batch(&mut self, table: TableId, columns: Vec<ArrayRef>) -> Option<Message> {
+        let schema = self.schema.get_or_insert_with(|| {
+            let fields = table.table().columns.iter().zip(&columns);
+            Arc::new(Schema::new(
+                fields.map(|(c, a)| Field::new(c.name, a.data_type().clone(), c.nullable)).collect::<Vec<_>>(),
+            ))
+        });
+        self.count = 0;
+        let batch = RecordBatch::try_new(schema.clone(), columns);
+        debug_assert!(batch.is_ok(), "{}: {batch:?}", table.table().name);
+        Some(Message::Rows(table, batch.ok()?, std::mem::take(&mut self.shares)))
+    }
+}
+
+/// The columns, emptied, as arrays.
+macro_rules! take {
+    ($($column:expr),* $(,)?) => { vec![$($crate::tables::columns::Column::take(&mut $column)),*] };
+}
+pub(super) use take;

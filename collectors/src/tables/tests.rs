@@ -1,5 +1,8 @@
 //! Batches have the columns that the schema says.
 
+use arrow::array::RecordBatch;
+
+use super::own::DIRECTIONS;
 use super::*;
 use crate::schema::{TABLES, Type};
 

@@ -4,6 +4,9 @@
 //! when the test wants it to. The segment's memory is shared with the test, which plays the shim.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+mod memory;
+mod thread;
+
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -11,12 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use gputrace_abi::clock::{COUNTER, counter};
-use gputrace_abi::event::{self, Event, detail};
+use gputrace_abi::event::detail;
 use gputrace_abi::hello::Hello;
-use gputrace_abi::layout::{CHUNKS_FOR_SHARED, ThreadRow, View, chunks_in, info, malloc_mode, thread_state};
-use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, commit_word};
+use gputrace_abi::layout::malloc_mode;
 use gputrace_abi::{Class, MAGIC, VERSION};
+
+pub(crate) use memory::Memory;
+pub(crate) use thread::Thread;
 
 /// Hooks of the pretended shim: name, class, detail.
 pub(crate) const HOOKS: [(&str, Class, u8); 14] = [
@@ -77,83 +81,6 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A segment in shared memory, filled in as a shim does it.
-pub(crate) struct Memory {
-    /// Its parts.
-    pub(crate) view: View,
-    /// The memfd, or the file.
-    pub(crate) fd: OwnedFd,
-    bytes: usize,
-}
-
-impl Memory {
-    /// A segment in a memfd.
-    pub(crate) fn new(bytes: u64, malloc: u32) -> Memory {
-        // SAFETY: the name is a C string; the descriptor is ours.
-        let fd = unsafe { libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-        assert!(fd >= 0);
-        // SAFETY: just made.
-        Memory::in_file(unsafe { OwnedFd::from_raw_fd(fd) }, bytes, malloc)
-    }
-
-    /// A segment in this file.
-    pub(crate) fn in_file(fd: OwnedFd, bytes: u64, malloc: u32) -> Memory {
-        // SAFETY: numbers only.
-        assert_eq!(unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as i64) }, 0);
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new shared mapping of the file.
-        let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), bytes as usize, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0)
-        };
-        assert_ne!(base, libc::MAP_FAILED);
-        // SAFETY: mapped until drop.
-        let view = unsafe { View::new(base.cast(), bytes as usize) }.unwrap();
-        let memory = Memory { view, fd, bytes: bytes as usize };
-        memory.fill(bytes, malloc);
-        memory
-    }
-
-    fn fill(&self, bytes: u64, malloc: u32) {
-        let view = &self.view;
-        let header = view.header();
-        let order = gputrace_abi::sync::Ordering::Relaxed;
-        header.version.store(VERSION, order);
-        header.clock.store(COUNTER as u32, order);
-        header.segment_bytes.store(bytes, order);
-        header.pid.store(std::process::id(), order);
-        header.parent_pid.store(1, order);
-        header.malloc_mode.store(malloc, order);
-        header.sample_bytes.store(if malloc == malloc_mode::SAMPLE { 524_288 } else { 0 }, order);
-        header.started[0].store(counter(), order);
-        header.event_cost.store(256 * 60, order);
-        header.chunk_count.store(chunks_in(bytes), order);
-        (0..chunks_in(bytes)).for_each(|n| view.give_chunk(n));
-        for (n, (name, class, detail)) in HOOKS.iter().enumerate() {
-            view.hook(n).unwrap().write(name, *class, *detail);
-        }
-        header.hook_count.store(HOOKS.len() as u32, order);
-        let mut texts = Vec::new();
-        for (tag, text) in [(info::EXE, &b"/bin/train"[..]), (info::COMMAND, b"train\0a b\0"), (info::RANK, b"RANK=3")]
-        {
-            texts.extend_from_slice(&tag.to_le_bytes());
-            texts.extend_from_slice(&(text.len() as u16).to_le_bytes());
-            texts.extend_from_slice(text);
-        }
-        texts.resize(texts.len().next_multiple_of(8), 0);
-        for (word, bytes) in view.info().iter().zip(texts.chunks_exact(8)) {
-            word.store(u64::from_le_bytes(bytes.try_into().unwrap()), order);
-        }
-        header.magic.store(MAGIC, gputrace_abi::sync::Ordering::Release);
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: mapped with this size; the writers of a test end before their memory.
-        unsafe { libc::munmap(self.view.base().cast_mut().cast(), self.bytes) };
     }
 }
 
@@ -302,186 +229,5 @@ unsafe fn send(path: &CString, fd: i32, bytes: u64) -> bool {
         let sent = libc::sendmsg(socket, &header, 0) == hello.len() as isize;
         libc::close(socket);
         sent
-    }
-}
-
-/// A thread that writes events as the shim does.
-pub(crate) struct Thread<'a> {
-    view: View,
-    number: u16,
-    chunk: Option<(u32, u32)>,
-    index: u32,
-    life: std::marker::PhantomData<&'a ()>,
-}
-
-impl<'a> Thread<'a> {
-    /// Claims the lowest free row. The view must stay mapped.
-    pub(crate) fn new(view: View, tid: u32) -> Thread<'a> {
-        let order = gputrace_abi::sync::Ordering::Relaxed;
-        let claim = |n: &usize| {
-            let state = &view.thread(*n).unwrap().state;
-            state.compare_exchange(thread_state::FREE, thread_state::CLAIMED, order, order).is_ok()
-        };
-        let number = (0..4096).find(claim).expect("a free row");
-        let row = view.thread(number).unwrap();
-        row.tid.store(tid, order);
-        row.started.store(counter(), order);
-        row.first_chunk.store(0, order);
-        row.generation.fetch_add(1, order);
-        row.state.store(thread_state::LIVE, gputrace_abi::sync::Ordering::Release);
-        Thread { view, number: number as u16, chunk: None, index: 0, life: std::marker::PhantomData }
-    }
-
-    fn at<'b>(self, _: &'b Target) -> Thread<'b> {
-        Thread { view: self.view, number: self.number, chunk: self.chunk, index: self.index, life: Default::default() }
-    }
-
-    /// The thread's row.
-    pub(crate) fn row(&self) -> &ThreadRow {
-        self.view.thread(usize::from(self.number)).unwrap()
-    }
-
-    /// Makes room for `n` slots next to each other; false when the pool is empty.
-    pub(crate) fn reserve(&mut self, n: u32) -> bool {
-        let full = CHUNK_SLOTS as u32;
-        if self.chunk.is_some() && self.index + n <= full {
-            return true;
-        }
-        while self.chunk.is_some() && self.index < full {
-            let padding = Event { hook: event::KIND_PADDING, ..Event::default() };
-            self.put(padding);
-        }
-        let limit = self.view.chunk_count() - CHUNKS_FOR_SHARED as u32;
-        let Some(taken) = self.view.take_chunk(limit) else { return false };
-        let generation = self.view.chunk(taken).unwrap().open(u32::from(self.number));
-        match self.chunk {
-            Some((old, _)) => {
-                let old = self.view.chunk(old).unwrap();
-                old.close(full);
-                old.link(taken);
-            }
-            None => self.row().first_chunk.store(taken + 1, gputrace_abi::sync::Ordering::Release),
-        }
-        self.chunk = Some((taken, generation));
-        self.index = 0;
-        true
-    }
-
-    fn put(&mut self, mut event: Event) {
-        let (chunk, generation) = self.chunk.unwrap();
-        event.commit = commit_word(generation, self.index);
-        event.thread = self.number;
-        self.view.chunk(chunk).unwrap().slot(self.index).unwrap().write(&event);
-        self.index += 1;
-    }
-
-    /// Writes an event into the shared chain, as a thread does that found the pool empty.
-    pub(crate) fn shared_event(&mut self, name: &str, payload: [u64; 4]) {
-        let class = HOOKS[usize::from(hook(name))].1 as usize;
-        let order = gputrace_abi::sync::Ordering::Relaxed;
-        let view = self.view;
-        let header = view.header();
-        let row = view.thread(usize::from(self.number)).unwrap();
-        row.seen[class].store(row.seen[class].load(order) + 1, order);
-        loop {
-            let current = header.shared.load(order);
-            let chunk = current.checked_sub(1).map(|c| view.chunk(c).unwrap());
-            if let Some(chunk) = chunk
-                && let Ok((commit, index)) = chunk.reserve_shared(1)
-            {
-                let now = counter();
-                let event = Event { hook: hook(name), start: now, end: now + 100, payload, ..Event::default() };
-                let event = Event { commit, thread: self.number, ..event };
-                return chunk.slot(index).unwrap().write(&event);
-            }
-            let taken = view.take_chunk(view.chunk_count()).expect("a free chunk");
-            view.chunk(taken).unwrap().open(gputrace_abi::ring::SHARED);
-            match chunk {
-                Some(old) => old.link(taken),
-                None => header.shared_first.store(taken + 1, gputrace_abi::sync::Ordering::Release),
-            }
-            header.shared.store(taken + 1, gputrace_abi::sync::Ordering::Release);
-        }
-    }
-
-    /// Marks a call as running, as the shim does before it calls the original.
-    pub(crate) fn begin(&mut self, name: &str) {
-        let class = HOOKS[usize::from(hook(name))].1 as usize;
-        let order = gputrace_abi::sync::Ordering::Relaxed;
-        let row = self.row();
-        row.seen[class].store(row.seen[class].load(order) + 1, order);
-        row.in_flight_hook.store(hook(name).into(), order);
-        row.in_flight_start.store(counter(), order);
-    }
-
-    /// Passes over a slot without ever writing it.
-    pub(crate) fn tear(&mut self) {
-        assert!(self.reserve(1));
-        self.index += 1;
-    }
-
-    /// Writes an event and counts it as the shim does. False: it was dropped.
-    pub(crate) fn event(&mut self, event: Event) -> bool {
-        let class = HOOKS[usize::from(event.hook)].1 as usize;
-        let order = gputrace_abi::sync::Ordering::Relaxed;
-        let view = self.view;
-        let row = view.thread(usize::from(self.number)).unwrap();
-        row.seen[class].store(row.seen[class].load(order) + 1, order);
-        if matches!(HOOKS[usize::from(event.hook)].1, Class::HostAlloc | Class::HostFree) {
-            row.chosen[class].store(row.chosen[class].load(order) + 1, order);
-        }
-        if !self.reserve(1) {
-            row.dropped[class].store(row.dropped[class].load(order) + 1, order);
-            return false;
-        }
-        self.put(event);
-        true
-    }
-
-    /// A call that takes `ticks`.
-    pub(crate) fn call(&mut self, name: &str, payload: [u64; 4]) -> bool {
-        let now = counter();
-        self.event(Event { hook: hook(name), start: now, end: now + 2000, context: 1, payload, ..Event::default() })
-    }
-
-    /// Writes a text.
-    pub(crate) fn text(&mut self, kind: u64, key: u64, number: u64, text: &str) {
-        let bytes = text.as_bytes();
-        let more = bytes.len().div_ceil(event::TEXT_SLOT_BYTES) as u32;
-        assert!(self.reserve(1 + more));
-        let now = counter();
-        let payload = [key, kind, bytes.len() as u64, number];
-        self.put(Event { hook: event::KIND_TEXT, start: now, end: now, payload, ..Event::default() });
-        for part in bytes.chunks(event::TEXT_SLOT_BYTES) {
-            let mut padded = part.to_vec();
-            padded.resize(event::TEXT_SLOT_BYTES, 0);
-            let (chunk, generation) = self.chunk.unwrap();
-            let commit = commit_word(generation, self.index);
-            let first = Event { commit, hook: event::KIND_TEXT_MORE, thread: self.number, ..Event::default() };
-            let mut words = [0u64; 7];
-            for (word, bytes) in words.iter_mut().zip(padded.chunks_exact(8)) {
-                *word = u64::from_le_bytes(bytes.try_into().unwrap());
-            }
-            self.view.chunk(chunk).unwrap().slot(self.index).unwrap().write_text(first.words()[0], words);
-            self.index += 1;
-        }
-    }
-
-    /// Says on which device context 1 is.
-    pub(crate) fn context(&mut self, number: u16, device: u64) {
-        assert!(self.reserve(1));
-        let payload = [0xc0, 0, device, 0];
-        self.put(Event { hook: event::KIND_CONTEXT, context: number, payload, ..Event::default() });
-    }
-
-    /// Ends the thread as the shim's exit handler does.
-    pub(crate) fn exit(self) {
-        if let Some((chunk, _)) = self.chunk {
-            let chunk = self.view.chunk(chunk).unwrap();
-            chunk.close(self.index);
-            chunk.link_end();
-        }
-        self.row().ended.store(counter(), gputrace_abi::sync::Ordering::Relaxed);
-        self.row().state.store(thread_state::EXITED, gputrace_abi::sync::Ordering::Release);
     }
 }

@@ -3,10 +3,12 @@
 use gputrace_abi::Class;
 use gputrace_abi::event::{Event, FLAG_CAPTURED, MemoryKind, detail, memory_kinds, unpack_block, unpack_grid};
 
+use super::Process;
+use super::intake::key;
 use crate::bindings::Memory;
 use crate::clock::Clocks;
 use crate::names::{NameKind, Written};
-use crate::process::{Process, key};
+
 use crate::tables::{Call, End, HostCall, Launch, Tables, Transfer};
 
 impl Process {

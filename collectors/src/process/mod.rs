@@ -4,26 +4,32 @@
 //! and resolves them. So a launch finds the name of its kernel although another thread, whose ring is read later,
 //! loaded it.
 
+mod describe;
+mod intake;
+mod resolve;
+mod thread;
+
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use gputrace_abi::Class;
 use gputrace_abi::clock::ClockKind;
-use gputrace_abi::event::{Event, detail, text_kind};
-use gputrace_abi::layout::{CLASSES, THREADS_MAX, View, thread_state};
+use gputrace_abi::event::{Event, text_kind};
+use gputrace_abi::layout::{THREADS_MAX, View, thread_state};
 use gputrace_abi::ring::CHUNK_SLOTS;
 use gputrace_abi::sync::Ordering;
 
-use crate::accounting::{Books, ByClass, Counters, Ending};
-use crate::bindings::{Change, Contexts, HostBlocks, Memory, Names};
-use crate::chain::{Chain, Item, Text};
+use crate::accounting::{Books, Counters, Ending};
+use crate::bindings::HostBlocks;
+use crate::chain::{Chain, Item};
 use crate::clock::{self, Clocks};
-use crate::facts::{self, Facts, Hook};
-use crate::manifest::{self, Cost, Coverage, Symbol};
+use crate::facts::Facts;
+use crate::manifest::Symbol;
 use crate::names::{self, NameKind, Written};
 use crate::segment::Segment;
-use crate::tables::{BATCH_ROWS, ProcessRow, Tables, ThreadRow};
+use crate::tables::{BATCH_ROWS, Tables, ThreadRow};
+use intake::Intake;
+use thread::{Stage, Thread};
 
 /// Rows past the last used one that are looked at: threads may take rows out of order.
 const LOOK_AHEAD: usize = 16;
@@ -35,152 +41,6 @@ const LAST_WAIT: Duration = Duration::from_millis(1500);
 const SYMBOLS: usize = 4096;
 /// The thread of events whose row nobody uses.
 const NOBODY: usize = 0;
-
-/// A thread, for the time that it has its row.
-pub(crate) struct Thread {
-    row: usize,
-    generation: u32,
-    pub(crate) tid: i32,
-    name: Option<String>,
-    started: u64,
-    ended: Option<u64>,
-    chain: Option<Chain>,
-    /// Events read, by class.
-    recorded: ByClass,
-    /// Driver calls that have their correlation id.
-    pub(crate) calls: u64,
-    exited: Option<Instant>,
-    stage: Stage,
-}
-
-/// How far a thread's end has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// It runs, or has just ended.
-    Live,
-    /// Its books are closed, but events that this many passes hold back still need it.
-    Closed(u8),
-    /// Nothing needs it: the place is vacant.
-    Left,
-}
-
-impl Thread {
-    fn new(row: usize, generation: u32, tid: i32, started: u64) -> Thread {
-        Thread {
-            row,
-            generation,
-            tid,
-            name: None,
-            started,
-            ended: None,
-            chain: None,
-            recorded: [0; CLASSES],
-            calls: 0,
-            exited: None,
-            stage: Stage::Live,
-        }
-    }
-
-    /// The start of the thread's correlation ids.
-    pub(crate) fn correlation(&self) -> i64 {
-        ((u64::from(self.generation) & 0x7_ffff) << 44 | (self.row as u64) << 32) as i64
-    }
-
-    fn events(&self) -> u64 {
-        self.recorded.iter().sum()
-    }
-
-    fn is_live(&self) -> bool {
-        self.stage == Stage::Live
-    }
-}
-
-/// What comes out of the rings.
-pub(crate) struct Intake {
-    view: View,
-    /// The hook table, read at the first event: most processes have none.
-    pub(crate) hooks: Vec<Hook>,
-    /// Events of this pass; `commit` holds the place of their thread in the list.
-    fresh: Vec<Event>,
-    pub(crate) names: Names,
-    pub(crate) contexts: Contexts,
-    pub(crate) memory: Memory,
-    texts: Vec<Text>,
-    /// Events of hooks that the table does not have.
-    unknown: u64,
-}
-
-/// Handles live in a space of their own, beside addresses.
-const HANDLE: u64 = 1 << 63;
-
-/// The key of a block in [`Memory`].
-pub(crate) fn key(detail: u8, address: u64) -> u64 {
-    if matches!(detail, detail::PHYSICAL | detail::ARRAY) { address ^ HANDLE } else { address }
-}
-
-impl Intake {
-    fn new(view: View) -> Intake {
-        Intake {
-            view,
-            hooks: Vec::new(),
-            fresh: Vec::new(),
-            names: Names::default(),
-            contexts: Contexts::default(),
-            memory: Memory::default(),
-            texts: Vec::new(),
-            unknown: 0,
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn read_hooks(&mut self) {
-        if self.hooks.is_empty() {
-            self.hooks = facts::hooks(&self.view);
-        }
-    }
-
-    #[inline(always)]
-    fn take(&mut self, item: Item, recorded: &mut ByClass, thread: usize) {
-        match item {
-            Item::Event(mut event) => {
-                if usize::from(event.hook) >= self.hooks.len() {
-                    self.read_hooks();
-                }
-                let Some(hook) = self.hooks.get_mut(usize::from(event.hook)) else {
-                    self.unknown += 1;
-                    return;
-                };
-                hook.calls += 1;
-                recorded[hook.class as usize] += 1;
-                if matches!(hook.class, Class::Alloc | Class::Free) && event.result == 0 {
-                    let address = key(hook.detail, event.payload[0]);
-                    let alloc = hook.class == Class::Alloc;
-                    let block = alloc.then_some((event.payload[3], hook.detail));
-                    let ticks = if alloc { event.end } else { event.start };
-                    self.memory.add(Change { ticks, address, block });
-                }
-                event.commit = thread as u32;
-                self.fresh.push(event);
-            }
-            Item::Context(event) => self.contexts.bind(event.context, event.payload[2]),
-            Item::Learned { key, ticks, start } => self.names.hold_from(key, ticks, start),
-            Item::Text(text) => self.take_text(text),
-        }
-    }
-
-    /// A name must be known before the next event of its thread says that it was learned there.
-    fn take_text(&mut self, text: Text) {
-        match text.kind {
-            text_kind::FUNCTION => {
-                self.names.bind(text.key, text.ticks, names::id(NameKind::Kernel, &text.text()));
-            }
-            text_kind::ALIAS => self.names.alias(text.key, text.ticks, text.number),
-            _ => {}
-        }
-        self.texts.push(text);
-    }
-}
 
 /// A process that is being read.
 pub(crate) struct Process {
@@ -530,82 +390,6 @@ impl Process {
             .filter(|p| self.threads[*p].is_live())
             .filter_map(|p| self.thread_row(p, clocks))
             .collect()
-    }
-
-    /// The process's row, as far as it is known.
-    pub(crate) fn row(&self, clocks: &Clocks, host: &str) -> ProcessRow {
-        let header = self.segment.view().header();
-        ProcessRow {
-            process_id: self.id,
-            pid: self.pid,
-            parent_pid: self.facts.parent_pid,
-            host: host.to_owned(),
-            rank: self.facts.rank,
-            local_rank: self.facts.local_rank,
-            exe: self.facts.exe.clone(),
-            command: self.facts.command.clone(),
-            origin: if self.facts.forked { "fork" } else { "exec" },
-            start_ns: clocks.ns(self.clock, self.segment.view().started().ticks),
-            end_ns: self.ended_ns,
-            exit_code: None,
-            exit_signal: None,
-            traced: true,
-            reason: None,
-            events: self.events as i64,
-            malloc_mode: self.facts.malloc_mode.clone(),
-            event_cost_ns: clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed)),
-        }
-    }
-
-    /// The process's part of the manifest: final after `finish`, before it as of now.
-    pub(crate) fn describe(&self, clocks: &Clocks) -> manifest::Process {
-        let header = self.segment.view().header();
-        let mut books = self.books.clone();
-        let hooks = &self.intake.hooks;
-        let class_of = |hook: u64| hooks.get(usize::try_from(hook).ok()?).map(|h| h.class as usize);
-        for thread in self.threads.iter().skip(1).filter(|t| t.is_live()) {
-            if let Some(row) = self.segment.view().thread(thread.row) {
-                books.enter(&Counters::read(row), &thread.recorded, 0, Ending::Cut, class_of);
-            }
-        }
-        let accounting = books.close();
-        let mut notes = facts::notes(header.notes.load(Ordering::Relaxed));
-        if self.broken {
-            notes.push("a ring led out of its segment and was not read on".to_owned());
-        }
-        if self.intake.unknown > 0 {
-            notes.push(format!("{} events of hooks that its table does not have", self.intake.unknown));
-        }
-        manifest::Process {
-            process_id: self.id,
-            pid: self.pid,
-            rank: self.facts.rank,
-            exe: self.facts.exe.clone(),
-            traced: true,
-            reason: None,
-            running: self.ended_ns.is_none(),
-            balanced: accounting.values().all(manifest::Count::is_balanced),
-            cost: self.cost(clocks, &accounting),
-            accounting,
-            nested: header.nested.load(Ordering::Relaxed),
-            coverage: Coverage { hooks: facts::coverage(self.segment.view(), hooks), uncovered: self.symbols.clone() },
-            notes,
-        }
-    }
-
-    fn cost(&self, clocks: &Clocks, accounting: &std::collections::BTreeMap<String, manifest::Count>) -> Cost {
-        let header = self.segment.view().header();
-        let event_ns = clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed));
-        let malloc_ns = clocks.cost_ns(self.clock, header.malloc_cost.load(Ordering::Relaxed));
-        let (mut events, mut mallocs) = (0, 0);
-        for (class, count) in accounting {
-            let host = class == Class::HostAlloc.name() || class == Class::HostFree.name();
-            mallocs += if host { count.sampled_out } else { 0 };
-            events += count.recorded + count.dropped;
-        }
-        let total = event_ns.map(|ns| ns * events as f64).into_iter().chain(malloc_ns.map(|ns| ns * mallocs as f64));
-        let total_ns = (event_ns.is_some() || malloc_ns.is_some()).then(|| total.sum());
-        Cost { event_ns, malloc_ns, events, total_ns }
     }
 
     /// Says to writers that wait for room that somebody reads.

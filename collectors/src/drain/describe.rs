@@ -1,0 +1,102 @@
+//! The drain's manifest while it works, and the last look at everything.
+
+use std::time::{Duration, Instant};
+
+use gputrace_abi::clock::COUNTER;
+use gputrace_abi::sync::Ordering;
+
+use super::{BUSY, Drain, LOOK_FOR_FILES};
+use crate::manifest::{ExitStatusInfo, Manifest, Root};
+use crate::writer::Message;
+
+/// The manifest is written this often, and less often when it is large.
+const MANIFEST_AGE: Duration = Duration::from_secs(5);
+
+impl Drain {
+    pub(super) fn describe_in_time(&mut self) {
+        let age = MANIFEST_AGE.max(self.describing_takes * 100);
+        if !self.changed || self.described.elapsed() < age {
+            return;
+        }
+        let start = Instant::now();
+        self.changed = false;
+        self.send_live();
+        let manifest = self.describe();
+        self.unsent.push(Message::Manifest(Box::new(manifest)));
+        self.described = Instant::now();
+        self.describing_takes = start.elapsed();
+    }
+
+    fn describe(&self) -> Manifest {
+        let mut manifest = self.manifest.clone();
+        manifest.processes.extend(self.processes.values().map(|p| p.describe(&self.clocks)));
+        manifest.clock = self.clocks.describe(self.clock.unwrap_or(COUNTER));
+        manifest.root = self.describe_root(&manifest, None);
+        manifest
+    }
+
+    fn describe_root(&self, manifest: &Manifest, status: Option<ExitStatusInfo>) -> Option<Root> {
+        let pid = self.root?;
+        let image = manifest.processes.iter().rev().find(|p| p.pid as u32 == pid);
+        let status = status.unwrap_or_default();
+        Some(Root { process_id: image.map(|p| p.process_id), exit_code: status.code, exit_signal: status.signal })
+    }
+
+    /// The last look at everything.
+    pub(super) fn finish(mut self, status: Option<ExitStatusInfo>, deadline: Instant) -> Manifest {
+        self.looked_for_files = self.looked_for_files.checked_sub(LOOK_FOR_FILES).unwrap_or(self.looked_for_files);
+        self.welcome();
+        if self.arrivals.is_waiting() {
+            self.arrivals.wait(deadline);
+            self.welcome();
+        }
+        let ended = std::mem::take(&mut self.ended);
+        let gone = self.processes.iter().filter(|(_, p)| p.is_gone()).map(|(token, _)| *token);
+        let gone: Vec<u64> = gone.chain(ended).collect();
+        for token in gone {
+            self.end(token);
+            self.make_room(deadline);
+        }
+        // Whoever runs on does so unrecorded: nobody would read its rings.
+        for process in self.processes.values() {
+            process.segment.view().header().paused.store(1, Ordering::Relaxed);
+        }
+        let running = std::mem::take(&mut self.processes);
+        if !running.is_empty() {
+            // Calls that had passed the flag reach the ring within a moment.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for (_, mut process) in running {
+            process.finish(&mut self.clocks, &mut self.tables, &mut self.written, None);
+            self.close(process);
+            self.make_room(deadline);
+        }
+        if let Some(root) = self.root {
+            let status = status.unwrap_or_default();
+            if let Some(row) = self.rows.iter_mut().rev().find(|r| r.pid as u32 == root) {
+                (row.exit_code, row.exit_signal) = (status.code, status.signal);
+            }
+        }
+        self.send_batches(true);
+        for message in std::mem::take(&mut self.unsent) {
+            // The writer works until the channel is closed, so this waits for it at most until the deadline.
+            if self.writer.send_deadline(message, deadline.max(Instant::now() + BUSY)).is_err() {
+                self.manifest.note("the writer could not keep up at the end: the last rows are missing");
+                break;
+            }
+        }
+        self.clocks.tick();
+        let mut manifest = self.describe();
+        manifest.root = self.describe_root(&manifest, status);
+        manifest.ended_ns = Some(self.clocks.now_ns());
+        manifest
+    }
+
+    /// Waits until the writer has taken the batches, so that the end of a large run needs no more memory than its
+    /// middle.
+    fn make_room(&mut self, deadline: Instant) {
+        while !self.flush_unsent() && Instant::now() < deadline {
+            std::thread::sleep(BUSY);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A process as others see it: its row in `processes`, its part of the manifest.
+
+use std::collections::BTreeMap;
+
+use gputrace_abi::Class;
+use gputrace_abi::sync::Ordering;
+
+use super::Process;
+use crate::accounting::{Counters, Ending};
+use crate::clock::Clocks;
+use crate::facts;
+use crate::manifest::{self, Cost, Coverage};
+use crate::tables::ProcessRow;
+
+impl Process {
+    /// The process's row, as far as it is known.
+    pub(crate) fn row(&self, clocks: &Clocks, host: &str) -> ProcessRow {
+        let header = self.segment.view().header();
+        ProcessRow {
+            process_id: self.id,
+            pid: self.pid,
+            parent_pid: self.facts.parent_pid,
+            host: host.to_owned(),
+            rank: self.facts.rank,
+            local_rank: self.facts.local_rank,
+            exe: self.facts.exe.clone(),
+            command: self.facts.command.clone(),
+            origin: if self.facts.forked { "fork" } else { "exec" },
+            start_ns: clocks.ns(self.clock, self.segment.view().started().ticks),
+            end_ns: self.ended_ns,
+            exit_code: None,
+            exit_signal: None,
+            traced: true,
+            reason: None,
+            events: self.events as i64,
+            malloc_mode: self.facts.malloc_mode.clone(),
+            event_cost_ns: clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The process's part of the manifest: final after `finish`, before it as of now.
+    pub(crate) fn describe(&self, clocks: &Clocks) -> manifest::Process {
+        let header = self.segment.view().header();
+        let mut books = self.books.clone();
+        let hooks = &self.intake.hooks;
+        let class_of = |hook: u64| hooks.get(usize::try_from(hook).ok()?).map(|h| h.class as usize);
+        for thread in self.threads.iter().skip(1).filter(|t| t.is_live()) {
+            if let Some(row) = self.segment.view().thread(thread.row) {
+                books.enter(&Counters::read(row), &thread.recorded, 0, Ending::Cut, class_of);
+            }
+        }
+        let accounting = books.close();
+        let mut notes = facts::notes(header.notes.load(Ordering::Relaxed));
+        if self.broken {
+            notes.push("a ring led out of its segment and was not read on".to_owned());
+        }
+        if self.intake.unknown > 0 {
+            notes.push(format!("{} events of hooks that its table does not have", self.intake.unknown));
+        }
+        manifest::Process {
+            process_id: self.id,
+            pid: self.pid,
+            rank: self.facts.rank,
+            exe: self.facts.exe.clone(),
+            traced: true,
+            reason: None,
+            running: self.ended_ns.is_none(),
+            balanced: accounting.values().all(manifest::Count::is_balanced),
+            cost: self.cost(clocks, &accounting),
+            accounting,
+            nested: header.nested.load(Ordering::Relaxed),
+            coverage: Coverage { hooks: facts::coverage(self.segment.view(), hooks), uncovered: self.symbols.clone() },
+            notes,
+        }
+    }
+
+    fn cost(&self, clocks: &Clocks, accounting: &BTreeMap<String, manifest::Count>) -> Cost {
+        let header = self.segment.view().header();
+        let event_ns = clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed));
+        let malloc_ns = clocks.cost_ns(self.clock, header.malloc_cost.load(Ordering::Relaxed));
+        let (mut events, mut mallocs) = (0, 0);
+        for (class, count) in accounting {
+            let host = class == Class::HostAlloc.name() || class == Class::HostFree.name();
+            mallocs += if host { count.sampled_out } else { 0 };
+            events += count.recorded + count.dropped;
+        }
+        let total = event_ns.map(|ns| ns * events as f64).into_iter().chain(malloc_ns.map(|ns| ns * mallocs as f64));
+        let total_ns = (event_ns.is_some() || malloc_ns.is_some()).then(|| total.sum());
+        Cost { event_ns, malloc_ns, events, total_ns }
+    }
+}

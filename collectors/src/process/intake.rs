@@ -1,0 +1,98 @@
+//! What comes out of the rings: events to be held back, and what the numbers in them mean.
+
+use gputrace_abi::Class;
+use gputrace_abi::event::{Event, detail, text_kind};
+use gputrace_abi::layout::View;
+
+use crate::accounting::ByClass;
+use crate::bindings::{Change, Contexts, Memory, Names};
+use crate::chain::{Item, Text};
+use crate::facts::{self, Hook};
+use crate::names::{self, NameKind};
+
+/// What comes out of the rings.
+pub(crate) struct Intake {
+    pub(super) view: View,
+    /// The hook table, read at the first event: most processes have none.
+    pub(crate) hooks: Vec<Hook>,
+    /// Events of this pass; `commit` holds the place of their thread in the list.
+    pub(super) fresh: Vec<Event>,
+    pub(crate) names: Names,
+    pub(crate) contexts: Contexts,
+    pub(crate) memory: Memory,
+    pub(super) texts: Vec<Text>,
+    /// Events of hooks that the table does not have.
+    pub(super) unknown: u64,
+}
+
+/// Handles live in a space of their own, beside addresses.
+const HANDLE: u64 = 1 << 63;
+
+/// The key of a block in [`Memory`].
+pub(crate) fn key(detail: u8, address: u64) -> u64 {
+    if matches!(detail, detail::PHYSICAL | detail::ARRAY) { address ^ HANDLE } else { address }
+}
+
+impl Intake {
+    pub(super) fn new(view: View) -> Intake {
+        Intake {
+            view,
+            hooks: Vec::new(),
+            fresh: Vec::new(),
+            names: Names::default(),
+            contexts: Contexts::default(),
+            memory: Memory::default(),
+            texts: Vec::new(),
+            unknown: 0,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_hooks(&mut self) {
+        if self.hooks.is_empty() {
+            self.hooks = facts::hooks(&self.view);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn take(&mut self, item: Item, recorded: &mut ByClass, thread: usize) {
+        match item {
+            Item::Event(mut event) => {
+                if usize::from(event.hook) >= self.hooks.len() {
+                    self.read_hooks();
+                }
+                let Some(hook) = self.hooks.get_mut(usize::from(event.hook)) else {
+                    self.unknown += 1;
+                    return;
+                };
+                hook.calls += 1;
+                recorded[hook.class as usize] += 1;
+                if matches!(hook.class, Class::Alloc | Class::Free) && event.result == 0 {
+                    let address = key(hook.detail, event.payload[0]);
+                    let alloc = hook.class == Class::Alloc;
+                    let block = alloc.then_some((event.payload[3], hook.detail));
+                    let ticks = if alloc { event.end } else { event.start };
+                    self.memory.add(Change { ticks, address, block });
+                }
+                event.commit = thread as u32;
+                self.fresh.push(event);
+            }
+            Item::Context(event) => self.contexts.bind(event.context, event.payload[2]),
+            Item::Learned { key, ticks, start } => self.names.hold_from(key, ticks, start),
+            Item::Text(text) => self.take_text(text),
+        }
+    }
+
+    /// A name must be known before the next event of its thread says that it was learned there.
+    fn take_text(&mut self, text: Text) {
+        match text.kind {
+            text_kind::FUNCTION => {
+                self.names.bind(text.key, text.ticks, names::id(NameKind::Kernel, &text.text()));
+            }
+            text_kind::ALIAS => self.names.alias(text.key, text.ticks, text.number),
+            _ => {}
+        }
+        self.texts.push(text);
+    }
+}

@@ -1,0 +1,67 @@
+//! A thread of a traced process, for the time that it has its row.
+
+use std::time::Instant;
+
+use gputrace_abi::layout::CLASSES;
+
+use crate::accounting::ByClass;
+use crate::chain::Chain;
+
+/// A thread, for the time that it has its row.
+pub(crate) struct Thread {
+    pub(super) row: usize,
+    pub(super) generation: u32,
+    pub(crate) tid: i32,
+    pub(super) name: Option<String>,
+    pub(super) started: u64,
+    pub(super) ended: Option<u64>,
+    pub(super) chain: Option<Chain>,
+    /// Events read, by class.
+    pub(super) recorded: ByClass,
+    /// Driver calls that have their correlation id.
+    pub(crate) calls: u64,
+    pub(super) exited: Option<Instant>,
+    pub(super) stage: Stage,
+}
+
+/// How far a thread's end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It runs, or has just ended.
+    Live,
+    /// Its books are closed, but events that this many passes hold back still need it.
+    Closed(u8),
+    /// Nothing needs it: the place is vacant.
+    Left,
+}
+
+impl Thread {
+    pub(super) fn new(row: usize, generation: u32, tid: i32, started: u64) -> Thread {
+        Thread {
+            row,
+            generation,
+            tid,
+            name: None,
+            started,
+            ended: None,
+            chain: None,
+            recorded: [0; CLASSES],
+            calls: 0,
+            exited: None,
+            stage: Stage::Live,
+        }
+    }
+
+    /// The start of the thread's correlation ids.
+    pub(crate) fn correlation(&self) -> i64 {
+        ((u64::from(self.generation) & 0x7_ffff) << 44 | (self.row as u64) << 32) as i64
+    }
+
+    pub(super) fn events(&self) -> u64 {
+        self.recorded.iter().sum()
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.stage == Stage::Live
+    }
+}
