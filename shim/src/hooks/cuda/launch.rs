@@ -16,12 +16,19 @@ hooks! {
 
     Launch GRAPH: [cuGraphLaunch, cuGraphLaunch_ptsz](graph: CUgraphExec, stream: CUstream)
         => |_| [handle(graph), handle(stream), 0, 0];
-    Launch HOST_FUNCTION: [cuLaunchHostFunc, cuLaunchHostFunc_ptsz](stream: CUstream, function: *mut c_void, data: *mut c_void)
-        => |_| [handle(function), handle(stream), 0, 0];
+    // The API of CUDA 3: the block's shape was set on the function beforehand.
+    Launch KERNEL: [cuLaunch](function: CUfunction) => |_| kernel(function, core::ptr::null_mut(), pack_grid(1, 1, 1), 0);
     Launch KERNEL: [cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz](
         function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32,
         shared: u32, stream: CUstream, params: Params)
         => |_| kernel(function, stream, pack_grid(gx, gy, gz), pack_block(bx, by, bz, shared));
+    // As cuLaunch.
+    Launch KERNEL: [cuLaunchGrid](function: CUfunction, width: i32, height: i32)
+        => |_| kernel(function, core::ptr::null_mut(), pack_grid(width as u32, height as u32, 1), 0);
+    Launch KERNEL: [cuLaunchGridAsync](function: CUfunction, width: i32, height: i32, stream: CUstream)
+        => |_| kernel(function, stream, pack_grid(width as u32, height as u32, 1), 0);
+    Launch HOST_FUNCTION: [cuLaunchHostFunc, cuLaunchHostFunc_ptsz](stream: CUstream, function: *mut c_void, data: *mut c_void)
+        => |_| [handle(function), handle(stream), 0, 0];
     Launch KERNEL: [cuLaunchKernel, cuLaunchKernel_ptsz](
         function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32,
         shared: u32, stream: CUstream, params: Params, extra: Params)
@@ -29,12 +36,6 @@ hooks! {
     Launch KERNEL: [cuLaunchKernelEx, cuLaunchKernelEx_ptsz](
         config: *const CUlaunchConfig, function: CUfunction, params: Params, extra: Params)
         => |_| configured(config, function);
-    // The API of CUDA 3: the block's shape was set on the function beforehand.
-    Launch KERNEL: [cuLaunch](function: CUfunction) => |_| kernel(function, core::ptr::null_mut(), pack_grid(1, 1, 1), 0);
-    Launch KERNEL: [cuLaunchGrid](function: CUfunction, width: i32, height: i32)
-        => |_| kernel(function, core::ptr::null_mut(), pack_grid(width as u32, height as u32, 1), 0);
-    Launch KERNEL: [cuLaunchGridAsync](function: CUfunction, width: i32, height: i32, stream: CUstream)
-        => |_| kernel(function, stream, pack_grid(width as u32, height as u32, 1), 0);
 }
 
 #[inline(always)]
