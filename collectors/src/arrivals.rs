@@ -26,8 +26,10 @@ const SO_PEERPIDFD: i32 = 77;
 
 /// A process and its segment.
 pub(crate) struct Arrival {
-    /// In the collector's pid namespace.
+    /// In the collector's pid namespace, or where that has no number for it, its own.
     pub(crate) pid: i32,
+    /// The number is its own: other processes here may have the same one.
+    pub(crate) foreign: bool,
     /// Readable when the process has ended; none when it already has, or when there is no descriptor left.
     pub(crate) pidfd: Option<OwnedFd>,
     /// The segment, or why it is not read.
@@ -132,7 +134,7 @@ impl Arrivals {
             let pid = segment
                 .as_ref()
                 .map_or(0, |s| s.view().header().pid.load(gputrace_abi::sync::Ordering::Relaxed) as i32);
-            take(Arrival { pid, pidfd: open_pidfd(pid), segment, file: Some(path) });
+            take(Arrival { pid, foreign: false, pidfd: open_pidfd(pid), segment, file: Some(path) });
         }
     }
 
@@ -190,7 +192,8 @@ fn receive(connection: &OwnedFd) -> Message {
         gputrace_abi::VERSION => Segment::map(fd.as_fd()),
         other => Err(Refused::Version(other)),
     };
-    Message::Segment(Arrival { pid, pidfd: peer_pidfd(connection, peer.pid), segment, file: None })
+    let foreign = peer.pid <= 0;
+    Message::Segment(Arrival { pid, foreign, pidfd: peer_pidfd(connection, peer.pid), segment, file: None })
 }
 
 /// The descriptors of a control message. All are taken, so that all are closed.

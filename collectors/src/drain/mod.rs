@@ -248,7 +248,7 @@ impl Drain {
     fn take_over(&mut self, arrival: Arrival) {
         self.changed = true;
         // An exec: the image that had the pid is no more. A file may belong to any of a pid's images.
-        let same = |p: &&Process| p.pid == arrival.pid && arrival.file.is_none();
+        let same = |p: &&Process| p.pid == arrival.pid && arrival.file.is_none() && !p.foreign && !arrival.foreign;
         if let Some(token) = self.processes.iter().find(|(_, p)| same(p)).map(|(token, _)| *token) {
             self.end(token);
         }
@@ -264,7 +264,7 @@ impl Drain {
             }
         };
         let mut process = Process::new(id, arrival.pid, segment);
-        process.file = arrival.file;
+        (process.file, process.foreign) = (arrival.file, arrival.foreign);
         self.clock = self.clock.or(Some(process.clock));
         let token = self.next;
         self.next += 1;

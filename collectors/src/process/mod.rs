@@ -49,6 +49,8 @@ pub(crate) struct Process {
     pub(crate) segment: Segment,
     pub(crate) pidfd: Option<OwnedFd>,
     pub(crate) file: Option<PathBuf>,
+    /// Its pid is a number of another namespace.
+    pub(crate) foreign: bool,
     pub(crate) facts: Facts,
     pub(crate) clock: ClockKind,
     pub(crate) intake: Intake,
@@ -83,6 +85,7 @@ impl Process {
             segment,
             pidfd: None,
             file: None,
+            foreign: false,
             intake,
             held: Vec::new(),
             threads: vec![Thread::new(usize::from(u16::MAX), 0, 0, started)],
@@ -405,6 +408,8 @@ impl Process {
                 // SAFETY: the kernel reads and writes one entry.
                 unsafe { libc::poll(&mut poll, 1, 0) == 1 }
             }
+            // Nobody can tell: it is read until the collector ends.
+            None if self.foreign => false,
             // SAFETY: signal 0 asks only.
             None => self.pid <= 0 || unsafe { libc::kill(self.pid, 0) } != 0,
         }
