@@ -16,12 +16,8 @@ fn main() {
     let work = env::temp_dir().join(format!("gputrace-bench-{}", std::process::id()));
     fs::create_dir_all(&work).expect("a work folder");
     let bench = Bench { work: work.clone() };
-    let all: [(&str, fn(&Bench)); 4] = [
-        ("launch", Bench::launch),
-        ("malloc", Bench::malloc),
-        ("start", Bench::start),
-        ("memory", Bench::memory),
-    ];
+    let all: [(&str, fn(&Bench)); 4] =
+        [("launch", Bench::launch), ("malloc", Bench::malloc), ("start", Bench::start), ("memory", Bench::memory)];
     for (name, run) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
             run(&bench);
@@ -88,7 +84,8 @@ impl Bench {
         for (kind, rounds, calls) in [("hot", "101", "50000"), ("cold", "21", "2000")] {
             let mut command = self.traced("launch", &["--malloc", "off"], &program);
             command.args([kind, rounds, calls]).env("LD_LIBRARY_PATH", folder);
-            let added: Vec<f64> = lines(&mut command).iter().filter_map(|l| l.split(' ').nth(2)?.parse().ok()).collect();
+            let added: Vec<f64> =
+                lines(&mut command).iter().filter_map(|l| l.split(' ').nth(2)?.parse().ok()).collect();
             println!("launch {kind}: ns added per call {}; {}", Spread::of(added), self.lost("launch"));
         }
         if let Some(lttng) = self.lttng() {
@@ -169,7 +166,8 @@ impl Bench {
     /// MiB of memory that the target has more with 64 threads that all record.
     fn memory(&self) {
         let program = self.compile("thread_memory", &["thread_memory.c", "-lpthread"]);
-        let kib = |command: &mut Command| lines(command).first().and_then(|l| l.parse::<f64>().ok()).unwrap_or(f64::NAN);
+        let kib =
+            |command: &mut Command| lines(command).first().and_then(|l| l.parse::<f64>().ok()).unwrap_or(f64::NAN);
         let (mut plain, mut traced) = (Vec::new(), Vec::new());
         for _ in 0..5 {
             plain.push(kib(&mut Command::new(&program)));
