@@ -194,7 +194,7 @@ fn free_passes(block: usize) -> bool {
 #[inline(always)]
 fn freed(block: usize) {
     match tls::get().and_then(|state| Some((state, state.row()?))) {
-        Some((state, row)) if sampling::is_full() => record_free(state, row, block),
+        Some((state, row)) if sampling::is_full() => record_free(state, row, block, state.now()),
         _ => sampled_free(block),
     }
 }
@@ -207,21 +207,20 @@ fn sampled_free(block: usize) {
     }
     let Some((state, row)) = thread::state_slow().and_then(|state| Some((state, state.row()?))) else { return };
     if sampling::may_be_tracked(block) && sampling::untrack(block) {
-        record_free(state, row, block);
+        record_free(state, row, block, state.now());
     } else if let Some(seen) = row.seen.get(FREED) {
         local::increment(seen);
     }
 }
 
 #[inline(always)]
-fn record_free(state: &State, row: &ThreadRow, block: usize) {
+fn record_free(state: &State, row: &ThreadRow, block: usize, now: u64) {
     if block == 0 || state.is_paused() {
         return;
     }
     let (Some(seen), Some(chosen)) = (row.seen.get(FREED), row.chosen.get(FREED)) else { return };
     local::increment(seen);
     local::increment(chosen);
-    let now = state.now();
     record::write(state, FREE, Class::HostFree, now, now, [block as u64, 0, 0, 0]);
 }
 
@@ -314,10 +313,9 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: us
 /// Frees the old block and allocates the new one, as far as the books are concerned.
 unsafe fn resize(number: u16, block: *mut c_void, bytes: usize) -> *mut c_void {
     let next = next::realloc();
-    // SAFETY: the program's own arguments.
-    let original = || unsafe { next(block, bytes) };
     if sampling::is_off() {
-        return original();
+        // SAFETY: the program's own arguments.
+        return unsafe { next(block, bytes) };
     }
     let old = block as usize;
     // Before the call: another thread may get, and record, the old address as soon as it is free.
@@ -325,21 +323,27 @@ unsafe fn resize(number: u16, block: *mut c_void, bytes: usize) -> *mut c_void {
     if old != 0 && !tracked {
         free_passes(old);
     }
-    let new = if passes(bytes) { original() } else { allocate(number, bytes, old, original) };
-    if tracked && new.is_null() && bytes != 0 {
-        sampling::track(old); // the old block lives on
-    } else if tracked {
-        free_resized(old);
-    }
-    new
+    // The free is written before the allocation, with a time before it: the new block may have the old one's address.
+    let before = if tracked { session::now() } else { 0 };
+    let original = || {
+        // SAFETY: the program's own arguments.
+        let new = unsafe { next(block, bytes) };
+        if tracked && new.is_null() && bytes != 0 {
+            sampling::track(old); // the old block lives on
+        } else if tracked {
+            free_resized(old, before);
+        }
+        new
+    };
+    if passes(bytes) { original() } else { allocate(number, bytes, old, original) }
 }
 
 /// Records the free of a block that was just taken out of the table.
 #[cold]
 #[inline(never)]
-fn free_resized(block: usize) {
+fn free_resized(block: usize, before: u64) {
     if let Some((state, row)) = thread::state_slow().and_then(|state| Some((state, state.row()?))) {
-        record_free(state, row, block);
+        record_free(state, row, block, before);
     }
 }
 
