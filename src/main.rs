@@ -64,7 +64,12 @@ fn explain(error: &clap::Error) -> Ending {
         return Ending::Code(0);
     }
     let text = error.to_string();
-    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let mut lines = text.lines().map(str::trim);
+    let mut what = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    if what.ends_with(':') {
+        // What is missing stands on the next line.
+        what = format!("{what} {}", lines.next().unwrap_or_default());
+    }
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: ")).map(|tip| format!(" ({tip})"));
     let subcommand = std::env::args().nth(1).filter(|word| !word.starts_with('-')).unwrap_or("record".to_owned());
     say(&format!("{what}{}; see gputrace {subcommand} --help", tip.unwrap_or_default()));
