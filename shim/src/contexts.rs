@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use gputrace_abi::{Class, Event, event};
+use gputrace_abi::{Event, event};
 
 use crate::hooks::cuda::DriverCalls;
 use crate::session;
@@ -80,5 +80,6 @@ fn announce(state: &State, number: u16, handle: u64) {
         payload: [handle, 0, device, 0],
         ..Event::default()
     };
-    state.write(event, Class::Api);
+    // Without room the context keeps its number and lacks its device.
+    state.write_apart(event);
 }

@@ -76,11 +76,11 @@ pub(crate) fn sched_yield() {
     let _ = unsafe { call(libc::SYS_sched_yield, [0; 6]) };
 }
 
-/// An anonymous file in memory.
+/// An anonymous file in memory, whose size the collector may seal: it must not shrink under its reader.
 pub(crate) fn memfd(name: &CStr) -> Result<Fd, Errno> {
+    let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
     // SAFETY: the name is a C string.
-    unsafe { call(libc::SYS_memfd_create, [name.as_ptr() as usize, libc::MFD_CLOEXEC as usize, 0, 0, 0, 0]) }
-        .map(|fd| Fd(fd as i32))
+    unsafe { call(libc::SYS_memfd_create, [name.as_ptr() as usize, flags, 0, 0, 0, 0]) }.map(|fd| Fd(fd as i32))
 }
 
 pub(crate) fn open(path: &CStr, flags: i32, mode: u32) -> Result<Fd, Errno> {

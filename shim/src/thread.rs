@@ -129,14 +129,19 @@ impl State {
 
     #[cold]
     #[inline(never)]
-    fn write_slow(&self, mut event: Event, class: Class) {
-        let written = self.with_places(1, |slot, commit, _| {
-            event.commit = commit;
-            slot.write(&event);
-        });
-        if !written {
+    fn write_slow(&self, event: Event, class: Class) {
+        if !self.write_apart(event) {
             self.count_dropped(class);
         }
+    }
+
+    /// Writes an event that is no call of the program, and is in no account; false when there was no room.
+    pub(crate) fn write_apart(&self, mut event: Event) -> bool {
+        event.thread = self.number.get();
+        self.with_places(1, |slot, commit, _| {
+            event.commit = commit;
+            slot.write(&event);
+        })
     }
 
     pub(crate) fn count_dropped(&self, class: Class) {
