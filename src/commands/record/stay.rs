@@ -34,10 +34,11 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
     session::sweep(&session::bases());
     let mut supervisor = Supervisor::new(signals, target);
     let mut watch = Watch::new(session.root().to_owned(), target, inspection.obstacle.is_some());
+    let mut said = Vec::new();
     let ending = supervisor.until_end(watch::FIRST, || {
         let (found, next) = watch.look();
         found.into_iter().for_each(|process| running.untraced(process));
-        warn(&running);
+        warn(&running, &mut said);
         next
     });
     let ended = Instant::now();
@@ -47,8 +48,11 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
 
     let hurried = supervisor.is_interrupted();
     let deadline = if hurried { ended + HURRIED } else { Instant::now() + SEAL };
-    warn(&running);
+    warn(&running, &mut said);
     let manifest = running.finish(Some(ending.info()), deadline);
+    // Trouble with the last rows, as on a disk that ran full at the end.
+    let notes = manifest.iter().flat_map(|manifest| &manifest.notes);
+    notes.filter(|note| !said.contains(*note)).for_each(|note| say(note));
     let any_survivor = !survivors.is_empty();
     // Removing a dozen files takes as long as a short summary, so it goes on beside it. Without room for a thread the
     // rest is swept by a later run.
@@ -108,9 +112,10 @@ fn summarise(
 }
 
 /// What the collector has to say now, a line each.
-fn warn(running: &Running) {
+fn warn(running: &Running, said: &mut Vec<String>) {
     while let Some(warning) = running.warning() {
         say(&warning);
+        said.push(warning);
     }
 }
 
