@@ -32,8 +32,6 @@ const WIDE: [&str; 3] = ["lib/aarch64-linux-gnu", "lib64", "lib"];
 
 /// What 32-bit loaders put for `$LIB`, but for those that put `lib`: see [`narrow_folders`].
 const NARROW: [&str; 2] = ["lib/i386-linux-gnu", "lib32"];
-/// The 32-bit loader, whose own `$LIB` decides who gets `lib`.
-const NARROW_LOADER: &str = "/lib/ld-linux.so.2";
 
 /// Loaders whose `$LIB` is among [`WIDE`] for certain.
 const USUAL_LOADERS: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
@@ -52,7 +50,7 @@ pub(crate) fn make(root: &Path, shim: &Path, loader: Option<&Path>) -> io::Resul
     for folder in [root.join(FOLDER), root.join(FOLDER).join("lib")] {
         DirBuilder::new().mode(0o700).create(folder)?;
     }
-    let narrow = narrow_folders(Path::new(NARROW_LOADER));
+    let narrow = narrow_folders(Path::new("/"));
     let mut wide: Vec<String> = WIDE.iter().map(|f| (*f).to_owned()).filter(|f| !narrow.contains(f)).collect();
     if let Some(folder) = loader.and_then(own_expansion).filter(|folder| !wide.contains(folder)) {
         wide.push(folder);
@@ -108,11 +106,14 @@ fn library(root: &Path, folder: &str) -> PathBuf {
     root.join(FOLDER).join(folder).join(PRELOAD)
 }
 
-/// Folders in which 32-bit processes look. `lib` is one of them where the 32-bit loader knows neither of the others.
-fn narrow_folders(loader: &Path) -> Vec<String> {
+/// Folders in which the 32-bit processes of the system at `root` look: none where there is no loader for them. The
+/// folder of their libc is what their loader puts for `$LIB`; where it is neither of the known ones, that is `lib`.
+fn narrow_folders(root: &Path) -> Vec<String> {
+    if !root.join("lib/ld-linux.so.2").exists() {
+        return Vec::new();
+    }
     let mut folders: Vec<String> = NARROW.iter().map(|f| (*f).to_owned()).collect();
-    let knows = |text: &[u8]| NARROW.iter().any(|folder| text == folder.as_bytes());
-    if fs::read(loader).is_ok_and(|bytes| !bytes.split(|b| *b == 0).any(knows)) {
+    if !NARROW.iter().any(|folder| root.join(folder).join("libc.so.6").exists()) {
         folders.push("lib".to_owned());
     }
     folders
@@ -143,8 +144,9 @@ mod tests {
         for name in &wide {
             assert_eq!(fs::read_link(library(folder.path(), name)).unwrap(), Path::new("/bin/true"));
         }
-        #[cfg(target_arch = "x86_64")]
-        assert_eq!(fs::read(library(folder.path(), NARROW[0])).unwrap(), empty_library(false, I386));
+        for name in narrow_folders(Path::new("/")) {
+            assert_eq!(fs::read(library(folder.path(), &name)).unwrap(), empty_library(false, I386));
+        }
         let preload = preload(Path::new("/s")).into_string().unwrap();
         assert_eq!(preload, "/s/no-libasan.so/$LIB/libgputrace.so");
         empty(folder.path(), &wide).unwrap();
@@ -177,10 +179,10 @@ mod tests {
     #[test]
     fn lib_goes_to_the_32_bit_loader_only_where_it_knows_nothing_else() {
         let folder = Folder::new("links-narrow");
-        let debian = folder.file("debian.so", b"xx\0lib/i386-linux-gnu\0yy", 0o600);
-        let fedora = folder.file("fedora.so", b"xx\0lib\0yy", 0o600);
-        assert_eq!(narrow_folders(&debian), NARROW);
-        assert_eq!(narrow_folders(&folder.path().join("none")), NARROW);
-        assert!(narrow_folders(&fedora).contains(&"lib".to_owned()));
+        assert!(narrow_folders(folder.path()).is_empty());
+        folder.file("lib/ld-linux.so.2", b"", 0o755);
+        assert!(narrow_folders(folder.path()).contains(&"lib".to_owned()));
+        folder.file("lib/i386-linux-gnu/libc.so.6", b"", 0o755);
+        assert_eq!(narrow_folders(folder.path()), NARROW);
     }
 }

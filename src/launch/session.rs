@@ -2,8 +2,7 @@
 //!
 //! | path | what |
 //! |---|---|
-//! | `gputrace-<pid>-<random>/` | mode 0700, in $XDG_RUNTIME_DIR or else /tmp |
-//! | `lock` | locked (flock) as long as the launcher lives |
+//! | `gputrace-<pid>-<random>/` | mode 0700, in $XDG_RUNTIME_DIR or else /tmp; locked (flock) as long as the launcher lives |
 //! | `s/` | GPUTRACE_SESSION: the collector's socket and the segments of processes that found no collector |
 //! | `no-libasan.so/` | what LD_PRELOAD leads to, see `links.rs` |
 //!
@@ -11,13 +10,14 @@
 //! empty library instead of the shim, without a word on stderr, and those already running see that the session is
 //! over. Such a rest, and what a killed launcher left, is swept by a later launcher once no process refers to it.
 
-use std::ffi::{CString, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -97,7 +97,6 @@ impl Session {
     pub(crate) fn end(self, survivors: bool) {
         if !survivors {
             links::remove(&self.root, &self.wide);
-            let _ = fs::remove_file(self.root.join("lock"));
             let _ = fs::remove_dir(self.path());
             if fs::remove_dir(&self.root).is_err() {
                 // Something was left that we did not make: a segment of a process that found no collector.
@@ -111,10 +110,9 @@ impl Session {
 }
 
 fn fill(root: &Path, shim: &Path, loader: Option<&Path>) -> io::Result<(File, Vec<String>)> {
-    let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(root.join("lock"))?;
-    if !try_lock(&lock) {
-        return Err(io::Error::other("flock does not work there"));
-    }
+    let lock = File::open(root)?;
+    // Where a file system knows no locks, a sweeper gets none either and leaves the session alone.
+    try_lock(&lock);
     DirBuilder::new().mode(0o700).create(root.join("s"))?;
     Ok((lock, links::make(root, shim, loader)?))
 }
@@ -159,18 +157,15 @@ fn is_session_name(rest: &str) -> bool {
     })
 }
 
+/// Whether nobody holds the lock. A folder under its first name (with a dot) has none for a moment, or its maker died in
+/// that moment: an hour decides.
 fn is_dead(session: &Path) -> bool {
-    let Ok(lock) = CString::new(session.join("lock").as_os_str().as_bytes()) else { return false };
-    // SAFETY: the path ends in a nul byte. O_NOFOLLOW: the folder is ours, and still nobody's link is opened.
-    let fd = unsafe { libc::open(lock.as_ptr(), libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
-    if fd < 0 {
-        // Without a lock it is being made at this moment, or its maker died in between: an hour decides.
-        let old = |age: std::time::Duration| age.as_secs() > 3600;
-        return fs::metadata(session).and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(old));
+    let young = session.file_name().is_some_and(|name| name.as_bytes().starts_with(b"."));
+    let old = |age: Duration| age.as_secs() > 3600;
+    if young && !fs::metadata(session).and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(old)) {
+        return false;
     }
-    // SAFETY: the descriptor was just opened and belongs to nobody else.
-    let file = unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
-    try_lock(&file)
+    File::open(session).is_ok_and(|folder| try_lock(&folder))
 }
 
 #[cfg(test)]
@@ -189,7 +184,7 @@ mod tests {
         let session = session(&folder);
         let root = session.root.clone();
         assert_eq!(fs::metadata(&root).unwrap().permissions().mode() & 0o777, 0o700);
-        assert!(session.path().is_dir() && root.join("lock").exists());
+        assert!(session.path().is_dir());
         session.end(false);
         assert!(!root.exists());
     }
@@ -211,7 +206,7 @@ mod tests {
         let dead = session(&folder);
         let dead_root = dead.root.clone();
         drop(dead);
-        let other = folder.file("gputrace-notes/lock", b"", 0o600);
+        let other = folder.file("gputrace-notes/notes", b"", 0o600);
         sweep(&bases);
         assert!(alive.path().exists() && other.exists());
         assert!(!dead_root.exists());
