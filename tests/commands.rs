@@ -36,22 +36,24 @@ fn a_command_that_is_missing_is_told_so() {
 }
 
 #[test]
-fn what_the_kernel_cannot_execute_is_told_so() {
+fn what_cannot_be_executed_ends_as_it_does_with_env() {
     let scratch = Scratch::new();
-    let executable = |name: &str, content: &[u8]| {
-        let path = scratch.file(name, content);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("our own file");
-        path.to_str().expect("a plain path").to_owned()
-    };
     shim();
-    for (file, code) in [
-        (executable("interpreter", b"#!/no/such/interpreter\n"), 127),
-        (executable("rubbish", b"\x7fELFrubbish that is no program"), 126),
-    ] {
-        let run = scratch.gputrace(&["-o", "t", "--", &file]).expect(code);
-        assert!(run.stderr.lines().all(|line| line.starts_with("gputrace: ")), "{}", run.stderr);
-        assert!(!scratch.path().join("t").exists());
+    let cases: [(&str, &[u8]); 3] = [
+        ("interpreter", b"#!/no/such/interpreter\n"),
+        // No program and no script either: the shell tries it, as execvp does.
+        ("rubbish", b"\x7fELF rubbish that is no program"),
+        ("empty", b""),
+    ];
+    for (name, content) in cases {
+        let file = scratch.file(name, content);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("our own file");
+        let env = scratch.target("env").arg(&file).plain();
+        let trace = format!("trace-{name}");
+        let run = scratch.target(gputrace()).args(["-o", &trace, "--"]).arg(&file).plain();
+        assert_eq!(run.code(), env.code(), "{name}: {}", run.stderr);
     }
+    assert!(!scratch.path().join("trace-interpreter").exists(), "nothing ran, so there is no trace");
 }
 
 #[test]
@@ -142,8 +144,8 @@ fn broken_files_are_named_and_the_rest_is_reported() {
     let bytes = fs::read(&launches).expect("a file");
     let flipped = {
         let mut copy = bytes.clone();
-        let middle = copy.len() / 3;
-        copy[middle..middle + 40].fill(0xa5);
+        let data = 4..copy.len() / 3;
+        copy[data].fill(0xa5);
         copy
     };
     let cases: [(&str, Vec<u8>); 4] = [
@@ -200,7 +202,8 @@ fn reports_come_in_every_format_and_to_a_file() {
     let trace = trace.to_str().expect("a plain path");
     for format in ["text", "json", "markdown"] {
         let run = scratch.gputrace(&["report", trace, "--format", format]).expect(0);
-        assert!(run.text().contains("spin_us_20"), "{format}: {}", run.text());
+        // Markdown writes underscores in its own way.
+        assert!(run.text().replace('\\', "").contains("spin_us_20"), "{format}: {}", run.text());
         scratch.gputrace(&["report", trace, "--format", format, "-o", "out"]).expect(0);
         assert_eq!(fs::read(scratch.path().join("out")).expect("the report"), run.stdout, "{format}");
     }

@@ -160,7 +160,7 @@ fn copies_hold_their_direction_kinds_of_memory_and_bytes() {
     let table = trace.table("transfers");
     let copies: BTreeMap<i64, _> =
         table.rows().filter(|r| r.text("kind") == "copy").map(|r| (r.int("bytes"), r)).collect();
-    assert_eq!(copies.len(), 15);
+    assert_eq!(copies.len(), 14);
     let expected = [
         (1, "HtoD", "pageable", "device", 0),
         (2, "HtoD", "pinned", "device", 0),

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* What the compiler must not know, or it removes the pairs. */
-static void *volatile place;
+static void *volatile place, *volatile nothing;
 #define KEEP(block) (place = (block), place)
 
 int main(int argc, char **argv) {
@@ -20,15 +20,15 @@ int main(int argc, char **argv) {
         for (int i = 0; i < count; i++) {
             free(KEEP(malloc(70001)));
             free(KEEP(calloc(7, 10003)));
-            void *grown = KEEP(realloc(KEEP(realloc(NULL, 70003)), 70004));
+            void *grown = KEEP(realloc(KEEP(realloc(nothing, 70003)), 70004));
             free(grown);
             free(KEEP(memalign(64, 70005)));
             free(KEEP(aligned_alloc(64, 70016)));
             void *block = NULL;
             if (posix_memalign(&block, 128, 70007)) return 1;
             free(KEEP(block));
-            free(KEEP(reallocarray(NULL, 2, 35004)));
-            free(NULL);
+            free(KEEP(reallocarray(nothing, 2, 35004)));
+            free(nothing);
         }
     } else {
         size_t bytes = strtoul(argv[3], NULL, 10);
