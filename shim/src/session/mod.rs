@@ -5,14 +5,17 @@
 //! before it is mapped, because a mapped write to a full file system kills. A forked child makes its own at its first
 //! event. If anything fails the process runs on untraced, and one line on stderr says why.
 
-use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+mod info;
+mod path;
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gputrace_abi::clock::{self, ClockKind};
 use gputrace_abi::hello::Hello;
-use gputrace_abi::layout::{self, CHUNKS_AT, View, info, note};
+use gputrace_abi::layout::{self, CHUNKS_AT, View, note};
 use gputrace_abi::{MAGIC, VERSION, ring};
 
+use self::path::Path;
 use crate::sys::{self, Errno};
 use crate::{hooks, sampling, thread};
 
@@ -106,7 +109,7 @@ pub(crate) fn start_in_constructor() {
     BLOCK_WHEN_FULL.store((sys::variable(b"GPUTRACE_ON_FULL") == Some(b"block")) as u32, Ordering::Relaxed);
     COUNTER.store(counter_is_good() as u32, Ordering::Relaxed);
     sampling::configure(sys::variable(b"GPUTRACE_MALLOC"));
-    remember_ranks();
+    info::remember_ranks();
     hooks::remember_preloads();
     if let Err(why) = thread::prepare() {
         return complain(why);
@@ -233,66 +236,9 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
         view.give_chunk(chunk);
     }
     put(&header.hook_count, hooks::describe(&view));
-    write_info(&view);
+    info::write_info(&view);
     header.magic.store(MAGIC, Ordering::Release);
     SEGMENT.store(base, Ordering::Relaxed);
-}
-
-/// Executable, arguments and rank, for the `processes` table: the process may be gone before anyone can look.
-fn write_info(view: &View) {
-    let mut at = 0usize;
-    let mut put = |tag: u16, text: &[u8]| {
-        let room = layout::INFO_BYTES.saturating_sub(at + 8);
-        let text = text.get(..text.len().min(room)).unwrap_or(&[]);
-        let head = [tag.to_le_bytes(), (text.len() as u16).to_le_bytes()];
-        for byte in head.as_flattened().iter().chain(text) {
-            if let Some(word) = view.info().get(at / 8) {
-                word.fetch_or(u64::from(*byte) << (8 * (at % 8)), Ordering::Relaxed);
-            }
-            at += 1;
-        }
-    };
-    let mut buffer = [0u8; 6144];
-    let exe = sys::readlink(c"/proc/self/exe", &mut buffer);
-    put(info::EXE, buffer.get(..exe).unwrap_or(&[]));
-    if let Ok(file) = sys::open(c"/proc/self/cmdline", libc::O_RDONLY, 0) {
-        let length = sys::read_all(&file, &mut buffer);
-        put(info::COMMAND, buffer.get(..length).unwrap_or(&[]));
-    }
-    for (text, length) in RANKS.iter().zip(&RANK_BYTES) {
-        let mut line = [0u8; RANK_TEXT_BYTES];
-        for (place, byte) in line.iter_mut().zip(text) {
-            *place = byte.load(Ordering::Relaxed);
-        }
-        put(info::RANK, line.get(..length.load(Ordering::Relaxed)).unwrap_or(&[]));
-    }
-}
-
-const RANK_NAMES: [&[u8]; 7] = [
-    b"RANK",
-    b"LOCAL_RANK",
-    b"OMPI_COMM_WORLD_RANK",
-    b"OMPI_COMM_WORLD_LOCAL_RANK",
-    b"PMI_RANK",
-    b"SLURM_PROCID",
-    b"SLURM_LOCALID",
-];
-const RANK_TEXT_BYTES: usize = 48;
-/// `NAME=value` of each, as it was when the process started: a forked child may not read the environment, which one of
-/// its threads may be changing.
-static RANKS: [[AtomicU8; RANK_TEXT_BYTES]; RANK_NAMES.len()] =
-    [const { [const { AtomicU8::new(0) }; RANK_TEXT_BYTES] }; RANK_NAMES.len()];
-static RANK_BYTES: [AtomicUsize; RANK_NAMES.len()] = [const { AtomicUsize::new(0) }; RANK_NAMES.len()];
-
-fn remember_ranks() {
-    for ((name, text), length) in RANK_NAMES.iter().zip(&RANKS).zip(&RANK_BYTES) {
-        if let Some(value) = sys::variable(name).filter(|v| v.len() < 16) {
-            for (place, byte) in text.iter().zip(name.iter().chain(b"=").chain(value)) {
-                place.store(*byte, Ordering::Relaxed);
-            }
-            length.store(name.len() + 1 + value.len(), Ordering::Relaxed);
-        }
-    }
 }
 
 /// Whether the processor's counter may be used: the launcher says so, or the kernel itself uses it.
@@ -328,58 +274,4 @@ fn complain(why: &[u8]) {
         length += 1;
     }
     sys::complain(line.get(..length).unwrap_or(&[]));
-}
-
-/// A path in a buffer, always ended by a zero byte.
-struct Path {
-    text: [u8; 192],
-    length: usize,
-}
-
-impl Path {
-    fn empty() -> Path {
-        Path { text: [0; 192], length: 0 }
-    }
-
-    fn folder() -> Path {
-        let mut path = Path::empty();
-        for i in 0..FOLDER_BYTES.load(Ordering::Relaxed) {
-            let word = FOLDER.get(i / 8).map_or(0, |w| w.load(Ordering::Relaxed));
-            path.push(&[(word >> (8 * (i % 8))) as u8]);
-        }
-        path
-    }
-
-    fn push(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            if self.length + 1 < self.text.len()
-                && let Some(place) = self.text.get_mut(self.length)
-            {
-                *place = *byte;
-                self.length += 1;
-            }
-        }
-    }
-
-    fn push_number(&mut self, mut number: u64) {
-        let mut digits = [b'0'; 20];
-        let mut first = digits.len();
-        for (at, digit) in digits.iter_mut().enumerate().rev() {
-            *digit = b'0' + (number % 10) as u8;
-            number /= 10;
-            first = at;
-            if number == 0 {
-                break;
-            }
-        }
-        self.push(digits.get(first..).unwrap_or(&[]));
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.text.get(..self.length).unwrap_or(&[])
-    }
-
-    fn c_str(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.text).unwrap_or(c"")
-    }
 }
