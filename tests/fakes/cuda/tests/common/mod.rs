@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "no test file uses all of it")]
 
 use std::ffi::{CString, c_void};
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 pub(crate) const NON_BLOCKING: u64 = 1;
@@ -13,6 +15,18 @@ pub(crate) struct Cuda {
 }
 
 type Function = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u32;
+
+/// Builds the library: `cargo test` alone does not, since a cdylib is nothing that a test could link.
+fn build(products: &Path) {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--lib", "--manifest-path"]).arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
+    cargo.arg("--target-dir").arg(products.parent().expect("profiles lie in the target folder"));
+    if products.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let output = cargo.output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
 
 impl Cuda {
     /// The driver with the primary context of device 0 current. `environment` counts in the first call of a process.
@@ -37,7 +51,9 @@ impl Cuda {
                 unsafe { std::env::set_var(name, value) };
             }
             let tests = std::env::current_exe().expect("a path");
-            let path = tests.ancestors().nth(2).expect("target/debug").join("libfake_cuda.so");
+            let products = tests.ancestors().nth(2).expect("target/debug");
+            build(products);
+            let path = products.join("libfake_cuda.so");
             let name = CString::new(path.to_str().expect("a plain path")).expect("no zero byte");
             // SAFETY: the name is a C string.
             let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
