@@ -20,13 +20,16 @@
 
 mod util;
 
+mod clients;
 mod commands;
 mod exactness;
 mod faults;
+mod format;
 mod host_memory;
 mod inherited;
 mod library;
 mod limits;
+mod real_programs;
 mod routes;
 mod tidy;
 mod transparency;

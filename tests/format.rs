@@ -1,0 +1,145 @@
+//! The files are what `gputrace schema` says, whoever reads them.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use crate::util::{Driver, Finished, Scratch, Trace, program};
+
+/// A run that fills every table.
+fn full(scratch: &Scratch) -> Finished {
+    let target = scratch.target(program("cuda_values")).with_driver(Driver::Plain);
+    target.options(["--malloc", "full"]).traced().expect(0)
+}
+
+#[test]
+fn every_file_has_the_columns_that_the_schema_states() {
+    let scratch = Scratch::new();
+    let trace = full(&scratch).read();
+    for table in &TABLES {
+        let files = trace.files(table.name);
+        assert_eq!(files.len(), 1, "{} has rows in this run", table.name);
+        let file = File::open(&files[0]).expect("a file");
+        let schema = ParquetRecordBatchReaderBuilder::try_new(file).expect("a Parquet file").schema().clone();
+        let stated = table.arrow();
+        let columns = |schema: &arrow::datatypes::Schema| -> Vec<_> {
+            schema.fields().iter().map(|f| (f.name().clone(), f.data_type().clone(), f.is_nullable())).collect()
+        };
+        assert_eq!(columns(&schema), columns(&stated), "{}", table.name);
+    }
+}
+
+#[test]
+fn every_file_names_the_version_of_the_schema() {
+    let scratch = Scratch::new();
+    let run = full(&scratch);
+    for table in &TABLES {
+        for path in run.read().files(table.name) {
+            let reader = SerializedFileReader::new(File::open(&path).expect("a file")).expect("a Parquet file");
+            let metadata = reader.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
+            let version = metadata.iter().find(|pair| pair.key == "gputrace.schema_version");
+            assert_eq!(version.and_then(|pair| pair.value.clone()), Some(SCHEMA_VERSION.to_string()), "{}", path.display());
+        }
+    }
+    assert_eq!(run.read().manifest().schema_version, SCHEMA_VERSION);
+}
+
+#[test]
+fn a_trace_holds_its_parts_and_nothing_else() {
+    let scratch = Scratch::new();
+    let run = full(&scratch);
+    let entries: BTreeSet<String> = names(&run.trace).into_iter().collect();
+    let parts = TABLES.iter().map(|table| table.name.to_owned()).chain(["manifest", "summary.txt"].map(str::to_owned));
+    let expected: BTreeSet<String> = parts.collect();
+    let journal = run.trace.join("journal");
+    assert!(!journal.exists() || names(&journal).is_empty(), "a clean end leaves no journal");
+    let others: Vec<_> = entries.difference(&expected).filter(|name| *name != "journal" && *name != "job").collect();
+    assert!(others.is_empty(), "{others:?}");
+    // One hive partition per host, and files with the launcher's number.
+    let manifest = run.read().manifest();
+    for table in &TABLES {
+        assert_eq!(names(&run.trace.join(table.name)), [format!("host={}", manifest.host)]);
+        let files = names(&run.trace.join(table.name).join(format!("host={}", manifest.host)));
+        assert!(files.iter().all(|name| name.starts_with(&format!("{:x}-", manifest.launcher_id))), "{files:?}");
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())).flatten();
+    let mut all: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_process_without_events_has_its_row_and_no_file() {
+    let scratch = Scratch::new();
+    let run = scratch.shell("for i in 1 2 3; do /bin/true; done; exit 0").options(["--malloc", "off"]).traced().expect(0);
+    let trace = run.read();
+    assert_eq!(trace.table("processes").len(), 4);
+    let files: Vec<PathBuf> = TABLES.iter().flat_map(|table| trace.files(table.name)).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+}
+
+#[test]
+fn a_name_has_the_same_id_in_every_trace() {
+    let scratch = Scratch::new();
+    let first = full(&scratch).read().names();
+    let target = scratch.target(program("cuda_routes")).arg("procaddr").with_driver(Driver::Symbolic);
+    let second = target.traced().expect(0).read().names();
+    let shared: Vec<_> = second.iter().filter(|(id, _)| first.contains_key(id)).collect();
+    assert!(shared.len() >= 5, "{second:?}");
+    assert!(shared.iter().all(|(id, name)| first[id] == **name));
+    let ids = |names: &std::collections::HashMap<i64, String>| names.values().cloned().collect::<BTreeSet<_>>();
+    let both: Vec<_> = ids(&first).intersection(&ids(&second)).cloned().collect();
+    assert_eq!(both.len(), shared.len(), "a name with two ids");
+}
+
+#[test]
+fn the_summary_is_what_was_printed() {
+    let scratch = Scratch::new();
+    let run = full(&scratch);
+    let summary = fs::read_to_string(run.trace.join("summary.txt")).expect("a summary");
+    assert_eq!(run.stderr, summary);
+    assert!(summary.starts_with("gputrace: cuda_values  exit 0"), "{summary}");
+    assert!(summary.ends_with(&format!("({})\n", summary.rsplit('(').next().unwrap_or_default().trim_end_matches(")\n"))));
+    assert!(summary.contains(&format!("next: gputrace report {}", run.trace.display())), "{summary}");
+}
+
+#[test]
+fn rows_of_one_process_carry_its_id_pid_and_threads() {
+    let scratch = Scratch::new();
+    let trace = full(&scratch).read();
+    let root = trace.root();
+    for table in ["launches", "syncs", "transfers", "device_memory", "host_memory", "api", "threads"] {
+        for row in trace.table(table).rows() {
+            assert_eq!((row.int("process_id"), row.int("pid"), row.int("tid")), (root.process_id, i64::from(root.pid), i64::from(root.pid)));
+        }
+    }
+    let process = trace.table("processes");
+    let row = process.rows().next().expect("one process");
+    assert!(row.text("exe").ends_with("/cuda_values") && row.text("command").ends_with("cuda_values"));
+    assert_eq!((row.maybe_int("exit_code"), row.maybe_int("exit_signal")), (Some(0), None));
+    assert_eq!(row.text("malloc_mode"), "full");
+    let events: i64 = ["launches", "syncs", "transfers", "device_memory", "host_memory", "api"].iter().map(|t| trace.table(t).len() as i64).sum();
+    assert_eq!(row.int("events"), events);
+    assert_eq!(trace.table("threads").rows().map(|thread| thread.int("events")).sum::<i64>(), events);
+}
+
+#[test]
+fn the_size_of_a_trace_is_bounded_and_the_manifest_says_what_went() {
+    let scratch = Scratch::new();
+    let target = scratch.target(program("threads")).args(["4", "50000"]).with_instant_driver();
+    let run = target.options(["--on-full", "block", "--max-size", "64K"]).traced().expect(0);
+    let trace: Trace = run.read();
+    let bytes: u64 = trace.files("launches").iter().map(|file| fs::metadata(file).expect("a file").len()).sum();
+    let removed = trace.manifest().removed_files;
+    assert!(bytes <= 64 << 10 || removed.is_empty(), "{bytes} bytes are left, {removed:?} went");
+    assert!(removed.iter().all(|name| !run.trace.join(name).exists()), "{removed:?}");
+    // Removed or not, the books are in order.
+    assert!(trace.root().balanced);
+}
