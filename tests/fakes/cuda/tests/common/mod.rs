@@ -19,7 +19,7 @@ type Function = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64
 /// Builds the library: `cargo test` alone does not, since a cdylib is nothing that a test could link.
 fn build(products: &Path) {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--lib", "--manifest-path"]).arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
+    cargo.args(["build", "--quiet", "--lib"]).current_dir(env!("CARGO_MANIFEST_DIR"));
     cargo.arg("--target-dir").arg(products.parent().expect("profiles lie in the target folder"));
     if products.ends_with("release") {
         cargo.arg("--release");
