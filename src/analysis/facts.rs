@@ -3,12 +3,13 @@
 use rustc_hash::FxHashSet;
 
 use super::passes::Pass;
+use super::passes::detect::Detect;
 use super::passes::device_memory::DeviceMemory;
 use super::passes::host_memory::HostMemory;
 use super::passes::host_time::{HostTime, ProcessTime};
 use super::passes::launches::Launches;
 use super::passes::loading::Loading;
-use super::passes::steps::{Detect, Steps};
+use super::passes::steps::Steps;
 use super::passes::syncs::Syncs;
 use super::passes::transfers::Transfers;
 use crate::trace::{Filter, Names, Process, Trace};

@@ -11,9 +11,6 @@ mod launch_overhead;
 mod passes;
 mod section;
 pub(crate) mod summary;
-#[cfg(test)]
-mod summary_tests;
-mod summary_text;
 mod syncs;
 mod transfers;
 

@@ -114,7 +114,7 @@ impl Sequence {
                 levels.push(period);
             }
         }
-        levels.sort_by(|a, b| b.count.cmp(&a.count));
+        levels.sort_by_key(|level| std::cmp::Reverse(level.count));
         let mut levels = levels.into_iter();
         let mut inner = levels.next()?;
         for outer in levels {

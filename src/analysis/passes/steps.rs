@@ -1,22 +1,16 @@
 //! Steps: where they begin and end, which are warm-up, how long they take.
 //!
-//! Two short reads before the others: [`Detect`] finds the loop of each process ([`super::period`]), [`Cut`] notes
-//! when its anchor occurred. From then on every pass can ask [`Steps::place`] for a row. A step runs from one anchor to
-//! the next: from the end of a wait to the end of the next one, or from a launch to the same launch a step later.
+//! They are found before all other reads ([`super::detect`]); every pass can then ask [`Steps::place`] for a row. A step
+//! runs from one anchor to the next: from the end of a wait to the end of the next one, or from a launch to the same
+//! launch a step later.
 //!
-//! **Warm-up** are the steps before the first five of which four take at most 1.3 times the median of the second half;
-//! at most half of all steps. **Middle** are steady steps whose duration lies around the median ([`USUAL`]): a mean over
-//! them is robust like the median, and its parts still sum to the whole.
+//! **Warm-up** are the steps before the first five of which four take at most 1.3 times the median of the second half,
+//! or as long as nine of ten steps there; at most half of all steps. **Middle** are steady steps whose duration lies
+//! around the median ([`USUAL`]): a mean over them is robust like the median, and its parts still sum to the whole.
 
-use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::groups::Groups;
-use super::period::{Name, Period, Sequence};
-use crate::trace::{NO_NAME, Rows, Want};
-
-/// Boundaries that are kept per process (32 MB); a loop with more is measured by its first so many.
-const BOUNDARIES: usize = 4_000_000;
+use super::period::Name;
 
 /// Steps between these quantiles of the durations are the usual ones.
 const USUAL: (f64, f64) = (0.4, 0.6);
@@ -24,137 +18,6 @@ const USUAL: (f64, f64) = (0.4, 0.6);
 /// Kinds of `syncs.kind` in which the host waits.
 pub(crate) fn blocks(kind: &str) -> bool {
     matches!(kind, "context" | "stream" | "event")
-}
-
-/// First read: the sequence of calls per thread.
-#[derive(Debug, Default)]
-pub(crate) struct Detect {
-    threads: Groups<(i64, i32), Sequence>,
-    callers: Groups<i64, Callers>,
-}
-
-/// The first two threads of a process that called the driver.
-#[derive(Debug, Default)]
-struct Callers(Vec<i32>);
-
-impl Default for Groups<(i64, i32), Sequence> {
-    fn default() -> Self {
-        Groups::new(100_000, (-1, -1))
-    }
-}
-
-impl Detect {
-    /// What it reads.
-    pub(crate) const WANTS: [Want; 4] = [
-        Want { table: TableId::Launches, columns: &["tid", "correlation_id", "api_id", "name_id", "captured"] },
-        Want { table: TableId::Syncs, columns: &["tid", "correlation_id", "api_id", "kind"] },
-        Want { table: TableId::Transfers, columns: &["tid"] },
-        Want { table: TableId::DeviceMemory, columns: &["tid"] },
-    ];
-
-    /// Takes rows in.
-    pub(crate) fn rows(&mut self, rows: &Rows) {
-        let (process, tid) = (rows.i64("process_id"), rows.i32_or("tid", 0));
-        for (process, tid) in process.iter().zip(tid.iter()) {
-            let callers = &mut self.callers.at(*process).0;
-            if callers.len() < 2 && !callers.contains(tid) {
-                callers.push(*tid);
-            }
-        }
-        let (call, api) = (rows.i64("correlation_id"), rows.i64("api_id"));
-        if rows.table == TableId::Launches {
-            let (name, captured) = (rows.i64_or("name_id", NO_NAME), rows.flags("captured"));
-            for row in 0..rows.len {
-                if !captured.get(row) {
-                    let name = if name[row] == NO_NAME { api[row] } else { name[row] };
-                    self.threads.at((process[row], tid[row])).add(Name::Launch(name), call[row] as u32);
-                }
-            }
-        } else if rows.table == TableId::Syncs {
-            let kind = rows.texts("kind");
-            for row in (0..rows.len).filter(|row| blocks(kind.get(*row))) {
-                self.threads.at((process[row], tid[row])).add(Name::Wait(api[row]), call[row] as u32);
-            }
-        }
-    }
-
-    /// The loop of each process, if it has one: that of the thread with the most calls that has a wait in its loop,
-    /// else of the thread with the most calls.
-    pub(crate) fn cut(&self) -> Cut {
-        let mut best: FxHashMap<i64, (i32, Period, (bool, u64))> = FxHashMap::default();
-        for ((process, tid), sequence) in self.threads.iter() {
-            let Some(period) = sequence.period() else { continue };
-            let rank = (matches!(period.anchor, Name::Wait(_)), sequence.calls());
-            if best.get(process).is_none_or(|(.., other)| rank > *other) {
-                best.insert(*process, (*tid, period, rank));
-            }
-        }
-        let loops = best.into_iter().map(|(process, (tid, period, _))| (process, Loop { tid, period, times: vec![] }));
-        let several = self.callers.iter().filter(|(_, callers)| callers.0.len() > 1).map(|(process, _)| *process);
-        Cut { loops: loops.collect(), several_callers: several.collect() }
-    }
-}
-
-/// Second read: when the anchors occurred.
-#[derive(Debug, Default)]
-pub(crate) struct Cut {
-    loops: FxHashMap<i64, Loop>,
-    several_callers: FxHashSet<i64>,
-}
-
-#[derive(Debug)]
-struct Loop {
-    tid: i32,
-    period: Period,
-    times: Vec<i64>,
-}
-
-impl Cut {
-    /// What it reads: only the tables in which anchors stand.
-    pub(crate) fn wants(&self) -> Vec<Want> {
-        let has = |wait: bool| self.loops.values().any(|l| matches!(l.period.anchor, Name::Wait(_)) == wait);
-        let launches = Want { table: TableId::Launches, columns: &["tid", "api_id", "name_id", "captured"] };
-        let syncs = Want { table: TableId::Syncs, columns: &["tid", "api_id", "api_ns", "kind"] };
-        [(has(false), launches), (has(true), syncs)].into_iter().filter(|(has, _)| *has).map(|(_, want)| want).collect()
-    }
-
-    /// Takes rows in.
-    pub(crate) fn rows(&mut self, rows: &Rows) {
-        let (process, tid, start) = (rows.i64("process_id"), rows.i32_or("tid", 0), rows.i64("start_ns"));
-        let (api, name, length) = (rows.i64("api_id"), rows.i64_or("name_id", NO_NAME), rows.i64("api_ns"));
-        let (captured, kind) = (rows.flags("captured"), rows.texts("kind"));
-        let mut row = 0;
-        while row < rows.len {
-            let run = process[row..].iter().take_while(|p| **p == process[row]).count();
-            if let Some(found) = self.loops.get_mut(&process[row]) {
-                for row in row..row + run {
-                    let at = match (found.period.anchor, rows.table) {
-                        (Name::Launch(id), TableId::Launches) => {
-                            let this = if name[row] == NO_NAME { api[row] } else { name[row] };
-                            (this == id && !captured.get(row)).then(|| start[row])
-                        }
-                        (Name::Wait(id), TableId::Syncs) => {
-                            (api[row] == id && blocks(kind.get(row))).then(|| start[row] + length[row])
-                        }
-                        _ => None,
-                    };
-                    if let Some(at) = at.filter(|_| tid[row] == found.tid && found.times.len() < BOUNDARIES) {
-                        found.times.push(at);
-                    }
-                }
-            }
-            row += run;
-        }
-    }
-
-    /// The steps.
-    pub(crate) fn steps(self) -> Steps {
-        let mut all: Vec<ProcessSteps> =
-            self.loops.into_iter().filter_map(|(process, found)| ProcessSteps::new(process, found)).collect();
-        all.sort_by_key(|s| s.process_id);
-        let slots = all.iter().enumerate().map(|(i, s)| (s.process_id, i)).collect();
-        Steps { slots, all, several_callers: self.several_callers }
-    }
 }
 
 /// The steps of all processes.
@@ -217,8 +80,8 @@ impl Place {
 }
 
 impl ProcessSteps {
-    fn new(process_id: i64, found: Loop) -> Option<ProcessSteps> {
-        let Loop { tid, period, mut times } = found;
+    /// The steps between these times, at which the anchor occurred `count` times; none when there are too few.
+    pub(crate) fn new(process_id: i64, tid: i32, (anchor, count): (Name, u64), mut times: Vec<i64>) -> Option<Self> {
         times.sort_unstable();
         times.dedup();
         if times.len() < 5 {
@@ -233,8 +96,8 @@ impl ProcessSteps {
         Some(ProcessSteps {
             process_id,
             tid,
-            anchor: period.anchor,
-            count: period.count,
+            anchor,
+            count,
             warm_up,
             middle: middle.len() as u64,
             middle_ns: middle.iter().sum::<i64>() as f64 / middle.len().max(1) as f64,
@@ -297,6 +160,12 @@ pub(crate) struct Cursor {
 }
 
 impl Steps {
+    /// Of all processes, and those in which several threads call the driver.
+    pub(crate) fn new(mut all: Vec<ProcessSteps>, several_callers: FxHashSet<i64>) -> Steps {
+        all.sort_by_key(|s| s.process_id);
+        Steps { slots: all.iter().enumerate().map(|(i, s)| (s.process_id, i)).collect(), all, several_callers }
+    }
+
     /// The steps of a process, if it has any.
     pub(crate) fn of(&self, process_id: i64) -> Option<&ProcessSteps> {
         self.slots.get(&process_id).map(|i| &self.all[*i])
@@ -338,7 +207,7 @@ fn quantile(sorted: &[i64], share: f64) -> i64 {
 fn warm_up(lengths: &[i64]) -> usize {
     let mut second_half = lengths[lengths.len() / 2..].to_vec();
     second_half.sort_unstable();
-    let limit = quantile(&second_half, 0.5) as f64 * 1.3;
+    let limit = (quantile(&second_half, 0.5) as f64 * 1.3).max(quantile(&second_half, 0.9) as f64);
     let calm = |i: &usize| {
         let next = &lengths[*i..(*i + 5).min(lengths.len())];
         lengths[*i] as f64 <= limit && next.iter().filter(|l| **l as f64 <= limit).count() * 5 >= next.len() * 4
@@ -351,9 +220,7 @@ mod tests {
     use super::*;
 
     fn steps(times: &[i64]) -> ProcessSteps {
-        let period =
-            Period { anchor: Name::Wait(1), count: times.len() as u64, calls: 3.0, regularity: 1.0, spread: 0.0 };
-        ProcessSteps::new(9, Loop { tid: 1, period, times: times.to_vec() }).expect("steps")
+        ProcessSteps::new(9, 1, (Name::Wait(1), times.len() as u64), times.to_vec()).expect("steps")
     }
 
     #[test]
@@ -369,7 +236,7 @@ mod tests {
     #[test]
     fn rows_find_their_step_in_any_order() {
         let process = steps(&[1000, 2000, 3000, 4000, 5000, 6000, 7000]);
-        let steps = Steps { slots: [(9, 0)].into_iter().collect(), all: vec![process], ..Steps::default() };
+        let steps = Steps::new(vec![process], FxHashSet::default());
         let mut cursor = Cursor::default();
         let mut place = |at| steps.place(&mut cursor, 9, at);
         assert_eq!(place(999), Place::Outside);

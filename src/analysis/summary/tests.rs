@@ -4,7 +4,7 @@ use gputrace_collectors::manifest::Untraced;
 use gputrace_collectors::schema::TableId;
 use serde_json::json;
 
-use super::summary::Summary;
+use super::Summary;
 use crate::trace::testing::{START, TestTrace, Thread};
 
 fn summary(trace: &TestTrace) -> String {
@@ -129,8 +129,8 @@ fn calls_without_a_period_have_no_steps() {
     trace.manifest = None;
     let trace = trace.open();
     let filter = crate::trace::Filter::default();
-    let facts = super::Facts::gather(&trace, &filter, crate::findings::NEEDS);
-    let text = super::Analysis::section(&Summary, &facts).literal.unwrap_or_default();
+    let facts = crate::analysis::Facts::gather(&trace, &filter, crate::findings::NEEDS);
+    let text = crate::analysis::Analysis::section(&Summary, &facts).literal.unwrap_or_default();
     assert!(text.contains("\nno steps detected: times are of the run, 15.97 ms of driver calls\n"), "{text}");
     assert!(text.contains("\nUNKNOWN: no steps detected"), "{text}");
     assert!(text.contains("\ncost, loss and coverage not known: no manifest\n"), "{text}");

@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use super::summary::Content;
-use super::{Part, ProcessSteps};
+use super::{Content, ending};
+use crate::analysis::{Part, ProcessSteps};
 use crate::findings::Subject;
-use crate::render::{duration, file_size, number, scale_ns, share, time};
+use crate::render::{duration, number, scale_ns, share, time};
 use crate::trace::{Process, shortened};
 
 /// Characters of the command that are shown.
 const COMMAND: usize = 60;
-/// Processes, or untraced programs, that get a line.
+/// Processes that get a line.
 const LINES: usize = 4;
 
 /// The summary.
@@ -21,18 +21,20 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
             let _ = writeln!(out, "{}: {}", verdict.word, verdict.text);
             out.push_str(&step_lines(content, main));
             out.push_str(&process_lines(content, main));
-            out.push_str(&finding_lines(content, main));
+            out.push_str(&ending::finding_lines(content, main));
         }
-        _ => out.push_str(&without_cuda(content)),
+        _ => out.push_str(&ending::without_cuda(content)),
     }
-    out.push_str(&untraced_lines(content));
+    out.push_str(&ending::untraced_lines(content));
     if main.is_some() {
-        if !content.findings.fine.is_empty() {
+        if content.facts.trace.problems().iter().any(|p| p.lost_rows) {
+            let _ = writeln!(out, "parts of the trace could not be read: what is fine is not known");
+        } else if !content.findings.fine.is_empty() {
             let _ = writeln!(out, "checked, fine: {}", content.findings.fine.join(", "));
         }
         let _ = writeln!(out, "not known: GPU busy and idle time; call sites; tensors inside a caching allocator");
     }
-    out.push_str(&own_lines(content));
+    out.push_str(&ending::own_lines(content));
     out
 }
 
@@ -85,7 +87,7 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     out
 }
 
-fn ranks<'a>(content: &'a Content<'_>) -> Vec<(&'a Process, &'a Subject<'a>)> {
+pub(super) fn ranks<'a>(content: &'a Content<'_>) -> Vec<(&'a Process, &'a Subject<'a>)> {
     let process = |s: &'a Subject<'a>| Some((content.facts.trace.process(s.process_id)?, s));
     content.subjects.iter().filter_map(process).filter(|(p, _)| p.rank.is_some()).collect()
 }
@@ -190,129 +192,4 @@ fn describe(content: &Content<'_>, subject: &Subject<'_>) -> String {
     let label = content.facts.label(subject.process_id);
     let exe = content.facts.trace.process(subject.process_id).map_or("", |p| p.exe.as_str());
     format!("{label} {}", shortened(exe.rsplit('/').next().unwrap_or(exe), 30)).trim_end().to_owned()
-}
-
-fn finding_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
-    let mut out = String::new();
-    let found = &content.findings.found;
-    let unit_ns = scale_ns(main.unit_ns);
-    let amount = |ns: f64, per_step: bool| {
-        let (unit, divisor) = if per_step { unit_ns } else { scale_ns(ns) };
-        format!("{:.2} {unit}", ns / divisor)
-    };
-    // Times of different calls do not overlap, so their sum bounds the joint gain; so does the whole.
-    let alike = found.iter().all(|f| f.per_step == main.per_step && f.process_id == main.process_id);
-    match found.as_slice() {
-        [] => return out,
-        [_] => out.push_str("finding\n"),
-        _ if alike => {
-            let sum = found.iter().map(|f| f.gain_ns).sum::<f64>().min(main.unit_ns);
-            let together = amount(sum, main.per_step);
-            let _ = writeln!(out, "findings (together: at most {together}, {})", share(sum / main.unit_ns.max(1.0)));
-        }
-        _ => out.push_str("findings\n"),
-    }
-    for (index, finding) in found.iter().enumerate() {
-        let whole = if finding.per_step == main.per_step { "" } else { " of the run" };
-        let place = if content.subjects.len() > 1 {
-            format!("  {}", content.facts.label(finding.process_id))
-        } else {
-            String::new()
-        };
-        let _ = writeln!(
-            out,
-            "{} {}  <= {} ({}{whole})  effort {}{place}",
-            index + 1,
-            finding.rule.title,
-            amount(finding.gain_ns, finding.per_step),
-            share(finding.share),
-            finding.rule.effort.text(),
-        );
-        finding.lines.iter().for_each(|line| out.push_str(&format!("   {line}\n")));
-        let _ = writeln!(out, "   try {}", finding.rule.advice);
-    }
-    out
-}
-
-/// What there is to say of a run without CUDA calls.
-fn without_cuda(content: &Content<'_>) -> String {
-    let facts = content.facts;
-    let calls: u64 = facts.host.processes.iter().map(|(_, t)| t.all.calls.iter().sum::<u64>()).sum();
-    if calls > 0 {
-        return format!("UNKNOWN: too few CUDA calls to judge ({calls})\n");
-    }
-    let traced: Vec<&Process> = facts.processes().filter(|p| p.traced).collect();
-    let reached = |p: &&&Process| {
-        let hooks = p.manifest.as_ref().map(|m| m.coverage.hooks.as_slice()).unwrap_or_default();
-        hooks.iter().any(|h| h.name.starts_with("cu"))
-    };
-    let loaded = traced.iter().filter(reached).count();
-    let plural = if traced.len() == 1 { "process" } else { "processes" };
-    let why = match (traced.len(), loaded) {
-        (0, _) if !content.own.known && facts.trace.processes.is_empty() => "the trace holds no events".to_owned(),
-        (0, _) => "no process could be traced".to_owned(),
-        (n, 0) => format!("no process loaded the driver ({n} {plural} traced)"),
-        (_, n) => format!("{n} of {} traced {plural} looked the driver up and called nothing", traced.len()),
-    };
-    format!("no CUDA calls seen: {why}\n")
-}
-
-/// Programs that could not be traced, bounded, the same one once.
-fn untraced_lines(content: &Content<'_>) -> String {
-    let mut untraced: Vec<(String, u32)> = Vec::new();
-    let manifests = content.facts.trace.manifests().flat_map(|m| &m.untraced).map(|u| (&u.exe, u.reason.clone()));
-    let processes = content.facts.processes().filter(|p| !p.traced);
-    let processes = processes.map(|p| (&p.exe, p.reason.clone().unwrap_or_else(|| "not traced".to_owned())));
-    // The same process may stand in both lists; what counts is which program and why.
-    let listed = if content.facts.trace.manifests().any(|m| !m.untraced.is_empty()) { 0 } else { usize::MAX };
-    for (exe, reason) in manifests.chain(processes.take(listed)) {
-        let text = format!("{} ({reason})", shortened(exe, COMMAND));
-        match untraced.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, times)) => *times += 1,
-            None => untraced.push((text, 1)),
-        }
-    }
-    let mut out = String::new();
-    for (text, times) in untraced.iter().take(LINES) {
-        let times = if *times > 1 { format!(" x {times}") } else { String::new() };
-        let _ = writeln!(out, "not traced: {text}{times}");
-    }
-    if untraced.len() > LINES {
-        let _ = writeln!(out, "not traced: {} more programs", untraced.len() - LINES);
-    }
-    out
-}
-
-/// Cost, loss and coverage, what else must be known of the trace, and where it is.
-fn own_lines(content: &Content<'_>) -> String {
-    let (own, trace) = (&content.own, content.facts.trace);
-    let mut out = String::new();
-    if own.known {
-        let cost = own.cost_ns.map_or("not measured".to_owned(), |(ns, wall)| share(ns / wall));
-        let (lost, seen) = (number(own.dropped as f64), number(own.seen as f64));
-        let _ = write!(out, "cost {cost}  lost {lost} of {seen}  uncovered {}", own.uncovered.len());
-        let ranks = ranks(content).len();
-        if ranks > 1 {
-            let _ = write!(out, "  ranks {ranks}");
-        }
-        out.push('\n');
-    } else {
-        out.push_str("cost, loss and coverage not known: no manifest\n");
-    }
-    if !own.uncovered.is_empty() {
-        let more = if own.uncovered.len() > 5 { ", ..." } else { "" };
-        let _ = writeln!(out, "uncovered: {}{more}", own.uncovered[..own.uncovered.len().min(5)].join(", "));
-    }
-    if own.unbalanced > 0 {
-        let _ = writeln!(out, "accounting does not add up in {} processes: see the manifest", own.unbalanced);
-    }
-    if own.removed_files > 0 {
-        let _ = writeln!(out, "the oldest {} files were removed to stay within --max-size", own.removed_files);
-    }
-    if own.incomplete {
-        out.push_str("the collector was killed or is still at work: what it had written is reported\n");
-    }
-    let folders: Vec<String> = trace.folders.iter().map(|f| f.display().to_string()).collect();
-    let _ = writeln!(out, "next: gputrace report {}   ({})", folders.join(" "), file_size(trace.bytes));
-    out
 }

@@ -1,12 +1,19 @@
 //! summary: the whole run on one screen. Ends every traced run, and opens every report.
 
+mod ending;
+mod own;
+#[cfg(test)]
+mod tests;
+mod text;
+
 use std::path::Path;
 
 use super::passes::period::Name;
 use super::section::{Column, Section, Table, Unit, Value, column};
-use super::{Analysis, Explain, Facts, Need, summary_text};
+use super::{Analysis, Explain, Facts, Need};
 use crate::findings::{self, Findings, Subject, Verdict};
 use crate::trace::{Filter, Trace};
+use own::Own;
 
 /// The analysis.
 pub(crate) struct Summary;
@@ -37,73 +44,6 @@ pub(crate) struct Content<'a> {
     pub(crate) own: Own,
 }
 
-/// What the trace says of itself.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Own {
-    /// Whether a manifest says anything.
-    pub(crate) known: bool,
-    /// Calls that began.
-    pub(crate) seen: u64,
-    /// Events that found no room.
-    pub(crate) dropped: u64,
-    /// Time that recording took, ns, and the wall time of the processes in which it was measured.
-    pub(crate) cost_ns: Option<(f64, f64)>,
-    /// Driver functions of launch, copy, set, wait or allocation that were fetched and that no hook covers.
-    pub(crate) uncovered: Vec<String>,
-    /// Ended processes whose calls are not all accounted for.
-    pub(crate) unbalanced: usize,
-    /// Sealed files that were removed to stay within the size limit.
-    pub(crate) removed_files: usize,
-    /// A collector was killed, or is still at work.
-    pub(crate) incomplete: bool,
-}
-
-impl Own {
-    pub(crate) fn of(facts: &Facts<'_>) -> Own {
-        let mut own = Own::default();
-        let mut cost = (0.0, 0.0);
-        for manifest in facts.trace.manifests() {
-            own.known = true;
-            own.removed_files += manifest.removed_files.len();
-            own.incomplete |= !manifest.complete;
-        }
-        for process in facts.processes() {
-            let Some(about) = &process.manifest else { continue };
-            own.seen += about.accounting.values().map(|c| c.seen).sum::<u64>();
-            own.dropped += about.accounting.values().map(|c| c.dropped).sum::<u64>();
-            own.unbalanced += usize::from(!about.balanced && !about.running && about.traced && !own.incomplete);
-            if let Some(total) = about.cost.total_ns {
-                cost = (cost.0 + total, cost.1 + facts.whole_wall_ns(process.process_id));
-            }
-            let symbols = about.coverage.uncovered.iter().map(|s| s.symbol.as_str());
-            own.uncovered.extend(symbols.filter(|s| matters(s)).map(str::to_owned));
-        }
-        own.cost_ns = (cost.1 > 0.0).then_some(cost);
-        own.uncovered.sort_unstable();
-        own.uncovered.dedup();
-        own
-    }
-}
-
-/// Whether a driver function launches, copies, sets, waits or allocates: then its calls are missed in the figures.
-fn matters(symbol: &str) -> bool {
-    const STARTS: [&str; 12] = [
-        "cuGraphLaunch",
-        "cuLaunch",
-        "cuMemAlloc",
-        "cuMemCreate",
-        "cuMemFree",
-        "cuMemHostAlloc",
-        "cuMemHostRegister",
-        "cuMemMap",
-        "cuMemPrefetch",
-        "cuMemRelease",
-        "cuMemcpy",
-        "cuMemset",
-    ];
-    STARTS.iter().any(|start| symbol.starts_with(start)) || symbol.starts_with("cu") && symbol.contains("Synchronize")
-}
-
 impl Analysis for Summary {
     fn name(&self) -> &'static str {
         "summary"
@@ -117,7 +57,8 @@ impl Analysis for Summary {
         Explain {
             definition: "Steps are the period of the launch sequence: a name (kernel or waiting function) that recurs after a \
                 regular number of calls marks them; nested loops are resolved to the one that adds work of its own. Warm-up \
-                are the steps before the first five of which four take at most 1.3 times the median of the second half. p50 \
+                are the steps before the first five of which four take at most 1.3 times the median of the second half, or as \
+                long as nine of ten steps there. p50 \
                 and p99 are of the steady steps. The host line is the mean over the steady steps between the 40th \
                 and 60th percentile of duration, so its parts sum to the usual step; where several threads call the driver each ns counts once (launch, copy, memory, \
                 other, wait, in this order). Verdict and findings are computed from the host's times; each finding's gain is \
@@ -142,7 +83,7 @@ impl Analysis for Summary {
         let main = main_subject(facts, &subjects);
         let verdict = main.map(|subject| findings::verdict(subject, &findings.found));
         let content = Content { facts, subjects: &subjects, verdict, findings, own: Own::of(facts) };
-        let mut section = Section { literal: Some(summary_text::text(&content, main)), ..Section::default() };
+        let mut section = Section { literal: Some(text::text(&content, main)), ..Section::default() };
         facts_of(&mut section, &content, main);
         section.table(findings_table(&content));
         section.table(processes_table(&content));
@@ -258,19 +199,4 @@ fn processes_table(content: &Content<'_>) -> Table {
         ]
     };
     Table::new("processes", "Processes", &COLUMNS, content.facts.processes().map(row).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_functions_that_the_figures_miss_count_as_uncovered() {
-        for symbol in ["cuLaunchGridAsync", "cuMemcpyBatchAsync_v3", "cuMemAllocFoo", "cuDevResourceSynchronizeX"] {
-            assert!(matters(symbol), "{symbol}");
-        }
-        for symbol in ["cuDeviceGetName", "cuCtxGetFlags", "cuGraphAddNode", "cuMemGetInfo_v2"] {
-            assert!(!matters(symbol), "{symbol}");
-        }
-    }
 }

@@ -1,0 +1,145 @@
+//! Finds the steps in two reads before all others.
+//!
+//! [`Detect`] finds the loop of each process ([`super::period`]), [`Cut`] notes when its anchor occurred.
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::groups::Groups;
+use super::period::{Name, Period, Sequence};
+use super::steps::{ProcessSteps, Steps, blocks};
+use crate::trace::{NO_NAME, Rows, Want};
+
+/// Boundaries that are kept per process (32 MB); a loop with more is measured by its first so many.
+const BOUNDARIES: usize = 4_000_000;
+
+/// First read: the sequence of calls per thread.
+#[derive(Debug, Default)]
+pub(crate) struct Detect {
+    threads: Groups<(i64, i32), Sequence>,
+    callers: Groups<i64, Callers>,
+}
+
+/// The first two threads of a process that called the driver.
+#[derive(Debug, Default)]
+struct Callers(Vec<i32>);
+
+impl Default for Groups<(i64, i32), Sequence> {
+    fn default() -> Self {
+        Groups::new(100_000, (-1, -1))
+    }
+}
+
+impl Detect {
+    /// What it reads.
+    pub(crate) const WANTS: [Want; 4] = [
+        Want { table: TableId::Launches, columns: &["tid", "correlation_id", "api_id", "name_id", "captured"] },
+        Want { table: TableId::Syncs, columns: &["tid", "correlation_id", "api_id", "kind"] },
+        Want { table: TableId::Transfers, columns: &["tid"] },
+        Want { table: TableId::DeviceMemory, columns: &["tid"] },
+    ];
+
+    /// Takes rows in.
+    pub(crate) fn rows(&mut self, rows: &Rows) {
+        let (process, tid) = (rows.i64("process_id"), rows.i32_or("tid", 0));
+        for (process, tid) in process.iter().zip(tid.iter()) {
+            let callers = &mut self.callers.at(*process).0;
+            if callers.len() < 2 && !callers.contains(tid) {
+                callers.push(*tid);
+            }
+        }
+        let (call, api) = (rows.i64("correlation_id"), rows.i64("api_id"));
+        if rows.table == TableId::Launches {
+            let (name, captured) = (rows.i64_or("name_id", NO_NAME), rows.flags("captured"));
+            for row in 0..rows.len {
+                if !captured.get(row) {
+                    let name = if name[row] == NO_NAME { api[row] } else { name[row] };
+                    self.threads.at((process[row], tid[row])).add(Name::Launch(name), call[row] as u32);
+                }
+            }
+        } else if rows.table == TableId::Syncs {
+            let kind = rows.texts("kind");
+            for row in (0..rows.len).filter(|row| blocks(kind.get(*row))) {
+                self.threads.at((process[row], tid[row])).add(Name::Wait(api[row]), call[row] as u32);
+            }
+        }
+    }
+
+    /// The loop of each process, if it has one: that of the thread with the most calls that has a wait in its loop,
+    /// else of the thread with the most calls.
+    pub(crate) fn cut(&self) -> Cut {
+        let mut best: FxHashMap<i64, (i32, Period, (bool, u64))> = FxHashMap::default();
+        for ((process, tid), sequence) in self.threads.iter() {
+            let Some(period) = sequence.period() else { continue };
+            let rank = (matches!(period.anchor, Name::Wait(_)), sequence.calls());
+            if best.get(process).is_none_or(|(.., other)| rank > *other) {
+                best.insert(*process, (*tid, period, rank));
+            }
+        }
+        let loops = best.into_iter().map(|(process, (tid, period, _))| (process, Loop { tid, period, times: vec![] }));
+        let several = self.callers.iter().filter(|(_, callers)| callers.0.len() > 1).map(|(process, _)| *process);
+        Cut { loops: loops.collect(), several_callers: several.collect() }
+    }
+}
+
+/// Second read: when the anchors occurred.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    loops: FxHashMap<i64, Loop>,
+    several_callers: FxHashSet<i64>,
+}
+
+#[derive(Debug)]
+struct Loop {
+    tid: i32,
+    period: Period,
+    times: Vec<i64>,
+}
+
+impl Cut {
+    /// What it reads: only the tables in which anchors stand.
+    pub(crate) fn wants(&self) -> Vec<Want> {
+        let has = |wait: bool| self.loops.values().any(|l| matches!(l.period.anchor, Name::Wait(_)) == wait);
+        let launches = Want { table: TableId::Launches, columns: &["tid", "api_id", "name_id", "captured"] };
+        let syncs = Want { table: TableId::Syncs, columns: &["tid", "api_id", "api_ns", "kind"] };
+        [(has(false), launches), (has(true), syncs)].into_iter().filter(|(has, _)| *has).map(|(_, want)| want).collect()
+    }
+
+    /// Takes rows in.
+    pub(crate) fn rows(&mut self, rows: &Rows) {
+        let (process, tid, start) = (rows.i64("process_id"), rows.i32_or("tid", 0), rows.i64("start_ns"));
+        let (api, name, length) = (rows.i64("api_id"), rows.i64_or("name_id", NO_NAME), rows.i64("api_ns"));
+        let (captured, kind) = (rows.flags("captured"), rows.texts("kind"));
+        let mut row = 0;
+        while row < rows.len {
+            let run = process[row..].iter().take_while(|p| **p == process[row]).count();
+            if let Some(found) = self.loops.get_mut(&process[row]) {
+                for row in row..row + run {
+                    let at = match (found.period.anchor, rows.table) {
+                        (Name::Launch(id), TableId::Launches) => {
+                            let this = if name[row] == NO_NAME { api[row] } else { name[row] };
+                            (this == id && !captured.get(row)).then(|| start[row])
+                        }
+                        (Name::Wait(id), TableId::Syncs) => {
+                            (api[row] == id && blocks(kind.get(row))).then(|| start[row] + length[row])
+                        }
+                        _ => None,
+                    };
+                    if let Some(at) = at.filter(|_| tid[row] == found.tid && found.times.len() < BOUNDARIES) {
+                        found.times.push(at);
+                    }
+                }
+            }
+            row += run;
+        }
+    }
+
+    /// The steps.
+    pub(crate) fn steps(self) -> Steps {
+        let process = |(process_id, found): (i64, Loop)| {
+            let anchor = (found.period.anchor, found.period.count);
+            ProcessSteps::new(process_id, found.tid, anchor, found.times)
+        };
+        Steps::new(self.loops.into_iter().filter_map(process).collect(), self.several_callers)
+    }
+}

@@ -1,0 +1,85 @@
+//! What a trace says of itself: loss, coverage and cost of the tracing, from the manifests.
+
+use crate::analysis::Facts;
+
+/// What the trace says of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Own {
+    /// Whether a manifest says anything.
+    pub(crate) known: bool,
+    /// Calls that began.
+    pub(crate) seen: u64,
+    /// Events that found no room.
+    pub(crate) dropped: u64,
+    /// Time that recording took, ns, and the wall time of the processes in which it was measured.
+    pub(crate) cost_ns: Option<(f64, f64)>,
+    /// Driver functions of launch, copy, set, wait or allocation that were fetched and that no hook covers.
+    pub(crate) uncovered: Vec<String>,
+    /// Ended processes whose calls are not all accounted for.
+    pub(crate) unbalanced: usize,
+    /// Sealed files that were removed to stay within the size limit.
+    pub(crate) removed_files: usize,
+    /// A collector was killed, or is still at work.
+    pub(crate) incomplete: bool,
+}
+
+impl Own {
+    pub(crate) fn of(facts: &Facts<'_>) -> Own {
+        let mut own = Own::default();
+        let mut cost = (0.0, 0.0);
+        for manifest in facts.trace.manifests() {
+            own.known = true;
+            own.removed_files += manifest.removed_files.len();
+            own.incomplete |= !manifest.complete;
+        }
+        for process in facts.processes() {
+            let Some(about) = &process.manifest else { continue };
+            own.seen += about.accounting.values().map(|c| c.seen).sum::<u64>();
+            own.dropped += about.accounting.values().map(|c| c.dropped).sum::<u64>();
+            own.unbalanced += usize::from(!about.balanced && !about.running && about.traced && !own.incomplete);
+            if let Some(total) = about.cost.total_ns {
+                cost = (cost.0 + total, cost.1 + facts.whole_wall_ns(process.process_id));
+            }
+            let symbols = about.coverage.uncovered.iter().map(|s| s.symbol.as_str());
+            own.uncovered.extend(symbols.filter(|s| matters(s)).map(str::to_owned));
+        }
+        own.cost_ns = (cost.1 > 0.0).then_some(cost);
+        own.uncovered.sort_unstable();
+        own.uncovered.dedup();
+        own
+    }
+}
+
+/// Whether a driver function launches, copies, sets, waits or allocates: then its calls are missed in the figures.
+fn matters(symbol: &str) -> bool {
+    const STARTS: [&str; 12] = [
+        "cuGraphLaunch",
+        "cuLaunch",
+        "cuMemAlloc",
+        "cuMemCreate",
+        "cuMemFree",
+        "cuMemHostAlloc",
+        "cuMemHostRegister",
+        "cuMemMap",
+        "cuMemPrefetch",
+        "cuMemRelease",
+        "cuMemcpy",
+        "cuMemset",
+    ];
+    STARTS.iter().any(|start| symbol.starts_with(start)) || symbol.starts_with("cu") && symbol.contains("Synchronize")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_functions_that_the_figures_miss_count_as_uncovered() {
+        for symbol in ["cuLaunchGridAsync", "cuMemcpyBatchAsync_v3", "cuMemAllocFoo", "cuDevResourceSynchronizeX"] {
+            assert!(matters(symbol), "{symbol}");
+        }
+        for symbol in ["cuDeviceGetName", "cuCtxGetFlags", "cuGraphAddNode", "cuMemGetInfo_v2"] {
+            assert!(!matters(symbol), "{symbol}");
+        }
+    }
+}
