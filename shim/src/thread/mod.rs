@@ -49,21 +49,50 @@ pub(crate) fn prepare() -> Result<(), &'static [u8]> {
     if sys::wipe_on_fork(at, bytes).is_err() && !wipe_by_handler() {
         return Err(b"the kernel has no MADV_WIPEONFORK (Linux 4.14)");
     }
-    let create = elf::next_definition(c"pthread_key_create");
-    let set = elf::next_definition(c"pthread_setspecific");
-    if create != 0 && set != 0 {
-        type Create = unsafe extern "C" fn(*mut u32, unsafe extern "C" fn(*mut core::ffi::c_void)) -> i32;
-        // SAFETY: the address is libc's pthread_key_create, whose signature this is.
-        let create: Create = unsafe { core::mem::transmute(create) };
-        let mut key = 0;
-        // SAFETY: the key is written to a local; the destructor is never unloaded (nodelete).
-        // Keys from 32 on would make pthread_setspecific allocate, inside malloc.
-        if unsafe { create(&mut key, at_thread_exit) } == 0 && key < 32 {
-            SET_SPECIFIC.store(set, Ordering::Relaxed);
-            EXIT_KEY.store(u64::from(key), Ordering::Relaxed);
-        }
+    if let Some(key) = make_exit_key() {
+        SET_SPECIFIC.store(elf::next_definition(c"pthread_setspecific"), Ordering::Relaxed);
+        EXIT_KEY.store(u64::from(key), Ordering::Relaxed);
     }
     Ok(())
+}
+
+/// Keys from here on would make pthread_setspecific allocate, inside malloc.
+const KEYS: usize = 32;
+
+/// Makes the exit key: the highest of those that need no allocation.
+///
+/// The program keeps the numbers that it would have got. And a libc in another link namespace (dlmopen) numbers its
+/// keys from 0 again but finds values in the same thread: the vendor's driver, opened so, took our value for its own.
+fn make_exit_key() -> Option<u32> {
+    let create = elf::next_definition(c"pthread_key_create");
+    let delete = elf::next_definition(c"pthread_key_delete");
+    if create == 0 || delete == 0 {
+        return None;
+    }
+    type Create = unsafe extern "C" fn(*mut u32, unsafe extern "C" fn(*mut core::ffi::c_void)) -> i32;
+    // SAFETY: the address is libc's pthread_key_create, whose signature this is.
+    let create: Create = unsafe { core::mem::transmute(create) };
+    // SAFETY: the same for pthread_key_delete.
+    let delete: unsafe extern "C" fn(u32) -> i32 = unsafe { core::mem::transmute(delete) };
+    let mut below = [None; KEYS];
+    let mut highest = None;
+    for place in &mut below {
+        let mut key = 0;
+        // SAFETY: the key is written to a local; the destructor is never unloaded (nodelete).
+        if unsafe { create(&mut key, at_thread_exit) } != 0 {
+            break;
+        }
+        if key as usize >= KEYS {
+            *place = Some(key);
+            break;
+        }
+        *place = highest.replace(key);
+    }
+    for key in below.into_iter().flatten() {
+        // SAFETY: a key made above, of which no thread has a value.
+        unsafe { delete(key) };
+    }
+    highest
 }
 
 /// Where the kernel cannot wipe (gVisor): a handler that fork runs in the child. `_Fork` and raw clone do not run it.
