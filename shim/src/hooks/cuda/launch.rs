@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use cudarc::driver::sys::{CUfunction, CUgraphExec, CUlaunchConfig, CUstream};
+use cudarc::driver::sys::{CUDA_LAUNCH_PARAMS, CUfunction, CUgraphExec, CUlaunchConfig, CUstream};
 use gputrace_abi::event::{pack_block, pack_grid};
 
 use super::handle;
@@ -22,6 +22,9 @@ hooks! {
         function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32,
         shared: u32, stream: CUstream, params: Params)
         => |_| kernel(function, stream, pack_grid(gx, gy, gz), pack_block(bx, by, bz, shared));
+    // A kernel for each of several devices in one call, gone in CUDA 13; the event holds the first.
+    Launch KERNEL: [cuLaunchCooperativeKernelMultiDevice](list: *mut CUDA_LAUNCH_PARAMS, count: u32, flags: u32)
+        => |_| first(list, count);
     // As cuLaunch.
     Launch KERNEL: [cuLaunchGrid](function: CUfunction, width: i32, height: i32)
         => |_| kernel(function, core::ptr::null_mut(), pack_grid(width as u32, height as u32, 1), 0);
@@ -50,4 +53,11 @@ fn configured(config: *const CUlaunchConfig, function: CUfunction) -> [u64; 4] {
     let Some(c) = (unsafe { config.as_ref() }) else { return [handle(function), 0, 0, 0] };
     let block = pack_block(c.blockDimX, c.blockDimY, c.blockDimZ, c.sharedMemBytes);
     kernel(function, c.hStream, pack_grid(c.gridDimX, c.gridDimY, c.gridDimZ), block)
+}
+
+fn first(list: *const CUDA_LAUNCH_PARAMS, count: u32) -> [u64; 4] {
+    // SAFETY: null, or the program's list, which the driver has just read.
+    let Some(p) = (unsafe { list.as_ref() }).filter(|_| count > 0) else { return [0; 4] };
+    let block = pack_block(p.blockDimX, p.blockDimY, p.blockDimZ, p.sharedMemBytes);
+    kernel(p.function, p.hStream, pack_grid(p.gridDimX, p.gridDimY, p.gridDimZ), block)
 }
