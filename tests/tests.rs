@@ -9,6 +9,7 @@
 //! | `routes` | each way by which programs reach the driver is seen, once |
 //! | `exactness` | the trace's counts and values are the driver's own |
 //! | `host_memory` | the same for malloc and free |
+//! | `analyses` | reports say what the driver counted, and the same every time |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `format` | the files are what `gputrace schema` says |
@@ -20,6 +21,7 @@
 
 mod util;
 
+mod analyses;
 mod clients;
 mod commands;
 mod exactness;

@@ -1,0 +1,87 @@
+//! Reports on whole runs: their numbers are the simulated driver's own, and the same every time.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::util::{Scratch, count, gputrace, program, truth};
+
+/// The JSON report on a trace.
+fn report(scratch: &Scratch, trace: &str, more: &[&str]) -> Value {
+    let arguments: Vec<&str> = ["report", trace, "--format", "json"].iter().chain(more).copied().collect();
+    let run = scratch.gputrace(&arguments).expect(0);
+    serde_json::from_str(&run.text()).expect("the report is JSON")
+}
+
+/// Sums a column of a table by the text in another.
+fn by(analysis: &Value, table: &str, key: &str, number: &str) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for row in analysis["tables"][table]["rows"].as_array().map_or(&[][..], Vec::as_slice) {
+        let name = row[key].as_str().expect("a name").to_owned();
+        *sums.entry(name).or_default() += row[number].as_u64().expect("a number");
+    }
+    sums
+}
+
+#[test]
+fn a_report_counts_what_the_driver_counted() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("truth.json");
+    let target = scratch.target(program("cuda_threads")).args(["500", "8"]).with_instant_driver();
+    let target = target.env("FAKE_CUDA_TRUTH", &file).options(["--on-full", "block"]);
+    let run = target.traced().expect(0);
+    let driver = truth(&file);
+    let trace = run.read();
+    let report = report(&scratch, &run.trace.to_string_lossy(), &[]);
+    let analyses = &report["analyses"];
+    let mut reported = by(&analyses["launch-overhead"], "by_api", "api", "calls");
+    reported.extend(by(&analyses["syncs"], "by_call", "api", "calls"));
+    reported.extend(by(&analyses["transfers"], "by_direction", "api", "calls"));
+    reported.extend(by(&analyses["device-memory"], "by_call", "api", "calls"));
+    assert!(reported.len() > 8, "{reported:?}");
+    for (api, calls) in &reported {
+        assert_eq!(driver.get(api), Some(calls), "{api}");
+    }
+    let launches = count(&trace.root(), "launch");
+    assert_eq!(analyses["launch-overhead"]["facts"]["launches"], launches.recorded);
+    assert_eq!(report["problems"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn the_demo_is_reported_as_what_it_is() {
+    let scratch = Scratch::new();
+    crate::util::shim();
+    let run = scratch.target(gputrace()).args(["demo", "-o", "t"]).plain().expect(0);
+    assert!(run.text().contains("\nLaunch overhead\n"), "{}", run.text());
+    let summary = &report(&scratch, "t", &["--only", "summary"])["analyses"]["summary"];
+    let facts = &summary["facts"];
+    assert_eq!((&facts["steps"], &facts["step_anchor"]), (&200.into(), &"cuStreamSynchronize".into()));
+    assert_eq!((&facts["launches"], &facts["waits"], &facts["copies"]), (&60.0.into(), &1.0.into(), &2.0.into()));
+    let parts = ["outside_driver_ns", "launch_ns", "wait_ns", "copy_ns", "memory_ns", "other_ns"];
+    let sum: f64 = parts.iter().map(|part| facts[part].as_f64().expect("a time")).sum();
+    assert!((sum / facts["unit_ns"].as_f64().expect("a time") - 1.0).abs() < 1e-6, "the parts are the step: {facts}");
+    let found = summary["tables"]["findings"]["rows"].to_string();
+    assert!(found.contains("pageable-copies"), "{found}");
+    for format in ["text", "json", "markdown"] {
+        let again = || scratch.gputrace(&["report", "t", "--format", format]).expect(0).text();
+        assert_eq!(again(), again(), "{format} is the same every time");
+    }
+}
+
+#[test]
+fn a_span_of_the_run_is_reported_by_itself() {
+    let scratch = Scratch::new();
+    crate::util::shim();
+    scratch.target(gputrace()).args(["demo", "-o", "t"]).plain().expect(0);
+    let launches = |more: &[&str]| -> u64 {
+        let report = report(&scratch, "t", &[&["--only", "launch-overhead"], more].concat());
+        report["analyses"]["launch-overhead"]["facts"]["launches"].as_u64().unwrap_or(0)
+    };
+    let all = launches(&[]);
+    let (before, after) = (launches(&["--to", "0.6"]), launches(&["--from", "0.6"]));
+    assert_eq!((all, before + after), (12_000, 12_000));
+    assert!(before > 0 && after > 0, "{before} {after}");
+    let run = scratch.gputrace(&["report", "t", "--pid", "1"]);
+    assert_eq!(run.code(), 1);
+    assert!(run.stderr.contains("no process of the trace has that rank and pid"), "{}", run.stderr);
+}
