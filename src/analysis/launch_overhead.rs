@@ -1,5 +1,9 @@
 //! launch-overhead: what giving work to the GPU costs the host.
 
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
 use super::passes::launches::OUTLIER_NS;
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
@@ -122,15 +126,18 @@ fn by_process(facts: &Facts<'_>) -> Table {
     Table::new("by_process", "By process", &COLUMNS, processes.into_iter().map(row).collect())
 }
 
-fn by_thread(facts: &Facts<'_>, whole: f64) -> Table {
-    let mut threads: Vec<((i64, i32), Stats)> = Vec::new();
-    for ((process, tid, _), stats) in facts.launches.calls.iter() {
-        match threads.iter_mut().find(|(key, _)| *key == (*process, *tid)) {
-            Some((_, sum)) => sum.merge(stats),
-            None => threads.push(((*process, *tid), stats.clone())),
-        }
+/// The calls summed by a part of their key, most time first.
+fn summed<K: Hash + Ord + Copy>(facts: &Facts<'_>, part: impl Fn(&(i64, i32, i64)) -> K) -> Vec<(K, Stats)> {
+    let mut sums: FxHashMap<K, Stats> = FxHashMap::default();
+    for (key, stats) in facts.launches.calls.iter() {
+        sums.entry(part(key)).or_default().merge(stats);
     }
-    threads.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.sum), *key));
+    let mut sums: Vec<(K, Stats)> = sums.into_iter().collect();
+    sums.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.sum), *key));
+    sums
+}
+
+fn by_thread(facts: &Facts<'_>, whole: f64) -> Table {
     let names = [column("process", "Process", Unit::Text), column("tid", "Thread", Unit::Text)];
     let row = |((process, tid), stats): &((i64, i32), Stats)| {
         let mut row = vec![facts.label(*process).into(), tid.to_string().into()];
@@ -138,18 +145,11 @@ fn by_thread(facts: &Facts<'_>, whole: f64) -> Table {
         row
     };
     let columns: Vec<Column> = names.into_iter().chain(TIMES).collect();
+    let threads = summed(facts, |(process, tid, _)| (*process, *tid));
     Table::new("by_thread", "By thread", &columns, threads.iter().map(row).collect())
 }
 
 fn by_api(facts: &Facts<'_>, whole: f64) -> Table {
-    let mut apis: Vec<((i64, i64), Stats)> = Vec::new();
-    for ((process, _, api), stats) in facts.launches.calls.iter() {
-        match apis.iter_mut().find(|(key, _)| *key == (*process, *api)) {
-            Some((_, sum)) => sum.merge(stats),
-            None => apis.push(((*process, *api), stats.clone())),
-        }
-    }
-    apis.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.sum), *key));
     let names = [column("process", "Process", Unit::Text), column("api", "Function", Unit::Name)];
     let row = |((process, api), stats): &((i64, i64), Stats)| {
         let mut row = vec![facts.label(*process).into(), facts.names.full(*api).into()];
@@ -157,6 +157,7 @@ fn by_api(facts: &Facts<'_>, whole: f64) -> Table {
         row
     };
     let columns: Vec<Column> = names.into_iter().chain(TIMES).collect();
+    let apis = summed(facts, |(process, _, api)| (*process, *api));
     Table::new("by_api", "By function", &columns, apis.iter().map(row).collect())
 }
 

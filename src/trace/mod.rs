@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use gputrace_collectors::Manifest;
+use rustc_hash::FxHashMap;
 
 pub(crate) use error::{Problem, TraceError};
 pub(crate) use files::Launcher;
@@ -45,6 +46,7 @@ pub(crate) struct Trace {
     pub(crate) processes: Vec<Process>,
     /// Bytes of all files.
     pub(crate) bytes: u64,
+    by_id: FxHashMap<i64, usize>,
     problems: Mutex<Vec<Problem>>,
 }
 
@@ -56,6 +58,7 @@ impl Trace {
             launchers: Vec::new(),
             processes: Vec::new(),
             bytes: 0,
+            by_id: FxHashMap::default(),
             problems: Mutex::new(Vec::new()),
         };
         for folder in folders {
@@ -64,6 +67,7 @@ impl Trace {
             trace.launchers.extend(found.launchers);
         }
         trace.processes = processes::read(&trace);
+        trace.by_id = trace.processes.iter().enumerate().map(|(index, p)| (p.process_id, index)).collect();
         Ok(trace)
     }
 
@@ -74,7 +78,7 @@ impl Trace {
 
     /// The process image with this id.
     pub(crate) fn process(&self, process_id: i64) -> Option<&Process> {
-        self.processes.iter().find(|p| p.process_id == process_id)
+        self.by_id.get(&process_id).map(|index| &self.processes[*index])
     }
 
     /// When the trace began, ns since the epoch: what `--from` and `--to` count from.
