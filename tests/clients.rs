@@ -61,7 +61,8 @@ fn every_look_up_gives_the_function_that_it_gives_untraced() {
         let library = folder.join("libcuda.so.1");
         let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&library).output().expect("nm is installed");
         let text = String::from_utf8(output.stdout).expect("symbols are text");
-        let names = text.lines().filter_map(|line| line.split_whitespace().nth(2)).filter(|name| name.starts_with("cu"));
+        let names =
+            text.lines().filter_map(|line| line.split_whitespace().nth(2)).filter(|name| name.starts_with("cu"));
         let names: Vec<&str> = names.map(|name| name.split('@').next().unwrap_or(name)).collect();
         assert!(names.len() > 300, "{} exports of {}", names.len(), library.display());
         let list = scratch.file("names", names.join("\n"));
@@ -101,9 +102,14 @@ fn cudas_runtime_behaves_as_it_does_untraced() {
             assert!(run.text().contains("cudaRuntimeGetVersion = 0"), "{}", run.text());
             let root = run.read().root();
             // It looked its functions up through us: some 440 of them.
-            let looked_up = root.coverage.hooks.iter().filter(|hook| hook.routes.contains(&"procaddr".to_owned())).count();
+            let looked_up =
+                root.coverage.hooks.iter().filter(|hook| hook.routes.contains(&"procaddr".to_owned())).count();
             let uncovered = root.coverage.uncovered.len();
-            assert!(looked_up > 50 && looked_up + uncovered > 200, "{looked_up} and {uncovered} on {}", folder.display());
+            assert!(
+                looked_up > 50 && looked_up + uncovered > 200,
+                "{looked_up} and {uncovered} on {}",
+                folder.display()
+            );
         }
     }
 }
@@ -112,7 +118,8 @@ fn cudas_runtime_behaves_as_it_does_untraced() {
 fn no_function_that_cudas_runtime_fetches_and_that_matters_is_uncovered() {
     let scratch = Scratch::new();
     // Functions that only ask, or change nothing that the trace is about.
-    let harmless = ["Get", "Query", "Attribute", "Advise", "CanAccess", "SetLimit", "PoolTrim", "SetAccess", "Export", "Import"];
+    let harmless =
+        ["Get", "Query", "Attribute", "Advise", "CanAccess", "SetLimit", "PoolTrim", "SetAccess", "Export", "Import"];
     let matters = ["cuLaunch", "cuMemcpy", "cuMemset", "cuMemAlloc", "cuMemFree", "Synchronize", "cuGraphLaunch"];
     for environment in environments() {
         let target = scratch.target(program("cudart_client")).arg(runtime_of(&environment));

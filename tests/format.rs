@@ -42,7 +42,12 @@ fn every_file_names_the_version_of_the_schema() {
             let reader = SerializedFileReader::new(File::open(&path).expect("a file")).expect("a Parquet file");
             let metadata = reader.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
             let version = metadata.iter().find(|pair| pair.key == "gputrace.schema_version");
-            assert_eq!(version.and_then(|pair| pair.value.clone()), Some(SCHEMA_VERSION.to_string()), "{}", path.display());
+            assert_eq!(
+                version.and_then(|pair| pair.value.clone()),
+                Some(SCHEMA_VERSION.to_string()),
+                "{}",
+                path.display()
+            );
         }
     }
     assert_eq!(run.read().manifest().schema_version, SCHEMA_VERSION);
@@ -78,7 +83,8 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn a_process_without_events_has_its_row_and_no_file() {
     let scratch = Scratch::new();
-    let run = scratch.shell("for i in 1 2 3; do /bin/true; done; exit 0").options(["--malloc", "off"]).traced().expect(0);
+    let run =
+        scratch.shell("for i in 1 2 3; do /bin/true; done; exit 0").options(["--malloc", "off"]).traced().expect(0);
     let trace = run.read();
     assert_eq!(trace.table("processes").len(), 4);
     let files: Vec<PathBuf> = TABLES.iter().flat_map(|table| trace.files(table.name)).collect();
@@ -106,7 +112,9 @@ fn the_summary_is_what_was_printed() {
     let summary = fs::read_to_string(run.trace.join("summary.txt")).expect("a summary");
     assert_eq!(run.stderr, summary);
     assert!(summary.starts_with("gputrace: cuda_values  exit 0"), "{summary}");
-    assert!(summary.ends_with(&format!("({})\n", summary.rsplit('(').next().unwrap_or_default().trim_end_matches(")\n"))));
+    assert!(
+        summary.ends_with(&format!("({})\n", summary.rsplit('(').next().unwrap_or_default().trim_end_matches(")\n")))
+    );
     assert!(summary.contains(&format!("next: gputrace report {}", run.trace.display())), "{summary}");
 }
 
@@ -117,7 +125,10 @@ fn rows_of_one_process_carry_its_id_pid_and_threads() {
     let root = trace.root();
     for table in ["launches", "syncs", "transfers", "device_memory", "host_memory", "api", "threads"] {
         for row in trace.table(table).rows() {
-            assert_eq!((row.int("process_id"), row.int("pid"), row.int("tid")), (root.process_id, i64::from(root.pid), i64::from(root.pid)));
+            assert_eq!(
+                (row.int("process_id"), row.int("pid"), row.int("tid")),
+                (root.process_id, i64::from(root.pid), i64::from(root.pid))
+            );
         }
     }
     let process = trace.table("processes");
@@ -125,7 +136,10 @@ fn rows_of_one_process_carry_its_id_pid_and_threads() {
     assert!(row.text("exe").ends_with("/cuda_values") && row.text("command").ends_with("cuda_values"));
     assert_eq!((row.maybe_int("exit_code"), row.maybe_int("exit_signal")), (Some(0), None));
     assert_eq!(row.text("malloc_mode"), "full");
-    let events: i64 = ["launches", "syncs", "transfers", "device_memory", "host_memory", "api"].iter().map(|t| trace.table(t).len() as i64).sum();
+    let events: i64 = ["launches", "syncs", "transfers", "device_memory", "host_memory", "api"]
+        .iter()
+        .map(|t| trace.table(t).len() as i64)
+        .sum();
     assert_eq!(row.int("events"), events);
     assert_eq!(trace.table("threads").rows().map(|thread| thread.int("events")).sum::<i64>(), events);
 }

@@ -20,7 +20,12 @@ fn recorded(run: Finished) -> Finished {
     let processes = trace.table("processes");
     assert!(processes.len() > 0);
     for row in processes.rows() {
-        assert!(row.int("traced") == 1 && row.maybe_int("end_ns").is_some(), "{} {:?}", row.text("command"), row.maybe_text("reason"));
+        assert!(
+            row.int("traced") == 1 && row.maybe_int("end_ns").is_some(),
+            "{} {:?}",
+            row.text("command"),
+            row.maybe_text("reason")
+        );
     }
     run
 }
@@ -98,7 +103,8 @@ for i in 1 2 3 4 5 6 7 8; do seq $i 2000 > file$i; git add .; git commit -q -m \
 cd ..; git clone -q one two; cd two
 git log --format='%H %s' --stat; git gc -q --prune=now; git fsck --full 2>/dev/null; git grep -c 77";
     // Fixed dates make fixed hashes.
-    let target = scratch.shell(script).env("GIT_AUTHOR_DATE", "1700000000 +0000").env("GIT_COMMITTER_DATE", "1700000000 +0000");
+    let target =
+        scratch.shell(script).env("GIT_AUTHOR_DATE", "1700000000 +0000").env("GIT_COMMITTER_DATE", "1700000000 +0000");
     let target = target.env("HOME", scratch.path()).env("GIT_CONFIG_NOSYSTEM", "1");
     let run = recorded(target.same().expect(0));
     assert!(run.text().contains("commit 8"));
@@ -182,7 +188,8 @@ fn redis_serves_its_benchmark() {
     let scratch = Scratch::new();
     let socket = scratch.path().join("redis.sock");
     let path = socket.to_str().expect("a plain path");
-    let server = scratch.target("redis-server").args(["--port", "0", "--unixsocket", path, "--save", "", "--io-threads", "2"]);
+    let server =
+        scratch.target("redis-server").args(["--port", "0", "--unixsocket", path, "--save", "", "--io-threads", "2"]);
     let started = server.options(["--malloc", "sample=65536"]).start();
     poll(Duration::from_secs(60), || socket.exists().then_some(())).expect("the server listens");
     let benchmark = ["-s", path, "-q", "-n", "20000", "-c", "20", "-t", "set,get,lpush,lrange_100"];

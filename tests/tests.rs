@@ -14,6 +14,7 @@
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `format` | the files are what `gputrace schema` says |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
+//! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
 //! | `real_programs` | programs that people use run as they do without us |
 //! | `tidy` | the repository keeps its own rules |
 //!
@@ -33,5 +34,6 @@ mod library;
 mod limits;
 mod real_programs;
 mod routes;
+mod signals;
 mod tidy;
 mod transparency;

@@ -1,12 +1,16 @@
 /* Prints which signals it got, and how often: one line `NAME count` each, by number.
  *
- *   proc_signal COUNT QUIET_MS
+ * usage: signals COUNT QUIET_MS
  *
  * Says `ready <pid>` on stdout once its handlers stand. Ends when COUNT signals have come and QUIET_MS more have passed
  * without another one, so that a signal delivered twice shows. Ends after 20 s in any case. */
-#include "proc.h"
+#define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static volatile sig_atomic_t counts[65];
 static volatile sig_atomic_t total;
