@@ -9,6 +9,8 @@
 
 mod rules;
 mod subject;
+#[cfg(test)]
+mod tests;
 mod verdict;
 
 pub(crate) use rules::{ALL, Rule};

@@ -3,6 +3,8 @@
 //! Kernels are stored mangled, as the driver gave them. They are shown demangled (C++ and Rust), without control
 //! characters, and in text shortened to what tells them apart; JSON has them in full.
 
+use std::fmt::Write;
+
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -49,12 +51,12 @@ impl Names {
     }
 }
 
-/// A longer mangled name is shown as it is: the time to demangle it is not worth a name that nobody can read.
-const LONGEST_MANGLED: usize = 16 * 1024;
+/// A longer name is shown as it is: nobody can read it, and substitutions let a short mangled name stand for gigabytes.
+const LONGEST: usize = 16 * 1024;
 
 /// The name as it stood in the source, when it is a mangled one.
 fn demangled(name: &str) -> String {
-    if name.len() > LONGEST_MANGLED {
+    if name.len() > LONGEST {
         return name.to_owned();
     }
     // Rust's older mangling is a case of C++'s, so Rust's demangler is asked first.
@@ -63,13 +65,27 @@ fn demangled(name: &str) -> String {
     }
     if name.starts_with("_Z") {
         let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+        let mut text = Bounded(String::new());
         if let Ok(symbol) = cpp_demangle::Symbol::new(name)
-            && let Ok(text) = symbol.demangle_with_options(&options)
+            && symbol.structured_demangle(&mut text, &options).is_ok()
         {
-            return text;
+            return text.0;
         }
     }
     name.to_owned()
+}
+
+/// Text that refuses to grow beyond [`LONGEST`].
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        if self.0.len() + text.len() > LONGEST {
+            return Err(std::fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
 }
 
 fn printable(name: &str) -> String {
@@ -141,6 +157,20 @@ mod tests {
         assert_eq!(names.full(4), "bad\u{fffd}[31m\u{fffd}name");
         assert_eq!(names.full(5), "_Znotmangled!");
         assert_eq!(names.full(NO_NAME), "(name not known)");
+    }
+
+    #[test]
+    fn a_name_that_would_explode_is_shown_as_it_is() {
+        // pair<int, int>, then a pair of two of those, and so on: each argument is twice as long as the one before.
+        let id = |n: u32| char::from_digit(n, 36).unwrap().to_ascii_uppercase();
+        let pairs: String = (1..34).map(|n| format!("S0_IS{0}_S{0}_E", id(n))).collect();
+        let bomb = format!("_Z1fI1pIiiE{pairs}Evv");
+        assert!(demangled("_Z1fI1pIiiES0_IS1_S1_EEvv").contains("p<p<int, int>, p<int, int> >"));
+        let nested = (0..200).fold("i".to_owned(), |inner, _| format!("1tI{inner}E"));
+        for name in [bomb, format!("_Z1fI{nested}Evv"), "_Z".repeat(9000)] {
+            let names = Names::from_pairs(&[(1, &name)]);
+            assert!(names.full(1).len() <= LONGEST.max(name.len()));
+        }
     }
 
     #[test]

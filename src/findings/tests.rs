@@ -1,0 +1,117 @@
+//! Each rule: a loop that it is about, and the bound of its gain; a loop that it is not about.
+
+use crate::analysis::{ALL, Section, Value};
+use crate::trace::testing::{TestTrace, Thread};
+
+/// The summary of 40 steps; each ends with a wait of 1 us, which costs nothing.
+fn loop_of(step: impl Fn(&mut Thread<'_>)) -> Section {
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..40 {
+        step(&mut thread);
+        (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
+        thread.sync("cuStreamSynchronize", "stream", 1_000);
+    }
+    trace.section(ALL[0])
+}
+
+/// Names of the findings and their gains per step in us.
+fn found(section: &Section) -> Vec<(String, i64)> {
+    let Some(table) = section.tables.iter().find(|t| t.key == "findings") else { return Vec::new() };
+    let at = |key: &str| table.columns.iter().position(|c| c.key == key).unwrap();
+    let finding = |row: &Vec<Value>| match (&row[at("name")], &row[at("gain_ns")]) {
+        (Value::Text(name), Value::Num(ns)) => (name.clone(), (ns / 1e3).round() as i64),
+        other => panic!("{other:?}"),
+    };
+    table.rows.iter().map(finding).collect()
+}
+
+fn expect(step: impl Fn(&mut Thread<'_>), verdict: &str, finding: (&str, i64)) {
+    let section = loop_of(step);
+    assert_eq!(found(&section), [(finding.0.to_owned(), finding.1)], "{:?}", section.literal);
+    assert_eq!(section.get("verdict"), &Value::from(verdict), "{:?}", section.literal);
+}
+
+#[test]
+fn allocation_in_the_loop_costs_at_most_its_calls() {
+    let step = |t: &mut Thread<'_>| {
+        t.alloc("cuMemAlloc_v2", "device", 64, 1 << 20, 200_000);
+        t.free("cuMemFree_v2", "device", 64, 100_000);
+        t.host(600_000);
+    };
+    expect(step, "ALLOCATION BOUND", ("allocation-in-loop", 300));
+}
+
+#[test]
+fn blocking_copies_cost_at_most_the_rest_of_the_step() {
+    let short = |t: &mut Thread<'_>| {
+        t.copy("DtoH", ("device", "pinned"), false, 1 << 20, 300_000);
+        t.host(700_000);
+    };
+    expect(short, "TRANSFER BOUND", ("sync-copies", 300));
+    let long = |t: &mut Thread<'_>| {
+        t.copy("DtoH", ("device", "pinned"), false, 1 << 20, 3_000_000);
+        t.host(989_000);
+    };
+    expect(long, "TRANSFER BOUND", ("sync-copies", 1_000));
+}
+
+#[test]
+fn pageable_copies_cost_at_most_their_calls() {
+    let step = |t: &mut Thread<'_>| {
+        t.copy("HtoD", ("pageable", "device"), true, 1 << 20, 500_000);
+        t.host(500_000);
+    };
+    expect(step, "TRANSFER BOUND", ("pageable-copies", 500));
+}
+
+#[test]
+fn small_transfers_cost_all_but_one() {
+    let step = |t: &mut Thread<'_>| {
+        (0..20).for_each(|_| t.copy("HtoD", ("pinned", "device"), true, 64, 5_000));
+        t.host(900_000);
+    };
+    let section = loop_of(step);
+    assert_eq!(found(&section), [("small-transfers".to_owned(), 95)]);
+    assert_eq!(section.get("verdict"), &Value::from("HOST BOUND"));
+}
+
+#[test]
+fn waits_cost_at_most_what_the_host_does_meanwhile() {
+    let waits = |host: i64, wait: i64| {
+        found(&loop_of(|t| {
+            t.host(host);
+            (0..4).for_each(|_| t.sync("cuCtxSynchronize", "context", wait));
+        }))
+    };
+    assert_eq!(waits(989_000, 100_000), [("wait-every-step".to_owned(), 401)]);
+    assert_eq!(waits(89_000, 1_000_000), [("wait-every-step".to_owned(), 99)]);
+    assert_eq!(waits(989_000, 1_000), [], "a wait of 5 us in a millisecond is no finding");
+}
+
+#[test]
+fn loading_code_is_told_as_a_share_of_the_run() {
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    thread.other("cuModuleLoadData", "module", 30_000_000);
+    for _ in 0..70 {
+        thread.host(990_000);
+        (0..4).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
+        thread.sync("cuStreamSynchronize", "stream", 2_000);
+    }
+    let section = trace.section(ALL[0]);
+    assert_eq!(found(&section), [("warm-up".to_owned(), 30_000)]);
+    assert_eq!(section.cell("findings", 0, "gain_per"), &Value::from("run"));
+    assert_eq!(section.cell("findings", 0, "gain_percent"), &Value::Num(30.0));
+}
+
+#[test]
+fn a_loop_in_which_everything_is_right_has_no_finding() {
+    let section = loop_of(|t| {
+        t.copy("HtoD", ("pinned", "device"), true, 1 << 20, 3_000);
+        t.host(50_000);
+        t.sync("cuEventSynchronize", "event", 9_000_000);
+    });
+    assert_eq!(found(&section), []);
+    assert_eq!(section.get("verdict"), &Value::from("HEALTHY"));
+}
