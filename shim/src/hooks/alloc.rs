@@ -320,8 +320,12 @@ unsafe fn resize(number: u16, block: *mut c_void, bytes: usize) -> *mut c_void {
     let old = block as usize;
     // Before the call: another thread may get, and record, the old address as soon as it is free.
     let tracked = old != 0 && sampling::may_be_tracked(old) && sampling::untrack(old);
-    if old != 0 && !tracked {
-        free_passes(old);
+    if old != 0
+        && !tracked
+        && let Some(seen) = tls::get().and_then(State::row).and_then(|row| row.seen.get(FREED))
+    {
+        // Counted whatever the filter says: a block beside a recorded one is freed like any other.
+        local::increment(seen);
     }
     // The free is written before the allocation, with a time before it: the new block may have the old one's address.
     let before = if tracked { session::now() } else { 0 };
