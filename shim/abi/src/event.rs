@@ -174,7 +174,7 @@ impl Class {
 pub const KIND_FIRST: u16 = 0xff00;
 /// A slot without meaning, where a text did not fit the rest of its chunk.
 pub const KIND_PADDING: u16 = 0xff00;
-/// A text: payload is key, [`TextKind`], bytes, number; the bytes follow in [`KIND_TEXT_MORE`] slots of the chunk.
+/// A text: payload is key, [`text_kind`], bytes, number; the bytes follow in [`KIND_TEXT_MORE`] slots of the chunk.
 pub const KIND_TEXT: u16 = 0xff01;
 /// 56 bytes of text in the seven words after the first.
 pub const KIND_TEXT_MORE: u16 = 0xff02;
