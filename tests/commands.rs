@@ -215,6 +215,20 @@ fn reports_come_in_every_format_and_to_a_file() {
 }
 
 #[test]
+fn the_traces_name_may_hold_the_rank_the_job_and_the_host() {
+    let scratch = Scratch::new();
+    shim();
+    let target = scratch.target(gputrace()).env("RANK", "3").env("SLURM_JOB_ID", "77");
+    target.args(["-o", "of-%j-%r-100%%", "--", "true"]).plain().expect(0);
+    assert!(scratch.path().join("of-77-3-100%/manifest").is_dir());
+    // Without a name it stands in the current folder, called after the command.
+    scratch.target(gputrace()).args(["--", "/bin/true"]).plain().expect(0);
+    let entries = fs::read_dir(scratch.path()).expect("our own folder").flatten();
+    let names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    assert!(names.iter().any(|name| name.starts_with("gputrace-true-") && name.ends_with('Z')), "{names:?}");
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_error() {
     let scratch = Scratch::new();
     let trace = recorded(&scratch);

@@ -276,6 +276,16 @@ fn another_interposer_of_dlsym_and_of_look_ups_stays_in_the_chain() {
 }
 
 #[test]
+fn a_library_that_binds_deeply_is_noted() {
+    let scratch = Scratch::new();
+    for (route, noted) in [("deepbind_cuda", true), ("dlopen", false)] {
+        let run = scratch.target(program("cuda_routes")).arg(route).with_driver(Driver::Symbolic).traced().expect(0);
+        let notes = run.read().root().notes;
+        assert_eq!(notes.iter().any(|note| note.contains("RTLD_DEEPBIND")), noted, "{notes:?}");
+    }
+}
+
+#[test]
 fn the_drivers_calls_of_its_own_functions_are_no_calls_of_the_program() {
     let scratch = Scratch::new();
     let run = scratch.target(program("escape")).arg("nested").with_odd_driver().traced().expect(0);

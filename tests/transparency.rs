@@ -267,3 +267,26 @@ for i in range(7): cu.cuCtxSynchronize()";
     let run = scratch.target("python3").args(["-c", script]).with_instant_driver().traced().expect(0);
     assert_eq!(run.read().calls()["cuCtxSynchronize"], 7);
 }
+
+#[test]
+fn ended_threads_leave_no_mappings_and_no_descriptors() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "import os, threading
+def count(): return len(os.listdir('/proc/self/fd')), len(open('/proc/self/maps').readlines())
+def work(): bytearray(100000)
+for i in range(50): threading.Thread(target=work).start()
+before = count()
+for i in range(2000):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+after = count()
+print(before[0] == after[0], after[1] - before[1] < 20)";
+    for mode in MALLOC_MODES {
+        let run = scratch.target("python3").args(["-c", script]).options(["--malloc", mode]).same();
+        assert_eq!(run.text(), "True True\n", "{mode}");
+    }
+}
