@@ -16,7 +16,7 @@ fn main() {
     let work = env::temp_dir().join(format!("gputrace-bench-{}", std::process::id()));
     fs::create_dir_all(&work).expect("a work folder");
     let bench = Bench { work: work.clone() };
-    let all: [(&str, fn(&Bench)); 4] =
+    let all: [(&str, Measure); 4] =
         [("launch", Bench::launch), ("malloc", Bench::malloc), ("start", Bench::start), ("memory", Bench::memory)];
     for (name, run) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
@@ -25,6 +25,9 @@ fn main() {
     }
     let _ = fs::remove_dir_all(work);
 }
+
+/// One of the measurements.
+type Measure = fn(&Bench);
 
 struct Bench {
     work: PathBuf,

@@ -12,6 +12,7 @@ mod decode;
 mod error;
 mod files;
 mod filter;
+mod missing;
 mod names;
 mod processes;
 mod rows;
@@ -61,8 +62,18 @@ impl Trace {
             by_id: FxHashMap::default(),
             problems: Mutex::new(Vec::new()),
         };
+        let mut seen = Vec::new();
         for folder in folders {
+            // The same trace twice would be counted twice.
+            let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+            if seen.contains(&real) {
+                continue;
+            }
+            seen.push(real);
             let found = files::find(folder, &|p| trace.problem(p))?;
+            for launcher in &found.launchers {
+                missing::name(folder, launcher, &|p| trace.problem(p));
+            }
             trace.bytes += found.bytes;
             trace.launchers.extend(found.launchers);
         }
