@@ -41,3 +41,29 @@ fn recorded(manifest: &Manifest, classes: &[&str]) -> u64 {
     let accounts = manifest.processes.iter().flat_map(|p| &p.accounting);
     accounts.filter(|(class, _)| classes.contains(&class.as_str())).map(|(_, count)| count.recorded).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use gputrace_collectors::manifest::{Count, Process};
+
+    use super::*;
+
+    #[test]
+    fn a_table_that_the_manifest_knows_and_the_folder_lacks_is_named() {
+        let launches = Count { seen: 12, recorded: 12, ..Count::default() };
+        let process = Process { accounting: [("launch".to_owned(), launches)].into(), ..Process::default() };
+        let manifest = Manifest { complete: true, processes: vec![process], ..Manifest::default() };
+        let mut launcher = Launcher { manifest: Some(manifest), ..Launcher::default() };
+        let problems = |launcher: &Launcher| {
+            let seen = RefCell::new(Vec::new());
+            name(Path::new("trace"), launcher, &|problem| seen.borrow_mut().push(problem.to_string()));
+            seen.into_inner()
+        };
+        let said = problems(&launcher);
+        assert!(said.len() == 1 && said[0].contains("12 recorded events"), "{said:?}");
+        launcher.files.resize(9, vec!["launches/host=h/a-000000.parquet".into()]);
+        assert_eq!(problems(&launcher), Vec::<String>::new());
+    }
+}

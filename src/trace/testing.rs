@@ -93,7 +93,7 @@ impl TestTrace {
                 exe: "/usr/bin/python".into(),
                 traced: true,
                 balanced: true,
-                accounting: [("launch".to_owned(), count)].into(),
+                accounting: [("api".to_owned(), count)].into(),
                 cost: manifest::Cost { total_ns: Some((end_ns - START) as f64 * 0.004), ..manifest::Cost::default() },
                 ..manifest::Process::default()
             });
