@@ -248,8 +248,7 @@ fn waits_hold_what_they_wait_for() {
 fn times_enclose_what_happened() {
     let scratch = Scratch::new();
     let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_nanos() as i64;
-    let run =
-        scratch.target(program("proc_fork")).args(["work", "10"]).env("PROC_CUDA", "1").with_driver(Driver::Plain);
+    let run = scratch.target(program("cuda_threads")).args(["20", "2"]).with_driver(Driver::Plain);
     let trace = run.traced().expect(0).read();
     let after = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_nanos() as i64;
     let table = trace.table("syncs");

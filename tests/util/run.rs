@@ -177,6 +177,15 @@ impl Target<'_> {
         if self.own_group {
             command.process_group(0);
         }
+        let hang_up = || {
+            // SAFETY: async-signal-safe, and the child has one thread.
+            unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+            Ok(())
+        };
+        // Whoever runs the tests may ignore SIGHUP (nohup does), and a program cannot die by a signal that was ignored
+        // when it started.
+        // SAFETY: the closure makes one async-signal-safe call.
+        unsafe { command.pre_exec(hang_up) };
         command
     }
 
