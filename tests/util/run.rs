@@ -177,15 +177,17 @@ impl Target<'_> {
         if self.own_group {
             command.process_group(0);
         }
-        let hang_up = || {
-            // SAFETY: async-signal-safe, and the child has one thread.
-            unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+        let reset = || {
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+                // SAFETY: async-signal-safe, and the child has one thread.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
             Ok(())
         };
-        // Whoever runs the tests may ignore SIGHUP (nohup does), and a program cannot die by a signal that was ignored
-        // when it started.
-        // SAFETY: the closure makes one async-signal-safe call.
-        unsafe { command.pre_exec(hang_up) };
+        // Whoever runs the tests may ignore these (nohup, a shell's background job), and a program cannot die by a
+        // signal that was ignored when it started.
+        // SAFETY: the closure makes async-signal-safe calls only.
+        unsafe { command.pre_exec(reset) };
         command
     }
 
