@@ -55,11 +55,27 @@ pub(crate) fn environment(pid: u32) -> Option<Vec<u8>> {
 /// certainly older than `since`.
 ///
 /// After the usual short command no pid is younger than the target's, and then nothing is read at all.
+///
+/// A process that forks and ends during the look is gone, and its child too young to be in the list: then there was a
+/// new pid, and the look is repeated.
 pub(crate) fn referring_to(folder: &Path, since: u32) -> Vec<u32> {
-    let newest = newest();
-    if since != 0 && newest == Some(since) {
-        return Vec::new();
+    for _ in 0..LOOKS {
+        let newest = newest();
+        if since != 0 && newest == Some(since) {
+            return Vec::new();
+        }
+        let found = look_for(folder, since, newest);
+        if !found.is_empty() || newest == self::newest() {
+            return found;
+        }
     }
+    Vec::new()
+}
+
+/// Looks on a machine where others start processes all the time.
+const LOOKS: usize = 8;
+
+fn look_for(folder: &Path, since: u32, newest: Option<u32>) -> Vec<u32> {
     // Pids are given out in rising order and start again at the top: then every pid may be young.
     let young = |pid: u32| newest.is_none_or(|newest| newest < since) || pid >= since;
     let name = folder.as_os_str().as_bytes();
