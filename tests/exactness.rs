@@ -244,17 +244,52 @@ fn waits_hold_what_they_wait_for() {
     assert!(join != values["event"] && join != 0);
 }
 
+/// Nanoseconds since the Unix epoch.
+fn now_ns() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.expect("a clock").as_nanos() as i64
+}
+
 #[test]
-fn times_enclose_what_happened() {
+fn times_enclose_what_happened_on_either_clock() {
     let scratch = Scratch::new();
-    let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_nanos() as i64;
-    let run = scratch.target(program("cuda_threads")).args(["20", "2"]).with_driver(Driver::Plain);
-    let trace = run.traced().expect(0).read();
-    let after = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_nanos() as i64;
-    let table = trace.table("syncs");
-    assert!(table.len() >= 10);
-    for row in table.rows() {
-        let (start, end) = (row.int("start_ns"), row.int("start_ns") + row.int("api_ns"));
-        assert!(before < start && start < end && end < after, "{before} {start} {end} {after}");
+    for clock in ["tsc", "monotonic"] {
+        let before = now_ns();
+        let target = scratch.target(program("cuda_threads")).args(["20", "2"]).with_driver(Driver::Plain);
+        let run = match clock {
+            "monotonic" => target.env("GPUTRACE_CLOCK", "monotonic").traced().expect(0),
+            _ => target.traced().expect(0),
+        };
+        let after = now_ns();
+        let table = run.read().table("syncs");
+        assert!(table.len() >= 10);
+        for row in table.rows() {
+            let (start, end) = (row.int("start_ns"), row.int("start_ns") + row.int("api_ns"));
+            assert!(before < start && start < end && end < after, "{clock}: {before} {start} {end} {after}");
+        }
     }
+}
+
+#[test]
+fn a_kernels_wait_takes_as_long_as_the_kernel() {
+    let scratch = Scratch::new();
+    // Three kernels of 20 us and their synchronisation: the wait is what is left of them.
+    let file = scratch.path().join("truth.json");
+    let target = scratch.target(program("cuda_routes")).arg("dlopen").with_driver(Driver::Symbolic);
+    let run = target.env("FAKE_CUDA_TRUTH", &file).traced().expect(0);
+    let text = std::fs::read_to_string(&file).expect("the truth");
+    let truth: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let kernels: Vec<_> =
+        truth["device"].as_array().expect("operations").iter().filter(|o| o["kind"] == "kernel").collect();
+    assert_eq!(kernels.len(), 3);
+    let last = kernels.iter().filter_map(|kernel| kernel["end_ns"].as_i64()).max().expect("an end");
+    let trace = run.read();
+    let (launches, syncs) = (trace.table("launches"), trace.table("syncs"));
+    // Each kernel begins after its launch began, and the synchronisation ends after the last kernel.
+    for (launch, kernel) in launches.rows().zip(&kernels) {
+        let start = kernel["start_ns"].as_i64().expect("a start");
+        assert!(launch.int("start_ns") <= start, "{} {start}", launch.int("start_ns"));
+    }
+    let sync = syncs.rows().next().expect("a synchronisation");
+    assert!(sync.int("start_ns") + sync.int("api_ns") >= last);
 }

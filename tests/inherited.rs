@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -219,4 +220,27 @@ fn a_child_that_clears_its_environment_and_uses_cuda_is_named() {
     let untraced = run.read().manifest().untraced;
     assert_eq!(untraced.len(), 1, "{untraced:?}");
     assert!(untraced[0].exe.ends_with("victim") && untraced[0].reason.contains("environment"), "{untraced:?}");
+}
+
+#[test]
+fn long_and_odd_arguments_are_passed_on_and_recorded_as_text() {
+    let scratch = Scratch::new();
+    let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe not text \n\t\x7f");
+    let long = "x".repeat(100_000);
+    let run = scratch.target("printf").args(["%s|"]).arg(odd).arg(&long).arg("").same().expect(0);
+    assert_eq!(run.stdout.len(), odd.len() + long.len() + 3);
+    let table = run.read().table("processes");
+    let command = table.rows().next().expect("a process").text("command").to_owned();
+    assert!(command.starts_with("printf ") && command.contains("xxxx") && command.len() < 20_000, "{command}");
+}
+
+#[test]
+fn every_one_of_hundreds_of_short_children_has_its_row() {
+    let scratch = Scratch::new();
+    let run = scratch.shell("for i in $(seq 300); do /bin/true; done; exit 0").traced().expect(0);
+    let table = run.read().table("processes");
+    let children = table.rows().filter(|row| row.text("exe").ends_with("/true"));
+    let ended = children.inspect(|row| assert!(row.maybe_int("end_ns").is_some() && row.int("traced") == 1));
+    assert_eq!(ended.count(), 300);
+    run.read().assert_balanced();
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::util::{Finished, Scratch, Target, needs, poll};
+use crate::util::{Driver, Finished, Scratch, Target, needs, poll};
 
 /// Runs a target both ways in full and in sampled mode, and returns the traced run whose books were checked.
 #[track_caller]
@@ -204,4 +204,52 @@ fn redis_serves_its_benchmark() {
     // Debian's redis brings jemalloc, whose functions have names of their own unless it replaces malloc.
     assert!(memory.seen > 0, "{memory:?}");
     assert!(fs::metadata(&socket).is_err(), "the server removed its socket");
+}
+
+#[test]
+fn pythons_worker_processes_do_their_work() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = scratch.file(
+        "pool.py",
+        "import multiprocessing, sys
+def work(n): return sum(i * i for i in range(n))
+if __name__ == '__main__':
+    for way in 'fork', 'spawn', 'forkserver':
+        with multiprocessing.get_context(way).Pool(3) as pool:
+            print(way, pool.map(work, range(0, 20000, 500)))
+",
+    );
+    let run = scratch.target("python3").arg(&script).same().expect(0);
+    let trace = run.read();
+    trace.assert_balanced();
+    let table = trace.table("processes");
+    let forks = table.rows().filter(|row| row.text("origin") == "fork").count();
+    assert!(forks >= 3, "{forks} forked workers");
+}
+
+#[test]
+fn debuggers_and_checkers_work_inside() {
+    let scratch = Scratch::new();
+    let cuda = crate::util::program("cuda_routes").display().to_string();
+    if needs(&["valgrind"]) {
+        // It checks the shim as well, which is loaded into the program that it runs.
+        let command = ["--quiet", "--error-exitcode=99", &cuda, "procaddr"];
+        let target = scratch.target("valgrind").args(command).options(["--malloc", "full"]);
+        let run = target.with_driver(Driver::Plain).traced().expect(0);
+        assert!(run.text().contains("launches=3") && !run.stderr.contains("=="), "{}", run.stderr);
+        assert_eq!(run.read().table("launches").len(), 3);
+    }
+    if needs(&["strace"]) {
+        let target =
+            scratch.target("strace").args(["-f", "-o", "/dev/null", &cuda, "dlopen"]).with_driver(Driver::Plain);
+        assert_eq!(target.same().read().table("launches").len(), 3);
+    }
+    if needs(&["gdb"]) {
+        let target = scratch.target("gdb").args(["-q", "-batch", "-ex", "run", "--args", &cuda, "dlopen"]);
+        let run = target.with_driver(Driver::Plain).traced().expect(0);
+        assert!(run.text().contains("launches=3") && run.text().contains("exited normally"), "{}", run.text());
+    }
 }
