@@ -127,11 +127,13 @@ pub enum Class {
     Range = 10,
     /// A collective operation (NCCL).
     Collective = 11,
+    /// A wait for the operating system: a lock, a file, a pipe, a thread.
+    OsWait = 12,
 }
 
 impl Class {
     /// Every class, in the order of its number.
-    pub const ALL: [Class; 12] = [
+    pub const ALL: [Class; 13] = [
         Class::Api,
         Class::Launch,
         Class::Sync,
@@ -144,6 +146,7 @@ impl Class {
         Class::Commit,
         Class::Range,
         Class::Collective,
+        Class::OsWait,
     ];
 
     /// The class with this number, if there is one.
@@ -166,6 +169,7 @@ impl Class {
             Class::Commit => "commit",
             Class::Range => "range",
             Class::Collective => "collective",
+            Class::OsWait => "os_wait",
         }
     }
 }

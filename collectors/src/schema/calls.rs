@@ -1,0 +1,173 @@
+//! Tables of driver calls.
+
+use super::columns::*;
+use super::{Column, Table, TableId};
+
+pub(super) const LAUNCHES: Table = Table {
+id: TableId::Launches,
+name: "launches",
+meaning: "a call that gives the GPU work: a kernel, a graph, a host function",
+columns: &[
+    START,
+    API,
+    PROCESS,
+    PID,
+    TID,
+    CORRELATION,
+    API_ID,
+    Column::new(
+        "name_id",
+        I64,
+        Dictionary,
+        NONE,
+        "kernel: names.name_id, kind kernel; null for graphs, host functions and functions whose loading was not seen",
+    )
+    .optional(),
+    CONTEXT,
+    DEVICE,
+    STREAM,
+    Column::new("function", I64, Dictionary, NONE, "bits of the CUfunction, CUkernel or CUgraphExec handle"),
+    Column::new("grid_x", I32, Dictionary, "blocks", "grid; 0 for graphs and host functions"),
+    Column::new("grid_y", I32, Dictionary, "blocks", "grid"),
+    Column::new("grid_z", I32, Dictionary, "blocks", "grid"),
+    Column::new("block_x", I32, Dictionary, "threads", "block"),
+    Column::new("block_y", I32, Dictionary, "threads", "block"),
+    Column::new("block_z", I32, Dictionary, "threads", "block"),
+    Column::new("shared_bytes", I32, Dictionary, BYTES, "dynamic shared memory of a block"),
+    CAPTURED,
+    RESULT,
+],
+};
+
+pub(super) const SYNCS: Table = Table {
+    id: TableId::Syncs,
+    name: "syncs",
+    meaning: "a call that waits, asks whether it would have to wait, or makes a stream wait",
+    columns: &[
+        START,
+        API,
+        PROCESS,
+        PID,
+        TID,
+        CORRELATION,
+        API_ID,
+        Column::new(
+            "kind",
+            Text,
+            Dictionary,
+            NONE,
+            "context, stream, event: the host waits for it; query: asks only; stream_wait: a stream waits, not the host",
+        ),
+        CONTEXT,
+        DEVICE,
+        STREAM,
+        Column::new("handle", I64, Dictionary, NONE, "bits of the event or context handle; 0 for streams"),
+        CAPTURED,
+        RESULT,
+    ],
+};
+
+pub(super) const TRANSFERS: Table = Table {
+    id: TableId::Transfers,
+    name: "transfers",
+    meaning: "a copy or a set of memory",
+    columns: &[
+        START,
+        API,
+        PROCESS,
+        PID,
+        TID,
+        CORRELATION,
+        API_ID,
+        Column::new("kind", Text, Dictionary, NONE, "copy or set"),
+        Column::new(
+            "direction",
+            Text,
+            Dictionary,
+            NONE,
+            "HtoD, DtoH, DtoD, HtoH; PtoP between devices; A for an array (HtoA, AtoD ...); managed memory counts as D; unknown",
+        ),
+        Column::new(
+            "src_kind",
+            Text,
+            Dictionary,
+            NONE,
+            "memory of the source: pageable, pinned, device, managed, array or unknown; null for sets",
+        )
+        .optional(),
+        Column::new("dst_kind", Text, Dictionary, NONE, "memory of the destination, named as src_kind").optional(),
+        Column::new("bytes", I64, Dictionary, BYTES, "bytes copied or set"),
+        Column::new("dst", I64, Dictionary, NONE, "address or array handle of the destination"),
+        Column::new("src", I64, Dictionary, NONE, "address or array handle of the source; the value of a set"),
+        CONTEXT,
+        DEVICE,
+        STREAM,
+        Column::new(
+            "async",
+            Bool,
+            Plain,
+            NONE,
+            "the function queues the work in stream order and need not wait for it",
+        ),
+        CAPTURED,
+        RESULT,
+    ],
+};
+
+pub(super) const DEVICE_MEMORY: Table = Table {
+    id: TableId::DeviceMemory,
+    name: "device_memory",
+    meaning: "memory taken from or given back to the driver",
+    columns: &[
+        START,
+        API,
+        PROCESS,
+        PID,
+        TID,
+        CORRELATION,
+        API_ID,
+        Column::new("action", Text, Dictionary, NONE, "alloc or free"),
+        Column::new(
+            "kind",
+            Text,
+            Dictionary,
+            NONE,
+            "device; async (from a pool, in stream order); managed; pinned; registered; virtual (physical memory without an address of its own, or its mapping); array",
+        ),
+        Column::new("address", I64, Delta, NONE, "address or handle"),
+        Column::new(
+            "bytes",
+            I64,
+            Dictionary,
+            BYTES,
+            "bytes taken; for a free those of the allocation; 0 for one that was not seen",
+        ),
+        CONTEXT,
+        DEVICE,
+        STREAM,
+        CAPTURED,
+        RESULT,
+    ],
+};
+
+pub(super) const OTHER_API: Table = Table {
+    id: TableId::Api,
+    name: "api",
+    meaning: "any other driver call: modules, libraries, functions, streams, events, contexts, captures, initialisation",
+    columns: &[
+        START,
+        API,
+        PROCESS,
+        PID,
+        TID,
+        CORRELATION,
+        API_ID,
+        Column::new("class", Text, Dictionary, NONE, "class of the function, such as module or api"),
+        CONTEXT,
+        DEVICE,
+        STREAM,
+        Column::new("handle", I64, Dictionary, NONE, "bits of the handle that the call is about"),
+        CAPTURED,
+        RESULT,
+    ],
+};

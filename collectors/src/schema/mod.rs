@@ -1,0 +1,239 @@
+//! Every table and column of a trace: name, type, unit, meaning, encoding. Nothing else in the project describes them.
+//!
+//! `gputrace schema` prints this list; the collector builds its columns and its Parquet settings from it; readers find
+//! columns by name. A table is one folder of Parquet files. Rows of one thread stand in the order of their time; rows
+//! of different threads may be out of order by as much as the collector lagged behind.
+//!
+//! **Rule for [`SCHEMA_VERSION`].** It is bumped when a column goes away or changes its type, unit or meaning. A new
+//! column or table needs no bump: readers ask by name and take a missing column as null.
+
+mod calls;
+mod columns;
+mod host_memory;
+mod names;
+mod processes;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use parquet::basic::Encoding as ParquetEncoding;
+
+/// Version of the tables below, written into every manifest and file.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Type of a column, in Arrow and in Parquet. Dictionary arrays are absent on purpose: a distributed engine failed on
+/// GROUP BY over them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// 64-bit signed integer.
+    I64,
+    /// 32-bit signed integer.
+    I32,
+    /// 64-bit floating point number.
+    F64,
+    /// True or false.
+    Bool,
+    /// UTF-8 text.
+    Text,
+}
+
+impl Type {
+    /// Arrow's name of the type.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Type::I64 => DataType::Int64,
+            Type::I32 => DataType::Int32,
+            Type::F64 => DataType::Float64,
+            Type::Bool => DataType::Boolean,
+            Type::Text => DataType::Utf8,
+        }
+    }
+
+    /// The name that `gputrace schema` prints.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::I64 => "int64",
+            Type::I32 => "int32",
+            Type::F64 => "float64",
+            Type::Bool => "bool",
+            Type::Text => "utf8",
+        }
+    }
+}
+
+/// How a column's values are written in Parquet, before zstd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// DELTA_BINARY_PACKED: values that grow.
+    Delta,
+    /// BYTE_STREAM_SPLIT: durations, whose high bytes are alike.
+    Split,
+    /// RLE_DICTIONARY: few distinct values, or long runs.
+    Dictionary,
+    /// PLAIN: everything else.
+    Plain,
+}
+
+impl Encoding {
+    /// Parquet's name, for columns that are not dictionary encoded.
+    pub fn parquet(self) -> ParquetEncoding {
+        match self {
+            Encoding::Delta => ParquetEncoding::DELTA_BINARY_PACKED,
+            Encoding::Split => ParquetEncoding::BYTE_STREAM_SPLIT,
+            Encoding::Dictionary => ParquetEncoding::RLE_DICTIONARY,
+            Encoding::Plain => ParquetEncoding::PLAIN,
+        }
+    }
+}
+
+/// One column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Name, with the unit last.
+    pub name: &'static str,
+    /// Type.
+    pub kind: Type,
+    /// Whether values may be missing.
+    pub nullable: bool,
+    /// Unit of the values; empty for names, numbers of things and flags.
+    pub unit: &'static str,
+    /// What a value means, and what a missing one means.
+    pub meaning: &'static str,
+    /// Encoding in Parquet.
+    pub encoding: Encoding,
+}
+
+impl Column {
+    const fn new(
+        name: &'static str,
+        kind: Type,
+        encoding: Encoding,
+        unit: &'static str,
+        meaning: &'static str,
+    ) -> Self {
+        Column { name, kind, nullable: false, unit, meaning, encoding }
+    }
+
+    const fn optional(mut self) -> Self {
+        self.nullable = true;
+        self
+    }
+
+    const fn means(mut self, meaning: &'static str) -> Self {
+        self.meaning = meaning;
+        self
+    }
+}
+
+/// One table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Which one.
+    pub id: TableId,
+    /// Name of its folder.
+    pub name: &'static str,
+    /// What a row is.
+    pub meaning: &'static str,
+    /// Columns in the order of the file.
+    pub columns: &'static [Column],
+}
+
+/// Number of a table: its place in [`TABLES`], and its number in the journal.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TableId {
+    /// Process images.
+    Processes = 0,
+    /// Threads.
+    Threads = 1,
+    /// Work given to a GPU.
+    Launches = 2,
+    /// Waits and questions.
+    Syncs = 3,
+    /// Copies and sets.
+    Transfers = 4,
+    /// Memory of the driver, taken and given back.
+    DeviceMemory = 5,
+    /// malloc and free.
+    HostMemory = 6,
+    /// All other driver calls.
+    Api = 7,
+    /// Names behind `name_id` and `api_id`.
+    Names = 8,
+}
+
+impl TableId {
+    /// Description of the table.
+    pub fn table(self) -> &'static Table {
+        &TABLES[self as usize]
+    }
+
+    /// The table with this number, if there is one.
+    pub fn from_u8(n: u8) -> Option<TableId> {
+        TABLES.get(usize::from(n)).map(|t| t.id)
+    }
+}
+
+impl Table {
+    /// The table with this name, if there is one.
+    pub fn named(name: &str) -> Option<&'static Table> {
+        TABLES.iter().find(|t| t.name == name)
+    }
+
+    /// Position of a column.
+    pub fn position(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|c| c.name == column)
+    }
+
+    /// The Arrow schema, with the schema version and each column's unit as metadata.
+    pub fn arrow(&self) -> SchemaRef {
+        let field = |c: &Column| {
+            let field = Field::new(c.name, c.kind.arrow(), c.nullable);
+            if c.unit.is_empty() { field } else { field.with_metadata([("unit".into(), c.unit.into())].into()) }
+        };
+        let fields: Vec<Field> = self.columns.iter().map(field).collect();
+        let metadata = [("gputrace.schema_version".to_owned(), SCHEMA_VERSION.to_string())];
+        Arc::new(Schema::new_with_metadata(fields, metadata.into()))
+    }
+}
+
+/// Every table, in the order of [`TableId`].
+pub const TABLES: [Table; 9] = [
+    processes::PROCESSES,
+    processes::THREADS,
+    calls::LAUNCHES,
+    calls::SYNCS,
+    calls::TRANSFERS,
+    calls::DEVICE_MEMORY,
+    host_memory::HOST_MEMORY,
+    calls::OTHER_API,
+    names::NAMES,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_stand_at_the_place_that_their_number_says() {
+        for (n, table) in TABLES.iter().enumerate() {
+            assert_eq!(table.id as usize, n);
+            assert_eq!(TableId::from_u8(n as u8), Some(table.id));
+            assert_eq!(Table::named(table.name), Some(table));
+        }
+        assert_eq!(TableId::from_u8(TABLES.len() as u8), None);
+    }
+
+    #[test]
+    fn columns_are_documented_and_named_once() {
+        for table in &TABLES {
+            for (n, column) in table.columns.iter().enumerate() {
+                assert!(!column.meaning.is_empty(), "{}.{}", table.name, column.name);
+                assert_eq!(table.position(column.name), Some(n));
+                if column.name.ends_with("_ns") || column.name.ends_with("bytes") {
+                    assert!(!column.unit.is_empty(), "{}.{} has no unit", table.name, column.name);
+                }
+            }
+        }
+    }
+}

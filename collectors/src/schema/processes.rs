@@ -1,0 +1,69 @@
+//! Processes and their threads.
+
+use super::columns::*;
+use super::{Column, Table, TableId};
+
+pub(super) const PROCESSES: Table = Table {
+id: TableId::Processes,
+name: "processes",
+meaning: "a process image: from fork or exec to exit or the next exec",
+columns: &[
+    PROCESS,
+    PID,
+    Column::new("parent_pid", I32, Plain, NONE, "process id of the parent at the start; 0 when not known"),
+    Column::new("host", Text, Dictionary, NONE, "host on which it ran"),
+    Column::new(
+        "rank",
+        I32,
+        Plain,
+        NONE,
+        "rank in a distributed run (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID); null when none is set",
+    )
+    .optional(),
+    Column::new(
+        "local_rank",
+        I32,
+        Plain,
+        NONE,
+        "rank among the processes of its host (LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID)",
+    )
+    .optional(),
+    Column::new("exe", Text, Dictionary, NONE, "path of the executable; empty when it could not be read"),
+    Column::new("command", Text, Dictionary, NONE, "arguments, quoted as for a shell"),
+    Column::new("origin", Text, Dictionary, NONE, "exec, or fork: a copy of its parent that has not called exec"),
+    START.means("when tracing of this image began"),
+    Column::new("end_ns", I64, Plain, EPOCH, "when it ended; null when it was still running at the end of the trace")
+        .optional(),
+    Column::new("exit_code", I32, Plain, NONE, "exit code; null when it is not known or a signal ended it").optional(),
+    Column::new("exit_signal", I32, Plain, NONE, "signal that ended it; null when none did or it is not known")
+        .optional(),
+    Column::new("traced", Bool, Plain, NONE, "whether its events are in the trace"),
+    Column::new("reason", Text, Dictionary, NONE, "why it was not traced").optional(),
+    Column::new("events", I64, Plain, NONE, "events recorded"),
+    Column::new("malloc_mode", Text, Dictionary, NONE, "off, sample:BYTES or full"),
+    Column::new(
+        "event_cost_ns",
+        F64,
+        Plain,
+        NS,
+        "time that recording one driver event takes in this process, measured at its start; null when not measured",
+    )
+    .optional(),
+],
+};
+
+pub(super) const THREADS: Table = Table {
+    id: TableId::Threads,
+    name: "threads",
+    meaning: "a thread that recorded or called something hooked",
+    columns: &[
+        PROCESS,
+        PID,
+        TID,
+        Column::new("name", Text, Dictionary, NONE, "the thread's own name; null when it was not seen").optional(),
+        START.means("when the thread first called something hooked"),
+        Column::new("end_ns", I64, Plain, EPOCH, "when it ended; null when it was running to the end of its process")
+            .optional(),
+        Column::new("events", I64, Plain, NONE, "events recorded"),
+    ],
+};
