@@ -6,7 +6,7 @@
 //! sample is drawn anew each time (the process has no memory), so a thread keeps one number, its countdown.
 //!
 //! Frees of recorded blocks are found through a filter of one byte per page (hashed), which stays in the cache, and
-//! behind it an exact table. In full mode the filter is full.
+//! behind it an exact table.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -42,23 +42,13 @@ pub(crate) fn configure(wanted: Option<&[u8]>) {
     };
     MODE.store(mode, Ordering::Relaxed);
     MEAN_BYTES.store(mean, Ordering::Relaxed);
-    // In full mode every free takes the slow path; free(NULL) always does, so that the fast path need not ask.
-    let pages = if mode == malloc_mode::FULL { PAGES } else { 1 };
-    for page in FILTER.iter().take(pages) {
-        page.store(u8::MAX, Ordering::Relaxed);
-    }
+    // free(NULL) always takes the slow path, so that the fast one need not ask.
+    page(0).store(u8::MAX, Ordering::Relaxed);
 }
 
 /// Whether allocations are not looked at at all.
-#[inline(always)]
 pub(crate) fn is_off() -> bool {
     mode() == malloc_mode::OFF
-}
-
-/// Whether every allocation is recorded.
-#[inline(always)]
-pub(crate) fn is_full() -> bool {
-    mode() == malloc_mode::FULL
 }
 
 /// One of [`malloc_mode`].
@@ -137,9 +127,6 @@ fn bucket(address: usize) -> Option<&'static Bucket> {
 
 /// Remembers a recorded block until it is freed. A full bucket forgets it: its free will not be recorded.
 pub(crate) fn track(address: usize) {
-    if mode() == malloc_mode::FULL {
-        return;
-    }
     let Some(Bucket(places)) = bucket(address) else { return };
     if places.iter().any(|p| p.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed).is_ok()) {
         let _ = page(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1));
@@ -149,9 +136,6 @@ pub(crate) fn track(address: usize) {
 /// Whether the block that is about to be freed was recorded; forgets it. Before the free: another thread may get, and
 /// record, the same address right after it.
 pub(crate) fn untrack(address: usize) -> bool {
-    if mode() == malloc_mode::FULL {
-        return true;
-    }
     let Some(Bucket(places)) = bucket(address) else { return false };
     let found = places.iter().any(|p| p.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok());
     if found {

@@ -109,6 +109,7 @@ pub(crate) fn start_in_constructor() {
     BLOCK_WHEN_FULL.store((sys::variable(b"GPUTRACE_ON_FULL") == Some(b"block")) as u32, Ordering::Relaxed);
     COUNTER.store(counter_is_good() as u32, Ordering::Relaxed);
     sampling::configure(sys::variable(b"GPUTRACE_MALLOC"));
+    hooks::alloc::lead_all();
     info::remember_ranks();
     hooks::remember_preloads();
     if let Err(why) = thread::prepare() {

@@ -1,0 +1,267 @@
+//! What an allocation and a free do when they are recorded, all of them (`FULL`) or a sample.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering;
+
+use gputrace_abi::layout::ThreadRow;
+use gputrace_abi::{Class, local};
+
+use super::entry::next;
+use super::{ALIGNED_ALLOC, CALLOC, FREE, MALLOC, MEMALIGN, POSIX_MEMALIGN, REALLOC, REALLOCARRAY};
+use crate::thread::{self, State};
+use crate::{record, sampling, session, tls};
+
+const ALLOC: usize = Class::HostAlloc as usize;
+const FREED: usize = Class::HostFree as usize;
+
+/// In full mode one call in so many is timed; a second stamp for each would cost 9 ns.
+const TIMED_ONE_IN: u64 = 64;
+
+/// `void *malloc(size_t size)`
+pub(super) unsafe extern "C" fn malloc<const FULL: bool>(bytes: usize) -> *mut c_void {
+    // SAFETY: the program's own argument.
+    allocation::<FULL>(MALLOC, bytes, 0, || unsafe { next::malloc()(bytes) })
+}
+
+/// `void *calloc(size_t count, size_t size)`
+pub(super) unsafe extern "C" fn calloc<const FULL: bool>(count: usize, size: usize) -> *mut c_void {
+    let bytes = count.saturating_mul(size).min(1 << 62);
+    // SAFETY: the program's own arguments.
+    allocation::<FULL>(CALLOC, bytes, 0, || unsafe { next::calloc()(count, size) })
+}
+
+/// `void *memalign(size_t alignment, size_t size)`
+pub(super) unsafe extern "C" fn memalign<const FULL: bool>(alignment: usize, bytes: usize) -> *mut c_void {
+    // SAFETY: the program's own arguments.
+    allocation::<FULL>(MEMALIGN, bytes, 0, || unsafe { next::memalign()(alignment, bytes) })
+}
+
+/// `void *aligned_alloc(size_t alignment, size_t size)`
+pub(super) unsafe extern "C" fn aligned_alloc<const FULL: bool>(alignment: usize, bytes: usize) -> *mut c_void {
+    // SAFETY: the program's own arguments.
+    allocation::<FULL>(ALIGNED_ALLOC, bytes, 0, || unsafe { next::aligned_alloc()(alignment, bytes) })
+}
+
+/// `int posix_memalign(void **block, size_t alignment, size_t size)`
+pub(super) unsafe extern "C" fn posix_memalign<const FULL: bool>(
+    place: *mut *mut c_void,
+    alignment: usize,
+    bytes: usize,
+) -> c_int {
+    let mut result = 0;
+    allocation::<FULL>(POSIX_MEMALIGN, bytes, 0, || {
+        // SAFETY: the program's own arguments.
+        result = unsafe { next::posix_memalign()(place, alignment, bytes) };
+        // SAFETY: a call that succeeded has written the place.
+        if result == 0 { unsafe { *place } } else { core::ptr::null_mut() }
+    });
+    result
+}
+
+/// `void *realloc(void *block, size_t size)`
+pub(super) unsafe extern "C" fn realloc<const FULL: bool>(block: *mut c_void, bytes: usize) -> *mut c_void {
+    resize::<FULL>(REALLOC, block as usize, bytes, || {
+        // SAFETY: the program's own arguments.
+        unsafe { next::realloc()(block, bytes) }
+    })
+}
+
+/// `void *reallocarray(void *block, size_t count, size_t size)`
+pub(super) unsafe extern "C" fn reallocarray<const FULL: bool>(
+    block: *mut c_void,
+    count: usize,
+    size: usize,
+) -> *mut c_void {
+    let Some(bytes) = count.checked_mul(size) else {
+        // SAFETY: the calling thread's own errno.
+        unsafe { *libc::__errno_location() = libc::ENOMEM };
+        return core::ptr::null_mut();
+    };
+    // Not the next reallocarray: libc's calls realloc as the program would, and that is ours.
+    resize::<FULL>(REALLOCARRAY, block as usize, bytes, || {
+        // SAFETY: the program's own arguments.
+        unsafe { next::realloc()(block, bytes) }
+    })
+}
+
+/// `size_t malloc_usable_size(void *block)`: passed on, so that it fits the allocator that made the block.
+pub(super) unsafe extern "C" fn malloc_usable_size<const FULL: bool>(block: *mut c_void) -> usize {
+    // SAFETY: the program's own argument.
+    unsafe { next::malloc_usable_size()(block) }
+}
+
+/// `void free(void *block)`
+pub(super) unsafe extern "C" fn free<const FULL: bool>(block: *mut c_void) {
+    if FULL || !free_passes(block as usize) {
+        freed::<FULL>(block as usize);
+    }
+    // SAFETY: the program's own argument.
+    unsafe { next::free()(block) }
+}
+
+/// The calling thread's state and row, if it has them.
+#[inline(always)]
+fn known() -> Option<(&'static State, &'static ThreadRow)> {
+    tls::get().and_then(|state| Some((state, state.row()?)))
+}
+
+/// The same, for a thread that may have to be registered.
+#[cold]
+#[inline(never)]
+fn registered() -> Option<(&'static State, &'static ThreadRow)> {
+    thread::state_slow().and_then(|state| Some((state, state.row()?)))
+}
+
+#[inline(always)]
+fn allocation<const FULL: bool>(
+    number: u16,
+    bytes: usize,
+    old: usize,
+    original: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    if FULL {
+        let Some((state, row)) = known().or_else(registered) else { return original() };
+        return record_alloc::<FULL>(state, row, number, bytes, old, original);
+    }
+    if passes(bytes) { original() } else { sample(number, bytes, old, original) }
+}
+
+/// Takes the bytes off the thread's countdown. True: nothing else to do for this allocation.
+#[inline(always)]
+fn passes(bytes: usize) -> bool {
+    let Some(state) = tls::get() else { return false };
+    let left = state.countdown.get().wrapping_sub(bytes as i64);
+    state.countdown.set(left);
+    // The countdown of a state without a row (wiped by a fork, or of an ended thread) is never above 0.
+    if left <= 0 {
+        return false;
+    }
+    // SAFETY: see above.
+    local::increment(unsafe { state.seen_unchecked::<ALLOC>() });
+    true
+}
+
+/// Registers the thread if needed; records if a sample fell into the allocation.
+#[cold]
+#[inline(never)]
+fn sample(number: u16, bytes: usize, old: usize, original: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    let Some((state, row)) = registered() else { return original() };
+    if sampling::chooses(state) {
+        return record_alloc::<false>(state, row, number, bytes, old, original);
+    }
+    if let Some(seen) = row.seen.get(ALLOC) {
+        local::increment(seen);
+    }
+    original()
+}
+
+#[inline(always)]
+fn record_alloc<const FULL: bool>(
+    state: &State,
+    row: &ThreadRow,
+    number: u16,
+    bytes: usize,
+    old: usize,
+    original: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    if state.is_paused() {
+        return original();
+    }
+    let (Some(seen), Some(chosen)) = (row.seen.get(ALLOC), row.chosen.get(ALLOC)) else { return original() };
+    local::increment(seen);
+    let start = state.now();
+    let block = original();
+    let end = if chosen.load(Ordering::Relaxed) % TIMED_ONE_IN == 0 { state.now() } else { start };
+    if block.is_null() {
+        return block;
+    }
+    local::increment(chosen);
+    if !FULL {
+        sampling::track(block as usize);
+    }
+    record::write(state, number, Class::HostAlloc, start, end, [block as usize as u64, 0, old as u64, bytes as u64]);
+    block
+}
+
+/// The block is about to be freed, and no filter has it. False: it may have been recorded, or the thread is not known.
+#[inline(always)]
+fn free_passes(block: usize) -> bool {
+    if sampling::may_be_tracked(block) {
+        return false;
+    }
+    let Some(row) = tls::get().and_then(State::row) else { return false };
+    if let Some(seen) = row.seen.get(FREED) {
+        local::increment(seen);
+    }
+    true
+}
+
+/// A free of a block that may have been recorded, or of a thread without a state.
+#[inline(always)]
+fn freed<const FULL: bool>(block: usize) {
+    if !FULL {
+        return sampled_free(block);
+    }
+    if block != 0
+        && let Some((state, row)) = known().or_else(registered)
+    {
+        record_free(state, row, block, state.now());
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn sampled_free(block: usize) {
+    if block == 0 {
+        return;
+    }
+    let Some((state, row)) = registered() else { return };
+    if sampling::may_be_tracked(block) && sampling::untrack(block) {
+        record_free(state, row, block, state.now());
+    } else if let Some(seen) = row.seen.get(FREED) {
+        local::increment(seen);
+    }
+}
+
+#[inline(always)]
+fn record_free(state: &State, row: &ThreadRow, block: usize, now: u64) {
+    if state.is_paused() {
+        return;
+    }
+    let (Some(seen), Some(chosen)) = (row.seen.get(FREED), row.chosen.get(FREED)) else { return };
+    local::increment(seen);
+    local::increment(chosen);
+    record::write(state, FREE, Class::HostFree, now, now, [block as u64, 0, 0, 0]);
+}
+
+/// Frees the old block and allocates the new one, as far as the books are concerned.
+#[inline(always)]
+fn resize<const FULL: bool>(
+    number: u16,
+    old: usize,
+    bytes: usize,
+    original: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    // Before the call: another thread may get, and record, the old address as soon as it is free.
+    let tracked = old != 0 && (FULL || sampling::may_be_tracked(old) && sampling::untrack(old));
+    if old != 0
+        && !tracked
+        && let Some(seen) = tls::get().and_then(State::row).and_then(|row| row.seen.get(FREED))
+    {
+        // Counted whatever the filter says: a block beside a recorded one is freed like any other.
+        local::increment(seen);
+    }
+    // The free is written before the allocation, with a time before it: the new block may have the old one's address.
+    let before = if tracked { session::now() } else { 0 };
+    allocation::<FULL>(number, bytes, old, || {
+        let new = original();
+        if tracked && new.is_null() && bytes != 0 {
+            if !FULL {
+                sampling::track(old); // the old block lives on
+            }
+        } else if tracked && let Some((state, row)) = registered() {
+            record_free(state, row, old, before);
+        }
+        new
+    })
+}

@@ -1,0 +1,125 @@
+//! The exported functions: one jump each.
+//!
+//! Where an entry jumps to is decided once, when the mode is known: to the next definition when allocations are not
+//! looked at, so that a pair of malloc and free costs two jumps; else to our function for that mode. Until its first
+//! call an entry leads to a function that finds the next definition: the first malloc comes before any constructor,
+//! and the loader's own functions, which allocate, cannot be asked.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use gputrace_abi::layout::malloc_mode;
+
+use super::calls;
+use crate::interpose::elf;
+use crate::sampling;
+
+/// One line a function; ours for the modes is the one of the same name in [`calls`].
+macro_rules! entries {
+    ($($name:ident = $symbol:literal, ($($argument:ident : $type:ty),*) -> $result:ty;)*) => {
+        /// The next definitions. Each begins as a function that finds the real one, so that no call has to ask.
+        pub(super) mod next {
+            use super::*;
+            $(
+                #[inline(always)]
+                pub(in super::super) fn $name() -> unsafe extern "C" fn($($type),*) -> $result {
+                    // SAFETY: the address of `late` or of the next definition, both of this signature.
+                    unsafe { core::mem::transmute($name::NEXT.load(Ordering::Relaxed)) }
+                }
+            )*
+        }
+
+        $(
+            mod $name {
+                use super::*;
+
+                /// What the entry jumps to.
+                pub(super) static TARGET: AtomicPtr<()> = AtomicPtr::new(first as *mut ());
+                /// The next definition.
+                pub(super) static NEXT: AtomicPtr<()> = AtomicPtr::new(late as *mut ());
+
+                unsafe extern "C" fn late($($argument: $type),*) -> $result {
+                    NEXT.store(find($symbol) as *mut (), Ordering::Relaxed);
+                    // SAFETY: the program's own arguments, passed on.
+                    unsafe { next::$name()($($argument),*) }
+                }
+
+                unsafe extern "C" fn first($($argument: $type),*) -> $result {
+                    NEXT.store(find($symbol) as *mut (), Ordering::Relaxed);
+                    lead();
+                    // SAFETY: the program's own arguments, passed on to where the entry leads now.
+                    unsafe {
+                        core::mem::transmute::<*mut (), unsafe extern "C" fn($($type),*) -> $result>(
+                            TARGET.load(Ordering::Relaxed),
+                        )($($argument),*)
+                    }
+                }
+
+                /// Leads the entry to where the mode wants it, if the next definition is known.
+                pub(super) fn lead() {
+                    let next = NEXT.load(Ordering::Relaxed);
+                    if core::ptr::eq(next, late as *mut ()) {
+                        return;
+                    }
+                    loop {
+                        let mode = sampling::mode();
+                        let target = match mode {
+                            malloc_mode::OFF => next,
+                            malloc_mode::FULL => calls::$name::<true> as *mut (),
+                            _ => calls::$name::<false> as *mut (),
+                        };
+                        TARGET.store(target, Ordering::Relaxed);
+                        // Another thread's first call may be between the two lines of the constructor.
+                        if sampling::mode() == mode {
+                            return;
+                        }
+                    }
+                }
+            }
+
+            #[doc = concat!("`", stringify!($name), "` as the program calls it.")]
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                #[cfg(target_arch = "x86_64")]
+                core::arch::naked_asm!("endbr64", "jmp qword ptr [rip + {target}]", target = sym $name::TARGET);
+                #[cfg(target_arch = "aarch64")]
+                core::arch::naked_asm!(
+                    "adrp x16, {target}",
+                    "ldr x16, [x16, :lo12:{target}]",
+                    "br x16",
+                    target = sym $name::TARGET,
+                );
+            }
+        )*
+
+        /// The mode is known, or another one now.
+        pub(crate) fn lead_all() {
+            $($name::lead();)*
+        }
+    };
+}
+
+entries! {
+    aligned_alloc = c"aligned_alloc", (alignment: usize, bytes: usize) -> *mut c_void;
+    calloc = c"calloc", (count: usize, size: usize) -> *mut c_void;
+    free = c"free", (block: *mut c_void) -> ();
+    malloc = c"malloc", (bytes: usize) -> *mut c_void;
+    malloc_usable_size = c"malloc_usable_size", (block: *mut c_void) -> usize;
+    memalign = c"memalign", (alignment: usize, bytes: usize) -> *mut c_void;
+    posix_memalign = c"posix_memalign", (place: *mut *mut c_void, alignment: usize, bytes: usize) -> c_int;
+    realloc = c"realloc", (block: *mut c_void, bytes: usize) -> *mut c_void;
+    reallocarray = c"reallocarray", (block: *mut c_void, count: usize, size: usize) -> *mut c_void;
+}
+
+#[cold]
+#[inline(never)]
+fn find(name: &CStr) -> usize {
+    let found = elf::next_definition(name);
+    if found == 0 {
+        // No libc after us: nothing that allocates can run.
+        // SAFETY: ends the process, which cannot go on.
+        unsafe { libc::abort() }
+    }
+    found
+}
