@@ -89,6 +89,22 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value = "drop")]
     pub(crate) on_full: OnFull,
 
+    /// Whether stacks of Python lines, or of native functions, are taken: on or off
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "on")]
+    pub(crate) stacks: Stacks,
+
+    /// Driver calls that took at least so long get a stack, in microseconds
+    ///
+    /// Waits, copies, allocations, module loading: whatever held the thread up. Example: --stacks-over 100
+    #[arg(long, value_name = "US", default_value_t = STACKS_OVER_US)]
+    pub(crate) stacks_over: u32,
+
+    /// One launch in so many, drawn at random, gets a stack; 0 for none
+    ///
+    /// Launches that follow a pause of their thread get one as well, unless this is 0. Example: --launch-stacks 100
+    #[arg(long, value_name = "N", default_value_t = LAUNCH_STACKS)]
+    pub(crate) launch_stacks: u32,
+
     /// How long to wait for processes that outlive the command, in seconds
     ///
     /// What they do later is not recorded. Example: --grace 0.5
@@ -130,6 +146,9 @@ impl RecordArgs {
             max_size: 2 << 30,
             segment_memory: 16 << 20,
             on_full: OnFull::Drop,
+            stacks: Stacks::On,
+            stacks_over: STACKS_OVER_US,
+            launch_stacks: LAUNCH_STACKS,
             grace: Duration::from_secs(2),
             command,
             variables: Vec::new(),
@@ -139,6 +158,11 @@ impl RecordArgs {
 
 /// Mean distance of two samples of `--malloc sample`, in bytes.
 const SAMPLE_BYTES: u64 = 512 << 10;
+
+/// Default of `--stacks-over`.
+const STACKS_OVER_US: u32 = 20;
+/// Default of `--launch-stacks`.
+const LAUNCH_STACKS: u32 = 1000;
 
 /// How malloc and free are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +182,15 @@ pub(crate) enum OnFull {
     Drop,
     /// The call waits for the collector.
     Block,
+}
+
+/// Whether stacks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stacks {
+    /// Of calls that took long, and of some launches.
+    On,
+    /// Of no call.
+    Off,
 }
 
 /// Options of `report`.
@@ -356,11 +389,13 @@ mod tests {
     #[test]
     fn options_are_parsed_with_their_units() {
         let args = record(
-            "gputrace --malloc sample=64K --max-size 20GiB --segment-memory 1M --on-full block --grace 0.5 -- x",
+            "gputrace --malloc sample=64K --max-size 20GiB --segment-memory 1M --on-full block --stacks off --stacks-over 100 \
+             --launch-stacks 0 --grace 0.5 -- x",
         );
         assert_eq!(args.malloc, Malloc::Sample(65_536));
         assert_eq!((args.max_size, args.segment_memory), (20 << 30, 1 << 20));
         assert_eq!((args.on_full, args.grace), (OnFull::Block, Duration::from_millis(500)));
+        assert_eq!((args.stacks, args.stacks_over, args.launch_stacks), (Stacks::Off, 100, 0));
         for wrong in ["", "x", "1X", "-1", "0", "99999999999T", "1.5G"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }

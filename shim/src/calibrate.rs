@@ -9,7 +9,7 @@ use gputrace_abi::{Class, Event, local};
 
 use crate::record::Guard;
 use crate::thread::State;
-use crate::{session, sys};
+use crate::{session, stack, sys};
 
 const EVENTS: u64 = 256;
 const ROUNDS: u64 = 8;
@@ -63,6 +63,7 @@ fn record_one(state: &State, row: &ThreadRow) {
     let end = state.now();
     let event = Event { start, end, context: 1, payload: [start, 1, 2, 3], ..Event::default() };
     state.write(event, Class::Launch);
+    stack::after(state, Class::Launch, start, end);
     row.in_flight_start.store(0, Ordering::Relaxed);
     guard.leave(state);
 }

@@ -6,7 +6,8 @@
 //! own product.
 //!
 //! Where things are: [`hooks`] the lists of hooked functions; [`interpose`] how a line of a list becomes a hook;
-//! [`record`] what a hook does; [`thread`] a thread's state and its ring; [`session`] how the segment is made.
+//! [`record`] what a hook does; [`stack`] whose line a call came from; [`thread`] a thread's state and its ring;
+//! [`session`] how the segment is made.
 #![no_std]
 
 mod calibrate;
@@ -20,6 +21,7 @@ mod names;
 mod record;
 mod sampling;
 mod session;
+mod stack;
 mod sys;
 mod thread;
 mod tls;

@@ -12,7 +12,7 @@ use gputrace_abi::{Class, Event, event, local};
 use crate::hooks::{self, Hook};
 use crate::interpose::driver;
 use crate::thread::{self, State};
-use crate::{capture, contexts, session, tls};
+use crate::{capture, contexts, session, stack, tls};
 
 /// CUDA_ERROR_NO_DEVICE: what a hook returns that was reached although no driver is there.
 const NO_DEVICE: u32 = 100;
@@ -81,6 +81,7 @@ pub(crate) fn call(
         payload,
     };
     state.write(event, hook.class);
+    stack::after(state, hook.class, start, end);
     row.in_flight_start.store(0, Ordering::Relaxed);
     guard.leave(state);
     result

@@ -82,14 +82,29 @@ pub(crate) fn chooses(state: &State) -> bool {
 
 /// An exponentially distributed number of bytes, at least 1.
 fn distance(state: &State) -> i64 {
+    (-natural_logarithm(uniform(state)) * mean_bytes() as f64) as i64 + 1
+}
+
+/// Trials up to and with the first success, where one in `mean` succeeds: geometrically distributed, at least 1.
+pub(crate) fn geometric(state: &State, mean: u64) -> i64 {
+    if mean <= 1 {
+        return 1;
+    }
+    // A logarithm near 1 by its series: `natural_logarithm(1 - 1e-9)` has no digits left.
+    let p = 1.0 / mean as f64;
+    let per_trial = if p < 1e-4 { p + p * p / 2.0 } else { -natural_logarithm(1.0 - p) };
+    (-natural_logarithm(uniform(state)) / per_trial) as i64 + 1
+}
+
+/// A number above 0, at most 1.
+fn uniform(state: &State) -> f64 {
     // xorshift64*: good enough for distances, and a few cycles.
     let mut x = state.random.get() | 1;
     x ^= x >> 12;
     x ^= x << 25;
     x ^= x >> 27;
     state.random.set(x);
-    let uniform = ((x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) + 1) as f64 / (1u64 << 53) as f64;
-    (-natural_logarithm(uniform) * mean_bytes() as f64) as i64 + 1
+    ((x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
 /// ln x for 0 < x <= 1, to 1e-9: exponent and a series in z = (m-1)/(m+1). libm would be another library to load.

@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use gputrace_collectors::{Config, Running};
 
-use crate::cli::{Malloc, OnFull, RecordArgs};
+use crate::cli::{Malloc, OnFull, RecordArgs, Stacks};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
@@ -142,8 +142,18 @@ fn environment(args: &RecordArgs, inspection: &Inspection, session: &Session) ->
         OnFull::Drop => "drop",
         OnFull::Block => "block",
     };
+    let stacks = match args.stacks {
+        Stacks::On => args.stacks_over.to_string(),
+        Stacks::Off => "off".to_owned(),
+    };
+    let launch_stacks = match args.launch_stacks {
+        0 => "off".to_owned(),
+        n => n.to_string(),
+    };
     let variables = [
         ("GPUTRACE_MALLOC", malloc),
+        ("GPUTRACE_STACKS", stacks),
+        ("GPUTRACE_LAUNCH_STACKS", launch_stacks),
         ("GPUTRACE_SEGMENT_MEMORY", args.segment_memory.to_string()),
         ("GPUTRACE_ON_FULL", on_full.to_owned()),
     ];

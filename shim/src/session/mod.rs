@@ -17,7 +17,7 @@ use gputrace_abi::{MAGIC, VERSION, ring};
 
 use self::path::Path;
 use crate::sys::{self, Errno};
-use crate::{hooks, sampling, thread};
+use crate::{hooks, sampling, stack, thread};
 
 /// The process's state, in memory that a fork wipes to UNSET.
 const UNSET: u32 = 0;
@@ -110,6 +110,7 @@ pub(crate) fn start_in_constructor() {
     COUNTER.store(counter_is_good() as u32, Ordering::Relaxed);
     sampling::configure(sys::variable(b"GPUTRACE_MALLOC"));
     hooks::alloc::lead_all();
+    stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"));
     info::remember_ranks();
     hooks::remember_preloads();
     if let Err(why) = thread::prepare() {

@@ -16,7 +16,7 @@ use gputrace_abi::ring::Place;
 pub(crate) use state::State;
 
 use crate::interpose::elf;
-use crate::{sampling, session, sys, tls};
+use crate::{sampling, session, stack, sys, tls};
 
 /// All states of the process, one per row of the thread table, after the process's own words.
 static STATES: AtomicUsize = AtomicUsize::new(0);
@@ -215,6 +215,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
         .random
         .set(session::now() ^ (here as u64).rotate_left(32) ^ (u64::from(row.tid.load(Ordering::Relaxed)) << 17) | 1);
     sampling::reset(state);
+    stack::reset(state);
     state.counter.set(u8::from(session::uses_counter()));
     HIGHEST.fetch_max(number, Ordering::Relaxed);
     state.row.set(row);

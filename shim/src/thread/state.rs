@@ -36,6 +36,12 @@ pub(crate) struct State {
     pub(super) paused: AtomicU8,
     /// Not 0: ticks are the processor's counter.
     pub(super) counter: Cell<u8>,
+    /// Calls that take so many ticks get a stack; this and the next two belong to [`crate::stack`].
+    pub(crate) long_ticks: Cell<u64>,
+    /// End of the thread's last driver call, in ticks.
+    pub(crate) last_end: Cell<u64>,
+    /// Launches to pass before the next one that gets a stack.
+    pub(crate) launches_left: Cell<i64>,
 }
 
 const _: () = assert!(size_of::<State>() == 128);
@@ -56,6 +62,9 @@ impl State {
             rounds: Cell::new(0),
             paused: AtomicU8::new(0),
             counter: Cell::new(u8::from(session::uses_counter())),
+            long_ticks: Cell::new(u64::MAX),
+            last_end: Cell::new(0),
+            launches_left: Cell::new(i64::MAX),
         }
     }
 

@@ -1,0 +1,108 @@
+//! Whose line caused it: stacks of calls that took long, and of launches.
+//!
+//! A hook calls [`after`] when its event is written. Most calls pay a comparison; those that took as long as
+//! `--stacks-over` (20 us) get a stack, and of launches about one in `--launch-stacks` (1,000), drawn with geometric gaps:
+//! every 1,000th would be the same kernel wherever 1,000 divides a step. A launch after a pause of its thread gets one
+//! too: it says what the host did instead of feeding the GPU.
+
+mod rate;
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use gputrace_abi::Class;
+
+use crate::sampling;
+use crate::thread::State;
+
+const DEFAULT_OVER_US: u64 = 20;
+const DEFAULT_LAUNCHES: u64 = 1000;
+/// A launch that begins so long after the thread's last driver call ended gets a stack.
+const PAUSE_US: u64 = 200;
+
+/// Calls of so many microseconds get a stack; [`OFF`]: none does.
+static OVER_US: AtomicU64 = AtomicU64::new(DEFAULT_OVER_US);
+/// Mean distance of launches that get one; [`OFF`]: none does.
+static LAUNCHES: AtomicU64 = AtomicU64::new(DEFAULT_LAUNCHES);
+const OFF: u64 = u64::MAX;
+
+/// What a stack stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The call itself: it took long, or the launch followed a pause.
+    Itself,
+    /// So many launches, of which this one was drawn.
+    Launches(u64),
+}
+
+/// Reads what the launcher asked for. For the constructor.
+pub(crate) fn configure(stacks: Option<&[u8]>, launches: Option<&[u8]>) {
+    let read = |text: &[u8]| if text == b"off" { Some(OFF) } else { crate::session::number(text) };
+    OVER_US.store(stacks.and_then(read).unwrap_or(DEFAULT_OVER_US), Ordering::Relaxed);
+    let launches = launches.and_then(read).filter(|n| *n > 0).unwrap_or(DEFAULT_LAUNCHES);
+    LAUNCHES.store(if OVER_US.load(Ordering::Relaxed) == OFF { OFF } else { launches }, Ordering::Relaxed);
+}
+
+/// Sets a thread's thresholds for its first time.
+pub(crate) fn reset(state: &State) {
+    state.last_end.set(0);
+    state.launches_left.set(launches_to_next(state));
+    state.long_ticks.set(match OVER_US.load(Ordering::Relaxed) {
+        OFF => OFF,
+        us => rate::ticks(us),
+    });
+}
+
+/// Takes the stack of a driver call whose event was just written, if it is one of those that get one.
+#[inline(always)]
+pub(crate) fn after(state: &State, class: Class, start: u64, end: u64) {
+    let launch = matches!(class, Class::Launch);
+    // A pause before a launch and the launch itself share one comparison; `consider` tells them apart.
+    let since = if launch { state.last_end.get() } else { start };
+    state.last_end.set(end);
+    let mut wanted = end.wrapping_sub(since) >= state.long_ticks.get();
+    if launch {
+        let left = state.launches_left.get() - 1;
+        state.launches_left.set(left);
+        wanted |= left < 0;
+    }
+    if wanted {
+        consider(state, launch, since, start, end);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn consider(state: &State, launch: bool, since: u64, start: u64, end: u64) {
+    let over_us = OVER_US.load(Ordering::Relaxed);
+    let mut why = None;
+    if over_us != OFF {
+        // The first thresholds were taken before the clock's rate was known well.
+        state.long_ticks.set(rate::ticks(over_us));
+        let paused = || LAUNCHES.load(Ordering::Relaxed) != OFF && start.wrapping_sub(since) >= rate::ticks(PAUSE_US);
+        if end.wrapping_sub(start) >= state.long_ticks.get() || (launch && paused()) {
+            why = Some(Why::Itself);
+        }
+    }
+    if launch && state.launches_left.get() < 0 {
+        state.launches_left.set(launches_to_next(state));
+        why = Some(Why::Launches(LAUNCHES.load(Ordering::Relaxed)));
+    }
+    if let Some(why) = why {
+        capture(state, start, why);
+    }
+}
+
+/// Takes the calling thread's stack for its event that began at `start` and was just written.
+///
+/// For hooks that decide themselves; the others call [`after`].
+#[cold]
+#[inline(never)]
+pub(crate) fn capture(_state: &State, _start: u64, _why: Why) {}
+
+/// Launches to pass before the next one that gets a stack: geometrically distributed.
+fn launches_to_next(state: &State) -> i64 {
+    match LAUNCHES.load(Ordering::Relaxed) {
+        OFF => i64::MAX,
+        mean => sampling::geometric(state, mean) - 1,
+    }
+}
