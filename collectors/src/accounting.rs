@@ -27,8 +27,8 @@ pub(crate) struct Counters {
     chosen: ByClass,
     dropped: ByClass,
     abandoned: ByClass,
-    /// Hook and start of the call that it is in; start 0 for none.
-    in_flight: (u64, u64),
+    /// Hook and start of the calls that it is in, of the driver and of a library above it; start 0 for none.
+    in_flight: [(u64, u64); 2],
 }
 
 impl Counters {
@@ -36,12 +36,15 @@ impl Counters {
     pub(crate) fn read(row: &ThreadRow) -> Counters {
         let wide = |from: &[AtomicU64; CLASSES]| std::array::from_fn(|n| from[n].load(Ordering::Relaxed).min(MOST));
         let narrow = |from: &[AtomicU32; CLASSES]| std::array::from_fn(|n| from[n].load(Ordering::Relaxed).into());
+        let call = |hook: &AtomicU64, start: &AtomicU64| (hook.load(Ordering::Relaxed), start.load(Ordering::Relaxed));
+        // Row 0 of the hook table is a driver function: no call of a library has begun.
+        let library = Some(call(&row.library_hook, &row.library_start)).filter(|(hook, _)| *hook != 0);
         Counters {
             seen: wide(&row.seen),
             chosen: wide(&row.chosen),
             dropped: narrow(&row.dropped),
             abandoned: narrow(&row.abandoned),
-            in_flight: (row.in_flight_hook.load(Ordering::Relaxed), row.in_flight_start.load(Ordering::Relaxed)),
+            in_flight: [call(&row.in_flight_hook, &row.in_flight_start), library.unwrap_or((u64::MAX, 0))],
         }
     }
 
@@ -50,6 +53,8 @@ impl Counters {
         row.seen.iter().chain(&row.chosen).for_each(|n| n.store(0, Ordering::Relaxed));
         row.dropped.iter().chain(&row.abandoned).for_each(|n| n.store(0, Ordering::Relaxed));
         row.in_flight_start.store(0, Ordering::Relaxed);
+        row.library_hook.store(0, Ordering::Relaxed);
+        row.library_start.store(0, Ordering::Relaxed);
     }
 }
 
@@ -83,7 +88,7 @@ impl Books {
         ending: Ending,
         class_of: impl Fn(u64) -> Option<usize>,
     ) {
-        let running = class_of(counters.in_flight.0);
+        let running = counters.in_flight.map(|(hook, start)| (class_of(hook), start != 0));
         let mut torn = torn;
         for (class, count) in self.counts.iter_mut().enumerate() {
             let sampled =
@@ -103,7 +108,7 @@ impl Books {
                     Ending::Cut => count.in_flight += one,
                 }
             };
-            let marked = running == Some(class) && counters.in_flight.1 != 0;
+            let marked = running.contains(&(Some(class), true));
             if marked {
                 unfinished(&mut missing);
             }
@@ -111,7 +116,8 @@ impl Books {
             torn -= lost;
             missing -= lost;
             // Killed after it counted and before it marked the call; a malloc never marks its calls.
-            if ending == Ending::Cut && !marked && (running == Some(class) || SAMPLED.contains(&class)) {
+            let began = running.contains(&(Some(class), false)) || SAMPLED.contains(&class);
+            if ending == Ending::Cut && !marked && began {
                 unfinished(&mut missing);
             }
             count.dropped += lost;
@@ -162,7 +168,8 @@ mod tests {
     const MALLOC: usize = Class::HostAlloc as usize;
 
     fn books(seen: u64, recorded: u64, torn: u64, in_flight: u64, ending: Ending) -> Count {
-        let mut counters = Counters { in_flight: (LAUNCH as u64, in_flight), ..Counters::default() };
+        let running = [(LAUNCH as u64, in_flight), (Class::Collective as u64, 0)];
+        let mut counters = Counters { in_flight: running, ..Counters::default() };
         counters.seen[LAUNCH] = seen;
         let mut found = ByClass::default();
         found[LAUNCH] = recorded;
@@ -186,6 +193,22 @@ mod tests {
         assert_eq!((count.in_flight, count.dropped, count.is_balanced()), (1, 2, true));
         let count = books(10, 9, 0, 77, Ending::Exited);
         assert_eq!((count.abandoned, count.is_balanced()), (1, true));
+    }
+
+    #[test]
+    fn a_launch_inside_a_collective_leaves_both_in_flight() {
+        const COLLECTIVE: usize = Class::Collective as usize;
+        let running = [(LAUNCH as u64, 77), (COLLECTIVE as u64, 70)];
+        let mut counters = Counters { in_flight: running, ..Counters::default() };
+        (counters.seen[LAUNCH], counters.seen[COLLECTIVE]) = (3, 2);
+        let mut recorded = ByClass::default();
+        (recorded[LAUNCH], recorded[COLLECTIVE]) = (2, 1);
+        let mut books = Books::default();
+        books.enter(&counters, &recorded, 0, Ending::Cut, |hook| Some(hook as usize));
+        let all = books.close();
+        for class in ["launch", "collective"] {
+            assert_eq!((all[class].in_flight, all[class].is_balanced()), (1, true), "{class}");
+        }
     }
 
     #[test]

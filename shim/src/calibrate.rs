@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use gputrace_abi::layout::{CHUNKS_AT, ThreadRow};
 use gputrace_abi::{Class, Event, local};
 
-use crate::record::Guard;
+use crate::record::{Guard, Layer};
 use crate::thread::State;
 use crate::{session, stack, sys};
 
@@ -54,16 +54,17 @@ fn fastest(calls: u64, before: impl Fn(), call: impl Fn()) -> u64 {
 #[inline(always)]
 fn record_one(state: &State, row: &ThreadRow) {
     let mut cookie = 0usize;
-    let Some(guard) = Guard::enter(state, row, &raw mut cookie) else { return };
+    let layer = Layer::driver(state, row);
+    let Some(guard) = Guard::enter(layer, &raw mut cookie) else { return };
     if let Some(seen) = row.seen.get(Class::Launch as usize) {
         local::increment(seen);
     }
     let start = state.now();
-    row.in_flight_start.store(start, Ordering::Relaxed);
+    layer.began(start);
     let end = state.now();
     let event = Event { start, end, context: 1, payload: [start, 1, 2, 3], ..Event::default() };
     state.write(event, Class::Launch);
     stack::after(state, Class::Launch, start, end);
-    row.in_flight_start.store(0, Ordering::Relaxed);
-    guard.leave(state);
+    layer.ended();
+    guard.leave();
 }

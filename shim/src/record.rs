@@ -3,8 +3,9 @@
 //! Cost: two reads of the counter (8.5 ns each), one 64-byte store, and about ten loads and stores of lines that stay
 //! in the first-level cache. docs/benchmarks.md has the figures.
 
+use core::cell::Cell;
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::layout::ThreadRow;
 use gputrace_abi::{Class, Event, event, local};
@@ -50,16 +51,17 @@ pub(crate) fn call(
         return result;
     };
     let mut cookie = 0usize;
-    let Some(guard) = Guard::enter(state, row, &raw mut cookie) else {
+    let layer = Layer::driver(state, row);
+    let Some(guard) = Guard::enter(layer, &raw mut cookie) else {
         local::increment(&state.header().nested);
         return original(address);
     };
     if let Some(seen) = row.seen.get(hook.class as usize) {
         local::increment(seen);
     }
-    row.in_flight_hook.store(u64::from(number), Ordering::Relaxed);
+    layer.begin(number);
     let start = state.now();
-    row.in_flight_start.store(start, Ordering::Relaxed);
+    layer.began(start);
     let result = original(address);
     let end = state.now();
     let mut payload = payload(result);
@@ -82,8 +84,8 @@ pub(crate) fn call(
     };
     state.write(event, hook.class);
     stack::after(state, hook.class, start, end);
-    row.in_flight_start.store(0, Ordering::Relaxed);
-    guard.leave(state);
+    layer.ended();
+    guard.leave();
     result
 }
 
@@ -115,30 +117,66 @@ fn count_unrecorded(class: Class) {
 /// a word in the hook's own frame, and that word holds its own address, scrambled. An outer call is running if the
 /// word lies above this frame on the same stack and still holds that value; a frame that was left has been
 /// overwritten or lies below.
-pub(crate) struct Guard {
-    outer: usize,
+pub(crate) struct Guard<'a> {
+    running: &'a Cell<usize>,
     cookie: *mut usize,
+}
+
+/// Calls that do not nest in each other: the driver's, or those of a library above it. A library calls the driver,
+/// and those calls count as the program's.
+#[derive(Clone, Copy)]
+pub(crate) struct Layer<'a> {
+    running: &'a Cell<usize>,
+    hook: &'a AtomicU64,
+    start: &'a AtomicU64,
+    row: &'a ThreadRow,
+}
+
+impl<'a> Layer<'a> {
+    /// The driver's calls.
+    #[inline(always)]
+    pub(crate) fn driver(state: &'a State, row: &'a ThreadRow) -> Layer<'a> {
+        Layer { running: &state.guard, hook: &row.in_flight_hook, start: &row.in_flight_start, row }
+    }
+
+    /// Marks the call as running.
+    #[inline(always)]
+    pub(crate) fn begin(self, number: u16) {
+        self.hook.store(u64::from(number), Ordering::Relaxed);
+    }
+
+    /// Marks when it began.
+    #[inline(always)]
+    pub(crate) fn began(self, start: u64) {
+        self.start.store(start, Ordering::Relaxed);
+    }
+
+    /// Takes the mark back.
+    #[inline(always)]
+    pub(crate) fn ended(self) {
+        self.start.store(0, Ordering::Relaxed);
+    }
 }
 
 /// Two frames further apart than this are not on one stack, or not in one call of the driver.
 const NESTING_BYTES: usize = 256 << 10;
 const SCRAMBLE: usize = 0x9e37_79b9_7f4a_7c15;
 
-impl Guard {
+impl<'a> Guard<'a> {
     /// None: this is a call inside a hooked call.
     #[inline(always)]
-    pub(crate) fn enter(state: &State, row: &ThreadRow, cookie: *mut usize) -> Option<Guard> {
-        let outer = state.guard.get();
+    pub(crate) fn enter(layer: Layer<'a>, cookie: *mut usize) -> Option<Guard<'a>> {
+        let outer = layer.running.get();
         if outer != 0 {
             if Self::is_running(outer, cookie as usize) {
                 return None;
             }
-            Self::abandon(row);
+            Self::abandon(layer);
         }
         // SAFETY: the word is a local of the calling hook.
         unsafe { ptr::write_volatile(cookie, cookie as usize ^ SCRAMBLE) };
-        state.guard.set(cookie as usize);
-        Some(Guard { outer: 0, cookie })
+        layer.running.set(cookie as usize);
+        Some(Guard { running: layer.running, cookie })
     }
 
     #[cold]
@@ -154,21 +192,21 @@ impl Guard {
     /// The earlier call never came back to its hook.
     #[cold]
     #[inline(never)]
-    fn abandon(row: &ThreadRow) {
-        if row.in_flight_start.swap(0, Ordering::Relaxed) == 0 {
+    fn abandon(layer: Layer<'_>) {
+        if layer.start.swap(0, Ordering::Relaxed) == 0 {
             return;
         }
-        let class = crate::hooks::class_of(row.in_flight_hook.load(Ordering::Relaxed) as u16);
-        if let Some(counter) = row.abandoned.get(class as usize) {
+        let class = crate::hooks::class_of(layer.hook.load(Ordering::Relaxed) as u16);
+        if let Some(counter) = layer.row.abandoned.get(class as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     #[inline(always)]
-    pub(crate) fn leave(self, state: &State) {
+    pub(crate) fn leave(self) {
         // SAFETY: the word is a local of the calling hook, which has not returned.
         unsafe { ptr::write_volatile(self.cookie, 0) };
-        state.guard.set(self.outer);
+        self.running.set(0);
     }
 }
 

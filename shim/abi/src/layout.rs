@@ -261,7 +261,11 @@ pub struct ThreadRow {
     pub started: AtomicU64,
     /// Ticks when it ended.
     pub ended: AtomicU64,
-    padding: [AtomicU64; 8],
+    /// The same as `in_flight_*` for a call of a library above the driver, which may call the driver itself.
+    pub library_hook: AtomicU64,
+    /// Ticks when that one began; 0 when none is running.
+    pub library_start: AtomicU64,
+    padding: [AtomicU64; 6],
 }
 
 #[cfg(not(loom))]
@@ -285,6 +289,7 @@ const _: () = {
     assert!(offset_of!(ThreadRow, dropped) == 288);
     assert!(offset_of!(ThreadRow, abandoned) == 352);
     assert!(offset_of!(ThreadRow, started) == 416);
+    assert!(offset_of!(ThreadRow, library_hook) == 432);
     assert!(CHUNKS_AT == 2_179_072);
     assert!(CHUNKS_AT.is_multiple_of(4096));
 };

@@ -194,6 +194,8 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     row.started.store(session::now(), Ordering::Relaxed);
     row.ended.store(0, Ordering::Relaxed);
     row.in_flight_start.store(0, Ordering::Relaxed);
+    row.library_hook.store(0, Ordering::Relaxed);
+    row.library_start.store(0, Ordering::Relaxed);
     row.first_chunk.store(0, Ordering::Relaxed);
     row.generation.fetch_add(1, Ordering::Relaxed);
     for class in 0..CLASSES {
@@ -207,6 +209,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     state.segment.set(view.base());
     state.tail.clear();
     state.guard.set(0);
+    state.library_guard.set(0);
     state.context.set(crate::contexts::UNKNOWN);
     state.number.set(number as u16);
     state.busy.set(0);

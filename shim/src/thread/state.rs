@@ -20,6 +20,8 @@ pub(crate) struct State {
     pub(super) tail: Tail,
     /// Address of the guard of the hooked call that is running; see [`crate::record`].
     pub(crate) guard: Cell<usize>,
+    /// The same for the call of a library above the driver: the driver's calls inside it are the program's.
+    pub(crate) library_guard: Cell<usize>,
     /// Bytes until the next sampled allocation. 0 and below: take the slow path.
     pub(crate) countdown: Cell<i64>,
     /// Number of the current context, [`crate::contexts::UNKNOWN`] when it must be asked for.
@@ -54,6 +56,7 @@ impl State {
             segment: Cell::new(segment),
             tail: Tail::none(),
             guard: Cell::new(0),
+            library_guard: Cell::new(0),
             countdown: Cell::new(i64::MAX),
             context: Cell::new(1),
             number: Cell::new(0),
