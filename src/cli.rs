@@ -51,8 +51,9 @@ pub(crate) enum Action {
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "gputrace [record] [OPTIONS] -- COMMAND [ARGS...]",
-    after_help = "Exit code: the command's own; 128+N if signal N ended it. 125 if gputrace failed before the start, 126 if \
-                  the command cannot be executed, 127 if it was not found.\n\nExamples:\n  gputrace -- python train.py\n  \
+    after_help = "Exit code: the command's own; if signal N ended it gputrace ends by the same signal, which a shell shows as \
+                  128+N. 125 if gputrace failed before the start, 126 if the command cannot be executed, 127 if it was \
+                  not found.\n\nExamples:\n  gputrace -- python train.py\n  \
                   gputrace -o run-%j --malloc off -- python train.py --epochs 3\n  \
                   srun gputrace -o /scratch/trace-%j -- python train.py     (all ranks share one trace)"
 )]
@@ -197,12 +198,15 @@ pub(crate) enum Stacks {
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "gputrace report TRACE... [OPTIONS]",
-    after_help = "Examples:\n  gputrace report gputrace-python-20250102T030405Z\n  \
-                  gputrace report trace --only syncs,transfers --format json -o report.json"
+    after_help = "Exit code: 0 when everything in the trace was reported; 1 if the trace cannot be read, or rows of it are \
+                  missing from the report; 2 if report was called wrongly.\n\nExamples:\n  \
+                  gputrace report gputrace-python-20250102T030405Z\n  \
+                  gputrace report trace --only syncs,transfers --format json -o report.json\n  \
+                  gputrace report --explain syncs"
 )]
 pub(crate) struct ReportArgs {
     /// Folder of a trace; several are reported as one run
-    #[arg(required_unless_present = "explain", value_name = "TRACE")]
+    #[arg(value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
 
     /// Only these analyses, separated by commas. Default: all

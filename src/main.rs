@@ -14,10 +14,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use cli::{Action, Cli};
-use launch::exit::{Ending, Failure, OWN_FAILURE};
-
-/// Exit code of a command other than `record` that was called wrongly, as most programs have it.
-const USAGE: i32 = 2;
+use launch::exit::{Ending, Failure, OWN_FAILURE, USAGE};
 
 fn main() {
     let ending = match cli::with_default_subcommand(std::env::args_os().collect()) {

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::faults::one_line;
-use crate::util::{Scratch, gputrace, program, shim};
+use crate::limits::with_mounts;
+use crate::util::{Scratch, gputrace, needs, program, program_with, shim};
 
 #[test]
 fn a_command_that_is_missing_is_told_so() {
@@ -23,7 +24,10 @@ fn a_command_that_is_missing_is_told_so() {
         (&["--no-such-option", "--", "true"], 125, "--no-such-option"),
         (&["--malloc", "sometimes", "--", "true"], 125, "sometimes"),
         (&["python", "train.py"], 125, "gputrace -- python train.py"),
-        (&["report"], 2, "TRACE"),
+        (&["report"], 2, "gputrace report TRACE"),
+        (&["report", "--only", "lunches", "t"], 2, "the analyses are summary"),
+        (&["report", "--only", ",", "t"], 2, "names no analysis"),
+        (&["report", "--explain", "lunches"], 2, "pageable-copies"),
         (&["report", "t", "--no-such-option"], 2, "--no-such-option"),
     ] {
         shim();
@@ -207,9 +211,11 @@ fn reports_come_in_every_format_and_to_a_file() {
         scratch.gputrace(&["report", trace, "--format", format, "-o", "out"]).expect(0);
         assert_eq!(fs::read(scratch.path().join("out")).expect("the report"), run.stdout, "{format}");
     }
-    let run = scratch.gputrace(&["report", trace, "--only", "no-such-analysis"]);
-    assert!(run.code() == 1 || run.code() == 2, "{}", run.stderr);
+    let run = scratch.gputrace(&["report", trace, "--only", "no-such-analysis"]).expect(2);
     one_line(&run.stderr, "no-such-analysis");
+    let (one, comma) = (["--only", "syncs"], ["--only", "syncs,"]);
+    let [one, comma] = [one, comma].map(|only| scratch.gputrace(&["report", trace, only[0], only[1]]).expect(0));
+    assert_eq!(one.text(), comma.text());
     let run = scratch.gputrace(&["report", trace, "-o", "/no/such/folder/report"]).expect(1);
     one_line(&run.stderr, "/no/such/folder/report");
 }
@@ -253,4 +259,46 @@ fn schema_doctor_demo_help_and_version_work() {
     let demo = scratch.gputrace(&["demo", "-o", "demo"]).expect(0);
     assert!(!demo.text().is_empty() || !demo.stderr.is_empty());
     crate::util::Trace::open(&scratch.path().join("demo")).assert_balanced();
+}
+
+#[test]
+fn what_the_summary_names_can_be_typed_into_a_shell() {
+    let scratch = Scratch::new();
+    shim();
+    let run = scratch.target(gputrace()).args(["-o", "it's a trace", "--", "sh", "-c", "exit 3"]).plain().expect(3);
+    assert!(run.stderr.starts_with("gputrace: sh -c 'exit 3'  exit 3 "), "{}", run.stderr);
+    let next = run.stderr.lines().find_map(|line| line.strip_prefix("next: gputrace ")).expect("a next step");
+    let words = next.rsplit_once("   (").expect("the trace's size").0;
+    let report = scratch.shell(&format!("{} {words}", gputrace().display())).plain().expect(0);
+    assert!(report.text().starts_with("gputrace: sh -c 'exit 3'"), "{}", report.text());
+    // And `report` alone names it as well.
+    let hint = scratch.gputrace(&["report"]).expect(2);
+    assert_eq!(hint.stderr.split("gputrace report ").nth(1), Some("'it'\\''s a trace'\n"), "{}", hint.stderr);
+}
+
+#[test]
+fn where_proc_is_hidden_gputrace_finds_its_own_parts() {
+    let scratch = Scratch::new();
+    shim();
+    let script = format!("mount -t tmpfs none /proc && {0} -o t -- echo seen && {0} doctor", gputrace().display());
+    let Some(target) = with_mounts(&scratch, &script) else { return };
+    let run = target.plain();
+    assert!(run.text().starts_with("seen\n") && !run.text().contains("FAIL  shim"), "{}\n{}", run.text(), run.stderr);
+    assert_eq!(crate::util::Trace::open(&scratch.path().join("t")).table("processes").len(), 1);
+}
+
+#[test]
+fn doctor_tells_a_command_that_would_run_untraced_from_a_machine_that_does_not_work() {
+    let scratch = Scratch::new();
+    shim();
+    assert!(scratch.gputrace(&["doctor", "--", "true"]).expect(0).text().ends_with("a traced run works here\n"));
+    if !needs(&["gcc"]) {
+        return;
+    }
+    let fixed = program_with("state", "static", &["-static"]);
+    let run = scratch.target(gputrace()).args(["doctor", "--"]).arg(&fixed).plain().expect(1);
+    let line = run.text().lines().find(|line| line.starts_with("FAIL  command")).map(str::to_owned);
+    let line = line.expect("the command fails");
+    assert!(line.contains("would run untraced: statically linked"), "{line}");
+    assert!(run.text().ends_with("traced runs work here, but not of this command: see FAIL above\n"), "{}", run.text());
 }

@@ -75,7 +75,7 @@ fn command_line(bytes: &[u8]) -> String {
 }
 
 /// A word as a POSIX shell needs it.
-pub(crate) fn quote(word: &str) -> String {
+pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%^".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

@@ -41,6 +41,7 @@ use arrivals::Arrivals;
 use drain::{Bell, Command, Drain};
 use writer::{Shared, Writer};
 
+pub use facts::quote;
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
 
 /// What a collector is told.

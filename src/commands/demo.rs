@@ -39,10 +39,9 @@ impl Drop for DriverFolder {
 
 /// Traces the loop and prints the report.
 pub(crate) fn run(args: DemoArgs) -> Result<Ending> {
-    let driver = shim::find_library(shim::FAKE_DRIVER).map_err(|places| {
-        let places = shim::places_text(&places);
+    let driver = shim::find_library(shim::FAKE_DRIVER).map_err(|missing| {
         let cure = "in a checkout build it with: cargo build --release";
-        Failure::error(OWN_FAILURE, format!("the simulated driver {} is not in {places}; {cure}", shim::FAKE_DRIVER))
+        Failure::error(OWN_FAILURE, format!("the simulated driver {} is {missing}; {cure}", shim::FAKE_DRIVER))
     })?;
     let folder = DriverFolder::new(&driver)?;
     let mut search = folder.0.clone().into_os_string();
@@ -50,7 +49,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<Ending> {
         search.push(":");
         search.push(given);
     }
-    let exe = std::env::current_exe().context("the path of gputrace itself is not known")?;
+    let exe = shim::own_path().context("the path of gputrace itself is not known")?;
     let output = args.output.unwrap_or_else(|| PathBuf::from(default_output()));
     let mut options = RecordArgs::new(Some(output), vec![exe.into_os_string(), OsString::from("__demo-target")]);
     options.variables = vec![("LD_LIBRARY_PATH", search)];

@@ -65,9 +65,8 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
         let name = name.to_string_lossy();
         return Err(Failure::error(NOT_FOUND, format!("{name}: {obstacle}; {}", obstacle.cure())));
     }
-    let shim = shim::find_library(shim::SHIM).map_err(|places| {
-        let places = shim::places_text(&places);
-        Failure::error(OWN_FAILURE, format!("{} is not in {places}; install it beside gputrace", shim::SHIM))
+    let shim = shim::find_library(shim::SHIM).map_err(|missing| {
+        Failure::error(OWN_FAILURE, format!("{} is {missing}; install it beside gputrace", shim::SHIM))
     })?;
     let folder = TraceFolder::claim(args.output.as_deref(), name)?;
 

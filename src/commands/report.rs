@@ -1,6 +1,8 @@
 //! `gputrace report`: prints what the analyses find in a trace.
 
+use std::fs;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::analysis::{ALL, Analysis, Facts, Need};
 use crate::cli::ReportArgs;
 use crate::findings;
+use crate::launch::exit::{Failure, USAGE};
 use crate::render::{Layout, Report};
 use crate::trace::{Filter, Trace};
 
@@ -17,6 +20,9 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
         return print(&explain(name)?);
     }
     let chosen = choose(&args.only)?;
+    if args.traces.is_empty() {
+        return Err(wrong(no_trace(Path::new("."))));
+    }
     let trace = Trace::open(&args.traces)?;
     let filter = filter(&args, &trace)?;
     let needs: Vec<Need> = chosen.iter().flat_map(|a| a.needs()).copied().collect();
@@ -27,7 +33,7 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     match &args.output {
         Some(file) => {
             let text = report.render(args.format, Layout::PLAIN);
-            std::fs::write(file, text).with_context(|| format!("cannot write the report to {}", file.display()))?;
+            fs::write(file, text).with_context(|| format!("cannot write the report to {}", file.display()))?;
         }
         None => print(&report.render(args.format, Layout::of_stdout()))?,
     }
@@ -48,14 +54,15 @@ fn filter(args: &ReportArgs, trace: &Trace) -> Result<Filter> {
     if let (Some(from), Some(to)) = (args.from, args.to)
         && from >= to
     {
-        bail!("--from must be less than --to");
+        return Err(wrong("--from must be less than --to"));
     }
     let filter = all.only(&trace.processes, &args.pid, &args.rank);
     if filter.processes.as_ref().is_some_and(|kept| kept.is_empty()) {
         let mut known: Vec<String> = trace.processes.iter().map(|p| p.label()).collect();
         known.dedup();
         known.truncate(20);
-        bail!("no process of the trace has that rank and pid; there are {}", known.join(", "));
+        let known = known.join(", ");
+        return Err(wrong(format!("no process of the trace has that rank and pid; there are {known}")));
     }
     Ok(filter)
 }
@@ -65,13 +72,32 @@ fn print(text: &str) -> Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to stdout")
 }
 
-/// The analyses with these names, in the order of a report; all when none is named.
+/// The user's mistake, not the trace's.
+fn wrong(message: impl Into<String>) -> anyhow::Error {
+    Failure::error(USAGE, message)
+}
+
+/// What to say when no trace was named: with the youngest trace in the folder where we are, if there is one.
+fn no_trace(here: &Path) -> String {
+    let folders = fs::read_dir(here).into_iter().flatten().flatten().map(|entry| entry.path().join("manifest"));
+    let written = |manifest: &PathBuf| fs::metadata(manifest).and_then(|m| m.modified()).ok();
+    let youngest = folders.filter_map(|manifest| Some((written(&manifest)?, manifest))).max();
+    let name = youngest.and_then(|(_, manifest)| Some(manifest.parent()?.file_name()?.to_string_lossy().into_owned()));
+    let name = name.map_or_else(|| "TRACE".to_owned(), |name| gputrace_collectors::quote(&name));
+    format!("no trace given; name the folder that gputrace wrote: gputrace report {name}")
+}
+
+/// The analyses with these names, in the order of a report; all when none is named. A comma too many names nothing.
 fn choose(only: &[String]) -> Result<Vec<&'static dyn Analysis>> {
     let known = || ALL.iter().map(|a| a.name()).collect::<Vec<_>>().join(", ");
-    if let Some(unknown) = only.iter().find(|name| ALL.iter().all(|a| a.name() != **name)) {
-        bail!("{unknown}: no such analysis; the analyses are {}", known());
+    let named: Vec<&str> = only.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
+    if let Some(unknown) = named.iter().find(|name| ALL.iter().all(|a| a.name() != **name)) {
+        return Err(wrong(format!("{unknown}: no such analysis; the analyses are {}", known())));
     }
-    Ok(ALL.iter().copied().filter(|a| only.is_empty() || only.iter().any(|name| name == a.name())).collect())
+    if named.is_empty() && !only.is_empty() {
+        return Err(wrong(format!("--only names no analysis; the analyses are {}", known())));
+    }
+    Ok(ALL.iter().copied().filter(|a| named.is_empty() || named.contains(&a.name())).collect())
 }
 
 /// What `--explain NAME` prints.
@@ -90,7 +116,8 @@ fn explain(name: &str) -> Result<String> {
     }
     let analyses: Vec<&str> = ALL.iter().map(|a| a.name()).collect();
     let rules: Vec<&str> = findings::ALL.iter().map(|r| r.name).collect();
-    bail!("{name}: no such analysis ({}) or finding ({})", analyses.join(", "), rules.join(", "))
+    let (analyses, rules) = (analyses.join(", "), rules.join(", "));
+    Err(wrong(format!("{name}: no such analysis ({analyses}) or finding ({rules})")))
 }
 
 /// A paragraph under a short head, at most 100 columns wide.
@@ -121,6 +148,25 @@ mod tests {
         let error = explain("lunches").unwrap_err().to_string();
         assert!(error.contains("syncs") && error.contains("pageable-copies"), "{error}");
         assert_eq!(choose(&[]).map(|a| a.len()).ok(), Some(ALL.len()));
+    }
+
+    #[test]
+    fn a_comma_too_many_is_no_name() {
+        let names = |only: &[&str]| {
+            let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
+            choose(&only).map(|chosen| chosen.iter().map(|a| a.name()).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["transfers", "", " syncs"]).unwrap(), ["syncs", "transfers"]);
+        assert!(names(&["", ""]).unwrap_err().to_string().contains("names no analysis"));
+    }
+
+    #[test]
+    fn without_a_trace_the_youngest_one_here_is_named() {
+        let folder = crate::launch::testing::Folder::new("report-none");
+        assert!(no_trace(folder.path()).ends_with(": gputrace report TRACE"));
+        folder.file("my trace/manifest/h-1.json", b"{}", 0o600);
+        folder.file("no-trace/launches", b"", 0o600);
+        assert!(no_trace(folder.path()).ends_with(": gputrace report 'my trace'"));
     }
 
     #[test]

@@ -4,6 +4,8 @@ use gputrace_collectors::ExitStatusInfo;
 
 /// Exit code of gputrace's own failures before the target starts, as `env` and `timeout` have it.
 pub(crate) const OWN_FAILURE: i32 = 125;
+/// Exit code of a command other than `record` that was called wrongly, as most programs have it.
+pub(crate) const USAGE: i32 = 2;
 /// The command was found but cannot be executed.
 pub(crate) const NOT_EXECUTABLE: i32 = 126;
 /// The command was not found.

@@ -3,6 +3,8 @@
 //! Installed, it lies beside the executable or in `../lib/gputrace`; in a build folder it lies beside the executable
 //! or in `deps`, which is also where tests find it. The simulated driver is looked for in the same places.
 
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// File name of the shim.
@@ -10,12 +12,24 @@ pub(crate) const SHIM: &str = "libgputrace_shim.so";
 /// File name of the simulated driver.
 pub(crate) const FAKE_DRIVER: &str = "libfake_cuda.so";
 
-/// The first file called `name` in the places above, or the list of places.
-pub(crate) fn find_library(name: &str) -> Result<PathBuf, Vec<PathBuf>> {
-    match std::env::current_exe() {
-        Ok(exe) => find_beside(&exe, name),
-        Err(_) => Err(Vec::new()),
+/// The first file called `name` in the places above. Err: where it was looked for, as the end of `NAME is `.
+pub(crate) fn find_library(name: &str) -> Result<PathBuf, String> {
+    match own_path() {
+        Some(exe) => find_beside(&exe, name).map_err(|places| format!("not in {}", places_text(&places))),
+        None => Err("not found, as /proc is hidden and does not say where gputrace lies".to_owned()),
     }
+}
+
+/// This executable. Where /proc is hidden, the kernel has told us at the start by which path it ran us.
+pub(crate) fn own_path() -> Option<PathBuf> {
+    std::env::current_exe().ok().or_else(|| {
+        // SAFETY: the kernel put a string there that ends in a nul byte and lives as long as the process; else it is 0.
+        let started_as = unsafe {
+            let text = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
+        };
+        Path::new(OsStr::from_bytes(started_as?)).canonicalize().ok()
+    })
 }
 
 fn find_beside(exe: &Path, name: &str) -> Result<PathBuf, Vec<PathBuf>> {
@@ -35,8 +49,7 @@ fn find_beside(exe: &Path, name: &str) -> Result<PathBuf, Vec<PathBuf>> {
     Err(places)
 }
 
-/// The list of places as one line.
-pub(crate) fn places_text(places: &[PathBuf]) -> String {
+fn places_text(places: &[PathBuf]) -> String {
     places.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use gputrace_collectors::quote;
+
 use super::Content;
 use super::text::ranks;
 use crate::findings::Subject;
@@ -136,7 +138,7 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
     if own.incomplete {
         out.push_str("the collector was killed or is still at work: what it had written is reported\n");
     }
-    let folders: Vec<String> = trace.folders.iter().map(|f| f.display().to_string()).collect();
+    let folders: Vec<String> = trace.folders.iter().map(|f| quote(&f.to_string_lossy())).collect();
     let _ = writeln!(out, "next: gputrace report {}   ({})", folders.join(" "), file_size(trace.bytes));
     out
 }

@@ -48,7 +48,8 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     let command = match manifest.map(|m| m.command.as_slice()) {
         Some([program, rest @ ..]) => {
             let program = program.rsplit('/').next().unwrap_or(program);
-            std::iter::once(program).chain(rest.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+            let words = std::iter::once(program).chain(rest.iter().map(String::as_str));
+            words.map(gputrace_collectors::quote).collect::<Vec<_>>().join(" ")
         }
         _ => process.map_or_else(|| "command not known".to_owned(), |p| p.command.clone()),
     };

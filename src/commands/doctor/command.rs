@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::Check;
 use crate::launch::find_command::{Missing, find_command};
-use crate::launch::inspect::inspect;
+use crate::launch::inspect::{Obstacle, inspect};
 
 pub(super) fn checks(command: &[OsString]) -> Vec<Check> {
     let Some(name) = command.first() else { return Vec::new() };
@@ -27,7 +27,10 @@ pub(super) fn checks(command: &[OsString]) -> Vec<Check> {
     let chain = inspection.chain.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" -> ");
     vec![match &inspection.obstacle {
         None => Check::fine("command", format!("{chain}: will be traced")),
-        Some(obstacle) => Check::fail("command", format!("{chain}: not traced, {obstacle}"), obstacle.cure()),
+        Some(obstacle @ Obstacle::NoInterpreter(_)) => {
+            Check::fail("command", format!("{chain}: would not start: {obstacle}"), obstacle.cure())
+        }
+        Some(obstacle) => Check::fail("command", format!("{chain}: would run untraced: {obstacle}"), obstacle.cure()),
     }]
 }
 

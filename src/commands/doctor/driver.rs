@@ -23,9 +23,8 @@ pub(super) fn checks() -> Vec<Check> {
     let mut checks = vec![switch()];
     let shim = match shim::find_library(SHIM) {
         Ok(shim) => shim,
-        Err(places) => {
-            let found = format!("{SHIM} is not in {}", shim::places_text(&places));
-            checks.push(Check::fail("shim", found, "install it beside gputrace"));
+        Err(missing) => {
+            checks.push(Check::fail("shim", format!("{SHIM} is {missing}"), "install it beside gputrace"));
             return checks;
         }
     };
@@ -99,7 +98,7 @@ fn judge_driver<'a>(value: &impl Fn(&str) -> Option<&'a str>) -> Check {
 
 /// Starts the child and collects its answer, which may be cut short by a crash or by our patience.
 fn ask(session: &Session) -> String {
-    let Ok(exe) = std::env::current_exe() else { return String::new() };
+    let Some(exe) = shim::own_path() else { return String::new() };
     let child = Command::new(exe)
         .arg("__driver-probe")
         .env("LD_PRELOAD", session.preload())
@@ -173,11 +172,21 @@ pub(crate) fn probe() -> Result<()> {
     Ok(())
 }
 
-/// Path of the first file in this process's memory whose name fits.
+/// Path of the first library of this process whose name fits. The loader is asked and not /proc, which may be hidden.
 fn mapped(fits: impl Fn(&str) -> bool) -> Option<String> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
-    paths.map(str::to_owned).find(|path| fits(path.rsplit('/').next().unwrap_or_default()))
+    unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
+        // SAFETY: the loader hands out a valid structure whose name ends in a nul byte, and `names` as it was given.
+        unsafe {
+            let names = &mut *names.cast::<Vec<String>>();
+            names.push(CStr::from_ptr((*info).dlpi_name).to_string_lossy().into_owned());
+        }
+        0
+    }
+    let mut names: Vec<String> = Vec::new();
+    // SAFETY: the callback matches, and the list outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut names).cast()) };
+    let found = names.into_iter().find(|path| fits(path.rsplit('/').next().unwrap_or_default()))?;
+    Some(std::fs::canonicalize(&found).map_or(found, |path| path.to_string_lossy().into_owned()))
 }
 
 #[cfg(test)]
