@@ -5,11 +5,12 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use gputrace_abi::layout::{CHUNKS_AT, ThreadRow};
-use gputrace_abi::{Class, Event, local};
+use gputrace_abi::{Class, Event, event::detail, local};
 
-use crate::record::{Guard, Layer};
+use crate::hooks::Hook;
+use crate::record::{Call, Layer};
 use crate::thread::State;
-use crate::{session, stack, sys};
+use crate::{session, sys};
 
 const EVENTS: u64 = 256;
 const ROUNDS: u64 = 8;
@@ -53,18 +54,10 @@ fn fastest(calls: u64, before: impl Fn(), call: impl Fn()) -> u64 {
 /// The work of `record::call` without a driver call in the middle.
 #[inline(always)]
 fn record_one(state: &State, row: &ThreadRow) {
+    const LAUNCH: Hook = Hook::new(c"cuLaunchKernel", Class::Launch, detail::KERNEL, core::ptr::null());
     let mut cookie = 0usize;
-    let layer = Layer::driver(state, row);
-    let Some(guard) = Guard::enter(layer, &raw mut cookie) else { return };
-    if let Some(seen) = row.seen.get(Class::Launch as usize) {
-        local::increment(seen);
-    }
-    let start = state.now();
-    layer.began(start);
+    let Some(call) = Call::enter(Layer::driver(state, row), &raw mut cookie) else { return };
+    let start = call.begin(LAUNCH.class, 0);
     let end = state.now();
-    let event = Event { start, end, context: 1, payload: [start, 1, 2, 3], ..Event::default() };
-    state.write(event, Class::Launch);
-    stack::after(state, Class::Launch, start, end);
-    layer.ended();
-    guard.leave();
+    call.end(LAUNCH, Event { start, end, payload: [start, 1, 2, 3], ..Event::default() }, 0);
 }

@@ -74,7 +74,13 @@ pub(crate) fn want_names() {
 /// Whether work on this stream goes into a graph.
 #[inline(always)]
 pub(crate) fn holds(stream: u64) -> bool {
-    any() && stream != 0 && STREAMS.origin_of(stream).is_some()
+    any() && is_captured(stream)
+}
+
+#[cold]
+#[inline(never)]
+fn is_captured(stream: u64) -> bool {
+    stream != 0 && STREAMS.origin_of(stream).is_some()
 }
 
 /// The legacy stream cannot be captured, so 0 in a capture means the thread's own stream (CU_STREAM_PER_THREAD).

@@ -5,6 +5,7 @@
 //! name could not be written or handles came by a way that gives no names: it costs them a cache line.
 
 use core::ffi::{CStr, c_char};
+use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::event::text_kind;
@@ -30,6 +31,7 @@ static NOWHERE: AtomicU64 = AtomicU64::new(0);
 #[inline(always)]
 pub(crate) fn launched(function: u64) {
     if capture::names_wanted() && place(function).load(Ordering::Relaxed) != function {
+        cold_path();
         learn(function);
     }
 }

@@ -4,6 +4,7 @@
 //! in the first-level cache. docs/benchmarks.md has the figures.
 
 use core::cell::Cell;
+use core::hint::cold_path;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,71 +22,50 @@ const NO_DEVICE: u32 = 100;
 /// The stream that `_ptsz` and `_ptds` functions mean by 0 (CU_STREAM_PER_THREAD).
 const PER_THREAD_STREAM: u64 = 2;
 
-/// Passes a call on to its original and records it. `payload` runs after the original with its result.
+/// Passes a call on to its original and records it. `payload` runs after the original with its result, recorded or
+/// not: what payloads keep up to date (names, contexts, captures) must be right when recording goes on.
+///
+/// There is one call of `original` in it: a second one, in a branch that is hardly ever taken, is not inlined, and then
+/// the program's arguments go through memory in every call.
 #[inline(always)]
 pub(crate) fn call(
     hook: Hook,
     number: u16,
-    original: impl Fn(usize) -> u32,
+    original: impl FnOnce(usize) -> u32,
     payload: impl FnOnce(u32) -> [u64; 4],
 ) -> u32 {
     let address = match hooks::original(number).load(Ordering::Relaxed) {
-        0 => driver::late(number),
+        0 => {
+            cold_path();
+            driver::late(number)
+        }
         address => address,
     };
     if address == 0 {
+        cold_path();
         return NO_DEVICE;
     }
-    let recording = match state() {
-        Some((state, row)) if !state.is_paused() => Some((state, row)),
+    let mut cookie = 0usize;
+    let mut start = 0;
+    let call = match state() {
+        Some((state, row)) if !state.is_paused() => Call::enter(Layer::driver(state, row), &raw mut cookie),
         Some(_) => None,
         None => {
+            cold_path();
             count_unrecorded(hook.class);
             None
         }
     };
-    let Some((state, row)) = recording else {
-        // What payloads keep up to date (names, contexts, captures) must be right when recording goes on.
-        let result = original(address);
-        payload(result);
-        return result;
-    };
-    let mut cookie = 0usize;
-    let layer = Layer::driver(state, row);
-    let Some(guard) = Guard::enter(layer, &raw mut cookie) else {
-        local::increment(&state.header().nested);
-        return original(address);
-    };
-    if let Some(seen) = row.seen.get(hook.class as usize) {
-        local::increment(seen);
+    if let Some(call) = call {
+        start = call.begin(hook.class, number);
     }
-    layer.begin(number);
-    let start = state.now();
-    layer.began(start);
     let result = original(address);
-    let end = state.now();
-    let mut payload = payload(result);
-    let [_, stream, ..] = &mut payload;
-    if hook.per_thread && *stream == 0 {
-        *stream = PER_THREAD_STREAM;
+    let end = call.map_or(0, |call| call.layer.state.now());
+    let payload = payload(result);
+    match call {
+        Some(call) => call.end(hook, Event { hook: number, start, end, payload, ..Event::default() }, result),
+        None => cold_path(),
     }
-    let captured = if capture::holds(*stream) { event::FLAG_CAPTURED } else { 0 };
-    let event = Event {
-        commit: 0,
-        hook: number,
-        thread: 0,
-        start,
-        end,
-        context: contexts::current(state),
-        flags: hook.flags | captured,
-        result: result.min(u32::from(u16::MAX)) as u16,
-        spare: 0,
-        payload,
-    };
-    state.write(event, hook.class);
-    stack::after(state, hook.class, start, end);
-    layer.ended();
-    guard.leave();
     result
 }
 
@@ -100,9 +80,6 @@ fn state() -> Option<(&'static State, &'static ThreadRow)> {
 }
 
 /// A call of a thread that has no row: counted as seen and dropped where there is a segment.
-///
-/// The call itself is not made here: closures passed to a function that is not inlined would put the program's
-/// arguments on the stack in every call.
 #[cold]
 #[inline(never)]
 fn count_unrecorded(class: Class) {
@@ -111,50 +88,34 @@ fn count_unrecorded(class: Class) {
     }
 }
 
-/// Tells a hooked call inside another one (the driver calls its own exports) from a call of the program.
+/// A call of the program that is being recorded.
 ///
-/// A flag would stay set for ever when siglongjmp or a cancellation leaves the hook. So the state holds the address of
-/// a word in the hook's own frame, and that word holds its own address, scrambled. An outer call is running if the
-/// word lies above this frame on the same stack and still holds that value; a frame that was left has been
-/// overwritten or lies below.
-pub(crate) struct Guard<'a> {
-    running: &'a Cell<usize>,
-    cookie: *mut usize,
+/// A hooked call inside another one (the driver calls its own exports) is none. A flag that says so would stay set for
+/// ever when siglongjmp or a cancellation leaves the hook. So the state holds the address of a word in the hook's own
+/// frame, and that word holds its own address, scrambled. An outer call is running if the word lies above this frame on
+/// the same stack and still holds that value; a frame that was left has been overwritten or lies below. The word may
+/// keep its value when its call ends: it is looked at only while the state points to it.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    layer: Layer<'a>,
 }
 
 /// Calls that do not nest in each other: the driver's, or those of a library above it. A library calls the driver,
 /// and those calls count as the program's.
 #[derive(Clone, Copy)]
 pub(crate) struct Layer<'a> {
+    state: &'a State,
+    row: &'a ThreadRow,
     running: &'a Cell<usize>,
     hook: &'a AtomicU64,
     start: &'a AtomicU64,
-    row: &'a ThreadRow,
 }
 
 impl<'a> Layer<'a> {
     /// The driver's calls.
     #[inline(always)]
     pub(crate) fn driver(state: &'a State, row: &'a ThreadRow) -> Layer<'a> {
-        Layer { running: &state.guard, hook: &row.in_flight_hook, start: &row.in_flight_start, row }
-    }
-
-    /// Marks the call as running.
-    #[inline(always)]
-    pub(crate) fn begin(self, number: u16) {
-        self.hook.store(u64::from(number), Ordering::Relaxed);
-    }
-
-    /// Marks when it began.
-    #[inline(always)]
-    pub(crate) fn began(self, start: u64) {
-        self.start.store(start, Ordering::Relaxed);
-    }
-
-    /// Takes the mark back.
-    #[inline(always)]
-    pub(crate) fn ended(self) {
-        self.start.store(0, Ordering::Relaxed);
+        Layer { state, row, running: &state.guard, hook: &row.in_flight_hook, start: &row.in_flight_start }
     }
 }
 
@@ -162,51 +123,84 @@ impl<'a> Layer<'a> {
 const NESTING_BYTES: usize = 256 << 10;
 const SCRAMBLE: usize = 0x9e37_79b9_7f4a_7c15;
 
-impl<'a> Guard<'a> {
-    /// None: this is a call inside a hooked call.
+impl<'a> Call<'a> {
+    /// None: this is a call inside a hooked call of the layer.
     #[inline(always)]
-    pub(crate) fn enter(layer: Layer<'a>, cookie: *mut usize) -> Option<Guard<'a>> {
+    pub(crate) fn enter(layer: Layer<'a>, cookie: *mut usize) -> Option<Call<'a>> {
         let outer = layer.running.get();
         if outer != 0 {
-            if Self::is_running(outer, cookie as usize) {
+            cold_path();
+            if is_running(outer, cookie as usize) {
+                local::increment(&layer.state.header().nested);
                 return None;
             }
-            Self::abandon(layer);
+            abandon(layer);
         }
         // SAFETY: the word is a local of the calling hook.
         unsafe { ptr::write_volatile(cookie, cookie as usize ^ SCRAMBLE) };
         layer.running.set(cookie as usize);
-        Some(Guard { running: layer.running, cookie })
+        Some(Call { layer })
     }
 
-    #[cold]
-    #[inline(never)]
-    fn is_running(outer: usize, here: usize) -> bool {
-        if outer <= here || outer - here > NESTING_BYTES {
-            return false;
+    /// Counts the call and says that it is in flight. Returns its start.
+    #[inline(always)]
+    pub(crate) fn begin(self, class: Class, number: u16) -> u64 {
+        let Layer { state, row, hook, start, .. } = self.layer;
+        if let Some(seen) = row.seen.get(class as usize) {
+            local::increment(seen);
         }
-        // SAFETY: the address lies a little above the stack pointer, where this stack, or one next to it, is mapped.
-        unsafe { ptr::read_volatile(outer as *const usize) == outer ^ SCRAMBLE }
+        hook.store(u64::from(number), Ordering::Relaxed);
+        let now = state.now();
+        start.store(now, Ordering::Relaxed);
+        now
     }
 
-    /// The earlier call never came back to its hook.
-    #[cold]
-    #[inline(never)]
-    fn abandon(layer: Layer<'_>) {
-        if layer.start.swap(0, Ordering::Relaxed) == 0 {
-            return;
+    /// Writes the event of a driver call, which has its hook, times and payload, and leaves.
+    #[inline(always)]
+    pub(crate) fn end(self, hook: Hook, mut event: Event, result: u32) {
+        let state = self.layer.state;
+        let [_, stream, ..] = &mut event.payload;
+        if hook.per_thread && *stream == 0 {
+            *stream = PER_THREAD_STREAM;
         }
-        let class = crate::hooks::class_of(layer.hook.load(Ordering::Relaxed) as u16);
-        if let Some(counter) = layer.row.abandoned.get(class as usize) {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
+        let captured = if capture::holds(*stream) { event::FLAG_CAPTURED } else { 0 };
+        event.context = contexts::current(state);
+        event.flags = hook.flags | captured;
+        event.result = result.min(u32::from(u16::MAX)) as u16;
+        let (start, end) = (event.start, event.end);
+        state.write(event, hook.class);
+        stack::after(state, hook.class, start, end);
+        self.leave();
     }
 
+    /// The call is over, and what is to be recorded of it is written.
     #[inline(always)]
     pub(crate) fn leave(self) {
-        // SAFETY: the word is a local of the calling hook, which has not returned.
-        unsafe { ptr::write_volatile(self.cookie, 0) };
-        self.running.set(0);
+        self.layer.start.store(0, Ordering::Relaxed);
+        self.layer.running.set(0);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn is_running(outer: usize, here: usize) -> bool {
+    if outer <= here || outer - here > NESTING_BYTES {
+        return false;
+    }
+    // SAFETY: the address lies a little above the stack pointer, where this stack, or one next to it, is mapped.
+    unsafe { ptr::read_volatile(outer as *const usize) == outer ^ SCRAMBLE }
+}
+
+/// The earlier call never came back to its hook.
+#[cold]
+#[inline(never)]
+fn abandon(layer: Layer<'_>) {
+    if layer.start.swap(0, Ordering::Relaxed) == 0 {
+        return;
+    }
+    let class = crate::hooks::class_of(layer.hook.load(Ordering::Relaxed) as u16);
+    if let Some(counter) = layer.row.abandoned.get(class as usize) {
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -47,6 +47,13 @@ pub(crate) fn now() -> u64 {
     if COUNTER.load(Ordering::Relaxed) != 0 { clock::counter() } else { sys::clock_ns(libc::CLOCK_MONOTONIC) }
 }
 
+/// The same, out of the way of hooks that need it only where there is no good counter.
+#[cold]
+#[inline(never)]
+pub(crate) fn now_slow() -> u64 {
+    now()
+}
+
 /// Whether ticks are the processor's counter.
 pub(crate) fn uses_counter() -> bool {
     COUNTER.load(Ordering::Relaxed) != 0

@@ -1,6 +1,7 @@
 //! What a hook needs of its thread, and how an event is written.
 
 use core::cell::Cell;
+use core::hint::cold_path;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use gputrace_abi::layout::{CHUNKS_AT, Header, ThreadRow};
@@ -20,20 +21,10 @@ pub(crate) struct State {
     pub(super) tail: Tail,
     /// Address of the guard of the hooked call that is running; see [`crate::record`].
     pub(crate) guard: Cell<usize>,
-    /// The same for the call of a library above the driver: the driver's calls inside it are the program's.
-    pub(crate) library_guard: Cell<usize>,
-    /// Bytes until the next sampled allocation. 0 and below: take the slow path.
-    pub(crate) countdown: Cell<i64>,
     /// Number of the current context, [`crate::contexts::UNKNOWN`] when it must be asked for.
     pub(crate) context: Cell<u16>,
     /// Number of the row.
     pub(super) number: Cell<u16>,
-    /// Stack address while the slow path runs, so that a signal handler does not enter it again.
-    pub(super) busy: Cell<usize>,
-    /// State of the thread's random numbers.
-    pub(crate) random: Cell<u64>,
-    /// Rounds of destructors that the ending thread has run.
-    pub(super) rounds: Cell<u8>,
     /// Not 0: nothing is recorded. Set by any thread of the process; here, and not in the segment, for its cache line.
     pub(super) paused: AtomicU8,
     /// Not 0: ticks are the processor's counter.
@@ -44,9 +35,21 @@ pub(crate) struct State {
     pub(crate) last_end: Cell<u64>,
     /// Launches to pass before the next one that gets a stack.
     pub(crate) launches_left: Cell<i64>,
+    /// The same as `guard` for the call of a library above the driver: the driver's calls inside it are the program's.
+    pub(crate) library_guard: Cell<usize>,
+    /// Bytes until the next sampled allocation. 0 and below: take the slow path.
+    pub(crate) countdown: Cell<i64>,
+    /// Rounds of destructors that the ending thread has run.
+    pub(super) rounds: Cell<u8>,
+    /// Stack address while the slow path runs, so that a signal handler does not enter it again.
+    pub(super) busy: Cell<usize>,
+    /// State of the thread's random numbers.
+    pub(crate) random: Cell<u64>,
 }
 
 const _: () = assert!(size_of::<State>() == 128);
+// What every event needs is in one line.
+const _: () = assert!(core::mem::offset_of!(State, launches_left) < 64);
 
 impl State {
     /// A state that no thread owns, for measuring: writes go to `segment`'s first chunk.
@@ -80,7 +83,7 @@ impl State {
     /// The time in the segment's ticks.
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
-        if self.counter.get() != 0 { clock::counter() } else { session::now() }
+        if self.counter.get() != 0 { clock::counter() } else { session::now_slow() }
     }
 
     /// Sends writes to the first slot of a chunk again.
@@ -129,6 +132,7 @@ impl State {
             // Asking for the next slot's line here was tried: 1 ns less hot, 10 ns more cold.
             self.slot(place).write(&event);
         } else {
+            cold_path();
             self.write_slow(event, class);
         }
     }

@@ -17,34 +17,42 @@ hooks! {
     Launch GRAPH: [cuGraphLaunch, cuGraphLaunch_ptsz](graph: CUgraphExec, stream: CUstream)
         => |_| [handle(graph), handle(stream), 0, 0];
     // The API of CUDA 3: the block's shape was set on the function beforehand.
-    Launch KERNEL: [cuLaunch](function: CUfunction) => |_| kernel(function, core::ptr::null_mut(), pack_grid(1, 1, 1), 0);
+    Launch KERNEL: [cuLaunch](function: CUfunction) => kernel(function, core::ptr::null_mut(), pack_grid(1, 1, 1), 0);
     Launch KERNEL: [cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz](
         function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32,
         shared: u32, stream: CUstream, params: Params)
-        => |_| kernel(function, stream, pack_grid(gx, gy, gz), pack_block(bx, by, bz, shared));
+        => kernel(function, stream, pack_grid(gx, gy, gz), pack_block(bx, by, bz, shared));
     // A kernel for each of several devices in one call, gone in CUDA 13; the event holds the first.
     Launch KERNEL: [cuLaunchCooperativeKernelMultiDevice](list: *mut CUDA_LAUNCH_PARAMS, count: u32, flags: u32)
         => |_| first(list, count);
     // As cuLaunch.
     Launch KERNEL: [cuLaunchGrid](function: CUfunction, width: i32, height: i32)
-        => |_| kernel(function, core::ptr::null_mut(), pack_grid(width as u32, height as u32, 1), 0);
+        => kernel(function, core::ptr::null_mut(), pack_grid(width as u32, height as u32, 1), 0);
     Launch KERNEL: [cuLaunchGridAsync](function: CUfunction, width: i32, height: i32, stream: CUstream)
-        => |_| kernel(function, stream, pack_grid(width as u32, height as u32, 1), 0);
+        => kernel(function, stream, pack_grid(width as u32, height as u32, 1), 0);
     Launch HOST_FUNCTION: [cuLaunchHostFunc, cuLaunchHostFunc_ptsz](stream: CUstream, function: *mut c_void, data: *mut c_void)
         => |_| [handle(function), handle(stream), 0, 0];
     Launch KERNEL: [cuLaunchKernel, cuLaunchKernel_ptsz](
         function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32,
         shared: u32, stream: CUstream, params: Params, extra: Params)
-        => |_| kernel(function, stream, pack_grid(gx, gy, gz), pack_block(bx, by, bz, shared));
+        => kernel(function, stream, pack_grid(gx, gy, gz), pack_block(bx, by, bz, shared));
     Launch KERNEL: [cuLaunchKernelEx, cuLaunchKernelEx_ptsz](
         config: *const CUlaunchConfig, function: CUfunction, params: Params, extra: Params)
         => |_| configured(config, function);
 }
 
+/// The payload is made before the call, so that four words live through it and not eight arguments.
 #[inline(always)]
-fn kernel(function: CUfunction, stream: CUstream, grid: u64, block: u64) -> [u64; 4] {
-    names::launched(handle(function));
-    [handle(function), handle(stream), grid, block]
+fn kernel(function: CUfunction, stream: CUstream, grid: u64, block: u64) -> impl FnOnce(u32) -> [u64; 4] {
+    let payload = [handle(function), handle(stream), grid, block];
+    move |_| launched(payload)
+}
+
+#[inline(always)]
+fn launched(payload: [u64; 4]) -> [u64; 4] {
+    let [function, ..] = payload;
+    names::launched(function);
+    payload
 }
 
 #[inline(always)]
@@ -52,12 +60,12 @@ fn configured(config: *const CUlaunchConfig, function: CUfunction) -> [u64; 4] {
     // SAFETY: null, or the program's launch configuration, which the driver has just read.
     let Some(c) = (unsafe { config.as_ref() }) else { return [handle(function), 0, 0, 0] };
     let block = pack_block(c.blockDimX, c.blockDimY, c.blockDimZ, c.sharedMemBytes);
-    kernel(function, c.hStream, pack_grid(c.gridDimX, c.gridDimY, c.gridDimZ), block)
+    launched([handle(function), handle(c.hStream), pack_grid(c.gridDimX, c.gridDimY, c.gridDimZ), block])
 }
 
 fn first(list: *const CUDA_LAUNCH_PARAMS, count: u32) -> [u64; 4] {
     // SAFETY: null, or the program's list, which the driver has just read.
     let Some(p) = (unsafe { list.as_ref() }).filter(|_| count > 0) else { return [0; 4] };
     let block = pack_block(p.blockDimX, p.blockDimY, p.blockDimZ, p.sharedMemBytes);
-    kernel(p.function, p.hStream, pack_grid(p.gridDimX, p.gridDimY, p.gridDimZ), block)
+    launched([handle(p.function), handle(p.hStream), pack_grid(p.gridDimX, p.gridDimY, p.gridDimZ), block])
 }
