@@ -14,7 +14,7 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 "$gputrace" --version
 "$gputrace" doctor 2>&1 | head -40
 
-for name in jax cupy triton; do
+for name in jax cupy triton numba cuda_python onnxruntime; do
     XLA_PYTHON_CLIENT_PREALLOCATE=false timeout 120 "$gputrace" -o "t-$name" -- python3 "$here/others.py" $name >out 2>err
     code=$?
     cat out
@@ -57,6 +57,15 @@ for round in 1 2 3; do
     line="    malloc+free pair, ns: none $(./malloc_cost 31 | middle)"
     for mode in off sample full; do
         line="$line; $mode $("$gputrace" -o "m-$RANDOM" --malloc $mode -- ./malloc_cost 31 2>/dev/null | middle)"
+    done
+    echo "$line"
+done
+
+cc -O2 -o launch_threads "$here/launch_threads.c" -lpthread -ldl
+for threads in 1 8 32; do
+    line="    launch of an empty kernel, $threads threads, ns, plain and traced in turn:"
+    for _ in 1 2 3; do
+        line="$line $(./launch_threads $threads 25600) $("$gputrace" -o "k-$RANDOM" -- ./launch_threads $threads 25600 2>/dev/null);"
     done
     echo "$line"
 done
