@@ -104,3 +104,15 @@ fn the_estimate_of_sampled_bytes_is_unbiased_for_blocks_of_the_means_size() {
 fn the_estimate_of_sampled_bytes_is_unbiased_in_between() {
     estimate_is_right(100_000, 65_000, 524_288);
 }
+
+#[test]
+fn what_recording_malloc_costs_is_known_without_a_driver() {
+    for (mode, least_ns) in [("sample", 0.0), ("full", 1000.0)] {
+        let (_scratch, run) = known(mode);
+        let cost = run.read().root().cost;
+        assert!(cost.total_ns.is_some_and(|ns| ns > least_ns), "{mode}: {cost:?}");
+        assert!(cost.event_ns.is_some_and(|ns| ns > 1.0), "{mode}: {cost:?}");
+        let summary = run.stderr.lines().find(|line| line.starts_with("cost "));
+        assert!(summary.is_some_and(|line| !line.contains("not measured")), "{}", run.stderr);
+    }
+}

@@ -1,10 +1,12 @@
-//! What recording costs in this process, measured once when the driver is found, on memory of our own.
+//! What recording costs in this process, measured on memory of our own: briefly at the start, where malloc is recorded,
+//! and with more care when the driver is found.
 //!
-//! The report multiplies it by the number of events: the trace says what the tracing cost.
+//! The report multiplies it by the number of events: the trace says what the tracing cost. A forked child goes by its
+//! parent's figures.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use gputrace_abi::layout::{CHUNKS_AT, ThreadRow};
+use gputrace_abi::layout::{CHUNKS_AT, ThreadRow, View};
 use gputrace_abi::{Class, Event, event::detail, local};
 
 use crate::hooks::Hook;
@@ -12,35 +14,52 @@ use crate::record::{Call, Layer};
 use crate::thread::State;
 use crate::{session, sys};
 
-const EVENTS: u64 = 256;
-const ROUNDS: u64 = 8;
+/// Cost of an event and of a malloc that is not recorded, in 1/256 ticks; 0: not measured.
+static EVENT: AtomicU64 = AtomicU64::new(0);
+static MALLOC: AtomicU64 = AtomicU64::new(0);
 
-/// Measures and writes the figures into the segment's header, in 1/256 ticks.
+/// At the start of a process that may live for a millisecond only: some 20 us, for a figure that is good to a quarter.
 #[cold]
-pub(crate) fn run() {
+pub(crate) fn at_start() {
+    measure(64, 4);
+}
+
+/// When the driver is found.
+#[cold]
+pub(crate) fn with_driver() {
     static DONE: AtomicU32 = AtomicU32::new(0);
-    let Some(view) = session::present() else { return };
-    if DONE.swap(1, Ordering::Relaxed) != 0 {
-        return;
+    if session::present().is_some() && DONE.swap(1, Ordering::Relaxed) == 0 {
+        measure(256, 8);
     }
+}
+
+/// Writes the figures into a segment's header.
+pub(crate) fn tell(view: &View) {
+    view.header().event_cost.store(EVENT.load(Ordering::Relaxed), Ordering::Relaxed);
+    view.header().malloc_cost.store(MALLOC.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+fn measure(events: u64, rounds: u64) {
+    let Some(view) = session::present() else { return };
     let bytes = CHUNKS_AT + gputrace_abi::ring::CHUNK_BYTES;
     let Ok(memory) = sys::map(bytes, None) else { return };
     // SAFETY: fresh zeroed memory of this size; a row consists of atomics.
     let row = unsafe { &*memory.add(gputrace_abi::layout::THREADS_AT).cast::<ThreadRow>() };
     let state = State::detached(row, memory);
-    let event = fastest(EVENTS, || state.rewind(), || record_one(&state, row));
+    let event = fastest(events, rounds, || state.rewind(), || record_one(&state, row));
     let count = AtomicU64::new(0);
-    let pass = fastest(EVENTS, || (), || local::increment(core::hint::black_box(&count)));
-    view.header().event_cost.store(event, Ordering::Relaxed);
-    view.header().malloc_cost.store(pass, Ordering::Relaxed);
+    let pass = fastest(events, rounds, || (), || local::increment(core::hint::black_box(&count)));
+    EVENT.store(event, Ordering::Relaxed);
+    MALLOC.store(pass, Ordering::Relaxed);
+    tell(&view);
     // SAFETY: the state and the row are not used any more.
     unsafe { sys::unmap(memory, bytes) };
 }
 
 /// The fastest round's cost of one call, in 1/256 ticks.
-fn fastest(calls: u64, before: impl Fn(), call: impl Fn()) -> u64 {
+fn fastest(calls: u64, rounds: u64, before: impl Fn(), call: impl Fn()) -> u64 {
     let mut best = u64::MAX;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         before();
         let start = session::now();
         for _ in 0..calls {

@@ -144,5 +144,5 @@ fn bind(handle: Option<usize>) {
     });
     hooks::cuda::DriverCalls::bind(find);
     BOUND.store(1, Ordering::Release);
-    calibrate::run();
+    calibrate::with_driver();
 }

@@ -17,7 +17,7 @@ use gputrace_abi::{MAGIC, VERSION, ring};
 
 use self::path::Path;
 use crate::sys::{self, Errno};
-use crate::{hooks, sampling, stack, thread};
+use crate::{calibrate, hooks, sampling, stack, thread};
 
 /// The process's state, in memory that a fork wipes to UNSET.
 const UNSET: u32 = 0;
@@ -129,6 +129,9 @@ pub(crate) fn start_in_constructor() {
     if word.load(Ordering::Relaxed) == LIVE {
         thread::state_slow();
         hooks::alloc::note_allocator();
+        if !sampling::is_off() {
+            calibrate::at_start();
+        }
     }
 }
 
@@ -245,6 +248,7 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
         view.give_chunk(chunk);
     }
     put(&header.hook_count, hooks::describe(&view));
+    calibrate::tell(&view);
     info::write_info(&view);
     header.magic.store(MAGIC, Ordering::Release);
     SEGMENT.store(base, Ordering::Relaxed);
