@@ -75,6 +75,8 @@ pub struct Root {
     pub exit_code: Option<i32>,
     /// The signal that ended it.
     pub exit_signal: Option<i32>,
+    /// How long it ran, as the launcher saw it, ns: without what comes after its end.
+    pub wall_ns: Option<u64>,
 }
 
 /// How a process ended, as the launcher knows it.
@@ -84,6 +86,8 @@ pub struct ExitStatusInfo {
     pub code: Option<i32>,
     /// Signal, when one ended it.
     pub signal: Option<i32>,
+    /// Time from its start to its end, ns.
+    pub wall_ns: Option<u64>,
 }
 
 /// One process image.

@@ -128,6 +128,12 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// File name of a process's executable.
+    pub(crate) fn program(&self, process_id: i64) -> Option<String> {
+        let exe = self.trace.process(process_id)?.exe.as_str();
+        Some(exe.rsplit('/').next().unwrap_or(exe)).filter(|name| !name.is_empty()).map(str::to_owned)
+    }
+
     /// How long a process ran, of the time that the filter keeps: from its start to its end, where both are known, else
     /// from its first driver call to the end of its last.
     pub(crate) fn wall_ns(&self, process_id: i64) -> f64 {

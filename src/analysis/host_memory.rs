@@ -1,5 +1,6 @@
 //! host-memory: malloc, estimated from a sample or counted in full.
 
+use super::loss::{self, Loss};
 use super::passes::host_memory::ProcessHost;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Need};
@@ -7,6 +8,8 @@ use super::{Analysis, Explain, Facts, Need};
 /// The analysis.
 pub(crate) struct HostMemory;
 
+/// Classes of events whose rows these are.
+const CLASSES: [&str; 2] = ["host_alloc", "host_free"];
 /// Points of live memory over time per process.
 const POINTS: usize = 30;
 
@@ -24,7 +27,8 @@ impl Analysis for HostMemory {
             definition: "malloc's and free's family. By default one allocation per 512 KiB on average is recorded (Poisson by \
                 bytes), and stands for weight_bytes = bytes / (1 - exp(-bytes / mean)). Allocated, rate, live and the sizes \
                 are sums of weights: estimates without bias. Live is what was allocated in the trace and not freed. In full \
-                mode every call is recorded and the numbers are counts.",
+                mode every call is recorded and the numbers are counts. Events that found no room are lost: then the \
+                estimates rest on the share that is stated and are too low, and their error is not known.",
             unit: "bytes, bytes/s; in text powers of 1024. The error is two standard deviations of the allocated bytes, in \
                 percent of them.",
             limits: "Numbers of allocations are estimates with a larger error than bytes, most of all for small sizes. \
@@ -45,13 +49,19 @@ impl Analysis for HostMemory {
         let bytes = sum(|h| h.bytes);
         if hosts().next().is_none() {
             section.note("No malloc or free in this trace (recorded with --malloc off, or too little to be sampled).");
+            loss::note(&mut section, facts, "events of malloc and free", &CLASSES);
             return section;
         }
         let error = if bytes > 0.0 { 200.0 * sum(|h| h.variance).sqrt() / bytes } else { 0.0 };
+        let loss = Loss::of(facts, &CLASSES);
         section.fact("rows", "allocations recorded", Unit::Count, hosts().map(|(_, h)| h.allocations).sum::<u64>());
+        section.fact("lost", "events lost", Unit::Count, loss.map(|loss| loss.dropped));
+        section.fact("kept_percent", "share of the events that is here", Unit::Percent, loss.map(|l| 100.0 * l.kept()));
         section.fact("allocated_bytes", "allocated in all (estimate)", Unit::Bytes, bytes);
-        section.fact("error_percent", "error of the estimate (+-)", Unit::Percent, error);
+        let known = loss.is_none_or(|loss| loss.dropped == 0);
+        section.fact("error_percent", "error of the estimate (+-)", Unit::Percent, known.then_some(error));
         section.fact("allocations", "allocations (estimate)", Unit::Count, sum(|h| h.count).round() as i64);
+        loss::note(&mut section, facts, "events of malloc and free", &CLASSES);
         section.table(by_process(facts));
         section.table(sizes(facts));
         section.table(over_time(facts));
@@ -66,11 +76,13 @@ fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(&'a i64, &'a ProcessHost)> {
 }
 
 fn by_process(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 8] = [
+    const COLUMNS: [Column; 10] = [
         column("process", "Process", Unit::Text),
+        column("program", "Program", Unit::Name),
         column("mode", "Mode", Unit::Text),
         column("allocated_bytes", "Allocated", Unit::Bytes),
         column("error_percent", "+-", Unit::Percent),
+        column("lost_percent", "Lost", Unit::Percent),
         column("rate_bytes_per_s", "Rate", Unit::BytesPerS),
         column("peak_live_bytes", "Peak live", Unit::Bytes),
         column("live_at_end_bytes", "Live at end", Unit::Bytes),
@@ -78,12 +90,16 @@ fn by_process(facts: &Facts<'_>) -> Table {
     ];
     let row = |(id, host): (&i64, &ProcessHost)| {
         let seconds = host.span_s();
+        let loss = facts.trace.process(*id).and_then(|process| Loss::of_process(process, &CLASSES));
+        let lost = loss.filter(|loss| loss.dropped > 0);
         let mode = facts.trace.process(*id).map(|p| p.malloc_mode.clone()).filter(|m| !m.is_empty());
         vec![
             facts.label(*id).into(),
+            facts.program(*id).into(),
             mode.into(),
             host.bytes.into(),
-            (100.0 * host.error()).into(),
+            lost.is_none().then(|| 100.0 * host.error()).into(),
+            lost.map(|loss| 100.0 * (1.0 - loss.kept())).into(),
             if seconds > 0.0 { (host.bytes / seconds).into() } else { Value::Missing },
             host.peak.into(),
             host.live.into(),
@@ -113,15 +129,16 @@ fn sizes(facts: &Facts<'_>) -> Table {
 }
 
 fn over_time(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 3] = [
+    const COLUMNS: [Column; 4] = [
         column("process", "Process", Unit::Text),
+        column("program", "Program", Unit::Name),
         column("after_ns", "After", Unit::Ns),
         column("live_bytes", "Live", Unit::Bytes),
     ];
     let mut rows = Vec::new();
     for (id, host) in processes(facts).into_iter().take(10) {
         for (at, bytes) in host.line.points(POINTS) {
-            rows.push(vec![facts.label(*id).into(), at.into(), bytes.into()]);
+            rows.push(vec![facts.label(*id).into(), facts.program(*id).into(), at.into(), bytes.into()]);
         }
     }
     let title = "Live over time (estimate, most in each span; After: since the first row)";
@@ -130,6 +147,8 @@ fn over_time(facts: &Facts<'_>) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use gputrace_collectors::manifest::Count;
+
     use super::*;
     use crate::trace::testing::{START, TestTrace};
 
@@ -148,5 +167,20 @@ mod tests {
         assert_eq!(section.cell("by_process", 0, "mode"), &Value::from("sample:524288"));
         assert_eq!(section.cell("sizes", 0, "from_bytes"), &Value::Int(1024));
         assert!(matches!(section.get("error_percent"), Value::Num(e) if (e - 11.76).abs() < 0.1), "{section:?}");
+    }
+    #[test]
+    fn lost_events_are_stated_and_leave_the_error_unknown() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        trace.thread(1, 11).malloc("alloc", 8 << 20, f64::from(8 << 20));
+        let manifest = trace.manifest.as_mut().unwrap();
+        let count = Count { seen: 4, recorded: 1, dropped: 3, ..Count::default() };
+        manifest.processes[0].accounting.insert("host_alloc".to_owned(), count);
+        let section = trace.section(&HostMemory);
+        assert_eq!((section.get("lost"), section.get("kept_percent")), (&Value::Int(3), &Value::Num(25.0)));
+        assert_eq!(section.get("error_percent"), &Value::Missing);
+        assert_eq!(section.cell("by_process", 0, "lost_percent"), &Value::Num(75.0));
+        assert!(section.notes[0].starts_with("3 of 4 events of malloc and free found no room"), "{:?}", section.notes);
+        assert_eq!(section.cell("by_process", 0, "program"), &Value::from("python"));
     }
 }

@@ -93,6 +93,7 @@ impl Analysis for LaunchOverhead {
         section.table(by_api(facts, all.sum as f64));
         section.table(by_kernel(facts, all.sum as f64));
         section.table(longest(facts));
+        super::loss::note(&mut section, facts, "launches", &["launch"]);
         section
     }
 }

@@ -8,6 +8,7 @@ mod device_memory;
 mod facts;
 mod host_memory;
 mod launch_overhead;
+mod loss;
 mod passes;
 mod section;
 pub(crate) mod summary;

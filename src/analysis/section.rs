@@ -145,9 +145,9 @@ impl Table {
         Table { key, title, columns: columns.to_vec(), rows, left_out }
     }
 
-    /// Whether the rows are a quantity over time, for each process in turn: process, time, quantity.
+    /// Whether the rows are a quantity over time, for each process in turn: who, time, quantity.
     pub(crate) fn is_series(&self) -> bool {
-        self.key == "over_time" && self.columns.len() == 3
+        self.key == "over_time" && self.columns.len() >= 3
     }
 }
 

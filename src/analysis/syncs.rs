@@ -58,6 +58,7 @@ impl Analysis for Syncs {
         }
         section.table(by_kind(facts));
         section.table(by_call(facts));
+        super::loss::note(&mut section, facts, "waits and questions", &["sync"]);
         section
     }
 }

@@ -56,6 +56,7 @@ impl Analysis for Transfers {
         }
         section.table(by_direction(facts));
         section.table(rules(facts));
+        super::loss::note(&mut section, facts, "copies and sets", &["transfer"]);
         section
     }
 }

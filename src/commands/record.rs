@@ -84,6 +84,7 @@ struct Run {
     running: Running,
     session: Session,
     trace: PathBuf,
+    started: Instant,
 }
 
 fn start_run(
@@ -111,10 +112,11 @@ fn start_run(
             return Err(error).context("the collector did not start, nor did the command");
         }
     };
+    let started = Instant::now();
     match program.spawn(inherited) {
         Ok(target) => {
             running.root(target);
-            Ok(Run { target, running, session, trace: trace.to_owned() })
+            Ok(Run { target, running, session, trace: trace.to_owned(), started })
         }
         Err(error) => {
             let _ = running.finish(None, Instant::now());

@@ -11,7 +11,7 @@ use crate::analysis::{ALL, Analysis, Facts, Need};
 use crate::cli::ReportArgs;
 use crate::findings;
 use crate::launch::exit::{Failure, USAGE};
-use crate::render::{Layout, Report};
+use crate::render::{self, Layout, Report};
 use crate::trace::{Filter, Trace};
 
 /// Prints the report. Fails after it when parts of the trace could not be read.
@@ -106,12 +106,12 @@ fn explain(name: &str) -> Result<String> {
         let about = analysis.explain();
         let parts =
             [("what", about.definition), ("units", about.unit), ("limits", about.limits), ("source", about.source)];
-        let lines: String = parts.iter().map(|(head, text)| wrapped(head, text)).collect();
+        let lines: String = parts.iter().map(|(head, text)| paragraph(head, text)).collect();
         return Ok(format!("{name}: {}\n{lines}", analysis.title()));
     }
     if let Some(rule) = findings::ALL.iter().find(|r| r.name == name) {
         let parts = [("when", rule.condition), ("try", rule.advice), ("effort", rule.effort.text())];
-        let lines: String = parts.iter().map(|(head, text)| wrapped(head, text)).collect();
+        let lines: String = parts.iter().map(|(head, text)| paragraph(head, text)).collect();
         return Ok(format!("{name}: {}\n{lines}", rule.title));
     }
     let analyses: Vec<&str> = ALL.iter().map(|a| a.name()).collect();
@@ -121,20 +121,9 @@ fn explain(name: &str) -> Result<String> {
 }
 
 /// A paragraph under a short head, at most 100 columns wide.
-fn wrapped(head: &str, text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.len() - 1;
-        if !lines[last].is_empty() && lines[last].chars().count() + 1 + word.chars().count() > 90 {
-            lines.push(word.to_owned());
-        } else {
-            let gap = if lines[last].is_empty() { "" } else { " " };
-            lines[last].push_str(gap);
-            lines[last].push_str(word);
-        }
-    }
+fn paragraph(head: &str, text: &str) -> String {
     let heads = std::iter::once(head).chain(std::iter::repeat(""));
-    lines.iter().zip(heads).map(|(line, head)| format!(" {head:7}{line}\n")).collect()
+    render::wrapped(text, 90).iter().zip(heads).map(|(line, head)| format!(" {head:7}{line}\n")).collect()
 }
 
 #[cfg(test)]

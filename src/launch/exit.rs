@@ -1,5 +1,7 @@
 //! How the target ended, and how the launcher ends in turn.
 
+use std::time::Duration;
+
 use gputrace_collectors::ExitStatusInfo;
 
 /// Exit code of gputrace's own failures before the target starts, as `env` and `timeout` have it.
@@ -32,11 +34,12 @@ impl Ending {
         }
     }
 
-    /// The same for the collector.
-    pub(crate) fn info(self) -> ExitStatusInfo {
+    /// The same for the collector, with the time that the process ran.
+    pub(crate) fn info(self, wall: Duration) -> ExitStatusInfo {
+        let wall_ns = u64::try_from(wall.as_nanos()).ok();
         match self {
-            Ending::Code(code) => ExitStatusInfo { code: Some(code), signal: None },
-            Ending::Signal(signal) => ExitStatusInfo { code: None, signal: Some(signal) },
+            Ending::Code(code) => ExitStatusInfo { code: Some(code), signal: None, wall_ns },
+            Ending::Signal(signal) => ExitStatusInfo { code: None, signal: Some(signal), wall_ns },
         }
     }
 
@@ -121,7 +124,8 @@ mod tests {
     fn a_signal_shows_as_128_and_its_number() {
         assert_eq!(Ending::Signal(libc::SIGKILL).code(), 137);
         assert_eq!(Ending::Code(3).code(), 3);
-        assert_eq!(Ending::Signal(9).info(), ExitStatusInfo { code: None, signal: Some(9) });
-        assert_eq!(Ending::Code(3).info(), ExitStatusInfo { code: Some(3), signal: None });
+        let (wall, wall_ns) = (Duration::from_nanos(5), Some(5));
+        assert_eq!(Ending::Signal(9).info(wall), ExitStatusInfo { code: None, signal: Some(9), wall_ns });
+        assert_eq!(Ending::Code(3).info(wall), ExitStatusInfo { code: Some(3), signal: None, wall_ns });
     }
 }

@@ -11,6 +11,22 @@ use crate::analysis::{Analysis, Section};
 use crate::cli::Format;
 use crate::trace::Problem;
 
+/// A text in lines of at most `width` characters; a longer word has a line of its own.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            let gap = if lines[last].is_empty() { "" } else { " " };
+            lines[last].push_str(gap);
+            lines[last].push_str(word);
+        }
+    }
+    lines
+}
+
 /// A report: the answers of some analyses on some traces.
 pub(crate) struct Report {
     /// The folders, as the user named them.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
 
-use super::{Layout, Report, numbers};
+use super::{Layout, Report, numbers, wrapped};
 use crate::analysis::{Section, Table, Unit, Value};
 use crate::trace::shortened;
 
@@ -43,8 +43,8 @@ fn render_section(out: &mut String, title: &str, section: &Section, layout: Layo
     for table in &section.tables {
         out.push_str(&if table.is_series() { series(table) } else { grid(table, layout) });
     }
-    for note in &section.notes {
-        let _ = writeln!(out, "  {note}");
+    for line in section.notes.iter().flat_map(|note| wrapped(note, layout.width.saturating_sub(2))) {
+        let _ = writeln!(out, "  {line}");
     }
 }
 
@@ -126,14 +126,21 @@ fn series(table: &Table) -> String {
         _ => 0.0,
     };
     let mut out = format!("\n  {}\n", table.title);
-    for rows in table.rows.chunk_by(|a, b| a[0] == b[0]).take(ROWS) {
-        let values: Vec<f64> = rows.iter().map(|row| as_number(&row[2])).collect();
+    // Who stands first, in one or more columns; then come the time and the quantity.
+    let (time, quantity) = (table.columns.len() - 2, table.columns.len() - 1);
+    let known = |value: &&Value| **value != Value::Missing;
+    let who = |row: &[Value]| {
+        let parts = row[..time].iter().filter(known).map(|value| numbers::value(value, Unit::Text));
+        parts.collect::<Vec<_>>().join(" ")
+    };
+    for rows in table.rows.chunk_by(|a, b| a[..time] == b[..time]).take(ROWS) {
+        let values: Vec<f64> = rows.iter().map(|row| as_number(&row[quantity])).collect();
         let most = values.iter().copied().fold(0.0, f64::max);
         let bar = |v: &f64| BARS[((v / most.max(1.0) * 7.0).round() as usize).min(7)];
         let line: String = values.iter().map(bar).collect();
-        let label = numbers::value(&rows[0][0], Unit::Text);
-        let last = numbers::value(&rows[rows.len() - 1][1], Unit::Ns);
-        let most = numbers::value(&Value::Num(most), table.columns[2].unit);
+        let label = who(&rows[0]);
+        let last = numbers::value(&rows[rows.len() - 1][time], Unit::Ns);
+        let most = numbers::value(&Value::Num(most), table.columns[quantity].unit);
         let _ = writeln!(out, "    {label}  {line}  0 .. {last}, most {most}");
     }
     out

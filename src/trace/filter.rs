@@ -29,6 +29,11 @@ impl Filter {
         self
     }
 
+    /// Whether only a span of time is kept.
+    pub(crate) fn is_window(&self) -> bool {
+        self.from_ns.is_some() || self.to_ns.is_some()
+    }
+
     /// Whether every row is kept.
     pub(crate) fn is_all(&self) -> bool {
         *self == Filter::default()

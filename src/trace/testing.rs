@@ -85,6 +85,7 @@ impl TestTrace {
                 process_id: Some(process_id),
                 exit_code: Some(0),
                 exit_signal: None,
+                wall_ns: None,
             });
             manifest.processes.push(manifest::Process {
                 process_id,

@@ -39,7 +39,12 @@ impl Drain {
         let pid = self.root?;
         let image = manifest.processes.iter().rev().find(|p| p.pid as u32 == pid);
         let status = status.unwrap_or_default();
-        Some(Root { process_id: image.map(|p| p.process_id), exit_code: status.code, exit_signal: status.signal })
+        Some(Root {
+            process_id: image.map(|p| p.process_id),
+            exit_code: status.code,
+            exit_signal: status.signal,
+            wall_ns: status.wall_ns,
+        })
     }
 
     /// The last look at everything.

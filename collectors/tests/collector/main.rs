@@ -30,7 +30,7 @@ fn collect(folder: &Folder) -> Running {
 
 /// Ends a collector.
 fn finish(running: Running) -> Manifest {
-    let status = ExitStatusInfo { code: Some(7), signal: None };
+    let status = ExitStatusInfo { code: Some(7), ..ExitStatusInfo::default() };
     running.finish(Some(status), Instant::now() + Duration::from_secs(20)).unwrap()
 }
 

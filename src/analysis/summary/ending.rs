@@ -111,18 +111,20 @@ pub(super) fn untraced_lines(content: &Content<'_>) -> String {
 pub(super) fn own_lines(content: &Content<'_>) -> String {
     let (own, trace) = (&content.own, content.facts.trace);
     let mut out = String::new();
+    // The account is of whole processes: what of it lies in a window is not known.
+    let whole = if content.facts.filter.is_window() { "of the whole run: " } else { "" };
     if own.known && own.incomplete && own.seen == 0 {
         out.push_str("cost, loss and coverage not known: the manifest was not written again after the start\n");
-    } else if own.known {
+    } else if own.known && own.seen > 0 {
         let cost = own.cost_ns.map_or("not measured".to_owned(), |(ns, wall)| share(ns / wall));
         let (lost, seen) = (number(own.dropped as f64), number(own.seen as f64));
-        let _ = write!(out, "cost {cost}  lost {lost} of {seen}  uncovered {}", own.uncovered.len());
+        let _ = write!(out, "{whole}cost {cost}  lost {lost} of {seen}  uncovered {}", own.uncovered.len());
         let ranks = ranks(content).len();
         if ranks > 1 {
             let _ = write!(out, "  ranks {ranks}");
         }
         out.push('\n');
-    } else {
+    } else if !own.known {
         out.push_str("cost, loss and coverage not known: no manifest\n");
     }
     if !own.uncovered.is_empty() {

@@ -85,6 +85,10 @@ impl Analysis for Summary {
         let content = Content { facts, subjects: &subjects, verdict, findings, own: Own::of(facts) };
         let mut section = Section { literal: Some(text::text(&content, main)), ..Section::default() };
         facts_of(&mut section, &content, main);
+        if facts.filter.is_window() {
+            section
+                .note("cost, seen, lost, uncovered and trace_bytes are of the whole run, not of the window reported.");
+        }
         section.table(findings_table(&content));
         section.table(processes_table(&content));
         section

@@ -1,11 +1,14 @@
 //! Whole summaries of small traces, to the letter.
 
-use gputrace_collectors::manifest::Untraced;
+use gputrace_collectors::Manifest;
+use gputrace_collectors::manifest::{self, Root, Untraced};
 use gputrace_collectors::schema::TableId;
 use serde_json::json;
 
 use super::Summary;
+use crate::analysis::{Analysis, Facts};
 use crate::trace::testing::{START, TestTrace, Thread};
+use crate::trace::{Filter, Trace};
 
 fn summary(trace: &TestTrace) -> String {
     let text = trace.section(&Summary).literal.unwrap_or_default();
@@ -128,9 +131,9 @@ fn calls_without_a_period_have_no_steps() {
     }
     trace.manifest = None;
     let trace = trace.open();
-    let filter = crate::trace::Filter::default();
-    let facts = crate::analysis::Facts::gather(&trace, &filter, crate::findings::NEEDS);
-    let text = crate::analysis::Analysis::section(&Summary, &facts).literal.unwrap_or_default();
+    let filter = Filter::default();
+    let facts = Facts::gather(&trace, &filter, crate::findings::NEEDS);
+    let text = Summary.section(&facts).literal.unwrap_or_default();
     assert!(text.contains("\nno steps detected: times are of the run, 15.97 ms of driver calls\n"), "{text}");
     assert!(text.contains("\nUNKNOWN: no steps detected"), "{text}");
     assert!(text.contains("\ncost, loss and coverage not known: no manifest\n"), "{text}");
@@ -162,4 +165,58 @@ fn a_process_that_made_too_few_calls_is_not_judged() {
     trace
         .row(TableId::Processes, json!({ "process_id": 1, "pid": 5, "traced": true, "exe": "/bin/x", "command": "x" }));
     assert!(summary(&trace).contains("\nUNKNOWN: too few CUDA calls to judge (1)\n"));
+}
+
+/// The summary of what stands in the trace's folder, of the rows that the filter keeps.
+fn summary_of(trace: &TestTrace, filter: &Filter) -> String {
+    let trace = Trace::open(&[trace.folder.clone()]).unwrap();
+    let facts = Facts::gather(&trace, filter, crate::findings::NEEDS);
+    Summary.section(&facts).literal.unwrap_or_default()
+}
+
+#[test]
+fn launchers_that_ended_differently_are_all_told() {
+    let mut trace = TestTrace::new();
+    for rank in 0..5 {
+        trace.process(rank + 1, 100 + rank as i32, Some(rank as i32), START + 1_200_000_000);
+    }
+    trace.write_parts(1);
+    let first = trace.manifest.clone().unwrap();
+    let ends = [(2, Some(0), None), (3, Some(1), None), (4, Some(0), None), (5, None, Some(9))];
+    for (id, exit_code, exit_signal) in ends {
+        let root = Root { process_id: Some(id), exit_code, exit_signal, wall_ns: None };
+        let launcher_id = id as u64;
+        let other = Manifest { launcher_id, root: Some(root), processes: Vec::new(), ..first.clone() };
+        other.write(&manifest::path(&trace.folder, "node", launcher_id)).unwrap();
+    }
+    let text = summary_of(&trace, &Filter::default());
+    assert!(
+        text.starts_with("gputrace: python train.py  exit 0 (rank 2: exit 1; rank 4: signal 9)  1.20 s\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_time_is_the_commands_own_and_a_window_says_what_is_not_of_it() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 1_200_000_000);
+    if let Some(root) = trace.manifest.as_mut().and_then(|m| m.root.as_mut()) {
+        root.wall_ns = Some(1_100_000_000);
+    }
+    trace.write_parts(1);
+    let window = Filter { from_ns: Some(START + 500_000_000), to_ns: Some(START + 700_000_000), processes: None };
+    let text = summary_of(&trace, &window);
+    assert_eq!(lines(&text)[0], "gputrace: python train.py  exit 0  1.10 s  (reported: 500 ms .. 700 ms)");
+    assert!(text.contains("\nof the whole run: cost 0.4 %  lost 10 of 1,000  uncovered 0\n"), "{text}");
+    let text = summary_of(&trace, &Filter::default());
+    assert_eq!(lines(&text)[0], "gputrace: python train.py  exit 0  1.10 s");
+    assert!(text.contains("\ncost 0.4 %"), "{text}");
+}
+
+#[test]
+fn where_nothing_was_seen_nothing_is_said_of_cost_and_loss() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 200_000_000);
+    trace.manifest.as_mut().unwrap().processes[0].accounting.clear();
+    assert!(!summary(&trace).contains("cost"), "{}", summary(&trace));
 }

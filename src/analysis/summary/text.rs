@@ -64,18 +64,11 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     if ranks > 1 {
         let _ = write!(out, "  {ranks} ranks");
     }
-    let code = root.and_then(|r| r.exit_code).or_else(|| process.and_then(|p| p.exit_code));
-    let signal = root.and_then(|r| r.exit_signal).or_else(|| process.and_then(|p| p.exit_signal));
-    match (code, signal) {
-        (_, Some(signal)) => out.push_str(&format!("  signal {signal}")),
-        (Some(code), None) => out.push_str(&format!("  exit {code}")),
-        (None, None) => out.push_str("  exit not known"),
-    }
-    let launcher = manifest.and_then(|m| Some((m.ended_ns? - m.started_ns) as f64));
-    let wall = process.filter(|p| p.end_ns.is_some()).map(|p| facts.wall_ns(p.process_id));
-    if let Some(wall) = wall.filter(|w| *w > 0.0).or(launcher) {
+    let _ = write!(out, "  {}", endings(content, process));
+    if let Some(wall) = wall_ns(content, process) {
         let _ = write!(out, "  {}", duration(wall));
     }
+    out.push_str(&window(content));
     if let Some(steps) = main.and_then(|s| s.steps) {
         let _ = write!(out, "  {} steps", number(steps.count as f64));
     }
@@ -86,6 +79,65 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     }
     out.push('\n');
     out
+}
+
+/// How the command ended; where several launchers share the trace, each end that there was, the most frequent first.
+fn endings(content: &Content<'_>, process: Option<&Process>) -> String {
+    let mut ends: Vec<(String, Vec<String>)> = Vec::new();
+    for manifest in content.facts.trace.manifests() {
+        let root = manifest.root.unwrap_or_default();
+        let own = root.process_id.and_then(|id| content.facts.trace.process(id)).or(process);
+        let end = match (root.exit_code, root.exit_signal) {
+            (None, None) => end_text(own.and_then(|p| p.exit_code), own.and_then(|p| p.exit_signal)),
+            (code, signal) => end_text(code, signal),
+        };
+        let label = own.map_or_else(|| manifest.host.clone(), Process::label);
+        match ends.iter_mut().find(|(known, _)| *known == end) {
+            Some((_, labels)) => labels.push(label),
+            None => ends.push((end, vec![label])),
+        }
+    }
+    ends.sort_by_key(|(_, labels)| std::cmp::Reverse(labels.len()));
+    match ends.as_slice() {
+        [] => end_text(process.and_then(|p| p.exit_code), process.and_then(|p| p.exit_signal)),
+        [(end, _)] => end.clone(),
+        [(end, _), others @ ..] => {
+            let who = |labels: &[String]| match labels {
+                [] | [_] | [_, _] | [_, _, _] => labels.join(", "),
+                [first, ..] => format!("{first} and {} more", labels.len() - 1),
+            };
+            let others = others.iter().map(|(end, labels)| format!("{}: {end}", who(labels)));
+            format!("{end} ({})", others.collect::<Vec<_>>().join("; "))
+        }
+    }
+}
+
+fn end_text(code: Option<i32>, signal: Option<i32>) -> String {
+    match (code, signal) {
+        (_, Some(signal)) => format!("signal {signal}"),
+        (Some(code), None) => format!("exit {code}"),
+        (None, None) => "exit not known".to_owned(),
+    }
+}
+
+/// How long the command ran: as its launcher saw it, else from its own start to its end, else as long as the trace.
+fn wall_ns(content: &Content<'_>, process: Option<&Process>) -> Option<f64> {
+    let manifest = content.facts.trace.manifests().min_by_key(|m| m.started_ns);
+    let root = manifest.and_then(|m| m.root?.wall_ns).map(|ns| ns as f64);
+    let own = process.filter(|p| p.end_ns.is_some()).map(|p| content.facts.whole_wall_ns(p.process_id));
+    let launcher = manifest.and_then(|m| Some((m.ended_ns? - m.started_ns) as f64));
+    root.or(own.filter(|wall| *wall > 0.0)).or(launcher)
+}
+
+/// `  (reported: 10.0 s .. 12.5 s)` where only a span of time is.
+fn window(content: &Content<'_>) -> String {
+    let (filter, began) = (content.facts.filter, content.facts.trace.began_ns());
+    let after = |at: i64| duration(at.saturating_sub(began) as f64);
+    match (filter.from_ns, filter.to_ns) {
+        (None, None) => String::new(),
+        (Some(from), None) => format!("  (reported: from {} on)", after(from)),
+        (from, Some(to)) => format!("  (reported: {} .. {})", from.map_or("0".to_owned(), after), after(to)),
+    }
 }
 
 pub(super) fn ranks<'a>(content: &'a Content<'_>) -> Vec<(&'a Process, &'a Subject<'a>)> {

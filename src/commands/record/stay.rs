@@ -25,7 +25,7 @@ const NAMED_SURVIVORS: usize = 3;
 
 /// Stays with the target to its end and after it.
 pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &Inspection) -> Recorded {
-    let Run { target, running, session, trace } = run;
+    let Run { target, running, session, trace, started } = run;
     if let Some(obstacle) = &inspection.obstacle {
         let exe = inspection.program().display().to_string();
         say(&format!("{exe} is not traced: {obstacle}; {}", obstacle.cure()));
@@ -49,7 +49,7 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
     let hurried = supervisor.is_interrupted();
     let deadline = if hurried { ended + HURRIED } else { Instant::now() + SEAL };
     warn(&running, &mut said);
-    let manifest = running.finish(Some(ending.info()), deadline);
+    let manifest = running.finish(Some(ending.info(ended - started)), deadline);
     // Trouble with the last rows, as on a disk that ran full at the end.
     let notes = manifest.iter().flat_map(|manifest| &manifest.notes);
     notes.filter(|note| !said.contains(*note)).for_each(|note| say(note));
