@@ -169,7 +169,7 @@ fn a_process_that_made_too_few_calls_is_not_judged() {
 
 /// The summary of what stands in the trace's folder, of the rows that the filter keeps.
 fn summary_of(trace: &TestTrace, filter: &Filter) -> String {
-    let trace = Trace::open(&[trace.folder.clone()]).unwrap();
+    let trace = Trace::open(std::slice::from_ref(&trace.folder)).unwrap();
     let facts = Facts::gather(&trace, filter, crate::findings::NEEDS);
     Summary.section(&facts).literal.unwrap_or_default()
 }
