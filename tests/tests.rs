@@ -15,6 +15,7 @@
 //! | `format` | the files are what `gputrace schema` says |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
+//! | `sanitizers` | programs built with sanitizers run and report as they do alone |
 //! | `real_programs` | programs that people use run as they do without us |
 //! | `tidy` | the repository keeps its own rules |
 //!
@@ -34,6 +35,7 @@ mod library;
 mod limits;
 mod real_programs;
 mod routes;
+mod sanitizers;
 mod signals;
 mod tidy;
 mod transparency;

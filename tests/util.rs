@@ -6,7 +6,7 @@ mod trace;
 
 pub(crate) use build::{
     Driver, driver_folder, gputrace, hooked_functions, lacks, library, linked_with, needs, odd_driver_folder, program,
-    program_with, repository, shim,
+    program_by, program_with, repository, shim,
 };
 pub(crate) use run::{Finished, Scratch, Target, poll};
 pub(crate) use trace::{Trace, count, truth};

@@ -4,6 +4,8 @@
 
 use core::ffi::{CStr, c_char};
 
+use crate::interpose::elf;
+
 /// A failed call's error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
@@ -225,10 +227,20 @@ pub(crate) fn complain(line: &[u8]) {
 }
 
 /// A clock in nanoseconds: libc's vDSO call, which makes no system call and sets no errno for a valid clock.
+///
+/// libc's own: what a plain call finds may be a library that fakes the time, or the wrapper of a sanitizer that is not
+/// ready yet.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
+    static CLOCK_GETTIME: elf::Function = elf::Function::of_libc(c"clock_gettime");
+    type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> i32;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: libc fills the struct.
-    unsafe { libc::clock_gettime(clock, &mut time) };
+    let address = CLOCK_GETTIME.address();
+    if address != 0 {
+        // SAFETY: the address is libc's clock_gettime, whose signature this is.
+        let clock_gettime: ClockGettime = unsafe { core::mem::transmute(address) };
+        // SAFETY: libc fills the struct.
+        unsafe { clock_gettime(clock, &mut time) };
+    }
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

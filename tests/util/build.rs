@@ -102,17 +102,22 @@ fn folder_with_driver(name: &str, library: &Path) -> PathBuf {
 
 /// The program of `tests/programs/<name>.c`.
 pub(crate) fn program(name: &str) -> PathBuf {
-    compiled::<&str>(name, name, &[])
+    compiled::<&str>("cc", name, name, &[])
 }
 
 /// The same, compiled with other flags; `tag` tells it from others.
 pub(crate) fn program_with<S: AsRef<OsStr>>(name: &str, tag: &str, flags: &[S]) -> PathBuf {
-    compiled(name, &format!("{name}-{tag}"), flags)
+    compiled("cc", name, &format!("{name}-{tag}"), flags)
+}
+
+/// The same, by another compiler than cc.
+pub(crate) fn program_by(compiler: &str, name: &str, flags: &[&str]) -> PathBuf {
+    compiled(compiler, name, &format!("{name}-{compiler}{}", flags.concat()), flags)
 }
 
 /// A shared library made of `tests/programs/<name>.c`.
 pub(crate) fn library(name: &str) -> PathBuf {
-    compiled(name, &format!("lib{name}.so"), &["-shared", "-fPIC"])
+    compiled("cc", name, &format!("lib{name}.so"), &["-shared", "-fPIC"])
 }
 
 /// Flags that link a program with the driver in this folder.
@@ -122,7 +127,7 @@ pub(crate) fn linked_with(folder: &Path, more: &[&str]) -> Vec<String> {
 }
 
 /// Compiles when a source is younger than the product, or the flags are others.
-fn compiled<S: AsRef<OsStr>>(source: &str, product: &str, flags: &[S]) -> PathBuf {
+fn compiled<S: AsRef<OsStr>>(compiler: &str, source: &str, product: &str, flags: &[S]) -> PathBuf {
     static DONE: OnceLock<Mutex<HashMap<String, PathBuf>>> = OnceLock::new();
     let mut done = DONE.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner());
     if let Some(path) = done.get(product) {
@@ -134,14 +139,14 @@ fn compiled<S: AsRef<OsStr>>(source: &str, product: &str, flags: &[S]) -> PathBu
     let sources = repository().join("tests/programs");
     let source = sources.join(format!("{source}.c"));
     let path = folder.join(product);
-    let mut compiler = Command::new("cc");
+    let mut compiler = Command::new(compiler);
     compiler.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-pthread"]);
     compiler.arg("-I").arg(&sources).arg(&source).arg("-o").arg(&path).args(flags).arg("-ldl");
     let recipe = format!("{compiler:?}");
     let note = folder.join(format!("{product}.recipe"));
     let young = [source, sources.join("cuda.h")].iter().any(|file| changed(file) > changed(&path));
     if young || fs::read_to_string(&note).ok().as_ref() != Some(&recipe) {
-        let output = compiler.output().expect("cc is installed");
+        let output = compiler.output().expect("the compiler is installed");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         fs::write(&note, recipe).expect("the target folder is writable");
     }
@@ -174,7 +179,7 @@ pub(crate) fn lacks(missing: &str) -> bool {
 
 /// A shared library that is called libcuda.so.1, in a folder for LD_LIBRARY_PATH: `tests/programs/odd_driver.c`.
 pub(crate) fn odd_driver_folder() -> PathBuf {
-    let library = compiled("odd_driver", "libodd_driver.so", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]);
+    let library = compiled("cc", "odd_driver", "libodd_driver.so", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]);
     folder_with_driver("odd", &library)
 }
 

@@ -5,7 +5,7 @@
 //! function of ours and then either returns its answer or *jumps* to the next definition with everything as it was.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 
 use gputrace_abi::layout::{note, route};
 
@@ -83,33 +83,11 @@ stub!(
     /// `void *dlopen(const char *file, int mode)`
     dlopen, answer_dlopen);
 
-/// The next definition of one of the loader's functions, found at its first use (libdl may be loaded late).
-struct Next {
-    name: &'static CStr,
-    address: AtomicUsize,
-}
-
-impl Next {
-    const fn new(name: &'static CStr) -> Next {
-        Next { name, address: AtomicUsize::new(0) }
-    }
-
-    fn get(&self) -> usize {
-        match self.address.load(Ordering::Relaxed) {
-            0 => {
-                let found = elf::next_definition(self.name);
-                self.address.store(found, Ordering::Relaxed);
-                found
-            }
-            found => found,
-        }
-    }
-}
-
-static DLSYM: Next = Next::new(c"dlsym");
-static DLVSYM: Next = Next::new(c"dlvsym");
-static DLOPEN: Next = Next::new(c"dlopen");
-static DLERROR: Next = Next::new(c"dlerror");
+// Found at their first use: libdl may be loaded late.
+static DLSYM: elf::Function = elf::Function::next(c"dlsym");
+static DLVSYM: elf::Function = elf::Function::next(c"dlvsym");
+static DLOPEN: elf::Function = elf::Function::next(c"dlopen");
+static DLERROR: elf::Function = elf::Function::next(c"dlerror");
 
 /// The real dlsym, called by us. Does not leave an error text behind for the program to find.
 pub(super) fn real_dlsym(handle: usize, name: &CStr) -> usize {
@@ -121,7 +99,7 @@ pub(super) fn real_dlsym(handle: usize, name: &CStr) -> usize {
 }
 
 fn call_dlsym(handle: usize, name: &CStr) -> usize {
-    let address = DLSYM.get();
+    let address = DLSYM.address();
     if address == 0 {
         return 0;
     }
@@ -133,7 +111,7 @@ fn call_dlsym(handle: usize, name: &CStr) -> usize {
 }
 
 fn clear_error() {
-    let address = DLERROR.get();
+    let address = DLERROR.address();
     if address != 0 {
         // SAFETY: the address is that of a dlerror.
         let dlerror: unsafe extern "C" fn() -> *mut c_void = unsafe { core::mem::transmute(address) };
@@ -144,7 +122,7 @@ fn clear_error() {
 
 /// Takes a reference on the driver so that it stays where its functions' addresses say it is.
 pub(super) fn pin(library: &CStr) {
-    let address = DLOPEN.get();
+    let address = DLOPEN.address();
     if address != 0 {
         type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
         // SAFETY: the address is that of a dlopen.
@@ -168,8 +146,14 @@ unsafe extern "C" fn answer_dlvsym(handle: usize, name: *const c_char, version: 
 
 /// # Safety
 /// `name` is null or a C string, as dlsym demands.
-unsafe fn answer(next: &Next, handle: usize, name: *const c_char, version: *const c_char, route: u32) -> Answer {
-    let pass = Answer { jump: next.get(), value: 0 };
+unsafe fn answer(
+    next: &elf::Function,
+    handle: usize,
+    name: *const c_char,
+    version: *const c_char,
+    route: u32,
+) -> Answer {
+    let pass = Answer { jump: next.address(), value: 0 };
     if name.is_null() {
         return pass;
     }
@@ -209,7 +193,7 @@ unsafe fn answer(next: &Next, handle: usize, name: *const c_char, version: *cons
 }
 
 unsafe fn call_dlvsym(handle: usize, name: *const c_char, version: *const c_char) -> usize {
-    let address = DLVSYM.get();
+    let address = DLVSYM.address();
     if address == 0 {
         return 0;
     }
@@ -227,5 +211,5 @@ unsafe extern "C" fn answer_dlopen(_file: *const c_char, mode: c_int) -> Answer 
     {
         view.header().notes.fetch_or(note::DEEPBIND, Ordering::Relaxed);
     }
-    Answer { jump: DLOPEN.get(), value: 0 }
+    Answer { jump: DLOPEN.address(), value: 0 }
 }

@@ -115,7 +115,10 @@ pub(crate) fn start_in_constructor() {
     }
     BLOCK_WHEN_FULL.store((sys::variable(b"GPUTRACE_ON_FULL") == Some(b"block")) as u32, Ordering::Relaxed);
     COUNTER.store(counter_is_good() as u32, Ordering::Relaxed);
-    sampling::configure(sys::variable(b"GPUTRACE_MALLOC"));
+    // A sanitizer's reports name the callers of malloc, and its leak check looks for addresses in our memory too.
+    let malloc =
+        if hooks::alloc::belongs_to_a_sanitizer() { Some(&b"off"[..]) } else { sys::variable(b"GPUTRACE_MALLOC") };
+    sampling::configure(malloc);
     hooks::alloc::lead_all();
     stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"));
     info::remember_ranks();

@@ -49,6 +49,11 @@ const POSIX_MEMALIGN: u16 = MALLOC + 5;
 const REALLOCARRAY: u16 = MALLOC + 6;
 const FREE: u16 = MALLOC + 7;
 
+/// Whether this program was built with a sanitizer that replaces malloc: they alone define this function.
+pub(crate) fn belongs_to_a_sanitizer() -> bool {
+    elf::anywhere(c"__sanitizer_get_heap_size") != 0
+}
+
 /// Notes in the segment whether another allocator stands between us and libc.
 pub(crate) fn note_allocator() {
     if elf::next_definition(c"malloc") != elf::in_library(c"libc.so.6", c"malloc")

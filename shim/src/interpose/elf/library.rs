@@ -1,14 +1,9 @@
-//! Looking symbols up in loaded libraries without the loader's own functions.
-//!
-//! `dlsym` is one of the things that we interpose; it takes locks, keeps an error text that the program may be about to
-//! read, and cannot be called inside malloc. Walking `dl_iterate_phdr` and each library's DT_GNU_HASH does none of that.
-//! Only functions of default version are found, in the order in which the loader keeps the libraries: the program,
-//! preloaded libraries, then the rest.
+//! One loaded library: its dynamic section and what DT_GNU_HASH says about a name.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char};
 
 /// Entries of the dynamic section that a look-up needs.
-struct Library {
+pub(super) struct Library {
     base: usize,
     strings: usize,
     symbols: usize,
@@ -42,81 +37,17 @@ const DT_VERSYM: i64 = 0x6fff_fff0;
 const STT_FUNC: u8 = 2;
 const HIDDEN_VERSION: u16 = 0x8000;
 
-/// What is searched for, and what was found.
-struct Search<'a> {
-    name: &'a CStr,
-    /// Only in the library with this soname.
-    soname: Option<&'a [u8]>,
-    /// Only in libraries after this one.
-    after_us: bool,
-    passed_us: bool,
-    found: usize,
-}
-
-/// Address of the next definition of a function after ours in search order; 0 when there is none.
-pub(crate) fn next_definition(name: &CStr) -> usize {
-    search(Search { name, soname: None, after_us: true, passed_us: false, found: 0 })
-}
-
-/// Address of a function in the loaded library with this soname; 0 when there is none.
-pub(crate) fn in_library(soname: &CStr, name: &CStr) -> usize {
-    let soname = Some(soname.to_bytes());
-    search(Search { name, soname, after_us: false, passed_us: false, found: 0 })
-}
-
-fn search(mut search: Search<'_>) -> usize {
-    // SAFETY: the callback gets valid infos and our own search, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    search.found
-}
-
-unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
-    // SAFETY: `search` passed a pointer to a live Search; the loader passes a valid info.
-    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search<'_>>()) };
-    if is_us(info) {
-        search.passed_us = true;
-        return 0;
-    }
-    if search.after_us && !search.passed_us {
-        return 0;
-    }
-    // SAFETY: the library is loaded while the loader visits it.
-    let Some(library) = (unsafe { Library::of(info) }) else { return 0 };
-    // SAFETY: as above.
-    unsafe {
-        if search.soname.is_some_and(|wanted| library.soname() != Some(wanted)) {
-            return 0;
-        }
-        search.found = library.find(search.name);
-    }
-    (search.found != 0) as c_int
-}
-
-fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
-    if info.dlpi_phdr.is_null() {
-        return &[];
-    }
-    // SAFETY: the loader gives the address and number of the program headers of a loaded library.
-    unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
-}
-
-/// Whether this library is the one that this code is in.
-fn is_us(info: &libc::dl_phdr_info) -> bool {
-    let here = visit as *const () as usize;
-    segments(info).iter().filter(|s| s.p_type == libc::PT_LOAD).any(|s| {
-        let start = (info.dlpi_addr as usize).wrapping_add(s.p_vaddr as usize);
-        (start..start.saturating_add(s.p_memsz as usize)).contains(&here)
-    })
-}
-
 impl Library {
+    /// The library that is loaded at `base` and whose dynamic section is at `dynamic`.
+    ///
     /// # Safety
-    /// The library stays loaded.
-    unsafe fn of(info: &libc::dl_phdr_info) -> Option<Library> {
-        let base = info.dlpi_addr as usize;
-        let dynamic = segments(info).iter().find(|s| s.p_type == libc::PT_DYNAMIC)?;
+    /// Such a library is there and stays loaded.
+    pub(super) unsafe fn at(base: usize, dynamic: usize) -> Option<Library> {
         let mut library = Library { base, strings: 0, symbols: 0, gnu_hash: 0, versions: 0, soname: None };
-        let mut entry = base.wrapping_add(dynamic.p_vaddr as usize) as *const Dynamic;
+        let mut entry = dynamic as *const Dynamic;
+        if entry.is_null() {
+            return None;
+        }
         loop {
             // SAFETY: the dynamic section of a loaded library, ended by DT_NULL.
             let Dynamic { tag, value } = unsafe { entry.read() };
@@ -139,15 +70,17 @@ impl Library {
 
     /// # Safety
     /// The library is still loaded.
-    unsafe fn soname(&self) -> Option<&[u8]> {
+    pub(super) unsafe fn soname(&self) -> Option<&[u8]> {
         let offset = self.soname?;
         // SAFETY: an offset into the library's string table.
         Some(unsafe { CStr::from_ptr((self.strings + offset) as *const c_char) }.to_bytes())
     }
 
+    /// Address of the function of this name and of default version; 0 when it is not there.
+    ///
     /// # Safety
     /// The library is still loaded.
-    unsafe fn find(&self, name: &CStr) -> usize {
+    pub(super) unsafe fn find(&self, name: &CStr) -> usize {
         let hash = gnu_hash(name.to_bytes());
         let table = self.gnu_hash as *const u32;
         // SAFETY: the layout of DT_GNU_HASH: four words, a bloom filter of 64-bit words, buckets, chains. Chains end

@@ -1,0 +1,130 @@
+//! Looking symbols up in loaded libraries without the loader's own functions.
+//!
+//! `dlsym` is one of the things that we interpose; it takes locks, keeps an error text that the program may be about to
+//! read, and cannot be called inside malloc. Walking the loaded libraries and each one's DT_GNU_HASH does none of that.
+//! Only functions of default version are found, in the order in which the loader keeps the libraries: the program,
+//! preloaded libraries, then the rest.
+
+mod iterate;
+mod library;
+
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use library::Library;
+
+/// A function of another library, looked up at its first use.
+pub(crate) struct Function {
+    name: &'static CStr,
+    find: fn(&CStr) -> usize,
+    address: AtomicUsize,
+}
+
+impl Function {
+    /// The next definition after ours in search order.
+    pub(crate) const fn next(name: &'static CStr) -> Function {
+        Function { name, find: next_definition, address: AtomicUsize::new(0) }
+    }
+
+    /// libc's own, whoever defines the name before it.
+    pub(crate) const fn of_libc(name: &'static CStr) -> Function {
+        Function { name, find: in_libc, address: AtomicUsize::new(0) }
+    }
+
+    /// Its address; 0 when it is not there (yet).
+    #[inline(always)]
+    pub(crate) fn address(&self) -> usize {
+        match self.address.load(Ordering::Relaxed) {
+            0 => self.look_up(),
+            known => known,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up(&self) -> usize {
+        let found = (self.find)(self.name);
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// What is searched for, and what was found.
+struct Search<'a> {
+    name: &'a CStr,
+    /// Only in the library with this soname.
+    soname: Option<&'a [u8]>,
+    /// Only in libraries after this one.
+    after_us: bool,
+    passed_us: bool,
+    found: usize,
+}
+
+/// Address of the next definition of a function after ours in search order; 0 when there is none.
+pub(crate) fn next_definition(name: &CStr) -> usize {
+    search(Search { name, soname: None, after_us: true, passed_us: false, found: 0 })
+}
+
+/// Address of a function in the loaded library with this soname; 0 when there is none.
+pub(crate) fn in_library(soname: &CStr, name: &CStr) -> usize {
+    let soname = Some(soname.to_bytes());
+    search(Search { name, soname, after_us: false, passed_us: false, found: 0 })
+}
+
+fn in_libc(name: &CStr) -> usize {
+    in_library(c"libc.so.6", name)
+}
+
+/// Address of the first definition of a function outside of this library; 0 when there is none.
+pub(crate) fn anywhere(name: &CStr) -> usize {
+    search(Search { name, soname: None, after_us: false, passed_us: false, found: 0 })
+}
+
+fn search(mut search: Search<'_>) -> usize {
+    if let Some(iterate) = iterate::function() {
+        // SAFETY: the callback gets valid infos and our own search, which outlives the call.
+        unsafe { iterate(Some(visit), (&raw mut search).cast()) };
+    }
+    search.found
+}
+
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
+    // SAFETY: `search` passed a pointer to a live Search; the loader passes a valid info.
+    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search<'_>>()) };
+    if is_us(info) {
+        search.passed_us = true;
+        return 0;
+    }
+    if search.after_us && !search.passed_us {
+        return 0;
+    }
+    let Some(dynamic) = segments(info).iter().find(|s| s.p_type == libc::PT_DYNAMIC) else { return 0 };
+    let base = info.dlpi_addr as usize;
+    // SAFETY: the library is loaded while the loader visits it.
+    let Some(library) = (unsafe { Library::at(base, base.wrapping_add(dynamic.p_vaddr as usize)) }) else { return 0 };
+    // SAFETY: as above.
+    unsafe {
+        if search.soname.is_some_and(|wanted| library.soname() != Some(wanted)) {
+            return 0;
+        }
+        search.found = library.find(search.name);
+    }
+    (search.found != 0) as c_int
+}
+
+fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
+    if info.dlpi_phdr.is_null() {
+        return &[];
+    }
+    // SAFETY: the loader gives the address and number of the program headers of a loaded library.
+    unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
+}
+
+/// Whether this library is the one that this code is in.
+fn is_us(info: &libc::dl_phdr_info) -> bool {
+    let here = visit as *const () as usize;
+    segments(info).iter().filter(|s| s.p_type == libc::PT_LOAD).any(|s| {
+        let start = (info.dlpi_addr as usize).wrapping_add(s.p_vaddr as usize);
+        (start..start.saturating_add(s.p_memsz as usize)).contains(&here)
+    })
+}
