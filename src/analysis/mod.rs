@@ -21,7 +21,6 @@ pub(crate) use passes::host_time::{PARTS, Part, ProcessTime};
 pub(crate) use passes::loading::Calls as LoadingCalls;
 pub(crate) use passes::stats::Stats;
 pub(crate) use passes::steps::ProcessSteps;
-pub(crate) use passes::syncs::{Calls as SyncCalls, Key as SyncKey};
 pub(crate) use passes::transfers::{Key as TransferKey, Rule as TransferRule, Sum as TransferSum};
 pub(crate) use section::{Column, Section, Table, Unit, Value};
 

@@ -1,5 +1,6 @@
 //! syncs: where the host waits for the GPU, and where it only asks.
 
+use super::passes::stats::Stats;
 use super::passes::syncs::{Calls, Key};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Need};
@@ -22,18 +23,19 @@ impl Analysis for Syncs {
                 (cuCtxSynchronize, cuStreamSynchronize, cuEventSynchronize). Queries ask without waiting; a run of at least \
                 three queries on one stream or event by one thread, each within 1 ms of the one before, is a spin: from its \
                 first query to the end of its last the host does nothing but ask. stream_wait makes a stream wait, not the \
-                host. Per process, kind, function and stream: count, total time, share of wall time, per step, median, max.",
+                host. Kind copy are implicit waits: blocking copies that took longer than their bytes can explain (see \
+                --explain transfers); their time is the waiting alone. Per process, kind, function and stream: count, total time, share of wall time, per step, median, max.",
             unit: "ns in JSON; in text the column's head names the unit. Streams are raw handles: 0 default, 1 legacy, 2 per \
                 thread; an event wait has no stream.",
-            limits: "Implicit waits (synchronous and pageable copies, frees, module loading) stand under transfers, \
-                device-memory and the summary. Which GPU work a wait was for, and how long the GPU was idle after it, needs \
+            limits: "Of implicit waits those in copies are told, as a lower bound; what frees, allocations and module loading \
+                wait is not told from their work, and stands under device-memory and the summary. Which GPU work a wait was for, and how long the GPU was idle after it, needs \
                 GPU times, which this version does not record. Call sites are not recorded in this version.",
             source: "Nsight Systems rule cuda_api_sync; metrics.md, Synchronisation.",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Syncs]
+        &[Need::Syncs, Need::Transfers]
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {
@@ -44,7 +46,12 @@ impl Analysis for Syncs {
         let wait_ns: i64 = waits().map(|(_, calls)| calls.all.sum).sum();
         section.fact("waits", "waits of the host", Unit::Count, waits().map(|(_, c)| c.all.count).sum::<u64>());
         section.fact("waits_ns", "time in them", Unit::Ns, wait_ns);
-        section.fact("waits_wall_percent", "share of wall time", Unit::Percent, percent(wait_ns as f64, wall));
+        let implicit = || facts.transfers.sums.iter().map(|(_, sum)| &sum.waited);
+        let implicit_ns: i64 = implicit().map(|waited| waited.sum).sum();
+        section.fact("implicit_waits", "copies that waited", Unit::Count, implicit().map(|w| w.count).sum::<u64>());
+        section.fact("implicit_waits_ns", "of their time waiting", Unit::Ns, implicit_ns);
+        let wait_ns = wait_ns + implicit_ns;
+        section.fact("waits_wall_percent", "both, of wall time", Unit::Percent, percent(wait_ns as f64, wall));
         let spins = facts
             .busy()
             .iter()
@@ -53,7 +60,7 @@ impl Analysis for Syncs {
         section.fact("spins", "spins (runs of queries)", Unit::Count, spins.0);
         section.fact("spin_queries", "queries in spins", Unit::Count, spins.1);
         section.fact("spins_ns", "time in spins", Unit::Ns, spins.2);
-        if syncs.calls.iter().next().is_none() {
+        if syncs.calls.iter().next().is_none() && implicit().all(|waited| waited.count == 0) {
             section.note("No synchronisation calls in this trace.");
         }
         section.table(by_kind(facts));
@@ -81,7 +88,51 @@ fn by_kind(facts: &Facts<'_>) -> Table {
     let row = |(kind, count, ns): &(super::passes::syncs::Kind, u64, i64)| {
         vec![kind.text().into(), (*count).into(), (*ns).into(), kind.blocks().into()]
     };
-    Table::new("by_kind", "By kind", &COLUMNS, kinds.iter().map(row).collect())
+    let mut rows: Vec<Vec<Value>> = kinds.iter().map(row).collect();
+    let waited = || facts.transfers.sums.iter().map(|(_, sum)| &sum.waited);
+    let count: u64 = waited().map(|waited| waited.count).sum();
+    if count > 0 {
+        rows.push(vec![COPY.into(), count.into(), waited().map(|waited| waited.sum).sum::<i64>().into(), true.into()]);
+    }
+    Table::new("by_kind", "By kind", &COLUMNS, rows)
+}
+
+/// Kind of a copy that waited.
+const COPY: &str = "copy";
+
+/// Calls of one function, for the table.
+struct Row<'a> {
+    process_id: i64,
+    kind: &'static str,
+    api_id: i64,
+    stream: i64,
+    blocks: bool,
+    all: &'a Stats,
+    steady: u64,
+}
+
+fn rows<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
+    let explicit = facts.syncs.calls.iter().map(|(key, calls): (&Key, &Calls)| Row {
+        process_id: key.process_id,
+        kind: key.kind.text(),
+        api_id: key.api_id,
+        stream: key.stream,
+        blocks: key.kind.blocks(),
+        all: &calls.all,
+        steady: calls.steady,
+    });
+    let implicit = facts.transfers.sums.iter().filter(|(_, sum)| sum.waited.count > 0).map(|(key, sum)| Row {
+        process_id: key.process_id,
+        kind: COPY,
+        api_id: key.api_id,
+        stream: -1,
+        blocks: true,
+        all: &sum.waited,
+        steady: sum.waited_steady,
+    });
+    let mut rows: Vec<Row<'_>> = explicit.chain(implicit).collect();
+    rows.sort_by_key(|row| (!row.blocks, std::cmp::Reverse(row.all.sum), row.api_id, row.stream));
+    rows
 }
 
 fn by_call(facts: &Facts<'_>) -> Table {
@@ -98,30 +149,28 @@ fn by_call(facts: &Facts<'_>) -> Table {
         column("med_ns", "Med", Unit::Ns),
         column("max_ns", "Max", Unit::Ns),
     ];
-    let mut calls: Vec<(&Key, &Calls)> = facts.syncs.calls.iter().collect();
-    calls.sort_by_key(|(key, calls)| (!key.kind.blocks(), std::cmp::Reverse(calls.all.sum), key.api_id, key.stream));
-    let row = |(key, calls): (&Key, &Calls)| {
-        let steps = facts.steps.of(key.process_id).map(|s| s.sorted_ns.len().max(1));
-        let stream = match key.stream {
+    let row = |row: &Row<'_>| {
+        let steps = facts.steps.of(row.process_id).map(|s| s.sorted_ns.len().max(1));
+        let stream = match row.stream {
             -1 => Value::Missing,
-            0..=2 => key.stream.to_string().into(),
+            0..=2 => row.stream.to_string().into(),
             handle => format!("{handle:#x}").into(),
         };
         vec![
-            facts.label(key.process_id).into(),
-            key.kind.text().into(),
-            facts.names.full(key.api_id).into(),
+            facts.label(row.process_id).into(),
+            row.kind.into(),
+            facts.names.full(row.api_id).into(),
             stream,
-            calls.all.count.into(),
-            steps.map(|n| calls.steady as f64 / n as f64).into(),
-            calls.all.sum.into(),
-            percent(calls.all.sum as f64, facts.wall_ns(key.process_id)),
-            calls.all.mean().into(),
-            calls.all.median().into(),
-            calls.all.max.into(),
+            row.all.count.into(),
+            steps.map(|n| row.steady as f64 / n as f64).into(),
+            row.all.sum.into(),
+            percent(row.all.sum as f64, facts.wall_ns(row.process_id)),
+            row.all.mean().into(),
+            row.all.median().into(),
+            row.all.max.into(),
         ]
     };
-    Table::new("by_call", "By call, waits of the host first", &COLUMNS, calls.into_iter().map(row).collect())
+    Table::new("by_call", "By call, waits of the host first", &COLUMNS, rows(facts).iter().map(row).collect())
 }
 
 #[cfg(test)]
@@ -153,5 +202,21 @@ mod tests {
         assert_eq!(section.cell("by_call", 0, "stream"), &Value::Missing);
         assert_eq!(section.cell("by_call", 1, "med_ns"), &Value::Int(300_000));
         assert_eq!(section.cell("by_call", 1, "stream"), &Value::from("0x7"));
+    }
+    #[test]
+    fn a_copy_that_waited_is_an_implicit_wait() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 10_000_000);
+        let mut thread = trace.thread(1, 11);
+        thread.copy("DtoH", ("device", "pageable"), true, 4, 1_020_002);
+        thread.copy("DtoH", ("device", "pageable"), true, 4, 15_000);
+        thread.copy("DtoH", ("device", "pinned"), true, 4, 2_000_000);
+        let section = trace.section(&Syncs);
+        assert_eq!((section.get("waits"), section.get("implicit_waits")), (&Value::Int(0), &Value::Int(1)));
+        assert_eq!(section.get("implicit_waits_ns"), &Value::Int(1_000_000));
+        assert_eq!(section.get("waits_wall_percent"), &Value::Num(10.0));
+        assert_eq!(section.cell("by_kind", 0, "kind"), &Value::from("copy"));
+        assert_eq!(section.cell("by_call", 0, "api"), &Value::from("cuMemcpyAsync"));
+        assert_eq!(section.cell("by_call", 0, "total_ns"), &Value::Int(1_000_000));
     }
 }

@@ -19,13 +19,17 @@ impl Analysis for Transfers {
     fn explain(&self) -> Explain {
         Explain {
             definition: "Copies and sets at the driver's entry points, per process, direction, kinds of memory and function: \
-                count, bytes, time in the call, small share (1 byte to 64 KiB). Effective bandwidth is bytes / time in the \
-                call, for calls that block until the copy is done. Nsight Systems' rules: cuda_memcpy_async = asynchronous \
+                count, bytes, time in the call, small share (1 byte to 64 KiB). Waited is the time in blocking copies that \
+                their bytes cannot explain: what a call takes beyond 20 us + bytes / (2 GB/s), where it takes more than \
+                twice that. Then it waited for earlier work, and the report counts that as synchronisation. Effective \
+                bandwidth is bytes / time in the call, of calls that block until the copy is done and did not wait. Nsight Systems' rules: cuda_memcpy_async = asynchronous \
                 copies that touch pageable memory; cuda_memcpy_sync = synchronous copies, except host to device up to \
                 64,000 bytes and within one device; cuda_memset_sync = synchronous sets on pinned or managed memory.",
             unit: "bytes, ns and bytes/s in JSON; in text the column's head names the unit (powers of 1024 for bytes).",
             limits: "For an asynchronous copy the time in the call is not the time of the copy, so it has no bandwidth here. \
-                Time in a blocking copy includes waiting for earlier work. A kind of memory is unknown when its allocation \
+                Waited is a lower bound: host data hold one time for waiting and copying, and 2 GB/s is slower than any \
+                link in use; a wait that is short beside its copy's need is not told from it, and a call that was kept from a \
+                processor looks like one that waited. A kind of memory is unknown when its allocation \
                 was not seen; host memory that was not pinned through the driver counts as pageable. Overlap with compute \
                 needs GPU times, which this version does not record.",
             source: "Nsight Systems cuda_gpu_mem_size_sum and rules cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync; \
@@ -50,9 +54,23 @@ impl Analysis for Transfers {
         section.fact("sets", "sets", Unit::Count, count - copies().map(|(_, s)| s.api.count).sum::<u64>());
         section.fact("api_ns", "time in the calls", Unit::Ns, api_ns);
         section.fact("wall_percent", "share of wall time", Unit::Percent, percent(api_ns as f64, wall));
+        let waits: u64 = sums().map(|(_, s)| s.waited.count).sum();
+        section.fact("waiting_copies", "copies that waited for earlier work", Unit::Count, waits);
+        section.fact(
+            "waited_ns",
+            "of their time waiting, at least",
+            Unit::Ns,
+            sums().map(|(_, s)| s.waited.sum).sum::<i64>(),
+        );
         section.fact("small_percent", "small (< 64 KiB)", Unit::Percent, percent(small as f64, count as f64));
         if count == 0 {
             section.note("No copies or sets in this trace.");
+        }
+        if waits > 0 {
+            section.note(
+                "Waited: what blocking copies took beyond 20 us + bytes / (2 GB/s), where they took more than twice that. \
+                 It is known from their size and time alone, a lower bound, and counts as synchronisation (see syncs).",
+            );
         }
         section.table(by_direction(facts));
         section.table(rules(facts));
@@ -70,7 +88,7 @@ fn memories(facts: &Facts<'_>, key: &Key) -> String {
 }
 
 fn by_direction(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 12] = [
+    const COLUMNS: [Column; 13] = [
         column("process", "Process", Unit::Text),
         column("kind", "Kind", Unit::Text),
         column("direction", "Direction", Unit::Text),
@@ -80,6 +98,7 @@ fn by_direction(facts: &Facts<'_>) -> Table {
         column("calls", "Calls", Unit::Count),
         column("bytes", "Bytes", Unit::Bytes),
         column("total_ns", "Total", Unit::Ns),
+        column("waited_ns", "Waited", Unit::Ns),
         column("med_ns", "Med", Unit::Ns),
         column("bandwidth_bytes_per_s", "Bandwidth", Unit::BytesPerS),
         column("small_percent", "Small", Unit::Percent),
@@ -88,7 +107,7 @@ fn by_direction(facts: &Facts<'_>) -> Table {
     sums.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.api.sum), key.api_id, key.process_id, key.direction, key.src));
     let row = |(key, sum): (&Key, &Sum)| {
         let blocks = !key.queued && !key.set;
-        let timed = blocks && sum.api.sum > 0;
+        let timed = blocks && sum.unwaited.1 > 0;
         vec![
             facts.label(key.process_id).into(),
             if key.set { "set" } else { "copy" }.into(),
@@ -99,8 +118,9 @@ fn by_direction(facts: &Facts<'_>) -> Table {
             sum.api.count.into(),
             sum.bytes.into(),
             sum.api.sum.into(),
+            (sum.waited.count > 0).then_some(sum.waited.sum).into(),
             sum.api.median().into(),
-            if timed { (sum.bytes as f64 * 1e9 / sum.api.sum as f64).into() } else { Value::Missing },
+            if timed { (sum.unwaited.0 as f64 * 1e9 / sum.unwaited.1 as f64).into() } else { Value::Missing },
             percent(sum.small as f64, sum.api.count as f64),
         ]
     };
@@ -185,5 +205,17 @@ mod tests {
         assert_eq!(section.cell("by_direction", 1, "bandwidth_bytes_per_s"), &Value::Missing);
         assert_eq!(section.cell("by_direction", 0, "memory"), &Value::from("device > pinned"));
         assert_eq!(section.get("small_percent"), &Value::Num(0.0));
+    }
+    #[test]
+    fn a_copys_waiting_is_told_from_its_copying() {
+        let mut trace = TestTrace::new();
+        let mut thread = trace.thread(1, 11);
+        thread.copy("DtoH", ("device", "pinned"), false, 1_000_000, 100_000);
+        thread.copy("DtoH", ("device", "pinned"), false, 1_000_000, 9_520_000);
+        let section = trace.section(&Transfers);
+        assert_eq!((section.get("waiting_copies"), section.get("waited_ns")), (&Value::Int(1), &Value::Int(9_000_000)));
+        assert_eq!(section.cell("by_direction", 0, "waited_ns"), &Value::Int(9_000_000));
+        assert_eq!(section.cell("by_direction", 0, "bandwidth_bytes_per_s"), &Value::Num(1e10));
+        assert!(section.notes[0].starts_with("Waited: "), "{:?}", section.notes);
     }
 }

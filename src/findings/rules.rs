@@ -69,8 +69,8 @@ pub(crate) const ALL: &[Rule] = &[
         name: "pageable-copies",
         title: "asynchronous copies of pageable memory",
         about: "pageable copies",
-        condition: "Asynchronous copies that touch pageable memory (rule cuda_memcpy_async) take 2 % or more. Gain: at most \
-            the time in the calls.",
+        condition: "Asynchronous copies that touch pageable memory (rule cuda_memcpy_async) take 2 % or more, without what \
+            they waited for earlier work. Gain: at most the time in the calls.",
         advice: "pin the host memory: DataLoader(pin_memory=True), cuMemHostAlloc, cuMemHostRegister",
         effort: Effort::Low,
         evaluate: pageable_copies,
@@ -89,8 +89,8 @@ pub(crate) const ALL: &[Rule] = &[
         name: "sync-copies",
         title: "copies that block the host",
         about: "synchronous copies",
-        condition: "Synchronous copies and sets (rules cuda_memcpy_sync, cuda_memset_sync) take 2 % or more. Gain: at most \
-            the time in the calls, or the rest of the step, whichever is less: the copy itself remains.",
+        condition: "Synchronous copies and sets (rules cuda_memcpy_sync, cuda_memset_sync) take 2 % or more, without what \
+            they waited for earlier work. Gain: at most the time in the calls, or the rest of the step, whichever is less: the copy itself remains.",
         advice: "copy asynchronously from pinned memory: tensor.to(device, non_blocking=True), cuMemcpyAsync",
         effort: Effort::Low,
         evaluate: sync_copies,
@@ -100,8 +100,8 @@ pub(crate) const ALL: &[Rule] = &[
         title: "wait every step",
         about: "waits",
         condition: "The host waits in (nearly) every step, for 2 % of it or more; or, without steps, at least 10 times. \
-            Gain: at most the time in the waits, or the rest of the step, whichever is less: what the GPU did meanwhile \
-            remains.",
+            Copies that took longer than their bytes can explain wait too (--explain transfers). Gain: at most the time in \
+            the waits, or the rest of the step, whichever is less: what the GPU did meanwhile remains.",
         advice: "wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits",
         effort: Effort::Low,
         evaluate: wait_every_step,
@@ -171,7 +171,7 @@ fn named_copies(s: &Subject<'_>, rules: &[TransferRule]) -> (f64, Vec<String>) {
     let transfers = &s.facts.transfers;
     let of = |sum: &crate::analysis::TransferSum| {
         let number = s.per_unit(sum.rule.count as f64, sum.rule.middle.0 as f64);
-        (number, s.per_unit(sum.rule.ns as f64, sum.rule.middle.1 as f64))
+        (number, s.per_unit(sum.rule.own_ns as f64, sum.rule.middle.1 as f64))
     };
     let named = transfers.sums.iter().filter(|(key, _)| key.process_id == s.process_id);
     let named = named.filter(|(key, _)| transfers.rule(key).is_some_and(|rule| rules.contains(&rule)));
@@ -213,22 +213,28 @@ fn small_transfers(s: &Subject<'_>) -> Option<Evidence> {
 }
 
 fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
-    let (calls, ns) = (s.calls(Part::Wait), s.ns(Part::Wait));
+    let (calls, ns) = (s.waits(), s.ns(Part::Wait));
     if calls < if s.per_step { 0.9 } else { 10.0 } || ns < WORTH * s.unit_ns {
         return None;
     }
-    let of = |c: &crate::analysis::SyncCalls| {
+    let explicit = s.facts.syncs.calls.iter().filter(|(k, _)| k.process_id == s.process_id && k.kind.blocks());
+    let explicit = explicit.map(|(key, c)| {
         let number = s.per_unit(c.all.count as f64, c.middle.0 as f64);
-        (number, s.per_unit(c.all.sum as f64, c.middle.1 as f64))
+        (s.facts.names.full(key.api_id), "", number, s.per_unit(c.all.sum as f64, c.middle.1 as f64))
+    });
+    let transfers = &s.facts.transfers;
+    let implicit = transfers.sums.iter().filter(|(k, _)| k.process_id == s.process_id).map(|(key, sum)| {
+        let size = crate::render::bytes(sum.bytes as f64 / sum.api.count.max(1) as f64);
+        let what = format!("{} {} of {size}", s.facts.names.full(key.api_id), transfers.text(key.direction));
+        let number = s.per_unit(sum.waited.count as f64, sum.waited_middle.0 as f64);
+        (what, "waits ", number, s.per_unit(sum.waited.sum as f64, sum.waited_middle.1 as f64))
+    });
+    let mut waits: Vec<_> = explicit.chain(implicit).filter(|(_, _, number, _)| *number > 0.0).collect();
+    waits.sort_by(|(.., a), (.., b)| b.total_cmp(a));
+    let line = |(what, verb, number, ns): &(String, &str, f64, f64)| {
+        format!("{what} {}, {verb}{} each", count(s, *number), ms(ns / number.max(1e-9)))
     };
-    let waits = s.facts.syncs.calls.iter().filter(|(k, _)| k.process_id == s.process_id && k.kind.blocks());
-    let mut waits: Vec<_> = waits.collect();
-    waits.sort_by(|(_, a), (_, b)| of(b).1.total_cmp(&of(a).1));
-    let line = |(key, c): &(&crate::analysis::SyncKey, &crate::analysis::SyncCalls)| {
-        let (number, ns) = of(c);
-        format!("{} {}, {} each", s.facts.names.full(key.api_id), count(s, number), ms(ns / number.max(1e-9)))
-    };
-    let lines = waits.iter().filter(|(_, c)| of(c).0 > 0.0).take(2).map(line).collect();
+    let lines = waits.iter().take(2).map(line).collect();
     Some(Evidence { gain_ns: s.overlap_bound(ns), of_run: false, lines })
 }
 

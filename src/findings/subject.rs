@@ -28,6 +28,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) parts_ns: [f64; PARTS],
     /// Calls of the unit.
     pub(crate) calls: [f64; PARTS],
+    /// Copies of the unit that waited for earlier work: they are copies, and waits as well.
+    pub(crate) waiting_copies: f64,
 }
 
 impl Subject<'_> {
@@ -44,6 +46,11 @@ impl Subject<'_> {
     /// Calls of the unit for a part.
     pub(crate) fn calls(&self, part: Part) -> f64 {
         self.calls[part as usize]
+    }
+
+    /// Waits of the unit: calls whose only work is to wait, and copies that waited.
+    pub(crate) fn waits(&self) -> f64 {
+        self.calls(Part::Wait) + self.waiting_copies
     }
 
     /// Time of the unit outside the driver, ns.
@@ -92,6 +99,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             units: middle,
             parts_ns: shares.map(|ns| ns as f64 / middle),
             calls: counted.calls.map(|calls| calls as f64 / middle),
+            waiting_copies: counted.waiting_copies as f64 / middle,
         }
     };
     judged.map(subject).collect()

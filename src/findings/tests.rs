@@ -50,7 +50,7 @@ fn blocking_copies_cost_at_most_the_rest_of_the_step() {
     };
     expect(short, "TRANSFER BOUND", ("sync-copies", 300));
     let long = |t: &mut Thread<'_>| {
-        t.copy("DtoH", ("device", "pinned"), false, 1 << 20, 3_000_000);
+        t.copy("DtoH", ("device", "pinned"), false, 6_000_000, 3_000_000);
         t.host(989_000);
     };
     expect(long, "TRANSFER BOUND", ("sync-copies", 1_000));
@@ -114,4 +114,19 @@ fn a_loop_in_which_everything_is_right_has_no_finding() {
     });
     assert_eq!(found(&section), []);
     assert_eq!(section.get("verdict"), &Value::from("HEALTHY"));
+}
+
+#[test]
+fn a_small_copy_that_takes_long_is_a_wait() {
+    let step = |t: &mut Thread<'_>| {
+        t.copy("DtoH", ("device", "pageable"), false, 4, 1_020_002);
+        t.host(3_968_998);
+    };
+    // 5 ms, of which the copy takes 20 us and waits for 1 ms.
+    let section = loop_of(step);
+    assert_eq!(found(&section), [("wait-every-step".to_owned(), 1_001)]);
+    assert_eq!(section.get("verdict"), &Value::from("HOST BOUND"), "{:?}", section.literal);
+    let text = section.literal.unwrap_or_default();
+    assert!(text.contains("; 2 waits (1 of them in a copy); 1 copy or set\n"), "{text}");
+    assert!(text.contains("\n   cuMemcpy DtoH of 4 B 1 a step, waits 1.00 ms each\n"), "{text}");
 }

@@ -43,9 +43,9 @@ const ROWS: &[Row] = &[
     },
     Row {
         word: "SYNC BOUND",
-        fits: |s, f| s.calls(Part::Wait) >= 3.0 && share_of(f, s, &["wait-every-step"]) >= 0.2,
+        fits: |s, f| s.waits() >= 3.0 && share_of(f, s, &["wait-every-step"]) >= 0.2,
         text: |s| {
-            let (calls, share) = (s.calls(Part::Wait), percent(s.share(Part::Wait)));
+            let (calls, share) = (s.waits(), percent(s.share(Part::Wait)));
             format!("the host waits {} times a {}, {share} of it", crate::render::number(calls), s.unit())
         },
     },
@@ -78,7 +78,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         word: "HOST BOUND",
-        fits: |s, _| s.per_step && s.calls(Part::Wait) >= 0.9 && s.share(Part::Wait) < 0.1 && outside(s) >= 0.5,
+        fits: |s, _| s.per_step && s.waits() >= 0.9 && s.share(Part::Wait) < 0.25 && outside(s) >= 0.5,
         text: |s| {
             let waits = percent(s.share(Part::Wait));
             format!("the host is outside the driver {} of a step and waits for the GPU {waits}", percent(outside(s)))

@@ -3,6 +3,8 @@
 //! Calls of one thread do not overlap, so for a process in which one thread calls the driver the parts are plain sums.
 //! Where several threads do, each nanosecond counts once, for the first of launch, copy, memory, other and wait that
 //! any thread was in; so the parts and the time outside the driver always sum to the whole.
+//!
+//! A copy that waited for earlier work is a wait first and a copy then ([`super::waiting`]).
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
@@ -11,6 +13,7 @@ use super::Pass;
 use super::groups::Groups;
 use super::steps::{Cursor, Place, Steps, blocks};
 use super::union::Union;
+use super::waiting::Transfer;
 use crate::trace::{Rows, Want};
 
 /// What a driver call was for, in the order in which overlapping ones count.
@@ -39,13 +42,19 @@ pub(crate) struct Parts {
     pub(crate) calls: [u64; PARTS],
     /// Time in them, summed over threads, ns.
     pub(crate) sum_ns: [i64; PARTS],
+    /// Copies that waited for earlier work; their calls are copies, their waiting is time of [`Part::Wait`].
+    pub(crate) waiting_copies: u64,
 }
 
 impl Parts {
     #[inline]
-    fn add(&mut self, part: Part, ns: i64) {
+    fn add(&mut self, part: Part, ns: i64, waited_ns: i64) {
         self.calls[part as usize] += 1;
-        self.sum_ns[part as usize] += ns;
+        self.sum_ns[part as usize] += ns - waited_ns;
+        if waited_ns > 0 {
+            self.sum_ns[Part::Wait as usize] += waited_ns;
+            self.waiting_copies += 1;
+        }
     }
 
     /// Time in a part.
@@ -113,7 +122,10 @@ impl Pass for HostTime {
         &[
             Want { table: TableId::Launches, columns: &["api_ns", "device", "result"] },
             Want { table: TableId::Syncs, columns: &["api_ns", "kind", "result"] },
-            Want { table: TableId::Transfers, columns: &["api_ns", "result"] },
+            Want {
+                table: TableId::Transfers,
+                columns: &["api_ns", "result", "kind", "async", "bytes", "src_kind", "dst_kind"],
+            },
             Want { table: TableId::DeviceMemory, columns: &["api_ns", "result"] },
             Want { table: TableId::Api, columns: &["api_ns", "result"] },
         ]
@@ -123,6 +135,8 @@ impl Pass for HostTime {
         let process = rows.i64("process_id");
         let (start, length) = (rows.i64("start_ns"), rows.i64("api_ns"));
         let (kind, result) = (rows.texts("kind"), rows.i32_or("result", 0));
+        let (bytes, queued) = (rows.i64_or("bytes", 0), rows.flags("async"));
+        let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
         if rows.table == TableId::Launches {
             let device = rows.i32_or("device", -1);
             let mut last = -1;
@@ -142,6 +156,14 @@ impl Pass for HostTime {
                 _ => Part::Other,
             };
             let (start, ns) = (start[row], length[row].max(0));
+            let waited = match part {
+                Part::Copy => {
+                    let memory = [src.get(row), dst.get(row)];
+                    let transfer = Transfer { set: kind.get(row) == "set", queued: queued.get(row), memory };
+                    transfer.waited_ns(bytes[row], ns)
+                }
+                _ => 0,
+            };
             let time = self.processes.at(process[row]);
             let end = start.saturating_add(ns);
             if !time.any() {
@@ -150,23 +172,27 @@ impl Pass for HostTime {
             }
             time.span_ns = (time.span_ns.0.min(start), time.span_ns.1.max(end));
             time.failed += u64::from(result[row] != 0 && result[row] != NOT_READY);
-            time.all.add(part, ns);
+            time.all.add(part, ns, waited);
             let place = steps.place(&mut self.cursor, process[row], start);
             let mut limit = None;
             match place {
                 Place::Middle(step_end) => {
-                    time.steady.add(part, ns);
-                    time.middle.add(part, ns);
+                    time.steady.add(part, ns, waited);
+                    time.middle.add(part, ns, waited);
                     limit = Some(step_end);
                 }
-                Place::Steady => time.steady.add(part, ns),
+                Place::Steady => time.steady.add(part, ns, waited),
                 Place::Outside if !time.steps => limit = Some(end),
                 _ => {}
             }
             if let (Some(limit), true) = (limit, steps.several_callers(process[row])) {
                 let unions = time.covered.get_or_insert_default();
+                let begin = start + waited;
+                for union in &mut unions[Part::Wait as usize..] {
+                    union.add(start, begin.min(limit));
+                }
                 for union in &mut unions[part as usize..] {
-                    union.add(start, end.min(limit));
+                    union.add(begin, end.min(limit));
                 }
             }
         }

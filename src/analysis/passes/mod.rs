@@ -18,6 +18,7 @@ pub(crate) mod syncs;
 pub(crate) mod timeline;
 pub(crate) mod transfers;
 pub(crate) mod union;
+pub(crate) mod waiting;
 
 use rustc_hash::FxHashSet;
 

@@ -8,6 +8,7 @@ use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps};
+use super::waiting::Transfer;
 use crate::trace::{Rows, Want};
 
 /// A smaller transfer is a small one (metrics.md: 64 KiB).
@@ -41,9 +42,17 @@ pub(crate) struct Sum {
     pub(crate) api: Stats,
     /// Bytes.
     pub(crate) bytes: i64,
+    /// Waiting for earlier work in the calls that did ([`super::waiting`]).
+    pub(crate) waited: Stats,
+    /// Calls that waited in steady steps.
+    pub(crate) waited_steady: u64,
+    /// In steady steps of usual duration: calls that waited, and their waiting.
+    pub(crate) waited_middle: (u64, i64),
+    /// Bytes of the calls that did not wait, and their time.
+    pub(crate) unwaited: (i64, i64),
     /// Calls of fewer than [`SMALL_BYTES`] bytes, and not of none.
     pub(crate) small: u64,
-    /// Small calls that no rule names, and their time.
+    /// Small calls that no rule names, and their time, without waiting.
     pub(crate) unruled_small: (u64, i64),
     /// The same in steady steps of usual duration.
     pub(crate) unruled_small_middle: (u64, i64),
@@ -58,9 +67,11 @@ pub(crate) struct RuleSum {
     pub(crate) count: u64,
     /// Time in them.
     pub(crate) ns: i64,
+    /// The same without waiting.
+    pub(crate) own_ns: i64,
     /// Bytes.
     pub(crate) bytes: i64,
-    /// In steady steps of usual duration: calls and their time.
+    /// In steady steps of usual duration: calls and their time without waiting.
     pub(crate) middle: (u64, i64),
 }
 
@@ -166,16 +177,30 @@ impl Pass for Transfers {
             };
             let free = !key.set && self.text(key.direction) == "HtoD" && bytes <= FREE_HTOD_BYTES;
             let rule = self.rule(&key).filter(|rule| !(*rule == Rule::MemcpySync && free));
-            let middle = steps.place(&mut self.cursor, process_id, start[row]).is_middle();
+            let place = steps.place(&mut self.cursor, process_id, start[row]);
+            let middle = place.is_middle();
             let small = bytes > 0 && bytes < SMALL_BYTES;
+            let memory = [src.get(row), dst.get(row)];
+            let waited = Transfer { set: key.set, queued: key.queued, memory }.waited_ns(bytes, ns);
+            let own = ns - waited;
             let sum = self.sums.at(key);
             sum.api.add(ns);
             sum.bytes += bytes;
             sum.small += u64::from(small);
-            let add = |to: &mut (u64, i64)| *to = (to.0 + 1, to.1 + ns);
+            if waited > 0 {
+                sum.waited.add(waited);
+                sum.waited_steady += u64::from(place.is_steady());
+                if middle {
+                    sum.waited_middle = (sum.waited_middle.0 + 1, sum.waited_middle.1 + waited);
+                }
+            } else {
+                sum.unwaited = (sum.unwaited.0 + bytes, sum.unwaited.1 + ns);
+            }
+            let add = |to: &mut (u64, i64)| *to = (to.0 + 1, to.1 + own);
             if rule.is_some() {
                 sum.rule.count += 1;
                 sum.rule.ns += ns;
+                sum.rule.own_ns += own;
                 sum.rule.bytes += bytes;
                 if middle {
                     add(&mut sum.rule.middle);
