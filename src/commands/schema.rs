@@ -7,6 +7,7 @@ use comfy_table::{ContentArrangement, Table as Grid, presets};
 use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES, Table};
 
 use crate::cli::{SchemaArgs, SchemaFormat};
+use crate::render::Layout;
 
 /// Prints the schema.
 pub(crate) fn run(args: &SchemaArgs) -> Result<()> {
@@ -16,18 +17,25 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<()> {
     }
     let chosen = TABLES.iter().filter(|table| args.tables.is_empty() || args.tables.iter().any(|n| n == table.name));
     let text = match args.format {
-        SchemaFormat::Text => as_text(chosen),
+        SchemaFormat::Text => {
+            let layout = Layout::of_stdout();
+            as_text(chosen, layout.must_fit.then(|| u16::try_from(layout.width).unwrap_or(u16::MAX) - 1))
+        }
         SchemaFormat::Json => as_json(chosen)?,
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
 
-fn as_text<'a>(tables: impl Iterator<Item = &'a Table>) -> String {
+fn as_text<'a>(tables: impl Iterator<Item = &'a Table>, width: Option<u16>) -> String {
     let mut text = format!("schema version {SCHEMA_VERSION}; a column marked ? may be null\n");
     for table in tables {
         let mut grid = Grid::new();
         grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        if let Some(width) = width {
+            // Only the meanings are longer than a word.
+            grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
         for column in table.columns {
             let nullable = if column.nullable { "?" } else { "" };
             let kind = format!("{}{nullable}", column.kind.name());
@@ -65,7 +73,7 @@ mod tests {
 
     #[test]
     fn both_formats_hold_every_column() {
-        let text = as_text(TABLES.iter());
+        let text = as_text(TABLES.iter(), None);
         let json: serde_json::Value = serde_json::from_str(&as_json(TABLES.iter()).unwrap()).unwrap();
         for (i, table) in TABLES.iter().enumerate() {
             assert!(text.contains(&format!("\n{}: {}\n", table.name, table.meaning)));

@@ -1,5 +1,6 @@
 //! Reports as text, JSON and Markdown. Numbers get their units and their roundings here and nowhere else.
 
+mod grid;
 mod json;
 mod markdown;
 mod numbers;
@@ -44,11 +45,13 @@ pub(crate) struct Layout {
     pub(crate) width: usize,
     /// Headings may be bold.
     pub(crate) bold: bool,
+    /// Lines must not be longer, though columns are left out.
+    pub(crate) must_fit: bool,
 }
 
 impl Layout {
     /// For output that is not a terminal.
-    pub(crate) const PLAIN: Layout = Layout { width: 100, bold: false };
+    pub(crate) const PLAIN: Layout = Layout { width: 100, bold: false, must_fit: false };
 
     /// For stdout: as wide as the terminal, bold headings there unless NO_COLOR is set; else plain.
     pub(crate) fn of_stdout() -> Layout {
@@ -57,7 +60,8 @@ impl Layout {
             return Layout::PLAIN;
         }
         let width = terminal_size::terminal_size().map_or(Layout::PLAIN.width, |(width, _)| usize::from(width.0));
-        Layout { width: width.clamp(60, 250), bold: std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) }
+        let bold = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        Layout { width: width.clamp(40, 250), bold, must_fit: true }
     }
 }
 

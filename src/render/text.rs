@@ -2,14 +2,15 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
-
+use super::grid::grid;
 use super::{Layout, Report, numbers, wrapped};
 use crate::analysis::{Section, Table, Unit, Value};
 use crate::trace::shortened;
 
 /// Rows of a table that are shown; JSON has more.
-const ROWS: usize = 15;
+pub(super) const ROWS: usize = 15;
+/// Characters of a series' label.
+const LABEL: usize = 30;
 
 pub(super) fn render(report: &Report, layout: Layout) -> String {
     let mut out = String::new();
@@ -48,75 +49,6 @@ fn render_section(out: &mut String, title: &str, section: &Section, layout: Layo
     }
 }
 
-/// Columns that say the same in every row: their head and that value. The process is left out, the summary names it.
-fn constant(table: &Table) -> Vec<(usize, Option<String>)> {
-    let same = |at: &usize| table.rows.iter().all(|row| row[*at] == table.rows[0][*at]);
-    let about = |at: usize| match (&table.rows[0][at], &table.columns[at]) {
-        (Value::Missing, _) => Some((at, None)),
-        (_, column) if column.key == "process" => Some((at, None)),
-        (Value::Text(text), column) if table.rows.len() > 1 => Some((at, Some(format!("{} {text}", column.title)))),
-        _ => None,
-    };
-    (0..table.columns.len()).filter(same).filter_map(about).collect()
-}
-
-/// The table, names shortened so that lines fit; what is the same in every row stands in the title.
-fn grid(table: &Table, layout: Layout) -> String {
-    let shown = &table.rows[..table.rows.len().min(ROWS)];
-    let constant = constant(table);
-    let said: Vec<&str> = constant.iter().filter_map(|(_, text)| text.as_deref()).collect();
-    let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
-    let columns: Vec<usize> = (0..table.columns.len()).filter(|at| constant.iter().all(|(c, _)| c != at)).collect();
-    let mut cells: Vec<(bool, String, Vec<String>)> = Vec::new();
-    for at in &columns {
-        let about = &table.columns[*at];
-        let (head, column) = numbers::column(about, shown.iter().map(|row| &row[*at]));
-        cells.push((about.unit == Unit::Name, head, column));
-    }
-    let width = |(_, head, column): &(bool, String, Vec<String>)| {
-        column.iter().chain([head]).map(|c| c.chars().count()).max().unwrap_or(0)
-    };
-    let fixed: usize = cells.iter().filter(|c| !c.0).map(width).sum::<usize>() + 2 * cells.len() + 2;
-    let names = cells.iter().filter(|c| c.0).count().max(1);
-    let mut room = layout.width.saturating_sub(fixed);
-    // Narrow name columns leave what they do not need to the wide ones.
-    let mut wide: Vec<usize> = cells.iter().filter(|c| c.0).map(width).collect();
-    wide.sort_unstable();
-    let mut left = names;
-    for needed in wide {
-        if needed <= room / left.max(1) {
-            room -= needed;
-            left -= 1;
-        }
-    }
-    let most = (room / left.max(1)).max(20);
-    let mut grid = Grid::new();
-    grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    grid.set_header(cells.iter().map(|(_, head, _)| head));
-    for row in 0..shown.len() {
-        grid.add_row(
-            cells
-                .iter()
-                .map(|(name, _, column)| if *name { shortened(&column[row], most) } else { column[row].clone() }),
-        );
-    }
-    for (index, at) in columns.iter().enumerate() {
-        if let Some(column) = grid.column_mut(index) {
-            let left = matches!(table.columns[*at].unit, Unit::Text | Unit::Name);
-            column.set_cell_alignment(if left { CellAlignment::Left } else { CellAlignment::Right });
-            column.set_padding((if index == 0 { 0 } else { 1 }, 1));
-        }
-    }
-    let mut out =
-        format!("\n  {}{}\n", table.title, shortened(&said, layout.width.saturating_sub(table.title.len() + 2)));
-    grid.lines().for_each(|line| out.push_str(&format!("    {}\n", line.trim_end())));
-    let more = table.rows.len() - shown.len() + table.left_out;
-    if more > 0 {
-        let _ = writeln!(out, "    ... and {} more rows: --format json", numbers::number(more as f64));
-    }
-    out
-}
-
 /// A quantity over time as one line per process.
 fn series(table: &Table) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -138,7 +70,7 @@ fn series(table: &Table) -> String {
         let most = values.iter().copied().fold(0.0, f64::max);
         let bar = |v: &f64| BARS[((v / most.max(1.0) * 7.0).round() as usize).min(7)];
         let line: String = values.iter().map(bar).collect();
-        let label = who(&rows[0]);
+        let label = shortened(&who(&rows[0]), LABEL);
         let last = numbers::value(&rows[rows.len() - 1][time], Unit::Ns);
         let most = numbers::value(&Value::Num(most), table.columns[quantity].unit);
         let _ = writeln!(out, "    {label}  {line}  0 .. {last}, most {most}");

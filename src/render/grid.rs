@@ -1,0 +1,168 @@
+//! A table as text: aligned, its names shortened and, at a terminal, its last columns left out so that lines fit.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
+
+use super::text::ROWS;
+use super::{Layout, numbers};
+use crate::analysis::{Table, Unit, Value};
+use crate::trace::shortened;
+
+/// Characters that a shortened name keeps, and that it keeps in a narrow terminal.
+const NAME: usize = 20;
+const NARROW_NAME: usize = 10;
+/// Left of a table's lines.
+const INDENT: usize = 4;
+/// Columns that are never left out: who or what a row is about, and its first number.
+const KEPT: usize = 3;
+
+/// A column's text.
+struct Cells<'a> {
+    unit: Unit,
+    title: &'a str,
+    head: String,
+    cells: Vec<String>,
+}
+
+impl Cells<'_> {
+    fn width(&self) -> usize {
+        self.cells.iter().chain([&self.head]).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    }
+
+    fn is_name(&self) -> bool {
+        self.unit == Unit::Name
+    }
+}
+
+/// The table; what is the same in every row stands in the title.
+pub(super) fn grid(table: &Table, layout: Layout) -> String {
+    let shown = &table.rows[..table.rows.len().min(ROWS)];
+    let constant = constant(table);
+    let said: Vec<&str> = constant.iter().filter_map(|(_, text)| text.as_deref()).collect();
+    let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
+    let varying = (0..table.columns.len()).filter(|at| constant.iter().all(|(c, _)| c != at));
+    let mut columns: Vec<Cells<'_>> = varying
+        .map(|at| {
+            let about = &table.columns[at];
+            let (head, cells) = numbers::column(about, shown.iter().map(|row| &row[at]));
+            Cells { unit: about.unit, title: about.title, head, cells }
+        })
+        .collect();
+    let mut left_out: Vec<&str> = Vec::new();
+    while layout.must_fit && columns.len() > KEPT && width(&columns, NARROW_NAME) > layout.width {
+        left_out.extend(columns.pop().map(|column| column.title));
+    }
+    shorten_names(&mut columns, layout);
+
+    let mut grid = Grid::new();
+    grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    grid.set_header(columns.iter().map(|column| &column.head));
+    for row in 0..shown.len() {
+        grid.add_row(columns.iter().map(|column| &column.cells[row]));
+    }
+    for (index, about) in columns.iter().enumerate() {
+        if let Some(column) = grid.column_mut(index) {
+            column.set_cell_alignment(if about.unit.is_text() { CellAlignment::Left } else { CellAlignment::Right });
+            column.set_padding((if index == 0 { 0 } else { 1 }, 1));
+        }
+    }
+    let mut out =
+        format!("\n  {}{}\n", table.title, shortened(&said, layout.width.saturating_sub(table.title.len() + 2)));
+    grid.lines().for_each(|line| out.push_str(&format!("{:INDENT$}{}\n", "", line.trim_end())));
+    let more = table.rows.len() - shown.len() + table.left_out;
+    if more > 0 {
+        let _ = writeln!(out, "    ... and {} more rows: --format json", numbers::number(more as f64));
+    }
+    if !left_out.is_empty() {
+        left_out.reverse();
+        let _ = writeln!(out, "    ... and in a wider terminal: {}", left_out.join(", "));
+    }
+    out
+}
+
+/// Columns that say the same in every row: their number, and their head and that value. The process is left out, the
+/// summary names it.
+fn constant(table: &Table) -> Vec<(usize, Option<String>)> {
+    let same = |at: &usize| table.rows.iter().all(|row| row[*at] == table.rows[0][*at]);
+    let about = |at: usize| match (&table.rows[0][at], &table.columns[at]) {
+        (Value::Missing, _) => Some((at, None)),
+        (_, column) if column.key == "process" => Some((at, None)),
+        (Value::Text(text), column) if table.rows.len() > 1 => Some((at, Some(format!("{} {text}", column.title)))),
+        _ => None,
+    };
+    (0..table.columns.len()).filter(same).filter_map(about).collect()
+}
+
+/// Characters of a line when names take at most `name` each.
+fn width(columns: &[Cells<'_>], name: usize) -> usize {
+    let of = |column: &Cells<'_>| if column.is_name() { column.width().min(name) } else { column.width() };
+    INDENT + columns.iter().map(of).sum::<usize>() + 2 * columns.len().saturating_sub(1)
+}
+
+/// Shortens names to the room that the other columns leave. Narrow name columns leave what they do not need to the wide
+/// ones.
+fn shorten_names(columns: &mut [Cells<'_>], layout: Layout) {
+    let mut wide: Vec<usize> = columns.iter().filter(|c| c.is_name()).map(Cells::width).collect();
+    let mut room = layout.width.saturating_sub(width(columns, 0));
+    let mut left = wide.len().max(1);
+    wide.sort_unstable();
+    for needed in wide {
+        if needed <= room / left.max(1) {
+            room -= needed;
+            left -= 1;
+        }
+    }
+    let most = (room / left.max(1)).max(if layout.must_fit { NARROW_NAME } else { NAME });
+    for column in columns.iter_mut().filter(|column| column.is_name()) {
+        column.cells.iter_mut().for_each(|cell| *cell = shortened(cell, most));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Column;
+
+    fn table(rows: usize) -> Table {
+        let number = |key, title| Column { key, title, unit: Unit::Count };
+        let columns = [
+            Column { key: "name", title: "Kernel", unit: Unit::Name },
+            number("calls", "Calls"),
+            number("most", "Most of all"),
+            number("least", "Least of all"),
+            number("mean", "Mean of all"),
+        ];
+        let row = |n: usize| {
+            let number = |by: usize| Value::from((n * by) as u64);
+            vec![format!("a_kernel_with_a_long_name_{n}").into(), number(1), number(1000), number(3), number(4)]
+        };
+        Table::new("rows", "Rows", &columns, (1..=rows).map(row).collect())
+    }
+
+    fn widest(text: &str) -> usize {
+        text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns_and_is_told_which() {
+        for width in 30..80 {
+            let text = grid(&table(3), Layout { width, bold: false, must_fit: true });
+            let lines: Vec<&str> = text.lines().filter(|line| !line.contains("wider terminal")).collect();
+            assert!(widest(&lines.join("\n")) <= width.max(36), "{width}: {text}");
+            assert_eq!(
+                text.contains("Mean of all"),
+                text.contains(" 12\n") || text.contains("wider terminal"),
+                "{text}"
+            );
+        }
+        let narrow = grid(&table(3), Layout { width: 40, bold: false, must_fit: true });
+        assert!(narrow.ends_with("... and in a wider terminal: Least of all, Mean of all\n"), "{narrow}");
+    }
+
+    #[test]
+    fn a_file_gets_every_column() {
+        let text = grid(&table(3), Layout { width: 40, bold: false, must_fit: false });
+        assert!(text.contains("Mean of all") && !text.contains("wider terminal"), "{text}");
+    }
+}
