@@ -1,7 +1,7 @@
 """A training loop to trace: `gputrace -- python examples/train.py`.
 
 With PyTorch and a GPU it trains a small network. Without them it makes the driver calls of the same loop on the
-simulated driver and says so; put the folder of its libcuda.so.1 into LD_LIBRARY_PATH (see examples in the README).
+simulated driver and says so; README.md, "Try it without a GPU", says how it finds that driver.
 """
 
 import ctypes
