@@ -170,8 +170,8 @@ fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
 fn named_copies(s: &Subject<'_>, rules: &[TransferRule]) -> (f64, Vec<String>) {
     let transfers = &s.facts.transfers;
     let of = |sum: &crate::analysis::TransferSum| {
-        let number = s.per_unit(sum.rule.count as f64, sum.rule.middle.0 as f64);
-        (number, s.per_unit(sum.rule.own_ns as f64, sum.rule.middle.1 as f64))
+        let number = s.per_unit(sum.rule.own.0 as f64, sum.rule.middle.0 as f64);
+        (number, s.per_unit(sum.rule.own.1 as f64, sum.rule.middle.1 as f64))
     };
     let named = transfers.sums.iter().filter(|(key, _)| key.process_id == s.process_id);
     let named = named.filter(|(key, _)| transfers.rule(key).is_some_and(|rule| rules.contains(&rule)));

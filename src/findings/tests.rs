@@ -130,3 +130,12 @@ fn a_small_copy_that_takes_long_is_a_wait() {
     assert!(text.contains("; 2 waits (1 of them in a copy); 1 copy or set\n"), "{text}");
     assert!(text.contains("\n   cuMemcpy DtoH of 4 B 1 a step, waits 1.00 ms each\n"), "{text}");
 }
+
+#[test]
+fn a_small_copy_that_waited_is_not_advised_on_as_a_copy() {
+    let step = |t: &mut Thread<'_>| {
+        t.copy("DtoH", ("device", "pageable"), true, 4, 120_000);
+        t.host(100_000);
+    };
+    assert_eq!(found(&loop_of(step)).iter().map(|f| f.0.as_str()).collect::<Vec<_>>(), ["wait-every-step"]);
+}

@@ -67,11 +67,11 @@ pub(crate) struct RuleSum {
     pub(crate) count: u64,
     /// Time in them.
     pub(crate) ns: i64,
-    /// The same without waiting.
-    pub(crate) own_ns: i64,
     /// Bytes.
     pub(crate) bytes: i64,
-    /// In steady steps of usual duration: calls and their time without waiting.
+    /// Calls that did more than wait, and their time without waiting.
+    pub(crate) own: (u64, i64),
+    /// The same in steady steps of usual duration.
     pub(crate) middle: (u64, i64),
 }
 
@@ -197,15 +197,19 @@ impl Pass for Transfers {
                 sum.unwaited = (sum.unwaited.0 + bytes, sum.unwaited.1 + ns);
             }
             let add = |to: &mut (u64, i64)| *to = (to.0 + 1, to.1 + own);
+            // Of a small copy that waited nothing is left that copying otherwise would save.
+            let only_waited = waited > 0 && small;
             if rule.is_some() {
                 sum.rule.count += 1;
                 sum.rule.ns += ns;
-                sum.rule.own_ns += own;
                 sum.rule.bytes += bytes;
-                if middle {
-                    add(&mut sum.rule.middle);
+                if !only_waited {
+                    add(&mut sum.rule.own);
+                    if middle {
+                        add(&mut sum.rule.middle);
+                    }
                 }
-            } else if small {
+            } else if small && !only_waited {
                 add(&mut sum.unruled_small);
                 if middle {
                     add(&mut sum.unruled_small_middle);

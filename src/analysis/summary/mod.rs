@@ -62,7 +62,7 @@ impl Analysis for Summary {
                 and p99 are of the steady steps. The host line is the mean over the steady steps between the 40th \
                 and 60th percentile of duration, so its parts sum to the usual step; where several threads call the driver each ns counts once (launch, copy, memory, \
                 other, wait, in this order). Verdict and findings are computed from the host's times; each finding's gain is \
-                an upper bound. cost = recorded events x measured cost of one / wall time; lost = events without room of all \
+                an upper bound. cost = recorded events x measured cost of one / wall time, in the process where that is most; lost = events without room of all \
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
                 and no hook covers.",
             unit: "The unit of the step line holds for the lines below it.",

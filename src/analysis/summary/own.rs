@@ -11,7 +11,8 @@ pub(crate) struct Own {
     pub(crate) seen: u64,
     /// Events that found no room.
     pub(crate) dropped: u64,
-    /// Time that recording took, ns, and the wall time of the processes in which it was measured.
+    /// Time that recording took in the process where it took most, ns, and how long that process ran: shells that wait
+    /// for it must not dilute its share.
     pub(crate) cost_ns: Option<(f64, f64)>,
     /// Driver functions of launch, copy, set, wait or allocation that were fetched and that no hook covers.
     pub(crate) uncovered: Vec<String>,
@@ -26,7 +27,6 @@ pub(crate) struct Own {
 impl Own {
     pub(crate) fn of(facts: &Facts<'_>) -> Own {
         let mut own = Own::default();
-        let mut cost = (0.0, 0.0);
         for manifest in facts.trace.manifests() {
             own.known = true;
             own.removed_files += manifest.removed_files.len();
@@ -37,13 +37,12 @@ impl Own {
             own.seen += about.accounting.values().map(|c| c.seen).sum::<u64>();
             own.dropped += about.accounting.values().map(|c| c.dropped).sum::<u64>();
             own.unbalanced += usize::from(!about.balanced && !about.running && about.traced && !own.incomplete);
-            if let Some(total) = about.cost.total_ns {
-                cost = (cost.0 + total, cost.1 + facts.whole_wall_ns(process.process_id));
-            }
+            let wall = facts.whole_wall_ns(process.process_id);
+            let cost = about.cost.total_ns.filter(|ns| wall > 0.0 && own.cost_ns.is_none_or(|(most, _)| *ns > most));
+            own.cost_ns = cost.map(|ns| (ns, wall)).or(own.cost_ns);
             let symbols = about.coverage.uncovered.iter().map(|s| s.symbol.as_str());
             own.uncovered.extend(symbols.filter(|s| matters(s)).map(str::to_owned));
         }
-        own.cost_ns = (cost.1 > 0.0).then_some(cost);
         own.uncovered.sort_unstable();
         own.uncovered.dedup();
         own
