@@ -92,7 +92,7 @@ pub(crate) struct RecordArgs {
 
     /// Whether stacks of Python lines, or of native functions, are taken: on or off
     #[arg(long, value_enum, value_name = "WHAT", default_value = "on")]
-    pub(crate) stacks: Stacks,
+    pub(crate) stacks: Switch,
 
     /// Driver calls that took at least so long get a stack, in microseconds
     ///
@@ -105,6 +105,13 @@ pub(crate) struct RecordArgs {
     /// Launches that follow a pause of their thread get one as well, unless this is 0. Example: --launch-stacks 100
     #[arg(long, value_name = "N", default_value_t = LAUNCH_STACKS)]
     pub(crate) launch_stacks: u32,
+
+    /// Whether ranges named with NVTX are recorded: on or off
+    ///
+    /// off leaves NVTX_INJECTION64_PATH as it is: NVTX loads what it would load without gputrace, such as an injection
+    /// that is linked into the program. Example: --nvtx off
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "on")]
+    pub(crate) nvtx: Switch,
 
     /// How long to wait for processes that outlive the command, in seconds
     ///
@@ -147,9 +154,10 @@ impl RecordArgs {
             max_size: 2 << 30,
             segment_memory: 16 << 20,
             on_full: OnFull::Drop,
-            stacks: Stacks::On,
+            stacks: Switch::On,
             stacks_over: STACKS_OVER_US,
             launch_stacks: LAUNCH_STACKS,
+            nvtx: Switch::On,
             grace: Duration::from_secs(2),
             command,
             variables: Vec::new(),
@@ -185,12 +193,12 @@ pub(crate) enum OnFull {
     Block,
 }
 
-/// Whether stacks are taken.
+/// A part of tracing that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Stacks {
-    /// Of calls that took long, and of some launches.
+pub(crate) enum Switch {
+    /// It is done.
     On,
-    /// Of no call.
+    /// It is left alone.
     Off,
 }
 
@@ -399,7 +407,7 @@ mod tests {
         assert_eq!(args.malloc, Malloc::Sample(65_536));
         assert_eq!((args.max_size, args.segment_memory), (20 << 30, 1 << 20));
         assert_eq!((args.on_full, args.grace), (OnFull::Block, Duration::from_millis(500)));
-        assert_eq!((args.stacks, args.stacks_over, args.launch_stacks), (Stacks::Off, 100, 0));
+        assert_eq!((args.stacks, args.stacks_over, args.launch_stacks), (Switch::Off, 100, 0));
         for wrong in ["", "x", "1X", "-1", "0", "99999999999T", "1.5G"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }

@@ -124,7 +124,7 @@ fn rows_of_one_process_carry_its_id_pid_and_threads() {
     let trace = full(&scratch).read();
     let root = trace.root();
     let threads: BTreeSet<i64> = trace.table("threads").rows().map(|row| row.int("tid")).collect();
-    for table in ["launches", "syncs", "transfers", "device_memory", "host_memory", "api", "threads"] {
+    for table in ["launches", "syncs", "transfers", "device_memory", "host_memory", "ranges", "api", "threads"] {
         for row in trace.table(table).rows() {
             assert_eq!((row.int("process_id"), row.int("pid")), (root.process_id, i64::from(root.pid)), "{table}");
             // The simulated driver has threads too, which allocate; its caller is the first one.
@@ -143,6 +143,8 @@ fn rows_of_one_process_carry_its_id_pid_and_threads() {
         .iter()
         .map(|t| trace.table(t).len() as i64)
         .sum();
+    // The one range of the program is two events.
+    let events = events + 2 * trace.table("ranges").len() as i64;
     assert_eq!(row.int("events"), events);
     assert_eq!(trace.table("threads").rows().map(|thread| thread.int("events")).sum::<i64>(), events);
 }

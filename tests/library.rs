@@ -90,6 +90,7 @@ fn it_exports_hooks_and_its_controls_and_nothing_else() {
         name == LINKER
             || name.starts_with("cu")
             || name.starts_with("gputrace_")
+            || name.starts_with("InitializeInjectionNvtx")
             || MALLOC.contains(&name)
             || LOADER.contains(&name)
     };

@@ -9,6 +9,7 @@
 //! | `routes` | each way by which programs reach the driver is seen, once |
 //! | `exactness` | the trace's counts and values are the driver's own |
 //! | `host_memory` | the same for malloc and free |
+//! | `ranges` | ranges named with NVTX are the program's own, and other tools keep theirs |
 //! | `analyses` | reports say what the driver counted, and the same every time |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
@@ -33,6 +34,7 @@ mod host_memory;
 mod inherited;
 mod library;
 mod limits;
+mod ranges;
 mod real_programs;
 mod routes;
 mod sanitizers;

@@ -9,4 +9,4 @@ pub(crate) use build::{
     program_by, program_with, repository, shim,
 };
 pub(crate) use run::{Finished, Scratch, Target, poll};
-pub(crate) use trace::{Trace, count, truth};
+pub(crate) use trace::{Trace, count, orphans, truth};

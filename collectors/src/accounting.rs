@@ -19,6 +19,8 @@ pub(crate) type ByClass = [u64; CLASSES];
 const MOST: u64 = 1 << 44;
 
 const SAMPLED: [usize; 2] = [Class::HostAlloc as usize, Class::HostFree as usize];
+/// Classes whose calls do not mark themselves as running.
+const UNMARKED: [usize; 3] = [Class::HostAlloc as usize, Class::HostFree as usize, Class::Range as usize];
 
 /// A thread's own counters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,8 +117,8 @@ impl Books {
             let lost = missing.min(torn);
             torn -= lost;
             missing -= lost;
-            // Killed after it counted and before it marked the call; a malloc never marks its calls.
-            let began = running.contains(&(Some(class), false)) || SAMPLED.contains(&class);
+            // Killed after it counted and before it marked the call, or wrote the event of one that never marks itself.
+            let began = running.contains(&(Some(class), false)) || UNMARKED.contains(&class);
             if ending == Ending::Cut && !marked && began {
                 unfinished(&mut missing);
             }

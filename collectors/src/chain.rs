@@ -44,6 +44,11 @@ impl Text {
         self.missing -= part;
     }
 
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The text itself; what is not UTF-8 in it is replaced.
     pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)

@@ -161,7 +161,7 @@ pub(crate) fn coverage(view: &View, known: &[Hook]) -> Vec<manifest::Hook> {
 
 /// What the shim noticed, in sentences.
 pub(crate) fn notes(bits: u32) -> Vec<String> {
-    const ALL: [(u32, &str); 5] = [
+    const ALL: [(u32, &str); 6] = [
         (note::DEEPBIND, "a library was opened RTLD_DEEPBIND: calls that it makes itself may be missing"),
         (
             note::SMALL_SEGMENT,
@@ -170,6 +170,7 @@ pub(crate) fn notes(bits: u32) -> Vec<String> {
         (note::SECOND_DRIVER, "a second copy of the driver library was reached: its calls are not covered"),
         (note::OTHER_MALLOC, "malloc is not libc's: calls are passed to a preloaded allocator"),
         (note::CONTEXTS_FULL, "too many CUDA contexts: some events have no context"),
+        (note::RANGE_NAMES_LOST, "names of ranges found no room in a ring: some ranges have no name"),
     ];
     ALL.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned()).collect()
 }

@@ -4,7 +4,7 @@
 //! 64-bit FNV-1a hash of the kind, a zero byte and the name, without its top bit so that it stays positive in INT64.
 //! With 63 bits a trace of a million different names has a collision with probability 5e-8.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// What a name is: column `kind` of the table `names`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +15,12 @@ pub enum NameKind {
     Kernel,
     /// A driver function that the program fetched and no hook covers.
     Symbol,
+    /// A range that a program named, or a text that it registered for one.
+    Range,
+    /// A domain of ranges.
+    Domain,
+    /// A category of ranges.
+    Category,
 }
 
 impl NameKind {
@@ -24,6 +30,9 @@ impl NameKind {
             NameKind::Api => "api",
             NameKind::Kernel => "kernel",
             NameKind::Symbol => "symbol",
+            NameKind::Range => "range",
+            NameKind::Domain => "domain",
+            NameKind::Category => "category",
         }
     }
 }
@@ -40,12 +49,33 @@ const MOST: usize = 1 << 20;
 
 /// The names that a collector has written, so that each is written once.
 #[derive(Debug, Default)]
-pub(crate) struct Written(HashSet<i64>);
+pub(crate) struct Written {
+    ids: HashSet<i64>,
+    /// Ids of texts by their keys ([`gputrace_abi::text::key`]), of all processes: a forked child sends nothing again.
+    by_key: HashMap<u64, i64>,
+}
 
 impl Written {
     /// Whether the id is new; it counts as written from now on. A process that sends names without end gets no more.
     pub(crate) fn insert(&mut self, id: i64) -> bool {
-        self.0.len() < MOST && self.0.insert(id)
+        self.ids.len() < MOST && self.ids.insert(id)
+    }
+
+    /// All must be written again.
+    pub(crate) fn forget(&mut self) {
+        self.ids.clear();
+    }
+
+    /// Events say this key where they mean the name with this id.
+    pub(crate) fn key(&mut self, key: u64, id: i64) {
+        if self.by_key.len() < MOST {
+            self.by_key.insert(key, id);
+        }
+    }
+
+    /// The name that a key stands for; none for 0, and where its text never came.
+    pub(crate) fn by_key(&self, key: u64) -> Option<i64> {
+        self.by_key.get(&key).copied()
     }
 }
 

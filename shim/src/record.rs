@@ -71,7 +71,7 @@ pub(crate) fn call(
 
 /// The calling thread's state and row.
 #[inline(always)]
-fn state() -> Option<(&'static State, &'static ThreadRow)> {
+pub(crate) fn state() -> Option<(&'static State, &'static ThreadRow)> {
     let state = match tls::get() {
         Some(state) if state.row().is_some() => state,
         _ => thread::state_slow()?,
@@ -82,7 +82,7 @@ fn state() -> Option<(&'static State, &'static ThreadRow)> {
 /// A call of a thread that has no row: counted as seen and dropped where there is a segment.
 #[cold]
 #[inline(never)]
-fn count_unrecorded(class: Class) {
+pub(crate) fn count_unrecorded(class: Class) {
     if let Some(counter) = session::present().as_ref().and_then(|v| v.header().rowless.get(class as usize)) {
         counter.fetch_add(1, Ordering::Relaxed);
     }

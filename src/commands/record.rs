@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use gputrace_collectors::{Config, Running};
 
-use crate::cli::{Malloc, OnFull, RecordArgs, Stacks};
+use crate::cli::{Malloc, OnFull, RecordArgs, Switch};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
@@ -144,8 +144,8 @@ fn environment(args: &RecordArgs, inspection: &Inspection, session: &Session) ->
         OnFull::Block => "block",
     };
     let stacks = match args.stacks {
-        Stacks::On => args.stacks_over.to_string(),
-        Stacks::Off => "off".to_owned(),
+        Switch::On => args.stacks_over.to_string(),
+        Switch::Off => "off".to_owned(),
     };
     let launch_stacks = match args.launch_stacks {
         0 => "off".to_owned(),
@@ -158,6 +158,9 @@ fn environment(args: &RecordArgs, inspection: &Inspection, session: &Session) ->
         ("GPUTRACE_SEGMENT_MEMORY", args.segment_memory.to_string()),
         ("GPUTRACE_ON_FULL", on_full.to_owned()),
     ];
+    if args.nvtx == Switch::On {
+        inherited = environ::with_nvtx(inherited, &session.preload());
+    }
     environ::for_target(inherited, &session.preload(), session.path().as_os_str(), &variables)
 }
 

@@ -1,4 +1,5 @@
-//! The environment with which the target starts: this process's own, with LD_PRELOAD and the GPUTRACE_* variables.
+//! The environment with which the target starts: this process's own, with LD_PRELOAD, NVTX_INJECTION64_PATH and the
+//! GPUTRACE_* variables.
 //!
 //! Entries keep their order, and those that are not `NAME=value` stay as they are.
 
@@ -7,6 +8,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 const PRELOAD: &str = "LD_PRELOAD";
 const SESSION: &str = "GPUTRACE_SESSION";
+/// The library that NVTX loads to have its calls taken.
+const INJECTION: &str = "NVTX_INJECTION64_PATH";
+/// The one that it would have loaded without us.
+const NEXT_INJECTION: &str = "GPUTRACE_NVTX_NEXT";
 
 /// `inherited` with our entry first in LD_PRELOAD and `variables` set.
 ///
@@ -18,11 +23,10 @@ pub(crate) fn for_target(
     session: &OsStr,
     variables: &[(&str, String)],
 ) -> Vec<OsString> {
-    let outer = value(&inherited, SESSION).map(|outer| outer.strip_suffix(b"/s").unwrap_or(outer).to_vec());
+    let outer = outer(&inherited);
     let mut line = preload.as_bytes().to_vec();
     for entry in value(&inherited, PRELOAD).unwrap_or_default().split(|b| *b == b':' || *b == b' ') {
-        let is_outer = outer.as_ref().is_some_and(|outer| !outer.is_empty() && entry.starts_with(outer));
-        if !entry.is_empty() && !is_outer {
+        if !entry.is_empty() && !is_of(&outer, entry) {
             line.push(b':');
             line.extend(entry);
         }
@@ -34,6 +38,34 @@ pub(crate) fn for_target(
         set(&mut environment, name, value.as_bytes());
     }
     environment
+}
+
+/// `inherited` with NVTX sent to the library of LD_PRELOAD. The loader expands both alike and so finds the copy that it
+/// has loaded; musl's expands nothing, and its programs go on without ranges. An injection that is there already is
+/// handed on to the shim, which calls it.
+pub(crate) fn with_nvtx(mut inherited: Vec<OsString>, preload: &OsStr) -> Vec<OsString> {
+    let next = value(&inherited, INJECTION).unwrap_or_default();
+    let next = match is_of(&outer(&inherited), next) {
+        true => value(&inherited, NEXT_INJECTION).unwrap_or_default(),
+        false => next,
+    };
+    let next = next.to_vec();
+    if !next.is_empty() || value(&inherited, NEXT_INJECTION).is_some() {
+        set(&mut inherited, NEXT_INJECTION, &next);
+    }
+    set(&mut inherited, INJECTION, preload.as_bytes());
+    inherited
+}
+
+/// Session folder of a gputrace around this one; empty where there is none.
+fn outer(inherited: &[OsString]) -> Vec<u8> {
+    let session = value(inherited, SESSION).unwrap_or_default();
+    session.strip_suffix(b"/s").unwrap_or(session).to_vec()
+}
+
+/// Whether a path leads into that session.
+fn is_of(outer: &[u8], path: &[u8]) -> bool {
+    !outer.is_empty() && path.starts_with(outer)
 }
 
 /// Value of the first entry called `name`, which is the one that getenv finds.
@@ -81,5 +113,25 @@ mod tests {
     fn the_entry_of_an_outer_gputrace_goes() {
         let environment = target(&["LD_PRELOAD=/o/$LIB/x.so:/a.so", "GPUTRACE_SESSION=/o/s"]);
         assert_eq!(environment[..2], entries(&["LD_PRELOAD=/s/$LIB/x.so:/a.so", "GPUTRACE_SESSION=/s/s"]));
+    }
+
+    #[test]
+    fn an_injection_that_is_there_already_is_handed_on() {
+        let with = |inherited: &[&str]| with_nvtx(entries(inherited), OsStr::new("/s/$LIB/x.so"));
+        assert_eq!(with(&["A=1"]), entries(&["A=1", "NVTX_INJECTION64_PATH=/s/$LIB/x.so"]));
+        assert_eq!(
+            with(&["NVTX_INJECTION64_PATH=/tool.so", "A=1"]),
+            entries(&["NVTX_INJECTION64_PATH=/s/$LIB/x.so", "A=1", "GPUTRACE_NVTX_NEXT=/tool.so"])
+        );
+    }
+
+    #[test]
+    fn the_injection_of_an_outer_gputrace_goes_and_what_it_handed_on_stays() {
+        let outer = ["GPUTRACE_SESSION=/o/s", "NVTX_INJECTION64_PATH=/o/$LIB/x.so", "GPUTRACE_NVTX_NEXT=/tool.so"];
+        let inner = with_nvtx(entries(&outer), OsStr::new("/s/$LIB/x.so"));
+        let expected = ["GPUTRACE_SESSION=/o/s", "NVTX_INJECTION64_PATH=/s/$LIB/x.so", "GPUTRACE_NVTX_NEXT=/tool.so"];
+        assert_eq!(inner, entries(&expected));
+        let stale = with_nvtx(entries(&["GPUTRACE_NVTX_NEXT=/tool.so"]), OsStr::new("/s/$LIB/x.so"));
+        assert_eq!(stale, entries(&["GPUTRACE_NVTX_NEXT=", "NVTX_INJECTION64_PATH=/s/$LIB/x.so"]));
     }
 }

@@ -11,12 +11,13 @@ use super::Problem;
 use super::files::Launcher;
 
 /// Tables and the classes whose events are their rows.
-const CLASSES: [(TableId, &str, &[&str]); 5] = [
+const CLASSES: [(TableId, &str, &[&str]); 6] = [
     (TableId::Launches, "launches", &["launch"]),
     (TableId::Syncs, "syncs", &["sync"]),
     (TableId::Transfers, "transfers", &["transfer"]),
     (TableId::DeviceMemory, "device_memory", &["alloc", "free"]),
     (TableId::HostMemory, "host_memory", &["host_alloc", "host_free"]),
+    (TableId::Ranges, "ranges", &["range"]),
 ];
 
 /// Names the tables of a finished launcher that are gone altogether, and says when old files were removed.
@@ -47,6 +48,7 @@ mod tests {
     use std::cell::RefCell;
 
     use gputrace_collectors::manifest::{Count, Process};
+    use gputrace_collectors::schema::TABLES;
 
     use super::*;
 
@@ -63,7 +65,7 @@ mod tests {
         };
         let said = problems(&launcher);
         assert!(said.len() == 1 && said[0].contains("12 recorded events"), "{said:?}");
-        launcher.files.resize(9, vec!["launches/host=h/a-000000.parquet".into()]);
+        launcher.files.resize(TABLES.len(), vec!["launches/host=h/a-000000.parquet".into()]);
         assert_eq!(problems(&launcher), Vec::<String>::new());
     }
 }

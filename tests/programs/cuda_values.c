@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "cuda.h"
+#include "nvtx.h"
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags);
 CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned flags);
@@ -141,8 +142,11 @@ int main(void) {
     OK(p_cuModuleLoadData(&module, "image"));
     OK(p_cuModuleGetFunction(&function, module, "spin_us_1"));
     show("stream", (uint64_t)stream), show("joined", (uint64_t)joined), show("function", (uint64_t)function);
+    nvtx_initialise();
+    nvtx_push("values");
     launches();
     memory();
     captured();
+    nvtx_pop();
     return 0;
 }

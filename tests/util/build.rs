@@ -144,7 +144,8 @@ fn compiled<S: AsRef<OsStr>>(compiler: &str, source: &str, product: &str, flags:
     compiler.arg("-I").arg(&sources).arg(&source).arg("-o").arg(&path).args(flags).arg("-ldl");
     let recipe = format!("{compiler:?}");
     let note = folder.join(format!("{product}.recipe"));
-    let young = [source, sources.join("cuda.h")].iter().any(|file| changed(file) > changed(&path));
+    let headers = ["cuda.h", "nvtx.h"].map(|header| sources.join(header));
+    let young = headers.iter().chain([&source]).any(|file| changed(file) > changed(&path));
     if young || fs::read_to_string(&note).ok().as_ref() != Some(&recipe) {
         let output = compiler.output().expect("the compiler is installed");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -96,14 +96,19 @@ impl Trace {
                     _ if *table == "api" => classes.iter().find(|c| **c == row.text("class")).expect("a known class"),
                     _ => &classes[usize::from(row.text("action") == "free")],
                 };
-                *recorded.entry((row.int("process_id"), class)).or_default() += 1;
+                // A range that has ended is two events.
+                let both = *table == "ranges" && row.text("kind") != "mark" && row.maybe_int("end_ns").is_some();
+                *recorded.entry((row.int("process_id"), class)).or_default() += 1 + u64::from(both);
             }
         }
         for process in self.manifests().iter().flat_map(|m| &m.processes) {
             assert!(process.balanced || process.running, "{process:?}");
             for (class, count) in &process.accounting {
                 assert!(count.is_balanced() || process.running, "{class} of {process:?}");
-                let rows = recorded.get(&(process.process_id, class.as_str())).copied().unwrap_or(0);
+                let mut rows = recorded.get(&(process.process_id, class.as_str())).copied().unwrap_or(0);
+                if class == "range" {
+                    rows += orphans(process);
+                }
                 assert_eq!(rows, count.recorded, "{class} rows of {}", process.exe);
             }
         }
@@ -127,7 +132,14 @@ const CLASSES_OF: &[(&str, &[&str])] = &[
     ("device_memory", &["alloc", "free"]),
     ("host_memory", &["host_alloc", "host_free"]),
     ("api", &["api", "module"]),
+    ("ranges", &["range"]),
 ];
+
+/// Events of ranges that became no row: ends that had nothing to end.
+pub(crate) fn orphans(process: &Process) -> u64 {
+    let number = |note: &String| note.strip_suffix(" ends of ranges without their beginnings")?.parse().ok();
+    process.notes.iter().find_map(number).unwrap_or(0)
+}
 
 /// A class's counts, all zero when the process made no such call.
 pub(crate) fn count(process: &Process, class: &str) -> Count {
@@ -232,13 +244,19 @@ impl<'a> Row<'a> {
         self.maybe_int(name).unwrap_or_else(|| panic!("{name} is null"))
     }
 
+    /// A number; none when it is null.
+    #[track_caller]
+    pub(crate) fn maybe_float(&self, name: &str) -> Option<f64> {
+        match self.column(name) {
+            Column::Float(values) => values[self.at],
+            _ => panic!("{name} is no number"),
+        }
+    }
+
     /// A number that is not null.
     #[track_caller]
     pub(crate) fn float(&self, name: &str) -> f64 {
-        match self.column(name) {
-            Column::Float(values) => values[self.at].unwrap_or_else(|| panic!("{name} is null")),
-            _ => panic!("{name} is no number"),
-        }
+        self.maybe_float(name).unwrap_or_else(|| panic!("{name} is null"))
     }
 
     /// A text; none when it is null.

@@ -353,7 +353,7 @@ impl Drain {
     fn take_names_again(&mut self) {
         let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut report.names_lost) {
-            self.written = Written::default();
+            self.written.forget();
             for process in self.processes.values_mut() {
                 process.announce_again();
             }

@@ -57,6 +57,9 @@ impl Process {
         if self.intake.unknown > 0 {
             notes.push(format!("{} events of hooks that its table does not have", self.intake.unknown));
         }
+        if self.ranges.orphans > 0 {
+            notes.push(format!("{} ends of ranges without their beginnings", self.ranges.orphans));
+        }
         manifest::Process {
             process_id: self.id,
             pid: self.pid,

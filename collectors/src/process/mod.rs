@@ -6,6 +6,7 @@
 
 mod describe;
 mod intake;
+mod ranges;
 mod resolve;
 mod thread;
 
@@ -29,6 +30,7 @@ use crate::names::{self, NameKind, Written};
 use crate::segment::Segment;
 use crate::tables::{BATCH_ROWS, Tables, ThreadRow};
 use intake::Intake;
+use ranges::Ranges;
 use thread::{Stage, Thread};
 
 /// Rows past the last used one that are looked at: threads may take rows out of order.
@@ -61,6 +63,7 @@ pub(crate) struct Process {
     vacant: Vec<usize>,
     shared: Option<Chain>,
     pub(crate) host_blocks: HostBlocks,
+    ranges: Ranges,
     books: Books,
     symbols: Vec<Symbol>,
     finished_threads: Vec<ThreadRow>,
@@ -93,6 +96,7 @@ impl Process {
             vacant: Vec::new(),
             shared: None,
             host_blocks: HostBlocks::default(),
+            ranges: Ranges::default(),
             books: Books::default(),
             symbols: Vec::new(),
             finished_threads: Vec::new(),
@@ -127,7 +131,7 @@ impl Process {
             self.intake.memory.apply(horizon);
             self.resolve_held(clocks, tables, written);
         }
-        self.let_threads_go(clocks);
+        self.let_threads_go(clocks, tables);
         std::mem::swap(&mut self.held, &mut self.intake.fresh);
         // A burst must not keep its memory for ever.
         if self.intake.fresh.capacity() > 1 << 16 && self.held.len() < 1 << 12 {
@@ -143,6 +147,7 @@ impl Process {
             self.resolve(part, clocks, tables, written);
             tables.settle();
         }
+        self.pair_ranges(&held, clocks, tables, written);
         held.clear();
         self.held = held;
     }
@@ -292,11 +297,12 @@ impl Process {
     }
 
     /// Threads whose last events have been resolved become rows.
-    fn let_threads_go(&mut self, clocks: &Clocks) {
+    fn let_threads_go(&mut self, clocks: &Clocks, tables: &mut Tables) {
         for place in 1..self.threads.len() {
             match self.threads[place].stage {
                 Stage::Live | Stage::Left => {}
                 Stage::Closed(0) => {
+                    self.leave_open(place, tables);
                     let row = self.thread_row(place, clocks);
                     self.finished_threads.extend(row);
                     self.threads[place].stage = Stage::Left;
@@ -329,9 +335,21 @@ impl Process {
                 if written.insert(id) {
                     tables.name(id, kind.name(), &name);
                 }
+                id
             };
             match text.kind {
-                text_kind::FUNCTION => write(NameKind::Kernel),
+                text_kind::FUNCTION => {
+                    write(NameKind::Kernel);
+                }
+                text_kind::RANGE | text_kind::DOMAIN => {
+                    let kind = if text.kind == text_kind::RANGE { NameKind::Range } else { NameKind::Domain };
+                    let id = write(kind);
+                    written.key(gputrace_abi::text::key(text.kind, text.bytes()), id);
+                }
+                text_kind::CATEGORY => {
+                    let id = write(NameKind::Category);
+                    self.ranges.name_category(text.key, text.number, id);
+                }
                 text_kind::UNCOVERED => {
                     write(NameKind::Symbol);
                     let (version, flags) = ((text.number >> 32) as u32, text.number as u32);
@@ -341,8 +359,9 @@ impl Process {
                     }
                 }
                 text_kind::THREAD => {
-                    let named = |t: &&mut Thread| t.tid as u64 == text.key && t.is_live();
-                    if let Some(thread) = self.threads.iter_mut().find(named) {
+                    // It may have ended since, and another one have its number.
+                    let named = |t: &&mut Thread| t.tid as u64 == text.key && t.stage != Stage::Left;
+                    if let Some(thread) = self.threads.iter_mut().filter(named).max_by_key(|t| t.is_live()) {
                         thread.name = Some(name.to_string());
                     }
                 }
@@ -375,8 +394,9 @@ impl Process {
         }
         self.intake.memory.apply(u64::MAX);
         self.resolve_held(clocks, tables, written);
-        self.let_threads_go(clocks);
-        self.let_threads_go(clocks);
+        self.let_threads_go(clocks, tables);
+        self.let_threads_go(clocks, tables);
+        self.leave_numbered_open(tables);
         self.books.enter_recorded(&self.threads[NOBODY].recorded);
         self.books.enter_rowless(&view.header().rowless);
         self.ended_ns = ended_ns;

@@ -30,6 +30,8 @@ impl Process {
                         frees.push(event);
                     }
                 }
+                // Paired afterwards.
+                Class::Range => {}
                 _ => self.driver_call(event, clocks, tables),
             }
         }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use gputrace_abi::layout::CLASSES;
 
+use super::ranges::Pushed;
 use crate::accounting::ByClass;
 use crate::chain::Chain;
 
@@ -18,8 +19,9 @@ pub(crate) struct Thread {
     pub(super) chain: Option<Chain>,
     /// Events read, by class.
     pub(super) recorded: ByClass,
-    /// Driver calls that have their correlation id.
+    /// Driver calls and ranges that have their correlation id.
     pub(crate) calls: u64,
+    pub(super) pushed: Pushed,
     pub(super) exited: Option<Instant>,
     pub(super) stage: Stage,
 }
@@ -47,6 +49,7 @@ impl Thread {
             chain: None,
             recorded: [0; CLASSES],
             calls: 0,
+            pushed: Pushed::default(),
             exited: None,
             stage: Stage::Live,
         }

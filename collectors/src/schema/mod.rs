@@ -12,6 +12,7 @@ mod columns;
 mod host_memory;
 mod names;
 mod processes;
+mod ranges;
 
 use std::sync::Arc;
 
@@ -160,6 +161,8 @@ pub enum TableId {
     Api = 7,
     /// Names behind `name_id` and `api_id`.
     Names = 8,
+    /// Ranges that the program names.
+    Ranges = 9,
 }
 
 impl TableId {
@@ -198,7 +201,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 9] = [
+pub const TABLES: [Table; 10] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -208,6 +211,7 @@ pub const TABLES: [Table; 9] = [
     host_memory::HOST_MEMORY,
     calls::OTHER_API,
     names::NAMES,
+    ranges::RANGES,
 ];
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub(super) const NAMES: Table = Table {
     meaning: "texts behind ids; the id is the same in every trace, see names::id",
     columns: &[
         Column::new("name_id", I64, Plain, NONE, "hash of kind and name (63 bits)"),
-        Column::new("kind", Text, Dictionary, NONE, "api, kernel or symbol"),
+        Column::new("kind", Text, Dictionary, NONE, "api, kernel, symbol, or of ranges: range, domain, category"),
         Column::new("name", Text, Plain, NONE, "the name as the driver gave it: kernels are mangled"),
     ],
 };

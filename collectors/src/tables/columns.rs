@@ -179,11 +179,17 @@ pub(super) struct Rows {
 impl Rows {
     #[inline]
     pub(super) fn add(&mut self, process_id: i64, class: Class) {
+        self.add_events(process_id, class, 1);
+    }
+
+    /// A row that stands for so many events: where it is lost they all are.
+    #[inline]
+    pub(super) fn add_events(&mut self, process_id: i64, class: Class, events: u64) {
         self.count += 1;
         let class = class as u8;
         match self.shares.last_mut() {
-            Some(last) if last.process_id == process_id && last.class == class => last.rows += 1,
-            _ => add(&mut self.shares, Share { process_id, class, rows: 1 }),
+            Some(last) if last.process_id == process_id && last.class == class => last.rows += events,
+            _ => add(&mut self.shares, Share { process_id, class, rows: events }),
         }
     }
 

@@ -3,6 +3,7 @@
 mod calls;
 mod columns;
 mod own;
+mod ranges;
 mod rows;
 
 use gputrace_abi::Class;
@@ -14,6 +15,8 @@ use calls::Calls;
 use columns::{Coded, Optional, Plain, Rows, Texts, take};
 use own::{ApiColumns, LaunchColumns, MemoryColumns, SyncColumns, TransferColumns};
 pub(crate) use own::{End, Launch, Transfer};
+use ranges::RangeColumns;
+pub(crate) use ranges::{Range, RangeKind};
 pub(crate) use rows::{ProcessRow, ThreadRow, processes, threads};
 
 /// Texts of `action`.
@@ -68,6 +71,7 @@ pub(crate) struct Tables {
     api: Calls<ApiColumns>,
     host_memory: HostColumns,
     names: NameColumns,
+    ranges: RangeColumns,
     full: Vec<Message>,
 }
 
@@ -94,6 +98,7 @@ impl Tables {
             api: Calls::default(),
             host_memory,
             names: NameColumns::default(),
+            ranges: RangeColumns::default(),
             full: Vec::new(),
         }
     }
@@ -127,6 +132,11 @@ impl Tables {
         self.api.push(call).push(call.class, handle);
     }
 
+    /// Adds a row to `ranges`.
+    pub(crate) fn range(&mut self, range: &Range) {
+        self.ranges.push(range);
+    }
+
     /// Adds a row to `host_memory`.
     #[inline]
     pub(crate) fn host(&mut self, call: &HostCall) {
@@ -155,7 +165,7 @@ impl Tables {
     /// Batches of the tables that have at least `rows` rows; names first, so that a reader of a torn trace has them.
     pub(crate) fn take(&mut self, rows: usize) -> impl Iterator<Item = Message> {
         let rows = rows.max(1);
-        let mut out = [const { None }; 7];
+        let mut out = [const { None }; 8];
         if self.names.rows.count > 0 {
             let columns = take![self.names.name_id, self.names.kind, self.names.name];
             out[0] = self.names.rows.batch(TableId::Names, columns);
@@ -181,6 +191,7 @@ impl Tables {
             ];
             out[6] = own.rows.batch(TableId::HostMemory, columns);
         }
+        out[7] = self.ranges.take(rows);
         out.into_iter().flatten()
     }
 

@@ -41,8 +41,25 @@ fn fill(tables: &mut Tables) {
     };
     tables.transfer(&call(Class::Transfer), &transfer);
     tables.memory(&call(Class::Free), 200, 1, 2);
-    tables.api(&call(Class::Range), 0);
+    tables.api(&call(Class::Module), 0);
     tables.name(1, "kernel", "k");
+    tables.range(&Range {
+        start_ns: 1,
+        end_ns: Some(1),
+        process_id: 2,
+        pid: 3,
+        tid: 4,
+        correlation_id: 5,
+        kind: RangeKind::Mark,
+        name_id: None,
+        domain_id: Some(6),
+        level: None,
+        category: Some(7),
+        category_id: None,
+        color: None,
+        payload_int: None,
+        payload_float: Some(8.0),
+    });
     tables.host(&HostCall {
         class: Class::HostFree,
         start_ns: 1,

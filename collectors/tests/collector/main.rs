@@ -9,6 +9,7 @@ mod accounting;
 mod arrivals;
 mod faults;
 mod limits;
+mod ranges;
 mod tables;
 
 use std::time::{Duration, Instant};
@@ -46,5 +47,9 @@ fn assert_exact(folder: &Folder, manifest: &Manifest) {
     }
     let tables = ["launches", "syncs", "transfers", "device_memory", "host_memory", "api"];
     let rows: usize = tables.iter().map(|table| rows::count(&folder.trace(), table)).sum();
-    assert_eq!(rows as u64, recorded);
+    // A range that has ended is two events.
+    let ranges = rows::batches(&folder.trace(), "ranges");
+    let both = rows::numbers(&ranges, "end_ns").into_iter().zip(rows::texts(&ranges, "kind"));
+    let events: usize = both.map(|(end, kind)| if end.is_some() && kind != "mark" { 2 } else { 1 }).sum();
+    assert_eq!((rows + events) as u64, recorded);
 }

@@ -23,7 +23,7 @@ pub(crate) use memory::Memory;
 pub(crate) use thread::Thread;
 
 /// Hooks of the pretended shim: name, class, detail.
-pub(crate) const HOOKS: [(&str, Class, u8); 14] = [
+pub(crate) const HOOKS: [(&str, Class, u8); 19] = [
     ("cuLaunchKernel", Class::Launch, detail::KERNEL),
     ("cuGraphLaunch", Class::Launch, detail::GRAPH),
     ("cuStreamSynchronize", Class::Sync, detail::STREAM),
@@ -38,6 +38,11 @@ pub(crate) const HOOKS: [(&str, Class, u8); 14] = [
     ("cuModuleLoadData", Class::Module, detail::NONE),
     ("cuStreamCreate", Class::Api, detail::NONE),
     ("cuMemcpyPeerAsync", Class::Transfer, detail::COPY_ASYNC),
+    ("nvtxRangePushA", Class::Range, detail::PUSH),
+    ("nvtxRangePop", Class::Range, detail::POP),
+    ("nvtxRangeStartEx", Class::Range, detail::START),
+    ("nvtxRangeEnd", Class::Range, detail::END),
+    ("nvtxMarkA", Class::Range, detail::MARK),
 ];
 
 /// Number of a hook.

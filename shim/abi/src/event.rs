@@ -100,6 +100,10 @@ impl Event {
 /// | Alloc, Free | address or handle | stream | pool, or address of a mapping | bytes |
 /// | HostAlloc, HostFree | address | 0 | old address of a realloc | bytes |
 /// | Module, Api | handle | stream | second handle | number |
+/// | Range | key of its name ([`crate::text::key`]) | key of its domain, 0 the default one | number, see [`range`] | category, colour << 32 |
+///
+/// An event of class Range has one clock read, in `start`. `end` is the number of a range that starts and ends, in
+/// whichever threads; `result` counts the thread's range events, so that the reader sees where some are missing.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
@@ -200,6 +204,12 @@ pub mod text_kind {
     pub const THREAD: u64 = 3;
     /// Key is a function whose name is the one of the function or kernel in number; no text follows.
     pub const ALIAS: u64 = 4;
+    /// The name of a range; its key is [`crate::text::key`], and what stands in the event is not looked at.
+    pub const RANGE: u64 = 5;
+    /// The name of a domain of ranges, as for [`RANGE`].
+    pub const DOMAIN: u64 = 6;
+    /// The name of a category of ranges: key is the domain's key, number the category's.
+    pub const CATEGORY: u64 = 7;
 }
 
 /// The call was made while its stream was being captured into a graph: nothing ran yet.
@@ -263,6 +273,16 @@ pub const fn unpack_block(word: u64) -> ([u32; 3], u32) {
     ([w & 0x7ff, w >> 11 & 0x7ff, w >> 22], (word >> 32) as u32)
 }
 
+/// Flag bits of a range.
+pub mod range {
+    /// It has a colour.
+    pub const COLOR: u16 = 2;
+    /// Payload word 2 is an integer (i64; larger unsigned ones wrap).
+    pub const INTEGER: u16 = 4;
+    /// Payload word 2 is a floating point number (f64).
+    pub const FLOAT: u16 = 8;
+}
+
 /// Class-specific detail of a hook, in the hook table: what sub-kind its events are.
 pub mod detail {
     /// No sub-kind.
@@ -314,6 +334,17 @@ pub mod detail {
 
     /// HostAlloc: a block that another block was moved to (word 2 is the old address).
     pub const REALLOC: u8 = 1;
+
+    /// Range: one begins; it ends with its thread's next [`POP`] in its domain.
+    pub const PUSH: u8 = 1;
+    /// Range: the one pushed last ends.
+    pub const POP: u8 = 2;
+    /// Range: one with a number begins.
+    pub const START: u8 = 3;
+    /// Range: it ends, in any thread.
+    pub const END: u8 = 4;
+    /// Range: a moment.
+    pub const MARK: u8 = 5;
 }
 
 #[cfg(test)]

@@ -80,6 +80,8 @@ pub mod note {
     pub const OTHER_MALLOC: u32 = 8;
     /// More than 65,534 CUDA contexts or too many at once: some events have no context.
     pub const CONTEXTS_FULL: u32 = 16;
+    /// Names of ranges, domains or categories found no room in a ring.
+    pub const RANGE_NAMES_LOST: u32 = 32;
 }
 
 /// The first page of the segment. Fields above `paused` are written once, before the segment is handed over.
@@ -166,9 +168,16 @@ pub mod route {
     pub const DLVSYM: u32 = 4;
     /// Answered by cuGetProcAddress.
     pub const PROC_ADDRESS: u32 = 8;
+    /// Put into the table of a client of NVTX.
+    pub const INJECTION: u32 = 16;
     /// Every route with its name.
-    pub const ALL: [(u32, &str); 4] =
-        [(EXPORT, "export"), (DLSYM, "dlsym"), (DLVSYM, "dlvsym"), (PROC_ADDRESS, "procaddr")];
+    pub const ALL: [(u32, &str); 5] = [
+        (EXPORT, "export"),
+        (DLSYM, "dlsym"),
+        (DLVSYM, "dlvsym"),
+        (PROC_ADDRESS, "procaddr"),
+        (INJECTION, "injection"),
+    ];
 }
 
 impl HookRow {

@@ -20,6 +20,7 @@ pub mod local;
 pub mod pool;
 pub mod ring;
 pub mod sync;
+pub mod text;
 
 pub use event::{Class, Event};
 

@@ -16,6 +16,7 @@ use crate::sys;
 
 pub(crate) mod alloc;
 pub(crate) mod cuda;
+pub(crate) mod nvtx;
 
 /// One hooked function.
 #[derive(Clone, Copy)]
@@ -210,7 +211,12 @@ pub(crate) fn describe(view: &View) -> u32 {
             row.write(function.name, function.class, function.detail);
         }
     }
-    u32::from(cuda::END) + alloc::LIST.len() as u32
+    for (n, callback) in nvtx::EVENTS.iter().enumerate() {
+        if let Some(row) = view.hook(usize::from(nvtx::BASE) + n) {
+            row.write(callback.name, Class::Range, callback.detail);
+        }
+    }
+    u32::from(nvtx::BASE) + nvtx::EVENTS.len() as u32
 }
 
 static OTHERS_PRELOADED: AtomicBool = AtomicBool::new(false);

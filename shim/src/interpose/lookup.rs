@@ -90,7 +90,7 @@ static DLOPEN: elf::Function = elf::Function::next(c"dlopen");
 static DLERROR: elf::Function = elf::Function::next(c"dlerror");
 
 /// The real dlsym, called by us. Does not leave an error text behind for the program to find.
-pub(super) fn real_dlsym(handle: usize, name: &CStr) -> usize {
+pub(crate) fn real_dlsym(handle: usize, name: &CStr) -> usize {
     let found = call_dlsym(handle, name);
     if found == 0 {
         clear_error();
@@ -132,6 +132,26 @@ pub(super) fn pin(library: &CStr) {
             clear_error();
         }
     }
+}
+
+/// Loads a library as the program could have done; 0 where that fails.
+///
+/// # Safety
+/// A C string.
+pub(crate) unsafe fn open(path: *const c_char) -> usize {
+    let address = DLOPEN.address();
+    if address == 0 {
+        return 0;
+    }
+    type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> usize;
+    // SAFETY: the address is that of a dlopen.
+    let dlopen: Dlopen = unsafe { core::mem::transmute(address) };
+    // SAFETY: the caller's promise.
+    let library = unsafe { dlopen(path, libc::RTLD_LAZY) };
+    if library == 0 {
+        clear_error();
+    }
+    library
 }
 
 unsafe extern "C" fn answer_dlsym(handle: usize, name: *const c_char) -> Answer {

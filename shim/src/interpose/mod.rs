@@ -3,5 +3,5 @@
 
 pub(crate) mod driver;
 pub(crate) mod elf;
-mod lookup;
+pub(crate) mod lookup;
 pub(crate) mod procaddr;

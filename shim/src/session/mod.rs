@@ -16,6 +16,7 @@ use gputrace_abi::layout::{self, CHUNKS_AT, View, note};
 use gputrace_abi::{MAGIC, VERSION, ring};
 
 use self::path::Path;
+use crate::interpose::elf;
 use crate::sys::{self, Errno};
 use crate::{calibrate, hooks, sampling, stack, thread};
 
@@ -95,10 +96,17 @@ pub(crate) fn present() -> Option<View> {
     if word.load(Ordering::Acquire) == LIVE { unsafe { view_at(SEGMENT.load(Ordering::Relaxed)) } } else { None }
 }
 
+/// Whether the loader put this copy in front of libc, as preloading does: one that the program loads itself comes last.
+pub(crate) fn was_preloaded() -> bool {
+    elf::next_definition(c"malloc") != 0
+}
+
 /// The constructor's work: reads the environment, makes the segment, registers the main thread.
 pub(crate) fn start_in_constructor() {
     let Some(folder) = sys::variable(b"GPUTRACE_SESSION") else { return };
-    if sys::variable(b"GPUTRACE") == Some(b"off") || sys::exists(c"/etc/gputrace/disable") {
+    hooks::nvtx::remember_previous();
+    // NVTX loads us into a process that somebody took LD_PRELOAD from: nothing else of ours would work there.
+    if !was_preloaded() || sys::variable(b"GPUTRACE") == Some(b"off") || sys::exists(c"/etc/gputrace/disable") {
         return;
     }
     if folder.len() + b"/sock".len() >= PATH_BYTES {

@@ -29,6 +29,8 @@ pub(crate) struct State {
     pub(super) paused: AtomicU8,
     /// Not 0: ticks are the processor's counter.
     pub(super) counter: Cell<u8>,
+    /// Range events so far, recorded or not; wraps.
+    pub(super) ranges: Cell<u16>,
     /// Calls that take so many ticks get a stack; this and the next two belong to [`crate::stack`].
     pub(crate) long_ticks: Cell<u64>,
     /// End of the thread's last driver call, in ticks.
@@ -68,6 +70,7 @@ impl State {
             rounds: Cell::new(0),
             paused: AtomicU8::new(0),
             counter: Cell::new(u8::from(session::uses_counter())),
+            ranges: Cell::new(0),
             long_ticks: Cell::new(u64::MAX),
             last_end: Cell::new(0),
             launches_left: Cell::new(i64::MAX),
@@ -84,6 +87,12 @@ impl State {
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
         if self.counter.get() != 0 { clock::counter() } else { session::now_slow() }
+    }
+
+    /// Counts a range event; returns those before it.
+    #[inline(always)]
+    pub(crate) fn count_range(&self) -> u16 {
+        self.ranges.replace(self.ranges.get().wrapping_add(1))
     }
 
     /// Sends writes to the first slot of a chunk again.

@@ -21,9 +21,10 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    /// The next definition after ours in search order.
+    /// The next definition after ours in search order; any other one where the program itself loaded this library, and
+    /// nothing comes after it.
     pub(crate) const fn next(name: &'static CStr) -> Function {
-        Function { name, find: next_definition, address: AtomicUsize::new(0) }
+        Function { name, find: next_or_any, address: AtomicUsize::new(0) }
     }
 
     /// libc's own, whoever defines the name before it.
@@ -69,6 +70,13 @@ pub(crate) fn next_definition(name: &CStr) -> usize {
 pub(crate) fn in_library(soname: &CStr, name: &CStr) -> usize {
     let soname = Some(soname.to_bytes());
     search(Search { name, soname, after_us: false, passed_us: false, found: 0 })
+}
+
+fn next_or_any(name: &CStr) -> usize {
+    match next_definition(name) {
+        0 => anywhere(name),
+        found => found,
+    }
 }
 
 fn in_libc(name: &CStr) -> usize {

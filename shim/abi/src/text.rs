@@ -1,0 +1,59 @@
+//! The key of a text: what stands for it in events, so that its bytes travel once.
+//!
+//! The shim computes it at each range that a program pushes, so it takes eight bytes at a time; the names' own hash
+//! (FNV) takes one, and 25 ns for a name of twenty. The collector computes it again from the bytes that came: a
+//! process cannot give the key of one text to another.
+
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+const FINISH: u64 = 0xd6e8_feb8_6659_fd93;
+
+/// Key of a text of this kind ([`crate::event::text_kind`]); never 0, which stands for no text.
+#[inline]
+pub fn key(kind: u64, bytes: &[u8]) -> u64 {
+    let mut hash = kind.wrapping_mul(SPREAD) ^ bytes.len() as u64;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        hash = fold(hash ^ u64::from_le_bytes(*word), SPREAD);
+    }
+    let mut last = [0; 8];
+    for (place, byte) in last.iter_mut().zip(rest) {
+        *place = *byte;
+    }
+    hash = fold(hash ^ u64::from_le_bytes(last), FINISH);
+    hash.max(1)
+}
+
+/// Both halves of a product: every bit of the factors reaches every bit of the result.
+#[inline(always)]
+const fn fold(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::format;
+    use std::string::String;
+
+    #[test]
+    fn different_texts_have_different_keys_and_equal_ones_the_same() {
+        let mut keys = HashSet::new();
+        for n in 0..100_000 {
+            assert!(keys.insert(key(5, format!("step {n}").as_bytes())), "{n}");
+            assert!(keys.insert(key(6, format!("step {n}").as_bytes())), "{n} of another kind");
+        }
+        for length in 0..100 {
+            let text: String = std::iter::repeat_n('a', length).collect();
+            assert!(keys.insert(key(5, text.as_bytes())), "{length} bytes");
+        }
+        assert_eq!(key(5, b"forward and backward"), key(5, b"forward and backward"));
+    }
+
+    #[test]
+    fn no_text_has_the_key_of_none() {
+        assert_ne!(key(0, b""), 0);
+        assert_ne!(key(5, &[0; 8]), key(5, &[0; 7]));
+    }
+}
