@@ -1,6 +1,6 @@
 //! What tracing costs, in paired runs: `cargo bench --bench cost [-- NAME...]`.
 //!
-//! Names: launch, malloc, start, memory. Each compares in turn (A B A B ...) and prints medians; `launch` has its
+//! Names: launch, range, malloc, start, memory. Each compares in turn (A B A B ...) and prints medians; `launch` has its
 //! baseline in the same process. lttng-ust and heaptrack take part where they are installed. The machine's noise shows
 //! in the quartiles; docs/benchmarks.md keeps the figures with the commands that made them.
 
@@ -16,8 +16,13 @@ fn main() {
     let work = env::temp_dir().join(format!("gputrace-bench-{}", std::process::id()));
     fs::create_dir_all(&work).expect("a work folder");
     let bench = Bench { work: work.clone() };
-    let all: [(&str, Measure); 4] =
-        [("launch", Bench::launch), ("malloc", Bench::malloc), ("start", Bench::start), ("memory", Bench::memory)];
+    let all: [(&str, Measure); 5] = [
+        ("launch", Bench::launch),
+        ("range", Bench::range),
+        ("malloc", Bench::malloc),
+        ("start", Bench::start),
+        ("memory", Bench::memory),
+    ];
     for (name, run) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
             run(&bench);
@@ -94,6 +99,26 @@ impl Bench {
         if let Some(lttng) = self.lttng() {
             println!("lttng-ust, four integers, consumer live: ns per tracepoint {lttng}");
         }
+    }
+
+    /// ns added to a pair of calls that name a range, with a live collector.
+    fn range(&self) {
+        let program = self.compile("range_cost", &["range_cost.c", "-ldl"]);
+        let mut command = self.traced("range", &["--malloc", "off"], &program);
+        let mut added: Vec<(String, Vec<f64>)> = Vec::new();
+        for line in lines(command.args(["101", "2500"])) {
+            let mut fields = line.split(';');
+            let (Some(kind), Some(none), Some(ours)) = (fields.next(), fields.next(), fields.next()) else { continue };
+            let (Ok(none), Ok(ours)) = (none.parse::<f64>(), ours.parse::<f64>()) else { continue };
+            match added.iter_mut().find(|(k, _)| k == kind) {
+                Some((_, all)) => all.push(ours - none),
+                None => added.push((kind.to_owned(), vec![ours - none])),
+            }
+        }
+        for (kind, added) in added {
+            println!("range, {kind}: ns added per pair {}", Spread::of(added));
+        }
+        println!("range: {}", self.lost("range"));
     }
 
     fn lttng(&self) -> Option<Spread> {

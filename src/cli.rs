@@ -138,6 +138,7 @@ impl ReportArgs {
             pid: Vec::new(),
             from: None,
             to: None,
+            step: None,
             explain: None,
             format: Format::Text,
             output: None,
@@ -236,6 +237,10 @@ pub(crate) struct ReportArgs {
     /// Only what began before so many seconds of the trace
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) to: Option<Duration>,
+
+    /// Ranges named so with NVTX are the steps, whatever number their names end with. Example: --step forward
+    #[arg(long, value_name = "NAME")]
+    pub(crate) step: Option<String>,
 
     /// Say what an analysis or a finding means and how it is computed, instead of the report
     #[arg(long, value_name = "NAME")]

@@ -317,3 +317,21 @@ fn nvidias_own_package_and_libraries_are_recorded_in_full() {
     let said = (decorated.domain.as_str(), decorated.category_name.as_str(), decorated.color, decorated.integer);
     assert_eq!(said, ("package", "functions", Some(0xff), Some(7)));
 }
+
+#[test]
+fn the_report_sums_ranges_by_name_and_knows_a_step_that_is_not_there() {
+    let scratch = Scratch::new();
+    let run = scratch.target(program("nvtx_threads")).args(["2", "10"]).traced().expect(0);
+    let trace = run.trace.to_str().expect("a path");
+    let json = scratch.gputrace(&["report", trace, "--only", "ranges", "--format", "json"]).expect(0);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let rows = json["analyses"]["ranges"]["tables"]["by_name"]["rows"].as_array().expect("rows");
+    let numbered = rows.iter().find(|row| row["name"] == "numbered").expect("its name");
+    assert_eq!((numbered["count"].as_u64(), numbered["kind"].as_str()), (Some(20), Some("start_end")));
+    let in_a_domain = rows.iter().find(|row| row["domain"] == "threads").expect("its domain");
+    assert!(in_a_domain["total_ns"].as_i64() >= in_a_domain["max_ns"].as_i64());
+    let steps = scratch.gputrace(&["report", trace, "--step", "numbered"]).expect(0);
+    assert!(steps.stderr.is_empty());
+    let none = scratch.gputrace(&["report", trace, "--step", "nobody"]).expect(2);
+    assert!(none.stderr.contains("no process has five ranges of that name"), "{}", none.stderr);
+}

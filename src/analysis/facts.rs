@@ -9,6 +9,8 @@ use super::passes::host_memory::HostMemory;
 use super::passes::host_time::{HostTime, ProcessTime};
 use super::passes::launches::Launches;
 use super::passes::loading::Loading;
+use super::passes::named_steps::NamedSteps;
+use super::passes::ranges::Ranges;
 use super::passes::steps::Steps;
 use super::passes::syncs::Syncs;
 use super::passes::transfers::Transfers;
@@ -29,6 +31,8 @@ pub(crate) enum Need {
     HostMemory,
     /// [`Loading`].
     Loading,
+    /// [`Ranges`].
+    Ranges,
 }
 
 /// Results of the passes; those that were not needed are empty.
@@ -55,15 +59,16 @@ pub(crate) struct Facts<'a> {
     pub(crate) host_memory: HostMemory,
     /// Modules and other driver calls.
     pub(crate) loading: Loading,
+    /// Ranges that the program named.
+    pub(crate) ranges: Ranges,
 }
 
 impl<'a> Facts<'a> {
     /// Reads the trace: twice for the steps, from few columns, then once for everything else.
     pub(crate) fn gather(trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
-        let mut detect = Detect::default();
+        let mut detect = Detect::new(NamedSteps::new(trace, filter.step.as_deref()));
         trace.scan(&Detect::WANTS, filter, &mut |rows| detect.rows(rows));
         let mut cut = detect.cut();
-        drop(detect);
         trace.scan(&cut.wants(), filter, &mut |rows| cut.rows(rows));
         let steps = cut.steps();
 
@@ -79,14 +84,16 @@ impl<'a> Facts<'a> {
             device_memory: DeviceMemory::default(),
             host_memory: HostMemory::default(),
             loading: Loading::default(),
+            ranges: Ranges::default(),
         };
-        let optional: [(Need, &mut dyn Pass); 6] = [
+        let optional: [(Need, &mut dyn Pass); 7] = [
             (Need::Launches, &mut facts.launches),
             (Need::Syncs, &mut facts.syncs),
             (Need::Transfers, &mut facts.transfers),
             (Need::DeviceMemory, &mut facts.device_memory),
             (Need::HostMemory, &mut facts.host_memory),
             (Need::Loading, &mut facts.loading),
+            (Need::Ranges, &mut facts.ranges),
         ];
         let mut passes: Vec<&mut dyn Pass> = vec![&mut facts.host];
         passes.extend(optional.into_iter().filter(|(need, _)| needs.contains(need)).map(|(_, pass)| pass));

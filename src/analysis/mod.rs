@@ -10,6 +10,7 @@ mod host_memory;
 mod launch_overhead;
 mod loss;
 mod passes;
+mod ranges;
 mod section;
 pub(crate) mod summary;
 mod syncs;
@@ -62,6 +63,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &transfers::Transfers,
     &device_memory::DeviceMemory,
     &host_memory::HostMemory,
+    &ranges::Ranges,
 ];
 
 #[cfg(test)]

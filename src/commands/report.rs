@@ -27,6 +27,10 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     let filter = filter(&args, &trace)?;
     let needs: Vec<Need> = chosen.iter().flat_map(|a| a.needs()).copied().collect();
     let facts = Facts::gather(&trace, &filter, &needs);
+    if let Some(name) = args.step.as_ref().filter(|_| !facts.steps.any_named()) {
+        let problem = "no process has five ranges of that name";
+        return Err(wrong(format!("--step {name}: {problem}; --only ranges lists the names that there are")));
+    }
     let sections = chosen.into_iter().map(|a| (a, a.section(&facts))).collect();
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
     let report = Report { traces, sections, problems: trace.problems() };
@@ -50,7 +54,7 @@ fn filter(args: &ReportArgs, trace: &Trace) -> Result<Filter> {
     let at = |after: Option<Duration>| {
         after.map(|d| trace.began_ns().saturating_add(i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)))
     };
-    let all = Filter { from_ns: at(args.from), to_ns: at(args.to), processes: None };
+    let all = Filter { from_ns: at(args.from), to_ns: at(args.to), processes: None, step: args.step.clone() };
     if let (Some(from), Some(to)) = (args.from, args.to)
         && from >= to
     {

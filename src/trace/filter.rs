@@ -13,6 +13,8 @@ pub(crate) struct Filter {
     pub(crate) to_ns: Option<i64>,
     /// Keep these processes; all when none is named.
     pub(crate) processes: Option<FxHashSet<i64>>,
+    /// Ranges of this name are the steps.
+    pub(crate) step: Option<String>,
 }
 
 impl Filter {
@@ -36,7 +38,7 @@ impl Filter {
 
     /// Whether every row is kept.
     pub(crate) fn is_all(&self) -> bool {
-        *self == Filter::default()
+        !self.is_window() && self.processes.is_none()
     }
 
     /// Whether a row is kept.

@@ -245,6 +245,32 @@ impl Thread<'_> {
         self.call(TableId::Api, api, ns, json!({ "class": class }));
     }
 
+    /// Begins a range of this thread; `range_end` takes what it gives.
+    pub(crate) fn range_begin(&self) -> i64 {
+        self.now
+    }
+
+    /// Ends a range that began then, or leaves it without an end in the trace.
+    pub(crate) fn range_end(&mut self, domain: Option<&str>, name: &str, began: i64, ended: bool) {
+        let name_id = self.trace.name(NameKind::Range, name);
+        let domain_id = domain.map(|domain| self.trace.name(NameKind::Domain, domain));
+        let row = json!({
+            "start_ns": began, "end_ns": ended.then_some(self.now), "process_id": self.process_id, "tid": self.tid,
+            "kind": "push_pop", "name_id": name_id, "domain_id": domain_id, "level": 0,
+        });
+        self.trace.row(TableId::Ranges, row);
+    }
+
+    /// A mark.
+    pub(crate) fn mark(&mut self, name: &str) {
+        let name_id = self.trace.name(NameKind::Range, name);
+        let row = json!({
+            "start_ns": self.now, "end_ns": self.now, "process_id": self.process_id, "tid": self.tid, "kind": "mark",
+            "name_id": name_id,
+        });
+        self.trace.row(TableId::Ranges, row);
+    }
+
     /// malloc or free.
     pub(crate) fn malloc(&mut self, action: &str, bytes: i64, weight: f64) {
         let row = json!({

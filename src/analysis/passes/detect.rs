@@ -1,21 +1,24 @@
 //! Finds the steps in two reads before all others.
 //!
-//! [`Detect`] finds the loop of each process ([`super::period`]), [`Cut`] notes when its anchor occurred.
+//! Where a process names its steps, these are they ([`NamedSteps`]). Else [`Detect`] finds the loop of the process
+//! ([`super::period`]), and [`Cut`] notes when its anchor occurred.
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::groups::Groups;
+use super::named_steps::NamedSteps;
 use super::period::{Name, Period, Sequence};
 use super::steps::{ProcessSteps, Steps, blocks};
 use crate::trace::{NO_NAME, Rows, Want};
 
 /// Boundaries that are kept per process (32 MB); a loop with more is measured by its first so many.
-const BOUNDARIES: usize = 4_000_000;
+pub(super) const BOUNDARIES: usize = 4_000_000;
 
 /// First read: the sequence of calls per thread.
 #[derive(Debug, Default)]
 pub(crate) struct Detect {
+    named: NamedSteps,
     threads: Groups<(i64, i32), Sequence>,
     callers: Groups<i64, Callers>,
 }
@@ -32,15 +35,24 @@ impl Default for Groups<(i64, i32), Sequence> {
 
 impl Detect {
     /// What it reads.
-    pub(crate) const WANTS: [Want; 4] = [
+    pub(crate) const WANTS: [Want; 5] = [
+        NamedSteps::WANT,
         Want { table: TableId::Launches, columns: &["tid", "correlation_id", "api_id", "name_id", "captured"] },
         Want { table: TableId::Syncs, columns: &["tid", "correlation_id", "api_id", "kind"] },
         Want { table: TableId::Transfers, columns: &["tid"] },
         Want { table: TableId::DeviceMemory, columns: &["tid"] },
     ];
 
+    /// Looks for steps of these names first.
+    pub(crate) fn new(named: NamedSteps) -> Detect {
+        Detect { named, ..Detect::default() }
+    }
+
     /// Takes rows in.
     pub(crate) fn rows(&mut self, rows: &Rows) {
+        if rows.table == TableId::Ranges {
+            return self.named.rows(rows);
+        }
         let (process, tid) = (rows.i64("process_id"), rows.i32_or("tid", 0));
         for (process, tid) in process.iter().zip(tid.iter()) {
             let callers = &mut self.callers.at(*process).0;
@@ -67,10 +79,12 @@ impl Detect {
 
     /// The loop of each process, if it has one: that of the thread with the most calls that has a wait in its loop,
     /// else of the thread with the most calls.
-    pub(crate) fn cut(&self) -> Cut {
+    pub(crate) fn cut(self) -> Cut {
+        let named: Vec<ProcessSteps> = self.named.steps().collect();
+        let is_named = |process: &i64| named.iter().any(|steps| steps.process_id == *process);
         let mut best: FxHashMap<i64, (i32, Period, (bool, u64))> = FxHashMap::default();
         for ((process, tid), sequence) in self.threads.iter() {
-            let Some(period) = sequence.period() else { continue };
+            let Some(period) = sequence.period().filter(|_| !is_named(process)) else { continue };
             let rank = (matches!(period.anchor, Name::Wait(_)), sequence.calls());
             if best.get(process).is_none_or(|(.., other)| rank > *other) {
                 best.insert(*process, (*tid, period, rank));
@@ -78,7 +92,7 @@ impl Detect {
         }
         let loops = best.into_iter().map(|(process, (tid, period, _))| (process, Loop { tid, period, times: vec![] }));
         let several = self.callers.iter().filter(|(_, callers)| callers.0.len() > 1).map(|(process, _)| *process);
-        Cut { loops: loops.collect(), several_callers: several.collect() }
+        Cut { loops: loops.collect(), several_callers: several.collect(), named }
     }
 }
 
@@ -87,6 +101,7 @@ impl Detect {
 pub(crate) struct Cut {
     loops: FxHashMap<i64, Loop>,
     several_callers: FxHashSet<i64>,
+    named: Vec<ProcessSteps>,
 }
 
 #[derive(Debug)]
@@ -140,6 +155,9 @@ impl Cut {
             let anchor = (found.period.anchor, found.period.count);
             ProcessSteps::new(process_id, found.tid, anchor, found.times)
         };
-        Steps::new(self.loops.into_iter().filter_map(process).collect(), self.several_callers)
+        Steps::new(
+            self.named.into_iter().chain(self.loops.into_iter().filter_map(process)).collect(),
+            self.several_callers,
+        )
     }
 }

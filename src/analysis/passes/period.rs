@@ -38,6 +38,8 @@ pub(crate) enum Name {
     Launch(i64),
     /// A call in which the host waits: its `api_id`.
     Wait(i64),
+    /// A range that the program named: its `name_id`.
+    Range(i64),
 }
 
 /// How often and how regularly a name occurs.

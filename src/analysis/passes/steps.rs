@@ -1,8 +1,8 @@
 //! Steps: where they begin and end, which are warm-up, how long they take.
 //!
 //! They are found before all other reads ([`super::detect`]); every pass can then ask [`Steps::place`] for a row. A step
-//! runs from one anchor to the next: from the end of a wait to the end of the next one, or from a launch to the same
-//! launch a step later.
+//! runs from one anchor to the next: from the beginning of a range that the program calls a step to that of the next one,
+//! else from the end of a wait to the end of the next one, or from a launch to the same launch a step later.
 //!
 //! **Warm-up** are the steps before the first five of which four take at most 1.3 times the median of the second half,
 //! or as long as nine of ten steps there; at most half of all steps. **Middle** are steady steps whose duration lies
@@ -166,6 +166,11 @@ impl Steps {
         Steps { slots: all.iter().enumerate().map(|(i, s)| (s.process_id, i)).collect(), all, several_callers }
     }
 
+    /// Whether any process names its steps.
+    pub(crate) fn any_named(&self) -> bool {
+        self.all.iter().any(|steps| matches!(steps.anchor, Name::Range(_)))
+    }
+
     /// The steps of a process, if it has any.
     pub(crate) fn of(&self, process_id: i64) -> Option<&ProcessSteps> {
         self.slots.get(&process_id).map(|i| &self.all[*i])
@@ -194,7 +199,7 @@ impl Steps {
     /// Names of the anchors.
     pub(crate) fn names(&self, ids: &mut FxHashSet<i64>) {
         ids.extend(self.all.iter().map(|s| match s.anchor {
-            Name::Launch(id) | Name::Wait(id) => id,
+            Name::Launch(id) | Name::Wait(id) | Name::Range(id) => id,
         }));
     }
 }

@@ -112,7 +112,7 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("verdict_text", "measured", Unit::Text, verdict.map(|v| v.text.clone()));
     let steps = main.and_then(|s| s.steps);
     let anchor = steps.map(|s| match s.anchor {
-        Name::Launch(id) | Name::Wait(id) => content.facts.names.full(id),
+        Name::Launch(id) | Name::Wait(id) | Name::Range(id) => content.facts.names.full(id),
     });
     section.fact("steps", "steps", Unit::Count, steps.map(|s| s.count));
     section.fact("step_anchor", "a step is one", Unit::Name, anchor);

@@ -204,7 +204,7 @@ fn the_time_is_the_commands_own_and_a_window_says_what_is_not_of_it() {
         root.wall_ns = Some(1_100_000_000);
     }
     trace.write_parts(1);
-    let window = Filter { from_ns: Some(START + 500_000_000), to_ns: Some(START + 700_000_000), processes: None };
+    let window = Filter { from_ns: Some(START + 500_000_000), to_ns: Some(START + 700_000_000), ..Filter::default() };
     let text = summary_of(&trace, &window);
     assert_eq!(lines(&text)[0], "gputrace: python train.py  exit 0  1.10 s  (reported: 500 ms .. 700 ms)");
     assert!(text.contains("\nof the whole run: cost 0.4 %  lost 10 of 1,000  uncovered 0\n"), "{text}");

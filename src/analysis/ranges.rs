@@ -1,0 +1,196 @@
+//! ranges: what the program named with NVTX, and how long it took on the host.
+
+use super::loss;
+use super::passes::ranges::{Key, Kind, Named};
+use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::{Analysis, Explain, Facts, Need};
+use crate::trace::NO_NAME;
+
+/// The analysis.
+pub(crate) struct Ranges;
+
+impl Analysis for Ranges {
+    fn name(&self) -> &'static str {
+        "ranges"
+    }
+
+    fn title(&self) -> &'static str {
+        "Named ranges (NVTX)"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "Ranges that the program and its libraries named with NVTX (torch.cuda.nvtx, emit_nvtx, the nvtx \
+                package, NCCL), by process, domain, name and kind: how many, and total, share of wall time, average, min \
+                and max of those that ended. push_pop are nested in their thread, start_end may end in another one, marks \
+                are moments. Ranges around others hold the others' time. Where a process has ranges called ProfilerStep#N, \
+                step, train step, training step, iteration, iter or batch (with a number or without, in any case, words \
+                joined by _, - or a space), or what report --step names, the steps of all analyses are these: from the \
+                beginning of one to the beginning of the next, and the last one to its end.",
+            unit: "ns in JSON, of the host: from the push to the pop. What the GPU does for a range may run later.",
+            limits: "A range that was open when its thread or process ended, or whose end was lost, has no duration and \
+                counts as open. Ranges that were open when gputrace itself was killed are not in the trace. Names differ \
+                where a program puts numbers into them: each is a row, and 20,000 names are told apart.",
+            source: "Nsight Systems nvtx_sum, nvtx_pushpop_sum and nvtx_startend_sum; metrics.md, Steps.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Ranges]
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        let named = || facts.ranges.named.iter();
+        let count =
+            |mark: bool| named().filter(|(k, _)| (k.kind == Kind::Mark) == mark).map(|(_, n)| n.count).sum::<u64>();
+        if named().next().is_none() {
+            section.note("No ranges in this trace: nothing was named with NVTX (recorded with --nvtx on).");
+            loss::note(&mut section, facts, "ends of ranges and marks", &["range"]);
+            return section;
+        }
+        section.fact("ranges", "ranges", Unit::Count, count(false));
+        section.fact("marks", "marks", Unit::Count, count(true));
+        section.fact("open", "ranges without an end", Unit::Count, named().map(|(_, n)| n.open).sum::<u64>());
+        section.table(by_name(facts));
+        loss::note(&mut section, facts, "ends of ranges and marks", &["range"]);
+        section
+    }
+}
+
+fn by_name(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 13] = [
+        column("process", "Process", Unit::Text),
+        column("domain", "Domain", Unit::Name),
+        column("name", "Name", Unit::Name),
+        column("kind", "Kind", Unit::Text),
+        column("count", "Count", Unit::Count),
+        column("per_step", "Per step", Unit::Count),
+        column("open", "Open", Unit::Count),
+        column("total_ns", "Total", Unit::Ns),
+        column("wall_percent", "Of wall", Unit::Percent),
+        column("avg_ns", "Avg", Unit::Ns),
+        column("med_ns", "Med", Unit::Ns),
+        column("min_ns", "Min", Unit::Ns),
+        column("max_ns", "Max", Unit::Ns),
+    ];
+    let mut named: Vec<(&Key, &Named)> = facts.ranges.named.iter().collect();
+    named.sort_by_key(|(key, named)| {
+        (std::cmp::Reverse((named.durations.sum, named.count)), key.process_id, key.domain_id, key.name_id, key.kind)
+    });
+    let row = |(key, named): &(&Key, &Named)| {
+        let ended = named.durations.count > 0;
+        let of = |ns: Value| if ended { ns } else { Value::Missing };
+        let steps = facts.steps.of(key.process_id).map(|s| s.sorted_ns.len().max(1));
+        let name = |id: i64| if id == NO_NAME { Value::Missing } else { facts.names.full(id).into() };
+        vec![
+            facts.label(key.process_id).into(),
+            name(key.domain_id),
+            name(key.name_id),
+            key.kind.text().into(),
+            named.count.into(),
+            steps.map(|n| named.steady as f64 / n as f64).into(),
+            if key.kind == Kind::Mark { Value::Missing } else { named.open.into() },
+            of(named.durations.sum.into()),
+            of(percent(named.durations.sum as f64, facts.wall_ns(key.process_id))),
+            of(named.durations.mean().into()),
+            of(named.durations.median().into()),
+            of(named.durations.min.into()),
+            of(named.durations.max.into()),
+        ]
+    };
+    Table::new("by_name", "By name, the longest in all first", &COLUMNS, named.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::passes::period::Name;
+    use crate::trace::Filter;
+    use crate::trace::testing::{START, TestTrace};
+    use gputrace_collectors::names::{NameKind, id};
+
+    #[test]
+    fn ranges_are_summed_by_domain_and_name() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 10_000_000);
+        let mut thread = trace.thread(1, 11);
+        for ns in [1_000, 3_000, 5_000] {
+            let outer = thread.range_begin();
+            let inner = thread.range_begin();
+            thread.host(ns);
+            thread.range_end(Some("loader"), "forward", inner, true);
+            thread.host(1_000_000);
+            thread.range_end(None, "epoch", outer, true);
+        }
+        let open = thread.range_begin();
+        thread.host(5_000_000);
+        thread.range_end(None, "epoch", open, false);
+        thread.mark("checkpoint");
+        let section = trace.section(&Ranges);
+        assert_eq!(
+            [section.get("ranges"), section.get("marks"), section.get("open")],
+            [7, 1, 1].map(Value::Int).each_ref()
+        );
+        let row = |row: usize| {
+            ["name", "domain", "count", "open", "total_ns", "min_ns", "max_ns"]
+                .map(|c| section.cell("by_name", row, c).clone())
+        };
+        let text = |t: &str| Value::from(t);
+        let int = Value::Int;
+        let epoch = [text("epoch"), Value::Missing, int(4), int(1), int(3_009_000), int(1_001_000), int(1_005_000)];
+        assert_eq!(row(0), epoch);
+        let forward = [text("forward"), text("loader"), int(3), int(0), int(9_000), int(1_000), int(5_000)];
+        assert_eq!(row(1), forward);
+        let mark = [
+            text("checkpoint"),
+            Value::Missing,
+            int(1),
+            Value::Missing,
+            Value::Missing,
+            Value::Missing,
+            Value::Missing,
+        ];
+        assert_eq!(row(2), mark);
+        assert_eq!(section.cell("by_name", 1, "avg_ns"), &Value::Num(3_000.0));
+        assert_eq!(section.cell("by_name", 0, "wall_percent"), &Value::Num(30.09));
+    }
+
+    /// Twelve steps of 5 ms that begin with a range of this name, and a wait in the middle of each.
+    fn loop_of(name: impl Fn(usize) -> String) -> TestTrace {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let mut thread = trace.thread(1, 11);
+        for n in 0..12 {
+            let step = thread.range_begin();
+            for _ in 0..20 {
+                thread.launch("kernel", 10_000);
+            }
+            thread.sync("cuStreamSynchronize", "stream", 800_000);
+            let nested = thread.range_begin();
+            thread.host(3_000_000);
+            thread.range_end(None, &name(n), nested, true);
+            thread.range_end(None, &name(n), step, true);
+            thread.host(1_000_000);
+        }
+        trace
+    }
+
+    fn anchor(trace: &TestTrace, step: Option<&str>) -> (Name, u64, i64) {
+        let (open, filter) = (trace.open(), Filter { step: step.map(str::to_owned), ..Filter::default() });
+        let facts = Facts::gather(&open, &filter, &[]);
+        let steps = facts.steps.of(1).expect("steps");
+        (steps.anchor, steps.count, steps.quantile_ns(0.5))
+    }
+
+    #[test]
+    fn steps_that_the_program_names_are_the_steps() {
+        let first = |name: &str| Name::Range(id(NameKind::Range, name));
+        let profiler = loop_of(|n| format!("ProfilerStep#{n}"));
+        assert_eq!(anchor(&profiler, None), (first("ProfilerStep#0"), 12, 5_000_000));
+        let own = loop_of(|_| "my loop".to_owned());
+        assert_eq!(anchor(&own, Some("My_Loop")), (first("my loop"), 12, 5_000_000));
+        // A name that means nothing to us: the loop is found by its calls.
+        assert!(matches!(anchor(&own, None), (Name::Wait(_), 12, 5_000_000)));
+    }
+}
