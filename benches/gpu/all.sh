@@ -28,6 +28,11 @@ for name in small convolutions copies streams graphs compiled loader large; do
     python3 "$here/compare_counts.py" "c-$name" "$work/$name.json" || fail "counts $name differ"
 done
 
+echo "ranges named with NVTX, done and in the trace:"
+timeout 150 "$gputrace" -o r-ranges -- python3 "$here/ranges.py" run "$work/ranges.json" >out 2>err ||
+    { fail "ranges"; tail -n 15 err; }
+python3 "$here/ranges.py" compare r-ranges "$work/ranges.json" || fail "ranges differ"
+
 echo "uncovered driver symbols fetched by these programs:"
 python3 - <<'PY'
 import glob, json

@@ -102,8 +102,10 @@ impl NamedSteps {
     }
 }
 
-/// A name without the number at its end, in small letters, with single spaces between words.
+/// A name without the number at its end, in small letters, with single spaces between words. PyTorch's emit_nvtx appends
+/// `, op_id = 12`, so what follows a comma does not count.
 fn base(name: &str) -> String {
+    let name = name.split(',').next().unwrap_or(name);
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c.is_whitespace() || "#:_-=.[](),".contains(c));
     let words = name.split(|c: char| c.is_whitespace() || "_-".contains(c)).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ").to_lowercase()
@@ -115,7 +117,7 @@ mod tests {
 
     #[test]
     fn numbers_and_spelling_do_not_matter() {
-        let all = ["ProfilerStep#12", "step", "Step 3", "train_step", "Training-Step: 17", "iteration=5", "batch[4]"];
+        let all = ["ProfilerStep#12, op_id = 345", "step", "Step 3", "train_step", "Training-Step: 17", "iteration=5", "batch[4]"];
         let found = all.map(|name| NAMES.iter().position(|known| *known == base(name)));
         assert_eq!(found, [Some(0), Some(1), Some(1), Some(2), Some(3), Some(4), Some(6)]);
         assert_eq!(
