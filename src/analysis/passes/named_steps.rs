@@ -117,7 +117,15 @@ mod tests {
 
     #[test]
     fn numbers_and_spelling_do_not_matter() {
-        let all = ["ProfilerStep#12, op_id = 345", "step", "Step 3", "train_step", "Training-Step: 17", "iteration=5", "batch[4]"];
+        let all = [
+            "ProfilerStep#12, op_id = 345",
+            "step",
+            "Step 3",
+            "train_step",
+            "Training-Step: 17",
+            "iteration=5",
+            "batch[4]",
+        ];
         let found = all.map(|name| NAMES.iter().position(|known| *known == base(name)));
         assert_eq!(found, [Some(0), Some(1), Some(1), Some(2), Some(3), Some(4), Some(6)]);
         assert_eq!(
