@@ -8,7 +8,7 @@ use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use crate::util::{Driver, Finished, Scratch, Trace, program};
+use crate::util::{Driver, Finished, Scratch, Trace, program, repository};
 
 /// A run that fills every table.
 fn full(scratch: &Scratch) -> Finished {
@@ -16,10 +16,18 @@ fn full(scratch: &Scratch) -> Finished {
     target.options(["--malloc", "full"]).traced().expect(0)
 }
 
+/// Runs of programs that fill every table.
+fn all(scratch: &Scratch) -> Finished {
+    let python = format!("python3 {} nested", repository().join("tests/programs/stacks.py").display());
+    let script = format!("{} > /dev/null && {python} > /dev/null", program("cuda_values").display());
+    let target = scratch.shell(&script).with_driver(Driver::Plain);
+    target.options(["--malloc", "full", "--stacks-over", "0"]).traced().expect(0)
+}
+
 #[test]
 fn every_file_has_the_columns_that_the_schema_states() {
     let scratch = Scratch::new();
-    let trace = full(&scratch).read();
+    let trace = all(&scratch).read();
     for table in &TABLES {
         let files = trace.files(table.name);
         assert_eq!(files.len(), 1, "{} has rows in this run", table.name);
@@ -36,7 +44,7 @@ fn every_file_has_the_columns_that_the_schema_states() {
 #[test]
 fn every_file_names_the_version_of_the_schema() {
     let scratch = Scratch::new();
-    let run = full(&scratch);
+    let run = all(&scratch);
     for table in &TABLES {
         for path in run.read().files(table.name) {
             let reader = SerializedFileReader::new(File::open(&path).expect("a file")).expect("a Parquet file");
@@ -56,7 +64,7 @@ fn every_file_names_the_version_of_the_schema() {
 #[test]
 fn a_trace_holds_its_parts_and_nothing_else() {
     let scratch = Scratch::new();
-    let run = full(&scratch);
+    let run = all(&scratch);
     let entries: BTreeSet<String> = names(&run.trace).into_iter().collect();
     let parts = TABLES.iter().map(|table| table.name.to_owned()).chain(["manifest", "summary.txt"].map(str::to_owned));
     let expected: BTreeSet<String> = parts.collect();

@@ -15,6 +15,7 @@
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `format` | the files are what `gputrace schema` says |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
+//! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
 //! | `sanitizers` | programs built with sanitizers run and report as they do alone |
 //! | `real_programs` | programs that people use run as they do without us |
@@ -39,5 +40,6 @@ mod real_programs;
 mod routes;
 mod sanitizers;
 mod signals;
+mod stacks;
 mod tidy;
 mod transparency;

@@ -24,6 +24,7 @@ pub mod names;
 mod process;
 pub mod schema;
 mod segment;
+mod stacks;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;

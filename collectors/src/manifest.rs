@@ -114,6 +114,9 @@ pub struct Process {
     pub balanced: bool,
     /// Calls made inside another hooked call, by the driver itself or by a signal handler: not counted as seen.
     pub nested: u64,
+    /// Stacks that were looked for.
+    #[serde(default)]
+    pub stacks: Stacks,
     /// Hooks that were reached, and driver symbols that no hook covers.
     pub coverage: Coverage,
     /// What tracing cost this process.
@@ -145,6 +148,21 @@ impl Count {
     pub fn is_balanced(&self) -> bool {
         self.seen == self.recorded + self.dropped + self.sampled_out + self.in_flight + self.abandoned
     }
+}
+
+/// What came of looking for stacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stacks {
+    /// Calls with a stack of Python frames.
+    pub python: u64,
+    /// Calls with a stack of native frames.
+    pub native: u64,
+    /// Calls of which no stack could be taken.
+    pub none: u64,
+    /// Among all of these, calls whose thread may run a Python that could not be read.
+    pub unread: u64,
+    /// Stacks whose description found no room: their calls have none.
+    pub lost: u64,
 }
 
 /// What the hooks of a process saw.

@@ -39,9 +39,38 @@ impl NameKind {
 
 /// The id of a name.
 pub fn id(kind: NameKind, name: &str) -> i64 {
-    let bytes = kind.name().bytes().chain([0]).chain(name.bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-    (hash & i64::MAX as u64) as i64
+    let mut hash = Hash::new(kind.name());
+    hash.text(name);
+    hash.id()
+}
+
+/// An id on its way.
+pub(crate) struct Hash(u64);
+
+impl Hash {
+    /// Of something of this kind.
+    pub(crate) fn new(kind: &str) -> Hash {
+        let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+        hash.text(kind);
+        hash.byte(0);
+        hash
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        text.bytes().for_each(|b| self.byte(b));
+    }
+
+    pub(crate) fn number(&mut self, number: u64) {
+        number.to_le_bytes().into_iter().for_each(|b| self.byte(b));
+    }
+
+    pub(crate) fn id(&self) -> i64 {
+        (self.0 & i64::MAX as u64) as i64
+    }
 }
 
 /// Names of one collector.

@@ -32,7 +32,7 @@ const FULL_BYTES: usize = 8 << 20;
 /// After trouble with the disk the writer discards for this long, then tries again.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Tables whose files are never removed for the size limit: small, and the others mean nothing without them.
-const KEPT: [TableId; 3] = [TableId::Names, TableId::Processes, TableId::Threads];
+const KEPT: [TableId; 4] = [TableId::Names, TableId::Processes, TableId::Threads, TableId::Stacks];
 
 /// Rows of one class of one process in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,7 +260,7 @@ impl Writer {
     fn lose(&mut self, table: TableId, shares: &[Share]) {
         self.report(|r| {
             r.lose(shares);
-            r.names_lost |= table == TableId::Names;
+            r.names_lost |= matches!(table, TableId::Names | TableId::Stacks);
         });
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gputrace_abi::Class;
+use gputrace_abi::layout::stacks;
 use gputrace_abi::sync::Ordering;
 
 use super::Process;
@@ -50,9 +51,15 @@ impl Process {
             }
         }
         let accounting = books.close();
+        let unread = header.stacks[stacks::UNREAD].load(Ordering::Relaxed);
         let mut notes = facts::notes(header.notes.load(Ordering::Relaxed));
         if self.broken {
             notes.push("a ring led out of its segment and was not read on".to_owned());
+        }
+        if unread > 0 {
+            notes.push(format!(
+                "Python frames could not be read for {unread} stacks: a version or a build that this gputrace does not know"
+            ));
         }
         if self.intake.unknown > 0 {
             notes.push(format!("{} events of hooks that its table does not have", self.intake.unknown));
@@ -71,9 +78,21 @@ impl Process {
             balanced: accounting.values().all(manifest::Count::is_balanced),
             cost: self.cost(clocks, &accounting),
             accounting,
+            stacks: self.stacks(),
             nested: header.nested.load(Ordering::Relaxed),
             coverage: Coverage { hooks: facts::coverage(self.segment.view(), hooks), uncovered: self.symbols.clone() },
             notes,
+        }
+    }
+
+    fn stacks(&self) -> manifest::Stacks {
+        let count = |what: usize| self.segment.view().header().stacks[what].load(Ordering::Relaxed);
+        manifest::Stacks {
+            python: count(stacks::PYTHON),
+            native: count(stacks::NATIVE),
+            none: count(stacks::NONE),
+            unread: count(stacks::UNREAD),
+            lost: self.intake.stacks.lost(),
         }
     }
 

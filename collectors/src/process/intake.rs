@@ -9,18 +9,20 @@ use crate::bindings::{Change, Contexts, Memory, Names};
 use crate::chain::{Item, Text};
 use crate::facts::{self, Hook};
 use crate::names::{self, NameKind};
+use crate::stacks::Stacks;
 
 /// What comes out of the rings.
 pub(crate) struct Intake {
     pub(super) view: View,
     /// The hook table, read at the first event: most processes have none.
     pub(crate) hooks: Vec<Hook>,
-    /// Events of this pass; `commit` holds the place of their thread in the list.
+    /// Events of this pass; `commit` holds the place of their thread in the list, `spare` whether they have a stack.
     pub(super) fresh: Vec<Event>,
     pub(crate) names: Names,
     pub(crate) contexts: Contexts,
     pub(crate) memory: Memory,
     pub(super) texts: Vec<Text>,
+    pub(crate) stacks: Stacks,
     /// Events of hooks that the table does not have.
     pub(super) unknown: u64,
 }
@@ -43,6 +45,7 @@ impl Intake {
             contexts: Contexts::default(),
             memory: Memory::default(),
             texts: Vec::new(),
+            stacks: Stacks::default(),
             unknown: 0,
         }
     }
@@ -76,16 +79,21 @@ impl Intake {
                     self.memory.add(Change { ticks, address, block });
                 }
                 event.commit = thread as u32;
+                event.spare = 0; // a mark of ours from here on
                 self.fresh.push(event);
             }
             Item::Context(event) => self.contexts.bind(event.context, event.payload[2]),
             Item::Learned { key, ticks, start } => self.names.hold_from(key, ticks, start),
+            Item::Stack(event) => self.stacks.attach(&event, thread as u32, &mut self.fresh),
             Item::Text(text) => self.take_text(text),
         }
     }
 
     /// A name must be known before the next event of its thread says that it was learned there.
     fn take_text(&mut self, text: Text) {
+        if self.stacks.take_text(&text) {
+            return;
+        }
         match text.kind {
             text_kind::FUNCTION => {
                 self.names.bind(text.key, text.ticks, names::id(NameKind::Kernel, &text.text()));

@@ -129,8 +129,10 @@ impl Process {
         if !self.held.is_empty() {
             clocks.tick();
             self.intake.memory.apply(horizon);
+            self.intake.stacks.attach_late(&mut self.held);
             self.resolve_held(clocks, tables, written);
         }
+        self.intake.stacks.end_pass(&self.intake.fresh);
         self.let_threads_go(clocks, tables);
         std::mem::swap(&mut self.held, &mut self.intake.fresh);
         // A burst must not keep its memory for ever.
@@ -228,7 +230,7 @@ impl Process {
         let steps = chain.read(&view, dead, most, |item| items.push(item));
         for item in items {
             let place = match &item {
-                Item::Event(event) => self.adopt(usize::from(event.thread)).unwrap_or(NOBODY),
+                Item::Event(event) | Item::Stack(event) => self.adopt(usize::from(event.thread)).unwrap_or(NOBODY),
                 _ => NOBODY,
             };
             let thread = &mut self.threads[place];
@@ -438,5 +440,6 @@ impl Process {
     /// The names of hooks must be written again.
     pub(crate) fn announce_again(&mut self) {
         self.intake.hooks.iter_mut().for_each(|h| h.announced = false);
+        self.intake.stacks.announce_again();
     }
 }

@@ -32,7 +32,7 @@ impl Process {
                 }
                 // Paired afterwards.
                 Class::Range => {}
-                _ => self.driver_call(event, clocks, tables),
+                _ => self.driver_call(event, clocks, tables, written),
             }
         }
         // A block that one thread took and another one freed, whose ring was read first.
@@ -42,12 +42,13 @@ impl Process {
     }
 
     #[inline]
-    fn driver_call(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables) {
+    fn driver_call(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         let Some(hook) = self.intake.hooks.get(usize::from(event.hook)) else { return };
         let Some(thread) = self.threads.get_mut(event.commit as usize) else { return };
         let number = thread.calls;
         thread.calls += 1;
         let [first, stream, third, fourth] = event.payload;
+        let stack = self.intake.stacks.of(event, tables, written);
         let call = Call {
             class: hook.class,
             start_ns: clocks.ns(self.clock, event.start),
@@ -62,6 +63,7 @@ impl Process {
             stream: stream as i64,
             captured: event.flags & FLAG_CAPTURED != 0,
             result: event.result.into(),
+            stack_id: stack.id,
         };
         match hook.class {
             Class::Launch => {
@@ -73,6 +75,7 @@ impl Process {
                     grid: if kernel { unpack_grid(third) } else { [0; 3] },
                     block,
                     shared_bytes,
+                    stack_launches: stack.launches,
                 };
                 tables.launch(&call, &launch);
             }

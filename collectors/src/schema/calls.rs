@@ -34,8 +34,17 @@ columns: &[
     Column::new("block_y", I32, Dictionary, "threads", "block"),
     Column::new("block_z", I32, Dictionary, "threads", "block"),
     Column::new("shared_bytes", I32, Dictionary, BYTES, "dynamic shared memory of a block"),
+    Column::new(
+        "stack_launches",
+        I64,
+        Dictionary,
+        "launches",
+        "launches that the stack stands for, where the launch was drawn at random; 0 where it took long or followed a pause of its thread; null without a stack",
+    )
+    .optional(),
     CAPTURED,
     RESULT,
+    STACK,
 ],
 };
 
@@ -64,6 +73,7 @@ pub(super) const SYNCS: Table = Table {
         Column::new("handle", I64, Dictionary, NONE, "bits of the event or context handle; 0 for streams"),
         CAPTURED,
         RESULT,
+        STACK,
     ],
 };
 
@@ -111,6 +121,7 @@ pub(super) const TRANSFERS: Table = Table {
         ),
         CAPTURED,
         RESULT,
+        STACK,
     ],
 };
 
@@ -147,6 +158,7 @@ pub(super) const DEVICE_MEMORY: Table = Table {
         STREAM,
         CAPTURED,
         RESULT,
+        STACK,
     ],
 };
 
@@ -169,5 +181,6 @@ pub(super) const OTHER_API: Table = Table {
         Column::new("handle", I64, Dictionary, NONE, "bits of the handle that the call is about"),
         CAPTURED,
         RESULT,
+        STACK,
     ],
 };

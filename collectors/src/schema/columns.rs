@@ -59,5 +59,13 @@ pub(super) const CAPTURED: Column = Column::new(
     NONE,
     "the stream was being captured into a graph: the call queued no work of its own",
 );
+pub(super) const STACK: Column = Column::new(
+    "stack_id",
+    I64,
+    Dictionary,
+    NONE,
+    "who made the call: stacks.stack_id; null for calls of which no stack was taken",
+)
+.optional();
 pub(super) const RESULT: Column =
     Column::new("result", I32, Dictionary, NONE, "the driver's result code (CUresult); 0 is success");

@@ -13,6 +13,7 @@ mod host_memory;
 mod names;
 mod processes;
 mod ranges;
+mod stacks;
 
 use std::sync::Arc;
 
@@ -163,6 +164,8 @@ pub enum TableId {
     Names = 8,
     /// Ranges that the program names.
     Ranges = 9,
+    /// Frames behind `stack_id`.
+    Stacks = 10,
 }
 
 impl TableId {
@@ -201,7 +204,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 10] = [
+pub const TABLES: [Table; 11] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -212,6 +215,7 @@ pub const TABLES: [Table; 10] = [
     calls::OTHER_API,
     names::NAMES,
     ranges::RANGES,
+    stacks::STACKS,
 ];
 
 #[cfg(test)]

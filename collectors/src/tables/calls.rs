@@ -23,6 +23,7 @@ pub(crate) struct Call {
     pub(crate) stream: i64,
     pub(crate) captured: bool,
     pub(crate) result: i32,
+    pub(crate) stack_id: Option<i64>,
 }
 
 /// Columns at the start of the tables of driver calls.
@@ -45,6 +46,7 @@ struct Back {
     stream: Plain<i64>,
     captured: Flags,
     result: Plain<i32>,
+    stack_id: Optional<i64>,
 }
 
 /// A table of driver calls: common columns, and those of its own between them.
@@ -81,6 +83,7 @@ impl<T: Own> Calls<T> {
         back.stream.push(call.stream);
         back.captured.push(call.captured);
         back.result.push(call.result);
+        back.stack_id.push(call.stack_id);
         &mut self.own
     }
 
@@ -103,7 +106,7 @@ impl<T: Own> Calls<T> {
         columns.extend(before);
         columns.extend(take![back.context, back.device, back.stream]);
         columns.extend(after);
-        columns.extend(take![back.captured, back.result]);
+        columns.extend(take![back.captured, back.result, back.stack_id]);
         self.rows.batch(T::TABLE, columns)
     }
 }

@@ -5,6 +5,7 @@ mod columns;
 mod own;
 mod ranges;
 mod rows;
+mod stacks;
 
 use gputrace_abi::Class;
 
@@ -18,6 +19,8 @@ pub(crate) use own::{End, Launch, Transfer};
 use ranges::RangeColumns;
 pub(crate) use ranges::{Range, RangeKind};
 pub(crate) use rows::{ProcessRow, ThreadRow, processes, threads};
+use stacks::StackColumns;
+pub(crate) use stacks::StackRow;
 
 /// Texts of `action`.
 const ACTIONS: [&str; 2] = ["alloc", "free"];
@@ -72,6 +75,7 @@ pub(crate) struct Tables {
     host_memory: HostColumns,
     names: NameColumns,
     ranges: RangeColumns,
+    stacks: StackColumns,
     full: Vec<Message>,
 }
 
@@ -99,6 +103,7 @@ impl Tables {
             host_memory,
             names: NameColumns::default(),
             ranges: RangeColumns::default(),
+            stacks: StackColumns::default(),
             full: Vec::new(),
         }
     }
@@ -162,19 +167,28 @@ impl Tables {
         self.names.name.push(Some(name));
     }
 
-    /// Batches of the tables that have at least `rows` rows; names first, so that a reader of a torn trace has them.
+    /// Adds the rows of a stack, innermost frame first, to `stacks`.
+    pub(crate) fn stack(&mut self, id: i64, frames: &[StackRow]) {
+        for (depth, row) in frames.iter().enumerate() {
+            self.stacks.push(id, depth, row);
+        }
+    }
+
+    /// Batches of the tables that have at least `rows` rows; what others refer to comes first, so that a reader of a torn
+    /// trace has it.
     pub(crate) fn take(&mut self, rows: usize) -> impl Iterator<Item = Message> {
         let rows = rows.max(1);
-        let mut out = [const { None }; 8];
+        let mut out = Vec::new();
         if self.names.rows.count > 0 {
             let columns = take![self.names.name_id, self.names.kind, self.names.name];
-            out[0] = self.names.rows.batch(TableId::Names, columns);
+            out.extend(self.names.rows.batch(TableId::Names, columns));
         }
-        out[1] = self.launches.take(rows);
-        out[2] = self.syncs.take(rows);
-        out[3] = self.transfers.take(rows);
-        out[4] = self.device_memory.take(rows);
-        out[5] = self.api.take(rows);
+        out.extend(self.stacks.take());
+        out.extend(self.launches.take(rows));
+        out.extend(self.syncs.take(rows));
+        out.extend(self.transfers.take(rows));
+        out.extend(self.device_memory.take(rows));
+        out.extend(self.api.take(rows));
         if self.host_memory.rows.count >= rows {
             let own = &mut self.host_memory;
             let columns = take![
@@ -189,10 +203,10 @@ impl Tables {
                 own.bytes,
                 own.weight_bytes
             ];
-            out[6] = own.rows.batch(TableId::HostMemory, columns);
+            out.extend(own.rows.batch(TableId::HostMemory, columns));
         }
-        out[7] = self.ranges.take(rows);
-        out.into_iter().flatten()
+        out.extend(self.ranges.take(rows));
+        out.into_iter()
     }
 
     /// Whether a batch is full.

@@ -57,6 +57,7 @@ pub(crate) struct Launch {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared_bytes: u32,
+    pub(crate) stack_launches: Option<i64>,
 }
 
 #[derive(Default)]
@@ -66,6 +67,7 @@ pub(super) struct LaunchColumns {
     grid: [Plain<i32>; 3],
     block: [Plain<i32>; 3],
     shared_bytes: Plain<i32>,
+    stack_launches: Optional<i64>,
 }
 
 pub(super) struct SyncColumns {
@@ -132,6 +134,7 @@ impl LaunchColumns {
             self.block[n].push(launch.block[n] as i32);
         }
         self.shared_bytes.push(launch.shared_bytes as i32);
+        self.stack_launches.push(launch.stack_launches);
     }
 }
 
@@ -139,8 +142,9 @@ impl Own for LaunchColumns {
     const TABLE: TableId = TableId::Launches;
 
     fn take(&mut self) -> [Vec<ArrayRef>; 2] {
-        let LaunchColumns { name_id, function, grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes } = self;
-        [take![*name_id], take![*function, *gx, *gy, *gz, *bx, *by, *bz, *shared_bytes]]
+        let LaunchColumns { name_id, function, grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes, stack_launches } =
+            self;
+        [take![*name_id], take![*function, *gx, *gy, *gz, *bx, *by, *bz, *shared_bytes, *stack_launches]]
     }
 }
 

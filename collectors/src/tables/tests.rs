@@ -21,12 +21,20 @@ fn call(class: Class) -> Call {
         stream: 9,
         captured: true,
         result: 10,
+        stack_id: None,
     }
 }
 
 /// One row in each table.
 fn fill(tables: &mut Tables) {
-    let launch = Launch { name_id: None, function: 1, grid: [1, 2, 3], block: [4, 5, 6], shared_bytes: 7 };
+    let launch = Launch {
+        name_id: None,
+        function: 1,
+        grid: [1, 2, 3],
+        block: [4, 5, 6],
+        shared_bytes: 7,
+        stack_launches: Some(8),
+    };
     tables.launch(&call(Class::Launch), &launch);
     tables.sync(&call(Class::Sync), 200, 0);
     let transfer = Transfer {
@@ -60,6 +68,7 @@ fn fill(tables: &mut Tables) {
         payload_int: None,
         payload_float: Some(8.0),
     });
+    tables.stack(1, &[StackRow { language: "python", ..StackRow::default() }]);
     tables.host(&HostCall {
         class: Class::HostFree,
         start_ns: 1,
@@ -81,7 +90,10 @@ fn every_table_has_the_columns_of_its_schema() {
     let mut batches: Vec<(TableId, RecordBatch)> = Vec::new();
     for message in tables.take(1) {
         if let Message::Rows(table, batch, shares) = message {
-            assert_eq!(shares.iter().map(|s| s.rows).sum::<u64>(), u64::from(table != TableId::Names));
+            assert_eq!(
+                shares.iter().map(|s| s.rows).sum::<u64>(),
+                u64::from(!matches!(table, TableId::Names | TableId::Stacks))
+            );
             batches.push((table, batch));
         }
     }

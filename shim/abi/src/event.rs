@@ -10,7 +10,7 @@
 //! | 24 | 2 | `context` | number of the CUDA context in this process, 0 unknown |
 //! | 26 | 2 | `flags` | `FLAG_` bits and the kinds of memory of a copy |
 //! | 28 | 2 | `result` | the driver's result code |
-//! | 30 | 2 | `spare` | zero |
+//! | 30 | 2 | `spare` | zero; the collector's own use once it has read the event |
 //! | 32 | 32 | `payload` | four words whose meaning the class gives, see [`Class`] |
 
 /// One recorded event, as it stands in a slot of a ring.
@@ -33,7 +33,7 @@ pub struct Event {
     pub flags: u16,
     /// Result code of the call (CUresult; larger codes saturate).
     pub result: u16,
-    /// Always zero.
+    /// Zero in a ring.
     pub spare: u16,
     /// Meaning by class: see [`Class`].
     pub payload: [u64; 4],
@@ -188,6 +188,9 @@ pub const KIND_TEXT: u16 = 0xff01;
 pub const KIND_TEXT_MORE: u16 = 0xff02;
 /// A CUDA context was given its number: payload is the context's handle, 0, the device's ordinal, 0.
 pub const KIND_CONTEXT: u16 = 0xff03;
+/// The stack of the thread's event with this start: payload is the stack's key, 0, the launches that it stands for or
+/// 0, 0. See [`crate::stack`].
+pub const KIND_STACK: u16 = 0xff08;
 
 /// Bytes of text that one following slot holds.
 pub const TEXT_SLOT_BYTES: usize = 56;
@@ -210,6 +213,14 @@ pub mod text_kind {
     pub const DOMAIN: u64 = 6;
     /// The name of a category of ranges: key is the domain's key, number the category's.
     pub const CATEGORY: u64 = 7;
+    /// Key is a stack's, number its language and flags, the text its frames; see [`crate::stack`].
+    pub const STACK: u64 = 16;
+    /// Key is a code object's, the text a [`crate::stack::PythonCode`], its name and its file.
+    pub const PYTHON_CODE: u64 = 17;
+    /// Key is a code object's, the text a part of its line table, number the place of the part.
+    pub const PYTHON_LINES: u64 = 18;
+    /// Key is a module's, the text its path, number where it was loaded.
+    pub const MODULE: u64 = 19;
 }
 
 /// The call was made while its stream was being captured into a graph: nothing ran yet.

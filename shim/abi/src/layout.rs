@@ -68,6 +68,18 @@ pub mod malloc_mode {
     pub const FULL: u32 = 2;
 }
 
+/// Places in [`Header::stacks`]: what came of looking for a stack.
+pub mod stacks {
+    /// Python frames.
+    pub const PYTHON: usize = 0;
+    /// Native frames.
+    pub const NATIVE: usize = 1;
+    /// Nothing that could be read.
+    pub const NONE: usize = 2;
+    /// The thread may run Python, but of a version or in a form that is not known; one of the others as well.
+    pub const UNREAD: usize = 3;
+}
+
 /// Bits of [`Header::notes`]: what the shim saw and the report should say.
 pub mod note {
     /// A library was opened RTLD_DEEPBIND: calls that it makes itself may escape.
@@ -131,6 +143,8 @@ pub struct Header {
     pub heartbeat: AtomicU64,
     /// Calls made inside another hooked call, by the driver itself or by a signal handler: not counted as seen.
     pub nested: AtomicU64,
+    /// Stacks that were looked for, by [`stacks`].
+    pub stacks: [AtomicU64; 4],
     /// Calls of threads that found no row in the thread table, by class: seen and dropped.
     pub rowless: [AtomicU64; CLASSES],
     /// Free chunks, a bit each.
@@ -288,8 +302,8 @@ const _: () = {
     assert!(offset_of!(Header, hook_count) == 72);
     assert!(offset_of!(Header, paused) == 88);
     assert!(offset_of!(Header, event_cost) == 104);
-    assert!(offset_of!(Header, rowless) == 136);
-    assert!(offset_of!(Header, free_chunks) == 264);
+    assert!(offset_of!(Header, rowless) == 168);
+    assert!(offset_of!(Header, free_chunks) == 296);
     assert!(size_of::<HookRow>() == 64);
     assert!(size_of::<ThreadRow>() == 512);
     assert!(offset_of!(ThreadRow, in_flight_hook) == 16);

@@ -19,6 +19,7 @@ pub mod layout;
 pub mod local;
 pub mod pool;
 pub mod ring;
+pub mod stack;
 pub mod sync;
 pub mod text;
 

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use gputrace_abi::layout::{note, route};
 
 use super::{driver, elf};
-use crate::{hooks, session};
+use crate::{hooks, session, stack};
 
 const RTLD_NEXT: usize = usize::MAX;
 const RTLD_DEFAULT: usize = 0;
@@ -224,8 +224,9 @@ unsafe fn call_dlvsym(handle: usize, name: *const c_char, version: *const c_char
     unsafe { dlvsym(handle, name, version) }
 }
 
-/// Only looks: a library opened RTLD_DEEPBIND sees the driver before us, and the report should say so.
+/// Only looks: the library may bring Python; a library opened RTLD_DEEPBIND sees the driver before us, and the report should say so.
 unsafe extern "C" fn answer_dlopen(_file: *const c_char, mode: c_int) -> Answer {
+    stack::library_opens();
     if mode & libc::RTLD_DEEPBIND != 0
         && let Some(view) = session::present()
     {

@@ -251,6 +251,7 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     for (place, value) in header.started.iter().zip(moment) {
         place.store(value, Ordering::Relaxed);
     }
+    stack::begin_segment(moment[0]);
     put(&header.block_when_full, BLOCK_WHEN_FULL.load(Ordering::Relaxed));
     put(&header.notes, notes);
     let chunks = layout::chunks_in(bytes);

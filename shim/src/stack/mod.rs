@@ -5,11 +5,21 @@
 //! every 1,000th would be the same kernel wherever 1,000 divides a step. A launch after a pause of its thread gets one
 //! too: it says what the host did instead of feeding the GPU.
 
+mod frames;
+mod known;
+mod memory;
+mod python;
 mod rate;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use gputrace_abi::Class;
+use gputrace_abi::layout::stacks;
+use gputrace_abi::{Class, Event, event};
+
+use frames::Frames;
+use known::Known;
+pub(crate) use known::begin_segment;
+pub(crate) use python::library_opens;
 
 use crate::sampling;
 use crate::thread::State;
@@ -24,6 +34,9 @@ static OVER_US: AtomicU64 = AtomicU64::new(DEFAULT_OVER_US);
 /// Mean distance of launches that get one; [`OFF`]: none does.
 static LAUNCHES: AtomicU64 = AtomicU64::new(DEFAULT_LAUNCHES);
 const OFF: u64 = u64::MAX;
+
+/// Stacks that were described.
+static STACKS: Known = Known::new();
 
 /// What a stack stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +59,16 @@ pub(crate) fn configure(stacks: Option<&[u8]>, launches: Option<&[u8]>) {
 pub(crate) fn reset(state: &State) {
     state.last_end.set(0);
     state.launches_left.set(launches_to_next(state));
-    state.long_ticks.set(match OVER_US.load(Ordering::Relaxed) {
+    state.long_ticks.set(long_ticks());
+}
+
+/// Ticks from which on [`consider`] looks at a call.
+fn long_ticks() -> u64 {
+    let pause_us = if LAUNCHES.load(Ordering::Relaxed) == OFF { OFF } else { PAUSE_US };
+    match OVER_US.load(Ordering::Relaxed) {
         OFF => OFF,
-        us => rate::ticks(us),
-    });
+        us => rate::ticks(us.min(pause_us)),
+    }
 }
 
 /// Takes the stack of a driver call whose event was just written, if it is one of those that get one.
@@ -77,9 +96,9 @@ fn consider(state: &State, launch: bool, since: u64, start: u64, end: u64) {
     let mut why = None;
     if over_us != OFF {
         // The first thresholds were taken before the clock's rate was known well.
-        state.long_ticks.set(rate::ticks(over_us));
+        state.long_ticks.set(long_ticks());
         let paused = || LAUNCHES.load(Ordering::Relaxed) != OFF && start.wrapping_sub(since) >= rate::ticks(PAUSE_US);
-        if end.wrapping_sub(start) >= state.long_ticks.get() || (launch && paused()) {
+        if end.wrapping_sub(start) >= rate::ticks(over_us) || (launch && paused()) {
             why = Some(Why::Itself);
         }
     }
@@ -97,7 +116,44 @@ fn consider(state: &State, launch: bool, since: u64, start: u64, end: u64) {
 /// For hooks that decide themselves; the others call [`after`].
 #[cold]
 #[inline(never)]
-pub(crate) fn capture(_state: &State, _start: u64, _why: Why) {}
+pub(crate) fn capture(state: &State, start: u64, why: Why) {
+    let mut frames = Frames::new();
+    let looked = python::walk(&mut frames);
+    count(
+        state,
+        match looked {
+            python::Looked::Found => stacks::PYTHON,
+            python::Looked::None => stacks::NONE,
+            python::Looked::Unread => stacks::UNREAD,
+        },
+    );
+    if frames.count == 0 {
+        return;
+    }
+    // Unknown stacks are described first. Where the ring has no room, the collector learns of a stack that it does not
+    // know, which counts as none.
+    if !STACKS.has(frames.hash) && frames.describe(state) {
+        STACKS.insert(frames.hash);
+    }
+    let launches = match why {
+        Why::Itself => 0,
+        Why::Launches(n) => n,
+    };
+    let event = Event {
+        hook: event::KIND_STACK,
+        start,
+        end: start,
+        payload: [frames.hash, 0, launches, 0],
+        ..Event::default()
+    };
+    state.write_apart(event);
+}
+
+fn count(state: &State, what: usize) {
+    if let Some(counter) = state.header().stacks.get(what) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// Launches to pass before the next one that gets a stack: geometrically distributed.
 fn launches_to_next(state: &State) -> i64 {

@@ -171,26 +171,33 @@ impl State {
 
     /// Writes a text and what it is about; false when there was no room.
     pub(crate) fn write_text(&self, kind: u64, key: u64, number: u64, text: &[u8], now: u64) -> bool {
-        let text = text.get(..text.len().min(event::TEXT_MAX_BYTES)).unwrap_or(&[]);
-        let more = text.len().div_ceil(event::TEXT_SLOT_BYTES) as u32;
+        self.write_texts(kind, key, number, [text, &[], &[]], now)
+    }
+
+    /// Writes several texts as one.
+    pub(crate) fn write_texts(&self, kind: u64, key: u64, number: u64, texts: [&[u8]; 3], now: u64) -> bool {
+        let bytes = texts.iter().map(|text| text.len()).sum::<usize>().min(event::TEXT_MAX_BYTES);
+        let more = bytes.div_ceil(event::TEXT_SLOT_BYTES) as u32;
         let head = Event {
             hook: event::KIND_TEXT,
             thread: self.number.get(),
             start: now,
             end: now,
-            payload: [key, kind, text.len() as u64, number],
+            payload: [key, kind, bytes as u64, number],
             ..Event::default()
         };
+        let mut rest = texts.into_iter().flatten().take(bytes);
         self.with_places(1 + more, |slot, commit, nth| {
             if nth == 0 {
                 return slot.write(&Event { commit, ..head });
             }
             let mut words = [0u64; 7];
-            let from = (nth as usize - 1) * event::TEXT_SLOT_BYTES;
-            for (i, byte) in text.iter().skip(from).take(event::TEXT_SLOT_BYTES).enumerate() {
-                if let Some(word) = words.get_mut(i / 8) {
-                    *word |= u64::from(*byte) << (8 * (i % 8));
+            for word in &mut words {
+                let mut value = [0u8; 8];
+                for (place, byte) in value.iter_mut().zip(&mut rest) {
+                    *place = *byte;
                 }
+                *word = u64::from_le_bytes(value);
             }
             let first = Event { commit, hook: event::KIND_TEXT_MORE, thread: head.thread, ..Event::default() };
             slot.write_text(first.words()[0], words);

@@ -63,7 +63,7 @@ fn find() -> usize {
             if let Some(library) = Library::at(entry.base, entry.dynamic)
                 && library.soname() == Some(b"libc.so.6")
             {
-                return library.find(c"dl_iterate_phdr");
+                return library.find(c"dl_iterate_phdr", false);
             }
         }
         link = entry.next;

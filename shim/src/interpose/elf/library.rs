@@ -34,6 +34,7 @@ const DT_SYMTAB: i64 = 6;
 const DT_SONAME: i64 = 14;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const DT_VERSYM: i64 = 0x6fff_fff0;
+const STT_OBJECT: u8 = 1;
 const STT_FUNC: u8 = 2;
 const HIDDEN_VERSION: u16 = 0x8000;
 
@@ -76,11 +77,12 @@ impl Library {
         Some(unsafe { CStr::from_ptr((self.strings + offset) as *const c_char) }.to_bytes())
     }
 
-    /// Address of the function of this name and of default version; 0 when it is not there.
+    /// Address of the function, or where asked for the variable, of this name and of default version; 0 when it is not
+    /// there.
     ///
     /// # Safety
     /// The library is still loaded.
-    pub(super) unsafe fn find(&self, name: &CStr) -> usize {
+    pub(super) unsafe fn find(&self, name: &CStr, variables: bool) -> usize {
         let hash = gnu_hash(name.to_bytes());
         let table = self.gnu_hash as *const u32;
         // SAFETY: the layout of DT_GNU_HASH: four words, a bloom filter of 64-bit words, buckets, chains. Chains end
@@ -105,7 +107,7 @@ impl Library {
             }
             loop {
                 let entry = *chain.add((number - first) as usize);
-                if entry | 1 == hash | 1 && self.matches(number as usize, name) {
+                if entry | 1 == hash | 1 && self.matches(number as usize, name, variables) {
                     let symbol = &*(self.symbols as *const Symbol).add(number as usize);
                     return self.base.wrapping_add(symbol.value);
                 }
@@ -119,13 +121,13 @@ impl Library {
 
     /// # Safety
     /// `number` is a symbol of the library, which is still loaded.
-    unsafe fn matches(&self, number: usize, name: &CStr) -> bool {
+    unsafe fn matches(&self, number: usize, name: &CStr, variables: bool) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             let symbol = &*(self.symbols as *const Symbol).add(number);
             let hidden = self.versions != 0 && *(self.versions as *const u16).add(number) & HIDDEN_VERSION != 0;
             symbol.section != 0
-                && symbol.info & 15 == STT_FUNC
+                && (symbol.info & 15 == STT_FUNC || (variables && symbol.info & 15 == STT_OBJECT))
                 && !hidden
                 && CStr::from_ptr((self.strings + symbol.name as usize) as *const c_char) == name
         }

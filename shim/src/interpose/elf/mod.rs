@@ -2,7 +2,7 @@
 //!
 //! `dlsym` is one of the things that we interpose; it takes locks, keeps an error text that the program may be about to
 //! read, and cannot be called inside malloc. Walking the loaded libraries and each one's DT_GNU_HASH does none of that.
-//! Only functions of default version are found, in the order in which the loader keeps the libraries: the program,
+//! Only functions, and where asked for variables, of default version are found, in the order in which the loader keeps the libraries: the program,
 //! preloaded libraries, then the rest.
 
 mod iterate;
@@ -57,19 +57,21 @@ struct Search<'a> {
     soname: Option<&'a [u8]>,
     /// Only in libraries after this one.
     after_us: bool,
+    /// Variables too.
+    variables: bool,
     passed_us: bool,
     found: usize,
 }
 
 /// Address of the next definition of a function after ours in search order; 0 when there is none.
 pub(crate) fn next_definition(name: &CStr) -> usize {
-    search(Search { name, soname: None, after_us: true, passed_us: false, found: 0 })
+    search(Search { name, soname: None, after_us: true, variables: false, passed_us: false, found: 0 })
 }
 
 /// Address of a function in the loaded library with this soname; 0 when there is none.
 pub(crate) fn in_library(soname: &CStr, name: &CStr) -> usize {
     let soname = Some(soname.to_bytes());
-    search(Search { name, soname, after_us: false, passed_us: false, found: 0 })
+    search(Search { name, soname, after_us: false, variables: false, passed_us: false, found: 0 })
 }
 
 fn next_or_any(name: &CStr) -> usize {
@@ -83,9 +85,9 @@ fn in_libc(name: &CStr) -> usize {
     in_library(c"libc.so.6", name)
 }
 
-/// Address of the first definition of a function outside of this library; 0 when there is none.
+/// Address of the first definition of a function or variable outside of this library; 0 when there is none.
 pub(crate) fn anywhere(name: &CStr) -> usize {
-    search(Search { name, soname: None, after_us: false, passed_us: false, found: 0 })
+    search(Search { name, soname: None, after_us: false, variables: true, passed_us: false, found: 0 })
 }
 
 fn search(mut search: Search<'_>) -> usize {
@@ -115,7 +117,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut
         if search.soname.is_some_and(|wanted| library.soname() != Some(wanted)) {
             return 0;
         }
-        search.found = library.find(search.name);
+        search.found = library.find(search.name, search.variables);
     }
     (search.found != 0) as c_int
 }

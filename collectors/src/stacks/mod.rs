@@ -1,0 +1,188 @@
+//! Stacks of one process: which call has which, and what the numbers in them mean.
+//!
+//! A call's stack comes as a key right after the call; what the key stands for came before, in any of the process's
+//! rings. Keys are hashes of addresses, so a stack's id in the trace is made of its content instead: the same lines have
+//! the same id in every process, host and run.
+
+mod lines;
+mod python;
+
+use std::collections::HashMap;
+
+use gputrace_abi::event::{Event, text_kind};
+use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, PYTHON};
+
+use crate::chain::Text;
+use crate::names::Written;
+use crate::tables::{StackRow, Tables};
+use python::Code;
+
+/// Bytes of descriptions that are kept of one process; a hostile one could send them without end.
+const MOST_BYTES: usize = 64 << 20;
+/// Events that are looked through for the one that a stack follows: signal handlers may have recorded in between.
+const LOOK_BACK: usize = 16;
+
+/// A stack, as it was described.
+struct Stack {
+    frames: Vec<Frame>,
+    language: u64,
+    cut: bool,
+    /// Its id, once its rows were written.
+    id: Option<i64>,
+}
+
+/// What a row says about its stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StackOf {
+    /// `stacks.stack_id`.
+    pub(crate) id: Option<i64>,
+    /// Launches that it stands for.
+    pub(crate) launches: Option<i64>,
+}
+
+/// The stacks of one process.
+#[derive(Default)]
+pub(crate) struct Stacks {
+    stacks: HashMap<u64, Stack>,
+    codes: HashMap<u64, Code>,
+    /// Line tables whose code object has not come yet.
+    tables: HashMap<u64, Vec<u8>>,
+    bytes: usize,
+    lost: u64,
+    /// Keys and numbers of launches, by thread and start of the call.
+    calls: HashMap<(u32, u64), (u64, u64)>,
+    /// Stacks whose call was read in the pass before: thread and start.
+    late: Vec<(u32, u64)>,
+}
+
+impl Stacks {
+    /// A stack came, for the call of this thread that began when the record says.
+    pub(crate) fn attach(&mut self, record: &Event, thread: u32, fresh: &mut [Event]) {
+        let call = (thread, record.start);
+        let owner = fresh.iter_mut().rev().take(LOOK_BACK).find(|e| (e.commit, e.start) == call);
+        match owner {
+            Some(event) => event.spare = 1,
+            None => self.late.push(call),
+        }
+        self.calls.insert(call, (record.payload[0], record.payload[2]));
+    }
+
+    /// Marks the calls that were read in the pass before their stack.
+    pub(crate) fn attach_late(&mut self, held: &mut [Event]) {
+        for call in std::mem::take(&mut self.late) {
+            if let Some(event) = held.iter_mut().rev().find(|e| (e.commit, e.start) == call) {
+                event.spare = 1;
+            }
+        }
+    }
+
+    /// The calls of a pass have their rows: what was not asked for belongs to none of them.
+    pub(crate) fn end_pass(&mut self, fresh: &[Event]) {
+        if self.calls.is_empty() {
+            return;
+        }
+        let next: HashMap<_, _> = fresh
+            .iter()
+            .filter(|e| e.spare != 0)
+            .filter_map(|e| Some(((e.commit, e.start), self.calls.remove(&(e.commit, e.start))?)))
+            .collect();
+        self.calls = next;
+    }
+
+    /// The stack of a call.
+    #[inline]
+    pub(crate) fn of(&mut self, event: &Event, tables: &mut Tables, written: &mut Written) -> StackOf {
+        if event.spare == 0 { StackOf::default() } else { self.find(event, tables, written) }
+    }
+
+    #[cold]
+    fn find(&mut self, event: &Event, tables: &mut Tables, written: &mut Written) -> StackOf {
+        let Some((key, launches)) = self.calls.remove(&(event.commit, event.start)) else { return StackOf::default() };
+        let id = self.id(key, tables, written);
+        self.lost += u64::from(id.is_none());
+        StackOf { id, launches: id.map(|_| launches as i64) }
+    }
+
+    /// The id of a stack; its rows are written with its first use.
+    fn id(&mut self, key: u64, tables: &mut Tables, written: &mut Written) -> Option<i64> {
+        let stack = self.stacks.get_mut(&key)?;
+        if stack.id.is_some() {
+            return stack.id;
+        }
+        let mut rows = Vec::with_capacity(stack.frames.len());
+        for frame in &stack.frames {
+            rows.push(match stack.language {
+                PYTHON => self.codes.get(&frame.key)?.row(frame.offset),
+                _ => return None,
+            });
+        }
+        if let Some(outermost) = rows.last_mut() {
+            outermost.cut = stack.cut;
+        }
+        let id = content(&rows);
+        if written.insert(id) {
+            tables.stack(id, &rows);
+        }
+        stack.id = Some(id);
+        stack.id
+    }
+
+    /// Calls whose stack was never described.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The rows of stacks must be written again.
+    pub(crate) fn announce_again(&mut self) {
+        self.stacks.values_mut().for_each(|stack| stack.id = None);
+    }
+
+    /// Takes in a description. False: it is none of a stack.
+    pub(crate) fn take_text(&mut self, text: &Text) -> bool {
+        let bytes = text.bytes();
+        if !matches!(text.kind, text_kind::STACK | text_kind::PYTHON_CODE | text_kind::PYTHON_LINES) {
+            return false;
+        }
+        self.bytes += bytes.len() + 128;
+        if self.bytes > MOST_BYTES {
+            return true;
+        }
+        match text.kind {
+            text_kind::STACK => {
+                let frames = bytes.as_chunks::<FRAME_BYTES>().0.iter().take(DEPTH_MAX);
+                let frames = frames.map(|frame| Frame::from_bytes(*frame)).collect();
+                let (language, cut) = (text.number & 0xff, text.number & CUT != 0);
+                self.stacks.insert(text.key, Stack { frames, language, cut, id: None });
+            }
+            text_kind::PYTHON_LINES => {
+                let table = self.tables.entry(text.key).or_default();
+                // The first part begins anew; one that does not follow the last is of a table with a hole.
+                table.truncate(text.number.min(usize::MAX as u64) as usize);
+                if table.len() as u64 == text.number {
+                    table.extend_from_slice(bytes);
+                }
+            }
+            _ => {
+                let table = self.tables.remove(&text.key).unwrap_or_default();
+                if let Some(code) = Code::read(bytes, table) {
+                    self.codes.insert(text.key, code);
+                }
+            }
+        }
+        true
+    }
+}
+
+/// The id of a stack: a hash of what its rows say.
+fn content(rows: &[StackRow]) -> i64 {
+    let mut hash = crate::names::Hash::new("stack");
+    for row in rows {
+        for text in [Some(row.language), Some(&row.function), row.file.as_deref(), row.module.as_deref()] {
+            hash.text(text.unwrap_or("\0"));
+        }
+        hash.number(row.line.map_or(u64::MAX, |l| l as u64));
+        hash.number(row.offset.map_or(u64::MAX, |o| o as u64));
+        hash.number(u64::from(row.cut));
+    }
+    hash.id()
+}

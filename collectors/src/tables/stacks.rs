@@ -1,0 +1,66 @@
+//! The table of stacks.
+
+use arrow::array::ArrayRef;
+
+use super::columns::{Flags, Optional, Plain, Rows, Texts, take};
+use crate::schema::TableId;
+use crate::writer::Message;
+
+/// A row of `stacks`: one frame.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StackRow {
+    pub(crate) language: &'static str,
+    pub(crate) function: String,
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<i32>,
+    pub(crate) module: Option<String>,
+    pub(crate) offset: Option<i64>,
+    pub(crate) cut: bool,
+}
+
+#[derive(Default)]
+pub(super) struct StackColumns {
+    pub(super) rows: Rows,
+    stack_id: Plain<i64>,
+    depth: Plain<i32>,
+    language: Texts,
+    function: Texts,
+    file: Texts,
+    line: Optional<i32>,
+    module: Texts,
+    offset: Optional<i64>,
+    cut: Flags,
+}
+
+impl StackColumns {
+    pub(super) fn push(&mut self, id: i64, depth: usize, row: &StackRow) {
+        self.rows.count += 1;
+        self.stack_id.push(id);
+        self.depth.push(depth as i32);
+        self.language.push(Some(row.language));
+        self.function.push(Some(&row.function));
+        self.file.push(row.file.as_deref());
+        self.line.push(row.line);
+        self.module.push(row.module.as_deref());
+        self.offset.push(row.offset);
+        self.cut.push(row.cut);
+    }
+
+    pub(super) fn take(&mut self) -> Option<Message> {
+        if self.rows.count == 0 {
+            return None;
+        }
+        let columns: Vec<ArrayRef> = take![
+            self.stack_id,
+            self.depth,
+            self.language,
+            self.function,
+            self.file,
+            self.line,
+            self.module,
+            self.offset,
+            self.cut
+        ];
+        self.rows.batch(TableId::Stacks, columns)
+    }
+}

@@ -1,0 +1,110 @@
+//! Stacks as they travel through a ring.
+//!
+//! After the event of a call comes [`KIND_STACK`](crate::event::KIND_STACK) with the stack's key. What the key stands
+//! for is written before its first use in a process, as texts of the same rings: a
+//! [`STACK`](crate::event::text_kind::STACK) with the frames, innermost first, and before that each code object or module
+//! that its frames name. Keys are hashes that mean nothing outside the process.
+
+/// The frames are of Python: key is that of a [`PythonCode`], offset a number of bytes in its bytecode.
+pub const PYTHON: u64 = 1;
+/// The frames are of native code: key is that of a module, offset an address in its file.
+pub const NATIVE: u64 = 2;
+/// Added to the language: there were more frames than were taken.
+pub const CUT: u64 = 1 << 8;
+
+/// Most frames of a stack.
+pub const DEPTH_MAX: usize = 128;
+
+/// One frame: 16 bytes of a stack's text.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// Of the code object or module.
+    pub key: u64,
+    /// Where in it.
+    pub offset: u64,
+}
+
+/// Bytes of a [`Frame`].
+pub const FRAME_BYTES: usize = 16;
+
+impl Frame {
+    /// As it stands in the text.
+    pub fn to_bytes(&self) -> [u8; FRAME_BYTES] {
+        (u128::from(self.key) | u128::from(self.offset) << 64).to_le_bytes()
+    }
+
+    /// The frame in these bytes.
+    pub fn from_bytes(bytes: [u8; FRAME_BYTES]) -> Frame {
+        let both = u128::from_le_bytes(bytes);
+        Frame { key: both as u64, offset: (both >> 64) as u64 }
+    }
+}
+
+/// What stands before name and file in the text of a code object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PythonCode {
+    /// The second number of Python's version, which gives the form of the line table.
+    pub minor: u8,
+    /// Bytes of a character of the name: 1 (Latin-1), 2 or 4; 0 for ASCII.
+    pub name_unit: u8,
+    /// The same for the file.
+    pub file_unit: u8,
+    /// Bytes of the name; the rest of the text is the file.
+    pub name_bytes: u16,
+    /// First line of the function.
+    pub first_line: u32,
+    /// Bytes of the line table, which came before in texts of their own; [`TOO_LONG`] where it did not.
+    pub lines_bytes: u32,
+}
+
+/// Stands for the size of a line table that was too long to be written.
+pub const TOO_LONG: u32 = u32::MAX;
+
+/// Bytes of a [`PythonCode`].
+pub const PYTHON_CODE_BYTES: usize = 16;
+
+impl PythonCode {
+    /// As it stands in the text.
+    pub fn to_bytes(&self) -> [u8; PYTHON_CODE_BYTES] {
+        let head = u64::from(self.minor)
+            | u64::from(self.name_unit) << 8
+            | u64::from(self.file_unit) << 16
+            | u64::from(self.name_bytes) << 32;
+        let lines = u64::from(self.first_line) | u64::from(self.lines_bytes) << 32;
+        (u128::from(head) | u128::from(lines) << 64).to_le_bytes()
+    }
+
+    /// The head in these bytes; none of it is trusted.
+    pub fn from_bytes(bytes: [u8; PYTHON_CODE_BYTES]) -> PythonCode {
+        let both = u128::from_le_bytes(bytes);
+        PythonCode {
+            minor: both as u8,
+            name_unit: (both >> 8) as u8,
+            file_unit: (both >> 16) as u8,
+            name_bytes: (both >> 32) as u16,
+            first_line: (both >> 64) as u32,
+            lines_bytes: (both >> 96) as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_into_a_text_comes_out_of_it() {
+        let frame = Frame { key: u64::MAX - 1, offset: 1 << 63 };
+        assert_eq!(Frame::from_bytes(frame.to_bytes()), frame);
+        let code = PythonCode {
+            minor: 14,
+            name_unit: 2,
+            file_unit: 4,
+            name_bytes: 65_535,
+            first_line: u32::MAX,
+            lines_bytes: 1 << 31,
+        };
+        assert_eq!(PythonCode::from_bytes(code.to_bytes()), code);
+    }
+}

@@ -1,0 +1,144 @@
+//! Is there a Python in this process, which one, and how its structures look.
+//!
+//! Looked for when the first stack is taken, by the symbols that it exports: in the program itself or in libpython. A
+//! program that embeds Python may open it late, so each dlopen makes the next stack look again.
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_int};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::layout::{self, Layout};
+use super::published;
+use crate::interpose::elf;
+
+/// An interpreter.
+#[derive(Clone, Copy)]
+pub(super) struct Python {
+    pub(super) layout: Layout,
+    /// Types of code objects, texts and bytes.
+    pub(super) code_type: usize,
+    pub(super) text_type: usize,
+    pub(super) bytes_type: usize,
+    /// The second number of its version.
+    pub(super) minor: u8,
+    this_thread: unsafe extern "C" fn() -> usize,
+    is_initialized: unsafe extern "C" fn() -> c_int,
+}
+
+impl Python {
+    /// The calling thread's state; 0 when it has none.
+    pub(super) fn this_thread(&self) -> usize {
+        // SAFETY: PyGILState_GetThisThreadState needs no GIL: it reads thread-specific storage.
+        unsafe { (self.this_thread)() }
+    }
+
+    /// Whether the interpreter runs: no longer once it is being finalised.
+    pub(super) fn is_initialized(&self) -> bool {
+        // SAFETY: Py_IsInitialized needs no GIL: it reads a flag.
+        unsafe { (self.is_initialized)() != 0 }
+    }
+}
+
+/// What was found.
+pub(super) enum Search {
+    Found(Python),
+    None,
+    /// A Python whose structures are not known.
+    Unknown,
+}
+
+const LOOKING: u32 = 1;
+const FOUND: u32 = 2;
+const UNKNOWN: u32 = 3;
+/// From here on: nothing was there when so many libraries had been opened.
+const NONE: u32 = 4;
+
+static STATE: AtomicU32 = AtomicU32::new(0);
+static OPENED: AtomicU32 = AtomicU32::new(0);
+static PYTHON: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
+
+struct Cell(UnsafeCell<MaybeUninit<Python>>);
+
+// SAFETY: written by the one thread that set LOOKING, read by others only after FOUND.
+unsafe impl Sync for Cell {}
+
+/// The program opens a library.
+pub(crate) fn library_opens() {
+    OPENED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The process's Python.
+pub(super) fn python() -> Search {
+    let none = NONE.wrapping_add(OPENED.load(Ordering::Relaxed) % (u32::MAX - NONE));
+    match STATE.load(Ordering::Acquire) {
+        // SAFETY: FOUND is set, with Release, after it was written, and never changes again.
+        FOUND => Search::Found(unsafe { (*PYTHON.0.get()).assume_init() }),
+        UNKNOWN => Search::Unknown,
+        state if state == none || state == LOOKING => Search::None,
+        state => {
+            if STATE.compare_exchange(state, LOOKING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                return Search::None;
+            }
+            let found = look();
+            if let Search::Found(python) = found {
+                // SAFETY: LOOKING was set by this thread, so no other one writes, and none reads before FOUND.
+                unsafe { (*PYTHON.0.get()).write(python) };
+            }
+            let state = match found {
+                Search::Found(_) => FOUND,
+                Search::Unknown => UNKNOWN,
+                Search::None => none,
+            };
+            STATE.store(state, Ordering::Release);
+            found
+        }
+    }
+}
+
+fn look() -> Search {
+    let this_thread = elf::anywhere(c"PyGILState_GetThisThreadState");
+    if this_thread == 0 {
+        return Search::None;
+    }
+    let Some(minor) = minor_version() else { return Search::Unknown };
+    let Some(layout) = layout::of(minor) else { return Search::Unknown };
+    let names = [c"Py_IsInitialized", c"PyCode_Type", c"PyUnicode_Type", c"PyBytes_Type", c"_PyRuntime"];
+    let [is_initialized, code_type, text_type, bytes_type, runtime] = names.map(elf::anywhere);
+    if [is_initialized, code_type, text_type, bytes_type, runtime].contains(&0) {
+        return Search::Unknown;
+    }
+    Search::Found(Python {
+        layout: published::refine(layout, runtime, minor),
+        code_type,
+        text_type,
+        bytes_type,
+        minor,
+        // SAFETY: CPython's function of this name has this signature.
+        this_thread: unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(this_thread) },
+        // SAFETY: as above.
+        is_initialized: unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> c_int>(is_initialized) },
+    })
+}
+
+/// The second number of the version; none where the first is not 3.
+fn minor_version() -> Option<u8> {
+    // A number since 3.11.
+    let at = elf::anywhere(c"Py_Version");
+    if at != 0 {
+        // SAFETY: a constant of type unsigned long.
+        let version = unsafe { *(at as *const usize) };
+        return (version >> 24 == 3).then_some((version >> 16) as u8);
+    }
+    let at = elf::anywhere(c"Py_GetVersion");
+    if at == 0 {
+        return None;
+    }
+    // SAFETY: CPython's function of this name, which prints into a buffer of its own, the same text each time.
+    let text = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> *const c_char>(at)() };
+    // SAFETY: it returns a C string that stays.
+    let text = unsafe { CStr::from_ptr(text) }.to_bytes();
+    let digits = text.strip_prefix(b"3.")?;
+    let digits = digits.get(..digits.iter().position(|b| !b.is_ascii_digit())?)?;
+    u8::try_from(crate::session::number(digits)?).ok()
+}

@@ -1,0 +1,223 @@
+//! Each costly wait names the line that caused it: the traced program writes down what Python itself says about the
+//! stack of each of its waits, and the trace must say the same.
+//!
+//! Interpreters of other Debian releases run beside the machine's own: `ci/pythons` unpacks them, and
+//! GPUTRACE_TEST_PYTHONS names their commands, separated by colons.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::util::{Driver, Finished, Scratch, Target, Trace, lacks, needs, repository};
+
+/// Every interpreter that is here.
+fn pythons() -> Vec<PathBuf> {
+    let value = std::env::var("GPUTRACE_TEST_PYTHONS").unwrap_or_default();
+    let mut all: Vec<PathBuf> = value.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
+    if all.is_empty() {
+        lacks("Python interpreters of other releases (GPUTRACE_TEST_PYTHONS)");
+    }
+    if needs(&["python3"]) {
+        all.push("python3".into());
+    }
+    all
+}
+
+/// A frame as Python describes it: function, file, line.
+type Frame = (String, String, Option<i64>);
+
+/// The frames of a stack, innermost first, and whether it was cut.
+type Stack = (Vec<Frame>, bool);
+
+/// Every stack by its id.
+fn stacks(trace: &Trace) -> HashMap<i64, Stack> {
+    let mut rows: BTreeMap<(i64, i64), (Frame, bool)> = BTreeMap::new();
+    for row in trace.table("stacks").rows() {
+        let file = row.maybe_text("file").unwrap_or_default().to_owned();
+        let frame = (row.text("function").to_owned(), file, row.maybe_int("line"));
+        let other = rows.insert((row.int("stack_id"), row.int("depth")), (frame, row.int("cut") == 1));
+        assert!(other.is_none(), "a frame stands twice");
+    }
+    let mut stacks: HashMap<i64, Stack> = HashMap::new();
+    for ((id, _), (frame, cut)) in rows {
+        let stack = stacks.entry(id).or_default();
+        assert!(!stack.1, "something stands behind the outermost frame that was taken");
+        stack.0.push(frame);
+        stack.1 = cut;
+    }
+    stacks
+}
+
+/// Stacks of the waits of each thread, in their order; none where a wait has none.
+fn waits(trace: &Trace) -> HashMap<i64, Vec<Option<Stack>>> {
+    let (names, stacks) = (trace.names(), stacks(trace));
+    let mut rows: Vec<(i64, i64, Option<i64>)> = Vec::new();
+    for row in trace.table("syncs").rows().filter(|row| names[&row.int("api_id")] == "cuStreamSynchronize") {
+        rows.push((row.int("start_ns"), row.int("tid"), row.maybe_int("stack_id")));
+    }
+    rows.sort_unstable();
+    let mut waits: HashMap<i64, Vec<_>> = HashMap::new();
+    for (_, tid, id) in rows {
+        waits.entry(tid).or_default().push(id.map(|id| stacks[&id].clone()));
+    }
+    waits
+}
+
+/// Longest function name and path in bytes that travel, as CPython keeps them.
+const LONGEST: [usize; 2] = [1000, 4000];
+
+/// A text, cut as the shim cuts it.
+fn cut(text: &str, most: usize) -> String {
+    let width = match text.chars().max().map_or(0, u32::from) {
+        0..=0xff => 1,
+        0x100..=0xffff => 2,
+        _ => 4,
+    };
+    text.chars().take(most / width).collect()
+}
+
+/// Runs the waits of `tests/programs/stacks.py`, and compares each with what the program says. Returns their number.
+#[track_caller]
+fn compare(target: Target<'_>) -> usize {
+    let run = target.with_driver(Driver::Plain).options(["--stacks-over", "0"]).traced().expect(0);
+    let mut found: HashMap<i64, _> = waits(&run.read()).into_iter().map(|(tid, all)| (tid, all.into_iter())).collect();
+    let mut count = 0;
+    for line in run.text().lines() {
+        let wait: Value = serde_json::from_str(line).expect("the program writes JSON");
+        let frames = wait["stack"].as_array().expect("a list").iter().map(|frame| {
+            let text = |at: usize| cut(frame[at].as_str().expect("a text"), LONGEST[at]);
+            (text(0), text(1), frame[2].as_i64())
+        });
+        let expected = Some((frames.collect::<Vec<_>>(), wait["cut"] == true));
+        let thread = wait["thread"].as_i64().expect("a number");
+        let got = found.get_mut(&thread).and_then(Iterator::next).unwrap_or_else(|| panic!("no wait for {line}"));
+        assert_eq!(got, expected, "wait {count}, {}", wait["scenario"]);
+        count += 1;
+    }
+    assert!(found.values_mut().all(|rest| rest.next().is_none()), "waits that the program did not make");
+    count
+}
+
+fn script() -> PathBuf {
+    repository().join("tests/programs/stacks.py")
+}
+
+#[test]
+fn every_wait_has_the_stack_that_python_itself_says_in_each_version() {
+    let scratch = Scratch::new();
+    for python in pythons() {
+        println!("{}", python.display());
+        assert!(compare(scratch.target(python).arg(script())) > 80);
+    }
+}
+
+#[test]
+fn stacks_are_read_in_greenlets() {
+    let environments = std::env::var("GPUTRACE_TEST_VENVS").unwrap_or_default();
+    let pythons = environments.split(':').map(|folder| PathBuf::from(folder).join("bin/python"));
+    let has_greenlet = |python: &PathBuf| {
+        std::process::Command::new(python).args(["-c", "import greenlet"]).output().is_ok_and(|o| o.status.success())
+    };
+    match pythons.into_iter().find(has_greenlet) {
+        Some(python) => assert_eq!(compare(Scratch::new().target(python).arg(script()).arg("greenlets")), 6),
+        None => assert!(!lacks("greenlet (GPUTRACE_TEST_VENVS)")),
+    }
+}
+
+/// Runs a Python program that has `cuda`, the driver, and `launch()`, which launches a kernel.
+#[track_caller]
+fn run(scratch: &Scratch, options: &[&str], program: &str) -> Finished {
+    let head = "import ctypes, time\ncuda = ctypes.CDLL('libcuda.so.1')\nc, m, f = (ctypes.c_void_p() for _ in range(3))\n\
+        assert cuda.cuInit(0) == 0\ncuda.cuDevicePrimaryCtxRetain(ctypes.byref(c), 0)\ncuda.cuCtxSetCurrent(c)\n\
+        cuda.cuModuleLoadData(ctypes.byref(m), b'fakecuda:k')\ncuda.cuModuleGetFunction(ctypes.byref(f), m, b'k')\n\
+        def launch():\n    assert cuda.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0\n";
+    let script = scratch.file("program.py", [head, program].concat());
+    let target = scratch.target("python3").arg(script).with_instant_driver();
+    target.options(options).traced().expect(0)
+}
+
+/// Of each launch: the line that called `launch`, and what its stack stands for.
+fn launches(trace: &Trace) -> Vec<Option<(i64, i64)>> {
+    let stacks = stacks(trace);
+    let mut rows = Vec::new();
+    for row in trace.table("launches").rows() {
+        let line = row.maybe_int("stack_id").map(|id| stacks[&id].0[1].2.expect("a line"));
+        rows.push((row.int("start_ns"), line.map(|line| (line, row.int("stack_launches")))));
+    }
+    rows.sort_unstable();
+    rows.into_iter().map(|(_, launch)| launch).collect()
+}
+
+#[test]
+fn launches_are_drawn_at_random_and_their_stacks_stand_for_all_of_them() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let options = ["--stacks-over", "1000000", "--launch-stacks", "20"];
+    let program = "for _ in range(10000):\n    launch()\n    launch(); launch()\n";
+    let launches = launches(&run(&scratch, &options, program).read());
+    assert_eq!(launches.len(), 30_000);
+    let drawn: Vec<(usize, i64)> = launches
+        .iter()
+        .enumerate()
+        .filter_map(|(at, launch)| launch.filter(|(_, weight)| *weight > 0).map(|(line, _)| (at, line)))
+        .collect();
+    // 1,500 of them, with a deviation of 38; of every three launches one is on the first line.
+    assert!((1200..1800).contains(&drawn.len()), "{}", drawn.len());
+    let lines: Vec<i64> = drawn.iter().map(|(_, line)| *line).collect();
+    let first = lines.iter().filter(|line| **line == lines.iter().copied().min().unwrap()).count();
+    assert!((350..650).contains(&first), "{first} of {}", lines.len());
+    assert!(launches.iter().flatten().all(|(_, weight)| *weight == 20 || *weight == 0));
+    // Gaps are geometric: every 20th would give one gap only, and no two launches next to each other.
+    let gaps: Vec<usize> = drawn.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    assert!(gaps.contains(&1) && gaps.iter().any(|gap| *gap > 60), "{gaps:?}");
+}
+
+#[test]
+fn a_launch_after_a_pause_names_the_line_that_follows_it() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let options = ["--stacks-over", "1000000", "--launch-stacks", "1000000000"];
+    let program = "for _ in range(5):\n    time.sleep(0.001)\n    launch()\n    launch()\n";
+    let launches = launches(&run(&scratch, &options, program).read());
+    assert_eq!(launches.len(), 10);
+    let after_pause: Vec<_> = launches.iter().step_by(2).collect();
+    assert!(after_pause.iter().all(|launch| **launch == Some((13, 0))), "{after_pause:?}");
+}
+
+#[test]
+fn no_stacks_are_taken_when_none_are_wanted() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = "for _ in range(5):\n    time.sleep(0.001)\n    launch()\n    cuda.cuStreamSynchronize(None)\n";
+    let trace = run(&scratch, &["--stacks", "off"], program).read();
+    assert_eq!(trace.table("stacks").len(), 0);
+    assert_eq!(trace.root().stacks, Default::default());
+    let without = run(&scratch, &["--stacks-over", "0", "--launch-stacks", "0"], program).read();
+    assert!(launches(&without).iter().all(|launch| launch.is_some_and(|(_, weight)| weight == 0)));
+}
+
+#[test]
+fn a_forked_child_describes_its_stacks_anew() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = "import os\ndef wait():\n    cuda.cuStreamSynchronize(None)\nfor n in range(2):\n    wait()\n    \
+        if n == 0 and os.fork() == 0:\n        wait()\n        os._exit(0)\nos.wait()\n";
+    let trace = run(&scratch, &["--stacks-over", "0"], program).read();
+    let waits = waits(&trace);
+    assert_eq!(waits.len(), 2);
+    let lines = |all: &Vec<Option<Stack>>| -> Vec<Option<i64>> {
+        all.iter().map(|stack| stack.as_ref().expect("a stack").0[1].2).collect()
+    };
+    let mut lines: Vec<_> = waits.values().map(lines).collect();
+    lines.sort();
+    assert_eq!(lines, [vec![Some(15), Some(15)], vec![Some(17)]]);
+}
