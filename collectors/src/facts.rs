@@ -114,6 +114,14 @@ pub(crate) fn hooks(view: &View) -> Vec<Hook> {
     .collect()
 }
 
+/// Number of a hook's class. From the table itself: a process whose first call never returns has no event, for which
+/// [`hooks`] would have been read.
+pub(crate) fn class_of(view: &View, hook: u64) -> Option<usize> {
+    let count = u64::from(view.header().hook_count.load(Ordering::Relaxed));
+    let row = view.hook(usize::try_from(hook).ok().filter(|_| hook < count)?)?;
+    Some(Class::from_u8(row.read().class).unwrap_or(Class::Api) as usize)
+}
+
 impl Hook {
     /// A transfer that is queued in stream order.
     pub(crate) fn is_async(&self) -> bool {

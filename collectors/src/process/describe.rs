@@ -44,7 +44,7 @@ impl Process {
         let header = self.segment.view().header();
         let mut books = self.books.clone();
         let hooks = &self.intake.hooks;
-        let class_of = |hook: u64| hooks.get(usize::try_from(hook).ok()?).map(|h| h.class as usize);
+        let class_of = |hook| facts::class_of(self.segment.view(), hook);
         for thread in self.threads.iter().skip(1).filter(|t| t.is_live()) {
             if let Some(row) = self.segment.view().thread(thread.row) {
                 books.enter(&Counters::read(row), &thread.recorded, 0, Ending::Cut, class_of);

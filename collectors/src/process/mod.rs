@@ -24,7 +24,7 @@ use crate::accounting::{Books, Counters, Ending};
 use crate::bindings::HostBlocks;
 use crate::chain::{Chain, Item};
 use crate::clock::{self, Clocks};
-use crate::facts::Facts;
+use crate::facts::{self, Facts};
 use crate::manifest::Symbol;
 use crate::names::{self, NameKind, Written};
 use crate::segment::Segment;
@@ -291,8 +291,7 @@ impl Process {
         let thread = &mut self.threads[place];
         let Some(row) = view.thread(thread.row) else { return };
         let torn = thread.chain.as_ref().map_or(0, |c| c.torn);
-        let hooks = &self.intake.hooks;
-        let class_of = |hook: u64| hooks.get(usize::try_from(hook).ok()?).map(|h| h.class as usize);
+        let class_of = |hook| facts::class_of(view, hook);
         self.books.enter(&Counters::read(row), &thread.recorded, torn, ending, class_of);
         thread.stage = Stage::Closed(1);
         thread.chain = None;
@@ -382,6 +381,7 @@ impl Process {
     ) {
         // The second pass resolves what the first one read, and finds what a living process wrote meanwhile.
         for _ in 0..2 {
+            self.looked_for_threads = None; // nobody looks later for one that has just begun
             self.pass(clocks, tables, written, ended_ns.is_some());
         }
         let view = *self.segment.view();

@@ -35,6 +35,26 @@ fn a_killed_process_loses_nothing_that_was_written_and_its_last_call_is_in_fligh
 }
 
 #[test]
+fn a_first_call_that_never_returns_is_accounted_for_though_the_process_has_no_event() {
+    for killed in [false, true] {
+        let folder = Folder::new("first");
+        let running = collect(&folder);
+        let mut target = Target::new(&folder.session());
+        let mut thread = target.thread(1);
+        thread.begin("cuStreamSynchronize");
+        if !killed {
+            thread.exit();
+        }
+        target.wait_until_read();
+        target.kill();
+        let manifest = finish(running);
+        assert_exact(&folder, &manifest);
+        let count = manifest.processes[0].accounting["sync"];
+        assert_eq!((count.seen, count.in_flight, count.abandoned), (1, u64::from(killed), u64::from(!killed)));
+    }
+}
+
+#[test]
 fn torn_slots_are_passed_over_and_counted_as_dropped() {
     let folder = Folder::new("torn");
     let running = collect(&folder);
