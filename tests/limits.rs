@@ -64,6 +64,27 @@ fn a_limit_on_file_sizes_never_kills_the_program() {
 }
 
 #[test]
+fn one_line_tells_of_all_processes_that_a_limit_keeps_from_being_traced() {
+    let scratch = Scratch::new();
+    let script = "ulimit -f 100; for i in 1 2 3 4; do /bin/true; done; exec /bin/echo ran";
+    let run = scratch.shell(script).traced().expect(0);
+    assert_eq!(run.text(), "ran\n");
+    let own = run.own_stderr();
+    assert_eq!(own.lines().count(), 1, "{own}");
+    let says = "is not traced: RLIMIT_FSIZE leaves no room for its events: raise it to 4 MiB (ulimit -f)";
+    assert!(own.starts_with("gputrace: process ") && own.contains(says), "{own}");
+    // Each is in the trace, with its program; the summary has a line for a program.
+    let manifest = run.read().manifest().clone();
+    let of = |name: &str| manifest.untraced.iter().filter(|process| process.exe.ends_with(name)).count();
+    assert_eq!((of("/true"), of("/echo")), (4, 1), "{:?}", manifest.untraced);
+    assert!(
+        run.stderr.lines().any(|line| line.starts_with("not traced: /") && line.ends_with(" x 4")),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
 fn a_limit_on_the_address_space_is_respected() {
     let scratch = Scratch::new();
     let state = program("mallocs").display().to_string();

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gputrace_abi::hello::Hello;
+use gputrace_abi::hello::{EXE_BYTES, Hello, Refusal};
 
 use crate::segment::{Refused, Segment};
 use crate::socket_path;
@@ -34,6 +34,8 @@ pub(crate) struct Arrival {
     pub(crate) pidfd: Option<OwnedFd>,
     /// The segment, or why it is not read.
     pub(crate) segment: Result<Segment, Refused>,
+    /// The executable, where the process had no segment and said so.
+    pub(crate) exe: Option<String>,
     /// The file, where it came as one.
     pub(crate) file: Option<PathBuf>,
 }
@@ -134,7 +136,7 @@ impl Arrivals {
             let pid = segment
                 .as_ref()
                 .map_or(0, |s| s.view().header().pid.load(gputrace_abi::sync::Ordering::Relaxed) as i32);
-            take(Arrival { pid, foreign: false, pidfd: open_pidfd(pid), segment, file: Some(path) });
+            take(Arrival { pid, foreign: false, pidfd: open_pidfd(pid), segment, exe: None, file: Some(path) });
         }
     }
 
@@ -162,7 +164,7 @@ enum Message {
 struct Control([u8; 64]);
 
 fn receive(connection: &OwnedFd) -> Message {
-    let mut bytes = [0u8; size_of::<Hello>()];
+    let mut bytes = [0u8; size_of::<Hello>() + EXE_BYTES];
     let mut control = Control([0; 64]);
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: an all-zero msghdr is a valid value of this plain struct.
@@ -179,8 +181,10 @@ fn receive(connection: &OwnedFd) -> Message {
         return if again { Message::NotYet } else { Message::Nothing };
     }
     let fds = descriptors(&header);
-    let hello = Hello::from_bytes(bytes.get(..got as usize).unwrap_or(&[]));
-    let (Some(hello), Some(fd)) = (hello, fds.into_iter().next()) else { return Message::Nothing };
+    let bytes = bytes.get(..got as usize).unwrap_or(&[]);
+    let Some(hello) = Hello::from_bytes(bytes) else { return Message::Nothing };
+    let exe = bytes.get(size_of::<Hello>()..).filter(|exe| !exe.is_empty());
+    let exe = exe.map(|exe| String::from_utf8_lossy(exe).into_owned());
     let Some(peer) = peer(connection) else { return Message::Nothing };
     // SAFETY: no arguments, cannot fail.
     if peer.uid != unsafe { libc::getuid() } && peer.uid != 0 {
@@ -188,12 +192,14 @@ fn receive(connection: &OwnedFd) -> Message {
     }
     // A process of a pid namespace that is not below ours has no pid here; its own number must do.
     let pid = if peer.pid > 0 { peer.pid } else { hello.pid as i32 };
-    let segment = match hello.version {
-        gputrace_abi::VERSION => Segment::map(fd.as_fd()),
-        other => Err(Refused::Version(other)),
+    let segment = match (hello.version, fds.into_iter().next(), Refusal::from_number(hello.segment_bytes)) {
+        (gputrace_abi::VERSION, Some(fd), _) => Segment::map(fd.as_fd()),
+        (gputrace_abi::VERSION, None, Some(why)) => Err(Refused::Told(why)),
+        (gputrace_abi::VERSION, None, None) => return Message::Nothing,
+        (other, ..) => Err(Refused::Version(other)),
     };
     let foreign = peer.pid <= 0;
-    Message::Segment(Arrival { pid, foreign, pidfd: peer_pidfd(connection, peer.pid), segment, file: None })
+    Message::Segment(Arrival { pid, foreign, pidfd: peer_pidfd(connection, peer.pid), segment, exe, file: None })
 }
 
 /// The descriptors of a control message. All are taken, so that all are closed.

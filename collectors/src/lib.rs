@@ -176,6 +176,16 @@ pub fn start(config: Config) -> Result<Running, CollectError> {
     Ok(Running { config, shared, commands, bell, drain, writing })
 }
 
+/// Lines about trouble (disk full, say), for the launcher to print.
+pub struct Warnings(Shared);
+
+impl Warnings {
+    /// One that was not returned before.
+    pub fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).warnings.pop_front()
+    }
+}
+
 impl Running {
     fn tell(&self, command: Command) {
         // The drain ends only when it is told to.
@@ -193,9 +203,9 @@ impl Running {
         self.tell(Command::Root(pid));
     }
 
-    /// One line about trouble (disk full, say) that was not returned before, for the launcher to print.
-    pub fn warning(&self) -> Option<String> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).warnings.pop_front()
+    /// Lines about trouble for the launcher to print, also those that come while the collector finishes.
+    pub fn warnings(&self) -> Warnings {
+        Warnings(self.shared.clone())
     }
 
     /// Reads the rings to their end, seals the files, writes the last manifest.

@@ -8,7 +8,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use gputrace_abi::clock::ClockKind;
-use gputrace_abi::layout::{CHUNKS_AT, CHUNKS_MAX, View, info};
+use gputrace_abi::hello::Refusal;
+use gputrace_abi::layout::{ADDRESS_SPACE_SHARE, CHUNKS_AT, CHUNKS_MAX, SMALLEST_BYTES, View, info};
 use gputrace_abi::ring::CHUNK_BYTES;
 use gputrace_abi::sync::Ordering;
 use gputrace_abi::{MAGIC, VERSION};
@@ -33,6 +34,23 @@ pub(crate) enum Refused {
     Magic,
     #[error("its segment cannot be mapped: {0}")]
     Map(#[from] io::Error),
+    #[error("{}", told(*.0))]
+    Told(Refusal),
+}
+
+/// What a process that has no segment said, and what to do.
+fn told(why: Refusal) -> String {
+    let least = SMALLEST_BYTES.div_ceil(1 << 20);
+    match why {
+        Refusal::FileSize => {
+            format!("RLIMIT_FSIZE leaves no room for its events: raise it to {least} MiB (ulimit -f)")
+        }
+        Refusal::AddressSpace => {
+            let least = least * ADDRESS_SPACE_SHARE;
+            format!("RLIMIT_AS leaves no room for its events: raise it to {least} MiB (ulimit -v)")
+        }
+        Refusal::Failed => "the kernel gave it no memory or no descriptor for its events".to_owned(),
+    }
 }
 
 impl Segment {

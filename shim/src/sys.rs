@@ -175,8 +175,9 @@ pub(crate) fn wipe_on_fork(at: *mut u8, bytes: usize) -> Result<(), Errno> {
     unsafe { call(libc::SYS_madvise, [at as usize, bytes, MADV_WIPEONFORK, 0, 0, 0]) }.map(|_| ())
 }
 
-/// Sends one message with a descriptor to a SOCK_SEQPACKET socket in the file system. Waits at most 100 ms in all.
-pub(crate) fn send_with_fd(socket_path: &[u8], message: &[u8], fd: &Fd) -> Result<(), Errno> {
+/// Sends one message, and a descriptor with it, to a SOCK_SEQPACKET socket in the file system. Waits at most 100 ms in
+/// all.
+pub(crate) fn send(socket_path: &[u8], message: &[u8], fd: Option<&Fd>) -> Result<(), Errno> {
     // SAFETY: an all-zero sockaddr_un is a valid value of this plain struct.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as u16;
@@ -207,14 +208,17 @@ pub(crate) fn send_with_fd(socket_path: &[u8], message: &[u8], fd: &Fd) -> Resul
         fd: i32,
         padding: i32,
     }
-    let control = Control { length: 20, level: libc::SOL_SOCKET, kind: libc::SCM_RIGHTS, fd: fd.0, padding: 0 };
+    let fd_number = fd.map_or(-1, |fd| fd.0);
+    let control = Control { length: 20, level: libc::SOL_SOCKET, kind: libc::SCM_RIGHTS, fd: fd_number, padding: 0 };
     let vector = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
     // SAFETY: an all-zero msghdr is a valid value of this plain struct.
     let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
     header.msg_iov = (&raw const vector).cast_mut();
     header.msg_iovlen = 1;
-    header.msg_control = (&raw const control).cast_mut().cast();
-    header.msg_controllen = size_of::<Control>();
+    if fd.is_some() {
+        header.msg_control = (&raw const control).cast_mut().cast();
+        header.msg_controllen = size_of::<Control>();
+    }
     let flags = libc::MSG_NOSIGNAL as usize;
     // SAFETY: the header points to memory that lives until the call returns; the kernel only reads it.
     unsafe { call(libc::SYS_sendmsg, [socket.0 as usize, &raw const header as usize, flags, 0, 0, 0]) }.map(|_| ())

@@ -232,6 +232,16 @@ impl Drain {
         self.changed = true;
     }
 
+    /// Notes a process whose segment did not come. The user is told of the first one; the summary has them all.
+    fn refuse(&mut self, process: Untraced) {
+        if self.manifest.untraced.iter().all(|known| known.reason != process.reason) {
+            let Untraced { pid, exe, reason } = &process;
+            let line = format!("process {pid} ({exe}) is not traced: {reason}; the summary tells which others are not");
+            self.shared.lock().unwrap_or_else(PoisonError::into_inner).warnings.push_back(line);
+        }
+        self.note_untraced(process);
+    }
+
     /// Takes over the segments that have come.
     fn welcome(&mut self) {
         let mut came = Vec::new();
@@ -256,10 +266,14 @@ impl Drain {
         let segment = match arrival.segment {
             Ok(segment) => segment,
             Err(refused) => {
-                let exe = std::fs::read_link(format!("/proc/{}/exe", arrival.pid));
-                let exe = exe.map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned());
+                let link = || std::fs::read_link(format!("/proc/{}/exe", arrival.pid));
+                let read = || link().map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned());
                 self.sequence -= 1;
-                self.note_untraced(Untraced { pid: arrival.pid, exe, reason: refused.to_string() });
+                self.refuse(Untraced {
+                    pid: arrival.pid,
+                    exe: arrival.exe.unwrap_or_else(read),
+                    reason: refused.to_string(),
+                });
                 return;
             }
         };

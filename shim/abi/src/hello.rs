@@ -8,7 +8,30 @@
 //! | 0 | 8 | `magic` |
 //! | 8 | 4 | `version` |
 //! | 12 | 4 | `pid`, as the process itself sees it (another number inside a pid namespace) |
-//! | 16 | 8 | `segment_bytes` |
+//! | 16 | 8 | `segment_bytes`; without a descriptor: a [`Refusal`] |
+//! | 24 | | without a descriptor: the path of the executable, at most [`EXE_BYTES`] |
+
+/// Bytes of the executable's path in a refusal.
+pub const EXE_BYTES: usize = 512;
+
+/// Why a process has no segment to give. One line to the collector, instead of one to the user from each process.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// RLIMIT_FSIZE is below the smallest segment.
+    FileSize = 1,
+    /// RLIMIT_AS leaves less than the smallest segment.
+    AddressSpace = 2,
+    /// The kernel refused to make it: no memory, no descriptor.
+    Failed = 3,
+}
+
+impl Refusal {
+    /// The refusal with this number.
+    pub fn from_number(number: u64) -> Option<Refusal> {
+        [Refusal::FileSize, Refusal::AddressSpace, Refusal::Failed].into_iter().find(|r| *r as u64 == number)
+    }
+}
 
 /// The message. 24 bytes.
 #[repr(C)]
@@ -49,6 +72,15 @@ impl Hello {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_segment_is_as_small_as_the_number_of_a_refusal() {
+        for why in [Refusal::FileSize, Refusal::AddressSpace, Refusal::Failed] {
+            assert_eq!(Refusal::from_number(why as u64), Some(why));
+            assert!((why as u64) < crate::layout::SMALLEST_BYTES);
+        }
+        assert_eq!(Refusal::from_number(crate::layout::SMALLEST_BYTES), None);
+    }
 
     #[test]
     fn a_hello_survives_its_bytes_and_rubbish_is_refused() {

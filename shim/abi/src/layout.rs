@@ -31,6 +31,10 @@ pub const THREADS_AT: usize = HOOKS_AT + HOOKS_MAX * 64;
 pub const THREADS_MAX: usize = 4096;
 /// Offset of the first chunk.
 pub const CHUNKS_AT: usize = THREADS_AT + THREADS_MAX * 512;
+/// The smallest segment that a process starts with: 32 chunks.
+pub const SMALLEST_BYTES: u64 = (CHUNKS_AT + 32 * crate::ring::CHUNK_BYTES) as u64;
+/// A process's segment takes at most this part of RLIMIT_AS.
+pub const ADDRESS_SPACE_SHARE: u64 = 8;
 /// Most chunks that a segment can have.
 pub const CHUNKS_MAX: usize = 1024;
 /// Chunks at the end of the pool that only the shared chain may take, so that threads without one still record.

@@ -3,7 +3,8 @@
 //! With a collector the segment is a memfd, sent over the session's socket; both descriptors are closed again before
 //! the constructor returns. Without one (it died, or has not come yet) it is a file in the session's folder, reserved
 //! before it is mapped, because a mapped write to a full file system kills. A forked child makes its own at its first
-//! event. If anything fails the process runs on untraced, and one line on stderr says why.
+//! event. If anything fails the process runs on untraced and tells the collector why; where it cannot, one line on stderr
+//! does.
 
 mod info;
 mod path;
@@ -11,9 +12,9 @@ mod path;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gputrace_abi::clock::{self, ClockKind};
-use gputrace_abi::hello::Hello;
-use gputrace_abi::layout::{self, CHUNKS_AT, View, note};
-use gputrace_abi::{MAGIC, VERSION, ring};
+use gputrace_abi::hello::{EXE_BYTES, Hello, Refusal};
+use gputrace_abi::layout::{self, SMALLEST_BYTES, View, note};
+use gputrace_abi::{MAGIC, VERSION};
 
 use self::path::Path;
 use crate::interpose::elf;
@@ -27,7 +28,6 @@ const LIVE: u32 = 2;
 const OFF: u32 = 3;
 
 const DEFAULT_SEGMENT_BYTES: u64 = 16 << 20;
-const SMALLEST_SEGMENT_BYTES: u64 = CHUNKS_AT as u64 + 32 * ring::CHUNK_BYTES as u64;
 /// `<session>/sock` must fit into a socket address of 108 bytes.
 const PATH_BYTES: usize = 104;
 
@@ -119,7 +119,7 @@ pub(crate) fn start_in_constructor() {
     }
     FOLDER_BYTES.store(folder.len(), Ordering::Relaxed);
     if let Some(bytes) = sys::variable(b"GPUTRACE_SEGMENT_MEMORY").and_then(number) {
-        WANTED_BYTES.store(bytes.max(SMALLEST_SEGMENT_BYTES), Ordering::Relaxed);
+        WANTED_BYTES.store(bytes.max(SMALLEST_BYTES), Ordering::Relaxed);
     }
     BLOCK_WHEN_FULL.store((sys::variable(b"GPUTRACE_ON_FULL") == Some(b"block")) as u32, Ordering::Relaxed);
     COUNTER.store(counter_is_good() as u32, Ordering::Relaxed);
@@ -160,8 +160,10 @@ fn start_forked(word: &AtomicU32) {
 }
 
 fn finish_start(word: &AtomicU32, made: Result<(), Failure>) {
-    if let Err(Failure::Say(why)) = &made {
-        complain(why);
+    match &made {
+        Err(Failure::Say(why)) => complain(why),
+        Err(Failure::Refuse(why)) => refuse(*why),
+        Err(Failure::Silent) | Ok(()) => {}
     }
     word.store(if made.is_ok() { LIVE } else { OFF }, Ordering::Release);
 }
@@ -170,12 +172,14 @@ fn finish_start(word: &AtomicU32, made: Result<(), Failure>) {
 enum Failure {
     /// The session is over: nobody is there to read a line about it.
     Silent,
+    /// The collector is told, and tells the user once for all processes.
+    Refuse(Refusal),
     Say(&'static [u8]),
 }
 
 impl From<Errno> for Failure {
     fn from(_: Errno) -> Failure {
-        Failure::Say(b"its segment could not be made")
+        Failure::Refuse(Refusal::Failed)
     }
 }
 
@@ -185,11 +189,14 @@ fn make(forked: bool) -> Result<(), Failure> {
         return Err(Failure::Silent);
     }
     let wanted = WANTED_BYTES.load(Ordering::Relaxed);
-    let allowed = wanted.min(sys::limit(libc::RLIMIT_FSIZE)).min(sys::limit(libc::RLIMIT_AS) / 8);
-    let bytes = allowed / 4096 * 4096;
-    if bytes < SMALLEST_SEGMENT_BYTES {
-        return Err(Failure::Say(b"RLIMIT_FSIZE or RLIMIT_AS leaves no room for its segment"));
+    let limits = [
+        (Refusal::FileSize, sys::limit(libc::RLIMIT_FSIZE)),
+        (Refusal::AddressSpace, sys::limit(libc::RLIMIT_AS) / layout::ADDRESS_SPACE_SHARE),
+    ];
+    if let Some((why, _)) = limits.iter().find(|(_, most)| *most < SMALLEST_BYTES) {
+        return Err(Failure::Refuse(*why));
     }
+    let bytes = limits.iter().fold(wanted, |bytes, (_, most)| bytes.min(*most)) / 4096 * 4096;
     let notes = if bytes < wanted / 4096 * 4096 { note::SMALL_SEGMENT } else { 0 };
     let memory = sys::memfd(c"gputrace")?;
     sys::ftruncate(&memory, bytes)?;
@@ -197,7 +204,7 @@ fn make(forked: bool) -> Result<(), Failure> {
     fill(base, bytes, forked, notes);
     let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: bytes };
     path.push(b"/sock");
-    if sys::send_with_fd(path.bytes(), &hello.to_bytes(), &memory).is_ok() {
+    if sys::send(path.bytes(), &hello.to_bytes(), Some(&memory)).is_ok() {
         return Ok(());
     }
     // SAFETY: nothing refers to it yet.
@@ -286,6 +293,26 @@ pub(crate) fn number(text: &[u8]) -> Option<u64> {
         let digit = byte.checked_sub(b'0').filter(|d| *d < 10)?;
         n.checked_mul(10)?.checked_add(u64::from(digit))
     })
+}
+
+/// Tells the collector why there is no segment.
+fn refuse(why: Refusal) {
+    let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: why as u64 };
+    let mut message = [0u8; size_of::<Hello>() + EXE_BYTES];
+    let (head, exe) = message.split_at_mut(size_of::<Hello>());
+    for (place, byte) in head.iter_mut().zip(hello.to_bytes()) {
+        *place = byte;
+    }
+    let length = size_of::<Hello>() + sys::readlink(c"/proc/self/exe", exe);
+    let mut path = Path::folder();
+    path.push(b"/sock");
+    if sys::send(path.bytes(), message.get(..length).unwrap_or(&[]), None).is_err() {
+        complain(match why {
+            Refusal::FileSize => b"RLIMIT_FSIZE leaves no room for its segment",
+            Refusal::AddressSpace => b"RLIMIT_AS leaves no room for its segment",
+            Refusal::Failed => b"its segment could not be made",
+        });
+    }
 }
 
 fn complain(why: &[u8]) {

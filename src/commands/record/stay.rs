@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gputrace_collectors::{Manifest, Running, Untraced};
+use gputrace_collectors::{Manifest, Untraced, Warnings};
 
 use super::{Recorded, Run};
 use crate::analysis::summary;
@@ -34,11 +34,12 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
     session::sweep(&session::bases());
     let mut supervisor = Supervisor::new(signals, target);
     let mut watch = Watch::new(session.root().to_owned(), target, inspection.obstacle.is_some());
+    let warnings = running.warnings();
     let mut said = Vec::new();
     let ending = supervisor.until_end(watch::FIRST, || {
         let (found, next) = watch.look();
         found.into_iter().for_each(|process| running.untraced(process));
-        warn(&running, &mut said);
+        warn(&warnings, &mut said);
         next
     });
     let ended = Instant::now();
@@ -48,8 +49,9 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
 
     let hurried = supervisor.is_interrupted();
     let deadline = if hurried { ended + HURRIED } else { Instant::now() + SEAL };
-    warn(&running, &mut said);
+    warn(&warnings, &mut said);
     let manifest = running.finish(Some(ending.info(ended - started)), deadline);
+    warn(&warnings, &mut said);
     // Trouble with the last rows, as on a disk that ran full at the end.
     let notes = manifest.iter().flat_map(|manifest| &manifest.notes);
     notes.filter(|note| !said.contains(*note)).for_each(|note| say(note));
@@ -112,8 +114,8 @@ fn summarise(
 }
 
 /// What the collector has to say now, a line each.
-fn warn(running: &Running, said: &mut Vec<String>) {
-    while let Some(warning) = running.warning() {
+fn warn(warnings: &Warnings, said: &mut Vec<String>) {
+    while let Some(warning) = warnings.take() {
         say(&warning);
         said.push(warning);
     }
