@@ -197,6 +197,102 @@ fn a_static_child_and_one_with_address_sanitizer_run_as_they_do_alone() {
 }
 
 #[test]
+fn children_that_no_loader_lets_us_into_are_named_with_the_reason() {
+    let scratch = Scratch::new();
+    let source = crate::util::repository().join("tests/programs/reads.c");
+    // Not every machine has every compiler.
+    let kinds: [(&str, &[&str], &str); 4] = [
+        ("static", &["cc", "-static"], "statically linked"),
+        ("narrow", &["cc", "-m32"], "a 32-bit program"),
+        ("musl", &["musl-gcc"], "linked to musl"),
+        ("ours", &["cc"], ""),
+    ];
+    let mut script = String::from("exec 3<&0; ");
+    let mut expected = Vec::new();
+    for (name, compiler, reason) in kinds {
+        let file = scratch.path().join(name);
+        let mut command = std::process::Command::new(compiler[0]);
+        let made = command.args(&compiler[1..]).arg(&source).arg("-o").arg(&file).output();
+        if !made.is_ok_and(|made| made.status.success()) {
+            crate::util::lacks(&compiler.join(" "));
+            continue;
+        }
+        script.push_str(&format!("{} <&3 & ", file.display()));
+        expected.extend((!reason.is_empty()).then_some((name, reason)));
+    }
+    // An exec makes no new pid, and the process that is static then was a shell that is traced.
+    script.push_str(&format!("(exec {}/static <&3) & ", scratch.path().display()));
+    // They live long enough for several looks, on a machine with much to do as well.
+    let run = scratch.shell(&format!("sleep 2 | ({script} wait)")).traced().expect(0);
+    let untraced = run.read().manifest().untraced;
+    for (name, reason) in &expected {
+        let named = untraced.iter().filter(|process| process.exe.ends_with(&format!("/{name}")));
+        let named: Vec<_> = named.inspect(|process| assert!(process.reason.contains(reason), "{process:?}")).collect();
+        assert_eq!(named.len(), if *name == "static" { 2 } else { 1 }, "{name}: {untraced:?}");
+    }
+    assert!(untraced.iter().all(|process| !process.exe.ends_with("/ours")), "{untraced:?}");
+    let lines = run.stderr.lines().filter(|line| line.starts_with("not traced: "));
+    assert_eq!(lines.count(), expected.len(), "a line for each program: {}", run.stderr);
+}
+
+#[test]
+fn a_child_with_the_rights_of_another_user_is_named_though_its_file_is_hidden() {
+    // SAFETY: the call only reads this process's credentials.
+    if unsafe { libc::geteuid() } != 0 || !needs(&["setpriv"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = scratch.path().join("lends");
+    fs::copy(program_with::<&str>("reads", "plain", &[]), &program).expect("a copy");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("our own file");
+    // Whoever is nobody may write here, and read what was built.
+    for folder in [scratch.path().to_owned(), scratch.path().join("run")] {
+        fs::create_dir_all(&folder).expect("a folder");
+        std::os::unix::fs::chown(&folder, Some(65534), Some(65534)).expect("root may");
+    }
+    let copy = |file: &std::path::Path| {
+        let to = scratch.path().join(file.file_name().expect("a file"));
+        fs::copy(file, &to).expect("a copy");
+        to
+    };
+    let (gputrace, _) = (copy(gputrace()), copy(&shim()));
+    let trace = scratch.path().join("trace");
+    let command = format!("sleep 2 | {}; echo ended $?", program.display());
+    let run = scratch.target("setpriv").args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let run = run.arg(gputrace).arg("-o").arg(&trace).args(["--", "sh", "-c", &command]).plain().expect(0);
+    assert_eq!(run.text(), "ended 7\n", "{}", run.stderr);
+    let untraced = crate::util::Trace::open(&trace).manifest().untraced;
+    assert_eq!(untraced.len(), 1, "{untraced:?}\n{}", run.stderr);
+    assert!(untraced[0].exe == "lends" && untraced[0].reason.contains("setuid"), "{untraced:?}");
+}
+
+#[test]
+fn a_program_whose_malloc_is_not_ours_to_record_says_so_and_its_cuda_calls_are_recorded() {
+    let scratch = Scratch::new();
+    let sanitized = program_with("cuda_routes", "asan", &["-fsanitize=address"]).display().to_string();
+    let own = program("own_malloc").display().to_string();
+    let script = format!("ASAN_OPTIONS=detect_leaks=0 {sanitized} dlopen && {own}; echo $?");
+    let run = scratch.shell(&script).with_instant_driver().same();
+    assert!(run.text().ends_with("allocated\n0\n"), "{}", run.text());
+    let trace = run.read();
+    assert_eq!(trace.table("launches").len(), 3);
+    let table = trace.table("processes");
+    for (name, says) in [("-asan", "built with a sanitizer"), ("own_malloc", "the program brings its own")] {
+        let row = table.rows().find(|row| row.text("exe").ends_with(name)).expect("a row");
+        assert_eq!((row.int("traced"), row.text("malloc_mode")), (1, "off"), "{name}");
+        assert!(
+            row.text("reason").starts_with("malloc is not recorded") && row.text("reason").contains(says),
+            "{name}"
+        );
+        let line = run.stderr.lines().find(|line| line.starts_with("not traced in full: ") && line.contains(name));
+        assert!(line.is_some_and(|line| line.contains(says)), "{name}: {}", run.stderr);
+    }
+    // Nobody asked for it: then there is nothing to say.
+    let run = scratch.shell(&own).options(["--malloc", "off"]).traced().expect(0);
+    assert!(!run.stderr.contains("in full"), "{}", run.stderr);
+}
+
+#[test]
 fn scripts_run_with_their_interpreters() {
     let scratch = Scratch::new();
     let script = scratch.file("script", "#!/bin/sh\necho \"$0 $*\"\nexit 5\n");

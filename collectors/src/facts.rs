@@ -167,9 +167,18 @@ pub(crate) fn coverage(view: &View, known: &[Hook]) -> Vec<manifest::Hook> {
     reached
 }
 
+const SANITIZER: &str = "malloc is not recorded: built with a sanitizer, which replaces it";
+const OWN_MALLOC: &str = "malloc is not recorded: the program brings its own, as with a jemalloc that it holds";
+
+/// What of a traced process is not traced, if something that was wanted is not.
+pub(crate) fn not_in_full(bits: u32) -> Option<String> {
+    let why = [(note::SANITIZER, SANITIZER), (note::OWN_MALLOC, OWN_MALLOC)];
+    why.iter().find(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned())
+}
+
 /// What the shim noticed, in sentences.
 pub(crate) fn notes(bits: u32) -> Vec<String> {
-    const ALL: [(u32, &str); 6] = [
+    const ALL: [(u32, &str); 8] = [
         (note::DEEPBIND, "a library was opened RTLD_DEEPBIND: calls that it makes itself may be missing"),
         (
             note::SMALL_SEGMENT,
@@ -178,6 +187,8 @@ pub(crate) fn notes(bits: u32) -> Vec<String> {
         (note::SECOND_DRIVER, "a second copy of the driver library was reached: its calls are not covered"),
         (note::OTHER_MALLOC, "malloc is not libc's: calls are passed to a preloaded allocator"),
         (note::CONTEXTS_FULL, "too many CUDA contexts: some events have no context"),
+        (note::SANITIZER, SANITIZER),
+        (note::OWN_MALLOC, OWN_MALLOC),
         (note::RANGE_NAMES_LOST, "names of ranges found no room in a ring: some ranges have no name"),
     ];
     ALL.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned()).collect()

@@ -103,7 +103,7 @@ pub struct Process {
     pub exe: String,
     /// Whether its events are in the trace.
     pub traced: bool,
-    /// Why not.
+    /// Why not, or what of it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Still running when the collector ended: what it did afterwards is not in the trace.

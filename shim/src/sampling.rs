@@ -30,12 +30,12 @@ static TRACKED: [Bucket; 8192] = [const { Bucket([const { AtomicUsize::new(0) };
 #[repr(align(64))]
 struct Bucket([AtomicUsize; 8]);
 
-/// `GPUTRACE_MALLOC`: off, sample, sample:BYTES or full.
+/// `GPUTRACE_MALLOC`: sample, sample:BYTES or full; none: off.
 pub(crate) fn configure(wanted: Option<&[u8]>) {
-    let (mode, mean) = match wanted.unwrap_or(b"sample") {
-        b"off" => (malloc_mode::OFF, 0),
-        b"full" => (malloc_mode::FULL, 0),
-        other => {
+    let (mode, mean) = match wanted {
+        None => (malloc_mode::OFF, 0),
+        Some(b"full") => (malloc_mode::FULL, 0),
+        Some(other) => {
             let bytes = other.strip_prefix(b"sample:").and_then(session::number);
             (malloc_mode::SAMPLE, bytes.filter(|b| *b > 0).unwrap_or(DEFAULT_MEAN_BYTES))
         }

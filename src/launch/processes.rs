@@ -51,6 +51,18 @@ pub(crate) fn environment(pid: u32) -> Option<Vec<u8>> {
     fs::read(format!("/proc/{pid}/environ")).ok()
 }
 
+/// Whether a process runs with rights that its file lent it: its effective user or group is not its real one.
+pub(crate) fn has_borrowed_rights(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| borrows(&status))
+}
+
+fn borrows(status: &str) -> bool {
+    // Real, effective, saved, file system.
+    let ids = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::split_ascii_whitespace);
+    let differ = |name| ids(name).is_some_and(|mut ids| ids.next() != ids.next());
+    differ("Uid:") || differ("Gid:")
+}
+
 /// Living processes other than this one whose environment names `folder` (a session), leaving out pids that are
 /// certainly older than `since`.
 ///
@@ -122,6 +134,14 @@ mod tests {
         text.truncate(20);
         assert_eq!(parse_stat(&text), None);
         assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn borrowed_rights_show_in_the_users_of_a_process() {
+        assert!(!borrows("Name:\tcat\nUid:\t1000\t1000\t1000\t1000\nGid:\t100\t100\t100\t100\n"));
+        assert!(borrows("Uid:\t1000\t0\t0\t0\nGid:\t100\t100\t100\t100\n"));
+        assert!(borrows("Uid:\t1000\t1000\t1000\t1000\nGid:\t100\t5\t5\t5\n"));
+        assert!(!borrows("") && !has_borrowed_rights(std::process::id()));
     }
 
     #[test]

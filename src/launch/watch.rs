@@ -1,26 +1,34 @@
-//! Looks for processes of the target's tree that use the GPU and cannot be traced, to name them in the trace.
+//! Looks for processes of the target's tree that cannot be traced, to name them in the trace.
 //!
 //! A child that clears its environment, or whose loader ignores LD_PRELOAD, tells the collector nothing. The launcher
-//! looks at /proc: not before the first second, then once a second, later less often. Most processes cost one look
-//! in their life. It reads what the kernel keeps about a process and never touches the process.
+//! looks at /proc twenty times a second, later four times: at all processes when the kernel has given out a new pid
+//! since the last look, else at those of the tree, which may have called exec. A look may take at most one hundredth of
+//! the time: the next one waits accordingly. Most processes cost one look in their life; those that begin and end
+//! between two looks are missed. It reads what the kernel keeps about a process and never touches it.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gputrace_collectors::Untraced;
 
 use super::inspect::{Obstacle, inspect_file};
 use super::processes;
 
-/// Time to the first look.
-pub(crate) const FIRST: Duration = Duration::from_secs(1);
-/// Looks one second apart, after which they become rarer.
-const EAGER_LOOKS: u32 = 30;
-const LATER: Duration = Duration::from_secs(5);
-/// After so many looks, pids that belonged to others are judged anew: they may have been given out again.
-const FORGET: u32 = 16;
+/// Time to the first look, and from one to the next in the first minute.
+pub(crate) const EAGER: Duration = Duration::from_millis(50);
+/// The same later.
+const LATER: Duration = Duration::from_millis(250);
+const EAGER_TIME: Duration = Duration::from_secs(60);
+/// How often all processes are looked at where the kernel does not tell the newest pid.
+const BLIND: Duration = Duration::from_secs(1);
+/// A look may take this part of the time.
+const SHARE: u32 = 100;
+/// How often a process without a sign of CUDA is searched for one.
+const SUSPICION: Duration = Duration::from_secs(1);
+/// After this time pids that belonged to others are judged anew: they may have been given out again.
+const FORGET: Duration = Duration::from_secs(30);
 
 /// What is known of a pid.
 enum Known {
@@ -28,8 +36,8 @@ enum Known {
     Stranger,
     /// Traced, or named already, in this process image.
     Settled(Image),
-    /// Untraced without a sign of CUDA so far.
-    Suspect(Image, String),
+    /// Untraced without a sign of CUDA when it was last searched for one.
+    Suspect { image: Image, why: &'static str, searched: Instant },
 }
 
 /// A process image: the pid's start, and its stack, which an exec moves.
@@ -39,7 +47,14 @@ pub(crate) struct Watch {
     session: PathBuf,
     target: u32,
     known: HashMap<u32, Known>,
-    looks: u32,
+    started: Instant,
+    /// The newest pid at the last look at all processes, if the kernel tells.
+    newest: Option<u32>,
+    /// When that was.
+    looked: Option<Instant>,
+    /// When the next look may come.
+    next: Instant,
+    forgot: Instant,
 }
 
 impl Watch {
@@ -50,19 +65,53 @@ impl Watch {
         if named && let Some(stat) = processes::stat(target) {
             known.insert(target, Known::Settled((stat.start, stat.stack)));
         }
-        Watch { session, target, known, looks: 0 }
+        let now = Instant::now();
+        Watch { session, target, known, started: now, newest: None, looked: None, next: now, forgot: now }
     }
 
-    /// One look: the processes found, and the time until the next look.
+    /// Looks, if it is time: the processes found, and the time until it shall be asked again.
     pub(crate) fn look(&mut self) -> (Vec<Untraced>, Duration) {
-        self.looks += 1;
-        if self.looks.is_multiple_of(FORGET) {
+        let start = Instant::now();
+        let again = if self.started.elapsed() < EAGER_TIME { EAGER } else { LATER };
+        if start < self.next {
+            return (Vec::new(), again);
+        }
+        let found = if self.has_new_pids() { self.look_at_all() } else { self.look_at_tree() };
+        self.next = start + start.elapsed() * SHARE;
+        (found, again)
+    }
+
+    /// After the target's end, whose last children may still be there. A target without children costs nothing.
+    pub(crate) fn last_look(&mut self) -> Vec<Untraced> {
+        let childless = processes::newest() == Some(self.target);
+        if childless || !self.has_new_pids() { Vec::new() } else { self.look_at_all() }
+    }
+
+    /// Whether the kernel has given out a pid since the last look at all processes.
+    fn has_new_pids(&mut self) -> bool {
+        let newest = processes::newest();
+        let blind = newest.is_none() && self.looked.is_none_or(|at| at.elapsed() >= BLIND);
+        let new = newest != self.newest || self.looked.is_none();
+        self.newest = newest;
+        new || blind
+    }
+
+    fn look_at_all(&mut self) -> Vec<Untraced> {
+        self.looked = Some(Instant::now());
+        if self.forgot.elapsed() >= FORGET {
+            self.forgot = Instant::now();
             self.known.retain(|_, known| !matches!(known, Known::Stranger));
         }
-        let all = processes::all();
-        self.known.retain(|pid, _| all.contains(pid));
-        let found = all.into_iter().filter_map(|pid| self.look_at(pid)).collect();
-        (found, if self.looks < EAGER_LOOKS { FIRST } else { LATER })
+        let mut all = processes::all();
+        all.sort_unstable();
+        self.known.retain(|pid, _| all.binary_search(pid).is_ok());
+        all.into_iter().filter_map(|pid| self.look_at(pid)).collect()
+    }
+
+    fn look_at_tree(&mut self) -> Vec<Untraced> {
+        let tree = self.known.iter().filter(|(_, known)| !matches!(known, Known::Stranger)).map(|(pid, _)| *pid);
+        let tree: Vec<u32> = tree.collect();
+        tree.into_iter().filter_map(|pid| self.look_at(pid)).collect()
     }
 
     fn look_at(&mut self, pid: u32) -> Option<Untraced> {
@@ -71,12 +120,12 @@ impl Watch {
         }
         let stat = processes::stat(pid)?;
         let image = (stat.start, stat.stack);
-        match self.known.remove(&pid) {
-            Some(Known::Settled(same)) if same == image => {
-                self.known.insert(pid, Known::Settled(image));
-                return None;
+        match self.known.get(&pid) {
+            Some(Known::Settled(same)) if *same == image => return None,
+            Some(Known::Suspect { image: same, why, searched }) if *same == image => {
+                let why = *why;
+                return if searched.elapsed() < SUSPICION { None } else { self.judge_suspect(pid, image, why) };
             }
-            Some(Known::Suspect(same, why)) if same == image => return self.judge_suspect(pid, image, why),
             _ => {}
         }
         let environment = processes::environment(pid);
@@ -88,37 +137,41 @@ impl Watch {
         }
         // /proc/PID/exe leads to the file even where its path means nothing here, as in a container.
         let obstacle = inspect_file(Path::new(&format!("/proc/{pid}/exe"))).0;
-        // A sanitizer keeps the launcher from giving the shim to the command itself; where it is given, it loads.
+        // Where the launcher gave the shim to a program with a sanitizer it loads, and says itself what it leaves out.
         if let Some(obstacle) = obstacle.filter(|obstacle| !(reached && matches!(obstacle, Obstacle::Sanitizer(_)))) {
-            self.known.insert(pid, Known::Settled(image));
-            return Some(untraced(pid, obstacle.to_string()));
+            return Some(self.name(pid, image, obstacle.to_string()));
         }
         // Between fork and exec a child is still its parent, which the exec changes: it is judged again then.
         if reached {
             self.known.insert(pid, Known::Settled(image));
             return None;
         }
+        // The kernel shows neither the environment nor the file of a process with other rights than ours.
+        if environment.is_none() && processes::has_borrowed_rights(pid) {
+            let why = "it runs with the rights of another user (setuid or setgid), so the loader ignores LD_PRELOAD";
+            return Some(self.name(pid, image, why.to_owned()));
+        }
         let why = match environment {
             Some(_) => "its environment was cleared, so LD_PRELOAD did not reach it",
             None => "it runs as another user or with other privileges, so the loader ignores LD_PRELOAD",
         };
-        self.judge_suspect(pid, image, why.to_owned())
+        self.judge_suspect(pid, image, why)
     }
 
-    fn judge_suspect(&mut self, pid: u32, image: Image, why: String) -> Option<Untraced> {
+    fn judge_suspect(&mut self, pid: u32, image: Image, why: &'static str) -> Option<Untraced> {
         if !uses_cuda(pid) {
-            self.known.insert(pid, Known::Suspect(image, why));
+            self.known.insert(pid, Known::Suspect { image, why, searched: Instant::now() });
             return None;
         }
-        self.known.insert(pid, Known::Settled(image));
-        Some(untraced(pid, why))
+        Some(self.name(pid, image, why.to_owned()))
     }
-}
 
-fn untraced(pid: u32, reason: String) -> Untraced {
-    let exe = fs::read_link(format!("/proc/{pid}/exe"));
-    let exe = exe.map_or_else(|_| processes::name(pid), |path| path.to_string_lossy().into_owned());
-    Untraced { pid: pid as i32, exe, reason }
+    fn name(&mut self, pid: u32, image: Image, reason: String) -> Untraced {
+        self.known.insert(pid, Known::Settled(image));
+        let exe = fs::read_link(format!("/proc/{pid}/exe"));
+        let exe = exe.map_or_else(|_| processes::name(pid), |path| path.to_string_lossy().into_owned());
+        Untraced { pid: pid as i32, exe, reason }
+    }
 }
 
 /// Whether a process has the driver's library mapped or one of its devices open.
@@ -157,12 +210,27 @@ mod tests {
         let mut watch = Watch::new(session, std::process::id(), false);
         let (found, next) = watch.look();
         assert!(found.iter().all(|u| u.pid != cleared.id() as i32 && u.pid != traced.id() as i32), "{found:?}");
-        assert_eq!(next, FIRST);
+        assert_eq!(next, EAGER);
         assert!(matches!(watch.known[&traced.id()], Known::Settled(_)));
-        assert!(matches!(watch.known[&cleared.id()], Known::Suspect(..)));
+        assert!(matches!(watch.known[&cleared.id()], Known::Suspect { .. }));
         for child in [&mut traced, &mut cleared] {
             drop(child.stdin.take());
             child.wait().unwrap();
         }
+    }
+    #[test]
+    fn a_look_comes_when_it_may_and_all_are_looked_at_when_there_is_a_new_pid() {
+        let mut watch = Watch::new(PathBuf::from("/nonexistent/gputrace-watch-test"), std::process::id(), false);
+        let before = Instant::now();
+        watch.look();
+        let first = watch.looked.expect("all were looked at");
+        assert!(watch.next > before, "the next one waits");
+        watch.next = Instant::now() + Duration::from_secs(60);
+        watch.newest = Some(0);
+        assert!(watch.look().0.is_empty());
+        assert_eq!(watch.looked, Some(first), "it is not time yet");
+        watch.next = Instant::now();
+        watch.look();
+        assert_ne!(watch.looked, Some(first), "there is a new pid");
     }
 }

@@ -38,7 +38,7 @@ columns: &[
     Column::new("exit_signal", I32, Plain, NONE, "signal that ended it; null when none did or it is not known")
         .optional(),
     Column::new("traced", Bool, Plain, NONE, "whether its events are in the trace"),
-    Column::new("reason", Text, Dictionary, NONE, "why it was not traced").optional(),
+    Column::new("reason", Text, Dictionary, NONE, "why it was not traced, or what of it was not").optional(),
     Column::new("events", I64, Plain, NONE, "events recorded"),
     Column::new("malloc_mode", Text, Dictionary, NONE, "off, sample:BYTES or full"),
     Column::new(

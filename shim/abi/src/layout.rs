@@ -98,6 +98,10 @@ pub mod note {
     pub const CONTEXTS_FULL: u32 = 16;
     /// Names of ranges, domains or categories found no room in a ring.
     pub const RANGE_NAMES_LOST: u32 = 32;
+    /// Built with a sanitizer, which replaces malloc itself: malloc is not recorded.
+    pub const SANITIZER: u32 = 64;
+    /// The program defines malloc itself, before every library: malloc is not recorded.
+    pub const OWN_MALLOC: u32 = 128;
 }
 
 /// The first page of the segment. Fields above `paused` are written once, before the segment is handed over.

@@ -40,6 +40,8 @@ static COUNTER: AtomicU32 = AtomicU32::new(0);
 static WANTED_BYTES: AtomicU64 = AtomicU64::new(DEFAULT_SEGMENT_BYTES);
 static BLOCK_WHEN_FULL: AtomicU32 = AtomicU32::new(0);
 static FOLDER: [AtomicU64; PATH_BYTES / 8] = [const { AtomicU64::new(0) }; PATH_BYTES / 8];
+/// What was noticed before there was a segment: bits of [`note`].
+static NOTES: AtomicU32 = AtomicU32::new(0);
 static FOLDER_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// The time in the segment's ticks.
@@ -123,10 +125,12 @@ pub(crate) fn start_in_constructor() {
     }
     BLOCK_WHEN_FULL.store((sys::variable(b"GPUTRACE_ON_FULL") == Some(b"block")) as u32, Ordering::Relaxed);
     COUNTER.store(counter_is_good() as u32, Ordering::Relaxed);
-    // A sanitizer's reports name the callers of malloc, and its leak check looks for addresses in our memory too.
-    let malloc =
-        if hooks::alloc::belongs_to_a_sanitizer() { Some(&b"off"[..]) } else { sys::variable(b"GPUTRACE_MALLOC") };
-    sampling::configure(malloc);
+    let malloc = sys::variable(b"GPUTRACE_MALLOC").or(Some(b"sample")).filter(|wanted| *wanted != b"off");
+    let out_of_reach = hooks::alloc::out_of_reach();
+    if malloc.is_some() {
+        NOTES.store(out_of_reach, Ordering::Relaxed);
+    }
+    sampling::configure(malloc.filter(|_| out_of_reach == 0));
     hooks::alloc::lead_all();
     stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"));
     info::remember_ranks();
@@ -260,7 +264,7 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     }
     stack::begin_segment(moment[0]);
     put(&header.block_when_full, BLOCK_WHEN_FULL.load(Ordering::Relaxed));
-    put(&header.notes, notes);
+    put(&header.notes, notes | NOTES.load(Ordering::Relaxed));
     let chunks = layout::chunks_in(bytes);
     put(&header.chunk_count, chunks);
     for chunk in 0..chunks {

@@ -89,8 +89,10 @@ pub(super) fn untraced_lines(content: &Content<'_>) -> String {
     let processes = processes.map(|p| (&p.exe, p.reason.clone().unwrap_or_else(|| "not traced".to_owned())));
     // The same process may stand in both lists; what counts is which program and why.
     let listed = if content.facts.trace.manifests().any(|m| !m.untraced.is_empty()) { 0 } else { usize::MAX };
-    for (exe, reason) in manifests.chain(processes.take(listed)) {
-        let text = format!("{} ({reason})", shortened(exe, PATH));
+    let in_part = content.facts.processes().filter(|p| p.traced).filter_map(|p| Some((&p.exe, p.reason.clone()?)));
+    let not = manifests.chain(processes.take(listed)).map(|process| ("not traced", process));
+    for (what, (exe, reason)) in not.chain(in_part.map(|process| ("not traced in full", process))) {
+        let text = format!("{what}: {} ({reason})", shortened(exe, PATH));
         match untraced.iter_mut().find(|(known, _)| *known == text) {
             Some((_, times)) => *times += 1,
             None => untraced.push((text, 1)),
@@ -99,7 +101,7 @@ pub(super) fn untraced_lines(content: &Content<'_>) -> String {
     let mut out = String::new();
     for (text, times) in untraced.iter().take(LINES) {
         let times = if *times > 1 { format!(" x {times}") } else { String::new() };
-        let _ = writeln!(out, "not traced: {text}{times}");
+        let _ = writeln!(out, "{text}{times}");
     }
     if untraced.len() > LINES {
         let _ = writeln!(out, "not traced: {} more programs", untraced.len() - LINES);

@@ -36,13 +36,14 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
     let mut watch = Watch::new(session.root().to_owned(), target, inspection.obstacle.is_some());
     let warnings = running.warnings();
     let mut said = Vec::new();
-    let ending = supervisor.until_end(watch::FIRST, || {
+    let ending = supervisor.until_end(watch::EAGER, || {
         let (found, next) = watch.look();
         found.into_iter().for_each(|process| running.untraced(process));
         warn(&warnings, &mut said);
         next
     });
     let ended = Instant::now();
+    watch.last_look().into_iter().for_each(|process| running.untraced(process));
     let grace = if supervisor.is_interrupted() { args.grace.min(HURRIED) } else { args.grace };
     let survivors = supervisor.wait_for_descendants(session.root(), grace);
     let survivors_text = survivors_text(&survivors);

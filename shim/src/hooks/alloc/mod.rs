@@ -49,9 +49,18 @@ const POSIX_MEMALIGN: u16 = MALLOC + 5;
 const REALLOCARRAY: u16 = MALLOC + 6;
 const FREE: u16 = MALLOC + 7;
 
-/// Whether this program was built with a sanitizer that replaces malloc: they alone define this function.
-pub(crate) fn belongs_to_a_sanitizer() -> bool {
-    elf::anywhere(c"__sanitizer_get_heap_size") != 0
+/// Why this program's malloc is not to be recorded, as a bit of [`note`]; 0 when it is.
+///
+/// A sanitizer's reports name the callers of malloc, and its leak check looks for addresses in our memory too; they
+/// alone define the function that is looked for. Where the program itself defines malloc, nobody calls ours.
+pub(crate) fn out_of_reach() -> u32 {
+    if elf::anywhere(c"__sanitizer_get_heap_size") != 0 {
+        note::SANITIZER
+    } else if elf::earlier_definition(c"malloc") != 0 {
+        note::OWN_MALLOC
+    } else {
+        0
+    }
 }
 
 /// Notes in the segment whether another allocator stands between us and libc.

@@ -57,6 +57,8 @@ struct Search<'a> {
     soname: Option<&'a [u8]>,
     /// Only in libraries after this one.
     after_us: bool,
+    /// Only in the program and in libraries before this one.
+    before_us: bool,
     /// Variables too.
     variables: bool,
     passed_us: bool,
@@ -65,13 +67,34 @@ struct Search<'a> {
 
 /// Address of the next definition of a function after ours in search order; 0 when there is none.
 pub(crate) fn next_definition(name: &CStr) -> usize {
-    search(Search { name, soname: None, after_us: true, variables: false, passed_us: false, found: 0 })
+    search(Search {
+        name,
+        soname: None,
+        after_us: true,
+        before_us: false,
+        variables: false,
+        passed_us: false,
+        found: 0,
+    })
 }
 
 /// Address of a function in the loaded library with this soname; 0 when there is none.
 pub(crate) fn in_library(soname: &CStr, name: &CStr) -> usize {
     let soname = Some(soname.to_bytes());
-    search(Search { name, soname, after_us: false, variables: false, passed_us: false, found: 0 })
+    search(Search { name, soname, after_us: false, before_us: false, variables: false, passed_us: false, found: 0 })
+}
+
+/// Address of a definition of a function before ours in search order, in the program itself; 0 when there is none.
+pub(crate) fn earlier_definition(name: &CStr) -> usize {
+    search(Search {
+        name,
+        soname: None,
+        after_us: false,
+        before_us: true,
+        variables: false,
+        passed_us: false,
+        found: 0,
+    })
 }
 
 fn next_or_any(name: &CStr) -> usize {
@@ -87,7 +110,15 @@ fn in_libc(name: &CStr) -> usize {
 
 /// Address of the first definition of a function or variable outside of this library; 0 when there is none.
 pub(crate) fn anywhere(name: &CStr) -> usize {
-    search(Search { name, soname: None, after_us: false, variables: true, passed_us: false, found: 0 })
+    search(Search {
+        name,
+        soname: None,
+        after_us: false,
+        before_us: false,
+        variables: true,
+        passed_us: false,
+        found: 0,
+    })
 }
 
 fn search(mut search: Search<'_>) -> usize {
@@ -103,7 +134,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search<'_>>()) };
     if is_us(info) {
         search.passed_us = true;
-        return 0;
+        return search.before_us as c_int;
     }
     if search.after_us && !search.passed_us {
         return 0;
