@@ -8,7 +8,9 @@ use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use crate::util::{Driver, Finished, Scratch, Trace, program, repository};
+use crate::util::{
+    Driver, Finished, Scratch, Trace, linked_with_library, nccl_folder, program, program_with, repository,
+};
 
 /// A run that fills every table.
 fn full(scratch: &Scratch) -> Finished {
@@ -19,7 +21,10 @@ fn full(scratch: &Scratch) -> Finished {
 /// Runs of programs that fill every table.
 fn all(scratch: &Scratch) -> Finished {
     let python = format!("python3 {} nested", repository().join("tests/programs/stacks.py").display());
-    let script = format!("{} > /dev/null && {python} > /dev/null", program("cuda_values").display());
+    let folder = nccl_folder();
+    let nccl = program_with("nccl_client", "linked", &linked_with_library("libnccl.so.2", &folder, &[]));
+    let nccl = format!("LD_LIBRARY_PATH={} TMPDIR=. {} > /dev/null", folder.display(), nccl.display());
+    let script = format!("{} > /dev/null && {python} > /dev/null && {nccl}", program("cuda_values").display());
     let target = scratch.shell(&script).with_driver(Driver::Plain);
     target.options(["--malloc", "full", "--stacks-over", "0"]).traced().expect(0)
 }

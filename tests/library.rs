@@ -84,11 +84,12 @@ fn it_exports_hooks_and_its_controls_and_nothing_else() {
             "realloc",
             "reallocarray",
         ];
-        const LOADER: [&str; 3] = ["dlopen", "dlsym", "dlvsym"];
+        const LOADER: [&str; 4] = ["dlclose", "dlopen", "dlsym", "dlvsym"];
         // The linker puts the last one in place of std's: see shim/build.rs.
         const LINKER: &str = "__wrap_rust_eh_personality";
         name == LINKER
             || name.starts_with("cu")
+            || name.starts_with("nccl")
             || name.starts_with("gputrace_")
             || name.starts_with("InitializeInjectionNvtx")
             || MALLOC.contains(&name)

@@ -8,6 +8,7 @@
 //! | `library` | the shim itself: what it links, needs and contains |
 //! | `routes` | each way by which programs reach the driver is seen, once |
 //! | `exactness` | the trace's counts and values are the driver's own |
+//! | `collectives` | calls of NCCL are seen in every copy of it, with their values |
 //! | `host_memory` | the same for malloc and free |
 //! | `ranges` | ranges named with NVTX are the program's own, and other tools keep theirs |
 //! | `analyses` | reports say what the driver counted, and the same every time |
@@ -21,12 +22,13 @@
 //! | `real_programs` | programs that people use run as they do without us |
 //! | `tidy` | the repository keeps its own rules |
 //!
-//! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver.
+//! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver and NCCL.
 
 mod util;
 
 mod analyses;
 mod clients;
+mod collectives;
 mod commands;
 mod exactness;
 mod faults;

@@ -8,7 +8,8 @@
 use std::time::{Duration, Instant};
 
 use gputrace_abi::event::{
-    self, Event, KIND_CONTEXT, KIND_FIRST, KIND_STACK, KIND_TEXT, KIND_TEXT_MORE, TEXT_MAX_BYTES, TEXT_SLOT_BYTES,
+    self, Event, KIND_COMMUNICATOR, KIND_CONTEXT, KIND_FIRST, KIND_STACK, KIND_TEXT, KIND_TEXT_MORE, TEXT_MAX_BYTES,
+    TEXT_SLOT_BYTES,
 };
 use gputrace_abi::layout::View;
 use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Cursor, Step};
@@ -66,6 +67,8 @@ pub(crate) enum Item {
     Context(Event),
     /// The stack of an event of the same thread, which came before.
     Stack(Event),
+    /// A communicator was made.
+    Communicator(Event),
     /// The name bound to `key` at `ticks` was learned in a call that began at `start`.
     Learned { key: u64, ticks: u64, start: u64 },
 }
@@ -191,6 +194,7 @@ impl Chain {
             KIND_TEXT => self.text = Some(Text::begin(&event)),
             KIND_CONTEXT => take(Item::Context(event)),
             KIND_STACK => take(Item::Stack(event)),
+            KIND_COMMUNICATOR => take(Item::Communicator(event)),
             hook if hook < KIND_FIRST => {
                 if let Some((key, ticks)) = self.learned.take()
                     && event.payload[0] == key

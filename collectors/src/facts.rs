@@ -178,7 +178,7 @@ pub(crate) fn not_in_full(bits: u32) -> Option<String> {
 
 /// What the shim noticed, in sentences.
 pub(crate) fn notes(bits: u32) -> Vec<String> {
-    const ALL: [(u32, &str); 8] = [
+    const ALL: &[(u32, &str)] = &[
         (note::DEEPBIND, "a library was opened RTLD_DEEPBIND: calls that it makes itself may be missing"),
         (
             note::SMALL_SEGMENT,
@@ -190,6 +190,8 @@ pub(crate) fn notes(bits: u32) -> Vec<String> {
         (note::SANITIZER, SANITIZER),
         (note::OWN_MALLOC, OWN_MALLOC),
         (note::RANGE_NAMES_LOST, "names of ranges found no room in a ring: some ranges have no name"),
+        (note::COMMUNICATORS_FULL, "too many NCCL communicators at once: some calls name none"),
+        (note::UNKNOWN_NCCL, "functions of NCCL were looked up in a copy too many: their calls are missing"),
     ];
     ALL.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned()).collect()
 }

@@ -32,7 +32,8 @@ const FULL_BYTES: usize = 8 << 20;
 /// After trouble with the disk the writer discards for this long, then tries again.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Tables whose files are never removed for the size limit: small, and the others mean nothing without them.
-const KEPT: [TableId; 4] = [TableId::Names, TableId::Processes, TableId::Threads, TableId::Stacks];
+const KEPT: [TableId; 5] =
+    [TableId::Names, TableId::Processes, TableId::Threads, TableId::Stacks, TableId::Communicators];
 
 /// Rows of one class of one process in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@ mod heap;
 mod hooks;
 mod interpose;
 mod names;
+mod nccl;
 mod record;
 mod sampling;
 mod session;

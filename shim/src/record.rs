@@ -117,6 +117,12 @@ impl<'a> Layer<'a> {
     pub(crate) fn driver(state: &'a State, row: &'a ThreadRow) -> Layer<'a> {
         Layer { state, row, running: &state.guard, hook: &row.in_flight_hook, start: &row.in_flight_start }
     }
+
+    /// Calls of a library above the driver.
+    #[inline(always)]
+    pub(crate) fn library(state: &'a State, row: &'a ThreadRow) -> Layer<'a> {
+        Layer { state, row, running: &state.library_guard, hook: &row.library_hook, start: &row.library_start }
+    }
 }
 
 /// Two frames further apart than this are not on one stack, or not in one call of the driver.

@@ -1,4 +1,4 @@
-//! One pointer per thread, in initial-exec thread-local storage.
+//! Two words per thread, in initial-exec thread-local storage: its state, and who called a hook that must know.
 //!
 //! Rust's own `thread_local!` may allocate and registers destructors, inside malloc; general-dynamic access costs a
 //! call. A hidden symbol in `.tbss` and an offset from the thread register cost 0.6 ns and can do neither.
@@ -13,6 +13,12 @@ core::arch::global_asm!(
     ".type gputrace_thread_state, @object",
     ".size gputrace_thread_state, 8",
     "gputrace_thread_state:",
+    ".zero 8",
+    ".hidden gputrace_caller",
+    ".globl gputrace_caller",
+    ".type gputrace_caller, @object",
+    ".size gputrace_caller, 8",
+    "gputrace_caller:",
     ".zero 8",
     ".popsection",
 );
@@ -81,3 +87,92 @@ pub(crate) fn set(state: Option<&'static State>) {
     // SAFETY: the word is the thread's own.
     unsafe { *place() = state.map_or(core::ptr::null(), |s| s) };
 }
+
+/// What the entry of the hook that is running noted about its caller: see [`entry`].
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn caller() -> usize {
+    let caller;
+    // SAFETY: reads the thread's own word.
+    unsafe {
+        core::arch::asm!(
+            "mov {at}, qword ptr [rip + gputrace_caller@GOTTPOFF]",
+            "mov {at}, qword ptr fs:[{at}]",
+            at = out(reg) caller, options(nostack, readonly, preserves_flags),
+        );
+    }
+    caller
+}
+
+/// What the entry of the hook that is running noted about its caller: see [`entry`].
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub(crate) fn caller() -> usize {
+    let caller;
+    // SAFETY: reads the thread's own word.
+    unsafe {
+        core::arch::asm!(
+            "mrs {at}, tpidr_el0",
+            "adrp {offset}, :gottprel:gputrace_caller",
+            "ldr {offset}, [{offset}, :gottprel_lo12:gputrace_caller]",
+            "ldr {at}, [{at}, {offset}]",
+            at = out(reg) caller, offset = out(reg) _, options(nostack, readonly),
+        );
+    }
+    caller
+}
+
+/// The body of a naked function that notes its return address, or the number that it is given, for [`caller`], and
+/// jumps to the function that does the work: arguments, stack and return address are as the program left them.
+#[cfg(target_arch = "x86_64")]
+macro_rules! entry {
+    ($work:path) => {
+        core::arch::naked_asm!(
+            "endbr64",
+            "mov r11, qword ptr [rip + gputrace_caller@GOTTPOFF]",
+            "mov rax, qword ptr [rsp]",
+            "mov qword ptr fs:[r11], rax",
+            "jmp {work}",
+            work = sym $work,
+        )
+    };
+    ($work:path, $number:expr) => {
+        core::arch::naked_asm!(
+            "endbr64",
+            "mov r11, qword ptr [rip + gputrace_caller@GOTTPOFF]",
+            "mov qword ptr fs:[r11], {number}",
+            "jmp {work}",
+            work = sym $work,
+            number = const $number,
+        )
+    };
+}
+
+/// The same for aarch64.
+#[cfg(target_arch = "aarch64")]
+macro_rules! entry {
+    ($work:path) => {
+        core::arch::naked_asm!(
+            "mrs x16, tpidr_el0",
+            "adrp x17, :gottprel:gputrace_caller",
+            "ldr x17, [x17, :gottprel_lo12:gputrace_caller]",
+            "str x30, [x16, x17]",
+            "b {work}",
+            work = sym $work,
+        )
+    };
+    ($work:path, $number:expr) => {
+        core::arch::naked_asm!(
+            "mrs x16, tpidr_el0",
+            "adrp x17, :gottprel:gputrace_caller",
+            "ldr x17, [x17, :gottprel_lo12:gputrace_caller]",
+            "add x16, x16, x17",
+            "mov x17, {number}",
+            "str x17, [x16]",
+            "b {work}",
+            work = sym $work,
+            number = const $number,
+        )
+    };
+}
+pub(crate) use entry;

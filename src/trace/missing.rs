@@ -11,11 +11,12 @@ use super::Problem;
 use super::files::Launcher;
 
 /// Tables and the classes whose events are their rows.
-const CLASSES: [(TableId, &str, &[&str]); 6] = [
+const CLASSES: &[(TableId, &str, &[&str])] = &[
     (TableId::Launches, "launches", &["launch"]),
     (TableId::Syncs, "syncs", &["sync"]),
     (TableId::Transfers, "transfers", &["transfer"]),
     (TableId::DeviceMemory, "device_memory", &["alloc", "free"]),
+    (TableId::Collectives, "collectives", &["collective"]),
     (TableId::HostMemory, "host_memory", &["host_alloc", "host_free"]),
     (TableId::Ranges, "ranges", &["range"]),
 ];
@@ -25,7 +26,7 @@ pub(crate) fn name(folder: &Path, launcher: &Launcher, problem: &dyn Fn(Problem)
     let Some(manifest) = launcher.manifest.as_ref().filter(|m| m.complete && launcher.journal.is_none()) else {
         return;
     };
-    for (table, name, classes) in CLASSES {
+    for &(table, name, classes) in CLASSES {
         let recorded = recorded(manifest, classes);
         if recorded > 0 && launcher.sealed(table).is_empty() {
             let text = format!("{recorded} recorded events are not in the trace any more: their files were removed");

@@ -48,8 +48,8 @@ fn built() -> &'static Path {
     let errors = ERRORS.get_or_init(|| {
         let _lock = file_lock("build");
         let mut cargo = Command::new(env!("CARGO"));
-        let packages = ["-p", "gputrace-shim", "-p", "fake-cuda", "-p", "fake-cuda-symbolic"];
-        cargo.args(["build", "--quiet"]).args(packages).current_dir(repository());
+        let packages = ["gputrace-shim", "fake-cuda", "fake-cuda-symbolic", "fake-nccl"].map(|name| ["-p", name]);
+        cargo.args(["build", "--quiet"]).args(packages.as_flattened()).current_dir(repository());
         let target = products().parent().expect("profiles lie in the target folder");
         cargo.arg("--target-dir").arg(target);
         if products().ends_with("release") {
@@ -85,14 +85,26 @@ pub(crate) fn driver_folder(driver: Driver) -> PathBuf {
     };
     let library = built().join(library);
     assert!(library.is_file(), "{} was not built", library.display());
-    folder_with_driver(&format!("{driver:?}").to_lowercase(), &library)
+    folder_with(&format!("{driver:?}").to_lowercase(), "libcuda.so.1", &library)
 }
 
-fn folder_with_driver(name: &str, library: &Path) -> PathBuf {
+/// A folder for LD_LIBRARY_PATH in which the stand-in for NCCL is called libnccl.so.2.
+pub(crate) fn nccl_folder() -> PathBuf {
+    folder_with("nccl", "libnccl.so.2", &built().join("libfake_nccl.so"))
+}
+
+/// Flags that link all of the stand-in for NCCL into a library.
+pub(crate) fn nccl_inside() -> Vec<String> {
+    let archive = built().join("libfake_nccl.a");
+    let parts = ["-Wl,--whole-archive", &archive.display().to_string(), "-Wl,--no-whole-archive", "-lm"];
+    parts.map(str::to_owned).to_vec()
+}
+
+fn folder_with(name: &str, soname: &str, library: &Path) -> PathBuf {
     let folder = workshop().join("drivers").join(name);
     let _lock = file_lock("drivers");
     fs::create_dir_all(&folder).expect("the target folder is writable");
-    let link = folder.join("libcuda.so.1");
+    let link = folder.join(soname);
     if fs::read_link(&link).ok().as_deref() != Some(library) {
         let _ = fs::remove_file(&link);
         symlink(library, &link).expect("the target folder is writable");
@@ -122,7 +134,12 @@ pub(crate) fn library(name: &str) -> PathBuf {
 
 /// Flags that link a program with the driver in this folder.
 pub(crate) fn linked_with(folder: &Path, more: &[&str]) -> Vec<String> {
-    let link = ["-Wl,--no-as-needed".to_owned(), format!("-L{}", folder.display()), "-l:libcuda.so.1".to_owned()];
+    linked_with_library("libcuda.so.1", folder, more)
+}
+
+/// Flags that link a program with the library of this name in this folder.
+pub(crate) fn linked_with_library(name: &str, folder: &Path, more: &[&str]) -> Vec<String> {
+    let link = ["-Wl,--no-as-needed".to_owned(), format!("-L{}", folder.display()), format!("-l:{name}")];
     link.into_iter().chain(more.iter().map(|flag| (*flag).to_owned())).collect()
 }
 
@@ -144,8 +161,9 @@ fn compiled<S: AsRef<OsStr>>(compiler: &str, source: &str, product: &str, flags:
     compiler.arg("-I").arg(&sources).arg(&source).arg("-o").arg(&path).args(flags).arg("-ldl");
     let recipe = format!("{compiler:?}");
     let note = folder.join(format!("{product}.recipe"));
-    let headers = ["cuda.h", "nvtx.h"].map(|header| sources.join(header));
-    let young = headers.iter().chain([&source]).any(|file| changed(file) > changed(&path));
+    let mut inputs: Vec<PathBuf> = fs::read_dir(&sources).expect("this folder").flatten().map(|e| e.path()).collect();
+    inputs.retain(|file| *file == source || file.extension().is_some_and(|e| e == "h"));
+    let young = inputs.iter().any(|file| changed(file) > changed(&path));
     if young || fs::read_to_string(&note).ok().as_ref() != Some(&recipe) {
         let output = compiler.output().expect("the compiler is installed");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -181,7 +199,7 @@ pub(crate) fn lacks(missing: &str) -> bool {
 /// A shared library that is called libcuda.so.1, in a folder for LD_LIBRARY_PATH: `tests/programs/odd_driver.c`.
 pub(crate) fn odd_driver_folder() -> PathBuf {
     let library = compiled("cc", "odd_driver", "libodd_driver.so", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]);
-    folder_with_driver("odd", &library)
+    folder_with("odd", "libcuda.so.1", &library)
 }
 
 /// The functions that the shim hooks in the driver, but for cuGetProcAddress, which it answers and does not record.

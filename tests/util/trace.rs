@@ -130,6 +130,7 @@ const CLASSES_OF: &[(&str, &[&str])] = &[
     ("syncs", &["sync"]),
     ("transfers", &["transfer"]),
     ("device_memory", &["alloc", "free"]),
+    ("collectives", &["collective"]),
     ("host_memory", &["host_alloc", "host_free"]),
     ("api", &["api", "module"]),
     ("ranges", &["range"]),

@@ -22,7 +22,7 @@ impl Process {
             pid: self.pid,
             parent_pid: self.facts.parent_pid,
             host: host.to_owned(),
-            rank: self.facts.rank,
+            rank: self.rank(),
             local_rank: self.facts.local_rank,
             exe: self.facts.exe.clone(),
             command: self.facts.command.clone(),
@@ -37,6 +37,10 @@ impl Process {
             malloc_mode: self.facts.malloc_mode.clone(),
             event_cost_ns: clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed)),
         }
+    }
+
+    fn rank(&self) -> Option<i32> {
+        self.facts.rank.or(self.communicators.rank())
     }
 
     /// The process's part of the manifest: final after `finish`, before it as of now.
@@ -70,7 +74,7 @@ impl Process {
         manifest::Process {
             process_id: self.id,
             pid: self.pid,
-            rank: self.facts.rank,
+            rank: self.rank(),
             exe: self.facts.exe.clone(),
             traced: true,
             reason: facts::not_in_full(header.notes.load(Ordering::Relaxed)),

@@ -23,6 +23,8 @@ pub(crate) struct Intake {
     pub(crate) memory: Memory,
     pub(super) texts: Vec<Text>,
     pub(crate) stacks: Stacks,
+    /// Communicators that were made; `commit` as in `fresh`.
+    pub(super) communicators: Vec<Event>,
     /// Events of hooks that the table does not have.
     pub(super) unknown: u64,
 }
@@ -46,6 +48,7 @@ impl Intake {
             memory: Memory::default(),
             texts: Vec::new(),
             stacks: Stacks::default(),
+            communicators: Vec::new(),
             unknown: 0,
         }
     }
@@ -83,6 +86,11 @@ impl Intake {
                 self.fresh.push(event);
             }
             Item::Context(event) => self.contexts.bind(event.context, event.payload[2]),
+            Item::Communicator(mut event) => {
+                self.read_hooks();
+                event.commit = thread as u32;
+                self.communicators.push(event);
+            }
             Item::Learned { key, ticks, start } => self.names.hold_from(key, ticks, start),
             Item::Stack(event) => self.stacks.attach(&event, thread as u32, &mut self.fresh),
             Item::Text(text) => self.take_text(text),

@@ -4,10 +4,12 @@
 //! and resolves them. So a launch finds the name of its kernel although another thread, whose ring is read later,
 //! loaded it.
 
+mod communicators;
 mod describe;
 mod intake;
 mod ranges;
 mod resolve;
+mod texts;
 mod thread;
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,7 +17,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use gputrace_abi::clock::ClockKind;
-use gputrace_abi::event::{Event, text_kind};
+use gputrace_abi::event::Event;
 use gputrace_abi::layout::{THREADS_MAX, View, thread_state};
 use gputrace_abi::ring::CHUNK_SLOTS;
 use gputrace_abi::sync::Ordering;
@@ -26,9 +28,10 @@ use crate::chain::{Chain, Item};
 use crate::clock::{self, Clocks};
 use crate::facts::{self, Facts};
 use crate::manifest::Symbol;
-use crate::names::{self, NameKind, Written};
+use crate::names::Written;
 use crate::segment::Segment;
 use crate::tables::{BATCH_ROWS, Tables, ThreadRow};
+use communicators::Communicators;
 use intake::Intake;
 use ranges::Ranges;
 use thread::{Stage, Thread};
@@ -39,8 +42,6 @@ const LOOK_AHEAD: usize = 16;
 const LOOK_FOR_THREADS: Duration = Duration::from_millis(20);
 /// A thread that ended is waited for this long when its chain does not end.
 const LAST_WAIT: Duration = Duration::from_millis(1500);
-/// Uncovered symbols that are kept.
-const SYMBOLS: usize = 4096;
 /// The thread of events whose row nobody uses.
 const NOBODY: usize = 0;
 
@@ -56,6 +57,7 @@ pub(crate) struct Process {
     pub(crate) facts: Facts,
     pub(crate) clock: ClockKind,
     pub(crate) intake: Intake,
+    communicators: Communicators,
     held: Vec<Event>,
     pub(crate) threads: Vec<Thread>,
     /// Place of the thread that uses a row.
@@ -90,6 +92,7 @@ impl Process {
             file: None,
             foreign: false,
             intake,
+            communicators: Communicators::default(),
             held: Vec::new(),
             threads: vec![Thread::new(usize::from(u16::MAX), 0, 0, started)],
             rows: Vec::new(),
@@ -126,6 +129,7 @@ impl Process {
         self.find_threads(dead);
         self.read(dead);
         self.take_texts(tables, written);
+        self.take_communicators(clocks, tables, written);
         if !self.held.is_empty() {
             clocks.tick();
             self.intake.memory.apply(horizon);
@@ -230,7 +234,9 @@ impl Process {
         let steps = chain.read(&view, dead, most, |item| items.push(item));
         for item in items {
             let place = match &item {
-                Item::Event(event) | Item::Stack(event) => self.adopt(usize::from(event.thread)).unwrap_or(NOBODY),
+                Item::Event(event) | Item::Stack(event) | Item::Communicator(event) => {
+                    self.adopt(usize::from(event.thread)).unwrap_or(NOBODY)
+                }
                 _ => NOBODY,
             };
             let thread = &mut self.threads[place];
@@ -328,49 +334,6 @@ impl Process {
         })
     }
 
-    fn take_texts(&mut self, tables: &mut Tables, written: &mut Written) {
-        for text in std::mem::take(&mut self.intake.texts) {
-            let name = text.text();
-            let mut write = |kind: NameKind| {
-                let id = names::id(kind, &name);
-                if written.insert(id) {
-                    tables.name(id, kind.name(), &name);
-                }
-                id
-            };
-            match text.kind {
-                text_kind::FUNCTION => {
-                    write(NameKind::Kernel);
-                }
-                text_kind::RANGE | text_kind::DOMAIN => {
-                    let kind = if text.kind == text_kind::RANGE { NameKind::Range } else { NameKind::Domain };
-                    let id = write(kind);
-                    written.key(gputrace_abi::text::key(text.kind, text.bytes()), id);
-                }
-                text_kind::CATEGORY => {
-                    let id = write(NameKind::Category);
-                    self.ranges.name_category(text.key, text.number, id);
-                }
-                text_kind::UNCOVERED => {
-                    write(NameKind::Symbol);
-                    let (version, flags) = ((text.number >> 32) as u32, text.number as u32);
-                    let symbol = Symbol { symbol: name.to_string(), version, flags };
-                    if self.symbols.len() < SYMBOLS && !self.symbols.contains(&symbol) {
-                        self.symbols.push(symbol);
-                    }
-                }
-                text_kind::THREAD => {
-                    // It may have ended since, and another one have its number.
-                    let named = |t: &&mut Thread| t.tid as u64 == text.key && t.stage != Stage::Left;
-                    if let Some(thread) = self.threads.iter_mut().filter(named).max_by_key(|t| t.is_live()) {
-                        thread.name = Some(name.to_string());
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
     /// Reads what is left and closes the books. `ended_ns`: when it ended, none if it runs on.
     pub(crate) fn finish(
         &mut self,
@@ -396,6 +359,7 @@ impl Process {
         }
         self.intake.memory.apply(u64::MAX);
         self.resolve_held(clocks, tables, written);
+        self.take_communicators(clocks, tables, written);
         self.let_threads_go(clocks, tables);
         self.let_threads_go(clocks, tables);
         self.leave_numbered_open(tables);

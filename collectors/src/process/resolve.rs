@@ -1,7 +1,10 @@
 //! Events to rows: ticks become nanoseconds, handles become names, addresses become kinds of memory.
 
 use gputrace_abi::Class;
-use gputrace_abi::event::{Event, FLAG_CAPTURED, MemoryKind, detail, memory_kinds, unpack_block, unpack_grid};
+use gputrace_abi::collective::{unpack_party, unpack_type};
+use gputrace_abi::event::{
+    Event, FLAG_CAPTURED, FLAG_IN_GROUP, MemoryKind, detail, memory_kinds, unpack_block, unpack_grid,
+};
 
 use super::Process;
 use super::intake::key;
@@ -9,7 +12,7 @@ use crate::bindings::Memory;
 use crate::clock::Clocks;
 use crate::names::{NameKind, Written};
 
-use crate::tables::{Call, End, HostCall, Launch, Tables, Transfer};
+use crate::tables::{Call, Collective, End, HostCall, Launch, Tables, Transfer};
 
 impl Process {
     /// Adds the rows of events whose bindings are all known.
@@ -106,6 +109,13 @@ impl Process {
                 let kind = block.map_or(hook.detail, |b| b.detail);
                 let bytes = if fourth == 0 { block.map_or(0, |b| b.bytes) } else { fourth };
                 tables.memory(&call, kind, first as i64, bytes as i64);
+            }
+            Class::Collective => {
+                let ((communicator, party), (data_type, operator)) = (unpack_party(first), unpack_type(fourth));
+                let in_group = event.flags & FLAG_IN_GROUP != 0;
+                let detail = hook.detail;
+                let own = Collective { detail, communicator, count: third, data_type, operator, party, in_group };
+                tables.collective(&call, &own);
             }
             _ => tables.api(&call, first as i64),
         }

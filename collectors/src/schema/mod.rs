@@ -8,6 +8,7 @@
 //! column or table needs no bump: readers ask by name and take a missing column as null.
 
 mod calls;
+mod collectives;
 mod columns;
 mod host_memory;
 mod names;
@@ -166,6 +167,10 @@ pub enum TableId {
     Ranges = 9,
     /// Frames behind `stack_id`.
     Stacks = 10,
+    /// Calls of NCCL.
+    Collectives = 11,
+    /// NCCL's communicators.
+    Communicators = 12,
 }
 
 impl TableId {
@@ -204,7 +209,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 11] = [
+pub const TABLES: [Table; 13] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -216,6 +221,8 @@ pub const TABLES: [Table; 11] = [
     names::NAMES,
     ranges::RANGES,
     stacks::STACKS,
+    collectives::COLLECTIVES,
+    collectives::COMMUNICATORS,
 ];
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Rows of every table, gathered into Arrow batches: the one place that knows the order of the columns.
 
 mod calls;
+mod collectives;
 mod columns;
 mod own;
 mod ranges;
@@ -13,6 +14,8 @@ use crate::schema::TableId;
 use crate::writer::Message;
 pub(crate) use calls::Call;
 use calls::Calls;
+pub(crate) use collectives::{Collective, Communicator};
+use collectives::{CollectiveColumns, CommunicatorColumns};
 use columns::{Coded, Optional, Plain, Rows, Texts, take};
 use own::{ApiColumns, LaunchColumns, MemoryColumns, SyncColumns, TransferColumns};
 pub(crate) use own::{End, Launch, Transfer};
@@ -72,6 +75,8 @@ pub(crate) struct Tables {
     transfers: Calls<TransferColumns>,
     device_memory: Calls<MemoryColumns>,
     api: Calls<ApiColumns>,
+    collectives: Calls<CollectiveColumns>,
+    communicators: CommunicatorColumns,
     host_memory: HostColumns,
     names: NameColumns,
     ranges: RangeColumns,
@@ -100,6 +105,8 @@ impl Tables {
             transfers: Calls::default(),
             device_memory: Calls::default(),
             api: Calls::default(),
+            collectives: Calls::default(),
+            communicators: CommunicatorColumns::default(),
             host_memory,
             names: NameColumns::default(),
             ranges: RangeColumns::default(),
@@ -140,6 +147,16 @@ impl Tables {
     /// Adds a row to `ranges`.
     pub(crate) fn range(&mut self, range: &Range) {
         self.ranges.push(range);
+    }
+
+    /// Adds a row to `collectives`.
+    pub(crate) fn collective(&mut self, call: &Call, collective: &Collective) {
+        self.collectives.push(call).push(collective);
+    }
+
+    /// Adds a row to `communicators`.
+    pub(crate) fn communicator(&mut self, row: &Communicator) {
+        self.communicators.push(row);
     }
 
     /// Adds a row to `host_memory`.
@@ -206,6 +223,8 @@ impl Tables {
             out.extend(own.rows.batch(TableId::HostMemory, columns));
         }
         out.extend(self.ranges.take(rows));
+        out.extend(self.communicators.take());
+        out.extend(self.collectives.take(rows));
         out.into_iter()
     }
 
@@ -213,7 +232,7 @@ impl Tables {
     #[inline]
     fn is_full(&self) -> bool {
         let calls = [&self.launches.rows, &self.syncs.rows, &self.transfers.rows];
-        let others = [&self.device_memory.rows, &self.api.rows, &self.host_memory.rows];
+        let others = [&self.device_memory.rows, &self.api.rows, &self.host_memory.rows, &self.collectives.rows];
         calls.into_iter().chain(others).any(|r| r.count >= BATCH_ROWS)
     }
 

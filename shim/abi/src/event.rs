@@ -104,6 +104,7 @@ impl Event {
 ///
 /// An event of class Range has one clock read, in `start`. `end` is the number of a range that starts and ends, in
 /// whichever threads; `result` counts the thread's range events, so that the reader sees where some are missing.
+/// | Collective | communicator and root or peer ([`crate::collective::pack_party`]) | stream | elements, or bytes | data type and operator ([`crate::collective::pack_type`]) |
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
@@ -192,6 +193,12 @@ pub const KIND_CONTEXT: u16 = 0xff03;
 /// 0, 0. See [`crate::stack`].
 pub const KIND_STACK: u16 = 0xff08;
 
+/// An NCCL communicator was given its number: payload is the hash of its unique id, rank and number of ranks
+/// ([`crate::collective::pack_party`]), its number and its parent's (the same), and its handle with its device above bit
+/// 48 ([`crate::collective::NO_DEVICE`] when not known); `flags` is the hook that made it, `result` the number of the
+/// library copy.
+pub const KIND_COMMUNICATOR: u16 = 0xff04;
+
 /// Bytes of text that one following slot holds.
 pub const TEXT_SLOT_BYTES: usize = 56;
 /// Longer texts are cut to this many bytes. C++ kernel names of 2,000 bytes are common.
@@ -221,10 +228,15 @@ pub mod text_kind {
     pub const PYTHON_LINES: u64 = 18;
     /// Key is a module's, the text its path, number where it was loaded.
     pub const MODULE: u64 = 19;
+    /// Key is the number of a copy of NCCL, the text its path, number its version as it gives it itself.
+    pub const NCCL: u64 = 8;
 }
 
 /// The call was made while its stream was being captured into a graph: nothing ran yet.
 pub const FLAG_CAPTURED: u16 = 1;
+
+/// Collective: the call was made between ncclGroupStart and ncclGroupEnd, which does the work.
+pub const FLAG_IN_GROUP: u16 = 1 << 7;
 
 /// Kind of memory of one end of a copy, as far as the call itself says.
 #[repr(u8)]
@@ -342,6 +354,17 @@ pub mod detail {
     pub const MAPPING: u8 = 7;
     /// Alloc and Free: a CUDA array.
     pub const ARRAY: u8 = 8;
+
+    /// Collective: all ranks take part.
+    pub const COLLECTIVE: u8 = 1;
+    /// Collective: two ranks take part; the party is the peer.
+    pub const POINT_TO_POINT: u8 = 2;
+    /// Collective: a group of calls begins, or ends and does its work.
+    pub const GROUP: u8 = 3;
+    /// Collective: a communicator is made, changed or ended.
+    pub const COMMUNICATOR: u8 = 4;
+    /// Collective: memory for transfers is taken, registered or given back.
+    pub const MEMORY: u8 = 5;
 
     /// HostAlloc: a block that another block was moved to (word 2 is the old address).
     pub const REALLOC: u8 = 1;

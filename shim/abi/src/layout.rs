@@ -102,6 +102,10 @@ pub mod note {
     pub const SANITIZER: u32 = 64;
     /// The program defines malloc itself, before every library: malloc is not recorded.
     pub const OWN_MALLOC: u32 = 128;
+    /// Too many NCCL communicators at once: some calls have none.
+    pub const COMMUNICATORS_FULL: u32 = 256;
+    /// More copies of NCCL than there are entries for, or functions of none: calls of looked-up functions are missing.
+    pub const UNKNOWN_NCCL: u32 = 512;
 }
 
 /// The first page of the segment. Fields above `paused` are written once, before the segment is handed over.

@@ -13,6 +13,7 @@
 extern crate std;
 
 pub mod clock;
+pub mod collective;
 pub mod event;
 pub mod hello;
 pub mod layout;

@@ -16,6 +16,7 @@ use crate::sys;
 
 pub(crate) mod alloc;
 pub(crate) mod cuda;
+pub(crate) mod nccl;
 pub(crate) mod nvtx;
 
 /// One hooked function.
@@ -176,7 +177,10 @@ pub(crate) fn by_number(number: u16) -> Option<&'static Hook> {
 
 /// The class of a hook's events.
 pub(crate) fn class_of(number: u16) -> Class {
-    match number.checked_sub(cuda::END) {
+    if let Some(function) = number.checked_sub(nccl::FIRST) {
+        return nccl::LIST.get(usize::from(function)).map_or(Class::Api, |function| function.hook.class);
+    }
+    match number.checked_sub(alloc::FIRST) {
         Some(n) => alloc::LIST.get(usize::from(n)).map_or(Class::Api, |a| a.class),
         None => by_number(number).map_or(Class::Api, |hook| hook.class),
     }
@@ -206,8 +210,8 @@ pub(crate) fn describe(view: &View) -> u32 {
             row.write(hook.name.to_str().unwrap_or(""), hook.class, hook.detail);
         }
     });
-    for (n, function) in alloc::LIST.iter().enumerate() {
-        if let Some(row) = view.hook(usize::from(cuda::END) + n) {
+    for (number, function) in (alloc::FIRST..).zip(&alloc::LIST) {
+        if let Some(row) = view.hook(usize::from(number)) {
             row.write(function.name, function.class, function.detail);
         }
     }
@@ -216,7 +220,12 @@ pub(crate) fn describe(view: &View) -> u32 {
             row.write(callback.name, Class::Range, callback.detail);
         }
     }
-    u32::from(nvtx::BASE) + nvtx::EVENTS.len() as u32
+    for (number, function) in (nccl::FIRST..).zip(&nccl::LIST) {
+        if let Some(row) = view.hook(usize::from(number)) {
+            row.write(function.hook.name.to_str().unwrap_or(""), function.hook.class, function.hook.detail);
+        }
+    }
+    u32::from(nccl::FIRST) + nccl::COUNT as u32
 }
 
 static OTHERS_PRELOADED: AtomicBool = AtomicBool::new(false);

@@ -9,11 +9,11 @@ use core::sync::atomic::Ordering;
 
 use gputrace_abi::layout::{note, route};
 
-use super::{driver, elf};
+use super::{copies, driver, elf, nccl};
 use crate::{hooks, session, stack};
 
-const RTLD_NEXT: usize = usize::MAX;
-const RTLD_DEFAULT: usize = 0;
+pub(super) const RTLD_NEXT: usize = usize::MAX;
+pub(super) const RTLD_DEFAULT: usize = 0;
 
 /// In two registers: where to jump, or 0 and what to return.
 #[repr(C)]
@@ -34,6 +34,7 @@ macro_rules! stub {
                 "push rdi",
                 "push rsi",
                 "push rdx", // three words and the return address keep the stack aligned to 16
+                "mov rcx, qword ptr [rsp + 24]", // the caller
                 "call {answer}",
                 "mov r11, rax",
                 "mov rax, rdx",
@@ -57,6 +58,7 @@ macro_rules! stub {
                 "stp x29, x30, [sp, #-48]!",
                 "stp x0, x1, [sp, #16]",
                 "str x2, [sp, #32]",
+                "mov x3, x30", // the caller
                 "bl {answer}",
                 "mov x16, x0",
                 "mov x9, x1",
@@ -82,11 +84,15 @@ stub!(
 stub!(
     /// `void *dlopen(const char *file, int mode)`
     dlopen, answer_dlopen);
+stub!(
+    /// `int dlclose(void *handle)`
+    dlclose, answer_dlclose);
 
 // Found at their first use: libdl may be loaded late.
 static DLSYM: elf::Function = elf::Function::next(c"dlsym");
 static DLVSYM: elf::Function = elf::Function::next(c"dlvsym");
 static DLOPEN: elf::Function = elf::Function::next(c"dlopen");
+static DLCLOSE: elf::Function = elf::Function::next(c"dlclose");
 static DLERROR: elf::Function = elf::Function::next(c"dlerror");
 
 /// The real dlsym, called by us. Does not leave an error text behind for the program to find.
@@ -154,14 +160,19 @@ pub(crate) unsafe fn open(path: *const c_char) -> usize {
     library
 }
 
-unsafe extern "C" fn answer_dlsym(handle: usize, name: *const c_char) -> Answer {
+unsafe extern "C" fn answer_dlsym(handle: usize, name: *const c_char, _: usize, caller: usize) -> Answer {
     // SAFETY: the program's own arguments of dlsym.
-    unsafe { answer(&DLSYM, handle, name, core::ptr::null(), route::DLSYM) }
+    unsafe { answer(&DLSYM, handle, name, core::ptr::null(), caller, route::DLSYM) }
 }
 
-unsafe extern "C" fn answer_dlvsym(handle: usize, name: *const c_char, version: *const c_char) -> Answer {
+unsafe extern "C" fn answer_dlvsym(
+    handle: usize,
+    name: *const c_char,
+    version: *const c_char,
+    caller: usize,
+) -> Answer {
     // SAFETY: the program's own arguments of dlvsym.
-    unsafe { answer(&DLVSYM, handle, name, version, route::DLVSYM) }
+    unsafe { answer(&DLVSYM, handle, name, version, caller, route::DLVSYM) }
 }
 
 /// # Safety
@@ -171,6 +182,7 @@ unsafe fn answer(
     handle: usize,
     name: *const c_char,
     version: *const c_char,
+    caller: usize,
     route: u32,
 ) -> Answer {
     let pass = Answer { jump: next.address(), value: 0 };
@@ -179,16 +191,20 @@ unsafe fn answer(
     }
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(name) };
-    // Allocation functions are never answered here: a later wrapper's dlsym(RTLD_NEXT, "malloc") would get our hook.
-    if !name.to_bytes().starts_with(b"cu") {
-        return pass;
-    }
-    let Some((hook, number)) = hooks::driver_hook(name) else { return pass };
     let look = |handle| match version.is_null() {
         true => call_dlsym(handle, name),
         // SAFETY: handle, name and version are the program's own arguments.
         false => unsafe { call_dlvsym(handle, name.as_ptr(), version) },
     };
+    // Allocation functions are never answered here: a later wrapper's dlsym(RTLD_NEXT, "malloc") would get our hook.
+    let bytes = name.to_bytes();
+    if bytes.starts_with(b"nccl") || bytes.starts_with(b"pnccl") {
+        return nccl::answer(name, handle, caller, route, look).map_or(pass, |value| Answer { jump: 0, value });
+    }
+    if !bytes.starts_with(b"cu") {
+        return pass;
+    }
+    let Some((hook, number)) = hooks::driver_hook(name) else { return pass };
     if handle == RTLD_NEXT || handle == RTLD_DEFAULT {
         // Our export would answer even where there is no driver: CUDA must not appear out of nothing.
         if driver::original(number) == 0 {
@@ -222,6 +238,12 @@ unsafe fn call_dlvsym(handle: usize, name: *const c_char, version: *const c_char
     let dlvsym: Dlvsym = unsafe { core::mem::transmute(address) };
     // SAFETY: the caller's promise.
     unsafe { dlvsym(handle, name, version) }
+}
+
+/// Only looks: what is known of call sites is no longer true of the addresses of a library that goes.
+unsafe extern "C" fn answer_dlclose(_handle: *mut c_void) -> Answer {
+    copies::library_closes();
+    Answer { jump: DLCLOSE.address(), value: 0 }
 }
 
 /// Only looks: the library may bring Python; a library opened RTLD_DEEPBIND sees the driver before us, and the report should say so.

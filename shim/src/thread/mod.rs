@@ -210,6 +210,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     state.tail.clear();
     state.guard.set(0);
     state.library_guard.set(0);
+    state.group_depth.set(0);
     state.context.set(crate::contexts::UNKNOWN);
     state.number.set(number as u16);
     state.busy.set(0);

@@ -39,6 +39,8 @@ pub(crate) struct State {
     pub(crate) launches_left: Cell<i64>,
     /// The same as `guard` for the call of a library above the driver: the driver's calls inside it are the program's.
     pub(crate) library_guard: Cell<usize>,
+    /// Groups of NCCL calls that are open, one in the other.
+    pub(crate) group_depth: Cell<u32>,
     /// Bytes until the next sampled allocation. 0 and below: take the slow path.
     pub(crate) countdown: Cell<i64>,
     /// Rounds of destructors that the ending thread has run.
@@ -62,6 +64,7 @@ impl State {
             tail: Tail::none(),
             guard: Cell::new(0),
             library_guard: Cell::new(0),
+            group_depth: Cell::new(0),
             countdown: Cell::new(i64::MAX),
             context: Cell::new(1),
             number: Cell::new(0),

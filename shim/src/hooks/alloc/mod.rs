@@ -28,8 +28,13 @@ const fn function(name: &'static str, class: Class, detail: u8) -> Function {
     Function { name, class, detail }
 }
 
-/// The functions, numbered from [`super::cuda::END`] on.
-pub(crate) static LIST: [Function; 8] = [
+/// How many functions there are.
+pub(crate) const COUNT: u16 = 8;
+/// Number of the first.
+pub(crate) const FIRST: u16 = super::cuda::END;
+
+/// The functions.
+pub(crate) static LIST: [Function; COUNT as usize] = [
     function("malloc", Class::HostAlloc, detail::NONE),
     function("calloc", Class::HostAlloc, detail::NONE),
     function("realloc", Class::HostAlloc, detail::REALLOC),
@@ -40,7 +45,7 @@ pub(crate) static LIST: [Function; 8] = [
     function("free", Class::HostFree, detail::NONE),
 ];
 
-const MALLOC: u16 = super::cuda::END;
+const MALLOC: u16 = FIRST;
 const CALLOC: u16 = MALLOC + 1;
 const REALLOC: u16 = MALLOC + 2;
 const MEMALIGN: u16 = MALLOC + 3;

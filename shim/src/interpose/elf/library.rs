@@ -3,8 +3,10 @@
 use core::ffi::{CStr, c_char};
 
 /// Entries of the dynamic section that a look-up needs.
-pub(super) struct Library {
-    base: usize,
+pub(in crate::interpose) struct Library {
+    /// Where it is loaded.
+    pub(in crate::interpose) base: usize,
+    dynamic: *const Dynamic,
     strings: usize,
     symbols: usize,
     gnu_hash: usize,
@@ -29,6 +31,7 @@ struct Symbol {
 }
 
 const DT_NULL: i64 = 0;
+const DT_NEEDED: i64 = 1;
 const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
 const DT_SONAME: i64 = 14;
@@ -44,8 +47,9 @@ impl Library {
     /// # Safety
     /// Such a library is there and stays loaded.
     pub(super) unsafe fn at(base: usize, dynamic: usize) -> Option<Library> {
-        let mut library = Library { base, strings: 0, symbols: 0, gnu_hash: 0, versions: 0, soname: None };
         let mut entry = dynamic as *const Dynamic;
+        let mut library =
+            Library { base, dynamic: entry, strings: 0, symbols: 0, gnu_hash: 0, versions: 0, soname: None };
         if entry.is_null() {
             return None;
         }
@@ -69,6 +73,31 @@ impl Library {
         (library.strings != 0 && library.symbols != 0 && library.gnu_hash != 0).then_some(library)
     }
 
+    /// Whether the library names this one as needed.
+    ///
+    /// # Safety
+    /// Both libraries are still loaded.
+    pub(in crate::interpose) unsafe fn needs(&self, other: &Library) -> bool {
+        // SAFETY: the caller's promise.
+        let Some(wanted) = (unsafe { other.soname() }) else { return false };
+        let mut entry = self.dynamic;
+        loop {
+            // SAFETY: the dynamic section of a loaded library, ended by DT_NULL; names are offsets into its strings.
+            unsafe {
+                match entry.read() {
+                    Dynamic { tag: DT_NULL, .. } => return false,
+                    Dynamic { tag: DT_NEEDED, value }
+                        if CStr::from_ptr((self.strings + value) as *const c_char).to_bytes() == wanted =>
+                    {
+                        return true;
+                    }
+                    _ => {}
+                }
+                entry = entry.add(1);
+            }
+        }
+    }
+
     /// # Safety
     /// The library is still loaded.
     pub(super) unsafe fn soname(&self) -> Option<&[u8]> {
@@ -82,7 +111,7 @@ impl Library {
     ///
     /// # Safety
     /// The library is still loaded.
-    pub(super) unsafe fn find(&self, name: &CStr, variables: bool) -> usize {
+    pub(in crate::interpose) unsafe fn find(&self, name: &CStr, variables: bool) -> usize {
         let hash = gnu_hash(name.to_bytes());
         let table = self.gnu_hash as *const u32;
         // SAFETY: the layout of DT_GNU_HASH: four words, a bloom filter of 64-bit words, buckets, chains. Chains end

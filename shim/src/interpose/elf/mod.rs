@@ -11,7 +11,7 @@ mod library;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use library::Library;
+pub(super) use library::Library;
 
 /// A function of another library, looked up at its first use.
 pub(crate) struct Function {
@@ -139,11 +139,8 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut
     if search.after_us && !search.passed_us {
         return 0;
     }
-    let Some(dynamic) = segments(info).iter().find(|s| s.p_type == libc::PT_DYNAMIC) else { return 0 };
-    let base = info.dlpi_addr as usize;
+    let Some(library) = library(info) else { return 0 };
     // SAFETY: the library is loaded while the loader visits it.
-    let Some(library) = (unsafe { Library::at(base, base.wrapping_add(dynamic.p_vaddr as usize)) }) else { return 0 };
-    // SAFETY: as above.
     unsafe {
         if search.soname.is_some_and(|wanted| library.soname() != Some(wanted)) {
             return 0;
@@ -151,6 +148,29 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut
         search.found = library.find(search.name, search.variables);
     }
     (search.found != 0) as c_int
+}
+
+/// Shows every library but ours, in the loader's order, until `see` says true. What it is shown must not be kept.
+pub(super) fn find_library<F: FnMut(&Library, &libc::dl_phdr_info) -> bool>(mut see: F) {
+    unsafe extern "C" fn show<F>(info: *mut libc::dl_phdr_info, _: usize, see: *mut c_void) -> c_int
+    where
+        F: FnMut(&Library, &libc::dl_phdr_info) -> bool,
+    {
+        // SAFETY: `see` is the closure of the call below, of this type; the loader passes a valid info.
+        let (info, see) = unsafe { (&*info, &mut *see.cast::<F>()) };
+        (!is_us(info) && library(info).is_some_and(|library| see(&library, info))) as c_int
+    }
+    if let Some(iterate) = iterate::function() {
+        // SAFETY: the callback is the one for this closure, which outlives the call.
+        unsafe { iterate(Some(show::<F>), (&raw mut see).cast()) };
+    }
+}
+
+fn library(info: &libc::dl_phdr_info) -> Option<Library> {
+    let dynamic = segments(info).iter().find(|s| s.p_type == libc::PT_DYNAMIC)?;
+    let base = info.dlpi_addr as usize;
+    // SAFETY: the loader says that the library is there, and it stays while the loader visits it.
+    unsafe { Library::at(base, base.wrapping_add(dynamic.p_vaddr as usize)) }
 }
 
 fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
@@ -163,9 +183,13 @@ fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
 
 /// Whether this library is the one that this code is in.
 fn is_us(info: &libc::dl_phdr_info) -> bool {
-    let here = visit as *const () as usize;
+    holds(info, visit as *const () as usize)
+}
+
+/// Whether the address lies in this library.
+pub(super) fn holds(info: &libc::dl_phdr_info, address: usize) -> bool {
     segments(info).iter().filter(|s| s.p_type == libc::PT_LOAD).any(|s| {
         let start = (info.dlpi_addr as usize).wrapping_add(s.p_vaddr as usize);
-        (start..start.saturating_add(s.p_memsz as usize)).contains(&here)
+        (start..start.saturating_add(s.p_memsz as usize)).contains(&address)
     })
 }

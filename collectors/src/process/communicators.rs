@@ -1,0 +1,85 @@
+//! NCCL's communicators: what the shim says of each when it is made.
+
+use std::collections::BTreeMap;
+
+use gputrace_abi::collective::{NO_DEVICE, unpack_party};
+use gputrace_abi::event::Event;
+
+use super::Process;
+use crate::chain::Text;
+use crate::clock::Clocks;
+use crate::names::{NameKind, Written};
+use crate::tables::{Communicator, Tables};
+
+/// Copies of NCCL that a process may have; numbers of a hostile one are not kept beyond that.
+const COPIES: usize = 64;
+
+/// What is known of a process's communicators.
+#[derive(Default)]
+pub(crate) struct Communicators {
+    /// Came in the last pass. The next one makes rows of them, when the texts of all threads were read.
+    held: Vec<Event>,
+    /// Path and version of each copy of NCCL.
+    copies: BTreeMap<u64, (String, i32)>,
+    /// Ranks of the largest one, and this process's rank in it.
+    largest: Option<(i32, i32)>,
+}
+
+impl Communicators {
+    /// A copy of NCCL was told of.
+    pub(super) fn add_copy(&mut self, text: &Text) {
+        if self.copies.len() < COPIES {
+            self.copies.insert(text.key, (text.text().into_owned(), text.number as i32));
+        }
+    }
+
+    /// Rank in the largest communicator: what a program that set no variable calls its rank.
+    pub(crate) fn rank(&self) -> Option<i32> {
+        self.largest.map(|(_, rank)| rank)
+    }
+}
+
+impl Process {
+    /// Adds the rows of communicators that came with the last pass.
+    pub(super) fn take_communicators(&mut self, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
+        for event in std::mem::take(&mut self.communicators.held) {
+            let row = self.communicator(&event, clocks);
+            if let Some(hook) = self.intake.hooks.get(usize::from(event.flags))
+                && written.insert(hook.api_id)
+            {
+                tables.name(hook.api_id, NameKind::Api.name(), &hook.name);
+            }
+            if let (Some(rank), Some(ranks)) = (row.rank, row.ranks)
+                && self.communicators.largest.is_none_or(|(most, _)| ranks > most)
+            {
+                self.communicators.largest = Some((ranks, rank));
+            }
+            tables.communicator(&row);
+        }
+        self.communicators.held.append(&mut self.intake.communicators);
+    }
+
+    fn communicator(&self, event: &Event, clocks: &Clocks) -> Communicator {
+        let [id, ranks, numbers, handle] = event.payload;
+        let ((rank, ranks), (number, parent)) = (unpack_party(ranks), unpack_party(numbers));
+        let known = |n: i32| Some(n).filter(|n| *n >= 0);
+        let device = handle >> 48;
+        let copy = self.communicators.copies.get(&u64::from(event.result));
+        Communicator {
+            start_ns: clocks.ns(self.clock, event.start),
+            process_id: self.id,
+            pid: self.pid,
+            tid: self.threads.get(event.commit as usize).map_or(0, |thread| thread.tid),
+            number,
+            unique_id: Some(id as i64).filter(|id| *id != 0),
+            rank: known(rank as i32),
+            ranks: known(ranks),
+            parent: Some(parent).filter(|parent| *parent > 0),
+            device: Some(device as i32).filter(|_| device != NO_DEVICE),
+            api_id: self.intake.hooks.get(usize::from(event.flags)).map_or(0, |hook| hook.api_id),
+            handle: (handle & 0xffff_ffff_ffff) as i64,
+            library: copy.map_or_else(String::new, |(path, _)| path.clone()),
+            version: copy.map_or(0, |(_, version)| *version),
+        }
+    }
+}

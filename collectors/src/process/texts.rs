@@ -1,0 +1,59 @@
+//! What the texts in the rings say: names, symbols that no hook covers, copies of NCCL.
+
+use gputrace_abi::event::text_kind;
+
+use super::Process;
+use super::thread::{Stage, Thread};
+use crate::manifest::Symbol;
+use crate::names::{self, NameKind, Written};
+use crate::tables::Tables;
+
+/// Uncovered symbols that are kept.
+const SYMBOLS: usize = 4096;
+
+impl Process {
+    /// Takes in the texts that this pass read.
+    pub(super) fn take_texts(&mut self, tables: &mut Tables, written: &mut Written) {
+        for text in std::mem::take(&mut self.intake.texts) {
+            let name = text.text();
+            let mut write = |kind: NameKind| {
+                let id = names::id(kind, &name);
+                if written.insert(id) {
+                    tables.name(id, kind.name(), &name);
+                }
+                id
+            };
+            match text.kind {
+                text_kind::FUNCTION => {
+                    write(NameKind::Kernel);
+                }
+                text_kind::RANGE | text_kind::DOMAIN => {
+                    let kind = if text.kind == text_kind::RANGE { NameKind::Range } else { NameKind::Domain };
+                    let id = write(kind);
+                    written.key(gputrace_abi::text::key(text.kind, text.bytes()), id);
+                }
+                text_kind::CATEGORY => {
+                    let id = write(NameKind::Category);
+                    self.ranges.name_category(text.key, text.number, id);
+                }
+                text_kind::UNCOVERED => {
+                    write(NameKind::Symbol);
+                    let (version, flags) = ((text.number >> 32) as u32, text.number as u32);
+                    let symbol = Symbol { symbol: name.to_string(), version, flags };
+                    if self.symbols.len() < SYMBOLS && !self.symbols.contains(&symbol) {
+                        self.symbols.push(symbol);
+                    }
+                }
+                text_kind::THREAD => {
+                    // It may have ended since, and another one have its number.
+                    let named = |t: &&mut Thread| t.tid as u64 == text.key && t.stage != Stage::Left;
+                    if let Some(thread) = self.threads.iter_mut().filter(named).max_by_key(|t| t.is_live()) {
+                        thread.name = Some(name.to_string());
+                    }
+                }
+                text_kind::NCCL => self.communicators.add_copy(&text),
+                _ => {}
+            }
+        }
+    }
+}
