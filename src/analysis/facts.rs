@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::passes::Pass;
+use super::passes::collectives::Collectives;
 use super::passes::detect::Detect;
 use super::passes::device_memory::DeviceMemory;
 use super::passes::host_memory::HostMemory;
@@ -33,6 +34,8 @@ pub(crate) enum Need {
     Loading,
     /// [`Ranges`].
     Ranges,
+    /// [`Collectives`].
+    Collectives,
 }
 
 /// Results of the passes; those that were not needed are empty.
@@ -61,6 +64,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) loading: Loading,
     /// Ranges that the program named.
     pub(crate) ranges: Ranges,
+    /// Calls of NCCL.
+    pub(crate) collectives: Collectives,
 }
 
 impl<'a> Facts<'a> {
@@ -85,8 +90,9 @@ impl<'a> Facts<'a> {
             host_memory: HostMemory::default(),
             loading: Loading::default(),
             ranges: Ranges::default(),
+            collectives: Collectives::default(),
         };
-        let optional: [(Need, &mut dyn Pass); 7] = [
+        let optional: [(Need, &mut dyn Pass); 8] = [
             (Need::Launches, &mut facts.launches),
             (Need::Syncs, &mut facts.syncs),
             (Need::Transfers, &mut facts.transfers),
@@ -94,6 +100,7 @@ impl<'a> Facts<'a> {
             (Need::HostMemory, &mut facts.host_memory),
             (Need::Loading, &mut facts.loading),
             (Need::Ranges, &mut facts.ranges),
+            (Need::Collectives, &mut facts.collectives),
         ];
         let mut passes: Vec<&mut dyn Pass> = vec![&mut facts.host];
         passes.extend(optional.into_iter().filter(|(need, _)| needs.contains(need)).map(|(_, pass)| pass));

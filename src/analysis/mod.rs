@@ -4,6 +4,7 @@
 //! ([`passes`]), several in one read. To add an analysis: write its file, name it in [`ALL`]; `report --only`,
 //! `--explain` and every format then know it.
 
+mod collectives;
 mod device_memory;
 mod facts;
 mod host_memory;
@@ -63,6 +64,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &transfers::Transfers,
     &device_memory::DeviceMemory,
     &host_memory::HostMemory,
+    &collectives::Collectives,
     &ranges::Ranges,
 ];
 

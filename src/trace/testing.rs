@@ -101,6 +101,14 @@ impl TestTrace {
         }
     }
 
+    /// An NCCL communicator.
+    pub(crate) fn communicator(&mut self, process_id: i64, number: i32, rank: i32, ranks: i32) {
+        let row = json!({
+            "start_ns": START, "process_id": process_id, "communicator": number, "rank": rank, "ranks": ranks,
+        });
+        self.row(TableId::Communicators, row);
+    }
+
     /// Writes all files, each table into `parts` files.
     pub(crate) fn write_parts(&self, parts: usize) -> &Path {
         for table in &TABLES {
@@ -243,6 +251,13 @@ impl Thread<'_> {
     /// Another driver call.
     pub(crate) fn other(&mut self, api: &str, class: &str, ns: i64) {
         self.call(TableId::Api, api, ns, json!({ "class": class }));
+    }
+
+    /// A call of NCCL.
+    pub(crate) fn collective(&mut self, api: &str, kind: &str, communicator: i32, bytes: i64, in_group: bool, ns: i64) {
+        let row =
+            json!({ "kind": kind, "communicator": communicator, "bytes": bytes, "in_group": in_group, "stream": 7 });
+        self.call(TableId::Collectives, api, ns, row);
     }
 
     /// Begins a range of this thread; `range_end` takes what it gives.
