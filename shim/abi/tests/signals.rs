@@ -159,8 +159,10 @@ fn a_handler_that_records_costs_its_thread_no_event() {
             other => panic!("{other:?}"),
         }
     };
-    let end = Instant::now() + Duration::from_secs(2);
-    while Instant::now() < end {
+    // An emulated processor takes few signals a second.
+    let (start, least, most) = (Instant::now(), Duration::from_secs(2), Duration::from_secs(60));
+    let is_storm = || segment.written[1].load(Ordering::Relaxed) > 1000;
+    while start.elapsed() < least || (!is_storm() && start.elapsed() < most) {
         read(false);
     }
     stop.store(true, Ordering::Relaxed);
@@ -173,6 +175,6 @@ fn a_handler_that_records_costs_its_thread_no_event() {
     let dropped = segment.dropped.load(Ordering::Relaxed);
     println!("{calls} calls, {sent} signals, {written:?} written, {dropped} dropped");
     assert_eq!(seen, written, "what was written is read");
-    assert!(written[1] > 1000 && sent >= written[1] / 3, "the storm was one");
+    assert!(is_storm() && sent >= written[1] / 3, "the storm was one");
     assert!(calls >= written[0] && calls <= written[0] + dropped, "what was not written was counted");
 }
