@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use crate::util::{Finished, Scratch, gputrace, needs, poll, program, program_with, shim};
+use crate::util::{Finished, Scratch, Trace, gputrace, needs, poll, program, program_with, shim};
 
 /// What `forks` printed: launches by pid. A pid that made several images has the sum.
 fn printed(run: &Finished) -> BTreeMap<i64, u64> {
@@ -20,11 +20,10 @@ fn printed(run: &Finished) -> BTreeMap<i64, u64> {
     launches
 }
 
+/// Asserts that the trace of `forks` has what each process printed.
 #[track_caller]
-fn each_process_has_its_launches(way: &str, processes: usize, images: usize) {
-    let scratch = Scratch::new();
-    let run = scratch.target(program("forks")).arg(way).with_odd_driver().traced().expect(0);
-    let expected = printed(&run);
+pub(crate) fn assert_launches(run: &Finished, processes: usize) -> Trace {
+    let expected = printed(run);
     assert_eq!(expected.len(), processes, "{}", run.text());
     let trace = run.read();
     trace.assert_balanced();
@@ -34,6 +33,14 @@ fn each_process_has_its_launches(way: &str, processes: usize, images: usize) {
         *seen.entry(row.int("pid")).or_default() += 1;
     }
     assert_eq!(seen, expected);
+    trace
+}
+
+#[track_caller]
+fn each_process_has_its_launches(way: &str, processes: usize, images: usize) {
+    let scratch = Scratch::new();
+    let run = scratch.target(program("forks")).arg(way).with_odd_driver().traced().expect(0);
+    let trace = assert_launches(&run, processes);
     let table = trace.table("processes");
     assert_eq!(table.len(), images);
     for row in table.rows() {

@@ -11,7 +11,7 @@ use crate::util::{
 
 /// Runs with a truth file; asserts that the trace counts as the driver did, and nothing was lost.
 #[track_caller]
-fn counted(scratch: &Scratch, target: Target<'_>) -> (Finished, Trace) {
+pub(crate) fn counted(scratch: &Scratch, target: Target<'_>) -> (Finished, Trace) {
     let file = scratch.path().join("truth.json");
     let _ = std::fs::remove_file(&file);
     let run = target.env("FAKE_CUDA_TRUTH", &file).traced().expect(0);
@@ -38,7 +38,7 @@ fn routes_of(process: &Process, function: &str) -> Vec<String> {
 
 /// What `cuda_routes` does by every route.
 #[track_caller]
-fn assert_route(run: &Finished, trace: &Trace, route: &str, reached_by: &str) {
+pub(crate) fn assert_route(run: &Finished, trace: &Trace, route: &str, reached_by: &str) {
     assert_eq!(
         run.text().lines().next(),
         Some(format!("route={route} launches=3 copies=2 sum=522240 result=0").as_str())
@@ -55,7 +55,7 @@ fn assert_route(run: &Finished, trace: &Trace, route: &str, reached_by: &str) {
 }
 
 /// The routes of `cuda_routes` other than linking, and how a hook says that it was reached by them.
-const BY_LOOKUP: [(&str, &str); 11] = [
+pub(crate) const BY_LOOKUP: [(&str, &str); 11] = [
     ("dlopen", "dlsym"),
     ("dlopen_local", "dlsym"),
     ("default", "dlsym"),

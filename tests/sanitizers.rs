@@ -17,7 +17,8 @@ const BUILDS: [(&str, &str, &str); 9] = [
 ];
 
 fn build(compiler: &str, sanitizer: &str) -> String {
-    program_by(compiler, "sanitized", &["-fPIE", "-pie", &format!("-fsanitize={sanitizer}")]).display().to_string()
+    let flags = ["-fPIE", "-pie", &format!("-fsanitize={sanitizer}")];
+    program_by(compiler, "sanitized", sanitizer, &flags).display().to_string()
 }
 
 /// A report without what differs from run to run: addresses and pids.

@@ -15,6 +15,7 @@
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `format` | the files are what `gputrace schema` says |
+//! | `aarch64` | the shim on another processor, under an emulator |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
@@ -26,6 +27,7 @@
 
 mod util;
 
+mod aarch64;
 mod analyses;
 mod clients;
 mod collectives;

@@ -123,8 +123,8 @@ pub(crate) fn program_with<S: AsRef<OsStr>>(name: &str, tag: &str, flags: &[S]) 
 }
 
 /// The same, by another compiler than cc.
-pub(crate) fn program_by(compiler: &str, name: &str, flags: &[&str]) -> PathBuf {
-    compiled(compiler, name, &format!("{name}-{compiler}{}", flags.concat()), flags)
+pub(crate) fn program_by(compiler: &str, name: &str, tag: &str, flags: &[&str]) -> PathBuf {
+    compiled(compiler, name, &format!("{name}-{compiler}-{tag}"), flags)
 }
 
 /// A shared library made of `tests/programs/<name>.c`.
