@@ -9,7 +9,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::util::{Driver, Finished, Scratch, Target, Trace, lacks, needs, repository};
+use crate::util::{
+    Driver, Finished, Scratch, Target, Trace, driver_folder, lacks, linked_with, needs, program_with, repository,
+};
 
 /// Every interpreter that is here.
 fn pythons() -> Vec<PathBuf> {
@@ -220,4 +222,81 @@ fn a_forked_child_describes_its_stacks_anew() {
     let mut lines: Vec<_> = waits.values().map(lines).collect();
     lines.sort();
     assert_eq!(lines, [vec![Some(15), Some(15)], vec![Some(17)]]);
+}
+
+/// Functions of the native stacks of all waits, in their order, innermost first, up to the first of libc's.
+fn native(run: &Finished) -> Vec<Vec<String>> {
+    let trace = run.read();
+    let (names, mut rows) = (trace.names(), BTreeMap::new());
+    for row in trace.table("stacks").rows() {
+        assert_eq!(row.text("language"), "native");
+        assert!(row.maybe_text("module").is_some() && row.maybe_int("offset").is_some());
+        rows.insert((row.int("stack_id"), row.int("depth")), row.text("function").to_owned());
+    }
+    let mut waits = Vec::new();
+    for row in trace.table("syncs").rows().filter(|row| names[&row.int("api_id")] == "cuStreamSynchronize") {
+        let id = row.int("stack_id");
+        let stack = rows.range((id, 0)..(id + 1, 0)).map(|(_, function)| function.clone());
+        let own = |function: &String| {
+            !["", "start_thread", "__libc_start_call_main", "__libc_start_main"].contains(&function.as_str())
+        };
+        waits.push((row.int("start_ns"), stack.take_while(own).collect()));
+    }
+    waits.sort();
+    waits.into_iter().map(|(_, stack)| stack).collect()
+}
+
+/// `tests/programs/native_stacks.c` without frame pointers.
+fn native_program() -> PathBuf {
+    let flags = ["-O2", "-fomit-frame-pointer", "-g"].map(str::to_owned);
+    let library = ["-DLIBRARY", "-shared", "-fPIC"].map(str::to_owned);
+    let library = program_with("native_stacks", "library.so", &[&flags[..], &library].concat());
+    let linked = linked_with(&driver_folder(Driver::Plain), &[&library.display().to_string(), "-lpthread"]);
+    program_with("native_stacks", "program", &[&flags[..], &linked].concat())
+}
+
+#[test]
+fn a_wait_outside_of_python_has_the_native_functions_that_led_to_it() {
+    let scratch = Scratch::new();
+    let target = scratch.target(native_program()).args(["wait", "thread", "callback", "signal", "own_stack"]);
+    let run = target.with_instant_driver().options(["--stacks-over", "0"]).same().expect(0);
+    let chain = ["wait_here", "middle", "outer"];
+    let with = |more: &[&str]| chain.iter().chain(more).map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let waits = native(&run);
+    assert_eq!(waits[0], with(&["main"]));
+    assert_eq!(waits[1], with(&["work"]));
+    assert_eq!(waits[2], with(&["in_library", "main"]));
+    assert_eq!(waits[3], ["wait_here", "on_signal"]);
+    // Where a stack of the program's own making ends is not known: its caller alone is taken.
+    assert_eq!(waits[4], ["wait_here"]);
+    assert_eq!(run.read().root().stacks.none, 0);
+}
+
+#[test]
+fn native_frames_have_lines_where_there_is_debugging_information() {
+    let scratch = Scratch::new();
+    let target = scratch.target(native_program()).arg("wait").with_instant_driver();
+    let trace = target.options(["--stacks-over", "0"]).traced().expect(0).read();
+    let source = std::fs::read_to_string(repository().join("tests/programs/native_stacks.c")).expect("the source");
+    let mut seen = 0;
+    for row in trace.table("stacks").rows().filter(|row| row.text("function") == "middle") {
+        let line = source.lines().nth(row.int("line") as usize - 1).expect("a line of it");
+        assert!(line.contains("wait_here(n + 1)") && row.text("file").ends_with("native_stacks.c"), "{line}");
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn a_stack_that_is_deeper_than_the_limit_says_that_it_was_cut() {
+    let scratch = Scratch::new();
+    let target = scratch.target(native_program()).arg("deep").with_instant_driver();
+    let trace = target.options(["--stacks-over", "0"]).traced().expect(0).read();
+    let mut longest: BTreeMap<i64, (i64, bool)> = BTreeMap::new();
+    for row in trace.table("stacks").rows() {
+        let entry = longest.entry(row.int("stack_id")).or_default();
+        *entry = (entry.0 + 1, entry.1 || row.int("cut") == 1);
+    }
+    assert!(longest.values().any(|stack| *stack == (128, true)), "{longest:?}");
+    assert!(longest.values().all(|(frames, cut)| *cut == (*frames == 128)), "{longest:?}");
 }

@@ -28,6 +28,7 @@ mod stacks;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
+mod symbols;
 mod tables;
 mod writer;
 
@@ -160,8 +161,10 @@ pub fn start(config: Config) -> Result<Running, CollectError> {
     let bell = Bell::new().map_err(CollectError::Thread)?;
     let (commands, orders) = crossbeam_channel::unbounded();
     let (sender, messages) = crossbeam_channel::bounded(CHANNEL);
+    let (symbols, stacks) = crossbeam_channel::unbounded();
+    let resolved = sender.clone();
     let hearing = bell.try_clone().map_err(CollectError::Thread)?;
-    let drain = Drain::new(config.clone(), shared.clone(), arrivals, hearing, orders, sender);
+    let drain = Drain::new(config.clone(), shared.clone(), arrivals, hearing, orders, sender, symbols);
     let drain = drain.map_err(CollectError::Thread)?;
     drain.first_manifest().write(&at).map_err(failed)?;
     let writer = Writer::new(config.clone(), shared.clone())?;
@@ -172,6 +175,10 @@ pub fn start(config: Config) -> Result<Running, CollectError> {
         drop(working);
     };
     spawn("gputrace-write").spawn(write).map_err(CollectError::Thread)?;
+    let deadline = drain.deadline();
+    spawn("gputrace-symbols")
+        .spawn(move || symbols::run(&stacks, &resolved, &deadline))
+        .map_err(CollectError::Thread)?;
     let drain = spawn("gputrace-drain").spawn(move || drain.run()).map_err(CollectError::Thread)?;
     Ok(Running { config, shared, commands, bell, drain, writing })
 }

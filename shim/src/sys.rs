@@ -256,13 +256,18 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A variable of the environment the process was started with. For the constructor only.
-pub(crate) fn variable(name: &[u8]) -> Option<&'static [u8]> {
+/// The environment the process was started with: where the kernel put it. For the constructor only.
+pub(crate) fn environment() -> *const *const c_char {
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
     // SAFETY: libc set it before constructors run; other threads that change it do not exist yet.
-    let mut at = unsafe { environ };
+    unsafe { environ }
+}
+
+/// A variable of that environment. For the constructor only.
+pub(crate) fn variable(name: &[u8]) -> Option<&'static [u8]> {
+    let mut at = environment();
     while !at.is_null() {
         // SAFETY: the array is ended by a null pointer, at which the loop stops.
         let entry = unsafe { *at };

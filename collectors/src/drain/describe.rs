@@ -49,6 +49,7 @@ impl Drain {
 
     /// The last look at everything.
     pub(super) fn finish(mut self, status: Option<ExitStatusInfo>, deadline: Instant) -> Manifest {
+        let _ = self.deadline.set(deadline);
         self.looked_for_files = self.looked_for_files.checked_sub(LOOK_FOR_FILES).unwrap_or(self.looked_for_files);
         self.welcome();
         if self.arrivals.is_waiting() {

@@ -24,6 +24,7 @@ use crate::manifest::{ExitStatusInfo, Manifest, Untraced};
 use crate::names::Written;
 use crate::process::Process;
 use crate::schema::{SCHEMA_VERSION, TableId};
+use crate::symbols::{Deadline, Native};
 use crate::tables::{self, ProcessRow, Tables, ThreadRow};
 use crate::writer::{Message, Shared};
 use crate::{Config, LAUNCHER_MASK};
@@ -59,6 +60,9 @@ pub(crate) struct Drain {
     bell: Bell,
     commands: Receiver<Command>,
     writer: Sender<Message>,
+    symbols: Sender<Native>,
+    /// Until when symbols may be looked up, once the end has come.
+    deadline: Deadline,
     /// Batches that the writer had no room for.
     unsent: Vec<Message>,
     clocks: Clocks,
@@ -90,6 +94,7 @@ impl Drain {
         bell: Bell,
         commands: Receiver<Command>,
         writer: Sender<Message>,
+        symbols: Sender<Native>,
     ) -> io::Result<Drain> {
         // SAFETY: numbers only.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -118,6 +123,8 @@ impl Drain {
             bell,
             commands,
             writer,
+            symbols,
+            deadline: Deadline::default(),
             unsent: Vec::new(),
             clocks,
             tables: Tables::new(),
@@ -141,6 +148,11 @@ impl Drain {
         drain.watch(drain.arrivals.descriptor(), SOCKET)?;
         drain.watch(drain.bell.descriptor(), BELL)?;
         Ok(drain)
+    }
+
+    /// Where it will say when the end has come.
+    pub(crate) fn deadline(&self) -> Deadline {
+        self.deadline.clone()
     }
 
     /// The manifest of the start.
@@ -353,6 +365,10 @@ impl Drain {
 
     /// Hands on full batches, and when it is time the others.
     fn send_batches(&mut self, all: bool) {
+        for stack in self.tables.take_natives() {
+            // Its thread ends after this one.
+            let _ = self.symbols.send(stack);
+        }
         let due = all || self.batched.elapsed() >= BATCH_AGE;
         if due {
             self.batched = Instant::now();

@@ -38,7 +38,7 @@ pub(crate) fn key(detail: u8, address: u64) -> u64 {
 }
 
 impl Intake {
-    pub(super) fn new(view: View) -> Intake {
+    pub(super) fn new(view: View, stacks: Stacks) -> Intake {
         Intake {
             view,
             hooks: Vec::new(),
@@ -47,7 +47,7 @@ impl Intake {
             contexts: Contexts::default(),
             memory: Memory::default(),
             texts: Vec::new(),
-            stacks: Stacks::default(),
+            stacks,
             communicators: Vec::new(),
             unknown: 0,
         }

@@ -30,6 +30,7 @@ use crate::facts::{self, Facts};
 use crate::manifest::Symbol;
 use crate::names::Written;
 use crate::segment::Segment;
+use crate::stacks::Stacks;
 use crate::tables::{BATCH_ROWS, Tables, ThreadRow};
 use communicators::Communicators;
 use intake::Intake;
@@ -80,12 +81,13 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(id: i64, pid: i32, segment: Segment) -> Process {
-        let intake = Intake::new(*segment.view());
+        let facts = Facts::read(&segment);
+        let intake = Intake::new(*segment.view(), Stacks::new(pid, &facts.exe));
         let started = segment.view().started().ticks;
         Process {
             id,
             pid,
-            facts: Facts::read(&segment),
+            facts,
             clock: segment.clock(),
             segment,
             pidfd: None,

@@ -10,10 +10,11 @@ mod python;
 use std::collections::HashMap;
 
 use gputrace_abi::event::{Event, text_kind};
-use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, PYTHON};
+use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, NATIVE, PYTHON};
 
 use crate::chain::Text;
 use crate::names::Written;
+use crate::symbols::Native;
 use crate::tables::{StackRow, Tables};
 use python::Code;
 
@@ -43,6 +44,10 @@ pub(crate) struct StackOf {
 /// The stacks of one process.
 #[derive(Default)]
 pub(crate) struct Stacks {
+    pid: i32,
+    /// Path of the program, which the loader calls nothing.
+    exe: String,
+    modules: HashMap<u64, String>,
     stacks: HashMap<u64, Stack>,
     codes: HashMap<u64, Code>,
     /// Line tables whose code object has not come yet.
@@ -56,6 +61,11 @@ pub(crate) struct Stacks {
 }
 
 impl Stacks {
+    /// Of a process with this pid and program.
+    pub(crate) fn new(pid: i32, exe: &str) -> Stacks {
+        Stacks { pid, exe: exe.to_owned(), ..Stacks::default() }
+    }
+
     /// A stack came, for the call of this thread that began when the record says.
     pub(crate) fn attach(&mut self, record: &Event, thread: u32, fresh: &mut [Event]) {
         let call = (thread, record.start);
@@ -113,6 +123,7 @@ impl Stacks {
         for frame in &stack.frames {
             rows.push(match stack.language {
                 PYTHON => self.codes.get(&frame.key)?.row(frame.offset),
+                NATIVE => native_row(self.modules.get(&frame.key), frame),
                 _ => return None,
             });
         }
@@ -120,8 +131,10 @@ impl Stacks {
             outermost.cut = stack.cut;
         }
         let id = content(&rows);
-        if written.insert(id) {
-            tables.stack(id, &rows);
+        match (written.insert(id), stack.language) {
+            (true, NATIVE) => tables.native(Native { id, pid: self.pid, rows }),
+            (true, _) => tables.stack(id, &rows),
+            (false, _) => {}
         }
         stack.id = Some(id);
         stack.id
@@ -140,7 +153,8 @@ impl Stacks {
     /// Takes in a description. False: it is none of a stack.
     pub(crate) fn take_text(&mut self, text: &Text) -> bool {
         let bytes = text.bytes();
-        if !matches!(text.kind, text_kind::STACK | text_kind::PYTHON_CODE | text_kind::PYTHON_LINES) {
+        const OURS: [u64; 4] = [text_kind::STACK, text_kind::PYTHON_CODE, text_kind::PYTHON_LINES, text_kind::MODULE];
+        if !OURS.contains(&text.kind) {
             return false;
         }
         self.bytes += bytes.len() + 128;
@@ -153,6 +167,10 @@ impl Stacks {
                 let frames = frames.map(|frame| Frame::from_bytes(*frame)).collect();
                 let (language, cut) = (text.number & 0xff, text.number & CUT != 0);
                 self.stacks.insert(text.key, Stack { frames, language, cut, id: None });
+            }
+            text_kind::MODULE => {
+                let path = if bytes.is_empty() { self.exe.clone() } else { text.text().into_owned() };
+                self.modules.insert(text.key, path);
             }
             text_kind::PYTHON_LINES => {
                 let table = self.tables.entry(text.key).or_default();
@@ -171,6 +189,11 @@ impl Stacks {
         }
         true
     }
+}
+
+/// A frame of native code before its symbol is known; of code that lies in no file where there is no module.
+fn native_row(module: Option<&String>, frame: &Frame) -> StackRow {
+    StackRow { language: "native", module: module.cloned(), offset: Some(frame.offset as i64), ..StackRow::default() }
 }
 
 /// The id of a stack: a hash of what its rows say.

@@ -11,6 +11,7 @@ mod stacks;
 use gputrace_abi::Class;
 
 use crate::schema::TableId;
+use crate::symbols::Native;
 use crate::writer::Message;
 pub(crate) use calls::Call;
 use calls::Calls;
@@ -22,8 +23,7 @@ pub(crate) use own::{End, Launch, Transfer};
 use ranges::RangeColumns;
 pub(crate) use ranges::{Range, RangeKind};
 pub(crate) use rows::{ProcessRow, ThreadRow, processes, threads};
-use stacks::StackColumns;
-pub(crate) use stacks::StackRow;
+pub(crate) use stacks::{StackColumns, StackRow};
 
 /// Texts of `action`.
 const ACTIONS: [&str; 2] = ["alloc", "free"];
@@ -81,6 +81,7 @@ pub(crate) struct Tables {
     names: NameColumns,
     ranges: RangeColumns,
     stacks: StackColumns,
+    natives: Vec<Native>,
     full: Vec<Message>,
 }
 
@@ -111,6 +112,7 @@ impl Tables {
             names: NameColumns::default(),
             ranges: RangeColumns::default(),
             stacks: StackColumns::default(),
+            natives: Vec::new(),
             full: Vec::new(),
         }
     }
@@ -189,6 +191,16 @@ impl Tables {
         for (depth, row) in frames.iter().enumerate() {
             self.stacks.push(id, depth, row);
         }
+    }
+
+    /// Adds a stack of native frames, which needs its symbols before its rows can be written.
+    pub(crate) fn native(&mut self, stack: Native) {
+        self.natives.push(stack);
+    }
+
+    /// The native stacks since the last call.
+    pub(crate) fn take_natives(&mut self) -> Vec<Native> {
+        std::mem::take(&mut self.natives)
     }
 
     /// Batches of the tables that have at least `rows` rows; what others refer to comes first, so that a reader of a torn

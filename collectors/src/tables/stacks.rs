@@ -19,8 +19,8 @@ pub(crate) struct StackRow {
 }
 
 #[derive(Default)]
-pub(super) struct StackColumns {
-    pub(super) rows: Rows,
+pub(crate) struct StackColumns {
+    rows: Rows,
     stack_id: Plain<i64>,
     depth: Plain<i32>,
     language: Texts,
@@ -33,7 +33,12 @@ pub(super) struct StackColumns {
 }
 
 impl StackColumns {
-    pub(super) fn push(&mut self, id: i64, depth: usize, row: &StackRow) {
+    /// Rows so far.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.count
+    }
+
+    pub(crate) fn push(&mut self, id: i64, depth: usize, row: &StackRow) {
         self.rows.count += 1;
         self.stack_id.push(id);
         self.depth.push(depth as i32);
@@ -46,7 +51,8 @@ impl StackColumns {
         self.cut.push(row.cut);
     }
 
-    pub(super) fn take(&mut self) -> Option<Message> {
+    /// The rows as a batch.
+    pub(crate) fn take(&mut self) -> Option<Message> {
         if self.rows.count == 0 {
             return None;
         }

@@ -132,6 +132,7 @@ pub(crate) fn start_in_constructor() {
     }
     sampling::configure(malloc.filter(|_| out_of_reach == 0));
     hooks::alloc::lead_all();
+    stack::remember_main_stack(sys::environment() as usize);
     stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"));
     info::remember_ranks();
     hooks::remember_preloads();

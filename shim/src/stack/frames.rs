@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use gputrace_abi::event::text_kind;
 use gputrace_abi::stack::{self, CUT, DEPTH_MAX, FRAME_BYTES, Frame};
 
-use super::{known, python};
+use super::{known, native, python};
 use crate::session;
 use crate::thread::State;
 
@@ -18,6 +18,7 @@ pub(super) struct Frames {
     cut: bool,
     /// The stack's key.
     pub(super) hash: u64,
+    language: u64,
 }
 
 impl Frames {
@@ -28,8 +29,18 @@ impl Frames {
             whose: [const { MaybeUninit::uninit() }; DEPTH_MAX],
             count: 0,
             cut: false,
-            hash: 0,
+            hash: stack::PYTHON,
+            language: stack::PYTHON,
         }
+    }
+
+    /// Begins again, with native frames.
+    pub(super) fn begin_native(&mut self) {
+        self.count = 0;
+        self.cut = false;
+        // An address means something else when another library came to its place.
+        self.hash = known::mix(stack::NATIVE, python::opened().into());
+        self.language = stack::NATIVE;
     }
 
     /// Adds the next outer frame; false when there is no room for it.
@@ -48,19 +59,30 @@ impl Frames {
     }
 
     /// Writes what the collector must know to understand the stack's key; false where there was no room.
-    pub(super) fn describe(&self, state: &State) -> bool {
+    pub(super) fn describe(&mut self, state: &State) -> bool {
         // SAFETY: `push` has written so many of both.
         let (frames, whose) = unsafe {
-            let frames = core::slice::from_raw_parts(self.list.as_ptr().cast::<Frame>(), self.count);
+            let frames = core::slice::from_raw_parts_mut(self.list.as_mut_ptr().cast::<Frame>(), self.count);
             (frames, core::slice::from_raw_parts(self.whose.as_ptr().cast::<usize>(), self.count))
         };
-        if !frames.iter().zip(whose).all(|(frame, whose)| python::write(state, frame.key, *whose)) {
+        let mut known = frames.iter_mut().zip(whose);
+        let described = match self.language {
+            stack::PYTHON => known.all(|(frame, whose)| python::write(state, frame.key, *whose)),
+            _ => known.all(|(frame, _)| match native::resolve(state, frame.offset) {
+                Some((key, offset)) => {
+                    *frame = Frame { key, offset };
+                    true
+                }
+                None => false,
+            }),
+        };
+        if !described {
             return false;
         }
-        // SAFETY: a frame is two words without padding; its bytes are those of its text, low byte first, as on every
+        // SAFETY: as above. A frame is two words without padding; its bytes are those of its text, low byte first, as on every
         // processor that this runs on.
-        let text = unsafe { core::slice::from_raw_parts(frames.as_ptr().cast::<u8>(), self.count * FRAME_BYTES) };
-        let number = stack::PYTHON | if self.cut { CUT } else { 0 };
+        let text = unsafe { core::slice::from_raw_parts(self.list.as_ptr().cast::<u8>(), self.count * FRAME_BYTES) };
+        let number = self.language | if self.cut { CUT } else { 0 };
         state.write_text(text_kind::STACK, self.hash, number, text, session::now())
     }
 }

@@ -8,6 +8,7 @@
 mod frames;
 mod known;
 mod memory;
+mod native;
 mod python;
 mod rate;
 
@@ -19,6 +20,7 @@ use gputrace_abi::{Class, Event, event};
 use frames::Frames;
 use known::Known;
 pub(crate) use known::begin_segment;
+pub(crate) use native::remember_main_stack;
 pub(crate) use python::library_opens;
 
 use crate::sampling;
@@ -119,14 +121,20 @@ fn consider(state: &State, launch: bool, since: u64, start: u64, end: u64) {
 pub(crate) fn capture(state: &State, start: u64, why: Why) {
     let mut frames = Frames::new();
     let looked = python::walk(&mut frames);
-    count(
-        state,
-        match looked {
-            python::Looked::Found => stacks::PYTHON,
-            python::Looked::None => stacks::NONE,
-            python::Looked::Unread => stacks::UNREAD,
-        },
-    );
+    if looked == python::Looked::Found {
+        return finish(state, start, why, &mut frames, stacks::PYTHON);
+    }
+    if looked == python::Looked::Unread {
+        count(state, stacks::UNREAD);
+    }
+    frames.begin_native();
+    native::walk(&mut frames);
+    let what = if frames.count > 0 { stacks::NATIVE } else { stacks::NONE };
+    finish(state, start, why, &mut frames, what);
+}
+
+fn finish(state: &State, start: u64, why: Why, frames: &mut Frames, what: usize) {
+    count(state, what);
     if frames.count == 0 {
         return;
     }

@@ -27,6 +27,11 @@ impl Function {
         Function { name, find: next_or_any, address: AtomicUsize::new(0) }
     }
 
+    /// The first definition outside of this library.
+    pub(crate) const fn anywhere(name: &'static CStr) -> Function {
+        Function { name, find: anywhere, address: AtomicUsize::new(0) }
+    }
+
     /// libc's own, whoever defines the name before it.
     pub(crate) const fn of_libc(name: &'static CStr) -> Function {
         Function { name, find: in_libc, address: AtomicUsize::new(0) }
@@ -122,11 +127,19 @@ pub(crate) fn anywhere(name: &CStr) -> usize {
 }
 
 fn search(mut search: Search<'_>) -> usize {
-    if let Some(iterate) = iterate::function() {
-        // SAFETY: the callback gets valid infos and our own search, which outlives the call.
-        unsafe { iterate(Some(visit), (&raw mut search).cast()) };
-    }
+    for_each_library(visit, (&raw mut search).cast());
     search.found
+}
+
+/// Calls back for each loaded library, in the loader's order, until the answer is not 0. `data` is passed on.
+pub(crate) fn for_each_library(
+    visit: unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int,
+    data: *mut c_void,
+) {
+    if let Some(iterate) = iterate::function() {
+        // SAFETY: the callback gets valid infos and what it was made for, which outlives the call.
+        unsafe { iterate(Some(visit), data) };
+    }
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
@@ -173,7 +186,8 @@ fn library(info: &libc::dl_phdr_info) -> Option<Library> {
     unsafe { Library::at(base, base.wrapping_add(dynamic.p_vaddr as usize)) }
 }
 
-fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
+/// The program headers of a library.
+pub(crate) fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
     if info.dlpi_phdr.is_null() {
         return &[];
     }

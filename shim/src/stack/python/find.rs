@@ -68,9 +68,14 @@ pub(crate) fn library_opens() {
     OPENED.fetch_add(1, Ordering::Relaxed);
 }
 
+/// How many libraries the program has opened.
+pub(in crate::stack) fn opened() -> u32 {
+    OPENED.load(Ordering::Relaxed)
+}
+
 /// The process's Python.
 pub(super) fn python() -> Search {
-    let none = NONE.wrapping_add(OPENED.load(Ordering::Relaxed) % (u32::MAX - NONE));
+    let none = NONE.wrapping_add(opened() % (u32::MAX - NONE));
     match STATE.load(Ordering::Acquire) {
         // SAFETY: FOUND is set, with Release, after it was written, and never changes again.
         FOUND => Search::Found(unsafe { (*PYTHON.0.get()).assume_init() }),

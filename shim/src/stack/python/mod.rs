@@ -20,6 +20,7 @@ use layout::{Instruction, Layout, NONE, OWNED_BY_INTERPRETER};
 
 pub(super) use code::write;
 pub(crate) use find::library_opens;
+pub(super) use find::opened;
 
 /// What came of looking for Python frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

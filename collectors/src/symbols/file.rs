@@ -1,0 +1,160 @@
+//! What one program or library says about the addresses in it: symbols, and lines where it has debugging information.
+//!
+//! Symbols are `.symtab` and `.dynsym`; an address between two symbols belongs to neither. Lines are DWARF's, in the file
+//! itself or in the one that its build id names below /usr/lib/debug, and not read when they are larger than
+//! [`MOST_DEBUG_BYTES`] or compressed.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use gimli::{EndianRcSlice, RunTimeEndian};
+use object::read::{ReadCache, elf::ElfFile64};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
+
+type Reader = EndianRcSlice<RunTimeEndian>;
+type Elf<'a> = ElfFile64<'a, Endianness, &'a ReadCache<fs::File>>;
+
+/// More debugging information is not read: libraries with gigabytes of it exist.
+const MOST_DEBUG_BYTES: u64 = 256 << 20;
+/// More symbols are not read.
+const MOST_SYMBOLS: usize = 4 << 20;
+
+/// A function that stands at an address, and where in its source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Site {
+    /// Mangled; empty when there is no symbol.
+    pub(crate) function: String,
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<u32>,
+}
+
+struct Symbol {
+    start: u64,
+    end: u64,
+    /// Where its name stands in [`File::names`].
+    name: (u32, u32),
+}
+
+/// A program or library.
+pub(super) struct File {
+    symbols: Vec<Symbol>,
+    names: Vec<u8>,
+    lines: Option<addr2line::Context<Reader>>,
+    known: HashMap<u64, Vec<Site>>,
+}
+
+impl File {
+    /// Reads it. None: it is no ELF file of 64 bits, or cannot be read.
+    pub(super) fn read(path: &Path) -> Option<File> {
+        let cache = ReadCache::new(fs::File::open(path).ok()?);
+        let elf = Elf::parse(&cache).ok()?;
+        let mut file = File { symbols: Vec::new(), names: Vec::new(), lines: None, known: HashMap::new() };
+        file.add_symbols(&elf);
+        file.lines = debug_information(&elf);
+        if file.lines.is_none()
+            && let Some(path) = debug_file(&elf)
+        {
+            let cache = ReadCache::new(fs::File::open(path).ok()?);
+            if let Ok(elf) = Elf::parse(&cache) {
+                file.add_symbols(&elf);
+                file.lines = debug_information(&elf);
+            }
+        }
+        file.symbols.sort_by_key(|symbol| (symbol.start, symbol.end));
+        Some(file)
+    }
+
+    fn add_symbols(&mut self, elf: &Elf<'_>) {
+        for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
+            let function = matches!(symbol.kind(), SymbolKind::Text) && symbol.is_definition();
+            let Ok(name) = symbol.name_bytes() else { continue };
+            // .symtab has versions in its names.
+            let name = name.split(|byte| *byte == b'@').next().unwrap_or_default();
+            if !function || name.is_empty() || self.symbols.len() >= MOST_SYMBOLS {
+                continue;
+            }
+            let place = (self.names.len() as u32, name.len() as u32);
+            self.names.extend_from_slice(name);
+            let end = symbol.address().saturating_add(symbol.size().max(1));
+            self.symbols.push(Symbol { start: symbol.address(), end, name: place });
+        }
+    }
+
+    /// What stands at an address: several functions where some were inlined, innermost first.
+    pub(super) fn find(&mut self, address: u64) -> &[Site] {
+        if !self.known.contains_key(&address) {
+            let sites = self.look_up(address);
+            self.known.insert(address, sites);
+        }
+        self.known.get(&address).map_or(&[], Vec::as_slice)
+    }
+
+    fn look_up(&self, address: u64) -> Vec<Site> {
+        let symbol = self.symbol(address);
+        let mut sites = self.lines.as_ref().map_or_else(Vec::new, |lines| inlined(lines, address));
+        if sites.is_empty() {
+            sites.push(Site::default());
+        }
+        if let Some(outermost) = sites.last_mut()
+            && let Some(symbol) = symbol
+        {
+            outermost.function = symbol;
+        }
+        sites
+    }
+
+    fn symbol(&self, address: u64) -> Option<String> {
+        let until = self.symbols.partition_point(|symbol| symbol.start <= address);
+        // Symbols may lie inside others: of those that hold the address, the last to begin.
+        let holds = |symbol: &&Symbol| address < symbol.end;
+        let symbol = self.symbols[..until].iter().rev().take(16).find(holds)?;
+        let (at, bytes) = (symbol.name.0 as usize, symbol.name.1 as usize);
+        self.names.get(at..at + bytes).map(|name| String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+fn inlined(lines: &addr2line::Context<Reader>, address: u64) -> Vec<Site> {
+    let mut sites = Vec::new();
+    let Ok(mut frames) = lines.find_frames(address).skip_all_loads() else { return sites };
+    while let Ok(Some(frame)) = frames.next() {
+        let name = frame.function.as_ref().and_then(|f| f.raw_name().ok()).map(Cow::into_owned);
+        let location = frame.location;
+        sites.push(Site {
+            function: name.unwrap_or_default(),
+            file: location.as_ref().and_then(|l| l.file).map(str::to_owned),
+            line: location.and_then(|l| l.line),
+        });
+        if sites.len() >= 64 {
+            break;
+        }
+    }
+    sites
+}
+
+fn debug_information(elf: &Elf<'_>) -> Option<addr2line::Context<Reader>> {
+    let sections = elf.sections().filter(|s| s.name().is_ok_and(|name| name.starts_with(".debug_")));
+    let bytes: u64 = sections.map(|s| s.size()).sum();
+    if elf.section_by_name(".debug_info").is_none() || bytes > MOST_DEBUG_BYTES {
+        return None;
+    }
+    let load = |id: gimli::SectionId| -> Result<Reader, gimli::Error> {
+        let section = elf.section_by_name(id.name());
+        let plain = section
+            .filter(|s| s.compressed_file_range().is_ok_and(|range| range.format == object::CompressionFormat::None));
+        let data = plain.and_then(|s| s.data().ok()).unwrap_or(&[]);
+        Ok(EndianRcSlice::new(Rc::from(data), RunTimeEndian::Little))
+    };
+    addr2line::Context::from_dwarf(gimli::Dwarf::load(load).ok()?).ok()
+}
+
+/// The file of debugging information that Debian and others install apart.
+fn debug_file(elf: &Elf<'_>) -> Option<PathBuf> {
+    let id = elf.build_id().ok()??;
+    let (first, rest) = id.split_first()?;
+    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{first:02x}/{rest}.debug"));
+    path.exists().then_some(path)
+}

@@ -1,0 +1,110 @@
+//! Native stacks on their way to the table: addresses in files become functions and lines.
+//!
+//! That reads files, some of them large, so it has a thread of its own between drain and writer, which nobody waits for.
+//! At the end of the trace what is left is written as module and address alone when the time is up.
+
+mod file;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+
+use crate::tables::{StackColumns, StackRow};
+use crate::writer::Message;
+use file::File;
+
+/// Files whose symbols are kept in memory.
+const MOST_FILES: usize = 64;
+/// So long before the end of the trace no more files are read.
+const RESERVE: Duration = Duration::from_millis(300);
+
+/// A stack of native frames whose rows have modules and addresses, and no functions yet.
+pub(crate) struct Native {
+    pub(crate) id: i64,
+    /// Whose it is, in the collector's pid namespace.
+    pub(crate) pid: i32,
+    pub(crate) rows: Vec<StackRow>,
+}
+
+/// Set when the trace ends: until when files may be read.
+pub(crate) type Deadline = Arc<OnceLock<Instant>>;
+
+/// The thread's work: until nobody sends any more.
+pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline: &Deadline) {
+    let mut files = Files { open: HashMap::new(), deadline: deadline.clone() };
+    let mut columns = StackColumns::default();
+    while let Ok(first) = stacks.recv() {
+        let mut next = Some(first);
+        while let Some(stack) = next {
+            for (depth, row) in files.resolve(&stack).iter().enumerate() {
+                columns.push(stack.id, depth, row);
+            }
+            next = stacks.try_recv().ok().filter(|_| columns.len() < crate::tables::BATCH_ROWS);
+            if next.is_none() {
+                break;
+            }
+        }
+        if let Some(batch) = columns.take()
+            && writer.send(batch).is_err()
+        {
+            return;
+        }
+    }
+}
+
+struct Files {
+    open: HashMap<PathBuf, Option<File>>,
+    deadline: Deadline,
+}
+
+impl Files {
+    /// The stack's rows with functions and lines; inlined functions have rows of their own.
+    fn resolve(&mut self, stack: &Native) -> Vec<StackRow> {
+        let mut rows = Vec::with_capacity(stack.rows.len());
+        for row in &stack.rows {
+            let (Some(module), Some(offset)) = (&row.module, row.offset) else {
+                rows.push(row.clone());
+                continue;
+            };
+            // What was pushed is the address after the call.
+            let sites = self.file(stack.pid, module).map_or(&[][..], |file| file.find((offset as u64).wrapping_sub(1)));
+            for site in sites {
+                rows.push(StackRow {
+                    function: site.function.clone(),
+                    file: site.file.clone(),
+                    line: site.line.and_then(|line| i32::try_from(line).ok()),
+                    cut: false,
+                    ..row.clone()
+                });
+            }
+            match rows.last_mut().filter(|_| !sites.is_empty()) {
+                Some(outermost) => outermost.cut = row.cut,
+                None => rows.push(row.clone()),
+            }
+        }
+        rows
+    }
+
+    fn file(&mut self, pid: i32, module: &str) -> Option<&mut File> {
+        let path = Path::new(module);
+        if !path.is_absolute() {
+            return None;
+        }
+        if !self.open.contains_key(path) {
+            if self.deadline.get().is_some_and(|end| Instant::now() + RESERVE > *end) {
+                return None;
+            }
+            if self.open.len() >= MOST_FILES {
+                self.open.clear();
+            }
+            // The process may see another file of this name than we do.
+            let inside = PathBuf::from(format!("/proc/{pid}/root{module}"));
+            let file = File::read(&inside).or_else(|| File::read(path));
+            self.open.insert(path.to_owned(), file);
+        }
+        self.open.get_mut(path)?.as_mut()
+    }
+}

@@ -1,0 +1,113 @@
+//! Which library an address lies in, where its unwinding tables are, and how it is told to the collector.
+//!
+//! glibc 2.35 and newer answer with `_dl_find_object`, which takes no lock; older ones walk the list of libraries.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+use gputrace_abi::event::text_kind;
+
+use crate::interpose::elf::{self, Function};
+use crate::session;
+use crate::stack::known::{Known, mix};
+use crate::thread::State;
+
+/// A loaded library.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Object {
+    /// Where it was loaded: its addresses in the file are so much lower.
+    pub(super) base: usize,
+    /// Its `.eh_frame_hdr`; 0 when it has none.
+    pub(super) tables: usize,
+    /// Its path; empty for the program itself.
+    name: Option<&'static CStr>,
+}
+
+/// `struct dl_find_object` of dlfcn.h.
+#[repr(C)]
+struct Found {
+    flags: u64,
+    start: usize,
+    end: usize,
+    link: *const Link,
+    tables: usize,
+    spare: [u64; 8],
+}
+
+/// `struct link_map` of link.h.
+#[repr(C)]
+struct Link {
+    base: usize,
+    name: *const c_char,
+}
+
+static FIND_OBJECT: Function = Function::anywhere(c"_dl_find_object");
+
+/// The library that holds this address.
+pub(super) fn object(address: usize) -> Option<Object> {
+    match FIND_OBJECT.address() {
+        0 => walk(address),
+        function => ask(function, address),
+    }
+}
+
+fn ask(function: usize, address: usize) -> Option<Object> {
+    type FindObject = unsafe extern "C" fn(usize, *mut Found) -> c_int;
+    // SAFETY: glibc's function of this name has this signature.
+    let find: FindObject = unsafe { core::mem::transmute(function) };
+    let mut found = Found { flags: 0, start: 0, end: 0, link: core::ptr::null(), tables: 0, spare: [0; 8] };
+    // SAFETY: the structure is larger than any that glibc fills.
+    if unsafe { find(address, &mut found) } != 0 {
+        return None;
+    }
+    // SAFETY: the loader's entry of a library that is loaded: code in it is being executed.
+    let link = unsafe { found.link.as_ref()? };
+    Some(Object { base: link.base, tables: found.tables, name: name(link.name) })
+}
+
+fn name(name: *const c_char) -> Option<&'static CStr> {
+    // SAFETY: the loader's text, which stays as long as the library, whose code is being executed.
+    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
+}
+
+struct Walk {
+    address: usize,
+    found: Option<Object>,
+}
+
+fn walk(address: usize) -> Option<Object> {
+    let mut walk = Walk { address, found: None };
+    elf::for_each_library(visit, (&raw mut walk).cast());
+    walk.found
+}
+
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, walk: *mut c_void) -> c_int {
+    // SAFETY: the loader passes a valid info, and `walk` its own structure.
+    let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk>()) };
+    let base = info.dlpi_addr as usize;
+    let start = |s: &libc::Elf64_Phdr| base.wrapping_add(s.p_vaddr as usize);
+    let holds = |s: &libc::Elf64_Phdr| (start(s)..start(s).saturating_add(s.p_memsz as usize)).contains(&walk.address);
+    let segments = elf::segments(info);
+    if !segments.iter().any(|s| s.p_type == libc::PT_LOAD && holds(s)) {
+        return 0;
+    }
+    let tables = segments.iter().find(|s| s.p_type == libc::PT_GNU_EH_FRAME).map_or(0, start);
+    walk.found = Some(Object { base, tables, name: name(info.dlpi_name) });
+    1
+}
+
+static WRITTEN: Known = Known::new();
+
+impl Object {
+    /// Tells the collector about the library once; its key, or none where there was no room.
+    pub(super) fn write(&self, state: &State) -> Option<u64> {
+        let path = self.name.unwrap_or(c"").to_bytes();
+        let key = mix(path.iter().fold(0, |hash, byte| mix(hash, u64::from(*byte))), self.base as u64);
+        if !WRITTEN.has(key) {
+            if !state.write_text(text_kind::MODULE, key, self.base as u64, path, session::now()) {
+                return None;
+            }
+            WRITTEN.insert(key);
+        }
+        Some(key)
+    }
+}

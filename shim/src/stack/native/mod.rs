@@ -1,0 +1,129 @@
+//! The calling thread's native frames: who called the hook, and who called that.
+//!
+//! Each library describes how its functions' frames look, for exceptions; following that works in code without frame
+//! pointers, as most is. The first frames are our own and are left out. Code that nothing describes (made at run time) is
+//! passed by its frame pointer, if that leads back into a library.
+//!
+//! Every read lies between the stack pointer and the end of the thread's stack. Where that end is not known (a stack that
+//! the program made itself) only the hook's caller is taken: its return address stands in our own frame.
+
+mod bounds;
+mod bytes;
+mod cache;
+mod find;
+mod rules;
+mod table;
+
+use super::Frames;
+use super::memory::word;
+use crate::thread::State;
+use cache::Known;
+use rules::{Base, Rule};
+
+pub(crate) use bounds::remember_main_stack;
+
+/// Where a thread is.
+#[derive(Clone, Copy)]
+struct Place {
+    pc: usize,
+    stack: usize,
+    frame: usize,
+}
+
+/// Fills in the calling thread's frames, innermost first.
+#[inline(never)]
+pub(super) fn walk(frames: &mut Frames) {
+    let mut place = here();
+    let end = bounds::end_of_stack(place.stack);
+    let ours = find::object(place.pc).map(|object| object.base);
+    let mut inside = true;
+    for _ in 0..FRAMES_MAX {
+        let Some(next) = step(place, end.unwrap_or(place.stack + OWN_BYTES)) else { return };
+        place = next;
+        if inside {
+            inside = find::object(place.pc - 1).map(|object| object.base) == ours;
+        }
+        if !inside && (!frames.push(0, place.pc as u64, 0) || end.is_none()) {
+            return;
+        }
+    }
+}
+
+const FRAMES_MAX: usize = 256;
+/// No frame of ours is larger.
+const OWN_BYTES: usize = 16 << 10;
+
+/// A place inside of the function that this is inlined into.
+#[inline(always)]
+fn here() -> Place {
+    let (pc, stack, frame): (usize, usize, usize);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads registers.
+    unsafe {
+        core::arch::asm!(
+            "lea {pc}, [rip]", "mov {stack}, rsp", "mov {frame}, rbp",
+            pc = out(reg) pc, stack = out(reg) stack, frame = out(reg) frame, options(nomem, nostack, preserves_flags),
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads registers.
+    unsafe {
+        core::arch::asm!(
+            "adr {pc}, .", "mov {stack}, sp", "mov {frame}, x29",
+            pc = out(reg) pc, stack = out(reg) stack, frame = out(reg) frame, options(nomem, nostack, preserves_flags),
+        );
+    }
+    Place { pc, stack, frame }
+}
+
+/// The frame that called this one. `end`: where the stack ends.
+fn step(place: Place, end: usize) -> Option<Place> {
+    // A return address may stand behind the last instruction of a function that does not return: the call is before.
+    let pc = place.pc - 1;
+    let known = cache::get(pc).unwrap_or_else(|| {
+        let known = look_up(pc);
+        cache::put(pc, known);
+        known
+    });
+    let read = |at: usize| {
+        // SAFETY: between the stack pointer and the end of the stack everything is mapped.
+        (place.stack..end).contains(&at).then(|| unsafe { word(at) }).flatten()
+    };
+    let next = match known {
+        Known::Rule(Rule { base, cfa, frame, caller }) => {
+            let base = match base {
+                Base::Stack => place.stack,
+                Base::Frame => place.frame,
+            };
+            let cfa = base.checked_add_signed(cfa as isize)?;
+            let at = |offset: i32| cfa.checked_add_signed(offset as isize).and_then(read);
+            let frame = match frame {
+                Some(offset) => at(offset)?,
+                None => place.frame,
+            };
+            Place { pc: at(caller?)?, stack: cfa, frame }
+        }
+        Known::Otherwise => return None,
+        Known::Undescribed => {
+            let pc = read(place.frame.checked_add(8)?).filter(|pc| *pc > 1 && find::object(pc - 1).is_some())?;
+            Place { pc, stack: place.frame + 16, frame: read(place.frame)? }
+        }
+    };
+    (next.stack > place.stack && next.stack <= end && next.pc > 1).then_some(next)
+}
+
+fn look_up(pc: usize) -> Known {
+    let Some(object) = find::object(pc).filter(|object| object.tables != 0) else { return Known::Undescribed };
+    // SAFETY: the library is loaded: code of it is being executed.
+    let Some(function) = (unsafe { table::function(object.tables, pc) }) else { return Known::Undescribed };
+    rules::rule(&function, pc).map_or(Known::Otherwise, Known::Rule)
+}
+
+/// What a frame's address means outside of this process: its library's key, and the address in that library's file.
+/// None: there was no room to describe the library. Code in no library has the key 0.
+pub(super) fn resolve(state: &State, pc: u64) -> Option<(u64, u64)> {
+    match find::object(pc as usize - 1) {
+        Some(object) => Some((object.write(state)?, pc.wrapping_sub(object.base as u64))),
+        None => Some((0, pc)),
+    }
+}
