@@ -238,6 +238,20 @@ fn a_stand_in_that_calls_on_is_one_call() {
 }
 
 #[test]
+fn a_communicator_that_is_made_while_recording_is_paused_is_known() {
+    let scratch = Scratch::new();
+    let run = with_nccl(&scratch, program("nccl_odd")).arg("paused").same().expect(0);
+    let trace = run.read();
+    trace.assert_balanced();
+    let (communicators, collectives) = (trace.table("communicators"), trace.table("collectives"));
+    let (made, call) = (communicators.rows().next().expect("it was made"), collectives.rows().next().expect("a call"));
+    assert_eq!((communicators.len(), collectives.len()), (1, 1));
+    assert_eq!(call.int("communicator"), made.int("communicator"));
+    let began = trace.manifest().started_ns;
+    assert!(made.int("start_ns") > began && made.int("start_ns") < call.int("start_ns"));
+}
+
+#[test]
 fn a_collective_that_never_ends_is_in_flight() {
     let scratch = Scratch::new();
     let run = with_nccl(&scratch, program("nccl_odd")).arg("stuck").traced().expect(128 + libc::SIGKILL);

@@ -2,6 +2,7 @@
  *    absent           no NCCL: what looking it up gives
  *    reopen A B       library A is opened, used and closed, then B, which the loader may put in its place
  *    forward A        A's function calls on to libnccl.so.2's
+ *    paused           a communicator that is made while recording is paused, and used when it goes on
  *    stuck            a rank that waits for one that never comes, when the process is killed */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -40,6 +41,21 @@ static void forward(const char *path) {
     printf("%d %d\n", result, memory != NULL);
 }
 
+static void paused(void) {
+    void *library = dlopen("libnccl.so.2", RTLD_NOW);
+    __typeof__(&ncclCommInitAll) init = dlsym(library, "ncclCommInitAll");
+    __typeof__(&ncclAllReduce) reduce = dlsym(library, "ncclAllReduce");
+    void (*pause)(void) = dlsym(RTLD_DEFAULT, "gputrace_pause");
+    void (*resume)(void) = dlsym(RTLD_DEFAULT, "gputrace_resume");
+    ncclComm_t comm;
+    int64_t number = 1;
+    if (pause) pause();
+    init(&comm, 1, NULL);
+    reduce(&number, &number, 1, INT64, SUM, comm, NULL);
+    if (resume) resume();
+    printf("%d\n", reduce(&number, &number, 1, INT64, SUM, comm, NULL));
+}
+
 static void *die(void *seconds) {
     (void)seconds;
     usleep(300000);
@@ -69,5 +85,6 @@ int main(int argc, char **argv) {
         for (int round = 0; round < 3; round++)
             for (int i = 2; i < argc; i++) use(argv[i]);
     if (strcmp(what, "forward") == 0) forward(argv[2]);
+    if (strcmp(what, "paused") == 0) paused();
     if (strcmp(what, "stuck") == 0) stuck();
 }

@@ -41,7 +41,11 @@ impl Communicators {
 
 impl Process {
     /// Adds the rows of communicators that came with the last pass.
-    pub(super) fn take_communicators(&mut self, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
+    pub(super) fn take_communicators(&mut self, clocks: &mut Clocks, tables: &mut Tables, written: &mut Written) {
+        // Before its first comparison of the clocks a run's rate is a guess.
+        if !self.communicators.held.is_empty() {
+            clocks.tick();
+        }
         for event in std::mem::take(&mut self.communicators.held) {
             let row = self.communicator(&event, clocks);
             if let Some(hook) = self.intake.hooks.get(usize::from(event.flags))

@@ -79,9 +79,11 @@ impl Running {
         self.before = operation.place_before();
         // Before the call: afterwards another thread may get a communicator at the same address.
         known.ends(&operation);
-        if self.recorded {
-            self.start = call.begin(Class::Collective, hooks::FIRST + function as u16);
-        }
+        // A communicator that is made while recording is paused has its time all the same.
+        self.start = match self.recorded {
+            true => call.begin(Class::Collective, hooks::FIRST + function as u16),
+            false => state.now(),
+        };
         address
     }
 
