@@ -2,13 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::util::{Driver, Finished, Scratch, Trace, count, hooked_functions, library, program, truth};
-
-/// Calls of hooked functions, as the simulated driver counted them.
-fn hooked(truth: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    let hooked = hooked_functions();
-    truth.iter().filter(|(name, _)| hooked.contains(*name)).map(|(name, count)| (name.clone(), *count)).collect()
-}
+use crate::util::{Driver, Finished, Scratch, Trace, count, library, program, truth};
 
 #[test]
 fn eight_threads_of_mixed_calls_are_counted_as_the_driver_counts() {
@@ -22,7 +16,7 @@ fn eight_threads_of_mixed_calls_are_counted_as_the_driver_counts() {
         let trace = run.read();
         trace.assert_balanced();
         let calls = trace.calls();
-        assert_eq!(calls, hooked(&truth(&file)), "{driver:?}");
+        trace.assert_counts(&truth(&file));
         assert!(calls.values().sum::<u64>() > 50_000, "{calls:?}");
         let process = trace.root();
         assert!(process.accounting.values().all(|count| count.dropped == 0 && count.in_flight == 0), "{process:?}");
@@ -44,6 +38,30 @@ fn eight_threads_of_mixed_calls_are_counted_as_the_driver_counts() {
             // Clock ticks become whole nanoseconds, which may be one more or less.
             assert!(calls.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0 + 1), "calls of a thread overlap");
         }
+    }
+}
+
+#[test]
+fn calls_that_are_only_counted_are_counted_exactly() {
+    let scratch = Scratch::new();
+    // More threads at once than there are blocks of counters.
+    for threads in ["1", "200"] {
+        let run = scratch.target(program("counting")).args([threads, "500"]).with_instant_driver().traced().expect(0);
+        let trace = run.read();
+        assert_eq!(run.text().lines().count(), 2);
+        for line in run.text().lines() {
+            let (pid, calls) = line.split_once(' ').expect("a process and its calls");
+            let process = trace.process(pid.parse().expect("a number"));
+            let calls: u64 = calls.parse().expect("a number");
+            let hooks = &process.coverage.hooks;
+            let hook = hooks.iter().find(|hook| hook.name == "cuDeviceGetAttribute").expect("the hook was reached");
+            assert_eq!((hook.calls, hook.counted), (calls, true), "{threads} threads");
+            // They were seen, and sampled out; cuInit, which the parent called, is an event.
+            let api = count(&process, "api");
+            assert!(api.sampled_out >= calls && api.seen == api.sampled_out + api.recorded, "{api:?}");
+        }
+        assert!(trace.table("api").rows().all(|row| row.text("class") == "api"));
+        trace.assert_balanced();
     }
 }
 

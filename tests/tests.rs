@@ -6,7 +6,9 @@
 //! | `inherited` | what a process hands to its children is what they would have got without us |
 //! | `limits` | resource limits, sandboxes and small file systems harm nobody |
 //! | `library` | the shim itself: what it links, needs and contains |
+//! | `hooks` | no function of the driver is without a hook, and each hook has its function's signature |
 //! | `routes` | each way by which programs reach the driver is seen, once |
+//! | `drivers` | drivers older and newer than the lists, closed, opened again, replaced |
 //! | `exactness` | the trace's counts and values are the driver's own |
 //! | `collectives` | calls of NCCL are seen in every copy of it, with their values |
 //! | `host_memory` | the same for malloc and free |
@@ -32,9 +34,11 @@ mod analyses;
 mod clients;
 mod collectives;
 mod commands;
+mod drivers;
 mod exactness;
 mod faults;
 mod format;
+mod hooks;
 mod host_memory;
 mod inherited;
 mod library;

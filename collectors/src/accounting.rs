@@ -16,7 +16,7 @@ use crate::manifest::Count;
 pub(crate) type ByClass = [u64; CLASSES];
 
 /// No thread calls anything more often; sums of what a hostile process claims stay inside 64 bits.
-const MOST: u64 = 1 << 44;
+pub(crate) const MOST: u64 = 1 << 44;
 
 const SAMPLED: [usize; 2] = [Class::HostAlloc as usize, Class::HostFree as usize];
 /// Classes whose calls do not mark themselves as running.
@@ -140,6 +140,14 @@ impl Books {
             let n = n.load(Ordering::Relaxed).min(MOST);
             count.seen += n;
             count.dropped += n;
+        }
+    }
+
+    /// Enters calls that were counted only: seen and sampled out.
+    pub(crate) fn enter_counted(&mut self, class: usize, calls: u64) {
+        if let Some(count) = self.counts.get_mut(class) {
+            count.seen += calls;
+            count.sampled_out += calls;
         }
     }
 

@@ -2,9 +2,10 @@
 
 use gputrace_abi::Class;
 use gputrace_abi::event::detail;
-use gputrace_abi::layout::{HOOKS_MAX, View, info, malloc_mode, note, route};
+use gputrace_abi::layout::{COUNTER_BLOCKS, HOOKS_MAX, View, hook_flag, info, malloc_mode, note, route};
 use gputrace_abi::sync::Ordering;
 
+use crate::accounting::MOST;
 use crate::manifest;
 use crate::names::{self, NameKind};
 use crate::segment::Segment;
@@ -94,6 +95,8 @@ pub(crate) struct Hook {
     pub(crate) peer: bool,
     /// Calls recorded.
     pub(crate) calls: u64,
+    /// Its calls are counted and leave no events.
+    pub(crate) counted: bool,
     /// The name was handed to the table of names.
     pub(crate) announced: bool,
 }
@@ -109,6 +112,7 @@ pub(crate) fn hooks(view: &View) -> Vec<Hook> {
         api_id: names::id(NameKind::Api, row.name()),
         peer: row.name().contains("Peer"),
         calls: 0,
+        counted: row.flags & hook_flag::COUNTED != 0,
         announced: false,
     })
     .collect()
@@ -120,6 +124,18 @@ pub(crate) fn class_of(view: &View, hook: u64) -> Option<usize> {
     let count = u64::from(view.header().hook_count.load(Ordering::Relaxed));
     let row = view.hook(usize::try_from(hook).ok().filter(|_| hook < count)?)?;
     Some(Class::from_u8(row.read().class).unwrap_or(Class::Api) as usize)
+}
+
+/// Calls that were counted only, by hook. A hostile process may have written any number.
+pub(crate) fn counted(view: &View) -> Vec<u64> {
+    let used = view.header().counter_blocks.load(Ordering::Relaxed);
+    let mut counts = vec![0u64; if used == 0 { 0 } else { HOOKS_MAX }];
+    for block in (0..used.min(COUNTER_BLOCKS as u32)).filter_map(|block| view.counters(block)) {
+        for (count, counter) in counts.iter_mut().zip(block) {
+            *count = (*count + counter.load(Ordering::Relaxed).min(MOST)).min(MOST);
+        }
+    }
+    counts
 }
 
 impl Hook {
@@ -134,13 +150,13 @@ impl Hook {
     }
 }
 
-/// The hooks that the program reached.
-pub(crate) fn coverage(view: &View, known: &[Hook]) -> Vec<manifest::Hook> {
+/// The hooks that the program reached; `counted` as [`counted`] says.
+pub(crate) fn coverage(view: &View, known: &[Hook], counted: &[u64]) -> Vec<manifest::Hook> {
     let count = view.header().hook_count.load(Ordering::Relaxed) as usize;
     let routes = |n: usize| view.hook(n).map_or(0, |row| row.read().routes);
     let read;
     let hooks = match known {
-        [] if (0..count.min(HOOKS_MAX)).all(|n| routes(n) == 0) => return Vec::new(),
+        [] if counted.is_empty() && (0..count.min(HOOKS_MAX)).all(|n| routes(n) == 0) => return Vec::new(),
         [] => {
             read = hooks(view);
             &read
@@ -149,9 +165,9 @@ pub(crate) fn coverage(view: &View, known: &[Hook]) -> Vec<manifest::Hook> {
     };
     let mut reached = Vec::new();
     for (n, hook) in hooks.iter().enumerate() {
-        let routes = routes(n);
+        let calls = if hook.counted { counted.get(n).copied().unwrap_or(0) } else { hook.calls };
         // A call needs no look-up when the program is linked to the function; the shim does not see that it is.
-        let routes = match (routes, hook.calls) {
+        let routes = match (routes(n), calls) {
             (0, 0) => continue,
             (0, _) => route::EXPORT,
             (known, _) => known,
@@ -161,7 +177,8 @@ pub(crate) fn coverage(view: &View, known: &[Hook]) -> Vec<manifest::Hook> {
             name: hook.name.clone(),
             class: hook.class.name().to_owned(),
             routes: routes.collect(),
-            calls: hook.calls,
+            calls,
+            counted: hook.counted,
         });
     }
     reached

@@ -172,6 +172,18 @@ pub struct Coverage {
     pub hooks: Vec<Hook>,
     /// Driver functions that the program fetched and that pass by unseen.
     pub uncovered: Vec<Symbol>,
+    /// Tables of private functions that the program asked the driver for; calls by them pass by unseen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub export_tables: Vec<ExportTable>,
+}
+
+/// A table of private functions of the driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportTable {
+    /// The identifier that it was asked for by.
+    pub id: String,
+    /// Whether the driver has it.
+    pub found: bool,
 }
 
 /// A hook that was reached.
@@ -183,8 +195,11 @@ pub struct Hook {
     pub class: String,
     /// How the program came to it: `export`, `dlsym`, `dlvsym`, `procaddr`.
     pub routes: Vec<String>,
-    /// Calls recorded.
+    /// Calls recorded or counted.
     pub calls: u64,
+    /// Calls are counted here and leave no rows: the function takes less time than two reads of the clock.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counted: bool,
 }
 
 /// A driver function that no hook covers.

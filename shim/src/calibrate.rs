@@ -73,7 +73,7 @@ fn fastest(calls: u64, rounds: u64, before: impl Fn(), call: impl Fn()) -> u64 {
 /// The work of `record::call` without a driver call in the middle.
 #[inline(always)]
 fn record_one(state: &State, row: &ThreadRow) {
-    const LAUNCH: Hook = Hook::new(c"cuLaunchKernel", Class::Launch, detail::KERNEL, core::ptr::null());
+    const LAUNCH: Hook = Hook::new(c"cuLaunchKernel", Class::Launch, detail::KERNEL, false, core::ptr::null());
     let mut cookie = 0usize;
     let Some(call) = Call::enter(Layer::driver(state, row), &raw mut cookie) else { return };
     let start = call.begin(LAUNCH.class, 0);

@@ -6,14 +6,15 @@
 //! own product.
 //!
 //! Where things are: [`hooks`] the lists of hooked functions; [`interpose`] how a line of a list becomes a hook;
-//! [`record`] what a hook does; [`stack`] whose line a call came from; [`thread`] a thread's state and its ring;
-//! [`session`] how the segment is made.
+//! [`record`] what a hook does ([`count`] where that is little); [`stack`] whose line a call came from; [`thread`] a
+//! thread's state and its ring; [`session`] how the segment is made.
 #![no_std]
 
 mod calibrate;
 mod capture;
 mod contexts;
 mod control;
+mod count;
 mod heap;
 mod hooks;
 mod interpose;

@@ -15,8 +15,8 @@ use crate::thread::State;
 use crate::{capture, session, tls};
 
 static KNOWN: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
-/// Symbols that were reported as not covered, by hash.
-static UNCOVERED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+/// What of the driver was reported as not covered, by hash.
+static REPORTED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
 #[inline(always)]
 fn place(function: u64) -> &'static AtomicU64 {
@@ -96,23 +96,43 @@ fn write(state: &State, function: u64, name: &CStr) -> bool {
 
 /// The program fetched a driver symbol that no hook covers.
 pub(crate) fn uncovered(symbol: &CStr, version: i32, flags: u64) {
-    let hash = hash(symbol.to_bytes()) | 1;
-    for probe in 0..16u64 {
-        let Some(place) = UNCOVERED.get((hash.wrapping_add(probe) & 1023) as usize) else { return };
-        match place.compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => break,
-            Err(known) if known == hash => return,
-            Err(_) if probe == 15 => return,
-            Err(_) => {}
-        }
-    }
-    if let Some(state) = crate::thread::state_slow() {
+    if is_new(hash(symbol.to_bytes()))
+        && let Some(state) = crate::thread::state_slow()
+    {
         let number = (version as u64) << 32 | flags & 0xffff_ffff;
         state.write_text(text_kind::UNCOVERED, 0, number, symbol.to_bytes(), session::now());
     }
 }
 
+/// The program asked for a table of private functions; `result` says whether it got it.
+pub(crate) fn export_table(id: &[u8; 16], result: u32) {
+    if is_new(hash(id))
+        && let Some(state) = crate::thread::state_slow()
+    {
+        state.write_text(text_kind::EXPORT_TABLE, 0, u64::from(result), id, session::now());
+    }
+}
+
+/// Whether nothing with this hash was reported before. False when the table is full of others.
+fn is_new(hash: u64) -> bool {
+    let hash = hash | 1;
+    for probe in 0..16u64 {
+        let Some(place) = REPORTED.get((hash.wrapping_add(probe) & 1023) as usize) else { return false };
+        match place.compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(known) if known == hash => return false,
+            Err(_) => {}
+        }
+    }
+    false
+}
+
 /// FNV-1a, 64 bit.
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+pub(crate) const fn hash(mut bytes: &[u8]) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    while let [byte, rest @ ..] = bytes {
+        hash = (hash ^ *byte as u64).wrapping_mul(0x0100_0000_01b3);
+        bytes = rest;
+    }
+    hash
 }

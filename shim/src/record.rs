@@ -17,7 +17,7 @@ use crate::thread::{self, State};
 use crate::{capture, contexts, session, stack, tls};
 
 /// CUDA_ERROR_NO_DEVICE: what a hook returns that was reached although no driver is there.
-const NO_DEVICE: u32 = 100;
+pub(crate) const NO_DEVICE: u32 = 100;
 
 /// The stream that `_ptsz` and `_ptds` functions mean by 0 (CU_STREAM_PER_THREAD).
 const PER_THREAD_STREAM: u64 = 2;
@@ -185,6 +185,12 @@ impl<'a> Call<'a> {
         self.layer.start.store(0, Ordering::Relaxed);
         self.layer.running.set(0);
     }
+}
+
+/// Whether the frame that holds `here` is inside a hooked call of the driver.
+pub(crate) fn is_nested(state: &State, here: usize) -> bool {
+    let outer = state.guard.get();
+    outer != 0 && is_running(outer, here)
 }
 
 #[cold]

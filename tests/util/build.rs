@@ -207,5 +207,5 @@ pub(crate) fn hooked_functions() -> BTreeSet<String> {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(shim()).output().expect("nm is installed");
     let text = String::from_utf8(output.stdout).expect("symbols are text");
     let names = text.lines().filter_map(|line| line.split_whitespace().nth(2)).filter(|name| name.starts_with("cu"));
-    names.filter(|name| !name.starts_with("cuGetProcAddress")).map(str::to_owned).collect()
+    names.map(str::to_owned).collect()
 }

@@ -1,6 +1,6 @@
 //! Reads a trace as any user of Parquet would: the tables' files and the manifests, with no help of gputrace's own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,11 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 use gputrace_collectors::manifest::{Count, Manifest, Process};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::hooked_functions;
+
+/// What the shim itself asks of the driver.
+const ASKED_BY_US: [&str; 3] = ["cuCtxGetCurrent", "cuCtxGetDevice", "cuFuncGetName"];
 
 /// A trace folder.
 pub(crate) struct Trace {
@@ -57,10 +62,15 @@ impl Trace {
         self.table("names").rows().map(|row| (row.int("name_id"), row.text("name").to_owned())).collect()
     }
 
-    /// How often each function was called, over all tables of driver calls.
+    /// How often each driver function was called: rows of the tables of driver calls, and calls that are only counted.
     pub(crate) fn calls(&self) -> BTreeMap<String, u64> {
         let names = self.names();
         let mut calls = BTreeMap::new();
+        let processes: Vec<Process> = self.manifests().into_iter().flat_map(|m| m.processes).collect();
+        let hooks = processes.iter().flat_map(|p| &p.coverage.hooks);
+        for hook in hooks.filter(|hook| hook.counted && hook.calls > 0) {
+            *calls.entry(hook.name.clone()).or_default() += hook.calls;
+        }
         for table in ["launches", "syncs", "transfers", "device_memory", "api"] {
             for row in self.table(table).rows() {
                 *calls.entry(names[&row.int("api_id")].clone()).or_default() += 1;
@@ -83,6 +93,21 @@ impl Trace {
         let manifest = self.manifest();
         let id = manifest.root.and_then(|r| r.process_id).expect("the command was traced");
         manifest.processes.into_iter().find(|p| p.process_id == id).expect("the command is among the processes")
+    }
+
+    /// Asserts that it holds as many calls of each hooked function as the simulated driver counted itself.
+    #[track_caller]
+    pub(crate) fn assert_counts(&self, truth: &BTreeMap<String, u64>) {
+        let (hooked, calls) = (hooked_functions(), self.calls());
+        let names: BTreeSet<_> = calls.keys().chain(truth.keys().filter(|name| hooked.contains(*name))).collect();
+        let count = |of: &BTreeMap<String, u64>, name: &str| of.get(name).copied().unwrap_or(0);
+        let differ = names.into_iter().filter(|name| {
+            let (seen, happened) = (count(&calls, name), count(truth, name));
+            // The shim asks the driver some things itself, and does not count that.
+            if ASKED_BY_US.contains(&name.as_str()) { seen > happened } else { seen != happened }
+        });
+        let differ: Vec<_> = differ.map(|name| (name, count(&calls, name), count(truth, name))).collect();
+        assert!(differ.is_empty(), "function, calls seen, calls of the driver: {differ:?}");
     }
 
     /// Asserts that each process that has ended is accounted for, and that the tables hold what the manifest says.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use gputrace_abi::Class;
 use gputrace_abi::layout::stacks;
 use gputrace_abi::sync::Ordering;
 
@@ -54,6 +53,12 @@ impl Process {
                 books.enter(&Counters::read(row), &thread.recorded, 0, Ending::Cut, class_of);
             }
         }
+        let counted = facts::counted(self.segment.view());
+        let read = if hooks.is_empty() && !counted.is_empty() { facts::hooks(self.segment.view()) } else { Vec::new() };
+        let table = if hooks.is_empty() { &read } else { hooks };
+        for (hook, calls) in table.iter().zip(&counted).filter(|(hook, _)| hook.counted) {
+            books.enter_counted(hook.class as usize, *calls);
+        }
         let accounting = books.close();
         let unread = header.stacks[stacks::UNREAD].load(Ordering::Relaxed);
         let mut notes = facts::notes(header.notes.load(Ordering::Relaxed));
@@ -84,7 +89,11 @@ impl Process {
             accounting,
             stacks: self.stacks(),
             nested: header.nested.load(Ordering::Relaxed),
-            coverage: Coverage { hooks: facts::coverage(self.segment.view(), hooks), uncovered: self.symbols.clone() },
+            coverage: Coverage {
+                hooks: facts::coverage(self.segment.view(), hooks, &counted),
+                uncovered: self.fetched.symbols.clone(),
+                export_tables: self.fetched.export_tables.clone(),
+            },
             notes,
         }
     }
@@ -104,13 +113,12 @@ impl Process {
         let header = self.segment.view().header();
         let event_ns = clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed));
         let malloc_ns = clocks.cost_ns(self.clock, header.malloc_cost.load(Ordering::Relaxed));
-        let (mut events, mut mallocs) = (0, 0);
-        for (class, count) in accounting {
-            let host = class == Class::HostAlloc.name() || class == Class::HostFree.name();
-            mallocs += if host { count.sampled_out } else { 0 };
+        let (mut events, mut passed) = (0, 0);
+        for count in accounting.values() {
+            passed += count.sampled_out;
             events += count.recorded + count.dropped;
         }
-        let total = event_ns.map(|ns| ns * events as f64).into_iter().chain(malloc_ns.map(|ns| ns * mallocs as f64));
+        let total = event_ns.map(|ns| ns * events as f64).into_iter().chain(malloc_ns.map(|ns| ns * passed as f64));
         let total_ns = (event_ns.is_some() || malloc_ns.is_some()).then(|| total.sum());
         Cost { event_ns, malloc_ns, events, total_ns }
     }

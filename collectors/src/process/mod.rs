@@ -6,6 +6,7 @@
 
 mod communicators;
 mod describe;
+mod fetched;
 mod intake;
 mod ranges;
 mod resolve;
@@ -27,12 +28,12 @@ use crate::bindings::HostBlocks;
 use crate::chain::{Chain, Item};
 use crate::clock::{self, Clocks};
 use crate::facts::{self, Facts};
-use crate::manifest::Symbol;
 use crate::names::Written;
 use crate::segment::Segment;
 use crate::stacks::Stacks;
 use crate::tables::{BATCH_ROWS, Tables, ThreadRow};
 use communicators::Communicators;
+use fetched::Fetched;
 use intake::Intake;
 use ranges::Ranges;
 use thread::{Stage, Thread};
@@ -68,7 +69,7 @@ pub(crate) struct Process {
     pub(crate) host_blocks: HostBlocks,
     ranges: Ranges,
     books: Books,
-    symbols: Vec<Symbol>,
+    fetched: Fetched,
     finished_threads: Vec<ThreadRow>,
     looked_for_threads: Option<Instant>,
     /// Where the pass begins.
@@ -103,7 +104,7 @@ impl Process {
             host_blocks: HostBlocks::default(),
             ranges: Ranges::default(),
             books: Books::default(),
-            symbols: Vec::new(),
+            fetched: Fetched::default(),
             finished_threads: Vec::new(),
             looked_for_threads: None,
             first_read: 0,

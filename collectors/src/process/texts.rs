@@ -4,12 +4,8 @@ use gputrace_abi::event::text_kind;
 
 use super::Process;
 use super::thread::{Stage, Thread};
-use crate::manifest::Symbol;
 use crate::names::{self, NameKind, Written};
 use crate::tables::Tables;
-
-/// Uncovered symbols that are kept.
-const SYMBOLS: usize = 4096;
 
 impl Process {
     /// Takes in the texts that this pass read.
@@ -38,12 +34,9 @@ impl Process {
                 }
                 text_kind::UNCOVERED => {
                     write(NameKind::Symbol);
-                    let (version, flags) = ((text.number >> 32) as u32, text.number as u32);
-                    let symbol = Symbol { symbol: name.to_string(), version, flags };
-                    if self.symbols.len() < SYMBOLS && !self.symbols.contains(&symbol) {
-                        self.symbols.push(symbol);
-                    }
+                    self.fetched.take(&text);
                 }
+                text_kind::EXPORT_TABLE => self.fetched.take(&text),
                 text_kind::THREAD => {
                     // It may have ended since, and another one have its number.
                     let named = |t: &&mut Thread| t.tid as u64 == text.key && t.stage != Stage::Left;

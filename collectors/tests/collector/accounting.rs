@@ -4,7 +4,7 @@ use gputrace_abi::layout::{malloc_mode, thread_state};
 use gputrace_abi::sync::Ordering;
 
 use crate::rows::{batches, count, values};
-use crate::support::{Folder, Memory, Target, wait_until};
+use crate::support::{COUNTED, Folder, Memory, Target, hook, wait_until};
 use crate::{assert_exact, collect, finish};
 
 #[test]
@@ -199,4 +199,45 @@ fn a_process_that_runs_on_is_marked_and_records_no_more() {
     assert!(manifest.processes[0].running);
     assert_eq!(manifest.processes[0].accounting["sync"].in_flight, 1);
     assert_ne!(target.memory.view.header().paused.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn calls_that_are_only_counted_were_seen_and_sampled_out() {
+    let folder = Folder::new("counted");
+    let running = collect(&folder);
+    let mut target = Target::new(&folder.session());
+    let view = target.memory.view;
+    let counted = usize::from(hook(COUNTED));
+    let blocks: Vec<u32> = (0..3).map(|_| view.take_counters().unwrap()).collect();
+    for block in &blocks {
+        view.counters(*block).unwrap()[counted].fetch_add(1000, Ordering::Relaxed);
+        // What stands at a hook that has events is not looked at.
+        view.counters(*block).unwrap()[0].fetch_add(5, Ordering::Relaxed);
+    }
+    view.shared_counters().unwrap()[counted].fetch_add(7, Ordering::Relaxed);
+    view.give_counters(blocks[1]);
+    target.exit(0);
+    let manifest = finish(running);
+    let process = &manifest.processes[0];
+    assert_eq!((process.accounting["api"].seen, process.accounting["api"].sampled_out), (3007, 3007));
+    assert!(process.balanced && !process.accounting.contains_key("launch"));
+    let hooks = &process.coverage.hooks;
+    let reached: Vec<_> = hooks.iter().map(|hook| (hook.name.as_str(), hook.calls, hook.counted)).collect();
+    assert_eq!(reached, [(COUNTED, 3007, true)]);
+}
+
+#[test]
+fn counts_beyond_all_measure_do_not_overflow() {
+    let folder = Folder::new("overflow");
+    let running = collect(&folder);
+    let mut target = Target::new(&folder.session());
+    let view = target.memory.view;
+    for _ in 0..60 {
+        let block = view.take_counters().unwrap();
+        view.counters(block).unwrap().iter().for_each(|counter| counter.store(u64::MAX, Ordering::Relaxed));
+    }
+    view.header().counter_blocks.store(u32::MAX, Ordering::Relaxed);
+    target.exit(0);
+    let manifest = finish(running);
+    assert!(manifest.processes[0].balanced);
 }

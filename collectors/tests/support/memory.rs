@@ -3,10 +3,10 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use gputrace_abi::clock::{COUNTER, counter};
-use gputrace_abi::layout::{View, chunks_in, info, malloc_mode};
+use gputrace_abi::layout::{COUNTER_BLOCKS, View, chunks_in, hook_flag, info, malloc_mode};
 use gputrace_abi::{MAGIC, VERSION};
 
-use super::HOOKS;
+use super::{COUNTED, HOOKS};
 
 /// A segment in shared memory, filled in as a shim does it.
 pub(crate) struct Memory {
@@ -59,8 +59,10 @@ impl Memory {
         header.event_cost.store(256 * 60, order);
         header.chunk_count.store(chunks_in(bytes), order);
         (0..chunks_in(bytes)).for_each(|n| view.give_chunk(n));
+        (1..COUNTER_BLOCKS as u32).for_each(|n| view.give_counters(n));
         for (n, (name, class, detail)) in HOOKS.iter().enumerate() {
-            view.hook(n).unwrap().write(name, *class, *detail);
+            let flags = if *name == COUNTED { hook_flag::COUNTED } else { 0 };
+            view.hook(n).unwrap().write(name.as_bytes(), *class, *detail, flags);
         }
         header.hook_count.store(HOOKS.len() as u32, order);
         let mut texts = Vec::new();

@@ -23,7 +23,7 @@ pub(crate) use memory::Memory;
 pub(crate) use thread::Thread;
 
 /// Hooks of the pretended shim: name, class, detail.
-pub(crate) const HOOKS: [(&str, Class, u8); 19] = [
+pub(crate) const HOOKS: [(&str, Class, u8); 20] = [
     ("cuLaunchKernel", Class::Launch, detail::KERNEL),
     ("cuGraphLaunch", Class::Launch, detail::GRAPH),
     ("cuStreamSynchronize", Class::Sync, detail::STREAM),
@@ -43,7 +43,11 @@ pub(crate) const HOOKS: [(&str, Class, u8); 19] = [
     ("nvtxRangeStartEx", Class::Range, detail::START),
     ("nvtxRangeEnd", Class::Range, detail::END),
     ("nvtxMarkA", Class::Range, detail::MARK),
+    (COUNTED, Class::Api, detail::NONE),
 ];
+
+/// The hook whose calls are only counted.
+pub(crate) const COUNTED: &str = "cuDeviceGetAttribute";
 
 /// Number of a hook.
 pub(crate) fn hook(name: &str) -> u16 {

@@ -220,6 +220,8 @@ pub mod text_kind {
     pub const DOMAIN: u64 = 6;
     /// The name of a category of ranges: key is the domain's key, number the category's.
     pub const CATEGORY: u64 = 7;
+    /// The 16 bytes that name a table of private functions which the program asked the driver for; number is the result.
+    pub const EXPORT_TABLE: u64 = 9;
     /// Key is a stack's, number its language and flags, the text its frames; see [`crate::stack`].
     pub const STACK: u64 = 16;
     /// Key is a code object's, the text a [`crate::stack::PythonCode`], its name and its file.

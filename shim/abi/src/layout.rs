@@ -6,13 +6,14 @@
 //! | 4,096 | 12,288 | information texts: (tag u16, bytes u16, text)*, ended by tag 0 ([`info`]) |
 //! | 16,384 | 65,536 | hook table: 1,024 rows of 64 bytes ([`HookRow`]) |
 //! | 81,920 | 2,097,152 | thread table: 4,096 rows of 512 bytes ([`ThreadRow`]) |
-//! | 2,179,072 | 32,768 each | chunks ([`crate::ring::Chunk`]), at most 1,024 |
+//! | 2,179,072 | 524,288 | counters of calls: 64 blocks of 1,024 words, a word for each hook ([`View::counters`]) |
+//! | 2,703,360 | 32,768 each | chunks ([`crate::ring::Chunk`]), at most 1,024 |
 //!
 //! Memory that nobody touches costs nothing: a process without events has seven pages.
 //! Every field is an atomic, so that a writer who breaks the rules can spoil values but not the reader.
 
 use crate::clock::ClockPair;
-use crate::event::Class;
+pub use crate::hook_row::{HookInfo, HookRow, hook_flag, route};
 use crate::pool;
 use crate::ring::{CHUNK_BYTES, Chunk, Chunks};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -29,8 +30,14 @@ pub const HOOKS_MAX: usize = 1024;
 pub const THREADS_AT: usize = HOOKS_AT + HOOKS_MAX * 64;
 /// Rows of the thread table. A thread beyond them is counted, not recorded.
 pub const THREADS_MAX: usize = 4096;
+/// Offset of the counters.
+pub const COUNTERS_AT: usize = THREADS_AT + THREADS_MAX * 512;
+/// Blocks of counters. The first is everybody's, and added to atomically; a thread has another one to itself.
+pub const COUNTER_BLOCKS: usize = 64;
+/// The block that is everybody's.
+pub const SHARED_COUNTERS: u32 = 0;
 /// Offset of the first chunk.
-pub const CHUNKS_AT: usize = THREADS_AT + THREADS_MAX * 512;
+pub const CHUNKS_AT: usize = COUNTERS_AT + COUNTER_BLOCKS * HOOKS_MAX * 8;
 /// The smallest segment that a process starts with: 32 chunks.
 pub const SMALLEST_BYTES: u64 = (CHUNKS_AT + 32 * crate::ring::CHUNK_BYTES) as u64;
 /// A process's segment takes at most this part of RLIMIT_AS.
@@ -41,6 +48,9 @@ pub const CHUNKS_MAX: usize = 1024;
 pub const CHUNKS_FOR_SHARED: usize = 16;
 /// Room for counters by class.
 pub const CLASSES: usize = 16;
+
+/// Calls of each hook whose calls are counted only. Nobody ever sets one back: the next thread goes on counting.
+pub type Counters = [AtomicU64; HOOKS_MAX];
 
 /// Chunks in a segment of this size; 0 when it is too small to be one.
 pub const fn chunks_in(segment_bytes: u64) -> u32 {
@@ -161,98 +171,12 @@ pub struct Header {
     pub rowless: [AtomicU64; CLASSES],
     /// Free chunks, a bit each.
     pub free_chunks: [AtomicU64; CHUNKS_MAX / 64],
-}
-
-/// One row of the hook table: 56 bytes of name, then class, detail, name length, a spare byte and the routes.
-#[repr(C)]
-pub struct HookRow {
-    words: [AtomicU64; 8],
-}
-
-/// A hook's row, read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HookInfo {
-    /// Name, zero padded.
-    pub name: [u8; 56],
-    /// Bytes of the name.
-    pub name_bytes: u8,
-    /// Number of the [`Class`]; may be one that this version does not know.
-    pub class: u8,
-    /// One of [`crate::event::detail`].
-    pub detail: u8,
-    /// Bits of [`route`].
-    pub routes: u32,
-}
-
-/// How the program came to a hook.
-pub mod route {
-    /// By the exported symbol: linked, or looked up in the global scope.
-    pub const EXPORT: u32 = 1;
-    /// Answered to dlsym.
-    pub const DLSYM: u32 = 2;
-    /// Answered to dlvsym.
-    pub const DLVSYM: u32 = 4;
-    /// Answered by cuGetProcAddress.
-    pub const PROC_ADDRESS: u32 = 8;
-    /// Put into the table of a client of NVTX.
-    pub const INJECTION: u32 = 16;
-    /// Every route with its name.
-    pub const ALL: [(u32, &str); 5] = [
-        (EXPORT, "export"),
-        (DLSYM, "dlsym"),
-        (DLVSYM, "dlvsym"),
-        (PROC_ADDRESS, "procaddr"),
-        (INJECTION, "injection"),
-    ];
-}
-
-impl HookRow {
-    /// Writes the row. Names are cut at 56 bytes (the driver's longest is 53).
-    pub fn write(&self, name: &str, class: Class, detail: u8) {
-        let bytes = name.as_bytes();
-        let length = bytes.len().min(56);
-        for (n, word) in self.words.iter().take(7).enumerate() {
-            let mut value = 0u64;
-            for (i, byte) in bytes.iter().take(length).skip(n * 8).take(8).enumerate() {
-                value |= u64::from(*byte) << (8 * i);
-            }
-            word.store(value, Ordering::Relaxed);
-        }
-        let last = class as u64 | u64::from(detail) << 8 | (length as u64) << 16;
-        self.words[7].store(last, Ordering::Relaxed);
-    }
-
-    /// Notes that the program reached the hook by this route.
-    #[inline]
-    pub fn add_route(&self, route: u32) {
-        let bit = u64::from(route) << 32;
-        if self.words[7].load(Ordering::Relaxed) & bit == 0 {
-            self.words[7].fetch_or(bit, Ordering::Relaxed);
-        }
-    }
-
-    /// A copy of the row.
-    pub fn read(&self) -> HookInfo {
-        let mut name = [0; 56];
-        for (bytes, word) in name.chunks_exact_mut(8).zip(&self.words) {
-            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-        }
-        let last = self.words[7].load(Ordering::Relaxed);
-        HookInfo {
-            name,
-            class: last as u8,
-            detail: (last >> 8) as u8,
-            name_bytes: ((last >> 16) as u8).min(56),
-            routes: (last >> 32) as u32,
-        }
-    }
-}
-
-impl HookInfo {
-    /// The name; empty when the bytes are not text.
-    pub fn name(&self) -> &str {
-        core::str::from_utf8(self.name.get(..usize::from(self.name_bytes)).unwrap_or(&[])).unwrap_or("")
-    }
+    /// Blocks of counters that were ever used: the rest is zero.
+    pub counter_blocks: AtomicU32,
+    /// Always zero.
+    pub spare: AtomicU32,
+    /// Blocks of counters that no thread has, a bit each.
+    pub free_counters: [AtomicU64; COUNTER_BLOCKS / 64],
 }
 
 /// States of a thread's row.
@@ -316,6 +240,8 @@ const _: () = {
     assert!(offset_of!(Header, event_cost) == 104);
     assert!(offset_of!(Header, rowless) == 168);
     assert!(offset_of!(Header, free_chunks) == 296);
+    assert!(offset_of!(Header, counter_blocks) == 424);
+    assert!(offset_of!(Header, free_counters) == 432);
     assert!(size_of::<HookRow>() == 64);
     assert!(size_of::<ThreadRow>() == 512);
     assert!(offset_of!(ThreadRow, in_flight_hook) == 16);
@@ -325,7 +251,8 @@ const _: () = {
     assert!(offset_of!(ThreadRow, abandoned) == 352);
     assert!(offset_of!(ThreadRow, started) == 416);
     assert!(offset_of!(ThreadRow, library_hook) == 432);
-    assert!(CHUNKS_AT == 2_179_072);
+    assert!(COUNTERS_AT == 2_179_072);
+    assert!(CHUNKS_AT == 2_703_360);
     assert!(CHUNKS_AT.is_multiple_of(4096));
 };
 
@@ -390,6 +317,30 @@ impl View {
     #[inline(always)]
     pub fn thread(&self, n: usize) -> Option<&ThreadRow> {
         (n < THREADS_MAX).then(|| self.at(THREADS_AT + n * 512))
+    }
+
+    /// A block of counters, a word for each row of the hook table.
+    pub fn counters(&self, block: u32) -> Option<&Counters> {
+        let block = block as usize;
+        (block < COUNTER_BLOCKS).then(|| self.at(COUNTERS_AT + block * HOOKS_MAX * 8))
+    }
+
+    /// Takes a block of counters that no thread has. What stands in it was counted by threads before.
+    pub fn take_counters(&self) -> Option<u32> {
+        let taken = pool::take(&self.header().free_counters, COUNTER_BLOCKS as u32)?;
+        self.header().counter_blocks.fetch_max(taken + 1, Ordering::Relaxed);
+        Some(taken)
+    }
+
+    /// The block that is everybody's, to be added to atomically.
+    pub fn shared_counters(&self) -> Option<&Counters> {
+        self.header().counter_blocks.fetch_max(SHARED_COUNTERS + 1, Ordering::Relaxed);
+        self.counters(SHARED_COUNTERS)
+    }
+
+    /// Gives a block of counters back.
+    pub fn give_counters(&self, block: u32) {
+        pool::give(&self.header().free_counters, block);
     }
 
     /// Chunks that lie inside the memory, whatever the header claims.

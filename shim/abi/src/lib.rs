@@ -16,6 +16,7 @@ pub mod clock;
 pub mod collective;
 pub mod event;
 pub mod hello;
+mod hook_row;
 pub mod layout;
 pub mod local;
 pub mod pool;

@@ -41,7 +41,7 @@ proptest! {
 #[test]
 fn the_walk_reads_events_and_stops_in_a_circle() {
     let mut memory = Memory::new();
-    let chunk = |n: usize| (2_179_072 + n * 32_768) / 8;
+    let chunk = |n: usize| (2_703_360 + n * 32_768) / 8;
     memory.set((16_384 + 65_536) / 8 + 1, 1); // thread 0: first chunk 0
     for n in 0..2 {
         memory.set(chunk(n), 1); // generation 1

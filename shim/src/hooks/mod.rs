@@ -1,23 +1,29 @@
 //! The lists: one line per hooked function, one file per theme. Everything else derives from them.
 //!
 //! A line names its function (and the variants that share its signature), its arguments with the driver's own types,
-//! and what goes into the event's four payload words ([`gputrace_abi::Class`] says what they mean). The macro makes
-//! the exported symbol, the wrapper, the row for dlsym and cuGetProcAddress and the row of the segment's hook table.
+//! and what goes into the event's four payload words ([`gputrace_abi::Class`] says what they mean). The macro
+//! ([`line`]) makes the exported symbol, the wrapper, the row for dlsym and cuGetProcAddress and the row of the
+//! segment's hook table. A function that only questions something, or sets a word, is *counted*: two reads of the clock
+//! would take longer than it does.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gputrace_abi::Class;
 use gputrace_abi::event::memory_flags;
-use gputrace_abi::layout::View;
+use gputrace_abi::layout::{HOOKS_MAX, View, hook_flag};
 
-use crate::interpose::procaddr;
 use crate::sys;
 
 pub(crate) mod alloc;
 pub(crate) mod cuda;
+mod line;
 pub(crate) mod nccl;
 pub(crate) mod nvtx;
+mod table;
+
+pub(crate) use line::hooks;
+pub(crate) use table::{by_name, by_number, driver};
 
 /// One hooked function.
 #[derive(Clone, Copy)]
@@ -32,6 +38,8 @@ pub(crate) struct Hook {
     pub(crate) per_thread: bool,
     /// Flags of each of its events: the kinds of memory of a copy.
     pub(crate) flags: u16,
+    /// Its calls are counted and leave no events.
+    pub(crate) counted: bool,
     /// Our function.
     pub(crate) wrapper: *const (),
 }
@@ -41,9 +49,9 @@ unsafe impl Sync for Hook {}
 
 /// The function that each hook calls on, by number; 0 while it is not known. Eight to a cache line: a call reads one
 /// word of it, everything else about its hook is known when it is compiled.
-static ORIGINALS: [AtomicUsize; 512] = [const { AtomicUsize::new(0) }; 512];
+static ORIGINALS: [AtomicUsize; HOOKS_MAX] = [const { AtomicUsize::new(0) }; HOOKS_MAX];
 
-const _: () = assert!((cuda::END as usize) < 512);
+const _: () = assert!((cuda::END as usize) < HOOKS_MAX);
 
 /// The original of the hook with this number.
 #[inline(always)]
@@ -54,10 +62,10 @@ pub(crate) fn original(number: u16) -> &'static AtomicUsize {
 static NONE: AtomicUsize = AtomicUsize::new(0);
 
 impl Hook {
-    pub(crate) const fn new(name: &'static CStr, class: Class, detail: u8, wrapper: *const ()) -> Hook {
+    pub(crate) const fn new(name: &'static CStr, class: Class, detail: u8, counted: bool, wrapper: *const ()) -> Hook {
         let per_thread = find(name, b"_ptsz") || find(name, b"_ptds");
         let flags = if matches!(class, Class::Transfer) { memory_kinds(name) } else { 0 };
-        Hook { name, class, detail, per_thread, flags, wrapper }
+        Hook { name, class, detail, per_thread, flags, counted, wrapper }
     }
 }
 
@@ -99,82 +107,6 @@ const fn find(name: &CStr, part: &[u8]) -> bool {
     false
 }
 
-/// A list of hooked driver functions. See the module's documentation; `base` is the number of the first.
-macro_rules! hooks {
-    (
-        base: $base:expr;
-        $( $class:ident $detail:ident : [$($name:ident),+ $(,)?] $arguments:tt => $payload:expr; )*
-    ) => {
-        #[allow(non_camel_case_types, clippy::enum_variant_names)]
-        #[derive(Clone, Copy)]
-        enum Index { $($($name,)+)* }
-
-        /// The hooks of this file.
-        pub(crate) const LIST: [$crate::hooks::Hook; COUNT as usize] = [
-            $($($crate::hooks::Hook::new(
-                match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => c"",
-                },
-                gputrace_abi::Class::$class,
-                gputrace_abi::event::detail::$detail,
-                $name as *const (),
-            ),)+)*
-        ];
-
-        /// How many there are.
-        pub(crate) const COUNT: u16 = [$($(stringify!($name),)+)*].len() as u16;
-
-        $($($crate::hooks::hooks!(@one $base, $name, $arguments, $payload);)+)*
-    };
-    (@one $base:expr, $name:ident, ($($argument:ident : $type:ty),* $(,)?), $payload:expr) => {
-        /// The hook of the driver's function of this name.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> u32 {
-            const NUMBER: u16 = $base + Index::$name as u16;
-            #[allow(clippy::indexing_slicing)] // a constant index inside the list
-            const HOOK: $crate::hooks::Hook = LIST[Index::$name as usize];
-            $crate::record::call(
-                HOOK,
-                NUMBER,
-                |address| {
-                    // SAFETY: the address is that of the driver's function of this name, whose signature this is.
-                    let f: unsafe extern "C" fn($($type),*) -> u32 = unsafe { core::mem::transmute(address) };
-                    // SAFETY: the program's own arguments, passed on.
-                    unsafe { f($($argument),*) }
-                },
-                $payload,
-            )
-        }
-    };
-}
-pub(crate) use hooks;
-
-/// Every list of driver functions with the number of its first hook.
-fn driver_lists() -> [(&'static [Hook], u16); 7] {
-    static LAUNCH: [Hook; cuda::launch::COUNT as usize] = cuda::launch::LIST;
-    static SYNC: [Hook; cuda::sync::COUNT as usize] = cuda::sync::LIST;
-    static COPY: [Hook; cuda::copy::COUNT as usize] = cuda::copy::LIST;
-    static MEMORY: [Hook; cuda::memory::COUNT as usize] = cuda::memory::LIST;
-    static MODULE: [Hook; cuda::module::COUNT as usize] = cuda::module::LIST;
-    static OTHER: [Hook; cuda::other::COUNT as usize] = cuda::other::LIST;
-    static PROC_ADDRESS: [Hook; 2] = procaddr::LIST;
-    [
-        (&LAUNCH, cuda::LAUNCH),
-        (&SYNC, cuda::SYNC),
-        (&COPY, cuda::COPY),
-        (&MEMORY, cuda::MEMORY),
-        (&MODULE, cuda::MODULE),
-        (&OTHER, cuda::OTHER),
-        (&PROC_ADDRESS, cuda::PROC_ADDRESS),
-    ]
-}
-
-/// The hook with this number. Numbers of allocation functions come after the driver's.
-pub(crate) fn by_number(number: u16) -> Option<&'static Hook> {
-    driver_lists().into_iter().find_map(|(list, base)| list.get(usize::from(number.checked_sub(base)?)))
-}
-
 /// The class of a hook's events.
 pub(crate) fn class_of(number: u16) -> Class {
     if let Some(function) = number.checked_sub(nccl::FIRST) {
@@ -186,43 +118,27 @@ pub(crate) fn class_of(number: u16) -> Class {
     }
 }
 
-/// The driver hook with this name, for dlsym and dlvsym.
-pub(crate) fn driver_hook(name: &CStr) -> Option<(&'static Hook, u16)> {
-    driver_lists().into_iter().find_map(|(list, base)| {
-        let at = list.iter().position(|hook| hook.name == name)?;
-        Some((list.get(at)?, base + at as u16))
-    })
-}
-
-/// Visits every driver hook with its number.
-pub(crate) fn for_each_driver_hook(mut visit: impl FnMut(&'static Hook, u16)) {
-    for (list, base) in driver_lists() {
-        for (n, hook) in list.iter().enumerate() {
-            visit(hook, base + n as u16);
+/// Writes the segment's hook table; returns the number of rows. Numbers of allocation functions come after the driver's.
+pub(crate) fn describe(view: &View) -> u32 {
+    for (hook, number) in driver() {
+        if let Some(row) = view.hook(usize::from(number)) {
+            let flags = if hook.counted { hook_flag::COUNTED } else { 0 };
+            row.write(hook.name.to_bytes(), hook.class, hook.detail, flags);
         }
     }
-}
-
-/// Writes the segment's hook table; returns the number of rows.
-pub(crate) fn describe(view: &View) -> u32 {
-    for_each_driver_hook(|hook, number| {
-        if let Some(row) = view.hook(usize::from(number)) {
-            row.write(hook.name.to_str().unwrap_or(""), hook.class, hook.detail);
-        }
-    });
     for (number, function) in (alloc::FIRST..).zip(&alloc::LIST) {
         if let Some(row) = view.hook(usize::from(number)) {
-            row.write(function.name, function.class, function.detail);
+            row.write(function.name.as_bytes(), function.class, function.detail, 0);
         }
     }
     for (n, callback) in nvtx::EVENTS.iter().enumerate() {
         if let Some(row) = view.hook(usize::from(nvtx::BASE) + n) {
-            row.write(callback.name, Class::Range, callback.detail);
+            row.write(callback.name.as_bytes(), Class::Range, callback.detail, 0);
         }
     }
     for (number, function) in (nccl::FIRST..).zip(&nccl::LIST) {
         if let Some(row) = view.hook(usize::from(number)) {
-            row.write(function.hook.name.to_str().unwrap_or(""), function.hook.class, function.hook.detail);
+            row.write(function.hook.name.to_bytes(), function.hook.class, function.hook.detail, 0);
         }
     }
     u32::from(nccl::FIRST) + nccl::COUNT as u32

@@ -19,7 +19,7 @@ const DRIVER: &CStr = c"libcuda.so.1";
 static BOUND: AtomicU32 = AtomicU32::new(0);
 
 /// Hooks by the address of their original and of their wrapper: open addressing, number + 1 above the 48 address bits.
-static ADDRESSES: [AtomicU64; 2048] = [const { AtomicU64::new(0) }; 2048];
+static ADDRESSES: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
 const ADDRESS_BITS: u32 = 48;
 
 /// The original of a hook; 0 where there is no driver in this process.
@@ -81,6 +81,12 @@ fn slot(address: usize, probe: usize) -> usize {
     (address >> 4).wrapping_add(probe) & (ADDRESSES.len() - 1)
 }
 
+/// Whether the loaded driver has a function of this name.
+pub(super) fn has(name: &CStr) -> bool {
+    // SAFETY: the caller is looking something up in it, and the driver is pinned once one of its functions was.
+    elf::library(DRIVER).is_some_and(|library| unsafe { library.find(name, false) } != 0)
+}
+
 /// Notes how the program came to a hook.
 pub(crate) fn note_route(number: u16, route: u32) {
     if let Some(view) = session::present()
@@ -114,25 +120,35 @@ fn insert(address: usize, number: u16) {
 /// No lock: threads that come at the same time do the same work and store the same values.
 #[cold]
 fn bind(handle: Option<usize>) {
-    let here = elf::in_library(DRIVER, c"cuInit") != 0;
-    let find = |name: &CStr| match handle {
-        _ if here => elf::in_library(DRIVER, name),
-        Some(handle) => lookup::real_dlsym(handle, name),
-        None => 0,
+    let here = elf::library(DRIVER).and_then(|_| {
+        lookup::pin(DRIVER);
+        elf::library(DRIVER)
+    });
+    let find = |name: &CStr| match (&here, handle) {
+        // SAFETY: the library was found loaded, and is pinned.
+        (Some(library), _) => unsafe { library.find(name, false) },
+        (None, Some(handle)) => lookup::real_dlsym(handle, name),
+        (None, None) => 0,
     };
-    if find(c"cuInit") == 0 {
+    let init = find(c"cuInit");
+    if init == 0 {
         return;
     }
-    if here {
-        lookup::pin(DRIVER);
+    if here.is_none() {
+        // Opened by a path of its own: it must not go away either, with its functions' addresses known.
+        let file = elf::file_of(init);
+        lookup::pin(CStr::from_bytes_until_nul(&file).unwrap_or(c""));
     }
-    let others = here && hooks::others_preloaded();
-    hooks::for_each_driver_hook(|hook, number| {
+    let others = here.is_some() && hooks::others_preloaded();
+    // The newest version of a name comes last in the lists, and first here.
+    for (hook, number) in hooks::driver().rev() {
         let wrapper = hook.wrapper as usize;
         let chained = match others {
             true => match lookup::real_dlsym(usize::MAX, hook.name) {
                 // An interposer that answers with its own function by name got ours, which comes first in search order.
                 ours if ours == wrapper => elf::next_definition(hook.name),
+                // One that answers an old name with its function of the newest version means that version only.
+                theirs if hook_at(theirs).is_some() => 0,
                 theirs => theirs,
             },
             false => 0,
@@ -141,7 +157,7 @@ fn bind(handle: Option<usize>) {
         if let Some(real) = candidates.into_iter().find(|real| *real != 0 && *real != wrapper) {
             adopt(hook, number, real);
         }
-    });
+    }
     hooks::cuda::DriverCalls::bind(find);
     BOUND.store(1, Ordering::Release);
     calibrate::with_driver();

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 
 use gputrace_abi::clock::{self, ClockKind};
 use gputrace_abi::hello::{EXE_BYTES, Hello, Refusal};
-use gputrace_abi::layout::{self, SMALLEST_BYTES, View, note};
+use gputrace_abi::layout::{self, COUNTER_BLOCKS, SHARED_COUNTERS, SMALLEST_BYTES, View, note};
 use gputrace_abi::{MAGIC, VERSION};
 
 use self::path::Path;
@@ -270,6 +270,9 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     put(&header.chunk_count, chunks);
     for chunk in 0..chunks {
         view.give_chunk(chunk);
+    }
+    for block in (0..COUNTER_BLOCKS as u32).filter(|block| *block != SHARED_COUNTERS) {
+        view.give_counters(block);
     }
     put(&header.hook_count, hooks::describe(&view));
     calibrate::tell(&view);

@@ -215,6 +215,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     state.number.set(number as u16);
     state.busy.set(0);
     state.rounds.set(0);
+    state.counters.set(ptr::null());
     state
         .random
         .set(session::now() ^ (here as u64).rotate_left(32) ^ (u64::from(row.tid.load(Ordering::Relaxed)) << 17) | 1);

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use gputrace_abi::layout::{CHUNKS_FOR_SHARED, View, thread_state};
+use gputrace_abi::layout::{CHUNKS_FOR_SHARED, Counters, View, thread_state};
 use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Place, SHARED, Slot};
 use gputrace_abi::{Event, event};
 
@@ -125,6 +125,29 @@ impl State {
         true
     }
 
+    /// The thread's block of counters, taken now if it has none. None: every block is some thread's.
+    pub(crate) fn counters(&self, view: &View) -> Option<&Counters> {
+        if self.counters.get().is_null() {
+            // A signal handler that comes in between counts in everybody's block.
+            self.alone(|| {
+                let Some(taken) = view.take_counters() else { return false };
+                self.block.set(taken);
+                self.counters.set(view.counters(taken).map_or(core::ptr::null(), |block| block));
+                true
+            });
+        }
+        // SAFETY: null or a block of the mapped segment, which is unmapped only after every state was wiped.
+        unsafe { self.counters.get().as_ref() }
+    }
+
+    fn give_counters(&self) {
+        let held = !self.counters.replace(core::ptr::null()).is_null();
+        // SAFETY: the segment is mapped as long as this state has a row.
+        if let Some(view) = unsafe { session::view_at(self.segment.get()) }.filter(|_| held) {
+            view.give_counters(self.block.get());
+        }
+    }
+
     fn with_shared_places(&self, n: u32, write: &mut impl FnMut(&Slot, u32, u32)) -> bool {
         // SAFETY: the segment is mapped as long as this state has a row.
         let Some(view) = (unsafe { session::view_at(self.segment.get()) }) else { return false };
@@ -160,6 +183,7 @@ impl State {
             chunk.link_end();
         }
         self.tail.clear();
+        self.give_counters();
         row.ended.store(session::now(), Ordering::Relaxed);
         self.row.set(core::ptr::null());
         // SYNC POINT: exited. Release, with the collector's Acquire: everything the thread wrote is visible.

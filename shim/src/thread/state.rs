@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::hint::cold_path;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use gputrace_abi::layout::{CHUNKS_AT, Header, ThreadRow};
+use gputrace_abi::layout::{CHUNKS_AT, Counters, Header, ThreadRow};
 use gputrace_abi::ring::{CHUNK_BYTES, CHUNK_SLOTS, Place, Slot, Tail};
 use gputrace_abi::{Class, Event, clock, event};
 
@@ -43,6 +43,10 @@ pub(crate) struct State {
     pub(crate) group_depth: Cell<u32>,
     /// Bytes until the next sampled allocation. 0 and below: take the slow path.
     pub(crate) countdown: Cell<i64>,
+    /// The thread's block of counters in the segment; null: it has none yet. See [`crate::count`].
+    pub(crate) counters: Cell<*const Counters>,
+    /// Number of that block.
+    pub(super) block: Cell<u32>,
     /// Rounds of destructors that the ending thread has run.
     pub(super) rounds: Cell<u8>,
     /// Stack address while the slow path runs, so that a signal handler does not enter it again.
@@ -77,6 +81,8 @@ impl State {
             long_ticks: Cell::new(u64::MAX),
             last_end: Cell::new(0),
             launches_left: Cell::new(i64::MAX),
+            counters: Cell::new(core::ptr::null()),
+            block: Cell::new(0),
         }
     }
 

@@ -5,7 +5,9 @@
 
 use gputrace_abi::event::Event;
 use gputrace_abi::hello::Hello;
-use gputrace_abi::layout::{CHUNKS_AT, HOOKS_AT, HOOKS_MAX, INFO_AT, THREADS_AT, THREADS_MAX, View, chunks_in};
+use gputrace_abi::layout::{
+    CHUNKS_AT, COUNTER_BLOCKS, HOOKS_AT, HOOKS_MAX, INFO_AT, THREADS_AT, THREADS_MAX, View, chunks_in,
+};
 use gputrace_abi::ring::{CHUNK_BYTES, CHUNK_SLOTS, Chunks, Cursor, Step};
 
 /// Chunks in the segments that are made here.
@@ -76,6 +78,9 @@ impl Memory {
             assert!(view.take_chunk(limit).is_none_or(|chunk| chunk < limit.min(1024)));
         }
         view.give_chunk(u32::MAX);
+        assert!(view.counters(COUNTER_BLOCKS as u32).is_none() && view.counters(u32::MAX).is_none());
+        assert!(view.take_counters().is_none_or(|block| view.counters(block).is_some()));
+        view.give_counters(u32::MAX);
         events
     }
 }

@@ -4,20 +4,30 @@
 
 use core::ffi::c_void;
 
-use super::{handle, shapes};
+use super::{Location, handle, shapes};
 use crate::hooks::hooks;
 use cudarc::driver::sys::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr, CUmemLocation, CUstream,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr, CUmemDecompressParams,
+    CUmemLocation, CUstream,
 };
 
 hooks! {
     base: super::COPY;
 
+    Transfer COPY_ASYNC: [cuFabricCpyBatchAsync, cuFabricCpyBatchAsync_ptsz](count: usize, operations: *mut c_void, flags: u64, stream: CUstream)
+        => |_| [0, handle(stream), count as u64, 0];
+    Transfer COPY_ASYNC: [cuMemBatchDecompressAsync, cuMemBatchDecompressAsync_ptsz](
+        parameters: *mut CUmemDecompressParams, count: usize, flags: u32, failed: *mut usize, stream: CUstream)
+        => |_| shapes::decompressed(parameters, count, handle(stream));
+    Transfer COPY_ASYNC: [cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync_ptsz](
+        addresses: *mut CUdeviceptr, sizes: *mut usize, count: usize, to: *mut CUmemLocation, indexes: *mut usize,
+        to_count: usize, flags: u64, stream: CUstream)
+        => |_| shapes::batch(addresses, addresses, sizes, count, handle(stream));
     Transfer COPY_ASYNC: [cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz](
         address: CUdeviceptr, bytes: usize, device: i32, stream: CUstream)
         => |_| [address, handle(stream), address, bytes as u64];
     Transfer COPY_ASYNC: [cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz](
-        address: CUdeviceptr, bytes: usize, to: CUmemLocation, flags: u32, stream: CUstream)
+        address: CUdeviceptr, bytes: usize, to: Location, flags: u32, stream: CUstream)
         => |_| [address, handle(stream), address, bytes as u64];
     Transfer COPY_ASYNC: [cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync_ptsz](
         addresses: *mut CUdeviceptr, sizes: *mut usize, count: usize, to: *mut CUmemLocation, indexes: *mut usize,

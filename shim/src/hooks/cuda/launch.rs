@@ -32,6 +32,9 @@ hooks! {
         => kernel(function, stream, pack_grid(width as u32, height as u32, 1), 0);
     Launch HOST_FUNCTION: [cuLaunchHostFunc, cuLaunchHostFunc_ptsz](stream: CUstream, function: *mut c_void, data: *mut c_void)
         => |_| [handle(function), handle(stream), 0, 0];
+    Launch HOST_FUNCTION: [cuLaunchHostFunc_v2, cuLaunchHostFunc_v2_ptsz](
+        stream: CUstream, function: *mut c_void, data: *mut c_void, mode: u32)
+        => |_| [handle(function), handle(stream), 0, 0];
     Launch KERNEL: [cuLaunchKernel, cuLaunchKernel_ptsz](
         function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32,
         shared: u32, stream: CUstream, params: Params, extra: Params)

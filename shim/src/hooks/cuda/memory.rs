@@ -41,7 +41,7 @@ hooks! {
     Free DEVICE: [cuMemFree_v2](address: CUdeviceptr) => |_| [address, 0, 0, 0];
     Alloc PINNED: [cuMemHostAlloc](address: *mut *mut c_void, bytes: usize, flags: u32)
         => |result| [out(result, address), 0, 0, bytes as u64];
-    Alloc REGISTERED: [cuMemHostRegister_v2](address: *mut c_void, bytes: usize, flags: u32)
+    Alloc REGISTERED: [cuMemHostRegister, cuMemHostRegister_v2](address: *mut c_void, bytes: usize, flags: u32)
         => |_| [handle(address), 0, 0, bytes as u64];
     Free REGISTERED: [cuMemHostUnregister](address: *mut c_void) => |_| [handle(address), 0, 0, 0];
     Alloc MAPPING: [cuMemMap](

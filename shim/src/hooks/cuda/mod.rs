@@ -1,34 +1,100 @@
 //! The CUDA driver API, a file per theme, and what the lines' payloads need.
 //!
-//! Result codes are plain numbers here: a newer driver may return codes that no enum of ours knows.
+//! Result codes are plain numbers here, and so are enumerations that are passed by value: a newer driver may know values
+//! that no enum of ours does.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use super::Hook;
+use crate::interpose::procaddr;
+
+pub(crate) mod array;
+pub(crate) mod context;
 pub(crate) mod copy;
+pub(crate) mod cuda3;
+pub(crate) mod device;
+pub(crate) mod endpoint;
+pub(crate) mod external;
+pub(crate) mod function;
+pub(crate) mod graph;
+pub(crate) mod graphics;
+pub(crate) mod green;
+pub(crate) mod ipc;
 pub(crate) mod launch;
 pub(crate) mod memory;
 pub(crate) mod module;
-pub(crate) mod other;
+pub(crate) mod nodes;
+pub(crate) mod pointer;
+pub(crate) mod pool;
 mod shapes;
+pub(crate) mod stream;
 pub(crate) mod sync;
+pub(crate) mod texture;
+pub(crate) mod tools;
+pub(crate) mod virtual_memory;
 
-/// Number of the first hook of each list.
-pub(crate) const LAUNCH: u16 = 0;
-/// See [`LAUNCH`].
-pub(crate) const SYNC: u16 = LAUNCH + launch::COUNT;
-/// See [`LAUNCH`].
-pub(crate) const COPY: u16 = SYNC + sync::COUNT;
-/// See [`LAUNCH`].
-pub(crate) const MEMORY: u16 = COPY + copy::COUNT;
-/// See [`LAUNCH`].
-pub(crate) const MODULE: u16 = MEMORY + memory::COUNT;
-/// See [`LAUNCH`].
-pub(crate) const OTHER: u16 = MODULE + module::COUNT;
-/// See [`LAUNCH`].
-pub(crate) const PROC_ADDRESS: u16 = OTHER + other::COUNT;
-/// The first number after the driver's hooks.
-pub(crate) const END: u16 = PROC_ADDRESS + crate::interpose::procaddr::LIST.len() as u16;
+/// Numbers the lists one after the other, and puts them into one.
+macro_rules! lists {
+    ($($first:ident $list:ident)+) => {
+        lists!(@number 0, $($first $list)+);
+
+        /// Every hook of the driver, by number.
+        #[allow(clippy::indexing_slicing)] // evaluated at compile time only
+        pub(super) const fn all() -> [Hook; END as usize] {
+            let lists: [&[Hook]; _] = [$(&$list::LIST),+];
+            let mut all = [lists[0][0]; END as usize];
+            let (mut list, mut at, mut number) = (0, 0, 0);
+            while list < lists.len() {
+                if at == lists[list].len() {
+                    (list, at) = (list + 1, 0);
+                    continue;
+                }
+                all[number] = lists[list][at];
+                (at, number) = (at + 1, number + 1);
+            }
+            all
+        }
+    };
+    (@number $number:expr, $first:ident $list:ident $($more:tt)*) => {
+        pub(crate) const $first: u16 = $number;
+        lists!(@number $first + $list::COUNT, $($more)*);
+    };
+    (@number $number:expr,) => {
+        /// The first number after the driver's hooks.
+        pub(crate) const END: u16 = $number;
+    };
+}
+
+lists! {
+    ARRAY array
+    CONTEXT context
+    COPY copy
+    CUDA3 cuda3
+    DEVICE device
+    ENDPOINT endpoint
+    EXTERNAL external
+    FUNCTION function
+    GRAPH graph
+    GRAPHICS graphics
+    GREEN green
+    IPC ipc
+    LAUNCH launch
+    MEMORY memory
+    MODULE module
+    NODES nodes
+    POINTER pointer
+    POOL pool
+    PROC_ADDRESS procaddr
+    STREAM stream
+    SYNC sync
+    TEXTURE texture
+    TOOLS tools
+    VIRTUAL_MEMORY virtual_memory
+}
+
+/// A CUmemLocation passed by value: two words of 32 bits, in one register.
+type Location = u64;
 
 /// A handle as a payload word.
 fn handle<T>(handle: *mut T) -> u64 {
@@ -50,6 +116,12 @@ struct Word(u64);
 impl<T> From<*mut T> for Word {
     fn from(handle: *mut T) -> Word {
         Word(handle as usize as u64)
+    }
+}
+
+impl From<u32> for Word {
+    fn from(value: u32) -> Word {
+        Word(u64::from(value))
     }
 }
 

@@ -4,7 +4,9 @@
 
 use core::ffi::{c_char, c_void};
 
-use cudarc::driver::sys::{CUfunction, CUkernel, CUlibrary, CUlinkState, CUmodule};
+use cudarc::driver::sys::{
+    CUdeviceptr, CUfunction, CUkernel, CUlibrary, CUlinkState, CUmodule, CUmoduleLoadingMode, CUsurfref, CUtexref,
+};
 
 use super::{handle, out};
 use crate::hooks::hooks;
@@ -16,38 +18,65 @@ type Values = *mut *mut c_void;
 hooks! {
     base: super::MODULE;
 
-    Module NONE: [cuFuncLoad](function: CUfunction) => |_| [handle(function), 0, 0, 0];
-    Module NONE: [cuKernelGetFunction](function: *mut CUfunction, kernel: CUkernel)
+    Module: [cuFuncLoad](function: CUfunction) => |_| [handle(function), 0, 0, 0];
+    Module: [cuKernelGetFunction](function: *mut CUfunction, kernel: CUkernel)
         => |result| same(out(result, function), handle(kernel));
-    Module NONE: [cuLibraryEnumerateKernels](kernels: *mut CUkernel, count: u32, library: CUlibrary)
+    Module: [cuLibraryEnumerateKernels](kernels: *mut CUkernel, count: u32, library: CUlibrary)
         => |_| unnamed(handle(library), count);
-    Module NONE: [cuLibraryGetKernel](kernel: *mut CUkernel, library: CUlibrary, name: *const c_char)
+    Module: [cuLibraryGetGlobal, cuLibraryGetManaged](
+        address: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char)
+        => |result| [out(result, address), 0, handle(library), 0];
+    Module: [cuLibraryGetKernel](kernel: *mut CUkernel, library: CUlibrary, name: *const c_char)
         => |result| found(out(result, kernel), handle(library), name);
-    Module NONE: [cuLibraryLoadData](
+    Count: [cuLibraryGetKernelCount](*mut u32, CUlibrary);
+    Module: [cuLibraryGetModule](module: *mut CUmodule, library: CUlibrary)
+        => |result| [out(result, module), 0, handle(library), 0];
+    Module: [cuLibraryGetUnifiedFunction](function: *mut *mut c_void, library: CUlibrary, name: *const c_char)
+        => |result| [out(result, function), 0, handle(library), 0];
+    Module: [cuLibraryLoadData](
         library: *mut CUlibrary, code: *const c_void, jit_options: Options, jit_values: Values, jit_count: u32,
         options: Options, values: Values, count: u32)
         => |result| [out(result, library), 0, 0, 0];
-    Module NONE: [cuLibraryLoadFromFile](
+    Module: [cuLibraryLoadFromFile](
         library: *mut CUlibrary, file: *const c_char, jit_options: Options, jit_values: Values, jit_count: u32,
         options: Options, values: Values, count: u32)
         => |result| [out(result, library), 0, 0, 0];
-    Module NONE: [cuLibraryUnload](library: CUlibrary) => |_| gone(handle(library));
-    Module NONE: [cuLinkComplete](state: CUlinkState, image: *mut *mut c_void, bytes: *mut usize)
+    Module: [cuLibraryUnload](library: CUlibrary) => |_| gone(handle(library));
+    Module: [cuLinkAddData, cuLinkAddData_v2](
+        state: CUlinkState, kind: u32, data: *mut c_void, bytes: usize, name: *const c_char, count: u32,
+        options: Options, values: Values)
+        => |_| [handle(state), 0, 0, bytes as u64];
+    Module: [cuLinkAddFile, cuLinkAddFile_v2](
+        state: CUlinkState, kind: u32, path: *const c_char, count: u32, options: Options, values: Values)
+        => |_| [handle(state), 0, 0, 0];
+    Module: [cuLinkComplete](state: CUlinkState, image: *mut *mut c_void, bytes: *mut usize)
         => |result| [handle(state), 0, 0, out(result, bytes)];
-    Module NONE: [cuModuleEnumerateFunctions](functions: *mut CUfunction, count: u32, module: CUmodule)
+    Module: [cuLinkCreate, cuLinkCreate_v2](count: u32, options: Options, values: Values, state: *mut CUlinkState)
+        => |result| [out(result, state), 0, 0, 0];
+    Module: [cuLinkDestroy](state: CUlinkState) => |_| [handle(state), 0, 0, 0];
+    Module: [cuModuleEnumerateFunctions](functions: *mut CUfunction, count: u32, module: CUmodule)
         => |_| unnamed(handle(module), count);
-    Module NONE: [cuModuleGetFunction](function: *mut CUfunction, module: CUmodule, name: *const c_char)
+    Module: [cuModuleGetFunction](function: *mut CUfunction, module: CUmodule, name: *const c_char)
         => |result| found(out(result, function), handle(module), name);
-    Module NONE: [cuModuleLoad](module: *mut CUmodule, file: *const c_char)
+    Count: [cuModuleGetFunctionCount](*mut u32, CUmodule);
+    Module: [cuModuleGetGlobal_v2](
+        address: *mut CUdeviceptr, bytes: *mut usize, module: CUmodule, name: *const c_char)
+        => |result| [out(result, address), 0, handle(module), 0];
+    Count: [cuModuleGetLoadingMode](*mut CUmoduleLoadingMode);
+    Module: [cuModuleGetSurfRef](reference: *mut CUsurfref, module: CUmodule, name: *const c_char)
+        => |result| [out(result, reference), 0, handle(module), 0];
+    Module: [cuModuleGetTexRef](reference: *mut CUtexref, module: CUmodule, name: *const c_char)
+        => |result| [out(result, reference), 0, handle(module), 0];
+    Module: [cuModuleLoad](module: *mut CUmodule, file: *const c_char)
         => |result| [out(result, module), 0, 0, 0];
-    Module NONE: [cuModuleLoadData](module: *mut CUmodule, image: *const c_void)
+    Module: [cuModuleLoadData](module: *mut CUmodule, image: *const c_void)
         => |result| [out(result, module), 0, 0, 0];
-    Module NONE: [cuModuleLoadDataEx](
+    Module: [cuModuleLoadDataEx](
         module: *mut CUmodule, image: *const c_void, count: u32, options: Options, values: Values)
         => |result| [out(result, module), 0, 0, 0];
-    Module NONE: [cuModuleLoadFatBinary](module: *mut CUmodule, image: *const c_void)
+    Module: [cuModuleLoadFatBinary](module: *mut CUmodule, image: *const c_void)
         => |result| [out(result, module), 0, 0, 0];
-    Module NONE: [cuModuleUnload](module: CUmodule) => |_| gone(handle(module));
+    Module: [cuModuleUnload](module: CUmodule) => |_| gone(handle(module));
 }
 
 fn found(function: u64, container: u64, name: *const c_char) -> [u64; 4] {

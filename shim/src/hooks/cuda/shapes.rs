@@ -1,11 +1,13 @@
 //! Payloads of copies that are described by a struct or by lists.
 
-use cudarc::driver::sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUdeviceptr, CUmemorytype};
+use cudarc::driver::sys::{
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUdeviceptr, CUmemDecompressParams, CUmemorytype,
+};
 
 use super::handle;
 
 /// One end of a described copy: host address, array handle or device address, by the memory type that it names.
-fn end(kind: CUmemorytype, host: u64, array: u64, device: u64) -> u64 {
+pub(super) fn end(kind: CUmemorytype, host: u64, array: u64, device: u64) -> u64 {
     match kind {
         CUmemorytype::CU_MEMORYTYPE_HOST => host,
         CUmemorytype::CU_MEMORYTYPE_ARRAY => array,
@@ -60,4 +62,16 @@ pub(super) fn batch(
     // SAFETY: lists of `count` elements that the driver has just read.
     let (first_to, first_from, sizes) = unsafe { (*to, *from, core::slice::from_raw_parts(sizes, count)) };
     [first_to, stream, first_from, sizes.iter().fold(0u64, |sum, n| sum.wrapping_add(*n as u64))]
+}
+
+/// Several blocks unpacked in one call: the first one's ends and the bytes that all are to give.
+pub(super) fn decompressed(blocks: *const CUmemDecompressParams, count: usize, stream: u64) -> [u64; 4] {
+    if blocks.is_null() || count == 0 {
+        return [0, stream, 0, 0];
+    }
+    // SAFETY: a list of `count` elements that the driver has just read.
+    let blocks = unsafe { core::slice::from_raw_parts(blocks, count) };
+    let bytes = blocks.iter().fold(0u64, |sum, block| sum.wrapping_add(block.dstNumBytes as u64));
+    let (to, from) = blocks.first().map_or((0, 0), |block| (handle(block.dst), block.src as usize as u64));
+    [to, stream, from, bytes]
 }

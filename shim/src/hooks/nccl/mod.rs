@@ -78,6 +78,7 @@ macro_rules! nccl {
                     },
                     Class::Collective,
                     detail::$detail,
+                    false,
                     $name as *const (),
                 ),
                 entries: [

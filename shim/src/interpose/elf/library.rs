@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char};
 
 /// Entries of the dynamic section that a look-up needs.
-pub(in crate::interpose) struct Library {
+pub(crate) struct Library {
     /// Where it is loaded.
     pub(in crate::interpose) base: usize,
     dynamic: *const Dynamic,
@@ -111,7 +111,7 @@ impl Library {
     ///
     /// # Safety
     /// The library is still loaded.
-    pub(in crate::interpose) unsafe fn find(&self, name: &CStr, variables: bool) -> usize {
+    pub(crate) unsafe fn find(&self, name: &CStr, variables: bool) -> usize {
         let hash = gnu_hash(name.to_bytes());
         let table = self.gnu_hash as *const u32;
         // SAFETY: the layout of DT_GNU_HASH: four words, a bloom filter of 64-bit words, buckets, chains. Chains end

@@ -55,51 +55,57 @@ impl Function {
     }
 }
 
-/// What is searched for, and what was found.
-struct Search<'a> {
-    name: &'a CStr,
-    /// Only in the library with this soname.
-    soname: Option<&'a [u8]>,
-    /// Only in libraries after this one.
-    after_us: bool,
-    /// Only in the program and in libraries before this one.
-    before_us: bool,
-    /// Variables too.
-    variables: bool,
-    passed_us: bool,
-    found: usize,
-}
-
 /// Address of the next definition of a function after ours in search order; 0 when there is none.
 pub(crate) fn next_definition(name: &CStr) -> usize {
-    search(Search {
-        name,
-        soname: None,
-        after_us: true,
-        before_us: false,
-        variables: false,
-        passed_us: false,
-        found: 0,
+    let mut passed_us = false;
+    search(name, false, |info| {
+        passed_us |= is_us(info);
+        passed_us
     })
 }
 
 /// Address of a function in the loaded library with this soname; 0 when there is none.
 pub(crate) fn in_library(soname: &CStr, name: &CStr) -> usize {
-    let soname = Some(soname.to_bytes());
-    search(Search { name, soname, after_us: false, before_us: false, variables: false, passed_us: false, found: 0 })
+    // SAFETY: it is looked up at once; whoever unloads the library cannot expect an answer.
+    library(soname).map_or(0, |library| unsafe { library.find(name, false) })
 }
 
 /// Address of a definition of a function before ours in search order, in the program itself; 0 when there is none.
 pub(crate) fn earlier_definition(name: &CStr) -> usize {
-    search(Search {
-        name,
-        soname: None,
-        after_us: false,
-        before_us: true,
-        variables: false,
-        passed_us: false,
-        found: 0,
+    let mut passed_us = false;
+    search(name, false, |info| {
+        passed_us |= is_us(info);
+        !passed_us
     })
+}
+
+/// The first loaded library with this soname, but for ours.
+pub(crate) fn library(soname: &CStr) -> Option<Library> {
+    let mut found = None;
+    visit(&mut |info| {
+        // SAFETY: the library is loaded while the loader visits it.
+        let named = |library: &Library| unsafe { library.soname() } == Some(soname.to_bytes());
+        found = library_of(info).filter(|library| named(library) && !is_us(info));
+        found.is_some()
+    });
+    found
+}
+
+/// The file of the loaded library that an address is in, ended by a zero byte; empty when it has none.
+pub(crate) fn file_of(address: usize) -> [u8; 1024] {
+    let mut file = [0; 1024];
+    visit(&mut |info| {
+        if !holds(info, address) {
+            return false;
+        }
+        // SAFETY: null, or the loader's own C string, which is there while it visits the library.
+        let name = unsafe { info.dlpi_name.as_ref().map_or(c"", |name| CStr::from_ptr(name)) }.to_bytes();
+        if name.len() < file.len() {
+            file.iter_mut().zip(name).for_each(|(place, byte)| *place = *byte);
+        }
+        true
+    });
+    file
 }
 
 fn next_or_any(name: &CStr) -> usize {
@@ -115,20 +121,7 @@ fn in_libc(name: &CStr) -> usize {
 
 /// Address of the first definition of a function or variable outside of this library; 0 when there is none.
 pub(crate) fn anywhere(name: &CStr) -> usize {
-    search(Search {
-        name,
-        soname: None,
-        after_us: false,
-        before_us: false,
-        variables: true,
-        passed_us: false,
-        found: 0,
-    })
-}
-
-fn search(mut search: Search<'_>) -> usize {
-    for_each_library(visit, (&raw mut search).cast());
-    search.found
+    search(name, true, |_| true)
 }
 
 /// Calls back for each loaded library, in the loader's order, until the answer is not 0. `data` is passed on.
@@ -142,48 +135,42 @@ pub(crate) fn for_each_library(
     }
 }
 
-unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
-    // SAFETY: `search` passed a pointer to a live Search; the loader passes a valid info.
-    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search<'_>>()) };
-    if is_us(info) {
-        search.passed_us = true;
-        return search.before_us as c_int;
-    }
-    if search.after_us && !search.passed_us {
-        return 0;
-    }
-    let Some(library) = library(info) else { return 0 };
-    // SAFETY: the library is loaded while the loader visits it.
-    unsafe {
-        if search.soname.is_some_and(|wanted| library.soname() != Some(wanted)) {
-            return 0;
+/// The first definition in the libraries that are looked at, in search order, but for ours.
+fn search(name: &CStr, variables: bool, mut is_looked_at: impl FnMut(&libc::dl_phdr_info) -> bool) -> usize {
+    let mut found = 0;
+    visit(&mut |info| {
+        if is_looked_at(info) && !is_us(info) {
+            // SAFETY: the library is loaded while the loader visits it.
+            found = library_of(info).map_or(0, |library| unsafe { library.find(name, variables) });
         }
-        search.found = library.find(search.name, search.variables);
-    }
-    (search.found != 0) as c_int
+        found != 0
+    });
+    found
+}
+
+type Look<'a> = dyn FnMut(&libc::dl_phdr_info) -> bool + 'a;
+
+/// Shows the loaded libraries in search order until the answer is true.
+fn visit(mut look: &mut Look<'_>) {
+    for_each_library(callback, (&raw mut look).cast());
+}
+
+unsafe extern "C" fn callback(info: *mut libc::dl_phdr_info, _: usize, look: *mut c_void) -> c_int {
+    // SAFETY: `visit` passed a pointer to its own pointer; the loader passes a valid info.
+    let (info, look) = unsafe { (&*info, &mut *look.cast::<&mut Look<'_>>()) };
+    c_int::from(look(info))
+}
+
+fn library_of(info: &libc::dl_phdr_info) -> Option<Library> {
+    let dynamic = segments(info).iter().find(|s| s.p_type == libc::PT_DYNAMIC)?;
+    let base = info.dlpi_addr as usize;
+    // SAFETY: the loader is visiting the library.
+    unsafe { Library::at(base, base.wrapping_add(dynamic.p_vaddr as usize)) }
 }
 
 /// Shows every library but ours, in the loader's order, until `see` says true. What it is shown must not be kept.
-pub(super) fn find_library<F: FnMut(&Library, &libc::dl_phdr_info) -> bool>(mut see: F) {
-    unsafe extern "C" fn show<F>(info: *mut libc::dl_phdr_info, _: usize, see: *mut c_void) -> c_int
-    where
-        F: FnMut(&Library, &libc::dl_phdr_info) -> bool,
-    {
-        // SAFETY: `see` is the closure of the call below, of this type; the loader passes a valid info.
-        let (info, see) = unsafe { (&*info, &mut *see.cast::<F>()) };
-        (!is_us(info) && library(info).is_some_and(|library| see(&library, info))) as c_int
-    }
-    if let Some(iterate) = iterate::function() {
-        // SAFETY: the callback is the one for this closure, which outlives the call.
-        unsafe { iterate(Some(show::<F>), (&raw mut see).cast()) };
-    }
-}
-
-fn library(info: &libc::dl_phdr_info) -> Option<Library> {
-    let dynamic = segments(info).iter().find(|s| s.p_type == libc::PT_DYNAMIC)?;
-    let base = info.dlpi_addr as usize;
-    // SAFETY: the loader says that the library is there, and it stays while the loader visits it.
-    unsafe { Library::at(base, base.wrapping_add(dynamic.p_vaddr as usize)) }
+pub(super) fn find_library(mut see: impl FnMut(&Library, &libc::dl_phdr_info) -> bool) {
+    visit(&mut |info| !is_us(info) && library_of(info).is_some_and(|library| see(&library, info)));
 }
 
 /// The program headers of a library.
@@ -197,7 +184,7 @@ pub(crate) fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
 
 /// Whether this library is the one that this code is in.
 fn is_us(info: &libc::dl_phdr_info) -> bool {
-    holds(info, visit as *const () as usize)
+    holds(info, callback as *const () as usize)
 }
 
 /// Whether the address lies in this library.

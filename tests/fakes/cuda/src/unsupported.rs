@@ -236,6 +236,8 @@ unsupported! {
     cuMulticastCreate "cuMulticastCreate" 12010;
     cuMulticastGetGranularity "cuMulticastGetGranularity" 12010;
     cuMulticastUnbind "cuMulticastUnbind" 12010;
+    // A function that no header has yet.
+    cuNextYearsFunction "cuNextYearsFunction" 14000;
     cuParamSetSize "cuParamSetSize" 2000;
     cuParamSetTexRef "cuParamSetTexRef" 2000;
     cuParamSetf "cuParamSetf" 2000;

@@ -1,0 +1,45 @@
+//! What of the driver a program fetched that passes by unseen: functions that no hook covers, tables of private functions.
+
+use gputrace_abi::event::text_kind;
+
+use crate::chain::Text;
+use crate::manifest::{ExportTable, Symbol};
+
+/// Symbols, and tables, that are kept.
+const MOST: usize = 4096;
+
+/// What was fetched, each once.
+#[derive(Default)]
+pub(super) struct Fetched {
+    pub(super) symbols: Vec<Symbol>,
+    pub(super) export_tables: Vec<ExportTable>,
+}
+
+impl Fetched {
+    /// Takes in a text of one of these kinds.
+    pub(super) fn take(&mut self, text: &Text) {
+        if text.kind == text_kind::UNCOVERED {
+            let (version, flags) = ((text.number >> 32) as u32, text.number as u32);
+            keep(&mut self.symbols, Symbol { symbol: text.text().into_owned(), version, flags });
+        } else if text.kind == text_kind::EXPORT_TABLE {
+            keep(&mut self.export_tables, ExportTable { id: uuid(text.bytes()), found: text.number == 0 });
+        }
+    }
+}
+
+fn keep<T: PartialEq>(all: &mut Vec<T>, one: T) {
+    if all.len() < MOST && !all.contains(&one) {
+        all.push(one);
+    }
+}
+
+/// An identifier of 16 bytes, as it is usually written.
+fn uuid(bytes: &[u8]) -> String {
+    let mut rest = bytes;
+    let groups = [4, 2, 2, 2, 6].map(|length| {
+        let (group, after) = rest.split_at(length.min(rest.len()));
+        rest = after;
+        group.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    });
+    groups.join("-")
+}

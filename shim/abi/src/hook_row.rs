@@ -1,0 +1,104 @@
+//! A row of the segment's hook table: which function, what it is about, how the program came to it.
+
+use crate::event::Class;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Bits of [`HookInfo::flags`].
+pub mod hook_flag {
+    /// Calls are counted ([`View::counters`](super::View::counters)) and leave no events.
+    pub const COUNTED: u8 = 1;
+}
+
+/// One row of the hook table: 56 bytes of name, then class, detail, name length, flags and the routes.
+#[repr(C)]
+pub struct HookRow {
+    words: [AtomicU64; 8],
+}
+
+/// A hook's row, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookInfo {
+    /// Name, zero padded.
+    pub name: [u8; 56],
+    /// Bytes of the name.
+    pub name_bytes: u8,
+    /// Number of the [`Class`]; may be one that this version does not know.
+    pub class: u8,
+    /// One of [`crate::event::detail`].
+    pub detail: u8,
+    /// Bits of [`hook_flag`].
+    pub flags: u8,
+    /// Bits of [`route`].
+    pub routes: u32,
+}
+
+/// How the program came to a hook.
+pub mod route {
+    /// By the exported symbol: linked, or looked up in the global scope.
+    pub const EXPORT: u32 = 1;
+    /// Answered to dlsym.
+    pub const DLSYM: u32 = 2;
+    /// Answered to dlvsym.
+    pub const DLVSYM: u32 = 4;
+    /// Answered by cuGetProcAddress.
+    pub const PROC_ADDRESS: u32 = 8;
+    /// Put into the table of a client of NVTX.
+    pub const INJECTION: u32 = 16;
+    /// Every route with its name.
+    pub const ALL: [(u32, &str); 5] = [
+        (EXPORT, "export"),
+        (DLSYM, "dlsym"),
+        (DLVSYM, "dlvsym"),
+        (PROC_ADDRESS, "procaddr"),
+        (INJECTION, "injection"),
+    ];
+}
+
+impl HookRow {
+    /// Writes the row. Names are cut at 56 bytes (the driver's longest is 53).
+    pub fn write(&self, name: &[u8], class: Class, detail: u8, flags: u8) {
+        let length = name.len().min(56);
+        let mut padded = [0; 56];
+        for (place, byte) in padded.iter_mut().zip(name) {
+            *place = *byte;
+        }
+        for (word, bytes) in self.words.iter().zip(padded.as_chunks().0) {
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        let last = class as u64 | u64::from(detail) << 8 | (length as u64) << 16 | u64::from(flags) << 24;
+        self.words[7].store(last, Ordering::Relaxed);
+    }
+
+    /// Notes that the program reached the hook by this route.
+    #[inline]
+    pub fn add_route(&self, route: u32) {
+        let bit = u64::from(route) << 32;
+        if self.words[7].load(Ordering::Relaxed) & bit == 0 {
+            self.words[7].fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// A copy of the row.
+    pub fn read(&self) -> HookInfo {
+        let mut name = [0; 56];
+        for (bytes, word) in name.chunks_exact_mut(8).zip(&self.words) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        let last = self.words[7].load(Ordering::Relaxed);
+        HookInfo {
+            name,
+            class: last as u8,
+            detail: (last >> 8) as u8,
+            name_bytes: ((last >> 16) as u8).min(56),
+            flags: (last >> 24) as u8,
+            routes: (last >> 32) as u32,
+        }
+    }
+}
+
+impl HookInfo {
+    /// The name; empty when the bytes are not text.
+    pub fn name(&self) -> &str {
+        core::str::from_utf8(self.name.get(..usize::from(self.name_bytes)).unwrap_or(&[])).unwrap_or("")
+    }
+}

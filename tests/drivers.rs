@@ -1,0 +1,83 @@
+//! Drivers that are older or newer than the lists, closed, opened again or replaced: the program runs as it does without
+//! us, and the trace says what it misses.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::util::{Driver, Scratch, driver_folder, library, program};
+
+/// A driver of CUDA 10.2 in a folder of its own, under the name that drivers have.
+fn old_driver(scratch: &Scratch, folder: &str) -> PathBuf {
+    let folder = scratch.path().join(folder);
+    fs::create_dir_all(&folder).expect("the folder is writable");
+    let file = folder.join("libcuda.so.1");
+    fs::copy(library("old_driver"), &file).expect("the folder is writable");
+    file
+}
+
+#[test]
+fn a_driver_older_than_any_look_up_by_version_is_traced_and_gets_no_functions_that_it_lacks() {
+    let scratch = Scratch::new();
+    let run = scratch.target(program("drivers")).arg(old_driver(&scratch, "old")).same().expect(0);
+    assert!(run.text().contains("cuGetProcAddress_v2: dlsym no"), "{}", run.text());
+    assert!(run.text().contains("version 10020, results 0 0 0 0 0 0 0 0 0 0,"), "{}", run.text());
+    let trace = run.read();
+    let calls = trace.calls();
+    assert_eq!(
+        ["cuInit", "cuLaunchKernel", "cuCtxSynchronize", "cuMemFree_v2"].map(|name| calls.get(name)),
+        [Some(&1); 4]
+    );
+    // Neither a context nor a name could be asked for, and nothing is made up.
+    assert!(trace.table("launches").rows().all(|launch| launch.int("context") == 0));
+    trace.assert_balanced();
+}
+
+#[test]
+fn functions_of_a_driver_newer_than_the_lists_pass_by_and_are_named() {
+    let scratch = Scratch::new();
+    for driver in [Driver::Plain, Driver::Symbolic] {
+        let file = driver_folder(driver).join("libcuda.so.1");
+        let target = scratch.target(program("drivers")).arg(file).env("FAKE_CUDA_VERSION", "14000");
+        let run = target.same().expect(0);
+        assert!(run.text().contains("cuNextYearsFunction: dlsym yes, cuGetProcAddress yes"), "{}", run.text());
+        assert!(run.text().contains("next year's function 801"), "{}", run.text());
+        let uncovered = run.read().root().coverage.uncovered;
+        let named: Vec<_> = uncovered.iter().map(|symbol| (symbol.symbol.as_str(), symbol.version)).collect();
+        assert_eq!(named, [("cuNextYearsFunction", 14000)]);
+    }
+}
+
+#[test]
+fn a_function_that_only_dlsym_was_asked_for_is_named_too() {
+    let scratch = Scratch::new();
+    let file = driver_folder(Driver::Symbolic).join("libcuda.so.1");
+    // At the version of today cuGetProcAddress does not hand it out.
+    let run = scratch.target(program("drivers")).arg(file).env("FAKE_CUDA_VERSION", "13000").same().expect(0);
+    assert!(run.text().contains("cuNextYearsFunction: dlsym yes, cuGetProcAddress no"), "{}", run.text());
+    let uncovered = run.read().root().coverage.uncovered;
+    let named: Vec<_> = uncovered.iter().map(|symbol| (symbol.symbol.as_str(), symbol.version)).collect();
+    assert_eq!(named, [("cuNextYearsFunction", 0)]);
+}
+
+#[test]
+fn a_driver_that_is_closed_and_opened_again_is_traced_each_time() {
+    let scratch = Scratch::new();
+    let file = old_driver(&scratch, "old");
+    let run = scratch.target(program("drivers")).args([&file, &file, &file]).same().expect(0);
+    let trace = run.read();
+    assert_eq!(trace.calls().get("cuLaunchKernel"), Some(&3));
+    trace.assert_balanced();
+}
+
+#[test]
+fn a_driver_that_is_replaced_while_the_program_runs_works_and_is_named_as_not_covered() {
+    let scratch = Scratch::new();
+    let (first, second) = (old_driver(&scratch, "first"), old_driver(&scratch, "second"));
+    let run = scratch.target(program("drivers")).args([&first, &second]).same().expect(0);
+    assert_eq!(run.text().matches("version 10020, results 0 0 0 0 0 0 0 0 0 0,").count(), 2);
+    let trace = run.read();
+    assert_eq!(trace.calls().get("cuLaunchKernel"), Some(&1));
+    let notes = trace.root().notes;
+    assert!(notes.iter().any(|note| note.contains("second copy of the driver")), "{notes:?}");
+    trace.assert_balanced();
+}
