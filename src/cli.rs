@@ -74,7 +74,8 @@ pub(crate) struct RecordArgs {
 
     /// Largest size of the trace on this node, in bytes or with K, M, G, T (powers of 1024)
     ///
-    /// Beyond it the oldest sealed files are removed, and the manifest says which. Example: --max-size 20G
+    /// Beyond it the oldest sealed files are removed; summary, report and manifest say from when to when that was.
+    /// Example: --max-size 20G
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_size)]
     pub(crate) max_size: u64,
 

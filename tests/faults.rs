@@ -149,11 +149,13 @@ fn a_full_disk_is_one_clear_line_and_the_target_runs_on() {
     let disk = scratch.path().join("disk");
     fs::create_dir(&disk).expect("a folder");
     shim();
+    let copy = scratch.path().join("copy");
     // 400,000 events need more than this disk has.
     let script = format!(
         "mount -t tmpfs -o size=256k none {disk} && {gputrace} --on-full block -o {disk}/t -- {threads} 4 50000; echo code $?; \
-         {gputrace} report {disk}/t --only launch-overhead; echo report $?",
+         {gputrace} report {disk}/t --only launch-overhead; echo report $?; cp -r {disk}/t {copy}",
         disk = disk.display(),
+        copy = copy.display(),
         gputrace = gputrace().display(),
         threads = program("threads").display()
     );
@@ -163,6 +165,15 @@ fn a_full_disk_is_one_clear_line_and_the_target_runs_on() {
     let complaints: Vec<_> = run.stderr.lines().filter(|line| line.contains("No space left")).collect();
     assert!(!complaints.is_empty() && complaints.iter().all(|line| line.starts_with("gputrace: ")), "{}", run.stderr);
     assert!(complaints.len() <= 3, "said once, not again and again: {}", run.stderr);
+    // Some of it fits and is kept; the manifest is whole and accounts for the rest, and the summary says so.
+    let trace = Trace::open(&copy);
+    trace.assert_balanced();
+    assert!(trace.manifest().complete);
+    let launches = count(&trace.root(), "launch");
+    assert_eq!((launches.seen, launches.recorded + launches.dropped), (400_000, 400_000), "{launches:?}");
+    assert!(launches.dropped > 0 && launches.recorded > 0, "{launches:?}");
+    assert_eq!(trace.table("launches").len() as u64, launches.recorded);
+    assert!(run.stderr.contains(" are lost: what is fine is not known"), "{}", run.stderr);
     assert!(!run.text().contains("report 101") && !run.stderr.contains("panicked"), "{}\n{}", run.text(), run.stderr);
 }
 

@@ -172,6 +172,13 @@ fn the_size_of_a_trace_is_bounded_and_the_manifest_says_what_went() {
     let removed = trace.manifest().removed_files;
     assert!(bytes <= 64 << 10 || removed.is_empty(), "{bytes} bytes are left, {removed:?} went");
     assert!(removed.iter().all(|name| !run.trace.join(name).exists()), "{removed:?}");
+    // The run's own summary and the report say from when to when it was, and that is no failure of the report.
+    assert!(!removed.is_empty(), "400,000 launches take more than 64 KiB");
+    let says = "oldest detail removed to keep to --max-size: launches ";
+    assert!(run.stderr.lines().any(|line| line.starts_with(says) && line.contains(" rows)")), "{}", run.stderr);
+    let path = run.trace.to_str().expect("a plain path");
+    let report = scratch.gputrace(&["report", path, "--only", "launch-overhead"]).expect(0);
+    assert!(report.text().contains("Removed to keep to --max-size"), "{}", report.text());
     // Removed or not, the books are in order.
     assert!(trace.root().balanced);
 }

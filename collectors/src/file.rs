@@ -1,6 +1,7 @@
-//! One Parquet file that grows by row groups and is sealed by a footer and a rename.
+//! One Parquet file that grows by row groups and is sealed by a rename.
 //!
-//! Until then it has a name that no reader of `*.parquet` takes for a file. There is no fsync: a crash of the machine
+//! Until then it has a name that no reader of `*.parquet` takes for a file, but it is whole after each row group: the
+//! footer is written with it, where the next one will stand. So a full disk never keeps a file from being sealed. There is no fsync: a crash of the machine
 //! may cost the last files, as it costs every program that does not wait for the disk.
 
 use std::fs::{self, File};
@@ -23,8 +24,17 @@ pub(crate) struct TableFile {
     /// Relative to the trace, with the name that it will have.
     name: String,
     path: PathBuf,
+    /// Bytes of the row groups.
     length: u64,
     groups: Vec<RowGroupMetaData>,
+    /// The footer stands after them.
+    whole: bool,
+}
+
+/// A row group as it will stand in its file.
+pub(crate) struct Encoded {
+    bytes: Vec<u8>,
+    description: RowGroupMetaData,
 }
 
 /// What went wrong with a file.
@@ -56,19 +66,45 @@ impl TableFile {
             let _ = fs::remove_file(&part);
         })?;
         let length = MAGIC.len() as u64;
-        Ok(TableFile { table, descriptor: descriptor.clone(), file, name, path, length, groups: Vec::new() })
+        Ok(TableFile {
+            table,
+            descriptor: descriptor.clone(),
+            file,
+            name,
+            path,
+            length,
+            groups: Vec::new(),
+            whole: false,
+        })
     }
 
-    /// Appends a row group. After an error the file is as it was.
-    pub(crate) fn add(&mut self, group: RowGroup, press: &mut Press) -> io::Result<()> {
-        let (bytes, description) = group.finish(self.length, press).map_err(io_error)?;
-        if let Err(error) = self.file.write_all_at(&bytes, self.length) {
-            let _ = self.file.set_len(self.length);
+    /// A row group's bytes, to be appended where its file has this length.
+    pub(crate) fn encode(group: RowGroup, at: u64, press: &mut Press) -> io::Result<Encoded> {
+        let (bytes, description) = group.finish(at, press).map_err(io_error)?;
+        Ok(Encoded { bytes, description })
+    }
+
+    /// Appends a row group and the end that makes the file whole, so that no more room is needed to seal it. After an
+    /// error the file is as it was, and the same group can be appended later.
+    pub(crate) fn append(&mut self, group: &Encoded) -> io::Result<()> {
+        self.groups.push(group.description.clone());
+        let at = self.length + group.bytes.len() as u64;
+        let written = self.file.write_all_at(&group.bytes, self.length);
+        if let Err(error) = written.and_then(|()| self.write_footer(at)) {
+            self.groups.pop();
+            // The old end takes the place that it had.
+            let old_end = self.write_footer(self.length);
+            self.whole = old_end.is_ok() && !self.groups.is_empty();
             return Err(error);
         }
-        self.length += bytes.len() as u64;
-        self.groups.push(description);
+        (self.length, self.whole) = (at, true);
         Ok(())
+    }
+
+    fn write_footer(&self, at: u64) -> io::Result<()> {
+        let footer = if self.groups.is_empty() { Vec::new() } else { self.footer()? };
+        self.file.write_all_at(&footer, at)?;
+        self.file.set_len(at + footer.len() as u64)
     }
 
     /// The bytes that stand after the row groups when the file is whole.
@@ -81,7 +117,7 @@ impl TableFile {
         part(Path::new(&self.name)).to_string_lossy().into_owned()
     }
 
-    /// Bytes so far.
+    /// Bytes of the row groups so far.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
@@ -91,28 +127,19 @@ impl TableFile {
         self.groups.is_empty()
     }
 
-    /// Ends the file under its final name. After an error it can be tried again.
-    pub(crate) fn seal(&self) -> io::Result<Sealed> {
-        let footer = self.footer()?;
-        if let Err(error) = self.file.write_all_at(&footer, self.length) {
-            let _ = self.file.set_len(self.length);
-            return Err(error);
+    /// Gives the file its final name; returns that, and its size. After an error it can be tried again.
+    pub(crate) fn seal(&self) -> io::Result<(String, u64)> {
+        if !self.whole {
+            self.write_footer(self.length)?;
         }
         fs::rename(part(&self.path), &self.path)?;
-        Ok(Sealed { name: self.name.clone(), bytes: self.length + footer.len() as u64 })
+        Ok((self.name.clone(), self.file.metadata().map_or(self.length, |meta| meta.len())))
     }
 
     /// Removes a file without rows.
     pub(crate) fn remove(self) {
         let _ = fs::remove_file(part(&self.path));
     }
-}
-
-/// A file that is whole.
-pub(crate) struct Sealed {
-    /// Relative to the trace.
-    pub(crate) name: String,
-    pub(crate) bytes: u64,
 }
 
 fn part(path: &Path) -> PathBuf {

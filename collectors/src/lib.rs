@@ -145,13 +145,20 @@ pub struct Running {
     writing: Receiver<()>,
 }
 
+/// Files of which a trace at its size limit consists, at least.
+const FILES: u64 = 16;
+/// A file is not sealed for the size limit before it has this many bytes: its footer alone takes two thousand.
+const SMALLEST_FILE: u64 = 32 << 10;
+
 /// Messages between drain and writer: half a megabyte each at most.
 const CHANNEL: usize = 8;
 
 /// Starts a collector: makes the trace's folders and the first manifest, listens on the session's socket.
 ///
 /// When it returns, processes may be started: whatever they send waits until the drain takes it.
-pub fn start(config: Config) -> Result<Running, CollectError> {
+pub fn start(mut config: Config) -> Result<Running, CollectError> {
+    // Where little may be kept, files are small: what goes first is the oldest part of a table and not all of it.
+    config.file_bytes = config.file_bytes.min((config.max_size / FILES).max(SMALLEST_FILE));
     let at = manifest::path(&config.trace, &config.host, config.launcher_id);
     let failed = |source| CollectError::Trace { path: at.clone(), source };
     std::fs::create_dir_all(config.trace.join("manifest")).map_err(failed)?;

@@ -40,8 +40,24 @@ pub struct Manifest {
     pub untraced: Vec<Untraced>,
     /// Sealed files that were removed to stay within the size limit, oldest first, relative to the trace.
     pub removed_files: Vec<String>,
+    /// What stood in them: the oldest detail. The counts of the processes still have it.
+    #[serde(default)]
+    pub removed: Vec<Removed>,
     /// What else a reader must know, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// Rows of one table that were removed to stay within the size limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// The table.
+    pub table: String,
+    /// Rows.
+    pub rows: u64,
+    /// Begin of the first one, ns since the Unix epoch.
+    pub from_ns: i64,
+    /// Begin of the last one.
+    pub to_ns: i64,
 }
 
 /// The clock of the events.

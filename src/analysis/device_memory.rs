@@ -70,7 +70,13 @@ impl Analysis for DeviceMemory {
         section.table(by_kind(facts));
         section.table(by_call(facts));
         section.table(over_time(facts));
-        super::loss::note(&mut section, facts, "allocation and free calls", &["alloc", "free"]);
+        super::loss::note(
+            &mut section,
+            facts,
+            "allocation and free calls",
+            gputrace_collectors::schema::TableId::DeviceMemory,
+            &["alloc", "free"],
+        );
         section
     }
 }

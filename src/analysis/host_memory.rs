@@ -49,7 +49,13 @@ impl Analysis for HostMemory {
         let bytes = sum(|h| h.bytes);
         if hosts().next().is_none() {
             section.note("No malloc or free in this trace (recorded with --malloc off, or too little to be sampled).");
-            loss::note(&mut section, facts, "events of malloc and free", &CLASSES);
+            loss::note(
+                &mut section,
+                facts,
+                "events of malloc and free",
+                gputrace_collectors::schema::TableId::HostMemory,
+                &CLASSES,
+            );
             return section;
         }
         let error = if bytes > 0.0 { 200.0 * sum(|h| h.variance).sqrt() / bytes } else { 0.0 };
@@ -61,7 +67,13 @@ impl Analysis for HostMemory {
         let known = loss.is_none_or(|loss| loss.dropped == 0);
         section.fact("error_percent", "error of the estimate (+-)", Unit::Percent, known.then_some(error));
         section.fact("allocations", "allocations (estimate)", Unit::Count, sum(|h| h.count).round() as i64);
-        loss::note(&mut section, facts, "events of malloc and free", &CLASSES);
+        loss::note(
+            &mut section,
+            facts,
+            "events of malloc and free",
+            gputrace_collectors::schema::TableId::HostMemory,
+            &CLASSES,
+        );
         section.table(by_process(facts));
         section.table(sizes(facts));
         section.table(over_time(facts));

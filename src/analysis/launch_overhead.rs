@@ -93,7 +93,7 @@ impl Analysis for LaunchOverhead {
         section.table(by_api(facts, all.sum as f64));
         section.table(by_kernel(facts, all.sum as f64));
         section.table(longest(facts));
-        super::loss::note(&mut section, facts, "launches", &["launch"]);
+        super::loss::note(&mut section, facts, "launches", gputrace_collectors::schema::TableId::Launches, &["launch"]);
         section
     }
 }

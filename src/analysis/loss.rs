@@ -1,9 +1,13 @@
-//! What is missing from an analysis: events that found no room, by the account in the manifests.
+//! What is missing from an analysis: events that found no room, and old rows that were removed for the size limit.
 //!
 //! The account is of whole processes: how much of a loss lies in the span that `--from` and `--to` leave is not known.
 
+use gputrace_collectors::manifest::Removed;
+use gputrace_collectors::schema::TableId;
+
 use super::{Facts, Section};
-use crate::render::{number, share};
+use crate::render::{duration, number, share};
+use crate::trace::Trace;
 
 /// Events that were wanted, and those that found no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -46,14 +50,41 @@ impl Loss {
     }
 }
 
-/// Says in a section that some of its events are missing, if some are.
-pub(crate) fn note(section: &mut Section, facts: &Facts<'_>, what: &str, classes: &[&str]) {
-    let Some(loss) = Loss::of(facts, classes).filter(|loss| loss.dropped > 0) else { return };
-    let (lost, all) = (number(loss.dropped as f64), number((loss.dropped + loss.recorded) as f64));
-    let whole = if facts.filter.is_window() { " (of the whole run; of this window it is not known)" } else { "" };
-    section.note(format!(
-        "{lost} of {all} {what} found no room and are lost{whole}: the numbers above rest on the other {} and are too low. \
-         Record with a larger --segment-memory, or with --on-full block to lose none.",
-        share(loss.kept())
-    ));
+/// Says in a section that some of its events are missing, if some are: `what` they are, of which table and classes.
+pub(crate) fn note(section: &mut Section, facts: &Facts<'_>, what: &str, table: TableId, classes: &[&str]) {
+    if let Some(loss) = Loss::of(facts, classes).filter(|loss| loss.dropped > 0) {
+        let (lost, all) = (number(loss.dropped as f64), number((loss.dropped + loss.recorded) as f64));
+        let whole = if facts.filter.is_window() { " (of the whole run; of this window it is not known)" } else { "" };
+        section.note(format!(
+            "{lost} of {all} {what} found no room and are lost{whole}: the numbers above rest on the other {} and are too \
+             low. Record with a larger --segment-memory, or with --on-full block to lose none.",
+            share(loss.kept())
+        ));
+    }
+    if let Some(removed) = removed(facts.trace).iter().find(|removed| removed.table == table.table().name) {
+        section.note(format!("Removed to keep to --max-size, and not in the numbers above: {}.", span(facts, removed)));
+    }
+}
+
+/// The oldest detail, which was removed to keep to `--max-size`: by table, over all launchers.
+pub(crate) fn removed(trace: &Trace) -> Vec<Removed> {
+    let mut all: Vec<Removed> = Vec::new();
+    for removed in trace.manifests().flat_map(|manifest| &manifest.removed) {
+        match all.iter_mut().find(|known| known.table == removed.table) {
+            Some(known) => {
+                known.rows += removed.rows;
+                known.from_ns = known.from_ns.min(removed.from_ns);
+                known.to_ns = known.to_ns.max(removed.to_ns);
+            }
+            None => all.push(removed.clone()),
+        }
+    }
+    all
+}
+
+/// `launches 0 ns .. 3.20 s (1,234 rows)`: times since the trace began.
+pub(crate) fn span(facts: &Facts<'_>, removed: &Removed) -> String {
+    let after = |at: i64| duration(at.saturating_sub(facts.trace.began_ns()).max(0) as f64);
+    let (from, to) = (after(removed.from_ns), after(removed.to_ns));
+    format!("{} {from} .. {to} ({} rows)", removed.table, number(removed.rows as f64))
 }

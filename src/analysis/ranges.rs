@@ -46,14 +46,26 @@ impl Analysis for Ranges {
             |mark: bool| named().filter(|(k, _)| (k.kind == Kind::Mark) == mark).map(|(_, n)| n.count).sum::<u64>();
         if named().next().is_none() {
             section.note("No ranges in this trace: nothing was named with NVTX (recorded with --nvtx on).");
-            loss::note(&mut section, facts, "ends of ranges and marks", &["range"]);
+            loss::note(
+                &mut section,
+                facts,
+                "ends of ranges and marks",
+                gputrace_collectors::schema::TableId::Ranges,
+                &["range"],
+            );
             return section;
         }
         section.fact("ranges", "ranges", Unit::Count, count(false));
         section.fact("marks", "marks", Unit::Count, count(true));
         section.fact("open", "ranges without an end", Unit::Count, named().map(|(_, n)| n.open).sum::<u64>());
         section.table(by_name(facts));
-        loss::note(&mut section, facts, "ends of ranges and marks", &["range"]);
+        loss::note(
+            &mut section,
+            facts,
+            "ends of ranges and marks",
+            gputrace_collectors::schema::TableId::Ranges,
+            &["range"],
+        );
         section
     }
 }

@@ -65,7 +65,13 @@ impl Analysis for Syncs {
         }
         section.table(by_kind(facts));
         section.table(by_call(facts));
-        super::loss::note(&mut section, facts, "waits and questions", &["sync"]);
+        super::loss::note(
+            &mut section,
+            facts,
+            "waits and questions",
+            gputrace_collectors::schema::TableId::Syncs,
+            &["sync"],
+        );
         section
     }
 }

@@ -74,7 +74,13 @@ impl Analysis for Transfers {
         }
         section.table(by_direction(facts));
         section.table(rules(facts));
-        super::loss::note(&mut section, facts, "copies and sets", &["transfer"]);
+        super::loss::note(
+            &mut section,
+            facts,
+            "copies and sets",
+            gputrace_collectors::schema::TableId::Transfers,
+            &["transfer"],
+        );
         section
     }
 }

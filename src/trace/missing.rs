@@ -1,6 +1,7 @@
-//! Rows that the manifest knows and the folder lacks: deleted by hand, or removed to keep to `--max-size`.
+//! Rows that the manifest knows and the folder lacks, because somebody deleted them.
 //!
-//! Without this a report on such a trace would call launches fine that it never saw.
+//! Without this a report on such a trace would call launches fine that it never saw. What gputrace itself removed to
+//! keep to `--max-size` is no damage: the manifest says from when to when it was, and so do the report's sections.
 
 use std::path::Path;
 
@@ -21,21 +22,18 @@ const CLASSES: &[(TableId, &str, &[&str])] = &[
     (TableId::Ranges, "ranges", &["range"]),
 ];
 
-/// Names the tables of a finished launcher that are gone altogether, and says when old files were removed.
+/// Names the tables of a finished launcher that are gone altogether.
 pub(crate) fn name(folder: &Path, launcher: &Launcher, problem: &dyn Fn(Problem)) {
     let Some(manifest) = launcher.manifest.as_ref().filter(|m| m.complete && launcher.journal.is_none()) else {
         return;
     };
     for &(table, name, classes) in CLASSES {
         let recorded = recorded(manifest, classes);
-        if recorded > 0 && launcher.sealed(table).is_empty() {
+        let removed = manifest.removed.iter().any(|removed| removed.table == name);
+        if recorded > 0 && launcher.sealed(table).is_empty() && !removed {
             let text = format!("{recorded} recorded events are not in the trace any more: their files were removed");
             problem(Problem::lost(folder.join(name), text));
         }
-    }
-    if !manifest.removed_files.is_empty() {
-        let text = format!("{} older files were removed to keep to --max-size", manifest.removed_files.len());
-        problem(Problem::note(folder, text));
     }
 }
 

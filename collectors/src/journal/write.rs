@@ -140,11 +140,12 @@ impl Log {
         Ok(())
     }
 
-    /// Everything is sealed.
-    pub(crate) fn remove(self) {
-        if self.file.is_some() {
+    /// Removes the journal: everything is sealed, or its room is needed for that.
+    pub(crate) fn clear(&mut self) {
+        if self.file.take().is_some() {
             let _ = fs::remove_file(&self.path);
         }
+        (self.length, self.needed) = (0, Vec::new());
     }
 }
 

@@ -69,6 +69,13 @@ fn the_oldest_files_go_and_the_manifest_says_which() {
     assert!(manifest.removed_files.iter().all(|f| !folder.trace().join(f).exists()));
     assert_eq!((count(&folder.trace(), "processes"), manifest.processes[0].balanced), (1, true));
     assert!(count(&folder.trace(), "names") > 0);
+    // Which rows went is told, and with those that stayed they are all.
+    let [removed] = manifest.removed.as_slice() else { panic!("{:?}", manifest.removed) };
+    assert!(removed.table == "launches" && removed.from_ns < removed.to_ns, "{removed:?}");
+    assert_eq!(
+        removed.rows + count(&folder.trace(), "launches") as u64,
+        manifest.processes[0].accounting["launch"].recorded
+    );
 }
 
 #[test]

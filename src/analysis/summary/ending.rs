@@ -6,6 +6,7 @@ use gputrace_collectors::quote;
 
 use super::Content;
 use super::text::ranks;
+use crate::analysis::loss;
 use crate::findings::Subject;
 use crate::render::{file_size, number, scale_ns, share};
 use crate::trace::{Process, shortened};
@@ -136,8 +137,10 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
     if own.unbalanced > 0 {
         let _ = writeln!(out, "accounting does not add up in {} processes: see the manifest", own.unbalanced);
     }
-    if own.removed_files > 0 {
-        let _ = writeln!(out, "the oldest {} files were removed to stay within --max-size", own.removed_files);
+    let removed = loss::removed(trace);
+    if !removed.is_empty() {
+        let spans: Vec<String> = removed.iter().map(|removed| loss::span(content.facts, removed)).collect();
+        let _ = writeln!(out, "oldest detail removed to keep to --max-size: {}", spans.join(", "));
     }
     if own.incomplete {
         out.push_str("the collector was killed or is still at work: what it had written is reported\n");

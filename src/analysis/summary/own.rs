@@ -18,8 +18,6 @@ pub(crate) struct Own {
     pub(crate) uncovered: Vec<String>,
     /// Ended processes whose calls are not all accounted for.
     pub(crate) unbalanced: usize,
-    /// Sealed files that were removed to stay within the size limit.
-    pub(crate) removed_files: usize,
     /// A collector was killed, or is still at work.
     pub(crate) incomplete: bool,
 }
@@ -29,7 +27,6 @@ impl Own {
         let mut own = Own::default();
         for manifest in facts.trace.manifests() {
             own.known = true;
-            own.removed_files += manifest.removed_files.len();
             own.incomplete |= !manifest.complete;
         }
         for process in facts.processes() {

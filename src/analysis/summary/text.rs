@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Content, ending};
+use crate::analysis::loss::Loss;
 use crate::analysis::{Part, ProcessSteps};
 use crate::findings::Subject;
 use crate::render::{duration, number, scale_ns, share, time};
@@ -29,6 +30,8 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
     if main.is_some() {
         if content.facts.trace.problems().iter().any(|p| p.lost_rows) {
             let _ = writeln!(out, "parts of the trace could not be read: what is fine is not known");
+        } else if let Some(lost) = much_is_lost(content) {
+            let _ = writeln!(out, "{} of the driver's calls are lost: what is fine is not known", share(lost));
         } else if !content.findings.fine.is_empty() {
             let _ = writeln!(out, "checked, fine: {}", content.findings.fine.join(", "));
         }
@@ -36,6 +39,13 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
     }
     out.push_str(&ending::own_lines(content));
     out
+}
+
+/// The share of the calls that findings are about and that are not in the trace, where that is more than a few.
+fn much_is_lost(content: &Content<'_>) -> Option<f64> {
+    const CLASSES: [&str; 5] = ["launch", "sync", "transfer", "alloc", "free"];
+    let loss = Loss::of(content.facts, &CLASSES)?;
+    Some(1.0 - loss.kept()).filter(|lost| *lost > 0.01)
 }
 
 /// `gputrace: python train.py  exit 0  64.1 s  5,203 steps  GPU 0`

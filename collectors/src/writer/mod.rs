@@ -3,45 +3,47 @@
 //! The drain never waits for it: the channel between them is bounded, and when it is full the rings hold what comes
 //! and then drop and count. Rows are gathered into row groups of a million; whatever a row group has not taken to disk
 //! within a second goes to the journal. Where many rows come, the row group itself goes to disk instead, so that no
-//! row is encoded twice at full rate. When the disk is full, rows are discarded and counted, and it is tried again.
+//! row is encoded twice at full rate.
+//!
+//! When the disk is full, rows wait in memory for as long as there is room, and it is tried again; what finds none is
+//! counted as dropped. At the end the room that was reserved at the start is given back, and the journal's, for the
+//! last rows and the manifest. A file that has rows needs no more room to be sealed ([`TableFile`]).
 
-use std::collections::VecDeque;
+mod report;
+mod reserve;
+mod stream;
+
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use parquet::schema::types::SchemaDescPtr;
 
-use crate::encode::{self, Press, RowGroup};
+use crate::encode::{self, Press};
 use crate::file::{TableFile, io_error};
 use crate::journal::{Item, Log};
 use crate::manifest::{self, Manifest, launcher_text};
 use crate::schema::{TABLES, TableId};
 use crate::{CollectError, Config};
+use report::Report;
+pub(crate) use report::{Share, Shared, add};
+use reserve::Reserve;
+use stream::{Contents, Sealed, Stream, Stuck, WORTH_A_GROUP};
 
 /// Rows reach the journal, or a file that it names, within this time.
 const FLUSH: Duration = Duration::from_millis(650);
-/// A row group with so many rows is written at a flush instead of journaled.
-const WORTH_A_GROUP: usize = 65_536;
 /// Rows of a full row group.
 const FULL_GROUP: usize = 1 << 20;
+/// So many row groups shall still fit on the disk.
+const GROUPS_LEFT: u64 = 8;
 /// Bytes of finished pages that are kept in memory.
 const FULL_BYTES: usize = 8 << 20;
-/// After trouble with the disk the writer discards for this long, then tries again.
-const PAUSE: Duration = Duration::from_secs(10);
+/// After trouble with the disk the writer leaves it alone for this long.
+const PAUSE: Duration = Duration::from_secs(2);
 /// Tables whose files are never removed for the size limit: small, and the others mean nothing without them.
 const KEPT: [TableId; 5] =
     [TableId::Names, TableId::Processes, TableId::Threads, TableId::Stacks, TableId::Communicators];
-
-/// Rows of one class of one process in a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
-    pub(crate) process_id: i64,
-    pub(crate) class: u8,
-    pub(crate) rows: u64,
-}
 
 /// What the drain sends.
 pub(crate) enum Message {
@@ -53,99 +55,6 @@ pub(crate) enum Message {
     Manifest(Box<Manifest>),
 }
 
-/// What the writer tells everybody else.
-#[derive(Debug, Default)]
-pub(crate) struct Report {
-    /// Files that were removed for the size limit.
-    pub(crate) removed: Vec<String>,
-    pub(crate) notes: Vec<String>,
-    /// Lines for the launcher to print.
-    pub(crate) warnings: VecDeque<String>,
-    /// Rows that could not be stored.
-    pub(crate) lost: Vec<Share>,
-    /// Rows of `names` were among them.
-    pub(crate) names_lost: bool,
-}
-
-/// The report, shared.
-pub(crate) type Shared = Arc<Mutex<Report>>;
-
-impl Report {
-    /// Completes a manifest by what the writer knows.
-    pub(crate) fn complete(&self, manifest: &mut Manifest) {
-        manifest.removed_files = self.removed.clone();
-        self.notes.iter().for_each(|n| manifest.note(n));
-        for share in &self.lost {
-            manifest.lose(share.process_id, share.class, share.rows);
-        }
-    }
-
-    fn lose(&mut self, shares: &[Share]) {
-        for share in shares {
-            add(&mut self.lost, *share);
-        }
-    }
-}
-
-/// Adds a share to a list that has each process and class once.
-pub(crate) fn add(list: &mut Vec<Share>, share: Share) {
-    let same = |s: &&mut Share| s.process_id == share.process_id && s.class == share.class;
-    match list.iter_mut().rev().find(same) {
-        Some(found) => found.rows += share.rows,
-        None => list.push(share),
-    }
-}
-
-/// One table's rows on their way to disk.
-struct Stream {
-    table: TableId,
-    descriptor: SchemaDescPtr,
-    group: RowGroup,
-    /// Whose rows are in the row group.
-    shares: Vec<Share>,
-    /// Rows of the row group that are not in the journal; dropped when the group will be written anyway.
-    young: Vec<RecordBatch>,
-    young_rows: usize,
-    /// Rows of this table so far.
-    rows: u64,
-    file: Option<TableFile>,
-    /// Whose rows are in the file.
-    file_shares: Vec<Share>,
-    since: Instant,
-    sequence: u32,
-}
-
-impl Stream {
-    fn new(table: TableId) -> io::Result<Stream> {
-        let descriptor = encode::describe(table.table()).map_err(io_error)?;
-        Ok(Stream {
-            table,
-            group: RowGroup::new(table.table(), &descriptor),
-            descriptor,
-            shares: Vec::new(),
-            young: Vec::new(),
-            young_rows: 0,
-            rows: 0,
-            file: None,
-            file_shares: Vec::new(),
-            since: Instant::now(),
-            sequence: 0,
-        })
-    }
-
-    fn has_rows(&self) -> bool {
-        self.group.rows() > 0 || self.file.is_some()
-    }
-
-    /// Starts an empty row group and returns the full one and its shares.
-    fn take_group(&mut self) -> (RowGroup, Vec<Share>) {
-        self.young.clear();
-        self.young_rows = 0;
-        let empty = RowGroup::new(self.table.table(), &self.descriptor);
-        (std::mem::replace(&mut self.group, empty), std::mem::take(&mut self.shares))
-    }
-}
-
 /// The writer.
 pub(crate) struct Writer {
     config: Config,
@@ -154,11 +63,12 @@ pub(crate) struct Writer {
     streams: Vec<Stream>,
     live: Vec<(TableId, RecordBatch)>,
     log: Log,
-    sealed: VecDeque<(TableId, String, u64)>,
+    sealed: Vec<Sealed>,
     sealed_bytes: u64,
+    reserve: Reserve,
     /// When the oldest row that is neither in a file nor in the journal came.
     dirty: Option<Instant>,
-    /// Trouble: rows are discarded until then.
+    /// Trouble: nothing is written until then.
     down: Option<Instant>,
 }
 
@@ -176,8 +86,9 @@ impl Writer {
             streams,
             live: Vec::new(),
             log: Log::new(journal),
-            sealed: VecDeque::new(),
+            sealed: Vec::new(),
             sealed_bytes: 0,
+            reserve: Reserve::take(&config.trace, &config.host, config.launcher_id),
             dirty: None,
             down: None,
             config,
@@ -227,48 +138,49 @@ impl Writer {
     }
 
     fn take_rows(&mut self, table: TableId, batch: &RecordBatch, shares: &[Share]) {
-        if self.down.is_some_and(|until| Instant::now() < until) {
+        if self.is_full(table) && !self.is_down() {
+            self.end_group(table);
+        }
+        if self.is_full(table) {
             return self.lose(table, shares);
         }
-        self.down = None;
         let Some(stream) = self.streams.get_mut(table as usize) else { return };
-        if !stream.has_rows() {
-            stream.since = Instant::now();
-        }
-        if let Err(error) = stream.group.append(batch, &mut self.press) {
+        if let Err(error) = stream.append(batch, shares, &mut self.press) {
             // Only a defect of ours can do this: the group may hold half a batch, so it goes.
-            let (_, mut lost) = stream.take_group();
+            let (_, mut lost, _) = stream.take_group();
             shares.iter().for_each(|s| add(&mut lost, *s));
             self.lose(table, &lost);
             return self.trouble("rows", &io_error(error));
         }
-        shares.iter().for_each(|s| add(&mut stream.shares, *s));
-        stream.rows += batch.num_rows() as u64;
-        stream.young_rows += batch.num_rows();
-        if stream.group.rows() <= WORTH_A_GROUP {
-            stream.young.push(batch.clone());
-        } else {
-            stream.young.clear();
-        }
-        let most = FULL_BYTES.min(usize::try_from(self.config.file_bytes).unwrap_or(FULL_BYTES));
-        let full = stream.group.rows() >= FULL_GROUP || stream.group.bytes() >= most;
         self.dirty.get_or_insert_with(Instant::now);
-        if full {
+        if self.is_full(table) && !self.is_down() {
             self.end_group(table);
         }
+    }
+
+    /// Whether the table's row group takes no more rows. Where the disk has little room, row groups are small: of what
+    /// does not fit as a whole some does.
+    fn is_full(&mut self, table: TableId) -> bool {
+        let most = (FULL_BYTES as u64).min(self.config.file_bytes).min(self.reserve.room() / GROUPS_LEFT) as usize;
+        let full = |s: &Stream| s.group.rows() >= FULL_GROUP || s.group.bytes() >= most.max(1);
+        self.streams.get(table as usize).is_some_and(full)
+    }
+
+    fn is_down(&self) -> bool {
+        self.down.is_some_and(|until| Instant::now() < until)
     }
 
     fn lose(&mut self, table: TableId, shares: &[Share]) {
         self.report(|r| {
             r.lose(shares);
-            r.names_lost |= matches!(table, TableId::Names | TableId::Stacks);
+            r.names_lost |= table == TableId::Names;
         });
     }
 
-    /// Something could not be written: says so once, and discards for a while.
+    /// Something could not be written: says so once, and leaves the disk alone for a while.
     fn trouble(&mut self, what: &str, error: &io::Error) {
         let trace = self.config.trace.display();
-        let note = format!("{what} could not be written to {trace}: {error}; what came then was counted as dropped");
+        let note = format!("{what} could not be written to {trace}: {error}; what finds no room is counted as dropped");
         self.down = Some(Instant::now() + PAUSE);
         self.report(|r| {
             if !r.notes.contains(&note) {
@@ -278,103 +190,143 @@ impl Writer {
         });
     }
 
-    /// Writes the row group to the table's file.
-    fn end_group(&mut self, table: TableId) {
-        let Some(stream) = self.streams.get_mut(table as usize) else { return };
-        if stream.group.rows() == 0 {
-            return;
+    /// Writes the row group to the table's file. False: the disk has no room for it, and it is kept.
+    fn end_group(&mut self, table: TableId) -> bool {
+        while self.streams.get(table as usize).is_some_and(|s| s.group.rows() > 0 || s.stuck.is_some()) {
+            if let Err(error) = self.write_group(table) {
+                self.trouble("rows", &error);
+                return false;
+            }
+            let file = self.streams.get(table as usize).and_then(|s| s.file.as_ref());
+            if file.is_some_and(|file| file.length() >= self.config.file_bytes) && !self.seal(table, false) {
+                return false;
+            }
         }
-        let (group, shares) = stream.take_group();
+        true
+    }
+
+    fn write_group(&mut self, table: TableId) -> io::Result<()> {
+        let Some(stream) = self.streams.get_mut(table as usize) else { return Ok(()) };
         if stream.file.is_none() {
             let (host, launcher) = (&self.config.host, launcher_text(self.config.launcher_id));
             let name = format!("{}/host={host}/{launcher}-{:06}.parquet", table.table().name, stream.sequence);
-            match TableFile::create(&self.config.trace, name, table.table(), &stream.descriptor) {
-                Ok(file) => stream.file = Some(file),
-                Err(error) => {
-                    self.lose(table, &shares);
-                    return self.trouble("rows", &error);
-                }
-            }
+            stream.file = Some(TableFile::create(&self.config.trace, name, table.table(), &stream.descriptor)?);
             stream.sequence += 1;
         }
-        let Some(file) = &mut stream.file else { return };
-        if let Err(error) = file.add(group, &mut self.press) {
-            self.lose(table, &shares);
-            return self.trouble("rows", &error);
+        let Some(next) = self.next_group(table) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(table as usize) else { return Ok(()) };
+        let Some(file) = &mut stream.file else { return Ok(()) };
+        if let Err(error) = file.append(&next.group) {
+            stream.stuck = Some(next);
+            return Err(error);
         }
-        shares.iter().for_each(|s| add(&mut stream.file_shares, *s));
-        if file.length() >= self.config.file_bytes {
-            self.seal(table);
+        next.shares.iter().for_each(|s| add(&mut stream.file_shares, *s));
+        stream.file_contents.add(next.contents);
+        Ok(())
+    }
+
+    /// The row group that is to be written next, encoded for the end of the table's file. One that was stuck comes first:
+    /// at the place for which it was encoded.
+    fn next_group(&mut self, table: TableId) -> Option<Stuck> {
+        let stream = self.streams.get_mut(table as usize)?;
+        if let Some(stuck) = stream.stuck.take() {
+            return Some(stuck);
+        }
+        let file = stream.file.as_ref().filter(|_| stream.group.rows() > 0)?;
+        let at = file.length();
+        let (group, shares, contents) = stream.take_group();
+        match TableFile::encode(group, at, &mut self.press) {
+            Ok(group) => Some(Stuck { group, shares, contents }),
+            Err(error) => {
+                // Only a defect of ours can do this.
+                self.lose(table, &shares);
+                self.trouble("rows", &error);
+                None
+            }
         }
     }
 
-    /// Ends the table's file. Rows of a row group that is still open go into the next one.
-    fn seal(&mut self, table: TableId) {
-        let covered = self.covered(table);
-        let Some(stream) = self.streams.get_mut(table as usize) else { return };
-        let Some(file) = stream.file.take() else { return };
+    /// Ends the table's file. Rows of a row group that is still open go into the next one. False: it could not be sealed,
+    /// and is kept. `last`: the journal goes next.
+    fn seal(&mut self, table: TableId, last: bool) -> bool {
+        let Some(stream) = self.streams.get_mut(table as usize) else { return true };
+        let covered = stream.covered();
+        let Some(file) = stream.file.take() else { return true };
         if file.is_empty() {
-            return file.remove();
+            file.remove();
+            return true;
         }
         // The journal says that the file has the rows before the file is renamed: no reader takes both.
         if self.log.needs(table)
             && let Ok(footer) = file.footer()
         {
             let part = Item::part(table, covered, &file.part_name(), file.length(), &footer);
-            if let Err(error) = self.log.append(&[part]) {
-                self.trouble("the journal", &error);
+            let noted = self.log.append(&[part]);
+            if let Err(error) = noted.as_ref().or_else(|error| if last { Ok(&()) } else { Err(error) }) {
+                self.trouble("the journal", error);
+                self.keep_file(table, file);
+                return false;
             }
         }
         match file.seal() {
-            Ok(sealed) => {
+            Ok((name, bytes)) => {
                 self.log.sealed(table);
+                self.sealed_bytes += bytes;
                 if let Some(stream) = self.streams.get_mut(table as usize) {
                     stream.file_shares.clear();
+                    let contents = std::mem::replace(&mut stream.file_contents, Contents::NONE);
+                    self.sealed.push(Sealed { table, name, bytes, contents });
                 }
-                self.sealed_bytes += sealed.bytes;
-                self.sealed.push_back((table, sealed.name, sealed.bytes));
                 self.remove_oldest();
+                true
             }
             Err(error) => {
-                let shares = self.streams.get_mut(table as usize).map(|s| std::mem::take(&mut s.file_shares));
-                self.lose(table, &shares.unwrap_or_default());
                 self.trouble("rows", &error);
+                self.keep_file(table, file);
+                false
             }
         }
     }
 
-    /// Rows of the table that its file holds, and those before.
-    fn covered(&self, table: TableId) -> u64 {
-        self.streams.get(table as usize).map_or(0, |s| s.rows - s.group.rows() as u64)
+    fn keep_file(&mut self, table: TableId, file: TableFile) {
+        if let Some(stream) = self.streams.get_mut(table as usize) {
+            stream.file = Some(file);
+        }
     }
 
     fn remove_oldest(&mut self) {
         while self.sealed_bytes > self.config.max_size {
-            let Some(at) = self.sealed.iter().position(|(table, ..)| !KEPT.contains(table)) else { return };
-            let Some((_, name, bytes)) = self.sealed.remove(at) else { return };
-            let _ = std::fs::remove_file(self.config.trace.join(&name));
-            self.sealed_bytes -= bytes;
-            self.report(|r| r.removed.push(name));
+            let removable = self.sealed.iter().enumerate().filter(|(_, file)| !KEPT.contains(&file.table));
+            let Some((at, _)) = removable.min_by_key(|(_, file)| file.contents.to_ns) else { return };
+            let file = self.sealed.remove(at);
+            let _ = std::fs::remove_file(self.config.trace.join(&file.name));
+            self.sealed_bytes -= file.bytes;
+            self.report(|r| r.remove(file));
         }
     }
 
     /// Brings everything young to disk: large row groups as such, the rest to the journal.
     fn flush(&mut self) {
+        if self.is_down() {
+            self.dirty = Some(Instant::now());
+            return;
+        }
         self.dirty = None;
         let mut items = Vec::new();
         for table in TABLES.iter().map(|t| t.id) {
             let Some(stream) = self.streams.get(table as usize) else { continue };
-            if stream.young_rows == 0 {
+            if stream.young_rows == 0 && stream.stuck.is_none() {
                 continue;
             }
-            if stream.group.rows() > WORTH_A_GROUP {
-                self.end_group(table);
-                let covered = self.covered(table);
-                let file = self.streams.get(table as usize).and_then(|s| s.file.as_ref());
-                if let Some(file) = file
+            if stream.group.rows() > WORTH_A_GROUP || stream.stuck.is_some() {
+                if !self.end_group(table) {
+                    continue;
+                }
+                let Some(stream) = self.streams.get(table as usize) else { continue };
+                if let Some(file) = &stream.file
                     && let Ok(footer) = file.footer()
                 {
-                    items.push(Item::part(table, covered, &file.part_name(), file.length(), &footer));
+                    items.push(Item::part(table, stream.covered(), &file.part_name(), file.length(), &footer));
                 }
             } else if let Some(item) = self.young_item(table) {
                 items.push(item);
@@ -408,19 +360,34 @@ impl Writer {
     fn seal_old(&mut self) {
         for table in TABLES.iter().map(|t| t.id) {
             let old = |s: &Stream| s.has_rows() && s.since.elapsed() >= self.config.file_age;
-            if self.streams.get(table as usize).is_some_and(old) {
-                self.end_group(table);
-                self.seal(table);
+            if !self.is_down() && self.streams.get(table as usize).is_some_and(old) && self.end_group(table) {
+                self.seal(table, false);
             }
         }
     }
 
     fn finish(mut self) {
-        // One more attempt, whatever happened before: the disk may have room again.
-        for table in TABLES.iter().map(|t| t.id) {
-            self.end_group(table);
-            self.seal(table);
+        self.reserve.give_back();
+        // Those without which the others mean nothing come first, then the small ones.
+        let bytes = |table: &TableId| self.streams.get(*table as usize).map_or(0, |s| s.group.bytes());
+        let mut left: Vec<TableId> = TABLES.iter().map(|t| t.id).collect();
+        left.sort_by_key(|table| (!KEPT.contains(table), bytes(table)));
+        left.retain(|table| !self.close(*table));
+        // Young rows stand in the journal as well: its room is what their row groups need.
+        self.log.clear();
+        left.retain(|table| !self.close(*table));
+        for table in left {
+            // Only the group that finds no room is lost: what the file has before it is whole.
+            let lost = self.streams.get_mut(table as usize).map(Stream::give_up_group);
+            self.lose(table, &lost.unwrap_or_default());
+            if !self.seal(table, true) {
+                let lost = self.streams.get_mut(table as usize).map(Stream::give_up_file);
+                self.lose(table, &lost.unwrap_or_default());
+            }
         }
-        self.log.remove();
+    }
+
+    fn close(&mut self, table: TableId) -> bool {
+        self.end_group(table) && self.seal(table, true)
     }
 }

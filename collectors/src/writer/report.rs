@@ -1,0 +1,78 @@
+//! What the writer tells the drain and the launcher: what was lost, what was removed, what is wrong with the disk.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use super::stream::Sealed;
+use crate::manifest::{Manifest, Removed};
+
+/// Rows of one class of one process in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) process_id: i64,
+    pub(crate) class: u8,
+    pub(crate) rows: u64,
+}
+
+/// What the writer tells everybody else.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    /// Files that were removed for the size limit.
+    removed_files: Vec<String>,
+    /// What stood in them, by table.
+    removed: Vec<Removed>,
+    pub(crate) notes: Vec<String>,
+    /// Lines for the launcher to print.
+    pub(crate) warnings: VecDeque<String>,
+    /// Rows that could not be stored.
+    pub(crate) lost: Vec<Share>,
+    /// Rows of `names` were among them.
+    pub(crate) names_lost: bool,
+}
+
+/// The report, shared.
+pub(crate) type Shared = Arc<Mutex<Report>>;
+
+impl Report {
+    /// Completes a manifest by what the writer knows.
+    pub(crate) fn complete(&self, manifest: &mut Manifest) {
+        manifest.removed_files = self.removed_files.clone();
+        manifest.removed = self.removed.clone();
+        self.notes.iter().for_each(|n| manifest.note(n));
+        for share in &self.lost {
+            manifest.lose(share.process_id, share.class, share.rows);
+        }
+    }
+
+    pub(super) fn lose(&mut self, shares: &[Share]) {
+        for share in shares {
+            add(&mut self.lost, *share);
+        }
+    }
+
+    /// A sealed file was removed.
+    pub(super) fn remove(&mut self, file: Sealed) {
+        self.removed_files.push(file.name);
+        let table = file.table.table().name;
+        let of = match self.removed.iter().position(|removed| removed.table == table) {
+            Some(at) => &mut self.removed[at],
+            None => {
+                self.removed.push(Removed { table: table.to_owned(), from_ns: i64::MAX, ..Removed::default() });
+                let last = self.removed.len() - 1;
+                &mut self.removed[last]
+            }
+        };
+        of.rows += file.contents.rows;
+        of.from_ns = of.from_ns.min(file.contents.from_ns);
+        of.to_ns = of.to_ns.max(file.contents.to_ns);
+    }
+}
+
+/// Adds a share to a list that has each process and class once.
+pub(crate) fn add(list: &mut Vec<Share>, share: Share) {
+    let same = |s: &&mut Share| s.process_id == share.process_id && s.class == share.class;
+    match list.iter_mut().rev().find(same) {
+        Some(found) => found.rows += share.rows,
+        None => list.push(share),
+    }
+}

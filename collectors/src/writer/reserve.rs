@@ -1,0 +1,83 @@
+//! Room on the disk: how much there is, and some that is taken at the start and given back at the end, so that a trace
+//! whose disk ran full still gets the account of what was lost: its manifest, its last small files, its summary.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::manifest;
+
+/// Enough for the manifest of a hundred processes.
+const BYTES: u64 = 256 << 10;
+/// Never more than this part of what is free.
+const SHARE: u64 = 16;
+
+/// The disk is asked for its room not more often than this.
+const ASKED: Duration = Duration::from_millis(100);
+
+/// A file that only takes room, where the disk can reserve any.
+pub(super) struct Reserve {
+    path: PathBuf,
+    file: Option<File>,
+    /// Free bytes when the disk was last asked.
+    room: Option<(Instant, u64)>,
+}
+
+impl Reserve {
+    /// Takes the room, beside the manifest, whose readers pass it over.
+    pub(super) fn take(trace: &Path, host: &str, launcher_id: u64) -> Reserve {
+        let path = manifest::path(trace, host, launcher_id).with_extension("reserve");
+        let reserve = Reserve { file: File::create(&path).ok(), path, room: None };
+        if let Some(file) = &reserve.file {
+            let bytes = BYTES.min(free_bytes(file) / SHARE);
+            // Unlike posix_fallocate it writes nothing where the file system cannot reserve.
+            // SAFETY: an open descriptor and numbers.
+            unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) };
+        }
+        reserve
+    }
+
+    /// Free bytes of the disk, as of a moment ago.
+    pub(super) fn room(&mut self) -> u64 {
+        let Some(file) = &self.file else { return u64::MAX };
+        let (_, room) = *match &mut self.room {
+            Some(known) if known.0.elapsed() < ASKED => known,
+            old => old.insert((Instant::now(), free_bytes(file))),
+        };
+        room
+    }
+
+    /// Gives it back.
+    pub(super) fn give_back(&mut self) {
+        if self.file.take().is_some() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn free_bytes(file: &File) -> u64 {
+    // SAFETY: plain data, for which zeros are valid; the descriptor is open.
+    unsafe {
+        let mut meta: libc::statvfs = std::mem::zeroed();
+        if libc::fstatvfs(file.as_raw_fd(), &mut meta) == 0 { meta.f_bavail * meta.f_frsize } else { u64::MAX }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_is_taken_and_given_back() {
+        let trace = std::env::temp_dir().join(format!("gputrace-reserve-{}", std::process::id()));
+        fs::create_dir_all(trace.join("manifest")).unwrap();
+        let mut reserve = Reserve::take(&trace, "h", 7);
+        assert!(fs::metadata(&reserve.path).unwrap().len() <= BYTES);
+        assert!(reserve.room() > 0);
+        reserve.give_back();
+        assert_eq!(reserve.room(), u64::MAX, "nobody is asked any more");
+        assert_eq!(fs::read_dir(trace.join("manifest")).unwrap().count(), 0);
+        fs::remove_dir_all(&trace).unwrap();
+    }
+}
