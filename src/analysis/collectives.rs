@@ -62,7 +62,13 @@ impl Analysis for Collectives {
         }
         section.table(by_operation(facts));
         section.table(by_kind(facts));
-        loss::note(&mut section, facts, "calls of NCCL", &["collective"]);
+        loss::note(
+            &mut section,
+            facts,
+            "calls of NCCL",
+            gputrace_collectors::schema::TableId::Collectives,
+            &["collective"],
+        );
         section
     }
 }

@@ -2,7 +2,7 @@
 
 use super::passes::device_memory::{Calls, KINDS, ProcessMemory, on_host};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Need};
+use super::{Analysis, Explain, Facts, Need, What, sites};
 
 /// The analysis.
 pub(crate) struct DeviceMemory;
@@ -36,7 +36,7 @@ impl Analysis for DeviceMemory {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::DeviceMemory]
+        &[Need::DeviceMemory, Need::Sites]
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {
@@ -69,6 +69,7 @@ impl Analysis for DeviceMemory {
         section.table(by_process(facts));
         section.table(by_kind(facts));
         section.table(by_call(facts));
+        sites::cost_table(&mut section, facts, What::Memory, "By line");
         section.table(over_time(facts));
         super::loss::note(
             &mut section,

@@ -12,10 +12,11 @@ use super::passes::launches::Launches;
 use super::passes::loading::Loading;
 use super::passes::named_steps::NamedSteps;
 use super::passes::ranges::Ranges;
+use super::passes::sites::Sites;
 use super::passes::steps::Steps;
 use super::passes::syncs::Syncs;
 use super::passes::transfers::Transfers;
-use crate::trace::{Filter, Names, Process, Trace};
+use crate::trace::{self, Filter, Names, Process, Trace};
 
 /// A pass that an analysis may need. Steps and the host's time are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub(crate) enum Need {
     Ranges,
     /// [`Collectives`].
     Collectives,
+    /// [`Sites`].
+    Sites,
 }
 
 /// Results of the passes; those that were not needed are empty.
@@ -66,6 +69,10 @@ pub(crate) struct Facts<'a> {
     pub(crate) ranges: Ranges,
     /// Calls of NCCL.
     pub(crate) collectives: Collectives,
+    /// Costly calls and drawn launches by stack.
+    pub(crate) sites: Sites,
+    /// The lines behind those stacks.
+    pub(crate) stacks: trace::Sites,
 }
 
 impl<'a> Facts<'a> {
@@ -91,8 +98,10 @@ impl<'a> Facts<'a> {
             loading: Loading::default(),
             ranges: Ranges::default(),
             collectives: Collectives::default(),
+            sites: Sites::default(),
+            stacks: trace::Sites::default(),
         };
-        let optional: [(Need, &mut dyn Pass); 8] = [
+        let optional: [(Need, &mut dyn Pass); 9] = [
             (Need::Launches, &mut facts.launches),
             (Need::Syncs, &mut facts.syncs),
             (Need::Transfers, &mut facts.transfers),
@@ -101,6 +110,7 @@ impl<'a> Facts<'a> {
             (Need::Loading, &mut facts.loading),
             (Need::Ranges, &mut facts.ranges),
             (Need::Collectives, &mut facts.collectives),
+            (Need::Sites, &mut facts.sites),
         ];
         let mut passes: Vec<&mut dyn Pass> = vec![&mut facts.host];
         passes.extend(optional.into_iter().filter(|(need, _)| needs.contains(need)).map(|(_, pass)| pass));
@@ -116,6 +126,9 @@ impl<'a> Facts<'a> {
         steps.names(&mut ids);
         passes.iter().for_each(|pass| pass.names(&mut ids));
         facts.names = trace.names(&ids);
+        if facts.sites.any() {
+            facts.stacks = trace.sites(&facts.sites.stacks());
+        }
         facts
     }
 

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::passes::launches::OUTLIER_NS;
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Need};
+use super::{Analysis, Explain, Facts, Need, sites};
 
 /// The analysis.
 pub(crate) struct LaunchOverhead;
@@ -53,7 +53,9 @@ impl Analysis for LaunchOverhead {
                 inside the driver's function, from before the call to after its return. Launch overhead is the sum of API \
                 time over the launching threads / wall time of the process. Per thread, per function and per kernel: Time % \
                 (of all launches), Total, Calls, Avg, Med, Min, Max, StdDev as in cuda_api_sum. Outliers are calls longer \
-                than 50 us. Launches under stream capture are counted, and named: they build a graph.",
+                than 50 us. Launches under stream capture are counted, and named: they build a graph. By line: about one launch \
+                in 1,000 (--launch-stacks), drawn at random, has a stack, and stands for as many; others have one because they \
+                took long or followed a pause of 200 us of their thread.",
             unit: "ns in JSON; in text the column's head names the unit. Rates are launches per second.",
             limits: "Medians are exact up to 64 values, else within 1.6 % (log-linear histogram, 32 buckets per power of \
                 two). Queue and kernel time are not recorded in this version, so launch efficiency and short kernels are \
@@ -63,7 +65,7 @@ impl Analysis for LaunchOverhead {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Launches]
+        &[Need::Launches, Need::Sites]
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {
@@ -88,6 +90,7 @@ impl Analysis for LaunchOverhead {
         section.fact("outliers_50us", "outliers (> 50 us)", Unit::Count, outliers);
         section.fact("outliers_ns", "time in outliers", Unit::Ns, sum(|p| p.outliers_ns));
         section.fact("captured", "under stream capture", Unit::Count, sum(|p| p.captured as i64));
+        sites::launch_table(&mut section, facts);
         section.table(by_process(facts));
         section.table(by_thread(facts, all.sum as f64));
         section.table(by_api(facts, all.sum as f64));

@@ -13,6 +13,7 @@ mod loss;
 mod passes;
 mod ranges;
 mod section;
+mod sites;
 pub(crate) mod summary;
 mod syncs;
 mod transfers;
@@ -21,10 +22,12 @@ pub(crate) use facts::{Facts, Need};
 pub(crate) use passes::device_memory::Calls as AllocationCalls;
 pub(crate) use passes::host_time::{PARTS, Part, ProcessTime};
 pub(crate) use passes::loading::Calls as LoadingCalls;
+pub(crate) use passes::sites::{Drawn, What};
 pub(crate) use passes::stats::Stats;
 pub(crate) use passes::steps::ProcessSteps;
 pub(crate) use passes::transfers::{Key as TransferKey, Rule as TransferRule, Sum as TransferSum};
 pub(crate) use section::{Column, Section, Table, Unit, Value};
+pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
 
 /// One question, answered from a trace.
 pub(crate) trait Analysis: Sync {

@@ -3,7 +3,7 @@
 use super::passes::stats::Stats;
 use super::passes::syncs::{Calls, Key};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Need};
+use super::{Analysis, Explain, Facts, Need, What, sites};
 
 /// The analysis.
 pub(crate) struct Syncs;
@@ -24,18 +24,21 @@ impl Analysis for Syncs {
                 three queries on one stream or event by one thread, each within 1 ms of the one before, is a spin: from its \
                 first query to the end of its last the host does nothing but ask. stream_wait makes a stream wait, not the \
                 host. Kind copy are implicit waits: blocking copies that took longer than their bytes can explain (see \
-                --explain transfers); their time is the waiting alone. Per process, kind, function and stream: count, total time, share of wall time, per step, median, max.",
+                --explain transfers); their time is the waiting alone. Per line of \
+                Python, else per native function: count, total time, share of wall time, per step. Per process, kind, function \
+                and stream: the same, median, max.",
             unit: "ns in JSON; in text the column's head names the unit. Streams are raw handles: 0 default, 1 legacy, 2 per \
                 thread; an event wait has no stream.",
             limits: "Of implicit waits those in copies are told, as a lower bound; what frees, allocations and module loading \
                 wait is not told from their work, and stands under device-memory and the summary. Which GPU work a wait was for, and how long the GPU was idle after it, needs \
-                GPU times, which this version does not record. Call sites are not recorded in this version.",
+                GPU times, which this version does not record. A line is the innermost one of the user's own code, neither \
+                installed nor Python's; calls of less than 20 us (--stacks-over) have none, and stand together.",
             source: "Nsight Systems rule cuda_api_sync; metrics.md, Synchronisation.",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Syncs, Need::Transfers]
+        &[Need::Syncs, Need::Transfers, Need::Sites]
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {
@@ -63,6 +66,7 @@ impl Analysis for Syncs {
         if syncs.calls.iter().next().is_none() && implicit().all(|waited| waited.count == 0) {
             section.note("No synchronisation calls in this trace.");
         }
+        sites::cost_table(&mut section, facts, What::Wait, "By line, waits of the host and of copies");
         section.table(by_kind(facts));
         section.table(by_call(facts));
         super::loss::note(

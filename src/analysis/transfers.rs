@@ -2,7 +2,7 @@
 
 use super::passes::transfers::{Key, Rule, Sum};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Need};
+use super::{Analysis, Explain, Facts, Need, What, sites};
 
 /// The analysis.
 pub(crate) struct Transfers;
@@ -38,7 +38,7 @@ impl Analysis for Transfers {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Transfers]
+        &[Need::Transfers, Need::Sites]
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {
@@ -74,6 +74,7 @@ impl Analysis for Transfers {
         }
         section.table(by_direction(facts));
         section.table(rules(facts));
+        sites::cost_table(&mut section, facts, What::Copy, "By line, without waiting for earlier work");
         super::loss::note(
             &mut section,
             facts,

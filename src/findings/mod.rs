@@ -26,7 +26,8 @@ const SHOWN: usize = 5;
 pub(crate) const WORTH: f64 = 0.02;
 
 /// What the rules read.
-pub(crate) const NEEDS: &[Need] = &[Need::Launches, Need::Syncs, Need::Transfers, Need::DeviceMemory, Need::Loading];
+pub(crate) const NEEDS: &[Need] =
+    &[Need::Launches, Need::Syncs, Need::Transfers, Need::DeviceMemory, Need::Loading, Need::Sites];
 
 /// What a rule found in one process.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! The rules, a row each: what is looked at, when it is a finding, what to do.
 
 use super::{Evidence, Subject, WORTH};
-use crate::analysis::{Part, TransferRule};
+use crate::analysis::{AtSite, Part, TransferRule, What, costs_by_site, launches_by_site};
 use crate::trace::shortened;
 
 /// Work that a fix takes.
@@ -143,8 +143,8 @@ fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
         let (number, ns) = per_unit(c);
         format!("{} {}, {} each", s.facts.names.full(*api), count(s, number), ms(ns / number.max(1e-9)))
     };
-    let lines = calls.iter().filter(|(_, c)| per_unit(c).0 > 0.0).take(2).map(line).collect();
-    Some(Evidence { gain_ns, of_run: false, lines })
+    let lines = calls.iter().filter(|(_, c)| per_unit(c).0 > 0.0).take(2).map(line);
+    Some(Evidence { gain_ns, of_run: false, lines: lines.chain(worst_line(s, What::Memory)).collect() })
 }
 
 fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
@@ -163,7 +163,39 @@ fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
         let kernel = if *name < 0 { String::new() } else { shortened(&s.facts.names.full(*name), 48) };
         format!("{} launches {kernel} {}", crate::render::number(number), s.facts.names.full(*api)).replace("  ", " ")
     };
-    Some(Evidence { gain_ns, of_run: false, lines: kernels.iter().take(3).map(line).collect() })
+    let lines: Vec<String> = launching_lines(s, calls).into_iter().chain(kernels.iter().map(line)).take(3).collect();
+    Some(Evidence { gain_ns, of_run: false, lines })
+}
+
+/// Drawn launches of which a line's share is told: fewer are an accident.
+const DRAWN: u64 = 20;
+
+/// The two lines that launch most, as far as drawn launches tell; `calls`: launches of the unit.
+fn launching_lines(s: &Subject<'_>, calls: f64) -> Vec<String> {
+    let sites = launches_by_site(s.facts);
+    let own = || sites.iter().filter(|(process_id, ..)| *process_id == s.process_id);
+    let drawn: u64 = own().map(|(.., drawn)| drawn.samples).sum();
+    if drawn < DRAWN {
+        return Vec::new();
+    }
+    let line = |(_, site, of): &(i64, &crate::trace::Site, crate::analysis::Drawn)| {
+        let number = of.samples as f64 / drawn as f64 * calls;
+        format!("about {} launches {}", crate::render::number(number.round()), site.named())
+    };
+    own().filter(|(.., of)| of.samples > 0).take(2).map(line).collect()
+}
+
+/// `from train.py:44 x = torch.empty(n)`: the line where most of such a cost came from, when that is known.
+fn worst_line(s: &Subject<'_>, what: What) -> Option<String> {
+    let sites = costs_by_site(s.facts, what);
+    let own = sites.iter().filter(|at| at.process_id == s.process_id && per_unit(s, at).0 > 0.0);
+    let worst = own.max_by(|a, b| per_unit(s, a).1.total_cmp(&per_unit(s, b).1))?;
+    Some(format!("from {}", worst.site.as_ref()?.short()))
+}
+
+/// Calls of the unit, and their time.
+fn per_unit(s: &Subject<'_>, at: &AtSite) -> (f64, f64) {
+    (s.per_unit(at.all.count as f64, at.middle.0 as f64), s.per_unit(at.all.sum as f64, at.middle.1 as f64))
 }
 
 /// Calls that one of these rules of Nsight Systems names.
@@ -188,12 +220,14 @@ fn named_copies(s: &Subject<'_>, rules: &[TransferRule]) -> (f64, Vec<String>) {
 }
 
 fn pageable_copies(s: &Subject<'_>) -> Option<Evidence> {
-    let (gain_ns, lines) = named_copies(s, &[TransferRule::MemcpyAsync]);
+    let (gain_ns, mut lines) = named_copies(s, &[TransferRule::MemcpyAsync]);
+    lines.extend(worst_line(s, What::Copy));
     (gain_ns > 0.0).then_some(Evidence { gain_ns, of_run: false, lines })
 }
 
 fn sync_copies(s: &Subject<'_>) -> Option<Evidence> {
-    let (ns, lines) = named_copies(s, &[TransferRule::MemcpySync, TransferRule::MemsetSync]);
+    let (ns, mut lines) = named_copies(s, &[TransferRule::MemcpySync, TransferRule::MemsetSync]);
+    lines.extend(worst_line(s, What::Copy));
     (ns > 0.0).then(|| Evidence { gain_ns: s.overlap_bound(ns), of_run: false, lines })
 }
 
@@ -234,8 +268,25 @@ fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
     let line = |(what, verb, number, ns): &(String, &str, f64, f64)| {
         format!("{what} {}, {verb}{} each", count(s, *number), ms(ns / number.max(1e-9)))
     };
-    let lines = waits.iter().take(2).map(line).collect();
+    let mut lines = waiting_lines(s);
+    if lines.is_empty() {
+        lines = waits.iter().take(2).map(line).collect();
+    }
     Some(Evidence { gain_ns: s.overlap_bound(ns), of_run: false, lines })
+}
+
+/// The two lines that wait longest, when they are known.
+fn waiting_lines(s: &Subject<'_>) -> Vec<String> {
+    let mut sites = costs_by_site(s.facts, What::Wait);
+    sites.retain(|at| at.process_id == s.process_id && at.site.is_some() && per_unit(s, at).0 > 0.0);
+    sites.sort_by(|a, b| per_unit(s, b).1.total_cmp(&per_unit(s, a).1));
+    let line = |at: &AtSite| {
+        let (number, ns) = per_unit(s, at);
+        let site = at.site.as_ref().map(crate::trace::Site::short).unwrap_or_default();
+        let api = s.facts.names.full(at.api_id);
+        format!("{site}  {api} {}, {} each", count(s, number), ms(ns / number.max(1e-9)))
+    };
+    sites.iter().take(2).map(line).collect()
 }
 
 fn warm_up(s: &Subject<'_>) -> Option<Evidence> {

@@ -139,3 +139,47 @@ fn a_small_copy_that_waited_is_not_advised_on_as_a_copy() {
     };
     assert_eq!(found(&loop_of(step)).iter().map(|f| f.0.as_str()).collect::<Vec<_>>(), ["wait-every-step"]);
 }
+
+/// The evidence of the first finding.
+fn evidence(section: &Section) -> String {
+    match section.cell("findings", 0, "evidence") {
+        Value::Text(text) => text.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_wait_names_its_line() {
+    let mut trace = TestTrace::new();
+    let item = trace.stack("main", "/home/u/train.py", 44);
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..40 {
+        (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
+        thread.host(700_000);
+        thread.stack = Some((item, 0));
+        thread.sync("cuStreamSynchronize", "stream", 300_000);
+        thread.stack = None;
+    }
+    let text = evidence(&trace.section(ALL[0]));
+    assert!(text.contains("train.py:44 main  cuStreamSynchronize 1 a step, 300 us each"), "{text}");
+}
+
+#[test]
+fn many_launches_name_the_lines_that_make_them() {
+    let mut trace = TestTrace::new();
+    let forward = trace.stack("Block.forward", "/home/u/model.py", 88);
+    let step = trace.stack("main", "/home/u/train.py", 41);
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..40 {
+        for k in 0..200 {
+            thread.stack = (k % 50 == 0).then_some((if k < 150 { forward } else { step }, 50));
+            thread.launch(&format!("k{}", k % 10), 2_000);
+        }
+        thread.stack = None;
+        thread.sync("cuStreamSynchronize", "stream", 1_000);
+        thread.host(100_000);
+    }
+    let text = evidence(&trace.section(ALL[0]));
+    assert!(text.contains("about 150 launches model.py:88 Block.forward"), "{text}");
+    assert!(text.contains("about 50 launches train.py:41 main"), "{text}");
+}

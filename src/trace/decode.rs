@@ -134,9 +134,11 @@ impl Job {
         }
     }
 
-    /// The rows that the filter keeps, if there is one. Names and processes are kept for those who look them up.
+    /// The rows that the filter keeps, if there is one. Names, stacks and processes are kept for those who look them up.
     fn filtered(&self, batch: &RecordBatch) -> Option<RecordBatch> {
-        if self.filter.is_all() || matches!(self.table, TableId::Communicators | TableId::Names | TableId::Processes) {
+        if self.filter.is_all()
+            || matches!(self.table, TableId::Communicators | TableId::Names | TableId::Processes | TableId::Stacks)
+        {
             return None;
         }
         let rows = Rows::new(self.table, &["start_ns", "process_id"], batch).ok()?;

@@ -17,6 +17,7 @@ mod names;
 mod processes;
 mod rows;
 mod scan;
+mod stacks;
 mod stream;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -36,6 +37,7 @@ pub(crate) use names::{NO_NAME, Names, shortened};
 pub(crate) use processes::Process;
 pub(crate) use rows::Rows;
 pub(crate) use scan::Want;
+pub(crate) use stacks::{NO_STACK, Site, Sites};
 
 /// One trace, made of all folders that were named.
 pub(crate) struct Trace {

@@ -38,7 +38,7 @@ impl Names {
     /// The name, demangled, in full.
     pub(crate) fn full(&self, id: i64) -> String {
         match self.0.get(&id) {
-            Some(name) => printable(&demangled(name)),
+            Some(name) => full_name(name),
             None if id == NO_NAME => "(name not known)".to_owned(),
             None => format!("(name {id:x} missing in the trace)"),
         }
@@ -49,6 +49,11 @@ impl Names {
     pub(crate) fn from_pairs(pairs: &[(i64, &str)]) -> Names {
         Names(pairs.iter().map(|(id, name)| (*id, (*name).to_owned())).collect())
     }
+}
+
+/// A function's name, demangled, without control characters.
+pub(super) fn full_name(name: &str) -> String {
+    printable(&demangled(name))
 }
 
 /// A longer name is shown as it is: nobody can read it, and substitutions let a short mangled name stand for gigabytes.

@@ -109,6 +109,16 @@ impl TestTrace {
         self.row(TableId::Communicators, row);
     }
 
+    /// A Python stack of one frame; its id.
+    pub(crate) fn stack(&mut self, function: &str, file: &str, line: i32) -> i64 {
+        let id = id(NameKind::Symbol, &format!("{function} {file} {line}"));
+        let row = json!({
+            "stack_id": id, "depth": 0, "language": "python", "function": function, "file": file, "line": line,
+        });
+        self.row(TableId::Stacks, row);
+        id
+    }
+
     /// Writes all files, each table into `parts` files.
     pub(crate) fn write_parts(&self, parts: usize) -> &Path {
         for table in &TABLES {
@@ -176,12 +186,14 @@ pub(crate) struct Thread<'a> {
     calls: i64,
     /// Time, ns since the epoch.
     pub(crate) now: i64,
+    /// Stack of the next calls, and launches that it stands for.
+    pub(crate) stack: Option<(i64, i64)>,
 }
 
 impl TestTrace {
     /// A thread of a process, from its start.
     pub(crate) fn thread(&mut self, process_id: i64, tid: i32) -> Thread<'_> {
-        Thread { trace: self, process_id, tid, calls: 0, now: START }
+        Thread { trace: self, process_id, tid, calls: 0, now: START, stack: None }
     }
 }
 
@@ -197,6 +209,10 @@ impl Thread<'_> {
             "start_ns": self.now, "api_ns": ns, "process_id": self.process_id, "pid": self.process_id, "tid": self.tid,
             "correlation_id": (i64::from(self.tid) << 32) + self.calls, "api_id": api_id,
         });
+        if let Some((stack_id, launches)) = self.stack {
+            row["stack_id"] = stack_id.into();
+            row["stack_launches"] = launches.into();
+        }
         if let (Value::Object(row), Value::Object(more)) = (&mut row, more) {
             row.extend(more);
         }

@@ -15,6 +15,7 @@ pub(crate) mod loading;
 pub(crate) mod named_steps;
 pub(crate) mod period;
 pub(crate) mod ranges;
+pub(crate) mod sites;
 pub(crate) mod stats;
 pub(crate) mod steps;
 pub(crate) mod syncs;

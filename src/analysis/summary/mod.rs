@@ -66,7 +66,7 @@ impl Analysis for Summary {
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
                 and no hook covers.",
             unit: "The unit of the step line holds for the lines below it.",
-            limits: "GPU times and call sites are not recorded in this version: idle time of the GPU is not known, and \
+            limits: "GPU times are not recorded in this version: idle time of the GPU is not known, and \
                 nothing here claims any. Steps of fewer than two calls, or fewer than ten, are not found. Several processes: \
                 numbers are of the busiest; with ranks, of the slowest.",
             source: "metrics.md, The summary that ends a run.",

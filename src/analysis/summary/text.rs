@@ -35,7 +35,8 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
         } else if !content.findings.fine.is_empty() {
             let _ = writeln!(out, "checked, fine: {}", content.findings.fine.join(", "));
         }
-        let _ = writeln!(out, "not known: GPU busy and idle time; call sites; tensors inside a caching allocator");
+        let sites = if content.facts.sites.any() { "" } else { "call sites; " };
+        let _ = writeln!(out, "not known: GPU busy and idle time; {sites}tensors inside a caching allocator");
     }
     out.push_str(&ending::own_lines(content));
     out

@@ -1,0 +1,170 @@
+//! Costly calls and drawn launches by the stack that made them.
+//!
+//! The traced program takes a stack of calls that took long, so what is counted by stack are those; the others of a kind
+//! are counted without one. A drawn launch's stack stands for as many launches as its row says.
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::FxHashSet;
+
+use super::Pass;
+use super::groups::Groups;
+use super::launches::OTHER;
+use super::stats::Stats;
+use super::steps::{Cursor, Steps, blocks};
+use super::waiting::Transfer;
+use crate::trace::{NO_STACK, Rows, Want};
+
+/// What a call cost time with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum What {
+    /// Waiting: a call that does nothing else, or the part of a copy that waited for earlier work.
+    Wait,
+    /// A copy or set, without its waiting.
+    Copy,
+    /// Memory taken or given back.
+    Memory,
+}
+
+/// Which calls are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// Process.
+    pub(crate) process_id: i64,
+    /// What they cost time with.
+    pub(crate) what: What,
+    /// Function.
+    pub(crate) api_id: i64,
+    /// Their stack, or [`NO_STACK`].
+    pub(crate) stack_id: i64,
+}
+
+/// Calls of one key.
+#[derive(Debug, Default)]
+pub(crate) struct Cost {
+    /// All.
+    pub(crate) all: Stats,
+    /// In steady steps.
+    pub(crate) steady: u64,
+    /// In steady steps of usual duration: calls and their time.
+    pub(crate) middle: (u64, i64),
+}
+
+/// Launches of one process and stack.
+#[derive(Debug, Default)]
+pub(crate) struct Drawn {
+    /// Launches that were drawn at random.
+    pub(crate) samples: u64,
+    /// Launches that they stand for.
+    pub(crate) launches: i64,
+    /// Others with this stack: they took long, or followed a pause of their thread.
+    pub(crate) others: u64,
+}
+
+/// The pass.
+#[derive(Debug)]
+pub(crate) struct Sites {
+    /// Costly calls.
+    pub(crate) costs: Groups<Key, Cost>,
+    /// Launches with a stack, by process and stack.
+    pub(crate) launches: Groups<(i64, i64), Drawn>,
+    cursors: [Cursor; 3],
+}
+
+impl Default for Sites {
+    fn default() -> Self {
+        let other = Key { process_id: OTHER, what: What::Wait, api_id: OTHER, stack_id: NO_STACK };
+        Sites {
+            costs: Groups::new(50_000, other),
+            launches: Groups::new(50_000, (OTHER, NO_STACK)),
+            cursors: Default::default(),
+        }
+    }
+}
+
+impl Sites {
+    /// Whether any call has a stack.
+    pub(crate) fn any(&self) -> bool {
+        self.launches.iter().next().is_some() || self.costs.iter().any(|(key, _)| key.stack_id != NO_STACK)
+    }
+
+    /// Ids of all stacks.
+    pub(crate) fn stacks(&self) -> FxHashSet<i64> {
+        let costs = self.costs.iter().map(|(key, _)| key.stack_id);
+        costs.chain(self.launches.iter().map(|((_, stack_id), _)| *stack_id)).filter(|id| *id != NO_STACK).collect()
+    }
+
+    fn costs(&mut self, rows: &Rows, steps: &Steps, what: What, cursor: usize, ns: impl Fn(usize) -> i64) {
+        let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
+        let (api, stack) = (rows.i64("api_id"), rows.i64_or("stack_id", NO_STACK));
+        for row in 0..rows.len {
+            let ns = ns(row);
+            if ns <= 0 {
+                continue;
+            }
+            let key = Key { process_id: process[row], what, api_id: api[row], stack_id: stack[row] };
+            let place = steps.place(&mut self.cursors[cursor], process[row], start[row]);
+            let cost = self.costs.at(key);
+            cost.all.add(ns);
+            cost.steady += u64::from(place.is_steady());
+            if place.is_middle() {
+                cost.middle = (cost.middle.0 + 1, cost.middle.1 + ns);
+            }
+        }
+    }
+
+    fn transfers(&mut self, rows: &Rows, steps: &Steps) {
+        let (length, bytes) = (rows.i64("api_ns"), rows.i64("bytes"));
+        let (kind, src, dst) = (rows.texts("kind"), rows.texts("src_kind"), rows.texts("dst_kind"));
+        let queued = rows.flags("async");
+        let waited = |row: usize| {
+            let memory = [src.get(row), dst.get(row)];
+            Transfer { set: kind.get(row) == "set", queued: queued.get(row), memory }.waited_ns(bytes[row], length[row])
+        };
+        self.costs(rows, steps, What::Wait, 1, waited);
+        self.costs(rows, steps, What::Copy, 1, |row| length[row] - waited(row));
+    }
+}
+
+impl Pass for Sites {
+    fn wants(&self) -> &'static [Want] {
+        const TRANSFERS: &[&str] = &["api_ns", "api_id", "stack_id", "kind", "src_kind", "dst_kind", "bytes", "async"];
+        &[
+            Want { table: TableId::Launches, columns: &["stack_id", "stack_launches"] },
+            Want { table: TableId::Syncs, columns: &["api_ns", "api_id", "stack_id", "kind"] },
+            Want { table: TableId::Transfers, columns: TRANSFERS },
+            Want { table: TableId::DeviceMemory, columns: &["api_ns", "api_id", "stack_id"] },
+        ]
+    }
+
+    fn rows(&mut self, rows: &Rows, steps: &Steps) {
+        match rows.table {
+            TableId::Launches => {
+                let (process, stack) = (rows.i64("process_id"), rows.i64_or("stack_id", NO_STACK));
+                let stands_for = rows.i64("stack_launches");
+                for row in (0..rows.len).filter(|row| stack[*row] != NO_STACK) {
+                    let drawn = self.launches.at((process[row], stack[row]));
+                    if stands_for[row] > 0 {
+                        drawn.samples += 1;
+                        drawn.launches = drawn.launches.saturating_add(stands_for[row]);
+                    } else {
+                        drawn.others += 1;
+                    }
+                }
+            }
+            TableId::Syncs => {
+                let (length, kind) = (rows.i64("api_ns"), rows.texts("kind"));
+                let waits = |row: usize| if blocks(kind.get(row)) { length[row] } else { 0 };
+                self.costs(rows, steps, What::Wait, 0, waits);
+            }
+            TableId::Transfers => self.transfers(rows, steps),
+            _ => {
+                let length = rows.i64("api_ns");
+                self.costs(rows, steps, What::Memory, 2, |row| length[row]);
+            }
+        }
+    }
+
+    fn names(&self, ids: &mut FxHashSet<i64>) {
+        ids.extend(self.costs.iter().map(|(key, _)| key.api_id));
+    }
+}

@@ -1,0 +1,265 @@
+//! Stacks behind ids, and the one line of each that a report names: its site.
+//!
+//! The innermost frame is seldom the one that its user can change: `torch/cuda/__init__.py` waits because `train.py`
+//! says so. So the site is the innermost frame of the user's own code, which is everything that is neither installed
+//! (site-packages, dist-packages) nor Python's or the system's own; without one it is the innermost frame.
+//!
+//! The text of a Python line is shown where its file is readable now and was last changed before the trace began.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::names::{full_name, shortened};
+use super::{Filter, Trace, Want};
+
+/// Stands for a missing `stack_id`: real ids are not negative.
+pub(crate) const NO_STACK: i64 = -1;
+
+/// Characters of a site, and of a function in it.
+const SHORT: usize = 52;
+const FUNCTION: usize = 32;
+/// Longer sources are not read, nor more of them.
+const MOST_BYTES: u64 = 4 << 20;
+const MOST_FILES: usize = 500;
+
+/// A line of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Site {
+    /// Path of the source, or of the library where there is none; empty when neither is known.
+    pub(crate) file: String,
+    /// Line in the source.
+    pub(crate) line: Option<i32>,
+    /// Function, demangled.
+    pub(crate) function: String,
+    /// The line's text, without blanks around it.
+    pub(crate) text: Option<String>,
+}
+
+/// The sites of the stacks that a report needs.
+#[derive(Debug, Default)]
+pub(crate) struct Sites(FxHashMap<i64, Site>);
+
+struct Frame {
+    python: bool,
+    function: String,
+    file: String,
+    line: Option<i32>,
+    module: String,
+}
+
+impl Trace {
+    /// Reads the stacks with these ids and no others.
+    pub(crate) fn sites(&self, ids: &FxHashSet<i64>) -> Sites {
+        let mut stacks: FxHashMap<i64, BTreeMap<i32, Frame>> = FxHashMap::default();
+        let columns = &["stack_id", "depth", "language", "function", "file", "line", "module"];
+        self.scan(&[Want { table: TableId::Stacks, columns }], &Filter::default(), &mut |rows| {
+            let (id, depth) = (rows.i64_or("stack_id", NO_STACK), rows.i32_or("depth", 0));
+            let (language, function, file) = (rows.texts("language"), rows.texts("function"), rows.texts("file"));
+            let (line, module) = (rows.i32_or("line", 0), rows.texts("module"));
+            for row in (0..rows.len).filter(|row| ids.contains(&id[*row])) {
+                stacks.entry(id[row]).or_default().entry(depth[row]).or_insert_with(|| Frame {
+                    python: language.get(row) == "python",
+                    function: function.get(row).to_owned(),
+                    file: file.get(row).to_owned(),
+                    line: Some(line[row]).filter(|line| *line > 0),
+                    module: module.get(row).to_owned(),
+                });
+            }
+        });
+        let mut sources = Sources { files: FxHashMap::default(), began_ns: self.began_ns() };
+        let sites = stacks.iter().filter_map(|(id, frames)| Some((*id, site(frames, &mut sources)?)));
+        Sites(sites.collect())
+    }
+}
+
+impl Sites {
+    /// The site of a stack, if it is known.
+    pub(crate) fn get(&self, stack_id: i64) -> Option<&Site> {
+        self.0.get(&stack_id)
+    }
+}
+
+impl Site {
+    /// `train.py:44 loss.item()`, `train.py:44 main`, `wait (libx.so)`. The end is cut where it is long: what is at the
+    /// front says which line it is.
+    pub(crate) fn short(&self) -> String {
+        let file = self.file.rsplit('/').next().unwrap_or_default();
+        let function = shortened(&self.function, FUNCTION);
+        let text = match (self.line, &self.text) {
+            (Some(line), Some(text)) => format!("{file}:{line} {text}"),
+            (Some(line), None) => format!("{file}:{line} {function}").trim_end().to_owned(),
+            (None, _) if function.is_empty() => format!("({file})"),
+            (None, _) => format!("{function} ({file})"),
+        };
+        if text.chars().count() <= SHORT {
+            return text;
+        }
+        text.chars().take(SHORT - 2).chain("..".chars()).collect()
+    }
+
+    /// `train.py:44 main`: with the function's name, whatever stands on the line.
+    pub(crate) fn named(&self) -> String {
+        Site { text: None, ..self.clone() }.short()
+    }
+
+    /// The same with the whole path, without the line's text.
+    pub(crate) fn place(&self) -> String {
+        match self.line {
+            Some(line) => format!("{}:{line}", self.file),
+            None => self.file.clone(),
+        }
+    }
+}
+
+fn site(frames: &BTreeMap<i32, Frame>, sources: &mut Sources) -> Option<Site> {
+    let frame = frames.values().find(|frame| frame.is_own()).or_else(|| frames.values().next())?;
+    let place = if frame.file.is_empty() { &frame.module } else { &frame.file };
+    let text = if frame.python { frame.line.and_then(|line| sources.line(&frame.file, line)) } else { None };
+    let function = if frame.python { printable(&frame.function) } else { full_name(&frame.function) };
+    Some(Site { file: printable(place), line: frame.line, function, text })
+}
+
+impl Frame {
+    /// Whether it is code of the program's author.
+    fn is_own(&self) -> bool {
+        let installed = |path: &str| path.contains("/site-packages/") || path.contains("/dist-packages/");
+        if self.python {
+            return !installed(&self.file) && !self.file.starts_with('<') && !is_standard_library(&self.file);
+        }
+        let system = ["/lib/", "/lib64/", "/usr/lib", "/usr/local/cuda", "/opt/cuda"];
+        !self.function.is_empty() && !installed(&self.module) && !system.iter().any(|s| self.module.starts_with(s))
+    }
+}
+
+/// `.../lib/python3.11/asyncio/runners.py`
+fn is_standard_library(path: &str) -> bool {
+    path.split_once("/lib/python3.").is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Python sources, as far as they were read.
+struct Sources {
+    files: FxHashMap<String, Option<Vec<String>>>,
+    began_ns: i64,
+}
+
+impl Sources {
+    fn line(&mut self, path: &str, line: i32) -> Option<String> {
+        if !self.files.contains_key(path) {
+            let lines = if self.files.len() < MOST_FILES { self.read(path) } else { None };
+            self.files.insert(path.to_owned(), lines);
+        }
+        let text = self.files.get(path)?.as_ref()?.get(usize::try_from(line).ok()?.checked_sub(1)?)?;
+        // More than is ever shown; a line may be megabytes long.
+        let text: String = text.trim().chars().take(SHORT).collect();
+        (!text.is_empty()).then(|| printable(&text))
+    }
+
+    /// The lines of a file that is what the traced program ran. A trace may name any path, so nothing but regular files
+    /// with a name of Python's is opened.
+    fn read(&self, path: &str) -> Option<Vec<String>> {
+        let path = Path::new(path);
+        if !path.is_absolute() || path.extension().is_none_or(|e| e != "py") {
+            return None;
+        }
+        let about = fs::symlink_metadata(path).and_then(|_| fs::metadata(path)).ok()?;
+        let began = UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.began_ns).ok()?);
+        if !about.is_file() || about.len() > MOST_BYTES || about.modified().ok()? > began {
+            return None;
+        }
+        let text = fs::read(path).ok()?;
+        Some(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
+    }
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(language: &str, function: &str, file: &str, line: i32, module: &str) -> Frame {
+        let line = Some(line).filter(|line| *line > 0);
+        Frame {
+            python: language == "python",
+            function: function.into(),
+            file: file.into(),
+            line,
+            module: module.into(),
+        }
+    }
+
+    fn of(frames: Vec<Frame>) -> Site {
+        let frames = (0..).zip(frames).collect();
+        site(&frames, &mut Sources { files: FxHashMap::default(), began_ns: i64::MAX }).unwrap()
+    }
+
+    #[test]
+    fn the_site_is_the_innermost_line_of_the_users_own_code() {
+        let site = of(vec![
+            frame("python", "synchronize", "/v/lib/python3.11/site-packages/torch/cuda/__init__.py", 792, ""),
+            frame("python", "Runner.run", "/usr/lib/python3.11/asyncio/runners.py", 118, ""),
+            frame("python", "<module>", "<string>", 1, ""),
+            frame("python", "Trainer.step", "/home/u/train.py", 44, ""),
+            frame("python", "main", "/home/u/train.py", 90, ""),
+        ]);
+        assert_eq!((site.short().as_str(), site.place().as_str()), ("train.py:44 Trainer.step", "/home/u/train.py:44"));
+    }
+
+    #[test]
+    fn without_own_code_it_is_the_innermost_frame() {
+        let site = of(vec![
+            frame("native", "", "", 0, "/usr/local/cuda/lib64/libcudart.so.12"),
+            frame("native", "start_thread", "", 0, "/lib/x86_64-linux-gnu/libc.so.6"),
+        ]);
+        assert_eq!(site.short(), "(libcudart.so.12)");
+    }
+
+    #[test]
+    fn native_functions_are_demangled_and_libraries_of_the_system_passed_over() {
+        let frames = || {
+            vec![
+                frame("native", "", "", 0, "/usr/local/cuda/lib64/libcudart.so.12"),
+                frame("native", "_ZN5model7forwardEi", "", 0, "/home/u/libmodel.so"),
+            ]
+        };
+        assert_eq!(of(frames()).short(), "model::forward (libmodel.so)");
+        let mut with_line = frames();
+        with_line[1].file = "/home/u/model.cpp".into();
+        with_line[1].line = Some(7);
+        assert_eq!(of(with_line).short(), "model.cpp:7 model::forward");
+    }
+
+    #[test]
+    fn a_long_site_keeps_its_front() {
+        let function = format!("outer::{}::inner", "x".repeat(60));
+        let line =
+            |text: Option<String>| Site { file: "/a/train.py".into(), line: Some(7), function: function.clone(), text };
+        assert!(line(None).short().starts_with("train.py:7 ") && line(None).short().ends_with("inner"));
+        let cut = line(Some("call(".repeat(40))).short();
+        assert!(cut.starts_with("train.py:7 call(") && cut.ends_with("..") && cut.len() == SHORT, "{cut}");
+    }
+
+    #[test]
+    fn a_lines_text_is_shown_only_of_the_source_that_ran() {
+        let path = std::env::temp_dir().join(format!("gputrace-source-{}.py", std::process::id()));
+        fs::write(&path, "def f():\n    loss.item()  # \x1b[31m\n").unwrap();
+        let name = path.to_str().unwrap();
+        let line = |began_ns: i64, line: i32| Sources { files: FxHashMap::default(), began_ns }.line(name, line);
+        assert_eq!(line(i64::MAX, 2).as_deref(), Some("loss.item()  # \u{fffd}[31m"));
+        assert_eq!((line(i64::MAX, 3), line(i64::MAX, 0), line(i64::MAX, -1)), (None, None, None));
+        assert_eq!(line(1, 2), None, "it was changed after the trace began");
+        fs::remove_file(&path).unwrap();
+        let mut sources = Sources { files: FxHashMap::default(), began_ns: i64::MAX };
+        assert_eq!(
+            [name, "/etc/hostname", "/proc/self/environ", "train.py"].map(|p| sources.line(p, 1)),
+            [const { None }; 4]
+        );
+    }
+}
