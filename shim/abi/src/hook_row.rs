@@ -5,7 +5,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Bits of [`HookInfo::flags`].
 pub mod hook_flag {
-    /// Calls are counted ([`View::counters`](super::View::counters)) and leave no events.
+    /// Calls are counted ([`View::counters`](crate::layout::View::counters)) and leave no events.
     pub const COUNTED: u8 = 1;
 }
 
