@@ -180,7 +180,7 @@ fn a_32_bit_child_runs_and_is_named_as_untraced() {
     let made =
         std::process::Command::new("cc").arg("-m32").arg(&source).arg("-o").arg(&child).output().expect("cc runs");
     if !made.status.success() {
-        crate::util::lacks("a compiler for 32-bit programs (gcc-multilib)");
+        crate::util::lacks("a compiler for 32-bit programs (gcc-12-multilib)");
         return;
     }
     let run = scratch.target(&child).traced().expect(7);
