@@ -14,6 +14,7 @@
 //! | `host_memory` | the same for malloc and free |
 //! | `ranges` | ranges named with NVTX are the program's own, and other tools keep theirs |
 //! | `analyses` | reports say what the driver counted, and the same every time |
+//! | `waits` | waits that calls do not speak of are the driver's own |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `format` | the files are what `gputrace schema` says |
@@ -51,3 +52,4 @@ mod signals;
 mod stacks;
 mod tidy;
 mod transparency;
+mod waits;

@@ -27,7 +27,8 @@ impl Hasher for HandleHasher {
     }
 }
 
-type ByHandle<T> = HashMap<u64, T, BuildHasherDefault<HandleHasher>>;
+/// Values by handle or address.
+pub(crate) type ByHandle<T> = HashMap<u64, T, BuildHasherDefault<HandleHasher>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {

@@ -93,12 +93,35 @@ pub(crate) struct Hook {
     pub(crate) api_id: i64,
     /// A copy between two devices.
     pub(crate) peer: bool,
+    /// What it does to streams and events, where its class does not say it.
+    pub(crate) role: Role,
     /// Calls recorded.
     pub(crate) calls: u64,
     /// Its calls are counted and leave no events.
     pub(crate) counted: bool,
     /// The name was handed to the table of names.
     pub(crate) announced: bool,
+}
+
+/// What a function does to streams and events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Nothing, or its class says it.
+    Other,
+    /// Makes a stream; its flags are in the last word.
+    CreatesStream,
+    /// Records an event in a stream.
+    RecordsEvent,
+}
+
+impl Role {
+    fn of(name: &str) -> Role {
+        match name {
+            "cuStreamCreate" | "cuStreamCreateWithPriority" => Role::CreatesStream,
+            name if name.starts_with("cuEventRecord") => Role::RecordsEvent,
+            _ => Role::Other,
+        }
+    }
 }
 
 /// The hook table. A row of a class that this version does not know is taken as `Api`.
@@ -111,6 +134,7 @@ pub(crate) fn hooks(view: &View) -> Vec<Hook> {
         detail: row.detail,
         api_id: names::id(NameKind::Api, row.name()),
         peer: row.name().contains("Peer"),
+        role: Role::of(row.name()),
         calls: 0,
         counted: row.flags & hook_flag::COUNTED != 0,
         announced: false,

@@ -1,5 +1,8 @@
 //! What the passes found in one trace: the only input of analyses and findings.
 
+use std::rc::Rc;
+
+use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
 use super::passes::Pass;
@@ -8,6 +11,7 @@ use super::passes::detect::Detect;
 use super::passes::device_memory::DeviceMemory;
 use super::passes::host_memory::HostMemory;
 use super::passes::host_time::{HostTime, ProcessTime};
+use super::passes::implicit::Implicit;
 use super::passes::launches::Launches;
 use super::passes::loading::Loading;
 use super::passes::named_steps::NamedSteps;
@@ -16,7 +20,8 @@ use super::passes::sites::Sites;
 use super::passes::steps::Steps;
 use super::passes::syncs::Syncs;
 use super::passes::transfers::Transfers;
-use crate::trace::{self, Filter, Names, Process, Trace};
+use super::passes::waiting::Idle;
+use crate::trace::{self, Filter, Names, Process, Trace, Want};
 
 /// A pass that an analysis may need. Steps and the host's time are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +44,8 @@ pub(crate) enum Need {
     Collectives,
     /// [`Sites`].
     Sites,
+    /// [`Implicit`].
+    Implicit,
 }
 
 /// Results of the passes; those that were not needed are empty.
@@ -73,13 +80,23 @@ pub(crate) struct Facts<'a> {
     pub(crate) sites: Sites,
     /// The lines behind those stacks.
     pub(crate) stacks: trace::Sites,
+    /// What waits without saying so.
+    pub(crate) implicit: Implicit,
 }
 
 impl<'a> Facts<'a> {
     /// Reads the trace: twice for the steps, from few columns, then once for everything else.
     pub(crate) fn gather(trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
         let mut detect = Detect::new(NamedSteps::new(trace, filter.step.as_deref()));
-        trace.scan(&Detect::WANTS, filter, &mut |rows| detect.rows(rows));
+        let mut idle = Idle::default();
+        let wants: Vec<Want> = Detect::WANTS.into_iter().chain([Idle::WANT]).collect();
+        trace.scan(&wants, filter, &mut |rows| {
+            detect.rows(rows);
+            if rows.table == TableId::DeviceMemory {
+                idle.rows(rows);
+            }
+        });
+        let idle = Rc::new(idle);
         let mut cut = detect.cut();
         trace.scan(&cut.wants(), filter, &mut |rows| cut.rows(rows));
         let steps = cut.steps();
@@ -89,7 +106,7 @@ impl<'a> Facts<'a> {
             filter,
             names: Names::default(),
             steps,
-            host: HostTime::default(),
+            host: HostTime::new(idle.clone()),
             launches: Launches::default(),
             syncs: Syncs::default(),
             transfers: Transfers::default(),
@@ -98,10 +115,11 @@ impl<'a> Facts<'a> {
             loading: Loading::default(),
             ranges: Ranges::default(),
             collectives: Collectives::default(),
-            sites: Sites::default(),
+            sites: Sites::new(idle.clone()),
             stacks: trace::Sites::default(),
+            implicit: Implicit::new(idle),
         };
-        let optional: [(Need, &mut dyn Pass); 9] = [
+        let optional: [(Need, &mut dyn Pass); 10] = [
             (Need::Launches, &mut facts.launches),
             (Need::Syncs, &mut facts.syncs),
             (Need::Transfers, &mut facts.transfers),
@@ -111,6 +129,7 @@ impl<'a> Facts<'a> {
             (Need::Ranges, &mut facts.ranges),
             (Need::Collectives, &mut facts.collectives),
             (Need::Sites, &mut facts.sites),
+            (Need::Implicit, &mut facts.implicit),
         ];
         let mut passes: Vec<&mut dyn Pass> = vec![&mut facts.host];
         passes.extend(optional.into_iter().filter(|(need, _)| needs.contains(need)).map(|(_, pass)| pass));

@@ -21,6 +21,7 @@ mod transfers;
 pub(crate) use facts::{Facts, Need};
 pub(crate) use passes::device_memory::Calls as AllocationCalls;
 pub(crate) use passes::host_time::{PARTS, Part, ProcessTime};
+pub(crate) use passes::implicit::{Calls as ImplicitCalls, Key as ImplicitKey, Kind as ImplicitKind};
 pub(crate) use passes::loading::Calls as LoadingCalls;
 pub(crate) use passes::sites::{Drawn, What};
 pub(crate) use passes::stats::Stats;

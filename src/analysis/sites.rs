@@ -28,10 +28,10 @@ pub(crate) struct AtSite {
     pub(crate) middle: (u64, i64),
 }
 
-/// What cost time with `what`, by process, site and function, most time first.
-pub(crate) fn costs(facts: &Facts<'_>, what: What) -> Vec<AtSite> {
+/// What cost time with one of `what`, by process, site and function, most time first.
+pub(crate) fn costs(facts: &Facts<'_>, what: &[What]) -> Vec<AtSite> {
     let mut sums: BTreeMap<(i64, Option<&Site>, i64), AtSite> = BTreeMap::new();
-    for (key, Cost { all, steady, middle }) in facts.sites.costs.iter().filter(|(key, _)| key.what == what) {
+    for (key, Cost { all, steady, middle }) in facts.sites.costs.iter().filter(|(key, _)| what.contains(&key.what)) {
         let site = facts.stacks.get(key.stack_id);
         let sum = sums.entry((key.process_id, site, key.api_id)).or_insert_with(|| AtSite {
             site: site.cloned(),
@@ -48,8 +48,8 @@ pub(crate) fn costs(facts: &Facts<'_>, what: What) -> Vec<AtSite> {
     sums
 }
 
-/// Adds the table of what cost time with `what`, where stacks are known.
-pub(crate) fn cost_table(section: &mut Section, facts: &Facts<'_>, what: What, title: &'static str) {
+/// Adds the table of what cost time with one of `what`, where stacks are known.
+pub(crate) fn cost_table(section: &mut Section, facts: &Facts<'_>, what: &[What], title: &'static str) {
     const COLUMNS: [Column; 10] = [
         column("process", "Process", Unit::Text),
         column("site", "Line", Unit::Text),

@@ -1,5 +1,6 @@
-//! syncs: where the host waits for the GPU, and where it only asks.
+//! syncs: where the host waits for the GPU, said or unsaid, and where it only asks.
 
+use super::passes::implicit;
 use super::passes::stats::Stats;
 use super::passes::syncs::{Calls, Key};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
@@ -23,22 +24,33 @@ impl Analysis for Syncs {
                 (cuCtxSynchronize, cuStreamSynchronize, cuEventSynchronize). Queries ask without waiting; a run of at least \
                 three queries on one stream or event by one thread, each within 1 ms of the one before, is a spin: from its \
                 first query to the end of its last the host does nothing but ask. stream_wait makes a stream wait, not the \
-                host. Kind copy are implicit waits: blocking copies that took longer than their bytes can explain (see \
-                --explain transfers); their time is the waiting alone. Per line of \
-                Python, else per native function: count, total time, share of wall time, per step. Per process, kind, function \
-                and stream: the same, median, max.",
+                host. Implicit waits are in calls that have something else to do: synchronous copies, asynchronous copies of \
+                pageable memory, synchronous sets of pinned or managed memory (with the names of Nsight Systems' rules for \
+                them), frees, allocations. Their waiting is what they took beyond what they need, where work was pending \
+                (given to a stream and not yet waited for) and they took more than twice that: copies and sets need 20 us \
+                and their bytes at 2 GB/s; frees and allocations the median of the same function and size in this process \
+                when nothing was pending (20 us at least), or where that was not seen three times 100 us and 5 us (pinned memory 500 us) for \
+                each MiB. Loading modules holds the host up in the whole call; lazy loading is what the first launch of a \
+                function took beyond the median launch, where that was 50 us and ten times the median. The legacy stream and \
+                streams that are not CU_STREAM_NON_BLOCKING wait for each other: work that was queued behind another stream's \
+                for that reason, and waits of the host that were for such streams too, are counted by function. Per line of \
+                Python, else per native function: count, total time, share of wall time, per step.",
             unit: "ns in JSON; in text the column's head names the unit. Streams are raw handles: 0 default, 1 legacy, 2 per \
-                thread; an event wait has no stream.",
-            limits: "Of implicit waits those in copies are told, as a lower bound; what frees, allocations and module loading \
-                wait is not told from their work, and stands under device-memory and the summary. Which GPU work a wait was for, and how long the GPU was idle after it, needs \
-                GPU times, which this version does not record. A line is the innermost one of the user's own code, neither \
-                installed nor Python's; calls of less than 20 us (--stacks-over) have none, and stand together.",
-            source: "Nsight Systems rule cuda_api_sync; metrics.md, Synchronisation.",
+                thread; an event wait has no stream. wait time of implicit waits is the waiting alone.",
+            limits: "Implicit waiting is a lower bound: a wait that is short beside what its call needs is not told from it. \
+                Pending is what the host was seen to give and to wait for; when the GPU was done is not known, so a call that \
+                found work pending need not have waited. Streams whose creation was not seen count as not blocking. What of a \
+                module's loading was waiting for the GPU, and what compiling, is not told apart. Which GPU work a wait was for, \
+                and how long the GPU was idle after it, needs GPU times, which this version does not record. A line is the innermost one of the \
+                user's own code, neither installed nor Python's; calls of less than 20 us (--stacks-over) have none, and stand \
+                together.",
+            source: "Nsight Systems rules cuda_api_sync, cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync; metrics.md, \
+                Synchronisation.",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Syncs, Need::Transfers, Need::Sites]
+        &[Need::Syncs, Need::Implicit, Need::Sites]
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {
@@ -49,9 +61,9 @@ impl Analysis for Syncs {
         let wait_ns: i64 = waits().map(|(_, calls)| calls.all.sum).sum();
         section.fact("waits", "waits of the host", Unit::Count, waits().map(|(_, c)| c.all.count).sum::<u64>());
         section.fact("waits_ns", "time in them", Unit::Ns, wait_ns);
-        let implicit = || facts.transfers.sums.iter().map(|(_, sum)| &sum.waited);
+        let implicit = || facts.implicit.waits().map(|(_, calls)| &calls.waited);
         let implicit_ns: i64 = implicit().map(|waited| waited.sum).sum();
-        section.fact("implicit_waits", "copies that waited", Unit::Count, implicit().map(|w| w.count).sum::<u64>());
+        section.fact("implicit_waits", "implicit waits", Unit::Count, implicit().map(|w| w.count).sum::<u64>());
         section.fact("implicit_waits_ns", "of their time waiting", Unit::Ns, implicit_ns);
         let wait_ns = wait_ns + implicit_ns;
         section.fact("waits_wall_percent", "both, of wall time", Unit::Percent, percent(wait_ns as f64, wall));
@@ -66,9 +78,16 @@ impl Analysis for Syncs {
         if syncs.calls.iter().next().is_none() && implicit().all(|waited| waited.count == 0) {
             section.note("No synchronisation calls in this trace.");
         }
-        sites::cost_table(&mut section, facts, What::Wait, "By line, waits of the host and of copies");
+        sites::cost_table(
+            &mut section,
+            facts,
+            &[What::Wait, What::Hidden],
+            "By line, waits of the host, said or unsaid",
+        );
         section.table(by_kind(facts));
         section.table(by_call(facts));
+        section.table(implicit_calls(facts));
+        section.table(legacy(facts));
         super::loss::note(
             &mut section,
             facts,
@@ -99,16 +118,19 @@ fn by_kind(facts: &Facts<'_>) -> Table {
         vec![kind.text().into(), (*count).into(), (*ns).into(), kind.blocks().into()]
     };
     let mut rows: Vec<Vec<Value>> = kinds.iter().map(row).collect();
-    let waited = || facts.transfers.sums.iter().map(|(_, sum)| &sum.waited);
-    let count: u64 = waited().map(|waited| waited.count).sum();
-    if count > 0 {
-        rows.push(vec![COPY.into(), count.into(), waited().map(|waited| waited.sum).sum::<i64>().into(), true.into()]);
+    let mut implicit: Vec<(implicit::Kind, u64, i64)> = Vec::new();
+    for (key, calls) in facts.implicit.waits() {
+        match implicit.iter_mut().find(|(kind, ..)| *kind == key.kind) {
+            Some((_, count, ns)) => (*count, *ns) = (*count + calls.waited.count, *ns + calls.waited.sum),
+            None => implicit.push((key.kind, calls.waited.count, calls.waited.sum)),
+        }
     }
-    Table::new("by_kind", "By kind", &COLUMNS, rows)
+    implicit.sort_by_key(|(kind, ..)| *kind);
+    rows.extend(
+        implicit.into_iter().map(|(kind, count, ns)| vec![kind.text().into(), count.into(), ns.into(), true.into()]),
+    );
+    Table::new("by_kind", "By kind; of implicit waits the waiting alone", &COLUMNS, rows)
 }
-
-/// Kind of a copy that waited.
-const COPY: &str = "copy";
 
 /// Calls of one function, for the table.
 struct Row<'a> {
@@ -131,14 +153,14 @@ fn rows<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
         all: &calls.all,
         steady: calls.steady,
     });
-    let implicit = facts.transfers.sums.iter().filter(|(_, sum)| sum.waited.count > 0).map(|(key, sum)| Row {
+    let implicit = facts.implicit.waits().map(|(key, calls)| Row {
         process_id: key.process_id,
-        kind: COPY,
+        kind: key.kind.text(),
         api_id: key.api_id,
         stream: -1,
         blocks: true,
-        all: &sum.waited,
-        steady: sum.waited_steady,
+        all: &calls.waited,
+        steady: calls.waited_steady,
     });
     let mut rows: Vec<Row<'_>> = explicit.chain(implicit).collect();
     rows.sort_by_key(|row| (!row.blocks, std::cmp::Reverse(row.all.sum), row.api_id, row.stream));
@@ -183,6 +205,73 @@ fn by_call(facts: &Facts<'_>) -> Table {
     Table::new("by_call", "By call, waits of the host first", &COLUMNS, rows(facts).iter().map(row).collect())
 }
 
+fn implicit_calls(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 10] = [
+        column("process", "Process", Unit::Text),
+        column("kind", "Kind", Unit::Text),
+        column("rule", "Rule", Unit::Text),
+        column("api", "Function", Unit::Name),
+        column("calls", "Calls", Unit::Count),
+        column("rule_calls", "Named", Unit::Count),
+        column("pending", "Found work", Unit::Count),
+        column("waits", "Waited", Unit::Count),
+        column("waited_ns", "Waiting", Unit::Ns),
+        column("total_ns", "Total", Unit::Ns),
+    ];
+    let row = |(key, calls): (&implicit::Key, &implicit::Calls)| {
+        let rule = key.kind.rule();
+        let lazy = key.kind == implicit::Kind::LazyLaunch;
+        let (count, total) = if lazy { calls.lazy() } else { (calls.api.count, calls.api.sum) };
+        let waits = key.kind.waits().then_some(calls.waited.count);
+        vec![
+            facts.label(key.process_id).into(),
+            key.kind.text().into(),
+            rule.into(),
+            facts.names.full(key.api_id).into(),
+            count.into(),
+            rule.map(|_| calls.ruled).into(),
+            if lazy { Value::Missing } else { calls.pending.into() },
+            waits.into(),
+            waits.map(|_| calls.waited.sum).into(),
+            total.into(),
+        ]
+    };
+    let held = |(key, calls): &(&implicit::Key, &implicit::Calls)| match key.kind {
+        implicit::Kind::LazyLaunch => calls.lazy(),
+        _ => (calls.api.count, calls.api.sum),
+    };
+    let mut all: Vec<_> = facts.implicit.calls.iter().filter(|entry| held(entry).0 > 0).collect();
+    all.sort_by_key(|entry| {
+        let (key, calls) = entry;
+        (std::cmp::Reverse((calls.waited.sum, held(entry).1)), key.kind, key.api_id, key.process_id)
+    });
+    let title = "Calls that may wait without saying so (Found work: calls before which work was pending)";
+    Table::new("implicit", title, &COLUMNS, all.into_iter().map(row).collect())
+}
+
+fn legacy(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 5] = [
+        column("process", "Process", Unit::Text),
+        column("api", "Function", Unit::Name),
+        column("queued", "Queued behind", Unit::Count),
+        column("waits", "Waits", Unit::Count),
+        column("waits_ns", "Their time", Unit::Ns),
+    ];
+    let mut all: Vec<_> = facts.implicit.legacy.iter().collect();
+    all.sort_by_key(|((process, api), sum)| (std::cmp::Reverse((sum.waits.sum, sum.queued)), *api, *process));
+    let row = |((process, api), sum): (&(i64, i64), &implicit::Legacy)| {
+        vec![
+            facts.label(*process).into(),
+            facts.names.full(*api).into(),
+            sum.queued.into(),
+            sum.waits.count.into(),
+            sum.waits.sum.into(),
+        ]
+    };
+    let title = "Work behind other streams' and waits for other streams, because of the legacy stream";
+    Table::new("legacy", title, &COLUMNS, all.into_iter().map(row).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,8 +314,53 @@ mod tests {
         assert_eq!((section.get("waits"), section.get("implicit_waits")), (&Value::Int(0), &Value::Int(1)));
         assert_eq!(section.get("implicit_waits_ns"), &Value::Int(1_000_000));
         assert_eq!(section.get("waits_wall_percent"), &Value::Num(10.0));
-        assert_eq!(section.cell("by_kind", 0, "kind"), &Value::from("copy"));
+        assert_eq!(section.cell("by_kind", 0, "kind"), &Value::from("pageable copy"));
         assert_eq!(section.cell("by_call", 0, "api"), &Value::from("cuMemcpyAsync"));
         assert_eq!(section.cell("by_call", 0, "total_ns"), &Value::Int(1_000_000));
+    }
+
+    /// The row of the table `implicit` with this kind: calls, rule calls, found work, waits, waiting, total.
+    fn row(section: &Section, kind: &str) -> [Value; 6] {
+        let table = section.tables.iter().find(|t| t.key == "implicit").expect("the table");
+        let nth = table.rows.iter().position(|row| row[1] == Value::from(kind)).expect("a row of this kind");
+        ["calls", "rule_calls", "pending", "waits", "waited_ns", "total_ns"]
+            .map(|column| section.cell("implicit", nth, column).clone())
+    }
+
+    #[test]
+    fn each_kind_of_implicit_wait_is_told_with_its_waiting() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = trace.thread(1, 11);
+        thread.copy("HtoD", ("pageable", "device"), false, 100, 520_000);
+        thread.copy("DtoH", ("device", "pageable"), false, 100, 520_050);
+        thread.copy("DtoD", ("device", "device"), false, 100, 520_000);
+        thread.set("pinned", false, 100, 320_050);
+        thread.set("device", false, 100, 320_000);
+        thread.pending = 0;
+        for n in 0..3 {
+            thread.alloc("cuMemAlloc_v2", "device", n, 4096, 10_000);
+            thread.free("cuMemFree_v2", "device", n, 200_000);
+            thread.copy("DtoH", ("device", "pageable"), false, 100, 900_000);
+        }
+        thread.pending = 2;
+        thread.alloc("cuMemAlloc_v2", "device", 9, 4096, 15_000);
+        thread.free("cuMemFree_v2", "device", 9, 1_200_000);
+        thread.free("cuMemFreeAsync", "async", 10, 1_200_000);
+        thread.other("cuModuleLoadData", "module", 7_000_000);
+        thread.launch("first", 500_000);
+        (0..20).for_each(|_| thread.launch("first", 3_000));
+        thread.launch("second", 4_000);
+        let section = trace.section(&Syncs);
+        let int = Value::Int;
+        let none = || Value::Missing;
+        assert_eq!(row(&section, "copy"), [int(5), int(4), int(2), int(2), int(999_950), int(3_740_050)]);
+        assert_eq!(row(&section, "set"), [int(1), int(1), int(1), int(1), int(300_000), int(320_050)]);
+        assert_eq!(row(&section, "free"), [int(4), none(), int(1), int(1), int(1_000_000), int(1_800_000)]);
+        assert_eq!(row(&section, "allocation"), [int(4), none(), int(1), int(0), int(0), int(45_000)]);
+        assert_eq!(row(&section, "module loading"), [int(1), none(), int(1), none(), none(), int(7_000_000)]);
+        assert_eq!(row(&section, "lazy loading"), [int(1), none(), none(), none(), none(), int(497_000)]);
+        assert_eq!(section.get("implicit_waits"), &int(4));
+        assert_eq!(section.get("implicit_waits_ns"), &int(2_299_950));
     }
 }

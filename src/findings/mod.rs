@@ -27,7 +27,7 @@ pub(crate) const WORTH: f64 = 0.02;
 
 /// What the rules read.
 pub(crate) const NEEDS: &[Need] =
-    &[Need::Launches, Need::Syncs, Need::Transfers, Need::DeviceMemory, Need::Loading, Need::Sites];
+    &[Need::Launches, Need::Syncs, Need::Transfers, Need::DeviceMemory, Need::Loading, Need::Sites, Need::Implicit];
 
 /// What a rule found in one process.
 #[derive(Clone, Debug, PartialEq)]

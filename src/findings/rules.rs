@@ -1,7 +1,7 @@
 //! The rules, a row each: what is looked at, when it is a finding, what to do.
 
 use super::{Evidence, Subject, WORTH};
-use crate::analysis::{AtSite, Part, TransferRule, What, costs_by_site, launches_by_site};
+use crate::analysis::{AtSite, ImplicitKey, ImplicitKind, Part, TransferRule, What, costs_by_site, launches_by_site};
 use crate::trace::shortened;
 
 /// Work that a fix takes.
@@ -49,10 +49,21 @@ pub(crate) const ALL: &[Rule] = &[
         title: "allocation in the loop",
         about: "allocations",
         condition: "Allocation and free calls of the driver in steady steps (in the run, when there are no steps and at \
-            least 100 calls) take 2 % or more. Gain: at most the time in them.",
+            least 100 calls) take 2 % or more, without what they waited for the GPU. Gain: at most that time.",
         advice: "allocate once before the loop and reuse; or a pool: cuMemAllocAsync, a caching allocator",
         effort: Effort::Medium,
         evaluate: allocation_in_loop,
+    },
+    Rule {
+        name: "hidden-waits",
+        title: "frees, allocations or sets that wait",
+        about: "hidden waits",
+        condition: "Frees, allocations and synchronous sets wait for the GPU in (nearly) every step, for 2 % of it or more; \
+            or, without steps, at least 10 times (--explain syncs says how that is known). Gain: at most the waiting, or the \
+            rest of the step, whichever is less: what the GPU did meanwhile remains.",
+        advice: "free and allocate outside the loop, or in stream order: cuMemFreeAsync, a caching allocator; cuMemsetD8Async",
+        effort: Effort::Medium,
+        evaluate: hidden_waits,
     },
     Rule {
         name: "launch-bound",
@@ -130,20 +141,23 @@ fn count(subject: &Subject<'_>, number: f64) -> String {
 
 fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
     let mut calls: Vec<_> = s.facts.device_memory.calls.iter().filter(|((p, ..), _)| *p == s.process_id).collect();
-    let per_unit = |c: &crate::analysis::AllocationCalls| {
+    let per_unit = |((_, is_alloc, _, api), c): &(&(i64, bool, usize, i64), &crate::analysis::AllocationCalls)| {
         let number = s.per_unit(c.api.count as f64, c.middle.0 as f64);
-        (number, s.per_unit(c.api.sum as f64, c.middle.1 as f64))
+        let kind = if *is_alloc { ImplicitKind::Alloc } else { ImplicitKind::Free };
+        let waited = s.facts.implicit.calls.get(&ImplicitKey { process_id: s.process_id, kind, api_id: *api });
+        let waited = waited.map_or(0.0, |w| s.per_unit(w.waited.sum as f64, w.waited_middle.1 as f64));
+        (number, (s.per_unit(c.api.sum as f64, c.middle.1 as f64) - waited).max(0.0))
     };
-    let (number, gain_ns) = calls.iter().map(|(_, c)| per_unit(c)).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let (number, gain_ns) = calls.iter().map(per_unit).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
     if !s.per_step && number < 100.0 || gain_ns < WORTH * s.unit_ns {
         return None;
     }
-    calls.sort_by(|(_, a), (_, b)| per_unit(b).1.total_cmp(&per_unit(a).1));
-    let line = |((.., api), c): &(&(i64, bool, usize, i64), &crate::analysis::AllocationCalls)| {
-        let (number, ns) = per_unit(c);
-        format!("{} {}, {} each", s.facts.names.full(*api), count(s, number), ms(ns / number.max(1e-9)))
+    calls.sort_by(|a, b| per_unit(b).1.total_cmp(&per_unit(a).1));
+    let line = |call: &(&(i64, bool, usize, i64), &crate::analysis::AllocationCalls)| {
+        let (number, ns) = per_unit(call);
+        format!("{} {}, {} each", s.facts.names.full(call.0.3), count(s, number), ms(ns / number.max(1e-9)))
     };
-    let lines = calls.iter().filter(|(_, c)| per_unit(c).0 > 0.0).take(2).map(line);
+    let lines = calls.iter().filter(|call| per_unit(call).0 > 0.0).take(2).map(line);
     Some(Evidence { gain_ns, of_run: false, lines: lines.chain(worst_line(s, What::Memory)).collect() })
 }
 
@@ -187,7 +201,7 @@ fn launching_lines(s: &Subject<'_>, calls: f64) -> Vec<String> {
 
 /// `from train.py:44 x = torch.empty(n)`: the line where most of such a cost came from, when that is known.
 fn worst_line(s: &Subject<'_>, what: What) -> Option<String> {
-    let sites = costs_by_site(s.facts, what);
+    let sites = costs_by_site(s.facts, &[what]);
     let own = sites.iter().filter(|at| at.process_id == s.process_id && per_unit(s, at).0 > 0.0);
     let worst = own.max_by(|a, b| per_unit(s, a).1.total_cmp(&per_unit(s, b).1))?;
     Some(format!("from {}", worst.site.as_ref()?.short()))
@@ -246,29 +260,43 @@ fn small_transfers(s: &Subject<'_>) -> Option<Evidence> {
     Some(Evidence { gain_ns: ns * (1.0 - 1.0 / number), of_run: false, lines })
 }
 
-fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
-    let (calls, ns) = (s.waits(), s.ns(Part::Wait));
+/// Calls that wait.
+struct Wait {
+    what: String,
+    /// Said before the time of those that also do something else.
+    verb: &'static str,
+    /// Per unit.
+    number: f64,
+    ns: f64,
+}
+
+/// Calls of these kinds that wait without saying so.
+fn implicit_waits(s: &Subject<'_>, kinds: &[ImplicitKind]) -> Vec<Wait> {
+    let waits = s.facts.implicit.waits().filter(|(key, _)| key.process_id == s.process_id && kinds.contains(&key.kind));
+    let wait = |(key, calls): (&ImplicitKey, &crate::analysis::ImplicitCalls)| {
+        let number = s.per_unit(calls.waited.count as f64, calls.waited_middle.0 as f64);
+        let what = format!("{} ({})", s.facts.names.full(key.api_id), key.kind.text());
+        Wait { what, verb: "waits ", number, ns: s.per_unit(calls.waited.sum as f64, calls.waited_middle.1 as f64) }
+    };
+    waits.map(wait).collect()
+}
+
+fn sum_of(waits: &[Wait]) -> (f64, f64) {
+    waits.iter().fold((0.0, 0.0), |sum, wait| (sum.0 + wait.number, sum.1 + wait.ns))
+}
+
+/// The finding that the host waits so often and so long, if it is one.
+fn waits_of(s: &Subject<'_>, what: What, mut waits: Vec<Wait>, (calls, ns): (f64, f64)) -> Option<Evidence> {
     if calls < if s.per_step { 0.9 } else { 10.0 } || ns < WORTH * s.unit_ns {
         return None;
     }
-    let explicit = s.facts.syncs.calls.iter().filter(|(k, _)| k.process_id == s.process_id && k.kind.blocks());
-    let explicit = explicit.map(|(key, c)| {
-        let number = s.per_unit(c.all.count as f64, c.middle.0 as f64);
-        (s.facts.names.full(key.api_id), "", number, s.per_unit(c.all.sum as f64, c.middle.1 as f64))
-    });
-    let transfers = &s.facts.transfers;
-    let implicit = transfers.sums.iter().filter(|(k, _)| k.process_id == s.process_id).map(|(key, sum)| {
-        let size = crate::render::bytes(sum.bytes as f64 / sum.api.count.max(1) as f64);
-        let what = format!("{} {} of {size}", s.facts.names.full(key.api_id), transfers.text(key.direction));
-        let number = s.per_unit(sum.waited.count as f64, sum.waited_middle.0 as f64);
-        (what, "waits ", number, s.per_unit(sum.waited.sum as f64, sum.waited_middle.1 as f64))
-    });
-    let mut waits: Vec<_> = explicit.chain(implicit).filter(|(_, _, number, _)| *number > 0.0).collect();
-    waits.sort_by(|(.., a), (.., b)| b.total_cmp(a));
-    let line = |(what, verb, number, ns): &(String, &str, f64, f64)| {
-        format!("{what} {}, {verb}{} each", count(s, *number), ms(ns / number.max(1e-9)))
+    waits.retain(|wait| wait.number > 0.0);
+    waits.sort_by(|a, b| b.ns.total_cmp(&a.ns));
+    let line = |wait: &Wait| {
+        let each = ms(wait.ns / wait.number.max(1e-9));
+        format!("{} {}, {}{each} each", wait.what, count(s, wait.number), wait.verb)
     };
-    let mut lines = waiting_lines(s);
+    let mut lines = waiting_lines(s, what);
     if lines.is_empty() {
         lines = waits.iter().take(2).map(line).collect();
     }
@@ -276,8 +304,8 @@ fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
 }
 
 /// The two lines that wait longest, when they are known.
-fn waiting_lines(s: &Subject<'_>) -> Vec<String> {
-    let mut sites = costs_by_site(s.facts, What::Wait);
+fn waiting_lines(s: &Subject<'_>, what: What) -> Vec<String> {
+    let mut sites = costs_by_site(s.facts, &[what]);
     sites.retain(|at| at.process_id == s.process_id && at.site.is_some() && per_unit(s, at).0 > 0.0);
     sites.sort_by(|a, b| per_unit(s, b).1.total_cmp(&per_unit(s, a).1));
     let line = |at: &AtSite| {
@@ -287,6 +315,35 @@ fn waiting_lines(s: &Subject<'_>) -> Vec<String> {
         format!("{site}  {api} {}, {} each", count(s, number), ms(ns / number.max(1e-9)))
     };
     sites.iter().take(2).map(line).collect()
+}
+
+const HIDDEN: &[ImplicitKind] = &[ImplicitKind::Free, ImplicitKind::Alloc, ImplicitKind::Set];
+
+fn hidden_waits(s: &Subject<'_>) -> Option<Evidence> {
+    let waits = implicit_waits(s, HIDDEN);
+    let sum = sum_of(&waits);
+    waits_of(s, What::Hidden, waits, sum)
+}
+
+fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
+    let hidden = sum_of(&implicit_waits(s, HIDDEN));
+    let explicit = s.facts.syncs.calls.iter().filter(|(k, _)| k.process_id == s.process_id && k.kind.blocks());
+    let mut waits: Vec<Wait> = explicit
+        .map(|(key, c)| {
+            let number = s.per_unit(c.all.count as f64, c.middle.0 as f64);
+            let ns = s.per_unit(c.all.sum as f64, c.middle.1 as f64);
+            Wait { what: s.facts.names.full(key.api_id), verb: "", number, ns }
+        })
+        .collect();
+    let transfers = &s.facts.transfers;
+    let copies = transfers.sums.iter().filter(|(key, _)| key.process_id == s.process_id && !key.set);
+    waits.extend(copies.map(|(key, sum)| {
+        let size = crate::render::bytes(sum.bytes as f64 / sum.api.count.max(1) as f64);
+        let what = format!("{} {} of {size}", s.facts.names.full(key.api_id), transfers.text(key.direction));
+        let number = s.per_unit(sum.waited.count as f64, sum.waited_middle.0 as f64);
+        Wait { what, verb: "waits ", number, ns: s.per_unit(sum.waited.sum as f64, sum.waited_middle.1 as f64) }
+    }));
+    waits_of(s, What::Wait, waits, (s.waits() - hidden.0, s.ns(Part::Wait) - hidden.1))
 }
 
 fn warm_up(s: &Subject<'_>) -> Option<Evidence> {

@@ -28,8 +28,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) parts_ns: [f64; PARTS],
     /// Calls of the unit.
     pub(crate) calls: [f64; PARTS],
-    /// Copies of the unit that waited for earlier work: they are copies, and waits as well.
-    pub(crate) waiting_copies: f64,
+    /// Copies, frees and allocations of the unit that waited for earlier work: they are waits as well.
+    pub(crate) implicit_waits: f64,
 }
 
 impl Subject<'_> {
@@ -48,9 +48,9 @@ impl Subject<'_> {
         self.calls[part as usize]
     }
 
-    /// Waits of the unit: calls whose only work is to wait, and copies that waited.
+    /// Waits of the unit: calls whose only work is to wait, and others that waited.
     pub(crate) fn waits(&self) -> f64 {
-        self.calls(Part::Wait) + self.waiting_copies
+        self.calls(Part::Wait) + self.implicit_waits
     }
 
     /// Time of the unit outside the driver, ns.
@@ -99,7 +99,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             units: middle,
             parts_ns: shares.map(|ns| ns as f64 / middle),
             calls: counted.calls.map(|calls| calls as f64 / middle),
-            waiting_copies: counted.waiting_copies as f64 / middle,
+            implicit_waits: counted.implicit_waits as f64 / middle,
         }
     };
     judged.map(subject).collect()

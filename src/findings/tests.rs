@@ -127,7 +127,7 @@ fn a_small_copy_that_takes_long_is_a_wait() {
     assert_eq!(found(&section), [("wait-every-step".to_owned(), 1_001)]);
     assert_eq!(section.get("verdict"), &Value::from("HOST BOUND"), "{:?}", section.literal);
     let text = section.literal.unwrap_or_default();
-    assert!(text.contains("; 2 waits (1 of them in a copy); 1 copy or set\n"), "{text}");
+    assert!(text.contains("; 2 waits (1 of them implicit); 1 copy or set\n"), "{text}");
     assert!(text.contains("\n   cuMemcpy DtoH of 4 B 1 a step, waits 1.00 ms each\n"), "{text}");
 }
 
@@ -182,4 +182,22 @@ fn many_launches_name_the_lines_that_make_them() {
     let text = evidence(&trace.section(ALL[0]));
     assert!(text.contains("about 150 launches model.py:88 Block.forward"), "{text}");
     assert!(text.contains("about 50 launches train.py:41 main"), "{text}");
+}
+
+#[test]
+fn a_free_in_the_loop_that_waits_is_a_hidden_wait() {
+    let step = |t: &mut Thread<'_>| {
+        t.pending = 1;
+        t.alloc("cuMemAlloc_v2", "device", 1, 4096, 5_000);
+        t.free("cuMemFree_v2", "device", 1, 2_105_000);
+        t.host(2_889_000);
+        t.pending = 0;
+    };
+    // 5 ms, of which the free needs 100 us, by guess, and waits for 2 ms.
+    let section = loop_of(step);
+    let found = found(&section);
+    assert_eq!(found[0], ("hidden-waits".to_owned(), 2_005));
+    assert_eq!(found[1], ("allocation-in-loop".to_owned(), 105));
+    let text = section.literal.unwrap_or_default();
+    assert!(text.contains("cuMemFree_v2 (free) 1 a step, waits 2.00 ms each"), "{text}");
 }

@@ -184,6 +184,8 @@ pub(crate) struct Thread<'a> {
     process_id: i64,
     tid: i32,
     calls: i64,
+    /// Streams with work that nobody waited for, before each call.
+    pub(crate) pending: i32,
     /// Time, ns since the epoch.
     pub(crate) now: i64,
     /// Stack of the next calls, and launches that it stands for.
@@ -193,7 +195,7 @@ pub(crate) struct Thread<'a> {
 impl TestTrace {
     /// A thread of a process, from its start.
     pub(crate) fn thread(&mut self, process_id: i64, tid: i32) -> Thread<'_> {
-        Thread { trace: self, process_id, tid, calls: 0, now: START, stack: None }
+        Thread { trace: self, process_id, tid, calls: 0, pending: 1, now: START, stack: None }
     }
 }
 
@@ -208,6 +210,7 @@ impl Thread<'_> {
         let mut row = json!({
             "start_ns": self.now, "api_ns": ns, "process_id": self.process_id, "pid": self.process_id, "tid": self.tid,
             "correlation_id": (i64::from(self.tid) << 32) + self.calls, "api_id": api_id,
+            "pending_streams": self.pending,
         });
         if let Some((stack_id, launches)) = self.stack {
             row["stack_id"] = stack_id.into();

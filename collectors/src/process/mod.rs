@@ -8,6 +8,7 @@ mod communicators;
 mod describe;
 mod fetched;
 mod intake;
+pub(crate) mod pending;
 mod ranges;
 mod resolve;
 mod texts;
@@ -35,6 +36,7 @@ use crate::tables::{BATCH_ROWS, Tables, ThreadRow};
 use communicators::Communicators;
 use fetched::Fetched;
 use intake::Intake;
+use pending::Pending;
 use ranges::Ranges;
 use thread::{Stage, Thread};
 
@@ -68,6 +70,7 @@ pub(crate) struct Process {
     shared: Option<Chain>,
     pub(crate) host_blocks: HostBlocks,
     ranges: Ranges,
+    pending: Pending,
     books: Books,
     fetched: Fetched,
     finished_threads: Vec<ThreadRow>,
@@ -103,6 +106,7 @@ impl Process {
             shared: None,
             host_blocks: HostBlocks::default(),
             ranges: Ranges::default(),
+            pending: Pending::default(),
             books: Books::default(),
             fetched: Fetched::default(),
             finished_threads: Vec::new(),

@@ -8,8 +8,10 @@ use gputrace_abi::event::{
 
 use super::Process;
 use super::intake::key;
+use super::pending::{Ahead, StreamId};
 use crate::bindings::Memory;
 use crate::clock::Clocks;
+use crate::facts::Role;
 use crate::names::{NameKind, Written};
 
 use crate::tables::{Call, Collective, End, HostCall, Launch, Tables, Transfer};
@@ -52,7 +54,7 @@ impl Process {
         thread.calls += 1;
         let [first, stream, third, fourth] = event.payload;
         let stack = self.intake.stacks.of(event, tables, written);
-        let call = Call {
+        let mut call = Call {
             class: hook.class,
             start_ns: clocks.ns(self.clock, event.start),
             api_ns: clocks.span_ns(self.clock, event.start, event.end),
@@ -67,9 +69,17 @@ impl Process {
             captured: event.flags & FLAG_CAPTURED != 0,
             result: event.result.into(),
             stack_id: stack.id,
+            ahead: Ahead::default(),
         };
+        let follows =
+            !call.captured && (event.result == 0 || hook.detail == detail::QUERY && hook.class == Class::Sync);
+        let (pending, context, at) = (&mut self.pending, event.context, event.start);
+        let stream_id = StreamId::new(stream, event.commit);
         match hook.class {
             Class::Launch => {
+                if follows {
+                    call.ahead = pending.work(context, stream_id, at);
+                }
                 let kernel = hook.detail == detail::KERNEL;
                 let (block, shared_bytes) = if kernel { unpack_block(fourth) } else { ([0; 3], 0) };
                 let launch = Launch {
@@ -82,7 +92,21 @@ impl Process {
                 };
                 tables.launch(&call, &launch);
             }
-            Class::Sync => tables.sync(&call, hook.detail, first as i64),
+            Class::Sync => {
+                call.ahead = match hook.detail {
+                    _ if !follows => Ahead::default(),
+                    detail::CONTEXT => pending.wait_context(context, at, true),
+                    detail::STREAM => pending.wait_stream(context, stream_id, at, true),
+                    detail::EVENT => pending.wait_event(context, first, at, true),
+                    // An answer that nothing is left to wait for is as good as a wait.
+                    detail::QUERY if stream == 0 && first != 0 => {
+                        pending.wait_event(context, first, at, event.result == 0)
+                    }
+                    detail::QUERY => pending.wait_stream(context, stream_id, at, event.result == 0),
+                    _ => Ahead::default(),
+                };
+                tables.sync(&call, hook.detail, first as i64);
+            }
             Class::Transfer => {
                 let (source, destination) = memory_kinds(event.flags);
                 let memory = &self.intake.memory;
@@ -100,13 +124,35 @@ impl Process {
                     src: third as i64,
                     is_async: hook.is_async(),
                 };
+                if follows {
+                    call.ahead = match transfer.waits() {
+                        Some(done) => pending.wait_stream(context, stream_id, at, done),
+                        None => pending.work(context, stream_id, at),
+                    };
+                }
                 tables.transfer(&call, &transfer);
             }
-            Class::Alloc => tables.memory(&call, hook.detail, first as i64, fourth as i64),
+            Class::Alloc => {
+                if follows {
+                    call.ahead = match hook.detail {
+                        detail::POOL => pending.work(context, stream_id, at),
+                        _ => pending.wait_context(context, at, false),
+                    };
+                }
+                tables.memory(&call, hook.detail, first as i64, fourth as i64);
+            }
             Class::Free => {
                 let block = self.intake.memory.freed(key(hook.detail, first), event.start);
                 // cuMemFree and cuMemFreeHost free what several functions gave out.
                 let kind = block.map_or(hook.detail, |b| b.detail);
+                if follows {
+                    call.ahead = match hook.detail {
+                        detail::POOL => pending.work(context, stream_id, at),
+                        // Freeing nothing does nothing; giving back address space waits for nobody that we know of.
+                        detail::PHYSICAL | detail::MAPPING => pending.wait_context(context, at, false),
+                        _ => pending.wait_context(context, at, first != 0),
+                    };
+                }
                 let bytes = if fourth == 0 { block.map_or(0, |b| b.bytes) } else { fourth };
                 tables.memory(&call, kind, first as i64, bytes as i64);
             }
@@ -117,7 +163,16 @@ impl Process {
                 let own = Collective { detail, communicator, count: third, data_type, operator, party, in_group };
                 tables.collective(&call, &own);
             }
-            _ => tables.api(&call, first as i64),
+            _ => {
+                match hook.role {
+                    _ if !follows => {}
+                    Role::CreatesStream => pending.create(context, StreamId::new(first, event.commit), fourth),
+                    Role::RecordsEvent => pending.record(context, first, stream_id, at),
+                    Role::Other if hook.class == Class::Module => call.ahead = pending.wait_context(context, at, false),
+                    Role::Other => {}
+                }
+                tables.api(&call, first as i64);
+            }
         }
     }
 

@@ -63,6 +63,8 @@ pub(super) const COLLECTIVES: Table = Table {
         STREAM,
         Column::new("in_group", Bool, Plain, NONE, "the call was made between ncclGroupStart and ncclGroupEnd"),
         CAPTURED,
+        PENDING,
+        LEGACY,
         Column::new(
             "result",
             I32,

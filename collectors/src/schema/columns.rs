@@ -67,5 +67,19 @@ pub(super) const STACK: Column = Column::new(
     "who made the call: stacks.stack_id; null for calls of which no stack was taken",
 )
 .optional();
+pub(super) const PENDING: Column = Column::new(
+    "pending_streams",
+    I32,
+    Dictionary,
+    NONE,
+    "streams with work that nobody was seen to wait for, and that the call has to wait for: of its context for allocations, frees, modules; its own and, by the rule of the legacy stream, others; for queued work only those others; 0 for calls that wait for nothing",
+);
+pub(super) const LEGACY: Column = Column::new(
+    "legacy",
+    Bool,
+    Plain,
+    NONE,
+    "other streams than its own are among pending_streams because the legacy stream and those that are not CU_STREAM_NON_BLOCKING wait for each other",
+);
 pub(super) const RESULT: Column =
     Column::new("result", I32, Dictionary, NONE, "the driver's result code (CUresult); 0 is success");

@@ -4,6 +4,7 @@ use arrow::array::ArrayRef;
 use gputrace_abi::Class;
 
 use super::columns::{Flags, Optional, Plain, Rows, take};
+use crate::process::pending::Ahead;
 use crate::schema::TableId;
 use crate::writer::Message;
 
@@ -23,6 +24,7 @@ pub(crate) struct Call {
     pub(crate) stream: i64,
     pub(crate) captured: bool,
     pub(crate) result: i32,
+    pub(crate) ahead: Ahead,
     pub(crate) stack_id: Option<i64>,
 }
 
@@ -45,6 +47,8 @@ struct Back {
     device: Optional<i32>,
     stream: Plain<i64>,
     captured: Flags,
+    pending_streams: Plain<i32>,
+    legacy: Flags,
     result: Plain<i32>,
     stack_id: Optional<i64>,
 }
@@ -82,6 +86,8 @@ impl<T: Own> Calls<T> {
         back.device.push(call.device);
         back.stream.push(call.stream);
         back.captured.push(call.captured);
+        back.pending_streams.push(call.ahead.streams);
+        back.legacy.push(call.ahead.legacy);
         back.result.push(call.result);
         back.stack_id.push(call.stack_id);
         &mut self.own
@@ -106,7 +112,7 @@ impl<T: Own> Calls<T> {
         columns.extend(before);
         columns.extend(take![back.context, back.device, back.stream]);
         columns.extend(after);
-        columns.extend(take![back.captured, back.result, back.stack_id]);
+        columns.extend(take![back.captured, back.pending_streams, back.legacy, back.result, back.stack_id]);
         self.rows.batch(T::TABLE, columns)
     }
 }

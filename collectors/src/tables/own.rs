@@ -89,6 +89,20 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
+    /// Whether the call waits for its stream: none where it need not, and false where a small copy may be staged instead.
+    /// As the driver does: a synchronous call with a side on the host, and a copy of pageable memory.
+    pub(crate) fn waits(&self) -> Option<bool> {
+        let host = |end: End| matches!(end, End::Pageable | End::Pinned);
+        if self.set {
+            return (!self.is_async && matches!(self.dst_kind, End::Pinned | End::Managed)).then_some(true);
+        }
+        if self.is_async {
+            let pageable = [self.src_kind, self.dst_kind].contains(&End::Pageable);
+            return pageable.then_some(self.dst_kind == End::Pageable);
+        }
+        (host(self.src_kind) || host(self.dst_kind)).then_some(true)
+    }
+
     pub(super) fn direction(&self) -> u8 {
         let (from, to) = (self.src_kind.side(), self.dst_kind.side());
         match (self.set, to) {

@@ -4,6 +4,7 @@ use arrow::array::RecordBatch;
 
 use super::own::DIRECTIONS;
 use super::*;
+use crate::process::pending::Ahead;
 use crate::schema::{TABLES, Type};
 
 fn call(class: Class) -> Call {
@@ -21,6 +22,7 @@ fn call(class: Class) -> Call {
         stream: 9,
         captured: true,
         result: 10,
+        ahead: Ahead { streams: 1, legacy: true },
         stack_id: None,
     }
 }

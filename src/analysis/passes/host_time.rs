@@ -4,7 +4,9 @@
 //! Where several threads do, each nanosecond counts once, for the first of launch, copy, memory, other and wait that
 //! any thread was in; so the parts and the time outside the driver always sum to the whole.
 //!
-//! A copy that waited for earlier work is a wait first and a copy then ([`super::waiting`]).
+//! A copy, set, free or allocation that waited for earlier work is a wait first and then what it is ([`super::waiting`]).
+
+use std::rc::Rc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
@@ -13,7 +15,7 @@ use super::Pass;
 use super::groups::Groups;
 use super::steps::{Cursor, Place, Steps, blocks};
 use super::union::Union;
-use super::waiting::Transfer;
+use super::waiting::{Idle, Memory, Pending, Transfer};
 use crate::trace::{Rows, Want};
 
 /// What a driver call was for, in the order in which overlapping ones count.
@@ -42,8 +44,8 @@ pub(crate) struct Parts {
     pub(crate) calls: [u64; PARTS],
     /// Time in them, summed over threads, ns.
     pub(crate) sum_ns: [i64; PARTS],
-    /// Copies that waited for earlier work; their calls are copies, their waiting is time of [`Part::Wait`].
-    pub(crate) waiting_copies: u64,
+    /// Copies, frees and allocations that waited for earlier work; their waiting is time of [`Part::Wait`].
+    pub(crate) implicit_waits: u64,
 }
 
 impl Parts {
@@ -53,7 +55,7 @@ impl Parts {
         self.sum_ns[part as usize] += ns - waited_ns;
         if waited_ns > 0 {
             self.sum_ns[Part::Wait as usize] += waited_ns;
-            self.waiting_copies += 1;
+            self.implicit_waits += 1;
         }
     }
 
@@ -112,7 +114,15 @@ pub(crate) struct HostTime {
     pub(crate) processes: Groups<i64, ProcessTime>,
     /// Devices on which work was launched.
     pub(crate) devices: FxHashSet<i32>,
+    idle: Rc<Idle>,
     cursor: Cursor,
+}
+
+impl HostTime {
+    /// Judges frees and allocations by what they take when nothing is pending.
+    pub(crate) fn new(idle: Rc<Idle>) -> HostTime {
+        HostTime { idle, ..HostTime::default() }
+    }
 }
 
 const NOT_READY: i32 = 600;
@@ -124,9 +134,12 @@ impl Pass for HostTime {
             Want { table: TableId::Syncs, columns: &["api_ns", "kind", "result"] },
             Want {
                 table: TableId::Transfers,
-                columns: &["api_ns", "result", "kind", "async", "bytes", "src_kind", "dst_kind"],
+                columns: &["api_ns", "result", "kind", "async", "bytes", "src_kind", "dst_kind", "pending_streams"],
             },
-            Want { table: TableId::DeviceMemory, columns: &["api_ns", "result"] },
+            Want {
+                table: TableId::DeviceMemory,
+                columns: &["api_ns", "api_id", "result", "kind", "bytes", "pending_streams"],
+            },
             Want { table: TableId::Api, columns: &["api_ns", "result"] },
         ]
     }
@@ -137,6 +150,7 @@ impl Pass for HostTime {
         let (kind, result) = (rows.texts("kind"), rows.i32_or("result", 0));
         let (bytes, queued) = (rows.i64_or("bytes", 0), rows.flags("async"));
         let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
+        let (api, pending) = (rows.i64("api_id"), rows.i32_or("pending_streams", Pending::MISSING));
         if rows.table == TableId::Launches {
             let device = rows.i32_or("device", -1);
             let mut last = -1;
@@ -159,8 +173,13 @@ impl Pass for HostTime {
             let waited = match part {
                 Part::Copy => {
                     let memory = [src.get(row), dst.get(row)];
-                    let transfer = Transfer { set: kind.get(row) == "set", queued: queued.get(row), memory };
-                    transfer.waited_ns(bytes[row], ns)
+                    let (set, pending) = (kind.get(row) == "set", Pending::of(pending[row]));
+                    Transfer { set, queued: queued.get(row), memory, pending }.waited_ns(bytes[row], ns)
+                }
+                Part::Memory => {
+                    let (process_id, api_id, pending) = (process[row], api[row], Pending::of(pending[row]));
+                    let memory = Memory { process_id, api_id, kind: kind.get(row), bytes: bytes[row], pending };
+                    memory.waited_ns(&self.idle, ns)
                 }
                 _ => 0,
             };

@@ -3,6 +3,8 @@
 //! The traced program takes a stack of calls that took long, so what is counted by stack are those; the others of a kind
 //! are counted without one. A drawn launch's stack stands for as many launches as its row says.
 
+use std::rc::Rc;
+
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
@@ -11,7 +13,7 @@ use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps, blocks};
-use super::waiting::Transfer;
+use super::waiting::{Idle, Memory, Pending, Transfer};
 use crate::trace::{NO_STACK, Rows, Want};
 
 /// What a call cost time with.
@@ -19,9 +21,11 @@ use crate::trace::{NO_STACK, Rows, Want};
 pub(crate) enum What {
     /// Waiting: a call that does nothing else, or the part of a copy that waited for earlier work.
     Wait,
+    /// Waiting of calls that one does not expect to wait: the part of a set, a free or an allocation.
+    Hidden,
     /// A copy or set, without its waiting.
     Copy,
-    /// Memory taken or given back.
+    /// Memory taken or given back, without its waiting.
     Memory,
 }
 
@@ -67,21 +71,22 @@ pub(crate) struct Sites {
     pub(crate) costs: Groups<Key, Cost>,
     /// Launches with a stack, by process and stack.
     pub(crate) launches: Groups<(i64, i64), Drawn>,
+    idle: Rc<Idle>,
     cursors: [Cursor; 3],
 }
 
-impl Default for Sites {
-    fn default() -> Self {
+impl Sites {
+    /// Judges frees and allocations by what they take when nothing is pending.
+    pub(crate) fn new(idle: Rc<Idle>) -> Sites {
         let other = Key { process_id: OTHER, what: What::Wait, api_id: OTHER, stack_id: NO_STACK };
         Sites {
             costs: Groups::new(50_000, other),
             launches: Groups::new(50_000, (OTHER, NO_STACK)),
+            idle,
             cursors: Default::default(),
         }
     }
-}
 
-impl Sites {
     /// Whether any call has a stack.
     pub(crate) fn any(&self) -> bool {
         self.launches.iter().next().is_some() || self.costs.iter().any(|(key, _)| key.stack_id != NO_STACK)
@@ -93,46 +98,65 @@ impl Sites {
         costs.chain(self.launches.iter().map(|((_, stack_id), _)| *stack_id)).filter(|id| *id != NO_STACK).collect()
     }
 
-    fn costs(&mut self, rows: &Rows, steps: &Steps, what: What, cursor: usize, ns: impl Fn(usize) -> i64) {
+    /// Adds a row's time by what it went to.
+    fn costs<const N: usize>(
+        &mut self,
+        rows: &Rows,
+        steps: &Steps,
+        cursor: usize,
+        parts: impl Fn(&Self, usize) -> [(What, i64); N],
+    ) {
         let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
         let (api, stack) = (rows.i64("api_id"), rows.i64_or("stack_id", NO_STACK));
         for row in 0..rows.len {
-            let ns = ns(row);
-            if ns <= 0 {
-                continue;
-            }
-            let key = Key { process_id: process[row], what, api_id: api[row], stack_id: stack[row] };
             let place = steps.place(&mut self.cursors[cursor], process[row], start[row]);
-            let cost = self.costs.at(key);
-            cost.all.add(ns);
-            cost.steady += u64::from(place.is_steady());
-            if place.is_middle() {
-                cost.middle = (cost.middle.0 + 1, cost.middle.1 + ns);
+            for (what, ns) in parts(self, row).into_iter().filter(|(_, ns)| *ns > 0) {
+                let key = Key { process_id: process[row], what, api_id: api[row], stack_id: stack[row] };
+                let cost = self.costs.at(key);
+                cost.all.add(ns);
+                cost.steady += u64::from(place.is_steady());
+                if place.is_middle() {
+                    cost.middle = (cost.middle.0 + 1, cost.middle.1 + ns);
+                }
             }
         }
     }
 
     fn transfers(&mut self, rows: &Rows, steps: &Steps) {
-        let (length, bytes) = (rows.i64("api_ns"), rows.i64("bytes"));
+        let (length, bytes, queued) = (rows.i64("api_ns"), rows.i64("bytes"), rows.flags("async"));
         let (kind, src, dst) = (rows.texts("kind"), rows.texts("src_kind"), rows.texts("dst_kind"));
-        let queued = rows.flags("async");
-        let waited = |row: usize| {
-            let memory = [src.get(row), dst.get(row)];
-            Transfer { set: kind.get(row) == "set", queued: queued.get(row), memory }.waited_ns(bytes[row], length[row])
-        };
-        self.costs(rows, steps, What::Wait, 1, waited);
-        self.costs(rows, steps, What::Copy, 1, |row| length[row] - waited(row));
+        let pending = rows.i32_or("pending_streams", Pending::MISSING);
+        self.costs(rows, steps, 1, |_, row| {
+            let (set, memory) = (kind.get(row) == "set", [src.get(row), dst.get(row)]);
+            let transfer = Transfer { set, queued: queued.get(row), memory, pending: Pending::of(pending[row]) };
+            let waited = transfer.waited_ns(bytes[row], length[row]);
+            [(if set { What::Hidden } else { What::Wait }, waited), (What::Copy, length[row] - waited)]
+        });
+    }
+
+    fn memory(&mut self, rows: &Rows, steps: &Steps) {
+        let (process, api, kind) = (rows.i64("process_id"), rows.i64("api_id"), rows.texts("kind"));
+        let (length, bytes) = (rows.i64("api_ns"), rows.i64("bytes"));
+        let pending = rows.i32_or("pending_streams", Pending::MISSING);
+        self.costs(rows, steps, 2, |sites, row| {
+            let (process_id, api_id, pending) = (process[row], api[row], Pending::of(pending[row]));
+            let memory = Memory { process_id, api_id, kind: kind.get(row), bytes: bytes[row], pending };
+            let waited = memory.waited_ns(&sites.idle, length[row]);
+            [(What::Hidden, waited), (What::Memory, length[row] - waited)]
+        });
     }
 }
 
 impl Pass for Sites {
     fn wants(&self) -> &'static [Want] {
-        const TRANSFERS: &[&str] = &["api_ns", "api_id", "stack_id", "kind", "src_kind", "dst_kind", "bytes", "async"];
+        const TRANSFERS: &[&str] =
+            &["api_ns", "api_id", "stack_id", "kind", "src_kind", "dst_kind", "bytes", "async", "pending_streams"];
+        const MEMORY: &[&str] = &["api_ns", "api_id", "stack_id", "kind", "bytes", "pending_streams"];
         &[
             Want { table: TableId::Launches, columns: &["stack_id", "stack_launches"] },
             Want { table: TableId::Syncs, columns: &["api_ns", "api_id", "stack_id", "kind"] },
             Want { table: TableId::Transfers, columns: TRANSFERS },
-            Want { table: TableId::DeviceMemory, columns: &["api_ns", "api_id", "stack_id"] },
+            Want { table: TableId::DeviceMemory, columns: MEMORY },
         ]
     }
 
@@ -153,14 +177,11 @@ impl Pass for Sites {
             }
             TableId::Syncs => {
                 let (length, kind) = (rows.i64("api_ns"), rows.texts("kind"));
-                let waits = |row: usize| if blocks(kind.get(row)) { length[row] } else { 0 };
-                self.costs(rows, steps, What::Wait, 0, waits);
+                let waited = |row: usize| if blocks(kind.get(row)) { length[row] } else { 0 };
+                self.costs(rows, steps, 0, |_, row| [(What::Wait, waited(row))]);
             }
             TableId::Transfers => self.transfers(rows, steps),
-            _ => {
-                let length = rows.i64("api_ns");
-                self.costs(rows, steps, What::Memory, 2, |row| length[row]);
-            }
+            _ => self.memory(rows, steps),
         }
     }
 

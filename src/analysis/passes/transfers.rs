@@ -8,13 +8,18 @@ use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps};
-use super::waiting::Transfer;
+use super::waiting::{Pending, Transfer};
 use crate::trace::{Rows, Want};
 
 /// A smaller transfer is a small one (metrics.md: 64 KiB).
 pub(crate) const SMALL_BYTES: i64 = 64 * 1024;
 /// A synchronous copy to the device up to this size does not block for long: `cuda_memcpy_sync` leaves it out.
 const FREE_HTOD_BYTES: i64 = 64_000;
+
+/// Whether a synchronous copy of this size returns when its bytes are in a buffer of the driver's.
+pub(crate) fn is_staged(set: bool, direction: &str, bytes: i64) -> bool {
+    !set && direction == "HtoD" && bytes <= FREE_HTOD_BYTES
+}
 
 /// Which transfers are counted together. Texts are numbers of [`Transfers::text`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -155,7 +160,8 @@ impl Transfers {
 
 impl Pass for Transfers {
     fn wants(&self) -> &'static [Want] {
-        const COLUMNS: &[&str] = &["api_ns", "api_id", "kind", "direction", "src_kind", "dst_kind", "bytes", "async"];
+        const COLUMNS: &[&str] =
+            &["api_ns", "api_id", "kind", "direction", "src_kind", "dst_kind", "bytes", "async", "pending_streams"];
         &[Want { table: TableId::Transfers, columns: COLUMNS }]
     }
 
@@ -164,6 +170,7 @@ impl Pass for Transfers {
         let (api, bytes, queued) = (rows.i64("api_id"), rows.i64("bytes"), rows.flags("async"));
         let (kind, direction) = (rows.texts("kind"), rows.texts("direction"));
         let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
+        let pending = rows.i32_or("pending_streams", Pending::MISSING);
         for row in 0..rows.len {
             let (process_id, ns, bytes) = (process[row], length[row].max(0), bytes[row].max(0));
             let key = Key {
@@ -175,13 +182,14 @@ impl Pass for Transfers {
                 queued: queued.get(row),
                 api_id: api[row],
             };
-            let free = !key.set && self.text(key.direction) == "HtoD" && bytes <= FREE_HTOD_BYTES;
-            let rule = self.rule(&key).filter(|rule| !(*rule == Rule::MemcpySync && free));
+            let staged = is_staged(key.set, self.text(key.direction), bytes);
+            let rule = self.rule(&key).filter(|rule| !(*rule == Rule::MemcpySync && staged));
             let place = steps.place(&mut self.cursor, process_id, start[row]);
             let middle = place.is_middle();
             let small = bytes > 0 && bytes < SMALL_BYTES;
             let memory = [src.get(row), dst.get(row)];
-            let waited = Transfer { set: key.set, queued: key.queued, memory }.waited_ns(bytes, ns);
+            let transfer = Transfer { set: key.set, queued: key.queued, memory, pending: Pending::of(pending[row]) };
+            let waited = transfer.waited_ns(bytes, ns);
             let own = ns - waited;
             let sum = self.sums.at(key);
             sum.api.add(ns);

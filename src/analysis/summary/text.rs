@@ -197,13 +197,8 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     let plural = |n: f64, one: &'static str, many: &'static str| if number(n) == "1" { one } else { many };
     let (waits, copies) = (main.waits(), main.calls(Part::Copy));
     let _ = write!(out, "; {} {}", number(waits), plural(waits, "wait", "waits"));
-    if main.waiting_copies >= 0.05 {
-        let _ = write!(
-            out,
-            " ({} of them in {})",
-            number(main.waiting_copies),
-            plural(main.waiting_copies, "a copy", "copies")
-        );
+    if main.implicit_waits >= 0.05 {
+        let _ = write!(out, " ({} of them implicit)", number(main.implicit_waits));
     }
     if copies > 0.0 {
         let _ = write!(out, "; {} {}", number(copies), plural(copies, "copy or set", "copies and sets"));

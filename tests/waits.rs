@@ -1,0 +1,87 @@
+//! Waits that calls do not speak of, against the simulated driver's own times.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::util::{Driver, Scratch, program};
+
+/// When the kernels of 10 ms ran: begin and end, ns since the epoch.
+fn kernels(truth: &Path) -> Vec<(i64, i64)> {
+    let truth: Value = serde_json::from_slice(&fs::read(truth).expect("the truth")).expect("JSON");
+    let device = truth["device"].as_array().expect("operations");
+    let slow = device.iter().filter(|op| op["name"] == "spin_us_10000");
+    slow.map(|op| (op["start_ns"].as_i64().expect("a time"), op["end_ns"].as_i64().expect("a time"))).collect()
+}
+
+/// What a call of a table waited for at most, by the driver's own times: from its begin to the end of a kernel that ran.
+fn waited(kernels: &[(i64, i64)], start: i64, api_ns: i64) -> i64 {
+    let running = kernels.iter().filter(|(begin, end)| *begin < start + api_ns && *end > start);
+    running.map(|(_, end)| end - start).max().unwrap_or(0)
+}
+
+#[test]
+fn each_implicit_wait_is_the_drivers_own() {
+    let scratch = Scratch::new();
+    let truth = scratch.path().join("truth");
+    let target = scratch.target(program("cuda_implicit")).with_driver(Driver::Symbolic).env("FAKE_CUDA_TRUTH", &truth);
+    let run = target.same().expect(0);
+    let trace = run.read();
+    let (names, kernels) = (trace.names(), kernels(&truth));
+    assert_eq!(kernels.len(), 4 * 7 + 2 * 4);
+    // By function: calls that found work: the time in each, and what it waited by the driver's times.
+    let mut found: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
+    for table in ["transfers", "device_memory"] {
+        for row in trace.table(table).rows().filter(|row| row.int("pending_streams") > 0) {
+            let (start, ns) = (row.int("start_ns"), row.int("api_ns"));
+            found.entry(names[&row.int("api_id")].as_str()).or_default().push((ns, waited(&kernels, start, ns)));
+        }
+    }
+    let json = scratch.gputrace(&["report", &run.trace.to_string_lossy(), "--only", "syncs", "--format", "json"]);
+    let json: Value = serde_json::from_slice(&json.expect(0).stdout).expect("JSON");
+    let rows = json["analyses"]["syncs"]["tables"]["implicit"]["rows"].as_array().expect("rows");
+    let wanted = [
+        ("free", Value::Null, "cuMemFree_v2", 8),
+        ("free", Value::Null, "cuMemFreeHost", 4),
+        ("copy", "cuda_memcpy_sync".into(), "cuMemcpyDtoH_v2", 4),
+        ("copy", "cuda_memcpy_sync".into(), "cuMemcpyHtoD_v2", 4),
+        ("pageable copy", "cuda_memcpy_async".into(), "cuMemcpyDtoHAsync_v2", 4),
+        ("set", "cuda_memset_sync".into(), "cuMemsetD8_v2", 4),
+    ];
+    for (kind, rule, api, count) in wanted {
+        let row = rows.iter().find(|row| row["api"] == api && row["kind"] == kind).expect(api);
+        assert_eq!((&row["rule"], &row["pending"]), (&rule, &Value::from(count)), "{row}");
+        let calls = &found[api];
+        assert_eq!(calls.len(), count);
+        // A kernel may be over before its call comes, where others keep this machine busy.
+        let certain = calls.iter().filter(|(_, truth_ns)| *truth_ns > 500_000).count() as u64;
+        let waits = row["waits"].as_u64().expect("a count");
+        assert!((certain..=count as u64).contains(&waits), "{row}, {certain} by the driver");
+        // Beside waiting a call needs something; that is known to 120 us, and the copy itself takes 10 of them.
+        let (api_ns, truth_ns) = calls.iter().fold((0, 0), |sum, call| (sum.0 + call.0, sum.1 + call.1));
+        let waited_ns = row["waited_ns"].as_i64().expect("a time");
+        let least = truth_ns - 500_000 * (count as i64 - certain as i64) - 120_000 * certain as i64;
+        assert!((least..=api_ns).contains(&waited_ns), "{row}, {truth_ns} by the driver");
+    }
+    let allocations = rows.iter().find(|row| row["api"] == "cuMemAlloc_v2").expect("a row");
+    assert_eq!(allocations["pending"], 4);
+}
+
+#[test]
+fn the_legacy_stream_waits_for_ordinary_streams_only() {
+    let scratch = Scratch::new();
+    let run = scratch.target(program("cuda_implicit")).with_instant_driver().same().expect(0);
+    let trace = run.read();
+    let names = trace.names();
+    let legacy = |table: &str| -> Vec<(String, i64)> {
+        let table = trace.table(table);
+        let rows = table.rows().filter(|row| row.int("legacy") == 1);
+        rows.map(|row| (names[&row.int("api_id")].clone(), row.int("pending_streams"))).collect()
+    };
+    // The stream that is CU_STREAM_NON_BLOCKING is not waited for.
+    assert_eq!(legacy("launches"), vec![("cuLaunchKernel".to_owned(), 1); 4]);
+    assert_eq!(legacy("syncs"), vec![("cuStreamSynchronize".to_owned(), 2); 4]);
+    assert!(legacy("transfers").is_empty() && legacy("device_memory").is_empty());
+}
