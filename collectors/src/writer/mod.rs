@@ -6,8 +6,8 @@
 //! row is encoded twice at full rate.
 //!
 //! When the disk is full, rows wait in memory for as long as there is room, and it is tried again; what finds none is
-//! counted as dropped. At the end the room that was reserved at the start is given back, and the journal's, for the
-//! last rows and the manifest. A file that has rows needs no more room to be sealed ([`TableFile`]).
+//! counted as dropped. At the end half of the room that was reserved at the start is given back, and the journal's, for
+//! the last rows; the other half is the manifest's. A file that has rows needs no more room to be sealed ([`TableFile`]).
 
 mod report;
 mod reserve;
@@ -367,7 +367,7 @@ impl Writer {
     }
 
     fn finish(mut self) {
-        self.reserve.give_back();
+        self.reserve.give_back_half();
         // Those without which the others mean nothing come first, then the small ones.
         let bytes = |table: &TableId| self.streams.get(*table as usize).map_or(0, |s| s.group.bytes());
         let mut left: Vec<TableId> = TABLES.iter().map(|t| t.id).collect();
@@ -385,6 +385,7 @@ impl Writer {
                 self.lose(table, &lost.unwrap_or_default());
             }
         }
+        self.reserve.give_back();
     }
 
     fn close(&mut self, table: TableId) -> bool {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::manifest;
 
-/// Enough for the manifest of a hundred processes.
-const BYTES: u64 = 256 << 10;
+/// Half of it is enough for the manifest of a hundred processes.
+const BYTES: u64 = 512 << 10;
 /// Never more than this part of what is free.
-const SHARE: u64 = 16;
+const SHARE: u64 = 8;
 
 /// The disk is asked for its room not more often than this.
 const ASKED: Duration = Duration::from_millis(100);
@@ -48,6 +48,15 @@ impl Reserve {
         room
     }
 
+    /// Gives half of it back.
+    pub(super) fn give_back_half(&mut self) {
+        if let Some(file) = &self.file
+            && let Ok(meta) = file.metadata()
+        {
+            let _ = file.set_len(meta.len() / 2);
+        }
+    }
+
     /// Gives it back.
     pub(super) fn give_back(&mut self) {
         if self.file.take().is_some() {
@@ -75,6 +84,9 @@ mod tests {
         let mut reserve = Reserve::take(&trace, "h", 7);
         assert!(fs::metadata(&reserve.path).unwrap().len() <= BYTES);
         assert!(reserve.room() > 0);
+        let taken = fs::metadata(&reserve.path).unwrap().len();
+        reserve.give_back_half();
+        assert_eq!(fs::metadata(&reserve.path).unwrap().len(), taken / 2);
         reserve.give_back();
         assert_eq!(reserve.room(), u64::MAX, "nobody is asked any more");
         assert_eq!(fs::read_dir(trace.join("manifest")).unwrap().count(), 0);
