@@ -1,6 +1,6 @@
 //! What tracing costs, in paired runs: `cargo bench --bench cost [-- NAME...]`.
 //!
-//! Names: launch, range, malloc, start, memory. Each compares in turn (A B A B ...) and prints medians; `launch` has its
+//! Names: launch, call, stack, range, malloc, start, import, memory. Each compares in turn (A B A B ...) and prints medians; `launch` has its
 //! baseline in the same process. lttng-ust and heaptrack take part where they are installed. The machine's noise shows
 //! in the quartiles; docs/benchmarks.md keeps the figures with the commands that made them.
 
@@ -16,11 +16,14 @@ fn main() {
     let work = env::temp_dir().join(format!("gputrace-bench-{}", std::process::id()));
     fs::create_dir_all(&work).expect("a work folder");
     let bench = Bench { work: work.clone() };
-    let all: [(&str, Measure); 5] = [
+    let all: [(&str, Measure); 8] = [
         ("launch", Bench::launch),
+        ("call", Bench::call),
+        ("stack", Bench::stack),
         ("range", Bench::range),
         ("malloc", Bench::malloc),
         ("start", Bench::start),
+        ("import", Bench::import),
         ("memory", Bench::memory),
     ];
     for (name, run) in all {
@@ -84,14 +87,19 @@ impl Bench {
         line.trim().to_owned()
     }
 
+    /// A folder with a driver that does nothing.
+    fn driver(&self) -> PathBuf {
+        let library = self.compile("libcuda.so.1", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "stub_cuda.c"]);
+        library.parent().expect("a folder").to_owned()
+    }
+
     /// ns added to a hooked launch, hot and cold, with a live collector; lttng-ust in the same run.
     fn launch(&self) {
-        let library = self.compile("libcuda.so.1", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "stub_cuda.c"]);
+        let folder = self.driver();
         let program = self.compile("launch_cost", &["launch_cost.c", "-ldl"]);
-        let folder = library.parent().expect("a folder");
         for (kind, rounds, calls) in [("hot", "101", "50000"), ("cold", "21", "2000")] {
             let mut command = self.traced("launch", &["--malloc", "off"], &program);
-            command.args([kind, rounds, calls]).env("LD_LIBRARY_PATH", folder);
+            command.args([kind, rounds, calls]).env("LD_LIBRARY_PATH", &folder);
             let added: Vec<f64> =
                 lines(&mut command).iter().filter_map(|l| l.split(' ').nth(2)?.parse().ok()).collect();
             println!("launch {kind}: ns added per call {}; {}", Spread::of(added), self.lost("launch"));
@@ -101,23 +109,44 @@ impl Bench {
         }
     }
 
+    /// ns added to driver calls that are not launches.
+    fn call(&self) {
+        let program = self.compile("call_cost", &["call_cost.c", "-ldl"]);
+        let mut command = self.traced("call", &["--malloc", "off"], &program);
+        print_added("call", lines(command.args(["101", "25000"]).env("LD_LIBRARY_PATH", self.driver())));
+        println!("call: {}", self.lost("call"));
+    }
+
+    /// ns that one stack takes: launches of which each gets one, and none.
+    fn stack(&self) {
+        let folder = self.driver();
+        let native = self.compile("launch_cost", &["launch_cost.c", "-ldl"]);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/programs/stack_cost.py");
+        let script = script.display().to_string();
+        let kinds: [(&str, &Path, &[&str], usize); 2] = [
+            ("native", &native, &["hot", "21", "20000"], 1),
+            ("Python, 10 frames", Path::new("python3"), &[&script, "21", "20000"], 0),
+        ];
+        for (kind, program, arguments, column) in kinds {
+            let mut added = Vec::new();
+            for _ in 0..7 {
+                let mut of = |options: &[&str]| {
+                    let mut command = self.traced("stack", options, program);
+                    let lines = lines(command.args(arguments).env("LD_LIBRARY_PATH", &folder));
+                    Spread::of(lines.iter().filter_map(|l| l.split(' ').nth(column)?.parse().ok()).collect()).median
+                };
+                let none = of(&["--malloc", "off", "--stacks", "off"]);
+                added.push(of(&["--malloc", "off", "--launch-stacks", "1"]) - none);
+            }
+            println!("stack, {kind}: ns each {}; {}", Spread::of(added), self.lost("stack"));
+        }
+    }
+
     /// ns added to a pair of calls that name a range, with a live collector.
     fn range(&self) {
         let program = self.compile("range_cost", &["range_cost.c", "-ldl"]);
         let mut command = self.traced("range", &["--malloc", "off"], &program);
-        let mut added: Vec<(String, Vec<f64>)> = Vec::new();
-        for line in lines(command.args(["101", "2500"])) {
-            let mut fields = line.split(';');
-            let (Some(kind), Some(none), Some(ours)) = (fields.next(), fields.next(), fields.next()) else { continue };
-            let (Ok(none), Ok(ours)) = (none.parse::<f64>(), ours.parse::<f64>()) else { continue };
-            match added.iter_mut().find(|(k, _)| k == kind) {
-                Some((_, all)) => all.push(ours - none),
-                None => added.push((kind.to_owned(), vec![ours - none])),
-            }
-        }
-        for (kind, added) in added {
-            println!("range, {kind}: ns added per pair {}", Spread::of(added));
-        }
+        print_added("range", lines(command.args(["101", "2500"])));
         println!("range: {}", self.lost("range"));
     }
 
@@ -191,6 +220,22 @@ impl Bench {
         println!("a shell's 1,000 children: ms added per child {}", Spread::of(added));
     }
 
+    /// Per cent added to a Python program that imports much: PyTorch where it is installed.
+    fn import(&self) {
+        let has_torch = Command::new("python3").args(["-c", "import torch"]).stderr(Stdio::null()).status();
+        let code = match has_torch {
+            Ok(status) if status.success() => "import torch",
+            _ => "import asyncio, email.message, http.client, json, sqlite3, ssl, unittest, xml.dom.minidom",
+        };
+        let mut added = Vec::new();
+        for _ in 0..21 {
+            let plain = wall_ms(Command::new("python3").args(["-c", code]));
+            let traced = wall_ms(self.traced("import", &[], Path::new("python3")).args(["-c", code]));
+            added.push(100.0 * (traced - plain) / plain);
+        }
+        println!("{code}: % added {}", Spread::of(added));
+    }
+
     /// MiB of memory that the target has more with 64 threads that all record.
     fn memory(&self) {
         let program = self.compile("thread_memory", &["thread_memory.c", "-lpthread"]);
@@ -203,6 +248,23 @@ impl Bench {
         }
         let added = Spread::of(traced).median - Spread::of(plain).median;
         println!("64 threads: MiB of resident memory added {:.2}", added / 1024.0);
+    }
+}
+
+/// Prints what was added, by kind, of lines with a kind, a time without hooks and one with them.
+fn print_added(name: &str, lines: Vec<String>) {
+    let mut added: Vec<(String, Vec<f64>)> = Vec::new();
+    for line in lines {
+        let mut fields = line.split(';');
+        let (Some(kind), Some(none), Some(ours)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (Ok(none), Ok(ours)) = (none.parse::<f64>(), ours.parse::<f64>()) else { continue };
+        match added.iter_mut().find(|(k, _)| k == kind) {
+            Some((_, all)) => all.push(ours - none),
+            None => added.push((kind.to_owned(), vec![ours - none])),
+        }
+    }
+    for (kind, added) in added {
+        println!("{name}, {kind}: ns added {}", Spread::of(added));
     }
 }
 

@@ -19,7 +19,7 @@ SIZES = dict(Float=4, Double=8, Half=2, BFloat16=2, Long=8, Int=4, Short=2, Char
 # The profiler's names of what one function of NCCL does.
 FUNCTIONS = dict(
     ncclAllReduce=("allreduce", "all_reduce", "allreduce_coalesced"),
-    ncclBroadcast=("broadcast", "_broadcast_oop"),
+    ncclBcast=("broadcast", "_broadcast_oop"),
     ncclAllGather=("_allgather_base", "all_gather_into_tensor", "allgather_into_tensor_coalesced"),
     ncclReduceScatter=("_reduce_scatter_base", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced"),
 )

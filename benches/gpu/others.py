@@ -49,6 +49,10 @@ def with_triton():
 
 def with_numba():
     import numpy
+
+    # numba-cuda asks for it while it is imported; numpy 2.4 no longer has it.
+    if not hasattr(numpy, "row_stack"):
+        numpy.row_stack = numpy.vstack
     from numba import cuda
 
     @cuda.jit
