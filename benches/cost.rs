@@ -130,7 +130,7 @@ impl Bench {
         for (kind, program, arguments, column) in kinds {
             let mut added = Vec::new();
             for _ in 0..7 {
-                let mut of = |options: &[&str]| {
+                let of = |options: &[&str]| {
                     let mut command = self.traced("stack", options, program);
                     let lines = lines(command.args(arguments).env("LD_LIBRARY_PATH", &folder));
                     Spread::of(lines.iter().filter_map(|l| l.split(' ').nth(column)?.parse().ok()).collect()).median

@@ -14,7 +14,7 @@ use crate::util::{
 };
 
 /// Every interpreter that is here.
-fn pythons() -> Vec<PathBuf> {
+pub(crate) fn pythons() -> Vec<PathBuf> {
     let value = std::env::var("GPUTRACE_TEST_PYTHONS").unwrap_or_default();
     let mut all: Vec<PathBuf> = value.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
     if all.is_empty() {

@@ -21,6 +21,7 @@
 //! | `aarch64` | the shim on another processor, under an emulator |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
+//! | `interpreters` | Python embedded, in several interpreters, and while it ends: harmless, and no stack that was not so |
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
 //! | `sanitizers` | programs built with sanitizers run and report as they do alone |
 //! | `real_programs` | programs that people use run as they do without us |
@@ -42,6 +43,7 @@ mod format;
 mod hooks;
 mod host_memory;
 mod inherited;
+mod interpreters;
 mod library;
 mod limits;
 mod ranges;
