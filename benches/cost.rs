@@ -238,9 +238,12 @@ impl Bench {
 
     /// MiB of memory that the target has more with 64 threads that all record.
     fn memory(&self) {
-        let program = self.compile("thread_memory", &["thread_memory.c", "-lpthread"]);
-        let kib =
-            |command: &mut Command| lines(command).first().and_then(|l| l.parse::<f64>().ok()).unwrap_or(f64::NAN);
+        let folder = self.driver();
+        let program = self.compile("thread_memory", &["thread_memory.c", "-lpthread", "-ldl"]);
+        let kib = |command: &mut Command| {
+            let lines = lines(command.env("LD_LIBRARY_PATH", &folder));
+            lines.first().and_then(|l| l.parse::<f64>().ok()).unwrap_or(f64::NAN)
+        };
         let (mut plain, mut traced) = (Vec::new(), Vec::new());
         for _ in 0..5 {
             plain.push(kib(&mut Command::new(&program)));
