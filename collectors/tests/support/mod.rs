@@ -58,7 +58,7 @@ pub(crate) fn hook(name: &str) -> u16 {
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited for: {what}");
+        assert!(start.elapsed() < Duration::from_secs(120), "waited for: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -156,8 +156,12 @@ impl Target {
 
     /// Waits until the collector reads the segment.
     pub(crate) fn wait_until_read(&self) {
-        let heartbeat = &self.memory.view.header().heartbeat;
-        wait_until("the first pass", || heartbeat.load(gputrace_abi::sync::Ordering::Relaxed) != 0);
+        // A pass says its time at its begin, so the second one from now begins after what was written before.
+        let heartbeat = || self.memory.view.header().heartbeat.load(gputrace_abi::sync::Ordering::Relaxed);
+        for pass in ["the pass that runs", "the next pass", "the end of it"] {
+            let before = heartbeat();
+            wait_until(pass, || heartbeat() != before);
+        }
     }
 
     /// A thread of the process.
