@@ -62,7 +62,10 @@ fn the_demo_is_reported_as_what_it_is() {
     assert!((sum / facts["unit_ns"].as_f64().expect("a time") - 1.0).abs() < 1e-6, "the parts are the step: {facts}");
     let found = summary["tables"]["findings"]["rows"].to_string();
     // The loop reads its loss in every step: four bytes, for which it waits until the kernels are done.
-    assert!(["wait-every-step", "cuMemcpyDtoH", "demo_loop.rs:"].iter().all(|part| found.contains(part)), "{found}");
+    assert!(
+        ["wait-every-step", "cuMemcpyDtoH", "DtoH of 4 B", "demo_loop.rs:"].iter().all(|part| found.contains(part)),
+        "{found}"
+    );
     for format in ["text", "json", "markdown"] {
         let again = || scratch.gputrace(&["report", "t", "--format", format]).expect(0).text();
         assert_eq!(again(), again(), "{format} is the same every time");

@@ -18,28 +18,51 @@ pub(crate) struct AtSite {
     pub(crate) site: Option<Site>,
     /// Function.
     pub(crate) api_id: i64,
+    /// Direction of a copy; else empty.
+    pub(crate) direction: String,
     /// Process.
     pub(crate) process_id: i64,
     /// All calls.
     pub(crate) all: Stats,
+    /// Bytes that they copied, set, took or gave back.
+    pub(crate) bytes: i64,
     /// Calls in steady steps.
     pub(crate) steady: u64,
     /// In steady steps of usual duration: calls and their time.
     pub(crate) middle: (u64, i64),
 }
 
-/// What cost time with one of `what`, by process, site and function, most time first.
+impl AtSite {
+    /// `cuMemcpyDtoH_v2 DtoH of 4 B`: the function, and what a call of it moves.
+    pub(crate) fn called(&self, facts: &Facts<'_>) -> String {
+        let mut text = facts.names.full(self.api_id);
+        if !self.direction.is_empty() {
+            text = format!("{text} {}", self.direction);
+        }
+        if self.bytes > 0 {
+            let each = self.bytes as f64 / self.all.count.max(1) as f64;
+            text = format!("{text} of {}", crate::render::bytes(each));
+        }
+        text
+    }
+}
+
+/// What cost time with one of `what`, by process, site, function and direction, most time first.
 pub(crate) fn costs(facts: &Facts<'_>, what: &[What]) -> Vec<AtSite> {
-    let mut sums: BTreeMap<(i64, Option<&Site>, i64), AtSite> = BTreeMap::new();
-    for (key, Cost { all, steady, middle }) in facts.sites.costs.iter().filter(|(key, _)| what.contains(&key.what)) {
+    let mut sums: BTreeMap<(i64, Option<&Site>, i64, u16), AtSite> = BTreeMap::new();
+    for (key, Cost { all, bytes, steady, middle }) in
+        facts.sites.costs.iter().filter(|(key, _)| what.contains(&key.what))
+    {
         let site = facts.stacks.get(key.stack_id);
-        let sum = sums.entry((key.process_id, site, key.api_id)).or_insert_with(|| AtSite {
+        let sum = sums.entry((key.process_id, site, key.api_id, key.direction)).or_insert_with(|| AtSite {
             site: site.cloned(),
             api_id: key.api_id,
+            direction: facts.sites.texts.text(key.direction).to_owned(),
             process_id: key.process_id,
             ..AtSite::default()
         });
         sum.all.merge(all);
+        sum.bytes = sum.bytes.saturating_add(*bytes);
         sum.steady += steady;
         sum.middle = (sum.middle.0 + middle.0, sum.middle.1 + middle.1);
     }
@@ -50,7 +73,7 @@ pub(crate) fn costs(facts: &Facts<'_>, what: &[What]) -> Vec<AtSite> {
 
 /// Adds the table of what cost time with one of `what`, where stacks are known.
 pub(crate) fn cost_table(section: &mut Section, facts: &Facts<'_>, what: &[What], title: &'static str) {
-    const COLUMNS: [Column; 10] = [
+    const COLUMNS: [Column; 12] = [
         column("process", "Process", Unit::Text),
         column("site", "Line", Unit::Text),
         column("total_ns", "Total", Unit::Ns),
@@ -59,6 +82,8 @@ pub(crate) fn cost_table(section: &mut Section, facts: &Facts<'_>, what: &[What]
         column("wall_percent", "Of wall", Unit::Percent),
         column("avg_ns", "Avg", Unit::Ns),
         column("max_ns", "Max", Unit::Ns),
+        column("direction", "Direction", Unit::Text),
+        column("bytes", "Bytes", Unit::Bytes),
         column("api", "Function", Unit::Name),
         column("place", "File", Unit::Name),
     ];
@@ -76,6 +101,8 @@ pub(crate) fn cost_table(section: &mut Section, facts: &Facts<'_>, what: &[What]
             percent(at.all.sum as f64, facts.wall_ns(at.process_id)),
             at.all.mean().into(),
             at.all.max.into(),
+            Some(at.direction.clone()).filter(|direction| !direction.is_empty()).into(),
+            Some(at.bytes).filter(|bytes| *bytes > 0).into(),
             facts.names.full(at.api_id).into(),
             at.site.as_ref().map(Site::place).into(),
         ]

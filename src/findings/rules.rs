@@ -311,8 +311,8 @@ fn waiting_lines(s: &Subject<'_>, what: What) -> Vec<String> {
     let line = |at: &AtSite| {
         let (number, ns) = per_unit(s, at);
         let site = at.site.as_ref().map(crate::trace::Site::short).unwrap_or_default();
-        let api = s.facts.names.full(at.api_id);
-        format!("{site}  {api} {}, {} each", count(s, number), ms(ns / number.max(1e-9)))
+        let called = at.called(s.facts);
+        format!("{site}  {called} {}, {} each", count(s, number), ms(ns / number.max(1e-9)))
     };
     sites.iter().take(2).map(line).collect()
 }

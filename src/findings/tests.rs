@@ -151,17 +151,38 @@ fn evidence(section: &Section) -> String {
 #[test]
 fn a_wait_names_its_line() {
     let mut trace = TestTrace::new();
-    let item = trace.stack("main", "/home/u/train.py", 44);
+    let (item, log) = (trace.stack("main", "/home/u/train.py", 44), trace.stack("log", "/home/u/train.py", 90));
     let mut thread = trace.thread(1, 11);
     for _ in 0..40 {
         (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
         thread.host(700_000);
+        thread.stack = Some((log, 0));
+        thread.copy("DtoH", ("device", "pinned"), false, 4, 220_002);
         thread.stack = Some((item, 0));
         thread.sync("cuStreamSynchronize", "stream", 300_000);
         thread.stack = None;
     }
     let text = evidence(&trace.section(ALL[0]));
     assert!(text.contains("train.py:44 main  cuStreamSynchronize 1 a step, 300 us each"), "{text}");
+    assert!(text.contains("train.py:90 log  cuMemcpy DtoH of 4 B 1 a step, 200 us each"), "{text}");
+}
+
+#[test]
+fn a_free_that_waits_names_its_line() {
+    let mut trace = TestTrace::new();
+    let line = trace.stack("forward", "/home/u/model.py", 7);
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..40 {
+        (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
+        thread.alloc("cuMemAlloc_v2", "device", 1, 4096, 5_000);
+        thread.stack = Some((line, 0));
+        thread.free("cuMemFree_v2", "device", 1, 2_100_000);
+        thread.stack = None;
+        thread.host(2_000_000);
+    }
+    let text = evidence(&trace.section(ALL[0]));
+    assert!(text.contains("model.py:7 forward  cuMemFree_v2"), "{text}");
+    assert!(text.contains(" 1 a step, 2.00 ms each"), "{text}");
 }
 
 #[test]

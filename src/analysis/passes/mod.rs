@@ -20,6 +20,7 @@ pub(crate) mod sites;
 pub(crate) mod stats;
 pub(crate) mod steps;
 pub(crate) mod syncs;
+pub(crate) mod texts;
 pub(crate) mod timeline;
 pub(crate) mod transfers;
 pub(crate) mod union;

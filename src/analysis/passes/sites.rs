@@ -13,6 +13,7 @@ use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps, blocks};
+use super::texts::Texts;
 use super::waiting::{Idle, Memory, Pending, Transfer};
 use crate::trace::{NO_STACK, Rows, Want};
 
@@ -38,6 +39,8 @@ pub(crate) struct Key {
     pub(crate) what: What,
     /// Function.
     pub(crate) api_id: i64,
+    /// Direction of a copy, a number of [`Sites::texts`].
+    pub(crate) direction: u16,
     /// Their stack, or [`NO_STACK`].
     pub(crate) stack_id: i64,
 }
@@ -47,6 +50,8 @@ pub(crate) struct Key {
 pub(crate) struct Cost {
     /// All.
     pub(crate) all: Stats,
+    /// Bytes that they copied, set, took or gave back.
+    pub(crate) bytes: i64,
     /// In steady steps.
     pub(crate) steady: u64,
     /// In steady steps of usual duration: calls and their time.
@@ -71,6 +76,8 @@ pub(crate) struct Sites {
     pub(crate) costs: Groups<Key, Cost>,
     /// Launches with a stack, by process and stack.
     pub(crate) launches: Groups<(i64, i64), Drawn>,
+    /// Directions.
+    pub(crate) texts: Texts,
     idle: Rc<Idle>,
     cursors: [Cursor; 3],
 }
@@ -78,10 +85,11 @@ pub(crate) struct Sites {
 impl Sites {
     /// Judges frees and allocations by what they take when nothing is pending.
     pub(crate) fn new(idle: Rc<Idle>) -> Sites {
-        let other = Key { process_id: OTHER, what: What::Wait, api_id: OTHER, stack_id: NO_STACK };
+        let other = Key { process_id: OTHER, what: What::Wait, api_id: OTHER, direction: 0, stack_id: NO_STACK };
         Sites {
             costs: Groups::new(50_000, other),
             launches: Groups::new(50_000, (OTHER, NO_STACK)),
+            texts: Texts::default(),
             idle,
             cursors: Default::default(),
         }
@@ -108,12 +116,15 @@ impl Sites {
     ) {
         let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
         let (api, stack) = (rows.i64("api_id"), rows.i64_or("stack_id", NO_STACK));
+        let (bytes, direction) = (rows.i64_or("bytes", 0), rows.texts("direction"));
         for row in 0..rows.len {
+            let direction = self.texts.number(direction.get(row));
             let place = steps.place(&mut self.cursors[cursor], process[row], start[row]);
             for (what, ns) in parts(self, row).into_iter().filter(|(_, ns)| *ns > 0) {
-                let key = Key { process_id: process[row], what, api_id: api[row], stack_id: stack[row] };
+                let key = Key { process_id: process[row], what, api_id: api[row], direction, stack_id: stack[row] };
                 let cost = self.costs.at(key);
                 cost.all.add(ns);
+                cost.bytes = cost.bytes.saturating_add(bytes[row].max(0));
                 cost.steady += u64::from(place.is_steady());
                 if place.is_middle() {
                     cost.middle = (cost.middle.0 + 1, cost.middle.1 + ns);
@@ -149,8 +160,18 @@ impl Sites {
 
 impl Pass for Sites {
     fn wants(&self) -> &'static [Want] {
-        const TRANSFERS: &[&str] =
-            &["api_ns", "api_id", "stack_id", "kind", "src_kind", "dst_kind", "bytes", "async", "pending_streams"];
+        const TRANSFERS: &[&str] = &[
+            "api_ns",
+            "api_id",
+            "stack_id",
+            "kind",
+            "direction",
+            "src_kind",
+            "dst_kind",
+            "bytes",
+            "async",
+            "pending_streams",
+        ];
         const MEMORY: &[&str] = &["api_ns", "api_id", "stack_id", "kind", "bytes", "pending_streams"];
         &[
             Want { table: TableId::Launches, columns: &["stack_id", "stack_launches"] },

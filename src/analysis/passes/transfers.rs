@@ -1,13 +1,14 @@
 //! Copies and sets: direction, kind of memory, size, time in the call; and Nsight Systems' rules for the costly ones.
 
 use gputrace_collectors::schema::TableId;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::Pass;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps};
+use super::texts::Texts;
 use super::waiting::{Pending, Transfer};
 use crate::trace::{Rows, Want};
 
@@ -21,7 +22,7 @@ pub(crate) fn is_staged(set: bool, direction: &str, bytes: i64) -> bool {
     !set && direction == "HtoD" && bytes <= FREE_HTOD_BYTES
 }
 
-/// Which transfers are counted together. Texts are numbers of [`Transfers::text`].
+/// Which transfers are counted together. Texts are numbers of [`Texts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     /// Process.
@@ -107,29 +108,21 @@ impl Rule {
 pub(crate) struct Transfers {
     /// By key.
     pub(crate) sums: Groups<Key, Sum>,
-    texts: Vec<String>,
-    numbers: FxHashMap<String, u16>,
+    texts: Texts,
     cursor: Cursor,
 }
 
 impl Default for Transfers {
     fn default() -> Self {
         let other = Key { process_id: OTHER, api_id: OTHER, ..Key::default() };
-        let mut pass = Transfers {
-            sums: Groups::new(10_000, other),
-            texts: Vec::new(),
-            numbers: FxHashMap::default(),
-            cursor: Cursor::default(),
-        };
-        pass.number("");
-        pass
+        Transfers { sums: Groups::new(10_000, other), texts: Texts::default(), cursor: Cursor::default() }
     }
 }
 
 impl Transfers {
     /// The text of a direction or kind of memory.
     pub(crate) fn text(&self, number: u16) -> &str {
-        self.texts.get(usize::from(number)).map_or("", String::as_str)
+        self.texts.text(number)
     }
 
     /// The rule that names a group of calls, if one does.
@@ -141,20 +134,6 @@ impl Transfers {
             (true, false) => matches!(memory[1], "pinned" | "managed").then_some(Rule::MemsetSync),
             (true, true) => None,
         }
-    }
-
-    /// A small number for a text, the same every time. There are some tens of texts; a damaged file may hold more.
-    fn number(&mut self, text: &str) -> u16 {
-        if let Some(number) = self.numbers.get(text) {
-            return *number;
-        }
-        if self.texts.len() >= 1000 {
-            return 0;
-        }
-        let number = self.texts.len() as u16;
-        self.texts.push(text.to_owned());
-        self.numbers.insert(text.to_owned(), number);
-        number
     }
 }
 
@@ -176,9 +155,9 @@ impl Pass for Transfers {
             let key = Key {
                 process_id,
                 set: kind.get(row) == "set",
-                direction: self.number(direction.get(row)),
-                src: self.number(src.get(row)),
-                dst: self.number(dst.get(row)),
+                direction: self.texts.number(direction.get(row)),
+                src: self.texts.number(src.get(row)),
+                dst: self.texts.number(dst.get(row)),
                 queued: queued.get(row),
                 api_id: api[row],
             };
