@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use gputrace_collectors::schema::TableId;
+
 use super::loss;
 use super::passes::collectives::{Calls, Key, Kind};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
@@ -62,13 +64,7 @@ impl Analysis for Collectives {
         }
         section.table(by_operation(facts));
         section.table(by_kind(facts));
-        loss::note(
-            &mut section,
-            facts,
-            "calls of NCCL",
-            gputrace_collectors::schema::TableId::Collectives,
-            &["collective"],
-        );
+        loss::note(&mut section, facts, "calls of NCCL", TableId::Collectives);
         section
     }
 }

@@ -1,5 +1,7 @@
 //! device-memory: what the program takes from the driver, when, and what the calls cost.
 
+use gputrace_collectors::schema::TableId;
+
 use super::passes::device_memory::{Calls, KINDS, ProcessMemory, on_host};
 use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Need, What, sites};
@@ -71,13 +73,7 @@ impl Analysis for DeviceMemory {
         section.table(by_call(facts));
         sites::cost_table(&mut section, facts, &[What::Memory], "By line, without waiting for the GPU");
         section.table(over_time(facts));
-        super::loss::note(
-            &mut section,
-            facts,
-            "allocation and free calls",
-            gputrace_collectors::schema::TableId::DeviceMemory,
-            &["alloc", "free"],
-        );
+        super::loss::note(&mut section, facts, "allocation and free calls", TableId::DeviceMemory);
         section
     }
 }

@@ -1,5 +1,7 @@
 //! host-memory: malloc, estimated from a sample or counted in full.
 
+use gputrace_collectors::schema::TableId;
+
 use super::loss::{self, Loss};
 use super::passes::host_memory::ProcessHost;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
@@ -8,8 +10,6 @@ use super::{Analysis, Explain, Facts, Need};
 /// The analysis.
 pub(crate) struct HostMemory;
 
-/// Classes of events whose rows these are.
-const CLASSES: [&str; 2] = ["host_alloc", "host_free"];
 /// Points of live memory over time per process.
 const POINTS: usize = 30;
 
@@ -49,17 +49,11 @@ impl Analysis for HostMemory {
         let bytes = sum(|h| h.bytes);
         if hosts().next().is_none() {
             section.note("No malloc or free in this trace (recorded with --malloc off, or too little to be sampled).");
-            loss::note(
-                &mut section,
-                facts,
-                "events of malloc and free",
-                gputrace_collectors::schema::TableId::HostMemory,
-                &CLASSES,
-            );
+            loss::note(&mut section, facts, "events of malloc and free", TableId::HostMemory);
             return section;
         }
         let error = if bytes > 0.0 { 200.0 * sum(|h| h.variance).sqrt() / bytes } else { 0.0 };
-        let loss = Loss::of(facts, &CLASSES);
+        let loss = Loss::of(facts, &[TableId::HostMemory]);
         section.fact("rows", "allocations recorded", Unit::Count, hosts().map(|(_, h)| h.allocations).sum::<u64>());
         section.fact("lost", "events lost", Unit::Count, loss.map(|loss| loss.dropped));
         section.fact("kept_percent", "share of the events that is here", Unit::Percent, loss.map(|l| 100.0 * l.kept()));
@@ -67,13 +61,7 @@ impl Analysis for HostMemory {
         let known = loss.is_none_or(|loss| loss.dropped == 0);
         section.fact("error_percent", "error of the estimate (+-)", Unit::Percent, known.then_some(error));
         section.fact("allocations", "allocations (estimate)", Unit::Count, sum(|h| h.count).round() as i64);
-        loss::note(
-            &mut section,
-            facts,
-            "events of malloc and free",
-            gputrace_collectors::schema::TableId::HostMemory,
-            &CLASSES,
-        );
+        loss::note(&mut section, facts, "events of malloc and free", TableId::HostMemory);
         section.table(by_process(facts));
         section.table(sizes(facts));
         section.table(over_time(facts));
@@ -102,7 +90,7 @@ fn by_process(facts: &Facts<'_>) -> Table {
     ];
     let row = |(id, host): (&i64, &ProcessHost)| {
         let seconds = host.span_s();
-        let loss = facts.trace.process(*id).and_then(|process| Loss::of_process(process, &CLASSES));
+        let loss = facts.trace.process(*id).and_then(|process| Loss::of_process(process, &[TableId::HostMemory]));
         let lost = loss.filter(|loss| loss.dropped > 0);
         let mode = facts.trace.process(*id).map(|p| p.malloc_mode.clone()).filter(|m| !m.is_empty());
         vec![

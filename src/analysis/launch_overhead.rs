@@ -2,6 +2,7 @@
 
 use std::hash::Hash;
 
+use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
 use super::passes::launches::OUTLIER_NS;
@@ -96,7 +97,7 @@ impl Analysis for LaunchOverhead {
         section.table(by_api(facts, all.sum as f64));
         section.table(by_kernel(facts, all.sum as f64));
         section.table(longest(facts));
-        super::loss::note(&mut section, facts, "launches", gputrace_collectors::schema::TableId::Launches, &["launch"]);
+        super::loss::note(&mut section, facts, "launches", TableId::Launches);
         section
     }
 }

@@ -19,12 +19,12 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
-    /// Of the classes with these names, in the processes that the filter keeps. None: no manifest says.
-    pub(crate) fn of(facts: &Facts<'_>, classes: &[&str]) -> Option<Loss> {
+    /// Of the events whose rows are in these tables, in the processes that the filter keeps. None: no manifest says.
+    pub(crate) fn of(facts: &Facts<'_>, tables: &[TableId]) -> Option<Loss> {
         let mut loss = None;
         for process in facts.processes() {
             loss = loss.or(process.manifest.as_ref().map(|_| Loss::default()));
-            let of_process = Loss::of_process(process, classes);
+            let of_process = Loss::of_process(process, tables);
             if let (Some(sum), Some(more)) = (&mut loss, of_process) {
                 *sum = Loss { recorded: sum.recorded + more.recorded, dropped: sum.dropped + more.dropped };
             }
@@ -33,9 +33,10 @@ impl Loss {
     }
 
     /// The same of one process.
-    pub(crate) fn of_process(process: &crate::trace::Process, classes: &[&str]) -> Option<Loss> {
+    pub(crate) fn of_process(process: &crate::trace::Process, tables: &[TableId]) -> Option<Loss> {
         let accounts = &process.manifest.as_ref()?.accounting;
-        let counts = classes.iter().filter_map(|class| accounts.get(*class));
+        let classes = tables.iter().flat_map(|table| classes(*table));
+        let counts = classes.filter_map(|class| accounts.get(*class));
         let sum = counts.fold(Loss::default(), |sum, count| Loss {
             recorded: sum.recorded + count.recorded,
             dropped: sum.dropped + count.dropped,
@@ -50,9 +51,24 @@ impl Loss {
     }
 }
 
-/// Says in a section that some of its events are missing, if some are: `what` they are, of which table and classes.
-pub(crate) fn note(section: &mut Section, facts: &Facts<'_>, what: &str, table: TableId, classes: &[&str]) {
-    if let Some(loss) = Loss::of(facts, classes).filter(|loss| loss.dropped > 0) {
+/// Classes of the events whose rows are in a table.
+fn classes(table: TableId) -> &'static [&'static str] {
+    match table {
+        TableId::Launches => &["launch"],
+        TableId::Syncs => &["sync"],
+        TableId::Transfers => &["transfer"],
+        TableId::DeviceMemory => &["alloc", "free"],
+        TableId::HostMemory => &["host_alloc", "host_free"],
+        TableId::Api => &["api", "module"],
+        TableId::Collectives => &["collective"],
+        TableId::Ranges => &["range"],
+        _ => &[],
+    }
+}
+
+/// Says in a section that some of a table's events are missing, if some are, and `what` they are.
+pub(crate) fn note(section: &mut Section, facts: &Facts<'_>, what: &str, table: TableId) {
+    if let Some(loss) = Loss::of(facts, &[table]).filter(|loss| loss.dropped > 0) {
         let (lost, all) = (number(loss.dropped as f64), number((loss.dropped + loss.recorded) as f64));
         let whole = if facts.filter.is_window() { " (of the whole run; of this window it is not known)" } else { "" };
         section.note(format!(

@@ -1,5 +1,7 @@
 //! ranges: what the program named with NVTX, and how long it took on the host.
 
+use gputrace_collectors::schema::TableId;
+
 use super::loss;
 use super::passes::ranges::{Key, Kind, Named};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
@@ -46,26 +48,14 @@ impl Analysis for Ranges {
             |mark: bool| named().filter(|(k, _)| (k.kind == Kind::Mark) == mark).map(|(_, n)| n.count).sum::<u64>();
         if named().next().is_none() {
             section.note("No ranges in this trace: nothing was named with NVTX (recorded with --nvtx on).");
-            loss::note(
-                &mut section,
-                facts,
-                "ends of ranges and marks",
-                gputrace_collectors::schema::TableId::Ranges,
-                &["range"],
-            );
+            loss::note(&mut section, facts, "ends of ranges and marks", TableId::Ranges);
             return section;
         }
         section.fact("ranges", "ranges", Unit::Count, count(false));
         section.fact("marks", "marks", Unit::Count, count(true));
         section.fact("open", "ranges without an end", Unit::Count, named().map(|(_, n)| n.open).sum::<u64>());
         section.table(by_name(facts));
-        loss::note(
-            &mut section,
-            facts,
-            "ends of ranges and marks",
-            gputrace_collectors::schema::TableId::Ranges,
-            &["range"],
-        );
+        loss::note(&mut section, facts, "ends of ranges and marks", TableId::Ranges);
         section
     }
 }

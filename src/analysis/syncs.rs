@@ -1,5 +1,7 @@
 //! syncs: where the host waits for the GPU, said or unsaid, and where it only asks.
 
+use gputrace_collectors::schema::TableId;
+
 use super::passes::implicit;
 use super::passes::stats::Stats;
 use super::passes::syncs::{Calls, Key};
@@ -88,13 +90,7 @@ impl Analysis for Syncs {
         section.table(by_call(facts));
         section.table(implicit_calls(facts));
         section.table(legacy(facts));
-        super::loss::note(
-            &mut section,
-            facts,
-            "waits and questions",
-            gputrace_collectors::schema::TableId::Syncs,
-            &["sync"],
-        );
+        super::loss::note(&mut section, facts, "waits and questions", TableId::Syncs);
         section
     }
 }

@@ -1,5 +1,7 @@
 //! transfers: copies and sets, how large, between which memories, and which of them block.
 
+use gputrace_collectors::schema::TableId;
+
 use super::passes::transfers::{Key, Rule, Sum};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Need, What, sites};
@@ -75,13 +77,7 @@ impl Analysis for Transfers {
         section.table(by_direction(facts));
         section.table(rules(facts));
         sites::cost_table(&mut section, facts, &[What::Copy], "By line, without waiting for earlier work");
-        super::loss::note(
-            &mut section,
-            facts,
-            "copies and sets",
-            gputrace_collectors::schema::TableId::Transfers,
-            &["transfer"],
-        );
+        super::loss::note(&mut section, facts, "copies and sets", TableId::Transfers);
         section
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use gputrace_collectors::schema::TableId;
+
 use super::{Content, ending};
 use crate::analysis::loss::Loss;
 use crate::analysis::{Part, ProcessSteps};
@@ -44,8 +46,8 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
 
 /// The share of the calls that findings are about and that are not in the trace, where that is more than a few.
 fn much_is_lost(content: &Content<'_>) -> Option<f64> {
-    const CLASSES: [&str; 5] = ["launch", "sync", "transfer", "alloc", "free"];
-    let loss = Loss::of(content.facts, &CLASSES)?;
+    const TABLES: [TableId; 4] = [TableId::Launches, TableId::Syncs, TableId::Transfers, TableId::DeviceMemory];
+    let loss = Loss::of(content.facts, &TABLES)?;
     Some(1.0 - loss.kept()).filter(|lost| *lost > 0.01)
 }
 
