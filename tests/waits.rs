@@ -30,7 +30,7 @@ fn each_implicit_wait_is_the_drivers_own() {
     let run = target.same().expect(0);
     let trace = run.read();
     let (names, kernels) = (trace.names(), kernels(&truth));
-    assert_eq!(kernels.len(), 4 * 7 + 2 * 4);
+    assert_eq!(kernels.len(), 4 * 7 + 4 + 2 * 4);
     // By function: calls that found work: the time in each, and what it waited by the driver's times.
     let mut found: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
     for table in ["transfers", "device_memory"] {
@@ -67,6 +67,39 @@ fn each_implicit_wait_is_the_drivers_own() {
     }
     let allocations = rows.iter().find(|row| row["api"] == "cuMemAlloc_v2").expect("a row");
     assert_eq!(allocations["pending"], 4);
+}
+
+#[test]
+fn compiling_and_loading_are_told_apart_with_the_drivers_own_times() {
+    let scratch = Scratch::new();
+    let run = scratch.target(program("cuda_implicit")).with_driver(Driver::Symbolic).same().expect(0);
+    let trace = run.read();
+    let names = trace.names();
+    let table = trace.table("api");
+    let loaded = table.rows().filter(|row| names[&row.int("api_id")] == "cuModuleLoadData");
+    let (jit, others): (Vec<i64>, Vec<i64>) = loaded.fold(Default::default(), |mut sums, row| {
+        if row.int("jit") == 1 { &mut sums.0 } else { &mut sums.1 }.push(row.int("api_ns"));
+        sums
+    });
+    // The program's first image is text as well, and takes no time.
+    assert_eq!((jit.len(), others.len()), (4 + 1, 4));
+    assert_eq!(jit.iter().filter(|ns| **ns >= 3_000_000).count(), 4, "{jit:?}");
+    let json = scratch.gputrace(&["report", &run.trace.to_string_lossy(), "--only", "syncs", "--format", "json"]);
+    let json: Value = serde_json::from_slice(&json.expect(0).stdout).expect("JSON");
+    let rows = json["analyses"]["syncs"]["tables"]["implicit"]["rows"].as_array().expect("rows");
+    let row = |kind: &str, api: &str| rows.iter().find(|row| row["kind"] == kind && row["api"] == api).expect(kind);
+    let compiled = row("JIT", "cuModuleLoadData");
+    assert_eq!((&compiled["calls"], &compiled["total_ns"]), (&5.into(), &jit.iter().sum::<i64>().into()));
+    assert_eq!(compiled["pending"], 4, "a kernel was running");
+    assert_eq!(row("module loading", "cuModuleLoadData")["total_ns"], others.iter().sum::<i64>());
+    let lazy = row("lazy loading", "cuLaunchKernel");
+    assert!(lazy["calls"].as_i64() >= Some(4), "{lazy}");
+    // Four first launches of 5 ms each, less a usual launch.
+    assert!(lazy["total_ns"].as_i64() > Some(4 * 4_500_000), "{lazy}");
+    let kinds = json["analyses"]["syncs"]["tables"]["by_kind"]["rows"].as_array().expect("rows");
+    for kind in ["JIT", "module loading", "lazy loading"] {
+        assert!(kinds.iter().any(|row| row["kind"] == kind && row["host_waits"] == "yes"), "{kind}: {kinds:?}");
+    }
 }
 
 #[test]

@@ -117,7 +117,7 @@ pub(crate) enum Role {
 impl Role {
     fn of(name: &str) -> Role {
         match name {
-            "cuStreamCreate" | "cuStreamCreateWithPriority" => Role::CreatesStream,
+            "cuStreamCreate" | "cuStreamCreateWithPriority" | "cuGreenCtxStreamCreate" => Role::CreatesStream,
             name if name.starts_with("cuEventRecord") => Role::RecordsEvent,
             _ => Role::Other,
         }

@@ -216,6 +216,26 @@ mod tests {
     }
 
     #[test]
+    fn loading_is_told_by_line_in_calls_for_it_and_in_first_launches_that_took_long() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let import = trace.stack("<module>", "/home/u/train.py", 3);
+        let step = trace.stack("step", "/home/u/train.py", 50);
+        let mut thread = trace.thread(1, 11);
+        thread.stack = Some((import, 0));
+        thread.other("cuLibraryLoadData", "module", 7_000_000);
+        thread.other("cuStreamCreate", "api", 9_000_000);
+        thread.stack = Some((step, 0));
+        thread.launch("k", 2_000_000);
+        thread.launch("k", 3_000_000);
+        let section = trace.section(&Syncs);
+        let row = |row: usize| ["site", "api", "total_ns"].map(|column| section.cell("by_site", row, column).clone());
+        assert_eq!(row(0), ["train.py:3 <module>".into(), "cuLibraryLoadData".into(), Value::Int(7_000_000)]);
+        assert_eq!(row(1), ["train.py:50 step".into(), "cuLaunchKernel".into(), Value::Int(2_000_000)]);
+        assert_eq!(section.tables.iter().find(|table| table.key == "by_site").map(|table| table.rows.len()), Some(2));
+    }
+
+    #[test]
     fn a_trace_without_stacks_has_no_such_table() {
         let mut trace = TestTrace::new();
         trace.process(1, 100, None, START + 100_000_000);

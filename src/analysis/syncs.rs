@@ -31,8 +31,9 @@ impl Analysis for Syncs {
                 them), frees, allocations. Their waiting is what they took beyond what they need, where work was pending \
                 (given to a stream and not yet waited for) and they took more than twice that: copies and sets need 20 us \
                 and their bytes at 2 GB/s; frees and allocations the median of the same function and size in this process \
-                when nothing was pending (20 us at least), or where that was not seen three times 100 us and 5 us (pinned memory 500 us) for \
-                each MiB. Loading modules holds the host up in the whole call; lazy loading is what the first launch of a \
+                when nothing was pending (20 us at least), or, where that was seen less than three times, 100 us and 5 us for each \
+                MiB (500 us of pinned memory). Loading modules and compiling code hold the host up in the whole call; JIT is what the driver's \
+                linker does and modules that are loaded from PTX; lazy loading is what the first launch of a \
                 function took beyond the median launch, where that was 50 us and ten times the median. The legacy stream and \
                 streams that are not CU_STREAM_NON_BLOCKING wait for each other: work that was queued behind another stream's \
                 for that reason, and waits of the host that were for such streams too, are counted by function. Per line of \
@@ -42,10 +43,11 @@ impl Analysis for Syncs {
             limits: "Implicit waiting is a lower bound: a wait that is short beside what its call needs is not told from it. \
                 Pending is what the host was seen to give and to wait for; when the GPU was done is not known, so a call that \
                 found work pending need not have waited. Streams whose creation was not seen count as not blocking. What of a \
-                module's loading was waiting for the GPU, and what compiling, is not told apart. Which GPU work a wait was for, \
-                and how long the GPU was idle after it, needs GPU times, which this version does not record. A line is the innermost one of the \
-                user's own code, neither installed nor Python's; calls of less than 20 us (--stacks-over) have none, and stand \
-                together.",
+                module's loading was waiting for the GPU is not told apart. PTX inside a fat binary or a file counts as module \
+                loading, and compilers outside of the driver (NVRTC, Triton's) are the host's own work. Which GPU work a wait was \
+                for, and how long the GPU was idle after it, needs GPU times, which this version does not record. A line is \
+                the innermost one of the user's own code, neither installed nor Python's; calls of less than 20 us \
+                (--stacks-over) have none, and stand together.",
             source: "Nsight Systems rules cuda_api_sync, cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync; metrics.md, \
                 Synchronisation.",
         }
@@ -69,6 +71,9 @@ impl Analysis for Syncs {
         section.fact("implicit_waits_ns", "of their time waiting", Unit::Ns, implicit_ns);
         let wait_ns = wait_ns + implicit_ns;
         section.fact("waits_wall_percent", "both, of wall time", Unit::Percent, percent(wait_ns as f64, wall));
+        let loads = facts.implicit.loads().fold((0, 0), |sum, (_, count, ns)| (sum.0 + count, sum.1 + ns));
+        section.fact("loads", "calls that load or compile code", Unit::Count, loads.0);
+        section.fact("loads_ns", "time in them", Unit::Ns, loads.1);
         let spins = facts
             .busy()
             .iter()
@@ -83,8 +88,8 @@ impl Analysis for Syncs {
         sites::cost_table(
             &mut section,
             facts,
-            &[What::Wait, What::Hidden],
-            "By line, waits of the host, said or unsaid",
+            &[What::Wait, What::Hidden, What::Load],
+            "By line, waits of the host, said or unsaid, and loading of code",
         );
         section.table(by_kind(facts));
         section.table(by_call(facts));
@@ -115,17 +120,23 @@ fn by_kind(facts: &Facts<'_>) -> Table {
     };
     let mut rows: Vec<Vec<Value>> = kinds.iter().map(row).collect();
     let mut implicit: Vec<(implicit::Kind, u64, i64)> = Vec::new();
-    for (key, calls) in facts.implicit.waits() {
+    let waits = facts.implicit.waits().map(|(key, calls)| (key, calls.waited.count, calls.waited.sum));
+    for (key, count, ns) in waits.chain(facts.implicit.loads()) {
         match implicit.iter_mut().find(|(kind, ..)| *kind == key.kind) {
-            Some((_, count, ns)) => (*count, *ns) = (*count + calls.waited.count, *ns + calls.waited.sum),
-            None => implicit.push((key.kind, calls.waited.count, calls.waited.sum)),
+            Some(sum) => (sum.1, sum.2) = (sum.1 + count, sum.2 + ns),
+            None => implicit.push((key.kind, count, ns)),
         }
     }
     implicit.sort_by_key(|(kind, ..)| *kind);
     rows.extend(
         implicit.into_iter().map(|(kind, count, ns)| vec![kind.text().into(), count.into(), ns.into(), true.into()]),
     );
-    Table::new("by_kind", "By kind; of implicit waits the waiting alone", &COLUMNS, rows)
+    Table::new(
+        "by_kind",
+        "By kind; of implicit waits the waiting alone, of loading and compiling the whole call",
+        &COLUMNS,
+        rows,
+    )
 }
 
 /// Calls of one function, for the table.
@@ -217,7 +228,7 @@ fn implicit_calls(facts: &Facts<'_>) -> Table {
     let row = |(key, calls): (&implicit::Key, &implicit::Calls)| {
         let rule = key.kind.rule();
         let lazy = key.kind == implicit::Kind::LazyLaunch;
-        let (count, total) = if lazy { calls.lazy() } else { (calls.api.count, calls.api.sum) };
+        let (count, total) = calls.held(key.kind);
         let waits = key.kind.waits().then_some(calls.waited.count);
         vec![
             facts.label(key.process_id).into(),
@@ -232,14 +243,10 @@ fn implicit_calls(facts: &Facts<'_>) -> Table {
             total.into(),
         ]
     };
-    let held = |(key, calls): &(&implicit::Key, &implicit::Calls)| match key.kind {
-        implicit::Kind::LazyLaunch => calls.lazy(),
-        _ => (calls.api.count, calls.api.sum),
-    };
-    let mut all: Vec<_> = facts.implicit.calls.iter().filter(|entry| held(entry).0 > 0).collect();
-    all.sort_by_key(|entry| {
-        let (key, calls) = entry;
-        (std::cmp::Reverse((calls.waited.sum, held(entry).1)), key.kind, key.api_id, key.process_id)
+    let mut all: Vec<_> = facts.implicit.calls.iter().filter(|(key, calls)| calls.held(key.kind).0 > 0).collect();
+    all.sort_by_key(|(key, calls)| {
+        let cost = (calls.waited.sum, calls.held(key.kind).1);
+        (std::cmp::Reverse(cost), key.kind, key.api_id, key.process_id)
     });
     let title = "Calls that may wait without saying so (Found work: calls before which work was pending)";
     Table::new("implicit", title, &COLUMNS, all.into_iter().map(row).collect())
@@ -356,6 +363,7 @@ mod tests {
         assert_eq!(row(&section, "allocation"), [int(4), none(), int(1), int(0), int(0), int(45_000)]);
         assert_eq!(row(&section, "module loading"), [int(1), none(), int(1), none(), none(), int(7_000_000)]);
         assert_eq!(row(&section, "lazy loading"), [int(1), none(), none(), none(), none(), int(497_000)]);
+        assert_eq!((section.get("loads"), section.get("loads_ns")), (&int(2), &int(7_497_000)));
         assert_eq!(section.get("implicit_waits"), &int(4));
         assert_eq!(section.get("implicit_waits_ns"), &int(2_299_950));
     }

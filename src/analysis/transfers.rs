@@ -23,7 +23,7 @@ impl Analysis for Transfers {
             definition: "Copies and sets at the driver's entry points, per process, direction, kinds of memory and function: \
                 count, bytes, time in the call, small share (1 byte to 64 KiB). Waited is the time in blocking copies that \
                 their bytes cannot explain: what a call takes beyond 20 us + bytes / (2 GB/s), where it takes more than \
-                twice that. Then it waited for earlier work, and the report counts that as synchronisation. Effective \
+                twice that and work was pending. Then it waited for earlier work, and the report counts that as synchronisation. Effective \
                 bandwidth is bytes / time in the call, of calls that block until the copy is done and did not wait. Nsight Systems' rules: cuda_memcpy_async = asynchronous \
                 copies that touch pageable memory; cuda_memcpy_sync = synchronous copies, except host to device up to \
                 64,000 bytes and within one device; cuda_memset_sync = synchronous sets on pinned or managed memory.",
@@ -70,8 +70,8 @@ impl Analysis for Transfers {
         }
         if waits > 0 {
             section.note(
-                "Waited: what blocking copies took beyond 20 us + bytes / (2 GB/s), where they took more than twice that. \
-                 It is known from their size and time alone, a lower bound, and counts as synchronisation (see syncs).",
+                "Waited: what blocking copies took beyond 20 us + bytes / (2 GB/s), where they took more than twice that \
+                 and work was pending. It is a lower bound, and counts as synchronisation (see syncs).",
             );
         }
         section.table(by_direction(facts));

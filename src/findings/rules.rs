@@ -207,6 +207,13 @@ fn worst_line(s: &Subject<'_>, what: What) -> Option<String> {
     Some(format!("from {}", worst.site.as_ref()?.short()))
 }
 
+/// The same of all of the run.
+fn worst_line_of_run(s: &Subject<'_>, what: What) -> Option<String> {
+    let sites = costs_by_site(s.facts, &[what]);
+    let worst = sites.iter().find(|at| at.process_id == s.process_id)?;
+    Some(format!("from {}", worst.site.as_ref()?.short()))
+}
+
 /// Calls of the unit, and their time.
 fn per_unit(s: &Subject<'_>, at: &AtSite) -> (f64, f64) {
     (s.per_unit(at.all.count as f64, at.middle.0 as f64), s.per_unit(at.all.sum as f64, at.middle.1 as f64))
@@ -360,7 +367,8 @@ fn warm_up(s: &Subject<'_>) -> Option<Evidence> {
         format!("{} {} times, {} in all", s.facts.names.full(*api), c.api.count, ms(c.api.sum as f64))
     };
     let gain_ns = if of_run { all_ns } else { steady_ns };
-    Some(Evidence { gain_ns, of_run, lines: calls.iter().take(2).map(line).collect() })
+    let from = if of_run { worst_line_of_run(s, What::Load) } else { worst_line(s, What::Load) };
+    Some(Evidence { gain_ns, of_run, lines: calls.iter().take(2).map(line).chain(from).collect() })
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 /* Calls that wait for work without saying so: each ROUNDS times with a kernel of 10 ms before it, and as often without.
- * Then the legacy stream among others.
+ * Then code is compiled and loaded, and the legacy stream is used among others.
  *
  * usage: cuda_implicit */
 #define _GNU_SOURCE
@@ -57,6 +57,22 @@ static int calls(int busy, CUdeviceptr memory, void *pinned, CUstream stream) {
     return 0;
 }
 
+/* Text is compiled, machine code is only loaded; the rest of it at a kernel's first launch. */
+static int loads(CUmodule module, CUstream stream) {
+    char name[] = "load_us_5000_0";
+    for (int i = 0; i < ROUNDS; i++) {
+        CUmodule loaded;
+        CUfunction lazy;
+        if (before(1, stream)) return 1;
+        OK(p_cuModuleLoadData(&loaded, "fakecuda:compile_us_3000"));
+        OK(p_cuModuleLoadData(&loaded, "\177ELF and so on"));
+        name[sizeof name - 2] = (char)('0' + i);
+        OK(p_cuModuleGetFunction(&lazy, module, name));
+        for (int n = 0; n < 4; n++) OK(p_cuLaunchKernel(lazy, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+    }
+    return 0;
+}
+
 static int legacy(CUstream ordinary, CUstream apart) {
     for (int i = 0; i < ROUNDS; i++) {
         OK(p_cuCtxSynchronize());
@@ -90,7 +106,8 @@ int main(void) {
     OK(p_cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING));
     OK(p_cuMemAlloc_v2(&memory, BYTES));
     OK(p_cuMemHostAlloc(&pinned, BYTES, 0));
-    if (calls(0, memory, pinned, apart) || calls(1, memory, pinned, apart) || legacy(ordinary, apart)) return 1;
+    if (calls(0, memory, pinned, apart) || calls(1, memory, pinned, apart)) return 1;
+    if (loads(module, apart) || legacy(ordinary, apart)) return 1;
     OK(p_cuCtxSynchronize());
     return 0;
 }

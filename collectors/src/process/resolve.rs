@@ -171,7 +171,7 @@ impl Process {
                     Role::Other if hook.class == Class::Module => call.ahead = pending.wait_context(context, at, false),
                     Role::Other => {}
                 }
-                tables.api(&call, first as i64);
+                tables.api(&call, first as i64, hook.class == Class::Module && compiles(hook.detail, fourth));
             }
         }
     }
@@ -229,6 +229,18 @@ fn weight(bytes: u64, mean: f64) -> f64 {
     bytes / -(-bytes / mean).exp_m1()
 }
 
+/// Whether a call about modules compiles or links code. Of code in memory text is compiled, machine code is not; each of
+/// its formats begins with a byte that no text has.
+fn compiles(detail: u8, beginning: u64) -> bool {
+    let bytes = beginning.to_le_bytes();
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    match detail {
+        detail::LINK => true,
+        detail::IMAGE => bytes[0] != 0 && bytes.iter().take_while(|byte| **byte != 0).all(is_text),
+        _ => false,
+    }
+}
+
 /// Kind of one end of a copy: what the call says, made more precise by the allocations.
 fn end(memory: &Memory, said: MemoryKind, address: u64, ticks: u64) -> End {
     if said == MemoryKind::Array {
@@ -253,6 +265,16 @@ fn set_end(memory: &Memory, address: u64, ticks: u64) -> End {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_compiled_and_machine_code_is_not() {
+        let of = |bytes: &[u8; 4]| compiles(detail::IMAGE, u32::from_le_bytes(*bytes).into());
+        assert!([b"//\n/", b".ver", b"\n\t.v", b"k\0\0\0"].into_iter().all(of));
+        // An ELF file, a fat binary, what nvcc wraps around one, and a call that failed.
+        let others = [b"\x7fELF", b"\x50\xed\x55\xba", b"\xb1\x43\x62\x46", b"\0\0\0\0"];
+        assert!(!others.into_iter().any(of));
+        assert!(compiles(detail::LINK, 0) && !compiles(detail::NONE, u64::from(b'/')));
+    }
 
     #[test]
     fn weights_make_sampled_sums_right() {

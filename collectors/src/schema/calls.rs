@@ -187,6 +187,13 @@ pub(super) const OTHER_API: Table = Table {
         DEVICE,
         STREAM,
         Column::new("handle", I64, Dictionary, NONE, "bits of the handle that the call is about"),
+        Column::new(
+            "jit",
+            Bool,
+            Plain,
+            NONE,
+            "the driver compiled or linked code for the GPU: its linker, or a module loaded from PTX; code that a fat binary or a file holds as PTX only is not told from machine code",
+        ),
         CAPTURED,
         PENDING,
         LEGACY,

@@ -142,8 +142,8 @@ impl Tables {
 
     /// Adds a row to `api`.
     #[inline]
-    pub(crate) fn api(&mut self, call: &Call, handle: i64) {
-        self.api.push(call).push(call.class, handle);
+    pub(crate) fn api(&mut self, call: &Call, handle: i64, jit: bool) {
+        self.api.push(call).push(call.class, handle, jit);
     }
 
     /// Adds a row to `ranges`.

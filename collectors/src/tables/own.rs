@@ -136,6 +136,7 @@ pub(super) struct MemoryColumns {
 pub(super) struct ApiColumns {
     class: Coded,
     handle: Plain<i64>,
+    jit: Flags,
 }
 
 impl LaunchColumns {
@@ -256,15 +257,16 @@ impl Own for MemoryColumns {
 
 impl Default for ApiColumns {
     fn default() -> ApiColumns {
-        ApiColumns { class: Coded::new(&Class::ALL.map(Class::name)), handle: Plain::default() }
+        ApiColumns { class: Coded::new(&Class::ALL.map(Class::name)), handle: Plain::default(), jit: Flags::default() }
     }
 }
 
 impl ApiColumns {
     #[inline]
-    pub(super) fn push(&mut self, class: Class, handle: i64) {
+    pub(super) fn push(&mut self, class: Class, handle: i64, jit: bool) {
         self.class.push(class as u8);
         self.handle.push(handle);
+        self.jit.push(jit);
     }
 }
 
@@ -272,6 +274,6 @@ impl Own for ApiColumns {
     const TABLE: TableId = TableId::Api;
 
     fn take(&mut self) -> [Vec<ArrayRef>; 2] {
-        [take![self.class], take![self.handle]]
+        [take![self.class], take![self.handle, self.jit]]
     }
 }

@@ -51,7 +51,7 @@ fn fill(tables: &mut Tables) {
     };
     tables.transfer(&call(Class::Transfer), &transfer);
     tables.memory(&call(Class::Free), 200, 1, 2);
-    tables.api(&call(Class::Module), 0);
+    tables.api(&call(Class::Module), 0, true);
     let group = Collective {
         detail: 3,
         communicator: 0,

@@ -368,6 +368,11 @@ pub mod detail {
     /// Collective: memory for transfers is taken, registered or given back.
     pub const MEMORY: u8 = 5;
 
+    /// Module: code in memory is loaded; word 3 is how it begins, at most four bytes and none of a failed call.
+    pub const IMAGE: u8 = 1;
+    /// Module: the driver's linker takes code in, which it compiles, or puts it together.
+    pub const LINK: u8 = 2;
+
     /// HostAlloc: a block that another block was moved to (word 2 is the old address).
     pub const REALLOC: u8 = 1;
 

@@ -21,7 +21,7 @@ use super::waiting::{Idle, Memory, Pending, Transfer};
 use crate::trace::{Rows, Want};
 
 /// A first launch that is shorter loaded nothing.
-const LAZY_NS: i64 = 50_000;
+pub(super) const LAZY_NS: i64 = 50_000;
 /// Nor one that takes less than so many times the usual.
 const LAZY_TIMES: i64 = 10;
 /// Functions whose first launch is known.
@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Alloc,
     /// A module, library, kernel or function is loaded or looked up.
     Module,
+    /// Code is compiled or linked by the driver.
+    Jit,
     /// The first launch of a function, whose module is loaded then.
     LazyLaunch,
 }
@@ -56,6 +58,7 @@ impl Kind {
             Kind::Free => "free",
             Kind::Alloc => "allocation",
             Kind::Module => "module loading",
+            Kind::Jit => "JIT",
             Kind::LazyLaunch => "lazy loading",
         }
     }
@@ -73,7 +76,7 @@ impl Kind {
 
     /// Whether it waits for work that was queued before it, as far as can be told.
     pub(crate) fn waits(self) -> bool {
-        !matches!(self, Kind::Module | Kind::LazyLaunch)
+        !matches!(self, Kind::Module | Kind::Jit | Kind::LazyLaunch)
     }
 }
 
@@ -108,8 +111,12 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// First launches that loaded their module, and their time beyond a usual launch.
-    pub(crate) fn lazy(&self) -> (u64, i64) {
+    /// Calls that held the host up, and their time: of launches those that loaded their module, beyond a usual launch.
+    pub(crate) fn held(&self, kind: Kind) -> (u64, i64) {
+        if kind == Kind::LazyLaunch { self.lazy() } else { (self.api.count, self.api.sum) }
+    }
+
+    fn lazy(&self) -> (u64, i64) {
         let median = self.usual.median();
         let limit = LAZY_NS.max(median.saturating_mul(LAZY_TIMES));
         let (count, sum) = self.api.above(limit);
@@ -126,6 +133,18 @@ pub(crate) struct Legacy {
     pub(crate) waits: Stats,
 }
 
+/// Functions that were launched before, by process and handle.
+#[derive(Debug, Default)]
+pub(super) struct Launched(FxHashSet<(i64, i64)>);
+
+impl Launched {
+    /// Whether this is a function's first launch; of too many functions that is not known.
+    #[inline]
+    pub(super) fn is_first(&mut self, process_id: i64, function: i64) -> bool {
+        self.0.len() < FUNCTIONS && self.0.insert((process_id, function))
+    }
+}
+
 /// The pass.
 #[derive(Debug)]
 pub(crate) struct Implicit {
@@ -133,7 +152,7 @@ pub(crate) struct Implicit {
     pub(crate) calls: Groups<Key, Calls>,
     /// By process and function.
     pub(crate) legacy: Groups<(i64, i64), Legacy>,
-    launched: FxHashSet<(i64, i64)>,
+    launched: Launched,
     idle: Rc<Idle>,
     cursor: Cursor,
 }
@@ -145,7 +164,7 @@ impl Implicit {
         Implicit {
             calls: Groups::new(10_000, other),
             legacy: Groups::new(10_000, (OTHER, OTHER)),
-            launched: FxHashSet::default(),
+            launched: Launched::default(),
             idle,
             cursor: Cursor::default(),
         }
@@ -154,6 +173,13 @@ impl Implicit {
     /// What waits for work that was queued before it, of one process or of all.
     pub(crate) fn waits(&self) -> impl Iterator<Item = (&Key, &Calls)> {
         self.calls.iter().filter(|(key, calls)| key.kind.waits() && calls.waited.count > 0)
+    }
+
+    /// What loads or compiles code, and holds the host up in the whole call: calls and their time.
+    pub(crate) fn loads(&self) -> impl Iterator<Item = (&Key, u64, i64)> {
+        let loads = self.calls.iter().filter(|(key, _)| !key.kind.waits());
+        let loads = loads.map(|(key, calls)| (key, calls.held(key.kind)));
+        loads.map(|(key, (count, ns))| (key, count, ns)).filter(|(_, count, _)| *count > 0)
     }
 
     fn add(&mut self, key: Key, ns: i64, pending: Pending, waited: i64, place: impl FnOnce(&mut Cursor) -> Place) {
@@ -222,7 +248,7 @@ impl Implicit {
             let key = Key { process_id: process[row], kind: Kind::LazyLaunch, api_id: api[row] };
             let calls = self.calls.at(key);
             calls.usual.add(length[row]);
-            if self.launched.len() < FUNCTIONS && self.launched.insert((process[row], function[row])) {
+            if self.launched.is_first(process[row], function[row]) {
                 calls.api.add(length[row]);
             }
         }
@@ -230,10 +256,11 @@ impl Implicit {
 
     fn modules(&mut self, rows: &Rows) {
         let (process, api, length) = (rows.i64("process_id"), rows.i64("api_id"), rows.i64("api_ns"));
-        let class = rows.texts("class");
+        let (class, jit) = (rows.texts("class"), rows.flags("jit"));
         let pending = rows.i32_or("pending_streams", Pending::MISSING);
         for row in (0..rows.len).filter(|row| class.get(*row) == "module") {
-            let calls = self.calls.at(Key { process_id: process[row], kind: Kind::Module, api_id: api[row] });
+            let kind = if jit.get(row) { Kind::Jit } else { Kind::Module };
+            let calls = self.calls.at(Key { process_id: process[row], kind, api_id: api[row] });
             calls.api.add(length[row]);
             calls.pending += u64::from(pending[row] > 0);
         }
@@ -284,7 +311,7 @@ impl Pass for Implicit {
                 table: TableId::DeviceMemory,
                 columns: &["api_ns", "api_id", "action", "kind", "bytes", "pending_streams", "legacy"],
             },
-            Want { table: TableId::Api, columns: &["api_ns", "api_id", "class", "pending_streams"] },
+            Want { table: TableId::Api, columns: &["api_ns", "api_id", "class", "jit", "pending_streams"] },
         ]
     }
 

@@ -10,6 +10,7 @@ use rustc_hash::FxHashSet;
 
 use super::Pass;
 use super::groups::Groups;
+use super::implicit::{LAZY_NS, Launched};
 use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps, blocks};
@@ -28,6 +29,8 @@ pub(crate) enum What {
     Copy,
     /// Memory taken or given back, without its waiting.
     Memory,
+    /// Loading and compiling code, in calls for that and in first launches that took long.
+    Load,
 }
 
 /// Which calls are counted together.
@@ -78,8 +81,9 @@ pub(crate) struct Sites {
     pub(crate) launches: Groups<(i64, i64), Drawn>,
     /// Directions.
     pub(crate) texts: Texts,
+    launched: Launched,
     idle: Rc<Idle>,
-    cursors: [Cursor; 3],
+    cursors: [Cursor; 5],
 }
 
 impl Sites {
@@ -90,6 +94,7 @@ impl Sites {
             costs: Groups::new(50_000, other),
             launches: Groups::new(50_000, (OTHER, NO_STACK)),
             texts: Texts::default(),
+            launched: Launched::default(),
             idle,
             cursors: Default::default(),
         }
@@ -119,8 +124,8 @@ impl Sites {
         let (bytes, direction) = (rows.i64_or("bytes", 0), rows.texts("direction"));
         for row in 0..rows.len {
             let direction = self.texts.number(direction.get(row));
-            let place = steps.place(&mut self.cursors[cursor], process[row], start[row]);
             for (what, ns) in parts(self, row).into_iter().filter(|(_, ns)| *ns > 0) {
+                let place = steps.place(&mut self.cursors[cursor], process[row], start[row]);
                 let key = Key { process_id: process[row], what, api_id: api[row], direction, stack_id: stack[row] };
                 let cost = self.costs.at(key);
                 cost.all.add(ns);
@@ -131,6 +136,27 @@ impl Sites {
                 }
             }
         }
+    }
+
+    fn launches(&mut self, rows: &Rows, steps: &Steps) {
+        let (process, stack) = (rows.i64("process_id"), rows.i64_or("stack_id", NO_STACK));
+        let stands_for = rows.i64("stack_launches");
+        for row in (0..rows.len).filter(|row| stack[*row] != NO_STACK) {
+            let drawn = self.launches.at((process[row], stack[row]));
+            if stands_for[row] > 0 {
+                drawn.samples += 1;
+                drawn.launches = drawn.launches.saturating_add(stands_for[row]);
+            } else {
+                drawn.others += 1;
+            }
+        }
+        let (length, function, captured) = (rows.i64("api_ns"), rows.i64("function"), rows.flags("captured"));
+        let mut loads = |row: usize| {
+            let first = !captured.get(row) && self.launched.is_first(process[row], function[row]);
+            if first && length[row] > LAZY_NS { length[row] } else { 0 }
+        };
+        let loads: Vec<i64> = (0..rows.len).map(&mut loads).collect();
+        self.costs(rows, steps, 3, |_, row| [(What::Load, loads[row])]);
     }
 
     fn transfers(&mut self, rows: &Rows, steps: &Steps) {
@@ -172,9 +198,11 @@ impl Pass for Sites {
             "async",
             "pending_streams",
         ];
+        const LAUNCHES: &[&str] = &["api_ns", "api_id", "stack_id", "stack_launches", "function", "captured"];
         const MEMORY: &[&str] = &["api_ns", "api_id", "stack_id", "kind", "bytes", "pending_streams"];
         &[
-            Want { table: TableId::Launches, columns: &["stack_id", "stack_launches"] },
+            Want { table: TableId::Launches, columns: LAUNCHES },
+            Want { table: TableId::Api, columns: &["api_ns", "api_id", "stack_id", "class"] },
             Want { table: TableId::Syncs, columns: &["api_ns", "api_id", "stack_id", "kind"] },
             Want { table: TableId::Transfers, columns: TRANSFERS },
             Want { table: TableId::DeviceMemory, columns: MEMORY },
@@ -183,18 +211,11 @@ impl Pass for Sites {
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
         match rows.table {
-            TableId::Launches => {
-                let (process, stack) = (rows.i64("process_id"), rows.i64_or("stack_id", NO_STACK));
-                let stands_for = rows.i64("stack_launches");
-                for row in (0..rows.len).filter(|row| stack[*row] != NO_STACK) {
-                    let drawn = self.launches.at((process[row], stack[row]));
-                    if stands_for[row] > 0 {
-                        drawn.samples += 1;
-                        drawn.launches = drawn.launches.saturating_add(stands_for[row]);
-                    } else {
-                        drawn.others += 1;
-                    }
-                }
+            TableId::Launches => self.launches(rows, steps),
+            TableId::Api => {
+                let (length, class) = (rows.i64("api_ns"), rows.texts("class"));
+                let loads = |row: usize| if class.get(row) == "module" { length[row] } else { 0 };
+                self.costs(rows, steps, 4, |_, row| [(What::Load, loads(row))]);
             }
             TableId::Syncs => {
                 let (length, kind) = (rows.i64("api_ns"), rows.texts("kind"));

@@ -3,7 +3,7 @@
 //! Result codes are plain numbers here, and so are enumerations that are passed by value: a newer driver may know values
 //! that no enum of ours does.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Hook;
@@ -108,6 +108,22 @@ fn out<T: Copy + Into<Word>>(result: u32, place: *const T) -> u64 {
     }
     // SAFETY: the driver succeeded, so it has written the place that the program gave it.
     unsafe { *place }.into().0
+}
+
+/// How an image begins that was loaded: its first four bytes, fewer of a text that ends before; 0 if the call failed.
+fn beginning(result: u32, image: *const c_void) -> u64 {
+    let image = image.cast::<u8>();
+    let (mut word, mut at) = (0, 0);
+    while result == 0 && !image.is_null() && at < 4 {
+        // SAFETY: the driver succeeded, so it has read the image: a text, which ends with a zero, or something longer.
+        let byte = unsafe { *image.add(at) };
+        if byte == 0 {
+            break;
+        }
+        word |= u64::from(byte) << (8 * at);
+        at += 1;
+    }
+    word
 }
 
 /// A payload word made of a handle, address or size.

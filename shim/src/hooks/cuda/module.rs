@@ -8,7 +8,7 @@ use cudarc::driver::sys::{
     CUdeviceptr, CUfunction, CUkernel, CUlibrary, CUlinkState, CUmodule, CUmoduleLoadingMode, CUsurfref, CUtexref,
 };
 
-use super::{handle, out};
+use super::{beginning, handle, out};
 use crate::hooks::hooks;
 use crate::{capture, names};
 
@@ -33,23 +33,23 @@ hooks! {
         => |result| [out(result, module), 0, handle(library), 0];
     Module: [cuLibraryGetUnifiedFunction](function: *mut *mut c_void, library: CUlibrary, name: *const c_char)
         => |result| [out(result, function), 0, handle(library), 0];
-    Module: [cuLibraryLoadData](
+    Module IMAGE: [cuLibraryLoadData](
         library: *mut CUlibrary, code: *const c_void, jit_options: Options, jit_values: Values, jit_count: u32,
         options: Options, values: Values, count: u32)
-        => |result| [out(result, library), 0, 0, 0];
+        => |result| [out(result, library), 0, 0, beginning(result, code)];
     Module: [cuLibraryLoadFromFile](
         library: *mut CUlibrary, file: *const c_char, jit_options: Options, jit_values: Values, jit_count: u32,
         options: Options, values: Values, count: u32)
         => |result| [out(result, library), 0, 0, 0];
     Module: [cuLibraryUnload](library: CUlibrary) => |_| gone(handle(library));
-    Module: [cuLinkAddData, cuLinkAddData_v2](
+    Module LINK: [cuLinkAddData, cuLinkAddData_v2](
         state: CUlinkState, kind: u32, data: *mut c_void, bytes: usize, name: *const c_char, count: u32,
         options: Options, values: Values)
         => |_| [handle(state), 0, 0, bytes as u64];
-    Module: [cuLinkAddFile, cuLinkAddFile_v2](
+    Module LINK: [cuLinkAddFile, cuLinkAddFile_v2](
         state: CUlinkState, kind: u32, path: *const c_char, count: u32, options: Options, values: Values)
         => |_| [handle(state), 0, 0, 0];
-    Module: [cuLinkComplete](state: CUlinkState, image: *mut *mut c_void, bytes: *mut usize)
+    Module LINK: [cuLinkComplete](state: CUlinkState, image: *mut *mut c_void, bytes: *mut usize)
         => |result| [handle(state), 0, 0, out(result, bytes)];
     Module: [cuLinkCreate, cuLinkCreate_v2](count: u32, options: Options, values: Values, state: *mut CUlinkState)
         => |result| [out(result, state), 0, 0, 0];
@@ -69,11 +69,11 @@ hooks! {
         => |result| [out(result, reference), 0, handle(module), 0];
     Module: [cuModuleLoad](module: *mut CUmodule, file: *const c_char)
         => |result| [out(result, module), 0, 0, 0];
-    Module: [cuModuleLoadData](module: *mut CUmodule, image: *const c_void)
-        => |result| [out(result, module), 0, 0, 0];
-    Module: [cuModuleLoadDataEx](
+    Module IMAGE: [cuModuleLoadData](module: *mut CUmodule, image: *const c_void)
+        => |result| [out(result, module), 0, 0, beginning(result, image)];
+    Module IMAGE: [cuModuleLoadDataEx](
         module: *mut CUmodule, image: *const c_void, count: u32, options: Options, values: Values)
-        => |result| [out(result, module), 0, 0, 0];
+        => |result| [out(result, module), 0, 0, beginning(result, image)];
     Module: [cuModuleLoadFatBinary](module: *mut CUmodule, image: *const c_void)
         => |result| [out(result, module), 0, 0, 0];
     Module: [cuModuleUnload](module: CUmodule) => |_| gone(handle(module));

@@ -3,6 +3,8 @@
 //! | in the name | meaning |
 //! |---|---|
 //! | `spin_us_N`, `spin_ns_N` | runs that long (others: FAKE_CUDA_KERNEL_US) |
+//! | `load_us_N` | its first launch takes that long: its code is loaded then |
+//! | `compile_us_N` | loading an image that lists it takes that long: its code is compiled |
 //! | `saxpy` | (int n, float a, float *x, float *y): y = a x + y |
 //! | `fill_` | (unsigned *target, unsigned value, int n) |
 //! | `illegal_address` | every later call of its context fails with 700 |
@@ -31,14 +33,22 @@ pub(crate) enum Builtin {
     IllegalAddress,
 }
 
+/// The number behind a mark in a name.
+fn number(name: &str, mark: &str) -> Option<u64> {
+    let rest = &name[name.find(mark)? + mark.len()..];
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    rest[..digits].parse().ok()
+}
+
 /// How long a kernel of this name runs.
 pub(crate) fn duration_ns(name: &str) -> u64 {
-    let number = |mark: &str| {
-        let rest = &name[name.find(mark)? + mark.len()..];
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        rest[..digits].parse::<u64>().ok()
-    };
-    number("spin_us_").map(|us| us * 1000).or_else(|| number("spin_ns_")).unwrap_or(config().kernel_ns)
+    let us = number(name, "spin_us_").map(|us| us * 1000);
+    us.or_else(|| number(name, "spin_ns_")).unwrap_or(config().kernel_ns)
+}
+
+/// How long the host is busy with the code of a kernel of this name: `load_us_` or `compile_us_`.
+pub(crate) fn host_ns(name: &str, mark: &str) -> u64 {
+    if config().instant { 0 } else { number(name, mark).unwrap_or(0) * 1000 }
 }
 
 /// A launch of this kernel changes something that the host can see.

@@ -11,7 +11,7 @@ use crate::kernel::{Kernel, builtin};
 use crate::slab::parts;
 use crate::state::{Driver, FUNCTIONS, STREAMS, driver, kinds};
 use crate::table::{Default, R, driver as functions};
-use crate::timeline::PENDING;
+use crate::timeline::{PENDING, busy_until, now};
 use crate::work::Work;
 use std::ffi::c_void;
 use std::sync::LazyLock;
@@ -98,6 +98,12 @@ unsafe fn launch(
         return Ok(());
     }
     let mut d = driver()?;
+    let load_ns = d.function_mut(function).map(|f| std::mem::take(&mut f.load_ns)).unwrap_or(0);
+    if load_ns > 0 {
+        drop(d);
+        busy_until(now() + load_ns);
+        d = driver()?;
+    }
     let stream = d.stream(stream, default)?;
     let kernel = unsafe { d.kernel(function, geometry, params, extra)? };
     d.submit(stream, Work::Kernel(kernel)).map(|_| ())

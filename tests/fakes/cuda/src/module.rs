@@ -3,10 +3,11 @@
 //! holds no others. A file must exist to be loaded.
 
 use crate::codes::*;
-use crate::kernel::{computes, duration_ns};
+use crate::kernel::{computes, duration_ns, host_ns};
 use crate::memory::{self, Kind};
 use crate::state::{Driver, driver, out, put};
 use crate::table::{R, driver as functions};
+use crate::timeline::{busy_until, now};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(crate) struct Function {
     pub(crate) name: Arc<str>,
     pub(crate) symbol: CString,
     pub(crate) ns: u64,
+    /// Time that its first launch takes to load it; 0 when that is done.
+    pub(crate) load_ns: u64,
     pub(crate) computes: bool,
     pub(crate) owner: Owner,
     pub(crate) attributes: [i32; 18],
@@ -62,6 +65,7 @@ impl Image {
         }
         let text = unsafe { CStr::from_ptr(bytes.add(MARK.len()).cast()) }.to_bytes();
         let names = text.split(|b| *b == b',').map(|name| name.trim_ascii()).filter(|name| !name.is_empty());
+        busy_until(now() + host_ns(&String::from_utf8_lossy(text), "compile_us_"));
         Ok(Image { listed: Some(names.filter_map(|name| CString::new(name).ok()).collect()), ..Image::default() })
     }
 
@@ -102,11 +106,11 @@ impl Driver {
             return Err(NOT_FOUND);
         }
         let text: Arc<str> = Arc::from(name.to_string_lossy());
-        let (ns, computes) = (duration_ns(&text), computes(&text));
+        let (ns, load_ns, computes) = (duration_ns(&text), host_ns(&text, "load_us_"), computes(&text));
         let mut attributes = [0; 18];
         (attributes[0], attributes[4], attributes[5], attributes[6]) = (1024, 32, 90, 90);
         let symbol = name.to_owned();
-        let function = Function { name: text, symbol: symbol.clone(), ns, computes, owner, attributes };
+        let function = Function { name: text, symbol: symbol.clone(), ns, load_ns, computes, owner, attributes };
         let handle = self.functions.insert(function) | u64::from(computes);
         self.image(owner)?.functions.push((symbol, handle));
         Ok(handle)

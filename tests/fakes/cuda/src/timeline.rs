@@ -199,6 +199,13 @@ unsafe extern "C" {
     fn pthread_testcancel();
 }
 
+/// Keeps the calling thread busy until then.
+pub(crate) fn busy_until(end: u64) {
+    while now() < end {
+        std::hint::spin_loop();
+    }
+}
+
 /// Blocks until `done` holds, driving the simulation meanwhile. A thread can be cancelled in it.
 pub(crate) fn wait(mut driver: Guard, done: impl Fn(&Driver) -> bool) -> Guard {
     loop {
@@ -210,9 +217,7 @@ pub(crate) fn wait(mut driver: Guard, done: impl Fn(&Driver) -> bool) -> Guard {
         driver = match driver.next_end() {
             Some(end) if end <= time + SPIN_NS => {
                 drop(driver);
-                while now() < end {
-                    std::hint::spin_loop();
-                }
+                busy_until(end);
                 locked()
             }
             next => {
