@@ -22,6 +22,9 @@ fn a_driver_older_than_any_look_up_by_version_is_traced_and_gets_no_functions_th
     assert!(run.text().contains("cuGetProcAddress_v2: dlsym no"), "{}", run.text());
     assert!(run.text().contains("version 10020, results 0 0 0 0 0 0 0 0 0 0,"), "{}", run.text());
     let trace = run.read();
+    let processes = trace.table("processes");
+    let process = processes.rows().next().expect("the process");
+    assert_eq!((process.maybe_int("driver_version"), process.maybe_int("runtime_version")), (Some(10020), None));
     let calls = trace.calls();
     assert_eq!(
         ["cuInit", "cuLaunchKernel", "cuCtxSynchronize", "cuMemFree_v2"].map(|name| calls.get(name)),

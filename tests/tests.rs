@@ -11,6 +11,7 @@
 //! | `drivers` | drivers older and newer than the lists, closed, opened again, replaced |
 //! | `exactness` | the trace's counts and values are the driver's own |
 //! | `collectives` | calls of NCCL are seen in every copy of it, with their values |
+//! | `processes` | who each process is, how it came to be and how it ended |
 //! | `host_memory` | the same for malloc and free |
 //! | `ranges` | ranges named with NVTX are the program's own, and other tools keep theirs |
 //! | `analyses` | reports say what the driver counted, and the same every time |
@@ -46,6 +47,7 @@ mod inherited;
 mod interpreters;
 mod library;
 mod limits;
+mod processes;
 mod ranges;
 mod real_programs;
 mod routes;

@@ -15,6 +15,9 @@ const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PRO
 /// The same for the rank on the host.
 const LOCAL_RANKS: [&str; 4] = ["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
 
+/// The same for how many ranks there are.
+const WORLD_SIZES: [&str; 4] = ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
+
 /// A process, as it describes itself at its start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
@@ -24,6 +27,9 @@ pub(crate) struct Facts {
     pub(crate) command: String,
     pub(crate) rank: Option<i32>,
     pub(crate) local_rank: Option<i32>,
+    pub(crate) world_size: Option<i32>,
+    /// CUDA_VISIBLE_DEVICES; none when it is not set, which is not the same as empty.
+    pub(crate) visible_devices: Option<String>,
     pub(crate) malloc_mode: String,
     /// Mean distance of samples in bytes; 0 where every call is recorded.
     pub(crate) sample_bytes: f64,
@@ -45,22 +51,25 @@ impl Facts {
             sample_bytes: if mode == malloc_mode::SAMPLE { sample_bytes as f64 } else { 0.0 },
             ..Facts::default()
         };
-        let mut variables = Vec::new();
+        let mut variables: Vec<(String, String)> = Vec::new();
         for (tag, bytes) in segment.texts() {
             let text = String::from_utf8_lossy(&bytes);
             match tag {
                 info::EXE => facts.exe = text.into_owned(),
                 info::COMMAND => facts.command = command_line(&bytes),
-                info::RANK => variables.extend(text.split_once('=').map(|(n, v)| (n.to_owned(), v.parse().ok()))),
+                info::VARIABLE => {
+                    variables.extend(text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())));
+                }
                 _ => {}
             }
         }
-        let find = |names: [&str; 4]| {
-            let value = |name: &str| variables.iter().find(|(n, _)| n == name).and_then(|(_, v)| *v);
-            names.into_iter().find_map(value)
-        };
+        let value = |name: &str| variables.iter().find(|(n, _)| n == name).map(|(_, v): &(String, String)| v.clone());
+        let find = |names: [&str; 4]| names.into_iter().find_map(|name| value(name)?.parse::<i32>().ok());
         facts.rank = find(RANKS);
         facts.local_rank = find(LOCAL_RANKS);
+        // A batch script has the number of tasks of its job without being one.
+        facts.world_size = facts.rank.and_then(|_| find(WORLD_SIZES));
+        facts.visible_devices = value("CUDA_VISIBLE_DEVICES");
         facts
     }
 }
@@ -172,6 +181,14 @@ impl Hook {
     pub(crate) fn is_set(&self) -> bool {
         matches!(self.detail, detail::SET | detail::SET_ASYNC)
     }
+}
+
+/// By which ways the program reached hooks, separated by commas; none when it looked none up.
+pub(crate) fn routes(view: &View) -> Option<String> {
+    let count = view.header().hook_count.load(Ordering::Relaxed) as usize;
+    let all = (0..count.min(HOOKS_MAX)).filter_map(|n| view.hook(n)).fold(0, |all, row| all | row.read().routes);
+    let names: Vec<&str> = route::ALL.iter().filter(|(bit, _)| all & bit != 0).map(|(_, name)| *name).collect();
+    (!names.is_empty()).then(|| names.join(","))
 }
 
 /// The hooks that the program reached; `counted` as [`counted`] says.

@@ -14,6 +14,7 @@ mod chain;
 mod clock;
 mod drain;
 mod encode;
+mod ending;
 mod facts;
 mod file;
 #[cfg(test)]

@@ -36,6 +36,9 @@ pub struct Manifest {
     pub root: Option<Root>,
     /// Every process image that gave us a segment.
     pub processes: Vec<Process>,
+    /// Devices that traced processes could see, each once.
+    #[serde(default)]
+    pub devices: Vec<Device>,
     /// Processes that could not be traced, and why.
     pub untraced: Vec<Untraced>,
     /// Sealed files that were removed to stay within the size limit, oldest first, relative to the trace.
@@ -135,6 +138,9 @@ pub struct Process {
     pub stacks: Stacks,
     /// Hooks that were reached, and driver symbols that no hook covers.
     pub coverage: Coverage,
+    /// UUIDs of the devices that it could see, in the order of their ordinals; known after its cuInit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// What tracing cost this process.
     pub cost: Cost,
     /// What its shim or its reader noticed, a sentence each.
@@ -202,6 +208,31 @@ pub struct ExportTable {
     pub found: bool,
 }
 
+/// A device, as its driver described it to a traced process. What the driver did not say is missing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// UUID, as `nvidia-smi -L` prints it; that of a MIG instance has MIG in place of GPU there.
+    pub uuid: String,
+    /// Name.
+    pub name: String,
+    /// PCI address: domain, bus, device, function.
+    pub pci_bus_id: String,
+    /// Compute capability, such as 9.0.
+    pub compute_capability: String,
+    /// Multiprocessors.
+    pub sm_count: Option<i64>,
+    /// Threads that a multiprocessor holds.
+    pub sm_threads: Option<i64>,
+    /// Clock of the multiprocessors, Hz.
+    pub sm_clock_hz: Option<i64>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<i64>,
+    /// L2 cache, bytes.
+    pub l2_bytes: Option<i64>,
+    /// Peak bandwidth of the memory: twice its clock times the width of its bus, bytes per second.
+    pub memory_peak_bytes_per_s: Option<i64>,
+}
+
 /// A hook that was reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
@@ -264,6 +295,15 @@ pub fn path(trace: &Path, host: &str, launcher_id: u64) -> PathBuf {
 }
 
 impl Manifest {
+    /// Adds devices that are not known yet.
+    pub(crate) fn add_devices<'a>(&mut self, devices: impl Iterator<Item = &'a Device>) {
+        for device in devices {
+            if !self.devices.iter().any(|known| known.uuid == device.uuid) {
+                self.devices.push(device.clone());
+            }
+        }
+    }
+
     /// Writes the manifest in place of an older one. A reader sees the one or the other, never a half.
     pub fn write(&self, to: &Path) -> io::Result<()> {
         // A shell script may run a hundred thousand programs; then the file is for machines only.

@@ -15,6 +15,8 @@ mod capture;
 mod contexts;
 mod control;
 mod count;
+mod devices;
+mod ending;
 mod heap;
 mod hooks;
 mod interpose;
@@ -31,6 +33,7 @@ mod tls;
 /// Runs when the loader has loaded the process's libraries, before its `main`.
 #[ctor::ctor(unsafe)]
 fn constructor() {
+    ending::prepare();
     session::start_in_constructor();
 }
 

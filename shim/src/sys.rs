@@ -68,6 +68,14 @@ pub(crate) fn getppid() -> u32 {
     unsafe { call(libc::SYS_getppid, [0; 6]) }.unwrap_or(0) as u32
 }
 
+/// Ends the process.
+pub(crate) fn exit_group(status: i32) -> ! {
+    loop {
+        // SAFETY: a number; the call does not return.
+        let _ = unsafe { call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
 pub(crate) fn gettid() -> u32 {
     // SAFETY: no arguments.
     unsafe { call(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as u32

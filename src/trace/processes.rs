@@ -18,6 +18,16 @@ pub(crate) struct Process {
     pub(crate) host: String,
     /// Rank in a distributed run.
     pub(crate) rank: Option<i32>,
+    /// Rank among the processes of its host.
+    pub(crate) local_rank: Option<i32>,
+    /// Number of ranks.
+    pub(crate) world_size: Option<i32>,
+    /// CUDA_VISIBLE_DEVICES, where it was set.
+    pub(crate) visible_devices: Option<String>,
+    /// Version of the driver, 13000 for CUDA 13.0.
+    pub(crate) driver_version: Option<i32>,
+    /// Version that the newest client of the driver was built for.
+    pub(crate) runtime_version: Option<i32>,
     /// Path of the executable.
     pub(crate) exe: String,
     /// Arguments, quoted as for a shell.
@@ -54,6 +64,11 @@ const COLUMNS: &[&str] = &[
     "pid",
     "host",
     "rank",
+    "local_rank",
+    "world_size",
+    "visible_devices",
+    "driver_version",
+    "runtime_version",
     "exe",
     "command",
     "start_ns",
@@ -78,12 +93,20 @@ pub(crate) fn read(trace: &Trace) -> Vec<Process> {
         let (host, exe, command) = (rows.texts("host"), rows.texts("exe"), rows.texts("command"));
         let (traced, reason, mode) = (rows.flags("traced"), rows.texts("reason"), rows.texts("malloc_mode"));
         let events = rows.i64("events");
+        let [local, world, driver, runtime] = ["local_rank", "world_size", "driver_version", "runtime_version"]
+            .map(|column| rows.i32_or(column, i32::MIN));
+        let visible = rows.texts("visible_devices");
         for row in 0..rows.len {
             let process = Process {
                 process_id: id[row],
                 pid: pid[row],
                 host: host.get(row).to_owned(),
                 rank: some(rank[row]),
+                local_rank: some(local[row]),
+                world_size: some(world[row]),
+                visible_devices: visible.known(row).map(str::to_owned),
+                driver_version: some(driver[row]),
+                runtime_version: some(runtime[row]),
                 exe: exe.get(row).to_owned(),
                 command: command.get(row).to_owned(),
                 start_ns: start[row],

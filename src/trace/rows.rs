@@ -108,6 +108,11 @@ impl<'a> Texts<'a> {
             _ => "",
         }
     }
+
+    /// The text of a row that may have none.
+    pub(crate) fn known(&self, row: usize) -> Option<&'a str> {
+        self.0.filter(|a| a.is_valid(row)).map(|a| a.value(row))
+    }
 }
 
 /// Says in a sentence why columns of these types are not those of the table, if they are not.

@@ -12,7 +12,19 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use super::hooked_functions;
 
 /// What the shim itself asks of the driver.
-const ASKED_BY_US: [&str; 3] = ["cuCtxGetCurrent", "cuCtxGetDevice", "cuFuncGetName"];
+const ASKED_BY_US: [&str; 11] = [
+    "cuCtxGetCurrent",
+    "cuCtxGetDevice",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetCount",
+    "cuDeviceGetName",
+    "cuDeviceGetPCIBusId",
+    "cuDeviceGetUuid_v2",
+    "cuDeviceTotalMem_v2",
+    "cuDriverGetVersion",
+    "cuFuncGetName",
+];
 
 /// A trace folder.
 pub(crate) struct Trace {

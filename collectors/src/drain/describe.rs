@@ -30,6 +30,7 @@ impl Drain {
     fn describe(&self) -> Manifest {
         let mut manifest = self.manifest.clone();
         manifest.processes.extend(self.processes.values().map(|p| p.describe(&self.clocks)));
+        self.processes.values().for_each(|process| manifest.add_devices(process.devices.all()));
         manifest.clock = self.clocks.describe(self.clock.unwrap_or(COUNTER));
         manifest.root = self.describe_root(&manifest, None);
         manifest
@@ -77,11 +78,10 @@ impl Drain {
             self.close(process);
             self.make_room(deadline);
         }
-        if let Some(root) = self.root {
-            let status = status.unwrap_or_default();
-            if let Some(row) = self.rows.iter_mut().rev().find(|r| r.pid as u32 == root) {
-                (row.exit_code, row.exit_signal) = (status.code, status.signal);
-            }
+        if let (Some(root), Some(status)) = (self.root, status)
+            && let Some(row) = self.rows.iter_mut().rev().find(|r| r.pid as u32 == root)
+        {
+            (row.exit_code, row.exit_signal) = (status.code, status.signal);
         }
         self.send_batches(true);
         for message in std::mem::take(&mut self.unsent) {

@@ -358,6 +358,7 @@ impl Drain {
         self.thread_rows.extend(process.finished_threads());
         self.rows.push(process.row(&self.clocks, &self.config.host));
         self.manifest.processes.push(process.describe(&self.clocks));
+        self.manifest.add_devices(process.devices.all());
         if let Some(file) = &process.file {
             self.arrivals.forget(file);
         }

@@ -33,9 +33,9 @@ impl Communicators {
         }
     }
 
-    /// Rank in the largest communicator: what a program that set no variable calls its rank.
-    pub(crate) fn rank(&self) -> Option<i32> {
-        self.largest.map(|(_, rank)| rank)
+    /// Rank in the largest communicator, what a program that set no variable calls its rank; and its number of ranks.
+    pub(crate) fn rank(&self) -> Option<(i32, i32)> {
+        self.largest.map(|(ranks, rank)| (rank, ranks))
     }
 }
 

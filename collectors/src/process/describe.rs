@@ -23,14 +23,22 @@ impl Process {
             host: host.to_owned(),
             rank: self.rank(),
             local_rank: self.facts.local_rank,
+            world_size: match self.facts.rank {
+                Some(_) => self.facts.world_size,
+                None => self.communicators.rank().map(|(_, ranks)| ranks),
+            },
+            visible_devices: self.facts.visible_devices.clone(),
             exe: self.facts.exe.clone(),
             command: self.facts.command.clone(),
             origin: if self.facts.forked { "fork" } else { "exec" },
             start_ns: clocks.ns(self.clock, self.segment.view().started().ticks),
             end_ns: self.ended_ns,
-            exit_code: None,
-            exit_signal: None,
+            exit_code: self.ending.code,
+            exit_signal: self.ending.signal,
             traced: true,
+            driver_version: Some(header.driver_version.load(Ordering::Relaxed) as i32).filter(|v| *v > 0),
+            runtime_version: Some(header.asked_version.load(Ordering::Relaxed) as i32).filter(|v| *v > 0),
+            routes: facts::routes(self.segment.view()),
             reason: facts::not_in_full(header.notes.load(Ordering::Relaxed)),
             events: self.events as i64,
             malloc_mode: self.facts.malloc_mode.clone(),
@@ -39,7 +47,7 @@ impl Process {
     }
 
     fn rank(&self) -> Option<i32> {
-        self.facts.rank.or(self.communicators.rank())
+        self.facts.rank.or(self.communicators.rank().map(|(rank, _)| rank))
     }
 
     /// The process's part of the manifest: final after `finish`, before it as of now.
@@ -88,6 +96,7 @@ impl Process {
             cost: self.cost(clocks, &accounting),
             accounting,
             stacks: self.stacks(),
+            devices: self.devices.all().map(|device| device.uuid.clone()).collect(),
             nested: header.nested.load(Ordering::Relaxed),
             coverage: Coverage {
                 hooks: facts::coverage(self.segment.view(), hooks, &counted),

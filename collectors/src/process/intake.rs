@@ -27,6 +27,8 @@ pub(crate) struct Intake {
     pub(super) communicators: Vec<Event>,
     /// Events of hooks that the table does not have.
     pub(super) unknown: u64,
+    /// When the latest event began.
+    pub(super) latest: u64,
 }
 
 /// Handles live in a space of their own, beside addresses.
@@ -50,6 +52,7 @@ impl Intake {
             stacks,
             communicators: Vec::new(),
             unknown: 0,
+            latest: 0,
         }
     }
 
@@ -81,6 +84,7 @@ impl Intake {
                     let ticks = if alloc { event.end } else { event.start };
                     self.memory.add(Change { ticks, address, block });
                 }
+                self.latest = self.latest.max(event.start);
                 event.commit = thread as u32;
                 event.spare = 0; // a mark of ours from here on
                 self.fresh.push(event);

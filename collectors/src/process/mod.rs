@@ -6,8 +6,10 @@
 
 mod communicators;
 mod describe;
+mod devices;
 mod fetched;
 mod intake;
+mod named;
 pub(crate) mod pending;
 mod ranges;
 mod resolve;
@@ -28,12 +30,15 @@ use crate::accounting::{Books, Counters, Ending};
 use crate::bindings::HostBlocks;
 use crate::chain::{Chain, Item};
 use crate::clock::{self, Clocks};
+use crate::ending;
 use crate::facts::{self, Facts};
+use crate::manifest::ExitStatusInfo;
 use crate::names::Written;
 use crate::segment::Segment;
 use crate::stacks::Stacks;
 use crate::tables::{BATCH_ROWS, Tables, ThreadRow};
 use communicators::Communicators;
+use devices::Devices;
 use fetched::Fetched;
 use intake::Intake;
 use pending::Pending;
@@ -62,6 +67,9 @@ pub(crate) struct Process {
     pub(crate) clock: ClockKind,
     pub(crate) intake: Intake,
     communicators: Communicators,
+    pub(crate) devices: Devices,
+    /// When names of threads were last looked at.
+    named: Option<Instant>,
     held: Vec<Event>,
     pub(crate) threads: Vec<Thread>,
     /// Place of the thread that uses a row.
@@ -80,6 +88,8 @@ pub(crate) struct Process {
     broken: bool,
     /// Set when it is read for the last time.
     ended_ns: Option<i64>,
+    /// How it ended, where that is known.
+    ending: ExitStatusInfo,
     events: u64,
 }
 
@@ -99,6 +109,8 @@ impl Process {
             foreign: false,
             intake,
             communicators: Communicators::default(),
+            devices: Devices::default(),
+            named: None,
             held: Vec::new(),
             threads: vec![Thread::new(usize::from(u16::MAX), 0, 0, started)],
             rows: Vec::new(),
@@ -114,6 +126,7 @@ impl Process {
             first_read: 0,
             broken: false,
             ended_ns: None,
+            ending: ExitStatusInfo::default(),
             events: 0,
         }
     }
@@ -134,6 +147,9 @@ impl Process {
         let horizon = clock::now(self.clock);
         self.segment.view().header().heartbeat.store(horizon, Ordering::Relaxed);
         self.find_threads(dead);
+        if !dead {
+            self.name_threads();
+        }
         self.read(dead);
         self.take_texts(tables, written);
         self.take_communicators(clocks, tables, written);
@@ -334,7 +350,7 @@ impl Process {
             process_id: self.id,
             pid: self.pid,
             tid: thread.tid,
-            name: thread.name.clone(),
+            name: thread.name.clone().or_else(|| thread.named.name.clone()),
             start_ns: ns(thread.started),
             end_ns: thread.ended.map(ns),
             events: thread.events() as i64,
@@ -373,6 +389,11 @@ impl Process {
         self.books.enter_recorded(&self.threads[NOBODY].recorded);
         self.books.enter_rowless(&view.header().rowless);
         self.ended_ns = ended_ns;
+        if ended_ns.is_some() {
+            let header = view.header();
+            let (said, at) = (header.said_exit.load(Ordering::Relaxed), header.said_at.load(Ordering::Relaxed));
+            self.ending = ending::of(self.pidfd.as_ref(), self.pid, ending::word(said, at, self.intake.latest));
+        }
     }
 
     /// Rows of threads that have ended since the last call.

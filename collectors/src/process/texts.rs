@@ -44,6 +44,7 @@ impl Process {
                         thread.name = Some(name.to_string());
                     }
                 }
+                text_kind::DEVICE => self.devices.add(&text),
                 text_kind::NCCL => self.communicators.add_copy(&text),
                 _ => {}
             }

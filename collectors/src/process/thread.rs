@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use gputrace_abi::layout::CLASSES;
 
+use super::named::Named;
 use super::ranges::Pushed;
 use crate::accounting::ByClass;
 use crate::chain::Chain;
@@ -13,7 +14,10 @@ pub(crate) struct Thread {
     pub(super) row: usize,
     pub(super) generation: u32,
     pub(crate) tid: i32,
+    /// As the program named it with NVTX.
     pub(super) name: Option<String>,
+    /// As the kernel has it.
+    pub(super) named: Named,
     pub(super) started: u64,
     pub(super) ended: Option<u64>,
     pub(super) chain: Option<Chain>,
@@ -44,6 +48,7 @@ impl Thread {
             generation,
             tid,
             name: None,
+            named: Named::default(),
             started,
             ended: None,
             chain: None,

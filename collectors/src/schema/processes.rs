@@ -17,7 +17,7 @@ columns: &[
         I32,
         Plain,
         NONE,
-        "rank in a distributed run (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID); null when none is set",
+        "rank in a distributed run (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID), else in the largest NCCL communicator",
     )
     .optional(),
     Column::new(
@@ -28,15 +28,55 @@ columns: &[
         "rank among the processes of its host (LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID)",
     )
     .optional(),
+    Column::new(
+        "world_size",
+        I32,
+        Plain,
+        NONE,
+        "number of ranks (WORLD_SIZE, OMPI_COMM_WORLD_SIZE, PMI_SIZE, SLURM_NTASKS), else of the communicator; null without a rank",
+    )
+    .optional(),
+    Column::new(
+        "visible_devices",
+        Text,
+        Dictionary,
+        NONE,
+        "CUDA_VISIBLE_DEVICES when the process started; null when it was not set",
+    )
+    .optional(),
     Column::new("exe", Text, Dictionary, NONE, "path of the executable; empty when it could not be read"),
     Column::new("command", Text, Dictionary, NONE, "arguments, quoted as for a shell"),
     Column::new("origin", Text, Dictionary, NONE, "exec, or fork: a copy of its parent that has not called exec"),
     START.means("when tracing of this image began"),
     Column::new("end_ns", I64, Plain, EPOCH, "when it ended; null when it was still running at the end of the trace")
         .optional(),
-    Column::new("exit_code", I32, Plain, NONE, "exit code; null when it is not known or a signal ended it").optional(),
-    Column::new("exit_signal", I32, Plain, NONE, "signal that ended it; null when none did or it is not known")
+    Column::new("exit_code", I32, Plain, NONE, "exit code; null when a signal ended it, when exec made it another image, and when it is not known").optional(),
+    Column::new("exit_signal", I32, Plain, NONE, "signal that ended it; null when none did; not known on Linux before 6.15 when its parent waited for it faster than we looked")
         .optional(),
+    Column::new(
+        "driver_version",
+        I32,
+        Plain,
+        NONE,
+        "what cuDriverGetVersion says, 13000 for CUDA 13.0; null when cuInit was not called or failed",
+    )
+    .optional(),
+    Column::new(
+        "runtime_version",
+        I32,
+        Plain,
+        NONE,
+        "highest CUDA version for which a client asked cuGetProcAddress, which is what its newest runtime was built for; null when none asked",
+    )
+    .optional(),
+    Column::new(
+        "routes",
+        Text,
+        Dictionary,
+        NONE,
+        "how the program looked hooked functions up: dlsym, dlvsym, procaddr, injection, export; null when it only links them or calls none",
+    )
+    .optional(),
     Column::new("traced", Bool, Plain, NONE, "whether its events are in the trace"),
     Column::new("reason", Text, Dictionary, NONE, "why it was not traced, or what of it was not").optional(),
     Column::new("events", I64, Plain, NONE, "events recorded"),
@@ -60,7 +100,7 @@ pub(super) const THREADS: Table = Table {
         PROCESS,
         PID,
         TID,
-        Column::new("name", Text, Dictionary, NONE, "the thread's own name; null when it was not seen").optional(),
+        Column::new("name", Text, Dictionary, NONE, "the name that the program gave it with NVTX, else the kernel's; null when the thread ended before it was read").optional(),
         START.means("when the thread first called something hooked"),
         Column::new("end_ns", I64, Plain, EPOCH, "when it ended; null when it was running to the end of its process")
             .optional(),

@@ -15,6 +15,8 @@ pub(crate) struct ProcessRow {
     pub(crate) host: String,
     pub(crate) rank: Option<i32>,
     pub(crate) local_rank: Option<i32>,
+    pub(crate) world_size: Option<i32>,
+    pub(crate) visible_devices: Option<String>,
     pub(crate) exe: String,
     pub(crate) command: String,
     pub(crate) origin: &'static str,
@@ -22,6 +24,9 @@ pub(crate) struct ProcessRow {
     pub(crate) end_ns: Option<i64>,
     pub(crate) exit_code: Option<i32>,
     pub(crate) exit_signal: Option<i32>,
+    pub(crate) driver_version: Option<i32>,
+    pub(crate) runtime_version: Option<i32>,
+    pub(crate) routes: Option<String>,
     pub(crate) traced: bool,
     pub(crate) reason: Option<String>,
     pub(crate) events: i64,
@@ -37,6 +42,8 @@ struct ProcessColumns {
     host: Texts,
     rank: Optional<i32>,
     local_rank: Optional<i32>,
+    world_size: Optional<i32>,
+    visible_devices: Texts,
     exe: Texts,
     command: Texts,
     origin: Texts,
@@ -44,6 +51,9 @@ struct ProcessColumns {
     end_ns: Optional<i64>,
     exit_code: Optional<i32>,
     exit_signal: Optional<i32>,
+    driver_version: Optional<i32>,
+    runtime_version: Optional<i32>,
+    routes: Texts,
     traced: Flags,
     reason: Texts,
     events: Plain<i64>,
@@ -91,6 +101,8 @@ pub(crate) fn processes<'a>(rows: impl IntoIterator<Item = &'a ProcessRow>) -> O
         c.host.push(Some(&row.host));
         c.rank.push(row.rank);
         c.local_rank.push(row.local_rank);
+        c.world_size.push(row.world_size);
+        c.visible_devices.push(row.visible_devices.as_deref());
         c.exe.push(Some(&row.exe));
         c.command.push(Some(&row.command));
         c.origin.push(Some(row.origin));
@@ -98,6 +110,9 @@ pub(crate) fn processes<'a>(rows: impl IntoIterator<Item = &'a ProcessRow>) -> O
         c.end_ns.push(row.end_ns);
         c.exit_code.push(row.exit_code);
         c.exit_signal.push(row.exit_signal);
+        c.driver_version.push(row.driver_version);
+        c.runtime_version.push(row.runtime_version);
+        c.routes.push(row.routes.as_deref());
         c.traced.push(row.traced);
         c.reason.push(row.reason.as_deref());
         c.events.push(row.events);
@@ -111,6 +126,8 @@ pub(crate) fn processes<'a>(rows: impl IntoIterator<Item = &'a ProcessRow>) -> O
         c.host,
         c.rank,
         c.local_rank,
+        c.world_size,
+        c.visible_devices,
         c.exe,
         c.command,
         c.origin,
@@ -118,6 +135,9 @@ pub(crate) fn processes<'a>(rows: impl IntoIterator<Item = &'a ProcessRow>) -> O
         c.end_ns,
         c.exit_code,
         c.exit_signal,
+        c.driver_version,
+        c.runtime_version,
+        c.routes,
         c.traced,
         c.reason,
         c.events,

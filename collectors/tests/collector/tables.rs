@@ -87,6 +87,22 @@ fn every_class_becomes_a_row_of_its_table() {
 }
 
 #[test]
+fn a_thread_has_the_name_that_the_kernel_knows() {
+    let folder = Folder::new("comm");
+    let running = collect(&folder);
+    // The child is born with the name of the thread that made it.
+    let expected = std::fs::read_to_string("/proc/thread-self/comm").unwrap().trim_end().to_owned();
+    let mut target = Target::new(&folder.session());
+    target.memory.view.header().pid.store(target.pid as u32, gputrace_abi::sync::Ordering::Relaxed);
+    let mut thread = target.thread(target.pid as u32);
+    thread.call("cuLaunchKernel", [0xf0, 7, pack_grid(3, 2, 1), pack_block(128, 4, 1, 2048)]);
+    target.wait_until_read();
+    target.exit(0);
+    finish(running);
+    assert_eq!(texts(&batches(&folder.trace(), "threads"), "name"), [expected]);
+}
+
+#[test]
 fn copies_know_the_memory_at_both_ends() {
     let folder = Folder::new("copies");
     let running = collect(&folder);

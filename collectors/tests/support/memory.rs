@@ -66,7 +66,8 @@ impl Memory {
         }
         header.hook_count.store(HOOKS.len() as u32, order);
         let mut texts = Vec::new();
-        for (tag, text) in [(info::EXE, &b"/bin/train"[..]), (info::COMMAND, b"train\0a b\0"), (info::RANK, b"RANK=3")]
+        for (tag, text) in
+            [(info::EXE, &b"/bin/train"[..]), (info::COMMAND, b"train\0a b\0"), (info::VARIABLE, b"RANK=3")]
         {
             texts.extend_from_slice(&tag.to_le_bytes());
             texts.extend_from_slice(&(text.len() as u16).to_le_bytes());

@@ -220,8 +220,12 @@ pub mod text_kind {
     pub const DOMAIN: u64 = 6;
     /// The name of a category of ranges: key is the domain's key, number the category's.
     pub const CATEGORY: u64 = 7;
+    /// Key is the number of a copy of NCCL, the text its path, number its version as it gives it itself.
+    pub const NCCL: u64 = 8;
     /// The 16 bytes that name a table of private functions which the program asked the driver for; number is the result.
     pub const EXPORT_TABLE: u64 = 9;
+    /// Key is the ordinal of a device, the text a [`crate::device::Device`] and the device's name.
+    pub const DEVICE: u64 = 10;
     /// Key is a stack's, number its language and flags, the text its frames; see [`crate::stack`].
     pub const STACK: u64 = 16;
     /// Key is a code object's, the text a [`crate::stack::PythonCode`], its name and its file.
@@ -230,8 +234,6 @@ pub mod text_kind {
     pub const PYTHON_LINES: u64 = 18;
     /// Key is a module's, the text its path, number where it was loaded.
     pub const MODULE: u64 = 19;
-    /// Key is the number of a copy of NCCL, the text its path, number its version as it gives it itself.
-    pub const NCCL: u64 = 8;
 }
 
 /// The call was made while its stream was being captured into a graph: nothing ran yet.

@@ -46,6 +46,8 @@ pub const ADDRESS_SPACE_SHARE: u64 = 8;
 pub const CHUNKS_MAX: usize = 1024;
 /// Chunks at the end of the pool that only the shared chain may take, so that threads without one still record.
 pub const CHUNKS_FOR_SHARED: usize = 16;
+/// Set in [`Header::said_exit`] when it holds a number.
+pub const SAID_EXIT: u32 = 0x100;
 /// Room for counters by class.
 pub const CLASSES: usize = 16;
 
@@ -66,8 +68,8 @@ pub mod info {
     pub const EXE: u16 = 1;
     /// Arguments, each ended by a zero byte.
     pub const COMMAND: u16 = 2;
-    /// `NAME=value` of one of the variables that name a rank.
-    pub const RANK: u16 = 3;
+    /// `NAME=value` of one of the variables by which launchers tell a rank, how many there are, and which devices to see.
+    pub const VARIABLE: u16 = 3;
     /// Shared library path of the shim itself.
     pub const SHIM: u16 = 4;
 }
@@ -173,10 +175,16 @@ pub struct Header {
     pub free_chunks: [AtomicU64; CHUNKS_MAX / 64],
     /// Blocks of counters that were ever used: the rest is zero.
     pub counter_blocks: AtomicU32,
-    /// Always zero.
-    pub spare: AtomicU32,
+    /// [`SAID_EXIT`] and the number that the process gave to exit or _exit; 0: it called neither.
+    pub said_exit: AtomicU32,
     /// Blocks of counters that no thread has, a bit each.
     pub free_counters: [AtomicU64; COUNTER_BLOCKS / 64],
+    /// What cuDriverGetVersion said after the first cuInit that succeeded; 0 before.
+    pub driver_version: AtomicU32,
+    /// The highest CUDA version with which anybody asked cuGetProcAddress for a function; 0: nobody did.
+    pub asked_version: AtomicU32,
+    /// Ticks when [`Header::said_exit`] was written.
+    pub said_at: AtomicU64,
 }
 
 /// States of a thread's row.
@@ -242,6 +250,7 @@ const _: () = {
     assert!(offset_of!(Header, free_chunks) == 296);
     assert!(offset_of!(Header, counter_blocks) == 424);
     assert!(offset_of!(Header, free_counters) == 432);
+    assert!(offset_of!(Header, driver_version) == 440);
     assert!(size_of::<HookRow>() == 64);
     assert!(size_of::<ThreadRow>() == 512);
     assert!(offset_of!(ThreadRow, in_flight_hook) == 16);

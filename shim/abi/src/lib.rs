@@ -14,6 +14,7 @@ extern crate std;
 
 pub mod clock;
 pub mod collective;
+pub mod device;
 pub mod event;
 pub mod hello;
 mod hook_row;

@@ -8,10 +8,11 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use gputrace_abi::Class;
 use gputrace_abi::event::detail;
 use gputrace_abi::layout::route;
+use gputrace_abi::sync::Ordering;
 
 use super::driver;
 use crate::hooks::{Hook, cuda};
-use crate::{count, names};
+use crate::{count, names, session};
 
 /// The functions; counted only.
 pub(crate) const LIST: [Hook; COUNT as usize] = [
@@ -104,6 +105,13 @@ unsafe fn replace(result: u32, symbol: *const c_char, pfn: *mut *mut c_void, ver
     let (name, found) = unsafe { (CStr::from_ptr(symbol), *pfn) };
     if found.is_null() {
         return;
+    }
+    if let Some(view) = session::present() {
+        let asked = &view.header().asked_version;
+        // Callers ask at the version that they were built for.
+        if version > 0 && version as u32 > asked.load(Ordering::Relaxed) {
+            asked.fetch_max(version as u32, Ordering::Relaxed);
+        }
     }
     match driver::hook_at(found as usize) {
         Some((hook, number)) => {

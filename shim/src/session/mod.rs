@@ -19,7 +19,7 @@ use gputrace_abi::{MAGIC, VERSION};
 use self::path::Path;
 use crate::interpose::elf;
 use crate::sys::{self, Errno};
-use crate::{calibrate, hooks, sampling, stack, thread};
+use crate::{calibrate, ending, hooks, sampling, stack, thread};
 
 /// The process's state, in memory that a fork wipes to UNSET.
 const UNSET: u32 = 0;
@@ -134,7 +134,7 @@ pub(crate) fn start_in_constructor() {
     hooks::alloc::lead_all();
     stack::remember_main_stack(sys::environment() as usize);
     stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"));
-    info::remember_ranks();
+    info::remember_variables();
     hooks::remember_preloads();
     if let Err(why) = thread::prepare() {
         return complain(why);
@@ -143,6 +143,7 @@ pub(crate) fn start_in_constructor() {
     word.store(STARTING, Ordering::Relaxed);
     finish_start(word, make(false));
     if word.load(Ordering::Relaxed) == LIVE {
+        ending::listen();
         thread::state_slow();
         hooks::alloc::note_allocator();
         if !sampling::is_off() {

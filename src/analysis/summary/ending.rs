@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use gputrace_collectors::quote;
 
-use super::Content;
-use super::text::ranks;
+use super::{Content, ranks};
 use crate::analysis::loss;
 use crate::findings::Subject;
 use crate::render::{file_size, number, scale_ns, share};
@@ -122,8 +121,7 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
         let cost = own.cost_ns.map_or("not measured".to_owned(), |(ns, wall)| share(ns / wall));
         let (lost, seen) = (number(own.dropped as f64), number(own.seen as f64));
         let _ = write!(out, "{whole}cost {cost}  lost {lost} of {seen}  uncovered {}", own.uncovered.len());
-        let ranks = ranks(content).len();
-        if ranks > 1 {
+        if let Some(ranks) = ranks::present(content) {
             let _ = write!(out, "  ranks {ranks}");
         }
         out.push('\n');

@@ -1,7 +1,9 @@
 //! summary: the whole run on one screen. Ends every traced run, and opens every report.
 
+mod devices;
 mod ending;
 mod own;
+mod ranks;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -68,7 +70,7 @@ impl Analysis for Summary {
             unit: "The unit of the step line holds for the lines below it.",
             limits: "GPU times are not recorded in this version: idle time of the GPU is not known, and \
                 nothing here claims any. Steps of fewer than two calls, or fewer than ten, are not found. Several processes: \
-                numbers are of the busiest; with ranks, of the slowest.",
+                numbers are of the busiest; with ranks, of the slowest, and each rank's process is its busiest.",
             source: "metrics.md, The summary that ends a run.",
         }
     }
@@ -91,6 +93,7 @@ impl Analysis for Summary {
         }
         section.table(findings_table(&content));
         section.table(processes_table(&content));
+        section.table(devices::table(facts));
         section
     }
 }
@@ -177,8 +180,14 @@ fn findings_table(content: &Content<'_>) -> Table {
 }
 
 fn processes_table(content: &Content<'_>) -> Table {
-    const COLUMNS: [Column; 10] = [
+    const COLUMNS: [Column; 16] = [
         column("process", "Process", Unit::Text),
+        column("rank", "Rank", Unit::Count),
+        column("local_rank", "Local", Unit::Count),
+        column("world_size", "Of", Unit::Count),
+        column("visible_devices", "Devices", Unit::Name),
+        column("driver_version", "Driver", Unit::Count),
+        column("runtime_version", "Runtime", Unit::Count),
         column("pid", "Pid", Unit::Count),
         column("host", "Host", Unit::Text),
         column("exe", "Executable", Unit::Name),
@@ -192,6 +201,12 @@ fn processes_table(content: &Content<'_>) -> Table {
     let row = |p: &crate::trace::Process| {
         vec![
             p.label().into(),
+            p.rank.map(i64::from).into(),
+            p.local_rank.map(i64::from).into(),
+            p.world_size.map(i64::from).into(),
+            p.visible_devices.clone().into(),
+            p.driver_version.map(i64::from).into(),
+            p.runtime_version.map(i64::from).into(),
             i64::from(p.pid).into(),
             p.host.as_str().into(),
             p.exe.as_str().into(),

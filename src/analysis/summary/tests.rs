@@ -1,7 +1,7 @@
 //! Whole summaries of small traces, to the letter.
 
 use gputrace_collectors::Manifest;
-use gputrace_collectors::manifest::{self, Root, Untraced};
+use gputrace_collectors::manifest::{self, Device, Root, Untraced};
 use gputrace_collectors::schema::TableId;
 use serde_json::json;
 
@@ -102,7 +102,66 @@ fn several_ranks_are_told_apart_by_the_slowest() {
     let text = summary(&trace);
     assert!(lines(&text)[0].starts_with("gputrace: python train.py  4 ranks  exit 0  1.20 s  30 steps"), "{text}");
     assert!(text.contains("\n slowest rank 2 (+45 % of the median rank); numbers are its\n"), "{text}");
+    assert!(text.contains("\n rank: step p50 in ms  0 10.00 | 1 10.00 | 2 14.50 | 3 10.00\n"), "{text}");
     assert!(text.contains("cost 0.4 %  lost 40 of 4,000  uncovered 0  ranks 4\n"), "{text}");
+    assert!(!text.contains("failed"), "{text}");
+}
+
+#[test]
+fn ranks_that_are_missing_or_failed_are_told_and_a_ranks_helper_is_none() {
+    let mut trace = TestTrace::new();
+    // The last one is a worker of rank 1, with its variables.
+    for (id, rank, calls, code, signal) in
+        [(1, 0, 9, Some(0), None), (2, 1, 9, None, Some(11)), (3, 3, 9, Some(1), None), (4, 1, 1, Some(0), None)]
+    {
+        trace.process(id, 100 + id as i32, Some(rank), START + 1_000_000_000);
+        trace.row(
+            TableId::Processes,
+            json!({
+                "process_id": id, "pid": 100 + id, "host": "node", "rank": rank, "world_size": 4, "exe": "/bin/python",
+                "command": "python train.py", "origin": "exec", "start_ns": START, "end_ns": START + 1_000_000_000,
+                "exit_code": code, "exit_signal": signal, "traced": true, "malloc_mode": "off",
+            }),
+        );
+        let mut thread = trace.thread(id, 11);
+        for _ in 0..30 {
+            (0..calls).for_each(|k| thread.launch(&format!("k{k}"), 3_000));
+            thread.sync("cuStreamSynchronize", "stream", 9_500_000);
+        }
+    }
+    let text = summary(&trace);
+    assert!(lines(&text)[0].starts_with("gputrace: python train.py  3 ranks  "), "{text}");
+    assert!(text.contains("\n failed: rank 1 signal 11; rank 3 exit 1\n"), "{text}");
+    assert!(text.contains("  ranks 3/4\n"), "{text}");
+}
+
+#[test]
+fn many_ranks_are_told_by_the_fastest_the_median_and_the_slowest() {
+    let mut trace = TestTrace::new();
+    for rank in 0..9 {
+        trace.process(rank + 1, 100 + rank as i32, Some(rank as i32), START + 1_200_000_000);
+        let mut thread = trace.thread(rank + 1, 11);
+        for _ in 0..30 {
+            (0..20).for_each(|k| thread.launch(&format!("k{k}"), 3_000));
+            thread.host(440_000 + 1_000_000 * rank);
+            thread.sync("cuStreamSynchronize", "stream", 9_500_000);
+        }
+    }
+    let text = summary(&trace);
+    let expected = "\n rank: step p50 in ms (fastest, median, slowest)  0 10.00 | 4 14.00 | 8 18.00\n";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn the_device_has_its_name_where_all_have_the_same() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 1_200_000_000);
+    launch_bound_steps(&mut trace.thread(1, 11), 20);
+    let device = |uuid: &str, name: &str| Device { uuid: uuid.into(), name: name.into(), ..Device::default() };
+    trace.manifest.as_mut().unwrap().devices = vec![device("GPU-1", "NVIDIA H200"), device("GPU-2", "NVIDIA H200")];
+    assert!(lines(&summary(&trace))[0].ends_with("  20 steps  GPU 0 H200"), "{}", summary(&trace));
+    trace.manifest.as_mut().unwrap().devices = vec![device("GPU-1", "NVIDIA H200"), device("GPU-3", "NVIDIA L4")];
+    assert!(lines(&summary(&trace))[0].ends_with("  20 steps  GPU 0"), "{}", summary(&trace));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use gputrace_collectors::schema::TableId;
 
-use super::{Content, ending};
+use super::{Content, devices, ending, ranks};
 use crate::analysis::loss::Loss;
 use crate::analysis::{Part, ProcessSteps};
 use crate::findings::Subject;
@@ -51,7 +51,7 @@ fn much_is_lost(content: &Content<'_>) -> Option<f64> {
     Some(1.0 - loss.kept()).filter(|lost| *lost > 0.01)
 }
 
-/// `gputrace: python train.py  exit 0  64.1 s  5,203 steps  GPU 0`
+/// `gputrace: python train.py  exit 0  64.1 s  5,203 steps  GPU 0 H200`
 fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     let facts = content.facts;
     let manifest = facts.trace.manifests().min_by_key(|m| m.started_ns);
@@ -73,7 +73,7 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
         command
     };
     let mut out = format!("gputrace: {command}");
-    let ranks = ranks(content).len();
+    let ranks = ranks::of(content).len();
     if ranks > 1 {
         let _ = write!(out, "  {ranks} ranks");
     }
@@ -85,10 +85,11 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     if let Some(steps) = main.and_then(|s| s.steps) {
         let _ = write!(out, "  {} steps", number(steps.count as f64));
     }
-    let mut devices: Vec<String> = facts.host.devices.iter().map(i32::to_string).collect();
-    devices.sort_unstable();
-    if !devices.is_empty() {
-        let _ = write!(out, "  GPU {}", devices.join(","));
+    let mut numbers: Vec<i32> = facts.host.devices.iter().copied().collect();
+    numbers.sort_unstable();
+    if !numbers.is_empty() {
+        let numbers: Vec<String> = numbers.iter().map(i32::to_string).collect();
+        let _ = write!(out, "  GPU {}{}", numbers.join(","), devices::name(facts));
     }
     out.push('\n');
     out
@@ -125,7 +126,8 @@ fn endings(content: &Content<'_>, process: Option<&Process>) -> String {
     }
 }
 
-fn end_text(code: Option<i32>, signal: Option<i32>) -> String {
+/// How a process ended.
+pub(super) fn end_text(code: Option<i32>, signal: Option<i32>) -> String {
     match (code, signal) {
         (_, Some(signal)) => format!("signal {signal}"),
         (Some(code), None) => format!("exit {code}"),
@@ -151,11 +153,6 @@ fn window(content: &Content<'_>) -> String {
         (Some(from), None) => format!("  (reported: from {} on)", after(from)),
         (from, Some(to)) => format!("  (reported: {} .. {})", from.map_or("0".to_owned(), after), after(to)),
     }
-}
-
-pub(super) fn ranks<'a>(content: &'a Content<'_>) -> Vec<(&'a Process, &'a Subject<'a>)> {
-    let process = |s: &'a Subject<'a>| Some((content.facts.trace.process(s.process_id)?, s));
-    content.subjects.iter().filter_map(process).filter(|(p, _)| p.rank.is_some()).collect()
 }
 
 /// The step line, the GPU line, the host line and the line of counts.
@@ -223,22 +220,12 @@ fn step_line(steps: &ProcessSteps, unit: &str, shown: &dyn Fn(f64) -> String) ->
     format!("step{warm_up}  p50 {} {unit}  p99 {}{outliers}", shown(p50), shown(p99))
 }
 
-/// Ranks in one line, or other processes in a line each.
+/// The ranks, or other processes in a line each.
 fn process_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
-    let mut out = String::new();
-    let ranks = ranks(content);
-    if ranks.len() > 1 {
-        let p50 = |s: &Subject<'_>| s.steps.map_or(s.run_ns, |steps| steps.quantile_ns(0.5) as f64);
-        let mut times: Vec<f64> = ranks.iter().map(|(_, s)| p50(s)).collect();
-        times.sort_by(f64::total_cmp);
-        let middle = times[times.len() / 2];
-        if let Some((slowest, subject)) = ranks.iter().max_by(|a, b| p50(a.1).total_cmp(&p50(b.1))) {
-            let beyond = if middle > 0.0 { p50(subject) / middle - 1.0 } else { 0.0 };
-            let _ =
-                writeln!(out, " slowest {} (+{} of the median rank); numbers are its", slowest.label(), share(beyond));
-        }
-        return out;
+    if ranks::of(content).len() > 1 {
+        return ranks::lines(content);
     }
+    let mut out = String::new();
     let others: Vec<&Subject<'_>> = content.subjects.iter().filter(|s| s.process_id != main.process_id).collect();
     if others.is_empty() {
         return out;

@@ -4,7 +4,7 @@ use cudarc::driver::sys::{CUcontext, CUctxCreateParams, CUexecAffinityParam, CUf
 
 use super::{handle, out};
 use crate::hooks::hooks;
-use crate::{contexts, names, tls};
+use crate::{contexts, devices, names, tls};
 
 hooks! {
     base: super::CONTEXT;
@@ -46,13 +46,20 @@ hooks! {
     Api: [cuDevicePrimaryCtxRetain](context: *mut CUcontext, device: i32)
         => |result| [out(result, context), 0, 0, device as u64];
     Api: [cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2](i32, u32);
-    Api: [cuInit](flags: u32) => |_| [0, 0, 0, u64::from(flags)];
+    Api: [cuInit](flags: u32) => |result| initialised(result, flags);
 }
 
 /// The thread's current context may be another one now.
 pub(super) fn switched(context: u64, number: u64) -> [u64; 4] {
     contexts::forget(tls::get());
     [context, 0, 0, number]
+}
+
+fn initialised(result: u32, flags: u32) -> [u64; 4] {
+    if result == 0 {
+        devices::tell();
+    }
+    [0, 0, 0, u64::from(flags)]
 }
 
 fn destroyed(context: u64) -> [u64; 4] {

@@ -166,6 +166,7 @@ impl DriverCalls {
         CONTEXT_CURRENT.store(find(c"cuCtxGetCurrent"), Ordering::Relaxed);
         CONTEXT_DEVICE.store(find(c"cuCtxGetDevice"), Ordering::Relaxed);
         FUNCTION_NAME.store(find(c"cuFuncGetName"), Ordering::Relaxed);
+        crate::devices::bind(find);
     }
 
     /// Handle of the calling thread's context, 0 for none; None when the driver cannot say yet.

@@ -1,0 +1,75 @@
+//! The devices that a process could see, out of what the shim asked its driver.
+
+use std::collections::BTreeMap;
+
+use gputrace_abi::device;
+
+use crate::chain::Text;
+use crate::manifest::Device;
+
+/// Devices of a process; numbers of a hostile one are not kept beyond that.
+const MOST: usize = 64;
+
+/// Devices by ordinal.
+#[derive(Default)]
+pub(crate) struct Devices(BTreeMap<u64, Device>);
+
+impl Devices {
+    /// Takes in what a text says.
+    pub(super) fn add(&mut self, text: &Text) {
+        if let Some((device, name)) = device::Device::from_bytes(text.bytes())
+            && self.0.len() < MOST
+        {
+            self.0.insert(text.key, describe(&device, name));
+        }
+    }
+
+    /// In the order of their ordinals.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Device> {
+        self.0.values()
+    }
+}
+
+fn describe(device: &device::Device, name: &[u8]) -> Device {
+    let [sm_count, clock_khz, memory_khz, bus_bits, major, minor, sm_threads, l2_bytes] = device.attributes;
+    let known = |value: i32| Some(i64::from(value)).filter(|value| *value > 0);
+    let hex: String = device.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| hex[part].to_owned());
+    let pci = device.pci.split(|byte| *byte == 0).next().unwrap_or_default();
+    // Memory moves two words a clock.
+    let peak = known(memory_khz).zip(known(bus_bits)).map(|(khz, bits)| khz * 1000 * 2 * bits / 8);
+    Device {
+        uuid: format!("GPU-{}", parts.join("-")),
+        name: String::from_utf8_lossy(name).into_owned(),
+        pci_bus_id: String::from_utf8_lossy(pci).to_lowercase(),
+        compute_capability: if major > 0 { format!("{major}.{minor}") } else { String::new() },
+        sm_count: known(sm_count),
+        sm_threads: known(sm_threads),
+        sm_clock_hz: known(clock_khz).map(|khz| khz * 1000),
+        memory_bytes: i64::try_from(device.memory_bytes).ok().filter(|bytes| *bytes > 0),
+        l2_bytes: known(l2_bytes),
+        memory_peak_bytes_per_s: peak,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_described_in_whole_units() {
+        let raw = device::Device {
+            uuid: *b"fake-cuda-gpu-00",
+            memory_bytes: 141 << 30,
+            attributes: [132, 1_980_000, 3_201_000, 6144, 9, 0, 2048, 0],
+            pci: *b"0000:0A:00.0\0\0\0\0",
+        };
+        let device = describe(&raw, b"NVIDIA H200");
+        assert_eq!(device.uuid, "GPU-66616b65-2d63-7564-612d-6770752d3030");
+        assert_eq!((device.name.as_str(), device.pci_bus_id.as_str()), ("NVIDIA H200", "0000:0a:00.0"));
+        assert_eq!((device.compute_capability.as_str(), device.sm_count), ("9.0", Some(132)));
+        // NVIDIA gives 4.8 TB/s for this memory clock and bus.
+        assert_eq!(device.memory_peak_bytes_per_s, Some(4_916_736_000_000));
+        assert_eq!(device.l2_bytes, None);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a process says of its own end: the number that it gave to exit or _exit.
+//!
+//! Only the parent learns how a process ended, and before Linux 6.15 nobody else can ask once the parent has. So the
+//! shim leaves the number in the segment. A process that a signal ends, or that makes the system call itself, says
+//! nothing.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use gputrace_abi::layout::SAID_EXIT;
+
+use crate::interpose::elf;
+use crate::{session, sys};
+
+/// The function that ours stands before: libc's, or that of a library which was preloaded too.
+static EXIT: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds it, for a process that is not traced as well. For the constructor.
+pub(crate) fn prepare() {
+    EXIT.store(elf::next_definition(c"_exit"), Ordering::Relaxed);
+}
+
+/// Has libc say when the program calls exit, or returns from main. For the constructor: what was registered first is
+/// called last, and so knows the number that counts.
+pub(crate) fn listen() {
+    static ON_EXIT: elf::Function = elf::Function::of_libc(c"on_exit");
+    type OnExit = unsafe extern "C" fn(unsafe extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
+    let address = ON_EXIT.address();
+    if address != 0 {
+        // SAFETY: the address is libc's on_exit, whose signature this is.
+        let on_exit: OnExit = unsafe { core::mem::transmute(address) };
+        // SAFETY: the function is never unloaded (see build.rs), and looks at no argument.
+        unsafe { on_exit(at_exit, core::ptr::null_mut()) };
+    }
+}
+
+unsafe extern "C" fn at_exit(status: c_int, _: *mut c_void) {
+    say(status);
+}
+
+fn say(status: c_int) {
+    // A child of vfork says it in its parent's segment, and which of them this is would take a system call, for which a
+    // sandbox may kill the process. So it says when, too: whoever records later has not ended.
+    if let Some(view) = session::present() {
+        view.header().said_at.store(session::now(), Ordering::Relaxed);
+        view.header().said_exit.store(SAID_EXIT | (status & 0xff) as u32, Ordering::Relaxed);
+    }
+}
+
+/// `void _exit(int status)`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+    say(status);
+    match EXIT.load(Ordering::Relaxed) {
+        0 => sys::exit_group(status),
+        address => {
+            // SAFETY: the address is a function of this name, whose signature this is.
+            let exit: unsafe extern "C" fn(c_int) -> ! = unsafe { core::mem::transmute(address) };
+            // SAFETY: the program's own argument.
+            unsafe { exit(status) }
+        }
+    }
+}
+
+/// `void _Exit(int status)`, the same.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    // SAFETY: the program's own argument.
+    unsafe { _exit(status) }
+}

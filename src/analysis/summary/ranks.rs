@@ -1,0 +1,65 @@
+//! The ranks of a distributed run in the summary: the slowest, each one's step, which are missing, which failed.
+
+use std::fmt::Write;
+
+use super::Content;
+use crate::findings::Subject;
+use crate::render::{scale_ns, share};
+use crate::trace::Process;
+
+/// Ranks that are listed one by one; of more, the fastest, the middle and the slowest.
+const LISTED: usize = 8;
+/// Ranks that are named as having failed.
+const NAMED: usize = 4;
+
+/// The busiest process of each rank, in their order: a rank's helpers inherit its variables.
+pub(super) fn of<'a>(content: &'a Content<'_>) -> Vec<(&'a Process, &'a Subject<'a>)> {
+    let process = |s: &'a Subject<'a>| Some((content.facts.trace.process(s.process_id)?, s));
+    let mut ranks: Vec<_> = content.subjects.iter().filter_map(process).filter(|(p, _)| p.rank.is_some()).collect();
+    ranks.sort_by_key(|(process, _)| process.rank);
+    ranks.dedup_by_key(|(process, _)| process.rank);
+    ranks
+}
+
+/// `7/8`: how many are here, of how many there are; missing where there is but one.
+pub(super) fn present(content: &Content<'_>) -> Option<String> {
+    let ranks = of(content);
+    let there_are = ranks.iter().filter_map(|(process, _)| process.world_size).max();
+    match (ranks.len(), there_are.unwrap_or(0)) {
+        (0, _) | (1, ..=1) => None,
+        (here, all) if all as usize >= here => Some(format!("{here}/{all}")),
+        (here, _) => Some(here.to_string()),
+    }
+}
+
+/// The slowest one, and what a usual step takes in each.
+pub(super) fn lines(content: &Content<'_>) -> String {
+    let ranks = of(content);
+    let p50 = |s: &Subject<'_>| s.steps.map_or(s.run_ns, |steps| steps.quantile_ns(0.5) as f64);
+    let mut by_time: Vec<(f64, &Process)> = ranks.iter().map(|(process, s)| (p50(s), *process)).collect();
+    by_time.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut out = String::new();
+    let (Some(fastest), Some(slowest)) = (by_time.first(), by_time.last()) else { return out };
+    let middle = by_time[by_time.len() / 2];
+    let beyond = if middle.0 > 0.0 { slowest.0 / middle.0 - 1.0 } else { 0.0 };
+    let _ = writeln!(out, " slowest {} (+{} of the median rank); numbers are its", slowest.1.label(), share(beyond));
+    let (unit, divisor) = scale_ns(middle.0);
+    let listed = match ranks.len() {
+        ..=LISTED => ranks.iter().map(|(process, s)| (p50(s), *process)).collect(),
+        _ => vec![*fastest, middle, *slowest],
+    };
+    let each = listed.iter().map(|(ns, process)| format!("{} {:.2}", process.rank.unwrap_or_default(), ns / divisor));
+    let each: Vec<String> = each.collect();
+    let what = if ranks.iter().all(|(_, s)| s.steps.is_some()) { "step p50" } else { "driver calls" };
+    let some = if ranks.len() > LISTED { " (fastest, median, slowest)" } else { "" };
+    let _ = writeln!(out, " rank: {what} in {unit}{some}  {}", each.join(" | "));
+    let failed = |p: &&Process| p.exit_signal.is_some() || p.exit_code.is_some_and(|code| code != 0);
+    let failed: Vec<&Process> = ranks.iter().map(|(process, _)| *process).filter(failed).collect();
+    let how = |p: &&Process| format!("{} {}", p.label(), super::text::end_text(p.exit_code, p.exit_signal));
+    if !failed.is_empty() {
+        let named: Vec<String> = failed.iter().take(NAMED).map(how).collect();
+        let more = if failed.len() > NAMED { format!("; {} more", failed.len() - NAMED) } else { String::new() };
+        let _ = writeln!(out, " failed: {}{more}", named.join("; "));
+    }
+    out
+}
