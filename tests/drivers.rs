@@ -36,6 +36,21 @@ fn a_driver_older_than_any_look_up_by_version_is_traced_and_gets_no_functions_th
 }
 
 #[test]
+fn a_driver_that_says_that_it_is_older_than_11_0_is_noted_and_one_of_today_is_not() {
+    let scratch = Scratch::new();
+    let file = driver_folder(Driver::Plain).join("libcuda.so.1");
+    for (version, noted) in [("10020", true), ("11000", false), ("13000", false)] {
+        let run = scratch.target(program("drivers")).arg(&file).env("FAKE_CUDA_VERSION", version).same().expect(0);
+        assert!(run.text().contains(&format!("version {version}, results 0 0")), "{}", run.text());
+        let trace = run.read();
+        let notes = trace.root().notes;
+        assert_eq!(notes.iter().any(|note| note.contains("older than this gputrace knows")), noted, "{notes:?}");
+        assert_eq!(trace.calls().get("cuLaunchKernel"), Some(&1));
+        trace.assert_balanced();
+    }
+}
+
+#[test]
 fn functions_of_a_driver_newer_than_the_lists_pass_by_and_are_named() {
     let scratch = Scratch::new();
     for driver in [Driver::Plain, Driver::Symbolic] {
@@ -44,9 +59,12 @@ fn functions_of_a_driver_newer_than_the_lists_pass_by_and_are_named() {
         let run = target.same().expect(0);
         assert!(run.text().contains("cuNextYearsFunction: dlsym yes, cuGetProcAddress yes"), "{}", run.text());
         assert!(run.text().contains("next year's function 801"), "{}", run.text());
-        let uncovered = run.read().root().coverage.uncovered;
+        let process = run.read().root();
+        let uncovered = &process.coverage.uncovered;
         let named: Vec<_> = uncovered.iter().map(|symbol| (symbol.symbol.as_str(), symbol.version)).collect();
         assert_eq!(named, [("cuNextYearsFunction", 14000)]);
+        let newer = |note: &String| note.starts_with("the driver is of CUDA 14.0, newer than");
+        assert!(process.notes.iter().any(newer), "{:?}", process.notes);
     }
 }
 
@@ -69,6 +87,7 @@ fn a_driver_that_is_closed_and_opened_again_is_traced_each_time() {
     let run = scratch.target(program("drivers")).args([&file, &file, &file]).same().expect(0);
     let trace = run.read();
     assert_eq!(trace.calls().get("cuLaunchKernel"), Some(&3));
+    assert_eq!(trace.root().coverage.uncovered, []);
     trace.assert_balanced();
 }
 

@@ -234,6 +234,24 @@ pub(crate) fn not_in_full(bits: u32) -> Option<String> {
     why.iter().find(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned())
 }
 
+/// The drivers that the lists of hooks were made for: from this CUDA version to before that one, as drivers number them.
+const DRIVERS: std::ops::Range<u32> = 11_000..14_000;
+
+/// What a driver of this version means for the trace; none for those that the lists are of, and where none was asked.
+pub(crate) fn driver_note(version: u32) -> Option<String> {
+    let misses = match version {
+        0 => return None,
+        older if older < DRIVERS.start => {
+            "older than this gputrace knows: contexts and names of kernels may be missing"
+        }
+        newer if newer >= DRIVERS.end => {
+            "newer than this gputrace knows: functions that it adds are not recorded, and named as uncovered when fetched"
+        }
+        _ => return None,
+    };
+    Some(format!("the driver is of CUDA {}.{}, {misses}", version / 1000, version % 1000 / 10))
+}
+
 /// What the shim noticed, in sentences.
 pub(crate) fn notes(bits: u32) -> Vec<String> {
     const ALL: &[(u32, &str)] = &[
@@ -257,6 +275,13 @@ pub(crate) fn notes(bits: u32) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_drivers_that_the_lists_are_not_of_are_noted() {
+        assert!([0, 11_000, 12_080, 13_020].into_iter().all(|version| driver_note(version).is_none()));
+        assert!(driver_note(10_020).is_some_and(|note| note.starts_with("the driver is of CUDA 10.2, older")));
+        assert!(driver_note(14_000).is_some_and(|note| note.starts_with("the driver is of CUDA 14.0, newer")));
+    }
 
     #[test]
     fn commands_are_quoted_for_a_shell() {

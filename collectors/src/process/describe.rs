@@ -70,6 +70,7 @@ impl Process {
         let accounting = books.close();
         let unread = header.stacks[stacks::UNREAD].load(Ordering::Relaxed);
         let mut notes = facts::notes(header.notes.load(Ordering::Relaxed));
+        notes.extend(facts::driver_note(header.driver_version.load(Ordering::Relaxed)));
         if self.broken {
             notes.push("a ring led out of its segment and was not read on".to_owned());
         }
