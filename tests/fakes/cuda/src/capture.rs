@@ -100,11 +100,15 @@ impl Driver {
 
     /// Makes a node of work that was handed to a captured stream.
     pub(crate) fn capture_work(&mut self, stream: u64, work: Work) -> R {
+        self.capture_body(stream, Body::Work(work))
+    }
+
+    pub(crate) fn capture_body(&mut self, stream: u64, body: Body) -> R {
         let s = self.streams.get(stream).ok_or(INVALID_HANDLE)?;
         let (capture, tips) = (s.capture.ok_or(INVALID_HANDLE)?, s.tips.clone());
         self.valid_capture(capture)?;
         let graph = self.captures.get(capture).ok_or(INVALID_HANDLE)?.graph;
-        let node = self.add_node(graph, Body::Work(work), tips)?;
+        let node = self.add_node(graph, body, tips)?;
         if let Some(s) = self.streams.get_mut(stream) {
             s.tips = vec![node];
         }

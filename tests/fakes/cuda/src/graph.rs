@@ -1,6 +1,7 @@
 //! Graphs: nodes and edges, and what becomes of them when they are instantiated and launched.
 
 use crate::codes::*;
+use crate::conditional::Conditional;
 use crate::state::{Driver, driver, out};
 use crate::table::{R, driver as functions};
 use crate::work::{Plan, Step, Work};
@@ -26,7 +27,7 @@ pub(crate) struct Node {
 pub(crate) enum Body {
     Work(Work),
     Empty,
-    /// Another graph, as it was when it was added.
+    /// A graph of its own: a copy of another one as that was when it was added.
     Child {
         graph: u64,
         plan: Arc<Plan>,
@@ -38,13 +39,17 @@ pub(crate) enum Body {
         bytes: u64,
     },
     Free(u64),
+    Conditional(Conditional),
 }
+
+/// A node as it was instantiated: handle, what it does, the nodes before it, whether it is there and switched on.
+type Planned = (u64, Body, Vec<usize>, bool);
 
 pub(crate) struct Exec {
     pub(crate) plan: Arc<Plan>,
     pub(crate) flags: u64,
     /// The bodies and edges that parameters can be changed in.
-    pub(crate) nodes: Vec<(u64, Body, Vec<usize>, bool)>,
+    pub(crate) nodes: Vec<Planned>,
 }
 
 pub(crate) struct UserObject {
@@ -71,6 +76,7 @@ impl Body {
             Body::EventRecord(_) => 7,
             Body::Alloc { .. } => 10,
             Body::Free(_) => 11,
+            Body::Conditional(_) => 13,
         }
     }
 
@@ -84,7 +90,7 @@ impl Body {
     fn work(&self) -> Work {
         match self {
             Body::Work(work) => work.clone(),
-            Body::Child { plan, .. } => Work::Graph(plan.clone()),
+            Body::Child { plan, .. } | Body::Conditional(Conditional { plan, .. }) => Work::Graph(plan.clone()),
             _ => Work::Nothing,
         }
     }
@@ -124,12 +130,6 @@ impl Plan {
     }
 }
 
-impl Graph {
-    pub(crate) fn plan(&self) -> R<Plan> {
-        Plan::of(self.nodes.iter().map(|node| (&node.body, &node.after[..], !node.removed)))
-    }
-}
-
 impl Driver {
     pub(crate) fn add_node(&mut self, graph: u64, body: Body, after: Vec<usize>) -> R<usize> {
         let at = self.graphs.get(graph).ok_or(INVALID_VALUE)?.nodes.len();
@@ -166,11 +166,56 @@ impl Driver {
         let Some(g) = self.graphs.remove(graph) else { return false };
         for node in &g.nodes {
             self.nodes.remove(node.handle);
+            self.end_body(&node.body);
         }
         for object in g.user_objects {
             self.release_user_object(object, 1);
         }
         true
+    }
+
+    /// Ends the graphs inside a node.
+    pub(crate) fn end_body(&mut self, body: &Body) {
+        match body {
+            Body::Child { graph, .. } => _ = self.end_graph(*graph),
+            Body::Conditional(node) => node.bodies.iter().for_each(|graph| _ = self.end_graph(*graph)),
+            _ => {}
+        }
+    }
+
+    /// A copy of a graph, with copies of the graphs in it.
+    pub(crate) fn copy_graph(&mut self, graph: u64) -> R<u64> {
+        let g = self.graphs.get(graph).ok_or(INVALID_VALUE)?;
+        let nodes: Vec<_> = g.nodes.iter().map(|n| (n.body.clone(), n.after.clone(), n.removed)).collect();
+        self.graph_of(nodes)
+    }
+
+    /// A new graph of these nodes: what they do, the nodes before them, and whether they are gone.
+    fn graph_of(&mut self, nodes: Vec<(Body, Vec<usize>, bool)>) -> R<u64> {
+        let new = self.graphs.insert(Graph::default());
+        for (mut body, after, removed) in nodes {
+            match &mut body {
+                Body::Child { graph, .. } if !removed => *graph = self.copy_graph(*graph)?,
+                Body::Conditional(_) if !removed => return Err(NOT_SUPPORTED),
+                _ => {}
+            }
+            let at = self.add_node(new, body, after)?;
+            if let Some(g) = self.graphs.get_mut(new) {
+                g.nodes[at].removed = removed;
+            }
+        }
+        Ok(new)
+    }
+
+    /// The nodes of a graph as they are instantiated now: handle, what it does, the nodes before it, whether it is there.
+    fn planned_nodes(&self, graph: u64) -> R<Vec<Planned>> {
+        let g = self.graphs.get(graph).ok_or(INVALID_VALUE)?;
+        let body = |n: &Node| if n.removed { Ok(n.body.clone()) } else { self.planned(&n.body) };
+        g.nodes.iter().map(|n| Ok((n.handle, body(n)?, n.after.clone(), !n.removed))).collect()
+    }
+
+    pub(crate) fn plan(&self, graph: u64) -> R<Plan> {
+        Plan::of(self.planned_nodes(graph)?.iter().map(|(_, body, after, on)| (body, &after[..], *on)))
     }
 
     /// Gives up references to a client's object; its destructor runs with the last one.
@@ -186,9 +231,7 @@ impl Driver {
     }
 
     fn instantiate(&mut self, graph: u64, flags: u64) -> R<u64> {
-        let g = self.graphs.get(graph).ok_or(INVALID_VALUE)?;
-        let plan = Arc::new(g.plan()?);
-        let nodes = g.nodes.iter().map(|n| (n.handle, n.body.clone(), n.after.clone(), !n.removed)).collect();
+        let (plan, nodes) = (Arc::new(self.plan(graph)?), self.planned_nodes(graph)?);
         Ok(self.execs.insert(Exec { plan, flags, nodes }))
     }
 
@@ -202,8 +245,7 @@ impl Driver {
     }
 
     fn update_exec(&mut self, exec: u64, graph: u64) -> R<bool> {
-        let g = self.graphs.get(graph).ok_or(INVALID_VALUE)?;
-        let nodes: Vec<_> = g.nodes.iter().map(|n| (n.handle, n.body.clone(), n.after.clone(), !n.removed)).collect();
+        let nodes = self.planned_nodes(graph)?;
         let e = self.execs.get_mut(exec).ok_or(INVALID_VALUE)?;
         let same = e.nodes.len() == nodes.len()
             && e.nodes.iter().zip(&nodes).all(|(old, new)| old.1.kind() == new.1.kind() && old.2 == new.2);
@@ -232,6 +274,12 @@ fn launch(raw: u64, default: crate::table::Default, exec: u64) -> R {
     let stream = d.stream(raw, default)?;
     let e = d.execs.get(exec).ok_or(INVALID_VALUE)?;
     let plan = e.plan.clone();
+    if d.streams.get(stream).is_some_and(|s| s.capture.is_some()) {
+        // A graph that is launched under capture becomes a child of the captured one.
+        let nodes = e.nodes.iter().map(|(_, body, after, on)| (body.clone(), after.clone(), !on)).collect();
+        let graph = d.graph_of(nodes)?;
+        return d.capture_body(stream, Body::Child { graph, plan });
+    }
     let events: Vec<(u32, u64)> = e.nodes.iter().filter_map(|n| n.1.event().map(|event| (n.1.kind(), event))).collect();
     // Event nodes take effect at the graph's edges: what it waits for comes before all of it, what it records after.
     for (_, event) in events.iter().filter(|(kind, _)| *kind == WAIT_EVENT) {

@@ -15,6 +15,7 @@
 mod array;
 mod capture;
 mod codes;
+mod conditional;
 mod config;
 mod context;
 mod copy;
@@ -47,6 +48,7 @@ static LISTS: &[&[&[table::Entry]]] = &[
     array::TABLE,
     capture::TABLE,
     codes::TABLE,
+    conditional::TABLE,
     context::TABLE,
     copy::TABLE,
     device::TABLE,

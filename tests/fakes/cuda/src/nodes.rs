@@ -67,7 +67,7 @@ impl Driver {
         Ok(Body::Work(Work::Kernel(unsafe { self.kernel(function, geometry, p.params, p.extra)? })))
     }
 
-    unsafe fn kernel_body_2(&self, p: *const KernelParams2) -> R<Body> {
+    pub(crate) unsafe fn kernel_body_2(&self, p: *const KernelParams2) -> R<Body> {
         let kernel = unsafe { p.as_ref() }.ok_or(INVALID_VALUE)?.kernel;
         unsafe { self.kernel_body(p.cast(), kernel) }
     }
@@ -90,11 +90,18 @@ impl Driver {
         Ok(Body::Work(Work::Set(Set { dst: p.dst, pitch: p.pitch, width, height, value: p.value, element })))
     }
 
-    fn child_body(&self, graph: u64) -> R<Body> {
-        Ok(Body::Child { graph, plan: Arc::new(self.graphs.get(graph).ok_or(INVALID_VALUE)?.plan()?) })
+    pub(crate) fn child_body(&mut self, graph: u64) -> R<Body> {
+        Ok(Body::Child { plan: Arc::new(self.plan(graph)?), graph: self.copy_graph(graph)? })
     }
 
-    unsafe fn add(&mut self, result: *mut u64, graph: u64, after: *const u64, count: usize, body: Body) -> R {
+    pub(crate) unsafe fn add(
+        &mut self,
+        result: *mut u64,
+        graph: u64,
+        after: *const u64,
+        count: usize,
+        body: Body,
+    ) -> R {
         let after = unsafe { self.positions(graph, after, count)? };
         let at = self.add_node(graph, body, after)?;
         unsafe { *out(result)? = self.graphs.get(graph).ok_or(INVALID_VALUE)?.nodes[at].handle };
@@ -117,7 +124,7 @@ impl Driver {
         Ok(())
     }
 
-    fn set_exec_node(&mut self, exec: u64, node: u64, body: Body) -> R {
+    pub(crate) fn set_exec_node(&mut self, exec: u64, node: u64, body: Body) -> R {
         self.change_exec(exec, node, |old, _| {
             if old.kind() != body.kind() {
                 return Err(INVALID_VALUE);
@@ -442,6 +449,8 @@ functions! {
     fn cuGraphDestroyNode(node: u64) = "cuGraphDestroyNode" 10000 |_| {
         let mut d = driver()?;
         let (graph, at) = *d.nodes.get(node).ok_or(INVALID_VALUE)?;
+        let body = d.node(node)?.body.clone();
+        d.end_body(&body);
         let g = d.graphs.get_mut(graph).ok_or(INVALID_VALUE)?;
         g.nodes[at].removed = true;
         g.nodes[at].after.clear();
@@ -451,16 +460,7 @@ functions! {
     }
     fn cuGraphClone(result: *mut u64, graph: u64) = "cuGraphClone" 10000 |_| {
         let mut d = driver()?;
-        let g = d.graphs.get(graph).ok_or(INVALID_VALUE)?;
-        let nodes: Vec<_> = g.nodes.iter().map(|n| (n.body.clone(), n.after.clone(), n.removed)).collect();
-        let clone = d.graphs.insert(Graph::default());
-        for (body, after, removed) in nodes {
-            let at = d.add_node(clone, body, after)?;
-            if let Some(g) = d.graphs.get_mut(clone) {
-                g.nodes[at].removed = removed;
-            }
-        }
-        *out(result)? = clone;
+        *out(result)? = d.copy_graph(graph)?;
         Ok(())
     }
     fn cuGraphNodeFindInClone(result: *mut u64, original: u64, clone: u64) = "cuGraphNodeFindInClone" 10000 |_| {

@@ -88,12 +88,9 @@ unsupported! {
     cuGraphAddBatchMemOpNode "cuGraphAddBatchMemOpNode" 11070;
     cuGraphAddExternalSemaphoresSignalNode "cuGraphAddExternalSemaphoresSignalNode" 11020;
     cuGraphAddExternalSemaphoresWaitNode "cuGraphAddExternalSemaphoresWaitNode" 11020;
-    cuGraphAddNode "cuGraphAddNode" 12020;
-    cuGraphAddNode_v2 "cuGraphAddNode" 12030;
     cuGraphAddNode_v3 "cuGraphAddNode" 13040;
     cuGraphBatchMemOpNodeGetParams "cuGraphBatchMemOpNodeGetParams" 11070;
     cuGraphBatchMemOpNodeSetParams "cuGraphBatchMemOpNodeSetParams" 11070;
-    cuGraphConditionalHandleCreate "cuGraphConditionalHandleCreate" 12030;
     cuGraphDebugDotPrint "cuGraphDebugDotPrint" 11030;
     cuGraphEventRecordNodeSetEvent "cuGraphEventRecordNodeSetEvent" 11010;
     cuGraphEventWaitNodeSetEvent "cuGraphEventWaitNodeSetEvent" 11010;
@@ -102,13 +99,10 @@ unsupported! {
     cuGraphExecEventWaitNodeSetEvent "cuGraphExecEventWaitNodeSetEvent" 11010;
     cuGraphExecExternalSemaphoresSignalNodeSetParams "cuGraphExecExternalSemaphoresSignalNodeSetParams" 11020;
     cuGraphExecExternalSemaphoresWaitNodeSetParams "cuGraphExecExternalSemaphoresWaitNodeSetParams" 11020;
-    cuGraphExecGetId "cuGraphExecGetId" 13010;
-    cuGraphExecNodeSetParams "cuGraphExecNodeSetParams" 12020;
     cuGraphExternalSemaphoresSignalNodeGetParams "cuGraphExternalSemaphoresSignalNodeGetParams" 11020;
     cuGraphExternalSemaphoresSignalNodeSetParams "cuGraphExternalSemaphoresSignalNodeSetParams" 11020;
     cuGraphExternalSemaphoresWaitNodeGetParams "cuGraphExternalSemaphoresWaitNodeGetParams" 11020;
     cuGraphExternalSemaphoresWaitNodeSetParams "cuGraphExternalSemaphoresWaitNodeSetParams" 11020;
-    cuGraphGetId "cuGraphGetId" 13010;
     cuGraphMemcpyNodeGetParams "cuGraphMemcpyNodeGetParams" 10000;
     cuGraphNodeGetContainingGraph "cuGraphNodeGetContainingGraph" 13010;
     cuGraphNodeGetLocalId "cuGraphNodeGetLocalId" 13010;
