@@ -6,7 +6,7 @@
 //! own product.
 //!
 //! Where things are: [`hooks`] the lists of hooked functions; [`interpose`] how a line of a list becomes a hook;
-//! [`record`] what a hook does ([`count`] where that is little); [`stack`] whose line a call came from; [`thread`] a
+//! [`record`] what a hook does ([`count`] where that is little); [`stack`] whose line a call came from; [`graphs`] what a graph holds; [`thread`] a
 //! thread's state and its ring; [`session`] how the segment is made.
 #![no_std]
 
@@ -17,6 +17,7 @@ mod control;
 mod count;
 mod devices;
 mod ending;
+mod graphs;
 mod heap;
 mod hooks;
 mod interpose;

@@ -226,6 +226,9 @@ pub mod text_kind {
     pub const EXPORT_TABLE: u64 = 9;
     /// Key is the ordinal of a device, the text a [`crate::device::Device`] and the device's name.
     pub const DEVICE: u64 = 10;
+    /// Key is an executable graph's handle, number is [`crate::graph::pack_action`], the text what the graph holds
+    /// ([`crate::graph`]).
+    pub const GRAPH: u64 = 11;
     /// Key is a stack's, number its language and flags, the text its frames; see [`crate::stack`].
     pub const STACK: u64 = 16;
     /// Key is a code object's, the text a [`crate::stack::PythonCode`], its name and its file.

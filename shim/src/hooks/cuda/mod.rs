@@ -7,6 +7,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Hook;
+use crate::graphs;
 use crate::interpose::procaddr;
 
 pub(crate) mod array;
@@ -159,6 +160,7 @@ pub(crate) struct DriverCalls;
 static CONTEXT_CURRENT: AtomicUsize = AtomicUsize::new(0);
 static CONTEXT_DEVICE: AtomicUsize = AtomicUsize::new(0);
 static FUNCTION_NAME: AtomicUsize = AtomicUsize::new(0);
+static KERNEL_NAME: AtomicUsize = AtomicUsize::new(0);
 
 impl DriverCalls {
     /// Finds them.
@@ -166,7 +168,9 @@ impl DriverCalls {
         CONTEXT_CURRENT.store(find(c"cuCtxGetCurrent"), Ordering::Relaxed);
         CONTEXT_DEVICE.store(find(c"cuCtxGetDevice"), Ordering::Relaxed);
         FUNCTION_NAME.store(find(c"cuFuncGetName"), Ordering::Relaxed);
-        crate::devices::bind(find);
+        KERNEL_NAME.store(find(c"cuKernelGetName"), Ordering::Relaxed);
+        crate::devices::bind(&find);
+        graphs::bind(find);
     }
 
     /// Handle of the calling thread's context, 0 for none; None when the driver cannot say yet.
@@ -197,14 +201,23 @@ impl DriverCalls {
 
     /// Name of a function, where the driver has cuFuncGetName (12.3).
     pub(crate) fn function_name(function: u64) -> Option<*const c_char> {
+        Self::name(&FUNCTION_NAME, function)
+    }
+
+    /// Name of a CUkernel, where the driver has cuKernelGetName (12.3).
+    pub(crate) fn kernel_name(kernel: u64) -> Option<*const c_char> {
+        Self::name(&KERNEL_NAME, kernel)
+    }
+
+    fn name(ask: &AtomicUsize, handle: u64) -> Option<*const c_char> {
         type F = unsafe extern "C" fn(*mut *const c_char, usize) -> u32;
         let mut name = core::ptr::null();
-        let address = FUNCTION_NAME.load(Ordering::Relaxed);
+        let address = ask.load(Ordering::Relaxed);
         if address == 0 {
             return None;
         }
-        // SAFETY: the driver's cuFuncGetName, which writes one pointer; the function is being launched.
-        let result = unsafe { core::mem::transmute::<usize, F>(address)(&mut name, function as usize) };
+        // SAFETY: the driver's cuFuncGetName or cuKernelGetName, which write one pointer; the handle is in use.
+        let result = unsafe { core::mem::transmute::<usize, F>(address)(&mut name, handle as usize) };
         (result == 0 && !name.is_null()).then_some(name)
     }
 }

@@ -7,7 +7,8 @@ use cudarc::driver::sys::{
     CUgraphNodeParams, CUgraphNodeType, CUkernelNodeAttrValue,
 };
 
-use super::handle;
+use super::{handle, out};
+use crate::graphs::{self, bodies};
 use crate::hooks::hooks;
 
 hooks! {
@@ -35,14 +36,18 @@ hooks! {
         *mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_MEMCPY3D, CUcontext);
     Api: [cuGraphAddMemsetNode](
         *mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_MEMSET_NODE_PARAMS, CUcontext);
-    Api: [cuGraphAddNode](*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *mut CUgraphNodeParams);
+    Api: [cuGraphAddNode](
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize, info: *mut CUgraphNodeParams)
+        => |result| added(out(result, node), handle(graph), info);
     Api: [cuGraphAddNode_v2, cuGraphAddNode_v3](
-        *mut CUgraphNode, CUgraph, *const CUgraphNode, *const CUgraphEdgeData, usize, *mut CUgraphNodeParams);
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize,
+        info: *mut CUgraphNodeParams)
+        => |result| added(out(result, node), handle(graph), info);
     Count: [cuGraphBatchMemOpNodeGetParams](CUgraphNode, *mut CUDA_BATCH_MEM_OP_NODE_PARAMS);
     Count: [cuGraphBatchMemOpNodeSetParams](CUgraphNode, *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
     Count: [cuGraphChildGraphNodeGetGraph](CUgraphNode, *mut CUgraph);
     Api: [cuGraphConditionalHandleCreate](*mut CUgraphConditionalHandle, CUgraph, CUcontext, u32, u32);
-    Api: [cuGraphDestroyNode](CUgraphNode);
+    Api: [cuGraphDestroyNode](node: CUgraphNode) => |result| gone(result, handle(node));
     Count: [cuGraphEventRecordNodeGetEvent](CUgraphNode, *mut CUevent);
     Count: [cuGraphEventRecordNodeSetEvent](CUgraphNode, CUevent);
     Count: [cuGraphEventWaitNodeGetEvent](CUgraphNode, *mut CUevent);
@@ -105,9 +110,27 @@ hooks! {
     Count: [cuGraphNodeGetParams](CUgraphNode, *mut CUgraphNodeParams);
     Count: [cuGraphNodeGetToolsId](CUgraphNode, *mut u64);
     Count: [cuGraphNodeGetType](CUgraphNode, *mut CUgraphNodeType);
-    Api: [cuGraphNodeSetEnabled](exec: CUgraphExec, node: CUgraphNode, flags: u32) => |_| [handle(exec), 0, 0, 0];
+    Api: [cuGraphNodeSetEnabled](exec: CUgraphExec, node: CUgraphNode, flags: u32)
+        => |result| switched(result, handle(exec), handle(node), flags);
     Count: [cuGraphNodeSetParams, cuGraphNodeSetParams_v2](CUgraphNode, *mut CUgraphNodeParams);
     Api: [cuGraphRemoveDependencies](CUgraph, *const CUgraphNode, *const CUgraphNode, usize);
     Api: [cuGraphRemoveDependencies_v2](
         CUgraph, *const CUgraphNode, *const CUgraphNode, *const CUgraphEdgeData, usize);
+}
+
+fn added(node: u64, graph: u64, info: *const CUgraphNodeParams) -> [u64; 4] {
+    bodies::added(node, graph, info);
+    [node, 0, graph, 0]
+}
+
+fn gone(result: u32, node: u64) -> [u64; 4] {
+    if result == 0 {
+        bodies::ended_node(node);
+    }
+    [node, 0, 0, 0]
+}
+
+fn switched(result: u32, exec: u64, node: u64, flags: u32) -> [u64; 4] {
+    graphs::switched(result, exec, node, flags & 1 != 0);
+    [exec, 0, node, u64::from(flags)]
 }
