@@ -102,7 +102,7 @@ pub(crate) struct Hook {
     pub(crate) api_id: i64,
     /// A copy between two devices.
     pub(crate) peer: bool,
-    /// What it does to streams and events, where its class does not say it.
+    /// What it does to streams, events and graphs, where its class does not say it.
     pub(crate) role: Role,
     /// Calls recorded.
     pub(crate) calls: u64,
@@ -112,7 +112,7 @@ pub(crate) struct Hook {
     pub(crate) announced: bool,
 }
 
-/// What a function does to streams and events.
+/// What a function does to streams, events and graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Nothing, or its class says it.
@@ -121,6 +121,10 @@ pub(crate) enum Role {
     CreatesStream,
     /// Records an event in a stream.
     RecordsEvent,
+    /// Changes an executable graph, which is the first word.
+    UpdatesGraph,
+    /// Ends one.
+    EndsGraph,
 }
 
 impl Role {
@@ -128,6 +132,10 @@ impl Role {
         match name {
             "cuStreamCreate" | "cuStreamCreateWithPriority" | "cuGreenCtxStreamCreate" => Role::CreatesStream,
             name if name.starts_with("cuEventRecord") => Role::RecordsEvent,
+            "cuGraphExecDestroy" => Role::EndsGraph,
+            "cuGraphNodeSetEnabled" => Role::UpdatesGraph,
+            name if name.starts_with("cuGraphExecUpdate") => Role::UpdatesGraph,
+            name if name.starts_with("cuGraphExec") && name.contains("NodeSet") => Role::UpdatesGraph,
             _ => Role::Other,
         }
     }

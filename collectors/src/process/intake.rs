@@ -4,10 +4,11 @@ use gputrace_abi::Class;
 use gputrace_abi::event::{Event, detail, text_kind};
 use gputrace_abi::layout::View;
 
+use super::graphs::Graphs;
 use crate::accounting::ByClass;
 use crate::bindings::{Change, Contexts, Memory, Names};
 use crate::chain::{Item, Text};
-use crate::facts::{self, Hook};
+use crate::facts::{self, Hook, Role};
 use crate::names::{self, NameKind};
 use crate::stacks::Stacks;
 
@@ -22,6 +23,7 @@ pub(crate) struct Intake {
     pub(crate) contexts: Contexts,
     pub(crate) memory: Memory,
     pub(super) texts: Vec<Text>,
+    pub(crate) graphs: Graphs,
     pub(crate) stacks: Stacks,
     /// Communicators that were made; `commit` as in `fresh`.
     pub(super) communicators: Vec<Event>,
@@ -49,6 +51,7 @@ impl Intake {
             contexts: Contexts::default(),
             memory: Memory::default(),
             texts: Vec::new(),
+            graphs: Graphs::default(),
             stacks,
             communicators: Vec::new(),
             unknown: 0,
@@ -85,6 +88,11 @@ impl Intake {
                     self.memory.add(Change { ticks, address, block });
                 }
                 self.latest = self.latest.max(event.start);
+                match hook.role {
+                    Role::UpdatesGraph if event.result == 0 => self.graphs.updated(event.payload[0], event.end),
+                    Role::EndsGraph if event.result == 0 => self.graphs.ended(event.payload[0], event.end),
+                    _ => {}
+                }
                 event.commit = thread as u32;
                 event.spare = 0; // a mark of ours from here on
                 self.fresh.push(event);
@@ -97,12 +105,12 @@ impl Intake {
             }
             Item::Learned { key, ticks, start } => self.names.hold_from(key, ticks, start),
             Item::Stack(event) => self.stacks.attach(&event, thread as u32, &mut self.fresh),
-            Item::Text(text) => self.take_text(text),
+            Item::Text(text) => self.take_text(text, thread),
         }
     }
 
     /// A name must be known before the next event of its thread says that it was learned there.
-    fn take_text(&mut self, text: Text) {
+    fn take_text(&mut self, text: Text, thread: usize) {
         if self.stacks.take_text(&text) {
             return;
         }
@@ -111,6 +119,7 @@ impl Intake {
                 self.names.bind(text.key, text.ticks, names::id(NameKind::Kernel, &text.text()));
             }
             text_kind::ALIAS => self.names.alias(text.key, text.ticks, text.number),
+            text_kind::GRAPH => return self.graphs.take_text(&text, thread),
             _ => {}
         }
         self.texts.push(text);

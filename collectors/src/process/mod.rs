@@ -8,6 +8,7 @@ mod communicators;
 mod describe;
 mod devices;
 mod fetched;
+mod graphs;
 mod intake;
 mod named;
 pub(crate) mod pending;
@@ -153,12 +154,14 @@ impl Process {
         self.read(dead);
         self.take_texts(tables, written);
         self.take_communicators(clocks, tables, written);
+        self.intake.graphs.apply(horizon);
         if !self.held.is_empty() {
             clocks.tick();
             self.intake.memory.apply(horizon);
             self.intake.stacks.attach_late(&mut self.held);
             self.resolve_held(clocks, tables, written);
         }
+        self.take_graphs(clocks, tables, false);
         self.intake.stacks.end_pass(&self.intake.fresh);
         self.let_threads_go(clocks, tables);
         std::mem::swap(&mut self.held, &mut self.intake.fresh);
@@ -381,8 +384,10 @@ impl Process {
             }
         }
         self.intake.memory.apply(u64::MAX);
+        self.intake.graphs.apply(u64::MAX);
         self.resolve_held(clocks, tables, written);
         self.take_communicators(clocks, tables, written);
+        self.take_graphs(clocks, tables, true);
         self.let_threads_go(clocks, tables);
         self.let_threads_go(clocks, tables);
         self.leave_numbered_open(tables);

@@ -82,12 +82,21 @@ impl Process {
                 }
                 let kernel = hook.detail == detail::KERNEL;
                 let (block, shared_bytes) = if kernel { unpack_block(fourth) } else { ([0; 3], 0) };
+                let graph = (hook.detail == detail::GRAPH).then(|| self.intake.graphs.find(first, at)).flatten();
+                let kernels = match hook.detail {
+                    _ if call.captured || event.result != 0 => Some(0),
+                    detail::KERNEL => Some(1),
+                    detail::GRAPH => graph.and_then(|graph| graph.kernels),
+                    _ => Some(0),
+                };
                 let launch = Launch {
                     name_id: if kernel { self.intake.names.find(first, event.start) } else { None },
                     function: first as i64,
                     grid: if kernel { unpack_grid(third) } else { [0; 3] },
                     block,
                     shared_bytes,
+                    kernels: kernels.map(|kernels| kernels.min(i32::MAX as u32) as i32),
+                    graph_exec_id: graph.map(|graph| graph.number as i64),
                     stack_launches: stack.launches,
                 };
                 tables.launch(&call, &launch);
@@ -169,7 +178,7 @@ impl Process {
                     Role::CreatesStream => pending.create(context, StreamId::new(first, event.commit), fourth),
                     Role::RecordsEvent => pending.record(context, first, stream_id, at),
                     Role::Other if hook.class == Class::Module => call.ahead = pending.wait_context(context, at, false),
-                    Role::Other => {}
+                    Role::UpdatesGraph | Role::EndsGraph | Role::Other => {}
                 }
                 tables.api(&call, first as i64, hook.class == Class::Module && compiles(hook.detail, fourth));
             }

@@ -1,6 +1,7 @@
 //! Tables of driver calls.
 
 use super::columns::*;
+use super::graphs::GRAPH_EXEC;
 use super::{Column, Table, TableId};
 
 pub(super) const LAUNCHES: Table = Table {
@@ -34,6 +35,15 @@ columns: &[
     Column::new("block_y", I32, Dictionary, "threads", "block"),
     Column::new("block_z", I32, Dictionary, "threads", "block"),
     Column::new("shared_bytes", I32, Dictionary, BYTES, "dynamic shared memory of a block"),
+    Column::new(
+        "kernels",
+        I32,
+        Dictionary,
+        "kernels",
+        "kernels that the call gave to the GPU: 1 for a kernel; for a graph its kernel nodes that are switched on, those of child graphs too, without those in bodies of conditional nodes, which run as often as the device decides; 0 for host functions, under capture and when the call failed; null for a graph whose instantiation was not seen or not read in full",
+    )
+    .optional(),
+    GRAPH_EXEC.means("which graph was launched: graphs.graph_exec_id; null for others, and when its instantiation was not seen").optional(),
     Column::new(
         "stack_launches",
         I64,

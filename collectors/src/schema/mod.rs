@@ -10,6 +10,7 @@
 mod calls;
 mod collectives;
 mod columns;
+mod graphs;
 mod host_memory;
 mod names;
 mod processes;
@@ -171,6 +172,10 @@ pub enum TableId {
     Collectives = 11,
     /// NCCL's communicators.
     Communicators = 12,
+    /// Graphs that were instantiated or updated.
+    Graphs = 13,
+    /// Their kernels.
+    GraphKernels = 14,
 }
 
 impl TableId {
@@ -209,7 +214,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 13] = [
+pub const TABLES: [Table; 15] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -223,6 +228,8 @@ pub const TABLES: [Table; 13] = [
     stacks::STACKS,
     collectives::COLLECTIVES,
     collectives::COMMUNICATORS,
+    graphs::GRAPHS,
+    graphs::GRAPH_KERNELS,
 ];
 
 #[cfg(test)]

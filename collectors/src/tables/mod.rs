@@ -3,6 +3,7 @@
 mod calls;
 mod collectives;
 mod columns;
+mod graphs;
 mod own;
 mod ranges;
 mod rows;
@@ -18,6 +19,8 @@ use calls::Calls;
 pub(crate) use collectives::{Collective, Communicator};
 use collectives::{CollectiveColumns, CommunicatorColumns};
 use columns::{Coded, Optional, Plain, Rows, Texts, take};
+pub(crate) use graphs::{Graph, GraphKernel};
+use graphs::{GraphColumns, GraphKernelColumns};
 use own::{ApiColumns, LaunchColumns, MemoryColumns, SyncColumns, TransferColumns};
 pub(crate) use own::{End, Launch, Transfer};
 use ranges::RangeColumns;
@@ -77,6 +80,8 @@ pub(crate) struct Tables {
     api: Calls<ApiColumns>,
     collectives: Calls<CollectiveColumns>,
     communicators: CommunicatorColumns,
+    graphs: GraphColumns,
+    graph_kernels: GraphKernelColumns,
     host_memory: HostColumns,
     names: NameColumns,
     ranges: RangeColumns,
@@ -108,6 +113,8 @@ impl Tables {
             api: Calls::default(),
             collectives: Calls::default(),
             communicators: CommunicatorColumns::default(),
+            graphs: GraphColumns::default(),
+            graph_kernels: GraphKernelColumns::default(),
             host_memory,
             names: NameColumns::default(),
             ranges: RangeColumns::default(),
@@ -159,6 +166,16 @@ impl Tables {
     /// Adds a row to `communicators`.
     pub(crate) fn communicator(&mut self, row: &Communicator) {
         self.communicators.push(row);
+    }
+
+    /// Adds a row to `graphs`.
+    pub(crate) fn graph(&mut self, row: &Graph) {
+        self.graphs.push(row);
+    }
+
+    /// Adds a row to `graph_kernels`.
+    pub(crate) fn graph_kernel(&mut self, row: &GraphKernel) {
+        self.graph_kernels.push(row);
     }
 
     /// Adds a row to `host_memory`.
@@ -213,6 +230,8 @@ impl Tables {
             out.extend(self.names.rows.batch(TableId::Names, columns));
         }
         out.extend(self.stacks.take());
+        out.extend(self.graphs.take());
+        out.extend(self.graph_kernels.take());
         out.extend(self.launches.take(rows));
         out.extend(self.syncs.take(rows));
         out.extend(self.transfers.take(rows));

@@ -57,6 +57,8 @@ pub(crate) struct Launch {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared_bytes: u32,
+    pub(crate) kernels: Option<i32>,
+    pub(crate) graph_exec_id: Option<i64>,
     pub(crate) stack_launches: Option<i64>,
 }
 
@@ -67,6 +69,8 @@ pub(super) struct LaunchColumns {
     grid: [Plain<i32>; 3],
     block: [Plain<i32>; 3],
     shared_bytes: Plain<i32>,
+    kernels: Optional<i32>,
+    graph_exec_id: Optional<i64>,
     stack_launches: Optional<i64>,
 }
 
@@ -149,6 +153,8 @@ impl LaunchColumns {
             self.block[n].push(launch.block[n] as i32);
         }
         self.shared_bytes.push(launch.shared_bytes as i32);
+        self.kernels.push(launch.kernels);
+        self.graph_exec_id.push(launch.graph_exec_id);
         self.stack_launches.push(launch.stack_launches);
     }
 }
@@ -157,9 +163,19 @@ impl Own for LaunchColumns {
     const TABLE: TableId = TableId::Launches;
 
     fn take(&mut self) -> [Vec<ArrayRef>; 2] {
-        let LaunchColumns { name_id, function, grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes, stack_launches } =
-            self;
-        [take![*name_id], take![*function, *gx, *gy, *gz, *bx, *by, *bz, *shared_bytes, *stack_launches]]
+        let LaunchColumns {
+            name_id,
+            function,
+            grid: [gx, gy, gz],
+            block: [bx, by, bz],
+            shared_bytes,
+            kernels,
+            graph_exec_id,
+            stack_launches,
+        } = self;
+        let after =
+            take![*function, *gx, *gy, *gz, *bx, *by, *bz, *shared_bytes, *kernels, *graph_exec_id, *stack_launches];
+        [take![*name_id], after]
     }
 }
 

@@ -1,6 +1,7 @@
 //! Batches have the columns that the schema says.
 
 use arrow::array::RecordBatch;
+use gputrace_abi::graph::{Contents, Kernel};
 
 use super::own::DIRECTIONS;
 use super::*;
@@ -35,6 +36,8 @@ fn fill(tables: &mut Tables) {
         grid: [1, 2, 3],
         block: [4, 5, 6],
         shared_bytes: 7,
+        kernels: None,
+        graph_exec_id: Some(1),
         stack_launches: Some(8),
     };
     tables.launch(&call(Class::Launch), &launch);
@@ -64,6 +67,19 @@ fn fill(tables: &mut Tables) {
     tables.collective(&call(Class::Collective), &group);
     tables.communicator(&communicator());
     tables.name(1, "kernel", "k");
+    tables.graph(&Graph {
+        start_ns: 1,
+        process_id: 3,
+        pid: 4,
+        tid: 5,
+        graph_exec_id: 6,
+        first: true,
+        exec: 7,
+        contents: Contents::default(),
+        updates: 0,
+    });
+    let kernel = Kernel { function: 1, nodes: 2, conditional_nodes: 3 };
+    tables.graph_kernel(&GraphKernel { start_ns: 1, process_id: 3, graph_exec_id: 6, name_id: None, kernel });
     tables.range(&Range {
         start_ns: 1,
         end_ns: Some(1),
@@ -122,7 +138,10 @@ fn every_table_has_the_columns_of_its_schema() {
     let mut batches: Vec<(TableId, RecordBatch)> = Vec::new();
     for message in tables.take(1) {
         if let Message::Rows(table, batch, shares) = message {
-            let counted = !matches!(table, TableId::Names | TableId::Stacks | TableId::Communicators);
+            let counted = !matches!(
+                table,
+                TableId::Names | TableId::Stacks | TableId::Communicators | TableId::Graphs | TableId::GraphKernels
+            );
             assert_eq!(shares.iter().map(|s| s.rows).sum::<u64>(), u64::from(counted));
             batches.push((table, batch));
         }

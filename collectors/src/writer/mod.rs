@@ -42,8 +42,15 @@ const FULL_BYTES: usize = 8 << 20;
 /// After trouble with the disk the writer leaves it alone for this long.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Tables whose files are never removed for the size limit: small, and the others mean nothing without them.
-const KEPT: [TableId; 5] =
-    [TableId::Names, TableId::Processes, TableId::Threads, TableId::Stacks, TableId::Communicators];
+const KEPT: [TableId; 7] = [
+    TableId::Names,
+    TableId::Processes,
+    TableId::Threads,
+    TableId::Stacks,
+    TableId::Communicators,
+    TableId::Graphs,
+    TableId::GraphKernels,
+];
 
 /// What the drain sends.
 pub(crate) enum Message {
