@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::passes::launches::OUTLIER_NS;
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Need, sites};
+use super::{Analysis, Explain, Facts, Need, graphs, sites};
 
 /// The analysis.
 pub(crate) struct LaunchOverhead;
@@ -54,13 +54,16 @@ impl Analysis for LaunchOverhead {
                 inside the driver's function, from before the call to after its return. Launch overhead is the sum of API \
                 time over the launching threads / wall time of the process. Per thread, per function and per kernel: Time % \
                 (of all launches), Total, Calls, Avg, Med, Min, Max, StdDev as in cuda_api_sum. Outliers are calls longer \
-                than 50 us. Launches under stream capture are counted, and named: they build a graph. By line: about one launch \
+                than 50 us. Kernels are what the launches gave the GPU: one each, none for a host function or under capture, and for a \
+                graph its kernel nodes that are switched on, those of child graphs too; per step over the steady steps of usual \
+                duration. Launches under stream capture are counted, and named: they build a graph. By line: about one launch \
                 in 1,000 (--launch-stacks), drawn at random, has a stack, and stands for as many; others have one because they \
                 took long or followed a pause of 200 us of their thread.",
             unit: "ns in JSON; in text the column's head names the unit. Rates are launches per second.",
             limits: "Medians are exact up to 64 values, else within 1.6 % (log-linear histogram, 32 buckets per power of \
                 two). Queue and kernel time are not recorded in this version, so launch efficiency and short kernels are \
-                not known. A launch that blocks on a full queue counts as launch time.",
+                not known. Kernels in the bodies of a graph's conditional nodes run as often as the device decides, and are in no \
+                count; graphs that the device launches neither. A launch that blocks on a full queue counts as launch time.",
             source: "Nsight Systems cuda_api_sum and cuda_kern_exec_sum (A); outliers: HTA's and Nsight Systems' 50 us.",
         }
     }
@@ -84,6 +87,7 @@ impl Analysis for LaunchOverhead {
         let wall: f64 = launches.processes.iter().map(|(id, _)| facts.wall_ns(*id)).sum();
         let outliers = sum(|p| p.outliers as i64);
         section.fact("launches", "launches", Unit::Count, all.count);
+        graphs::facts_of(&mut section, facts);
         section.fact("total_ns", "time in launch calls", Unit::Ns, all.sum);
         section.fact("wall_percent", "share of wall time", Unit::Percent, percent(all.sum as f64, wall));
         section.fact("med_ns", "median call", Unit::Ns, all.median());
@@ -96,6 +100,7 @@ impl Analysis for LaunchOverhead {
         section.table(by_thread(facts, all.sum as f64));
         section.table(by_api(facts, all.sum as f64));
         section.table(by_kernel(facts, all.sum as f64));
+        graphs::table(&mut section, facts, all.sum as f64);
         section.table(longest(facts));
         super::loss::note(&mut section, facts, "launches", TableId::Launches);
         section
@@ -103,9 +108,11 @@ impl Analysis for LaunchOverhead {
 }
 
 fn by_process(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 7] = [
+    const COLUMNS: [Column; 9] = [
         column("process", "Process", Unit::Text),
         column("launches", "Launches", Unit::Count),
+        column("kernels", "Kernels", Unit::Count),
+        column("kernels_per_step", "Kernels per step", Unit::Count),
         column("total_ns", "Total", Unit::Ns),
         column("wall_percent", "Of wall", Unit::Percent),
         column("rate_per_s", "Rate", Unit::PerS),
@@ -119,6 +126,8 @@ fn by_process(facts: &Facts<'_>) -> Table {
         vec![
             facts.label(*id).into(),
             p.count.into(),
+            p.kernels.all.into(),
+            graphs::per_step(facts, *id, &p.kernels),
             of.into(),
             percent(of, facts.wall_ns(*id)),
             rate,

@@ -7,6 +7,7 @@
 mod collectives;
 mod device_memory;
 mod facts;
+mod graphs;
 mod host_memory;
 mod launch_overhead;
 mod loss;

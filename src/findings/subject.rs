@@ -48,6 +48,12 @@ impl Subject<'_> {
         self.calls[part as usize]
     }
 
+    /// Kernels that the unit's launches give the GPU; none where the kernels of some graphs are not known.
+    pub(crate) fn kernels(&self) -> Option<f64> {
+        let kernels = self.facts.launches.processes.get(&self.process_id).map(|l| l.kernels).unwrap_or_default();
+        (kernels.unknown == 0).then(|| self.per_unit(kernels.all as f64, kernels.middle as f64))
+    }
+
     /// Waits of the unit: calls whose only work is to wait, and others that waited.
     pub(crate) fn waits(&self) -> f64 {
         self.calls(Part::Wait) + self.implicit_waits

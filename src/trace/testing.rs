@@ -231,8 +231,14 @@ impl Thread<'_> {
             TableId::Launches,
             "cuLaunchKernel",
             ns,
-            json!({ "name_id": name, "device": 0, "grid_x": 1, "stream": 7 }),
+            json!({ "name_id": name, "device": 0, "grid_x": 1, "stream": 7, "kernels": 1 }),
         );
+    }
+
+    /// A launch of a graph.
+    pub(crate) fn launch_graph(&mut self, graph_exec_id: Option<i64>, kernels: Option<i64>, ns: i64) {
+        let row = json!({ "device": 0, "stream": 7, "graph_exec_id": graph_exec_id, "kernels": kernels });
+        self.call(TableId::Launches, "cuGraphLaunch", ns, row);
     }
 
     /// A wait or question.

@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::Pass;
 use super::groups::Groups;
+use super::kernels::{self, Graphs, Kernels};
 use super::stats::Stats;
 use super::steps::{Cursor, Steps};
 use crate::trace::{NO_NAME, Rows, Want};
@@ -49,6 +50,8 @@ pub(crate) struct ProcessLaunches {
     pub(crate) outliers_ns: i64,
     /// Under stream capture: they build a graph and give the GPU no work.
     pub(crate) captured: u64,
+    /// What they gave the GPU.
+    pub(crate) kernels: Kernels,
     /// Begin of the first and of the last launch.
     pub(crate) span_ns: (i64, i64),
     /// Launches per bin of time.
@@ -101,6 +104,8 @@ pub(crate) struct Launches {
     pub(crate) calls: Groups<(i64, i32, i64), Stats>,
     /// By function and kernel.
     pub(crate) kernels: Groups<(i64, i64), Stats>,
+    /// Of graphs, by process and instantiation.
+    pub(crate) graphs: Graphs,
     /// The longest calls, longest first.
     pub(crate) longest: Vec<Outlier>,
     cursor: Cursor,
@@ -115,6 +120,7 @@ impl Default for Launches {
             processes: Groups::default(),
             calls: Groups::new(20_000, (OTHER, 0, OTHER)),
             kernels: Groups::new(KERNELS, (OTHER, OTHER)),
+            graphs: Graphs::default(),
             longest: Vec::new(),
             cursor: Cursor::default(),
         }
@@ -133,7 +139,9 @@ impl Launches {
 
 impl Pass for Launches {
     fn wants(&self) -> &'static [Want] {
-        &[Want { table: TableId::Launches, columns: &["tid", "api_ns", "api_id", "name_id", "captured"] }]
+        const COLUMNS: &[&str] =
+            &["tid", "api_ns", "api_id", "name_id", "captured", kernels::COLUMNS[0], kernels::COLUMNS[1]];
+        &[Want { table: TableId::Launches, columns: COLUMNS }]
     }
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
@@ -141,6 +149,7 @@ impl Pass for Launches {
         let (start, length) = (rows.i64("start_ns"), rows.i64("api_ns"));
         let (api, name) = (rows.i64("api_id"), rows.i64_or("name_id", NO_NAME));
         let captured = rows.flags("captured");
+        let kernels = kernels::Columns::of(rows);
         for row in 0..rows.len {
             let ns = length[row].max(0);
             self.calls.at((process[row], tid[row], api[row])).add(ns);
@@ -153,6 +162,7 @@ impl Pass for Launches {
             of.count += 1;
             of.span_ns = (of.span_ns.0.min(start[row]), of.span_ns.1.max(start[row]));
             of.captured += u64::from(captured.get(row));
+            kernels.add(row, process[row], place.is_middle(), ns, &mut of.kernels, &mut self.graphs);
             of.rate.add(start[row]);
             if place.is_steady() || steps.of(process[row]).is_none() {
                 of.steady.add(ns);

@@ -11,6 +11,7 @@ pub(crate) mod groups;
 pub(crate) mod host_memory;
 pub(crate) mod host_time;
 pub(crate) mod implicit;
+pub(crate) mod kernels;
 pub(crate) mod launches;
 pub(crate) mod loading;
 pub(crate) mod named_steps;

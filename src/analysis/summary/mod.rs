@@ -140,6 +140,7 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
         section.fact(time, title, Unit::Ns, main.map(|s| s.ns(part)));
         section.fact(calls, calls, Unit::Count, main.map(|s| s.calls(part)));
     }
+    section.fact("kernels", "kernels launched", Unit::Count, main.and_then(|s| s.kernels()));
     section.fact("implicit_waits", "of them implicit", Unit::Count, main.map(|s| s.implicit_waits));
     let own = &content.own;
     let cost = own.cost_ns.map(|(ns, wall)| 100.0 * ns / wall);

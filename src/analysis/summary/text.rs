@@ -189,7 +189,13 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     }
     let launches = content.facts.launches.processes.get(&main.process_id);
     let median = launches.map_or(0, |l| l.steady.median()) as f64;
-    let _ = write!(out, "\n {} launches", number(main.calls(Part::Launch)));
+    let calls = number(main.calls(Part::Launch));
+    let _ = write!(out, "\n {calls} launches");
+    match main.kernels().map(number) {
+        Some(kernels) if kernels == calls => {}
+        Some(kernels) => _ = write!(out, " of {kernels} kernels"),
+        None => out.push_str(" (kernels of some graphs not known)"),
+    }
     if median > 0.0 {
         let _ = write!(out, ", median {} api", time(median));
     }
