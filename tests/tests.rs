@@ -10,6 +10,7 @@
 //! | `routes` | each way by which programs reach the driver is seen, once |
 //! | `drivers` | drivers older and newer than the lists, closed, opened again, replaced |
 //! | `exactness` | the trace's counts and values are the driver's own |
+//! | `graphs` | a replayed graph is one launch and all its kernels, and no capture is disturbed |
 //! | `collectives` | calls of NCCL are seen in every copy of it, with their values |
 //! | `processes` | who each process is, how it came to be and how it ended |
 //! | `host_memory` | the same for malloc and free |
@@ -41,6 +42,7 @@ mod drivers;
 mod exactness;
 mod faults;
 mod format;
+mod graphs;
 mod hooks;
 mod host_memory;
 mod inherited;

@@ -12,7 +12,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use super::hooked_functions;
 
 /// What the shim itself asks of the driver.
-const ASKED_BY_US: [&str; 11] = [
+const ASKED_BY_US: [&str; 19] = [
     "cuCtxGetCurrent",
     "cuCtxGetDevice",
     "cuDeviceGet",
@@ -24,6 +24,14 @@ const ASKED_BY_US: [&str; 11] = [
     "cuDeviceTotalMem_v2",
     "cuDriverGetVersion",
     "cuFuncGetName",
+    "cuGraphChildGraphNodeGetGraph",
+    "cuGraphExecGetId",
+    "cuGraphGetId",
+    "cuGraphGetNodes",
+    "cuGraphKernelNodeGetParams_v2",
+    "cuGraphNodeGetType",
+    "cuKernelGetName",
+    "cuThreadExchangeStreamCaptureMode",
 ];
 
 /// A trace folder.
