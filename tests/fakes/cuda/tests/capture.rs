@@ -206,6 +206,54 @@ fn a_capture_is_not_entered_by_uncaptured_events_nor_ended_elsewhere() {
 }
 
 #[test]
+fn a_conditions_default_value_says_which_body_runs_how_often() {
+    let cuda = Cuda::start(&[]);
+    let (stream, start, done) = (cuda.stream(NON_BLOCKING), cuda.event(), cuda.event());
+    let (spin, memory) = (cuda.kernel("spin_us_1000"), cuda.make("cuMemAlloc_v2", &[1]));
+    // An `if`, a `while`; the value; how many milliseconds the bodies take at least.
+    for (kind, value, ms) in [(0u64, 1u64, 1.0), (0, 0, 0.0), (1, 3, 3.0)] {
+        cuda.ok("cuMemsetD8_v2", &[memory, 1, 1]);
+        let graph = cuda.make("cuGraphCreate", &[0]);
+        let condition = cuda.make("cuGraphConditionalHandleCreate", &[graph, 0, value, 1]);
+        let mut params = [0u64; 32];
+        (params[0], params[2], params[3]) = (13, condition, kind | 1 << 32);
+        cuda.make("cuGraphAddNode", &[graph, 0, 0, at(&mut params)]);
+        // SAFETY: the driver's array of one body.
+        let body = unsafe { *(params[4] as *const u64) };
+        cuda.ok("cuStreamBeginCaptureToGraph", &[stream, body, 0, 0, 0, GLOBAL]);
+        assert_eq!(cuda.launch(spin, stream), 0);
+        cuda.ok("cuMemsetD8Async", &[memory, 5, 1, stream]);
+        assert_eq!(end(&cuda, stream), (0, body));
+        let exec = cuda.make("cuGraphInstantiateWithFlags", &[graph, 0]);
+        cuda.ok("cuEventRecord", &[start, stream]);
+        cuda.ok("cuGraphLaunch", &[exec, stream]);
+        cuda.ok("cuEventRecord", &[done, stream]);
+        cuda.ok("cuStreamSynchronize", &[stream]);
+        let mut byte = 0u8;
+        cuda.ok("cuMemcpyDtoH_v2", &[at(&mut byte), memory, 1]);
+        assert_eq!(byte, if ms > 0.0 { 5 } else { 1 });
+        assert!(cuda.elapsed_ms(start, done) >= ms);
+        cuda.ok("cuGraphDestroy", &[graph]);
+        assert_eq!(cuda.call("cuGraphDestroy", &[body]), 1, "it went with the graph around it");
+    }
+}
+
+#[test]
+fn a_child_graph_is_a_copy_that_outlives_its_original() {
+    let cuda = Cuda::start(&[]);
+    let (inner, outer) = (cuda.make("cuGraphCreate", &[0]), cuda.make("cuGraphCreate", &[0]));
+    cuda.make("cuGraphAddEmptyNode", &[inner, 0, 0]);
+    let node = cuda.make("cuGraphAddChildGraphNode", &[outer, 0, 0, inner]);
+    cuda.make("cuGraphAddEmptyNode", &[inner, 0, 0]);
+    cuda.ok("cuGraphDestroy", &[inner]);
+    let mut copy = 0u64;
+    cuda.ok("cuGraphChildGraphNodeGetGraph", &[node, at(&mut copy)]);
+    assert_eq!(nodes(&cuda, copy), 1);
+    cuda.ok("cuGraphDestroyNode", &[node]);
+    assert_eq!(cuda.call("cuGraphDestroy", &[copy]), 1);
+}
+
+#[test]
 fn a_graph_built_by_hand_runs_its_nodes_in_the_order_of_its_edges() {
     let cuda = Cuda::start(&[]);
     let (memory, pinned) = (cuda.make("cuMemAlloc_v2", &[64]), cuda.make("cuMemAllocHost_v2", &[64]));
