@@ -207,6 +207,17 @@ fn a_large_graph_is_counted_whole_and_says_which_names_are_cut() {
 }
 
 #[test]
+fn graphs_made_and_changed_while_recording_is_paused_are_known_when_it_goes_on() {
+    let scratch = Scratch::new();
+    for driver in DRIVERS {
+        let run = scratch.target(program("cuda_graphs")).arg("paused").with_driver(driver).traced().expect(0);
+        let trace = run.read();
+        trace.assert_balanced();
+        as_the_program_says(&run, &trace);
+    }
+}
+
+#[test]
 fn forked_processes_have_graphs_of_their_own() {
     let scratch = Scratch::new();
     for driver in DRIVERS {

@@ -322,6 +322,26 @@ static void forked(void) {
     waitpid(child, &status, 0);
 }
 
+/* What happens while recording is paused is known when it goes on. */
+static void paused(void) {
+    void (*pause)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "gputrace_pause");
+    void (*resume)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "gputrace_resume");
+    CUgraph graph;
+    CUgraphNode nodes[3];
+    pause();
+    OK(p_cuGraphCreate(&graph, 0));
+    for (int i = 0; i < 3; i++) nodes[i] = add_kernel(graph, "made_in_a_pause");
+    CUgraphExec exec = instantiate(graph);
+    OK(p_cuGraphLaunch(exec, stream));
+    resume();
+    puts("graph 1 kernels=3 kernel:made_in_a_pause=3");
+    launch(exec, 1, 3);
+    pause();
+    OK(p_cuGraphNodeSetEnabled(exec, nodes[1], 0));
+    resume();
+    launch(exec, 1, 2);
+}
+
 static CUgraph spare;
 
 /* What another thread does while a capture is open: nothing that disturbs it. */
@@ -404,6 +424,7 @@ int main(int argc, char **argv) {
     if (!strcmp(scenario, "reuse")) reuse(number);
     if (!strcmp(scenario, "large")) large(number);
     if (!strcmp(scenario, "strict")) strict();
+    if (!strcmp(scenario, "paused")) paused();
     OK(p_cuStreamSynchronize(stream));
     return 0;
 }
