@@ -20,6 +20,8 @@ const MOST: usize = 1 << 16;
 /// Rows of one process: a program that makes graphs without end shall not fill the disk with them.
 const MOST_ROWS: usize = 1 << 16;
 const MOST_KERNEL_ROWS: usize = 1 << 20;
+/// Changes between two passes.
+const MOST_CHANGES: usize = 1 << 20;
 /// Times at which nodes were switched on or off that are remembered of one graph.
 const SWITCHES: usize = 256;
 /// An executable graph is forgotten so long after its end: its last launches have been read by then.
@@ -171,17 +173,26 @@ impl Graphs {
             }
             _ => None,
         };
-        self.changes.extend(what.map(|what| Change { ticks: text.ticks, exec: text.key, what }));
+        if let Some(what) = what {
+            self.add(Change { ticks: text.ticks, exec: text.key, what });
+        }
     }
 
     /// A call changed an executable graph.
     pub(super) fn updated(&mut self, exec: u64, ticks: u64) {
-        self.changes.push(Change { ticks, exec, what: What::Updated });
+        self.add(Change { ticks, exec, what: What::Updated });
     }
 
     /// A call ended an executable graph.
     pub(super) fn ended(&mut self, exec: u64, ticks: u64) {
-        self.changes.push(Change { ticks, exec, what: What::Ended });
+        self.add(Change { ticks, exec, what: What::Ended });
+    }
+
+    fn add(&mut self, change: Change) {
+        // Times beyond the end of all times come from a hostile process only, and would wait for ever.
+        if self.changes.len() < MOST_CHANGES {
+            self.changes.push(change);
+        }
     }
 
     /// Applies what happened before this time.
