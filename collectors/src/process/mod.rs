@@ -145,6 +145,8 @@ impl Process {
         written: &mut Written,
         dead: bool,
     ) -> usize {
+        // A process that makes no events has times, and hooks that cost, as well.
+        clocks.tick();
         let horizon = clock::now(self.clock);
         self.segment.view().header().heartbeat.store(horizon, Ordering::Relaxed);
         self.find_threads(dead);
@@ -156,7 +158,6 @@ impl Process {
         self.take_communicators(clocks, tables, written);
         self.intake.graphs.apply(horizon);
         if !self.held.is_empty() {
-            clocks.tick();
             self.intake.memory.apply(horizon);
             self.intake.stacks.attach_late(&mut self.held);
             self.resolve_held(clocks, tables, written);
