@@ -169,3 +169,16 @@ fn a_chroot_without_proc_is_no_obstacle() {
     assert_eq!(run.text(), "seen\n", "{}", run.stderr);
     assert!(trace.join("manifest").is_dir());
 }
+
+#[test]
+fn a_core_dump_leaves_our_memory_out() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "import re\nmaps = re.split('(?m)^(?=[0-9a-f]+-)', open('/proc/self/smaps').read())\n\
+        ours = [m for m in maps if 'memfd:gputrace' in m]\nassert ours\n\
+        assert all(' dd' in re.search('VmFlags:.*', m)[0] for m in ours), ours\n";
+    let script = scratch.file("flags.py", script);
+    scratch.target("python3").arg(script).traced().expect(0);
+}

@@ -176,6 +176,12 @@ pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
     let _ = unsafe { call(libc::SYS_munmap, [at as usize, bytes, 0, 0, 0, 0]) };
 }
 
+/// Leaves memory out of core dumps, which are the program's.
+pub(crate) fn leave_out_of_dumps(at: *mut u8, bytes: usize) {
+    // SAFETY: the range is a mapping of ours, and the advice changes nothing in this process.
+    let _ = unsafe { call(libc::SYS_madvise, [at as usize, bytes, libc::MADV_DONTDUMP as usize, 0, 0, 0]) };
+}
+
 /// Makes the kernel give a forked child zeros in place of these pages. Needs Linux 4.14.
 ///
 /// An emulator (qemu-user 7.2) takes each advice for a hint, ignores it and reports success. It is known by its taking

@@ -247,6 +247,7 @@ fn make_file(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
 /// Writes everything that stands in a segment from the start.
 fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     SEGMENT_BYTES.store(bytes as usize, Ordering::Relaxed);
+    sys::leave_out_of_dumps(base, bytes as usize);
     // SAFETY: freshly mapped, page aligned, this large.
     let Some(view) = (unsafe { View::new(base, bytes as usize) }) else { return };
     let header = view.header();
