@@ -312,20 +312,6 @@ fn scripts_run_with_their_interpreters() {
 }
 
 #[test]
-fn a_child_that_clears_its_environment_and_uses_cuda_is_named() {
-    let scratch = Scratch::new();
-    let victim = program("victim").display().to_string();
-    let folder = crate::util::driver_folder(crate::util::Driver::Plain);
-    let count = scratch.path().join("count");
-    // Long enough for the launcher's first look, one second after the start.
-    let script = format!("env -i LD_LIBRARY_PATH={} {victim} {} 2500 1000", folder.display(), count.display());
-    let run = scratch.shell(&script).traced().expect(0);
-    let untraced = run.read().manifest().untraced;
-    assert_eq!(untraced.len(), 1, "{untraced:?}");
-    assert!(untraced[0].exe.ends_with("victim") && untraced[0].reason.contains("environment"), "{untraced:?}");
-}
-
-#[test]
 fn long_and_odd_arguments_are_passed_on_and_recorded_as_text() {
     let scratch = Scratch::new();
     let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe not text \n\t\x7f");
@@ -346,4 +332,25 @@ fn every_one_of_hundreds_of_short_children_has_its_row() {
     let ended = children.inspect(|row| assert!(row.maybe_int("end_ns").is_some() && row.int("traced") == 1));
     assert_eq!(ended.count(), 300);
     run.read().assert_balanced();
+}
+
+#[test]
+fn processes_without_an_event_have_true_times_from_the_start_of_a_run_on() {
+    let scratch = Scratch::new();
+    let run = scratch.shell("for i in 1 2 3 4; do sleep 0.2; done; exit 0").options(["--malloc", "off"]);
+    let trace = run.traced().expect(0).read();
+    let table = trace.table("processes");
+    let mut sleeps: Vec<_> = table
+        .rows()
+        .filter(|row| row.text("exe").ends_with("/sleep"))
+        .map(|row| (row.int("start_ns"), row.int("end_ns")))
+        .collect();
+    sleeps.sort_unstable();
+    assert_eq!(sleeps.len(), 4);
+    let ms = |ns: i64| ns / 1_000_000;
+    // The shim begins after the process, so of its 200 ms a few are not seen.
+    assert!(sleeps.iter().all(|(start, end)| ms(end - start) >= 180), "{sleeps:?}");
+    assert!(sleeps.windows(2).all(|pair| pair[0].1 <= pair[1].0), "one after the other: {sleeps:?}");
+    let shell = table.rows().find(|row| row.text("exe").ends_with("sh")).expect("the shell");
+    assert!(shell.int("start_ns") <= sleeps[0].0 && shell.int("end_ns") >= sleeps[3].1);
 }

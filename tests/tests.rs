@@ -24,6 +24,7 @@
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
 //! | `interpreters` | Python embedded, in several interpreters, and while it ends: harmless, and no stack that was not so |
+//! | `unreached` | children that the shim cannot reach run as they do alone and are named when they use CUDA |
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
 //! | `sanitizers` | programs built with sanitizers run and report as they do alone |
 //! | `real_programs` | programs that people use run as they do without us |
@@ -58,4 +59,5 @@ mod signals;
 mod stacks;
 mod tidy;
 mod transparency;
+mod unreached;
 mod waits;

@@ -45,6 +45,11 @@ pub(crate) fn preload(root: &Path) -> OsString {
     entry
 }
 
+/// The folder of all links.
+pub(crate) fn folder(root: &Path) -> PathBuf {
+    root.join(FOLDER)
+}
+
 /// Makes the links in `root`; `loader` is the target's. Returns the folders of those that lead to the shim.
 pub(crate) fn make(root: &Path, shim: &Path, loader: Option<&Path>) -> io::Result<Vec<String>> {
     for folder in [root.join(FOLDER), root.join(FOLDER).join("lib")] {

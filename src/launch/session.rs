@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{links, processes};
+use super::{links, others, processes};
 
 /// Start of a session folder's name.
 const PREFIX: &str = "gputrace-";
@@ -65,7 +65,7 @@ impl Session {
         // Made and locked under another name, so that nobody ever sees an unlocked session and sweeps it.
         let young = base.join(format!(".{PREFIX}{name}"));
         DirBuilder::new().mode(0o700).create(&young)?;
-        let made = fill(&young, shim, loader).and_then(|session| {
+        let made = fill(&young, &root, shim, loader).and_then(|session| {
             fs::rename(&young, &root)?;
             Ok(session)
         });
@@ -109,12 +109,15 @@ impl Session {
     }
 }
 
-fn fill(root: &Path, shim: &Path, loader: Option<&Path>) -> io::Result<(File, Vec<String>)> {
+/// Fills `root`, whose name will be `name`.
+fn fill(root: &Path, name: &Path, shim: &Path, loader: Option<&Path>) -> io::Result<(File, Vec<String>)> {
     let lock = File::open(root)?;
     // Where a file system knows no locks, a sweeper gets none either and leaves the session alone.
     try_lock(&lock);
     DirBuilder::new().mode(0o700).create(root.join("s"))?;
-    Ok((lock, links::make(root, shim, loader)?))
+    let wide = links::make(root, &others::shim(root, name, shim)?, loader)?;
+    others::let_in(root, &links::folder(root))?;
+    Ok((lock, wide))
 }
 
 fn try_lock(file: &File) -> bool {
@@ -125,7 +128,12 @@ fn try_lock(file: &File) -> bool {
 /// Folders in which sessions may be, the best first.
 pub(crate) fn bases() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    runtime.into_iter().chain([PathBuf::from("/tmp")]).collect()
+    let mut bases: Vec<PathBuf> = runtime.into_iter().chain([PathBuf::from("/tmp")]).collect();
+    // Nobody else passes through a user's own folder.
+    if others::may_come() {
+        bases.reverse();
+    }
+    bases
 }
 
 /// Removes what dead launchers of this user left in `bases`, unless a process still refers to it.
@@ -183,7 +191,10 @@ mod tests {
         let folder = Folder::new("session");
         let session = session(&folder);
         let root = session.root.clone();
-        assert_eq!(fs::metadata(&root).unwrap().permissions().mode() & 0o777, 0o700);
+        // Root's is passed through by others, who may not look around in it; the socket's folder is closed to all.
+        let wanted = if others::may_come() { 0o711 } else { 0o700 };
+        assert_eq!(fs::metadata(&root).unwrap().permissions().mode() & 0o777, wanted);
+        assert_eq!(fs::metadata(session.path()).unwrap().permissions().mode() & 0o777, 0o700);
         assert!(session.path().is_dir());
         session.end(false);
         assert!(!root.exists());

@@ -15,6 +15,7 @@ use gputrace_collectors::Untraced;
 
 use super::inspect::{Obstacle, inspect_file};
 use super::processes;
+use super::reach::{Reach, cut_off, reach};
 
 /// Time to the first look, and from one to the next in the first minute.
 pub(crate) const EAGER: Duration = Duration::from_millis(50);
@@ -129,9 +130,9 @@ impl Watch {
             _ => {}
         }
         let environment = processes::environment(pid);
-        let name = self.session.as_os_str().as_encoded_bytes();
-        let reached = environment.as_ref().is_some_and(|e| e.windows(name.len()).any(|window| window == name));
-        if pid == std::process::id() || !(reached || processes::descends(pid, self.target)) {
+        let reach = reach(environment.as_deref(), &self.session);
+        let reached = reach == Reach::Preloaded;
+        if pid == std::process::id() || !(reach != Reach::Unknown || processes::descends(pid, self.target)) {
             self.known.insert(pid, Known::Stranger);
             return None;
         }
@@ -143,6 +144,9 @@ impl Watch {
         }
         // Between fork and exec a child is still its parent, which the exec changes: it is judged again then.
         if reached {
+            if let Some(why) = cut_off(pid, &self.session) {
+                return self.judge_suspect(pid, image, why);
+            }
             self.known.insert(pid, Known::Settled(image));
             return None;
         }
@@ -152,6 +156,7 @@ impl Watch {
             return Some(self.name(pid, image, why.to_owned()));
         }
         let why = match environment {
+            Some(_) if reach == Reach::Dropped => "its LD_PRELOAD was removed or replaced, so its loader finds no shim",
             Some(_) => "its environment was cleared, so LD_PRELOAD did not reach it",
             None => "it runs as another user or with other privileges, so the loader ignores LD_PRELOAD",
         };
@@ -204,8 +209,11 @@ mod tests {
 
     #[test]
     fn a_traced_child_is_settled_and_a_cleared_one_stays_a_suspect_until_it_uses_cuda() {
-        let session = PathBuf::from("/nonexistent/gputrace-watch-test");
-        let mut traced = Command::new("cat").env("S", &session).stdin(Stdio::piped()).spawn().unwrap();
+        let folder = crate::launch::testing::Folder::new("watch");
+        let session = folder.path().to_owned();
+        fs::create_dir(super::super::links::folder(&session)).unwrap();
+        let preload = session.join("no-such-library.so");
+        let mut traced = Command::new("cat").env("LD_PRELOAD", &preload).stdin(Stdio::piped()).spawn().unwrap();
         let mut cleared = Command::new("cat").env_clear().stdin(Stdio::piped()).spawn().unwrap();
         let mut watch = Watch::new(session, std::process::id(), false);
         let (found, next) = watch.look();

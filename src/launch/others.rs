@@ -1,0 +1,56 @@
+//! Processes of other users, which only root can start without their loaders forgetting LD_PRELOAD: `setpriv`, `runuser`,
+//! `os.setuid` and an exec. Their loaders must find a shim, or they say on stderr that they do not. It is inert there:
+//! the folder of the socket stays closed.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Name of a copy of the shim in the session's folder.
+const COPY: &str = "shim.so";
+
+/// Whether there may be processes of other users below this one.
+pub(super) fn may_come() -> bool {
+    // SAFETY: reads this process's credentials.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// The shim to be preloaded: itself where everybody may read it, else a copy in `root`, which will be called `name`.
+pub(super) fn shim(root: &Path, name: &Path, shim: &Path) -> io::Result<PathBuf> {
+    if !may_come() || everybody_reads(shim) {
+        return Ok(shim.to_owned());
+    }
+    let copy = root.join(COPY);
+    fs::copy(shim, &copy)?;
+    fs::set_permissions(&copy, Permissions::from_mode(0o755))?;
+    Ok(name.join(COPY))
+}
+
+fn everybody_reads(file: &Path) -> bool {
+    let lets = |path: &Path, bit: u32| fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & bit != 0);
+    let Ok(file) = file.canonicalize() else { return false };
+    lets(&file, 0o004) && file.ancestors().skip(1).all(|folder| lets(folder, 0o001))
+}
+
+/// Lets everybody pass through `root`, which nobody else may list, and read what is in `links`.
+pub(super) fn let_in(root: &Path, links: &Path) -> io::Result<()> {
+    if !may_come() {
+        return Ok(());
+    }
+    fs::set_permissions(root, Permissions::from_mode(0o711))?;
+    open(links)
+}
+
+fn open(folder: &Path) -> io::Result<()> {
+    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(folder)?.flatten() {
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            open(&entry.path())?;
+        } else if kind.is_file() {
+            fs::set_permissions(entry.path(), Permissions::from_mode(0o644))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Children that the shim cannot reach: they run as they do alone, and those that use CUDA are named with the reason.
+
+use crate::util::{Driver, Finished, Scratch, driver_folder, lacks, needs, program};
+
+/// A command line that uses CUDA for six seconds: looks of the launcher's may be seconds apart on a loaded machine.
+fn victim(scratch: &Scratch, name: &str) -> String {
+    let folder = driver_folder(Driver::Plain);
+    let count = scratch.path().join(name);
+    format!("LD_LIBRARY_PATH={} {} {} 6000 1000", folder.display(), program("victim").display(), count.display())
+}
+
+/// Asserts that so many processes were named, each with this reason.
+#[track_caller]
+fn named(run: &Finished, count: usize, reason: &str) {
+    let untraced = run.read().manifest().untraced;
+    assert_eq!(untraced.len(), count, "{untraced:?}\n{}", run.stderr);
+    let fits = |u: &gputrace_collectors::Untraced| u.exe.ends_with("victim") && u.reason.contains(reason);
+    assert!(untraced.iter().all(fits), "{untraced:?}");
+}
+
+#[test]
+fn a_child_that_clears_its_environment() {
+    let scratch = Scratch::new();
+    named(
+        &scratch.shell(&format!("env -i {}", victim(&scratch, "count"))).traced().expect(0),
+        1,
+        "environment was cleared",
+    );
+}
+
+#[test]
+fn a_child_whose_preload_is_dropped_or_replaced() {
+    let scratch = Scratch::new();
+    let [dropped, replaced] = ["dropped", "replaced"].map(|name| victim(&scratch, name));
+    let run = scratch.shell(&format!("env -u LD_PRELOAD {dropped} & LD_PRELOAD=libm.so.6 {replaced}; wait"));
+    named(&run.traced().expect(0), 2, "LD_PRELOAD was removed or replaced");
+}
+
+#[test]
+fn a_child_that_runs_as_another_user_hears_nothing_of_us() {
+    // SAFETY: the call only reads this process's credentials.
+    if unsafe { libc::geteuid() } != 0 || !needs(&["setpriv"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("our own");
+    let script = format!("{}; echo ended $?", victim(&scratch, "count"));
+    let as_nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script];
+    let run = scratch.target("setpriv").args(as_nobody).traced().expect(0);
+    assert_eq!(run.text(), "launched 6000\nended 0\n");
+    assert!(!run.stderr.contains("ld.so") && !run.stderr.contains("collector"), "{}", run.stderr);
+    named(&run, 1, "another user");
+}
+
+#[test]
+fn a_child_that_does_not_see_the_sessions_folder() {
+    // SAFETY: the call only reads this process's credentials.
+    if unsafe { libc::geteuid() } != 0 || !needs(&["unshare"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = format!(
+        "mount -t tmpfs none \"${{GPUTRACE_SESSION%/*}}\" || exit 77; {}; echo ended $?",
+        victim(&scratch, "count")
+    );
+    let run = scratch.target("unshare").args(["-m", "sh", "-c", &script]).traced();
+    if run.code() == 77 {
+        lacks("the right to mount in a namespace (unshare -m)");
+        return;
+    }
+    assert_eq!(run.text(), "launched 6000\nended 0\n", "{}", run.stderr);
+    named(&run, 1, "session's folder");
+}
