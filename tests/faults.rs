@@ -121,7 +121,12 @@ fn a_killed_collector_leaves_a_readable_trace_and_the_target_runs_on_to_its_end(
     assert_eq!(text, "launched 2500\n0\n");
     let reported = reported_launches(&scratch, &trace);
     assert!(reported >= early && reported <= 2500, "{reported} reported, {early} were there a second before the kill");
-    assert!(!Trace::open(&trace).manifest().complete);
+    let manifest = Trace::open(&trace).manifest();
+    assert!(!manifest.complete);
+    assert!(manifest.processes.iter().any(|process| process.exe.ends_with("victim")), "{:?}", manifest.processes);
+    // Nobody works in the folder any more, so it is another run's.
+    let again = scratch.gputrace(&["-o", trace.to_str().expect("a plain path"), "--", "true"]).expect(125);
+    one_line(&again.stderr, "holds the trace of another run");
 }
 
 #[test]

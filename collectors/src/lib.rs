@@ -46,6 +46,7 @@ use writer::{Shared, Writer};
 
 pub use facts::quote;
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
+pub use writer::was_killed;
 
 /// What a collector is told.
 #[derive(Clone, Debug)]

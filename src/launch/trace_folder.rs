@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use gputrace_collectors::Manifest;
 
-use super::names::{Place, default_name};
+use super::names::{self, Place, default_name};
 
 /// Launchers of one run without a batch system start within this time of each other.
 const TOGETHER: Duration = Duration::from_secs(600);
@@ -74,7 +74,10 @@ fn claim(path: &Path, run: Option<&str>) -> Result<()> {
         Err(e) if e.kind() == ErrorKind::NotFound => fs::create_dir_all(path).with_context(|| {
             format!("{}: the trace's folder cannot be made; choose another one with -o", path.display())
         })?,
-        Err(e) => return Err(e).context(format!("{}: cannot be used as the trace's folder", path.display())),
+        Err(e) => {
+            let name = path.display();
+            return Err(e).context(format!("{name}: cannot be used as the trace's folder; choose another one with -o"));
+        }
     }
     check_writable(path)?;
     if let Some(run) = run {
@@ -91,11 +94,10 @@ fn make_default(name: &str) -> Result<PathBuf> {
             Ok(()) => return check_writable(&path).map(|()| path),
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
             Err(e) => {
-                let here = std::env::current_dir().unwrap_or_default();
-                return Err(e).context(format!(
-                    "{}: no folder for the trace can be made here; choose a place with -o",
-                    here.display()
-                ));
+                let here =
+                    std::env::current_dir().map_or("the current folder is gone".into(), |at| at.display().to_string());
+                return Err(e)
+                    .context(format!("{here}: no folder for the trace can be made here; choose a place with -o"));
             }
         }
     }
@@ -119,7 +121,7 @@ fn check_existing(path: &Path, run: Option<&str>) -> Result<()> {
     if manifests.is_empty() && is_young(path) {
         return Ok(());
     }
-    if manifests.iter().any(|m| !m.complete && started_together(m)) {
+    if manifests.iter().any(|m| !m.complete && started_together(m) && !was_killed(path, m)) {
         return Ok(());
     }
     bail!("{shown}: holds the trace of another run; choose another folder with -o, or remove it")
@@ -139,6 +141,11 @@ pub(crate) fn others_at_work(path: &Path, own: &Manifest) -> (usize, usize) {
         m.launcher_id != own.launcher_id && !m.complete && apart < TOGETHER.as_nanos() as u64
     };
     (manifests.iter().filter(with_us).count(), manifests.len())
+}
+
+fn was_killed(path: &Path, manifest: &Manifest) -> bool {
+    let at = gputrace_collectors::manifest::path(path, &manifest.host, manifest.launcher_id);
+    manifest.host == names::host() && gputrace_collectors::was_killed(&at)
 }
 
 fn started_together(manifest: &Manifest) -> bool {

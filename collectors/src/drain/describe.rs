@@ -10,7 +10,7 @@ use crate::manifest::{ExitStatusInfo, Manifest, Root};
 use crate::writer::Message;
 
 /// The manifest is written this often, and less often when it is large.
-const MANIFEST_AGE: Duration = Duration::from_secs(5);
+const MANIFEST_AGE: Duration = Duration::from_secs(1);
 
 impl Drain {
     pub(super) fn describe_in_time(&mut self) {

@@ -29,6 +29,7 @@ use crate::{CollectError, Config};
 use report::Report;
 pub(crate) use report::{Share, Shared, add};
 use reserve::Reserve;
+pub use reserve::was_killed;
 use stream::{Contents, Sealed, Stream, Stuck, WORTH_A_GROUP};
 
 /// Rows reach the journal, or a file that it names, within this time.

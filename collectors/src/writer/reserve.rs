@@ -16,7 +16,8 @@ const SHARE: u64 = 8;
 /// The disk is asked for its room not more often than this.
 const ASKED: Duration = Duration::from_millis(100);
 
-/// A file that only takes room, where the disk can reserve any.
+/// A file that only takes room, where the disk can reserve any. It is locked as long as its launcher works, by which another
+/// one knows that.
 pub(super) struct Reserve {
     path: PathBuf,
     file: Option<File>,
@@ -27,9 +28,11 @@ pub(super) struct Reserve {
 impl Reserve {
     /// Takes the room, beside the manifest, whose readers pass it over.
     pub(super) fn take(trace: &Path, host: &str, launcher_id: u64) -> Reserve {
-        let path = manifest::path(trace, host, launcher_id).with_extension("reserve");
+        let path = path(&manifest::path(trace, host, launcher_id));
         let reserve = Reserve { file: File::create(&path).ok(), path, room: None };
         if let Some(file) = &reserve.file {
+            // SAFETY: an open descriptor.
+            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
             let bytes = BYTES.min(free_bytes(file) / SHARE);
             // Unlike posix_fallocate it writes nothing where the file system cannot reserve.
             // SAFETY: an open descriptor and numbers.
@@ -65,6 +68,18 @@ impl Reserve {
     }
 }
 
+/// Where the reserve of the launcher with this manifest is.
+fn path(manifest: &Path) -> PathBuf {
+    manifest.with_extension("reserve")
+}
+
+/// Whether the launcher of this host that wrote the manifest was killed at its work: its reserve is there, and nobody holds it.
+pub fn was_killed(manifest: &Path) -> bool {
+    let Ok(file) = File::open(path(manifest)) else { return false };
+    // SAFETY: an open descriptor; a lock that is taken goes with it.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
 fn free_bytes(file: &File) -> u64 {
     // SAFETY: plain data, for which zeros are valid; the descriptor is open.
     unsafe {
@@ -87,6 +102,10 @@ mod tests {
         let taken = fs::metadata(&reserve.path).unwrap().len();
         reserve.give_back_half();
         assert_eq!(fs::metadata(&reserve.path).unwrap().len(), taken / 2);
+        assert!(!was_killed(&manifest::path(&trace, "h", 7)), "it is at work");
+        reserve.file = None;
+        assert!(was_killed(&manifest::path(&trace, "h", 7)), "nobody holds it");
+        reserve.file = File::open(&reserve.path).ok();
         reserve.give_back();
         assert_eq!(reserve.room(), u64::MAX, "nobody is asked any more");
         assert_eq!(fs::read_dir(trace.join("manifest")).unwrap().count(), 0);
