@@ -208,8 +208,8 @@ pub(crate) enum Switch {
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "gputrace report TRACE... [OPTIONS]",
-    after_help = "Exit code: 0 when everything in the trace was reported; 1 if the trace cannot be read, or rows of it are \
-                  missing from the report; 2 if report was called wrongly.\n\nExamples:\n  \
+    after_help = "Exit code: 0 when everything in the trace was reported; 1 if the trace cannot be read, or rows of it or its \
+                  manifest are missing; 2 if report was called wrongly.\n\nExamples:\n  \
                   gputrace report gputrace-python-20250102T030405Z\n  \
                   gputrace report trace --only syncs,transfers --format json -o report.json\n  \
                   gputrace report --explain syncs"

@@ -71,15 +71,25 @@ pub(crate) fn note(section: &mut Section, facts: &Facts<'_>, what: &str, table: 
     if let Some(loss) = Loss::of(facts, &[table]).filter(|loss| loss.dropped > 0) {
         let (lost, all) = (number(loss.dropped as f64), number((loss.dropped + loss.recorded) as f64));
         let whole = if facts.filter.is_window() { " (of the whole run; of this window it is not known)" } else { "" };
+        let advice = if disk_was_full(facts.trace) {
+            "The disk was full: record with -o on one with more room, or bound the trace with --max-size."
+        } else {
+            "Record with a larger --segment-memory, or with --on-full block to lose none."
+        };
         section.note(format!(
             "{lost} of {all} {what} found no room and are lost{whole}: the numbers above rest on the other {} and are too \
-             low. Record with a larger --segment-memory, or with --on-full block to lose none.",
+             low. {advice}",
             share(loss.kept())
         ));
     }
     if let Some(removed) = removed(facts.trace).iter().find(|removed| removed.table == table.table().name) {
         section.note(format!("Removed to keep to --max-size, and not in the numbers above: {}.", span(facts, removed)));
     }
+}
+
+/// Whether rows could not be written: the writer notes it, and counts what found no room as dropped.
+fn disk_was_full(trace: &Trace) -> bool {
+    trace.manifests().flat_map(|manifest| &manifest.notes).any(|note| note.contains("could not be written"))
 }
 
 /// The oldest detail, which was removed to keep to `--max-size`: by table, over all launchers.

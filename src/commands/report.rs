@@ -12,7 +12,7 @@ use crate::cli::ReportArgs;
 use crate::findings;
 use crate::launch::exit::{Failure, USAGE};
 use crate::render::{self, Layout, Report};
-use crate::trace::{Filter, Trace};
+use crate::trace::{Filter, Missing, Trace};
 
 /// Prints the report. Fails after it when parts of the trace could not be read.
 pub(crate) fn run(args: ReportArgs) -> Result<()> {
@@ -41,11 +41,11 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
         }
         None => print(&report.render(args.format, Layout::of_stdout()))?,
     }
-    let lost: Vec<_> = report.problems.iter().filter(|p| p.lost_rows).collect();
+    let lost: Vec<_> = report.problems.iter().filter(|p| p.missing != Missing::Nothing).collect();
     match lost.as_slice() {
         [] => Ok(()),
-        [one] => bail!("the report misses rows: {one}"),
-        [first, rest @ ..] => bail!("the report misses rows: {first} (and {} more, named in the report)", rest.len()),
+        [one] => bail!("the report is not whole: {one}"),
+        [first, rest @ ..] => bail!("the report is not whole: {first} (and {} more, named in the report)", rest.len()),
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) fn render(report: &Report) -> String {
         .iter()
         .map(|(analysis, section)| (analysis.name().to_owned(), section_json(analysis.title(), section)))
         .collect();
-    let problem = |p: &crate::trace::Problem| json!({ "path": p.path.to_string_lossy(), "text": p.text, "rows_lost": p.lost_rows });
+    let problem = |p: &crate::trace::Problem| json!({ "path": p.path.to_string_lossy(), "text": p.text, "rows_lost": p.lost_rows() });
     let report = json!({
         "report_version": VERSION,
         "tool_version": env!("CARGO_PKG_VERSION"),

@@ -80,7 +80,11 @@ impl Job {
 
     fn open(&self, path: &Path) -> Result<ParquetRecordBatchReader, String> {
         let file = File::open(path).map_err(|e| format!("cannot be read: {e}"))?;
-        let unreadable = |e| format!("cannot be read as Parquet (cut short or damaged), left out: {e}");
+        let unreadable = |e| {
+            format!(
+                "cannot be read as Parquet (cut short or damaged), left out: copy it again, or report without it; {e}"
+            )
+        };
         // Parquet's own types say all that a copy of Arrow's schema beside them would.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(unreadable)?;

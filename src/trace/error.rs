@@ -42,19 +42,39 @@ pub(crate) struct Problem {
     pub(crate) path: PathBuf,
     /// What is wrong, and what it means for the report.
     pub(crate) text: String,
-    /// Rows are missing from the report because of it, so the command must not exit with 0.
-    pub(crate) lost_rows: bool,
+    /// What is missing from the report because of it.
+    pub(crate) missing: Missing,
+}
+
+/// What a problem takes from a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Nothing,
+    /// The account of processes: the command must not exit with 0.
+    Account,
+    /// Rows: neither must it, nor is any verdict to be trusted.
+    Rows,
 }
 
 impl Problem {
     /// A file whose rows are missing from the report.
     pub(crate) fn lost(path: impl Into<PathBuf>, text: impl Into<String>) -> Problem {
-        Problem { path: path.into(), text: text.into(), lost_rows: true }
+        Problem { path: path.into(), text: text.into(), missing: Missing::Rows }
     }
 
-    /// Something that the reader must know, beside which all rows are there.
+    /// A manifest that is missing, or cannot be read.
+    pub(crate) fn no_account(path: impl Into<PathBuf>, text: impl Into<String>) -> Problem {
+        Problem { path: path.into(), text: text.into(), missing: Missing::Account }
+    }
+
+    /// Something that the reader must know, beside which all is there.
     pub(crate) fn note(path: impl Into<PathBuf>, text: impl Into<String>) -> Problem {
-        Problem { path: path.into(), text: text.into(), lost_rows: false }
+        Problem { path: path.into(), text: text.into(), missing: Missing::Nothing }
+    }
+
+    /// Whether rows are missing.
+    pub(crate) fn lost_rows(&self) -> bool {
+        self.missing == Missing::Rows
     }
 }
 

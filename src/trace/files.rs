@@ -89,9 +89,9 @@ pub(crate) fn find(folder: &Path, problem: &dyn Fn(Problem)) -> Result<Found, Tr
             }
             Err(Unusable::Broken(text)) => {
                 launchers.entry(key).or_default();
-                problem(Problem::note(
+                problem(Problem::no_account(
                     &file,
-                    format!("{text}; loss, coverage and cost of its processes are not known"),
+                    format!("{text}; loss, coverage and cost of its processes are not known: copy the trace again"),
                 ));
             }
         }
@@ -101,9 +101,10 @@ pub(crate) fn find(folder: &Path, problem: &dyn Fn(Problem)) -> Result<Found, Tr
         _ if manifests == 0 && tables == 0 && launchers.is_empty() => {
             return Err(TraceError::NotATrace(folder.to_owned()));
         }
-        _ if manifests == 0 => problem(Problem::note(
+        _ if manifests == 0 => problem(Problem::no_account(
             folder,
-            "no manifest: the report is made from the tables alone; loss, coverage and cost are not known",
+            "no manifest: the report is made from the tables alone; loss, coverage and cost are not known: copy the \
+             trace again, with its folder manifest",
         )),
         _ => {}
     }

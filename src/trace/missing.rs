@@ -30,7 +30,9 @@ pub(crate) fn name(folder: &Path, launcher: &Launcher, problem: &dyn Fn(Problem)
     for &(table, name, classes) in CLASSES {
         let recorded = recorded(manifest, classes);
         let removed = manifest.removed.iter().any(|removed| removed.table == name);
-        if recorded > 0 && launcher.sealed(table).is_empty() && !removed {
+        // A folder that cannot be read is a problem of its own.
+        let listed = std::fs::read_dir(folder.join(name)).is_ok() || !folder.join(name).exists();
+        if recorded > 0 && launcher.sealed(table).is_empty() && !removed && listed {
             let text = format!("{recorded} recorded events are not in the trace any more: their files were removed");
             problem(Problem::lost(folder.join(name), text));
         }

@@ -30,7 +30,7 @@ use std::sync::Mutex;
 use gputrace_collectors::Manifest;
 use rustc_hash::FxHashMap;
 
-pub(crate) use error::{Problem, TraceError};
+pub(crate) use error::{Missing, Problem, TraceError};
 pub(crate) use files::Launcher;
 pub(crate) use filter::Filter;
 pub(crate) use names::{NO_NAME, Names, shortened};

@@ -69,7 +69,10 @@ fn a_lost_manifest_leaves_the_rows() {
     let trace = trace.open();
     assert_eq!((rows(&trace, &Filter::default()), trace.processes.len()), (300, 2));
     let problems = trace.problems();
-    assert!(problems.len() == 1 && problems[0].text.contains("no manifest") && !problems[0].lost_rows, "{problems:?}");
+    assert!(
+        problems.len() == 1 && problems[0].text.contains("no manifest") && !problems[0].lost_rows(),
+        "{problems:?}"
+    );
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn a_damaged_file_is_named_and_the_others_are_read() {
     let trace = Trace::open(&[folder.to_owned()]).unwrap();
     assert_eq!(rows(&trace, &Filter::default()), 100);
     let problems = trace.problems();
-    assert_eq!(problems.iter().filter(|p| p.lost_rows).count(), 2, "{problems:?}");
+    assert_eq!(problems.iter().filter(|p| p.lost_rows()).count(), 2, "{problems:?}");
     assert!(problems.iter().any(|p| p.path == file && p.text.contains("cut short")), "{problems:?}");
     assert!(problems.iter().any(|p| p.path.ends_with("node-def.json") && p.text.contains("not a manifest")));
 }

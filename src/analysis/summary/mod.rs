@@ -83,7 +83,10 @@ impl Analysis for Summary {
         let subjects = findings::subjects(facts);
         let findings = findings::find(&subjects);
         let main = main_subject(facts, &subjects);
-        let verdict = main.map(|subject| findings::verdict(subject, &findings.found));
+        // What could not be read would have been counted: no word fits then.
+        let whole = !facts.trace.problems().iter().any(|problem| problem.lost_rows());
+        let not_whole = || Verdict { word: "UNKNOWN", text: "parts of the trace could not be read".to_owned() };
+        let verdict = main.map(|s| if whole { findings::verdict(s, &findings.found) } else { not_whole() });
         let content = Content { facts, subjects: &subjects, verdict, findings, own: Own::of(facts) };
         let mut section = Section { literal: Some(text::text(&content, main)), ..Section::default() };
         facts_of(&mut section, &content, main);

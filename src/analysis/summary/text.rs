@@ -30,8 +30,8 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
     }
     out.push_str(&ending::untraced_lines(content));
     if main.is_some() {
-        if content.facts.trace.problems().iter().any(|p| p.lost_rows) {
-            let _ = writeln!(out, "parts of the trace could not be read: what is fine is not known");
+        if let Some(problem) = content.facts.trace.problems().iter().find(|p| p.lost_rows()) {
+            let _ = writeln!(out, "the trace is not whole, what is fine is not known: {problem}");
         } else if let Some(lost) = much_is_lost(content) {
             let _ = writeln!(out, "{} of the driver's calls are lost: what is fine is not known", share(lost));
         } else if !content.findings.fine.is_empty() {
