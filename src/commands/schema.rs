@@ -2,18 +2,19 @@
 
 use std::io::Write;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use comfy_table::{ContentArrangement, Table as Grid, presets};
 use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES, Table};
 
 use crate::cli::{SchemaArgs, SchemaFormat};
+use crate::launch::exit::{Failure, USAGE};
 use crate::render::Layout;
 
 /// Prints the schema.
 pub(crate) fn run(args: &SchemaArgs) -> Result<()> {
     let known = || TABLES.iter().map(|table| table.name).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = args.tables.iter().find(|name| TABLES.iter().all(|table| table.name != **name)) {
-        bail!("{unknown}: no such table; the tables are {}", known());
+        return Err(Failure::error(USAGE, format!("{unknown}: no such table; the tables are {}", known())));
     }
     let chosen = TABLES.iter().filter(|table| args.tables.is_empty() || args.tables.iter().any(|n| n == table.name));
     let text = match args.format {

@@ -30,6 +30,9 @@ impl Missing {
     pub(crate) fn failure(&self, command: &OsStr) -> anyhow::Error {
         let name = command.to_string_lossy();
         match self {
+            Missing::NotFound if name.is_empty() => {
+                Failure::error(NOT_FOUND, "the command is an empty word; name one after --")
+            }
             Missing::NotFound if name.contains('/') => Failure::error(NOT_FOUND, format!("{name}: no such file")),
             Missing::NotFound => Failure::error(NOT_FOUND, format!("{name}: command not found in PATH")),
             Missing::Folder(path) => Failure::error(NOT_EXECUTABLE, format!("{}: is a folder", path.display())),

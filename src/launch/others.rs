@@ -28,9 +28,17 @@ pub(super) fn shim(root: &Path, name: &Path, shim: &Path) -> io::Result<PathBuf>
 }
 
 fn everybody_reads(file: &Path) -> bool {
-    let lets = |path: &Path, bit: u32| fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & bit != 0);
     let Ok(file) = file.canonicalize() else { return false };
-    lets(&file, 0o004) && file.ancestors().skip(1).all(|folder| lets(folder, 0o001))
+    lets(&file, 0o004) && file.parent().is_some_and(pass_through)
+}
+
+/// Whether everybody may pass through this folder and those above it.
+pub(super) fn pass_through(folder: &Path) -> bool {
+    folder.ancestors().all(|folder| lets(folder, 0o001))
+}
+
+fn lets(path: &Path, bit: u32) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & bit != 0)
 }
 
 /// Lets everybody pass through `root`, which nobody else may list, and read what is in `links`.

@@ -131,7 +131,7 @@ pub(crate) fn bases() -> Vec<PathBuf> {
     let mut bases: Vec<PathBuf> = runtime.into_iter().chain([PathBuf::from("/tmp")]).collect();
     // Nobody else passes through a user's own folder.
     if others::may_come() {
-        bases.reverse();
+        bases.sort_by_key(|base| !others::pass_through(base));
     }
     bases
 }

@@ -47,6 +47,8 @@ type Image = (u64, u64);
 pub(crate) struct Watch {
     session: PathBuf,
     target: u32,
+    /// The target's program, when it has been named as untraced already.
+    named: Option<PathBuf>,
     known: HashMap<u32, Known>,
     started: Instant,
     /// The newest pid at the last look at all processes, if the kernel tells.
@@ -59,15 +61,12 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches the tree of `target`; `session` is in the environment of those who can be traced. `named`: the target
-    /// itself has been named as untraced.
-    pub(crate) fn new(session: PathBuf, target: u32, named: bool) -> Watch {
-        let mut known = HashMap::new();
-        if named && let Some(stat) = processes::stat(target) {
-            known.insert(target, Known::Settled((stat.start, stat.stack)));
-        }
-        let now = Instant::now();
-        Watch { session, target, known, started: now, newest: None, looked: None, next: now, forgot: now }
+    /// Watches the tree of `target`; `session` is in the environment of those who can be traced. `named`: the
+    /// target's own program, if it has been named as untraced.
+    pub(crate) fn new(session: PathBuf, target: u32, named: Option<&Path>) -> Watch {
+        let named = named.and_then(|program| program.canonicalize().ok());
+        let (known, now) = (HashMap::new(), Instant::now());
+        Watch { session, target, named, known, started: now, newest: None, looked: None, next: now, forgot: now }
     }
 
     /// Looks, if it is time: the processes found, and the time until it shall be asked again.
@@ -140,7 +139,7 @@ impl Watch {
         let obstacle = inspect_file(Path::new(&format!("/proc/{pid}/exe"))).0;
         // Where the launcher gave the shim to a program with a sanitizer it loads, and says itself what it leaves out.
         if let Some(obstacle) = obstacle.filter(|obstacle| !(reached && matches!(obstacle, Obstacle::Sanitizer(_)))) {
-            return Some(self.name(pid, image, obstacle.to_string()));
+            return self.name(pid, image, obstacle.to_string());
         }
         // Between fork and exec a child is still its parent, which the exec changes: it is judged again then.
         if reached {
@@ -153,7 +152,7 @@ impl Watch {
         // The kernel shows neither the environment nor the file of a process with other rights than ours.
         if environment.is_none() && processes::has_borrowed_rights(pid) {
             let why = "it runs with the rights of another user (setuid or setgid), so the loader ignores LD_PRELOAD";
-            return Some(self.name(pid, image, why.to_owned()));
+            return self.name(pid, image, why.to_owned());
         }
         let why = match environment {
             Some(_) if reach == Reach::Dropped => "its LD_PRELOAD was removed or replaced, so its loader finds no shim",
@@ -168,14 +167,17 @@ impl Watch {
             self.known.insert(pid, Known::Suspect { image, why, searched: Instant::now() });
             return None;
         }
-        Some(self.name(pid, image, why.to_owned()))
+        self.name(pid, image, why.to_owned())
     }
 
-    fn name(&mut self, pid: u32, image: Image, reason: String) -> Untraced {
+    fn name(&mut self, pid: u32, image: Image, reason: String) -> Option<Untraced> {
         self.known.insert(pid, Known::Settled(image));
         let exe = fs::read_link(format!("/proc/{pid}/exe"));
+        if pid == self.target && self.named.is_some() && exe.as_ref().ok() == self.named.as_ref() {
+            return None;
+        }
         let exe = exe.map_or_else(|_| processes::name(pid), |path| path.to_string_lossy().into_owned());
-        Untraced { pid: pid as i32, exe, reason }
+        Some(Untraced { pid: pid as i32, exe, reason })
     }
 }
 
@@ -215,7 +217,7 @@ mod tests {
         let preload = session.join("no-such-library.so");
         let mut traced = Command::new("cat").env("LD_PRELOAD", &preload).stdin(Stdio::piped()).spawn().unwrap();
         let mut cleared = Command::new("cat").env_clear().stdin(Stdio::piped()).spawn().unwrap();
-        let mut watch = Watch::new(session, std::process::id(), false);
+        let mut watch = Watch::new(session, std::process::id(), None);
         let (found, next) = watch.look();
         assert!(found.iter().all(|u| u.pid != cleared.id() as i32 && u.pid != traced.id() as i32), "{found:?}");
         assert_eq!(next, EAGER);
@@ -228,7 +230,7 @@ mod tests {
     }
     #[test]
     fn a_look_comes_when_it_may_and_all_are_looked_at_when_there_is_a_new_pid() {
-        let mut watch = Watch::new(PathBuf::from("/nonexistent/gputrace-watch-test"), std::process::id(), false);
+        let mut watch = Watch::new(PathBuf::from("/nonexistent/gputrace-watch-test"), std::process::id(), None);
         let before = Instant::now();
         watch.look();
         let first = watch.looked.expect("all were looked at");
