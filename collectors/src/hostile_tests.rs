@@ -3,6 +3,8 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use gputrace_abi::event::text_kind;
+use gputrace_abi::graph::{action, pack_action};
 use gputrace_abi::layout::{CHUNKS_AT, HOOKS_AT, INFO_AT, THREADS_AT, malloc_mode};
 use gputrace_abi::ring::CHUNK_BYTES;
 use gputrace_abi::sync::AtomicU64;
@@ -33,6 +35,8 @@ fn honest() -> Memory {
         let mut thread = Thread::new(memory.view, tid);
         thread.context(1, 0);
         thread.text(1, 0xf0, 0, "a kernel of some length, which takes more than a slot to write down");
+        let instantiated = pack_action(action::INSTANTIATE, 0, u64::from(tid));
+        thread.text(text_kind::GRAPH, 0xe0, instantiated, &"what a graph holds is words, and so is this. ".repeat(4));
         for n in 0..700 {
             thread.call("cuLaunchKernel", [0xf0, n, 0, 0]);
             thread.call("cuMemAlloc_v2", [n << 12, 0, 0, 4096]);
