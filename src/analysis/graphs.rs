@@ -55,6 +55,7 @@ pub(super) fn table(section: &mut Section, facts: &Facts<'_>, whole_ns: f64) {
 mod tests {
     use crate::analysis::launch_overhead::LaunchOverhead;
     use crate::analysis::section::Value;
+    use crate::analysis::summary::Summary;
     use crate::trace::testing::{START, TestTrace};
 
     #[test]
@@ -73,6 +74,24 @@ mod tests {
         assert_eq!(section.cell("by_graph", 0, "calls"), &Value::Int(2));
         assert_eq!(section.cell("by_graph", 1, "kernels"), &Value::Int(0));
         assert!(section.notes.is_empty());
+    }
+
+    #[test]
+    fn a_step_has_so_many_calls_and_so_many_kernels() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..40 {
+            thread.launch("gemm", 1_000);
+            thread.launch_graph(Some(1), Some(40), 5_000);
+            thread.host(100_000);
+            thread.sync("cuStreamSynchronize", "stream", 50_000);
+        }
+        assert_eq!(trace.section(&LaunchOverhead).cell("by_process", 0, "kernels_per_step"), &Value::Num(41.0));
+        let summary = trace.section(&Summary);
+        assert_eq!((summary.get("launches"), summary.get("kernels")), (&Value::Num(2.0), &Value::Num(41.0)));
+        let text = summary.literal.expect("the summary is a text");
+        assert!(text.contains(" 2 launches of 41 kernels, median "), "{text}");
     }
 
     #[test]
