@@ -72,6 +72,19 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "MODE", default_value = "sample", value_parser = parse_malloc)]
     pub(crate) malloc: Malloc,
 
+    /// In which processes waits for the operating system are recorded: cuda, all or off
+    ///
+    /// Locks, threads, files, pipes, sockets, sleeps, children. cuda means processes from their first look at the CUDA
+    /// driver on, and the children that they fork then (a DataLoader's workers). Example: --os all
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "cuda")]
+    pub(crate) os: OsWaits,
+
+    /// How long a wait for the operating system must be to become an event, in microseconds; shorter ones are counted
+    ///
+    /// Example: --os-over 100
+    #[arg(long, value_name = "US", default_value_t = OS_OVER_US)]
+    pub(crate) os_over: u64,
+
     /// Largest size of the trace on this node, in bytes or with K, M, G, T (powers of 1024)
     ///
     /// Beyond it the oldest sealed files are removed; summary, report and manifest say from when to when that was.
@@ -153,6 +166,8 @@ impl RecordArgs {
         RecordArgs {
             output,
             malloc: Malloc::Sample(SAMPLE_BYTES),
+            os: OsWaits::Cuda,
+            os_over: OS_OVER_US,
             max_size: 2 << 30,
             segment_memory: 16 << 20,
             on_full: OnFull::Drop,
@@ -174,6 +189,19 @@ const SAMPLE_BYTES: u64 = 512 << 10;
 const STACKS_OVER_US: u32 = 20;
 /// Default of `--launch-stacks`.
 const LAUNCH_STACKS: u32 = 1000;
+/// Waits shorter than this are only counted, in microseconds.
+const OS_OVER_US: u64 = 20;
+
+/// In which processes waits for the operating system are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OsWaits {
+    /// In those that use CUDA, from then on, and in the children that they fork.
+    Cuda,
+    /// In every process.
+    All,
+    /// In none.
+    Off,
+}
 
 /// How malloc and free are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

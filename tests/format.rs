@@ -137,14 +137,15 @@ fn rows_of_one_process_carry_its_id_pid_and_threads() {
     let trace = full(&scratch).read();
     let root = trace.root();
     let threads: BTreeSet<i64> = trace.table("threads").rows().map(|row| row.int("tid")).collect();
-    for table in ["launches", "syncs", "transfers", "device_memory", "host_memory", "ranges", "api", "threads"] {
+    for table in
+        ["launches", "syncs", "transfers", "device_memory", "host_memory", "ranges", "os_waits", "api", "threads"]
+    {
         for row in trace.table(table).rows() {
             assert_eq!((row.int("process_id"), row.int("pid")), (root.process_id, i64::from(root.pid)), "{table}");
-            // The simulated driver has threads too, which allocate; its caller is the first one.
+            // The simulated driver has threads too, which allocate and wait; its caller is the first one.
             let tid = row.int("tid");
-            assert!(
-                tid == i64::from(root.pid) || ["host_memory", "threads"].contains(&table) && threads.contains(&tid)
-            );
+            let others = ["host_memory", "os_waits", "threads"].contains(&table) && threads.contains(&tid);
+            assert!(tid == i64::from(root.pid) || others, "{table}");
         }
     }
     let process = trace.table("processes");
@@ -152,7 +153,7 @@ fn rows_of_one_process_carry_its_id_pid_and_threads() {
     assert!(row.text("exe").ends_with("/cuda_values") && row.text("command").ends_with("cuda_values"));
     assert_eq!((row.maybe_int("exit_code"), row.maybe_int("exit_signal")), (Some(0), None));
     assert_eq!(row.text("malloc_mode"), "full");
-    let events: i64 = ["launches", "syncs", "transfers", "device_memory", "host_memory", "api"]
+    let events: i64 = ["launches", "syncs", "transfers", "device_memory", "host_memory", "os_waits", "api"]
         .iter()
         .map(|t| trace.table(t).len() as i64)
         .sum();

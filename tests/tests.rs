@@ -14,6 +14,7 @@
 //! | `collectives` | calls of NCCL are seen in every copy of it, with their values |
 //! | `processes` | who each process is, how it came to be and how it ended |
 //! | `host_memory` | the same for malloc and free |
+//! | `os_waits` | waits for the operating system: long ones recorded, short ones counted, none disturbed |
 //! | `ranges` | ranges named with NVTX are the program's own, and other tools keep theirs |
 //! | `analyses` | reports say what the driver counted, and the same every time |
 //! | `waits` | waits that calls do not speak of are the driver's own |
@@ -50,6 +51,7 @@ mod inherited;
 mod interpreters;
 mod library;
 mod limits;
+mod os_waits;
 mod processes;
 mod ranges;
 mod real_programs;

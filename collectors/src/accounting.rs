@@ -18,9 +18,11 @@ pub(crate) type ByClass = [u64; CLASSES];
 /// No thread calls anything more often; sums of what a hostile process claims stay inside 64 bits.
 pub(crate) const MOST: u64 = 1 << 44;
 
-const SAMPLED: [usize; 2] = [Class::HostAlloc as usize, Class::HostFree as usize];
-/// Classes whose calls do not mark themselves as running.
-const UNMARKED: [usize; 3] = [Class::HostAlloc as usize, Class::HostFree as usize, Class::Range as usize];
+const OS_WAIT: usize = Class::OsWait as usize;
+/// Classes of which only chosen calls are recorded.
+const SAMPLED: [usize; 3] = [Class::HostAlloc as usize, Class::HostFree as usize, OS_WAIT];
+/// Classes whose calls do not mark themselves as running; and waits, which take their mark back when they have returned.
+const UNMARKED: [usize; 4] = [Class::HostAlloc as usize, Class::HostFree as usize, Class::Range as usize, OS_WAIT];
 
 /// A thread's own counters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,8 +31,9 @@ pub(crate) struct Counters {
     chosen: ByClass,
     dropped: ByClass,
     abandoned: ByClass,
-    /// Hook and start of the calls that it is in, of the driver and of a library above it; start 0 for none.
-    in_flight: [(u64, u64); 2],
+    /// Hook and start of the calls that it is in, of the driver, of a library above it and of the operating system; start
+    /// 0 for none.
+    in_flight: [(u64, u64); 3],
 }
 
 impl Counters {
@@ -39,14 +42,18 @@ impl Counters {
         let wide = |from: &[AtomicU64; CLASSES]| std::array::from_fn(|n| from[n].load(Ordering::Relaxed).min(MOST));
         let narrow = |from: &[AtomicU32; CLASSES]| std::array::from_fn(|n| from[n].load(Ordering::Relaxed).into());
         let call = |hook: &AtomicU64, start: &AtomicU64| (hook.load(Ordering::Relaxed), start.load(Ordering::Relaxed));
-        // Row 0 of the hook table is a driver function: no call of a library has begun.
-        let library = Some(call(&row.library_hook, &row.library_start)).filter(|(hook, _)| *hook != 0);
+        // Row 0 of the hook table is a driver function: no other call has begun.
+        let other = |hook, start| Some(call(hook, start)).filter(|(hook, _)| *hook != 0).unwrap_or((u64::MAX, 0));
         Counters {
             seen: wide(&row.seen),
             chosen: wide(&row.chosen),
             dropped: narrow(&row.dropped),
             abandoned: narrow(&row.abandoned),
-            in_flight: [call(&row.in_flight_hook, &row.in_flight_start), library.unwrap_or((u64::MAX, 0))],
+            in_flight: [
+                call(&row.in_flight_hook, &row.in_flight_start),
+                other(&row.library_hook, &row.library_start),
+                other(&row.wait_hook, &row.wait_start),
+            ],
         }
     }
 
@@ -57,6 +64,8 @@ impl Counters {
         row.in_flight_start.store(0, Ordering::Relaxed);
         row.library_hook.store(0, Ordering::Relaxed);
         row.library_start.store(0, Ordering::Relaxed);
+        row.wait_hook.store(0, Ordering::Relaxed);
+        row.wait_start.store(0, Ordering::Relaxed);
     }
 }
 
@@ -111,6 +120,10 @@ impl Books {
                 }
             };
             let marked = running.contains(&(Some(class), true));
+            if marked && class == OS_WAIT {
+                count.seen += 1;
+                missing += 1;
+            }
             if marked {
                 unfinished(&mut missing);
             }
@@ -119,7 +132,8 @@ impl Books {
             missing -= lost;
             // Killed after it counted and before it marked the call, or wrote the event of one that never marks itself.
             let began = running.contains(&(Some(class), false)) || UNMARKED.contains(&class);
-            if ending == Ending::Cut && !marked && began {
+            // A thread that is cancelled may be anywhere in the hook of a wait.
+            if (ending == Ending::Cut || class == OS_WAIT) && !marked && began {
                 unfinished(&mut missing);
             }
             count.dropped += lost;
@@ -178,7 +192,7 @@ mod tests {
     const MALLOC: usize = Class::HostAlloc as usize;
 
     fn books(seen: u64, recorded: u64, torn: u64, in_flight: u64, ending: Ending) -> Count {
-        let running = [(LAUNCH as u64, in_flight), (Class::Collective as u64, 0)];
+        let running = [(LAUNCH as u64, in_flight), (Class::Collective as u64, 0), (u64::MAX, 0)];
         let mut counters = Counters { in_flight: running, ..Counters::default() };
         counters.seen[LAUNCH] = seen;
         let mut found = ByClass::default();
@@ -208,7 +222,7 @@ mod tests {
     #[test]
     fn a_launch_inside_a_collective_leaves_both_in_flight() {
         const COLLECTIVE: usize = Class::Collective as usize;
-        let running = [(LAUNCH as u64, 77), (COLLECTIVE as u64, 70)];
+        let running = [(LAUNCH as u64, 77), (COLLECTIVE as u64, 70), (u64::MAX, 0)];
         let mut counters = Counters { in_flight: running, ..Counters::default() };
         (counters.seen[LAUNCH], counters.seen[COLLECTIVE]) = (3, 2);
         let mut recorded = ByClass::default();
@@ -219,6 +233,25 @@ mod tests {
         for class in ["launch", "collective"] {
             assert_eq!((all[class].in_flight, all[class].is_balanced()), (1, true), "{class}");
         }
+    }
+
+    #[test]
+    fn a_wait_is_counted_by_its_mark_until_it_returns() {
+        let count = |ending, start| {
+            let running = [(u64::MAX, 0), (u64::MAX, 0), (OS_WAIT as u64, start)];
+            let mut counters = Counters { in_flight: running, ..Counters::default() };
+            (counters.seen[OS_WAIT], counters.chosen[OS_WAIT]) = (10, 3);
+            let mut recorded = ByClass::default();
+            recorded[OS_WAIT] = 3;
+            let mut books = Books::default();
+            books.enter(&counters, &recorded, 0, ending, |hook| Some(hook as usize));
+            let count = books.close()["os_wait"];
+            assert!(count.is_balanced() && count.sampled_out == 7);
+            (count.seen, count.in_flight, count.abandoned)
+        };
+        assert_eq!(count(Ending::Cut, 77), (11, 1, 0));
+        assert_eq!(count(Ending::Exited, 77), (11, 0, 1));
+        assert_eq!(count(Ending::Cut, 0), (10, 0, 0));
     }
 
     #[test]

@@ -6,8 +6,9 @@
 //! own product.
 //!
 //! Where things are: [`hooks`] the lists of hooked functions; [`interpose`] how a line of a list becomes a hook;
-//! [`record`] what a hook does ([`count`] where that is little); [`stack`] whose line a call came from; [`graphs`] what a graph holds; [`thread`] a
-//! thread's state and its ring; [`session`] how the segment is made.
+//! [`record`] what a hook does ([`count`] where that is little, [`wait`] where it may wait for the operating system);
+//! [`stack`] whose line a call came from; [`graphs`] what a graph holds; [`thread`] a thread's state and its ring;
+//! [`session`] how the segment is made.
 #![no_std]
 
 mod calibrate;
@@ -30,11 +31,13 @@ mod stack;
 mod sys;
 mod thread;
 mod tls;
+mod wait;
 
 /// Runs when the loader has loaded the process's libraries, before its `main`.
 #[ctor::ctor(unsafe)]
 fn constructor() {
     ending::prepare();
+    hooks::os::find_all();
     session::start_in_constructor();
 }
 

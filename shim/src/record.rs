@@ -111,6 +111,13 @@ pub(crate) struct Layer<'a> {
     start: &'a AtomicU64,
 }
 
+/// Whether a call is being made at `here` inside a hooked call, of the driver or of a library above it.
+#[inline(always)]
+pub(crate) fn is_inside_a_call(state: &State, here: usize) -> bool {
+    let (driver, library) = (state.guard.get(), state.library_guard.get());
+    driver | library != 0 && (is_running(driver, here) || is_running(library, here))
+}
+
 impl<'a> Layer<'a> {
     /// The driver's calls.
     #[inline(always)]
@@ -142,8 +149,7 @@ impl<'a> Call<'a> {
             }
             abandon(layer);
         }
-        // SAFETY: the word is a local of the calling hook.
-        unsafe { ptr::write_volatile(cookie, cookie as usize ^ SCRAMBLE) };
+        stamp(cookie);
         layer.running.set(cookie as usize);
         Some(Call { layer })
     }
@@ -193,9 +199,17 @@ pub(crate) fn is_nested(state: &State, here: usize) -> bool {
     outer != 0 && is_running(outer, here)
 }
 
+/// Makes a word of a hook's own frame the mark of a running call.
+#[inline(always)]
+pub(crate) fn stamp(cookie: *mut usize) {
+    // SAFETY: the word is a local of the calling hook.
+    unsafe { ptr::write_volatile(cookie, cookie as usize ^ SCRAMBLE) };
+}
+
+/// Whether the hook whose word is at `outer` is running below the frame of `here`.
 #[cold]
 #[inline(never)]
-fn is_running(outer: usize, here: usize) -> bool {
+pub(crate) fn is_running(outer: usize, here: usize) -> bool {
     if outer <= here || outer - here > NESTING_BYTES {
         return false;
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use gputrace_collectors::{Config, Running};
 
-use crate::cli::{Malloc, OnFull, RecordArgs, Switch};
+use crate::cli::{Malloc, OnFull, OsWaits, RecordArgs, Switch};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
@@ -151,10 +151,17 @@ fn environment(args: &RecordArgs, inspection: &Inspection, session: &Session) ->
         0 => "off".to_owned(),
         n => n.to_string(),
     };
+    let os = match args.os {
+        OsWaits::Cuda => "cuda",
+        OsWaits::All => "all",
+        OsWaits::Off => "off",
+    };
     let variables = [
         ("GPUTRACE_MALLOC", malloc),
         ("GPUTRACE_STACKS", stacks),
         ("GPUTRACE_LAUNCH_STACKS", launch_stacks),
+        ("GPUTRACE_OS", os.to_owned()),
+        ("GPUTRACE_OS_OVER", args.os_over.to_string()),
         ("GPUTRACE_SEGMENT_MEMORY", args.segment_memory.to_string()),
         ("GPUTRACE_ON_FULL", on_full.to_owned()),
     ];

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cuda.h"
 #include "nvtx.h"
@@ -148,5 +149,6 @@ int main(void) {
     memory();
     captured();
     nvtx_pop();
+    usleep(1000); /* a wait for the operating system */
     return 0;
 }

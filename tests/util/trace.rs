@@ -179,6 +179,7 @@ const CLASSES_OF: &[(&str, &[&str])] = &[
     ("host_memory", &["host_alloc", "host_free"]),
     ("api", &["api", "module"]),
     ("ranges", &["range"]),
+    ("os_waits", &["os_wait"]),
 ];
 
 /// Events of ranges that became no row: ends that had nothing to end.

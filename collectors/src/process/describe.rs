@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gputrace_abi::Class;
 use gputrace_abi::layout::stacks;
 use gputrace_abi::sync::Ordering;
 
@@ -124,8 +125,10 @@ impl Process {
         let event_ns = clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed));
         let malloc_ns = clocks.cost_ns(self.clock, header.malloc_cost.load(Ordering::Relaxed));
         let (mut events, mut passed) = (0, 0);
-        for count in accounting.values() {
-            passed += count.sampled_out;
+        for (class, count) in accounting {
+            // A wait that was too short for an event had the clock read twice all the same.
+            let timed = class == Class::OsWait.name();
+            *(if timed { &mut events } else { &mut passed }) += count.sampled_out;
             events += count.recorded + count.dropped;
         }
         let total = event_ns.map(|ns| ns * events as f64).into_iter().chain(malloc_ns.map(|ns| ns * passed as f64));

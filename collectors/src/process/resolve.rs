@@ -14,7 +14,7 @@ use crate::clock::Clocks;
 use crate::facts::Role;
 use crate::names::{NameKind, Written};
 
-use crate::tables::{Call, Collective, End, HostCall, Launch, Tables, Transfer};
+use crate::tables::{Call, Collective, End, HostCall, Launch, OsWait, Tables, Transfer};
 
 impl Process {
     /// Adds the rows of events whose bindings are all known.
@@ -37,6 +37,7 @@ impl Process {
                 }
                 // Paired afterwards.
                 Class::Range => {}
+                Class::OsWait => self.os_wait(event, clocks, tables, written),
                 _ => self.driver_call(event, clocks, tables, written),
             }
         }
@@ -183,6 +184,28 @@ impl Process {
                 tables.api(&call, first as i64, hook.class == Class::Module && compiles(hook.detail, fourth));
             }
         }
+    }
+
+    fn os_wait(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
+        let stack = self.intake.stacks.of(event, tables, written);
+        let Some(hook) = self.intake.hooks.get(usize::from(event.hook)) else { return };
+        let Some(thread) = self.threads.get(event.commit as usize) else { return };
+        let [address, descriptor, _, returned] = event.payload;
+        let moves = matches!(hook.detail, detail::READ | detail::WRITE) && event.result == 0;
+        tables.os_wait(&OsWait {
+            start_ns: clocks.ns(self.clock, event.start),
+            wait_ns: clocks.span_ns(self.clock, event.start, event.end),
+            process_id: self.id,
+            pid: self.pid,
+            tid: thread.tid,
+            api_id: hook.api_id,
+            detail: hook.detail,
+            address: (address != 0).then_some(address as i64),
+            fd: descriptor.checked_sub(1).map(|fd| fd as i32),
+            bytes: moves.then_some(returned as i64),
+            errno: event.result.into(),
+            stack_id: stack.id,
+        });
     }
 
     fn host_call(&self, event: &Event, clocks: &Clocks) -> Option<HostCall> {

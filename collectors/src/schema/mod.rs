@@ -13,6 +13,7 @@ mod columns;
 mod graphs;
 mod host_memory;
 mod names;
+mod os_waits;
 mod processes;
 mod ranges;
 mod stacks;
@@ -176,6 +177,8 @@ pub enum TableId {
     Graphs = 13,
     /// Their kernels.
     GraphKernels = 14,
+    /// Waits for the operating system.
+    OsWaits = 15,
 }
 
 impl TableId {
@@ -214,7 +217,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 15] = [
+pub const TABLES: [Table; 16] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -230,6 +233,7 @@ pub const TABLES: [Table; 15] = [
     collectives::COMMUNICATORS,
     graphs::GRAPHS,
     graphs::GRAPH_KERNELS,
+    os_waits::OS_WAITS,
 ];
 
 #[cfg(test)]

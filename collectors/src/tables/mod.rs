@@ -4,6 +4,7 @@ mod calls;
 mod collectives;
 mod columns;
 mod graphs;
+mod os_waits;
 mod own;
 mod ranges;
 mod rows;
@@ -21,6 +22,8 @@ use collectives::{CollectiveColumns, CommunicatorColumns};
 use columns::{Coded, Optional, Plain, Rows, Texts, take};
 pub(crate) use graphs::{Graph, GraphKernel};
 use graphs::{GraphColumns, GraphKernelColumns};
+pub(crate) use os_waits::OsWait;
+use os_waits::OsWaitColumns;
 use own::{ApiColumns, LaunchColumns, MemoryColumns, SyncColumns, TransferColumns};
 pub(crate) use own::{End, Launch, Transfer};
 use ranges::RangeColumns;
@@ -87,6 +90,7 @@ pub(crate) struct Tables {
     ranges: RangeColumns,
     stacks: StackColumns,
     natives: Vec<Native>,
+    os_waits: OsWaitColumns,
     full: Vec<Message>,
 }
 
@@ -120,6 +124,7 @@ impl Tables {
             ranges: RangeColumns::default(),
             stacks: StackColumns::default(),
             natives: Vec::new(),
+            os_waits: OsWaitColumns::default(),
             full: Vec::new(),
         }
     }
@@ -195,6 +200,11 @@ impl Tables {
         own.weight_bytes.push(call.weight_bytes);
     }
 
+    /// Adds a row to `os_waits`.
+    pub(crate) fn os_wait(&mut self, wait: &OsWait) {
+        self.os_waits.push(wait);
+    }
+
     /// Adds a row to `names`.
     pub(crate) fn name(&mut self, id: i64, kind: &str, name: &str) {
         self.names.rows.count += 1;
@@ -256,6 +266,7 @@ impl Tables {
         out.extend(self.ranges.take(rows));
         out.extend(self.communicators.take());
         out.extend(self.collectives.take(rows));
+        out.extend(self.os_waits.take(rows));
         out.into_iter()
     }
 
@@ -263,8 +274,9 @@ impl Tables {
     #[inline]
     fn is_full(&self) -> bool {
         let calls = [&self.launches.rows, &self.syncs.rows, &self.transfers.rows];
-        let others = [&self.device_memory.rows, &self.api.rows, &self.host_memory.rows, &self.collectives.rows];
-        calls.into_iter().chain(others).any(|r| r.count >= BATCH_ROWS)
+        let others = [&self.device_memory.rows, &self.api.rows, &self.host_memory.rows];
+        let libraries = [&self.collectives.rows, &self.os_waits.rows];
+        calls.into_iter().chain(others).chain(libraries).any(|r| r.count >= BATCH_ROWS)
     }
 
     /// Sets batches aside that are full, so that none becomes much larger.

@@ -98,6 +98,7 @@ fn fill(tables: &mut Tables) {
         payload_float: Some(8.0),
     });
     tables.stack(1, &[StackRow { language: "python", ..StackRow::default() }]);
+    tables.os_wait(&OsWait { detail: 200, ..OsWait::default() });
     tables.host(&HostCall {
         class: Class::HostFree,
         start_ns: 1,

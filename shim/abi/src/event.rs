@@ -13,6 +13,8 @@
 //! | 30 | 2 | `spare` | zero; the collector's own use once it has read the event |
 //! | 32 | 32 | `payload` | four words whose meaning the class gives, see [`Class`] |
 
+pub mod detail;
+
 /// One recorded event, as it stands in a slot of a ring.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,10 +103,13 @@ impl Event {
 /// | HostAlloc, HostFree | address | 0 | old address of a realloc | bytes |
 /// | Module, Api | handle | stream | second handle | number |
 /// | Range | key of its name ([`crate::text::key`]) | key of its domain, 0 the default one | number, see [`range`] | category, colour << 32 |
+/// | Collective | communicator and root or peer ([`crate::collective::pack_party`]) | stream | elements, or bytes | data type and operator ([`crate::collective::pack_type`]) |
+/// | OsWait | address of the lock, condition, semaphore, thread or memory | descriptor + 1 | 0 | what the function returned |
 ///
 /// An event of class Range has one clock read, in `start`. `end` is the number of a range that starts and ends, in
 /// whichever threads; `result` counts the thread's range events, so that the reader sees where some are missing.
-/// | Collective | communicator and root or peer ([`crate::collective::pack_party`]) | stream | elements, or bytes | data type and operator ([`crate::collective::pack_type`]) |
+///
+/// The result of an OsWait is the error number, 0 for none.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
@@ -311,86 +316,6 @@ pub mod range {
     pub const INTEGER: u16 = 4;
     /// Payload word 2 is a floating point number (f64).
     pub const FLOAT: u16 = 8;
-}
-
-/// Class-specific detail of a hook, in the hook table: what sub-kind its events are.
-pub mod detail {
-    /// No sub-kind.
-    pub const NONE: u8 = 0;
-
-    /// Launch: one kernel.
-    pub const KERNEL: u8 = 1;
-    /// Launch: an instantiated graph.
-    pub const GRAPH: u8 = 2;
-    /// Launch: a function on the host, in stream order.
-    pub const HOST_FUNCTION: u8 = 3;
-
-    /// Sync: waits for a context.
-    pub const CONTEXT: u8 = 1;
-    /// Sync: waits for a stream.
-    pub const STREAM: u8 = 2;
-    /// Sync: waits for an event.
-    pub const EVENT: u8 = 3;
-    /// Sync: asks without waiting; spinning on it is a wait.
-    pub const QUERY: u8 = 4;
-    /// Sync: a stream waits for an event; the host does not.
-    pub const STREAM_WAIT: u8 = 5;
-
-    /// Transfer: a copy that returns when it is done (as far as the API promises).
-    pub const COPY: u8 = 1;
-    /// Transfer: a copy in stream order.
-    pub const COPY_ASYNC: u8 = 2;
-    /// Transfer: a set that may return when it is done.
-    pub const SET: u8 = 3;
-    /// Transfer: a set in stream order.
-    pub const SET_ASYNC: u8 = 4;
-
-    /// Alloc and Free: device memory.
-    pub const DEVICE: u8 = 1;
-    /// Alloc and Free: stream-ordered device memory from a pool.
-    pub const POOL: u8 = 2;
-    /// Alloc: managed memory.
-    pub const MANAGED: u8 = 3;
-    /// Alloc and Free: page-locked host memory.
-    pub const PINNED: u8 = 4;
-    /// Alloc and Free: the program's own memory, page-locked.
-    pub const REGISTERED: u8 = 5;
-    /// Alloc and Free: a physical handle without an address.
-    pub const PHYSICAL: u8 = 6;
-    /// Alloc and Free: a physical handle mapped at an address.
-    pub const MAPPING: u8 = 7;
-    /// Alloc and Free: a CUDA array.
-    pub const ARRAY: u8 = 8;
-
-    /// Collective: all ranks take part.
-    pub const COLLECTIVE: u8 = 1;
-    /// Collective: two ranks take part; the party is the peer.
-    pub const POINT_TO_POINT: u8 = 2;
-    /// Collective: a group of calls begins, or ends and does its work.
-    pub const GROUP: u8 = 3;
-    /// Collective: a communicator is made, changed or ended.
-    pub const COMMUNICATOR: u8 = 4;
-    /// Collective: memory for transfers is taken, registered or given back.
-    pub const MEMORY: u8 = 5;
-
-    /// Module: code in memory is loaded; word 3 is how it begins, at most four bytes and none of a failed call.
-    pub const IMAGE: u8 = 1;
-    /// Module: the driver's linker takes code in, which it compiles, or puts it together.
-    pub const LINK: u8 = 2;
-
-    /// HostAlloc: a block that another block was moved to (word 2 is the old address).
-    pub const REALLOC: u8 = 1;
-
-    /// Range: one begins; it ends with its thread's next [`POP`] in its domain.
-    pub const PUSH: u8 = 1;
-    /// Range: the one pushed last ends.
-    pub const POP: u8 = 2;
-    /// Range: one with a number begins.
-    pub const START: u8 = 3;
-    /// Range: it ends, in any thread.
-    pub const END: u8 = 4;
-    /// Range: a moment.
-    pub const MARK: u8 = 5;
 }
 
 #[cfg(test)]

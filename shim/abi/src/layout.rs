@@ -232,7 +232,12 @@ pub struct ThreadRow {
     pub library_hook: AtomicU64,
     /// Ticks when that one began; 0 when none is running.
     pub library_start: AtomicU64,
-    padding: [AtomicU64; 6],
+    /// The same for a call that may wait for the operating system. Such calls are counted when they return: this one
+    /// is not among those seen.
+    pub wait_hook: AtomicU64,
+    /// Ticks when that one began; 0 when none is running.
+    pub wait_start: AtomicU64,
+    padding: [AtomicU64; 4],
 }
 
 #[cfg(not(loom))]

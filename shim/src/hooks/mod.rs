@@ -20,6 +20,7 @@ pub(crate) mod cuda;
 mod line;
 pub(crate) mod nccl;
 pub(crate) mod nvtx;
+pub(crate) mod os;
 mod table;
 
 pub(crate) use line::hooks;
@@ -49,9 +50,9 @@ unsafe impl Sync for Hook {}
 
 /// The function that each hook calls on, by number; 0 while it is not known. Eight to a cache line: a call reads one
 /// word of it, everything else about its hook is known when it is compiled.
-static ORIGINALS: [AtomicUsize; HOOKS_MAX] = [const { AtomicUsize::new(0) }; HOOKS_MAX];
+pub(crate) static ORIGINALS: [AtomicUsize; HOOKS_MAX] = [const { AtomicUsize::new(0) }; HOOKS_MAX];
 
-const _: () = assert!((cuda::END as usize) < HOOKS_MAX);
+const _: () = assert!(os::FIRST as usize + os::LIST.len() <= HOOKS_MAX);
 
 /// The original of the hook with this number.
 #[inline(always)]
@@ -141,7 +142,12 @@ pub(crate) fn describe(view: &View) -> u32 {
             row.write(function.hook.name.to_bytes(), function.hook.class, function.hook.detail, 0);
         }
     }
-    u32::from(nccl::FIRST) + nccl::COUNT as u32
+    for (n, function) in os::LIST.iter().enumerate() {
+        if let Some(row) = view.hook(usize::from(os::FIRST) + n) {
+            row.write(function.name.to_bytes(), Class::OsWait, function.detail, 0);
+        }
+    }
+    u32::from(os::FIRST) + os::LIST.len() as u32
 }
 
 static OTHERS_PRELOADED: AtomicBool = AtomicBool::new(false);

@@ -11,7 +11,7 @@ use gputrace_abi::layout::note;
 
 use super::{elf, lookup};
 use crate::hooks::{self, Hook};
-use crate::{calibrate, session};
+use crate::{calibrate, session, wait};
 
 const DRIVER: &CStr = c"libcuda.so.1";
 
@@ -21,6 +21,11 @@ static BOUND: AtomicU32 = AtomicU32::new(0);
 /// Hooks by the address of their original and of their wrapper: open addressing, number + 1 above the 48 address bits.
 static ADDRESSES: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
 const ADDRESS_BITS: u32 = 48;
+
+/// Whether the process has reached the driver.
+pub(crate) fn is_known() -> bool {
+    BOUND.load(Ordering::Relaxed) != 0
+}
 
 /// The original of a hook; 0 where there is no driver in this process.
 pub(crate) fn original(number: u16) -> usize {
@@ -161,4 +166,5 @@ fn bind(handle: Option<usize>) {
     hooks::cuda::DriverCalls::bind(find);
     BOUND.store(1, Ordering::Release);
     calibrate::with_driver();
+    wait::arm();
 }

@@ -8,3 +8,5 @@ pub(crate) mod lookup;
 mod nccl;
 pub(crate) mod procaddr;
 mod scope;
+pub(crate) mod variadic;
+mod versions;

@@ -17,9 +17,9 @@ use gputrace_abi::layout::{self, COUNTER_BLOCKS, SHARED_COUNTERS, SMALLEST_BYTES
 use gputrace_abi::{MAGIC, VERSION};
 
 use self::path::Path;
-use crate::interpose::elf;
+use crate::interpose::{driver, elf};
 use crate::sys::{self, Errno};
-use crate::{calibrate, ending, hooks, sampling, stack, thread};
+use crate::{calibrate, ending, hooks, sampling, stack, thread, wait};
 
 /// The process's state, in memory that a fork wipes to UNSET.
 const UNSET: u32 = 0;
@@ -134,6 +134,7 @@ pub(crate) fn start_in_constructor() {
     hooks::alloc::lead_all();
     stack::remember_main_stack(sys::environment() as usize);
     stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"));
+    wait::configure(sys::variable(b"GPUTRACE_OS"), sys::variable(b"GPUTRACE_OS_OVER"));
     info::remember_variables();
     hooks::remember_preloads();
     if let Err(why) = thread::prepare() {
@@ -149,6 +150,7 @@ pub(crate) fn start_in_constructor() {
         if !sampling::is_off() {
             calibrate::at_start();
         }
+        wait::started(driver::is_known());
     }
 }
 

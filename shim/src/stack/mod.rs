@@ -10,7 +10,7 @@ mod known;
 mod memory;
 mod native;
 mod python;
-mod rate;
+pub(crate) mod rate;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,6 +55,7 @@ pub(crate) fn configure(stacks: Option<&[u8]>, launches: Option<&[u8]>) {
     OVER_US.store(stacks.and_then(read).unwrap_or(DEFAULT_OVER_US), Ordering::Relaxed);
     let launches = launches.and_then(read).filter(|n| *n > 0).unwrap_or(DEFAULT_LAUNCHES);
     LAUNCHES.store(if OVER_US.load(Ordering::Relaxed) == OFF { OFF } else { launches }, Ordering::Relaxed);
+    native::prepare();
 }
 
 /// Sets a thread's thresholds for its first time.
@@ -91,6 +92,21 @@ pub(crate) fn after(state: &State, class: Class, start: u64, end: u64) {
     }
 }
 
+/// Takes the stack of a wait for the operating system whose event was just written, if it was long enough.
+///
+/// Unlike the driver, such functions are called in signal handlers, on stacks of a few KiB, and in children that were
+/// forked while another thread held the loader's lock. There a wait gets no stack, or none that the lock is needed for.
+pub(crate) fn after_wait(state: &State, start: u64, end: u64) {
+    let over_us = OVER_US.load(Ordering::Relaxed);
+    if over_us != OFF && end.wrapping_sub(start) >= rate::ticks(over_us) {
+        if native::is_on_own_stack() {
+            take(state, start, Why::Itself, native::is_lock_free());
+        } else {
+            count(state, stacks::NONE);
+        }
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn consider(state: &State, launch: bool, since: u64, start: u64, end: u64) {
@@ -116,9 +132,13 @@ fn consider(state: &State, launch: bool, since: u64, start: u64, end: u64) {
 /// Takes the calling thread's stack for its event that began at `start` and was just written.
 ///
 /// For hooks that decide themselves; the others call [`after`].
+pub(crate) fn capture(state: &State, start: u64, why: Why) {
+    take(state, start, why, true);
+}
+
 #[cold]
 #[inline(never)]
-pub(crate) fn capture(state: &State, start: u64, why: Why) {
+fn take(state: &State, start: u64, why: Why, native: bool) {
     let mut frames = Frames::new();
     let looked = python::walk(&mut frames);
     if looked == python::Looked::Found {
@@ -128,7 +148,9 @@ pub(crate) fn capture(state: &State, start: u64, why: Why) {
         count(state, stacks::UNREAD);
     }
     frames.begin_native();
-    native::walk(&mut frames);
+    if native {
+        native::walk(&mut frames);
+    }
     let what = if frames.count > 0 { stacks::NATIVE } else { stacks::NONE };
     finish(state, start, why, &mut frames, what);
 }

@@ -18,7 +18,7 @@ const LOWEST: u64 = if cfg!(target_arch = "aarch64") { 10 << 10 } else { 500 << 
 const APART_NS: u64 = 200_000;
 
 /// Ticks in so many microseconds.
-pub(super) fn ticks(us: u64) -> u64 {
+pub(crate) fn ticks(us: u64) -> u64 {
     let rate = match RATE.load(Ordering::Relaxed) {
         0 => measure(),
         known => known,

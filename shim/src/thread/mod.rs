@@ -196,6 +196,8 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     row.in_flight_start.store(0, Ordering::Relaxed);
     row.library_hook.store(0, Ordering::Relaxed);
     row.library_start.store(0, Ordering::Relaxed);
+    row.wait_hook.store(0, Ordering::Relaxed);
+    row.wait_start.store(0, Ordering::Relaxed);
     row.first_chunk.store(0, Ordering::Relaxed);
     row.generation.fetch_add(1, Ordering::Relaxed);
     for class in 0..CLASSES {
@@ -211,6 +213,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     state.guard.set(0);
     state.library_guard.set(0);
     state.group_depth.set(0);
+    state.wait.set(0);
     state.context.set(crate::contexts::UNKNOWN);
     state.number.set(number as u16);
     state.busy.set(0);

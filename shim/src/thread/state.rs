@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(crate) library_guard: Cell<usize>,
     /// Groups of NCCL calls that are open, one in the other.
     pub(crate) group_depth: Cell<u32>,
+    /// Address of the mark of the wait that the thread is in; see [`crate::wait`].
+    pub(crate) wait: Cell<usize>,
     /// Bytes until the next sampled allocation. 0 and below: take the slow path.
     pub(crate) countdown: Cell<i64>,
     /// The thread's block of counters in the segment; null: it has none yet. See [`crate::count`].
@@ -69,6 +71,7 @@ impl State {
             guard: Cell::new(0),
             library_guard: Cell::new(0),
             group_depth: Cell::new(0),
+            wait: Cell::new(0),
             countdown: Cell::new(i64::MAX),
             context: Cell::new(1),
             number: Cell::new(0),

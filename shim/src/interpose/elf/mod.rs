@@ -11,7 +11,7 @@ mod library;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-pub(super) use library::Library;
+pub(crate) use library::Library;
 
 /// A function of another library, looked up at its first use.
 pub(crate) struct Function {
@@ -44,6 +44,11 @@ impl Function {
             0 => self.look_up(),
             known => known,
         }
+    }
+
+    /// The same, without a look-up: 0 when none was made, or it found nothing.
+    pub(crate) fn known(&self) -> usize {
+        self.address.load(Ordering::Relaxed)
     }
 
     #[cold]
@@ -122,6 +127,19 @@ fn in_libc(name: &CStr) -> usize {
 /// Address of the first definition of a function or variable outside of this library; 0 when there is none.
 pub(crate) fn anywhere(name: &CStr) -> usize {
     search(name, true, |_| true)
+}
+
+/// Shows every library after ours, in search order. What it is shown must not be kept.
+pub(crate) fn each_after_us(mut see: impl FnMut(&Library)) {
+    let mut passed_us = false;
+    visit(&mut |info| {
+        if is_us(info) {
+            passed_us = true;
+        } else if passed_us && let Some(library) = library_of(info) {
+            see(&library);
+        }
+        false
+    });
 }
 
 /// Calls back for each loaded library, in the loader's order, until the answer is not 0. `data` is passed on.

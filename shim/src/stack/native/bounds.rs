@@ -42,6 +42,14 @@ pub(super) fn end_of_stack(here: usize) -> Option<usize> {
     (block != MAIN_BLOCK.load(Ordering::Relaxed) && below(block, THREAD_MOST)).then_some(block & !7)
 }
 
+/// Whether `here` surely lies on the thread's own stack. A signal handler's stack may hold two frames more and be full, and
+/// is mapped anywhere below a thread's stack; few stacks are smaller than this, and few calls deeper.
+pub(super) fn is_own_stack(here: usize) -> bool {
+    const SMALLEST: usize = 1 << 20;
+    let main = MAIN_END.load(Ordering::Relaxed);
+    end_of_stack(here).is_some_and(|end| end == main || end - here <= SMALLEST)
+}
+
 #[cfg(target_arch = "x86_64")]
 fn thread_register() -> usize {
     let at: usize;

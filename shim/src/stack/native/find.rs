@@ -42,6 +42,16 @@ struct Link {
 
 static FIND_OBJECT: Function = Function::anywhere(c"_dl_find_object");
 
+/// Finds what answers without a lock. For the constructor.
+pub(in crate::stack) fn prepare() {
+    FIND_OBJECT.address();
+}
+
+/// Whether libraries are found without a lock.
+pub(in crate::stack) fn is_lock_free() -> bool {
+    FIND_OBJECT.known() != 0
+}
+
 /// The library that holds this address.
 pub(super) fn object(address: usize) -> Option<Object> {
     match FIND_OBJECT.address() {

@@ -21,6 +21,7 @@ use cache::Known;
 use rules::{Base, Rule};
 
 pub(crate) use bounds::remember_main_stack;
+pub(super) use find::{is_lock_free, prepare};
 
 /// Where a thread is.
 #[derive(Clone, Copy)]
@@ -52,6 +53,12 @@ pub(super) fn walk(frames: &mut Frames) {
 const FRAMES_MAX: usize = 256;
 /// No frame of ours is larger.
 const OWN_BYTES: usize = 16 << 10;
+
+/// Whether a call that may be made anywhere can have its stack taken: on a stack with room, and without a lock.
+pub(super) fn is_on_own_stack() -> bool {
+    let here = 0u8;
+    bounds::is_own_stack(&raw const here as usize)
+}
 
 /// A place inside of the function that this is inlined into.
 #[inline(always)]
