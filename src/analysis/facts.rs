@@ -15,6 +15,7 @@ use super::passes::implicit::Implicit;
 use super::passes::launches::Launches;
 use super::passes::loading::Loading;
 use super::passes::named_steps::NamedSteps;
+use super::passes::os_waits::OsWaits;
 use super::passes::ranges::Ranges;
 use super::passes::sites::Sites;
 use super::passes::steps::Steps;
@@ -46,6 +47,8 @@ pub(crate) enum Need {
     Sites,
     /// [`Implicit`].
     Implicit,
+    /// [`OsWaits`].
+    OsWaits,
 }
 
 /// Results of the passes; those that were not needed are empty.
@@ -78,6 +81,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) collectives: Collectives,
     /// Costly calls and drawn launches by stack.
     pub(crate) sites: Sites,
+    /// Waits for the operating system.
+    pub(crate) os_waits: OsWaits,
     /// The lines behind those stacks.
     pub(crate) stacks: trace::Sites,
     /// What waits without saying so.
@@ -116,10 +121,11 @@ impl<'a> Facts<'a> {
             ranges: Ranges::default(),
             collectives: Collectives::default(),
             sites: Sites::new(idle.clone()),
+            os_waits: OsWaits::default(),
             stacks: trace::Sites::default(),
             implicit: Implicit::new(idle),
         };
-        let optional: [(Need, &mut dyn Pass); 10] = [
+        let optional: [(Need, &mut dyn Pass); 11] = [
             (Need::Launches, &mut facts.launches),
             (Need::Syncs, &mut facts.syncs),
             (Need::Transfers, &mut facts.transfers),
@@ -130,6 +136,7 @@ impl<'a> Facts<'a> {
             (Need::Collectives, &mut facts.collectives),
             (Need::Sites, &mut facts.sites),
             (Need::Implicit, &mut facts.implicit),
+            (Need::OsWaits, &mut facts.os_waits),
         ];
         let mut passes: Vec<&mut dyn Pass> = vec![&mut facts.host];
         passes.extend(optional.into_iter().filter(|(need, _)| needs.contains(need)).map(|(_, pass)| pass));

@@ -62,6 +62,7 @@ fn classes(table: TableId) -> &'static [&'static str] {
         TableId::Api => &["api", "module"],
         TableId::Collectives => &["collective"],
         TableId::Ranges => &["range"],
+        TableId::OsWaits => &["os_wait"],
         _ => &[],
     }
 }

@@ -11,6 +11,7 @@ mod graphs;
 mod host_memory;
 mod launch_overhead;
 mod loss;
+mod os_waits;
 mod passes;
 mod ranges;
 mod section;
@@ -69,6 +70,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &transfers::Transfers,
     &device_memory::DeviceMemory,
     &host_memory::HostMemory,
+    &os_waits::OsWaits,
     &collectives::Collectives,
     &ranges::Ranges,
 ];

@@ -13,7 +13,7 @@ mod subject;
 mod tests;
 mod verdict;
 
-pub(crate) use rules::{ALL, Rule};
+pub(crate) use rules::{ALL, Rule, worst_site};
 pub(crate) use subject::{Subject, subjects};
 pub(crate) use verdict::{Verdict, verdict};
 

@@ -201,10 +201,14 @@ fn launching_lines(s: &Subject<'_>, calls: f64) -> Vec<String> {
 
 /// `from train.py:44 x = torch.empty(n)`: the line where most of such a cost came from, when that is known.
 fn worst_line(s: &Subject<'_>, what: What) -> Option<String> {
-    let sites = costs_by_site(s.facts, &[what]);
-    let own = sites.iter().filter(|at| at.process_id == s.process_id && per_unit(s, at).0 > 0.0);
-    let worst = own.max_by(|a, b| per_unit(s, a).1.total_cmp(&per_unit(s, b).1))?;
-    Some(format!("from {}", worst.site.as_ref()?.short()))
+    Some(format!("from {}", worst_site(s, what)?.site?.short()))
+}
+
+/// Where most of such a cost of the unit came from.
+pub(crate) fn worst_site(s: &Subject<'_>, what: What) -> Option<AtSite> {
+    let sites = costs_by_site(s.facts, &[what]).into_iter();
+    let own = sites.filter(|at| at.process_id == s.process_id && per_unit(s, at).0 > 0.0);
+    own.max_by(|a, b| per_unit(s, a).1.total_cmp(&per_unit(s, b).1))
 }
 
 /// The same of all of the run.

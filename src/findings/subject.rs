@@ -28,6 +28,9 @@ pub(crate) struct Subject<'a> {
     pub(crate) parts_ns: [f64; PARTS],
     /// Calls of the unit.
     pub(crate) calls: [f64; PARTS],
+    /// Time of the unit outside the driver in which the loop's thread waited for the operating system, ns; none where
+    /// such waits were not recorded.
+    pub(crate) system_ns: Option<f64>,
     /// Copies, frees and allocations of the unit that waited for earlier work: they are waits as well.
     pub(crate) implicit_waits: f64,
 }
@@ -64,6 +67,12 @@ impl Subject<'_> {
         (self.unit_ns - self.parts_ns.iter().sum::<f64>()).max(0.0)
     }
 
+    /// Time of the unit whose cause nothing in the trace tells: outside the driver, and not in a wait for the operating
+    /// system. Python's or other work of the host, or the host's processor was another's.
+    pub(crate) fn unknown_ns(&self) -> f64 {
+        (self.outside_ns() - self.system_ns.unwrap_or(0.0)).max(0.0)
+    }
+
     /// `step` or `run`.
     pub(crate) fn unit(&self) -> &'static str {
         if self.per_step { "step" } else { "run" }
@@ -87,6 +96,11 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
     let most = busy.first().map_or(0, |(_, time)| time.all.calls.iter().sum::<u64>());
     let matters = |calls: u64| calls >= FEWEST_CALLS && calls * 20 >= most;
     let judged = busy.into_iter().filter(|(_, time)| matters(time.all.calls.iter().sum())).take(SUBJECTS);
+    let looked_at = |process_id: i64, time: &crate::analysis::ProcessTime| {
+        let manifest = facts.trace.process(process_id).and_then(|process| process.manifest.as_ref());
+        let count = manifest.and_then(|manifest| manifest.accounting.get("os_wait"));
+        time.system_waits > 0 || count.is_some_and(|count| count.seen > 0)
+    };
     let subject = |(process_id, time): (i64, &'a crate::analysis::ProcessTime)| {
         let steps = facts.steps.of(process_id).filter(|s| s.middle > 0);
         let run_ns = (time.span_ns.1 - time.span_ns.0) as f64;
@@ -104,6 +118,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             run_ns,
             units: middle,
             parts_ns: shares.map(|ns| ns as f64 / middle),
+            system_ns: time.system_ns().filter(|_| looked_at(process_id, time)).map(|ns| ns as f64 / middle),
             calls: counted.calls.map(|calls| calls as f64 / middle),
             implicit_waits: counted.implicit_waits as f64 / middle,
         }

@@ -19,6 +19,7 @@ const CLASSES: &[(TableId, &str, &[&str])] = &[
     (TableId::DeviceMemory, "device_memory", &["alloc", "free"]),
     (TableId::Collectives, "collectives", &["collective"]),
     (TableId::HostMemory, "host_memory", &["host_alloc", "host_free"]),
+    (TableId::OsWaits, "os_waits", &["os_wait"]),
     (TableId::Ranges, "ranges", &["range"]),
 ];
 

@@ -278,6 +278,11 @@ impl Thread<'_> {
         self.call(TableId::Api, api, ns, json!({ "class": class }));
     }
 
+    /// A wait for the operating system.
+    pub(crate) fn system_wait(&mut self, api: &str, kind: &str, ns: i64) {
+        self.call(TableId::OsWaits, api, ns, json!({ "kind": kind, "wait_ns": ns }));
+    }
+
     /// A call of NCCL.
     pub(crate) fn collective(&mut self, api: &str, kind: &str, communicator: i32, bytes: i64, in_group: bool, ns: i64) {
         let row =

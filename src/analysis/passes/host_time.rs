@@ -5,6 +5,9 @@
 //! any thread was in; so the parts and the time outside the driver always sum to the whole.
 //!
 //! A copy, set, free or allocation that waited for earlier work is a wait first and then what it is ([`super::waiting`]).
+//!
+//! Of the time outside the driver, what the thread that makes the steps waited for the operating system is told apart;
+//! waits of other threads need not hold it up. The rest has no evidence of its cause.
 
 use std::rc::Rc;
 
@@ -78,8 +81,13 @@ pub(crate) struct ProcessTime {
     pub(crate) middle: Parts,
     /// Calls that failed (result not 0), but for queries that answered "not ready".
     pub(crate) failed: u64,
-    /// Unions of the parts up to each one, over the middle steps, else over the run.
-    covered: Option<Box<[Union; PARTS]>>,
+    /// Waits for the operating system that were recorded, of all threads.
+    pub(crate) system_waits: u64,
+    /// Time in those of the thread that makes the steps, in the middle steps.
+    system_ns: i64,
+    /// Unions of the parts up to each one and, last, of all and the waits for the operating system, over the middle
+    /// steps, else over the run.
+    covered: Option<Box<[Union; PARTS + 1]>>,
     steps: bool,
 }
 
@@ -104,6 +112,13 @@ impl ProcessTime {
             None if self.steps => self.middle.sum_ns,
             None => self.all.sum_ns,
         }
+    }
+
+    /// Time outside the driver in which the thread that makes the steps waited for the operating system, in the steps of
+    /// [`shares_ns`](Self::shares_ns). None without steps.
+    pub(crate) fn system_ns(&self) -> Option<i64> {
+        let own = self.covered.as_ref().map(|unions| unions[PARTS].total_ns() - unions[PARTS - 1].total_ns());
+        self.steps.then(|| own.unwrap_or(self.system_ns))
     }
 }
 
@@ -141,10 +156,14 @@ impl Pass for HostTime {
                 columns: &["api_ns", "api_id", "result", "kind", "bytes", "pending_streams"],
             },
             Want { table: TableId::Api, columns: &["api_ns", "result"] },
+            Want { table: TableId::OsWaits, columns: &["tid", "wait_ns"] },
         ]
     }
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
+        if rows.table == TableId::OsWaits {
+            return self.system_waits(rows, steps);
+        }
         let process = rows.i64("process_id");
         let (start, length) = (rows.i64("start_ns"), rows.i64("api_ns"));
         let (kind, result) = (rows.texts("kind"), rows.i32_or("result", 0));
@@ -213,6 +232,26 @@ impl Pass for HostTime {
                 for union in &mut unions[part as usize..] {
                     union.add(begin, end.min(limit));
                 }
+            }
+        }
+    }
+}
+
+impl HostTime {
+    fn system_waits(&mut self, rows: &Rows, steps: &Steps) {
+        let (process, tid) = (rows.i64("process_id"), rows.i32_or("tid", 0));
+        let (start, length) = (rows.i64("start_ns"), rows.i64("wait_ns"));
+        for row in 0..rows.len {
+            let time = self.processes.at(process[row]);
+            time.system_waits += 1;
+            if steps.of(process[row]).is_none_or(|of_process| of_process.tid != tid[row]) {
+                continue;
+            }
+            let Place::Middle(step_end) = steps.place(&mut self.cursor, process[row], start[row]) else { continue };
+            let end = start[row].saturating_add(length[row].max(0)).min(step_end);
+            time.system_ns += end - start[row];
+            if steps.several_callers(process[row]) {
+                time.covered.get_or_insert_default()[PARTS].add(start[row], end);
             }
         }
     }

@@ -15,6 +15,7 @@ pub(crate) mod kernels;
 pub(crate) mod launches;
 pub(crate) mod loading;
 pub(crate) mod named_steps;
+pub(crate) mod os_waits;
 pub(crate) mod period;
 pub(crate) mod ranges;
 pub(crate) mod sites;

@@ -31,6 +31,8 @@ pub(crate) enum What {
     Memory,
     /// Loading and compiling code, in calls for that and in first launches that took long.
     Load,
+    /// Waiting for the operating system.
+    System,
 }
 
 /// Which calls are counted together.
@@ -57,7 +59,8 @@ pub(crate) struct Cost {
     pub(crate) bytes: i64,
     /// In steady steps.
     pub(crate) steady: u64,
-    /// In steady steps of usual duration: calls and their time.
+    /// In steady steps of usual duration: calls and their time. Of waits for the operating system those of the thread
+    /// that makes the steps: what others wait for need not hold it up.
     pub(crate) middle: (u64, i64),
 }
 
@@ -83,7 +86,7 @@ pub(crate) struct Sites {
     pub(crate) texts: Texts,
     launched: Launched,
     idle: Rc<Idle>,
-    cursors: [Cursor; 5],
+    cursors: [Cursor; 6],
 }
 
 impl Sites {
@@ -122,6 +125,8 @@ impl Sites {
         let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
         let (api, stack) = (rows.i64("api_id"), rows.i64_or("stack_id", NO_STACK));
         let (bytes, direction) = (rows.i64_or("bytes", 0), rows.texts("direction"));
+        let tid = rows.i32_or("tid", 0);
+        let in_loop = |row: usize| steps.of(process[row]).is_some_and(|of_process| of_process.tid == tid[row]);
         for row in 0..rows.len {
             let direction = self.texts.number(direction.get(row));
             for (what, ns) in parts(self, row).into_iter().filter(|(_, ns)| *ns > 0) {
@@ -131,7 +136,7 @@ impl Sites {
                 cost.all.add(ns);
                 cost.bytes = cost.bytes.saturating_add(bytes[row].max(0));
                 cost.steady += u64::from(place.is_steady());
-                if place.is_middle() {
+                if place.is_middle() && (what != What::System || in_loop(row)) {
                     cost.middle = (cost.middle.0 + 1, cost.middle.1 + ns);
                 }
             }
@@ -206,6 +211,7 @@ impl Pass for Sites {
             Want { table: TableId::Syncs, columns: &["api_ns", "api_id", "stack_id", "kind"] },
             Want { table: TableId::Transfers, columns: TRANSFERS },
             Want { table: TableId::DeviceMemory, columns: MEMORY },
+            Want { table: TableId::OsWaits, columns: &["tid", "wait_ns", "api_id", "stack_id", "bytes"] },
         ]
     }
 
@@ -223,6 +229,10 @@ impl Pass for Sites {
                 self.costs(rows, steps, 0, |_, row| [(What::Wait, waited(row))]);
             }
             TableId::Transfers => self.transfers(rows, steps),
+            TableId::OsWaits => {
+                let length = rows.i64("wait_ns");
+                self.costs(rows, steps, 5, |_, row| [(What::System, length[row])]);
+            }
             _ => self.memory(rows, steps),
         }
     }

@@ -63,7 +63,9 @@ impl Analysis for Summary {
                 long as nine of ten steps there. p50 \
                 and p99 are of the steady steps. The host line is the mean over the steady steps between the 40th \
                 and 60th percentile of duration, so its parts sum to the usual step; where several threads call the driver each ns counts once (launch, copy, memory, \
-                other, wait, in this order). Verdict and findings are computed from the host's times; each finding's gain is \
+                other, wait, in this order). Of the time outside the driver, system waits are those of the loop's thread \
+                for the operating system (--explain os-waits); the rest has no evidence in the trace and is called unknown: \
+                Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the host's times; each finding's gain is \
                 an upper bound. cost = recorded events x measured cost of one / wall time, in the process where that is most; lost = events without room of all \
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
                 and no hook covers.",
@@ -131,6 +133,8 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("unit", "numbers are per", Unit::Text, main.map(|s| s.unit()));
     section.fact("unit_ns", "its usual length", Unit::Ns, main.map(|s| s.unit_ns));
     section.fact("outside_driver_ns", "host outside driver", Unit::Ns, main.map(|s| s.outside_ns()));
+    section.fact("outside_system_ns", "of it waiting for the system", Unit::Ns, main.map(|s| s.system_ns));
+    section.fact("outside_unknown_ns", "of it unknown", Unit::Ns, main.map(|s| s.unknown_ns()));
     use super::Part::{Copy, Launch, Memory, Other, Wait};
     let parts = [
         ("launch_ns", "launches", Launch, "in launch calls"),

@@ -6,8 +6,8 @@ use gputrace_collectors::schema::TableId;
 
 use super::{Content, devices, ending, ranks};
 use crate::analysis::loss::Loss;
-use crate::analysis::{Part, ProcessSteps};
-use crate::findings::Subject;
+use crate::analysis::{Part, ProcessSteps, What};
+use crate::findings::{Subject, worst_site};
 use crate::render::{duration, number, scale_ns, share, time};
 use crate::trace::{Process, shortened};
 
@@ -187,10 +187,11 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     for (name, part) in always.into_iter().chain(seen) {
         let _ = write!(out, " | {name} {}", shown(main.ns(part)));
     }
+    out.push_str(&outside_line(main, &shown));
     let launches = content.facts.launches.processes.get(&main.process_id);
     let median = launches.map_or(0, |l| l.steady.median()) as f64;
     let calls = number(main.calls(Part::Launch));
-    let _ = write!(out, "\n {calls} launches");
+    let _ = write!(out, " {calls} launches");
     match main.kernels().map(number) {
         Some(kernels) if kernels == calls => {}
         Some(kernels) => _ = write!(out, " of {kernels} kernels"),
@@ -213,6 +214,22 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
         let _ = write!(out, "; {} allocation and free calls", number(memory));
     }
     out.push('\n');
+    out
+}
+
+/// What the time outside the driver went into, as far as there is evidence of it: ends the host line, and has one of its
+/// own where the operating system was waited for.
+fn outside_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
+    let mut out = "\n".to_owned();
+    if let Some(system_ns) = main.system_ns.filter(|ns| *ns >= 0.005 * main.unit_ns) {
+        let worst = worst_site(main, What::System).map(|at| {
+            let site = at.site.as_ref().map(|site| format!("{} ", site.short()));
+            format!(" (most: {}{})", site.unwrap_or_default(), main.facts.names.full(at.api_id))
+        });
+        let (system, unknown) = (shown(system_ns), shown(main.unknown_ns()));
+        let _ =
+            writeln!(out, "  outside driver: system waits {system}{} | unknown {unknown}", worst.unwrap_or_default());
+    }
     out
 }
 
