@@ -1,6 +1,6 @@
 //! What tracing costs, in paired runs: `cargo bench --bench cost [-- NAME...]`.
 //!
-//! Names: launch, call, stack, range, malloc, start, import, memory. Each compares in turn (A B A B ...) and prints medians; `launch` has its
+//! Names: launch, call, stack, range, malloc, wait, start, import, memory. Each compares in turn (A B A B ...) and prints medians; `launch` has its
 //! baseline in the same process. lttng-ust and heaptrack take part where they are installed. The machine's noise shows
 //! in the quartiles; docs/benchmarks.md keeps the figures with the commands that made them.
 
@@ -16,12 +16,13 @@ fn main() {
     let work = env::temp_dir().join(format!("gputrace-bench-{}", std::process::id()));
     fs::create_dir_all(&work).expect("a work folder");
     let bench = Bench { work: work.clone() };
-    let all: [(&str, Measure); 8] = [
+    let all: [(&str, Measure); 9] = [
         ("launch", Bench::launch),
         ("call", Bench::call),
         ("stack", Bench::stack),
         ("range", Bench::range),
         ("malloc", Bench::malloc),
+        ("wait", Bench::wait),
         ("start", Bench::start),
         ("import", Bench::import),
         ("memory", Bench::memory),
@@ -198,6 +199,34 @@ impl Bench {
         let spreads = times.map(Spread::of);
         for (mode, spread) in modes.iter().zip(&spreads) {
             println!("malloc {mode}: ns per pair {spread}, added {:.2}", spread.median - spreads[0].median);
+        }
+    }
+
+    /// ns added to calls that may wait for the operating system and return at once: without us, with such waits off, in
+    /// a process that does not look at the driver (the default), and looked at, counted and timed.
+    fn wait(&self) {
+        let program = self.compile("wait_cost", &["wait_cost.c", "-lpthread"]);
+        let calls = ["read of a byte", "lock + unlock", "poll", "futex call", "other system call"];
+        let modes = ["none", "off", "cuda", "all"];
+        let mut times = modes.map(|_| calls.map(|_| Vec::new()));
+        for _ in 0..5 {
+            for (mode, times) in modes.iter().zip(&mut times) {
+                let mut command = match *mode {
+                    "none" => Command::new(&program),
+                    mode => self.traced("wait", &["--malloc", "off", "--os", mode], &program),
+                };
+                for line in lines(command.args(["31", "20000"])) {
+                    let values = line.split(' ').filter_map(|value| value.parse::<f64>().ok());
+                    times.iter_mut().zip(values).for_each(|(times, value)| times.push(value));
+                }
+            }
+        }
+        let medians = times.map(|times| times.map(Spread::of));
+        for (n, call) in calls.iter().enumerate() {
+            for (mode, spreads) in modes.iter().zip(&medians) {
+                let added = spreads[n].median - medians[0][n].median;
+                println!("{call}, waits {mode}: ns {}, added {added:.2}", spreads[n]);
+            }
         }
     }
 
