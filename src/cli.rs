@@ -98,6 +98,15 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
     pub(crate) segment_memory: u64,
 
+    /// How driver calls are reached: auto, symbols or inline
+    ///
+    /// auto and symbols take the places of the driver's symbols and answer look-ups; what only inline would reach is
+    /// noted in the manifest. inline also patches the driver's functions in memory, when the loader has mapped them and
+    /// before anybody can call them: it sees calls of libraries opened RTLD_DEEPBIND or in a namespace of their own, and
+    /// of addresses found by hand. Example: --hook inline
+    #[arg(long, value_enum, value_name = "ROUTE", default_value = "auto")]
+    pub(crate) hook: HookRoute,
+
     /// What a call does that finds its process's memory full: drop its event and count it, or block
     ///
     /// block loses nothing and can slow the command down. Example: --on-full block
@@ -170,6 +179,7 @@ impl RecordArgs {
             os_over: OS_OVER_US,
             max_size: 2 << 30,
             segment_memory: 16 << 20,
+            hook: HookRoute::Auto,
             on_full: OnFull::Drop,
             stacks: Switch::On,
             stacks_over: STACKS_OVER_US,
@@ -212,6 +222,17 @@ pub(crate) enum Malloc {
     Sample(u64),
     /// Each one.
     Full,
+}
+
+/// How driver calls are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HookRoute {
+    /// What changes nothing in the driver: by symbols.
+    Auto,
+    /// By the driver's symbols and look-ups.
+    Symbols,
+    /// By these, and by patches of the driver's functions.
+    Inline,
 }
 
 /// What happens when a process's memory for events is full.

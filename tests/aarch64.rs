@@ -8,6 +8,8 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use gputrace_collectors::manifest::Inline;
+
 use crate::inherited::assert_launches;
 use crate::routes::{BY_LOOKUP, assert_route, counted};
 use crate::util::{Scratch, Target, count, lacks, needs, program_by};
@@ -30,13 +32,29 @@ fn libraries() -> Option<PathBuf> {
 
 /// A program of `tests/programs` with a driver, emulated. Without gputrace around it its shim finds no session.
 fn emulated<'a>(scratch: &'a Scratch, libraries: &Path, name: &str, driver: &Path) -> Target<'a> {
+    emulated_with(scratch, libraries, name, driver, &[])
+}
+
+/// The same with more options of the emulator.
+fn emulated_with<'a>(scratch: &'a Scratch, libraries: &Path, name: &str, driver: &Path, more: &[&str]) -> Target<'a> {
     let folder = scratch.path().join("driver");
     let _ = std::fs::create_dir(&folder);
     let _ = std::fs::remove_file(folder.join("libcuda.so.1"));
     symlink(driver, folder.join("libcuda.so.1")).expect("a link");
     let preload = format!("LD_PRELOAD={}", libraries.join("libgputrace_shim.so").display());
     // The emulator itself is this machine's program; only what it emulates is to be traced.
-    let target = scratch.target("env").args(["-u", "LD_PRELOAD", "qemu-aarch64", "-L", SYSTEM, "-E", &preload]);
+    let target = scratch.target("env").args([
+        "-u",
+        "LD_PRELOAD",
+        "-u",
+        "LD_AUDIT",
+        "qemu-aarch64",
+        "-L",
+        SYSTEM,
+        "-E",
+        &preload,
+    ]);
+    let target = target.args(more);
     // The emulated counter is another than this machine's.
     target.arg(program_by(COMPILER, name, "", &[])).env("LD_LIBRARY_PATH", folder).env("GPUTRACE_CLOCK", "monotonic")
 }
@@ -54,6 +72,33 @@ fn each_lookup_sees_each_call_once() {
         let (run, trace) = counted(&scratch, emulated(&scratch, &libraries, "cuda_routes", &driver).arg(route));
         assert_route(&run, &trace, route, reached_by);
     }
+}
+
+#[test]
+fn inline_hooks_see_what_goes_past_the_symbols_and_what_does_not_once() {
+    let Some(libraries) = libraries() else { return };
+    let scratch = Scratch::new();
+    let driver = libraries.join("libfake_cuda.so");
+    let audit = format!("LD_AUDIT={}", libraries.join("libgputrace_inline.so").display());
+    for (route, least) in [("walk", 1), ("dlopen", 3), ("procaddr", 3)] {
+        let target = emulated_with(&scratch, &libraries, "cuda_routes", &driver, &["-E", &audit]).arg(route);
+        let run = target.options(["--hook", "inline"]).same();
+        assert!(run.text().contains("launches=3 copies=2 sum=522240 result=0"), "{}", run.text());
+        let trace = run.read();
+        // Functions of which the first instructions cannot be moved are seen by their symbols only.
+        let launches = trace.table("launches").len();
+        let inline = trace.root().coverage.inline.expect("the driver was looked at");
+        assert!(
+            launches <= 3 && (launches >= least || left(&inline, "cuLaunchKernel")),
+            "{route}: {launches}, {inline:?}"
+        );
+        assert!(inline.patched > 100, "{route}: {inline:?}");
+        trace.assert_balanced();
+    }
+}
+
+fn left(inline: &Inline, function: &str) -> bool {
+    inline.left.iter().any(|left| left.function == function)
 }
 
 #[test]

@@ -258,6 +258,7 @@ fn schema_doctor_demo_help_and_version_work() {
     assert!(scratch.gputrace(&["--version"]).expect(0).text().starts_with("gputrace "));
     let doctor = scratch.gputrace(&["doctor"]);
     assert!(doctor.code() <= 1 && !doctor.text().is_empty(), "{}", doctor.stderr);
+    assert!(doctor.text().contains("hook            symbols; nothing in the driver is changed"), "{}", doctor.text());
     let demo = scratch.gputrace(&["demo", "-o", "demo"]).expect(0);
     assert!(!demo.text().is_empty() || !demo.stderr.is_empty());
     crate::util::Trace::open(&scratch.path().join("demo")).assert_balanced();

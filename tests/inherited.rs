@@ -113,7 +113,7 @@ fn a_daemon_outlives_gputrace_unharmed() {
 #[test]
 fn children_get_the_same_environment_but_for_our_variables() {
     let scratch = Scratch::new();
-    let ours = ["LD_PRELOAD=", "GPUTRACE_", "NVTX_INJECTION64_PATH="];
+    let ours = ["LD_AUDIT=", "LD_PRELOAD=", "GPUTRACE_", "NVTX_INJECTION64_PATH="];
     let others = |run: &Finished| -> Vec<String> {
         let text = run.text();
         let mut lines: Vec<String> =

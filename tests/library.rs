@@ -85,7 +85,7 @@ fn it_exports_hooks_and_its_controls_and_nothing_else() {
             "reallocarray",
         ];
         const ENDING: [&str; 2] = ["_Exit", "_exit"];
-        const LOADER: [&str; 4] = ["dlclose", "dlopen", "dlsym", "dlvsym"];
+        const LOADER: [&str; 5] = ["dlclose", "dlmopen", "dlopen", "dlsym", "dlvsym"];
         // The linker puts the last one in place of std's: see shim/build.rs.
         const LINKER: &str = "__wrap_rust_eh_personality";
         name == LINKER

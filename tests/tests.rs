@@ -8,6 +8,7 @@
 //! | `library` | the shim itself: what it links, needs and contains |
 //! | `hooks` | no function of the driver is without a hook, and each hook has its function's signature |
 //! | `routes` | each way by which programs reach the driver is seen, once |
+//! | `inline` | calls that symbols do not reach are seen by inline hooks, and named where there are none |
 //! | `drivers` | drivers older and newer than the lists, closed, opened again, replaced |
 //! | `exactness` | the trace's counts and values are the driver's own |
 //! | `graphs` | a replayed graph is one launch and all its kernels, and no capture is disturbed |
@@ -48,6 +49,7 @@ mod graphs;
 mod hooks;
 mod host_memory;
 mod inherited;
+mod inline;
 mod interpreters;
 mod library;
 mod limits;

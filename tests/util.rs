@@ -8,5 +8,5 @@ pub(crate) use build::{
     Driver, driver_folder, gputrace, hooked_functions, lacks, library, linked_with, linked_with_library, nccl_folder,
     nccl_inside, needs, odd_driver_folder, program, program_by, program_with, repository, shim,
 };
-pub(crate) use run::{Finished, Scratch, Target, poll};
+pub(crate) use run::{Finished, Scratch, Target, poll, test_hook};
 pub(crate) use trace::{Row, Trace, count, orphans, truth};

@@ -3,6 +3,7 @@
 use gputrace_abi::Class;
 use gputrace_abi::event::detail;
 use gputrace_abi::layout::{COUNTER_BLOCKS, HOOKS_MAX, View, hook_flag, info, malloc_mode, note, route};
+use gputrace_abi::patches::why;
 use gputrace_abi::sync::Ordering;
 
 use crate::accounting::MOST;
@@ -215,10 +216,14 @@ pub(crate) fn coverage(view: &View, known: &[Hook], counted: &[u64]) -> Vec<mani
     let mut reached = Vec::new();
     for (n, hook) in hooks.iter().enumerate() {
         let calls = if hook.counted { counted.get(n).copied().unwrap_or(0) } else { hook.calls };
-        // A call needs no look-up when the program is linked to the function; the shim does not see that it is.
+        let patched = view.hook(n).is_some_and(|row| row.read().inline == why::PATCHED);
+        // A call needs no look-up when the program is linked to the function; the shim does not see that it is. Nor
+        // does it see, where the function itself is patched, by which way a call came to it.
         let routes = match (routes(n), calls) {
             (0, 0) => continue,
+            (0, _) if patched => route::INLINE,
             (0, _) => route::EXPORT,
+            (known, _) if patched => known | route::INLINE,
             (known, _) => known,
         };
         let routes = route::ALL.iter().filter(|(bit, _)| routes & bit != 0).map(|(_, name)| (*name).to_owned());
@@ -231,6 +236,24 @@ pub(crate) fn coverage(view: &View, known: &[Hook], counted: &[u64]) -> Vec<mani
         });
     }
     reached
+}
+
+/// What came of inline patching, where the driver was patched.
+pub(crate) fn inline(view: &View) -> Option<manifest::Inline> {
+    let count = view.header().hook_count.load(Ordering::Relaxed) as usize;
+    let mut inline = manifest::Inline::default();
+    for row in (0..count.min(HOOKS_MAX)).filter_map(|n| view.hook(n)).map(|row| row.read()) {
+        match row.inline {
+            0 => {}
+            why::PATCHED => inline.patched += 1,
+            left => {
+                let known = why::ALL.iter().find(|(reason, _)| *reason == left).map(|(_, text)| *text);
+                let why = known.unwrap_or("for a reason that this version does not know").to_owned();
+                inline.left.push(manifest::Left { function: row.name().to_owned(), why });
+            }
+        }
+    }
+    (inline != manifest::Inline::default()).then_some(inline)
 }
 
 const SANITIZER: &str = "malloc is not recorded: built with a sanitizer, which replaces it";
@@ -260,10 +283,20 @@ pub(crate) fn driver_note(version: u32) -> Option<String> {
     Some(format!("the driver is of CUDA {}.{}, {misses}", version / 1000, version % 1000 / 10))
 }
 
-/// What the shim noticed, in sentences.
-pub(crate) fn notes(bits: u32) -> Vec<String> {
+/// What the shim noticed, in sentences; `patched` says whether the driver's functions themselves lead to the hooks.
+pub(crate) fn notes(bits: u32, patched: bool) -> Vec<String> {
+    // What a library calls of itself without our symbols, and only an inline hook sees.
+    let past_us = |why: &str| match patched {
+        true => format!("{why}: its own calls of malloc and NCCL may be missing"),
+        false => format!("{why}: calls that it makes itself may be missing; --hook inline sees those of the driver"),
+    };
+    let ways = [
+        (note::DEEPBIND, "a library was opened RTLD_DEEPBIND"),
+        (note::NAMESPACE, "a library was opened in a namespace of its own (dlmopen)"),
+    ];
+    let ways = ways.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, why)| past_us(why));
+
     const ALL: &[(u32, &str)] = &[
-        (note::DEEPBIND, "a library was opened RTLD_DEEPBIND: calls that it makes itself may be missing"),
         (
             note::SMALL_SEGMENT,
             "a limit (RLIMIT_AS, RLIMIT_FSIZE or free space) made the segment smaller than asked for",
@@ -276,8 +309,14 @@ pub(crate) fn notes(bits: u32) -> Vec<String> {
         (note::RANGE_NAMES_LOST, "names of ranges found no room in a ring: some ranges have no name"),
         (note::COMMUNICATORS_FULL, "too many NCCL communicators at once: some calls name none"),
         (note::UNKNOWN_NCCL, "functions of NCCL were looked up in a copy too many: their calls are missing"),
+        (
+            note::DRIVER_HERE,
+            "the driver was loaded and no hook was reached: calls that went past the symbols, if there were any, are \
+             missing; --hook inline sees them",
+        ),
+        (note::NOT_INLINE, "inline hooks were asked for, but the loader did not take the engine: symbols were used"),
     ];
-    ALL.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned()).collect()
+    ways.chain(ALL.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned())).collect()
 }
 
 #[cfg(test)]

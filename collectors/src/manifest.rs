@@ -197,6 +197,27 @@ pub struct Coverage {
     /// Tables of private functions that the program asked the driver for; calls by them pass by unseen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub export_tables: Vec<ExportTable>,
+    /// What came of patching the driver's functions, where `--hook inline` did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<Inline>,
+}
+
+/// What inline hooks reach of the driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inline {
+    /// Functions that were patched: each of their calls comes to its hook.
+    pub patched: u64,
+    /// Functions that were left as they are: calls that went past the symbols are missing.
+    pub left: Vec<Left>,
+}
+
+/// A function of the driver that was not patched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Its name.
+    pub function: String,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// A table of private functions of the driver.
@@ -240,7 +261,8 @@ pub struct Hook {
     pub name: String,
     /// Name of its class.
     pub class: String,
-    /// How the program came to it: `export`, `dlsym`, `dlvsym`, `procaddr`.
+    /// How the program came to it: `export`, `dlsym`, `dlvsym`, `procaddr`, `injection` (NVTX), `inline` (the
+    /// function itself is patched).
     pub routes: Vec<String>,
     /// Calls recorded or counted.
     pub calls: u64,

@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use gputrace_collectors::{Config, Running};
 
-use crate::cli::{Malloc, OnFull, OsWaits, RecordArgs, Switch};
+use crate::cli::{HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
@@ -68,14 +68,29 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
     let shim = shim::find_library(shim::SHIM).map_err(|missing| {
         Failure::error(OWN_FAILURE, format!("{} is {missing}; install it beside gputrace", shim::SHIM))
     })?;
+    let engine = match args.hook {
+        HookRoute::Inline => Some(shim::find_library(shim::ENGINE).map_err(|missing| {
+            let cure = "install it beside gputrace, or leave --hook inline out";
+            Failure::error(OWN_FAILURE, format!("{} is {missing}; {cure}", shim::ENGINE))
+        })?),
+        HookRoute::Auto | HookRoute::Symbols => None,
+    };
     let folder = TraceFolder::claim(args.output.as_deref(), name)?;
 
     let wanted = Signals::wanted();
     let inherited = Inherited::note_and_block(&wanted);
     let signals = Signals::open(&wanted).context("no signalfd can be made")?;
-    let run = start_run(args, &path, &inspection, &shim, &folder.path, &inherited);
+    let libraries = Libraries { shim, engine };
+    let run = start_run(args, &path, &inspection, &libraries, &folder.path, &inherited);
     let run = run.inspect_err(|_| folder.undo())?;
     Ok(stay::stay(args, run, &signals, &inspection))
+}
+
+/// What is loaded into the target.
+struct Libraries {
+    shim: PathBuf,
+    /// That of inline hooks, where they are asked for.
+    engine: Option<PathBuf>,
 }
 
 /// Everything that a started target needs until its end.
@@ -91,19 +106,20 @@ fn start_run(
     args: &RecordArgs,
     path: &Path,
     inspection: &Inspection,
-    shim: &Path,
+    libraries: &Libraries,
     trace: &Path,
     inherited: &Inherited,
 ) -> Result<Run> {
     // The loader of a program that cannot be traced (a 32-bit one, say) says nothing about where the shim must lie.
     let loader = inspection.loader.as_deref().filter(|_| inspection.obstacle.is_none());
-    let session = Session::new(&session::bases(), shim, loader)?;
+    let session = Session::new(&session::bases(), &libraries.shim, loader)?;
     let id = gputrace_collectors::new_launcher_id();
     let mut config = Config::new(trace.to_owned(), session.path(), host(), id);
     config.command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     config.max_size = args.max_size;
     env!("CARGO_PKG_VERSION").clone_into(&mut config.tool_version);
-    let program = Program::new(path, &args.command, environment(args, inspection, &session))?;
+    let program =
+        Program::new(path, &args.command, environment(args, inspection, &session, libraries.engine.as_deref())?)?;
 
     let running = match gputrace_collectors::start(config) {
         Ok(running) => running,
@@ -126,13 +142,18 @@ fn start_run(
     }
 }
 
-fn environment(args: &RecordArgs, inspection: &Inspection, session: &Session) -> Vec<OsString> {
+fn environment(
+    args: &RecordArgs,
+    inspection: &Inspection,
+    session: &Session,
+    engine: Option<&Path>,
+) -> Result<Vec<OsString>> {
     let mut inherited = spawn::environment();
     for (name, value) in &args.variables {
         environ::set(&mut inherited, name, value.as_bytes());
     }
     if inspection.obstacle.as_ref().is_some_and(|obstacle| !Obstacle::lets_children_be_traced(obstacle)) {
-        return inherited;
+        return Ok(inherited);
     }
     let malloc = match args.malloc {
         Malloc::Off => "off".to_owned(),
@@ -156,8 +177,14 @@ fn environment(args: &RecordArgs, inspection: &Inspection, session: &Session) ->
         OsWaits::All => "all",
         OsWaits::Off => "off",
     };
+    let hook = match args.hook {
+        HookRoute::Auto => "auto",
+        HookRoute::Symbols => "symbols",
+        HookRoute::Inline => "inline",
+    };
     let variables = [
         ("GPUTRACE_MALLOC", malloc),
+        ("GPUTRACE_HOOK", hook.to_owned()),
         ("GPUTRACE_STACKS", stacks),
         ("GPUTRACE_LAUNCH_STACKS", launch_stacks),
         ("GPUTRACE_OS", os.to_owned()),
@@ -168,7 +195,10 @@ fn environment(args: &RecordArgs, inspection: &Inspection, session: &Session) ->
     if args.nvtx == Switch::On {
         inherited = environ::with_nvtx(inherited, &session.preload());
     }
-    environ::for_target(inherited, &session.preload(), session.path().as_os_str(), &variables)
+    if let Some(engine) = engine {
+        inherited = environ::with_engine(inherited, &session.add_engine(engine)?);
+    }
+    Ok(environ::for_target(inherited, &session.preload(), session.path().as_os_str(), &variables))
 }
 
 /// What switches tracing off here, if something does.

@@ -1,5 +1,5 @@
-//! The environment with which the target starts: this process's own, with LD_PRELOAD, NVTX_INJECTION64_PATH and the
-//! GPUTRACE_* variables.
+//! The environment with which the target starts: this process's own, with LD_PRELOAD, NVTX_INJECTION64_PATH, for inline
+//! hooks LD_AUDIT, and the GPUTRACE_* variables.
 //!
 //! Entries keep their order, and those that are not `NAME=value` stay as they are.
 
@@ -7,6 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 const PRELOAD: &str = "LD_PRELOAD";
+/// Libraries that the loader tells of each library that it maps.
+const AUDIT: &str = "LD_AUDIT";
 const SESSION: &str = "GPUTRACE_SESSION";
 /// The library that NVTX loads to have its calls taken.
 const INJECTION: &str = "NVTX_INJECTION64_PATH";
@@ -54,6 +56,16 @@ pub(crate) fn with_nvtx(mut inherited: Vec<OsString>, preload: &OsStr) -> Vec<Os
         set(&mut inherited, NEXT_INJECTION, &next);
     }
     set(&mut inherited, INJECTION, preload.as_bytes());
+    inherited
+}
+
+/// `inherited` with the engine of inline hooks last in LD_AUDIT, in place of that of an outer gputrace.
+pub(crate) fn with_engine(mut inherited: Vec<OsString>, entry: &OsStr) -> Vec<OsString> {
+    let outer = outer(&inherited);
+    let there = value(&inherited, AUDIT).unwrap_or_default().split(|b| *b == b':');
+    let kept = there.filter(|entry| !entry.is_empty() && !is_of(&outer, entry));
+    let line = kept.chain([entry.as_bytes()]).collect::<Vec<_>>().join(&b':');
+    set(&mut inherited, AUDIT, &line);
     inherited
 }
 
@@ -123,6 +135,14 @@ mod tests {
             with(&["NVTX_INJECTION64_PATH=/tool.so", "A=1"]),
             entries(&["NVTX_INJECTION64_PATH=/s/$LIB/x.so", "A=1", "GPUTRACE_NVTX_NEXT=/tool.so"])
         );
+    }
+
+    #[test]
+    fn the_engine_comes_after_other_auditors_and_an_outer_ones_goes() {
+        let with = |inherited: &[&str]| with_engine(entries(inherited), OsStr::new("/s/$LIB/y.so"));
+        assert_eq!(with(&["A=1"]), entries(&["A=1", "LD_AUDIT=/s/$LIB/y.so"]));
+        let outer = ["LD_AUDIT=/a.so:/o/$LIB/y.so", "GPUTRACE_SESSION=/o/s"];
+        assert_eq!(with(&outer), entries(&["LD_AUDIT=/a.so:/s/$LIB/y.so", "GPUTRACE_SESSION=/o/s"]));
     }
 
     #[test]

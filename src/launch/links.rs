@@ -23,6 +23,9 @@ const FOLDER: &str = "no-libasan.so";
 /// Name under which the shim is preloaded.
 const PRELOAD: &str = "libgputrace.so";
 
+/// Name under which the engine of inline hooks is loaded, where there is one.
+const ENGINE: &str = "libgputrace-inline.so";
+
 /// What 64-bit loaders put for `$LIB`.
 #[cfg(target_arch = "x86_64")]
 const WIDE: [&str; 3] = ["lib/x86_64-linux-gnu", "lib64", "lib"];
@@ -48,6 +51,21 @@ pub(crate) fn preload(root: &Path) -> OsString {
 /// The folder of all links.
 pub(crate) fn folder(root: &Path) -> PathBuf {
     root.join(FOLDER)
+}
+
+/// The entry for LD_AUDIT of the session at `root`, after [`add_engine`].
+pub(crate) fn audit(root: &Path) -> OsString {
+    let mut entry = root.as_os_str().to_owned();
+    for part in ["/", FOLDER, "/$LIB/", ENGINE] {
+        entry.push(part);
+    }
+    entry
+}
+
+/// Makes links to the engine beside those of `wide`. They go with the folder; processes that outlive the launcher find
+/// an engine that sees that the session is over.
+pub(crate) fn add_engine(root: &Path, wide: &[String], engine: &Path) -> io::Result<()> {
+    wide.iter().try_for_each(|folder| symlink(engine, root.join(FOLDER).join(folder).join(ENGINE)))
 }
 
 /// Makes the links in `root`; `loader` is the target's. Returns the folders of those that lead to the shim.

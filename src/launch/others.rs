@@ -8,7 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Name of a copy of the shim in the session's folder.
-const COPY: &str = "shim.so";
+pub(super) const SHIM: &str = "shim.so";
+/// The same for the engine of inline hooks.
+pub(super) const ENGINE: &str = "inline.so";
 
 /// Whether there may be processes of other users below this one.
 pub(super) fn may_come() -> bool {
@@ -16,15 +18,15 @@ pub(super) fn may_come() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// The shim to be preloaded: itself where everybody may read it, else a copy in `root`, which will be called `name`.
-pub(super) fn shim(root: &Path, name: &Path, shim: &Path) -> io::Result<PathBuf> {
-    if !may_come() || everybody_reads(shim) {
-        return Ok(shim.to_owned());
+/// The library to be loaded: itself where everybody may read it, else a copy in `root`, which will be called `name`.
+pub(super) fn readable(root: &Path, name: &Path, library: &Path, called: &str) -> io::Result<PathBuf> {
+    if !may_come() || everybody_reads(library) {
+        return Ok(library.to_owned());
     }
-    let copy = root.join(COPY);
-    fs::copy(shim, &copy)?;
+    let copy = root.join(called);
+    fs::copy(library, &copy)?;
     fs::set_permissions(&copy, Permissions::from_mode(0o755))?;
-    Ok(name.join(COPY))
+    Ok(name.join(called))
 }
 
 fn everybody_reads(file: &Path) -> bool {

@@ -93,13 +93,21 @@ impl Session {
         links::preload(&self.root)
     }
 
+    /// Lets the target's loaders find the engine of inline hooks. Returns the entry for LD_AUDIT.
+    pub(crate) fn add_engine(&self, engine: &Path) -> Result<OsString> {
+        let engine = others::readable(&self.root, &self.root, engine, others::ENGINE);
+        let linked = engine.and_then(|engine| links::add_engine(&self.root, &self.wide, &engine));
+        linked.context("cannot link to the engine of inline hooks")?;
+        Ok(links::audit(&self.root))
+    }
+
     /// Ends the session. With `survivors` still running only what they may load stays, as empty libraries.
     pub(crate) fn end(self, survivors: bool) {
         if !survivors {
             links::remove(&self.root, &self.wide);
             let _ = fs::remove_dir(self.path());
             if fs::remove_dir(&self.root).is_err() {
-                // Something was left that we did not make: a segment of a process that found no collector.
+                // Links to the engine, or something that we did not make: a segment of a process that found no collector.
                 let _ = fs::remove_dir_all(&self.root);
             }
             return;
@@ -115,7 +123,7 @@ fn fill(root: &Path, name: &Path, shim: &Path, loader: Option<&Path>) -> io::Res
     // Where a file system knows no locks, a sweeper gets none either and leaves the session alone.
     try_lock(&lock);
     DirBuilder::new().mode(0o700).create(root.join("s"))?;
-    let wide = links::make(root, &others::shim(root, name, shim)?, loader)?;
+    let wide = links::make(root, &others::readable(root, name, shim, others::SHIM)?, loader)?;
     others::let_in(root, &links::folder(root))?;
     Ok((lock, wide))
 }

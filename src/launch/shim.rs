@@ -1,4 +1,4 @@
-//! Finds the shim, the library that is loaded into the target.
+//! Finds the shim, the library that is loaded into the target, and the engine of inline hooks.
 //!
 //! Installed, it lies beside the executable or in `../lib/gputrace`; in a build folder it lies beside the executable
 //! or in `deps`, which is also where tests find it. The simulated driver is looked for in the same places.
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// File name of the shim.
 pub(crate) const SHIM: &str = "libgputrace_shim.so";
+/// File name of the engine of inline hooks.
+pub(crate) const ENGINE: &str = "libgputrace_inline.so";
 /// File name of the simulated driver.
 pub(crate) const FAKE_DRIVER: &str = "libfake_cuda.so";
 

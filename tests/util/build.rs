@@ -48,7 +48,8 @@ fn built() -> &'static Path {
     let errors = ERRORS.get_or_init(|| {
         let _lock = file_lock("build");
         let mut cargo = Command::new(env!("CARGO"));
-        let packages = ["gputrace-shim", "fake-cuda", "fake-cuda-symbolic", "fake-nccl"].map(|name| ["-p", name]);
+        let packages = ["gputrace-shim", "gputrace-inline", "fake-cuda", "fake-cuda-symbolic", "fake-nccl"]
+            .map(|name| ["-p", name]);
         cargo.args(["build", "--quiet"]).args(packages.as_flattened()).current_dir(repository());
         let target = products().parent().expect("profiles lie in the target folder");
         cargo.arg("--target-dir").arg(target);

@@ -91,6 +91,11 @@ impl Drop for Scratch {
     }
 }
 
+/// The route of hooks by which CI runs tests once more (GPUTRACE_TEST_HOOK), if it does.
+pub(crate) fn test_hook() -> Option<OsString> {
+    std::env::var_os("GPUTRACE_TEST_HOOK")
+}
+
 /// A program, and how to run it.
 #[derive(Clone)]
 pub(crate) struct Target<'a> {
@@ -202,6 +207,9 @@ impl Target<'_> {
     pub(crate) fn traced_command(&self, trace: &Path) -> Command {
         shim(); // it must have been built
         let mut command = self.command(gputrace().as_os_str());
+        if let Some(hook) = test_hook().filter(|_| self.options.iter().all(|option| option != "--hook")) {
+            command.arg("--hook").arg(hook);
+        }
         command.args(&self.options).arg("-o").arg(trace).arg("--").arg(&self.program).args(&self.arguments);
         command
     }

@@ -70,7 +70,8 @@ impl Process {
         }
         let accounting = books.close();
         let unread = header.stacks[stacks::UNREAD].load(Ordering::Relaxed);
-        let mut notes = facts::notes(header.notes.load(Ordering::Relaxed));
+        let inline = facts::inline(self.segment.view());
+        let mut notes = facts::notes(header.notes.load(Ordering::Relaxed), inline.is_some());
         notes.extend(facts::driver_note(header.driver_version.load(Ordering::Relaxed)));
         if self.broken {
             notes.push("a ring led out of its segment and was not read on".to_owned());
@@ -104,6 +105,7 @@ impl Process {
                 hooks: facts::coverage(self.segment.view(), hooks, &counted),
                 uncovered: self.fetched.symbols.clone(),
                 export_tables: self.fetched.export_tables.clone(),
+                inline,
             },
             notes,
         }

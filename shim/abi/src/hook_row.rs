@@ -3,13 +3,13 @@
 use crate::event::Class;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bits of [`HookInfo::flags`].
+/// Bits of [`HookInfo::flags`], of which there are four.
 pub mod hook_flag {
     /// Calls are counted ([`View::counters`](crate::layout::View::counters)) and leave no events.
     pub const COUNTED: u8 = 1;
 }
 
-/// One row of the hook table: 56 bytes of name, then class, detail, name length, flags and the routes.
+/// One row of the hook table: 56 bytes of name, then class, detail, name length, flags, inline outcome and the routes.
 #[repr(C)]
 pub struct HookRow {
     words: [AtomicU64; 8],
@@ -28,6 +28,8 @@ pub struct HookInfo {
     pub detail: u8,
     /// Bits of [`hook_flag`].
     pub flags: u8,
+    /// What came of inline patching: 0 where there was none, else one of [`why`](crate::patches::why).
+    pub inline: u8,
     /// Bits of [`route`].
     pub routes: u32,
 }
@@ -44,13 +46,16 @@ pub mod route {
     pub const PROC_ADDRESS: u32 = 8;
     /// Put into the table of a client of NVTX.
     pub const INJECTION: u32 = 16;
+    /// The function itself was patched, so that every call of it comes to the hook.
+    pub const INLINE: u32 = 32;
     /// Every route with its name.
-    pub const ALL: [(u32, &str); 5] = [
+    pub const ALL: [(u32, &str); 6] = [
         (EXPORT, "export"),
         (DLSYM, "dlsym"),
         (DLVSYM, "dlvsym"),
         (PROC_ADDRESS, "procaddr"),
         (INJECTION, "injection"),
+        (INLINE, "inline"),
     ];
 }
 
@@ -65,8 +70,13 @@ impl HookRow {
         for (word, bytes) in self.words.iter().zip(padded.as_chunks().0) {
             word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
         }
-        let last = class as u64 | u64::from(detail) << 8 | (length as u64) << 16 | u64::from(flags) << 24;
+        let last = class as u64 | u64::from(detail) << 8 | (length as u64) << 16 | u64::from(flags & 15) << 24;
         self.words[7].store(last, Ordering::Relaxed);
+    }
+
+    /// Notes what came of inline patching, once: one of [`why`](crate::patches::why).
+    pub fn set_inline(&self, outcome: u8) {
+        self.words[7].fetch_or(u64::from(outcome & 15) << 28, Ordering::Relaxed);
     }
 
     /// Notes that the program reached the hook by this route.
@@ -90,7 +100,8 @@ impl HookRow {
             class: last as u8,
             detail: (last >> 8) as u8,
             name_bytes: ((last >> 16) as u8).min(56),
-            flags: (last >> 24) as u8,
+            flags: (last >> 24) as u8 & 15,
+            inline: (last >> 28) as u8 & 15,
             routes: (last >> 32) as u32,
         }
     }

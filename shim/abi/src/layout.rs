@@ -118,6 +118,12 @@ pub mod note {
     pub const COMMUNICATORS_FULL: u32 = 256;
     /// More copies of NCCL than there are entries for, or functions of none: calls of looked-up functions are missing.
     pub const UNKNOWN_NCCL: u32 = 512;
+    /// A library was opened in a namespace of its own (dlmopen): calls that it makes itself may escape.
+    pub const NAMESPACE: u32 = 1024;
+    /// The driver is loaded: when no hook was ever reached, something went past them.
+    pub const DRIVER_HERE: u32 = 2048;
+    /// Inline hooks were asked for, and the engine did not patch the driver.
+    pub const NOT_INLINE: u32 = 4096;
 }
 
 /// The first page of the segment. Fields above `paused` are written once, before the segment is handed over.

@@ -13,6 +13,7 @@ use gputrace_abi::Class;
 use gputrace_abi::event::memory_flags;
 use gputrace_abi::layout::{HOOKS_MAX, View, hook_flag};
 
+use crate::interpose::inline;
 use crate::sys;
 
 pub(crate) mod alloc;
@@ -125,6 +126,7 @@ pub(crate) fn describe(view: &View) -> u32 {
         if let Some(row) = view.hook(usize::from(number)) {
             let flags = if hook.counted { hook_flag::COUNTED } else { 0 };
             row.write(hook.name.to_bytes(), hook.class, hook.detail, flags);
+            inline::tell(row, number);
         }
     }
     for (number, function) in (alloc::FIRST..).zip(&alloc::LIST) {

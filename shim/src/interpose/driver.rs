@@ -5,15 +5,15 @@
 //! address passes through and is reported.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gputrace_abi::layout::note;
 
-use super::{elf, lookup};
+use super::{elf, inline, lookup};
 use crate::hooks::{self, Hook};
 use crate::{calibrate, session, wait};
 
-const DRIVER: &CStr = c"libcuda.so.1";
+pub(super) const DRIVER: &CStr = c"libcuda.so.1";
 
 /// 1: every hook's original was looked for in the driver.
 static BOUND: AtomicU32 = AtomicU32::new(0);
@@ -26,6 +26,35 @@ const ADDRESS_BITS: u32 = 48;
 pub(crate) fn is_known() -> bool {
     BOUND.load(Ordering::Relaxed) != 0
 }
+
+/// The driver may have been opened: whether it is here is looked at when the process ends.
+static OPENED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that the driver may be loaded from now on.
+pub(crate) fn may_be_here() {
+    OPENED.store(true, Ordering::Relaxed);
+}
+
+/// The same for what the program was started with. For the constructor.
+pub(crate) fn look_at_start() {
+    OPENED.store(elf::library(DRIVER).is_some(), Ordering::Relaxed);
+}
+
+/// The process ends: a driver that is here though no hook was reached was called in some other way, if it was.
+extern "C" fn look_at_end() {
+    if OPENED.load(Ordering::Relaxed)
+        && BOUND.load(Ordering::Relaxed) == 0
+        && inline::driver().is_none()
+        && let Some(view) = session::present()
+        && elf::library(DRIVER).is_some()
+    {
+        view.header().notes.fetch_or(note::DRIVER_HERE, Ordering::Relaxed);
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_END: extern "C" fn() = look_at_end;
 
 /// The original of a hook; 0 where there is no driver in this process.
 pub(crate) fn original(number: u16) -> usize {
@@ -102,7 +131,7 @@ pub(crate) fn note_route(number: u16, route: u32) {
 }
 
 fn adopt(hook: &Hook, number: u16, real: usize) {
-    hooks::original(number).store(real, Ordering::Release);
+    hooks::original(number).store(inline::original(real), Ordering::Release);
     insert(real, number);
     insert(hook.wrapper as usize, number);
 }
@@ -119,15 +148,17 @@ fn insert(address: usize, number: u16) {
     }
 }
 
-/// Finds all originals: in the loaded driver, behind other preloaded interposers, or in the library of `handle` (a copy
+/// Finds all originals: in the driver that was patched, in the loaded one, behind other preloaded interposers, or in the library of `handle` (a copy
 /// in another link namespace, which our search does not see).
 ///
 /// No lock: threads that come at the same time do the same work and store the same values.
 #[cold]
 fn bind(handle: Option<usize>) {
-    let here = elf::library(DRIVER).and_then(|_| {
-        lookup::pin(DRIVER);
-        elf::library(DRIVER)
+    let patched = inline::driver().is_some();
+    let loaded = || if patched { inline::driver() } else { elf::library(DRIVER) };
+    let here = loaded().and_then(|_| {
+        inline::pin();
+        loaded()
     });
     let find = |name: &CStr| match (&here, handle) {
         // SAFETY: the library was found loaded, and is pinned.
@@ -148,6 +179,15 @@ fn bind(handle: Option<usize>) {
     // The newest version of a name comes last in the lists, and first here.
     for (hook, number) in hooks::driver().rev() {
         let wrapper = hook.wrapper as usize;
+        let real = find(hook.name);
+        if patched && real != 0 {
+            inline::remember(number, real);
+            // No chain: whoever stands between would call the function, which is the hook again.
+            if inline::is_patched(real) {
+                adopt(hook, number, real);
+                continue;
+            }
+        }
         let chained = match others {
             true => match lookup::real_dlsym(usize::MAX, hook.name) {
                 // An interposer that answers with its own function by name got ours, which comes first in search order.
@@ -158,13 +198,21 @@ fn bind(handle: Option<usize>) {
             },
             false => 0,
         };
-        let candidates = [chained, find(hook.name)];
+        let candidates = [chained, real];
         if let Some(real) = candidates.into_iter().find(|real| *real != 0 && *real != wrapper) {
             adopt(hook, number, real);
         }
     }
-    hooks::cuda::DriverCalls::bind(find);
+    hooks::cuda::DriverCalls::bind(|name| inline::original(find(name)));
     BOUND.store(1, Ordering::Release);
+    if let Some(view) = session::present() {
+        for (_, number) in hooks::driver().filter(|_| patched) {
+            view.hook(usize::from(number)).into_iter().for_each(|row| inline::tell(row, number));
+        }
+        if inline::is_missing() {
+            view.header().notes.fetch_or(note::NOT_INLINE, Ordering::Relaxed);
+        }
+    }
     calibrate::with_driver();
     wait::arm();
 }

@@ -1,4 +1,4 @@
-//! dlsym, dlvsym and dlopen as the program calls them.
+//! dlsym, dlvsym, dlopen and dlmopen as the program calls them.
 //!
 //! glibc looks at the return address of these calls (RTLD_NEXT, RPATH and RUNPATH of the caller). A wrapper that calls
 //! on would be the caller then, which broke cuDNN and Julia in other tools; so each is a naked stub that asks one
@@ -85,6 +85,9 @@ stub!(
     /// `void *dlopen(const char *file, int mode)`
     dlopen, answer_dlopen);
 stub!(
+    /// `void *dlmopen(Lmid_t namespace, const char *file, int mode)`
+    dlmopen, answer_dlmopen);
+stub!(
     /// `int dlclose(void *handle)`
     dlclose, answer_dlclose);
 
@@ -92,6 +95,7 @@ stub!(
 static DLSYM: elf::Function = elf::Function::next(c"dlsym");
 static DLVSYM: elf::Function = elf::Function::next(c"dlvsym");
 static DLOPEN: elf::Function = elf::Function::next(c"dlopen");
+static DLMOPEN: elf::Function = elf::Function::next(c"dlmopen");
 static DLCLOSE: elf::Function = elf::Function::next(c"dlclose");
 static DLERROR: elf::Function = elf::Function::next(c"dlerror");
 
@@ -135,6 +139,20 @@ pub(super) fn pin(library: &CStr) {
         let dlopen: Dlopen = unsafe { core::mem::transmute(address) };
         // SAFETY: a C string; RTLD_NOLOAD loads nothing.
         if unsafe { dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }.is_null() {
+            clear_error();
+        }
+    }
+}
+
+/// The same for a library of another namespace.
+pub(super) fn pin_in(namespace: isize, path: *const c_char) {
+    let address = DLMOPEN.address();
+    if address != 0 && !path.is_null() {
+        type Dlmopen = unsafe extern "C" fn(isize, *const c_char, c_int) -> *mut c_void;
+        // SAFETY: the address is that of a dlmopen.
+        let dlmopen: Dlmopen = unsafe { core::mem::transmute(address) };
+        // SAFETY: a C string of the loader's; RTLD_NOLOAD loads nothing.
+        if unsafe { dlmopen(namespace, path, libc::RTLD_LAZY | libc::RTLD_NOLOAD) }.is_null() {
             clear_error();
         }
     }
@@ -252,13 +270,27 @@ unsafe extern "C" fn answer_dlclose(_handle: *mut c_void) -> Answer {
     Answer { jump: DLCLOSE.address(), value: 0 }
 }
 
-/// Only looks: the library may bring Python; a library opened RTLD_DEEPBIND sees the driver before us, and the report should say so.
-unsafe extern "C" fn answer_dlopen(_file: *const c_char, mode: c_int) -> Answer {
+/// Only looks: the library may bring Python; it may be the driver; opened RTLD_DEEPBIND it sees the driver before us,
+/// and the report should say so.
+unsafe extern "C" fn answer_dlopen(file: *const c_char, mode: c_int) -> Answer {
     stack::library_opens();
+    // SAFETY: null or a C string, as dlopen demands.
+    if !file.is_null() && unsafe { CStr::from_ptr(file) }.to_bytes().windows(10).any(|part| part == b"libcuda.so") {
+        driver::may_be_here();
+    }
     if mode & libc::RTLD_DEEPBIND != 0
         && let Some(view) = session::present()
     {
         view.header().notes.fetch_or(note::DEEPBIND, Ordering::Relaxed);
     }
     Answer { jump: DLOPEN.address(), value: 0 }
+}
+
+/// Only looks: what the library calls of itself does not come to us.
+unsafe extern "C" fn answer_dlmopen(_namespace: isize, _file: *const c_char, _mode: c_int) -> Answer {
+    stack::library_opens();
+    if let Some(view) = session::present() {
+        view.header().notes.fetch_or(note::NAMESPACE, Ordering::Relaxed);
+    }
+    Answer { jump: DLMOPEN.address(), value: 0 }
 }

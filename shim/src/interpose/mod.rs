@@ -4,6 +4,7 @@
 pub(crate) mod copies;
 pub(crate) mod driver;
 pub(crate) mod elf;
+pub(crate) mod inline;
 pub(crate) mod lookup;
 mod nccl;
 pub(crate) mod procaddr;

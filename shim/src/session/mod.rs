@@ -17,7 +17,7 @@ use gputrace_abi::layout::{self, COUNTER_BLOCKS, SHARED_COUNTERS, SMALLEST_BYTES
 use gputrace_abi::{MAGIC, VERSION};
 
 use self::path::Path;
-use crate::interpose::{driver, elf};
+use crate::interpose::{driver, elf, inline};
 use crate::sys::{self, Errno};
 use crate::{calibrate, ending, hooks, sampling, stack, thread, wait};
 
@@ -137,6 +137,8 @@ pub(crate) fn start_in_constructor() {
     wait::configure(sys::variable(b"GPUTRACE_OS"), sys::variable(b"GPUTRACE_OS_OVER"));
     info::remember_variables();
     hooks::remember_preloads();
+    inline::configure();
+    driver::look_at_start();
     if let Err(why) = thread::prepare() {
         return complain(why);
     }

@@ -36,6 +36,7 @@ pub(super) fn checks() -> Vec<Check> {
         }
     };
     checks.push(Check::fine("session", format!("{}", session.root().parent().unwrap_or(session.root()).display())));
+    checks.push(hooks());
     let answer = ask(&session);
     session.end(false);
     let value = |key: &str| answer.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
@@ -49,6 +50,18 @@ pub(super) fn checks() -> Vec<Check> {
     });
     checks.push(judge_driver(&value));
     checks
+}
+
+/// By which route driver calls would be reached.
+fn hooks() -> Check {
+    let what = "symbols; nothing in the driver is changed unless --hook inline asks for it";
+    match shim::find_library(shim::ENGINE) {
+        Ok(engine) => Check::fine("hook", format!("{what} (by {})", engine.display())),
+        Err(missing) => {
+            let cure = "install it beside gputrace for --hook inline";
+            Check::note("hook", format!("{what}, and {} is {missing}", shim::ENGINE), cure)
+        }
+    }
 }
 
 fn switch() -> Check {

@@ -46,7 +46,7 @@ impl Library {
     ///
     /// # Safety
     /// Such a library is there and stays loaded.
-    pub(super) unsafe fn at(base: usize, dynamic: usize) -> Option<Library> {
+    pub(in crate::interpose) unsafe fn at(base: usize, dynamic: usize) -> Option<Library> {
         let mut entry = dynamic as *const Dynamic;
         let mut library =
             Library { base, dynamic: entry, strings: 0, symbols: 0, gnu_hash: 0, versions: 0, soname: None };
