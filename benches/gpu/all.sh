@@ -33,7 +33,7 @@ timeout 150 "$gputrace" -o r-ranges -- python3 "$here/ranges.py" run "$work/rang
     { fail "ranges"; tail -n 15 err; }
 python3 "$here/ranges.py" compare r-ranges "$work/ranges.json" || fail "ranges differ"
 
-for name in captured children compiled; do
+for name in captured compiled; do
     timeout 150 "$gputrace" -o "g-$name" -- python3 "$here/graphs.py" run $name "$work/g-$name.json" >out 2>err ||
         { fail "graphs $name"; tail -n 15 err; }
     python3 "$here/graphs.py" compare "g-$name" "$work/g-$name.json" || fail "graphs $name differ"

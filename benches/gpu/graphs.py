@@ -3,8 +3,8 @@
     graphs.py run NAME OUT.json       runs under gputrace: 20 steps of NAME under torch.profiler, whose counts it writes
     graphs.py compare TRACE OUT.json  kernels and graph launches per step, the trace's beside the profiler's; 1 if they differ
 
-NAME: `captured`, a torch.cuda.CUDAGraph; `children`, one that captured the replay of another; `compiled`, inference with
-torch.compile(mode="reduce-overhead"). Recording is paused but for the steps; graphs are told of all the same.
+NAME: `captured`, a torch.cuda.CUDAGraph; `compiled`, inference with torch.compile(mode="reduce-overhead"). PyTorch captures no
+replays, so graphs in graphs are left to the simulated driver. Recording is paused but for the steps; graphs are told of all the same.
 """
 
 import collections
@@ -53,24 +53,6 @@ def captured(torch):
     return step
 
 
-def children(torch):
-    x = torch.randn(256, 256, device="cuda")
-    warmed_up(torch, lambda: (x @ x).relu_().sum())
-    inner, outer = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(inner):
-        y = (x @ x).relu()
-    with torch.cuda.graph(outer):
-        inner.replay()
-        inner.replay()
-        z = y.sum()
-
-    def step():
-        outer.replay()
-        return z.item()
-
-    return step
-
-
 def compiled(torch):
     model, x = network(torch)
     fast = torch.compile(model, mode="reduce-overhead")
@@ -82,7 +64,7 @@ def compiled(torch):
     return step
 
 
-PROGRAMS = dict(captured=captured, children=children, compiled=compiled)
+PROGRAMS = dict(captured=captured, compiled=compiled)
 
 
 def run(name, path):
