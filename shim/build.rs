@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
-/// The versions that `src/interpose/versions.rs` exports.
-const VERSIONS: &str = "GLIBC_2.3.2 { };\nLIBAIO_0.4 { };\n";
+/// The versions that `src/interpose/versions.rs` exports. zig's linker takes this file in place of rustc's list of exports,
+/// without which all of std would be exported and kept, and its panic handler would ask for libraries: so what is Rust's own
+/// stays inside by its name.
+const VERSIONS: &str = "GLIBC_2.3.2 { local: _R*; _ZN*; __rust*; rust_*; };\nLIBAIO_0.4 { };\n";
 
 fn main() {
     // Our own references to exported hooks (the wrapper's address in a hook's row) must mean ours, whatever another
