@@ -10,7 +10,9 @@
 #include "cuda.h"
 
 /* A resize that fails leaves the old block alone, which the compiler does not see. */
+#if __GNUC__ >= 12 // which knows it
 #pragma GCC diagnostic ignored "-Wuse-after-free"
+#endif
 
 #define SHOW(what, call)                                                                                               \
     do {                                                                                                               \
