@@ -7,7 +7,8 @@
 //!
 //! Calls of several threads come one thread after another, so times decide and not the order: work that is older than a
 //! wait for it counts as waited for, whichever came first. A call that another thread's later wait overtook may find
-//! too little pending, never too much.
+//! too little pending. Streams that the program joins by events (cuStreamWaitEvent) are not followed: a wait for the
+//! one leaves the other pending.
 
 use std::collections::HashMap;
 
@@ -112,7 +113,15 @@ impl Context {
                     self.streams.push(Stream { id, blocking, first: None, last: 0, waited: 0 });
                     self.streams.len() - 1
                 }
-                None => return None,
+                None => {
+                    // One on which nothing is pending gives its place to the new one: programs make and destroy streams.
+                    let idle = self.streams.iter().position(|s| s.first.is_none() && s.id != StreamId(LEGACY))?;
+                    let blocking = id.0 & 3 == PER_THREAD;
+                    let place = self.streams.get_mut(idle)?;
+                    self.blocking = self.blocking + usize::from(blocking) - usize::from(place.blocking);
+                    *place = Stream { id, blocking, first: None, last: 0, waited: 0 };
+                    idle
+                }
             };
         }
         self.streams.get_mut(self.last)
@@ -163,9 +172,11 @@ impl Pending {
     /// An event was recorded in a stream.
     pub(crate) fn record(&mut self, context: u16, event: u64, id: StreamId, at: u64) {
         let Some(context) = self.context(context) else { return };
-        if context.events.len() < MOST_EVENTS || context.events.contains_key(&event) {
-            context.events.insert(event, (id, at));
+        // Most of so many are events that were destroyed.
+        if context.events.len() >= MOST_EVENTS && !context.events.contains_key(&event) {
+            context.events.clear();
         }
+        context.events.insert(event, (id, at));
     }
 
     /// Work was given to a stream: what it is queued behind beside its own stream's.
