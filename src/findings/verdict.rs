@@ -4,7 +4,7 @@
 //! copies, allocation, waits), and that the GPU limits it where the host mostly waits. Where they do not show it the
 //! verdict is UNKNOWN, and says why.
 
-use super::{Finding, Subject, WORTH};
+use super::{ALL, Finding, Subject, WORTH};
 use crate::analysis::Part;
 
 /// The verdict.
@@ -27,12 +27,12 @@ struct Row {
 const ROWS: &[Row] = &[
     Row {
         word: "TRANSFER BOUND",
-        fits: |s, f| share_of(f, s, &["pageable-copies", "sync-copies", "small-transfers"]) >= 0.2,
+        fits: |s, _| share_of(s, &["pageable-copies", "sync-copies", "small-transfers"]) >= 0.2,
         text: |s| format!("the host spends {} of a {} in copies", percent(s.share(Part::Copy)), s.unit()),
     },
     Row {
         word: "ALLOCATION BOUND",
-        fits: |s, f| share_of(f, s, &["allocation-in-loop"]) >= 0.2,
+        fits: |s, _| share_of(s, &["allocation-in-loop"]) >= 0.2,
         text: |s| {
             format!(
                 "the host spends {} of a {} allocating and freeing memory",
@@ -43,7 +43,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         word: "SYNC BOUND",
-        fits: |s, f| s.waits() >= 3.0 && share_of(f, s, &["wait-every-step"]) >= 0.2,
+        fits: |s, _| s.waits() >= 3.0 && share_of(s, &["wait-every-step"]) >= 0.2,
         text: |s| {
             let (calls, share) = (s.waits(), percent(s.share(Part::Wait)));
             format!("the host waits {} times a {}, {share} of it", crate::render::number(calls), s.unit())
@@ -51,7 +51,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         word: "LAUNCH BOUND",
-        fits: |s, f| s.share(Part::Wait) < 0.1 && share_of(f, s, &["launch-bound"]) >= 0.1,
+        fits: |s, _| s.share(Part::Wait) < 0.1 && share_of(s, &["launch-bound"]) >= 0.1,
         text: |s| {
             let (launches, waits) = (crate::render::number(s.calls(Part::Launch)), percent(s.share(Part::Wait)));
             let share = percent(s.share(Part::Launch));
@@ -115,10 +115,11 @@ pub(crate) fn verdict(subject: &Subject<'_>, findings: &[Finding]) -> Verdict {
     })
 }
 
-/// The largest gain that one of these rules found per unit, in any process.
-fn share_of(findings: &[Finding], subject: &Subject<'_>, rules: &[&str]) -> f64 {
-    let named = findings.iter().filter(|f| rules.contains(&f.rule.name) && f.per_step == subject.per_step);
-    named.map(|f| f.share).fold(0.0, f64::max)
+/// The largest gain that one of these rules finds in this process, per its unit.
+fn share_of(subject: &Subject<'_>, rules: &[&str]) -> f64 {
+    let named = ALL.iter().filter(|rule| rules.contains(&rule.name)).filter_map(|rule| (rule.evaluate)(subject));
+    let gains = named.filter(|found| !(found.of_run && subject.per_step)).map(|found| found.gain_ns);
+    gains.fold(0.0, f64::max) / subject.unit_ns.max(1.0)
 }
 
 fn mean_launch_ns(s: &Subject<'_>) -> f64 {

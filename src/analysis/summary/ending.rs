@@ -8,7 +8,7 @@ use super::{Content, ranks};
 use crate::analysis::loss;
 use crate::findings::Subject;
 use crate::render::{file_size, number, scale_ns, share};
-use crate::trace::{Process, shortened};
+use crate::trace::{Process, Trace, shortened};
 
 /// Untraced programs that get a line.
 const LINES: usize = 4;
@@ -109,6 +109,20 @@ pub(super) fn untraced_lines(content: &Content<'_>) -> String {
     out
 }
 
+/// What the manifests note of launchers and of processes, each text once: what the trace misses, for instance.
+pub(super) fn notes(trace: &Trace) -> Vec<&str> {
+    let mut all: Vec<&str> = Vec::new();
+    for manifest in trace.manifests() {
+        let of_processes = manifest.processes.iter().flat_map(|process| &process.notes);
+        for note in manifest.notes.iter().chain(of_processes) {
+            if !all.contains(&note.as_str()) {
+                all.push(note);
+            }
+        }
+    }
+    all
+}
+
 /// Cost, loss and coverage, what else must be known of the trace, and where it is.
 pub(super) fn own_lines(content: &Content<'_>) -> String {
     let (own, trace) = (&content.own, content.facts.trace);
@@ -134,6 +148,9 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
     }
     if own.unbalanced > 0 {
         let _ = writeln!(out, "accounting does not add up in {} processes: see the manifest", own.unbalanced);
+    }
+    for note in notes(trace).iter().take(LINES) {
+        let _ = writeln!(out, "note: {note}");
     }
     let removed = loss::removed(trace);
     if !removed.is_empty() {

@@ -96,6 +96,7 @@ impl Analysis for Summary {
             section
                 .note("cost, seen, lost, uncovered and trace_bytes are of the whole run, not of the window reported.");
         }
+        ending::notes(facts.trace).into_iter().for_each(|note| section.note(note));
         section.table(findings_table(&content));
         section.table(processes_table(&content));
         section.table(devices::table(facts));
