@@ -210,10 +210,10 @@ pub(crate) fn stamp(cookie: *mut usize) {
 #[cold]
 #[inline(never)]
 pub(crate) fn is_running(outer: usize, here: usize) -> bool {
-    if outer <= here || outer - here > NESTING_BYTES {
+    if outer <= here || outer - here > NESTING_BYTES || !stack::reaches(here, outer) {
         return false;
     }
-    // SAFETY: the address lies a little above the stack pointer, where this stack, or one next to it, is mapped.
+    // SAFETY: the address lies above the stack pointer on the same page, or on the thread's own stack.
     unsafe { ptr::read_volatile(outer as *const usize) == outer ^ SCRAMBLE }
 }
 

@@ -11,6 +11,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::hint::cold_path;
+use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use gputrace_abi::layout::ThreadRow;
@@ -55,6 +56,7 @@ pub(crate) fn started(driver_is_known: bool) {
 /// The process has reached the driver.
 pub(crate) fn arm() {
     if WANTED.load(Ordering::Relaxed) != OFF && !is_on() {
+        stack::prepare_waits();
         set_threshold();
         os::lead_to_ours();
     }
@@ -107,13 +109,15 @@ pub(crate) struct Mark {
     start: u64,
     /// The mark of the wait that a signal interrupted for the handler that this call is made in; 0: none.
     outer: usize,
+    /// The thread's row in the segment: another one when the call returns in a forked child.
+    row: usize,
     number: u16,
 }
 
 impl Mark {
     #[inline(always)]
     pub(crate) fn new(number: u16) -> Mark {
-        Mark { cookie: 0, start: 0, outer: 0, number }
+        Mark { cookie: 0, start: 0, outer: 0, row: 0, number }
     }
 }
 
@@ -128,6 +132,7 @@ pub(crate) fn begin(mark: &mut Mark) {
     if state.is_paused() || record::is_inside_a_call(state, here) {
         return;
     }
+    mark.row = ptr::from_ref(row) as usize;
     mark.outer = match state.wait.get() {
         0 => 0,
         outer if record::is_running(outer, here) => outer,
@@ -165,7 +170,8 @@ pub(crate) fn end(mark: &mut Mark, result: i64, target: Target) {
 /// Takes the mark back. Where a signal handler made the call, the wait that it interrupted is marked again.
 #[inline(always)]
 fn leave(mark: &mut Mark, state: &State, row: &ThreadRow) {
-    if mark.cookie == 0 {
+    // A signal handler may have forked: then this is the child, in which the call did not begin.
+    if mark.cookie == 0 || mark.row != ptr::from_ref(row) as usize {
         return;
     }
     let (mut hook, mut start) = (u64::from(mark.number), 0);

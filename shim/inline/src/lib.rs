@@ -15,9 +15,9 @@ mod examine;
 mod patch;
 mod process;
 
+use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_uint, c_void};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use process::Process;
 
@@ -33,12 +33,36 @@ const LA_ACT_CONSISTENT: c_uint = 0;
 
 /// Whether this process is to be patched.
 static WANTED: AtomicBool = AtomicBool::new(false);
-static PROCESS: Mutex<Process> = Mutex::new(Process::new());
+static PROCESS: Cell = Cell(UnsafeCell::new(Process::new()));
+/// The pid of the process that works on it now; 0: none does.
+static WORKING: AtomicU32 = AtomicU32::new(0);
 
-/// Works on the process, if it is to be patched. Nothing here panics, so a lock that somebody left is as good as another.
+struct Cell(UnsafeCell<Process>);
+
+// SAFETY: the loader calls auditors with its lock held, one thread at a time.
+unsafe impl Sync for Cell {}
+
+/// Works on the process, if it is to be patched.
+///
+/// The loader's lock is ours too, and it is free in a forked child. What another thread was at work on when this child was
+/// forked is not: neither the process nor the auditor's malloc is touched in it any more, and it is not patched further.
 fn with_process(work: impl FnOnce(&mut Process)) {
-    if WANTED.load(Ordering::Relaxed) {
-        work(&mut PROCESS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    if !WANTED.load(Ordering::Relaxed) {
+        return;
+    }
+    let own = std::process::id();
+    match WORKING.swap(own, Ordering::Acquire) {
+        0 => {
+            // SAFETY: nobody else works on it, see above.
+            work(unsafe { &mut *PROCESS.0.get() });
+            WORKING.store(0, Ordering::Release);
+        }
+        before => {
+            WORKING.store(before, Ordering::Relaxed);
+            if before != own {
+                WANTED.store(false, Ordering::Relaxed);
+            }
+        }
     }
 }
 

@@ -148,6 +148,16 @@ fn insert(address: usize, number: u16) {
     }
 }
 
+/// The driver was found, and no reference on it was taken yet.
+static UNPINNED: AtomicBool = AtomicBool::new(false);
+
+/// Takes the reference on the driver, if one is to be taken. The program is about to open or to close a library.
+pub(super) fn pin() {
+    if UNPINNED.swap(false, Ordering::AcqRel) {
+        inline::pin();
+    }
+}
+
 /// Finds all originals: in the driver that was patched, in the loaded one, behind other preloaded interposers, or in the library of `handle` (a copy
 /// in another link namespace, which our search does not see).
 ///
@@ -156,12 +166,12 @@ fn insert(address: usize, number: u16) {
 fn bind(handle: Option<usize>) {
     let patched = inline::driver().is_some();
     let loaded = || if patched { inline::driver() } else { elf::library(DRIVER) };
-    let here = loaded().and_then(|_| {
-        inline::pin();
-        loaded()
-    });
+    let here = loaded();
+    // Whoever calls the driver holds it. A reference of our own is taken when somebody opens or closes a library next, in
+    // the loader's lock anyway: a first call may come while another thread holds that lock and waits for this one.
+    UNPINNED.store(here.is_some(), Ordering::Release);
     let find = |name: &CStr| match (&here, handle) {
-        // SAFETY: the library was found loaded, and is pinned.
+        // SAFETY: the library was found loaded, and whoever calls into it holds it.
         (Some(library), _) => unsafe { library.find(name, false) },
         (None, Some(handle)) => lookup::real_dlsym(handle, name),
         (None, None) => 0,

@@ -266,6 +266,7 @@ unsafe fn call_dlvsym(handle: usize, name: *const c_char, version: *const c_char
 
 /// Only looks: what is known of call sites is no longer true of the addresses of a library that goes.
 unsafe extern "C" fn answer_dlclose(_handle: *mut c_void) -> Answer {
+    driver::pin();
     copies::library_closes();
     Answer { jump: DLCLOSE.address(), value: 0 }
 }
@@ -273,6 +274,7 @@ unsafe extern "C" fn answer_dlclose(_handle: *mut c_void) -> Answer {
 /// Only looks: the library may bring Python; it may be the driver; opened RTLD_DEEPBIND it sees the driver before us,
 /// and the report should say so.
 unsafe extern "C" fn answer_dlopen(file: *const c_char, mode: c_int) -> Answer {
+    driver::pin();
     stack::library_opens();
     // SAFETY: null or a C string, as dlopen demands.
     if !file.is_null() && unsafe { CStr::from_ptr(file) }.to_bytes().windows(10).any(|part| part == b"libcuda.so") {

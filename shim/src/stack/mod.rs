@@ -92,6 +92,16 @@ pub(crate) fn after(state: &State, class: Class, start: u64, end: u64) {
     }
 }
 
+/// Looks for Python while the loader's lists may be read: waits use only what was found. When waits begin to be looked at.
+pub(crate) fn prepare_waits() {
+    python::prepare();
+}
+
+/// Whether the memory from `here` up to the word at `there` is the calling thread's own stack, and so mapped.
+pub(crate) fn reaches(here: usize, there: usize) -> bool {
+    here >> 12 == there >> 12 || native::reaches(here, there)
+}
+
 /// Takes the stack of a wait for the operating system whose event was just written, if it was long enough.
 ///
 /// Unlike the driver, such functions are called in signal handlers, on stacks of a few KiB, and in children that were
@@ -100,7 +110,7 @@ pub(crate) fn after_wait(state: &State, start: u64, end: u64) {
     let over_us = OVER_US.load(Ordering::Relaxed);
     if over_us != OFF && end.wrapping_sub(start) >= rate::ticks(over_us) {
         if native::is_on_own_stack() {
-            take(state, start, Why::Itself, native::is_lock_free());
+            take(state, start, Why::Itself, python::is_known(), native::is_lock_free());
         } else {
             count(state, stacks::NONE);
         }
@@ -133,14 +143,14 @@ fn consider(state: &State, launch: bool, since: u64, start: u64, end: u64) {
 ///
 /// For hooks that decide themselves; the others call [`after`].
 pub(crate) fn capture(state: &State, start: u64, why: Why) {
-    take(state, start, why, true);
+    take(state, start, why, true, true);
 }
 
 #[cold]
 #[inline(never)]
-fn take(state: &State, start: u64, why: Why, native: bool) {
+fn take(state: &State, start: u64, why: Why, python: bool, native: bool) {
     let mut frames = Frames::new();
-    let looked = python::walk(&mut frames);
+    let looked = if python { python::walk(&mut frames) } else { python::Looked::None };
     if looked == python::Looked::Found {
         return finish(state, start, why, &mut frames, stacks::PYTHON);
     }

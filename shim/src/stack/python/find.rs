@@ -73,6 +73,16 @@ pub(in crate::stack) fn opened() -> u32 {
     OPENED.load(Ordering::Relaxed)
 }
 
+/// Looks for it.
+pub(in crate::stack) fn prepare() {
+    python();
+}
+
+/// Whether it was found: nobody needs to look for it any more, for which the loader's lock is needed.
+pub(in crate::stack) fn is_known() -> bool {
+    STATE.load(Ordering::Acquire) == FOUND
+}
+
 /// The process's Python.
 pub(super) fn python() -> Search {
     let none = NONE.wrapping_add(opened() % (u32::MAX - NONE));

@@ -20,7 +20,7 @@ use layout::{Instruction, Layout, NONE, OWNED_BY_INTERPRETER};
 
 pub(super) use code::write;
 pub(crate) use find::library_opens;
-pub(super) use find::opened;
+pub(super) use find::{is_known, opened, prepare};
 
 /// What came of looking for Python frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
