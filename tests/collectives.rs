@@ -85,7 +85,8 @@ fn rows_hold_what_the_program_passed() {
     let table = trace.table("collectives");
     // Calls of rank 2 in the first communicator, by its thread.
     let communicators = trace.table("communicators");
-    let first = communicators.rows().find(|row| row.int("rank") == 2 && row.int("ranks") == 3).expect("rank 2");
+    let made = communicators.rows().filter(|row| row.int("rank") == 2 && row.int("ranks") == 3);
+    let first = made.min_by_key(|row| row.int("start_ns")).expect("rank 2");
     let (number, thread) = (first.int("communicator"), first.int("tid"));
     let mut rows: Vec<_> = table.rows().filter(|row| row.int("tid") == thread && row.int("stream") == 0x77).collect();
     rows.sort_by_key(|row| row.int("start_ns"));
