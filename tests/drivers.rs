@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::util::{Driver, Scratch, driver_folder, library, program};
+use crate::util::{Driver, Scratch, driver_folder, library, linked_with, program, program_with};
 
 /// A driver of CUDA 10.2 in a folder of its own, under the name that drivers have.
 fn old_driver(scratch: &Scratch, folder: &str) -> PathBuf {
@@ -102,4 +102,18 @@ fn a_driver_that_is_replaced_while_the_program_runs_works_and_is_named_as_not_co
     let notes = trace.root().notes;
     assert!(notes.iter().any(|note| note.contains("second copy of the driver")), "{notes:?}");
     trace.assert_balanced();
+}
+
+#[test]
+fn a_first_call_takes_no_lock_of_the_loader_and_leaves_its_errors() {
+    let scratch = Scratch::new();
+    let folder = driver_folder(Driver::Plain);
+    let flags = linked_with(&folder, &["-DLIBRARY", "-shared", "-fPIC", "-lpthread"]);
+    let library = program_with("first_call", "library.so", &flags);
+    let program = program_with("first_call", "program", &linked_with(&folder, &["-ldl"]));
+    let run = scratch.target(&program).with_instant_driver().same().expect(0);
+    assert_eq!(run.text(), "the error is there\n");
+    // The thread that opens the library has the lock, and waits for the one that calls.
+    let run = scratch.target(&program).arg(&library).with_instant_driver().same().expect(0);
+    assert_eq!(run.text(), "opened\n");
 }
