@@ -35,7 +35,7 @@ impl Loss {
     /// The same of one process.
     pub(crate) fn of_process(process: &crate::trace::Process, tables: &[TableId]) -> Option<Loss> {
         let accounts = &process.manifest.as_ref()?.accounting;
-        let classes = tables.iter().flat_map(|table| classes(*table));
+        let classes = tables.iter().flat_map(|table| table.classes());
         let counts = classes.filter_map(|class| accounts.get(*class));
         let sum = counts.fold(Loss::default(), |sum, count| Loss {
             recorded: sum.recorded + count.recorded,
@@ -48,22 +48,6 @@ impl Loss {
     pub(crate) fn kept(self) -> f64 {
         let all = self.recorded + self.dropped;
         if all == 0 { 1.0 } else { self.recorded as f64 / all as f64 }
-    }
-}
-
-/// Classes of the events whose rows are in a table.
-fn classes(table: TableId) -> &'static [&'static str] {
-    match table {
-        TableId::Launches => &["launch"],
-        TableId::Syncs => &["sync"],
-        TableId::Transfers => &["transfer"],
-        TableId::DeviceMemory => &["alloc", "free"],
-        TableId::HostMemory => &["host_alloc", "host_free"],
-        TableId::Api => &["api", "module"],
-        TableId::Collectives => &["collective"],
-        TableId::Ranges => &["range"],
-        TableId::OsWaits => &["os_wait"],
-        _ => &[],
     }
 }
 

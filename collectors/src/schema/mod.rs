@@ -182,6 +182,22 @@ pub enum TableId {
 }
 
 impl TableId {
+    /// Classes of the events that are the table's rows, as the manifest's accounts name them; none where its rows are not events.
+    pub fn classes(self) -> &'static [&'static str] {
+        match self {
+            TableId::Launches => &["launch"],
+            TableId::Syncs => &["sync"],
+            TableId::Transfers => &["transfer"],
+            TableId::DeviceMemory => &["alloc", "free"],
+            TableId::HostMemory => &["host_alloc", "host_free"],
+            TableId::Api => &["api", "module"],
+            TableId::Collectives => &["collective"],
+            TableId::Ranges => &["range"],
+            TableId::OsWaits => &["os_wait"],
+            _ => &[],
+        }
+    }
+
     /// Description of the table.
     pub fn table(self) -> &'static Table {
         &TABLES[self as usize]
