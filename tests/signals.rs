@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::limits::{prefix, with_mounts};
-use crate::util::{Driver, Scratch, Trace, gputrace, needs, poll, program, shim};
+use crate::util::{Driver, Scratch, Trace, gputrace, lacks, needs, poll, program, shim};
 
 /// Waits until a file holds a text.
 #[track_caller]
@@ -154,4 +155,38 @@ fn the_command_is_found_from_a_symbolic_link() {
     std::os::unix::fs::symlink(gputrace(), &link).expect("a link");
     let run = scratch.target(&link).args(["-o", "t", "--", "echo", "ran"]).plain().expect(0);
     assert_eq!(run.text(), "ran\n");
+}
+
+#[test]
+fn a_program_that_dumps_core_leaves_one_core() {
+    let scratch = Scratch::new();
+    let dumps = |command: &str| {
+        let run = scratch
+            .target("sh")
+            .args(["-c", &format!("ulimit -c unlimited; cd {}; {command}", scratch.path().display())]);
+        run.plain().status
+    };
+    let crash = "sh -c 'kill -SEGV $$'";
+    if !dumps(&format!("exec {crash}")).core_dumped() {
+        lacks("core dumps (ulimit -c unlimited)");
+        return;
+    }
+    // The program's own core is there: gputrace ends by the same signal and adds none.
+    let (gputrace, _) = prefix(&scratch, "");
+    let ours = dumps(&format!("exec {gputrace} {crash}"));
+    assert_eq!((ours.signal(), ours.core_dumped()), (Some(libc::SIGSEGV), false));
+}
+
+#[test]
+fn an_orphan_gets_the_parent_that_it_would_have_without_us() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    // A child ends before its own child, which then says who its parent is.
+    let script = "import os\nread, write = os.pipe()\nif os.fork() == 0:\n    parent = os.getpid()\n    \
+        if os.fork() == 0:\n        while os.getppid() == parent: pass\n        os.write(write, str(os.getppid()).encode())\n    \
+        os._exit(0)\nos.wait()\nprint('orphan of', os.read(read, 20).decode())\n";
+    let run = scratch.target("python3").args(["-c", script]).same().expect(0);
+    assert!(run.text().starts_with("orphan of "), "{}", run.text());
 }
