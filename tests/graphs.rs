@@ -145,6 +145,14 @@ fn kernels_of_graphs_in_graphs_are_counted_with_those_around_them() {
 }
 
 #[test]
+fn names_that_no_call_has_told_are_asked_for_beside_an_open_capture_too() {
+    scenario(&["unseen"], |run, trace, truth| {
+        as_the_program_says(run, trace);
+        all_kernels_ran(trace, truth);
+    });
+}
+
+#[test]
 fn bodies_of_conditional_nodes_are_told_apart_from_what_every_replay_runs() {
     scenario(&["conditionals"], |run, trace, truth| {
         as_the_program_says(run, trace);

@@ -32,11 +32,15 @@ static NOWHERE: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn launched(function: u64) {
     if capture::names_wanted() && place(function).load(Ordering::Relaxed) != function {
         cold_path();
-        learn(function, DriverCalls::function_name);
+        // While a capture is open no driver call of ours is made; the next launch outside asks.
+        if !capture::any() {
+            learn(function, DriverCalls::function_name);
+        }
     }
 }
 
-/// A graph that was instantiated launches this function (or CUkernel): writes its name if that has not been done.
+/// A graph that was instantiated launches this function (or CUkernel): writes its name if that has not been done. For who
+/// leaves captures of other threads alone, as the reader of graphs does.
 pub(crate) fn in_graph(function: u64, is_kernel: bool) {
     if place(function).load(Ordering::Relaxed) != function {
         learn(function, if is_kernel { DriverCalls::kernel_name } else { DriverCalls::function_name });
@@ -46,8 +50,7 @@ pub(crate) fn in_graph(function: u64, is_kernel: bool) {
 #[cold]
 #[inline(never)]
 fn learn(function: u64, ask: fn(u64) -> Option<*const c_char>) {
-    // While a capture is open no driver call of ours is made; the next launch outside asks.
-    if capture::any() || function == 0 {
+    if function == 0 {
         return;
     }
     let Some(state) = tls::get().filter(|s| s.row().is_some()) else { return };

@@ -63,6 +63,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec, CUgraph, int *);
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec, CUgraphNode, const KernelNode *);
 CUresult cuThreadExchangeStreamCaptureMode(int *);
 CUresult cuGraphNodeSetEnabled(CUgraphExec, CUgraphNode, unsigned);
+CUresult cuModuleEnumerateFunctions(CUfunction *, unsigned, CUmodule);
 
 #define EACH(DO)                                                                                                       \
     DO(cuInit) DO(cuDevicePrimaryCtxRetain) DO(cuCtxSetCurrent) DO(cuModuleLoadData) DO(cuModuleGetFunction)           \
@@ -74,7 +75,7 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec, CUgraphNode, unsigned);
     DO(cuGraphInstantiate) DO(cuGraphInstantiate_v2) DO(cuGraphInstantiateWithFlags) DO(cuGraphInstantiateWithParams)  \
     DO(cuGraphInstantiateWithParams_ptsz) DO(cuGraphLaunch) DO(cuGraphLaunch_ptsz) DO(cuGraphExecDestroy)              \
     DO(cuGraphExecUpdate) DO(cuGraphExecUpdate_v2) DO(cuGraphExecKernelNodeSetParams_v2) DO(cuGraphNodeSetEnabled) \
-    DO(cuThreadExchangeStreamCaptureMode)
+    DO(cuThreadExchangeStreamCaptureMode) DO(cuModuleEnumerateFunctions)
 #define DECLARE(name) static __typeof__(&name) p_##name;
 EACH(DECLARE)
 
@@ -342,6 +343,23 @@ static void paused(void) {
     launch(exec, 1, 2);
 }
 
+/* A kernel whose name no call has told yet, instantiated while a capture is open. */
+static void unseen(void) {
+    CUmodule own;
+    CUgraph graph, other;
+    CUgraphNode added;
+    KernelNode node = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
+    OK(p_cuModuleLoadData(&own, "fakecuda:never_asked_for"));
+    OK(p_cuModuleEnumerateFunctions(&node.function, 1, own));
+    OK(p_cuGraphCreate(&graph, 0));
+    OK(p_cuGraphAddKernelNode_v2(&added, graph, NULL, 0, &node));
+    OK(p_cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUgraphExec exec = instantiate(graph);
+    OK(p_cuStreamEndCapture(stream, &other));
+    puts("graph 1 kernels=1 kernel:never_asked_for=1");
+    launch(exec, 1, 1);
+}
+
 static CUgraph spare;
 
 /* What another thread does while a capture is open: nothing that disturbs it. */
@@ -425,6 +443,7 @@ int main(int argc, char **argv) {
     if (!strcmp(scenario, "large")) large(number);
     if (!strcmp(scenario, "strict")) strict();
     if (!strcmp(scenario, "paused")) paused();
+    if (!strcmp(scenario, "unseen")) unseen();
     OK(p_cuStreamSynchronize(stream));
     return 0;
 }
