@@ -4,22 +4,28 @@
 //! a panic of the Parquet reader costs one file. A file that cannot be read any further is named and left.
 
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
+use bytes::Bytes;
 use gputrace_collectors::journal;
 use gputrace_collectors::schema::{SCHEMA_VERSION, TableId};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::ParquetMetaData;
+use parquet::file::reader::ChunkReader;
 use parquet::file::statistics::Statistics;
 
 use super::{Filter, Problem, Rows, rows};
 
 /// Rows in a batch: few enough that several tables' batches fit the processor's cache together.
 const BATCH_ROWS: usize = 16_384;
+
+/// Bytes up to which a file is read at once: parquet asks a file for each page with five system calls.
+const SMALL_FILE: u64 = 256 << 10;
 
 /// What the decoding thread sends.
 pub(crate) enum Message {
@@ -80,6 +86,16 @@ impl Job {
 
     fn open(&self, path: &Path) -> Result<ParquetRecordBatchReader, String> {
         let file = File::open(path).map_err(|e| format!("cannot be read: {e}"))?;
+        if file.metadata().is_ok_and(|meta| meta.len() <= SMALL_FILE) {
+            let mut bytes = Vec::new();
+            let read = file.take(SMALL_FILE).read_to_end(&mut bytes);
+            read.map_err(|e| format!("cannot be read: {e}"))?;
+            return self.reader(Bytes::from(bytes));
+        }
+        self.reader(file)
+    }
+
+    fn reader(&self, file: impl ChunkReader + 'static) -> Result<ParquetRecordBatchReader, String> {
         let unreadable = |e| {
             format!(
                 "cannot be read as Parquet (cut short or damaged), left out: copy it again, or report without it; {e}"

@@ -10,8 +10,12 @@ use parquet::schema::types::ColumnDescPtr;
 
 use super::delta;
 use super::dictionary::{Numbers, Texts};
-use super::page::{self, Press};
+use super::page::{self, Codec, Press};
 use crate::schema::{Column, Encoding, Type};
+
+/// So few rows are not compressed: a reader makes a zstd context for each column chunk, 40 us each, and a run of a short
+/// command has little else to read.
+const FEW_ROWS: usize = 64;
 
 /// Values of the page that is being filled.
 enum Values {
@@ -302,6 +306,7 @@ impl ColumnEncoder {
 
     /// Ends the column: appends its chunk to `out`, which begins at `offset` of the file, and describes it.
     pub(crate) fn finish(mut self, offset: u64, out: &mut Vec<u8>, press: &mut Press) -> Result<ColumnChunkMetaData> {
+        press.codec = if self.rows <= FEW_ROWS { Codec::Plain } else { Codec::Zstd };
         self.end_page(press)?;
         let start = offset + out.len() as u64;
         let dictionary = self.left.as_ref().unwrap_or(&self.values);
@@ -330,8 +335,12 @@ impl ColumnEncoder {
         let data = offset + out.len() as u64;
         out.append(&mut self.pages);
         let compressed = offset + out.len() as u64 - start;
+        let compression = match std::mem::replace(&mut press.codec, Codec::Zstd) {
+            Codec::Plain => Compression::UNCOMPRESSED,
+            Codec::Zstd => Compression::ZSTD(Default::default()),
+        };
         let builder = ColumnChunkMetaData::builder(self.descriptor.clone())
-            .set_compression(Compression::ZSTD(Default::default()))
+            .set_compression(compression)
             .set_encodings(self.encodings.clone())
             .set_num_values(self.rows as i64)
             .set_total_compressed_size(compressed as i64)

@@ -10,18 +10,28 @@ use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 
 use super::delta::varint;
 
+/// What a column chunk is compressed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Codec {
+    /// Nothing.
+    Plain,
+    /// zstd level 1: level 3 saves 1 %, level 9 nothing more.
+    Zstd,
+}
+
 /// Buffers that every column's pages pass through, and the compressor.
 pub(crate) struct Press {
     /// The page before compression.
     pub(crate) plain: Vec<u8>,
+    /// What pages are compressed with from now on.
+    pub(crate) codec: Codec,
     compressor: zstd::bulk::Compressor<'static>,
 }
 
 impl Press {
-    /// zstd level 1: level 3 saves 1 %, level 9 nothing more.
     pub(crate) fn new() -> Result<Press> {
         let compressor = zstd::bulk::Compressor::new(1).map_err(|e| ParquetError::External(Box::new(e)))?;
-        Ok(Press { plain: Vec::new(), compressor })
+        Ok(Press { plain: Vec::new(), codec: Codec::Zstd, compressor })
     }
 
     /// Compresses `plain` and appends it to `out` as a data page. Returns its uncompressed size with the header.
@@ -46,8 +56,13 @@ impl Press {
     }
 
     fn compress(&mut self) -> Result<Bytes> {
-        let bytes = self.compressor.compress(&self.plain).map_err(|e| ParquetError::External(Box::new(e)))?;
-        Ok(bytes.into())
+        match self.codec {
+            Codec::Plain => Ok(Bytes::copy_from_slice(&self.plain)),
+            Codec::Zstd => {
+                let bytes = self.compressor.compress(&self.plain).map_err(|e| ParquetError::External(Box::new(e)))?;
+                Ok(bytes.into())
+            }
+        }
     }
 
     fn write(&mut self, page: Page, out: &mut Vec<u8>) -> Result<usize> {
