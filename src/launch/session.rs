@@ -32,7 +32,8 @@ const MOST_PATH_BYTES: usize = 90;
 #[derive(Debug)]
 pub(crate) struct Session {
     root: PathBuf,
-    wide: Vec<String>,
+    /// What is in the folder of the links.
+    links: Vec<String>,
     /// Held for its lock.
     _lock: File,
 }
@@ -70,7 +71,7 @@ impl Session {
             Ok(session)
         });
         match made {
-            Ok((lock, wide)) => Ok(Session { root, wide, _lock: lock }),
+            Ok((lock, links)) => Ok(Session { root, links, _lock: lock }),
             Err(error) => {
                 let _ = fs::remove_dir_all(&young);
                 Err(error.into())
@@ -96,7 +97,7 @@ impl Session {
     /// Lets the target's loaders find the engine of inline hooks. Returns the entry for LD_AUDIT.
     pub(crate) fn add_engine(&self, engine: &Path) -> Result<OsString> {
         let engine = others::readable(&self.root, &self.root, engine, others::ENGINE);
-        let linked = engine.and_then(|engine| links::add_engine(&self.root, &self.wide, &engine));
+        let linked = engine.and_then(|engine| links::add_engine(&self.root, &engine));
         linked.context("cannot link to the engine of inline hooks")?;
         Ok(links::audit(&self.root))
     }
@@ -104,7 +105,7 @@ impl Session {
     /// Ends the session. With `survivors` still running only what they may load stays, as empty libraries.
     pub(crate) fn end(self, survivors: bool) {
         if !survivors {
-            links::remove(&self.root, &self.wide);
+            links::remove(&self.root, &self.links);
             let _ = fs::remove_dir(self.path());
             if fs::remove_dir(&self.root).is_err() {
                 // Links to the engine, or something that we did not make: a segment of a process that found no collector.
@@ -112,7 +113,7 @@ impl Session {
             }
             return;
         }
-        let _ = links::empty(&self.root, &self.wide);
+        let _ = links::empty(&self.root);
         let _ = fs::remove_dir_all(self.path());
     }
 }
@@ -123,9 +124,9 @@ fn fill(root: &Path, name: &Path, shim: &Path, loader: Option<&Path>) -> io::Res
     // Where a file system knows no locks, a sweeper gets none either and leaves the session alone.
     try_lock(&lock);
     DirBuilder::new().mode(0o700).create(root.join("s"))?;
-    let wide = links::make(root, &others::readable(root, name, shim, others::SHIM)?, loader)?;
+    let links = links::make(root, &others::readable(root, name, shim, others::SHIM)?, loader)?;
     others::let_in(root, &links::folder(root))?;
-    Ok((lock, wide))
+    Ok((lock, links))
 }
 
 fn try_lock(file: &File) -> bool {
