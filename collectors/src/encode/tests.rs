@@ -122,6 +122,15 @@ fn every_table_is_read_back_over_several_pages() {
 }
 
 #[test]
+fn every_table_is_read_back_with_few_rows() {
+    for (n, table) in TABLES.iter().enumerate() {
+        for sizes in [&[1][..], &[60, 4], &[60, 5]] {
+            check(table, 7 + n as u64, sizes);
+        }
+    }
+}
+
+#[test]
 fn a_column_with_too_many_values_leaves_its_dictionary() {
     for seed in [3, 33, 333] {
         check(TableId::Launches.table(), seed, &[30_000; 4]);

@@ -66,7 +66,7 @@ impl Type {
     }
 }
 
-/// How a column's values are written in Parquet, before zstd.
+/// How a column's values are written in Parquet, before zstd (which few rows are spared).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// DELTA_BINARY_PACKED: values that grow.
