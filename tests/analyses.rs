@@ -72,6 +72,46 @@ fn the_demo_is_reported_as_what_it_is() {
     }
 }
 
+/// A line of the summary without its figures, what stands in brackets, and the list that what was found shortens.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    let mut depth = 0;
+    for c in line.trim_end().chars() {
+        depth += i32::from(c == '(');
+        match c {
+            '0'..='9' if depth == 0 && !shape.ends_with('#') => shape.push('#'),
+            '0'..='9' | '.' | ',' if shape.ends_with('#') => {}
+            _ if depth == 0 => shape.push(c),
+            _ => {}
+        }
+        depth -= i32::from(c == ')');
+    }
+    let words =
+        shape.split_whitespace().map(|word| if ["ns", "us", "ms", "s"].contains(&word) { "time" } else { word });
+    let shape = words.collect::<Vec<_>>().join(" ");
+    let shape = shape.split("; outliers").next().unwrap_or_default().trim_end();
+    shape.split_once(": ").filter(|(start, _)| *start == "checked, fine").map_or(shape, |(start, _)| start).to_owned()
+}
+
+#[test]
+fn the_readmes_first_screen_is_what_the_demo_ends_with() {
+    let scratch = Scratch::new();
+    crate::util::shim();
+    let target = scratch.target(gputrace());
+    target.args(["demo", "-o", "demo-trace"]).plain().expect(0);
+    let summary = std::fs::read_to_string(scratch.path().join("demo-trace/summary.txt")).expect("a summary");
+    let shapes: Vec<String> = summary.lines().map(shape).collect();
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).expect("a README");
+    let screen = readme.lines().skip_while(|line| !line.starts_with("    $ gputrace demo")).skip(1);
+    let screen: Vec<&str> = screen.map_while(|line| line.strip_prefix("    ")).collect();
+    assert!(screen.len() > 15, "{screen:?}");
+    // The verdict depends on how busy the machine is, the place of a call on how gputrace was built.
+    let varies = |line: &str| line.starts_with("HOST BOUND") || line.contains("demo_loop::run");
+    for line in screen.into_iter().filter(|line| !varies(line)) {
+        assert!(shapes.contains(&shape(line)), "{line:?}\n{:?} is not in\n{}", shape(line), shapes.join("\n"));
+    }
+}
+
 #[test]
 fn a_span_of_the_run_is_reported_by_itself() {
     let scratch = Scratch::new();
