@@ -1,10 +1,11 @@
 //! The trace's counts are the driver's own, and each column holds what the program passed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use gputrace_collectors::manifest::Count;
 
-use crate::util::{Driver, Finished, Scratch, Trace, count, library, program, truth};
+use crate::util::{Driver, Finished, Scratch, Trace, count, library, poll, program, truth};
 
 #[test]
 fn eight_threads_of_mixed_calls_are_counted_as_the_driver_counts() {
@@ -90,6 +91,26 @@ fn on_full_block_loses_nothing() {
     let run = target.options(["--segment-memory", "1M", "--on-full", "block"]).same();
     let launches = count(&run.read().root(), "launch");
     assert_eq!((launches.recorded, launches.dropped), (400_000, 0), "{launches:?}");
+}
+
+#[test]
+fn on_full_block_loses_nothing_while_the_collector_stands_still() {
+    let scratch = Scratch::new();
+    let target = scratch.target(program("standstill")).args(["stop", "40000"]).with_instant_driver();
+    let run = target.options(["--segment-memory", "1M", "--on-full", "block"]).traced().expect(0);
+    assert_eq!(run.text(), "stopped\nlaunched\n");
+    let launches = count(&run.read().root(), "launch");
+    assert_eq!((launches.recorded, launches.dropped), (40_000, 0), "{launches:?}");
+}
+
+#[test]
+fn on_full_block_waits_for_nobody_when_the_collector_is_killed() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("launched");
+    let target = scratch.target(program("standstill")).args(["kill", "40000"]).arg(&file).with_instant_driver();
+    let mut started = target.options(["--segment-memory", "1M", "--on-full", "block"]).start_to_be_killed();
+    started.is_killed();
+    poll(Duration::from_secs(120), || file.exists().then_some(())).expect("the program goes on by itself");
 }
 
 /// `GRID NAME CAPTURED` lines of `cuda_names`, against the launches with these grids.

@@ -314,6 +314,11 @@ pub(crate) fn notes(bits: u32, patched: bool) -> Vec<String> {
             "the driver was loaded and no hook was reached: calls that went past the symbols, if there were any, are \
              missing; --hook inline sees them",
         ),
+        (
+            note::GAVE_UP,
+            "threads that waited for room (--on-full block) gave up, as gputrace had ended or stood still: events were \
+             dropped",
+        ),
         (note::NOT_INLINE, "inline hooks were asked for, but the loader did not take the engine: symbols were used"),
     ];
     ways.chain(ALL.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned())).collect()

@@ -81,9 +81,18 @@ pub(crate) fn gettid() -> u32 {
     unsafe { call(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as u32
 }
 
-pub(crate) fn sched_yield() {
-    // SAFETY: no arguments.
-    let _ = unsafe { call(libc::SYS_sched_yield, [0; 6]) };
+/// Sleeps for less than a second, or until a signal comes.
+pub(crate) fn nap(ns: u64) {
+    let time = [0, ns];
+    // SAFETY: the kernel reads two 64-bit numbers.
+    let _ = unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Whether there is a process with this id.
+pub(crate) fn is_there(pid: u32) -> bool {
+    // SAFETY: numbers; signal 0 asks only.
+    let asked = unsafe { call(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) };
+    asked != Err(Errno(libc::ESRCH))
 }
 
 /// An anonymous file in memory, whose size the collector may seal: it must not shrink under its reader.
@@ -198,8 +207,8 @@ pub(crate) fn wipe_on_fork(at: *mut u8, bytes: usize) -> Result<(), Errno> {
 }
 
 /// Sends one message, and a descriptor with it, to a SOCK_SEQPACKET socket in the file system. Waits at most 100 ms in
-/// all.
-pub(crate) fn send(socket_path: &[u8], message: &[u8], fd: Option<&Fd>) -> Result<(), Errno> {
+/// all. Returns the process that listens there; 0 where this process does not see it.
+pub(crate) fn send(socket_path: &[u8], message: &[u8], fd: Option<&Fd>) -> Result<u32, Errno> {
     // SAFETY: an all-zero sockaddr_un is a valid value of this plain struct.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as u16;
@@ -243,7 +252,19 @@ pub(crate) fn send(socket_path: &[u8], message: &[u8], fd: Option<&Fd>) -> Resul
     }
     let flags = libc::MSG_NOSIGNAL as usize;
     // SAFETY: the header points to memory that lives until the call returns; the kernel only reads it.
-    unsafe { call(libc::SYS_sendmsg, [socket.0 as usize, &raw const header as usize, flags, 0, 0, 0]) }.map(|_| ())
+    unsafe { call(libc::SYS_sendmsg, [socket.0 as usize, &raw const header as usize, flags, 0, 0, 0]) }?;
+    Ok(listener(&socket))
+}
+
+/// The process that called `listen` on what a socket is connected to; 0: it is out of sight.
+fn listener(socket: &Fd) -> u32 {
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = size_of::<libc::ucred>() as u32;
+    let option = [socket.0 as usize, libc::SOL_SOCKET as usize, libc::SO_PEERCRED as usize];
+    let (at, bytes) = (&raw mut who as usize, &raw mut size as usize);
+    // SAFETY: the kernel writes at most a ucred, and its size.
+    let _ = unsafe { call(libc::SYS_getsockopt, [option[0], option[1], option[2], at, bytes, 0]) };
+    who.pid.max(0) as u32
 }
 
 /// Writes one line to stderr, in one call.

@@ -274,6 +274,12 @@ impl Started {
         assert_eq!(child.wait().expect("it is our child").signal(), Some(libc::SIGKILL));
     }
 
+    /// Waits until somebody else has killed it.
+    pub(crate) fn is_killed(&mut self) {
+        let mut child = self.child.take().expect("killed once");
+        assert_eq!(child.wait().expect("it is our child").signal(), Some(libc::SIGKILL));
+    }
+
     /// Waits for its end.
     pub(crate) fn wait(mut self) -> Finished {
         wait(self.child.take().expect("waited for once"), self.trace.clone())

@@ -124,6 +124,8 @@ pub mod note {
     pub const DRIVER_HERE: u32 = 2048;
     /// Inline hooks were asked for, and the engine did not patch the driver.
     pub const NOT_INLINE: u32 = 4096;
+    /// Threads that waited for room gave up: the collector was gone, or stood still.
+    pub const GAVE_UP: u32 = 8192;
 }
 
 /// The first page of the segment. Fields above `paused` are written once, before the segment is handed over.
@@ -169,7 +171,7 @@ pub struct Header {
     pub event_cost: AtomicU64,
     /// Measured cost of one sampled-out malloc or free, in 1/256 ticks.
     pub malloc_cost: AtomicU64,
-    /// Ticks when the collector last looked. A blocked writer gives up when it stops moving.
+    /// Ticks when the collector last looked.
     pub heartbeat: AtomicU64,
     /// Calls made inside another hooked call, by the driver itself or by a signal handler: not counted as seen.
     pub nested: AtomicU64,
@@ -191,6 +193,10 @@ pub struct Header {
     pub asked_version: AtomicU32,
     /// Ticks when [`Header::said_exit`] was written.
     pub said_at: AtomicU64,
+    /// The heartbeat + 1 at which a thread that waited for room gave up: none waits until it moves again.
+    pub gave_up: AtomicU64,
+    /// The collector's process as this one sees it; 0 where it does not.
+    pub listener: AtomicU32,
 }
 
 /// States of a thread's row.
@@ -262,6 +268,7 @@ const _: () = {
     assert!(offset_of!(Header, counter_blocks) == 424);
     assert!(offset_of!(Header, free_counters) == 432);
     assert!(offset_of!(Header, driver_version) == 440);
+    assert!(offset_of!(Header, listener) == 464);
     assert!(size_of::<HookRow>() == 64);
     assert!(size_of::<ThreadRow>() == 512);
     assert!(offset_of!(ThreadRow, in_flight_hook) == 16);

@@ -214,7 +214,11 @@ fn make(forked: bool) -> Result<(), Failure> {
     fill(base, bytes, forked, notes);
     let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: bytes };
     path.push(b"/sock");
-    if sys::send(path.bytes(), &hello.to_bytes(), Some(&memory)).is_ok() {
+    if let Ok(listener) = sys::send(path.bytes(), &hello.to_bytes(), Some(&memory)) {
+        // SAFETY: just mapped, this large.
+        if let Some(view) = unsafe { View::new(base, bytes as usize) } {
+            view.header().listener.store(listener, Ordering::Relaxed);
+        }
         return Ok(());
     }
     // SAFETY: nothing refers to it yet.

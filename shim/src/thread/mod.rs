@@ -4,6 +4,7 @@
 //! raw clone run no handler, and a child that wrote to its parent's ring would corrupt it. A wiped state has no row,
 //! so the child's first hooked call takes the slow path and makes a segment of its own.
 
+mod patience;
 mod places;
 mod state;
 

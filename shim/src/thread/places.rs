@@ -6,8 +6,9 @@ use gputrace_abi::layout::{CHUNKS_FOR_SHARED, Counters, View, thread_state};
 use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Place, SHARED, Slot};
 use gputrace_abi::{Event, event};
 
+use super::patience::Patience;
 use super::state::State;
-use crate::{session, sys};
+use crate::session;
 
 impl State {
     /// Reserves `n` places next to each other, in this thread's chunk, a new one, or the shared chain.
@@ -41,8 +42,8 @@ impl State {
         false
     }
 
-    /// `--on-full block`: yields and says whether to try again, as long as the collector's heartbeat moves. It tries
-    /// both the pool and the shared chain: threads that sleep may hold every chunk of the pool, for ever.
+    /// `--on-full block`: waits a little and says whether to try again. Both the pool and the shared chain are tried:
+    /// threads that sleep may hold every chunk of the pool, for ever.
     #[cold]
     fn waits(&self, patience: &mut Patience) -> bool {
         let header = self.header();
@@ -51,13 +52,7 @@ impl State {
         if header.block_when_full.load(Ordering::Relaxed) == 0 || self.busy.get() > &raw const frame as usize {
             return false;
         }
-        sys::sched_yield();
-        let beat = header.heartbeat.load(Ordering::Relaxed);
-        let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
-        if beat != patience.heartbeat || patience.since == 0 {
-            *patience = Patience { heartbeat: beat, since: now };
-        }
-        now.saturating_sub(patience.since) < 1_000_000_000
+        patience.nap(header)
     }
 
     /// Commits the slots that a reservation took but did not fit into, so that the reader sees no hole.
@@ -189,13 +184,6 @@ impl State {
         // SYNC POINT: exited. Release, with the collector's Acquire: everything the thread wrote is visible.
         row.state.store(thread_state::EXITED, Ordering::Release);
     }
-}
-
-/// Since when the collector's heartbeat has not moved.
-#[derive(Default)]
-struct Patience {
-    heartbeat: u64,
-    since: u64,
 }
 
 /// Puts a new chunk at the end of the shared chain. One thread does it; the others find the lock held and drop.
