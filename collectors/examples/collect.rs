@@ -15,6 +15,6 @@ fn main() {
     println!("ready");
     let mut nothing = Vec::new();
     let _ = std::io::stdin().read_to_end(&mut nothing);
-    let manifest = running.finish(None, Instant::now() + Duration::from_secs(10)).unwrap();
+    let manifest = running.finish(None, Instant::now() + Duration::from_secs(120)).unwrap();
     manifest.notes.iter().for_each(|note| println!("{note}"));
 }
