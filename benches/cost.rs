@@ -99,7 +99,8 @@ impl Bench {
         let folder = self.driver();
         let program = self.compile("launch_cost", &["launch_cost.c", "-ldl"]);
         for (kind, rounds, calls) in [("hot", "101", "50000"), ("cold", "21", "2000")] {
-            let mut command = self.traced("launch", &["--malloc", "off"], &program);
+            // Where touching the other memory takes 200 us, each launch would be one after a pause, and get a stack.
+            let mut command = self.traced("launch", &["--malloc", "off", "--stacks", "off"], &program);
             command.args([kind, rounds, calls]).env("LD_LIBRARY_PATH", &folder);
             let added: Vec<f64> =
                 lines(&mut command).iter().filter_map(|l| l.split(' ').nth(2)?.parse().ok()).collect();

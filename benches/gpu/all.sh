@@ -28,6 +28,13 @@ for name in small convolutions copies streams graphs compiled loader large; do
     python3 "$here/compare_counts.py" "c-$name" "$work/$name.json" || fail "counts $name differ"
 done
 
+echo "the same by inline hooks:"
+for name in small copies graphs; do
+    timeout 150 "$gputrace" --hook inline -o "i-$name" -- python3 "$here/programs.py" counts $name "$work/i-$name.json" >out 2>err ||
+        { fail "inline counts $name"; tail -n 15 err; }
+    python3 "$here/compare_counts.py" "i-$name" "$work/i-$name.json" || fail "inline counts $name differ"
+done
+
 echo "ranges named with NVTX, done and in the trace:"
 timeout 150 "$gputrace" -o r-ranges -- python3 "$here/ranges.py" run "$work/ranges.json" >out 2>err ||
     { fail "ranges"; tail -n 15 err; }
@@ -81,8 +88,8 @@ for threads in 1 8 32; do
     echo "$line"
 done
 
-pairs=200; large_pairs=12; steps=300; rounds=3
-[ -n "$quick" ] && { pairs=20; large_pairs=3; steps=100; rounds=1; }
+pairs=200; large_pairs=12; steps=300; large_steps=40; rounds=3; imports=12
+[ -n "$quick" ] && { pairs=20; large_pairs=3; steps=100; large_steps=10; rounds=1; imports=3; }
 timeout 280 "$gputrace" -o p-small -- python3 "$here/programs.py" price small $pairs 2>err || fail "price small"
 tail -n 25 err
 timeout 120 "$gputrace" -o p-large -- python3 "$here/programs.py" price large $large_pairs 2>err || fail "price large"
@@ -90,6 +97,23 @@ for _ in $(seq $rounds); do
     echo "plain     small $(python3 "$here/programs.py" plain small $steps)"
     echo "gputrace  small $("$gputrace" -o "ab-$RANDOM" -- python3 "$here/programs.py" plain small $steps 2>/dev/null)"
 done
+for _ in $(seq $rounds); do
+    echo "plain     large $(python3 "$here/programs.py" plain large $large_steps)"
+    echo "gputrace  large $("$gputrace" -o "ab-$RANDOM" -- python3 "$here/programs.py" plain large $large_steps 2>/dev/null)"
+done
+python3 - "$gputrace" $imports <<'PY'
+import statistics, subprocess, sys, time
+gputrace, pairs = sys.argv[1], int(sys.argv[2])
+command, plain, traced = ["python3", "-c", "import torch"], [], []
+for pair in range(pairs):
+    for times, before in ((plain, []), (traced, [gputrace, "-o", f"import-{pair}", "--"])):
+        start = time.perf_counter()
+        subprocess.run(before + command, check=True, stderr=subprocess.DEVNULL)
+        times.append(time.perf_counter() - start)
+change = sorted((t - p) / p * 100 for p, t in zip(plain, traced))
+print(f"import torch, {pairs} pairs: plain {statistics.median(plain):.3f} s, traced {statistics.median(traced):.3f} s, "
+      f"difference median {statistics.median(change):+.1f} % ({change[pairs // 4]:+.1f} .. {change[-pairs // 4 - 1]:+.1f} %)")
+PY
 du -sb p-small | cut -f1 | sed 's/^/bytes of p-small: /'
 python3 - <<'PY'
 import glob
