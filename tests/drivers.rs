@@ -59,7 +59,11 @@ fn functions_of_a_driver_newer_than_the_lists_pass_by_and_are_named() {
         let run = target.same().expect(0);
         assert!(run.text().contains("cuNextYearsFunction: dlsym yes, cuGetProcAddress yes"), "{}", run.text());
         assert!(run.text().contains("next year's function 801"), "{}", run.text());
-        let process = run.read().root();
+        let trace = run.read();
+        let process = trace.root();
+        let processes = trace.table("processes");
+        let row = processes.rows().find(|row| row.int("process_id") == process.process_id).expect("its row");
+        assert_eq!(row.maybe_text("uncovered"), Some("cuNextYearsFunction"));
         let uncovered = &process.coverage.uncovered;
         let named: Vec<_> = uncovered.iter().map(|symbol| (symbol.symbol.as_str(), symbol.version)).collect();
         assert_eq!(named, [("cuNextYearsFunction", 14000)]);

@@ -40,6 +40,7 @@ impl Process {
             driver_version: Some(header.driver_version.load(Ordering::Relaxed) as i32).filter(|v| *v > 0),
             runtime_version: Some(header.asked_version.load(Ordering::Relaxed) as i32).filter(|v| *v > 0),
             routes: facts::routes(self.segment.view()),
+            uncovered: self.fetched.uncovered(),
             reason: facts::not_in_full(header.notes.load(Ordering::Relaxed)),
             events: self.events as i64,
             malloc_mode: self.facts.malloc_mode.clone(),

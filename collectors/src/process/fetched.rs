@@ -25,6 +25,14 @@ impl Fetched {
             keep(&mut self.export_tables, ExportTable { id: uuid(text.bytes()), found: text.number == 0 });
         }
     }
+
+    /// The names of the functions, each once, separated by commas; none when there are none.
+    pub(super) fn uncovered(&self) -> Option<String> {
+        let mut names: Vec<&str> = self.symbols.iter().map(|symbol| symbol.symbol.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        (!names.is_empty()).then(|| names.join(","))
+    }
 }
 
 fn keep<T: PartialEq>(all: &mut Vec<T>, one: T) {

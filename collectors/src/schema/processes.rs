@@ -77,6 +77,14 @@ columns: &[
         "how the program looked hooked functions up: dlsym, dlvsym, procaddr, injection, export; null when it only links them or calls none",
     )
     .optional(),
+    Column::new(
+        "uncovered",
+        Text,
+        Dictionary,
+        NONE,
+        "driver functions that it fetched and that no hook covers, separated by commas: their calls are missing; null when there are none",
+    )
+    .optional(),
     Column::new("traced", Bool, Plain, NONE, "whether its events are in the trace"),
     Column::new("reason", Text, Dictionary, NONE, "why it was not traced, or what of it was not").optional(),
     Column::new("events", I64, Plain, NONE, "events recorded"),

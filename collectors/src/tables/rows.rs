@@ -27,6 +27,7 @@ pub(crate) struct ProcessRow {
     pub(crate) driver_version: Option<i32>,
     pub(crate) runtime_version: Option<i32>,
     pub(crate) routes: Option<String>,
+    pub(crate) uncovered: Option<String>,
     pub(crate) traced: bool,
     pub(crate) reason: Option<String>,
     pub(crate) events: i64,
@@ -54,6 +55,7 @@ struct ProcessColumns {
     driver_version: Optional<i32>,
     runtime_version: Optional<i32>,
     routes: Texts,
+    uncovered: Texts,
     traced: Flags,
     reason: Texts,
     events: Plain<i64>,
@@ -113,6 +115,7 @@ pub(crate) fn processes<'a>(rows: impl IntoIterator<Item = &'a ProcessRow>) -> O
         c.driver_version.push(row.driver_version);
         c.runtime_version.push(row.runtime_version);
         c.routes.push(row.routes.as_deref());
+        c.uncovered.push(row.uncovered.as_deref());
         c.traced.push(row.traced);
         c.reason.push(row.reason.as_deref());
         c.events.push(row.events);
@@ -138,6 +141,7 @@ pub(crate) fn processes<'a>(rows: impl IntoIterator<Item = &'a ProcessRow>) -> O
         c.driver_version,
         c.runtime_version,
         c.routes,
+        c.uncovered,
         c.traced,
         c.reason,
         c.events,
