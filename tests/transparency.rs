@@ -151,6 +151,29 @@ fn a_signal_handler_may_call_hooked_functions() {
     assert_eq!(trace.calls()["cuLaunchKernel"] + trace.root().nested, 120);
 }
 
+/// Four threads that are thrown out of launches at random instants, two of them from alternate stacks. Returns how many
+/// rows there are of the 400,000 launches that they make afterwards.
+#[track_caller]
+fn thrown_out(rest_us: &str, options: &[&str]) -> usize {
+    let scratch = Scratch::new();
+    let run = scratch.target(program("jumps")).args(["1000", rest_us]).with_odd_driver().options(options).same();
+    assert_eq!(run.text(), "four threads were thrown out and went on\n");
+    let trace = run.read();
+    trace.assert_balanced();
+    trace.table("launches").rows().filter(|row| row.int("grid_x") == 7).count()
+}
+
+#[test]
+fn a_signal_handler_may_leave_a_launch_at_any_instruction() {
+    // All that comes after is recorded, for which every chunk is needed many times.
+    assert_eq!(thrown_out("1000", &["--on-full", "block"]), 400_000);
+}
+
+#[test]
+fn a_signal_handler_may_leave_a_launch_that_finds_no_room() {
+    assert!(thrown_out("0", &["--segment-memory", "1M"]) > 1000);
+}
+
 #[test]
 fn a_thread_may_be_cancelled_inside_a_hooked_call() {
     escaped("cancel", 20);

@@ -104,29 +104,30 @@ impl Books {
         for (class, count) in self.counts.iter_mut().enumerate() {
             let sampled =
                 if SAMPLED.contains(&class) { counters.seen[class].saturating_sub(counters.chosen[class]) } else { 0 };
-            let found = recorded[class] + counters.dropped[class] + counters.abandoned[class] + sampled;
+            let found = recorded[class] + counters.dropped[class] + sampled;
             let mut missing = counters.seen[class].saturating_sub(found);
             count.seen += counters.seen[class];
             count.recorded += recorded[class];
             count.dropped += counters.dropped[class];
-            count.abandoned += counters.abandoned[class];
             count.sampled_out += sampled;
-            let mut unfinished = |missing: &mut u64| {
+            let unfinished = |missing: &mut u64| {
                 let one = 1.min(*missing);
                 *missing -= one;
-                match ending {
-                    Ending::Exited => count.abandoned += one,
-                    Ending::Cut => count.in_flight += one,
-                }
+                one
             };
+            let mut open = 0;
             let marked = running.contains(&(Some(class), true));
             if marked && class == OS_WAIT {
                 count.seen += 1;
                 missing += 1;
             }
             if marked {
-                unfinished(&mut missing);
+                open += unfinished(&mut missing);
             }
+            // The thread cannot know whether a call that it left had been counted, or its event written.
+            let left = missing.min(counters.abandoned[class]);
+            count.abandoned += left;
+            missing -= left;
             let lost = missing.min(torn);
             torn -= lost;
             missing -= lost;
@@ -134,7 +135,11 @@ impl Books {
             let began = running.contains(&(Some(class), false)) || UNMARKED.contains(&class);
             // A thread that is cancelled may be anywhere in the hook of a wait.
             if (ending == Ending::Cut || class == OS_WAIT) && !marked && began {
-                unfinished(&mut missing);
+                open += unfinished(&mut missing);
+            }
+            match ending {
+                Ending::Exited => count.abandoned += open,
+                Ending::Cut => count.in_flight += open,
             }
             count.dropped += lost;
             self.missing[class] += missing;
@@ -217,6 +222,22 @@ mod tests {
         assert_eq!((count.in_flight, count.dropped, count.is_balanced()), (1, 2, true));
         let count = books(10, 9, 0, 77, Ending::Exited);
         assert_eq!((count.abandoned, count.is_balanced()), (1, true));
+    }
+
+    #[test]
+    fn of_calls_that_a_thread_left_those_are_abandoned_that_are_missing() {
+        let count = |seen: u64, recorded: u64| {
+            let mut counters = Counters { in_flight: [(u64::MAX, 0); 3], ..Counters::default() };
+            (counters.seen[LAUNCH], counters.abandoned[LAUNCH]) = (seen, 3);
+            let mut found = ByClass::default();
+            found[LAUNCH] = recorded;
+            let mut books = Books::default();
+            books.enter(&counters, &found, 0, Ending::Exited, |_| None);
+            books.close()["launch"]
+        };
+        assert_eq!((count(10, 7).abandoned, count(10, 7).is_balanced()), (3, true));
+        assert_eq!((count(10, 9).abandoned, count(10, 9).is_balanced()), (1, true));
+        assert!(!count(10, 6).is_balanced());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Nothing that stands in the chain is trusted. A chain that leads out of the pool is not read on; one that leads in a
 //! circle is left after as many steps as the pool has slots, and goes on at the next pass; a slot that was reserved
-//! and never written holds the chain up for a second at most, and its chunk is not used again while the process lives,
-//! because a writer that was only stopped may still write there.
+//! and never written holds the chain up for a second at most, and its chunk is not used again before it is written or
+//! the process ends, because a writer that was only stopped may still write there.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use gputrace_abi::event::{
     self, Event, KIND_COMMUNICATOR, KIND_CONTEXT, KIND_FIRST, KIND_STACK, KIND_TEXT, KIND_TEXT_MORE, TEXT_MAX_BYTES,
     TEXT_SLOT_BYTES,
 };
-use gputrace_abi::layout::View;
-use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Cursor, Step};
+use gputrace_abi::layout::{CHUNKS_MAX, View};
+use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Cursor, Step, index_of};
 
 /// How long a hole may hold up a chain.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -86,19 +86,43 @@ pub(crate) struct Chain {
     cursor: Cursor,
     state: State,
     hole_since: Option<Instant>,
-    /// The present chunk has a hole that was passed over.
-    holed: bool,
+    /// Commit words of holes of the present chunk that were passed over.
+    holes: Vec<u32>,
+    /// Chunks that were read, with the holes whose writers may still come.
+    held: Vec<(u32, Vec<u32>)>,
     text: Option<Text>,
     learned: Option<(u64, u64)>,
     /// Slots that were reserved and never written.
     pub(crate) torn: u64,
 }
 
+/// Gives a chunk back if every hole of it was written after all.
+fn let_go(view: &View, chunk: u32, holes: &[u32]) -> bool {
+    let written = |commit: &u32| {
+        let slot = view.chunk(chunk).and_then(|chunk| chunk.slot(index_of(*commit)));
+        slot.is_some_and(|slot| slot.committed(*commit).is_some())
+    };
+    let whole = holes.iter().all(written);
+    if whole {
+        view.give_chunk(chunk);
+    }
+    whole
+}
+
 impl Chain {
     /// The chain that begins at this chunk.
     pub(crate) fn new(view: &View, first: u32) -> Option<Chain> {
         let cursor = Cursor::new(view, first)?;
-        Some(Chain { cursor, state: State::Open, hole_since: None, holed: false, text: None, learned: None, torn: 0 })
+        Some(Chain {
+            cursor,
+            state: State::Open,
+            hole_since: None,
+            holes: Vec::new(),
+            held: Vec::new(),
+            text: None,
+            learned: None,
+            torn: 0,
+        })
     }
 
     /// The chain's last slot was read.
@@ -121,6 +145,7 @@ impl Chain {
         if self.state != State::Open {
             return 0;
         }
+        self.held.retain(|(chunk, holes)| !let_go(view, *chunk, holes));
         let mut steps = 0;
         while steps < most {
             steps += 1;
@@ -140,9 +165,9 @@ impl Chain {
                     }
                     // A hole of a dead process is found by looking at the rest of its chunk.
                     steps += HOLE_STEPS;
+                    self.holes.push(self.cursor.commit());
                     self.cursor.skip();
                     self.torn += 1;
-                    self.holed = true;
                     self.text = None;
                     self.hole_since = None;
                 }
@@ -165,10 +190,11 @@ impl Chain {
     }
 
     fn give_back(&mut self, view: &View, chunk: u32) {
-        if !self.holed {
-            view.give_chunk(chunk);
+        let holes = std::mem::take(&mut self.holes);
+        // What leads in circles has more than there are chunks.
+        if !let_go(view, chunk, &holes) && self.held.len() < CHUNKS_MAX {
+            self.held.push((chunk, holes));
         }
-        self.holed = false;
     }
 
     #[inline(always)]

@@ -18,6 +18,7 @@ mod control;
 mod count;
 mod devices;
 mod ending;
+mod frame;
 mod graphs;
 mod heap;
 mod hooks;

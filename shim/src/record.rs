@@ -5,7 +5,6 @@
 
 use core::cell::Cell;
 use core::hint::cold_path;
-use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::layout::ThreadRow;
@@ -14,7 +13,7 @@ use gputrace_abi::{Class, Event, event, local};
 use crate::hooks::{self, Hook};
 use crate::interpose::driver;
 use crate::thread::{self, State};
-use crate::{capture, contexts, session, stack, tls};
+use crate::{capture, contexts, frame, session, stack, tls};
 
 /// CUDA_ERROR_NO_DEVICE: what a hook returns that was reached although no driver is there.
 pub(crate) const NO_DEVICE: u32 = 100;
@@ -115,7 +114,7 @@ pub(crate) struct Layer<'a> {
 #[inline(always)]
 pub(crate) fn is_inside_a_call(state: &State, here: usize) -> bool {
     let (driver, library) = (state.guard.get(), state.library_guard.get());
-    driver | library != 0 && (is_running(driver, here) || is_running(library, here))
+    driver | library != 0 && (frame::is_running(driver, here) || frame::is_running(library, here))
 }
 
 impl<'a> Layer<'a> {
@@ -132,10 +131,6 @@ impl<'a> Layer<'a> {
     }
 }
 
-/// Two frames further apart than this are not on one stack, or not in one call of the driver.
-const NESTING_BYTES: usize = 256 << 10;
-const SCRAMBLE: usize = 0x9e37_79b9_7f4a_7c15;
-
 impl<'a> Call<'a> {
     /// None: this is a call inside a hooked call of the layer.
     #[inline(always)]
@@ -143,13 +138,13 @@ impl<'a> Call<'a> {
         let outer = layer.running.get();
         if outer != 0 {
             cold_path();
-            if is_running(outer, cookie as usize) {
+            if frame::is_running(outer, cookie as usize) {
                 local::increment(&layer.state.header().nested);
                 return None;
             }
-            abandon(layer);
+            abandon(layer, cookie as usize);
         }
-        stamp(cookie);
+        frame::stamp(cookie);
         layer.running.set(cookie as usize);
         Some(Call { layer })
     }
@@ -158,10 +153,11 @@ impl<'a> Call<'a> {
     #[inline(always)]
     pub(crate) fn begin(self, class: Class, number: u16) -> u64 {
         let Layer { state, row, hook, start, .. } = self.layer;
+        // The hook first: a call that is left from here on may have been counted, and then by its class.
+        hook.store(u64::from(number), Ordering::Relaxed);
         if let Some(seen) = row.seen.get(class as usize) {
             local::increment(seen);
         }
-        hook.store(u64::from(number), Ordering::Relaxed);
         let now = state.now();
         start.store(now, Ordering::Relaxed);
         now
@@ -196,37 +192,21 @@ impl<'a> Call<'a> {
 /// Whether the frame that holds `here` is inside a hooked call of the driver.
 pub(crate) fn is_nested(state: &State, here: usize) -> bool {
     let outer = state.guard.get();
-    outer != 0 && is_running(outer, here)
+    outer != 0 && frame::is_running(outer, here)
 }
 
-/// Makes a word of a hook's own frame the mark of a running call.
-#[inline(always)]
-pub(crate) fn stamp(cookie: *mut usize) {
-    // SAFETY: the word is a local of the calling hook.
-    unsafe { ptr::write_volatile(cookie, cookie as usize ^ SCRAMBLE) };
-}
-
-/// Whether the hook whose word is at `outer` is running below the frame of `here`.
+/// The earlier call was left, or waits on another stack below this signal handler, and its event may be written or not:
+/// nobody can tell here. So it is counted as one that may be missing; the collector knows how many are.
 #[cold]
 #[inline(never)]
-pub(crate) fn is_running(outer: usize, here: usize) -> bool {
-    if outer <= here || outer - here > NESTING_BYTES || !stack::reaches(here, outer) {
-        return false;
-    }
-    // SAFETY: the address lies above the stack pointer on the same page, or on the thread's own stack.
-    unsafe { ptr::read_volatile(outer as *const usize) == outer ^ SCRAMBLE }
-}
-
-/// The earlier call never came back to its hook.
-#[cold]
-#[inline(never)]
-fn abandon(layer: Layer<'_>) {
-    if layer.start.swap(0, Ordering::Relaxed) == 0 {
-        return;
-    }
+fn abandon(layer: Layer<'_>, here: usize) {
+    layer.start.store(0, Ordering::Relaxed);
     let class = crate::hooks::class_of(layer.hook.load(Ordering::Relaxed) as u16);
     if let Some(counter) = layer.row.abandoned.get(class as usize) {
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+    if !frame::may_run(layer.running.get(), here) {
+        layer.state.fill_holes();
     }
 }
 

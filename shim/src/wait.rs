@@ -21,7 +21,7 @@ use crate::hooks::{self, os};
 use crate::interpose::elf;
 use crate::stack::{self, rate};
 use crate::thread::State;
-use crate::{record, session, tls};
+use crate::{frame, record, session, tls};
 
 /// Ticks from which on a wait becomes an event; all ones: waits are not looked at.
 static THRESHOLD: AtomicU64 = AtomicU64::new(NEVER);
@@ -135,13 +135,13 @@ pub(crate) fn begin(mark: &mut Mark) {
     mark.row = ptr::from_ref(row) as usize;
     mark.outer = match state.wait.get() {
         0 => 0,
-        outer if record::is_running(outer, here) => outer,
+        outer if frame::is_running(outer, here) => outer,
         _ => {
             count_abandoned(row, 1);
             0
         }
     };
-    record::stamp(&raw mut mark.cookie);
+    frame::stamp(&raw mut mark.cookie);
     state.wait.set(here);
     mark.start = state.now();
     row.wait_hook.store(u64::from(mark.number), Ordering::Relaxed);

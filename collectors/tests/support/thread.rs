@@ -90,7 +90,7 @@ impl<'a> Thread<'a> {
             let current = header.shared.load(order);
             let chunk = current.checked_sub(1).map(|c| view.chunk(c).unwrap());
             if let Some(chunk) = chunk
-                && let Ok((commit, index)) = chunk.reserve_shared(1)
+                && let Some((commit, index)) = chunk.reserve_shared(1)
             {
                 let now = counter();
                 let event = Event { hook: hook(name), start: now, end: now + 100, payload, ..Event::default() };
@@ -100,7 +100,10 @@ impl<'a> Thread<'a> {
             let taken = view.take_chunk(view.chunk_count()).expect("a free chunk");
             view.chunk(taken).unwrap().open(gputrace_abi::ring::SHARED);
             match chunk {
-                Some(old) => old.link(taken),
+                Some(old) => {
+                    old.close(old.full_at().expect("it is full"));
+                    old.link(taken);
+                }
                 None => header.shared_first.store(taken + 1, gputrace_abi::sync::Ordering::Release),
             }
             header.shared.store(taken + 1, gputrace_abi::sync::Ordering::Release);

@@ -165,7 +165,7 @@ pub struct Header {
     pub shared: AtomicU32,
     /// First chunk of the shared chain + 1.
     pub shared_first: AtomicU32,
-    /// Held by the thread that links a new shared chunk; others drop meanwhile.
+    /// Row + 1 of the thread that links a new shared chunk; others drop meanwhile. 0: none does.
     pub shared_lock: AtomicU32,
     /// Measured cost of recording one driver event, in 1/256 ticks; 0 when not measured.
     pub event_cost: AtomicU64,
@@ -197,7 +197,14 @@ pub struct Header {
     pub gave_up: AtomicU64,
     /// The collector's process as this one sees it; 0 where it does not.
     pub listener: AtomicU32,
+    /// The chunk + 1 that is to be linked to the shared chain, and [`SHARED_OPEN`]; 0: none is. Of who holds the lock.
+    pub shared_taken: AtomicU32,
+    /// Generation of the chunk to which it is to be linked.
+    pub shared_end: AtomicU32,
 }
+
+/// Set in [`Header::shared_taken`] when the chunk is open.
+pub const SHARED_OPEN: u32 = 1 << 31;
 
 /// States of a thread's row.
 pub mod thread_state {
@@ -234,7 +241,7 @@ pub struct ThreadRow {
     pub chosen: [AtomicU64; CLASSES],
     /// Events that found no room.
     pub dropped: [AtomicU32; CLASSES],
-    /// Calls that never returned to the hook: longjmp or cancellation.
+    /// Calls that may never have returned to the hook (longjmp, cancellation): as many as are missing of them did not.
     pub abandoned: [AtomicU32; CLASSES],
     /// Ticks when the thread first recorded.
     pub started: AtomicU64,
@@ -249,7 +256,10 @@ pub struct ThreadRow {
     pub wait_hook: AtomicU64,
     /// Ticks when that one began; 0 when none is running.
     pub wait_start: AtomicU64,
-    padding: [AtomicU64; 4],
+    /// Slots of the shared chain that the thread has reserved and not yet written: how many << 48, chunk << 32, commit word of
+    /// the first. 0: none.
+    pub sharing: AtomicU64,
+    padding: [AtomicU64; 3],
 }
 
 #[cfg(not(loom))]

@@ -14,9 +14,14 @@
 //! A reserved slot that was never committed (its writer was thrown out of a signal handler) is a *hole*: it is seen
 //! when the chunk is closed or the writer is dead, and skipped by the reader's decision.
 //!
-//! **Shared chunks.** When the pool is empty, threads share one chain: the same slots, reserved by a locked addition
+//! **Shared chunks.** When the pool is empty, threads share one chain: the same slots, reserved by an exchange of
 //! to one word that holds generation and index, so that a thread that slept through a whole use of the chunk reserves
-//! in the present use or, where the chunk belongs to a thread now, nowhere.
+//! in the present use or, where the chunk belongs to a thread now, nowhere. The one that finds no room says so in that
+//! word with the same step; the chunk is closed by the thread that links the next one, which holds a lock.
+//!
+//! **Thrown out.** A signal handler may leave by siglongjmp, and what it interrupted never goes on. A thread that took
+//! a chunk notes it, and the next attempt goes on with that one: it links it unless that was done. Whether it was, the
+//! old chunk says, even when it has been read and is used by another thread ([`Chunk::is_unlinked`]).
 //!
 //! Invariants: only the owner writes a chunk's slots, `closed` and `next`; only the reader writes `consumed`; a chunk
 //! is in exactly one place: the pool's free bits, one thread's chain, or the shared chain.
@@ -41,6 +46,11 @@ const INDEX_BITS: u32 = 32 - GENERATION_BITS;
 #[inline(always)]
 pub const fn commit_word(generation: u32, index: u32) -> u32 {
     generation << INDEX_BITS | index
+}
+
+/// The index of the slot that has this commit word.
+pub const fn index_of(commit: u32) -> u32 {
+    commit & ((1 << INDEX_BITS) - 1)
 }
 
 /// The generation after this one; never 0, which is what fresh memory holds.
@@ -99,7 +109,7 @@ impl Slot {
 /// | 4 | 4 | `owner`: row of the thread table or [`SHARED`] | taker |
 /// | 8 | 4 | `next`: number of the next chunk + 1, 0 not yet, [`END`] | owner |
 /// | 12 | 4 | `closed`: slots reserved + 1, 0 while open | owner |
-/// | 16 | 8 | `reserved`: generation << 32, slots reserved; past the end where no thread but the owner may | any thread |
+/// | 16 | 8 | `reserved`: generation << 32, slots reserved; all slots + 1 + those used where there is no room for anybody but an owner | any thread |
 /// | 24 | 4 | `consumed`: slots read | reader |
 #[repr(C, align(64))]
 pub struct ChunkHeader {
@@ -145,10 +155,11 @@ impl<const N: usize> Chunk<N> {
         let generation = next_generation(self.header.generation.load(Ordering::Relaxed));
         self.header.generation.store(generation, Ordering::Relaxed);
         self.header.owner.store(owner, Ordering::Relaxed);
-        self.header.next.store(0, Ordering::Relaxed);
+        // SYNC POINT: relink. Release, with the Acquire in `is_unlinked`: who sees this use's empty link sees its generation.
+        self.header.next.store(0, Ordering::Release);
         self.header.closed.store(0, Ordering::Relaxed);
         self.header.consumed.store(0, Ordering::Relaxed);
-        let reserved = if owner == SHARED { 0 } else { N as u64 + 1 };
+        let reserved = if owner == SHARED { 0 } else { N as u64 + 1 }; // full, none used
         // SYNC POINT: reopen. Release, with the Acquire in `reserve_shared`: a thread that still knows the chunk from an
         // earlier use writes its slots after those of that use.
         self.header.reserved.store(u64::from(generation) << 32 | reserved, Ordering::Release);
@@ -189,27 +200,36 @@ impl<const N: usize> Chunk<N> {
         self.header.next.store(END, Ordering::Release);
     }
 
+    /// Owner: whether the use number `generation` of the chunk is the end of its chain, and so still is the present use.
+    /// False once it was linked, whatever has become of the chunk since.
+    pub fn is_unlinked(&self, generation: u32) -> bool {
+        // SYNC POINT: relink. Acquire, with the Release in `open`.
+        self.header.next.load(Ordering::Acquire) == 0 && self.generation() == generation
+    }
+
     /// Any thread, on a chunk that is or was of the shared chain: reserves `n` slots; returns the commit word and the
-    /// index of the first.
-    ///
-    /// `Err(true)` tells the one caller that found the chunk too full and closed it; the others get `Err(false)`.
-    pub fn reserve_shared(&self, n: u32) -> Result<(u32, u32), bool> {
+    /// index of the first. None: there is no room, nor will there be.
+    pub fn reserve_shared(&self, n: u32) -> Option<(u32, u32)> {
         let full = N as u32;
-        // The count stays small: who finds the chunk full does not add to it.
-        if self.header.reserved.load(Ordering::Relaxed) as u32 > full {
-            return Err(false);
+        let mut word = self.header.reserved.load(Ordering::Relaxed);
+        loop {
+            let (generation, first) = ((word >> 32) as u32, word as u32);
+            if first > full {
+                return None;
+            }
+            let fits = first + n <= full;
+            let next = u64::from(generation) << 32 | u64::from(if fits { first + n } else { full + 1 + first });
+            // SYNC POINT: reopen. Acquire, with the Release in `open`.
+            match self.header.reserved.compare_exchange_weak(word, next, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return fits.then_some((commit_word(generation, first), first)),
+                Err(now) => word = now,
+            }
         }
-        // SYNC POINT: reopen. Acquire, with the Release in `open`.
-        let word = self.header.reserved.fetch_add(u64::from(n), Ordering::Acquire);
-        let (generation, first) = ((word >> 32) as u32, word as u32);
-        if first + n <= full {
-            return Ok((commit_word(generation, first), first));
-        }
-        if first <= full {
-            self.close(first);
-            return Err(true);
-        }
-        Err(false)
+    }
+
+    /// How many slots of a shared chunk are used, once there is no room in it.
+    pub fn full_at(&self) -> Option<u32> {
+        (self.header.reserved.load(Ordering::Relaxed) as u32).checked_sub(N as u32 + 1)
     }
 
     /// Whether somebody closed it.
@@ -274,6 +294,11 @@ impl Tail {
     /// Owner: whether it stands in a chunk, full or not.
     pub fn has_chunk(&self) -> bool {
         self.0.load(Ordering::Relaxed) >> TAIL_INDEX_BITS != 0
+    }
+
+    /// The generation of the chunk that it stands in.
+    pub fn generation(&self) -> u32 {
+        (self.0.load(Ordering::Relaxed) >> TAIL_INDEX_BITS) as u32 & ((1 << GENERATION_BITS) - 1)
     }
 
     /// Owner: sets the index back to the chunk's end when failed reservations have made it grow.
@@ -369,6 +394,11 @@ impl Cursor {
                 _ => Step::Broken,
             },
         }
+    }
+
+    /// The commit word of the next slot.
+    pub fn commit(&self) -> u32 {
+        commit_word(self.generation, self.index)
     }
 
     /// Passes over a hole.

@@ -4,7 +4,7 @@
 //!
 //! That these models can fail was checked by weakening each SYNC POINT in turn, at either end, to Relaxed: the first
 //! four tests and the late reservations fail for `commit`, the first two for `close`, the second for `pool`, the fourth
-//! for `link`, the fifth for `reopen`. (The model of a late reservation found that `reopen` was missing.)
+//! for `link`, the fifth for `reopen`, the model of a thread that was thrown out for `relink`. (The model of a late reservation found that `reopen` was missing.)
 #![cfg(loom)]
 
 mod scenarios;
@@ -46,6 +46,11 @@ fn a_late_reservation_lands_in_the_chunks_present_shared_use() {
 #[test]
 fn a_late_reservation_never_lands_in_another_threads_chunk() {
     model(|| scenarios::late_sharer::<1>(0));
+}
+
+#[test]
+fn a_thread_that_was_thrown_out_sees_that_its_chunk_was_linked() {
+    model(|| scenarios::thrown_out::<1>());
 }
 
 #[test]

@@ -45,6 +45,14 @@ fn a_late_reservation_never_harms_another_use() {
 }
 
 #[test]
+fn a_thread_that_was_thrown_out_sees_that_its_chunk_was_linked() {
+    for _ in 0..ROUNDS {
+        scenarios::thrown_out::<1>();
+        scenarios::thrown_out::<7>();
+    }
+}
+
+#[test]
 fn a_hole_is_seen_when_its_chunk_is_closed_or_its_writer_dead() {
     for round in 0..ROUNDS {
         scenarios::hole::<3>(false, round);

@@ -102,6 +102,11 @@ pub(crate) fn reaches(here: usize, there: usize) -> bool {
     here >> 12 == there >> 12 || native::reaches(here, there)
 }
 
+/// Whether an address lies on the calling thread's own stack, as far as that is known.
+pub(crate) fn is_own(there: usize) -> bool {
+    native::is_own(there)
+}
+
 /// Takes the stack of a wait for the operating system whose event was just written, if it was long enough.
 ///
 /// Unlike the driver, such functions are called in signal handlers, on stacks of a few KiB, and in children that were

@@ -6,13 +6,13 @@
 
 mod patience;
 mod places;
+mod shared;
 mod state;
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gputrace_abi::layout::{CLASSES, THREADS_MAX, ThreadRow, View, thread_state};
-use gputrace_abi::ring::Place;
 
 pub(crate) use state::State;
 
@@ -199,6 +199,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     row.library_start.store(0, Ordering::Relaxed);
     row.wait_hook.store(0, Ordering::Relaxed);
     row.wait_start.store(0, Ordering::Relaxed);
+    row.sharing.store(0, Ordering::Relaxed);
     row.first_chunk.store(0, Ordering::Relaxed);
     row.generation.fetch_add(1, Ordering::Relaxed);
     for class in 0..CLASSES {
@@ -211,6 +212,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     }
     state.segment.set(view.base());
     state.tail.clear();
+    state.taken.set(0);
     state.guard.set(0);
     state.library_guard.set(0);
     state.group_depth.set(0);
@@ -230,7 +232,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     state.row.set(row);
     state.paused.store((view.header().paused.load(Ordering::SeqCst) != 0) as u8, Ordering::SeqCst);
     // The first chunk now, in the constructor for the main thread: a hook may have no system call left to it later.
-    state.next_chunk(Place { chunk: 0, commit: 0, index: 0 });
+    state.next_chunk();
     // SYNC POINT: live. Release, with the collector's Acquire: the row's fields are written.
     row.state.store(thread_state::LIVE, Ordering::Release);
     tls::set(Some(state));

@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(crate) library_guard: Cell<usize>,
     /// Groups of NCCL calls that are open, one in the other.
     pub(crate) group_depth: Cell<u32>,
+    /// A chunk + 1 that was taken from the pool, until it stands in the chain; 0: there is none.
+    pub(super) taken: Cell<u32>,
     /// Address of the mark of the wait that the thread is in; see [`crate::wait`].
     pub(crate) wait: Cell<usize>,
     /// Bytes until the next sampled allocation. 0 and below: take the slow path.
@@ -51,7 +53,7 @@ pub(crate) struct State {
     pub(super) block: Cell<u32>,
     /// Rounds of destructors that the ending thread has run.
     pub(super) rounds: Cell<u8>,
-    /// Stack address while the slow path runs, so that a signal handler does not enter it again.
+    /// Address of the mark of the slow path while it runs, so that a signal handler does not enter it again.
     pub(super) busy: Cell<usize>,
     /// State of the thread's random numbers.
     pub(crate) random: Cell<u64>,
@@ -71,6 +73,7 @@ impl State {
             guard: Cell::new(0),
             library_guard: Cell::new(0),
             group_depth: Cell::new(0),
+            taken: Cell::new(0),
             wait: Cell::new(0),
             countdown: Cell::new(i64::MAX),
             context: Cell::new(1),

@@ -88,7 +88,7 @@ impl<const N: usize> Segment<N> {
     fn write_shared(&self, event: Event) -> bool {
         for _ in 0..2 {
             let current = self.shared.load(Ordering::Acquire);
-            if let Some((commit, index)) = current.checked_sub(1).and_then(|c| self.at(c).reserve_shared(1).ok()) {
+            if let Some((commit, index)) = current.checked_sub(1).and_then(|c| self.at(c).reserve_shared(1)) {
                 self.at(current - 1).slot(index).expect("reserved").write(&Event { commit, ..event });
                 return true;
             }
@@ -104,11 +104,15 @@ impl<const N: usize> Segment<N> {
             return false;
         }
         let end = current.checked_sub(1).map(|c| self.at(c));
-        let mut ready = self.shared.load(Ordering::Relaxed) != current || end.is_some_and(|chunk| !chunk.is_closed());
+        let has_room = |chunk: &Chunk<N>| chunk.full_at().is_none();
+        let mut ready = self.shared.load(Ordering::Relaxed) != current || end.is_some_and(has_room);
         if !ready && let Some(taken) = self.take() {
             self.at(taken).open(SHARED);
             match end {
-                Some(old) => old.link(taken),
+                Some(old) => {
+                    old.close(old.full_at().expect("it is full"));
+                    old.link(taken);
+                }
                 None => self.shared_first.store(taken + 1, Ordering::Release),
             }
             self.shared.store(taken + 1, Ordering::Release);
@@ -297,21 +301,21 @@ pub(crate) fn late_sharer<const N: usize>(next_owner: u32) {
     let late = {
         let segment = segment.clone();
         thread::spawn(move || {
-            let reserved = segment.at(0).reserve_shared(1).ok();
+            let reserved = segment.at(0).reserve_shared(1);
             if let Some((commit, index)) = reserved {
                 segment.at(0).slot(index).expect("reserved").write(&Event { commit, ..event(2, 7) });
             }
             reserved
         })
     };
-    while let Ok((commit, index)) = segment.at(0).reserve_shared(1) {
+    while let Some((commit, index)) = segment.at(0).reserve_shared(1) {
         segment.at(0).slot(index).expect("reserved").write(&Event { commit, ..event(1, 0) });
     }
     let mut cursor = Cursor::new(&*segment, 0).expect("the chunk");
     while let Step::Words(words) = cursor.step(&*segment, false) {
         assert!(matches!(number(words), (1, 0) | (2, 7)));
     }
-    if !segment.at(0).is_closed() || (cursor.index as usize) < N {
+    if (cursor.index as usize) < N {
         // The sleeper has its place in this use, and the reader waits for it: nothing is used again.
         late.join().expect("the late thread");
         return;
@@ -362,4 +366,33 @@ pub(crate) fn hole<const N: usize>(dies: bool, steps: u32) {
     let end = if dies { Step::Empty } else { Step::Ended(0) };
     assert_eq!(reader.rest(&segment.first, dies), end);
     assert_eq!(reader.seen, [(0, 0), (0, 1)]);
+}
+
+/// A thread is thrown out of its slow path and begins it again. Meanwhile the reader may have followed the link, given the
+/// old chunk back, and another thread may use it: the thread must not take that for its own chunk without a link.
+pub(crate) fn thrown_out<const N: usize>() {
+    let segment = Segment::<N>::new(2);
+    let writer = Writer::new(&segment);
+    for n in 0..N as u64 {
+        assert!(writer.write(event(0, n)));
+    }
+    let (old, generation) = (writer.tail.peek().chunk, writer.tail.generation());
+    assert!(segment.at(old).is_unlinked(generation));
+    let taken = segment.take().expect("a free chunk");
+    segment.at(taken).open(0);
+    segment.at(old).close(N as u32);
+    segment.at(old).link(taken);
+    let reading = {
+        let segment = segment.clone();
+        thread::spawn(move || {
+            let mut reader = Reader::new(&segment);
+            assert_eq!(reader.rest(&segment.first, false), Step::Empty);
+            assert!(reader.seen.iter().map(|seen| seen.1).eq(0..N as u64));
+            let again = segment.take().expect("the old chunk came back");
+            segment.at(again).open(1);
+        })
+    };
+    assert!(!segment.at(old).is_unlinked(generation), "it was linked");
+    reading.join().expect("the reader");
+    assert!(!segment.at(old).is_unlinked(generation), "it was linked");
 }

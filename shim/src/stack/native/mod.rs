@@ -60,6 +60,11 @@ pub(super) fn is_on_own_stack() -> bool {
     bounds::is_own_stack(&raw const here as usize)
 }
 
+/// Whether an address surely lies on the thread's own stack.
+pub(super) fn is_own(there: usize) -> bool {
+    bounds::is_own_stack(there)
+}
+
 /// Whether the word at `there` lies above `here` on the thread's own stack.
 pub(super) fn reaches(here: usize, there: usize) -> bool {
     bounds::is_own_stack(here) && bounds::end_of_stack(here).is_some_and(|end| (here..end).contains(&there))
