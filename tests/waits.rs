@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::util::{Driver, Scratch, program};
+use crate::util::{Driver, Row, Scratch, program};
 
 /// When the kernels of 10 ms ran: begin and end, ns since the epoch.
 fn kernels(truth: &Path) -> Vec<(i64, i64)> {
@@ -117,4 +117,26 @@ fn the_legacy_stream_waits_for_ordinary_streams_only() {
     assert_eq!(legacy("launches"), vec![("cuLaunchKernel".to_owned(), 1); 4]);
     assert_eq!(legacy("syncs"), vec![("cuStreamSynchronize".to_owned(), 2); 4]);
     assert!(legacy("transfers").is_empty() && legacy("device_memory").is_empty());
+}
+
+#[test]
+fn a_stream_that_waits_for_an_event_is_waited_for_with_what_the_event_stands_for() {
+    let scratch = Scratch::new();
+    let truth = scratch.path().join("truth");
+    let target = scratch.target(program("cuda_joins")).with_driver(Driver::Symbolic).env("FAKE_CUDA_TRUTH", &truth);
+    let trace = target.same().expect(0).read();
+    let (names, kernels) = (trace.names(), kernels(&truth));
+    let table = trace.table("syncs");
+    // In the order of the program: pending streams that each call stands for.
+    let mut calls: Vec<_> = table.rows().collect();
+    calls.sort_by_key(|row| row.int("start_ns"));
+    let (joins, waits): (Vec<_>, Vec<_>) =
+        calls.into_iter().partition(|row| names[&row.int("api_id")].starts_with("cuStreamWaitEvent"));
+    let pending = |rows: &[Row<'_>]| -> Vec<i64> { rows.iter().map(|row| row.int("pending_streams")).collect() };
+    assert_eq!(pending(&joins), [1, 0, 1, 1, 1].repeat(3));
+    assert_eq!(pending(&waits), [1, 1, 0, 1, 0, 2, 0].repeat(3));
+    for row in waits {
+        let waited_ns = waited(&kernels, row.int("start_ns"), row.int("api_ns"));
+        assert!(row.int("pending_streams") > 0 || waited_ns < 500_000, "{waited_ns} ns by the driver's own times");
+    }
 }

@@ -122,6 +122,8 @@ pub(crate) enum Role {
     CreatesStream,
     /// Records an event in a stream.
     RecordsEvent,
+    /// Makes a stream wait for an event, which is the first word.
+    WaitsForEvent,
     /// Changes an executable graph, which is the first word.
     UpdatesGraph,
     /// Ends one.
@@ -133,6 +135,7 @@ impl Role {
         match name {
             "cuStreamCreate" | "cuStreamCreateWithPriority" | "cuGreenCtxStreamCreate" => Role::CreatesStream,
             name if name.starts_with("cuEventRecord") => Role::RecordsEvent,
+            name if name.starts_with("cuStreamWaitEvent") => Role::WaitsForEvent,
             "cuGraphExecDestroy" => Role::EndsGraph,
             "cuGraphNodeSetEnabled" => Role::UpdatesGraph,
             name if name.starts_with("cuGraphExecUpdate") => Role::UpdatesGraph,

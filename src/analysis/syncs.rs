@@ -36,7 +36,9 @@ impl Analysis for Syncs {
                 linker does and modules that are loaded from PTX; lazy loading is what the first launch of a \
                 function took beyond the median launch, where that was 50 us and ten times the median. The legacy stream and \
                 streams that are not CU_STREAM_NON_BLOCKING wait for each other: work that was queued behind another stream's \
-                for that reason, and waits of the host that were for such streams too, are counted by function. Per line of \
+                for that reason, and waits of the host that were for such streams too, are counted by function. A stream that waits \
+                for an event of another one (cuStreamWaitEvent) takes over what was pending there when the event was \
+                recorded: who waits for the one waits for both. Per line of \
                 Python, else per native function: count, total time, share of wall time, per step.",
             unit: "ns in JSON; in text the column's head names the unit. Streams are raw handles: 0 default, 1 legacy, 2 per \
                 thread; an event wait has no stream. wait time of implicit waits is the waiting alone.",

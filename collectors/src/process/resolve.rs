@@ -107,12 +107,11 @@ impl Process {
                     _ if !follows => Ahead::default(),
                     detail::CONTEXT => pending.wait_context(context, at, true),
                     detail::STREAM => pending.wait_stream(context, stream_id, at, true),
-                    detail::EVENT => pending.wait_event(context, first, at, true),
+                    detail::EVENT => pending.wait_event(first, at, true),
                     // An answer that nothing is left to wait for is as good as a wait.
-                    detail::QUERY if stream == 0 && first != 0 => {
-                        pending.wait_event(context, first, at, event.result == 0)
-                    }
+                    detail::QUERY if stream == 0 && first != 0 => pending.wait_event(first, at, event.result == 0),
                     detail::QUERY => pending.wait_stream(context, stream_id, at, event.result == 0),
+                    _ if hook.role == Role::WaitsForEvent => pending.join(context, stream_id, first, at),
                     _ => Ahead::default(),
                 };
                 tables.sync(&call, hook.detail, first as i64);
@@ -179,7 +178,7 @@ impl Process {
                     Role::CreatesStream => pending.create(context, StreamId::new(first, event.commit), fourth),
                     Role::RecordsEvent => pending.record(context, first, stream_id, at),
                     Role::Other if hook.class == Class::Module => call.ahead = pending.wait_context(context, at, false),
-                    Role::UpdatesGraph | Role::EndsGraph | Role::Other => {}
+                    Role::WaitsForEvent | Role::UpdatesGraph | Role::EndsGraph | Role::Other => {}
                 }
                 tables.api(&call, first as i64, hook.class == Class::Module && compiles(hook.detail, fourth));
             }

@@ -72,7 +72,7 @@ pub(super) const PENDING: Column = Column::new(
     I32,
     Dictionary,
     NONE,
-    "streams with work that nobody was seen to wait for, and that the call has to wait for: of its context for allocations, frees, modules; its own and, by the rule of the legacy stream, others; for queued work only those others; 0 for calls that wait for nothing",
+    "streams with work that nobody was seen to wait for, and that the call has to wait for: of its context for allocations, frees, modules; its own and others, by the rule of the legacy stream or because its own was made to wait for their events; for a stream that is made to wait, those; for queued work only others by the legacy stream's rule; 0 for calls that wait for nothing",
 );
 pub(super) const LEGACY: Column = Column::new(
     "legacy",
