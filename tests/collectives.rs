@@ -205,6 +205,11 @@ fn ranks_in_processes_are_put_together_by_their_unique_id() {
     let mut ranks: Vec<_> = table.rows().map(|row| row.maybe_int("rank")).collect();
     ranks.sort_unstable();
     assert_eq!(ranks, [None, Some(0), Some(1), Some(2), Some(3)]);
+    // Those that failed are named, though none of them called the driver.
+    let pid = |rank: i64| table.rows().find(|row| row.maybe_int("rank") == Some(rank)).map(|row| row.int("pid"));
+    let (first, last) = (pid(1).expect("rank 1"), pid(3).expect("rank 3"));
+    let failed = format!("\n failed: rank 1 (pid {first}) exit 7; rank 3 (pid {last}) signal 11\n");
+    assert!(run.stderr.contains(&failed) && run.stderr.contains("  ranks 4/4\n"), "{}", run.stderr);
 }
 
 #[test]

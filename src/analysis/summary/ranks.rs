@@ -1,8 +1,10 @@
 //! The ranks of a distributed run in the summary: the slowest, each one's step, which are missing, which failed.
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 use super::Content;
+use super::text::end_text;
 use crate::findings::Subject;
 use crate::render::{scale_ns, share};
 use crate::trace::Process;
@@ -21,10 +23,20 @@ pub(super) fn of<'a>(content: &'a Content<'_>) -> Vec<(&'a Process, &'a Subject<
     ranks
 }
 
+/// The process of each rank, in their order: the busiest one, else one that calls NCCL only, else the first.
+pub(super) fn all<'a>(content: &'a Content<'_>) -> Vec<&'a Process> {
+    let busy: Vec<i64> = of(content).iter().map(|(process, _)| process.process_id).collect();
+    let calls = |p: &Process| p.manifest.as_ref().and_then(|m| m.accounting.get("collective")).map_or(0, |c| c.seen);
+    let mut all: Vec<&Process> = content.facts.processes().filter(|process| process.rank.is_some()).collect();
+    all.sort_by_key(|p| (p.rank, Reverse(busy.contains(&p.process_id)), Reverse(calls(p)), p.start_ns));
+    all.dedup_by_key(|process| process.rank);
+    all
+}
+
 /// `7/8`: how many are here, of how many there are; missing where there is but one.
 pub(super) fn present(content: &Content<'_>) -> Option<String> {
-    let ranks = of(content);
-    let there_are = ranks.iter().filter_map(|(process, _)| process.world_size).max();
+    let ranks = all(content);
+    let there_are = ranks.iter().filter_map(|process| process.world_size).max();
     match (ranks.len(), there_are.unwrap_or(0)) {
         (0, _) | (1, ..=1) => None,
         (here, all) if all as usize >= here => Some(format!("{here}/{all}")),
@@ -53,13 +65,22 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     let what = if ranks.iter().all(|(_, s)| s.steps.is_some()) { "step p50" } else { "driver calls" };
     let some = if ranks.len() > LISTED { " (fastest, median, slowest)" } else { "" };
     let _ = writeln!(out, " rank: {what} in {unit}{some}  {}", each.join(" | "));
-    let failed = |p: &&Process| p.exit_signal.is_some() || p.exit_code.is_some_and(|code| code != 0);
-    let failed: Vec<&Process> = ranks.iter().map(|(process, _)| *process).filter(failed).collect();
-    let how = |p: &&Process| format!("{} {}", p.label(), super::text::end_text(p.exit_code, p.exit_signal));
-    if !failed.is_empty() {
-        let named: Vec<String> = failed.iter().take(NAMED).map(how).collect();
-        let more = if failed.len() > NAMED { format!("; {} more", failed.len() - NAMED) } else { String::new() };
-        let _ = writeln!(out, " failed: {}{more}", named.join("; "));
-    }
     out
+}
+
+/// Ranks that failed, whether they called the driver or not.
+pub(super) fn failed(content: &Content<'_>) -> String {
+    let all = all(content);
+    if all.len() < 2 && all.iter().all(|process| process.world_size.unwrap_or(1) < 2) {
+        return String::new();
+    }
+    let failed = |p: &&&Process| p.exit_signal.is_some() || p.exit_code.is_some_and(|code| code != 0);
+    let failed: Vec<&&Process> = all.iter().filter(failed).collect();
+    if failed.is_empty() {
+        return String::new();
+    }
+    let how = |p: &&&Process| format!("{} (pid {}) {}", p.label(), p.pid, end_text(p.exit_code, p.exit_signal));
+    let named: Vec<String> = failed.iter().take(NAMED).map(how).collect();
+    let more = if failed.len() > NAMED { format!("; {} more", failed.len() - NAMED) } else { String::new() };
+    format!(" failed: {}{more}\n", named.join("; "))
 }

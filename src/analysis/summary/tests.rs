@@ -131,7 +131,7 @@ fn ranks_that_are_missing_or_failed_are_told_and_a_ranks_helper_is_none() {
     }
     let text = summary(&trace);
     assert!(lines(&text)[0].starts_with("gputrace: python train.py  3 ranks  "), "{text}");
-    assert!(text.contains("\n failed: rank 1 signal 11; rank 3 exit 1\n"), "{text}");
+    assert!(text.contains("\n failed: rank 1 (pid 102) signal 11; rank 3 (pid 103) exit 1\n"), "{text}");
     assert!(text.contains("  ranks 3/4\n"), "{text}");
 }
 
@@ -253,7 +253,7 @@ fn launchers_that_ended_differently_are_all_told() {
     }
     let text = summary_of(&trace, &Filter::default());
     assert!(
-        text.starts_with("gputrace: python train.py  exit 0 (rank 2: exit 1; rank 4: signal 9)  1.20 s\n"),
+        text.starts_with("gputrace: python train.py  5 ranks  exit 0 (rank 2: exit 1; rank 4: signal 9)  1.20 s\n"),
         "{text}"
     );
 }

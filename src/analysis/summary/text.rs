@@ -24,9 +24,13 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
             let _ = writeln!(out, "{}: {}", verdict.word, verdict.text);
             out.push_str(&step_lines(content, main));
             out.push_str(&process_lines(content, main));
+            out.push_str(&ranks::failed(content));
             out.push_str(&ending::finding_lines(content, main));
         }
-        _ => out.push_str(&ending::without_cuda(content)),
+        _ => {
+            out.push_str(&ending::without_cuda(content));
+            out.push_str(&ranks::failed(content));
+        }
     }
     out.push_str(&ending::untraced_lines(content));
     if main.is_some() {
@@ -73,7 +77,7 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
         command
     };
     let mut out = format!("gputrace: {command}");
-    let ranks = ranks::of(content).len();
+    let ranks = ranks::all(content).len();
     if ranks > 1 {
         let _ = write!(out, "  {ranks} ranks");
     }
