@@ -118,7 +118,7 @@ impl<'a> Facts<'a> {
             device_memory: DeviceMemory::default(),
             host_memory: HostMemory::default(),
             loading: Loading::default(),
-            ranges: Ranges::default(),
+            ranges: if needs.contains(&Need::Ranges) { Ranges::new(trace) } else { Ranges::default() },
             collectives: Collectives::default(),
             sites: Sites::new(idle.clone()),
             os_waits: OsWaits::default(),

@@ -1,12 +1,17 @@
 //! ranges: what the program named with NVTX, and how long it took on the host.
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use gputrace_collectors::schema::TableId;
 
 use super::loss;
+use super::passes::folds;
 use super::passes::ranges::{Key, Kind, Named};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Need};
-use crate::trace::NO_NAME;
+use crate::trace::{NO_NAME, full_name};
 
 /// The analysis.
 pub(crate) struct Ranges;
@@ -25,14 +30,20 @@ impl Analysis for Ranges {
             definition: "Ranges that the program and its libraries named with NVTX (torch.cuda.nvtx, emit_nvtx, the nvtx \
                 package, NCCL), by process, domain, name and kind: how many, and total, share of wall time, average, min \
                 and max of those that ended. push_pop are nested in their thread, start_end may end in another one, marks \
-                are moments. Ranges around others hold the others' time. Where a process has ranges called ProfilerStep#N, \
+                are moments. Ranges around others hold the others' time. Names that differ only in numbers are one row with a star for \
+                each number, and names says how many: step 17 and step 18 are step *. That is done for numbers that \
+                stand alone (iter_0042, forward #3, 17), not inside a word or beside a dot (conv2d, layer.3), where there are \
+                three such names or more and each occurs twice or less on average: those count something. Names that recur \
+                more often (layer_3 in every step) are different things and have a row each. More than 100 names of a \
+                pattern are folded in any case, and then numbers inside words as well (layer1.conv2). The table ranges has \
+                every name in full. Where a process has ranges called ProfilerStep#N, \
                 step, train step, training step, iteration, iter or batch (with a number or without, in any case, words \
                 joined by _, - or a space), or what report --step names, the steps of all analyses are these: from the \
                 beginning of one to the beginning of the next, and the last one to its end.",
             unit: "ns in JSON, of the host: from the push to the pop. What the GPU does for a range may run later.",
             limits: "A range that was open when its thread or process ended, or whose end was lost, has no duration and \
-                counts as open. Ranges that were open when gputrace itself was killed are not in the trace. Names differ \
-                where a program puts numbers into them: each is a row, and 20,000 names are told apart.",
+                counts as open. Ranges that were open when gputrace itself was killed are not in the trace. Of more than 100 \
+                names in a row, names counts those of the whole trace, whatever process or domain used them. 20,000 rows are told apart.",
             source: "Nsight Systems nvtx_sum, nvtx_pushpop_sum and nvtx_startend_sum; metrics.md, Steps.",
         }
     }
@@ -54,17 +65,75 @@ impl Analysis for Ranges {
         section.fact("ranges", "ranges", Unit::Count, count(false));
         section.fact("marks", "marks", Unit::Count, count(true));
         section.fact("open", "ranges without an end", Unit::Count, named().map(|(_, n)| n.open).sum::<u64>());
-        section.table(by_name(facts));
+        let rows = folded(facts);
+        let names = rows.iter().filter(|row| row.names > 1).map(|row| row.names).sum::<usize>();
+        section.fact("folded_names", "names with numbers, folded", Unit::Count, names as u64);
+        section.table(by_name(facts, &rows));
         loss::note(&mut section, facts, "ends of ranges and marks", TableId::Ranges);
         section
     }
 }
 
-fn by_name(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 13] = [
+/// Ranges that are shown together.
+struct Row<'a> {
+    key: &'a Key,
+    name: Value,
+    /// Names that it stands for.
+    names: usize,
+    named: Cow<'a, Named>,
+}
+
+/// Names of one pattern, with their ranges.
+type Members<'a> = Vec<(&'a Key, &'a Named)>;
+
+/// One row for each name, or for those that differ only in what they count; the longest in all first.
+fn folded<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    let mut alike: BTreeMap<(i64, i64, Kind, String), Members<'a>> = BTreeMap::new();
+    for (key, named) in facts.ranges.named.iter() {
+        let of_key = |name: Value, names: usize| Row { key, name, names, named: Cow::Borrowed(named) };
+        let name = || facts.names.full(key.name_id);
+        match key.pattern.map(|number| facts.ranges.folds.pattern(number)) {
+            Some((pattern, names)) => rows.push(of_key(full_name(pattern).into(), names)),
+            None if key.name_id < 0 => rows.push(of_key(name_of(facts, key.name_id), 1)),
+            None => {
+                let pattern = folds::pattern(&name(), false);
+                alike.entry((key.process_id, key.domain_id, key.kind, pattern)).or_default().push((key, named));
+            }
+        }
+    }
+    for ((.., pattern), members) in alike {
+        let count: u64 = members.iter().map(|(_, named)| named.count).sum();
+        if members.len() >= folds::FEWEST && count <= folds::TIMES * members.len() as u64 {
+            let mut sum = Named::default();
+            members.iter().for_each(|(_, named)| sum.merge(named));
+            rows.push(Row { key: members[0].0, name: pattern.into(), names: members.len(), named: Cow::Owned(sum) });
+        } else {
+            let row = |(key, named): (&'a Key, &'a Named)| Row {
+                key,
+                name: name_of(facts, key.name_id),
+                names: 1,
+                named: Cow::Borrowed(named),
+            };
+            rows.extend(members.into_iter().map(row));
+        }
+    }
+    rows.sort_by_key(|Row { key, named, .. }| {
+        (Reverse((named.durations.sum, named.count)), key.process_id, key.domain_id, key.name_id, key.kind)
+    });
+    rows
+}
+
+fn name_of(facts: &Facts<'_>, id: i64) -> Value {
+    if id == NO_NAME { Value::Missing } else { facts.names.full(id).into() }
+}
+
+fn by_name(facts: &Facts<'_>, rows: &[Row<'_>]) -> Table {
+    const COLUMNS: [Column; 14] = [
         column("process", "Process", Unit::Text),
         column("domain", "Domain", Unit::Name),
         column("name", "Name", Unit::Name),
+        column("names", "Names", Unit::Count),
         column("kind", "Kind", Unit::Text),
         column("count", "Count", Unit::Count),
         column("per_step", "Per step", Unit::Count),
@@ -76,19 +145,15 @@ fn by_name(facts: &Facts<'_>) -> Table {
         column("min_ns", "Min", Unit::Ns),
         column("max_ns", "Max", Unit::Ns),
     ];
-    let mut named: Vec<(&Key, &Named)> = facts.ranges.named.iter().collect();
-    named.sort_by_key(|(key, named)| {
-        (std::cmp::Reverse((named.durations.sum, named.count)), key.process_id, key.domain_id, key.name_id, key.kind)
-    });
-    let row = |(key, named): &(&Key, &Named)| {
+    let row = |Row { key, name, names, named }: &Row<'_>| {
         let ended = named.durations.count > 0;
         let of = |ns: Value| if ended { ns } else { Value::Missing };
         let steps = facts.steps.of(key.process_id).map(|s| s.sorted_ns.len().max(1));
-        let name = |id: i64| if id == NO_NAME { Value::Missing } else { facts.names.full(id).into() };
         vec![
             facts.label(key.process_id).into(),
-            name(key.domain_id),
-            name(key.name_id),
+            name_of(facts, key.domain_id),
+            name.clone(),
+            (*names as u64).into(),
             key.kind.text().into(),
             named.count.into(),
             steps.map(|n| named.steady as f64 / n as f64).into(),
@@ -101,7 +166,7 @@ fn by_name(facts: &Facts<'_>) -> Table {
             of(named.durations.max.into()),
         ]
     };
-    Table::new("by_name", "By name, the longest in all first", &COLUMNS, named.iter().map(row).collect())
+    Table::new("by_name", "By name, the longest in all first", &COLUMNS, rows.iter().map(row).collect())
 }
 
 #[cfg(test)]
@@ -156,6 +221,58 @@ mod tests {
         assert_eq!(row(2), mark);
         assert_eq!(section.cell("by_name", 1, "avg_ns"), &Value::Num(3_000.0));
         assert_eq!(section.cell("by_name", 0, "wall_percent"), &Value::Num(30.09));
+    }
+
+    /// Names, how many each row stands for, and counts, of ranges with these names, one after another.
+    fn rows(names: impl IntoIterator<Item = String>) -> Vec<(String, u64, u64)> {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 10_000_000);
+        let mut thread = trace.thread(1, 11);
+        for name in names {
+            let begun = thread.range_begin();
+            thread.host(1_000);
+            thread.range_end(None, &name, begun, true);
+        }
+        let section = trace.section(&Ranges);
+        let number = |cell: &Value| if let Value::Int(number) = cell { *number as u64 } else { panic!("{cell:?}") };
+        let count = section.tables[0].rows.len();
+        let row = |row| {
+            let Value::Text(name) = section.cell("by_name", row, "name") else { panic!("no name") };
+            let [names, count] = ["names", "count"].map(|column| number(section.cell("by_name", row, column)));
+            (name.clone(), names, count)
+        };
+        let mut rows: Vec<_> = (0..count).map(row).collect();
+        rows.sort();
+        let folded: u64 = rows.iter().filter(|row| row.1 > 1).map(|row| row.1).sum();
+        assert_eq!(section.get("folded_names"), &Value::Int(folded as i64));
+        rows
+    }
+
+    #[test]
+    fn names_that_count_something_are_one_row() {
+        let steps = (0..6).flat_map(|n| [format!("iter_{n:04}"), format!("forward #{n}"), format!("forward #{n}")]);
+        let of = |name: &str, names, count| (name.to_owned(), names, count);
+        assert_eq!(rows(steps), [of("forward #*", 6, 12), of("iter_*", 6, 6)]);
+        assert_eq!(rows(["7", "8", "9"].map(str::to_owned)), [of("*", 3, 3)]);
+        assert_eq!(rows(["epoch 1", "epoch 2"].map(str::to_owned)), [of("epoch 1", 1, 1), of("epoch 2", 1, 1)]);
+    }
+
+    #[test]
+    fn things_that_have_numbers_are_told_apart_unless_they_are_very_many() {
+        let step = ["layer_1", "layer_2", "layer_3", "layer1.conv2", "layer2.conv2", "layer3.conv2"];
+        let found = rows((0..3).flat_map(|_| step).map(str::to_owned));
+        assert!(found.len() == 6 && found.iter().all(|row| (row.1, row.2) == (1, 3)), "{found:?}");
+        // Once each, but part of the name.
+        assert_eq!(rows(step[3..].iter().map(|name| (*name).to_owned())).len(), 3);
+        let many = (0..3).flat_map(|_| (0..101).flat_map(|n| [format!("layer_{n}"), format!("layer{n}.conv2")]));
+        let of = |name: &str| (name.to_owned(), 101, 303);
+        assert_eq!(rows(many), [of("layer*.conv*"), of("layer_*")]);
+    }
+
+    #[test]
+    fn a_long_run_that_numbers_its_steps_is_one_row_whatever_the_limit() {
+        let names = (0..25_000).map(|n| format!("step {n}"));
+        assert_eq!(rows(names), [("step *".to_owned(), 25_000, 25_000)]);
     }
 
     /// Twelve steps of 5 ms that begin with a range of this name, and a wait in the middle of each.

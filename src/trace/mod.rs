@@ -33,7 +33,7 @@ use rustc_hash::FxHashMap;
 pub(crate) use error::{Missing, Problem, TraceError};
 pub(crate) use files::Launcher;
 pub(crate) use filter::Filter;
-pub(crate) use names::{NO_NAME, Names, shortened};
+pub(crate) use names::{NO_NAME, Names, full_name, shortened};
 pub(crate) use processes::Process;
 pub(crate) use rows::Rows;
 pub(crate) use scan::Want;

@@ -52,7 +52,7 @@ impl Names {
 }
 
 /// A function's name, demangled, without control characters.
-pub(super) fn full_name(name: &str) -> String {
+pub(crate) fn full_name(name: &str) -> String {
     printable(&demangled(name))
 }
 

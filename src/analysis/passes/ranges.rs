@@ -4,11 +4,12 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
 use super::Pass;
+use super::folds::Folds;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps};
-use crate::trace::{NO_NAME, Rows, Want};
+use crate::trace::{NO_NAME, Rows, Trace, Want};
 
 /// What a range is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,12 +50,14 @@ pub(crate) struct Key {
     pub(crate) domain_id: i64,
     /// Name; [`NO_NAME`] for none.
     pub(crate) name_id: i64,
+    /// Pattern of the name where it is one of many ([`Folds`]); the name is [`NO_NAME`] then.
+    pub(crate) pattern: Option<u32>,
     /// What they are.
     pub(crate) kind: Kind,
 }
 
 /// Ranges of one key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Named {
     /// Durations of those that ended; marks have none.
     pub(crate) durations: Stats,
@@ -66,18 +69,37 @@ pub(crate) struct Named {
     pub(crate) steady: u64,
 }
 
+impl Named {
+    /// Adds those of another key.
+    pub(crate) fn merge(&mut self, other: &Named) {
+        self.durations.merge(&other.durations);
+        self.count += other.count;
+        self.open += other.open;
+        self.steady += other.steady;
+    }
+}
+
 /// The pass.
 #[derive(Debug)]
 pub(crate) struct Ranges {
     /// By process, domain, name and kind.
     pub(crate) named: Groups<Key, Named>,
+    /// Names that are too many to be counted one by one.
+    pub(crate) folds: Folds,
     cursor: Cursor,
 }
 
 impl Default for Ranges {
     fn default() -> Self {
-        let other = Key { process_id: OTHER, domain_id: NO_NAME, name_id: OTHER, kind: Kind::PushPop };
-        Ranges { named: Groups::new(20_000, other), cursor: Cursor::default() }
+        let other = Key { process_id: OTHER, domain_id: NO_NAME, name_id: OTHER, pattern: None, kind: Kind::PushPop };
+        Ranges { named: Groups::new(20_000, other), folds: Folds::default(), cursor: Cursor::default() }
+    }
+}
+
+impl Ranges {
+    /// Reads which names of the trace belong together.
+    pub(crate) fn new(trace: &Trace) -> Ranges {
+        Ranges { folds: Folds::read(trace), ..Ranges::default() }
     }
 }
 
@@ -92,7 +114,9 @@ impl Pass for Ranges {
         let kind = rows.texts("kind");
         for row in 0..rows.len {
             let kind = Kind::of(kind.get(row));
-            let key = Key { process_id: process[row], domain_id: domain[row], name_id: name[row], kind };
+            let pattern = self.folds.of(name[row]);
+            let name_id = if pattern.is_some() { NO_NAME } else { name[row] };
+            let key = Key { process_id: process[row], domain_id: domain[row], name_id, pattern, kind };
             let named = self.named.at(key);
             named.count += 1;
             named.steady += u64::from(steps.place(&mut self.cursor, process[row], start[row]).is_steady());
