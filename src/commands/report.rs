@@ -116,7 +116,7 @@ fn explain(name: &str) -> Result<String> {
     if let Some(rule) = findings::ALL.iter().find(|r| r.name == name) {
         let parts = [("when", rule.condition), ("try", rule.advice), ("effort", rule.effort.text())];
         let lines: String = parts.iter().map(|(head, text)| paragraph(head, text)).collect();
-        return Ok(format!("{name}: {}\n{lines}", rule.title));
+        return Ok(format!("{name}: {}\n{lines}", rule.title.of_step));
     }
     let analyses: Vec<&str> = ALL.iter().map(|a| a.name()).collect();
     let rules: Vec<&str> = findings::ALL.iter().map(|r| r.name).collect();

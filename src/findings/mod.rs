@@ -57,6 +57,13 @@ pub(crate) struct Finding {
     pub(crate) lines: Vec<String>,
 }
 
+impl Finding {
+    /// What is wrong, in a few words.
+    pub(crate) fn title(&self) -> &'static str {
+        if self.per_step { self.rule.title.of_step } else { self.rule.title.of_run }
+    }
+}
+
 /// What was found, and what was looked at without a finding.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {

@@ -23,13 +23,28 @@ impl Effort {
     }
 }
 
+/// What is wrong, in a few words: of a program with steps, and of one without.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Title {
+    /// Per step.
+    pub(crate) of_step: &'static str,
+    /// In the run.
+    pub(crate) of_run: &'static str,
+}
+
+impl Title {
+    const fn new(both: &'static str) -> Title {
+        Title { of_step: both, of_run: both }
+    }
+}
+
 /// A rule.
 #[derive(Debug)]
 pub(crate) struct Rule {
     /// Name in JSON and for `--explain`.
     pub(crate) name: &'static str,
     /// What is wrong, in a few words.
-    pub(crate) title: &'static str,
+    pub(crate) title: Title,
     /// What was looked at, for "checked, fine".
     pub(crate) about: &'static str,
     /// The condition and how the bound of the gain is computed.
@@ -46,7 +61,7 @@ pub(crate) struct Rule {
 pub(crate) const ALL: &[Rule] = &[
     Rule {
         name: "allocation-in-loop",
-        title: "allocation in the loop",
+        title: Title { of_step: "allocation in the loop", of_run: "many allocations" },
         about: "allocations",
         condition: "Allocation and free calls of the driver in steady steps (in the run, when there are no steps and at \
             least 100 calls) take 2 % or more, without what they waited for the GPU. Gain: at most that time.",
@@ -56,7 +71,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "hidden-waits",
-        title: "frees, allocations or sets that wait",
+        title: Title::new("frees, allocations or sets that wait"),
         about: "hidden waits",
         condition: "Frees, allocations and synchronous sets wait for the GPU in (nearly) every step, for 2 % of it or more; \
             or, without steps, at least 10 times (--explain syncs says how that is known). Gain: at most the waiting, or the \
@@ -67,7 +82,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "launch-bound",
-        title: "many small launches",
+        title: Title::new("many small launches"),
         about: "launches",
         condition: "At least 50 launches a step, in calls of less than 50 us on average, take 10 % of it or more, and the \
             host waits for less than half of it. Gain: at most the time in the calls; host time between them that goes \
@@ -78,7 +93,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "pageable-copies",
-        title: "asynchronous copies of pageable memory",
+        title: Title::new("asynchronous copies of pageable memory"),
         about: "pageable copies",
         condition: "Asynchronous copies that touch pageable memory (rule cuda_memcpy_async) take 2 % or more, without what \
             they waited for earlier work. Gain: at most the time in the calls.",
@@ -88,7 +103,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "small-transfers",
-        title: "many small transfers",
+        title: Title::new("many small transfers"),
         about: "small transfers",
         condition: "At least 8 transfers a step (100 in a run) of less than 64 KiB, that no other rule names, take 2 % or \
             more. Gain: at most the time in all of them but one.",
@@ -98,7 +113,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "sync-copies",
-        title: "copies that block the host",
+        title: Title::new("copies that block the host"),
         about: "synchronous copies",
         condition: "Synchronous copies and sets (rules cuda_memcpy_sync, cuda_memset_sync) take 2 % or more, without what \
             they waited for earlier work. Gain: at most the time in the calls, or the rest of the step, whichever is less: the copy itself remains.",
@@ -108,7 +123,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "wait-every-step",
-        title: "wait every step",
+        title: Title { of_step: "wait every step", of_run: "many waits" },
         about: "waits",
         condition: "The host waits in (nearly) every step, for 2 % of it or more; or, without steps, at least 10 times. \
             Copies that took longer than their bytes can explain wait too (--explain transfers). Gain: at most the time in \
@@ -119,7 +134,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "warm-up",
-        title: "loading and compiling code",
+        title: Title::new("loading and compiling code"),
         about: "module loading",
         condition: "Loading modules, libraries and kernels takes 5 % of the run or more, or 2 % of the steady steps. Gain: at \
             most the time in the calls.",
@@ -383,7 +398,7 @@ mod tests {
     fn rules_are_sorted_and_complete() {
         assert!(ALL.windows(2).all(|w| w[0].name < w[1].name));
         for rule in ALL {
-            for text in [rule.title, rule.about, rule.condition, rule.advice] {
+            for text in [rule.title.of_step, rule.title.of_run, rule.about, rule.condition, rule.advice] {
                 assert!(!text.is_empty(), "{}", rule.name);
             }
         }

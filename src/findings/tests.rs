@@ -222,3 +222,21 @@ fn a_free_in_the_loop_that_waits_is_a_hidden_wait() {
     let text = section.literal.unwrap_or_default();
     assert!(text.contains("cuMemFree_v2 (free) 1 a step, waits 2.00 ms each"), "{text}");
 }
+
+#[test]
+fn where_there_are_no_steps_no_finding_speaks_of_them() {
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    // Ever longer between the waits, and each kernel another one: nothing recurs.
+    for n in 0..12i64 {
+        (0..n * n).for_each(|k| thread.launch(&format!("k{n}-{k}"), 2_000));
+        thread.sync("cuStreamSynchronize", "stream", 1_000_000 * n);
+        thread.host(1_500_000 * n);
+    }
+    let section = trace.section(ALL[0]);
+    assert_eq!(section.get("unit"), &Value::from("run"));
+    assert_eq!(section.cell("findings", 0, "name"), &Value::from("wait-every-step"));
+    assert_eq!(section.cell("findings", 0, "title"), &Value::from("many waits"));
+    let text = section.literal.unwrap_or_default();
+    assert!(text.contains("1 many waits  <= ") && !text.contains("every step"), "{text}");
+}

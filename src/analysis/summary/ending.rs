@@ -47,7 +47,7 @@ pub(super) fn finding_lines(content: &Content<'_>, main: &Subject<'_>) -> String
             out,
             "{} {}  <= {} ({}{whole})  effort {}{place}",
             index + 1,
-            finding.rule.title,
+            finding.title(),
             amount(finding.gain_ns, finding.per_step),
             share(finding.share),
             finding.rule.effort.text(),

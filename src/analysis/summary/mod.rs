@@ -175,7 +175,7 @@ fn findings_table(content: &Content<'_>) -> Table {
     let row = |f: &findings::Finding| {
         vec![
             f.rule.name.into(),
-            f.rule.title.into(),
+            f.title().into(),
             content.facts.label(f.process_id).into(),
             f.gain_ns.into(),
             (100.0 * f.share).into(),
