@@ -24,6 +24,11 @@ fn a_command_that_is_missing_is_told_so() {
         (&["schema", "lunches"], 2, "the tables are"),
         (&["--no-such-option", "--", "true"], 125, "--no-such-option"),
         (&["--malloc", "sometimes", "--", "true"], 125, "sometimes"),
+        (
+            &["-o", "t", "--segment-memory", "100T", "--", "true"],
+            125,
+            "asks for 100 TiB for each process, and this machine",
+        ),
         (&["python", "train.py"], 125, "gputrace -- python train.py"),
         (&["report"], 2, "gputrace report TRACE"),
         (&["report", "--only", "lunches", "t"], 2, "the analyses are summary"),

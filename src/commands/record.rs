@@ -3,6 +3,7 @@
 //! Everything that can fail is tried before the target starts; after that nothing of ours may change how it runs or
 //! ends, and trouble is one line on stderr. The summary comes last, on stderr and in `TRACE/summary.txt`.
 
+mod memory;
 mod stay;
 
 use std::ffi::{OsStr, OsString};
@@ -60,6 +61,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
         say(&format!("tracing is switched off by {why}; the command runs untraced"));
         return Err(become_command(&path, args));
     }
+    memory::check(args.segment_memory)?;
     let inspection = inspect(&path, search.as_deref());
     if let Some(obstacle @ Obstacle::NoInterpreter(_)) = &inspection.obstacle {
         let name = name.to_string_lossy();

@@ -1,0 +1,48 @@
+//! Whether the machine has the memory that the options ask for: the kernel's own word for it names neither.
+
+use anyhow::Result;
+
+use crate::launch::exit::{Failure, OWN_FAILURE};
+use crate::render::bytes;
+
+/// Refuses rings that are larger than all of the machine's memory.
+pub(super) fn check(wanted: u64) -> Result<()> {
+    match of_machine() {
+        Some(there) if wanted > there => Err(refused(wanted, there)),
+        _ => Ok(()),
+    }
+}
+
+fn refused(wanted: u64, there: u64) -> anyhow::Error {
+    let (wanted, there) = (bytes(wanted as f64), bytes(there as f64));
+    let text = format!(
+        "--segment-memory asks for {wanted} for each process, and this machine has {there} of memory; ask for less (16M \
+         unless told)"
+    );
+    Failure::error(OWN_FAILURE, text)
+}
+
+/// Bytes of memory of this machine, where the kernel says it.
+fn of_machine() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_and_what_is_there_are_both_named() {
+        let there = of_machine().expect("the kernel says it");
+        assert!(check(there).is_ok());
+        let text = check(there + 1).expect_err("one byte too many").to_string();
+        assert!(text.starts_with("--segment-memory asks for "), "{text}");
+        assert_eq!(
+            refused(100 << 40, 24 << 30).to_string(),
+            "--segment-memory asks for 100 TiB for each process, and this machine has 24.0 GiB of memory; ask for less (16M \
+             unless told)"
+        );
+    }
+}
