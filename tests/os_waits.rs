@@ -326,3 +326,54 @@ t = threading.Thread(target=time.sleep, args=(0.3,)); t.start(); t.join()
     assert_eq!(reads.iter().filter(|w| w.bytes == Some(1) && w.ns >= 20 * MS).count(), 1, "the pipe");
     assert_eq!(reads.iter().filter(|w| w.bytes == Some(3 << 20)).count(), 1, "the file");
 }
+
+#[test]
+fn a_loop_that_waits_for_its_data_is_host_bound_and_its_line_is_named() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    // As a DataLoader does it: a thread makes batches, too slowly. It launches nothing.
+    let script = r#"
+import ctypes, queue, threading, time
+cuda = ctypes.CDLL("libcuda.so.1")
+context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+cuda.cuInit(0)
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+cuda.cuCtxSetCurrent(context)
+cuda.cuModuleLoadData(ctypes.byref(module), b"fakecuda:spin_us_20")
+cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"spin_us_20")
+batches = queue.Queue(1)
+def load():
+    while True:
+        time.sleep(0.01)
+        batches.put(1)
+def step():
+    batch = batches.get()
+    for _ in range(5):
+        cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+    cuda.cuStreamSynchronize(None)
+threading.Thread(target=load, daemon=True).start()
+for _ in range(50):
+    step()
+"#;
+    let script = scratch.file("train.py", script);
+    let run = scratch.target("python3").arg(script).with_driver(Driver::Plain).traced().expect(0);
+    let text = &run.stderr;
+    assert!(text.contains("\nHOST BOUND: the host waits for data, locks or threads "), "{text}");
+    let title = text.lines().position(|line| line.contains(" the loop waits for data, locks or threads  <= "));
+    let evidence = title.and_then(|at| text.lines().nth(at + 1)).unwrap_or_default();
+    assert!(evidence.starts_with("   train.py:16 ") && evidence.contains(" a step, "), "{text}");
+
+    let trace = run.trace.to_str().expect("a path");
+    let json = scratch.gputrace(&["report", trace, "--only", "os-waits", "--format", "json"]).expect(0);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let row = |table: &str, row: usize| json["analyses"]["os-waits"]["tables"][table]["rows"][row].clone();
+    // The thread that launches nothing waits as long, and stands apart.
+    let site = |table: &str| row(table, 0)["site"].as_str().unwrap_or_default().to_owned();
+    assert!(site("by_site").starts_with("train.py:16 "), "{}", site("by_site"));
+    assert!(site("by_site_others").starts_with("train.py:13 "), "{}", site("by_site_others"));
+    let threads = [row("by_thread", 0), row("by_thread", 1)];
+    assert_eq!(threads.each_ref().map(|row| row["gives_work"].as_str()), [Some("yes"), Some("no")]);
+    assert!(threads[0]["name"].as_str().is_some_and(|name| name.starts_with("python")), "{threads:?}");
+}

@@ -71,7 +71,7 @@ impl Analysis for DeviceMemory {
         section.table(by_process(facts));
         section.table(by_kind(facts));
         section.table(by_call(facts));
-        sites::cost_table(&mut section, facts, &[What::Memory], "By line, without waiting for the GPU");
+        sites::cost_table(&mut section, facts, &[What::Memory], ("by_site", "By line, without waiting for the GPU"));
         section.table(over_time(facts));
         super::loss::note(&mut section, facts, "allocation and free calls", TableId::DeviceMemory);
         section

@@ -27,8 +27,9 @@ impl Analysis for OsWaits {
             definition: "Calls outside the driver that waited for the operating system for --os-over (20 us) and more: \
                 locks, conditions, semaphores, joins of threads, polls, reads and writes, syncs of files, sleeps, children, \
                 futexes. Per line of Python, else per native function; per function; per kind; per thread: count, total and \
-                longest. The thread that makes the steps is named, since only its waits are sure to hold them up. Shorter \
-                waits are counted. In processes that use CUDA, from their first look at the driver on, and the children \
+                longest. Threads that give the GPU work (launch or copy) stand apart from others, such as pools and watchdogs, \
+                which wait long because they have nothing to do. The thread that makes the steps is named, since only its waits \
+                are sure to hold them up. Shorter waits are counted. In processes that use CUDA, from their first look at the driver on, and the children \
                 that they fork then (--os all: in every process from its start).",
             unit: "ns in JSON, from the call to its return. Totals are over all threads, which wait at the same time, so \
                 they may exceed wall time.",
@@ -36,7 +37,8 @@ impl Analysis for OsWaits {
                 (fread), page faults of mapped files, system calls that a program makes on its own (Go, libgomp), and locks \
                 that were free. Short waits of a thread are counted from its first long one, or first driver call, on; a long \
                 one in a signal handler on a stack of its own has no line. A thread that has nothing to do waits too: a long total is no cost by itself; and \
-                one that waits for another thread (backward() for autograd's) waits for that thread's work. A wait that \
+                one that waits for another thread (backward() for autograd's) waits for that thread's work: the summary and its \
+                findings leave waits out in which another thread of the process launches. A wait that \
                 was not over when its process ended is counted as in flight and has no row.",
             source: "Nsight Systems osrt_sum, whose functions and threshold differ; metrics.md, Idle.",
         }
@@ -64,7 +66,10 @@ impl Analysis for OsWaits {
         if calls().next().is_none() {
             section.note("No waits for the operating system in this trace: there was none so long, or --os off.");
         }
-        sites::cost_table(&mut section, facts, &[What::System], "By line");
+        let title = "By line, threads that give the GPU work";
+        sites::cost_table(&mut section, facts, &[What::System], ("by_site", title));
+        let title = "By line, other threads (one that has nothing to do waits long, and costs nothing)";
+        sites::cost_table(&mut section, facts, &[What::Helper], ("by_site_others", title));
         section.table(by_call(facts));
         section.table(by_kind(facts));
         section.table(by_thread(facts));
@@ -132,9 +137,11 @@ fn by_kind(facts: &Facts<'_>) -> Table {
 }
 
 fn by_thread(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 7] = [
+    const COLUMNS: [Column; 9] = [
         column("process", "Process", Unit::Text),
         column("tid", "Thread", Unit::Text),
+        column("name", "Name", Unit::Name),
+        column("gives_work", "Gives work", Unit::Text),
         column("steps", "Makes the steps", Unit::Text),
         column("calls", "Calls", Unit::Count),
         column("total_ns", "Total", Unit::Ns),
@@ -142,11 +149,15 @@ fn by_thread(facts: &Facts<'_>) -> Table {
         column("max_ns", "Max", Unit::Ns),
     ];
     let mut threads: Vec<(&(i64, i32), &Stats)> = facts.os_waits.threads.iter().collect();
-    threads.sort_by_key(|(key, all)| (Reverse(all.sum), **key));
-    let row = |((process_id, tid), all): &(&(i64, i32), &Stats)| {
+    let gives = |(process_id, tid): &(i64, i32)| facts.steps.givers.gives(*process_id, *tid);
+    threads.sort_by_key(|(key, all)| (Reverse(gives(key)), Reverse(all.sum), **key));
+    let names = facts.trace.thread_names();
+    let row = |(key @ (process_id, tid), all): &(&(i64, i32), &Stats)| {
         vec![
             facts.label(*process_id).into(),
             tid.to_string().into(),
+            names.get(key).cloned().into(),
+            gives(key).into(),
             facts.steps.of(*process_id).map(|steps| steps.tid == *tid).into(),
             all.count.into(),
             all.sum.into(),
@@ -154,7 +165,12 @@ fn by_thread(facts: &Facts<'_>) -> Table {
             all.max.into(),
         ]
     };
-    Table::new("by_thread", "By thread", &COLUMNS, threads.iter().map(row).collect())
+    Table::new(
+        "by_thread",
+        "By thread, those that give the GPU work first",
+        &COLUMNS,
+        threads.iter().map(row).collect(),
+    )
 }
 
 #[cfg(test)]
@@ -169,7 +185,10 @@ mod tests {
         let mut trace = TestTrace::new();
         trace.process(1, 100, None, START + 100_000_000);
         let next = trace.stack("next", "/home/u/data.py", 31);
+        trace.thread_row(1, 11, "python");
+        trace.thread_row(1, 12, "pt_nccl_watchdg");
         let mut thread = trace.thread(1, 11);
+        thread.launch("k", 1_000);
         thread.stack = Some((next, 0));
         for ns in [1_000_000, 3_000_000, 2_000_000] {
             thread.system_wait("read", "read", ns);
@@ -192,12 +211,21 @@ mod tests {
         assert_eq!(row("by_call", 0, calls), ["sem_wait", "semaphore", "2", "90500000"]);
         assert_eq!(row("by_call", 1, calls), ["read", "read", "3", "6000000"]);
         let sites = ["site", "calls", "total_ns", "max_ns"];
-        assert_eq!(row("by_site", 1, sites), ["data.py:31 next", "3", "6000000", "3000000"]);
+        // What a thread waits that gives the GPU nothing is told apart, however long it is.
+        assert_eq!(row("by_site", 0, sites), ["data.py:31 next", "3", "6000000", "3000000"]);
+        assert_eq!(
+            row("by_site_others", 0, ["api", "calls", "total_ns", "max_ns"]),
+            ["sem_wait", "1", "90000000", "90000000"]
+        );
         assert_eq!(
             row("by_kind", 0, ["kind", "calls", "total_ns", "max_ns"]),
             ["semaphore", "3", "95500000", "90000000"]
         );
-        assert_eq!(row("by_thread", 1, ["tid", "calls", "total_ns", "max_ns"]), ["11", "5", "11500000", "5000000"]);
+        let threads = ["tid", "name", "total_ns", "max_ns"];
+        assert_eq!(row("by_thread", 0, threads), ["11", "python", "11500000", "5000000"]);
+        assert_eq!(row("by_thread", 1, threads), ["12", "pt_nccl_watchdg", "90000000", "90000000"]);
+        let gives = |row: usize| section.cell("by_thread", row, "gives_work").clone();
+        assert_eq!((gives(0), gives(1)), (true.into(), false.into()));
     }
 
     /// Steps of 10 ms: a launch, a wait of the loop for its data, work without evidence, a wait for the GPU.

@@ -72,7 +72,12 @@ pub(crate) fn costs(facts: &Facts<'_>, what: &[What]) -> Vec<AtSite> {
 }
 
 /// Adds the table of what cost time with one of `what`, where stacks are known.
-pub(crate) fn cost_table(section: &mut Section, facts: &Facts<'_>, what: &[What], title: &'static str) {
+pub(crate) fn cost_table(
+    section: &mut Section,
+    facts: &Facts<'_>,
+    what: &[What],
+    (key, title): (&'static str, &'static str),
+) {
     const COLUMNS: [Column; 12] = [
         column("process", "Process", Unit::Text),
         column("site", "Line", Unit::Text),
@@ -107,7 +112,7 @@ pub(crate) fn cost_table(section: &mut Section, facts: &Facts<'_>, what: &[What]
             at.site.as_ref().map(Site::place).into(),
         ]
     };
-    section.table(Table::new("by_site", title, &COLUMNS, costs(facts, what).iter().map(row).collect()));
+    section.table(Table::new(key, title, &COLUMNS, costs(facts, what).iter().map(row).collect()));
 }
 
 /// Launches by process and site: those that drawn stacks stand for, most first.

@@ -91,7 +91,7 @@ impl Analysis for Syncs {
             &mut section,
             facts,
             &[What::Wait, What::Hidden, What::Load],
-            "By line, waits of the host, said or unsaid, and loading of code",
+            ("by_site", "By line, waits of the host, said or unsaid, and loading of code"),
         );
         section.table(by_kind(facts));
         section.table(by_call(facts));

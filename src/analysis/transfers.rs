@@ -76,7 +76,7 @@ impl Analysis for Transfers {
         }
         section.table(by_direction(facts));
         section.table(rules(facts));
-        sites::cost_table(&mut section, facts, &[What::Copy], "By line, without waiting for earlier work");
+        sites::cost_table(&mut section, facts, &[What::Copy], ("by_site", "By line, without waiting for earlier work"));
         super::loss::note(&mut section, facts, "copies and sets", TableId::Transfers);
         section
     }

@@ -53,6 +53,8 @@ pub(crate) struct Rule {
     pub(crate) advice: &'static str,
     /// Work that it takes.
     pub(crate) effort: Effort,
+    /// Whether what it looks at was recorded: else nothing was checked.
+    pub(crate) recorded: fn(&Subject<'_>) -> bool,
     /// Looks at a process.
     pub(crate) evaluate: fn(&Subject<'_>) -> Option<Evidence>,
 }
@@ -67,6 +69,7 @@ pub(crate) const ALL: &[Rule] = &[
             least 100 calls) take 2 % or more, without what they waited for the GPU. Gain: at most that time.",
         advice: "allocate once before the loop and reuse; or a pool: cuMemAllocAsync, a caching allocator",
         effort: Effort::Medium,
+        recorded: always,
         evaluate: allocation_in_loop,
     },
     Rule {
@@ -78,6 +81,7 @@ pub(crate) const ALL: &[Rule] = &[
             rest of the step, whichever is less: what the GPU did meanwhile remains.",
         advice: "free and allocate outside the loop, or in stream order: cuMemFreeAsync, a caching allocator; cuMemsetD8Async",
         effort: Effort::Medium,
+        recorded: always,
         evaluate: hidden_waits,
     },
     Rule {
@@ -89,6 +93,7 @@ pub(crate) const ALL: &[Rule] = &[
             away with them is not known.",
         advice: "CUDA graphs: torch.compile(mode=\"reduce-overhead\"), cuStreamBeginCapture; AdamW(fused=True); larger batches",
         effort: Effort::Low,
+        recorded: always,
         evaluate: launch_bound,
     },
     Rule {
@@ -99,6 +104,7 @@ pub(crate) const ALL: &[Rule] = &[
             they waited for earlier work. Gain: at most the time in the calls.",
         advice: "pin the host memory: DataLoader(pin_memory=True), cuMemHostAlloc, cuMemHostRegister",
         effort: Effort::Low,
+        recorded: always,
         evaluate: pageable_copies,
     },
     Rule {
@@ -109,6 +115,7 @@ pub(crate) const ALL: &[Rule] = &[
             more. Gain: at most the time in all of them but one.",
         advice: "pack them into one buffer and copy once; keep small values on the GPU",
         effort: Effort::Medium,
+        recorded: always,
         evaluate: small_transfers,
     },
     Rule {
@@ -119,7 +126,21 @@ pub(crate) const ALL: &[Rule] = &[
             they waited for earlier work. Gain: at most the time in the calls, or the rest of the step, whichever is less: the copy itself remains.",
         advice: "copy asynchronously from pinned memory: tensor.to(device, non_blocking=True), cuMemcpyAsync",
         effort: Effort::Low,
+        recorded: always,
         evaluate: sync_copies,
+    },
+    Rule {
+        name: "system-waits",
+        title: Title::new("the loop waits for data, locks or threads"),
+        about: "system waits",
+        condition: "In steady steps the thread that makes them waits for the operating system (a DataLoader's queue, files, \
+            Python's and other locks, threads, sleeps) for 5 % of a step or more, outside of driver calls and while no other \
+            thread launches. Gain: at most that time, less where the GPU has work queued meanwhile.",
+        advice: "prepare data ahead: DataLoader(num_workers=N, prefetch_factor=4, persistent_workers=True); no contended locks, \
+            joins or sleeps in the loop",
+        effort: Effort::Low,
+        recorded: |s| s.system_ns.is_some(),
+        evaluate: system_waits,
     },
     Rule {
         name: "wait-every-step",
@@ -130,6 +151,7 @@ pub(crate) const ALL: &[Rule] = &[
             the waits, or the rest of the step, whichever is less: what the GPU did meanwhile remains.",
         advice: "wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits",
         effort: Effort::Low,
+        recorded: always,
         evaluate: wait_every_step,
     },
     Rule {
@@ -140,9 +162,14 @@ pub(crate) const ALL: &[Rule] = &[
             most the time in the calls.",
         advice: "load before the loop, keep a compilation cache (TORCHINDUCTOR_CACHE_DIR, CUDA_CACHE_PATH), build for this GPU",
         effort: Effort::Medium,
+        recorded: always,
         evaluate: warm_up,
     },
 ];
+
+fn always(_: &Subject<'_>) -> bool {
+    true
+}
 
 fn ms(ns: f64) -> String {
     crate::render::time(ns)
@@ -322,25 +349,33 @@ fn waits_of(s: &Subject<'_>, what: What, mut waits: Vec<Wait>, (calls, ns): (f64
         let each = ms(wait.ns / wait.number.max(1e-9));
         format!("{} {}, {}{each} each", wait.what, count(s, wait.number), wait.verb)
     };
-    let mut lines = waiting_lines(s, what);
+    let mut lines = waiting_lines(s, what, true);
     if lines.is_empty() {
         lines = waits.iter().take(2).map(line).collect();
     }
     Some(Evidence { gain_ns: s.overlap_bound(ns), of_run: false, lines })
 }
 
-/// The two lines that wait longest, when they are known.
-fn waiting_lines(s: &Subject<'_>, what: What) -> Vec<String> {
+/// The two lines that wait longest; with `named` only such as are known.
+fn waiting_lines(s: &Subject<'_>, what: What, named: bool) -> Vec<String> {
     let mut sites = costs_by_site(s.facts, &[what]);
-    sites.retain(|at| at.process_id == s.process_id && at.site.is_some() && per_unit(s, at).0 > 0.0);
+    sites.retain(|at| at.process_id == s.process_id && !(named && at.site.is_none()) && per_unit(s, at).0 > 0.0);
     sites.sort_by(|a, b| per_unit(s, b).1.total_cmp(&per_unit(s, a).1));
     let line = |at: &AtSite| {
         let (number, ns) = per_unit(s, at);
-        let site = at.site.as_ref().map(crate::trace::Site::short).unwrap_or_default();
+        let site = at.site.as_ref().map(|site| format!("{}  ", site.short())).unwrap_or_default();
         let called = at.called(s.facts);
-        format!("{site}  {called} {}, {} each", count(s, number), ms(ns / number.max(1e-9)))
+        format!("{site}{called} {}, {} each", count(s, number), ms(ns / number.max(1e-9)))
     };
     sites.iter().take(2).map(line).collect()
+}
+
+/// So much of a step is a finding: PyTorch's own limit for a DataLoader.
+const SYSTEM_WORTH: f64 = 0.05;
+
+fn system_waits(s: &Subject<'_>) -> Option<Evidence> {
+    let gain_ns = s.system_ns.filter(|ns| *ns >= SYSTEM_WORTH * s.unit_ns)?;
+    Some(Evidence { gain_ns, of_run: false, lines: waiting_lines(s, What::System, false) })
 }
 
 const HIDDEN: &[ImplicitKind] = &[ImplicitKind::Free, ImplicitKind::Alloc, ImplicitKind::Set];

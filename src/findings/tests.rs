@@ -224,6 +224,59 @@ fn a_free_in_the_loop_that_waits_is_a_hidden_wait() {
 }
 
 #[test]
+fn a_loop_that_waits_for_its_data_is_host_bound_and_the_line_is_named() {
+    let mut trace = TestTrace::new();
+    let next = trace.stack("_get_data", "/home/u/data.py", 31);
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..40 {
+        (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
+        thread.stack = Some((next, 0));
+        thread.system_wait("poll", "poll", 6_000_000);
+        thread.stack = None;
+        thread.host(2_000_000);
+        thread.sync("cuStreamSynchronize", "stream", 1_000);
+    }
+    // A thread that has nothing to do waits longer than the loop.
+    trace.thread(1, 12).system_wait("sem_wait", "semaphore", 300_000_000);
+    let section = trace.section(ALL[0]);
+    assert_eq!(found(&section), [("system-waits".to_owned(), 6_000)]);
+    assert_eq!(section.get("verdict"), &Value::from("HOST BOUND"));
+    assert_eq!(evidence(&section), "data.py:31 _get_data  poll 1 a step, 6.00 ms each");
+}
+
+#[test]
+fn a_wait_in_which_another_thread_launches_is_that_threads_work() {
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..40 {
+        (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
+        thread.system_wait("pthread_cond_wait", "condition", 6_000_000);
+        thread.host(2_000_000);
+        thread.sync("cuStreamSynchronize", "stream", 1_000);
+    }
+    let mut backward = trace.thread(1, 12);
+    for _ in 0..40 {
+        backward.host(1_000_000);
+        (0..40).for_each(|_| {
+            backward.launch("backward", 2_000);
+            backward.host(98_000);
+        });
+        backward.host(3_011_000);
+    }
+    let section = trace.section(ALL[0]);
+    assert!(found(&section).iter().all(|(name, _)| name != "system-waits"), "{:?}", section.literal);
+}
+
+#[test]
+fn what_was_not_recorded_is_not_called_fine() {
+    let of = |waits: bool| {
+        let section = loop_of(|t| if waits { t.system_wait("read", "read", 100_000) } else { t.host(9_000_000) });
+        matches!(section.get("checked_fine"), Value::Text(fine) if fine.contains("system waits"))
+    };
+    assert!(!of(false), "no waits of that kind were looked at");
+}
+
+#[test]
 fn where_there_are_no_steps_no_finding_speaks_of_them() {
     let mut trace = TestTrace::new();
     let mut thread = trace.thread(1, 11);

@@ -59,6 +59,14 @@ const ROWS: &[Row] = &[
         },
     },
     Row {
+        word: "HOST BOUND",
+        fits: |s, _| s.share(Part::Wait) < 0.5 && share_of(s, &["system-waits"]) >= 0.2,
+        text: |s| {
+            let (system, waits) = (s.system_ns.unwrap_or(0.0) / s.unit_ns.max(1.0), percent(s.share(Part::Wait)));
+            format!("the host waits for data, locks or threads {} of a step, and for the GPU {waits}", percent(system))
+        },
+    },
+    Row {
         word: "GPU BOUND",
         fits: |s, f| {
             f.is_empty() && s.calls(Part::Launch) >= 1.0 && mean_launch_ns(s) > 50_000.0 && s.share(Part::Launch) >= 0.5

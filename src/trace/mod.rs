@@ -23,6 +23,7 @@ mod stream;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -101,6 +101,11 @@ impl TestTrace {
         }
     }
 
+    /// A thread with its name.
+    pub(crate) fn thread_row(&mut self, process_id: i64, tid: i32, name: &str) {
+        self.row(TableId::Threads, json!({ "process_id": process_id, "tid": tid, "name": name, "start_ns": START }));
+    }
+
     /// An NCCL communicator.
     pub(crate) fn communicator(&mut self, process_id: i64, number: i32, rank: i32, ranks: i32) {
         let row = json!({

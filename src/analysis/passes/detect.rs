@@ -6,6 +6,7 @@
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::givers::Givers;
 use super::groups::Groups;
 use super::named_steps::NamedSteps;
 use super::period::{Name, Period, Sequence};
@@ -21,6 +22,7 @@ pub(crate) struct Detect {
     named: NamedSteps,
     threads: Groups<(i64, i32), Sequence>,
     callers: Groups<i64, Callers>,
+    givers: Givers,
 }
 
 /// The first two threads of a process that called the driver.
@@ -60,10 +62,15 @@ impl Detect {
                 callers.push(*tid);
             }
         }
+        if rows.table == TableId::Transfers {
+            process.iter().zip(tid.iter()).for_each(|(process, tid)| self.givers.gave(*process, *tid));
+        }
         let (call, api) = (rows.i64("correlation_id"), rows.i64("api_id"));
         if rows.table == TableId::Launches {
             let (name, captured) = (rows.i64_or("name_id", NO_NAME), rows.flags("captured"));
+            let start = rows.i64("start_ns");
             for row in 0..rows.len {
+                self.givers.launched(process[row], tid[row], start[row]);
                 if !captured.get(row) {
                     let name = if name[row] == NO_NAME { api[row] } else { name[row] };
                     self.threads.at((process[row], tid[row])).add(Name::Launch(name), call[row] as u32);
@@ -92,7 +99,7 @@ impl Detect {
         }
         let loops = best.into_iter().map(|(process, (tid, period, _))| (process, Loop { tid, period, times: vec![] }));
         let several = self.callers.iter().filter(|(_, callers)| callers.0.len() > 1).map(|(process, _)| *process);
-        Cut { loops: loops.collect(), several_callers: several.collect(), named }
+        Cut { loops: loops.collect(), several_callers: several.collect(), named, givers: self.givers }
     }
 }
 
@@ -102,6 +109,7 @@ pub(crate) struct Cut {
     loops: FxHashMap<i64, Loop>,
     several_callers: FxHashSet<i64>,
     named: Vec<ProcessSteps>,
+    givers: Givers,
 }
 
 #[derive(Debug)]
@@ -158,6 +166,7 @@ impl Cut {
         Steps::new(
             self.named.into_iter().chain(self.loops.into_iter().filter_map(process)).collect(),
             self.several_callers,
+            self.givers,
         )
     }
 }

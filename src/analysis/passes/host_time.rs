@@ -7,7 +7,8 @@
 //! A copy, set, free or allocation that waited for earlier work is a wait first and then what it is ([`super::waiting`]).
 //!
 //! Of the time outside the driver, what the thread that makes the steps waited for the operating system is told apart;
-//! waits of other threads need not hold it up. The rest has no evidence of its cause.
+//! waits of other threads need not hold it up, and where another thread launches meanwhile it waits for that one's work.
+//! The rest has no evidence of its cause.
 
 use std::rc::Rc;
 
@@ -244,11 +245,11 @@ impl HostTime {
         for row in 0..rows.len {
             let time = self.processes.at(process[row]);
             time.system_waits += 1;
-            if steps.of(process[row]).is_none_or(|of_process| of_process.tid != tid[row]) {
-                continue;
-            }
             let Place::Middle(step_end) = steps.place(&mut self.cursor, process[row], start[row]) else { continue };
             let end = start[row].saturating_add(length[row].max(0)).min(step_end);
+            if !steps.holds_up(process[row], tid[row], start[row], end) {
+                continue;
+            }
             time.system_ns += end - start[row];
             if steps.several_callers(process[row]) {
                 time.covered.get_or_insert_default()[PARTS].add(start[row], end);

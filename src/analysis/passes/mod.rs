@@ -8,6 +8,7 @@ pub(crate) mod collectives;
 pub(crate) mod detect;
 pub(crate) mod device_memory;
 pub(crate) mod folds;
+pub(crate) mod givers;
 pub(crate) mod groups;
 pub(crate) mod host_memory;
 pub(crate) mod host_time;

@@ -31,8 +31,10 @@ pub(crate) enum What {
     Memory,
     /// Loading and compiling code, in calls for that and in first launches that took long.
     Load,
-    /// Waiting for the operating system.
+    /// Waiting for the operating system, of threads that give the GPU work.
     System,
+    /// The same of other threads, which may have nothing to do.
+    Helper,
 }
 
 /// Which calls are counted together.
@@ -59,8 +61,8 @@ pub(crate) struct Cost {
     pub(crate) bytes: i64,
     /// In steady steps.
     pub(crate) steady: u64,
-    /// In steady steps of usual duration: calls and their time. Of waits for the operating system those of the thread
-    /// that makes the steps: what others wait for need not hold it up.
+    /// In steady steps of usual duration: calls and their time. Of waits for the operating system those that hold the
+    /// loop up ([`Steps::holds_up`]).
     pub(crate) middle: (u64, i64),
 }
 
@@ -126,7 +128,7 @@ impl Sites {
         let (api, stack) = (rows.i64("api_id"), rows.i64_or("stack_id", NO_STACK));
         let (bytes, direction) = (rows.i64_or("bytes", 0), rows.texts("direction"));
         let tid = rows.i32_or("tid", 0);
-        let in_loop = |row: usize| steps.of(process[row]).is_some_and(|of_process| of_process.tid == tid[row]);
+        let holds_up = |row: usize, ns: i64| steps.holds_up(process[row], tid[row], start[row], start[row] + ns);
         for row in 0..rows.len {
             let direction = self.texts.number(direction.get(row));
             for (what, ns) in parts(self, row).into_iter().filter(|(_, ns)| *ns > 0) {
@@ -136,7 +138,7 @@ impl Sites {
                 cost.all.add(ns);
                 cost.bytes = cost.bytes.saturating_add(bytes[row].max(0));
                 cost.steady += u64::from(place.is_steady());
-                if place.is_middle() && (what != What::System || in_loop(row)) {
+                if place.is_middle() && (what != What::System || holds_up(row, ns)) {
                     cost.middle = (cost.middle.0 + 1, cost.middle.1 + ns);
                 }
             }
@@ -230,8 +232,10 @@ impl Pass for Sites {
             }
             TableId::Transfers => self.transfers(rows, steps),
             TableId::OsWaits => {
-                let length = rows.i64("wait_ns");
-                self.costs(rows, steps, 5, |_, row| [(What::System, length[row])]);
+                let (length, process, tid) = (rows.i64("wait_ns"), rows.i64("process_id"), rows.i32_or("tid", 0));
+                let gives = |row: usize| steps.givers.gives(process[row], tid[row]);
+                let what = |row: usize| if gives(row) { What::System } else { What::Helper };
+                self.costs(rows, steps, 5, |_, row| [(what(row), length[row])]);
             }
             _ => self.memory(rows, steps),
         }

@@ -10,6 +10,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::givers::Givers;
 use super::period::Name;
 
 /// Steps between these quantiles of the durations are the usual ones.
@@ -27,6 +28,8 @@ pub(crate) struct Steps {
     pub(crate) all: Vec<ProcessSteps>,
     slots: FxHashMap<i64, usize>,
     several_callers: FxHashSet<i64>,
+    /// Threads that give the GPU work.
+    pub(crate) givers: Givers,
 }
 
 /// The steps of one process.
@@ -160,10 +163,10 @@ pub(crate) struct Cursor {
 }
 
 impl Steps {
-    /// Of all processes, and those in which several threads call the driver.
-    pub(crate) fn new(mut all: Vec<ProcessSteps>, several_callers: FxHashSet<i64>) -> Steps {
+    /// Of all processes, those in which several threads call the driver, and the threads that give work.
+    pub(crate) fn new(mut all: Vec<ProcessSteps>, several_callers: FxHashSet<i64>, givers: Givers) -> Steps {
         all.sort_by_key(|s| s.process_id);
-        Steps { slots: all.iter().enumerate().map(|(i, s)| (s.process_id, i)).collect(), all, several_callers }
+        Steps { slots: all.iter().enumerate().map(|(i, s)| (s.process_id, i)).collect(), all, several_callers, givers }
     }
 
     /// Whether any process names its steps.
@@ -179,6 +182,13 @@ impl Steps {
     /// Whether more than one thread of a process called the driver.
     pub(crate) fn several_callers(&self, process_id: i64) -> bool {
         self.several_callers.contains(&process_id)
+    }
+
+    /// Whether a wait for the operating system holds the loop of its process up: the loop's thread waits, and no other
+    /// thread launches meanwhile.
+    pub(crate) fn holds_up(&self, process_id: i64, tid: i32, start: i64, end: i64) -> bool {
+        let in_loop = self.of(process_id).is_some_and(|steps| steps.tid == tid);
+        in_loop && !(self.several_callers(process_id) && self.givers.another(process_id, tid, start, end))
     }
 
     /// Where a row that begins at `at` lies.
@@ -241,7 +251,7 @@ mod tests {
     #[test]
     fn rows_find_their_step_in_any_order() {
         let process = steps(&[1000, 2000, 3000, 4000, 5000, 6000, 7000]);
-        let steps = Steps::new(vec![process], FxHashSet::default());
+        let steps = Steps::new(vec![process], FxHashSet::default(), Givers::default());
         let mut cursor = Cursor::default();
         let mut place = |at| steps.place(&mut cursor, 9, at);
         assert_eq!(place(999), Place::Outside);
