@@ -184,6 +184,54 @@ fn a_full_disk_is_one_clear_line_and_the_target_runs_on() {
 }
 
 #[test]
+fn a_tiny_disk_makes_the_summary_say_what_is_lost_and_nothing_that_is_not_so() {
+    let scratch = Scratch::new();
+    let disk = scratch.path().join("disk");
+    fs::create_dir(&disk).expect("a folder");
+    shim();
+    for kib in [4, 8, 16, 32, 64, 128] {
+        for launches in [3u64, 5000] {
+            let copy = scratch.path().join(format!("copy-{kib}-{launches}"));
+            let script = format!(
+                "mount -t tmpfs -o size={kib}k none {disk} && {gputrace} --on-full block -o {disk}/t -- {threads} 4 {launches}; \
+                 echo code $?; cp -r {disk}/t {copy}",
+                disk = disk.display(),
+                copy = copy.display(),
+                gputrace = gputrace().display(),
+                threads = program("threads").display()
+            );
+            let Some(target) = with_mounts(&scratch, &script) else { return };
+            let run = target.with_instant_driver().plain().expect(0);
+            let text = format!("{kib} KiB, {launches} launches: {}", run.stderr);
+            assert_eq!(run.text(), "threads 8 sum 8 failed 0\ncode 0\n", "{text}");
+            for lie in ["exit not known", "no CUDA calls seen", "was killed", "no process could be traced"] {
+                assert!(!text.contains(lie), "{text}");
+            }
+            // `lost 40,026 of 40,118`: what was seen is either in the files or told as lost.
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let at = words.iter().position(|word| *word == "lost").expect("the loss is told");
+            let number = |word: &str| word.replace(',', "").parse::<u64>().expect("a number");
+            let (lost, seen) = (number(words[at + 1]), number(words[at + 3]));
+            assert!(seen >= 8 * launches && lost <= seen, "{text}");
+            let rows = |table: &str| Trace::open(&copy).table(table).len() as u64;
+            let missing = 8 * launches - rows("launches");
+            assert!(lost >= missing, "{missing} launches are not there: {text}");
+            if missing > 4 * launches {
+                let word = text.lines().any(|line| line.starts_with("UNKNOWN: ") && line.contains(" lost"));
+                assert!(word && !text.contains("checked, fine"), "{text}");
+            }
+            for left in ["summary.txt", "manifest"] {
+                let files = fs::read_dir(copy.join(left)).map(|dir| dir.flatten().map(|entry| entry.path()).collect());
+                for file in files.unwrap_or_else(|_| vec![copy.join(left)]) {
+                    let empty = fs::metadata(&file).is_ok_and(|meta| meta.len() == 0);
+                    assert!(!empty && !file.to_string_lossy().ends_with(".new"), "{}: {text}", file.display());
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_disk_that_is_full_from_the_start_stops_us_before_the_target() {
     let scratch = Scratch::new();
     let disk = scratch.path().join("disk");

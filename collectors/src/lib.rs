@@ -120,6 +120,16 @@ pub enum CollectError {
         /// Why.
         source: std::io::Error,
     },
+    /// The last manifest cannot be written: what it would have said is here.
+    #[error("cannot write the account of the trace at {path}: {source}")]
+    Account {
+        /// The manifest's file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+        /// The account.
+        manifest: Box<Manifest>,
+    },
     /// The session's socket cannot be made.
     #[error("cannot listen at {path}: {source}")]
     Socket {
@@ -239,7 +249,9 @@ impl Running {
             manifest.note("the last rows were still being written when the time was up: read the journal too");
         }
         let at = manifest::path(&self.config.trace, &self.config.host, self.config.launcher_id);
-        manifest.write(&at).map_err(|source| CollectError::Trace { path: at, source })?;
-        Ok(manifest)
+        match manifest.write(&at) {
+            Ok(()) => Ok(manifest),
+            Err(source) => Err(CollectError::Account { path: at, source, manifest: Box::new(manifest) }),
+        }
     }
 }

@@ -330,12 +330,18 @@ impl Manifest {
     pub fn write(&self, to: &Path) -> io::Result<()> {
         // A shell script may run a hundred thousand programs; then the file is for machines only.
         let small = self.processes.len() < 100;
-        let mut text = if small { serde_json::to_vec_pretty(self)? } else { serde_json::to_vec(self)? };
-        text.push(b'\n');
-        // The name does not end in .json, so that a reader of the folder never takes it for a manifest.
-        let young = to.with_extension("json.new");
-        std::fs::write(&young, text)?;
-        std::fs::rename(&young, to)
+        let text = |pretty: bool| -> io::Result<Vec<u8>> {
+            let mut text = if pretty { serde_json::to_vec_pretty(self)? } else { serde_json::to_vec(self)? };
+            text.push(b'\n');
+            Ok(text)
+        };
+        let written = replace(to, &text(small)?);
+        if !written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
+            return written;
+        }
+        // Without its spaces it needs less room, and the last one may take the place of the one before.
+        let text = text(false)?;
+        replace(to, &text).or_else(|error| if self.complete { take_place(to, &text) } else { Err(error) })
     }
 
     /// Reads a manifest.
@@ -360,6 +366,25 @@ impl Manifest {
             self.notes.push(text.to_owned());
         }
     }
+}
+
+/// Writes a file beside the old one, which it then replaces.
+fn replace(to: &Path, text: &[u8]) -> io::Result<()> {
+    // The name does not end in .json, so that a reader of the folder never takes it for a manifest.
+    let young = to.with_extension("json.new");
+    let written = std::fs::write(&young, text).and_then(|()| std::fs::rename(&young, to));
+    written.inspect_err(|_| {
+        // Half a file is worth nothing, and takes room.
+        let _ = std::fs::remove_file(&young);
+    })
+}
+
+/// Writes a file in the old one's room. Where that is too small the old one stays.
+fn take_place(to: &Path, text: &[u8]) -> io::Result<()> {
+    let old = std::fs::read(to);
+    std::fs::write(to, text).inspect_err(|_| {
+        let _ = old.map(|old| std::fs::write(to, old));
+    })
 }
 
 #[cfg(test)]

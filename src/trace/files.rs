@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gputrace_collectors::Manifest;
+use gputrace_collectors::manifest::launcher_text;
 use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES, TableId};
 
 use super::{Problem, TraceError};
@@ -17,6 +18,8 @@ use super::{Problem, TraceError};
 pub(crate) struct Launcher {
     /// Host, as in the file names.
     pub(crate) host: String,
+    /// Launcher, as in the file names.
+    pub(crate) id: String,
     /// The manifest; missing when it was lost or cannot be read.
     pub(crate) manifest: Option<Manifest>,
     /// Sealed files per table, in the order in which they were sealed.
@@ -36,6 +39,17 @@ impl Launcher {
 pub(crate) struct Found {
     pub(crate) launchers: Vec<Launcher>,
     pub(crate) bytes: u64,
+}
+
+impl Found {
+    /// Takes a launcher's account in place of the one that it wrote.
+    pub(crate) fn know(&mut self, own: &Manifest) {
+        let id = launcher_text(own.launcher_id);
+        let known = self.launchers.iter_mut().find(|launcher| launcher.host == own.host && launcher.id == id);
+        if let Some(launcher) = known {
+            launcher.manifest = Some(own.clone());
+        }
+    }
 }
 
 type Key = (String, String);
@@ -108,8 +122,8 @@ pub(crate) fn find(folder: &Path, problem: &dyn Fn(Problem)) -> Result<Found, Tr
         )),
         _ => {}
     }
-    let launchers = launchers.into_iter().map(|((host, _), mut launcher)| {
-        launcher.host = host;
+    let launchers = launchers.into_iter().map(|((host, id), mut launcher)| {
+        (launcher.host, launcher.id) = (host, id);
         for files in &mut launcher.files {
             files.sort_by_key(|f| parquet_name(f));
         }

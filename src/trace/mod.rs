@@ -57,6 +57,11 @@ pub(crate) struct Trace {
 impl Trace {
     /// Opens the folders. Fails when one of them is no trace, or when all that is there has another version.
     pub(crate) fn open(folders: &[PathBuf]) -> Result<Trace, TraceError> {
+        Trace::open_with(folders, None)
+    }
+
+    /// The same, where one launcher's account is known better than its file says it.
+    pub(crate) fn open_with(folders: &[PathBuf], own: Option<Manifest>) -> Result<Trace, TraceError> {
         let mut trace = Trace {
             folders: folders.to_vec(),
             launchers: Vec::new(),
@@ -73,7 +78,8 @@ impl Trace {
                 continue;
             }
             seen.push(real);
-            let found = files::find(folder, &|p| trace.problem(p))?;
+            let mut found = files::find(folder, &|p| trace.problem(p))?;
+            own.iter().for_each(|own| found.know(own));
             for launcher in &found.launchers {
                 missing::name(folder, launcher, &|p| trace.problem(p));
             }

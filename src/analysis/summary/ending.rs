@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use gputrace_collectors::quote;
+use gputrace_collectors::schema::TableId;
 
 use super::{Content, ranks};
 use crate::analysis::loss;
@@ -62,6 +63,15 @@ pub(super) fn finding_lines(content: &Content<'_>, main: &Subject<'_>) -> String
 pub(super) fn without_cuda(content: &Content<'_>) -> String {
     let facts = content.facts;
     let calls: u64 = facts.host.processes.iter().map(|(_, t)| t.all.calls.iter().sum::<u64>()).sum();
+    const DRIVER: [TableId; 5] =
+        [TableId::Launches, TableId::Syncs, TableId::Transfers, TableId::DeviceMemory, TableId::Api];
+    if let Some(loss) = loss::Loss::of(facts, &DRIVER).filter(|loss| loss.dropped > loss.recorded) {
+        let (lost, all) = (number(loss.dropped as f64), number((loss.dropped + loss.recorded) as f64));
+        return format!("UNKNOWN: {lost} of {all} CUDA calls are lost, too few are left to judge\n");
+    }
+    if content.own.unaccounted {
+        return format!("UNKNOWN: {calls} CUDA calls were written, and how many are lost is not known\n");
+    }
     if calls > 0 {
         return format!("UNKNOWN: too few CUDA calls to judge ({calls})\n");
     }
@@ -129,7 +139,7 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
     let mut out = String::new();
     // The account is of whole processes: what of it lies in a window is not known.
     let whole = if content.facts.filter.is_window() { "of the whole run: " } else { "" };
-    if own.known && own.incomplete && own.seen == 0 {
+    if own.unaccounted {
         out.push_str("cost, loss and coverage not known: the manifest was not written again after the start\n");
     } else if own.known && own.seen > 0 {
         let cost = own.cost_ns.map_or("not measured".to_owned(), |(ns, wall)| share(ns / wall));
@@ -158,7 +168,9 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
         let _ = writeln!(out, "oldest detail removed to keep to --max-size: {}", spans.join(", "));
     }
     if own.incomplete {
-        out.push_str("the collector was killed or is still at work: what it had written is reported\n");
+        out.push_str(
+            "the collector was killed, had no room for its account, or is still at work: what it had written is reported\n",
+        );
     }
     let folders: Vec<String> = trace.folders.iter().map(|f| quote(&f.to_string_lossy())).collect();
     let _ = writeln!(out, "next: gputrace report {}   ({})", folders.join(" "), file_size(trace.bytes));

@@ -10,19 +10,23 @@ mod text;
 
 use std::path::Path;
 
+use gputrace_collectors::Manifest;
+
 use super::passes::period::Name;
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Need};
 use crate::findings::{self, Findings, Subject, Verdict};
+use crate::render::share as shown;
 use crate::trace::{Filter, Trace};
 use own::Own;
 
 /// The analysis.
 pub(crate) struct Summary;
 
-/// The summary of a trace that has just been written, as text.
-pub(crate) fn at_end(trace: &Path) -> anyhow::Result<String> {
-    let trace = Trace::open(&[trace.to_owned()])?;
+/// The summary of a trace that has just been written, as text. `own`: the account of its launcher, for which the disk may
+/// have had no room.
+pub(crate) fn at_end(trace: &Path, own: Option<Manifest>) -> anyhow::Result<String> {
+    let trace = Trace::open_with(&[trace.to_owned()], own)?;
     let filter = Filter::default();
     let facts = Facts::gather(&trace, &filter, findings::NEEDS);
     let mut text = Summary.section(&facts).literal.unwrap_or_default();
@@ -64,8 +68,8 @@ impl Analysis for Summary {
                 and p99 are of the steady steps. The host line is the mean over the steady steps between the 40th \
                 and 60th percentile of duration, so its parts sum to the usual step; where several threads call the driver each ns counts once (launch, copy, memory, \
                 other, wait, in this order). Of the time outside the driver, system waits are those of the loop's thread \
-                for the operating system (--explain os-waits); the rest has no evidence in the trace and is called unknown: \
-                Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the host's times; each finding's gain is \
+                for the operating system (--explain os-waits) in which no other thread launches; the rest has no evidence in the trace and is called unknown: \
+                Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the host's times, and there is no verdict where more than half of the calls are lost; each finding's gain is \
                 an upper bound. cost = recorded events x measured cost of one / wall time, in the process where that is most; lost = events without room of all \
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
                 and no hook covers.",
@@ -88,7 +92,14 @@ impl Analysis for Summary {
         // What could not be read would have been counted: no word fits then.
         let whole = !facts.trace.problems().iter().any(|problem| problem.lost_rows());
         let not_whole = || Verdict { word: "UNKNOWN", text: "parts of the trace could not be read".to_owned() };
-        let verdict = main.map(|s| if whole { findings::verdict(s, &findings.found) } else { not_whole() });
+        let mostly_lost = text::lost_share(facts).filter(|lost| *lost > 0.5);
+        let lost =
+            |share| Verdict { word: "UNKNOWN", text: format!("{} of the driver's calls are lost", shown(share)) };
+        let verdict = main.map(|s| match mostly_lost {
+            _ if !whole => not_whole(),
+            Some(share) => lost(share),
+            None => findings::verdict(s, &findings.found),
+        });
         let content = Content { facts, subjects: &subjects, verdict, findings, own: Own::of(facts) };
         let mut section = Section { literal: Some(text::text(&content, main)), ..Section::default() };
         facts_of(&mut section, &content, main);

@@ -18,8 +18,10 @@ pub(crate) struct Own {
     pub(crate) uncovered: Vec<String>,
     /// Ended processes whose calls are not all accounted for.
     pub(crate) unbalanced: usize,
-    /// A collector was killed, or is still at work.
+    /// A collector was killed, had no room for its account, or is still at work.
     pub(crate) incomplete: bool,
+    /// And nobody knows what it saw.
+    pub(crate) unaccounted: bool,
 }
 
 impl Own {
@@ -40,6 +42,7 @@ impl Own {
             let symbols = about.coverage.uncovered.iter().map(|s| s.symbol.as_str());
             own.uncovered.extend(symbols.filter(|s| matters(s)).map(str::to_owned));
         }
+        own.unaccounted = own.known && own.incomplete && own.seen == 0;
         own.uncovered.sort_unstable();
         own.uncovered.dedup();
         own

@@ -6,7 +6,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::{Content, devices, ending, ranks};
 use crate::analysis::loss::Loss;
-use crate::analysis::{Part, ProcessSteps, What};
+use crate::analysis::{Facts, Part, ProcessSteps, What};
 use crate::findings::{Subject, worst_site};
 use crate::render::{duration, number, scale_ns, share, time};
 use crate::trace::{Process, shortened};
@@ -36,8 +36,10 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
     if main.is_some() {
         if let Some(problem) = content.facts.trace.problems().iter().find(|p| p.lost_rows()) {
             let _ = writeln!(out, "the trace is not whole, what is fine is not known: {problem}");
-        } else if let Some(lost) = much_is_lost(content) {
+        } else if let Some(lost) = lost_share(content.facts).filter(|lost| *lost > 0.01) {
             let _ = writeln!(out, "{} of the driver's calls are lost: what is fine is not known", share(lost));
+        } else if content.own.unaccounted {
+            out.push_str("how much is lost is not known, nor what is fine\n");
         } else if !content.findings.fine.is_empty() {
             let _ = writeln!(out, "checked, fine: {}", content.findings.fine.join(", "));
         }
@@ -48,11 +50,10 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
     out
 }
 
-/// The share of the calls that findings are about and that are not in the trace, where that is more than a few.
-fn much_is_lost(content: &Content<'_>) -> Option<f64> {
+/// The share of the calls that findings are about and that are not in the trace.
+pub(super) fn lost_share(facts: &Facts<'_>) -> Option<f64> {
     const TABLES: [TableId; 4] = [TableId::Launches, TableId::Syncs, TableId::Transfers, TableId::DeviceMemory];
-    let loss = Loss::of(content.facts, &TABLES)?;
-    Some(1.0 - loss.kept()).filter(|lost| *lost > 0.01)
+    Some(1.0 - Loss::of(facts, &TABLES)?.kept())
 }
 
 /// `gputrace: python train.py  exit 0  64.1 s  5,203 steps  GPU 0 H200`

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gputrace_collectors::{Manifest, Untraced, Warnings};
+use gputrace_collectors::{CollectError, Manifest, Untraced, Warnings};
 
 use super::{Recorded, Run};
 use crate::analysis::summary;
@@ -52,7 +52,13 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
     let hurried = supervisor.is_interrupted();
     let deadline = if hurried { ended + HURRIED } else { Instant::now() + SEAL };
     warn(&warnings, &mut said);
-    let manifest = running.finish(Some(ending.info(ended - started)), deadline);
+    let (manifest, trouble) = match running.finish(Some(ending.info(ended - started)), deadline) {
+        Ok(manifest) => (Some(manifest), None),
+        Err(error) => {
+            let text = error.to_string();
+            (if let CollectError::Account { manifest, .. } = error { Some(*manifest) } else { None }, Some(text))
+        }
+    };
     warn(&warnings, &mut said);
     // Trouble with the last rows, as on a disk that ran full at the end.
     let notes = manifest.iter().flat_map(|manifest| &manifest.notes);
@@ -62,11 +68,12 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
     // rest is swept by a later run.
     let cleaning = thread::Builder::new().spawn(move || session.end(any_survivor));
     // What was written before a disk ran full is still worth its summary.
-    let manifest =
-        manifest.inspect_err(|error| say(&format!("{error}; the trace in {} is cut short", trace.display())));
+    if let Some(trouble) = trouble {
+        say(&format!("{trouble}; the trace in {} is cut short", trace.display()));
+    }
     let deadline = hurried.then_some(deadline);
     let wanted = !supervisor.is_hurried();
-    let summary = if wanted { summarise(&trace, manifest.ok().as_ref(), &mut supervisor, deadline) } else { None };
+    let summary = if wanted { summarise(&trace, manifest, &mut supervisor, deadline) } else { None };
     let summary = summary.map(|text| format!("{}{text}", survivors_text.unwrap_or_default()));
     let _ = cleaning.map(|cleaning| cleaning.join());
     Recorded { ending, trace, summary }
@@ -75,11 +82,11 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
 /// The summary, also written into the trace. None: it is not wanted any more.
 fn summarise(
     trace: &Path,
-    manifest: Option<&Manifest>,
+    manifest: Option<Manifest>,
     supervisor: &mut Supervisor,
     deadline: Option<Instant>,
 ) -> Option<String> {
-    let (at_work, of) = manifest.map_or((0, 0), |own| trace_folder::others_at_work(trace, own));
+    let (at_work, of) = manifest.as_ref().map_or((0, 0), |own| trace_folder::others_at_work(trace, own));
     if at_work > 0 {
         // The launcher that ends last reports on all of them.
         return Some(format!(
@@ -90,7 +97,7 @@ fn summarise(
     // In a thread of its own, because a large trace takes its time and Ctrl-C must end that.
     let (sender, receiver) = mpsc::channel();
     let path = trace.to_owned();
-    if let Err(error) = thread::Builder::new().spawn(move || sender.send(summary::at_end(&path))) {
+    if let Err(error) = thread::Builder::new().spawn(move || sender.send(summary::at_end(&path, manifest))) {
         return Some(format!("gputrace: no summary: {error}; trace in {}\n", trace.display()));
     }
     let result = loop {
@@ -111,6 +118,8 @@ fn summarise(
     };
     if let Err(error) = fs::write(trace.join("summary.txt"), &text) {
         say(&format!("{}: cannot be written: {error}", trace.join("summary.txt").display()));
+        // An empty one says nothing.
+        let _ = fs::remove_file(trace.join("summary.txt"));
     }
     Some(text)
 }
