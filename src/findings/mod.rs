@@ -71,6 +71,26 @@ pub(crate) struct Findings {
     pub(crate) found: Vec<Finding>,
     /// Subjects of rules that found nothing.
     pub(crate) fine: Vec<&'static str>,
+    gains: Vec<Gain>,
+}
+
+/// What a rule found in one process, whatever it is worth there.
+#[derive(Debug)]
+struct Gain {
+    rule: &'static str,
+    process_id: i64,
+    gain_ns: f64,
+    of_run: bool,
+}
+
+impl Findings {
+    /// The largest gain that one of these rules found in a process, as a share of its unit.
+    fn share_of(&self, subject: &Subject<'_>, rules: &[&str]) -> f64 {
+        let named =
+            self.gains.iter().filter(|gain| gain.process_id == subject.process_id && rules.contains(&gain.rule));
+        let gains = named.filter(|gain| !(gain.of_run && subject.per_step)).map(|gain| gain.gain_ns);
+        gains.fold(0.0, f64::max) / subject.unit_ns.max(1.0)
+    }
 }
 
 /// Applies every rule to every process that matters; of each rule the process counts where it costs most.
@@ -83,6 +103,7 @@ pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
         let mut worst: Option<Finding> = None;
         for subject in subjects {
             let Some(Evidence { gain_ns, of_run, lines }) = (rule.evaluate)(subject) else { continue };
+            findings.gains.push(Gain { rule: rule.name, process_id: subject.process_id, gain_ns, of_run });
             let whole = if of_run { subject.run_ns } else { subject.unit_ns };
             let share = if whole > 0.0 { (gain_ns / whole).min(1.0) } else { 0.0 };
             if share >= WORTH && worst.as_ref().is_none_or(|w| share > w.share) {

@@ -4,7 +4,7 @@
 //! copies, allocation, waits), and that the GPU limits it where the host mostly waits. Where they do not show it the
 //! verdict is UNKNOWN, and says why.
 
-use super::{ALL, Finding, Subject, WORTH};
+use super::{Findings, Subject, WORTH};
 use crate::analysis::Part;
 
 /// The verdict.
@@ -19,7 +19,7 @@ pub(crate) struct Verdict {
 /// A row: the word, when it fits, and what was measured.
 struct Row {
     word: &'static str,
-    fits: fn(&Subject<'_>, &[Finding]) -> bool,
+    fits: fn(&Subject<'_>, &Findings) -> bool,
     text: fn(&Subject<'_>) -> String,
 }
 
@@ -27,12 +27,12 @@ struct Row {
 const ROWS: &[Row] = &[
     Row {
         word: "TRANSFER BOUND",
-        fits: |s, _| share_of(s, &["pageable-copies", "sync-copies", "small-transfers"]) >= 0.2,
+        fits: |s, f| f.share_of(s, &["pageable-copies", "sync-copies", "small-transfers"]) >= 0.2,
         text: |s| format!("the host spends {} of a {} in copies", percent(s.share(Part::Copy)), s.unit()),
     },
     Row {
         word: "ALLOCATION BOUND",
-        fits: |s, _| share_of(s, &["allocation-in-loop"]) >= 0.2,
+        fits: |s, f| f.share_of(s, &["allocation-in-loop"]) >= 0.2,
         text: |s| {
             format!(
                 "the host spends {} of a {} allocating and freeing memory",
@@ -43,7 +43,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         word: "SYNC BOUND",
-        fits: |s, _| s.waits() >= 3.0 && share_of(s, &["wait-every-step"]) >= 0.2,
+        fits: |s, f| s.waits() >= 3.0 && f.share_of(s, &["wait-every-step"]) >= 0.2,
         text: |s| {
             let (calls, share) = (s.waits(), percent(s.share(Part::Wait)));
             format!("the host waits {} times a {}, {share} of it", crate::render::number(calls), s.unit())
@@ -51,7 +51,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         word: "LAUNCH BOUND",
-        fits: |s, _| s.share(Part::Wait) < 0.1 && share_of(s, &["launch-bound"]) >= 0.1,
+        fits: |s, f| s.share(Part::Wait) < 0.1 && f.share_of(s, &["launch-bound"]) >= 0.1,
         text: |s| {
             let (launches, waits) = (crate::render::number(s.calls(Part::Launch)), percent(s.share(Part::Wait)));
             let share = percent(s.share(Part::Launch));
@@ -60,7 +60,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         word: "HOST BOUND",
-        fits: |s, _| s.share(Part::Wait) < 0.5 && share_of(s, &["system-waits"]) >= 0.2,
+        fits: |s, f| s.share(Part::Wait) < 0.5 && f.share_of(s, &["system-waits"]) >= 0.2,
         text: |s| {
             let (system, waits) = (s.system_ns.unwrap_or(0.0) / s.unit_ns.max(1.0), percent(s.share(Part::Wait)));
             format!("the host waits for data, locks or threads {} of a step, and for the GPU {waits}", percent(system))
@@ -69,7 +69,10 @@ const ROWS: &[Row] = &[
     Row {
         word: "GPU BOUND",
         fits: |s, f| {
-            f.is_empty() && s.calls(Part::Launch) >= 1.0 && mean_launch_ns(s) > 50_000.0 && s.share(Part::Launch) >= 0.5
+            f.found.is_empty()
+                && s.calls(Part::Launch) >= 1.0
+                && mean_launch_ns(s) > 50_000.0
+                && s.share(Part::Launch) >= 0.5
         },
         text: |s| {
             let (each, share) = (crate::render::time(mean_launch_ns(s)), percent(s.share(Part::Launch)));
@@ -78,7 +81,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         word: "HEALTHY",
-        fits: |s, f| f.is_empty() && s.share(Part::Wait) >= 0.5,
+        fits: |s, f| f.found.is_empty() && s.share(Part::Wait) >= 0.5,
         text: |s| {
             let waits = percent(s.share(Part::Wait));
             format!("no finding above {}; the host waits for the GPU {waits} of a {}", percent(WORTH), s.unit())
@@ -99,12 +102,12 @@ const ROWS: &[Row] = &[
     },
     Row {
         word: "HEALTHY",
-        fits: |s, f| f.is_empty() && s.per_step,
+        fits: |s, f| f.found.is_empty() && s.per_step,
         text: |_| format!("no finding above {} of a step in the host's times", percent(WORTH)),
     },
     Row {
         word: "UNKNOWN",
-        fits: |_, f| !f.is_empty(),
+        fits: |_, f| !f.found.is_empty(),
         text: |s| format!("nothing that the host does takes most of a {}; GPU times are not recorded", s.unit()),
     },
     Row {
@@ -115,19 +118,12 @@ const ROWS: &[Row] = &[
 ];
 
 /// The verdict on a process.
-pub(crate) fn verdict(subject: &Subject<'_>, findings: &[Finding]) -> Verdict {
+pub(crate) fn verdict(subject: &Subject<'_>, findings: &Findings) -> Verdict {
     let row = ROWS.iter().find(|row| (row.fits)(subject, findings));
     row.map_or(Verdict { word: "UNKNOWN", text: String::new() }, |row| Verdict {
         word: row.word,
         text: (row.text)(subject),
     })
-}
-
-/// The largest gain that one of these rules finds in this process, per its unit.
-fn share_of(subject: &Subject<'_>, rules: &[&str]) -> f64 {
-    let named = ALL.iter().filter(|rule| rules.contains(&rule.name)).filter_map(|rule| (rule.evaluate)(subject));
-    let gains = named.filter(|found| !(found.of_run && subject.per_step)).map(|found| found.gain_ns);
-    gains.fold(0.0, f64::max) / subject.unit_ns.max(1.0)
 }
 
 fn mean_launch_ns(s: &Subject<'_>) -> f64 {

@@ -98,7 +98,7 @@ impl Analysis for Summary {
         let verdict = main.map(|s| match mostly_lost {
             _ if !whole => not_whole(),
             Some(share) => lost(share),
-            None => findings::verdict(s, &findings.found),
+            None => findings::verdict(s, &findings),
         });
         let content = Content { facts, subjects: &subjects, verdict, findings, own: Own::of(facts) };
         let mut section = Section { literal: Some(text::text(&content, main)), ..Section::default() };
