@@ -189,6 +189,26 @@ fn each_of_two_copies_gets_its_own_calls() {
 }
 
 #[test]
+fn a_first_call_of_one_of_two_copies_takes_no_lock_of_the_loader() {
+    let scratch = Scratch::new();
+    // The real stand-in's calls take that lock themselves, for what a thread of theirs does at its end.
+    let (mine, other) = (stand_in("mine", &["-DVALUE=0x11"]), stand_in("other", &["-DVALUE=0x22"]));
+    let linked = |tag: &str, flags: &[&str]| {
+        let mine = mine.display().to_string();
+        program_with("first_call", tag, &[&["-DNCCL", "-Wl,--no-as-needed", &mine], flags].concat())
+    };
+    let library = linked("nccl.so", &["-DLIBRARY", "-shared", "-fPIC", "-lpthread"]);
+    // The thread that opens the library has the lock, and waits for the one that calls.
+    for program in [linked("nccl", &[]), program_with("first_call", "alone", &["-DNO_CALL"])] {
+        let run = scratch.target(program).arg(&other).arg(&library).same().expect(0);
+        assert_eq!(run.text(), "opened\nopened\n");
+        let trace = run.read();
+        assert_eq!(calls(&trace)["ncclMemAlloc"], 1);
+        trace.assert_balanced();
+    }
+}
+
+#[test]
 fn ranks_in_processes_are_put_together_by_their_unique_id() {
     let scratch = Scratch::new();
     let run = with_nccl(&scratch, linked("nccl_rank")).arg("4").same().expect(0);

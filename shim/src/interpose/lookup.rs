@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use gputrace_abi::layout::{note, route};
 
-use super::{copies, driver, elf, nccl};
+use super::{copies, driver, elf, nccl, scope};
 use crate::{hooks, names, session, stack};
 
 pub(super) const RTLD_NEXT: usize = usize::MAX;
@@ -267,6 +267,7 @@ unsafe fn call_dlvsym(handle: usize, name: *const c_char, version: *const c_char
 /// Only looks: what is known of call sites is no longer true of the addresses of a library that goes.
 unsafe extern "C" fn answer_dlclose(_handle: *mut c_void) -> Answer {
     driver::pin();
+    scope::look_at_global_scope(0);
     copies::library_closes();
     Answer { jump: DLCLOSE.address(), value: 0 }
 }
@@ -275,6 +276,7 @@ unsafe extern "C" fn answer_dlclose(_handle: *mut c_void) -> Answer {
 /// and the report should say so.
 unsafe extern "C" fn answer_dlopen(file: *const c_char, mode: c_int) -> Answer {
     driver::pin();
+    scope::look_at_global_scope(mode);
     stack::library_opens();
     // SAFETY: null or a C string, as dlopen demands.
     if !file.is_null() && unsafe { CStr::from_ptr(file) }.to_bytes().windows(10).any(|part| part == b"libcuda.so") {

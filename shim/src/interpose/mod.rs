@@ -8,6 +8,6 @@ pub(crate) mod inline;
 pub(crate) mod lookup;
 mod nccl;
 pub(crate) mod procaddr;
-mod scope;
+pub(crate) mod scope;
 pub(crate) mod variadic;
 mod versions;

@@ -4,12 +4,17 @@
 //! was opened RTLD_LOCAL, whose calls come to us because our export is found first. The loader would have given its
 //! own copy to that library: it searches the global scope, then the caller's library and what that one needs.
 //!
-//! One definition in the whole process is the usual case and needs none of this. With several, the global scope is asked
-//! by the real dlsym, and the rest found by walking the libraries' lists of what they need. Never on a hot path.
+//! One definition in the whole process is the usual case and needs none of this. With several, the libraries that the
+//! process started with are the beginning of the global scope, in the loader's order; what was added to it is asked of
+//! the real dlsym when a library is opened or closed, in the loader's lock anyway. A first call asks nothing: it may come
+//! while another thread holds that lock and waits for this one. The rest is found by walking the libraries' lists of what
+//! they need. Never on a hot path.
 
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::{elf, lookup};
+use crate::hooks::nccl;
 
 /// A definition, and the library in which it stands.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +25,41 @@ pub(crate) struct Definition {
     pub(crate) base: usize,
     /// The library's path; empty for the program.
     pub(crate) path: *const c_char,
+    /// How many libraries the loader has before this one.
+    place: usize,
+}
+
+/// Libraries that the process started with, but for ours.
+static AT_START: AtomicUsize = AtomicUsize::new(0);
+/// A library was opened RTLD_GLOBAL: the global scope may have more than it started with.
+static ADDED: AtomicBool = AtomicBool::new(false);
+/// The library whose functions the global scope has, and the process did not start with, where it is loaded + 1; 0: none is
+/// known.
+static GLOBAL: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts the libraries that the process started with. For the constructor.
+pub(crate) fn look_at_start() {
+    let mut count = 0;
+    elf::find_library(|_, _| {
+        count += 1;
+        false
+    });
+    AT_START.store(count, Ordering::Relaxed);
+}
+
+/// A library is about to be opened in this mode, or one to be closed: what was opened before is in the global scope now.
+pub(super) fn look_at_global_scope(mode: i32) {
+    if ADDED.load(Ordering::Relaxed) {
+        let mut all = [None; MOST];
+        let name = nccl::name(0);
+        let known = definitions(name, &mut all) > 1;
+        let real = if known { lookup::real_dlsym(usize::MAX, name) } else { 0 };
+        let base = all.iter().flatten().find(|d| d.address == real).map_or(0, |d| d.base.wrapping_add(1));
+        GLOBAL.store(base, Ordering::Relaxed);
+    }
+    if mode & libc::RTLD_GLOBAL != 0 {
+        ADDED.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Definitions that are looked at; a process has one or two.
@@ -35,8 +75,11 @@ pub(crate) fn definition(name: &CStr, caller: usize) -> Option<Definition> {
     if count <= 1 {
         return known().next();
     }
-    let global = lookup::real_dlsym(usize::MAX, name);
-    known().find(|d| d.address == global).or_else(|| local(&all, caller)).or_else(|| known().next())
+    let at_start = AT_START.load(Ordering::Relaxed);
+    let global = GLOBAL.load(Ordering::Relaxed);
+    let found = known().find(|d| d.place < at_start);
+    let found = found.or_else(|| known().find(|d| d.base.wrapping_add(1) == global));
+    found.or_else(|| local(&all, caller)).or_else(|| known().next())
 }
 
 /// The definition in the caller's own library or in what that one needs.
@@ -52,7 +95,7 @@ pub(crate) fn definition_at(address: usize) -> Option<Definition> {
     elf::find_library(|library, info| {
         let here = elf::holds(info, address);
         if here {
-            found = Some(Definition { address, base: library.base, path: info.dlpi_name });
+            found = Some(Definition { address, base: library.base, path: info.dlpi_name, place: 0 });
         }
         here
     });
@@ -74,13 +117,15 @@ pub(crate) fn in_library_at(base: usize, name: &CStr) -> usize {
 }
 
 fn definitions(name: &CStr, all: &mut [Option<Definition>; MOST]) -> usize {
-    let mut count = 0;
+    let (mut count, mut passed) = (0, 0);
     elf::find_library(|library, info| {
         // SAFETY: the library is loaded while the loader visits it.
         let address = unsafe { library.find(name, false) };
+        let place = passed;
+        passed += 1;
         if address != 0 {
-            if let Some(place) = all.get_mut(count) {
-                *place = Some(Definition { address, base: library.base, path: info.dlpi_name });
+            if let Some(free) = all.get_mut(count) {
+                *free = Some(Definition { address, base: library.base, path: info.dlpi_name, place });
             }
             count += 1;
         }

@@ -17,7 +17,7 @@ use gputrace_abi::layout::{self, COUNTER_BLOCKS, SHARED_COUNTERS, SMALLEST_BYTES
 use gputrace_abi::{MAGIC, VERSION};
 
 use self::path::Path;
-use crate::interpose::{driver, elf, inline};
+use crate::interpose::{driver, elf, inline, scope};
 use crate::sys::{self, Errno};
 use crate::{calibrate, ending, hooks, sampling, stack, thread, wait};
 
@@ -139,6 +139,7 @@ pub(crate) fn start_in_constructor() {
     hooks::remember_preloads();
     inline::configure();
     driver::look_at_start();
+    scope::look_at_start();
     if let Err(why) = thread::prepare() {
         return complain(why);
     }
