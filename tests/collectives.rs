@@ -208,6 +208,32 @@ fn a_first_call_of_one_of_two_copies_takes_no_lock_of_the_loader() {
     }
 }
 
+/// A library with NCCL inside; `flags` say what becomes of NCCL's symbols.
+fn with_nccl_inside(tag: &str, flags: &[&str]) -> PathBuf {
+    let own =
+        ["-DLIBRARY", "-shared", "-fPIC", "-Wno-unused-function"].iter().chain(flags).map(|flag| flag.to_string());
+    program_with("nccl_static", &format!("{tag}.so"), &own.chain(nccl_inside()).collect::<Vec<_>>())
+}
+
+#[test]
+fn nccl_inside_another_library_is_seen_where_its_symbols_are_exported_and_named_where_not() {
+    let scratch = Scratch::new();
+    for (tag, flags, is_seen) in [("exported", &[][..], true), ("hidden", &["-Wl,--exclude-libs,ALL"][..], false)] {
+        let target = scratch.target(program("nccl_static")).arg(with_nccl_inside(tag, flags)).with_odd_driver();
+        let run = target.env("TMPDIR", scratch.path()).same().expect(0);
+        assert_eq!(run.text(), "sum 3\n");
+        let trace = run.read();
+        trace.assert_balanced();
+        assert_eq!(trace.calls().get("cuLaunchKernel"), Some(&1), "{tag}");
+        assert_eq!(calls(&trace).get("ncclAllReduce"), is_seen.then_some(&1), "{tag}");
+        let folder = run.trace.to_str().expect("a plain path");
+        let report = scratch.gputrace(&["report", folder, "--only", "collectives"]).expect(0).text();
+        let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
+        let named = report.contains("launched 1 kernels of NCCL, and no operation of it was seen");
+        assert_eq!(named, !is_seen, "{tag}: {report}");
+    }
+}
+
 #[test]
 fn ranks_in_processes_are_put_together_by_their_unique_id() {
     let scratch = Scratch::new();
