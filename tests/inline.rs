@@ -35,6 +35,18 @@ fn calls_past_the_symbols_are_missed_without_inline_hooks_and_the_manifest_says_
                 let process = trace.root();
                 assert!(process.notes.iter().any(|text| text.contains(note)), "{note}: {:?}", process.notes);
                 assert_eq!(process.coverage.inline, None);
+                let past: Vec<_> = process.coverage.past_symbols.iter().map(|past| past.how.as_str()).collect();
+                let how: &[&str] = if note.contains("DEEPBIND") { &["RTLD_DEEPBIND"] } else { &["dlmopen"] };
+                assert_eq!(past, if route == "link" { how } else { &[] });
+                if let [past] = process.coverage.past_symbols.as_slice() {
+                    // Named in the coverage, in the process's row and in the summary.
+                    let file = past.library.rsplit('/').next().expect("a name");
+                    assert!(file.starts_with("cuda_routes-library-"), "{past:?}");
+                    let table = trace.table("processes");
+                    assert!(table.rows().any(|row| row.maybe_text("past_symbols") == Some(past.library.as_str())));
+                    let summary = format!("uncovered: calls of {} ({})", past.library, past.how);
+                    assert!(run.stderr.contains(&summary), "{}", run.stderr);
+                }
             }
         }
     }

@@ -287,17 +287,22 @@ pub(crate) fn driver_note(version: u32) -> Option<String> {
 }
 
 /// What the shim noticed, in sentences; `patched` says whether the driver's functions themselves lead to the hooks.
-pub(crate) fn notes(bits: u32, patched: bool) -> Vec<String> {
+pub(crate) fn notes(bits: u32, past: &[manifest::Past], patched: bool) -> Vec<String> {
     // What a library calls of itself without our symbols, and only an inline hook sees.
-    let past_us = |why: &str| match patched {
-        true => format!("{why}: its own calls of malloc and NCCL may be missing"),
-        false => format!("{why}: calls that it makes itself may be missing; --hook inline sees those of the driver"),
+    let past_us = |how: &str, why: &str| {
+        let which = libraries(past, how);
+        match patched {
+            true => format!("{which} was opened {why}: its own calls of malloc and NCCL may be missing"),
+            false => format!(
+                "{which} was opened {why}: calls that it makes itself may be missing; --hook inline sees those of the driver"
+            ),
+        }
     };
     let ways = [
-        (note::DEEPBIND, "a library was opened RTLD_DEEPBIND"),
-        (note::NAMESPACE, "a library was opened in a namespace of its own (dlmopen)"),
+        (note::DEEPBIND, "RTLD_DEEPBIND", "RTLD_DEEPBIND"),
+        (note::NAMESPACE, "dlmopen", "in a namespace of its own (dlmopen)"),
     ];
-    let ways = ways.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, why)| past_us(why));
+    let ways = ways.into_iter().filter(|(bit, ..)| bits & bit != 0).map(|(_, how, why)| past_us(how, why));
 
     const ALL: &[(u32, &str)] = &[
         (
@@ -327,9 +332,34 @@ pub(crate) fn notes(bits: u32, patched: bool) -> Vec<String> {
     ways.chain(ALL.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned())).collect()
 }
 
+/// The libraries that were opened in this way, by name.
+fn libraries(past: &[manifest::Past], how: &str) -> String {
+    const NAMED: usize = 3;
+    let names: Vec<&str> = past.iter().filter(|past| past.how == how).map(|past| past.library.as_str()).collect();
+    match names.as_slice() {
+        [] => "a library".to_owned(),
+        [only] => format!("the library {only}"),
+        more => {
+            let rest = if more.len() > NAMED { ", ..." } else { "" };
+            format!("each of {} libraries ({}{rest})", more.len(), more[..more.len().min(NAMED)].join(", "))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn libraries_that_symbols_do_not_reach_are_named_and_of_many_the_first() {
+        let past = |n: usize| -> Vec<manifest::Past> {
+            (0..n).map(|n| manifest::Past { library: format!("lib{n}.so"), how: "dlmopen".to_owned() }).collect()
+        };
+        assert_eq!(libraries(&past(0), "dlmopen"), "a library");
+        assert_eq!(libraries(&past(1), "dlmopen"), "the library lib0.so");
+        assert_eq!(libraries(&past(1), "RTLD_DEEPBIND"), "a library");
+        assert_eq!(libraries(&past(4), "dlmopen"), "each of 4 libraries (lib0.so, lib1.so, lib2.so, ...)");
+    }
 
     #[test]
     fn only_drivers_that_the_lists_are_not_of_are_noted() {

@@ -197,9 +197,21 @@ pub struct Coverage {
     /// Tables of private functions that the program asked the driver for; calls by them pass by unseen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub export_tables: Vec<ExportTable>,
+    /// Libraries that were opened so that calls which they make themselves may have passed by unseen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past_symbols: Vec<Past>,
     /// What came of patching the driver's functions, where `--hook inline` did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Inline>,
+}
+
+/// A library whose own calls symbols may not reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    /// Its name, as the program gave it to the loader; of a long one the end.
+    pub library: String,
+    /// How it was opened: `RTLD_DEEPBIND` or `dlmopen`.
+    pub how: String,
 }
 
 /// What inline hooks reach of the driver.

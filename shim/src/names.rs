@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char};
 use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use gputrace_abi::event::text_kind;
+use gputrace_abi::event::{past, text_kind};
 
 use crate::hooks::cuda::DriverCalls;
 use crate::thread::State;
@@ -120,6 +120,18 @@ pub(crate) fn export_table(id: &[u8; 16], result: u32) {
         && let Some(state) = crate::thread::state_slow()
     {
         state.write_text(text_kind::EXPORT_TABLE, 0, u64::from(result), id, session::now());
+    }
+}
+
+/// The program opens a library so that its own calls may go past our symbols; `how` is one of [`past`].
+pub(crate) fn opened_past(library: &CStr, how: u64) {
+    let name = library.to_bytes();
+    let end = name.get(name.len().saturating_sub(past::NAME_BYTES)..).unwrap_or(name);
+    if !end.is_empty()
+        && is_new(hash(end).wrapping_add(how))
+        && let Some(state) = crate::thread::state_slow()
+    {
+        state.write_text(text_kind::PAST, 0, how, end, session::now());
     }
 }
 

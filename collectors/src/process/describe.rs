@@ -41,6 +41,7 @@ impl Process {
             runtime_version: Some(header.asked_version.load(Ordering::Relaxed) as i32).filter(|v| *v > 0),
             routes: facts::routes(self.segment.view()),
             uncovered: self.fetched.uncovered(),
+            past_symbols: self.fetched.past(),
             reason: facts::not_in_full(header.notes.load(Ordering::Relaxed)),
             events: self.events as i64,
             malloc_mode: self.facts.malloc_mode.clone(),
@@ -72,7 +73,8 @@ impl Process {
         let accounting = books.close();
         let unread = header.stacks[stacks::UNREAD].load(Ordering::Relaxed);
         let inline = facts::inline(self.segment.view());
-        let mut notes = facts::notes(header.notes.load(Ordering::Relaxed), inline.is_some());
+        let mut notes =
+            facts::notes(header.notes.load(Ordering::Relaxed), &self.fetched.past_symbols, inline.is_some());
         notes.extend(facts::driver_note(header.driver_version.load(Ordering::Relaxed)));
         if self.broken {
             notes.push("a ring led out of its segment and was not read on".to_owned());
@@ -106,6 +108,7 @@ impl Process {
                 hooks: facts::coverage(self.segment.view(), hooks, &counted),
                 uncovered: self.fetched.symbols.clone(),
                 export_tables: self.fetched.export_tables.clone(),
+                past_symbols: self.fetched.past_symbols.clone(),
                 inline,
             },
             notes,

@@ -36,7 +36,7 @@ impl Process {
                     write(NameKind::Symbol);
                     self.fetched.take(&text);
                 }
-                text_kind::EXPORT_TABLE => self.fetched.take(&text),
+                text_kind::EXPORT_TABLE | text_kind::PAST => self.fetched.take(&text),
                 text_kind::THREAD => {
                     // It may have ended since, and another one have its number.
                     let named = |t: &&mut Thread| t.tid as u64 == text.key && t.stage != Stage::Left;

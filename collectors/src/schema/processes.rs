@@ -85,6 +85,14 @@ columns: &[
         "driver functions that it fetched and that no hook covers, separated by commas: their calls are missing; null when there are none",
     )
     .optional(),
+    Column::new(
+        "past_symbols",
+        Text,
+        Dictionary,
+        NONE,
+        "libraries opened RTLD_DEEPBIND or by dlmopen, separated by commas: calls that they make themselves may be missing; null when there are none",
+    )
+    .optional(),
     Column::new("traced", Bool, Plain, NONE, "whether its events are in the trace"),
     Column::new("reason", Text, Dictionary, NONE, "why it was not traced, or what of it was not").optional(),
     Column::new("events", I64, Plain, NONE, "events recorded"),

@@ -28,6 +28,7 @@ pub(crate) struct ProcessRow {
     pub(crate) runtime_version: Option<i32>,
     pub(crate) routes: Option<String>,
     pub(crate) uncovered: Option<String>,
+    pub(crate) past_symbols: Option<String>,
     pub(crate) traced: bool,
     pub(crate) reason: Option<String>,
     pub(crate) events: i64,
@@ -56,6 +57,7 @@ struct ProcessColumns {
     runtime_version: Optional<i32>,
     routes: Texts,
     uncovered: Texts,
+    past_symbols: Texts,
     traced: Flags,
     reason: Texts,
     events: Plain<i64>,
@@ -116,6 +118,7 @@ pub(crate) fn processes<'a>(rows: impl IntoIterator<Item = &'a ProcessRow>) -> O
         c.runtime_version.push(row.runtime_version);
         c.routes.push(row.routes.as_deref());
         c.uncovered.push(row.uncovered.as_deref());
+        c.past_symbols.push(row.past_symbols.as_deref());
         c.traced.push(row.traced);
         c.reason.push(row.reason.as_deref());
         c.events.push(row.events);
@@ -142,6 +145,7 @@ pub(crate) fn processes<'a>(rows: impl IntoIterator<Item = &'a ProcessRow>) -> O
         c.runtime_version,
         c.routes,
         c.uncovered,
+        c.past_symbols,
         c.traced,
         c.reason,
         c.events,

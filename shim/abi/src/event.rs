@@ -234,6 +234,9 @@ pub mod text_kind {
     /// Key is an executable graph's handle, number is [`crate::graph::pack_action`], the text what the graph holds
     /// ([`crate::graph`]).
     pub const GRAPH: u64 = 11;
+    /// A library that was opened so that its own calls may go past our symbols; the text is its name as the program gave it,
+    /// of a long one the end, number one of [`super::past`].
+    pub const PAST: u64 = 12;
     /// Key is a stack's, number its language and flags, the text its frames; see [`crate::stack`].
     pub const STACK: u64 = 16;
     /// Key is a code object's, the text a [`crate::stack::PythonCode`], its name and its file.
@@ -242,6 +245,16 @@ pub mod text_kind {
     pub const PYTHON_LINES: u64 = 18;
     /// Key is a module's, the text its path, number where it was loaded.
     pub const MODULE: u64 = 19;
+}
+
+/// How a library was opened whose own calls may go past our symbols.
+pub mod past {
+    /// RTLD_DEEPBIND.
+    pub const DEEPBIND: u64 = 1;
+    /// In a namespace of its own (dlmopen).
+    pub const NAMESPACE: u64 = 2;
+    /// Bytes of its name that are told.
+    pub const NAME_BYTES: usize = 256;
 }
 
 /// The call was made while its stream was being captured into a graph: nothing ran yet.

@@ -7,6 +7,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::Ordering;
 
+use gputrace_abi::event::past;
 use gputrace_abi::layout::{note, route};
 
 use super::{copies, driver, elf, nccl, scope};
@@ -279,22 +280,29 @@ unsafe extern "C" fn answer_dlopen(file: *const c_char, mode: c_int) -> Answer {
     scope::look_at_global_scope(mode);
     stack::library_opens();
     // SAFETY: null or a C string, as dlopen demands.
-    if !file.is_null() && unsafe { CStr::from_ptr(file) }.to_bytes().windows(10).any(|part| part == b"libcuda.so") {
+    let file = if file.is_null() { c"" } else { unsafe { CStr::from_ptr(file) } };
+    if file.to_bytes().windows(10).any(|part| part == b"libcuda.so") {
         driver::may_be_here();
     }
-    if mode & libc::RTLD_DEEPBIND != 0
-        && let Some(view) = session::present()
-    {
-        view.header().notes.fetch_or(note::DEEPBIND, Ordering::Relaxed);
+    if mode & libc::RTLD_DEEPBIND != 0 {
+        goes_past(file, note::DEEPBIND, past::DEEPBIND);
     }
     Answer { jump: DLOPEN.address(), value: 0 }
 }
 
 /// Only looks: what the library calls of itself does not come to us.
-unsafe extern "C" fn answer_dlmopen(_namespace: isize, _file: *const c_char, _mode: c_int) -> Answer {
+unsafe extern "C" fn answer_dlmopen(_namespace: isize, file: *const c_char, _mode: c_int) -> Answer {
     stack::library_opens();
-    if let Some(view) = session::present() {
-        view.header().notes.fetch_or(note::NAMESPACE, Ordering::Relaxed);
-    }
+    // SAFETY: null or a C string, as dlmopen demands.
+    let file = if file.is_null() { c"" } else { unsafe { CStr::from_ptr(file) } };
+    goes_past(file, note::NAMESPACE, past::NAMESPACE);
     Answer { jump: DLMOPEN.address(), value: 0 }
+}
+
+/// Notes a library whose own calls may go past our symbols.
+fn goes_past(library: &CStr, bit: u32, how: u64) {
+    if let Some(view) = session::present() {
+        view.header().notes.fetch_or(bit, Ordering::Relaxed);
+        names::opened_past(library, how);
+    }
 }

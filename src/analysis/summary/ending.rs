@@ -152,9 +152,10 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
     } else if !own.known {
         out.push_str("cost, loss and coverage not known: no manifest\n");
     }
-    if !own.uncovered.is_empty() {
-        let more = if own.uncovered.len() > 5 { ", ..." } else { "" };
-        let _ = writeln!(out, "uncovered: {}{more}", own.uncovered[..own.uncovered.len().min(5)].join(", "));
+    let named: Vec<&str> = own.uncovered.iter().chain(&own.past).map(String::as_str).collect();
+    if !named.is_empty() {
+        let more = if named.len() > 5 { ", ..." } else { "" };
+        let _ = writeln!(out, "uncovered: {}{more}", named[..named.len().min(5)].join(", "));
     }
     if own.unbalanced > 0 {
         let _ = writeln!(out, "accounting does not add up in {} processes: see the manifest", own.unbalanced);

@@ -72,7 +72,7 @@ impl Analysis for Summary {
                 Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the host's times, and there is no verdict where more than half of the calls are lost; each finding's gain is \
                 an upper bound. cost = recorded events x measured cost of one / wall time, in the process where that is most; lost = events without room of all \
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
-                and no hook covers.",
+                and no hook covers; the line below names them, and libraries whose own calls symbols may not reach.",
             unit: "The unit of the step line holds for the lines below it.",
             limits: "GPU times are not recorded in this version: idle time of the GPU is not known, and \
                 nothing here claims any. Steps of fewer than two calls, or fewer than ten, are not found. Several processes: \

@@ -16,6 +16,8 @@ pub(crate) struct Own {
     pub(crate) cost_ns: Option<(f64, f64)>,
     /// Driver functions of launch, copy, set, wait or allocation that were fetched and that no hook covers.
     pub(crate) uncovered: Vec<String>,
+    /// Libraries whose own calls of the driver may be missing, each with how it was opened.
+    pub(crate) past: Vec<String>,
     /// Ended processes whose calls are not all accounted for.
     pub(crate) unbalanced: usize,
     /// A collector was killed, had no room for its account, or is still at work.
@@ -41,8 +43,14 @@ impl Own {
             own.cost_ns = cost.map(|ns| (ns, wall)).or(own.cost_ns);
             let symbols = about.coverage.uncovered.iter().map(|s| s.symbol.as_str());
             own.uncovered.extend(symbols.filter(|s| matters(s)).map(str::to_owned));
+            if about.coverage.inline.is_none() {
+                let past = about.coverage.past_symbols.iter();
+                own.past.extend(past.map(|past| format!("calls of {} ({})", past.library, past.how)));
+            }
         }
         own.unaccounted = own.known && own.incomplete && own.seen == 0;
+        own.past.sort_unstable();
+        own.past.dedup();
         own.uncovered.sort_unstable();
         own.uncovered.dedup();
         own
