@@ -4,7 +4,8 @@
 //!
 //! That these models can fail was checked by weakening each SYNC POINT in turn, at either end, to Relaxed: the first
 //! four tests and the late reservations fail for `commit`, the first two for `close`, the second for `pool`, the fourth
-//! for `link`, the fifth for `reopen`, the model of a thread that was thrown out for `relink`. (The model of a late reservation found that `reopen` was missing.)
+//! for `link`, the fifth for `reopen`. (The model of a late reservation found that `reopen` was missing.) `relink` is the exception: its
+//! model, of a thread that was thrown out, holds with it Relaxed at either end as well, so it shows the steps, not the order.
 #![cfg(loom)]
 
 mod scenarios;
