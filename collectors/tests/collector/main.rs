@@ -32,7 +32,7 @@ fn collect(folder: &Folder) -> Running {
 /// Ends a collector.
 fn finish(running: Running) -> Manifest {
     let status = ExitStatusInfo { code: Some(7), ..ExitStatusInfo::default() };
-    running.finish(Some(status), Instant::now() + Duration::from_secs(20)).unwrap()
+    running.finish(Some(status), Instant::now() + Duration::from_secs(120)).unwrap()
 }
 
 /// Every class of every process is balanced, and the files hold what the manifest says.
