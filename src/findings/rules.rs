@@ -248,8 +248,13 @@ fn worst_line(s: &Subject<'_>, what: What) -> Option<String> {
 
 /// Where most of such a cost of the unit came from.
 pub(crate) fn worst_site(s: &Subject<'_>, what: What) -> Option<AtSite> {
+    worst_of(s, what, |_| true)
+}
+
+/// The same among the calls that a finding is about.
+fn worst_of(s: &Subject<'_>, what: What, about: impl Fn(&AtSite) -> bool) -> Option<AtSite> {
     let sites = costs_by_site(s.facts, &[what]).into_iter();
-    let own = sites.filter(|at| at.process_id == s.process_id && per_unit(s, at).0 > 0.0);
+    let own = sites.filter(|at| at.process_id == s.process_id && per_unit(s, at).0 > 0.0 && about(at));
     own.max_by(|a, b| per_unit(s, a).1.total_cmp(&per_unit(s, b).1))
 }
 
@@ -265,7 +270,7 @@ fn per_unit(s: &Subject<'_>, at: &AtSite) -> (f64, f64) {
     (s.per_unit(at.all.count as f64, at.middle.0 as f64), s.per_unit(at.all.sum as f64, at.middle.1 as f64))
 }
 
-/// Calls that one of these rules of Nsight Systems names.
+/// Calls that one of these rules of Nsight Systems names: their time, what they are, and the line of most of it.
 fn named_copies(s: &Subject<'_>, rules: &[TransferRule]) -> (f64, Vec<String>) {
     let transfers = &s.facts.transfers;
     let of = |sum: &crate::analysis::TransferSum| {
@@ -283,18 +288,22 @@ fn named_copies(s: &Subject<'_>, rules: &[TransferRule]) -> (f64, Vec<String>) {
         format!("{api} {direction} {}, {size} and {} each", count(s, number), ms(ns / number.max(1e-9)))
     };
     let gain_ns = named.iter().map(|(_, sum)| of(sum).1).sum();
-    (gain_ns, named.iter().take(2).map(line).collect())
+    let mut lines: Vec<String> = named.iter().take(2).map(line).collect();
+    let is_named = |at: &AtSite, key: &crate::analysis::TransferKey| {
+        at.api_id == key.api_id && at.direction == transfers.text(key.direction)
+    };
+    let worst = worst_of(s, What::Copy, |at| named.iter().any(|(key, _)| is_named(at, key)));
+    lines.extend(worst.and_then(|at| at.site).map(|site| format!("from {}", site.short())));
+    (gain_ns, lines)
 }
 
 fn pageable_copies(s: &Subject<'_>) -> Option<Evidence> {
-    let (gain_ns, mut lines) = named_copies(s, &[TransferRule::MemcpyAsync]);
-    lines.extend(worst_line(s, What::Copy));
+    let (gain_ns, lines) = named_copies(s, &[TransferRule::MemcpyAsync]);
     (gain_ns > 0.0).then_some(Evidence { gain_ns, of_run: false, lines })
 }
 
 fn sync_copies(s: &Subject<'_>) -> Option<Evidence> {
-    let (ns, mut lines) = named_copies(s, &[TransferRule::MemcpySync, TransferRule::MemsetSync]);
-    lines.extend(worst_line(s, What::Copy));
+    let (ns, lines) = named_copies(s, &[TransferRule::MemcpySync, TransferRule::MemsetSync]);
     (ns > 0.0).then(|| Evidence { gain_ns: s.overlap_bound(ns), of_run: false, lines })
 }
 
