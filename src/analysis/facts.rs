@@ -148,6 +148,7 @@ impl<'a> Facts<'a> {
                 pass.rows(rows, steps);
             }
         });
+        passes.iter_mut().for_each(|pass| pass.end());
         let mut ids = FxHashSet::default();
         steps.names(&mut ids);
         passes.iter().for_each(|pass| pass.names(&mut ids));

@@ -1,7 +1,13 @@
 //! Memory taken from the driver: what is live, its peak, what was never given back, what the calls cost.
 //!
-//! Blocks are matched by process and address. Rows of different threads may come slightly out of order, so a free that
-//! comes before its allocation is remembered and meets it. The memory needed is in proportion to the blocks that the program holds.
+//! Blocks are matched by process and address. An address is given back somewhere inside the call that frees it and taken
+//! inside the call that allocates it, so a free counts from its beginning and an allocation from its end: another thread
+//! may get an address before the call that freed it returns. Rows of different threads may come slightly out of order, so
+//! a free that comes before its allocation is remembered and meets it. The memory needed is in proportion to the blocks
+//! that the program holds.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use gputrace_collectors::names::{NameKind, id};
 use gputrace_collectors::schema::TableId;
@@ -30,6 +36,9 @@ const EARLY: usize = 65_536;
 /// Blocks and bytes of each kind.
 pub(crate) type ByKind = [(u64, i64); KINDS.len()];
 
+/// An allocation: its end, its block, kind and bytes.
+type Begun = (i64, (bool, i64), usize, i64);
+
 /// Memory of one process.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessMemory {
@@ -48,6 +57,8 @@ pub(crate) struct ProcessMemory {
     /// Frees of blocks whose allocation is not in the trace.
     pub(crate) unknown_frees: u64,
     blocks: FxHashMap<(bool, i64), (i64, u8)>,
+    /// Allocations that began before the last row and end after its beginning, the next to end on top.
+    begun: BinaryHeap<Reverse<Begun>>,
     early: FxHashMap<(bool, i64), i64>,
     device_bytes: i64,
 }
@@ -89,6 +100,14 @@ impl Default for DeviceMemory {
 }
 
 impl ProcessMemory {
+    /// Takes in the allocations that had ended at this time.
+    fn until(&mut self, at: i64) {
+        while let Some(Reverse((end, key, kind, bytes))) = self.begun.peek().copied().filter(|next| next.0.0 <= at) {
+            self.begun.pop();
+            self.alloc(end, key, kind, bytes);
+        }
+    }
+
     fn alloc(&mut self, at: i64, key: (bool, i64), kind: usize, bytes: i64) {
         if self.early.get(&key).is_some_and(|freed| at <= *freed) {
             self.early.remove(&key);
@@ -168,12 +187,17 @@ impl Pass for DeviceMemory {
                 continue;
             }
             let key = (KINDS[kind] == "virtual", address[row]);
+            memory.until(start[row]);
             if is_alloc {
-                memory.alloc(start[row], key, kind, bytes);
+                memory.begun.push(Reverse((start[row] + ns, key, kind, bytes)));
             } else {
                 memory.free(start[row], key);
             }
         }
+    }
+
+    fn end(&mut self) {
+        self.processes.values_mut().for_each(|memory| memory.until(i64::MAX));
     }
 
     fn names(&self, ids: &mut FxHashSet<i64>) {
@@ -198,6 +222,19 @@ mod tests {
         assert_eq!((memory.at_peak[0], memory.at_peak[1]), ((1, 100), (1, 50)));
         assert_eq!((memory.live[0], memory.live[1], memory.live[5]), ((1, 20), (1, 50), (1, 7)));
         assert_eq!(memory.unknown_frees, 0);
+    }
+
+    #[test]
+    fn an_address_is_taken_again_before_the_call_that_freed_it_returns() {
+        let mut memory = ProcessMemory::default();
+        memory.begun.push(Reverse((2, (false, 10), 0, 100)));
+        // Another thread's allocation begins at 3 and ends at 9; the free from which it gets its block begins at 5.
+        memory.until(3);
+        memory.begun.push(Reverse((9, (false, 10), 0, 100)));
+        memory.until(5);
+        memory.free(5, (false, 10));
+        memory.until(i64::MAX);
+        assert_eq!((memory.live[0], memory.unknown_frees, memory.peak_bytes), ((1, 100), 0, 100));
     }
 
     #[test]

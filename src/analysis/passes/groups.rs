@@ -49,6 +49,11 @@ impl<K: Hash + Eq + Copy, V: Default> Groups<K, V> {
         self.index.get(key).map(|i| &self.items[*i].1)
     }
 
+    /// All values.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.items.iter_mut().map(|(_, v)| v)
+    }
+
     /// All keys and values, in the order of their first row.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.items.iter().map(|(k, v)| (k, v))

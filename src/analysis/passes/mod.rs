@@ -43,6 +43,9 @@ pub(crate) trait Pass {
     /// Takes rows of one of its tables in.
     fn rows(&mut self, rows: &Rows, steps: &Steps);
 
+    /// No row will come any more.
+    fn end(&mut self) {}
+
     /// Adds the ids whose names a report on this pass shows.
     fn names(&self, _ids: &mut FxHashSet<i64>) {}
 }
