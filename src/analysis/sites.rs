@@ -232,12 +232,13 @@ mod tests {
         thread.other("cuStreamCreate", "api", 9_000_000);
         thread.stack = Some((step, 0));
         thread.launch("k", 2_000_000);
-        thread.launch("k", 3_000_000);
+        (0..20).for_each(|_| thread.launch("k", 3_000));
         let section = trace.section(&Syncs);
         let row = |row: usize| ["site", "api", "total_ns"].map(|column| section.cell("by_site", row, column).clone());
         assert_eq!(row(0), ["train.py:3 <module>".into(), "cuLibraryLoadData".into(), Value::Int(7_000_000)]);
-        assert_eq!(row(1), ["train.py:50 step".into(), "cuLaunchKernel".into(), Value::Int(2_000_000)]);
+        assert_eq!(row(1), ["train.py:50 step".into(), "cuLaunchKernel".into(), Value::Int(1_997_000)]);
         assert_eq!(section.tables.iter().find(|table| table.key == "by_site").map(|table| table.rows.len()), Some(2));
+        assert_eq!((section.get("loads"), section.get("loads_ns")), (&Value::Int(2), &Value::Int(8_997_000)));
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Analysis for Syncs {
                 when nothing was pending (20 us at least), or, where that was seen less than three times, 100 us and 5 us for each \
                 MiB (500 us of pinned memory). Loading modules and compiling code hold the host up in the whole call; JIT is what the driver's \
                 linker does and modules that are loaded from PTX; lazy loading is what the first launch of a \
-                function took beyond the median launch, where that was 50 us and ten times the median. The legacy stream and \
+                kernel took beyond the median launch, where that was 50 us and ten times the median. The legacy stream and \
                 streams that are not CU_STREAM_NON_BLOCKING wait for each other: work that was queued behind another stream's \
                 for that reason, and waits of the host that were for such streams too, are counted by function. A stream that waits \
                 for an event of another one (cuStreamWaitEvent) takes over what was pending there when the event was \
@@ -230,24 +230,23 @@ fn implicit_calls(facts: &Facts<'_>) -> Table {
     let row = |(key, calls): (&implicit::Key, &implicit::Calls)| {
         let rule = key.kind.rule();
         let lazy = key.kind == implicit::Kind::LazyLaunch;
-        let (count, total) = calls.held(key.kind);
         let waits = key.kind.waits().then_some(calls.waited.count);
         vec![
             facts.label(key.process_id).into(),
             key.kind.text().into(),
             rule.into(),
             facts.names.full(key.api_id).into(),
-            count.into(),
+            calls.api.count.into(),
             rule.map(|_| calls.ruled).into(),
             if lazy { Value::Missing } else { calls.pending.into() },
             waits.into(),
             waits.map(|_| calls.waited.sum).into(),
-            total.into(),
+            calls.api.sum.into(),
         ]
     };
-    let mut all: Vec<_> = facts.implicit.calls.iter().filter(|(key, calls)| calls.held(key.kind).0 > 0).collect();
+    let mut all: Vec<_> = facts.implicit.calls.iter().collect();
     all.sort_by_key(|(key, calls)| {
-        let cost = (calls.waited.sum, calls.held(key.kind).1);
+        let cost = (calls.waited.sum, calls.api.sum);
         (std::cmp::Reverse(cost), key.kind, key.api_id, key.process_id)
     });
     let title = "Calls that may wait without saying so (Found work: calls before which work was pending)";
@@ -356,6 +355,8 @@ mod tests {
         thread.launch("first", 500_000);
         (0..20).for_each(|_| thread.launch("first", 3_000));
         thread.launch("second", 4_000);
+        // Neither loads a kernel's module.
+        thread.launch_graph(Some(1), Some(3), 800_000);
         let section = trace.section(&Syncs);
         let int = Value::Int;
         let none = || Value::Missing;

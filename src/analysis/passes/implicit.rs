@@ -3,8 +3,7 @@
 //!
 //! How much of a call was waiting is said by [`super::waiting`]. Loading and compiling is not waiting for the GPU, but
 //! the host stands still all the same; what of it was waiting (loading may wait for the whole context) is not known. A
-//! launch loads its kernel's module where loading is lazy: the first launch of a function that takes much longer than
-//! launches do.
+//! launch loads its kernel's module where loading is lazy ([`super::first_launches`]).
 
 use std::rc::Rc;
 
@@ -12,6 +11,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
 use super::Pass;
+use super::first_launches::FirstLaunches;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
@@ -19,13 +19,6 @@ use super::steps::{Cursor, Place, Steps};
 use super::transfers::{Rule, is_staged};
 use super::waiting::{Idle, Memory, Pending, Transfer};
 use crate::trace::{Rows, Want};
-
-/// A first launch that is shorter loaded nothing.
-pub(super) const LAZY_NS: i64 = 50_000;
-/// Nor one that takes less than so many times the usual.
-const LAZY_TIMES: i64 = 10;
-/// Functions whose first launch is known.
-const FUNCTIONS: usize = 1 << 20;
 
 /// Why a call holds the host up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,7 +87,7 @@ pub(crate) struct Key {
 /// Calls of one key.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// Their durations; of launches those of the first ones of each function.
+    /// Their durations; of launches that loaded their module, beyond a usual launch.
     pub(crate) api: Stats,
     /// Calls that found work pending.
     pub(crate) pending: u64,
@@ -106,22 +99,6 @@ pub(crate) struct Calls {
     pub(crate) waited_steady: u64,
     /// In steady steps of usual duration: calls that waited, and their waiting.
     pub(crate) waited_middle: (u64, i64),
-    /// Of launches: all of them.
-    usual: Stats,
-}
-
-impl Calls {
-    /// Calls that held the host up, and their time: of launches those that loaded their module, beyond a usual launch.
-    pub(crate) fn held(&self, kind: Kind) -> (u64, i64) {
-        if kind == Kind::LazyLaunch { self.lazy() } else { (self.api.count, self.api.sum) }
-    }
-
-    fn lazy(&self) -> (u64, i64) {
-        let median = self.usual.median();
-        let limit = LAZY_NS.max(median.saturating_mul(LAZY_TIMES));
-        let (count, sum) = self.api.above(limit);
-        (count, sum - median * count as i64)
-    }
 }
 
 /// What the legacy stream and others make wait for each other, by function.
@@ -133,18 +110,6 @@ pub(crate) struct Legacy {
     pub(crate) waits: Stats,
 }
 
-/// Functions that were launched before, by process and handle.
-#[derive(Debug, Default)]
-pub(super) struct Launched(FxHashSet<(i64, i64)>);
-
-impl Launched {
-    /// Whether this is a function's first launch; of too many functions that is not known.
-    #[inline]
-    pub(super) fn is_first(&mut self, process_id: i64, function: i64) -> bool {
-        self.0.len() < FUNCTIONS && self.0.insert((process_id, function))
-    }
-}
-
 /// The pass.
 #[derive(Debug)]
 pub(crate) struct Implicit {
@@ -152,7 +117,7 @@ pub(crate) struct Implicit {
     pub(crate) calls: Groups<Key, Calls>,
     /// By process and function.
     pub(crate) legacy: Groups<(i64, i64), Legacy>,
-    launched: Launched,
+    first: FirstLaunches<()>,
     idle: Rc<Idle>,
     cursor: Cursor,
 }
@@ -164,7 +129,7 @@ impl Implicit {
         Implicit {
             calls: Groups::new(10_000, other),
             legacy: Groups::new(10_000, (OTHER, OTHER)),
-            launched: Launched::default(),
+            first: FirstLaunches::default(),
             idle,
             cursor: Cursor::default(),
         }
@@ -178,8 +143,7 @@ impl Implicit {
     /// What loads or compiles code, and holds the host up in the whole call: calls and their time.
     pub(crate) fn loads(&self) -> impl Iterator<Item = (&Key, u64, i64)> {
         let loads = self.calls.iter().filter(|(key, _)| !key.kind.waits());
-        let loads = loads.map(|(key, calls)| (key, calls.held(key.kind)));
-        loads.map(|(key, (count, ns))| (key, count, ns)).filter(|(_, count, _)| *count > 0)
+        loads.map(|(key, calls)| (key, calls.api.count, calls.api.sum))
     }
 
     fn add(&mut self, key: Key, ns: i64, pending: Pending, waited: i64, place: impl FnOnce(&mut Cursor) -> Place) {
@@ -241,19 +205,6 @@ impl Implicit {
         }
     }
 
-    fn launches(&mut self, rows: &Rows) {
-        let (process, api, length) = (rows.i64("process_id"), rows.i64("api_id"), rows.i64("api_ns"));
-        let (function, captured) = (rows.i64("function"), rows.flags("captured"));
-        for row in (0..rows.len).filter(|row| !captured.get(*row)) {
-            let key = Key { process_id: process[row], kind: Kind::LazyLaunch, api_id: api[row] };
-            let calls = self.calls.at(key);
-            calls.usual.add(length[row]);
-            if self.launched.is_first(process[row], function[row]) {
-                calls.api.add(length[row]);
-            }
-        }
-    }
-
     fn modules(&mut self, rows: &Rows) {
         let (process, api, length) = (rows.i64("process_id"), rows.i64("api_id"), rows.i64("api_ns"));
         let (class, jit) = (rows.texts("class"), rows.flags("jit"));
@@ -291,6 +242,7 @@ impl Implicit {
 
 impl Pass for Implicit {
     fn wants(&self) -> &'static [Want] {
+        const LAUNCHES: &[&str] = &["api_ns", "api_id", "function", "captured", "grid_x", "legacy"];
         const TRANSFERS: &[&str] = &[
             "api_ns",
             "api_id",
@@ -304,7 +256,7 @@ impl Pass for Implicit {
             "legacy",
         ];
         &[
-            Want { table: TableId::Launches, columns: &["api_ns", "api_id", "function", "captured", "legacy"] },
+            Want { table: TableId::Launches, columns: LAUNCHES },
             Want { table: TableId::Syncs, columns: &["api_ns", "api_id", "kind", "legacy"] },
             Want { table: TableId::Transfers, columns: TRANSFERS },
             Want {
@@ -319,11 +271,18 @@ impl Pass for Implicit {
         match rows.table {
             TableId::Transfers => self.transfers(rows, steps),
             TableId::DeviceMemory => self.memory(rows, steps),
-            TableId::Launches => self.launches(rows),
+            TableId::Launches => self.first.rows(rows, |_| ()),
             TableId::Api => self.modules(rows),
             _ => {}
         }
         self.legacy(rows);
+    }
+
+    fn end(&mut self) {
+        for load in self.first.loads() {
+            let key = Key { process_id: load.process_id, kind: Kind::LazyLaunch, api_id: load.api_id };
+            self.calls.at(key).api.add(load.ns);
+        }
     }
 
     fn names(&self, ids: &mut FxHashSet<i64>) {

@@ -7,6 +7,7 @@
 pub(crate) mod collectives;
 pub(crate) mod detect;
 pub(crate) mod device_memory;
+mod first_launches;
 pub(crate) mod folds;
 pub(crate) mod givers;
 pub(crate) mod groups;

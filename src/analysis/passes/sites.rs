@@ -9,11 +9,11 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
 use super::Pass;
+use super::first_launches::FirstLaunches;
 use super::groups::Groups;
-use super::implicit::{LAZY_NS, Launched};
 use super::launches::OTHER;
 use super::stats::Stats;
-use super::steps::{Cursor, Steps, blocks};
+use super::steps::{Cursor, Place, Steps, blocks};
 use super::texts::Texts;
 use super::waiting::{Idle, Memory, Pending, Transfer};
 use crate::trace::{NO_STACK, Rows, Want};
@@ -66,6 +66,16 @@ pub(crate) struct Cost {
     pub(crate) middle: (u64, i64),
 }
 
+impl Cost {
+    fn add(&mut self, ns: i64, place: Place, middle: bool) {
+        self.all.add(ns);
+        self.steady += u64::from(place.is_steady());
+        if middle {
+            self.middle = (self.middle.0 + 1, self.middle.1 + ns);
+        }
+    }
+}
+
 /// Launches of one process and stack.
 #[derive(Debug, Default)]
 pub(crate) struct Drawn {
@@ -86,7 +96,8 @@ pub(crate) struct Sites {
     pub(crate) launches: Groups<(i64, i64), Drawn>,
     /// Directions.
     pub(crate) texts: Texts,
-    launched: Launched,
+    /// With their stack and place.
+    first: FirstLaunches<(i64, Place)>,
     idle: Rc<Idle>,
     cursors: [Cursor; 6],
 }
@@ -99,7 +110,7 @@ impl Sites {
             costs: Groups::new(50_000, other),
             launches: Groups::new(50_000, (OTHER, NO_STACK)),
             texts: Texts::default(),
-            launched: Launched::default(),
+            first: FirstLaunches::default(),
             idle,
             cursors: Default::default(),
         }
@@ -135,12 +146,8 @@ impl Sites {
                 let place = steps.place(&mut self.cursors[cursor], process[row], start[row]);
                 let key = Key { process_id: process[row], what, api_id: api[row], direction, stack_id: stack[row] };
                 let cost = self.costs.at(key);
-                cost.all.add(ns);
                 cost.bytes = cost.bytes.saturating_add(bytes[row].max(0));
-                cost.steady += u64::from(place.is_steady());
-                if place.is_middle() && (what != What::System || holds_up(row, ns)) {
-                    cost.middle = (cost.middle.0 + 1, cost.middle.1 + ns);
-                }
+                cost.add(ns, place, place.is_middle() && (what != What::System || holds_up(row, ns)));
             }
         }
     }
@@ -157,13 +164,8 @@ impl Sites {
                 drawn.others += 1;
             }
         }
-        let (length, function, captured) = (rows.i64("api_ns"), rows.i64("function"), rows.flags("captured"));
-        let mut loads = |row: usize| {
-            let first = !captured.get(row) && self.launched.is_first(process[row], function[row]);
-            if first && length[row] > LAZY_NS { length[row] } else { 0 }
-        };
-        let loads: Vec<i64> = (0..rows.len).map(&mut loads).collect();
-        self.costs(rows, steps, 3, |_, row| [(What::Load, loads[row])]);
+        let (start, cursor) = (rows.i64("start_ns"), &mut self.cursors[3]);
+        self.first.rows(rows, |row| (stack[row], steps.place(cursor, process[row], start[row])));
     }
 
     fn transfers(&mut self, rows: &Rows, steps: &Steps) {
@@ -205,7 +207,7 @@ impl Pass for Sites {
             "async",
             "pending_streams",
         ];
-        const LAUNCHES: &[&str] = &["api_ns", "api_id", "stack_id", "stack_launches", "function", "captured"];
+        const LAUNCHES: &[&str] = &["api_ns", "api_id", "stack_id", "stack_launches", "function", "captured", "grid_x"];
         const MEMORY: &[&str] = &["api_ns", "api_id", "stack_id", "kind", "bytes", "pending_streams"];
         &[
             Want { table: TableId::Launches, columns: LAUNCHES },
@@ -238,6 +240,15 @@ impl Pass for Sites {
                 self.costs(rows, steps, 5, |_, row| [(what(row), length[row])]);
             }
             _ => self.memory(rows, steps),
+        }
+    }
+
+    fn end(&mut self) {
+        let direction = self.texts.number("");
+        for load in self.first.loads() {
+            let (stack_id, place) = load.with;
+            let key = Key { process_id: load.process_id, what: What::Load, api_id: load.api_id, direction, stack_id };
+            self.costs.at(key).add(load.ns, place, place.is_middle());
         }
     }
 

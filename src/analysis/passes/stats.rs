@@ -117,18 +117,6 @@ impl Stats {
         self.buckets.at(rank).clamp(self.min, self.max)
     }
 
-    /// How many values are larger than this one, and their sum.
-    pub(crate) fn above(&self, limit: i64) -> (u64, i64) {
-        if !self.exact.is_empty() || self.count == 0 {
-            let above = self.exact.iter().filter(|v| **v > limit);
-            return above.fold((0, 0), |(count, sum), v| (count + 1, sum + v));
-        }
-        if self.min > limit {
-            return (self.count, self.sum);
-        }
-        self.buckets.above(limit)
-    }
-
     /// The middle value.
     pub(crate) fn median(&self) -> i64 {
         self.quantile(0.5)
@@ -170,14 +158,6 @@ impl Buckets {
         for (index, count) in other.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             self.add(middle_of(other.first + index), *count);
         }
-    }
-
-    fn above(&self, limit: i64) -> (u64, i64) {
-        let all = self.counts.iter().enumerate().map(|(index, count)| (middle_of(self.first + index), *count));
-        let above = all.filter(|(middle, _)| *middle > limit);
-        above.fold((0, 0), |(sum, ns), (middle, count)| {
-            (sum + count, ns.saturating_add(middle.saturating_mul(count as i64)))
-        })
     }
 
     fn at(&self, rank: u64) -> i64 {
@@ -229,18 +209,6 @@ mod tests {
         assert!((stats.deviation() - 1290.994).abs() < 0.001);
         assert_eq!(of([]).median(), 0);
         assert_eq!(of([7]).deviation(), 0.0);
-    }
-
-    #[test]
-    fn values_above_a_limit_are_exact_for_few_and_near_for_many() {
-        assert_eq!(of([10, 20, 30]).above(15), (2, 50));
-        assert_eq!(of([]).above(0), (0, 0));
-        let many = of((0..1000).map(|v| v * 1000));
-        let (count, sum) = many.above(500_500);
-        assert!((490..=510).contains(&count), "{count}");
-        let exact: i64 = (501..1000).map(|v| v * 1000).sum();
-        assert!((sum as f64 / exact as f64 - 1.0).abs() < 0.03, "{sum}");
-        assert_eq!(many.above(-1), (1000, many.sum));
     }
 
     #[test]
