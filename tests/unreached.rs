@@ -29,6 +29,24 @@ fn a_child_that_clears_its_environment() {
 }
 
 #[test]
+fn a_program_that_is_started_through_its_loader_is_reached_and_not_named() {
+    let loader = "/lib64/ld-linux-x86-64.so.2";
+    if !std::path::Path::new(loader).exists() {
+        lacks(loader);
+        return;
+    }
+    let scratch = Scratch::new();
+    for run in [
+        scratch.target(loader).args(["/bin/sleep", "0.3"]).same().expect(0),
+        scratch.shell(&format!("{loader} /bin/sleep 0.3; true")).traced().expect(0),
+    ] {
+        let manifest = run.read().manifest();
+        assert_eq!((manifest.untraced.len(), run.stderr.contains("not traced")), (0, false), "{}", run.stderr);
+        assert!(manifest.processes.iter().any(|process| process.exe.contains("ld-")), "{:?}", manifest.processes);
+    }
+}
+
+#[test]
 fn a_child_whose_preload_is_dropped_or_replaced() {
     let scratch = Scratch::new();
     let [dropped, replaced] = ["dropped", "replaced"].map(|name| victim(&scratch, name));

@@ -124,7 +124,19 @@ pub(crate) fn inspect(path: &Path, search: Option<&OsStr>) -> Inspection {
 /// Inspects one ELF file: the obstacle in it, and its loader.
 pub(crate) fn inspect_file(path: &Path) -> (Option<Obstacle>, Option<PathBuf>) {
     let Ok(Some(elf)) = Elf::read(path) else { return (None, None) };
+    if elf.interpreter.is_none() && elf.machine == OUR_MACHINE && is_loader(path) {
+        return (None, Some(path.to_owned()));
+    }
     (privilege(path).map(Obstacle::Privileged).or_else(|| judge(&elf)), elf.interpreter)
+}
+
+/// Whether the file is glibc's loader, which may be started itself, with the program as its argument. It has no
+/// interpreter either, and preloads as ever.
+fn is_loader(path: &Path) -> bool {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    // ld-2.31.so is the file behind ld-linux-x86-64.so.2 up to glibc 2.33.
+    ["ld-linux", "ld-2.", "ld.so"].iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
 fn judge(elf: &Elf) -> Option<Obstacle> {
@@ -223,6 +235,13 @@ mod tests {
             let Some(program) = compiled(&folder, compiler, flags) else { continue };
             assert_eq!(inspect_file(&program).0, Some(expected), "{compiler} {flags:?}");
         }
+    }
+
+    #[test]
+    fn a_loader_that_is_started_itself_is_no_static_program() {
+        let (_, loader) = inspect_file(Path::new("/bin/true"));
+        let loader = loader.expect("the loader of /bin/true");
+        assert_eq!(inspect_file(&loader), (None, Some(loader)));
     }
 
     #[test]
