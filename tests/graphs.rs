@@ -133,6 +133,8 @@ fn every_function_that_instantiates_tells_what_the_graph_holds_and_each_replay_h
         as_the_program_says(run, trace);
         all_kernels_ran(trace, truth);
         assert_eq!(lines(&run.text(), "launch").len(), 21);
+        let cost = trace.root().cost;
+        assert!(cost.graphs_ns.is_some_and(|ns| ns > 0.0 && cost.total_ns > Some(ns)), "{cost:?}");
     });
 }
 

@@ -303,7 +303,11 @@ pub struct Cost {
     pub malloc_ns: Option<f64>,
     /// Driver events recorded or dropped.
     pub events: u64,
-    /// events x event_ns + calls of malloc's family x malloc_ns, ns; missing when neither was measured.
+    /// Time that went into reading graphs when they were instantiated or updated, ns; missing when none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graphs_ns: Option<f64>,
+    /// events x event_ns + calls of malloc's family x malloc_ns + graphs_ns, ns; missing when neither of the first two was
+    /// measured.
     pub total_ns: Option<f64>,
 }
 

@@ -137,8 +137,11 @@ impl Process {
             *(if timed { &mut events } else { &mut passed }) += count.sampled_out;
             events += count.recorded + count.dropped;
         }
-        let total = event_ns.map(|ns| ns * events as f64).into_iter().chain(malloc_ns.map(|ns| ns * passed as f64));
-        let total_ns = (event_ns.is_some() || malloc_ns.is_some()).then(|| total.sum());
-        Cost { event_ns, malloc_ns, events, total_ns }
+        // Costs are given in 1/256 ticks.
+        let graphs = header.graph_ticks.load(Ordering::Relaxed).saturating_mul(256);
+        let graphs_ns = clocks.cost_ns(self.clock, graphs);
+        let parts = [event_ns.map(|ns| ns * events as f64), malloc_ns.map(|ns| ns * passed as f64), graphs_ns];
+        let total_ns = (event_ns.is_some() || malloc_ns.is_some()).then(|| parts.into_iter().flatten().sum());
+        Cost { event_ns, malloc_ns, events, graphs_ns, total_ns }
     }
 }

@@ -201,6 +201,8 @@ pub struct Header {
     pub shared_taken: AtomicU32,
     /// Generation of the chunk to which it is to be linked.
     pub shared_end: AtomicU32,
+    /// Ticks that went into reading graphs.
+    pub graph_ticks: AtomicU64,
 }
 
 /// Set in [`Header::shared_taken`] when the chunk is open.
@@ -279,6 +281,7 @@ const _: () = {
     assert!(offset_of!(Header, free_counters) == 432);
     assert!(offset_of!(Header, driver_version) == 440);
     assert!(offset_of!(Header, listener) == 464);
+    assert!(offset_of!(Header, graph_ticks) == 480);
     assert!(size_of::<HookRow>() == 64);
     assert!(size_of::<ThreadRow>() == 512);
     assert!(offset_of!(ThreadRow, in_flight_hook) == 16);

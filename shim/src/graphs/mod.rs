@@ -10,8 +10,8 @@
 pub(crate) mod bodies;
 mod driver;
 mod kernels;
-mod pages;
 mod read;
+mod room;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,11 +51,13 @@ pub(crate) fn updated(result: u32, exec: u64, graph: u64) {
 
 fn describe(exec: u64, graph: u64, number: u64) {
     let Some(state) = state() else { return };
+    let began = session::now();
     let reading = read::read(graph, exec);
     let words = reading.contents.words();
     // The time is taken now: whoever launches it can do so only after the hook has returned.
-    let texts = [pages::bytes(&words), reading.kernels(), &[]];
-    state.write_texts(text_kind::GRAPH, exec, number, texts, session::now());
+    let (texts, now) = ([room::bytes(&words), reading.kernels(), &[]], session::now());
+    state.write_texts(text_kind::GRAPH, exec, number, texts, now);
+    state.header().graph_ticks.fetch_add(now.saturating_sub(began), Ordering::Relaxed);
 }
 
 /// A node of an executable graph was switched on or off.

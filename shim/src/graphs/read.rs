@@ -6,7 +6,7 @@
 use gputrace_abi::graph::{CHILD, CONDITIONAL, Contents, KERNEL, flag};
 
 use super::kernels::Kernels;
-use super::pages::Pages;
+use super::room::Room;
 use super::{bodies, driver};
 use crate::names;
 
@@ -18,14 +18,14 @@ const LEVELS: usize = 16;
 /// What was read.
 pub(super) struct Reading {
     pub(super) contents: Contents,
-    kernels: Option<Kernels>,
+    kernels: Kernels,
     left: usize,
 }
 
 impl Reading {
     /// The functions of its kernels as they travel.
     pub(super) fn kernels(&self) -> &[u8] {
-        self.kernels.as_ref().map_or(&[], Kernels::bytes)
+        self.kernels.bytes()
     }
 
     fn cut(&mut self, what: u64) {
@@ -42,9 +42,9 @@ impl Reading {
         if count == 0 {
             return;
         }
-        let Some(mut pages) = Pages::<u64>::new(count) else { return self.cut(flag::NODES_CUT) };
-        let Some(found) = driver::nodes(graph, pages.all()) else { return self.cut(flag::NODES_CUT) };
-        for node in pages.seen().iter().take(found) {
+        let Some(mut room) = Room::<u64>::new(count) else { return self.cut(flag::NODES_CUT) };
+        let Some(found) = driver::nodes(graph, room.all()) else { return self.cut(flag::NODES_CUT) };
+        for node in room.seen().iter().take(found) {
             self.node(*node, conditional, level);
         }
     }
@@ -79,13 +79,9 @@ impl Reading {
     }
 
     fn kernel(&mut self, node: u64, conditional: bool) {
-        let kernels = self.kernels.as_mut();
-        let counted = match (driver::kernel(node), kernels) {
-            (Some((function, is_kernel)), Some(kernels)) => {
-                kernels.add(function, conditional, || names::in_graph(function, is_kernel))
-            }
-            _ => false,
-        };
+        let counted = driver::kernel(node).is_some_and(|(function, is_kernel)| {
+            self.kernels.add(function, conditional, || names::in_graph(function, is_kernel))
+        });
         if !counted {
             self.cut(flag::KERNELS_CUT);
         }
@@ -103,8 +99,6 @@ pub(super) fn read(graph: u64, exec: u64) -> Reading {
     if read.is_none() {
         reading.cut(flag::NODES_CUT);
     }
-    if let Some(kernels) = &mut reading.kernels {
-        kernels.close();
-    }
+    reading.kernels.close();
     reading
 }

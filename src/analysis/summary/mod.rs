@@ -70,7 +70,7 @@ impl Analysis for Summary {
                 other, wait, in this order). Of the time outside the driver, system waits are those of the loop's thread \
                 for the operating system (--explain os-waits) in which no other thread launches; the rest has no evidence in the trace and is called unknown: \
                 Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the host's times, and there is no verdict where more than half of the calls are lost; each finding's gain is \
-                an upper bound. cost = recorded events x measured cost of one / wall time, in the process where that is most; lost = events without room of all \
+                an upper bound. cost = recorded events x measured cost of one, and the time in which graphs were read, / wall time, in the process where that is most; lost = events without room of all \
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
                 and no hook covers; the line below names them, and libraries whose own calls symbols may not reach.",
             unit: "The unit of the step line holds for the lines below it.",
