@@ -31,12 +31,14 @@ fn each_launchers_variables_give_rank_local_rank_and_world_size() {
         assert_eq!((shell.maybe_int("rank"), shell.maybe_text("visible_devices")), (None, None));
         assert_eq!(child.int("parent_pid"), shell.int("pid"));
     }
-    // No devices is not the same as no word about them; a batch script has the number of tasks and is none.
-    let script = "env CUDA_VISIBLE_DEVICES= SLURM_NTASKS=8 /bin/true; exit 0";
+    // No devices is not the same as no word about them; a batch script has the number of tasks and is none; -1 is what
+    // launchers say of a process that is no rank.
+    let script = "env CUDA_VISIBLE_DEVICES= SLURM_NTASKS=8 RANK=-1 /bin/true; exit 0";
     let trace = scratch.shell(script).traced().expect(0).read();
     let table = trace.table("processes");
     let child = table.rows().find(|row| row.text("exe").ends_with("/true")).expect("the child");
     assert_eq!((child.maybe_text("visible_devices"), child.maybe_int("world_size")), (Some(""), None));
+    assert_eq!(child.maybe_int("rank"), None);
 }
 
 #[test]

@@ -65,7 +65,8 @@ impl Facts {
             }
         }
         let value = |name: &str| variables.iter().find(|(n, _)| n == name).map(|(_, v): &(String, String)| v.clone());
-        let find = |names: [&str; 4]| names.into_iter().find_map(|name| value(name)?.parse::<i32>().ok());
+        let find =
+            |names: [&str; 4]| names.into_iter().find_map(|name| value(name)?.parse::<i32>().ok().filter(|n| *n >= 0));
         facts.rank = find(RANKS);
         facts.local_rank = find(LOCAL_RANKS);
         // A batch script has the number of tasks of its job without being one.
