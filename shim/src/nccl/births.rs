@@ -181,7 +181,7 @@ fn tell_copy(state: &State, copy: u8) {
     if SEGMENT.swap(segment, Ordering::Relaxed) != segment {
         TOLD.store(0, Ordering::Relaxed);
     }
-    if TOLD.fetch_or(1 << copy, Ordering::Relaxed) & 1 << copy != 0 {
+    if TOLD.load(Ordering::Acquire) & 1 << copy != 0 {
         return;
     }
     let mut version = 0;
@@ -196,4 +196,6 @@ fn tell_copy(state: &State, copy: u8) {
     // SAFETY: the loader's name of the library that was just called.
     let path = unsafe { CStr::from_ptr(path) };
     state.write_text(text_kind::NCCL, u64::from(copy), version as u64, path.to_bytes(), session::now());
+    // Only now: another thread's communicator must not come before it. Two may tell the same.
+    TOLD.fetch_or(1 << copy, Ordering::Release);
 }
