@@ -108,7 +108,10 @@ fn the_readmes_first_screen_is_what_the_demo_ends_with() {
     // The verdict depends on how busy the machine is, the place of a call on how gputrace was built.
     let varies = |line: &str| line.starts_with("HOST BOUND") || line.contains("demo_loop::run");
     for line in screen.into_iter().filter(|line| !varies(line)) {
-        assert!(shapes.contains(&shape(line)), "{line:?}\n{:?} is not in\n{}", shape(line), shapes.join("\n"));
+        let shape = shape(line);
+        // A busy machine may add a part to a line.
+        let same = |found: &String| found == &shape || found.starts_with(&format!("{shape} | "));
+        assert!(shapes.iter().any(same), "{line:?}\n{shape:?} is not in\n{}", shapes.join("\n"));
     }
 }
 
