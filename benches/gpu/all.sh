@@ -79,6 +79,10 @@ for round in 1 2 3; do
     echo "$line"
 done
 
+cc -O2 -o graph_update "$here/graph_update.c" -ldl
+for nodes in 1 10 200 2000; do
+    echo "    update of a graph of $nodes nodes, us: $(./graph_update $nodes 1000), traced $("$gputrace" -o "u-$nodes" -- ./graph_update $nodes 1000 2>/dev/null)"
+done
 cc -O2 -o launch_threads "$here/launch_threads.c" -lpthread -ldl
 for threads in 1 8 32; do
     line="    launch of an empty kernel, $threads threads, ns, plain and traced in turn:"
