@@ -1,6 +1,6 @@
 //! The program that `gputrace demo` traces: a small training loop that makes the mistakes which reports are about.
 //!
-//! Each step copies a batch from pageable memory, launches some sixty short kernels with host work between them,
+//! Each step makes a batch and copies it from pageable memory, launches some sixty short kernels with host work between them,
 //! allocates and frees a scratch buffer, and reads the loss back, which waits. It speaks to whatever `libcuda.so.1` it
 //! finds, by the route of most frameworks (dlopen and dlsym); `demo` gives it the simulated one.
 
@@ -128,7 +128,6 @@ struct Training<'a> {
     stream: Handle,
     kernels: Vec<Handle>,
     input: u64,
-    batch: Vec<u8>,
 }
 
 impl<'a> Training<'a> {
@@ -151,17 +150,17 @@ impl<'a> Training<'a> {
             Ok(function)
         };
         let kernels = LAYER.iter().map(kernel).collect::<Result<_>>()?;
-        Ok(Training { driver, stream, kernels, input, batch: vec![1; BATCH_BYTES] })
+        Ok(Training { driver, stream, kernels, input })
     }
 
     fn step(&mut self, step: usize) -> Result<f64> {
         let (driver, stream) = (self.driver, self.stream);
         let (mut scratch, mut loss) = (0, 0f32);
-        host_work(LOADING);
+        let batch = load();
         // SAFETY: the batch and the loss outlive the copies, which the synchronisation at the end awaits; the
         // buffers are as large as the copies say.
         unsafe {
-            check("cuMemcpyHtoDAsync", (driver.copy_in)(self.input, self.batch.as_ptr().cast(), BATCH_BYTES, stream))?;
+            check("cuMemcpyHtoDAsync", (driver.copy_in)(self.input, batch.as_ptr().cast(), BATCH_BYTES, stream))?;
             check("cuMemAlloc", (driver.allocate)(&mut scratch, SCRATCH_BYTES))?;
         }
         for layer in 0..LAYERS {
@@ -195,6 +194,14 @@ impl<'a> Training<'a> {
         }
         Ok(2.0 / (1.0 + step as f64 * 0.05) + f64::from(loss.min(0.0)))
     }
+}
+
+/// A batch in memory of its own, as data loaders make them.
+fn load() -> Vec<u8> {
+    let start = Instant::now();
+    let batch = vec![1; BATCH_BYTES];
+    host_work(LOADING.saturating_sub(start.elapsed()));
+    batch
 }
 
 /// Keeps the processor busy for a while.
