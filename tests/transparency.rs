@@ -156,7 +156,9 @@ fn a_signal_handler_may_call_hooked_functions() {
 #[track_caller]
 fn thrown_out(rest_us: &str, options: &[&str]) -> usize {
     let scratch = Scratch::new();
-    let run = scratch.target(program("jumps")).args(["1000", rest_us]).with_odd_driver().options(options).same();
+    // Up to glibc 2.33 the timers stand in librt.
+    let target = scratch.target(program_with("jumps", "timers", &["-lrt"])).args(["1000", rest_us]);
+    let run = target.with_odd_driver().options(options).same();
     assert_eq!(run.text(), "four threads were thrown out and went on\n");
     let trace = run.read();
     trace.assert_balanced();
