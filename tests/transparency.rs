@@ -158,8 +158,7 @@ fn thrown_out(rest_us: &str, options: &[&str]) -> usize {
     let scratch = Scratch::new();
     // Up to glibc 2.33 the timers stand in librt.
     let target = scratch.target(program_with("jumps", "timers", &["-lrt"])).args(["1000", rest_us]);
-    // Without stacks: up to glibc 2.34 looking for a function's tables takes the loader's lock (README).
-    let run = target.with_odd_driver().options(["--stacks", "off"].iter().chain(options)).same();
+    let run = target.with_odd_driver().options(options).same();
     assert_eq!(run.text(), "four threads were thrown out and went on\n");
     let trace = run.read();
     trace.assert_balanced();

@@ -81,6 +81,24 @@ pub(crate) fn gettid() -> u32 {
     unsafe { call(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as u32
 }
 
+/// Does work that no signal handler may leave by siglongjmp, nor a cancellation: under a lock of the loader's, say, which
+/// would stay held. Only faults of the work itself come through. Two system calls.
+pub(crate) fn without_signals<R>(work: impl FnOnce() -> R) -> R {
+    const FAULTS: [i32; 6] = [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
+    let all = !FAULTS.iter().fold(0u64, |set, signal| set | 1 << (signal - 1));
+    let mut before = 0u64;
+    let mask = |how: i32, new: *const u64, old: *mut u64| {
+        // SAFETY: the kernel reads one set of 8 bytes, and writes another where it is not null.
+        unsafe { call(libc::SYS_rt_sigprocmask, [how as usize, new as usize, old as usize, 8, 0, 0]) }
+    };
+    let blocked = mask(libc::SIG_BLOCK, &all, &mut before).is_ok();
+    let done = work();
+    if blocked {
+        let _ = mask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
+    }
+    done
+}
+
 /// Sleeps for less than a second, or until a signal comes.
 pub(crate) fn nap(ns: u64) {
     let time = [0, ns];

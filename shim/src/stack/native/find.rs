@@ -7,9 +7,9 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use gputrace_abi::event::text_kind;
 
 use crate::interpose::elf::{self, Function};
-use crate::session;
 use crate::stack::known::{Known, mix};
 use crate::thread::State;
+use crate::{session, sys};
 
 /// A loaded library.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,7 +86,7 @@ struct Walk {
 
 fn walk(address: usize) -> Option<Object> {
     let mut walk = Walk { address, found: None };
-    elf::for_each_library(visit, (&raw mut walk).cast());
+    sys::without_signals(|| elf::for_each_library(visit, (&raw mut walk).cast()));
     walk.found
 }
 

@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use super::layout::{self, Layout};
 use super::published;
 use crate::interpose::elf;
+use crate::sys;
 
 /// An interpreter.
 #[derive(Clone, Copy)]
@@ -95,7 +96,8 @@ pub(super) fn python() -> Search {
             if STATE.compare_exchange(state, LOOKING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 return Search::None;
             }
-            let found = look();
+            // Under the loader's lock, which a handler must not leave held, nor this state.
+            let found = sys::without_signals(look);
             if let Search::Found(python) = found {
                 // SAFETY: LOOKING was set by this thread, so no other one writes, and none reads before FOUND.
                 unsafe { (*PYTHON.0.get()).write(python) };
