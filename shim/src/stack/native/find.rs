@@ -54,7 +54,9 @@ pub(in crate::stack) fn is_lock_free() -> bool {
 
 /// The library that holds this address.
 pub(super) fn object(address: usize) -> Option<Object> {
-    match FIND_OBJECT.address() {
+    // Known from the constructor on. It is not looked up here: where there is none, each stack would search all libraries,
+    // under the lock that a signal handler must not leave behind.
+    match FIND_OBJECT.known() {
         0 => walk(address),
         function => ask(function, address),
     }
