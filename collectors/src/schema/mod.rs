@@ -10,6 +10,7 @@
 mod calls;
 mod collectives;
 mod columns;
+mod device;
 mod graphs;
 mod host_memory;
 mod names;
@@ -179,6 +180,10 @@ pub enum TableId {
     GraphKernels = 14,
     /// Waits for the operating system.
     OsWaits = 15,
+    /// Kernels that ran on a GPU.
+    Kernels = 16,
+    /// Copies and sets that a GPU made.
+    DeviceCopies = 17,
 }
 
 impl TableId {
@@ -233,7 +238,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 16] = [
+pub const TABLES: [Table; 18] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -250,6 +255,8 @@ pub const TABLES: [Table; 16] = [
     graphs::GRAPHS,
     graphs::GRAPH_KERNELS,
     os_waits::OS_WAITS,
+    device::KERNELS,
+    device::DEVICE_COPIES,
 ];
 
 #[cfg(test)]

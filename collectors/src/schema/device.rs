@@ -1,0 +1,92 @@
+//! Tables of what the GPU did, on its own time: kernels that ran, and copies and sets that it made.
+//!
+//! Rows of one stream stand in the order of their time; rows of different streams may be out of order by as much as their
+//! source delivered them late. An interval may begin slightly before the call that caused it: two clocks were compared.
+
+use super::columns::*;
+use super::{Column, Table, TableId};
+
+const GPU: Column = Column::new("gpu_ns", I64, Split, NS, "time on the GPU, from begin to end");
+const CAUSE: Column = CORRELATION
+    .means("the call that caused it: correlation_id of the same process in launches or transfers; null when that is not in the trace")
+    .optional();
+const NODE: Column = Column::new(
+    "graph_node",
+    I64,
+    Dictionary,
+    NONE,
+    "node of the graph that it was, as its source numbers them; null outside of graphs",
+)
+.optional();
+
+pub(super) const KERNELS: Table = Table {
+    id: TableId::Kernels,
+    name: "kernels",
+    meaning: "a kernel that ran on the GPU",
+    columns: &[
+        START.means("when it began on the GPU"),
+        GPU,
+        PROCESS,
+        PID,
+        DEVICE.means("ordinal of the device in this process"),
+        CONTEXT.means("number of the CUDA context, as in launches; 0 when not known"),
+        STREAM,
+        CAUSE,
+        Column::new("name_id", I64, Dictionary, NONE, "its name: names.name_id, kind kernel; null when not known")
+            .optional(),
+        Column::new("grid_x", I32, Dictionary, "blocks", "grid; 0 when not known"),
+        Column::new("grid_y", I32, Dictionary, "blocks", "grid"),
+        Column::new("grid_z", I32, Dictionary, "blocks", "grid"),
+        Column::new("block_x", I32, Dictionary, "threads", "block; 0 when not known"),
+        Column::new("block_y", I32, Dictionary, "threads", "block"),
+        Column::new("block_z", I32, Dictionary, "threads", "block"),
+        Column::new("registers", I32, Dictionary, NONE, "registers of a thread; null when not known").optional(),
+        Column::new(
+            "static_shared_bytes",
+            I32,
+            Dictionary,
+            BYTES,
+            "shared memory of a block that the kernel declares; null when not known",
+        )
+        .optional(),
+        Column::new("shared_bytes", I32, Dictionary, BYTES, "dynamic shared memory of a block; null when not known")
+            .optional(),
+        NODE,
+    ],
+};
+
+pub(super) const DEVICE_COPIES: Table = Table {
+    id: TableId::DeviceCopies,
+    name: "device_copies",
+    meaning: "a copy or a set that the GPU made",
+    columns: &[
+        START.means("when it began on the GPU"),
+        GPU,
+        PROCESS,
+        PID,
+        DEVICE.means("ordinal of the device in this process"),
+        CONTEXT.means("number of the CUDA context, as in launches; 0 when not known"),
+        STREAM,
+        CAUSE,
+        Column::new("kind", Text, Dictionary, NONE, "copy or set"),
+        Column::new("direction", Text, Dictionary, NONE, "as in transfers: HtoD, DtoH, DtoD, PtoP, HtoH or unknown"),
+        Column::new(
+            "src_kind",
+            Text,
+            Dictionary,
+            NONE,
+            "memory that was read, as in transfers; null for sets and when not known",
+        )
+        .optional(),
+        Column::new(
+            "dst_kind",
+            Text,
+            Dictionary,
+            NONE,
+            "memory that was written, as in transfers; null when not known",
+        )
+        .optional(),
+        Column::new("bytes", I64, Plain, BYTES, "bytes copied or set"),
+        NODE,
+    ],
+};
