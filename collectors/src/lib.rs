@@ -8,6 +8,7 @@
 //! bounded. It promises the traced process that it never blocks it, and the reader that every call is accounted for.
 
 mod accounting;
+pub mod archive;
 mod arrivals;
 mod bindings;
 mod chain;

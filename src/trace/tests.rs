@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use gputrace_collectors::archive::{Archive, Columns};
 use gputrace_collectors::names::NameKind;
 use gputrace_collectors::schema::TableId;
 use serde_json::json;
@@ -12,7 +13,7 @@ use crate::analysis::{ALL, Facts, Need};
 
 const LAUNCHES: [Want; 1] = [Want { table: TableId::Launches, columns: &["api_ns", "name_id", "captured"] }];
 
-fn rows(trace: &Trace, filter: &Filter) -> u64 {
+fn rows_of(trace: &Trace, filter: &Filter) -> u64 {
     let mut rows = 0;
     trace.scan(&LAUNCHES, filter, &mut |r| rows += r.len as u64);
     rows
@@ -67,7 +68,7 @@ fn a_lost_manifest_leaves_the_rows() {
     let mut trace = sample();
     trace.manifest = None;
     let trace = trace.open();
-    assert_eq!((rows(&trace, &Filter::default()), trace.processes.len()), (300, 2));
+    assert_eq!((rows_of(&trace, &Filter::default()), trace.processes.len()), (300, 2));
     let problems = trace.problems();
     assert!(
         problems.len() == 1 && problems[0].text.contains("no manifest") && !problems[0].lost_rows(),
@@ -85,7 +86,7 @@ fn a_damaged_file_is_named_and_the_others_are_read() {
     fs::write(folder.join("launches/host=node/abc-000002.parquet"), "no Parquet at all").unwrap();
     fs::write(folder.join("manifest/node-def.json"), "{ broken").unwrap();
     let trace = Trace::open(&[folder.to_owned()]).unwrap();
-    assert_eq!(rows(&trace, &Filter::default()), 100);
+    assert_eq!(rows_of(&trace, &Filter::default()), 100);
     let problems = trace.problems();
     assert_eq!(problems.iter().filter(|p| p.lost_rows()).count(), 2, "{problems:?}");
     assert!(problems.iter().any(|p| p.path == file && p.text.contains("cut short")), "{problems:?}");
@@ -99,7 +100,7 @@ fn a_foreign_file_is_named_and_left_out() {
     fs::copy(folder.join("names/host=node/abc-000000.parquet"), folder.join("launches/host=node/abc-000009.parquet"))
         .unwrap();
     let trace = Trace::open(&[folder.to_owned()]).unwrap();
-    assert_eq!(rows(&trace, &Filter::default()), 300);
+    assert_eq!(rows_of(&trace, &Filter::default()), 300);
     assert!(trace.problems()[0].text.contains("has no column start_ns"), "{:?}", trace.problems());
 }
 
@@ -150,13 +151,13 @@ fn splitting_into_files_changes_nothing() {
 fn filters_keep_a_span_and_some_ranks() {
     let trace = sample();
     let trace = trace.open();
-    let of = |pids: &[i32], ranks: &[i32]| rows(&trace, &Filter::default().only(&trace.processes, pids, ranks));
+    let of = |pids: &[i32], ranks: &[i32]| rows_of(&trace, &Filter::default().only(&trace.processes, pids, ranks));
     assert_eq!((of(&[], &[]), of(&[100], &[]), of(&[], &[1]), of(&[100], &[1]), of(&[], &[5])), (300, 150, 150, 0, 0));
     let step = 9_000 + 3 * 2_000 + 40_000 + 900 + 100_000 + 10;
     let span = Filter { from_ns: Some(START + step), to_ns: Some(START + 3 * step), ..Filter::default() };
-    assert_eq!(rows(&trace, &span), 2 * 2 * 3);
+    assert_eq!(rows_of(&trace, &span), 2 * 2 * 3);
     let later = Filter { from_ns: Some(START + 3_600_000_000_000), ..Filter::default() };
-    assert_eq!(rows(&trace, &later), 0);
+    assert_eq!(rows_of(&trace, &later), 0);
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn several_folders_are_one_trace() {
     let id = two.name(NameKind::Kernel, "b");
     let folders = [one.write_parts(1).to_owned(), two.write_parts(1).to_owned()];
     let trace = Trace::open(&folders).unwrap();
-    assert_eq!(rows(&trace, &Filter::default()), 2);
+    assert_eq!(rows_of(&trace, &Filter::default()), 2);
     assert_eq!(trace.names(&[id].into_iter().collect()).full(id), "b");
     assert_eq!(trace.manifests().count(), 2);
 }
@@ -182,4 +183,39 @@ fn an_empty_trace_is_reported() {
     let facts = Facts::gather(&trace, &filter, &needs);
     let text = ALL[0].section(&facts).literal.unwrap_or_default();
     assert!(text.contains("no CUDA calls seen: no process loaded the driver (1 process traced)"), "{text}");
+}
+
+#[test]
+fn rows_that_were_added_to_a_recorded_trace_are_read_with_its_own() {
+    let trace = sample();
+    let folder = trace.write_parts(2).to_owned();
+    let manifest = trace.manifest.clone().unwrap();
+    let mut archive = Archive::add_to(&folder, &manifest.host, manifest.launcher_id).unwrap();
+    let gemm = archive.name(NameKind::Kernel, "gemm").unwrap();
+    let rows = 100_000;
+    let batch = Columns::new(TableId::Kernels, rows)
+        .i64("start_ns", (0..rows as i64).map(|n| START + 5 + n * 1_000))
+        .i64("gpu_ns", (0..rows as i64).map(|n| n % 900))
+        .i64("process_id", (0..rows).map(|_| 1))
+        .i64("name_id", (0..rows).map(|n| (n % 3 > 0).then_some(gemm)));
+    archive.append(TableId::Kernels, &batch.batch().unwrap()).unwrap();
+    let more = Columns::new(TableId::Launches, 2).i64("start_ns", [START, START + 1]).i64("process_id", [2, 2]);
+    archive.append(TableId::Launches, &more.batch().unwrap()).unwrap();
+    archive.finish(&manifest).unwrap();
+
+    let trace = Trace::open(&[folder]).unwrap();
+    assert_eq!(trace.launchers.len(), 1);
+    assert_eq!(rows_of(&trace, &Filter::default()), 302);
+    let (mut count, mut sum, mut named) = (0, 0, 0);
+    let want = [Want { table: TableId::Kernels, columns: &["gpu_ns", "name_id", "correlation_id"] }];
+    trace.scan(&want, &Filter::default(), &mut |rows| {
+        count += rows.len;
+        sum += rows.i64("gpu_ns").iter().sum::<i64>();
+        named += rows.i64_or("name_id", -1).iter().filter(|id| **id == gemm).count();
+        assert!(rows.i64_or("correlation_id", -1).iter().all(|id| *id == -1));
+    });
+    assert_eq!((count, sum), (rows, (0..rows as i64).map(|n| n % 900).sum()));
+    assert_eq!(named, (0..rows).filter(|n| n % 3 > 0).count());
+    assert_eq!(trace.names(&[gemm].into_iter().collect()).full(gemm), "gemm");
+    assert_eq!(trace.problems(), []);
 }
