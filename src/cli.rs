@@ -3,11 +3,17 @@
 //! `record` is the default: `gputrace -- COMMAND` needs no word before the options. The help texts are the options'
 //! documentation; each names its unit, its default and what it is for.
 
+mod check;
+mod select;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use check::CheckArgs;
+pub(crate) use select::Select;
 
 /// What is parsed.
 #[derive(Debug, Parser)]
@@ -33,6 +39,8 @@ pub(crate) enum Action {
     Record(RecordArgs),
     /// Say where the time went in a trace
     Report(ReportArgs),
+    /// Hold a trace against limits, or against another trace: for CI
+    Check(CheckArgs),
     /// Trace and report a training loop on the simulated GPU
     Demo(DemoArgs),
     /// Say what can be traced here, what not, and why
@@ -157,14 +165,10 @@ impl ReportArgs {
         ReportArgs {
             traces: vec![trace],
             only: Vec::new(),
-            rank: Vec::new(),
-            pid: Vec::new(),
-            from: None,
-            to: None,
-            step: None,
             explain: None,
             format: Format::Text,
             output: None,
+            select: Select::default(),
         }
     }
 }
@@ -272,26 +276,6 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
-    /// Only these ranks, separated by commas. Default: all
-    #[arg(long, value_name = "RANK,...", value_delimiter = ',')]
-    pub(crate) rank: Vec<i32>,
-
-    /// Only processes with these pids, separated by commas. Default: all
-    #[arg(long, value_name = "PID,...", value_delimiter = ',')]
-    pub(crate) pid: Vec<i32>,
-
-    /// Only what began after so many seconds of the trace. Example: --from 10 --to 12.5
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    pub(crate) from: Option<Duration>,
-
-    /// Only what began before so many seconds of the trace
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    pub(crate) to: Option<Duration>,
-
-    /// Ranges named so with NVTX are the steps, whatever number their names end with. Example: --step forward
-    #[arg(long, value_name = "NAME")]
-    pub(crate) step: Option<String>,
-
     /// Say what an analysis or a finding means and how it is computed, instead of the report
     #[arg(long, value_name = "NAME")]
     pub(crate) explain: Option<String>,
@@ -303,6 +287,10 @@ pub(crate) struct ReportArgs {
     /// File to write to. Default: stdout
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    /// Which part of the trace.
+    #[command(flatten)]
+    pub(crate) select: Select,
 }
 
 /// Formats of a report.
@@ -360,7 +348,8 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 7] = ["record", "report", "demo", "doctor", "schema", "__demo-target", "__driver-probe"];
+const SUBCOMMANDS: [&str; 8] =
+    ["record", "report", "check", "demo", "doctor", "schema", "__demo-target", "__driver-probe"];
 
 /// Puts `record` before options that come without a subcommand. Err: what the user should have written.
 pub(crate) fn with_default_subcommand(mut arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {

@@ -1,10 +1,12 @@
 //! The command `gputrace`: parses, dispatches, prints the error, sets the exit code. Nothing else prints errors or exits.
 
 mod analysis;
+mod check;
 mod cli;
 mod commands;
 mod findings;
 mod launch;
+mod metrics;
 mod render;
 mod trace;
 
@@ -41,6 +43,7 @@ fn dispatch(action: Action) -> Ending {
     let done = match action {
         Action::Record(args) => commands::record::run(args),
         Action::Report(args) => commands::report::run(args).map(|()| Ending::Code(0)),
+        Action::Check(args) => commands::check::run(&args),
         Action::Demo(args) => commands::demo::run(args),
         Action::Doctor(args) => commands::doctor::run(&args),
         Action::Schema(args) => commands::schema::run(&args).map(|()| Ending::Code(0)),

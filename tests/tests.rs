@@ -21,6 +21,7 @@
 //! | `waits` | waits that calls do not speak of are the driver's own |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
+//! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass |
 //! | `format` | the files are what `gputrace schema` says |
 //! | `aarch64` | the shim on another processor, under an emulator |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
@@ -45,6 +46,7 @@ mod drivers;
 mod exactness;
 mod faults;
 mod format;
+mod gates;
 mod graphs;
 mod hooks;
 mod host_memory;

@@ -7,7 +7,7 @@ use gputrace_collectors::schema::TableId;
 use super::loss;
 use super::passes::collectives::{Calls, Key, Kind};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Need};
+use super::{Analysis, Explain, Facts, Metric, Need};
 
 /// The analysis.
 pub(crate) struct Collectives;
@@ -43,6 +43,19 @@ impl Analysis for Collectives {
 
     fn needs(&self) -> &'static [Need] {
         &[Need::Collectives]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("calls", Count, "collectives, sends and receives of NCCL"),
+            Metric::about("bytes", Bytes, "bytes that they were given"),
+            Metric::about("grouped", Count, "of them in groups"),
+            Metric::about("captured", Count, "of them under stream capture"),
+            Metric::cost("failed", Count, "calls of NCCL that failed"),
+            Metric::about("communicators", Count, "communicators of NCCL"),
+        ];
+        METRICS
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {

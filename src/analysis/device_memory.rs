@@ -4,7 +4,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::passes::device_memory::{Calls, KINDS, ProcessMemory, on_host};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Need, What, sites};
+use super::{Analysis, Explain, Facts, Metric, Need, What, sites};
 
 /// The analysis.
 pub(crate) struct DeviceMemory;
@@ -41,6 +41,26 @@ impl Analysis for DeviceMemory {
         &[Need::DeviceMemory, Need::Sites]
     }
 
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("allocations", Count, "allocation calls"),
+            Metric::about("frees", Count, "free calls"),
+            Metric::about("allocated_bytes", Bytes, "bytes that allocations took"),
+            Metric::cost(
+                "peak_bytes",
+                Bytes,
+                "most bytes live on the devices at once, in the process where that is most",
+            ),
+            Metric::cost("never_freed_bytes", Bytes, "device memory that was never given back"),
+            Metric::about("cost_ns", Ns, "time in allocation and free calls"),
+            Metric::cost("cost_wall_percent", Percent, "time in allocation and free calls, of wall time"),
+            Metric::about("steady_allocations", Count, "allocation calls in steady steps"),
+            Metric::cost("failed_allocations", Count, "allocations that failed"),
+        ];
+        METRICS
+    }
+
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
         let memory = &facts.device_memory;
@@ -52,6 +72,12 @@ impl Analysis for DeviceMemory {
         section.fact("allocations", "allocation calls", Unit::Count, sum(true, |c| c.api.count as i64));
         section.fact("frees", "free calls", Unit::Count, sum(false, |c| c.api.count as i64));
         section.fact("allocated_bytes", "bytes taken in all", Unit::Bytes, sum(true, |c| c.bytes));
+        let most = memory.processes.iter().map(|(_, process)| process.peak_bytes).max().unwrap_or(0);
+        section.fact("peak_bytes", "most live at once", Unit::Bytes, most);
+        let kept = |(kind, (_, bytes)): (usize, &(u64, i64))| if on_host(kind) { 0 } else { *bytes };
+        let never: i64 =
+            memory.processes.iter().flat_map(|(_, process)| process.live.iter().enumerate()).map(kept).sum();
+        section.fact("never_freed_bytes", "never freed", Unit::Bytes, never);
         section.fact("cost_ns", "time in the calls", Unit::Ns, cost);
         section.fact("cost_wall_percent", "share of wall time", Unit::Percent, percent(cost as f64, wall));
         let steady = sum(true, |c| c.steady.0 as i64);

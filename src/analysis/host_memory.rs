@@ -5,7 +5,7 @@ use gputrace_collectors::schema::TableId;
 use super::loss::{self, Loss};
 use super::passes::host_memory::ProcessHost;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Need};
+use super::{Analysis, Explain, Facts, Metric, Need};
 
 /// The analysis.
 pub(crate) struct HostMemory;
@@ -42,6 +42,24 @@ impl Analysis for HostMemory {
         &[Need::HostMemory]
     }
 
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("rows", Count, "allocations of malloc that were recorded"),
+            Metric::cost("lost", Count, "events of malloc that found no room"),
+            Metric::use_of("kept_percent", Percent, "events of malloc that the numbers rest on, of all"),
+            Metric::about("allocated_bytes", Bytes, "bytes that malloc gave, estimated"),
+            Metric::cost(
+                "peak_live_bytes",
+                Bytes,
+                "most bytes of malloc live at once, estimated, in the process where that is most",
+            ),
+            Metric::about("error_percent", Percent, "error of the estimate: two standard deviations"),
+            Metric::about("allocations", Count, "allocations of malloc, estimated"),
+        ];
+        METRICS
+    }
+
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
         let hosts = || facts.host_memory.processes.iter();
@@ -58,6 +76,8 @@ impl Analysis for HostMemory {
         section.fact("lost", "events lost", Unit::Count, loss.map(|loss| loss.dropped));
         section.fact("kept_percent", "share of the events that is here", Unit::Percent, loss.map(|l| 100.0 * l.kept()));
         section.fact("allocated_bytes", "allocated in all (estimate)", Unit::Bytes, bytes);
+        let peak = hosts().map(|(_, h)| h.peak).fold(0.0, f64::max);
+        section.fact("peak_live_bytes", "most live at once (estimate)", Unit::Bytes, peak);
         let known = loss.is_none_or(|loss| loss.dropped == 0);
         section.fact("error_percent", "error of the estimate (+-)", Unit::Percent, known.then_some(error));
         section.fact("allocations", "allocations (estimate)", Unit::Count, sum(|h| h.count).round() as i64);

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::passes::launches::OUTLIER_NS;
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Need, graphs, sites};
+use super::{Analysis, Explain, Facts, Metric, Need, graphs, sites};
 
 /// The analysis.
 pub(crate) struct LaunchOverhead;
@@ -70,6 +70,24 @@ impl Analysis for LaunchOverhead {
 
     fn needs(&self) -> &'static [Need] {
         &[Need::Launches, Need::Sites]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("launches", Count, "launch calls of the run"),
+            Metric::about("kernels", Count, "kernels that the launches gave the GPU"),
+            Metric::about("graph_launches", Count, "launches of CUDA graphs"),
+            Metric::about("unknown_graph_launches", Count, "launches of graphs whose kernels are not known"),
+            Metric::about("total_ns", Ns, "time in launch calls, over all threads"),
+            Metric::cost("wall_percent", Percent, "time in launch calls, of wall time"),
+            Metric::cost("med_ns", Ns, "median launch call"),
+            Metric::cost("p99_ns", Ns, "99th percentile of the launch calls"),
+            Metric::about("outliers_50us", Count, "launch calls longer than 50 us"),
+            Metric::about("outliers_ns", Ns, "time in launch calls longer than 50 us"),
+            Metric::about("captured", Count, "launch calls under stream capture"),
+        ];
+        METRICS
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {

@@ -32,6 +32,11 @@ impl Loss {
         loss
     }
 
+    /// Of the calls that findings are about.
+    pub(crate) fn of_driver_calls(facts: &Facts<'_>) -> Option<Loss> {
+        Loss::of(facts, &[TableId::Launches, TableId::Syncs, TableId::Transfers, TableId::DeviceMemory])
+    }
+
     /// The same of one process.
     pub(crate) fn of_process(process: &crate::trace::Process, tables: &[TableId]) -> Option<Loss> {
         let accounts = &process.manifest.as_ref()?.accounting;

@@ -11,6 +11,7 @@ mod graphs;
 mod host_memory;
 mod launch_overhead;
 mod loss;
+mod metric;
 mod os_waits;
 mod passes;
 mod ranges;
@@ -21,6 +22,8 @@ mod syncs;
 mod transfers;
 
 pub(crate) use facts::{Facts, Need};
+pub(crate) use loss::Loss;
+pub(crate) use metric::{Metric, Worse};
 pub(crate) use passes::device_memory::Calls as AllocationCalls;
 pub(crate) use passes::host_time::{PARTS, Part, ProcessTime};
 pub(crate) use passes::implicit::{Calls as ImplicitCalls, Key as ImplicitKey, Kind as ImplicitKind};
@@ -45,6 +48,11 @@ pub(crate) trait Analysis: Sync {
 
     /// The passes whose results it reads.
     fn needs(&self) -> &'static [Need];
+
+    /// Its numbers that a limit can be set to: those of [`Section::facts`] that are no text.
+    fn metrics(&self) -> &'static [Metric] {
+        &[]
+    }
 
     /// The answer.
     fn section(&self, facts: &Facts<'_>) -> Section;

@@ -8,7 +8,7 @@ use gputrace_collectors::schema::TableId;
 use super::passes::os_waits::Calls;
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Need, What, loss, sites};
+use super::{Analysis, Explain, Facts, Metric, Need, What, loss, sites};
 
 /// The analysis.
 pub(crate) struct OsWaits;
@@ -46,6 +46,18 @@ impl Analysis for OsWaits {
 
     fn needs(&self) -> &'static [Need] {
         &[Need::OsWaits, Need::Sites]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("waits", Count, "calls that waited for the operating system"),
+            Metric::about("waits_ns", Ns, "time in them, over all threads"),
+            Metric::about("longest_ns", Ns, "the longest of them"),
+            Metric::about("failed", Count, "of them failed, or ran out of time"),
+            Metric::about("short_waits", Count, "shorter ones, which are only counted"),
+        ];
+        METRICS
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {

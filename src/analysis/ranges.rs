@@ -10,7 +10,7 @@ use super::loss;
 use super::passes::folds;
 use super::passes::ranges::{Key, Kind, Named};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Need};
+use super::{Analysis, Explain, Facts, Metric, Need};
 use crate::trace::{NO_NAME, full_name};
 
 /// The analysis.
@@ -50,6 +50,17 @@ impl Analysis for Ranges {
 
     fn needs(&self) -> &'static [Need] {
         &[Need::Ranges]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("ranges", Count, "ranges that the program named"),
+            Metric::about("marks", Count, "marks that the program named"),
+            Metric::about("open", Count, "ranges without an end in the trace"),
+            Metric::about("folded_names", Count, "names with numbers that stand in one row with others"),
+        ];
+        METRICS
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {

@@ -6,7 +6,7 @@ use super::passes::implicit;
 use super::passes::stats::Stats;
 use super::passes::syncs::{Calls, Key};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Need, What, sites};
+use super::{Analysis, Explain, Facts, Metric, Need, What, sites};
 
 /// The analysis.
 pub(crate) struct Syncs;
@@ -57,6 +57,23 @@ impl Analysis for Syncs {
 
     fn needs(&self) -> &'static [Need] {
         &[Need::Syncs, Need::Implicit, Need::Sites]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("waits", Count, "calls whose only work is to wait"),
+            Metric::about("waits_ns", Ns, "time in calls whose only work is to wait"),
+            Metric::about("implicit_waits", Count, "copies, sets, frees and allocations that waited for earlier work"),
+            Metric::about("implicit_waits_ns", Ns, "their waiting"),
+            Metric::cost("waits_wall_percent", Percent, "waits, implicit ones too, of wall time"),
+            Metric::about("loads", Count, "calls that load or compile code"),
+            Metric::about("loads_ns", Ns, "time in calls that load or compile code"),
+            Metric::about("spins", Count, "runs of queries that wait by asking again and again"),
+            Metric::about("spin_queries", Count, "queries in them"),
+            Metric::about("spins_ns", Ns, "time in them"),
+        ];
+        METRICS
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {

@@ -4,7 +4,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::passes::transfers::{Key, Rule, Sum};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Need, What, sites};
+use super::{Analysis, Explain, Facts, Metric, Need, What, sites};
 
 /// The analysis.
 pub(crate) struct Transfers;
@@ -41,6 +41,21 @@ impl Analysis for Transfers {
 
     fn needs(&self) -> &'static [Need] {
         &[Need::Transfers, Need::Sites]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("copies", Count, "copies"),
+            Metric::about("copied_bytes", Bytes, "bytes that copies moved"),
+            Metric::about("sets", Count, "sets of memory"),
+            Metric::about("api_ns", Ns, "time in the calls of copies and sets"),
+            Metric::cost("wall_percent", Percent, "time in the calls of copies and sets, of wall time"),
+            Metric::about("waiting_copies", Count, "copies that waited for earlier work"),
+            Metric::about("waited_ns", Ns, "their waiting, at least"),
+            Metric::cost("small_percent", Percent, "copies and sets under 64 KiB, of all"),
+        ];
+        METRICS
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {

@@ -1,8 +1,10 @@
 //! The subcommands, one file each. They return what to exit with, or an error in the user's words; `main` does the rest.
 
+pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod demo_loop;
 pub(crate) mod doctor;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod schema;
+pub(crate) mod select;

@@ -3,16 +3,15 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::select::{self, wrong};
 use crate::analysis::{ALL, Analysis, Facts, Need};
 use crate::cli::ReportArgs;
 use crate::findings;
-use crate::launch::exit::{Failure, USAGE};
 use crate::render::{self, Layout, Report};
-use crate::trace::{Filter, Missing, Trace};
+use crate::trace::{Missing, Problem, Trace};
 
 /// Prints the report. Fails after it when parts of the trace could not be read.
 pub(crate) fn run(args: ReportArgs) -> Result<()> {
@@ -21,16 +20,13 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     }
     let chosen = choose(&args.only)?;
     if args.traces.is_empty() {
-        return Err(wrong(no_trace(Path::new("."))));
+        return Err(wrong(no_trace(Path::new("."), "report")));
     }
     let trace = Trace::open(&args.traces)?;
-    let filter = filter(&args, &trace)?;
+    let filter = select::filter(&args.select, &trace)?;
     let needs: Vec<Need> = chosen.iter().flat_map(|a| a.needs()).copied().collect();
     let facts = Facts::gather(&trace, &filter, &needs);
-    if let Some(name) = args.step.as_ref().filter(|_| !facts.steps.any_named()) {
-        let problem = "no process has five ranges of that name";
-        return Err(wrong(format!("--step {name}: {problem}; --only ranges lists the names that there are")));
-    }
+    select::found(&args.select, &facts)?;
     let sections = chosen.into_iter().map(|a| (a, a.section(&facts))).collect();
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
     let report = Report { traces, sections, problems: trace.problems() };
@@ -41,34 +37,17 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
         }
         None => print(&report.render(args.format, Layout::of_stdout()))?,
     }
-    let lost: Vec<_> = report.problems.iter().filter(|p| p.missing != Missing::Nothing).collect();
-    match lost.as_slice() {
-        [] => Ok(()),
-        [one] => bail!("the report is not whole: {one}"),
-        [first, rest @ ..] => bail!("the report is not whole: {first} (and {} more, named in the report)", rest.len()),
-    }
+    whole("report", &report.problems)
 }
 
-/// The rows that the user asked for.
-fn filter(args: &ReportArgs, trace: &Trace) -> Result<Filter> {
-    let at = |after: Option<Duration>| {
-        after.map(|d| trace.began_ns().saturating_add(i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)))
-    };
-    let all = Filter { from_ns: at(args.from), to_ns: at(args.to), processes: None, step: args.step.clone() };
-    if let (Some(from), Some(to)) = (args.from, args.to)
-        && from >= to
-    {
-        return Err(wrong("--from must be less than --to"));
+/// Fails when something is missing from what was printed.
+pub(crate) fn whole(what: &str, problems: &[Problem]) -> Result<()> {
+    let lost: Vec<_> = problems.iter().filter(|p| p.missing != Missing::Nothing).collect();
+    match lost.as_slice() {
+        [] => Ok(()),
+        [one] => bail!("the {what} is not whole: {one}"),
+        [first, rest @ ..] => bail!("the {what} is not whole: {first} (and {} more, named in the report)", rest.len()),
     }
-    let filter = all.only(&trace.processes, &args.pid, &args.rank);
-    if filter.processes.as_ref().is_some_and(|kept| kept.is_empty()) {
-        let mut known: Vec<String> = trace.processes.iter().map(|p| p.label()).collect();
-        known.dedup();
-        known.truncate(20);
-        let known = known.join(", ");
-        return Err(wrong(format!("no process of the trace has that rank and pid; there are {known}")));
-    }
-    Ok(filter)
 }
 
 fn print(text: &str) -> Result<()> {
@@ -76,19 +55,14 @@ fn print(text: &str) -> Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to stdout")
 }
 
-/// The user's mistake, not the trace's.
-fn wrong(message: impl Into<String>) -> anyhow::Error {
-    Failure::error(USAGE, message)
-}
-
 /// What to say when no trace was named: with the youngest trace in the folder where we are, if there is one.
-fn no_trace(here: &Path) -> String {
+pub(crate) fn no_trace(here: &Path, command: &str) -> String {
     let folders = fs::read_dir(here).into_iter().flatten().flatten().map(|entry| entry.path().join("manifest"));
     let written = |manifest: &PathBuf| fs::metadata(manifest).and_then(|m| m.modified()).ok();
     let youngest = folders.filter_map(|manifest| Some((written(&manifest)?, manifest))).max();
     let name = youngest.and_then(|(_, manifest)| Some(manifest.parent()?.file_name()?.to_string_lossy().into_owned()));
     let name = name.map_or_else(|| "TRACE".to_owned(), |name| gputrace_collectors::quote(&name));
-    format!("no trace given; name the folder that gputrace wrote: gputrace report {name}")
+    format!("no trace given; name the folder that gputrace wrote: gputrace {command} {name}")
 }
 
 /// The analyses with these names, in the order of a report; all when none is named. A comma too many names nothing.
@@ -156,10 +130,10 @@ mod tests {
     #[test]
     fn without_a_trace_the_youngest_one_here_is_named() {
         let folder = crate::launch::testing::Folder::new("report-none");
-        assert!(no_trace(folder.path()).ends_with(": gputrace report TRACE"));
+        assert!(no_trace(folder.path(), "check").ends_with(": gputrace check TRACE"));
         folder.file("my trace/manifest/h-1.json", b"{}", 0o600);
         folder.file("no-trace/launches", b"", 0o600);
-        assert!(no_trace(folder.path()).ends_with(": gputrace report 'my trace'"));
+        assert!(no_trace(folder.path(), "report").ends_with(": gputrace report 'my trace'"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod markdown;
 mod numbers;
 mod text;
 
-pub(crate) use numbers::{bytes, duration, file_size, number, scale_ns, share, time};
+pub(crate) use numbers::{bytes, duration, file_size, number, scale_ns, share, time, unit_name, value};
 
 use crate::analysis::{Analysis, Section};
 use crate::cli::Format;

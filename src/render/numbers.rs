@@ -121,6 +121,19 @@ pub(crate) fn value(value: &Value, unit: Unit) -> String {
     }
 }
 
+/// A unit's name, for lists.
+pub(crate) fn unit_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Ns => "ns",
+        Unit::Bytes | Unit::BytesEach => "bytes",
+        Unit::BytesPerS => "bytes/s",
+        Unit::Percent => "%",
+        Unit::PerS => "1/s",
+        Unit::Count => "count",
+        Unit::Text | Unit::Name => "text",
+    }
+}
+
 /// A column of a table as text: its head with the unit that fits its largest value, and its cells.
 pub(crate) fn column<'a>(column: &Column, cells: impl Iterator<Item = &'a Value> + Clone) -> (String, Vec<String>) {
     let as_number = |v: &Value| match v {

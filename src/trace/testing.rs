@@ -124,6 +124,36 @@ impl TestTrace {
         id
     }
 
+    /// A loop of 60 steps with everything that an analysis may look for: the metrics that analyses declare are compared with
+    /// what they find here.
+    pub(crate) fn rich() -> TestTrace {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, Some(0), START + 1_000_000_000);
+        trace.communicator(1, 1, 0, 2);
+        let mut thread = trace.thread(1, 11);
+        thread.other("cuModuleLoadData", "module", 300_000);
+        for step in 0..60 {
+            let began = thread.range_begin();
+            thread.host(20_000);
+            thread.malloc("alloc", 4096, 524_288.0);
+            thread.copy("HtoD", ("pageable", "device"), true, 1 << 20, 120_000);
+            thread.alloc("cuMemAlloc_v2", "device", 0x1000, 1 << 20, 8_000);
+            for kernel in ["gemm", "relu", "softmax"] {
+                let (at, correlation) = (thread.now, (11 << 32) + thread.calls);
+                thread.launch(kernel, 3_000 + 10 * (step % 7));
+                thread.ran(kernel, at + 5_000, 9_000, correlation);
+            }
+            thread.launch_graph(Some(1), Some(4), 9_000);
+            thread.collective("ncclAllReduce", "all_reduce", 1, 4096, false, 6_000);
+            thread.set("device", true, 4096, 3_000);
+            thread.system_wait("poll", "poll", 30_000);
+            thread.sync("cuStreamSynchronize", "stream", 40_000);
+            thread.free("cuMemFree_v2", "device", 0x1000, 9_000);
+            thread.range_end(None, &format!("step {step}"), began, true);
+        }
+        trace
+    }
+
     /// Writes all files, each table into `parts` files.
     pub(crate) fn write_parts(&self, parts: usize) -> &Path {
         for table in &TABLES {
@@ -238,6 +268,22 @@ impl Thread<'_> {
             ns,
             json!({ "name_id": name, "device": 0, "grid_x": 1, "stream": 7, "kernels": 1 }),
         );
+    }
+
+    /// The run of a kernel on the GPU, and the copy before it.
+    pub(crate) fn ran(&mut self, kernel: &str, start_ns: i64, gpu_ns: i64, correlation_id: i64) {
+        let name_id = self.trace.name(NameKind::Kernel, kernel);
+        let row = json!({
+            "start_ns": start_ns, "gpu_ns": gpu_ns, "process_id": self.process_id, "pid": self.process_id, "device": 0,
+            "context": 1, "stream": 7, "correlation_id": correlation_id, "name_id": name_id, "grid_x": 8, "grid_y": 1,
+            "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1,
+        });
+        self.trace.row(TableId::Kernels, row);
+        let copy = json!({
+            "start_ns": start_ns - 2_000, "gpu_ns": 1_500, "process_id": self.process_id, "pid": self.process_id,
+            "device": 0, "context": 1, "stream": 7, "kind": "copy", "direction": "HtoD", "bytes": 4096,
+        });
+        self.trace.row(TableId::DeviceCopies, copy);
     }
 
     /// A launch of a graph.

@@ -14,7 +14,7 @@ use gputrace_collectors::Manifest;
 
 use super::passes::period::Name;
 use super::section::{Column, Section, Table, Unit, Value, column};
-use super::{Analysis, Explain, Facts, Need};
+use super::{Analysis, Explain, Facts, Metric, Need};
 use crate::findings::{self, Findings, Subject, Verdict};
 use crate::render::share as shown;
 use crate::trace::{Filter, Trace};
@@ -85,6 +85,41 @@ impl Analysis for Summary {
         findings::NEEDS
     }
 
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("steps", Count, "steps"),
+            Metric::about("warm_up_steps", Count, "steps at the start that are left out"),
+            Metric::about("warm_up_ns", Ns, "time of the warm-up steps"),
+            Metric::cost("step_p50_ns", Ns, "median steady step"),
+            Metric::cost("step_p99_ns", Ns, "99th percentile of the steady steps"),
+            Metric::about("step_outliers", Count, "steady steps over twice the median"),
+            Metric::cost("unit_ns", Ns, "usual step").of_step(),
+            Metric::cost("outside_driver_ns", Ns, "time of a step that the host is outside the driver").of_step(),
+            Metric::cost("outside_system_ns", Ns, "of it, waiting for the operating system").of_step(),
+            Metric::cost("outside_unknown_ns", Ns, "of it, with no evidence in the trace").of_step(),
+            Metric::cost("launch_ns", Ns, "time of a step in launch calls").of_step(),
+            Metric::cost("launches", Count, "launch calls of a step").of_step(),
+            Metric::cost("wait_ns", Ns, "time of a step in waits, implicit ones too").of_step(),
+            Metric::cost("waits", Count, "waits of a step by calls that only wait").of_step(),
+            Metric::cost("copy_ns", Ns, "time of a step in calls of copies and sets").of_step(),
+            Metric::cost("copies", Count, "copies and sets of a step").of_step(),
+            Metric::cost("memory_ns", Ns, "time of a step in allocation and free calls").of_step(),
+            Metric::cost("memory_calls", Count, "allocation and free calls of a step").of_step(),
+            Metric::cost("other_ns", Ns, "time of a step in other driver calls").of_step(),
+            Metric::cost("other_calls", Count, "other driver calls of a step").of_step(),
+            Metric::about("kernels", Count, "kernels that a step launches").of_step(),
+            Metric::cost("implicit_waits", Count, "copies, sets, frees and allocations of a step that waited")
+                .of_step(),
+            Metric::cost("cost_percent", Percent, "time that recording took, of wall time"),
+            Metric::about("seen", Count, "calls that began while recording"),
+            Metric::cost("lost", Count, "events that found no room"),
+            Metric::cost("uncovered", Count, "driver functions that were fetched and that no hook covers"),
+            Metric::about("trace_bytes", Bytes, "size of the trace"),
+        ];
+        METRICS
+    }
+
     fn section(&self, facts: &Facts<'_>) -> Section {
         let subjects = findings::subjects(facts);
         let findings = findings::find(&subjects);
@@ -136,7 +171,7 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     });
     section.fact("steps", "steps", Unit::Count, steps.map(|s| s.count));
     section.fact("step_anchor", "a step is one", Unit::Name, anchor);
-    section.fact("step_tid", "in thread", Unit::Count, steps.map(|s| i64::from(s.tid)));
+    section.fact("step_tid", "in thread", Unit::Text, steps.map(|s| i64::from(s.tid)));
     section.fact("warm_up_steps", "warm-up steps", Unit::Count, steps.map(|s| s.warm_up as u64));
     section.fact("warm_up_ns", "warm-up", Unit::Ns, steps.map(|s| s.warm_up_ns()));
     section.fact("step_p50_ns", "step p50", Unit::Ns, steps.map(|s| s.quantile_ns(0.5)));

@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use gputrace_collectors::schema::TableId;
-
 use super::{Content, devices, ending, ranks};
 use crate::analysis::loss::Loss;
 use crate::analysis::{Facts, Part, ProcessSteps, What};
@@ -52,8 +50,7 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
 
 /// The share of the calls that findings are about and that are not in the trace.
 pub(super) fn lost_share(facts: &Facts<'_>) -> Option<f64> {
-    const TABLES: [TableId; 4] = [TableId::Launches, TableId::Syncs, TableId::Transfers, TableId::DeviceMemory];
-    Some(1.0 - Loss::of(facts, &TABLES)?.kept())
+    Some(1.0 - Loss::of_driver_calls(facts)?.kept())
 }
 
 /// `gputrace: python train.py  exit 0  64.1 s  5,203 steps  GPU 0 H200`

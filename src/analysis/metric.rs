@@ -1,0 +1,65 @@
+//! A metric: a fact of an analysis that can be held against a limit or against another trace, declared without a trace.
+//!
+//! An analysis declares its numbers in [`Analysis::metrics`](super::Analysis::metrics); `gputrace check --list`, `check` and
+//! `diff` know them from there, as `ANALYSIS.KEY`. A test compares what is declared with what is pushed.
+
+use super::Unit;
+
+/// In which direction a change is for the worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worse {
+    /// More is worse.
+    More,
+    /// Less is worse.
+    Less,
+    /// Neither: it describes the run.
+    Neither,
+}
+
+impl Worse {
+    /// For `--list`.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Worse::More => "more",
+            Worse::Less => "less",
+            Worse::Neither => "-",
+        }
+    }
+}
+
+/// A number that an analysis states about a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Metric {
+    /// Key of the fact.
+    pub(crate) key: &'static str,
+    /// Its unit.
+    pub(crate) unit: Unit,
+    /// When it is worse.
+    pub(crate) worse: Worse,
+    /// It is of a step: without steps in the trace it has no value, though the fact then has the run's.
+    pub(crate) of_step: bool,
+    /// What it is, in a line.
+    pub(crate) meaning: &'static str,
+}
+
+impl Metric {
+    /// More of it is worse, whatever the length of the run: a share, a time or a count of a step, a peak.
+    pub(crate) const fn cost(key: &'static str, unit: Unit, meaning: &'static str) -> Metric {
+        Metric { key, unit, worse: Worse::More, of_step: false, meaning }
+    }
+
+    /// Less of it is worse, whatever the length of the run.
+    pub(crate) const fn use_of(key: &'static str, unit: Unit, meaning: &'static str) -> Metric {
+        Metric { key, unit, worse: Worse::Less, of_step: false, meaning }
+    }
+
+    /// Neither: it grows with the length of the run, or only describes it.
+    pub(crate) const fn about(key: &'static str, unit: Unit, meaning: &'static str) -> Metric {
+        Metric { key, unit, worse: Worse::Neither, of_step: false, meaning }
+    }
+
+    /// It is of the usual step.
+    pub(crate) const fn of_step(self) -> Metric {
+        Metric { of_step: true, ..self }
+    }
+}

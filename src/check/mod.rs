@@ -1,0 +1,204 @@
+//! `gputrace check`: metrics of a trace held against limits, and against another trace.
+//!
+//! A limit holds, is exceeded, or cannot be judged because the metric was not measured; that is never a pass.
+
+mod junit;
+mod limits;
+
+use crate::analysis::{Unit, Worse};
+use crate::metrics::{Answer, Answers, Named, shown};
+use crate::render::{share, wrapped};
+
+pub(crate) use junit::xml;
+pub(crate) use limits::{Given, given};
+
+/// What a metric may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Bound {
+    /// At most.
+    Max(f64),
+    /// At least.
+    Min(f64),
+    /// What it is in the other trace, and what share of that it may be worse.
+    Base(f64, f64),
+}
+
+/// A limit.
+#[derive(Clone, Copy)]
+pub(crate) struct Limit {
+    /// Of what.
+    pub(crate) named: Named,
+    /// Which.
+    pub(crate) bound: Bound,
+}
+
+/// How a limit came out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// It holds.
+    Holds,
+    /// It does not: by how much.
+    Exceeded(String),
+    /// Nobody knows: why.
+    NotMeasured(String),
+}
+
+/// A limit and how it came out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Judged {
+    /// The metric's name.
+    pub(crate) name: String,
+    /// `at most 12.0 ms`.
+    pub(crate) limit: String,
+    /// How it came out.
+    pub(crate) outcome: Outcome,
+}
+
+impl Limit {
+    /// Holds what the trace answers against the limit.
+    pub(crate) fn judge(&self, answers: &Answers) -> Judged {
+        let outcome = match answers.get(&self.named) {
+            Answer::Unknown(why) => Outcome::NotMeasured(why),
+            Answer::Known(value) => match (self.beyond(value), answers.lost()) {
+                (Some(said), _) => Outcome::Exceeded(said),
+                (None, Some(lost)) => Outcome::NotMeasured(format!("{lost}: what is left is within the limit")),
+                (None, None) => Outcome::Holds,
+            },
+        };
+        Judged { name: self.named.name(), limit: self.text(), outcome }
+    }
+
+    /// `at most 12.0 ms`.
+    fn text(&self) -> String {
+        let shown = |value: f64| shown(value, self.named.metric.unit);
+        match self.bound {
+            Bound::Max(most) => format!("at most {}", shown(most)),
+            Bound::Min(least) => format!("at least {}", shown(least)),
+            Bound::Base(base, tolerance) => {
+                let (sign, by) = match self.named.metric.worse {
+                    Worse::More => ("+", share(tolerance)),
+                    Worse::Less => ("-", share(tolerance)),
+                    Worse::Neither => ("+-", share(tolerance)),
+                };
+                format!("{} before, {sign} {by} allowed", shown(base))
+            }
+        }
+    }
+
+    /// What a value is beyond the limit, if it is.
+    fn beyond(&self, value: f64) -> Option<String> {
+        let (least, most) = match self.bound {
+            Bound::Max(most) => (f64::NEG_INFINITY, most),
+            Bound::Min(least) => (least, f64::INFINITY),
+            Bound::Base(base, tolerance) => {
+                let (least, most) = (base - base.abs() * tolerance, base + base.abs() * tolerance);
+                match self.named.metric.worse {
+                    Worse::More => (f64::NEG_INFINITY, most),
+                    Worse::Less => (least, f64::INFINITY),
+                    Worse::Neither => (least, most),
+                }
+            }
+        };
+        // Both numbers were rounded, at the sixteenth digit.
+        let slack = value.abs() * 1e-12;
+        let (limit, what) = match () {
+            () if value > most + slack => (most, "too much"),
+            () if value < least - slack => (least, "too little"),
+            () => return None,
+        };
+        let by = (value - limit).abs();
+        let relative = if limit != 0.0 && self.named.metric.unit != Unit::Percent {
+            format!(" ({})", share(by / limit.abs()))
+        } else {
+            String::new()
+        };
+        let unit = self.named.metric.unit;
+        Some(format!("{}, {}: {}{relative} {what}", shown(value, unit), self.text(), shown(by, unit)))
+    }
+}
+
+/// The limits that do not hold, a line each, and a last line for all.
+pub(crate) fn text(judged: &[Judged], trace: &str) -> String {
+    let mut out = String::new();
+    let mut counts = (0, 0);
+    for Judged { name, limit, outcome } in judged {
+        let (word, said) = match outcome {
+            Outcome::Holds => continue,
+            Outcome::Exceeded(said) => {
+                counts.0 += 1;
+                ("exceeded", format!("{name}: {said}"))
+            }
+            Outcome::NotMeasured(why) => {
+                counts.1 += 1;
+                ("not measured", format!("{name}, {limit}: {why}"))
+            }
+        };
+        for (index, line) in wrapped(&said, 86).iter().enumerate() {
+            out.push_str(&format!("{:12}  {line}\n", if index == 0 { word } else { "" }));
+        }
+    }
+    let all = judged.len();
+    let limits = if all == 1 { "limit" } else { "limits" };
+    out.push_str(&match counts {
+        (0, 0) if all == 1 => format!("the limit holds: {trace}\n"),
+        (0, 0) => format!("all {all} limits hold: {trace}\n"),
+        (exceeded, 0) => format!("{exceeded} of {all} {limits} exceeded: {trace}\n"),
+        (0, missing) => format!("{missing} of {all} {limits} not measured: {trace}\n"),
+        (exceeded, missing) => format!("{exceeded} of {all} {limits} exceeded, {missing} not measured: {trace}\n"),
+    });
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::find;
+
+    fn limit(name: &str, bound: Bound) -> Limit {
+        Limit { named: find(name).unwrap_or_else(|error| panic!("{error}")), bound }
+    }
+
+    #[test]
+    fn a_limit_is_exceeded_beyond_its_value_and_not_at_it() {
+        let most = limit("summary.step_p50_ns", Bound::Max(12e6));
+        assert_eq!(most.beyond(12e6), None);
+        assert_eq!(most.beyond(14.4e6).as_deref(), Some("14.4 ms, at most 12.0 ms: 2.40 ms (20 %) too much"));
+        let least = limit("launch-overhead.launches", Bound::Min(10.0));
+        assert_eq!((least.beyond(10.0), least.beyond(11.0)), (None, None));
+        assert_eq!(least.beyond(9.0).as_deref(), Some("9, at least 10: 1 (10 %) too little"));
+        assert_eq!(limit("summary.lost", Bound::Max(0.0)).beyond(3.0).as_deref(), Some("3, at most 0: 3 too much"));
+    }
+
+    #[test]
+    fn against_another_trace_only_the_bad_direction_counts() {
+        let cost = limit("summary.launches", Bound::Base(60.0, 0.05));
+        assert_eq!((cost.beyond(63.0), cost.beyond(1.0)), (None, None));
+        assert_eq!(cost.beyond(75.0).as_deref(), Some("75, 60 before, + 5 % allowed: 12 (19 %) too much"));
+        let kept = limit("host-memory.kept_percent", Bound::Base(100.0, 0.05));
+        assert_eq!((kept.beyond(120.0), kept.beyond(94.0).is_some()), (None, true));
+        let about = limit("launch-overhead.launches", Bound::Base(100.0, 0.1));
+        assert_eq!(
+            (about.beyond(111.0).is_some(), about.beyond(89.0).is_some(), about.beyond(95.0)),
+            (true, true, None)
+        );
+        assert!(limit("summary.lost", Bound::Base(0.0, 0.5)).beyond(1.0).is_some(), "of nothing, anything is more");
+    }
+
+    #[test]
+    fn the_lines_name_what_does_not_hold_and_fit_a_hundred_columns() {
+        let judged = |outcome| Judged { name: "summary.waits".into(), limit: "at most 1".into(), outcome };
+        let all = [
+            judged(Outcome::Holds),
+            judged(Outcome::Exceeded("3, at most 1: 2 (200 %) too much".into())),
+            judged(Outcome::NotMeasured("no steps were found in the trace; ".repeat(5))),
+        ];
+        let said = text(&all, "trace");
+        assert!(
+            said.starts_with("exceeded      summary.waits: 3, at most 1: 2 (200 %) too much\nnot measured  "),
+            "{said}"
+        );
+        assert!(said.ends_with("\n1 of 3 limits exceeded, 1 not measured: trace\n"), "{said}");
+        assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
+        assert_eq!(text(&all[..1], "trace"), "the limit holds: trace\n");
+    }
+}

@@ -1,0 +1,150 @@
+//! `gputrace check`: holds a trace against limits and against another trace, and says so with its exit code.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::report::{no_trace, whole};
+use super::select::{self, wrong};
+use crate::analysis::{Facts, Worse};
+use crate::check::{self, Bound, Given, Judged, Limit, Outcome};
+use crate::cli::{CheckArgs, Select};
+use crate::launch::exit::{Ending, USAGE};
+use crate::metrics::{self, Answer, Answers, Named};
+use crate::render::{Layout, unit_name, wrapped};
+use crate::trace::{Problem, Trace};
+
+/// `--tolerance` when it is not given, as a share.
+const TOLERANCE: f64 = 0.05;
+
+/// Prints what does not hold. Exits with 1 when a limit is exceeded, else with 2 when something was not measured.
+pub(crate) fn run(args: &CheckArgs) -> Result<Ending> {
+    if args.list {
+        return print(&list()).map(|()| Ending::Code(0));
+    }
+    let given = check::given(&args.max, &args.min, args.limits.as_deref())?;
+    if given.limits.is_empty() && args.against.is_none() {
+        return Err(wrong("no limit given: name one with --max METRIC=VALUE, --limits FILE or --against TRACE"));
+    }
+    if args.traces.is_empty() {
+        return Err(wrong(no_trace(Path::new("."), "check")));
+    }
+    let (judged, problems) = judge(args, &given)?;
+    let name: Vec<String> = args.traces.iter().map(|trace| trace.to_string_lossy().into_owned()).collect();
+    let name = name.join(" ");
+    if let Some(file) = &args.junit {
+        let text = check::xml(&judged, &name)?;
+        fs::write(file, text).with_context(|| format!("cannot write the result to {}", file.display()))?;
+    }
+    print(&check::text(&judged, &name))?;
+    whole("check", &problems)?;
+    let any = |wanted: fn(&Outcome) -> bool| judged.iter().any(|one| wanted(&one.outcome));
+    Ok(Ending::Code(match () {
+        () if any(|outcome| matches!(outcome, Outcome::Exceeded(_))) => 1,
+        () if any(|outcome| matches!(outcome, Outcome::NotMeasured(_))) => USAGE,
+        () => 0,
+    }))
+}
+
+fn judge(args: &CheckArgs, given: &Given) -> Result<(Vec<Judged>, Vec<Problem>)> {
+    let compared = compared(args, given)?;
+    let metrics: Vec<Named> =
+        given.limits.iter().map(|limit| limit.named).chain(compared.iter().map(|(named, ..)| *named)).collect();
+    let (answers, mut problems) = answers(&args.traces, &args.select, &metrics)?;
+    let mut judged: Vec<Judged> = given.limits.iter().map(|limit| limit.judge(&answers)).collect();
+    if let Some(base) = &args.against {
+        let (before, more) = self::answers(std::slice::from_ref(base), &args.select, &metrics)?;
+        problems.extend(more);
+        for (named, tolerance, by_name) in compared {
+            match before.get(&named) {
+                Answer::Known(value) => {
+                    judged.push(Limit { named, bound: Bound::Base(value, tolerance) }.judge(&answers));
+                }
+                Answer::Unknown(why) if by_name => {
+                    let why = format!("{}: {why}", base.display());
+                    let limit = "as before".to_owned();
+                    judged.push(Judged { name: named.name(), limit, outcome: Outcome::NotMeasured(why) });
+                }
+                Answer::Unknown(_) => {}
+            }
+        }
+    }
+    if judged.is_empty() {
+        return Err(wrong(
+            "the two traces have no metric in common for which one direction is worse: name some with --metric",
+        ));
+    }
+    Ok((judged, problems))
+}
+
+/// What is compared with another trace: each metric, its tolerance, and whether it was named.
+fn compared(args: &CheckArgs, given: &Given) -> Result<Vec<(Named, f64, bool)>> {
+    if args.against.is_none() {
+        return match given.tolerances.first() {
+            Some((named, _)) => Err(wrong(format!("{}: a tolerance needs --against TRACE", named.name()))),
+            None => Ok(Vec::new()),
+        };
+    }
+    let tolerance = args.tolerance.as_deref().map(|text| metrics::parse(text, crate::analysis::Unit::Percent));
+    let tolerance = tolerance.transpose().map_err(|problem| wrong(format!("--tolerance: {problem}")))?;
+    let tolerance = tolerance.map_or(TOLERANCE, |percent| percent / 100.0);
+    let own = |named: &Named| given.tolerances.iter().find(|(of, _)| of.name() == named.name()).map(|(_, own)| *own);
+    let mut compared = Vec::new();
+    for name in args.metric.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        let named = metrics::find(name).map_err(|problem| wrong(format!("--metric {problem}")))?;
+        compared.push((named, own(&named).unwrap_or(tolerance), true));
+    }
+    if compared.is_empty() {
+        let directed = metrics::all().filter(|named| named.metric.worse != Worse::Neither || own(named).is_some());
+        compared.extend(directed.map(|named| (named, own(&named).unwrap_or(tolerance), own(&named).is_some())));
+    }
+    Ok(compared)
+}
+
+fn answers(folders: &[PathBuf], select: &Select, metrics: &[Named]) -> Result<(Answers, Vec<Problem>)> {
+    let trace = Trace::open(folders)?;
+    let filter = select::filter(select, &trace)?;
+    let facts = Facts::gather(&trace, &filter, &Answers::needs(metrics));
+    select::found(select, &facts)?;
+    let answers = Answers::of(metrics, &facts);
+    Ok((answers, trace.problems()))
+}
+
+/// Every metric: name, unit, the direction that is worse, meaning.
+fn list() -> String {
+    let name = metrics::all().map(|named| named.name().len()).max().unwrap_or(0);
+    let mut out = format!("{:name$}  {:7}  {:5}  meaning\n", "metric", "unit", "worse");
+    let room = Layout::PLAIN.width.saturating_sub(name + 18);
+    for named in metrics::all() {
+        let metric = named.metric;
+        let heads = [(named.name(), unit_name(metric.unit), metric.worse.text())];
+        let heads = heads.into_iter().chain(std::iter::repeat((String::new(), "", "")));
+        for (line, (full, unit, worse)) in wrapped(metric.meaning, room).iter().zip(heads) {
+            out.push_str(&format!("{full:name$}  {unit:7}  {worse:5}  {line}\n"));
+        }
+    }
+    out
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to stdout")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_names_every_metric_within_a_hundred_columns() {
+        let text = list();
+        for named in metrics::all() {
+            assert!(text.lines().any(|line| line.starts_with(&format!("{} ", named.name()))), "{}", named.name());
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        let peak = text.lines().find(|line| line.starts_with("device-memory.peak_bytes")).unwrap_or_default();
+        assert!(peak.contains("  bytes    more   most bytes live"), "{peak}");
+    }
+}

@@ -1,0 +1,191 @@
+//! Metrics by name, `ANALYSIS.KEY`, and what they are in a trace.
+//!
+//! The list is what the analyses declare ([`Analysis::metrics`]), so a new analysis is in `check`, `diff` and `check --list`
+//! by its own file. A metric without a value says why: a limit on it must not pass for want of a measurement.
+
+mod quantity;
+
+use crate::analysis::{ALL, Analysis, Facts, Loss, Metric, Need, Section, Unit, Value};
+use crate::render::share;
+
+pub(crate) use quantity::{parse, shown};
+
+/// A metric and the analysis that states it.
+#[derive(Clone, Copy)]
+pub(crate) struct Named {
+    /// The analysis.
+    pub(crate) analysis: &'static dyn Analysis,
+    /// The metric.
+    pub(crate) metric: Metric,
+}
+
+impl Named {
+    /// `summary.step_p50_ns`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}.{}", self.analysis.name(), self.metric.key)
+    }
+
+    fn is(&self, name: &str) -> bool {
+        name.split_once('.') == Some((self.analysis.name(), self.metric.key))
+    }
+}
+
+/// Every metric, in the order of a report.
+pub(crate) fn all() -> impl Iterator<Item = Named> {
+    ALL.iter()
+        .flat_map(|analysis| analysis.metrics().iter().map(|metric| Named { analysis: *analysis, metric: *metric }))
+}
+
+/// Names that are proposed for one that does not exist.
+const PROPOSED: usize = 3;
+
+/// The metric with this name; else what to say, with the names that are nearest.
+pub(crate) fn find(name: &str) -> Result<Named, String> {
+    if let Some(named) = all().find(|named| named.is(name)) {
+        return Ok(named);
+    }
+    // A key alone, or one under another analysis, is as near as one with a letter too many.
+    let key = name.rsplit('.').next().unwrap_or(name);
+    let near = |named: &Named| {
+        let whole = strsim::normalized_damerau_levenshtein(name, &named.name());
+        whole.max(0.95 * strsim::normalized_damerau_levenshtein(key, named.metric.key))
+    };
+    let mut names: Vec<(f64, String)> = all().map(|named| (near(&named), named.name())).collect();
+    names.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let names: Vec<&str> = names.iter().take(PROPOSED).map(|(_, name)| name.as_str()).collect();
+    Err(format!("{name}: no such metric; the nearest are {}; all: gputrace check --list", names.join(", ")))
+}
+
+/// What a metric is in a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    /// Known.
+    Known(f64),
+    /// Not known, because.
+    Unknown(String),
+}
+
+/// The answers of some analyses to one trace.
+pub(crate) struct Answers {
+    sections: Vec<(&'static str, Section)>,
+    not_whole: Option<String>,
+    lost: Option<String>,
+}
+
+impl Answers {
+    /// The passes that these metrics need.
+    pub(crate) fn needs(metrics: &[Named]) -> Vec<Need> {
+        metrics.iter().flat_map(|named| named.analysis.needs()).copied().collect()
+    }
+
+    /// The answers of the analyses that state these metrics.
+    pub(crate) fn of(metrics: &[Named], facts: &Facts<'_>) -> Answers {
+        let mut sections: Vec<(&'static str, Section)> = Vec::new();
+        for named in metrics {
+            if sections.iter().all(|(name, _)| *name != named.analysis.name()) {
+                sections.push((named.analysis.name(), named.analysis.section(facts)));
+            }
+        }
+        let problem = facts.trace.problems().into_iter().find(|problem| problem.lost_rows());
+        let lost = Loss::of_driver_calls(facts).map(|loss| 1.0 - loss.kept()).filter(|lost| *lost > MOST_LOST);
+        Answers {
+            sections,
+            not_whole: problem.map(|problem| format!("the trace is not whole: {problem}")),
+            lost: lost.map(|lost| format!("{} of the driver's calls are lost", share(lost))),
+        }
+    }
+
+    /// One answer.
+    pub(crate) fn get(&self, named: &Named) -> Answer {
+        let section = self.sections.iter().find(|(name, _)| *name == named.analysis.name()).map(|(_, section)| section);
+        let Some(section) = section else { return Answer::Unknown("its analysis was not asked".to_owned()) };
+        if let Some(why) = &self.not_whole {
+            return Answer::Unknown(why.clone());
+        }
+        let of = |key: &str| section.facts.iter().find(|fact| fact.key == key).map(|fact| &fact.value);
+        if named.metric.of_step && of("unit") != Some(&Value::from("step")) {
+            return Answer::Unknown(NO_STEPS.to_owned());
+        }
+        match of(named.metric.key) {
+            Some(Value::Int(value)) => Answer::Known(*value as f64),
+            Some(Value::Num(value)) => Answer::Known(*value),
+            _ => Answer::Unknown(section.notes.first().cloned().unwrap_or_else(|| self.silence(named))),
+        }
+    }
+
+    /// Why no value can be trusted to be high enough, if so.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    fn silence(&self, named: &Named) -> String {
+        let name = named.analysis.name();
+        if named.metric.unit == Unit::Ns && named.metric.key.starts_with("step") {
+            return NO_STEPS.to_owned();
+        }
+        format!("the trace says nothing of it (gputrace report --explain {name} says what it takes)")
+    }
+}
+
+/// Beyond this share of lost calls nothing is called fine.
+const MOST_LOST: f64 = 0.01;
+const NO_STEPS: &str = "no steps were found in the trace; --step NAME says which ranges of NVTX are steps";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::unit_name;
+    use crate::trace::Filter;
+    use crate::trace::testing::TestTrace;
+
+    #[test]
+    fn what_analyses_declare_is_what_they_state() {
+        let made = TestTrace::rich();
+        let (trace, filter) = (made.open(), Filter::default());
+        for analysis in ALL {
+            let section = analysis.section(&Facts::gather(&trace, &filter, analysis.needs()));
+            let numbers = section.facts.iter().filter(|fact| !fact.unit.is_text());
+            let mut stated: Vec<_> = numbers.map(|fact| (fact.key, unit_name(fact.unit))).collect();
+            let mut declared: Vec<_> = analysis.metrics().iter().map(|m| (m.key, unit_name(m.unit))).collect();
+            let name = analysis.name();
+            stated.sort_unstable();
+            declared.sort_unstable();
+            assert_eq!(declared, stated, "{name}: Analysis::metrics and the facts that it pushes on TestTrace::rich()");
+            for metric in analysis.metrics() {
+                assert!(metric.meaning.len() > 4 && metric.meaning.len() <= 100, "{name}.{}", metric.key);
+                assert_eq!(metric.meaning.trim_end_matches('.'), metric.meaning, "{name}.{}", metric.key);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_metric_is_answered_with_the_nearest_names() {
+        let said = |name: &str| find(name).err().unwrap_or_default();
+        assert!(
+            said("summary.step_p50").contains("the nearest are summary.step_p50_ns"),
+            "{}",
+            said("summary.step_p50")
+        );
+        assert!(said("launch.launches").contains("launch-overhead.launches"), "{}", said("launch.launches"));
+        assert!(said("waits").contains("syncs.waits") && said("waits").contains("summary.waits"), "{}", said("waits"));
+        assert!(said("").starts_with(": no such metric"));
+        assert!(find("summary.step_p50_ns").is_ok_and(|named| named.name() == "summary.step_p50_ns"));
+    }
+
+    #[test]
+    fn what_a_trace_does_not_hold_is_not_known_and_says_why() {
+        let metrics: Vec<Named> = all().collect();
+        let made = TestTrace::new();
+        let (trace, filter) = (made.open(), Filter::default());
+        let facts = Facts::gather(&trace, &filter, &Answers::needs(&metrics));
+        let answers = Answers::of(&metrics, &facts);
+        let why = |name: &str| match answers.get(&find(name).unwrap_or_else(|error| panic!("{error}"))) {
+            Answer::Known(value) => panic!("{name} is {value}"),
+            Answer::Unknown(why) => why,
+        };
+        assert_eq!(why("summary.launches"), NO_STEPS);
+        assert_eq!(why("summary.step_p50_ns"), NO_STEPS);
+        assert_eq!(why("launch-overhead.launches"), "No launches in this trace.");
+        assert!(why("host-memory.peak_live_bytes").contains("--malloc off"));
+    }
+}
