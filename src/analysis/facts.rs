@@ -9,6 +9,7 @@ use super::passes::Pass;
 use super::passes::collectives::Collectives;
 use super::passes::detect::Detect;
 use super::passes::device_memory::DeviceMemory;
+use super::passes::gpu::Gpu;
 use super::passes::host_memory::HostMemory;
 use super::passes::host_time::{HostTime, ProcessTime};
 use super::passes::implicit::Implicit;
@@ -49,6 +50,8 @@ pub(crate) enum Need {
     Implicit,
     /// [`OsWaits`].
     OsWaits,
+    /// [`Gpu`].
+    Gpu,
 }
 
 /// Results of the passes; those that were not needed are empty.
@@ -87,6 +90,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) stacks: trace::Sites,
     /// What waits without saying so.
     pub(crate) implicit: Implicit,
+    /// What the GPU did; none where no time of it is in the trace.
+    pub(crate) gpu: Option<Gpu>,
 }
 
 impl<'a> Facts<'a> {
@@ -124,6 +129,7 @@ impl<'a> Facts<'a> {
             os_waits: OsWaits::default(),
             stacks: trace::Sites::default(),
             implicit: Implicit::new(idle),
+            gpu: (needs.contains(&Need::Gpu) && trace.has_gpu_times()).then(|| Gpu::new(trace)),
         };
         let optional: [(Need, &mut dyn Pass); 11] = [
             (Need::Launches, &mut facts.launches),
@@ -140,6 +146,7 @@ impl<'a> Facts<'a> {
         ];
         let mut passes: Vec<&mut dyn Pass> = vec![&mut facts.host];
         passes.extend(optional.into_iter().filter(|(need, _)| needs.contains(need)).map(|(_, pass)| pass));
+        passes.extend(facts.gpu.as_mut().map(|pass| pass as &mut dyn Pass));
 
         let wants: Vec<_> = passes.iter().flat_map(|p| p.wants()).copied().collect();
         let steps = &facts.steps;
@@ -148,13 +155,15 @@ impl<'a> Facts<'a> {
                 pass.rows(rows, steps);
             }
         });
-        passes.iter_mut().for_each(|pass| pass.end());
+        passes.iter_mut().for_each(|pass| pass.end(steps));
         let mut ids = FxHashSet::default();
         steps.names(&mut ids);
         passes.iter().for_each(|pass| pass.names(&mut ids));
         facts.names = trace.names(&ids);
-        if facts.sites.any() {
-            facts.stacks = trace.sites(&facts.sites.stacks());
+        let mut stacks = facts.sites.stacks();
+        stacks.extend(facts.gpu.iter().flat_map(|gpu| gpu.devices.stacks()));
+        if !stacks.is_empty() {
+            facts.stacks = trace.sites(&stacks);
         }
         facts
     }

@@ -6,25 +6,34 @@
 
 mod collectives;
 mod device_memory;
+mod executions;
 mod facts;
+mod gpu;
+mod gpu_gaps;
+mod gpu_utilisation;
 mod graphs;
 mod host_memory;
+mod kernels;
 mod launch_overhead;
 mod loss;
 mod metric;
 mod os_waits;
 mod passes;
+mod queue_length;
 mod ranges;
 mod section;
 mod sites;
+mod streams;
 pub(crate) mod summary;
 mod syncs;
 mod transfers;
 
 pub(crate) use facts::{Facts, Need};
+pub(crate) use gpu_gaps::{IdleAt, idle_by_site};
 pub(crate) use loss::Loss;
 pub(crate) use metric::{Metric, Worse};
 pub(crate) use passes::device_memory::Calls as AllocationCalls;
+pub(crate) use passes::gpu::{CAUSES, Cause, Did, InSteps};
 pub(crate) use passes::host_time::{PARTS, Part, ProcessTime};
 pub(crate) use passes::implicit::{Calls as ImplicitCalls, Key as ImplicitKey, Kind as ImplicitKind};
 pub(crate) use passes::loading::Calls as LoadingCalls;
@@ -54,6 +63,11 @@ pub(crate) trait Analysis: Sync {
         &[]
     }
 
+    /// Whether the trace can answer it. A whole report leaves the others out; who asks for one is told why there is none.
+    fn answers(&self, _: &Facts<'_>) -> bool {
+        true
+    }
+
     /// The answer.
     fn section(&self, facts: &Facts<'_>) -> Section;
 }
@@ -73,7 +87,12 @@ pub(crate) struct Explain {
 /// Every analysis, in the order of a report.
 pub(crate) const ALL: &[&dyn Analysis] = &[
     &summary::Summary,
+    &gpu_utilisation::GpuUtilisation,
+    &gpu_gaps::GpuGaps,
     &launch_overhead::LaunchOverhead,
+    &queue_length::QueueLength,
+    &kernels::Kernels,
+    &streams::Streams,
     &syncs::Syncs,
     &transfers::Transfers,
     &device_memory::DeviceMemory,

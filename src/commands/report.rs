@@ -27,7 +27,8 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     let needs: Vec<Need> = chosen.iter().flat_map(|a| a.needs()).copied().collect();
     let facts = Facts::gather(&trace, &filter, &needs);
     select::found(&args.select, &facts)?;
-    let sections = chosen.into_iter().map(|a| (a, a.section(&facts))).collect();
+    let asked = |a: &dyn Analysis| !args.only.is_empty() || a.answers(&facts);
+    let sections = chosen.into_iter().filter(|a| asked(*a)).map(|a| (a, a.section(&facts))).collect();
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
     let report = Report { traces, sections, problems: trace.problems() };
     match &args.output {

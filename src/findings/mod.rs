@@ -4,15 +4,19 @@
 //! or that there is nothing. At most [`SHOWN`] findings are shown, worst first, none below [`WORTH`] of a step. No
 //! finding is a good answer.
 //!
-//! **Invariant:** a gain is an upper bound that follows from recorded times alone. GPU times are not recorded in this
-//! version, so nothing here speaks of the GPU's idle time.
+//! **Invariant:** a gain is an upper bound that follows from recorded times alone. Where the trace has GPU times it is idle
+//! time of the GPU that the rule is to blame for, each ns for one rule; else it is time of the host, and nothing here speaks
+//! of the GPU's idle time.
 
+mod on_gpu;
 mod rules;
 mod subject;
 #[cfg(test)]
 mod tests;
 mod verdict;
+mod verdict_gpu;
 
+pub(crate) use on_gpu::OnGpu;
 pub(crate) use rules::{ALL, Rule, worst_site};
 pub(crate) use subject::{Subject, subjects};
 pub(crate) use verdict::{Verdict, verdict};
@@ -26,8 +30,16 @@ const SHOWN: usize = 5;
 pub(crate) const WORTH: f64 = 0.02;
 
 /// What the rules read.
-pub(crate) const NEEDS: &[Need] =
-    &[Need::Launches, Need::Syncs, Need::Transfers, Need::DeviceMemory, Need::Loading, Need::Sites, Need::Implicit];
+pub(crate) const NEEDS: &[Need] = &[
+    Need::Launches,
+    Need::Syncs,
+    Need::Transfers,
+    Need::DeviceMemory,
+    Need::Loading,
+    Need::Sites,
+    Need::Implicit,
+    Need::Gpu,
+];
 
 /// What a rule found in one process.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,5 +1,6 @@
 //! One process as the rules see it: its usual step, or its run when it has no steps.
 
+use super::OnGpu;
 use crate::analysis::{Facts, PARTS, Part, ProcessSteps};
 
 /// Processes that are looked at one by one; of more, those with most driver calls.
@@ -33,6 +34,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) system_ns: Option<f64>,
     /// Copies, frees and allocations of the unit that waited for earlier work: they are waits as well.
     pub(crate) implicit_waits: f64,
+    /// What its GPUs did in the unit; none where the trace does not tell.
+    pub(crate) on_gpu: Option<OnGpu>,
 }
 
 impl Subject<'_> {
@@ -83,6 +86,12 @@ impl Subject<'_> {
         if self.per_step { middle / self.units } else { all }
     }
 
+    /// Most time that can be saved where the host spends `host_ns` on something: idle time of the GPU for that reason, or the
+    /// host's own where GPU times are not known.
+    pub(crate) fn gain_ns(&self, host_ns: f64, idle_ns: impl FnOnce(&OnGpu) -> f64) -> f64 {
+        self.on_gpu.as_ref().map_or(host_ns, idle_ns)
+    }
+
     /// Most time that can be saved by no longer waiting for `ns`: the rest of the unit, or the wait itself. While the
     /// host waits something else works, and that work remains.
     pub(crate) fn overlap_bound(&self, ns: f64) -> f64 {
@@ -121,6 +130,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             system_ns: time.system_ns().filter(|_| looked_at(process_id, time)).map(|ns| ns as f64 / middle),
             calls: counted.calls.map(|calls| calls as f64 / middle),
             implicit_waits: counted.implicit_waits as f64 / middle,
+            on_gpu: OnGpu::of(facts, process_id, middle),
         }
     };
     judged.map(subject).collect()

@@ -1,10 +1,10 @@
 //! The verdict: one word for the run, and one sentence that says what was measured.
 //!
-//! Only host times are recorded in this version. They show what limits the run where the host limits it (launches,
+//! Where the trace has GPU times they decide ([`super::verdict_gpu`]). Host times alone show what limits the run where the host limits it (launches,
 //! copies, allocation, waits), and that the GPU limits it where the host mostly waits. Where they do not show it the
 //! verdict is UNKNOWN, and says why.
 
-use super::{Findings, Subject, WORTH};
+use super::{Findings, Subject, WORTH, verdict_gpu};
 use crate::analysis::Part;
 
 /// The verdict.
@@ -119,6 +119,9 @@ const ROWS: &[Row] = &[
 
 /// The verdict on a process.
 pub(crate) fn verdict(subject: &Subject<'_>, findings: &Findings) -> Verdict {
+    if let Some(gpu) = &subject.on_gpu {
+        return verdict_gpu::verdict(subject, gpu, findings);
+    }
     let row = ROWS.iter().find(|row| (row.fits)(subject, findings));
     row.map_or(Verdict { word: "UNKNOWN", text: String::new() }, |row| Verdict {
         word: row.word,

@@ -29,6 +29,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use gputrace_collectors::Manifest;
+use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
 pub(crate) use error::{Missing, Problem, TraceError};
@@ -94,6 +95,12 @@ impl Trace {
     /// The manifests of all launchers that left one.
     pub(crate) fn manifests(&self) -> impl Iterator<Item = &Manifest> {
         self.launchers.iter().filter_map(|l| l.manifest.as_ref())
+    }
+
+    /// Whether any time of a GPU is in it.
+    pub(crate) fn has_gpu_times(&self) -> bool {
+        let tables = [TableId::Kernels, TableId::DeviceCopies];
+        self.launchers.iter().any(|launcher| tables.iter().any(|table| !launcher.sealed(*table).is_empty()))
     }
 
     /// The process image with this id.

@@ -16,6 +16,8 @@ pub(crate) struct Rows {
     pub(crate) table: TableId,
     /// How many rows.
     pub(crate) len: usize,
+    /// Whose files they are from: a number of `Trace::launchers`.
+    pub(crate) launcher: usize,
     columns: Vec<(&'static str, ArrayRef)>,
 }
 
@@ -33,7 +35,7 @@ impl Rows {
             Ok((name, array))
         };
         let columns = wanted.iter().map(|name| column(name)).collect::<Result<_, String>>()?;
-        Ok(Rows { table, len: batch.num_rows(), columns })
+        Ok(Rows { table, len: batch.num_rows(), launcher: 0, columns })
     }
 
     fn array(&self, name: &str) -> Option<&ArrayRef> {

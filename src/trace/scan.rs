@@ -22,7 +22,7 @@ impl Trace {
     /// Hands every wanted row that the filter keeps to `each`. Files that cannot be read become problems.
     pub(crate) fn scan(&self, wants: &[Want], filter: &Filter, each: &mut dyn FnMut(&Rows)) {
         let tables = merge(wants);
-        for launcher in &self.launchers {
+        for (number, launcher) in self.launchers.iter().enumerate() {
             let mut streams: Vec<(Stream<'_>, Option<Rows>)> = tables
                 .iter()
                 .map(|(table, columns)| {
@@ -37,7 +37,8 @@ impl Trace {
                 let earliest =
                     streams.iter_mut().filter(|(_, rows)| rows.is_some()).min_by_key(|(_, rows)| start(rows));
                 let Some((stream, rows)) = earliest else { break };
-                if let Some(rows) = rows.take() {
+                if let Some(mut rows) = rows.take() {
+                    rows.launcher = number;
                     each(&rows);
                 }
                 *rows = stream.next();

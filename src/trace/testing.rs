@@ -286,6 +286,32 @@ impl Thread<'_> {
         self.trace.row(TableId::DeviceCopies, copy);
     }
 
+    /// A kernel launch, and the kernel on the GPU from then on, for so long. Gives the end.
+    pub(crate) fn launch_running(&mut self, kernel: &str, ns: i64, stream: i64, (begin, gpu_ns): (i64, i64)) -> i64 {
+        let correlation_id = (i64::from(self.tid) << 32) + self.calls;
+        let name_id = self.trace.name(NameKind::Kernel, kernel);
+        self.launch(kernel, ns);
+        let row = json!({
+            "start_ns": begin, "gpu_ns": gpu_ns, "process_id": self.process_id, "pid": self.process_id, "device": 0,
+            "stream": stream, "correlation_id": correlation_id, "name_id": name_id, "grid_x": 1, "grid_y": 1, "grid_z": 1,
+            "block_x": 32, "block_y": 1, "block_z": 1,
+        });
+        self.trace.row(TableId::Kernels, row);
+        begin + gpu_ns
+    }
+
+    /// A copy, and the same on the GPU. Gives the end.
+    pub(crate) fn copy_running(&mut self, direction: &str, bytes: i64, ns: i64, (begin, gpu_ns): (i64, i64)) -> i64 {
+        let correlation_id = (i64::from(self.tid) << 32) + self.calls;
+        self.copy(direction, ("pinned", "device"), true, bytes, ns);
+        let row = json!({
+            "start_ns": begin, "gpu_ns": gpu_ns, "process_id": self.process_id, "pid": self.process_id, "device": 0,
+            "stream": 7, "correlation_id": correlation_id, "kind": "copy", "direction": direction, "bytes": bytes,
+        });
+        self.trace.row(TableId::DeviceCopies, row);
+        begin + gpu_ns
+    }
+
     /// A launch of a graph.
     pub(crate) fn launch_graph(&mut self, graph_exec_id: Option<i64>, kernels: Option<i64>, ns: i64) {
         let row = json!({ "device": 0, "stream": 7, "graph_exec_id": graph_exec_id, "kernels": kernels });

@@ -196,7 +196,7 @@ impl Pass for DeviceMemory {
         }
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, _: &Steps) {
         self.processes.values_mut().for_each(|memory| memory.until(i64::MAX));
     }
 

@@ -278,7 +278,7 @@ impl Pass for Implicit {
         self.legacy(rows);
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, _: &Steps) {
         for load in self.first.loads() {
             let key = Key { process_id: load.process_id, kind: Kind::LazyLaunch, api_id: load.api_id };
             self.calls.at(key).api.add(load.ns);

@@ -10,6 +10,7 @@ pub(crate) mod device_memory;
 mod first_launches;
 pub(crate) mod folds;
 pub(crate) mod givers;
+pub(crate) mod gpu;
 pub(crate) mod groups;
 pub(crate) mod host_memory;
 pub(crate) mod host_time;
@@ -45,7 +46,7 @@ pub(crate) trait Pass {
     fn rows(&mut self, rows: &Rows, steps: &Steps);
 
     /// No row will come any more.
-    fn end(&mut self) {}
+    fn end(&mut self, _steps: &Steps) {}
 
     /// Adds the ids whose names a report on this pass shows.
     fn names(&self, _ids: &mut FxHashSet<i64>) {}

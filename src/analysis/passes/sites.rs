@@ -243,7 +243,7 @@ impl Pass for Sites {
         }
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, _: &Steps) {
         let direction = self.texts.number("");
         for load in self.first.loads() {
             let (stack_id, place) = load.with;

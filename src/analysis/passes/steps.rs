@@ -153,6 +153,23 @@ impl ProcessSteps {
         let length = end - self.times[*hint];
         if (self.usual.0..=self.usual.1).contains(&length) { Place::Middle(end) } else { Place::Steady }
     }
+
+    fn middle_ns(&self, hint: &mut usize, start: i64, end: i64) -> i64 {
+        let (mut at, mut ns) = (start, 0);
+        while at < end {
+            let place = self.place(hint, at);
+            let next = match place {
+                Place::Outside => self.times.first().copied().filter(|first| *first > at),
+                _ => self.times.get(*hint + 1).copied(),
+            };
+            let Some(next) = next else { break };
+            if place.is_middle() {
+                ns += next.min(end) - at;
+            }
+            at = next;
+        }
+        ns
+    }
 }
 
 /// Where a pass last looked: rows come nearly in the order of time, so the next one lies in the same step or the next.
@@ -191,10 +208,9 @@ impl Steps {
         in_loop && !(self.several_callers(process_id) && self.givers.another(process_id, tid, start, end))
     }
 
-    /// Where a row that begins at `at` lies.
     #[inline]
-    pub(crate) fn place(&self, cursor: &mut Cursor, process_id: i64, at: i64) -> Place {
-        let slot = match cursor.process {
+    fn slot(&self, cursor: &mut Cursor, process_id: i64) -> Option<usize> {
+        match cursor.process {
             Some((process, slot)) if process == process_id => slot,
             _ => {
                 let slot = self.slots.get(&process_id).copied();
@@ -202,8 +218,22 @@ impl Steps {
                 cursor.hints.resize(self.all.len(), 0);
                 slot
             }
-        };
+        }
+    }
+
+    /// Where a row that begins at `at` lies.
+    #[inline]
+    pub(crate) fn place(&self, cursor: &mut Cursor, process_id: i64, at: i64) -> Place {
+        let slot = self.slot(cursor, process_id);
         slot.map_or(Place::Outside, |slot| self.all[slot].place(&mut cursor.hints[slot], at))
+    }
+
+    /// The part of a span of time that lies in steady steps of usual duration; all of it in a process without steps.
+    pub(crate) fn middle_ns(&self, cursor: &mut Cursor, process_id: i64, start: i64, end: i64) -> i64 {
+        match self.slot(cursor, process_id) {
+            Some(slot) => self.all[slot].middle_ns(&mut cursor.hints[slot], start, end),
+            None => end - start,
+        }
     }
 
     /// Names of the anchors.
@@ -259,6 +289,8 @@ mod tests {
         assert_eq!(place(6999), Place::Middle(7000));
         assert_eq!(place(2500), Place::Middle(3000));
         assert_eq!(place(7000), Place::Outside);
+        let middle = |start, end| steps.middle_ns(&mut Cursor::default(), 9, start, end);
+        assert_eq!((middle(0, 10_000), middle(1500, 2500), middle(8000, 9000)), (6000, 1000, 0));
         assert_eq!(steps.place(&mut Cursor::default(), 8, 2500), Place::Outside);
     }
 }

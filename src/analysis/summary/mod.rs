@@ -14,8 +14,8 @@ use gputrace_collectors::Manifest;
 
 use super::passes::period::Name;
 use super::section::{Column, Section, Table, Unit, Value, column};
-use super::{Analysis, Explain, Facts, Metric, Need};
-use crate::findings::{self, Findings, Subject, Verdict};
+use super::{Analysis, Cause, Explain, Facts, Metric, Need};
+use crate::findings::{self, Findings, OnGpu, Subject, Verdict};
 use crate::render::share as shown;
 use crate::trace::{Filter, Trace};
 use own::Own;
@@ -69,13 +69,13 @@ impl Analysis for Summary {
                 and 60th percentile of duration, so its parts sum to the usual step; where several threads call the driver each ns counts once (launch, copy, memory, \
                 other, wait, in this order). Of the time outside the driver, system waits are those of the loop's thread \
                 for the operating system (--explain os-waits) in which no other thread launches; the rest has no evidence in the trace and is called unknown: \
-                Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the host's times, and there is no verdict where more than half of the calls are lost; each finding's gain is \
+                Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the GPU's times where the trace has them, else from the host's; GPU line: busy and idle time of the step, of several GPUs the mean (--explain gpu-gaps); there is no verdict where more than half of the calls are lost; each finding's gain is \
                 an upper bound. cost = recorded events x measured cost of one, and the time in which graphs were read, / wall time, in the process where that is most; lost = events without room of all \
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
                 and no hook covers; the line below names them, and libraries whose own calls symbols may not reach.",
             unit: "The unit of the step line holds for the lines below it.",
-            limits: "GPU times are not recorded in this version: idle time of the GPU is not known, and \
-                nothing here claims any. Steps of fewer than two calls, or fewer than ten, are not found. Several processes: \
+            limits: "Where the trace has no GPU times (recording takes none in this version, imports have them), idle time of the \
+                GPU is not known, and nothing here claims any. Steps of fewer than two calls, or fewer than ten, are not found. Several processes: \
                 numbers are of the busiest; with ranks, of the slowest, and each rank's process is its busiest.",
             source: "metrics.md, The summary that ends a run.",
         }
@@ -108,6 +108,16 @@ impl Analysis for Summary {
             Metric::cost("memory_calls", Count, "allocation and free calls of a step").of_step(),
             Metric::cost("other_ns", Ns, "time of a step in other driver calls").of_step(),
             Metric::cost("other_calls", Count, "other driver calls of a step").of_step(),
+            Metric::about("gpu_busy_ns", Ns, "time of a step in which the GPU worked").of_step(),
+            Metric::about("gpu_compute_ns", Ns, "time of a step with computing kernels").of_step(),
+            Metric::cost("gpu_communication_exposed_ns", Ns, "time of a step in which only NCCL's kernels ran")
+                .of_step(),
+            Metric::cost("gpu_copies_exposed_ns", Ns, "time of a step in which only copies and sets ran").of_step(),
+            Metric::cost("gpu_idle_ns", Ns, "time of a step in which the GPU did nothing").of_step(),
+            Metric::cost("gpu_idle_not_launched_ns", Ns, "of it, because nothing was launched").of_step(),
+            Metric::cost("gpu_idle_after_wait_ns", Ns, "of it, after waits of the host").of_step(),
+            Metric::cost("gpu_idle_percent", Percent, "share of a step in which the GPU did nothing").of_step(),
+            Metric::about("gpu_operations", Count, "kernels, copies and sets of a step").of_step(),
             Metric::about("kernels", Count, "kernels that a step launches").of_step(),
             Metric::cost("implicit_waits", Count, "copies, sets, frees and allocations of a step that waited")
                 .of_step(),
@@ -194,6 +204,18 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
         section.fact(time, title, Unit::Ns, main.map(|s| s.ns(part)));
         section.fact(calls, calls, Unit::Count, main.map(|s| s.calls(part)));
     }
+    let gpu = main.and_then(|s| s.on_gpu.as_ref());
+    section.fact("gpu_busy_ns", "GPU busy", Unit::Ns, gpu.map(OnGpu::busy_ns));
+    section.fact("gpu_compute_ns", "GPU computing", Unit::Ns, gpu.map(|gpu| gpu.compute_ns));
+    section.fact("gpu_communication_exposed_ns", "NCCL exposed", Unit::Ns, gpu.map(|gpu| gpu.communication_ns));
+    section.fact("gpu_copies_exposed_ns", "copies exposed", Unit::Ns, gpu.map(|gpu| gpu.copy_ns));
+    section.fact("gpu_idle_ns", "GPU idle", Unit::Ns, gpu.map(OnGpu::all_idle_ns));
+    section.fact("gpu_idle_not_launched_ns", "idle, not launched", Unit::Ns, gpu.map(OnGpu::not_launched_ns));
+    let after = gpu.map(|gpu| gpu.idle_ns(&[Cause::AfterWait]));
+    section.fact("gpu_idle_after_wait_ns", "idle after waits", Unit::Ns, after);
+    let idle_percent = gpu.zip(main).map(|(gpu, s)| 100.0 * gpu.all_idle_ns() / s.unit_ns.max(1.0));
+    section.fact("gpu_idle_percent", "GPU idle", Unit::Percent, idle_percent);
+    section.fact("gpu_operations", "GPU operations", Unit::Count, gpu.map(|gpu| gpu.operations));
     section.fact("kernels", "kernels launched", Unit::Count, main.and_then(|s| s.kernels()));
     section.fact("implicit_waits", "of them implicit", Unit::Count, main.map(|s| s.implicit_waits));
     let own = &content.own;

@@ -4,13 +4,15 @@ use std::fmt::Write;
 
 use super::{Content, devices, ending, ranks};
 use crate::analysis::loss::Loss;
-use crate::analysis::{Facts, Part, ProcessSteps, What};
+use crate::analysis::{Cause, Facts, Part, ProcessSteps, What};
 use crate::findings::{Subject, worst_site};
 use crate::render::{duration, number, scale_ns, share, time};
 use crate::trace::{Process, shortened};
 
 /// Characters of the command that are shown.
 const COMMAND: usize = 60;
+/// Below this share of the unit the GPU's idle time is told in one number.
+const IDLE: f64 = 0.1;
 /// Processes that get a line.
 const LINES: usize = 4;
 
@@ -42,7 +44,8 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
             let _ = writeln!(out, "checked, fine: {}", content.findings.fine.join(", "));
         }
         let sites = if content.facts.sites.any() { "" } else { "call sites; " };
-        let _ = writeln!(out, "not known: GPU busy and idle time; {sites}tensors inside a caching allocator");
+        let gpu = if main.is_some_and(|s| s.on_gpu.is_some()) { "" } else { "GPU busy and idle time; " };
+        let _ = writeln!(out, "not known: {gpu}{sites}tensors inside a caching allocator");
     }
     out.push_str(&ending::own_lines(content));
     out
@@ -181,7 +184,7 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
             );
         }
     }
-    out.push_str(" GPU   busy not recorded in this version (host side only)\n");
+    out.push_str(&gpu_line(main, &shown));
     let _ = write!(out, " host  outside driver {}", shown(main.outside_ns()));
     let always = [("launch calls", Part::Launch), ("waits", Part::Wait), ("copies", Part::Copy)];
     let when_seen = [("memory", Part::Memory), ("other", Part::Other)];
@@ -193,7 +196,11 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     let launches = content.facts.launches.processes.get(&main.process_id);
     let median = launches.map_or(0, |l| l.steady.median()) as f64;
     let calls = number(main.calls(Part::Launch));
-    let _ = write!(out, " {calls} launches");
+    out.push(' ');
+    if let Some(gpu) = &main.on_gpu {
+        let _ = write!(out, "{} GPU operations, median kernel {}; ", number(gpu.operations), time(gpu.kernel_ns));
+    }
+    let _ = write!(out, "{calls} launches");
     match main.kernels().map(number) {
         Some(kernels) if kernels == calls => {}
         Some(kernels) => _ = write!(out, " of {kernels} kernels"),
@@ -217,6 +224,28 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     }
     out.push('\n');
     out
+}
+
+/// What the GPU did: where it idles, for which reasons, else with what it was busy.
+fn gpu_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
+    let Some(gpu) = &main.on_gpu else {
+        return " GPU   busy not recorded in this version (host side only)\n".to_owned();
+    };
+    let (busy, idle) = (gpu.busy_ns(), gpu.all_idle_ns());
+    if idle >= IDLE * main.unit_ns {
+        let (not_launched, after) = (gpu.not_launched_ns(), gpu.idle_ns(&[Cause::AfterWait]));
+        let (first, second, third) = (shown(not_launched), shown(after), shown((idle - not_launched - after).max(0.0)));
+        let busy = shown(busy);
+        return format!(" GPU   busy {busy} | idle: not launched {first}, after wait {second}, other {third}\n");
+    }
+    let exposed = [("NCCL exposed", gpu.communication_ns), ("copies exposed", gpu.copy_ns)];
+    let exposed: String = exposed
+        .iter()
+        .filter(|(_, ns)| *ns >= 0.005 * main.unit_ns)
+        .map(|(name, ns)| format!(", {name} {}", shown(*ns)))
+        .collect();
+    let of = share(busy / main.unit_ns.max(1.0));
+    format!(" GPU   busy {} ({of}): compute {}{exposed} | idle {}\n", shown(busy), shown(gpu.compute_ns), shown(idle))
 }
 
 /// What the time outside the driver went into, as far as there is evidence of it: ends the host line, and has one of its

@@ -1,0 +1,181 @@
+//! gpu-utilisation: how much of the time each GPU worked, with what, and when.
+
+use super::passes::gpu::{Device, Gpu};
+use super::section::{Column, Section, Table, Unit, column, percent};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu};
+
+/// The analysis.
+pub(crate) struct GpuUtilisation;
+
+/// Parts of a device's time that are looked at one by one (Nsight Systems).
+const PARTS: usize = 30;
+/// A part with less is under-used (Nsight Systems' gpu_time_util).
+const LOW_PERCENT: f64 = 50.0;
+
+impl Analysis for GpuUtilisation {
+    fn name(&self) -> &'static str {
+        "gpu-utilisation"
+    }
+
+    fn title(&self) -> &'static str {
+        "GPU utilisation"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "Busy is the union of all operations of a device (kernels, copies, sets), of all processes and streams, \
+                each ns once; utilisation is busy / range, from the begin of the device's first operation to the end of its \
+                last. Compute is the union of kernels that are not NCCL's; NCCL exposed the time in which only NCCL's kernels \
+                (and copies) ran; copies exposed the time in which only copies and sets did: the three sum to busy. Overlap is \
+                the part of NCCL's time with computing beside it. Concurrent is the time with two operations or more. The range is cut into 30 parts; those under 50 % are \
+                counted. Per step: the part in the steady steps of usual duration, per step.",
+            unit: "ns in JSON; in text the column's head names the unit. Utilisation is a percentage.",
+            limits: "What a kernel does inside is not known: a device that is busy may be badly used. Work of one step that runs \
+                in the next one counts there; over many steps that evens out. Processes of several launchers that share a device \
+                are not joined. A part of the 30 is exact to 1/136 of its length.",
+            source: "Nsight Systems gpu_time_util, which sums operations, so that it can exceed 100 %; the union is taken here. \
+                HTA's temporal breakdown: idle, compute, and non-compute = NCCL exposed + copies exposed; its \
+                communication/computation overlap.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Gpu]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("devices", Count, "GPUs with work"),
+            Metric::about("range_ns", Ns, "from the first operation to the last, summed over GPUs"),
+            Metric::about("busy_ns", Ns, "time in which GPUs worked"),
+            Metric::use_of("busy_percent", Percent, "time in which GPUs worked, of the range"),
+            Metric::about("idle_ns", Ns, "time in which GPUs did nothing"),
+            Metric::about("compute_ns", Ns, "time with computing kernels"),
+            Metric::about("communication_exposed_ns", Ns, "time in which only kernels of NCCL ran"),
+            Metric::about("copies_exposed_ns", Ns, "time in which only copies and sets ran"),
+            Metric::about("communication_ns", Ns, "time with kernels of NCCL"),
+            Metric::use_of("overlap_percent", Percent, "part of NCCL's time with computing beside it"),
+        ];
+        METRICS
+    }
+
+    fn answers(&self, facts: &Facts<'_>) -> bool {
+        facts.gpu.is_some()
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        let Some(gpu) = gpu::times(facts, &mut section) else { return section };
+        let sum = |of: &dyn Fn(&Device) -> i64| gpu.devices.iter().map(of).sum::<i64>();
+        let range = sum(&Device::range_ns);
+        let busy = sum(&|device| device.busy().total_ns());
+        let communication = sum(&|device| device.overlap_ns().0);
+        section.fact("devices", "GPUs with work", Unit::Count, gpu.devices.iter().count() as u64);
+        section.fact("range_ns", "range, summed over GPUs", Unit::Ns, range);
+        section.fact("busy_ns", "busy", Unit::Ns, busy);
+        section.fact("busy_percent", "utilisation", Unit::Percent, percent(busy as f64, range as f64));
+        section.fact("idle_ns", "idle", Unit::Ns, range - busy);
+        section.fact("compute_ns", "compute", Unit::Ns, sum(&|device| device.busy().compute_ns));
+        section.fact(
+            "communication_exposed_ns",
+            "NCCL exposed",
+            Unit::Ns,
+            sum(&|device| device.busy().communication_ns),
+        );
+        section.fact("copies_exposed_ns", "copies exposed", Unit::Ns, sum(&|device| device.busy().copy_ns));
+        section.fact("communication_ns", "NCCL in all", Unit::Ns, communication);
+        let overlap = percent(sum(&|device| device.overlap_ns().1) as f64, communication as f64);
+        section.fact("overlap_percent", "of it beside computing", Unit::Percent, overlap);
+        section.table(by_device(facts, gpu));
+        section.table(per_step(facts, gpu));
+        section.table(over_time(facts, gpu));
+        section
+    }
+}
+
+fn by_device(facts: &Facts<'_>, gpu: &Gpu) -> Table {
+    const COLUMNS: [Column; 12] = [
+        column("device", "GPU", Unit::Text),
+        column("range_ns", "Range", Unit::Ns),
+        column("busy_ns", "Busy", Unit::Ns),
+        column("busy_percent", "Busy", Unit::Percent),
+        column("compute_ns", "Compute", Unit::Ns),
+        column("communication_exposed_ns", "NCCL exposed", Unit::Ns),
+        column("copies_exposed_ns", "Copies exposed", Unit::Ns),
+        column("concurrent_ns", "Concurrent", Unit::Ns),
+        column("kernels", "Kernels", Unit::Count),
+        column("communication_kernels", "NCCL's", Unit::Count),
+        column("copies", "Copies", Unit::Count),
+        column("low_parts", "Parts < 50 %", Unit::Count),
+    ];
+    let row = |device: &Device| {
+        let busy = device.busy();
+        let part_ns = device.range_ns() as f64 / PARTS as f64;
+        let parts = device.bins.parts(PARTS, device.last_ns());
+        let low = parts.iter().filter(|(_, ns)| 100.0 * ns < LOW_PERCENT * part_ns).count();
+        vec![
+            gpu::name(facts, gpu, device).into(),
+            device.range_ns().into(),
+            busy.total_ns().into(),
+            percent(busy.total_ns() as f64, device.range_ns() as f64),
+            busy.compute_ns.into(),
+            busy.communication_ns.into(),
+            busy.copy_ns.into(),
+            device.several.total_ns.into(),
+            device.operations[0].into(),
+            device.operations[1].into(),
+            device.operations[2].into(),
+            (low as u64).into(),
+        ]
+    };
+    Table::new("by_device", "By GPU", &COLUMNS, gpu.devices.iter().map(row).collect())
+}
+
+fn per_step(facts: &Facts<'_>, gpu: &Gpu) -> Table {
+    const COLUMNS: [Column; 8] = [
+        column("process", "Process", Unit::Text),
+        column("device", "GPU", Unit::Text),
+        column("step_ns", "Step", Unit::Ns),
+        column("busy_ns", "Busy", Unit::Ns),
+        column("busy_percent", "Busy", Unit::Percent),
+        column("compute_ns", "Compute", Unit::Ns),
+        column("communication_exposed_ns", "NCCL exposed", Unit::Ns),
+        column("copies_exposed_ns", "Copies exposed", Unit::Ns),
+    ];
+    let mut rows = Vec::new();
+    for device in gpu.devices.iter() {
+        let mut processes: Vec<_> = device.in_steps.iter().collect();
+        processes.sort_by_key(|(process_id, _)| **process_id);
+        for (process_id, own) in processes {
+            let Some(steps) = facts.steps.of(*process_id) else { continue };
+            let per_step = |ns: i64| ns as f64 / steps.middle.max(1) as f64;
+            rows.push(vec![
+                facts.label(*process_id).into(),
+                gpu::name(facts, gpu, device).into(),
+                steps.middle_ns.into(),
+                per_step(own.busy.total_ns()).into(),
+                percent(per_step(own.busy.total_ns()), steps.middle_ns),
+                per_step(own.busy.compute_ns).into(),
+                per_step(own.busy.communication_ns).into(),
+                per_step(own.busy.copy_ns).into(),
+            ]);
+        }
+    }
+    Table::new("per_step", "In a usual step", &COLUMNS, rows)
+}
+
+fn over_time(facts: &Facts<'_>, gpu: &Gpu) -> Table {
+    const COLUMNS: [Column; 3] = [
+        column("device", "GPU", Unit::Text),
+        column("after_ns", "After", Unit::Ns),
+        column("busy_percent", "Busy", Unit::Percent),
+    ];
+    let rows = gpu.devices.iter().flat_map(|device| {
+        let part_ns = device.range_ns() as f64 / PARTS as f64;
+        let name = gpu::name(facts, gpu, device);
+        let parts = device.bins.parts(PARTS, device.last_ns());
+        parts.into_iter().map(move |(at, ns)| vec![name.clone().into(), at.into(), percent(ns, part_ns)])
+    });
+    Table::new("over_time", "Utilisation over time", &COLUMNS, rows.collect())
+}

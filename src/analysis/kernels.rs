@@ -1,0 +1,91 @@
+//! kernels: which kernels the GPU's time went into.
+
+use super::launch_overhead::{TIMES, times};
+use super::passes::stats::Stats;
+use super::section::{Column, Section, Table, Unit, Value, column};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu};
+
+/// The analysis.
+pub(crate) struct Kernels;
+
+impl Analysis for Kernels {
+    fn name(&self) -> &'static str {
+        "kernels"
+    }
+
+    fn title(&self) -> &'static str {
+        "Kernels"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "Time on the GPU from begin to end of each kernel, by name, and by name, grid and block: Time % (of all \
+                kernels), Total, Calls, Avg, Med, Min, Max, StdDev. Kernels of graphs count like others.",
+            unit: "ns in JSON; in text the column's head names the unit.",
+            limits: "Medians are exact up to 64 values, else within 1.6 %. Kernels that run beside each other count in full, so the \
+                total may exceed the time in which the GPU was busy. 20,000 names and shapes are kept apart.",
+            source: "Nsight Systems cuda_gpu_kern_sum and cuda_gpu_kern_gb_sum.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Gpu]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("kernels", Count, "kernels that ran"),
+            Metric::about("names", Count, "different names of kernels"),
+            Metric::about("total_ns", Ns, "time of all kernels on the GPU"),
+            Metric::cost("med_ns", Ns, "median kernel"),
+            Metric::cost("p99_ns", Ns, "99th percentile of the kernels"),
+        ];
+        METRICS
+    }
+
+    fn answers(&self, facts: &Facts<'_>) -> bool {
+        facts.gpu.is_some()
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        let Some(gpu) = gpu::times(facts, &mut section) else { return section };
+        let mut all = Stats::default();
+        gpu.executions.kernels.iter().for_each(|(_, stats)| all.merge(stats));
+        section.fact("kernels", "kernels", Unit::Count, all.count);
+        section.fact("names", "different names", Unit::Count, gpu.executions.kernels.iter().count() as u64);
+        section.fact("total_ns", "time on the GPU", Unit::Ns, all.sum);
+        section.fact("med_ns", "median kernel", Unit::Ns, all.median());
+        section.fact("p99_ns", "99th percentile", Unit::Ns, all.quantile(0.99));
+        let name = |id: i64| Value::from(facts.names.full(id));
+        let head = [column("kernel", "Kernel", Unit::Name)];
+        let rows = gpu.executions.kernels.iter().map(|(id, stats)| (vec![name(*id)], stats));
+        section.table(table("by_kernel", "By kernel", &head, rows.collect(), all.sum));
+        let head = [
+            column("kernel", "Kernel", Unit::Name),
+            column("grid", "Grid", Unit::Text),
+            column("block", "Block", Unit::Text),
+        ];
+        let dimensions = |of: &[i32]| of.iter().map(i32::to_string).collect::<Vec<_>>().join("x");
+        let rows = gpu.executions.shapes.iter().filter(|((_, shape), _)| shape[0] > 0);
+        let rows = rows.map(|((id, shape), stats)| {
+            (vec![name(*id), dimensions(&shape[..3]).into(), dimensions(&shape[3..]).into()], stats)
+        });
+        section.table(table("by_grid", "By kernel, grid and block", &head, rows.collect(), all.sum));
+        section
+    }
+}
+
+/// Rows by what names them, most time first.
+fn table(
+    key: &'static str,
+    title: &'static str,
+    head: &[Column],
+    mut rows: Vec<(Vec<Value>, &Stats)>,
+    whole_ns: i64,
+) -> Table {
+    rows.sort_by(|(a, x), (b, y)| y.sum.cmp(&x.sum).then_with(|| format!("{a:?}").cmp(&format!("{b:?}"))));
+    let rows = rows.into_iter().map(|(head, stats)| head.into_iter().chain(times(stats, whole_ns as f64)).collect());
+    Table::new(key, title, &[head, &TIMES].concat(), rows.collect())
+}

@@ -1,0 +1,165 @@
+//! The host's calls of the last while: which one caused an operation, and what a thread did at some time.
+
+use std::collections::VecDeque;
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::FxHashMap;
+
+use crate::analysis::passes::steps::blocks;
+use crate::trace::{NO_STACK, Rows};
+
+/// What a call did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Did {
+    /// Gave work.
+    Launch,
+    /// Copied or set memory.
+    Transfer,
+    /// Waited for the GPU.
+    Wait,
+    /// Asked the GPU, or made streams wait.
+    Ask,
+    /// Took memory or gave it back.
+    Memory,
+    /// Loaded or compiled code.
+    Load,
+    /// Called the driver for something else.
+    Other,
+    /// Called NCCL.
+    Collective,
+    /// Waited for the operating system.
+    System,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) did: Did,
+    pub(crate) tid: i32,
+    pub(crate) api_id: i64,
+    pub(crate) stack_id: i64,
+}
+
+/// Kinds of rows that are kept apart for a thread: each comes in the order of time by itself.
+const KINDS: usize = 7;
+/// Calls of one kind and thread that are kept, at least, before old ones are forgotten.
+const KEPT: usize = 4096;
+/// The same at most: 8 MiB.
+const MOST: usize = 200_000;
+/// Launches whose kernels have not come yet that are kept at most.
+const OPEN: usize = 2_000_000;
+/// Calls whose operations did not come within this time caused none that is in the trace.
+const PATIENCE_NS: i64 = 10_000_000_000;
+
+/// Calls of the last while.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    causes: FxHashMap<(i64, i64), Call>,
+    /// The keys of `causes` by age; those that found their operation are still there.
+    ages: VecDeque<(i64, (i64, i64))>,
+    threads: FxHashMap<(i64, i32), [VecDeque<Call>; KINDS]>,
+}
+
+fn kind(table: TableId) -> Option<usize> {
+    Some(match table {
+        TableId::Launches => 0,
+        TableId::Transfers => 1,
+        TableId::Syncs => 2,
+        TableId::DeviceMemory => 3,
+        TableId::Api => 4,
+        TableId::Collectives => 5,
+        TableId::OsWaits => 6,
+        _ => return None,
+    })
+}
+
+impl Calls {
+    pub(super) fn add(&mut self, rows: &Rows) {
+        let Some(kind) = kind(rows.table) else { return };
+        let (start, process, tid) = (rows.i64("start_ns"), rows.i64("process_id"), rows.i32_or("tid", 0));
+        let length = rows.i64(if rows.table == TableId::OsWaits { "wait_ns" } else { "api_ns" });
+        let (api, stack) = (rows.i64("api_id"), rows.i64_or("stack_id", NO_STACK));
+        let (text, causes) = (rows.texts(if kind == 4 { "class" } else { "kind" }), kind < 2);
+        let cause = rows.i64("correlation_id");
+        let mut last = None;
+        for row in 0..rows.len {
+            let did = match rows.table {
+                TableId::Launches => Did::Launch,
+                TableId::Transfers => Did::Transfer,
+                TableId::Syncs if blocks(text.get(row)) => Did::Wait,
+                TableId::Syncs => Did::Ask,
+                TableId::DeviceMemory => Did::Memory,
+                TableId::Api if text.get(row) == "module" => Did::Load,
+                TableId::Api => Did::Other,
+                TableId::Collectives => Did::Collective,
+                _ => Did::System,
+            };
+            let call = Call {
+                start: start[row],
+                end: start[row].saturating_add(length[row].max(0)),
+                did,
+                tid: tid[row],
+                api_id: api[row],
+                stack_id: stack[row],
+            };
+            if causes {
+                let key = (process[row], cause[row]);
+                self.causes.insert(key, call);
+                self.ages.push_back((call.start, key));
+            }
+            let thread = (process[row], tid[row]);
+            if last != Some(thread) {
+                self.threads.entry(thread).or_default();
+                last = Some(thread);
+            }
+            if let Some(queues) = self.threads.get_mut(&thread) {
+                push(&mut queues[kind], call);
+            }
+        }
+    }
+
+    /// The call that caused an operation.
+    #[inline]
+    pub(super) fn cause_of(&self, process_id: i64, cause: i64) -> Option<Call> {
+        self.causes.get(&(process_id, cause)).copied()
+    }
+
+    /// The calls of a thread that were not over at `from` and began before `to`, of each kind in their order.
+    pub(super) fn between(&self, process_id: i64, tid: i32, from: i64, to: i64) -> impl Iterator<Item = &Call> {
+        let kinds = self.threads.get(&(process_id, tid)).into_iter().flatten();
+        kinds.flat_map(move |calls| {
+            // Calls of one thread do not overlap, so their ends are sorted as well.
+            let first = calls.partition_point(|call| call.end < from);
+            calls.range(first..).take_while(move |call| call.start < to)
+        })
+    }
+
+    /// Forgets what cannot be asked for any more: no gap begins before `settled`, and no row before `before` will come.
+    pub(super) fn forget(&mut self, settled: i64, before: i64) {
+        while let Some((start, key)) = self.ages.front().copied()
+            && (self.ages.len() > OPEN || start < before.saturating_sub(PATIENCE_NS))
+        {
+            self.ages.pop_front();
+            if self.causes.get(&key).is_some_and(|call| call.start == start) {
+                self.causes.remove(&key);
+            }
+        }
+        for calls in self.threads.values_mut().flatten() {
+            while calls.len() > MOST || calls.len() > KEPT && calls.front().is_some_and(|call| call.end < settled) {
+                calls.pop_front();
+            }
+        }
+    }
+}
+
+/// Nearly always the youngest one.
+#[inline]
+fn push(calls: &mut VecDeque<Call>, call: Call) {
+    if calls.back().is_none_or(|last| last.start <= call.start) {
+        return calls.push_back(call);
+    }
+    let later = calls.iter().rev().take_while(|other| other.start > call.start).count();
+    calls.insert(calls.len() - later, call);
+}

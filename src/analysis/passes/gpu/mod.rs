@@ -1,0 +1,238 @@
+//! What the GPU did, and why it did nothing: the tables `kernels` and `device_copies` joined with the calls that caused
+//! their rows.
+//!
+//! Operations of all streams are brought into the order of their begin ([`order`]); a device's time is then covered from
+//! the left to the right ([`cover`]), and what lies between two operations is a gap whose cause is looked for in what the
+//! launching thread did meanwhile ([`gaps`], [`calls`]). Everything is a sum, a histogram or a bounded list: the memory
+//! does not grow with the trace.
+//!
+//! Rows of several tables come in step with time to within a batch. When a batch begins at some time, everything that began
+//! earlier has been seen, but for what its source delivered late: so operations are settled [`SLACK_NS`] behind.
+
+mod calls;
+mod copies;
+mod cover;
+mod device;
+mod executions;
+mod gaps;
+mod identity;
+mod launched;
+mod order;
+mod queue;
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::FxHashSet;
+
+use super::Pass;
+use super::steps::{Cursor, Steps};
+use crate::trace::{NO_NAME, Rows, Trace, Want};
+use calls::Calls;
+pub(crate) use calls::Did;
+pub(crate) use copies::Copies;
+use device::Devices;
+pub(crate) use device::{Device, InSteps};
+pub(crate) use executions::Executions;
+pub(crate) use gaps::{CAUSES, Cause, GapKey, Longest};
+pub(crate) use launched::{Launched, OfLaunch};
+use order::{Operation, Order, Work};
+pub(crate) use queue::{FULL, Queue, Queues};
+
+/// Rows may be delivered so much later than others that began at the same time.
+const SLACK_NS: i64 = 50_000_000;
+
+/// The pass.
+#[derive(Debug, Default)]
+pub(crate) struct Gpu {
+    /// By device.
+    pub(crate) devices: Devices,
+    /// Kernels by name, and by name and shape.
+    pub(crate) executions: Executions,
+    /// Copies and sets by direction.
+    pub(crate) copies: Copies,
+    /// Launches joined with what they launched.
+    pub(crate) launched: Launched,
+    /// Work that was launched and had not begun.
+    pub(crate) queues: Queues,
+    /// Operations whose call is not in the trace.
+    pub(crate) without_call: u64,
+    /// Operations that ended before they began: their source has no times for them. They are in no sum.
+    pub(crate) without_time: u64,
+    /// Operations that came so late that their time could not be put in its place.
+    pub(crate) late: u64,
+    communication: FxHashSet<i64>,
+    order: Order,
+    calls: Calls,
+    cursor: Cursor,
+    launcher: usize,
+}
+
+impl Gpu {
+    /// For a trace with rows of these tables.
+    pub(crate) fn new(trace: &Trace) -> Gpu {
+        let communication = identity::communication(trace);
+        Gpu { devices: Devices::new(trace), communication, ..Gpu::default() }
+    }
+
+    /// Kernels of NCCL by name, and their times.
+    pub(crate) fn communication(&self) -> impl Iterator<Item = (i64, &super::stats::Stats)> {
+        let kernels = self.executions.kernels.iter().map(|(id, stats)| (*id, stats));
+        kernels.filter(|(id, _)| self.communication.contains(id))
+    }
+
+    /// Whether any operation was seen.
+    pub(crate) fn any(&self) -> bool {
+        self.devices.iter().next().is_some()
+    }
+
+    fn kernels(&mut self, rows: &Rows) {
+        let (start, length, process) = (rows.i64("start_ns"), rows.i64("gpu_ns"), rows.i64("process_id"));
+        let (device, stream) = (rows.i32_or("device", -1), rows.i64("stream"));
+        let (cause, name) = (rows.i64_or("correlation_id", NO_CAUSE), rows.i64_or("name_id", NO_NAME));
+        let [grid, block] = ["grid", "block"].map(|of| ["x", "y", "z"].map(|at| rows.i32_or(&format!("{of}_{at}"), 0)));
+        for row in 0..rows.len {
+            let work = match self.communication.contains(&name[row]) {
+                true => Work::Communication,
+                false => Work::Kernel,
+            };
+            let shape = [grid[0][row], grid[1][row], grid[2][row], block[0][row], block[1][row], block[2][row]];
+            let of = Operation {
+                start: start[row],
+                end: start[row].saturating_add(length[row]),
+                process_id: process[row],
+                device: device[row],
+                stream: stream[row],
+                cause: cause[row],
+                name_id: name[row],
+                work,
+            };
+            if of.end >= of.start {
+                self.executions.add(&of, shape);
+            }
+            self.take(0, of);
+        }
+    }
+
+    fn copies(&mut self, rows: &Rows) {
+        let (start, length, process) = (rows.i64("start_ns"), rows.i64("gpu_ns"), rows.i64("process_id"));
+        let (device, stream) = (rows.i32_or("device", -1), rows.i64("stream"));
+        let (cause, bytes) = (rows.i64_or("correlation_id", NO_CAUSE), rows.i64("bytes"));
+        let (kind, direction) = (rows.texts("kind"), rows.texts("direction"));
+        let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
+        for row in 0..rows.len {
+            let of = Operation {
+                start: start[row],
+                end: start[row].saturating_add(length[row]),
+                process_id: process[row],
+                device: device[row],
+                stream: stream[row],
+                cause: cause[row],
+                name_id: NO_NAME,
+                work: Work::Copy,
+            };
+            if of.end >= of.start {
+                let memory = [src.get(row), dst.get(row)];
+                self.copies.add(process[row], kind.get(row), direction.get(row), memory, bytes[row], length[row]);
+            }
+            self.take(1, of);
+        }
+    }
+
+    fn take(&mut self, table: usize, of: Operation) {
+        if of.end < of.start {
+            self.without_time += 1;
+        } else {
+            self.late += u64::from(!self.order.push(table, of));
+        }
+    }
+
+    /// Settles every operation that began before this time.
+    fn settle(&mut self, before: i64, steps: &Steps) {
+        while let Some(of) = self.order.next(before) {
+            let call = self.calls.cause_of(of.process_id, of.cause);
+            self.without_call += u64::from(call.is_none());
+            if let Some(call) = &call {
+                self.queues.add(&of, call);
+                self.launched.add(&of, call);
+            }
+            self.devices.add(self.launcher, &of, call.as_ref(), &self.calls, steps, &mut self.cursor);
+        }
+        self.calls.forget(self.devices.settled_ns().unwrap_or(before), before);
+    }
+}
+
+/// Stands for a row without a correlation id.
+const NO_CAUSE: i64 = i64::MIN;
+
+impl Pass for Gpu {
+    fn wants(&self) -> &'static [Want] {
+        &[
+            Want {
+                table: TableId::Kernels,
+                columns: &[
+                    "gpu_ns",
+                    "device",
+                    "stream",
+                    "correlation_id",
+                    "name_id",
+                    "grid_x",
+                    "grid_y",
+                    "grid_z",
+                    "block_x",
+                    "block_y",
+                    "block_z",
+                ],
+            },
+            Want {
+                table: TableId::DeviceCopies,
+                columns: &[
+                    "gpu_ns",
+                    "device",
+                    "stream",
+                    "correlation_id",
+                    "kind",
+                    "direction",
+                    "src_kind",
+                    "dst_kind",
+                    "bytes",
+                ],
+            },
+            Want { table: TableId::Launches, columns: &["api_ns", "tid", "correlation_id", "api_id", "stack_id"] },
+            Want { table: TableId::Transfers, columns: &["api_ns", "tid", "correlation_id", "api_id", "stack_id"] },
+            Want { table: TableId::Syncs, columns: &["api_ns", "tid", "api_id", "stack_id", "kind"] },
+            Want { table: TableId::DeviceMemory, columns: &["api_ns", "tid", "api_id", "stack_id"] },
+            Want { table: TableId::Api, columns: &["api_ns", "tid", "api_id", "stack_id", "class"] },
+            Want { table: TableId::Collectives, columns: &["api_ns", "tid", "api_id", "stack_id"] },
+            Want { table: TableId::OsWaits, columns: &["wait_ns", "tid", "api_id", "stack_id"] },
+        ]
+    }
+
+    fn rows(&mut self, rows: &Rows, steps: &Steps) {
+        if rows.launcher != self.launcher {
+            // Another collector's files: they begin from the start of the run again.
+            self.settle(i64::MAX, steps);
+            self.order.restart();
+            self.launcher = rows.launcher;
+        }
+        let begin = rows.i64("start_ns").first().copied().unwrap_or(i64::MIN);
+        match rows.table {
+            TableId::Kernels => self.kernels(rows),
+            TableId::DeviceCopies => self.copies(rows),
+            _ => self.calls.add(rows),
+        }
+        self.settle(begin.saturating_sub(SLACK_NS), steps);
+    }
+
+    fn end(&mut self, steps: &Steps) {
+        self.settle(i64::MAX, steps);
+        self.queues.end();
+    }
+
+    fn names(&self, ids: &mut FxHashSet<i64>) {
+        self.executions.names(ids);
+        self.launched.names(ids);
+        self.devices.names(ids);
+    }
+}
+
+#[cfg(test)]
+mod tests;

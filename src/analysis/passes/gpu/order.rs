@@ -1,0 +1,105 @@
+//! Operations of the GPU in the order of their begin.
+//!
+//! Each table's rows come nearly in that order: streams run beside each other, and their rows come when each one ends. So a
+//! row finds its place near the end of a queue, and the two tables' queues are merged as they are read.
+
+use std::collections::VecDeque;
+
+/// What an operation is to the device's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A kernel that computes.
+    Kernel,
+    /// A kernel of NCCL.
+    Communication,
+    /// A copy or set.
+    Copy,
+}
+
+/// One operation of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operation {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) process_id: i64,
+    /// Ordinal in the process.
+    pub(crate) device: i32,
+    pub(crate) stream: i64,
+    /// Correlation id of the call.
+    pub(crate) cause: i64,
+    /// Kernel.
+    pub(crate) name_id: i64,
+    pub(crate) work: Work,
+}
+
+/// Operations that have not been settled.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    tables: [VecDeque<Operation>; 2],
+    /// Begin of the last one that was handed out.
+    last: Option<i64>,
+}
+
+impl Order {
+    /// Adds an operation. False: later ones were handed out already.
+    #[inline]
+    pub(super) fn push(&mut self, table: usize, of: Operation) -> bool {
+        let in_time = self.last.is_none_or(|last| last <= of.start);
+        let queue = &mut self.tables[table];
+        if queue.back().is_none_or(|last| last.start <= of.start) {
+            queue.push_back(of);
+        } else {
+            let later = queue.iter().rev().take_while(|other| other.start > of.start).count();
+            queue.insert(queue.len() - later, of);
+        }
+        in_time
+    }
+
+    /// Time begins anew.
+    pub(super) fn restart(&mut self) {
+        self.last = None;
+    }
+
+    /// The earliest one, if it began before this time.
+    #[inline]
+    pub(super) fn next(&mut self, before: i64) -> Option<Operation> {
+        let begin = |table: usize| self.tables[table].front().map_or(i64::MAX, |of| of.start);
+        let (first, second) = (begin(0), begin(1));
+        let table = usize::from(second < first);
+        if first.min(second) >= before {
+            return None;
+        }
+        self.last = Some(first.min(second));
+        self.tables[table].pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_of_both_tables_come_by_their_begin() {
+        let mut order = Order::default();
+        let of = |start| Operation {
+            start,
+            end: start + 1,
+            process_id: 1,
+            device: 0,
+            stream: 7,
+            cause: 0,
+            name_id: 0,
+            work: Work::Kernel,
+        };
+        for (table, start) in [(0, 10), (0, 30), (0, 20), (0, 5), (1, 15), (1, 40), (1, 1)] {
+            assert!(order.push(table, of(start)));
+        }
+        let mut seen = Vec::new();
+        while let Some(of) = order.next(40) {
+            seen.push(of.start);
+        }
+        assert_eq!(seen, [1, 5, 10, 15, 20, 30]);
+        assert_eq!(order.next(41).map(|of| of.start), Some(40));
+        assert!(!order.push(0, of(39)), "40 was handed out");
+    }
+}

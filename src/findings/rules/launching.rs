@@ -1,0 +1,93 @@
+//! Rules about giving the GPU its work: too slowly, too late, or work that nothing runs beside.
+
+use super::lines::ms;
+use crate::analysis::{Cause, Part, idle_by_site, launches_by_site};
+use crate::findings::{Evidence, Subject};
+use crate::trace::shortened;
+
+pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
+    let (calls, host_ns) = (s.calls(Part::Launch), s.ns(Part::Launch));
+    let small = calls > 0.0 && host_ns / calls < 50_000.0;
+    let gain_ns = s.gain_ns(host_ns, |gpu| gpu.idle_ns(FEEDING));
+    // Whoever knows the GPU's times need not guess from the host's waits whether the GPU was the limit.
+    let gpu_limits = s.on_gpu.as_ref().map_or(s.share(Part::Wait) >= 0.5, |gpu| gpu.kernel_ns >= SHORT_NS);
+    if calls < 50.0 || !small || gain_ns < 0.1 * s.unit_ns || gpu_limits {
+        return None;
+    }
+    // Kernels are counted over all processes: of several alike ones each did its share.
+    let launches = &s.facts.launches;
+    let all: u64 = launches.kernels.iter().map(|(_, stats)| stats.count).sum();
+    let mut kernels: Vec<_> = launches.kernels.iter().collect();
+    kernels.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.count), **key));
+    let line = |((api, name), stats): &(&(i64, i64), &crate::analysis::Stats)| {
+        let number = stats.count as f64 / all.max(1) as f64 * calls;
+        let kernel = if *name < 0 { String::new() } else { shortened(&s.facts.names.full(*name), 48) };
+        format!("{} launches {kernel} {}", crate::render::number(number), s.facts.names.full(*api)).replace("  ", " ")
+    };
+    let lines: Vec<String> = launching_lines(s, calls).into_iter().chain(kernels.iter().map(line)).take(3).collect();
+    Some(Evidence { gain_ns, of_run: false, lines })
+}
+
+/// Idle because the host does not launch fast enough.
+const FEEDING: &[Cause] = &[Cause::NotLaunched, Cause::Driver, Cause::Launching];
+
+/// Kernels that run longer are not small.
+const SHORT_NS: f64 = 50_000.0;
+
+/// Few launches, or long kernels, and the GPU idle while the host is at something else.
+pub(super) fn host_work(s: &Subject<'_>) -> Option<Evidence> {
+    let gpu = s.on_gpu.as_ref()?;
+    let gain_ns = gpu.idle_ns(FEEDING);
+    if gain_ns < 0.05 * s.unit_ns || launch_bound(s).is_some() {
+        return None;
+    }
+    Some(Evidence { gain_ns, of_run: false, lines: idle_lines(s, &|cause| FEEDING.contains(&cause)) })
+}
+
+/// The two lines that most idle time of these causes is blamed on.
+fn idle_lines(s: &Subject<'_>, causes: &dyn Fn(Cause) -> bool) -> Vec<String> {
+    let Some(gpu) = s.facts.gpu.as_ref() else { return Vec::new() };
+    let mut sites = idle_by_site(s.facts, gpu);
+    sites.retain(|at| at.process_id == s.process_id && causes(at.cause) && at.site.is_some() && at.middle_ns > 0);
+    sites.sort_by_key(|at| std::cmp::Reverse(at.middle_ns));
+    let line = |at: &crate::analysis::IdleAt<'_>| {
+        let name = at.site.map(crate::trace::Site::short).unwrap_or_default();
+        format!("GPU idle {} before {name}", ms(at.middle_ns as f64 / s.units))
+    };
+    sites.iter().take(2).map(line).collect()
+}
+
+/// NCCL with no computing beside it: PyTorch's own limit.
+const COMMUNICATION_WORTH: f64 = 0.1;
+
+pub(super) fn exposed_communication(s: &Subject<'_>) -> Option<Evidence> {
+    let gpu = s.on_gpu.as_ref()?;
+    let gain_ns = gpu.communication_ns;
+    if gain_ns < COMMUNICATION_WORTH * s.unit_ns {
+        return None;
+    }
+    let mut kernels: Vec<_> = s.facts.gpu.iter().flat_map(|gpu| gpu.communication()).collect();
+    kernels.sort_by_key(|(_, stats)| std::cmp::Reverse(stats.sum));
+    let line = |(id, stats): &(i64, &crate::analysis::Stats)| {
+        format!("{} {} times, {} each", shortened(&s.facts.names.full(*id), 48), stats.count, ms(stats.mean()))
+    };
+    Some(Evidence { gain_ns, of_run: false, lines: kernels.iter().take(2).map(line).collect() })
+}
+
+/// Drawn launches of which a line's share is told: fewer are an accident.
+const DRAWN: u64 = 20;
+
+/// The two lines that launch most, as far as drawn launches tell; `calls`: launches of the unit.
+fn launching_lines(s: &Subject<'_>, calls: f64) -> Vec<String> {
+    let sites = launches_by_site(s.facts);
+    let own = || sites.iter().filter(|(process_id, ..)| *process_id == s.process_id);
+    let drawn: u64 = own().map(|(.., drawn)| drawn.samples).sum();
+    if drawn < DRAWN {
+        return Vec::new();
+    }
+    let line = |(_, site, of): &(i64, &crate::trace::Site, crate::analysis::Drawn)| {
+        let number = of.samples as f64 / drawn as f64 * calls;
+        format!("about {} launches {}", crate::render::number(number.round()), site.named())
+    };
+    own().filter(|(.., of)| of.samples > 0).take(2).map(line).collect()
+}

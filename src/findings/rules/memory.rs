@@ -1,0 +1,46 @@
+//! Rules about taking memory and loading code.
+
+use super::lines::{count, ms, worst_line, worst_line_of_run};
+use crate::analysis::{Cause, ImplicitKey, ImplicitKind, What};
+use crate::findings::{Evidence, Subject, WORTH};
+
+pub(super) fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
+    let mut calls: Vec<_> = s.facts.device_memory.calls.iter().filter(|((p, ..), _)| *p == s.process_id).collect();
+    let per_unit = |((_, is_alloc, _, api), c): &(&(i64, bool, usize, i64), &crate::analysis::AllocationCalls)| {
+        let number = s.per_unit(c.api.count as f64, c.middle.0 as f64);
+        let kind = if *is_alloc { ImplicitKind::Alloc } else { ImplicitKind::Free };
+        let waited = s.facts.implicit.calls.get(&ImplicitKey { process_id: s.process_id, kind, api_id: *api });
+        let waited = waited.map_or(0.0, |w| s.per_unit(w.waited.sum as f64, w.waited_middle.1 as f64));
+        (number, (s.per_unit(c.api.sum as f64, c.middle.1 as f64) - waited).max(0.0))
+    };
+    let (number, host_ns) = calls.iter().map(per_unit).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let gain_ns = s.gain_ns(host_ns, |gpu| gpu.idle_ns(&[Cause::Memory]).min(host_ns));
+    if !s.per_step && number < 100.0 || gain_ns < WORTH * s.unit_ns {
+        return None;
+    }
+    calls.sort_by(|a, b| per_unit(b).1.total_cmp(&per_unit(a).1));
+    let line = |call: &(&(i64, bool, usize, i64), &crate::analysis::AllocationCalls)| {
+        let (number, ns) = per_unit(call);
+        format!("{} {}, {} each", s.facts.names.full(call.0.3), count(s, number), ms(ns / number.max(1e-9)))
+    };
+    let lines = calls.iter().filter(|call| per_unit(call).0 > 0.0).take(2).map(line);
+    Some(Evidence { gain_ns, of_run: false, lines: lines.chain(worst_line(s, What::Memory)).collect() })
+}
+
+pub(super) fn warm_up(s: &Subject<'_>) -> Option<Evidence> {
+    let calls = s.facts.loading.calls.iter().filter(|((p, _), c)| *p == s.process_id && c.module);
+    let mut calls: Vec<_> = calls.collect();
+    let steady_ns = calls.iter().map(|(_, c)| c.middle.1 as f64).sum::<f64>() / s.units;
+    let all_ns = calls.iter().map(|(_, c)| c.api.sum as f64).sum::<f64>();
+    let of_run = !(s.per_step && steady_ns >= WORTH * s.unit_ns);
+    if of_run && all_ns < 0.05 * s.run_ns {
+        return None;
+    }
+    calls.sort_by_key(|(key, c)| (std::cmp::Reverse(c.api.sum), **key));
+    let line = |((_, api), c): &(&(i64, i64), &crate::analysis::LoadingCalls)| {
+        format!("{} {} times, {} in all", s.facts.names.full(*api), c.api.count, ms(c.api.sum as f64))
+    };
+    let gain_ns = if of_run { all_ns } else { s.gain_ns(steady_ns, |gpu| gpu.idle_ns(&[Cause::Load])) };
+    let from = if of_run { worst_line_of_run(s, What::Load) } else { worst_line(s, What::Load) };
+    Some(Evidence { gain_ns, of_run, lines: calls.iter().take(2).map(line).chain(from).collect() })
+}

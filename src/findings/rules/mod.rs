@@ -1,0 +1,219 @@
+//! The rules, a row each: what is looked at, when it is a finding, what to do.
+
+mod copies;
+mod launching;
+mod lines;
+mod memory;
+mod waits;
+
+use super::{Evidence, Subject};
+use copies::{pageable_copies, small_transfers, sync_copies};
+use launching::{exposed_communication, host_work, launch_bound};
+pub(crate) use lines::worst_site;
+use memory::{allocation_in_loop, warm_up};
+use waits::{hidden_waits, system_waits, wait_every_step};
+
+/// Work that a fix takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// An option or a line.
+    Low,
+    /// Some lines in several places.
+    Medium,
+}
+
+impl Effort {
+    /// The word.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Effort::Low => "low",
+            Effort::Medium => "medium",
+        }
+    }
+}
+
+/// What is wrong, in a few words: of a program with steps, and of one without.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Title {
+    /// Per step.
+    pub(crate) of_step: &'static str,
+    /// In the run.
+    pub(crate) of_run: &'static str,
+}
+
+impl Title {
+    const fn new(both: &'static str) -> Title {
+        Title { of_step: both, of_run: both }
+    }
+}
+
+/// A rule.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    /// Name in JSON and for `--explain`.
+    pub(crate) name: &'static str,
+    /// What is wrong, in a few words.
+    pub(crate) title: Title,
+    /// What was looked at, for "checked, fine".
+    pub(crate) about: &'static str,
+    /// The condition and how the bound of the gain is computed.
+    pub(crate) condition: &'static str,
+    /// What to do.
+    pub(crate) advice: &'static str,
+    /// Work that it takes.
+    pub(crate) effort: Effort,
+    /// Whether what it looks at was recorded: else nothing was checked.
+    pub(crate) recorded: fn(&Subject<'_>) -> bool,
+    /// Looks at a process.
+    pub(crate) evaluate: fn(&Subject<'_>) -> Option<Evidence>,
+}
+
+/// Every rule, by name.
+pub(crate) const ALL: &[Rule] = &[
+    Rule {
+        name: "allocation-in-loop",
+        title: Title { of_step: "allocation in the loop", of_run: "many allocations" },
+        about: "allocations",
+        condition: "Allocation and free calls of the driver in steady steps (in the run, when there are no steps and at \
+            least 100 calls) take 2 % or more, without what they waited for the GPU. Gain: at most that time.",
+        advice: "allocate once before the loop and reuse; or a pool: cuMemAllocAsync, a caching allocator",
+        effort: Effort::Medium,
+        recorded: always,
+        evaluate: allocation_in_loop,
+    },
+    Rule {
+        name: "exposed-communication",
+        title: Title::new("communication that nothing runs beside"),
+        about: "communication",
+        condition: "NCCL's kernels run for 10 % of a step or more with no computing beside them. Gain: at most that time.",
+        advice: "overlap it: DDP buckets (bucket_cap_mb), FSDP prefetching, gradient accumulation; fewer bytes: bf16 gradients",
+        effort: Effort::Medium,
+        recorded: |s| {
+            s.on_gpu.is_some() && s.facts.gpu.as_ref().is_some_and(|gpu| gpu.communication().next().is_some())
+        },
+        evaluate: exposed_communication,
+    },
+    Rule {
+        name: "hidden-waits",
+        title: Title::new("frees, allocations or sets that wait"),
+        about: "hidden waits",
+        condition: "Frees, allocations and synchronous sets wait for the GPU in (nearly) every step, for 2 % of it or more; \
+            or, without steps, at least 10 times (--explain syncs says how that is known). Gain: at most the waiting, or the \
+            rest of the step, whichever is less: what the GPU did meanwhile remains.",
+        advice: "free and allocate outside the loop, or in stream order: cuMemFreeAsync, a caching allocator; cuMemsetD8Async",
+        effort: Effort::Medium,
+        recorded: always,
+        evaluate: hidden_waits,
+    },
+    Rule {
+        name: "host-work",
+        title: Title::new("the GPU waits for the host's own work"),
+        about: "host work",
+        condition: "The GPU is idle for 5 % of a step or more while the host is outside the driver or in launch calls, and the \
+            launches are not many and small. Gain: at most that time. Needs GPU times.",
+        advice: "prepare the next step while the GPU works: move preprocessing to workers or to the GPU, log and save less often",
+        effort: Effort::Medium,
+        recorded: |s| s.on_gpu.is_some(),
+        evaluate: host_work,
+    },
+    Rule {
+        name: "launch-bound",
+        title: Title::new("many small launches"),
+        about: "launches",
+        condition: "At least 50 launches a step, in calls of less than 50 us on average, take 10 % of it or more, and the \
+            host waits for less than half of it. Gain: at most the time in the calls; host time between them that goes \
+            away with them is not known.",
+        advice: "CUDA graphs: torch.compile(mode=\"reduce-overhead\"), cuStreamBeginCapture; AdamW(fused=True); larger batches",
+        effort: Effort::Low,
+        recorded: always,
+        evaluate: launch_bound,
+    },
+    Rule {
+        name: "pageable-copies",
+        title: Title::new("asynchronous copies of pageable memory"),
+        about: "pageable copies",
+        condition: "Asynchronous copies that touch pageable memory (rule cuda_memcpy_async) take 2 % or more, without what \
+            they waited for earlier work. Gain: at most the time in the calls.",
+        advice: "pin the host memory: DataLoader(pin_memory=True), cuMemHostAlloc, cuMemHostRegister",
+        effort: Effort::Low,
+        recorded: always,
+        evaluate: pageable_copies,
+    },
+    Rule {
+        name: "small-transfers",
+        title: Title::new("many small transfers"),
+        about: "small transfers",
+        condition: "At least 8 transfers a step (100 in a run) of less than 64 KiB, that no other rule names, take 2 % or \
+            more. Gain: at most the time in all of them but one.",
+        advice: "pack them into one buffer and copy once; keep small values on the GPU",
+        effort: Effort::Medium,
+        recorded: always,
+        evaluate: small_transfers,
+    },
+    Rule {
+        name: "sync-copies",
+        title: Title::new("copies that block the host"),
+        about: "synchronous copies",
+        condition: "Synchronous copies and sets (rules cuda_memcpy_sync, cuda_memset_sync) take 2 % or more, without what \
+            they waited for earlier work. Gain: at most the time in the calls, or the rest of the step, whichever is less: the copy itself remains.",
+        advice: "copy asynchronously from pinned memory: tensor.to(device, non_blocking=True), cuMemcpyAsync",
+        effort: Effort::Low,
+        recorded: always,
+        evaluate: sync_copies,
+    },
+    Rule {
+        name: "system-waits",
+        title: Title::new("the loop waits for data, locks or threads"),
+        about: "system waits",
+        condition: "In steady steps the thread that makes them waits for the operating system (a DataLoader's queue, files, \
+            Python's and other locks, threads, sleeps) for 5 % of a step or more, outside of driver calls and while no other \
+            thread launches. Gain: at most that time, less where the GPU has work queued meanwhile.",
+        advice: "prepare data ahead: DataLoader(num_workers=N, prefetch_factor=4, persistent_workers=True); no contended locks, \
+            joins or sleeps in the loop",
+        effort: Effort::Low,
+        recorded: |s| s.system_ns.is_some(),
+        evaluate: system_waits,
+    },
+    Rule {
+        name: "wait-every-step",
+        title: Title { of_step: "wait every step", of_run: "many waits" },
+        about: "waits",
+        condition: "The host waits in (nearly) every step, for 2 % of it or more; or, without steps, at least 10 times. \
+            Copies that took longer than their bytes can explain wait too (--explain transfers). Gain: at most the time in \
+            the waits, or the rest of the step, whichever is less: what the GPU did meanwhile remains.",
+        advice: "wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits",
+        effort: Effort::Low,
+        recorded: always,
+        evaluate: wait_every_step,
+    },
+    Rule {
+        name: "warm-up",
+        title: Title::new("loading and compiling code"),
+        about: "module loading",
+        condition: "Loading modules, libraries and kernels takes 5 % of the run or more, or 2 % of the steady steps. Gain: at \
+            most the time in the calls.",
+        advice: "load before the loop, keep a compilation cache (TORCHINDUCTOR_CACHE_DIR, CUDA_CACHE_PATH), build for this GPU",
+        effort: Effort::Medium,
+        recorded: always,
+        evaluate: warm_up,
+    },
+];
+
+fn always(_: &Subject<'_>) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_sorted_and_complete() {
+        assert!(ALL.windows(2).all(|w| w[0].name < w[1].name));
+        for rule in ALL {
+            for text in [rule.title.of_step, rule.title.of_run, rule.about, rule.condition, rule.advice] {
+                assert!(!text.is_empty(), "{}", rule.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Rules about waiting: for the GPU, said or unsaid, and for the operating system.
+
+use super::lines::{count, ms, per_unit};
+use crate::analysis::{AtSite, Cause, Did, ImplicitKey, ImplicitKind, Part, What, costs_by_site};
+use crate::findings::{Evidence, Subject, WORTH};
+
+/// Calls that wait.
+struct Wait {
+    what: String,
+    /// Said before the time of those that also do something else.
+    verb: &'static str,
+    /// Per unit.
+    number: f64,
+    ns: f64,
+}
+
+/// Calls of these kinds that wait without saying so.
+fn implicit_waits(s: &Subject<'_>, kinds: &[ImplicitKind]) -> Vec<Wait> {
+    let waits = s.facts.implicit.waits().filter(|(key, _)| key.process_id == s.process_id && kinds.contains(&key.kind));
+    let wait = |(key, calls): (&ImplicitKey, &crate::analysis::ImplicitCalls)| {
+        let number = s.per_unit(calls.waited.count as f64, calls.waited_middle.0 as f64);
+        let what = format!("{} ({})", s.facts.names.full(key.api_id), key.kind.text());
+        Wait { what, verb: "waits ", number, ns: s.per_unit(calls.waited.sum as f64, calls.waited_middle.1 as f64) }
+    };
+    waits.map(wait).collect()
+}
+
+fn sum_of(waits: &[Wait]) -> (f64, f64) {
+    waits.iter().fold((0.0, 0.0), |sum, wait| (sum.0 + wait.number, sum.1 + wait.ns))
+}
+
+/// The finding that the host waits so often and so long, if it is one.
+fn waits_of(
+    s: &Subject<'_>,
+    what: What,
+    mut waits: Vec<Wait>,
+    (calls, ns): (f64, f64),
+    after: &[Did],
+) -> Option<Evidence> {
+    // A wait after which the GPU is not idle costs nothing.
+    let gain_ns = s.gain_ns(s.overlap_bound(ns), |gpu| gpu.after_ns(after));
+    if s.on_gpu.is_some() && gain_ns < WORTH * s.unit_ns {
+        return None;
+    }
+    if s.on_gpu.is_none() && ns < WORTH * s.unit_ns {
+        return None;
+    }
+    if calls < if s.per_step { 0.9 } else { 10.0 } {
+        return None;
+    }
+    waits.retain(|wait| wait.number > 0.0);
+    waits.sort_by(|a, b| b.ns.total_cmp(&a.ns));
+    let line = |wait: &Wait| {
+        let each = ms(wait.ns / wait.number.max(1e-9));
+        format!("{} {}, {}{each} each", wait.what, count(s, wait.number), wait.verb)
+    };
+    let mut lines = waiting_lines(s, what, true);
+    if lines.is_empty() {
+        lines = waits.iter().take(2).map(line).collect();
+    }
+    Some(Evidence { gain_ns, of_run: false, lines })
+}
+
+/// The two lines that wait longest; with `named` only such as are known.
+fn waiting_lines(s: &Subject<'_>, what: What, named: bool) -> Vec<String> {
+    let mut sites = costs_by_site(s.facts, &[what]);
+    sites.retain(|at| at.process_id == s.process_id && !(named && at.site.is_none()) && per_unit(s, at).0 > 0.0);
+    sites.sort_by(|a, b| per_unit(s, b).1.total_cmp(&per_unit(s, a).1));
+    let line = |at: &AtSite| {
+        let (number, ns) = per_unit(s, at);
+        let site = at.site.as_ref().map(|site| format!("{}  ", site.short())).unwrap_or_default();
+        let called = at.called(s.facts);
+        format!("{site}{called} {}, {} each", count(s, number), ms(ns / number.max(1e-9)))
+    };
+    sites.iter().take(2).map(line).collect()
+}
+
+/// So much of a step is a finding: PyTorch's own limit for a DataLoader.
+const SYSTEM_WORTH: f64 = 0.05;
+
+pub(super) fn system_waits(s: &Subject<'_>) -> Option<Evidence> {
+    let gain_ns = s.gain_ns(s.system_ns?, |gpu| gpu.idle_ns(&[Cause::System]));
+    if gain_ns < SYSTEM_WORTH * s.unit_ns {
+        return None;
+    }
+    Some(Evidence { gain_ns, of_run: false, lines: waiting_lines(s, What::System, false) })
+}
+
+const HIDDEN: &[ImplicitKind] = &[ImplicitKind::Free, ImplicitKind::Alloc, ImplicitKind::Set];
+
+pub(super) fn hidden_waits(s: &Subject<'_>) -> Option<Evidence> {
+    let waits = implicit_waits(s, HIDDEN);
+    let sum = sum_of(&waits);
+    waits_of(s, What::Hidden, waits, sum, &[Did::Memory])
+}
+
+pub(super) fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
+    let hidden = sum_of(&implicit_waits(s, HIDDEN));
+    let explicit = s.facts.syncs.calls.iter().filter(|(k, _)| k.process_id == s.process_id && k.kind.blocks());
+    let mut waits: Vec<Wait> = explicit
+        .map(|(key, c)| {
+            let number = s.per_unit(c.all.count as f64, c.middle.0 as f64);
+            let ns = s.per_unit(c.all.sum as f64, c.middle.1 as f64);
+            Wait { what: s.facts.names.full(key.api_id), verb: "", number, ns }
+        })
+        .collect();
+    let transfers = &s.facts.transfers;
+    let copies = transfers.sums.iter().filter(|(key, _)| key.process_id == s.process_id && !key.set);
+    waits.extend(copies.map(|(key, sum)| {
+        let size = crate::render::bytes(sum.bytes as f64 / sum.api.count.max(1) as f64);
+        let what = format!("{} {} of {size}", s.facts.names.full(key.api_id), transfers.text(key.direction));
+        let number = s.per_unit(sum.waited.count as f64, sum.waited_middle.0 as f64);
+        Wait { what, verb: "waits ", number, ns: s.per_unit(sum.waited.sum as f64, sum.waited_middle.1 as f64) }
+    }));
+    let sum = (s.waits() - hidden.0, s.ns(Part::Wait) - hidden.1);
+    waits_of(s, What::Wait, waits, sum, &[Did::Wait, Did::Transfer])
+}

@@ -1,0 +1,52 @@
+//! The verdict where the trace has GPU times: what most of the GPU's time is lost to.
+
+use super::{Findings, OnGpu, Subject, Verdict, WORTH};
+use crate::analysis::{Cause, Did};
+use crate::render::share;
+
+/// What takes a smaller part of the unit bounds nothing.
+const BOUND: f64 = 0.1;
+
+/// One word for a process whose GPU times are known.
+pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verdict {
+    let unit_ns = s.unit_ns.max(1.0);
+    let of = |ns: f64| share(ns / unit_ns);
+    let idle = of(gpu.all_idle_ns());
+    let launch_bound = findings.found.iter().any(|f| f.rule.name == "launch-bound" && f.process_id == s.process_id);
+    let feeding = gpu.idle_ns(&[Cause::NotLaunched, Cause::Driver, Cause::Launching]);
+    let waits = gpu.after_ns(&[Did::Wait, Did::Transfer]);
+    let memory = gpu.idle_ns(&[Cause::Memory]) + gpu.after_ns(&[Did::Memory]);
+    let copies = gpu.idle_ns(&[Cause::Transfer]) + gpu.copy_ns;
+    let (unit, system, load) = (s.unit(), gpu.idle_ns(&[Cause::System]), gpu.idle_ns(&[Cause::Load]));
+    let candidates: [(f64, &'static str, String); 7] = [
+        match launch_bound {
+            true => (feeding, "LAUNCH BOUND", format!("GPU idle {idle} of a {unit}, host too slow to feed it")),
+            false => {
+                (feeding, "HOST BOUND", format!("GPU idle {idle} of a {unit}, {} for the host's own work", of(feeding)))
+            }
+        },
+        (waits, "SYNC BOUND", format!("GPU idle {idle} of a {unit}, {} after waits of the host", of(waits))),
+        (
+            system,
+            "HOST BOUND",
+            format!("GPU idle {idle} of a {unit}, {} while the host waits for data, locks or threads", of(system)),
+        ),
+        (memory, "ALLOCATION BOUND", format!("GPU idle {idle} of a {unit}, {} for allocations and frees", of(memory))),
+        (copies, "TRANSFER BOUND", format!("copies cost {} of a {unit} of the GPU's time", of(copies))),
+        (
+            gpu.communication_ns,
+            "COMMUNICATION BOUND",
+            format!("NCCL runs alone {} of a {unit}", of(gpu.communication_ns)),
+        ),
+        (load, "LOADING", format!("GPU idle {idle} of a {unit}, {} while code is loaded", of(load))),
+    ];
+    let worst = candidates.into_iter().max_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    match worst {
+        Some((ns, word, text)) if ns >= BOUND * unit_ns => Verdict { word, text },
+        _ if findings.found.is_empty() => {
+            let text = format!("no finding above {} of a {unit}; GPU busy {}", share(WORTH), of(gpu.busy_ns()));
+            Verdict { word: "HEALTHY", text }
+        }
+        _ => Verdict { word: "GPU BOUND", text: format!("GPU busy {} of a {unit}", of(gpu.busy_ns())) },
+    }
+}
