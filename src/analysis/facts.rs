@@ -6,6 +6,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
 use super::passes::Pass;
+use super::passes::api::Api;
 use super::passes::collectives::Collectives;
 use super::passes::detect::Detect;
 use super::passes::device_memory::DeviceMemory;
@@ -28,6 +29,8 @@ use crate::trace::{self, Filter, Names, Process, Trace, Want};
 /// A pass that an analysis may need. Steps and the host's time are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
+    /// [`Api`].
+    Api,
     /// [`Launches`].
     Launches,
     /// [`Syncs`].
@@ -66,6 +69,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) steps: Steps,
     /// The host's time.
     pub(crate) host: HostTime,
+    /// All calls.
+    pub(crate) api: Api,
     /// Launches.
     pub(crate) launches: Launches,
     /// Waits and questions.
@@ -117,6 +122,7 @@ impl<'a> Facts<'a> {
             names: Names::default(),
             steps,
             host: HostTime::new(idle.clone()),
+            api: Api::default(),
             launches: Launches::default(),
             syncs: Syncs::default(),
             transfers: Transfers::default(),
@@ -131,7 +137,8 @@ impl<'a> Facts<'a> {
             implicit: Implicit::new(idle),
             gpu: (needs.contains(&Need::Gpu) && trace.has_gpu_times()).then(|| Gpu::new(trace)),
         };
-        let optional: [(Need, &mut dyn Pass); 11] = [
+        let optional: [(Need, &mut dyn Pass); 12] = [
+            (Need::Api, &mut facts.api),
             (Need::Launches, &mut facts.launches),
             (Need::Syncs, &mut facts.syncs),
             (Need::Transfers, &mut facts.transfers),

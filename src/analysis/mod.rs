@@ -4,6 +4,7 @@
 //! ([`passes`]), several in one read. To add an analysis: write its file, name it in [`ALL`]; `report --only`,
 //! `--explain` and every format then know it.
 
+mod api;
 mod collectives;
 mod device_memory;
 mod executions;
@@ -21,6 +22,7 @@ mod os_waits;
 mod passes;
 mod queue_length;
 mod ranges;
+mod results;
 mod section;
 mod sites;
 mod streams;
@@ -93,6 +95,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &queue_length::QueueLength,
     &kernels::Kernels,
     &streams::Streams,
+    &api::Api,
     &syncs::Syncs,
     &transfers::Transfers,
     &device_memory::DeviceMemory,

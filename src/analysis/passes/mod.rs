@@ -4,6 +4,7 @@
 //! and threads move through time together to within a batch (see [`crate::trace`]). A pass that needs more says how it
 //! gets it.
 
+pub(crate) mod api;
 pub(crate) mod collectives;
 pub(crate) mod detect;
 pub(crate) mod device_memory;
