@@ -16,6 +16,7 @@ use super::passes::host_time::{HostTime, ProcessTime};
 use super::passes::implicit::Implicit;
 use super::passes::launches::Launches;
 use super::passes::loading::Loading;
+use super::passes::modules::Modules;
 use super::passes::named_steps::NamedSteps;
 use super::passes::os_waits::OsWaits;
 use super::passes::ranges::Ranges;
@@ -29,6 +30,8 @@ use crate::trace::{self, Filter, Names, Process, Trace, Want};
 /// A pass that an analysis may need. Steps and the host's time are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
+    /// [`Modules`].
+    Modules,
     /// [`Api`].
     Api,
     /// [`Launches`].
@@ -71,6 +74,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) host: HostTime,
     /// All calls.
     pub(crate) api: Api,
+    /// Loading of code.
+    pub(crate) modules: Modules,
     /// Launches.
     pub(crate) launches: Launches,
     /// Waits and questions.
@@ -123,6 +128,7 @@ impl<'a> Facts<'a> {
             steps,
             host: HostTime::new(idle.clone()),
             api: Api::default(),
+            modules: Modules::default(),
             launches: Launches::default(),
             syncs: Syncs::default(),
             transfers: Transfers::default(),
@@ -137,7 +143,8 @@ impl<'a> Facts<'a> {
             implicit: Implicit::new(idle),
             gpu: (needs.contains(&Need::Gpu) && trace.has_gpu_times()).then(|| Gpu::new(trace)),
         };
-        let optional: [(Need, &mut dyn Pass); 12] = [
+        let optional: [(Need, &mut dyn Pass); 13] = [
+            (Need::Modules, &mut facts.modules),
             (Need::Api, &mut facts.api),
             (Need::Launches, &mut facts.launches),
             (Need::Syncs, &mut facts.syncs),

@@ -18,6 +18,7 @@ mod kernels;
 mod launch_overhead;
 mod loss;
 mod metric;
+mod modules;
 mod os_waits;
 mod passes;
 mod queue_length;
@@ -96,6 +97,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &kernels::Kernels,
     &streams::Streams,
     &api::Api,
+    &modules::Modules,
     &syncs::Syncs,
     &transfers::Transfers,
     &device_memory::DeviceMemory,

@@ -19,6 +19,7 @@ pub(crate) mod implicit;
 pub(crate) mod kernels;
 pub(crate) mod launches;
 pub(crate) mod loading;
+pub(crate) mod modules;
 pub(crate) mod named_steps;
 pub(crate) mod os_waits;
 pub(crate) mod period;

@@ -115,6 +115,11 @@ impl ProcessSteps {
         quantile(&self.sorted_ns, share)
     }
 
+    /// When the first step began, ns since the epoch.
+    pub(crate) fn first_ns(&self) -> i64 {
+        self.times.first().copied().unwrap_or(0)
+    }
+
     /// From the first steady step to the end of the last, ns since the epoch.
     pub(crate) fn steady_span(&self) -> (i64, i64) {
         (self.times.get(self.warm_up).copied().unwrap_or(0), self.times.last().copied().unwrap_or(0))
@@ -122,7 +127,7 @@ impl ProcessSteps {
 
     /// Time that the warm-up steps took.
     pub(crate) fn warm_up_ns(&self) -> i64 {
-        self.steady_span().0 - self.times.first().copied().unwrap_or(0)
+        self.steady_span().0 - self.first_ns()
     }
 
     /// Steady steps that took more than twice the median.
