@@ -21,6 +21,7 @@ use super::passes::named_steps::NamedSteps;
 use super::passes::os_waits::OsWaits;
 use super::passes::ranges::Ranges;
 use super::passes::sites::Sites;
+use super::passes::step_sums::StepSums;
 use super::passes::steps::Steps;
 use super::passes::syncs::Syncs;
 use super::passes::transfers::Transfers;
@@ -30,6 +31,8 @@ use crate::trace::{self, Filter, Names, Process, Trace, Want};
 /// A pass that an analysis may need. Steps and the host's time are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
+    /// [`StepSums`].
+    StepSums,
     /// [`Modules`].
     Modules,
     /// [`Api`].
@@ -76,6 +79,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) api: Api,
     /// Loading of code.
     pub(crate) modules: Modules,
+    /// What single steps did.
+    pub(crate) step_sums: StepSums,
     /// Launches.
     pub(crate) launches: Launches,
     /// Waits and questions.
@@ -121,6 +126,8 @@ impl<'a> Facts<'a> {
         trace.scan(&cut.wants(), filter, &mut |rows| cut.rows(rows));
         let steps = cut.steps();
 
+        let summed = needs.contains(&Need::StepSums);
+        let step_sums = if summed { StepSums::new(&steps, idle.clone()) } else { StepSums::default() };
         let mut facts = Facts {
             trace,
             filter,
@@ -129,6 +136,7 @@ impl<'a> Facts<'a> {
             host: HostTime::new(idle.clone()),
             api: Api::default(),
             modules: Modules::default(),
+            step_sums,
             launches: Launches::default(),
             syncs: Syncs::default(),
             transfers: Transfers::default(),
@@ -143,7 +151,8 @@ impl<'a> Facts<'a> {
             implicit: Implicit::new(idle),
             gpu: (needs.contains(&Need::Gpu) && trace.has_gpu_times()).then(|| Gpu::new(trace)),
         };
-        let optional: [(Need, &mut dyn Pass); 13] = [
+        let optional: [(Need, &mut dyn Pass); 14] = [
+            (Need::StepSums, &mut facts.step_sums),
             (Need::Modules, &mut facts.modules),
             (Need::Api, &mut facts.api),
             (Need::Launches, &mut facts.launches),
@@ -176,6 +185,7 @@ impl<'a> Facts<'a> {
         facts.names = trace.names(&ids);
         let mut stacks = facts.sites.stacks();
         stacks.extend(facts.gpu.iter().flat_map(|gpu| gpu.devices.stacks()));
+        stacks.extend(facts.step_sums.stacks());
         if !stacks.is_empty() {
             facts.stacks = trace.sites(&stacks);
         }

@@ -26,6 +26,7 @@ mod ranges;
 mod results;
 mod section;
 mod sites;
+mod steps;
 mod streams;
 pub(crate) mod summary;
 mod syncs;
@@ -92,6 +93,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &summary::Summary,
     &gpu_utilisation::GpuUtilisation,
     &gpu_gaps::GpuGaps,
+    &steps::Steps,
     &launch_overhead::LaunchOverhead,
     &queue_length::QueueLength,
     &kernels::Kernels,

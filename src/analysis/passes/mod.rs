@@ -26,6 +26,7 @@ pub(crate) mod period;
 pub(crate) mod ranges;
 pub(crate) mod sites;
 pub(crate) mod stats;
+pub(crate) mod step_sums;
 pub(crate) mod steps;
 pub(crate) mod syncs;
 pub(crate) mod texts;

@@ -136,8 +136,19 @@ impl ProcessSteps {
         self.sorted_ns.len() - self.sorted_ns.partition_point(|l| *l <= limit)
     }
 
+    /// When each step began and how long it took, in order, those of the warm-up first.
+    pub(crate) fn each(&self) -> impl ExactSizeIterator<Item = (i64, i64)> {
+        self.times.windows(2).map(|pair| (pair[0], pair[1] - pair[0]))
+    }
+
+    /// Whether a step of this duration is a usual one.
+    pub(crate) fn is_usual(&self, ns: i64) -> bool {
+        (self.usual.0..=self.usual.1).contains(&ns)
+    }
+
+    /// The step in which a row lies.
     #[inline]
-    fn place(&self, hint: &mut usize, at: i64) -> Place {
+    fn index(&self, hint: &mut usize, at: i64) -> Option<usize> {
         let holds =
             |i: usize| self.times.get(i).is_some_and(|t| *t <= at) && self.times.get(i + 1).is_some_and(|t| at < *t);
         if !holds(*hint) {
@@ -145,18 +156,23 @@ impl ProcessSteps {
                 *hint + 1
             } else {
                 match self.times.partition_point(|t| *t <= at) {
-                    0 => return Place::Outside,
-                    after if after == self.times.len() => return Place::Outside,
+                    0 => return None,
+                    after if after == self.times.len() => return None,
                     after => after - 1,
                 }
             };
         }
-        if *hint < self.warm_up {
+        Some(*hint)
+    }
+
+    #[inline]
+    fn place(&self, hint: &mut usize, at: i64) -> Place {
+        let Some(index) = self.index(hint, at) else { return Place::Outside };
+        if index < self.warm_up {
             return Place::WarmUp;
         }
-        let end = self.times[*hint + 1];
-        let length = end - self.times[*hint];
-        if (self.usual.0..=self.usual.1).contains(&length) { Place::Middle(end) } else { Place::Steady }
+        let end = self.times[index + 1];
+        if self.is_usual(end - self.times[index]) { Place::Middle(end) } else { Place::Steady }
     }
 
     fn middle_ns(&self, hint: &mut usize, start: i64, end: i64) -> i64 {
@@ -211,6 +227,13 @@ impl Steps {
     pub(crate) fn holds_up(&self, process_id: i64, tid: i32, start: i64, end: i64) -> bool {
         let in_loop = self.of(process_id).is_some_and(|steps| steps.tid == tid);
         in_loop && !(self.several_callers(process_id) && self.givers.another(process_id, tid, start, end))
+    }
+
+    /// The step in which a row that begins at `at` lies: the place of its process in [`Steps::all`], and its number there.
+    #[inline]
+    pub(crate) fn index(&self, cursor: &mut Cursor, process_id: i64, at: i64) -> Option<(usize, usize)> {
+        let slot = self.slot(cursor, process_id)?;
+        Some((slot, self.all[slot].index(&mut cursor.hints[slot], at)?))
     }
 
     #[inline]
