@@ -4,6 +4,7 @@
 //! documentation; each names its unit, its default and what it is for.
 
 mod check;
+mod import;
 mod select;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use check::CheckArgs;
+pub(crate) use import::ImportArgs;
 pub(crate) use select::Select;
 
 /// What is parsed.
@@ -41,6 +43,8 @@ pub(crate) enum Action {
     Report(ReportArgs),
     /// Hold a trace against limits, or against another trace: for CI
     Check(CheckArgs),
+    /// Make a trace of one that torch.profiler or Nsight Systems wrote
+    Import(ImportArgs),
     /// Trace and report a training loop on the simulated GPU
     Demo(DemoArgs),
     /// Say what can be traced here, what not, and why
@@ -348,8 +352,8 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 8] =
-    ["record", "report", "check", "demo", "doctor", "schema", "__demo-target", "__driver-probe"];
+const SUBCOMMANDS: [&str; 9] =
+    ["record", "report", "check", "import", "demo", "doctor", "schema", "__demo-target", "__driver-probe"];
 
 /// Puts `record` before options that come without a subcommand. Err: what the user should have written.
 pub(crate) fn with_default_subcommand(mut arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {

@@ -5,6 +5,7 @@ mod check;
 mod cli;
 mod commands;
 mod findings;
+mod import;
 mod launch;
 mod metrics;
 mod render;
@@ -44,6 +45,7 @@ fn dispatch(action: Action) -> Ending {
         Action::Record(args) => commands::record::run(args),
         Action::Report(args) => commands::report::run(args).map(|()| Ending::Code(0)),
         Action::Check(args) => commands::check::run(&args),
+        Action::Import(args) => commands::import::run(&args).map(|()| Ending::Code(0)),
         Action::Demo(args) => commands::demo::run(args),
         Action::Doctor(args) => commands::doctor::run(&args),
         Action::Schema(args) => commands::schema::run(&args).map(|()| Ending::Code(0)),

@@ -23,6 +23,7 @@
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass |
 //! | `format` | the files are what `gputrace schema` says |
+//! | `imports` | traces of other profilers become ours, row by row |
 //! | `aarch64` | the shim on another processor, under an emulator |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
@@ -50,6 +51,7 @@ mod gates;
 mod graphs;
 mod hooks;
 mod host_memory;
+mod imports;
 mod inherited;
 mod inline;
 mod interpreters;

@@ -9,4 +9,4 @@ pub(crate) use build::{
     nccl_inside, needs, odd_driver_folder, program, program_by, program_with, repository, shim,
 };
 pub(crate) use run::{Finished, Scratch, Target, poll, test_hook};
-pub(crate) use trace::{Row, Trace, count, orphans, truth};
+pub(crate) use trace::{Row, Table, Trace, count, orphans, truth};

@@ -1,0 +1,24 @@
+//! Options of `import`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Options of `import`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Formats, found by the content: torch.profiler's JSON (Kineto), plain or gzip, also where it was cut off; \
+                  Nsight Systems' sqlite (nsys export --type sqlite report.nsys-rep).\n\nExit code: 0 when every file was \
+                  imported; 1 if one cannot be read; 2 if import was called wrongly.\n\nExamples:\n  \
+                  gputrace import rank0.json.gz rank1.json.gz -o trace\n  \
+                  gputrace import report.sqlite -o trace && gputrace report trace"
+)]
+pub(crate) struct ImportArgs {
+    /// Files to import; of a distributed run one a rank
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Folder of the trace: a new one, or one of earlier imports, to which these are added
+    #[arg(short, long, value_name = "TRACE", required = true)]
+    pub(crate) output: PathBuf,
+}

@@ -1,0 +1,251 @@
+//! Traces of torch.profiler (Kineto): Chrome's JSON, with a GPU's work beside the calls that caused it.
+//!
+//! Read event by event ([`pieces`]). Times are microseconds, since 1970 or since `baseTimeNanoseconds`, which may come
+//! last. A GPU's events have the device as pid and the stream as tid; whose they are is told by their correlation.
+
+mod event;
+mod pieces;
+
+use std::io::{self, BufRead};
+
+use gputrace_collectors::manifest::Device;
+use gputrace_collectors::names::NameKind;
+use serde_json::Value;
+
+use super::calls::{self, Kind};
+use super::gathered::{Call, Copy, Gathered, Kernel, Range, Work};
+use event::{Args, Event, mended, ns, plain, small, three, whole};
+use pieces::{Piece, Pieces};
+
+/// A time that is later than 2001 is one since 1970, whatever `baseTimeNanoseconds` says.
+const ABSOLUTE_NS: i64 = 1_000_000_000_000_000_000;
+
+/// What is wrong with a file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KinetoError {
+    #[error("is not a trace of torch.profiler: {0}")]
+    Foreign(&'static str),
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Reads a trace.
+pub(super) fn read(input: impl BufRead) -> Result<Gathered, KinetoError> {
+    let mut found = Gathered::new("Kineto JSON");
+    let mut pieces = Pieces::new(input);
+    let (mut events, mut base_ns) = (0u64, 0);
+    loop {
+        match pieces.next() {
+            Ok(Piece::Event) => {
+                events += 1;
+                take(&mut found, &pieces.buffer);
+            }
+            Ok(Piece::Member(key)) => member(&mut found, &key, &pieces.buffer, &mut base_ns),
+            Ok(Piece::End) => break,
+            Ok(Piece::Foreign) if events == 0 => {
+                return Err(KinetoError::Foreign("it is no JSON object with traceEvents"));
+            }
+            Ok(Piece::Foreign | Piece::CutOff) => {
+                found
+                    .notes
+                    .push(format!("the file ends in the middle, after event {events}: what came later is missing"));
+                break;
+            }
+            // A compressed file that was cut off.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && events > 0 => {
+                found
+                    .notes
+                    .push(format!("the file ends in the middle, after event {events}: what came later is missing"));
+                break;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if found.rows() == 0 && found.left_out.is_empty() {
+        return Err(KinetoError::Foreign("no event in it is one of a profiler"));
+    }
+    if base_ns > 0 && found.span_ns().is_some_and(|(first, _)| first < ABSOLUTE_NS) {
+        found.shift(base_ns);
+    }
+    Ok(found)
+}
+
+/// Takes an event in.
+fn take(found: &mut Gathered, text: &[u8]) {
+    if let Ok(event) = serde_json::from_slice::<Event<'_>>(text) {
+        found.broken += u64::from(place(found, &event).is_none());
+        return;
+    }
+    let mended = mended(text);
+    match serde_json::from_slice::<Event<'_>>(&mended) {
+        Ok(event) => found.broken += u64::from(place(found, &event).is_none()),
+        Err(_) => found.broken += 1,
+    }
+}
+
+/// Puts an event where it belongs. None: a value that it must have is missing.
+fn place(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
+    let text = |text: &Option<event::Text<'_>>| text.as_ref().map_or(String::new(), |t| t.0.clone().into_owned());
+    let (ph, cat) = (text(&event.ph), text(&event.cat));
+    let none = Args::default();
+    let args = event.args.as_ref().unwrap_or(&none);
+    match (ph.as_str(), cat.as_str()) {
+        ("M", _) => {
+            metadata(found, event, args);
+            Some(())
+        }
+        ("X", "cuda_runtime" | "cuda_driver" | "Runtime") => call(found, event, args),
+        ("X", "kernel" | "Kernel") => kernel(found, event, args),
+        ("X", "gpu_memcpy" | "gpu_memset" | "Memcpy" | "Memset") => copy(found, event, args, cat.ends_with("emset")),
+        ("X", "cuda_sync") => {
+            // A wait's stream stands only here; the wait itself is a call.
+            let stream = whole(args.wait_on_stream).filter(|s| *s >= 0).or(whole(args.stream));
+            if let (Some(correlation), Some(stream)) = (whole(args.correlation), stream.filter(|s| *s >= 0)) {
+                found.sync_streams.insert(correlation, (stream, small(args.context).unwrap_or(0)));
+            }
+            Some(())
+        }
+        ("X", "user_annotation" | "cpu_op" | "Operator") => range(found, event, args, &cat, "push_pop"),
+        ("i" | "I", "user_annotation") => range(found, event, args, &cat, "mark"),
+        (_, "") => {
+            found.leave_out(if ph == "X" { "without a category" } else { "other" });
+            Some(())
+        }
+        _ => {
+            found.leave_out(&cat);
+            Some(())
+        }
+    }
+}
+
+fn call(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<()> {
+    let (start_ns, api_ns) = (ns(event.ts)?, ns(event.dur)?.max(0));
+    let name = &event.name.as_ref()?.0;
+    let process = found.process(whole(event.pid)?);
+    let call = Call {
+        start_ns,
+        api_ns,
+        process,
+        tid: whole(event.tid).unwrap_or(0) as i32,
+        correlation: whole(args.correlation).filter(|c| *c > 0),
+        api_id: found.name(NameKind::Api, name),
+        kind: Kind::of(name),
+        result: small(args.result).unwrap_or(0),
+    };
+    found.calls.push(call);
+    Some(())
+}
+
+fn work(event: &Event<'_>, args: &Args<'_>) -> Option<Work> {
+    Some(Work {
+        start_ns: ns(event.ts)?,
+        gpu_ns: ns(event.dur)?.max(0),
+        process: None,
+        device: small(args.device).or(small(event.pid)),
+        context: small(args.context).unwrap_or(0),
+        stream: whole(args.stream).or(whole(event.tid)).unwrap_or(0),
+        correlation: whole(args.correlation).filter(|c| *c > 0),
+        graph_node: whole(args.graph_node).filter(|node| *node > 0),
+    })
+}
+
+fn kernel(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<()> {
+    let work = work(event, args)?;
+    let name_id = event.name.as_ref().map(|name| found.name(NameKind::Kernel, &name.0));
+    // Kineto's "shared memory" is both kinds together.
+    let dynamic = small(args.dynamic_shared).or(small(args.shared));
+    found.kernels.push(Kernel {
+        work,
+        name_id,
+        grid: three(args.grid),
+        block: three(args.block),
+        registers: small(args.registers),
+        static_shared_bytes: small(args.static_shared),
+        shared_bytes: dynamic,
+    });
+    Some(())
+}
+
+fn copy(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>, set: bool) -> Option<()> {
+    let work = work(event, args)?;
+    let name = event.name.as_ref().map_or("", |name| &name.0);
+    let (direction, src_kind, dst_kind) = match (set, calls::copy_of(name)) {
+        (true, (_, kind, _)) => ("unknown", None, kind),
+        (false, known) => known,
+    };
+    found.copies.push(Copy { work, set, direction, src_kind, dst_kind, bytes: whole(args.bytes).unwrap_or(0).max(0) });
+    Some(())
+}
+
+fn range(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>, cat: &str, kind: &'static str) -> Option<()> {
+    let start_ns = ns(event.ts)?;
+    let end_ns = if kind == "mark" { start_ns } else { start_ns + ns(event.dur)?.max(0) };
+    let process = found.process(whole(event.pid)?);
+    let domain = match &args.domain {
+        Some(domain) if domain.0.is_empty() => None,
+        Some(domain) => Some(domain.0.as_ref()),
+        None if cat == "Operator" => Some("cpu_op"),
+        None => Some(cat),
+    };
+    let kind = if args.range.as_ref().is_some_and(|kind| kind.0 == "start_end") { "start_end" } else { kind };
+    let range = Range {
+        start_ns,
+        end_ns,
+        process,
+        tid: whole(event.tid).unwrap_or(0) as i32,
+        kind,
+        name_id: event.name.as_ref().map(|name| found.name(NameKind::Range, &name.0)),
+        domain_id: domain.map(|domain| found.name(NameKind::Domain, domain)),
+    };
+    found.ranges.push(range);
+    Some(())
+}
+
+/// Names of processes and threads. A GPU's are among them; only those of processes with rows are written.
+fn metadata(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) {
+    let what = event.name.as_ref().map_or("", |name| &name.0);
+    let named = args.name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
+    let (Some(named), Some(pid)) = (named, event.pid.and_then(|pid| plain(pid).parse().ok())) else { return };
+    let process = found.process(pid);
+    match what {
+        "process_name" => found.processes[process].name = named,
+        "thread_name" => {
+            if let Some(tid) = whole(event.tid) {
+                found.processes[process].threads.insert(tid as i32, named);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A member of the object around the events.
+fn member(found: &mut Gathered, key: &str, text: &[u8], base_ns: &mut i64) {
+    let Ok(value) = serde_json::from_slice::<Value>(text) else { return };
+    let int = |value: &Value, key: &str| value.get(key).and_then(Value::as_i64);
+    match key {
+        "baseTimeNanoseconds" => *base_ns = value.as_i64().unwrap_or(0),
+        "distributedInfo" => {
+            let small = |key| int(&value, key).and_then(|v| i32::try_from(v).ok());
+            (found.rank, found.world_size) = (small("rank"), small("world_size"));
+        }
+        "hostname" | "host_name" => found.host = value.as_str().map(str::to_owned),
+        "deviceProperties" => {
+            for device in value.as_array().into_iter().flatten() {
+                let Some(ordinal) = int(device, "id").and_then(|v| i32::try_from(v).ok()) else { continue };
+                let text = |key: &str| device.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+                let capability = int(device, "computeMajor").zip(int(device, "computeMinor"));
+                let described = Device {
+                    uuid: text("uuid"),
+                    name: text("name"),
+                    compute_capability: capability.map_or(String::new(), |(major, minor)| format!("{major}.{minor}")),
+                    sm_count: int(device, "numSms"),
+                    sm_threads: int(device, "maxThreadsPerMultiprocessor"),
+                    memory_bytes: int(device, "totalGlobalMem"),
+                    ..Device::default()
+                };
+                found.devices.insert(ordinal, described);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,403 @@
+//! Traces of Nsight Systems, exported to sqlite (`nsys export --type sqlite`).
+//!
+//! The schema grew over the years: columns are looked up, and one that is not there reads as null. Times are ns since the
+//! session began, which a table tells in time since 1970; processes and threads stand together in one number
+//! (`globalTid`: 8 bits of hardware, 8 of the machine, 24 of the process, 24 of the thread).
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use gputrace_collectors::manifest::Device;
+use gputrace_collectors::names::NameKind;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+
+use super::calls::{Kind, direction_of, memory_of};
+use super::gathered::{Call, Copy, Gathered, Kernel, Range, Work};
+
+/// CUPTI's kinds of copies, by number, where the export has no table of them.
+const COPIES: [&str; 11] = ["unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"];
+/// Its kinds of memory, as such exports number them.
+const MEMORY: [&str; 7] = ["pageable", "pinned", "device", "array", "managed", "device", "managed"];
+/// NVTX events: `NVTX_EVENTS.eventType`.
+const MARK: i64 = 34;
+const PUSH_POP: i64 = 59;
+const START_END: i64 = 60;
+
+/// Reads an export.
+pub(super) fn read(file: &Path) -> Result<Gathered> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let base = Connection::open_with_flags(file, flags)?;
+    let mut names = base.prepare("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")?;
+    let tables: BTreeSet<String> = names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    drop(names);
+    if !tables.contains("StringIds") {
+        bail!("it is a database of sqlite, but not one that nsys exported (no table StringIds)");
+    }
+    let mut reader = Reader { base, tables, texts: HashMap::new(), found: Gathered::new("Nsight Systems, sqlite") };
+    reader.texts()?;
+    reader.calls()?;
+    reader.kernels()?;
+    reader.copies("CUPTI_ACTIVITY_KIND_MEMCPY", false)?;
+    reader.copies("CUPTI_ACTIVITY_KIND_MEMSET", true)?;
+    reader.syncs()?;
+    reader.ranges()?;
+    reader.about()?;
+    reader.left_out()?;
+    Ok(reader.found)
+}
+
+/// A row: the wanted columns in their order.
+type Row = Vec<Cell>;
+
+/// A value.
+#[derive(Clone, Debug)]
+enum Cell {
+    None,
+    Int(i64),
+    Text(String),
+}
+
+impl Cell {
+    fn int(&self) -> Option<i64> {
+        match self {
+            Cell::Int(value) => Some(*value),
+            Cell::Text(text) => text.parse().ok(),
+            Cell::None => None,
+        }
+    }
+
+    fn small(&self) -> Option<i32> {
+        self.int().and_then(|value| value.try_into().ok())
+    }
+
+    fn text(&self) -> Option<&str> {
+        if let Cell::Text(text) = self { Some(text) } else { None }
+    }
+}
+
+struct Reader {
+    base: Connection,
+    tables: BTreeSet<String>,
+    texts: HashMap<i64, String>,
+    found: Gathered,
+}
+
+impl Reader {
+    /// Hands each row of a table to `each`, if there is such a table. A column that is not there reads as null.
+    fn rows(&mut self, table: &str, columns: &[&str], mut each: impl FnMut(&mut Reader, &Row)) -> Result<()> {
+        if !self.tables.contains(table) {
+            return Ok(());
+        }
+        // The rows of a table come in pieces, so that the reader is free while they are taken in.
+        const PIECE: usize = 65_536;
+        let known = {
+            let mut about = self.base.prepare(&format!("PRAGMA table_info(\"{table}\")"))?;
+            about.query_map([], |row| row.get::<_, String>(1))?.collect::<Result<BTreeSet<_>, _>>()?
+        };
+        let wanted: Vec<String> = columns
+            .iter()
+            .map(|column| if known.contains(*column) { format!("\"{column}\"") } else { "NULL".to_owned() })
+            .collect();
+        let query = |after: i64| {
+            format!(
+                "SELECT rowid, {} FROM \"{table}\" WHERE rowid > {after} ORDER BY rowid LIMIT {PIECE}",
+                wanted.join(", ")
+            )
+        };
+        let mut after = i64::MIN;
+        loop {
+            let piece = {
+                let mut statement = self.base.prepare(&query(after))?;
+                let row = |row: &rusqlite::Row<'_>| -> rusqlite::Result<(i64, Row)> {
+                    let cell = |at: usize| {
+                        Ok(match row.get_ref(at + 1)? {
+                            ValueRef::Integer(value) => Cell::Int(value),
+                            ValueRef::Real(value) => Cell::Int(value as i64),
+                            ValueRef::Text(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
+                            _ => Cell::None,
+                        })
+                    };
+                    Ok((row.get(0)?, (0..columns.len()).map(cell).collect::<rusqlite::Result<Row>>()?))
+                };
+                statement.query_map([], row)?.collect::<Result<Vec<_>, _>>()
+            };
+            let piece = piece.with_context(|| format!("its table {table} is damaged"))?;
+            let Some((last, _)) = piece.last() else { return Ok(()) };
+            after = *last;
+            piece.iter().for_each(|(_, row)| each(self, row));
+        }
+    }
+
+    fn texts(&mut self) -> Result<()> {
+        self.rows("StringIds", &["id", "value"], |reader, row| {
+            if let (Some(id), Some(text)) = (row[0].int(), row[1].text()) {
+                reader.texts.insert(id, text.to_owned());
+            }
+        })
+    }
+
+    /// A name by its number in the table of texts.
+    fn named(&mut self, kind: NameKind, text: &Cell) -> Option<i64> {
+        let text = self.texts.get(&text.int()?)?.clone();
+        Some(self.found.name(kind, &text))
+    }
+
+    fn calls(&mut self) -> Result<()> {
+        let columns = ["start", "end", "globalTid", "correlationId", "nameId", "returnValue"];
+        self.rows("CUPTI_ACTIVITY_KIND_RUNTIME", &columns, |reader, row| {
+            let (Some(start), Some(end), Some(thread)) = (row[0].int(), row[1].int(), row[2].int()) else {
+                reader.found.broken += 1;
+                return;
+            };
+            let name = row[4].int().and_then(|id| reader.texts.get(&id)).map_or("", String::as_str);
+            let name = without_version(name).to_owned();
+            let process = reader.found.process(pid(thread));
+            let call = Call {
+                start_ns: start,
+                api_ns: (end - start).max(0),
+                process,
+                tid: tid(thread),
+                correlation: row[3].int().filter(|id| *id > 0),
+                api_id: reader.found.name(NameKind::Api, &name),
+                kind: Kind::of(&name),
+                result: row[5].small().unwrap_or(0),
+            };
+            reader.found.calls.push(call);
+        })
+    }
+
+    /// From the columns start, end, globalPid, deviceId, contextId, streamId, correlationId, graphNodeId.
+    fn work(&mut self, row: &Row) -> Option<Work> {
+        let (start, end) = (row[0].int()?, row[1].int()?);
+        Some(Work {
+            start_ns: start,
+            gpu_ns: (end - start).max(0),
+            process: row[2].int().map(|process| self.found.process(pid(process))),
+            device: row[3].small(),
+            context: row[4].small().unwrap_or(0),
+            stream: row[5].int().unwrap_or(0),
+            correlation: row[6].int().filter(|id| *id > 0),
+            graph_node: row[7].int().filter(|node| *node > 0),
+        })
+    }
+
+    fn kernels(&mut self) -> Result<()> {
+        const MORE: [&str; 12] = [
+            "mangledName",
+            "demangledName",
+            "shortName",
+            "gridX",
+            "gridY",
+            "gridZ",
+            "blockX",
+            "blockY",
+            "blockZ",
+            "registersPerThread",
+            "staticSharedMemory",
+            "dynamicSharedMemory",
+        ];
+        self.rows("CUPTI_ACTIVITY_KIND_KERNEL", &[&WORK[..], &MORE].concat(), |reader, row| {
+            let Some(work) = reader.work(row) else {
+                reader.found.broken += 1;
+                return;
+            };
+            let name_id = row[8..11].iter().find_map(|name| reader.named(NameKind::Kernel, name));
+            let three = |at: usize| [0, 1, 2].map(|axis| row[at + axis].small().unwrap_or(0));
+            reader.found.kernels.push(Kernel {
+                work,
+                name_id,
+                grid: three(11),
+                block: three(14),
+                registers: row[17].small(),
+                static_shared_bytes: row[18].small(),
+                shared_bytes: row[19].small(),
+            });
+        })
+    }
+
+    fn copies(&mut self, table: &str, set: bool) -> Result<()> {
+        let directions = self.labels("ENUM_CUDA_MEMCPY_OPER")?;
+        let memory = self.labels("ENUM_CUDA_MEM_KIND")?;
+        let columns = [&WORK[..], &["bytes", "copyKind", "srcKind", "dstKind", "memKind"]].concat();
+        self.rows(table, &columns, |reader, row| {
+            let Some(work) = reader.work(row) else {
+                reader.found.broken += 1;
+                return;
+            };
+            let place = |cell: &Cell| cell.int().and_then(|at| usize::try_from(at).ok());
+            let kind = |cell: &Cell| match cell.int().and_then(|at| memory.get(&at)) {
+                Some(label) => memory_of(label),
+                None => place(cell).and_then(|at| MEMORY.get(at).copied()),
+            };
+            let direction = match row[9].int().and_then(|at| directions.get(&at)) {
+                Some(label) => direction_of(&short_direction(label)),
+                None => place(&row[9]).and_then(|at| COPIES.get(at).copied()).unwrap_or("unknown"),
+            };
+            reader.found.copies.push(Copy {
+                work,
+                set,
+                direction: if set { "unknown" } else { direction },
+                src_kind: if set { None } else { kind(&row[10]) },
+                dst_kind: kind(&row[if set { 12 } else { 11 }]),
+                bytes: row[8].int().unwrap_or(0).max(0),
+            });
+        })
+    }
+
+    /// The words of an enumeration, where the export has it.
+    fn labels(&mut self, table: &str) -> Result<HashMap<i64, String>> {
+        let mut labels = HashMap::new();
+        self.rows(table, &["id", "label", "name"], |_, row| {
+            let label = row[1].text().or(row[2].text());
+            labels.extend(row[0].int().zip(label.map(str::to_owned)));
+        })?;
+        Ok(labels)
+    }
+
+    fn syncs(&mut self) -> Result<()> {
+        self.rows("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", &["correlationId", "streamId", "contextId"], |reader, row| {
+            // A wait for a context has no stream: all bits are set.
+            if let (Some(id), Some(stream)) = (row[0].int(), row[1].int().filter(|s| (0..0xffff_ffff).contains(s))) {
+                reader.found.sync_streams.insert(id, (stream, row[2].small().unwrap_or(0)));
+            }
+        })
+    }
+
+    fn ranges(&mut self) -> Result<()> {
+        // Names of domains are events of their own.
+        let mut domains = HashMap::new();
+        self.rows("NVTX_EVENTS", &["eventType", "domainId", "text", "textId"], |reader, row| {
+            if row[0].int() == Some(75) {
+                let text =
+                    row[2].text().map(str::to_owned).or(row[3].int().and_then(|id| reader.texts.get(&id).cloned()));
+                domains.extend(row[1].int().zip(text));
+            }
+        })?;
+        let columns = ["start", "end", "eventType", "text", "textId", "globalTid", "domainId"];
+        self.rows("NVTX_EVENTS", &columns, |reader, row| {
+            let kind = match row[2].int() {
+                Some(PUSH_POP) => "push_pop",
+                Some(START_END) => "start_end",
+                Some(MARK) => "mark",
+                _ => return,
+            };
+            let end = if kind == "mark" { row[0].int() } else { row[1].int() };
+            let (Some(start), Some(end), Some(thread)) = (row[0].int(), end, row[5].int()) else {
+                reader.found.leave_out("NVTX ranges without an end");
+                return;
+            };
+            let text = row[3].text().map(str::to_owned).or(row[4].int().and_then(|id| reader.texts.get(&id).cloned()));
+            let domain = row[6].int().and_then(|id| domains.get(&id)).cloned();
+            let process = reader.found.process(pid(thread));
+            let range = Range {
+                start_ns: start,
+                end_ns: end.max(start),
+                process,
+                tid: tid(thread),
+                kind,
+                name_id: text.map(|text| reader.found.name(NameKind::Range, &text)),
+                domain_id: domain.map(|domain| reader.found.name(NameKind::Domain, &domain)),
+            };
+            reader.found.ranges.push(range);
+        })
+    }
+
+    /// Devices, processes, threads, the host, and when the session began.
+    fn about(&mut self) -> Result<()> {
+        const GPU: [&str; 9] = [
+            "id",
+            "name",
+            "uuid",
+            "busLocation",
+            "totalMemory",
+            "smCount",
+            "computeMajor",
+            "computeMinor",
+            "l2CacheSize",
+        ];
+        self.rows("TARGET_INFO_GPU", &GPU, |reader, row| {
+            let text = |at: usize| row[at].text().unwrap_or_default().to_owned();
+            let capability = row[6].int().zip(row[7].int());
+            let device = Device {
+                name: text(1),
+                uuid: text(2),
+                pci_bus_id: text(3),
+                memory_bytes: row[4].int(),
+                sm_count: row[5].int(),
+                compute_capability: capability.map_or(String::new(), |(major, minor)| format!("{major}.{minor}")),
+                l2_bytes: row[8].int(),
+                ..Device::default()
+            };
+            reader.found.devices.extend(row[0].small().map(|ordinal| (ordinal, device)));
+        })?;
+        self.rows("PROCESSES", &["globalPid", "name"], |reader, row| {
+            let known = row[0].int().and_then(|id| reader.found.processes.iter().position(|p| p.pid == pid(id)));
+            if let (Some(at), Some(name)) = (known, row[1].text()) {
+                reader.found.processes[at].name = name.to_owned();
+            }
+        })?;
+        self.rows("ThreadNames", &["globalTid", "nameId"], |reader, row| {
+            let (Some(thread), Some(name)) = (row[0].int(), row[1].int().and_then(|id| reader.texts.get(&id))) else {
+                return;
+            };
+            let process = reader.found.processes.iter_mut().find(|process| process.pid == pid(thread));
+            process.map(|process| process.threads.insert(tid(thread), name.clone()));
+        })?;
+        self.rows("TARGET_INFO_SYSTEM_ENV", &["name", "value"], |reader, row| {
+            if row[0].text() == Some("Hostname") {
+                reader.found.host = row[1].text().map(str::to_owned);
+            }
+        })?;
+        let mut began = 0;
+        self.rows("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"], |_, row| began = row[0].int().unwrap_or(0))?;
+        self.found.shift(began);
+        Ok(())
+    }
+
+    /// Counts tables of events that have no place.
+    fn left_out(&mut self) -> Result<()> {
+        const TAKEN: [&str; 5] = ["KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "SYNCHRONIZATION"];
+        let events = |table: &&String| {
+            let cupti = table.strip_prefix("CUPTI_ACTIVITY_KIND_").is_some_and(|kind| !TAKEN.contains(&kind));
+            cupti
+                || ["OSRT_API", "CUBLAS_EVENTS", "CUDNN_EVENTS", "SCHED_EVENTS", "GPU_METRICS"]
+                    .contains(&table.as_str())
+        };
+        for table in self.tables.iter().filter(events) {
+            let count: i64 = self.base.query_row(&format!("SELECT count(*) FROM \"{table}\""), [], |row| row.get(0))?;
+            if count > 0 {
+                self.found.leave_out_many(table, count as u64);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Columns of everything that the GPU did.
+const WORK: [&str; 8] =
+    ["start", "end", "globalPid", "deviceId", "contextId", "streamId", "correlationId", "graphNodeId"];
+
+fn pid(global: i64) -> i64 {
+    global >> 24 & 0xff_ffff
+}
+
+fn tid(global: i64) -> i32 {
+    (global & 0xff_ffff) as i32
+}
+
+/// `cudaLaunchKernel_v7000` is `cudaLaunchKernel` of CUDA 7.0's ABI; `_v2` is part of a driver function's name.
+fn without_version(name: &str) -> &str {
+    match name.rsplit_once("_v") {
+        Some((short, version)) if version.len() >= 4 && version.bytes().all(|b| b.is_ascii_digit()) => short,
+        _ => name,
+    }
+}
+
+/// `Host-to-Device` as `HtoD`.
+fn short_direction(label: &str) -> String {
+    let (from, to) = label.split_once("-to-").unwrap_or((label, ""));
+    let letter = |word: &str| word.chars().next().map_or(String::new(), |c| c.to_ascii_uppercase().to_string());
+    format!("{}to{}", letter(from), letter(to))
+}

@@ -1,0 +1,150 @@
+//! Rows of what the GPU did, and of processes and threads.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use arrow::array::RecordBatch;
+use gputrace_collectors::archive::Columns;
+use gputrace_collectors::schema::TableId;
+
+use super::gathered::{Copy, Gathered, Kernel, Process, Work};
+use super::write::Ids;
+
+/// A thread: its first event, and how many it has.
+pub(super) type Threads = BTreeMap<(usize, i32), (i64, i64)>;
+
+impl Gathered {
+    /// The text behind an id.
+    pub(super) fn name_of(&self, id: i64) -> &str {
+        self.names.get(&id).map_or("", |(_, name)| name)
+    }
+
+    /// Every thread with rows.
+    pub(super) fn threads(&self) -> Threads {
+        let mut threads = Threads::new();
+        let calls = self.calls.iter().map(|call| (call.process, call.tid, call.start_ns));
+        for (process, tid, start_ns) in calls.chain(self.ranges.iter().map(|r| (r.process, r.tid, r.start_ns))) {
+            let (first, events) = threads.entry((process, tid)).or_insert((start_ns, 0));
+            (*first, *events) = (start_ns.min(*first), *events + 1);
+        }
+        threads
+    }
+
+    /// Begin, end and events of each process with rows. Others have only a name, such as that of a GPU.
+    fn spans(&self) -> BTreeMap<usize, (i64, i64, i64)> {
+        let mut spans: BTreeMap<usize, (i64, i64, i64)> = BTreeMap::new();
+        let calls = self.calls.iter().map(|call| (Some(call.process), call.start_ns, call.start_ns + call.api_ns));
+        let works = self.kernels.iter().map(|k| &k.work).chain(self.copies.iter().map(|c| &c.work));
+        let works = works.map(|work| (work.process, work.start_ns, work.start_ns + work.gpu_ns));
+        let ranges = self.ranges.iter().map(|range| (Some(range.process), range.start_ns, range.end_ns));
+        for (process, start, end) in calls.chain(works).chain(ranges) {
+            let span = spans.entry(process.unwrap_or(0)).or_insert((start, end, 0));
+            *span = (start.min(span.0), end.max(span.1), span.2 + 1);
+        }
+        spans
+    }
+
+    /// Processes with rows, by their place.
+    pub(super) fn with_rows(&self) -> Vec<(usize, &Process)> {
+        self.spans().keys().filter_map(|at| Some((*at, self.processes.get(*at)?))).collect()
+    }
+
+    /// What the manifest says of the file.
+    pub(super) fn all_notes(&self, source: &str) -> Vec<String> {
+        let mut notes = vec![format!("imported from {source} ({})", self.format)];
+        notes.extend(self.notes.iter().cloned());
+        notes.extend(self.left_out_text());
+        if self.broken > 0 {
+            notes.push(format!("{} events could not be read and are left out", self.broken));
+        }
+        notes
+    }
+
+    /// Which events have no place, in one line; none when all have.
+    pub(super) fn left_out_text(&self) -> Option<String> {
+        let mut counts: Vec<(&String, &u64)> = self.left_out.iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let all: u64 = self.left_out.values().sum();
+        let named: Vec<String> = counts.iter().take(12).map(|(what, count)| format!("{what} {count}")).collect();
+        (all > 0).then(|| format!("{all} events have no place in the tables: {}", named.join(", ")))
+    }
+}
+
+impl Ids<'_> {
+    fn work_columns<'w>(&self, table: TableId, rows: impl Iterator<Item = &'w Work> + Clone, count: usize) -> Columns {
+        let process = |work: &Work| work.process.unwrap_or(0);
+        let pid = |work: &Work| self.found.processes.get(process(work)).map_or(0, |process| process.pid as i32);
+        Columns::new(table, count)
+            .i64("start_ns", rows.clone().map(|work| work.start_ns))
+            .i64("gpu_ns", rows.clone().map(|work| work.gpu_ns))
+            .i64("process_id", rows.clone().map(|work| self.process_id(process(work))))
+            .i32("pid", rows.clone().map(pid))
+            .i32("device", rows.clone().map(|work| work.device))
+            .i32("context", rows.clone().map(|work| work.context))
+            .i64("stream", rows.clone().map(|work| work.stream))
+            .i64("correlation_id", rows.clone().map(|work| work.correlation))
+            .i64("graph_node", rows.map(|work| work.graph_node))
+    }
+
+    pub(super) fn kernels(&self, rows: &[Kernel]) -> io::Result<RecordBatch> {
+        let mut columns = self
+            .work_columns(TableId::Kernels, rows.iter().map(|kernel| &kernel.work), rows.len())
+            .i64("name_id", rows.iter().map(|kernel| kernel.name_id))
+            .i32("registers", rows.iter().map(|kernel| kernel.registers))
+            .i32("static_shared_bytes", rows.iter().map(|kernel| kernel.static_shared_bytes))
+            .i32("shared_bytes", rows.iter().map(|kernel| kernel.shared_bytes));
+        for (axis, [grid, block]) in
+            [["grid_x", "block_x"], ["grid_y", "block_y"], ["grid_z", "block_z"]].iter().enumerate()
+        {
+            columns = columns
+                .i32(grid, rows.iter().map(|kernel| kernel.grid[axis]))
+                .i32(block, rows.iter().map(|kernel| kernel.block[axis]));
+        }
+        columns.batch()
+    }
+
+    pub(super) fn copies(&self, rows: &[Copy]) -> io::Result<RecordBatch> {
+        self.work_columns(TableId::DeviceCopies, rows.iter().map(|copy| &copy.work), rows.len())
+            .text("kind", rows.iter().map(|copy| if copy.set { "set" } else { "copy" }))
+            .text("direction", rows.iter().map(|copy| copy.direction))
+            .text("src_kind", rows.iter().map(|copy| copy.src_kind))
+            .text("dst_kind", rows.iter().map(|copy| copy.dst_kind))
+            .i64("bytes", rows.iter().map(|copy| copy.bytes))
+            .batch()
+    }
+
+    pub(super) fn threads(&self, threads: &Threads) -> io::Result<RecordBatch> {
+        let name = |process: usize, tid: i32| self.found.processes.get(process)?.threads.get(&tid).map(String::as_str);
+        let pid = |process: usize| self.found.processes.get(process).map_or(0, |process| process.pid as i32);
+        Columns::new(TableId::Threads, threads.len())
+            .i64("process_id", threads.keys().map(|(process, _)| self.process_id(*process)))
+            .i32("pid", threads.keys().map(|(process, _)| pid(*process)))
+            .i32("tid", threads.keys().map(|(_, tid)| *tid))
+            .text("name", threads.keys().map(|(process, tid)| name(*process, *tid)))
+            .i64("start_ns", threads.values().map(|(first, _)| *first))
+            .i64("events", threads.values().map(|(_, events)| *events))
+            .batch()
+    }
+
+    pub(super) fn processes(&self, host: &str) -> io::Result<RecordBatch> {
+        let spans = self.found.spans();
+        let nobody = Process::default();
+        let process = |at: &usize| self.found.processes.get(*at).unwrap_or(&nobody);
+        let rows = spans.len();
+        Columns::new(TableId::Processes, rows)
+            .i64("process_id", spans.keys().map(|at| self.process_id(*at)))
+            .i32("pid", spans.keys().map(|at| process(at).pid as i32))
+            .text("host", (0..rows).map(|_| host))
+            .i32("rank", (0..rows).map(|_| self.found.rank))
+            .i32("world_size", (0..rows).map(|_| self.found.world_size))
+            .text("exe", spans.keys().map(|at| process(at).name.as_str()))
+            .text("command", spans.keys().map(|at| process(at).name.as_str()))
+            .text("origin", (0..rows).map(|_| "exec"))
+            .i64("start_ns", spans.values().map(|(start, ..)| *start))
+            .i64("end_ns", spans.values().map(|(_, end, _)| *end))
+            .bool("traced", (0..rows).map(|_| true))
+            .i64("events", spans.values().map(|(.., events)| *events))
+            .text("malloc_mode", (0..rows).map(|_| "off"))
+            .batch()
+    }
+}

@@ -1,0 +1,270 @@
+//! Traces of other profilers become ours, row by row, and what cannot be read gets one clear line.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::util::{Scratch, Table, Trace, repository};
+
+/// `baseTimeNanoseconds` of the Kineto file, and when the session of the other began.
+const BASE_NS: i64 = 1_740_000_000_000_000_000;
+
+fn kineto() -> PathBuf {
+    repository().join("tests/traces/kineto-rank0.json")
+}
+
+fn kineto_text() -> String {
+    fs::read_to_string(kineto()).expect("the trace")
+}
+
+/// Imports a file into a new trace.
+#[track_caller]
+fn imported(scratch: &Scratch, file: &Path) -> (Trace, String) {
+    let trace = scratch.path().join("imported");
+    let run = scratch.gputrace(&["import".as_ref(), file.as_os_str(), "-o".as_ref(), trace.as_os_str()]).expect(0);
+    (Trace::open(&trace), run.own_stderr())
+}
+
+/// One column of a table, of all rows.
+fn ints(table: &Table, column: &str) -> Vec<Option<i64>> {
+    table.rows().map(|row| row.maybe_int(column)).collect()
+}
+
+fn texts<'a>(table: &'a Table, column: &str) -> Vec<Option<&'a str>> {
+    table.rows().map(|row| row.maybe_text(column)).collect()
+}
+
+/// The names of a column of ids.
+fn names(trace: &Trace, table: &Table, column: &str) -> Vec<String> {
+    let known = trace.names();
+    let name = |id: Option<i64>| id.map_or("-".to_owned(), |id| known[&id].clone());
+    ints(table, column).into_iter().map(name).collect()
+}
+
+/// Begins, in ns since the base.
+fn begins(table: &Table) -> Vec<i64> {
+    table.rows().map(|row| row.int("start_ns") - BASE_NS).collect()
+}
+
+fn some<const N: usize>(values: [i64; N]) -> Vec<Option<i64>> {
+    values.map(Some).to_vec()
+}
+
+#[test]
+fn each_call_of_a_kineto_trace_is_a_row_of_its_table() {
+    let scratch = Scratch::new();
+    let (trace, said) = imported(&scratch, &kineto());
+    trace.assert_balanced();
+    assert!(said.contains("of rank 0 imported") && said.contains("python_function 1"), "{said}");
+
+    let launches = trace.table("launches");
+    assert_eq!(names(&trace, &launches, "api_id"), ["cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch"]);
+    assert_eq!(begins(&launches), [1_020_001, 1_060_000, 1_080_000]);
+    assert_eq!(ints(&launches, "api_ns"), some([4_999, 3_250, 10_000]));
+    assert_eq!(ints(&launches, "correlation_id"), some([102, 103, 104]));
+    assert_eq!(ints(&launches, "kernels"), some([1, 1, 2]));
+    assert_eq!(ints(&launches, "stream"), some([7, 20, 7]));
+    assert_eq!(ints(&launches, "block_x"), some([128, 544, 0]));
+    assert_eq!(names(&trace, &launches, "name_id")[2], "-", "a graph has no kernel of its own");
+
+    let syncs = trace.table("syncs");
+    assert_eq!((texts(&syncs, "kind"), ints(&syncs, "stream")), (vec![Some("stream")], some([20])));
+    assert_eq!(ints(&syncs, "pending_streams"), some([1]), "the collective was running");
+
+    let transfers = trace.table("transfers");
+    assert_eq!(texts(&transfers, "direction"), [Some("HtoD"), Some("unknown")]);
+    assert_eq!(texts(&transfers, "kind"), [Some("copy"), Some("set")]);
+    assert_eq!(texts(&transfers, "src_kind"), [Some("pinned"), None]);
+    assert_eq!(ints(&transfers, "bytes"), some([1_048_576, 4_096]));
+    assert_eq!(ints(&transfers, "async"), some([1, 1]));
+    let memory = trace.table("device_memory");
+    assert_eq!((texts(&memory, "action"), texts(&memory, "kind")), (vec![Some("alloc")], vec![Some("device")]));
+}
+
+#[test]
+fn what_the_gpu_did_keeps_its_times_and_its_cause() {
+    let scratch = Scratch::new();
+    let (trace, _) = imported(&scratch, &kineto());
+    let kernels = trace.table("kernels");
+    assert_eq!(begins(&kernels), [1_026_125, 1_070_000, 1_100_000, 1_111_000]);
+    assert_eq!(ints(&kernels, "gpu_ns"), some([30_875, 100_000, 10_000, 10_000]));
+    assert_eq!(ints(&kernels, "correlation_id"), some([102, 103, 104, 104]));
+    assert_eq!(ints(&kernels, "graph_node"), [None, None, Some(12_884_901_889), Some(12_884_901_890)]);
+    assert_eq!(ints(&kernels, "registers"), some([168, 96, 16, 16]));
+    assert_eq!(ints(&kernels, "grid_x"), some([8, 16, 64, 64]));
+    assert!(names(&trace, &kernels, "name_id")[1].starts_with("ncclDevKernel_AllReduce_Sum_f32_RING_LL("));
+    let copies = trace.table("device_copies");
+    assert_eq!(begins(&copies), [1_011_000, 1_121_000]);
+    assert_eq!(
+        (texts(&copies, "kind"), ints(&copies, "gpu_ns")),
+        (vec![Some("copy"), Some("set")], some([6_500, 1_000]))
+    );
+    assert_eq!(texts(&copies, "dst_kind"), [Some("device"), Some("device")]);
+
+    let ranges = trace.table("ranges");
+    assert_eq!(names(&trace, &ranges, "name_id"), ["aten::mm", "ProfilerStep#1"], "in the order of their ends");
+    assert_eq!(names(&trace, &ranges, "domain_id"), ["cpu_op", "user_annotation"]);
+    let processes = trace.table("processes");
+    assert_eq!((ints(&processes, "pid"), ints(&processes, "rank")), (some([4242]), some([0])));
+    assert_eq!((ints(&processes, "world_size"), texts(&processes, "exe")), (some([2]), vec![Some("python3")]));
+    assert_eq!(texts(&trace.table("threads"), "name"), [Some("thread 4242 (python3)"), None]);
+    let device = &trace.manifest().devices[0];
+    assert_eq!((device.name.as_str(), device.sm_count), ("NVIDIA H100 80GB HBM3", Some(132)));
+    assert_eq!((device.memory_bytes, device.compute_capability.as_str()), (Some(85_029_158_912), "9.0"));
+}
+
+#[test]
+fn a_report_says_where_the_times_come_from() {
+    let scratch = Scratch::new();
+    imported(&scratch, &kineto());
+    let report = scratch.gputrace(&["report", "imported"]).expect(0).text();
+    for part in ["imported from kineto-rank0.json (Kineto JSON)", "sm90_x", "H100", "aten::mm"] {
+        assert!(report.contains(part), "{part} in {report}");
+    }
+}
+
+#[test]
+fn a_trace_that_was_cut_off_keeps_what_is_whole() {
+    let scratch = Scratch::new();
+    let text = kineto_text();
+    let until = |mark: &str| text.find(mark).expect("the mark");
+    let events = &text[until("[\n  {\n    \"ph\"")..];
+    let cases = [
+        ("no closing brackets", text[..until("\n  ],\n  \"traceName\"")].to_owned(), 4, true),
+        ("inside an event", text[..until("\"Collective name\"")].to_owned(), 1, true),
+        ("an array alone", events[..events.rfind(']').expect("its end") + 1].to_owned(), 4, false),
+        ("an array without its end", events[..events.rfind(']').expect("its end")].to_owned(), 4, true),
+    ];
+    for (name, text, kernels, cut_off) in cases {
+        let file = scratch.file(&format!("{name}.json"), text);
+        let _ = fs::remove_dir_all(scratch.path().join("imported"));
+        let (trace, said) = imported(&scratch, &file);
+        assert_eq!(trace.table("kernels").len(), kernels, "{name}");
+        assert_eq!(said.contains("ends in the middle"), cut_off, "{name}: {said}");
+        assert_eq!(trace.manifest().notes.iter().any(|note| note.contains("ends in the middle")), cut_off, "{name}");
+    }
+}
+
+#[test]
+fn times_since_1970_and_the_name_of_the_format_do_not_matter() {
+    let scratch = Scratch::new();
+    // Older profilers wrote microseconds since 1970, whole ones or with a fraction.
+    let absolute = kineto_text()
+        .replace("\"baseTimeNanoseconds\": 1740000000000000000,", "")
+        .replace("\"ts\": 1", "\"ts\": 1740000000001")
+        .replace("\"ts\": 99", "\"ts\": 174000000000099");
+    let file = scratch.file("trace.txt", absolute);
+    let (trace, _) = imported(&scratch, &file);
+    assert_eq!(begins(&trace.table("kernels"))[0], 1_026_125);
+}
+
+#[test]
+fn a_compressed_trace_is_known_by_its_content_also_where_it_was_cut_off() {
+    let scratch = Scratch::new();
+    let zipped = Command::new("gzip").arg("-c").arg(kineto()).output().expect("gzip runs").stdout;
+    let whole = scratch.file("whole", &zipped);
+    assert_eq!(imported(&scratch, &whole).0.table("kernels").len(), 4);
+    let _ = fs::remove_dir_all(scratch.path().join("imported"));
+    let half = scratch.file("half", &zipped[..zipped.len() * 3 / 4]);
+    let (trace, said) = imported(&scratch, &half);
+    assert!(trace.table("launches").len() > 0 && said.contains("ends in the middle"), "{said}");
+}
+
+#[test]
+fn ranks_share_a_trace_and_no_file_comes_in_twice() {
+    let scratch = Scratch::new();
+    let other = scratch.file("rank1.json", kineto_text().replace("\"rank\": 0", "\"rank\": 1"));
+    let rank0 = kineto();
+    let arguments = ["import".as_ref(), rank0.as_os_str(), other.as_os_str(), "-o".as_ref(), "imported".as_ref()];
+    scratch.gputrace(&arguments).expect(0);
+    let trace = Trace::open(&scratch.path().join("imported"));
+    assert_eq!(trace.table("kernels").len(), 8);
+    let mut ranks = ints(&trace.table("processes"), "rank");
+    ranks.sort();
+    assert_eq!(ranks, some([0, 1]));
+    let again = scratch.gputrace(&arguments).expect(1).own_stderr();
+    assert!(again.contains("is in imported already"), "{again}");
+    assert_eq!(Trace::open(&scratch.path().join("imported")).table("kernels").len(), 8);
+}
+
+#[test]
+fn an_export_of_nsight_systems_is_read_by_its_columns() {
+    let scratch = Scratch::new();
+    let sql = fs::read_to_string(repository().join("tests/traces/nsys.sql")).expect("the SQL");
+    let without = |column: &str| sql.replace(&format!(", {column} INTEGER"), ", other INTEGER");
+    for (name, sql) in
+        [("now", sql.clone()), ("before graphs", without("graphNodeId")), ("early", without("mangledName"))]
+    {
+        let _ = fs::remove_dir_all(scratch.path().join("imported"));
+        let file = scratch.path().join(format!("{name}.sqlite"));
+        rusqlite::Connection::open(&file).expect("a database").execute_batch(&sql).expect("SQL");
+        let (trace, said) = imported(&scratch, &file);
+        trace.assert_balanced();
+        assert!(said.contains("OSRT_API 2") && said.contains("calls inside other calls 1"), "{said}");
+        let launches = trace.table("launches");
+        assert_eq!(begins(&launches), [1_000, 5_000]);
+        assert_eq!(ints(&launches, "result"), some([0, 701]));
+        let kernels = trace.table("kernels");
+        assert_eq!(begins(&kernels), [2_000, 6_500]);
+        assert_eq!(ints(&kernels, "pid"), some([77, 78]), "the same correlation, of two processes");
+        assert_eq!(ints(&kernels, "correlation_id"), some([11, 11]));
+        assert_eq!(ints(&kernels, "static_shared_bytes"), some([1_024, 0]));
+        let kernel = if name == "early" { "gemm(float*)" } else { "_Z4gemmPf" };
+        assert_eq!(names(&trace, &kernels, "name_id")[0], kernel);
+        let copies = trace.table("device_copies");
+        assert_eq!(texts(&copies, "direction"), [Some("DtoH"), Some("unknown")]);
+        assert_eq!(texts(&copies, "dst_kind"), [Some("pageable"), Some("device")]);
+        assert_eq!(ints(&copies, "correlation_id"), [Some(13), None], "the set's call is not in the export");
+        assert_eq!(ints(&trace.table("syncs"), "pending_streams"), some([1]));
+        assert_eq!(names(&trace, &trace.table("ranges"), "domain_id"), ["-", "train"]);
+        assert_eq!(texts(&trace.table("threads"), "name"), [Some("trainer"), None]);
+        let manifest = trace.manifest();
+        assert_eq!((manifest.host.as_str(), manifest.devices[0].name.as_str()), ("node7", "NVIDIA H200"));
+    }
+}
+
+#[test]
+fn what_is_no_trace_of_a_profiler_gets_one_line() {
+    let scratch = Scratch::new();
+    imported(&scratch, &kineto());
+    let foreign = scratch.path().join("foreign.sqlite");
+    rusqlite::Connection::open(&foreign).expect("a database").execute_batch("CREATE TABLE t (a)").expect("SQL");
+    let half = scratch.path().join("half.sqlite");
+    fs::write(&half, &fs::read(&foreign).expect("bytes")[..200]).expect("a file");
+    let cases: [(&str, PathBuf, &str); 9] = [
+        ("empty", scratch.file("empty", ""), "is empty"),
+        ("text", scratch.file("text", "hello"), "is not a trace of torch.profiler"),
+        ("json", scratch.file("json", "{\"a\": 1}"), "is not a trace of torch.profiler"),
+        ("events", scratch.file("events", "{\"traceEvents\": []}"), "is not a trace of torch.profiler"),
+        ("host", scratch.file("host", "[{\"ph\": \"X\", \"cat\": \"overhead\"}]"), "nothing that can be imported"),
+        ("foreign", foreign, "not one that nsys exported"),
+        ("half", half, "cannot be imported"),
+        ("folder", scratch.path().join("imported"), "is a trace of gputrace already"),
+        ("missing", scratch.path().join("missing.json"), "cannot be read"),
+    ];
+    for (name, file, wanted) in cases {
+        let run = scratch.gputrace(&["import".as_ref(), file.as_os_str(), "-o".as_ref(), "new".as_ref()]).expect(1);
+        let said = run.own_stderr();
+        assert!(said.contains(wanted) && said.lines().count() == 1, "{name}: {said}");
+        assert!(!scratch.path().join("new").exists(), "{name} left a trace");
+    }
+}
+
+#[test]
+fn an_output_that_is_something_else_is_left_alone() {
+    let scratch = Scratch::new();
+    scratch.file("file", "mine");
+    fs::create_dir(scratch.path().join("folder")).expect("a folder");
+    scratch.file("folder/mine", "mine");
+    scratch.gputrace(&["-o", "recorded", "--", "true"]).expect(0);
+    let trace = scratch.path().join("recorded");
+    for (output, wanted) in [
+        (scratch.path().join("file"), "no folder"),
+        (scratch.path().join("folder"), "not empty"),
+        (trace, "was recorded"),
+    ] {
+        let from = kineto();
+        let run = scratch.gputrace(&["import".as_ref(), from.as_os_str(), "-o".as_ref(), output.as_os_str()]).expect(2);
+        assert!(run.own_stderr().contains(wanted), "{}", run.own_stderr());
+    }
+}
