@@ -161,6 +161,10 @@ pub(crate) struct RecordArgs {
     /// Variables that the command gets besides; no option, for `demo`
     #[arg(skip)]
     pub(crate) variables: Vec<(&'static str, OsString)>,
+
+    /// Folder in which the simulated driver leaves what its device did; no option, for `demo`
+    #[arg(skip)]
+    pub(crate) simulated: Option<PathBuf>,
 }
 
 impl ReportArgs {
@@ -196,6 +200,7 @@ impl RecordArgs {
             grace: Duration::from_secs(2),
             command,
             variables: Vec::new(),
+            simulated: None,
         }
     }
 }

@@ -72,6 +72,39 @@ fn the_demo_is_reported_as_what_it_is() {
     }
 }
 
+#[test]
+fn the_simulated_gpus_own_times_are_in_the_demos_report() {
+    let scratch = Scratch::new();
+    crate::util::shim();
+    scratch.target(gputrace()).args(["demo", "-o", "t"]).plain().expect(0);
+    let analyses = &report(&scratch, "t", &[])["analyses"];
+    let number = |value: &Value| value.as_f64().expect("a number");
+    // Ten layers of kernels that say how long they run: 200 + 3 + 3 + 5 + 6 + 4 us.
+    let summary = &analyses["summary"]["facts"];
+    let step = number(&summary["unit_ns"]);
+    assert!((number(&summary["gpu_compute_ns"]) / 2_210_000.0 - 1.0).abs() < 0.01, "{summary}");
+    let whole = number(&summary["gpu_busy_ns"]) + number(&summary["gpu_idle_ns"]);
+    assert!((whole / step - 1.0).abs() < 0.01, "busy and idle time are the step: {summary}");
+    let kernels = &analyses["kernels"];
+    assert_eq!(kernels["facts"]["kernels"], 12_000);
+    assert_eq!(kernels["facts"]["total_ns"], 200 * 2_210_000);
+    for row in kernels["tables"]["by_kernel"]["rows"].as_array().expect("rows") {
+        let name = row["kernel"].as_str().expect("a name");
+        let us: i64 = name.rsplit('_').next().and_then(|us| us.parse().ok()).expect("its time");
+        assert_eq!((&row["med_ns"], &row["max_ns"]), (&(us * 1000).into(), &(us * 1000).into()), "{name}");
+    }
+    // Every operation found its call, and every gap a cause; the parts are the whole.
+    let gaps = &analyses["gpu-gaps"];
+    let causes = gaps["tables"]["by_cause"]["rows"].as_array().expect("rows");
+    assert!(causes.iter().all(|row| row["cause"] != "unknown"), "{gaps}");
+    let sum: f64 = causes.iter().map(|row| number(&row["idle_ns"])).sum();
+    assert_eq!(sum, number(&gaps["facts"]["idle_ns"]));
+    assert_eq!(causes[0]["cause"], "after_wait", "the loop reads its loss in every step: {causes:?}");
+    assert_eq!(analyses["launch-overhead"]["facts"]["joined_kernels"], 12_000);
+    let busy = &analyses["gpu-utilisation"]["facts"];
+    assert_eq!(number(&busy["busy_ns"]) + number(&busy["idle_ns"]), number(&busy["range_ns"]));
+}
+
 /// A line of the summary without its figures, what stands in brackets, and the list that what was found shortens.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
@@ -106,7 +139,7 @@ fn the_readmes_first_screen_is_what_the_demo_ends_with() {
     let screen: Vec<&str> = screen.map_while(|line| line.strip_prefix("    ")).collect();
     assert!(screen.len() > 15, "{screen:?}");
     // The verdict depends on how busy the machine is, the place of a call on how gputrace was built.
-    let varies = |line: &str| line.starts_with("HOST BOUND") || line.contains("demo_loop::run");
+    let varies = |line: &str| line.starts_with("HOST BOUND") || line.contains("demo_loop.rs:");
     for line in screen.into_iter().filter(|line| !varies(line)) {
         let shape = shape(line);
         // A busy machine may add a part to a line.

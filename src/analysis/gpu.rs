@@ -28,9 +28,9 @@ pub(super) fn times<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&
     Some(gpu)
 }
 
-/// `GPU 0` where one process or rank has it, else `GPU 0 of rank 3`.
+/// `0` where one process or rank has it, else `0 of rank 3`.
 pub(super) fn name(facts: &Facts<'_>, gpu: &Gpu, device: &Device) -> String {
     let (process_id, ordinal) = device.named;
     let same = gpu.devices.iter().filter(|other| other.named.1 == ordinal).count();
-    if same <= 1 { format!("GPU {ordinal}") } else { format!("GPU {ordinal} of {}", facts.label(process_id)) }
+    if same <= 1 { ordinal.to_string() } else { format!("{ordinal} of {}", facts.label(process_id)) }
 }

@@ -66,7 +66,7 @@ impl Analysis for Streams {
         section.fact("legacy", "launches behind another stream (legacy rule)", Unit::Count, legacy);
         for device in gpu.devices.iter().filter(|d| used(d) > 1 && d.several.total_ns == 0) {
             section.note(format!(
-                "{}: {} streams had work, and no two operations ran at once: they are serialised.",
+                "GPU {}: {} streams had work, and no two operations ran at once: they are serialised.",
                 gpu::name(facts, gpu, device),
                 used(device)
             ));

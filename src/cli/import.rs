@@ -8,7 +8,8 @@ use clap::Args;
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Formats, found by the content: torch.profiler's JSON (Kineto), plain or gzip, also where it was cut off; \
-                  Nsight Systems' sqlite (nsys export --type sqlite report.nsys-rep).\n\nExit code: 0 when every file was \
+                  Nsight Systems' sqlite (nsys export --type sqlite report.nsys-rep). Files that the simulated driver wrote \
+                  (FAKE_CUDA_TRUTH) add the GPU times of their process to the recorded trace.\n\nExit code: 0 when every file was \
                   imported; 1 if one cannot be read; 2 if import was called wrongly.\n\nExamples:\n  \
                   gputrace import rank0.json.gz rank1.json.gz -o trace\n  \
                   gputrace import report.sqlite -o trace && gputrace report trace"

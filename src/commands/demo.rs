@@ -16,6 +16,9 @@ use crate::cli::{DemoArgs, RecordArgs, ReportArgs};
 use crate::launch::exit::{Ending, Failure, OWN_FAILURE};
 use crate::launch::{names, shim};
 
+/// Where the simulated driver writes what its device did, in each process.
+const TRUTH: &str = "truth-%p.json";
+
 /// The folder in which the target finds the simulated driver under the driver's name; removed at the end.
 struct DriverFolder(PathBuf);
 
@@ -52,7 +55,9 @@ pub(crate) fn run(args: DemoArgs) -> Result<Ending> {
     let exe = shim::own_path().context("the path of gputrace itself is not known")?;
     let output = args.output.unwrap_or_else(|| PathBuf::from(default_output()));
     let mut options = RecordArgs::new(Some(output), vec![exe.into_os_string(), OsString::from("__demo-target")]);
-    options.variables = vec![("LD_LIBRARY_PATH", search)];
+    let truth = folder.0.join(TRUTH);
+    options.variables = vec![("LD_LIBRARY_PATH", search), ("FAKE_CUDA_TRUTH", truth.into_os_string())];
+    options.simulated = Some(folder.0.clone());
     let recorded = record(&options)?;
     if recorded.ending == Ending::Code(0) {
         report::run(ReportArgs::new(recorded.trace))?;

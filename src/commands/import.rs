@@ -7,11 +7,25 @@ use anyhow::Result;
 use gputrace_collectors::Manifest;
 
 use crate::cli::ImportArgs;
+use crate::import::device_times;
 use crate::launch::exit::{Failure, USAGE};
 use crate::{import, say};
 
 /// Imports each file as a launcher of its own.
 pub(crate) fn run(args: &ImportArgs) -> Result<()> {
+    if args.files.iter().any(|file| device_times::is_one(file)) {
+        let added = device_times::add(&args.output, &args.files)?;
+        let without = match added.without_call {
+            0 => String::new(),
+            n => format!("; {n} of them without a call in the trace"),
+        };
+        say(&format!(
+            "{} operations of the simulated GPU added to {}{without}",
+            added.operations,
+            args.output.display()
+        ));
+        return Ok(());
+    }
     check(&args.output)?;
     let made = !args.output.exists();
     for (imported, file) in args.files.iter().enumerate() {

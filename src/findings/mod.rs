@@ -16,7 +16,7 @@ mod tests;
 mod verdict;
 mod verdict_gpu;
 
-pub(crate) use on_gpu::OnGpu;
+pub(crate) use on_gpu::{OnGpu, SLOW_HOST};
 pub(crate) use rules::{ALL, Rule, worst_site};
 pub(crate) use subject::{Subject, subjects};
 pub(crate) use verdict::{Verdict, verdict};
@@ -96,6 +96,11 @@ struct Gain {
 }
 
 impl Findings {
+    /// What a rule found in a process, ns of its unit; 0 where it found nothing.
+    fn gain_ns(&self, subject: &Subject<'_>, rule: &str) -> f64 {
+        self.share_of(subject, &[rule]) * subject.unit_ns
+    }
+
     /// The largest gain that one of these rules found in a process, as a share of its unit.
     fn share_of(&self, subject: &Subject<'_>, rules: &[&str]) -> f64 {
         let named =

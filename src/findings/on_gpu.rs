@@ -2,6 +2,9 @@
 
 use crate::analysis::{CAUSES, Cause, Did, Facts};
 
+/// Causes of gaps that are the host's slowness: it launches, or is at something else.
+pub(crate) const SLOW_HOST: &[Cause] = &[Cause::NotLaunched, Cause::Driver, Cause::Launching];
+
 /// The GPUs of a process in its unit; of several the mean.
 #[derive(Debug)]
 pub(crate) struct OnGpu {
@@ -15,6 +18,8 @@ pub(crate) struct OnGpu {
     pub(crate) operations: f64,
     /// Median time of a kernel, ns.
     pub(crate) kernel_ns: f64,
+    /// Gaps because the host does not launch fast enough.
+    pub(crate) starved_gaps: f64,
     idle_ns: [f64; CAUSES.len()],
     /// After waits in calls of this kind, ns.
     after: Vec<(Did, f64)>,
@@ -33,8 +38,9 @@ impl OnGpu {
         let mean = |of: &dyn Fn(&crate::analysis::InSteps) -> i64| {
             own.iter().map(|(_, own)| of(own)).sum::<i64>() as f64 / each
         };
-        let after =
-            gpu.devices.gaps.iter().filter(|(key, _)| key.process_id == process_id && key.cause == Cause::AfterWait);
+        let own_gaps = || gpu.devices.gaps.iter().filter(|(key, _)| key.process_id == process_id);
+        let starved = own_gaps().filter(|(key, _)| SLOW_HOST.contains(&key.cause)).map(|(_, gaps)| gaps.middle.0);
+        let after = own_gaps().filter(|(key, _)| key.cause == Cause::AfterWait);
         let kernels = gpu.launched.kernels.iter().filter(|((process, ..), _)| *process == process_id);
         let mut times = crate::analysis::Stats::default();
         kernels.for_each(|(_, of)| times.merge(&of.kernel));
@@ -44,6 +50,7 @@ impl OnGpu {
             copy_ns: mean(&|own| own.busy.copy_ns),
             operations: mean(&|own| own.operations as i64),
             kernel_ns: times.median() as f64,
+            starved_gaps: starved.sum::<u64>() as f64 / each,
             idle_ns: std::array::from_fn(|cause| mean(&|own| own.idle_ns[cause])),
             after: after.filter_map(|(key, gaps)| Some((key.did?, gaps.middle.1 as f64 / each))).collect(),
         })

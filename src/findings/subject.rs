@@ -1,7 +1,7 @@
 //! One process as the rules see it: its usual step, or its run when it has no steps.
 
 use super::OnGpu;
-use crate::analysis::{Facts, PARTS, Part, ProcessSteps};
+use crate::analysis::{Did, Facts, PARTS, Part, ProcessSteps};
 
 /// Processes that are looked at one by one; of more, those with most driver calls.
 const SUBJECTS: usize = 256;
@@ -84,6 +84,17 @@ impl Subject<'_> {
     /// A number that a pass counted, per unit: in the steps of usual duration where there are steps, else in the run.
     pub(crate) fn per_unit(&self, all: f64, middle: f64) -> f64 {
         if self.per_step { middle / self.units } else { all }
+    }
+
+    /// Most time that can be saved by no longer waiting for the GPU, where its times are known: the idle time after waits,
+    /// and no more than the waits themselves, for the host's own work of the unit remains.
+    pub(crate) fn wait_gain_ns(&self, gpu: &OnGpu) -> f64 {
+        gpu.after_ns(&[Did::Wait, Did::Transfer]).min(self.overlap_bound(self.ns(Part::Wait)))
+    }
+
+    /// Idle time after waits beyond what less waiting can gain: the host would not have launched sooner.
+    pub(crate) fn after_waits_anyway_ns(&self, gpu: &OnGpu) -> f64 {
+        gpu.after_ns(&[Did::Wait, Did::Transfer]) - self.wait_gain_ns(gpu)
     }
 
     /// Most time that can be saved where the host spends `host_ns` on something: idle time of the GPU for that reason, or the

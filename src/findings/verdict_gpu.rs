@@ -12,19 +12,14 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
     let unit_ns = s.unit_ns.max(1.0);
     let of = |ns: f64| share(ns / unit_ns);
     let idle = of(gpu.all_idle_ns());
-    let launch_bound = findings.found.iter().any(|f| f.rule.name == "launch-bound" && f.process_id == s.process_id);
-    let feeding = gpu.idle_ns(&[Cause::NotLaunched, Cause::Driver, Cause::Launching]);
-    let waits = gpu.after_ns(&[Did::Wait, Did::Transfer]);
+    let gain = |rule: &str| findings.gain_ns(s, rule);
+    let (launches, host, waits) = (gain("launch-bound"), gain("host-work"), s.wait_gain_ns(gpu));
     let memory = gpu.idle_ns(&[Cause::Memory]) + gpu.after_ns(&[Did::Memory]);
     let copies = gpu.idle_ns(&[Cause::Transfer]) + gpu.copy_ns;
     let (unit, system, load) = (s.unit(), gpu.idle_ns(&[Cause::System]), gpu.idle_ns(&[Cause::Load]));
-    let candidates: [(f64, &'static str, String); 7] = [
-        match launch_bound {
-            true => (feeding, "LAUNCH BOUND", format!("GPU idle {idle} of a {unit}, host too slow to feed it")),
-            false => {
-                (feeding, "HOST BOUND", format!("GPU idle {idle} of a {unit}, {} for the host's own work", of(feeding)))
-            }
-        },
+    let candidates: [(f64, &'static str, String); 8] = [
+        (launches, "LAUNCH BOUND", format!("GPU idle {idle} of a {unit}, host too slow to feed it")),
+        (host, "HOST BOUND", format!("GPU idle {idle} of a {unit}, {} for the host's own work", of(host))),
         (waits, "SYNC BOUND", format!("GPU idle {idle} of a {unit}, {} after waits of the host", of(waits))),
         (
             system,

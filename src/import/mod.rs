@@ -5,6 +5,7 @@
 //! not imported twice into a trace.
 
 mod calls;
+pub(crate) mod device_times;
 mod gathered;
 mod join;
 mod kineto;

@@ -11,6 +11,7 @@ use gputrace_collectors::{CollectError, Manifest, Untraced, Warnings};
 use super::{Recorded, Run};
 use crate::analysis::summary;
 use crate::cli::RecordArgs;
+use crate::import::device_times;
 use crate::launch::inspect::Inspection;
 use crate::launch::signals::Signals;
 use crate::launch::supervise::{HURRIED, Supervisor};
@@ -70,6 +71,11 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
     // What was written before a disk ran full is still worth its summary.
     if let Some(trouble) = trouble {
         say(&format!("{trouble}; the trace in {} is cut short", trace.display()));
+    }
+    if let Some(folder) = &args.simulated
+        && let Err(error) = device_times::add_all(&trace, folder)
+    {
+        say(&format!("the simulated GPU's times are not in the trace: {error:#}"));
     }
     let deadline = hurried.then_some(deadline);
     let wanted = !supervisor.is_hurried();

@@ -2,15 +2,19 @@
 
 use super::lines::ms;
 use crate::analysis::{Cause, Part, idle_by_site, launches_by_site};
-use crate::findings::{Evidence, Subject};
+use crate::findings::{Evidence, SLOW_HOST, Subject};
 use crate::trace::shortened;
 
 pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
     let (calls, host_ns) = (s.calls(Part::Launch), s.ns(Part::Launch));
     let small = calls > 0.0 && host_ns / calls < 50_000.0;
-    let gain_ns = s.gain_ns(host_ns, |gpu| gpu.idle_ns(FEEDING));
-    // Whoever knows the GPU's times need not guess from the host's waits whether the GPU was the limit.
-    let gpu_limits = s.on_gpu.as_ref().map_or(s.share(Part::Wait) >= 0.5, |gpu| gpu.kernel_ns >= SHORT_NS);
+    let gain_ns = s.gain_ns(host_ns, |gpu| gpu.idle_ns(SLOW_HOST));
+    // Whoever knows the GPU's times need not guess from the host's waits whether the GPU was the limit. One long gap is
+    // other work of the host; many are its launches.
+    let gpu_limits = match &s.on_gpu {
+        Some(gpu) => gpu.kernel_ns >= SHORT_NS || gpu.starved_gaps < GAPS,
+        None => s.share(Part::Wait) >= 0.5,
+    };
     if calls < 50.0 || !small || gain_ns < 0.1 * s.unit_ns || gpu_limits {
         return None;
     }
@@ -28,20 +32,23 @@ pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
     Some(Evidence { gain_ns, of_run: false, lines })
 }
 
-/// Idle because the host does not launch fast enough.
-const FEEDING: &[Cause] = &[Cause::NotLaunched, Cause::Driver, Cause::Launching];
+/// Fewer gaps a step are not those of many launches.
+const GAPS: f64 = 20.0;
 
 /// Kernels that run longer are not small.
 const SHORT_NS: f64 = 50_000.0;
 
-/// Few launches, or long kernels, and the GPU idle while the host is at something else.
+/// The GPU idle while the host is at something else than launching.
 pub(super) fn host_work(s: &Subject<'_>) -> Option<Evidence> {
     let gpu = s.on_gpu.as_ref()?;
-    let gain_ns = gpu.idle_ns(FEEDING);
-    if gain_ns < 0.05 * s.unit_ns || launch_bound(s).is_some() {
+    let slow = if launch_bound(s).is_some() { 0.0 } else { gpu.idle_ns(SLOW_HOST) };
+    let gain_ns = slow + s.after_waits_anyway_ns(gpu);
+    if gain_ns < 0.05 * s.unit_ns {
         return None;
     }
-    Some(Evidence { gain_ns, of_run: false, lines: idle_lines(s, &|cause| FEEDING.contains(&cause)) })
+    let outside = format!("the host is outside the driver {} of a {}", ms(s.unknown_ns()), s.unit());
+    let lines = idle_lines(s, &|cause| SLOW_HOST.contains(&cause) && slow > 0.0);
+    Some(Evidence { gain_ns, of_run: false, lines: lines.into_iter().chain([outside]).collect() })
 }
 
 /// The two lines that most idle time of these causes is blamed on.

@@ -75,7 +75,8 @@ pub(crate) const ALL: &[Rule] = &[
         title: Title { of_step: "allocation in the loop", of_run: "many allocations" },
         about: "allocations",
         condition: "Allocation and free calls of the driver in steady steps (in the run, when there are no steps and at \
-            least 100 calls) take 2 % or more, without what they waited for the GPU. Gain: at most that time.",
+            least 100 calls) take 2 % or more, without what they waited for the GPU. Gain: at most that time; with GPU times, the \
+            part of it in which the GPU was idle.",
         advice: "allocate once before the loop and reuse; or a pool: cuMemAllocAsync, a caching allocator",
         effort: Effort::Medium,
         recorded: always,
@@ -99,7 +100,8 @@ pub(crate) const ALL: &[Rule] = &[
         about: "hidden waits",
         condition: "Frees, allocations and synchronous sets wait for the GPU in (nearly) every step, for 2 % of it or more; \
             or, without steps, at least 10 times (--explain syncs says how that is known). Gain: at most the waiting, or the \
-            rest of the step, whichever is less: what the GPU did meanwhile remains.",
+            rest of the step, whichever is less: what the GPU did meanwhile remains; with GPU times, no more than the GPU's idle \
+            time after them.",
         advice: "free and allocate outside the loop, or in stream order: cuMemFreeAsync, a caching allocator; cuMemsetD8Async",
         effort: Effort::Medium,
         recorded: always,
@@ -109,8 +111,9 @@ pub(crate) const ALL: &[Rule] = &[
         name: "host-work",
         title: Title::new("the GPU waits for the host's own work"),
         about: "host work",
-        condition: "The GPU is idle for 5 % of a step or more while the host is outside the driver or in launch calls, and the \
-            launches are not many and small. Gain: at most that time. Needs GPU times.",
+        condition: "The GPU is idle for 5 % of a step or more while the host is outside the driver, and the launches are not \
+            many and small (launch-bound); idle time after waits counts here as far as it is longer than the waits, for \
+            waiting less would not make the host faster. Gain: at most that time. Needs GPU times.",
         advice: "prepare the next step while the GPU works: move preprocessing to workers or to the GPU, log and save less often",
         effort: Effort::Medium,
         recorded: |s| s.on_gpu.is_some(),
@@ -122,7 +125,8 @@ pub(crate) const ALL: &[Rule] = &[
         about: "launches",
         condition: "At least 50 launches a step, in calls of less than 50 us on average, take 10 % of it or more, and the \
             host waits for less than half of it. Gain: at most the time in the calls; host time between them that goes \
-            away with them is not known.",
+            away with them is not known. With GPU times: at least 50 launches a step, the median kernel under 50 us, and the \
+            GPU idle in 20 gaps a step or more because nothing was launched, for 10 % of it or more. Gain: at most that idle time.",
         advice: "CUDA graphs: torch.compile(mode=\"reduce-overhead\"), cuStreamBeginCapture; AdamW(fused=True); larger batches",
         effort: Effort::Low,
         recorded: always,
@@ -180,7 +184,8 @@ pub(crate) const ALL: &[Rule] = &[
         about: "waits",
         condition: "The host waits in (nearly) every step, for 2 % of it or more; or, without steps, at least 10 times. \
             Copies that took longer than their bytes can explain wait too (--explain transfers). Gain: at most the time in \
-            the waits, or the rest of the step, whichever is less: what the GPU did meanwhile remains.",
+            the waits, or the rest of the step, whichever is less: what the GPU did meanwhile remains; with GPU times, no more \
+            than the GPU's idle time after them, and a wait after which it is not idle is no finding.",
         advice: "wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits",
         effort: Effort::Low,
         recorded: always,

@@ -63,6 +63,8 @@ pub(crate) struct Driver {
     /// The per-thread default stream of (thread, context).
     pub(crate) thread_streams: HashMap<(u64, u64), u64>,
     pub(crate) next_id: u64,
+    /// Of the operation whose effect is happening: when its call was made, and by which thread.
+    pub(crate) cause: (u64, i32),
 }
 
 /// Bounds of the slabs that are read without the lock.
@@ -99,6 +101,7 @@ impl Driver {
             device_pools: [(0, 0); 8],
             thread_streams: HashMap::new(),
             next_id: 1,
+            cause: (0, 0),
         }
     }
 

@@ -8,6 +8,7 @@
 //! functions and callbacks.
 
 use crate::state::{Driver, Guard, locked};
+use crate::truth;
 use crate::work::{Step, Work};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -29,8 +30,9 @@ const SLICE_NS: u64 = 10_000_000;
 
 pub(crate) struct Op {
     pub(crate) seq: u64,
-    /// When the call was made.
+    /// When the call was made, and by which thread.
     pub(crate) issued_ns: u64,
+    pub(crate) tid: i32,
     /// Streams, each with the sequence number that it must have reached.
     pub(crate) after: Vec<(u64, u64)>,
     pub(crate) work: Work,
@@ -86,7 +88,7 @@ impl Driver {
         let Some(s) = self.streams.get_mut(stream) else { return 0 };
         s.issued += 1;
         let seq = s.issued;
-        s.ops.push_back(Op { seq, issued_ns: now, after, work });
+        s.ops.push_back(Op { seq, issued_ns: now, tid: truth::tid(), after, work });
         if s.ops.len() == 1 {
             self.timeline.ready.push((stream, now));
         }
@@ -164,6 +166,7 @@ impl Driver {
         if op.work.visible() {
             self.timeline.visible -= 1;
         }
+        self.cause = (op.issued_ns, op.tid);
         if effect {
             op.work.effect(self, stream, start, end);
         }
@@ -280,6 +283,8 @@ fn run_step(mut driver: Guard, step: &Step, stream: u64, start: u64) -> Guard {
     if step.work.has_host() {
         return unlocked(driver, || step.work.host_part(0));
     }
+    let cause = driver.streams.get(stream).and_then(|s| s.ops.front()).map(|op| (op.issued_ns, op.tid));
+    driver.cause = cause.unwrap_or_default();
     step.work.effect(&mut driver, stream, start + step.start_ns, start + step.end_ns);
     driver
 }

@@ -1,12 +1,16 @@
 //! What really happened: outermost calls of every exported function, and every operation of the device.
 //!
+//! Each operation of the device has the time and the thread of its call, so that a trace's calls can be joined with it.
+//!
 //! The counts are read through `fakeCudaCounters`, or from the file that FAKE_CUDA_TRUTH names, which is written when
 //! the process exits (not by `_exit`, and not by a fork child that made no call of its own).
 
 use crate::config::{arm, config, injected_count};
+use crate::launch::Geometry;
 use crate::state::{Driver, locked};
 use crate::table::entries;
 use crate::timeline::now;
+use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -16,23 +20,52 @@ struct Record {
     kind: &'static str,
     name: String,
     stream: u64,
+    device: usize,
     start: u64,
     end: u64,
     bytes: u64,
+    issued: u64,
+    tid: i32,
+    geometry: Option<Geometry>,
 }
 
 const MOST_RECORDS: usize = 1_000_000;
 static RECORDS: Mutex<Vec<Record>> = Mutex::new(Vec::new());
 
-/// Notes one operation of the device.
-pub(crate) fn device(driver: &Driver, kind: &'static str, name: &str, stream: u64, start: u64, end: u64, bytes: u64) {
+thread_local! {
+    static TID: Cell<i32> = const { Cell::new(0) };
+}
+
+/// The calling thread, where the truth will be told.
+pub(crate) fn tid() -> i32 {
+    if config().truth.is_none() {
+        return 0;
+    }
+    if TID.get() == 0 {
+        TID.set(unsafe { libc::gettid() });
+    }
+    TID.get()
+}
+
+/// Notes one operation of the device, of the call that is the driver's current cause.
+pub(crate) fn device(
+    driver: &Driver,
+    kind: &'static str,
+    name: &str,
+    stream: u64,
+    (start, end): (u64, u64),
+    bytes: u64,
+    geometry: Option<&Geometry>,
+) {
     if config().truth.is_none() {
         return;
     }
-    let stream = driver.streams.get(stream).map_or(stream, |s| s.raw.unwrap_or(stream));
+    let (raw, device) = driver.streams.get(stream).map_or((stream, 0), |s| (s.raw.unwrap_or(stream), s.device));
     let mut records = RECORDS.lock().unwrap_or_else(|e| e.into_inner());
     if records.len() < MOST_RECORDS {
-        records.push(Record { kind, name: name.to_owned(), stream, start, end, bytes });
+        let (issued, tid) = driver.cause;
+        let (name, geometry) = (name.to_owned(), geometry.copied());
+        records.push(Record { kind, name, stream: raw, device, start, end, bytes, issued, tid, geometry });
     }
 }
 
@@ -42,6 +75,7 @@ pub(crate) fn forget() {
     if let Ok(mut records) = RECORDS.try_lock() {
         records.clear();
     }
+    TID.set(0);
 }
 
 /// Calls `each` with every exported function's name and the number of its outermost calls so far.
@@ -99,7 +133,7 @@ fn epoch_offset() -> i128 {
 }
 
 fn json() -> String {
-    let mut text = String::from("{\"calls\":{");
+    let mut text = format!("{{\"pid\":{},\"calls\":{{", std::process::id());
     let mut first = true;
     for entry in entries() {
         let count = entry.calls.count.load(Relaxed);
@@ -113,15 +147,22 @@ fn json() -> String {
     for (i, record) in RECORDS.lock().unwrap_or_else(|e| e.into_inner()).iter().enumerate() {
         let _ = write!(
             text,
-            "{}\n{{\"kind\":\"{}\",\"name\":\"{}\",\"stream\":{},\"start_ns\":{},\"end_ns\":{},\"bytes\":{}}}",
+            "{}\n{{\"kind\":\"{}\",\"name\":\"{}\",\"stream\":{},\"device\":{},\"start_ns\":{},\"end_ns\":{},\"bytes\":{},\"issued_ns\":{},\"tid\":{}",
             if i == 0 { "" } else { "," },
             record.kind,
             escaped(&record.name),
             record.stream,
+            record.device,
             record.start as i128 + offset,
             record.end as i128 + offset,
-            record.bytes
+            record.bytes,
+            record.issued as i128 + offset,
+            record.tid,
         );
+        if let Some(Geometry { grid, block, shared }) = record.geometry {
+            let _ = write!(text, ",\"grid\":{grid:?},\"block\":{block:?},\"shared_bytes\":{shared}");
+        }
+        text.push('}');
     }
     let driver = locked();
     let (used, peak) = driver.memory.used_and_peak();

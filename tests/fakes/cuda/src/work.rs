@@ -193,16 +193,16 @@ impl Work {
     pub(crate) fn effect(&self, driver: &mut Driver, stream: u64, start: u64, end: u64) {
         match self {
             Work::Kernel(kernel) => {
-                truth::device(driver, "kernel", &kernel.name, stream, start, end, 0);
+                truth::device(driver, "kernel", &kernel.name, stream, (start, end), 0, Some(&kernel.geometry));
                 kernel.run(driver, stream);
             }
             Work::Copy(copy) => {
                 unsafe { copy.run() };
-                truth::device(driver, "copy", copy.direction.name(), stream, start, end, copy.shape.bytes());
+                truth::device(driver, "copy", copy.direction.name(), stream, (start, end), copy.shape.bytes(), None);
             }
             Work::Set(set) => {
                 unsafe { set.run() };
-                truth::device(driver, "set", "", stream, start, end, set.bytes());
+                truth::device(driver, "set", "", stream, (start, end), set.bytes(), None);
             }
             Work::Event(handle, ticket) => event::completed(driver, *handle, *ticket, end),
             Work::Free(address) => driver.memory.release(*address),
