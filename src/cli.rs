@@ -4,6 +4,7 @@
 //! documentation; each names its unit, its default and what it is for.
 
 mod check;
+mod export;
 mod import;
 mod select;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use check::CheckArgs;
+pub(crate) use export::{ExportArgs, ExportFormat};
 pub(crate) use import::ImportArgs;
 pub(crate) use select::Select;
 
@@ -45,6 +47,8 @@ pub(crate) enum Action {
     Check(CheckArgs),
     /// Make a trace of one that torch.profiler or Nsight Systems wrote
     Import(ImportArgs),
+    /// Write a trace in a format that other tools read
+    Export(ExportArgs),
     /// Trace and report a training loop on the simulated GPU
     Demo(DemoArgs),
     /// Say what can be traced here, what not, and why
@@ -357,8 +361,8 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 9] =
-    ["record", "report", "check", "import", "demo", "doctor", "schema", "__demo-target", "__driver-probe"];
+const SUBCOMMANDS: [&str; 10] =
+    ["record", "report", "check", "import", "export", "demo", "doctor", "schema", "__demo-target", "__driver-probe"];
 
 /// Puts `record` before options that come without a subcommand. Err: what the user should have written.
 pub(crate) fn with_default_subcommand(mut arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {

@@ -4,6 +4,7 @@ mod analysis;
 mod check;
 mod cli;
 mod commands;
+mod export;
 mod findings;
 mod import;
 mod launch;
@@ -45,6 +46,7 @@ fn dispatch(action: Action) -> Ending {
         Action::Record(args) => commands::record::run(args),
         Action::Report(args) => commands::report::run(args).map(|()| Ending::Code(0)),
         Action::Check(args) => commands::check::run(&args),
+        Action::Export(args) => commands::export::run(&args).map(|()| Ending::Code(0)),
         Action::Import(args) => commands::import::run(&args).map(|()| Ending::Code(0)),
         Action::Demo(args) => commands::demo::run(args),
         Action::Doctor(args) => commands::doctor::run(&args),

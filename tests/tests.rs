@@ -24,6 +24,7 @@
 //! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass |
 //! | `format` | the files are what `gputrace schema` says |
 //! | `imports` | traces of other profilers become ours, row by row |
+//! | `exports` | what is exported, and read back, is what the trace holds |
 //! | `aarch64` | the shim on another processor, under an emulator |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
@@ -45,6 +46,7 @@ mod collectives;
 mod commands;
 mod drivers;
 mod exactness;
+mod exports;
 mod faults;
 mod format;
 mod gates;

@@ -20,6 +20,8 @@ pub(crate) struct Call {
     pub(crate) tid: i32,
     pub(crate) correlation: Option<i64>,
     pub(crate) api_id: i64,
+    /// What it launches, where the format says it of the call.
+    pub(crate) kernel_id: Option<i64>,
     pub(crate) kind: Kind,
     pub(crate) result: i32,
 }

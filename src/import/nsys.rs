@@ -161,6 +161,7 @@ impl Reader {
                 tid: tid(thread),
                 correlation: row[3].int().filter(|id| *id > 0),
                 api_id: reader.found.name(NameKind::Api, &name),
+                kernel_id: None,
                 kind: Kind::of(&name),
                 result: row[5].small().unwrap_or(0),
             };

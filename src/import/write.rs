@@ -139,7 +139,7 @@ impl Ids<'_> {
             _ => Some(row.1.kernels).filter(|kernels| *kernels > 0),
         };
         let mut columns = columns
-            .i64("name_id", rows.iter().map(|row| kernel(row).and_then(|kernel| kernel.name_id)))
+            .i64("name_id", rows.iter().map(|row| kernel(row).and_then(|kernel| kernel.name_id).or(row.0.kernel_id)))
             .i32("shared_bytes", rows.iter().map(|row| kernel(row).and_then(|kernel| kernel.shared_bytes).unwrap_or(0)))
             .i32("kernels", rows.iter().map(kernels));
         for (axis, [grid, block]) in

@@ -71,6 +71,11 @@ pub(super) struct Args<'a> {
     pub(super) domain: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) range: Option<Text<'a>>,
+    /// What a wait is for, as our own export says it.
+    #[serde(borrow, rename = "waits for stream")]
+    pub(super) waits_for: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) kernel: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) name: Option<&'a RawValue>,
 }

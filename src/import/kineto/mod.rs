@@ -122,13 +122,18 @@ fn call(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<()> 
     let (start_ns, api_ns) = (ns(event.ts)?, ns(event.dur)?.max(0));
     let name = &event.name.as_ref()?.0;
     let process = found.process(whole(event.pid)?);
+    let correlation = whole(args.correlation).filter(|c| *c > 0);
+    if let (Some(correlation), Some(stream)) = (correlation, whole(args.waits_for)) {
+        found.sync_streams.insert(correlation, (stream, 0));
+    }
     let call = Call {
         start_ns,
         api_ns,
         process,
         tid: whole(event.tid).unwrap_or(0) as i32,
-        correlation: whole(args.correlation).filter(|c| *c > 0),
+        correlation,
         api_id: found.name(NameKind::Api, name),
+        kernel_id: args.kernel.as_ref().map(|kernel| found.name(NameKind::Kernel, &kernel.0)),
         kind: Kind::of(name),
         result: small(args.result).unwrap_or(0),
     };

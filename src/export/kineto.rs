@@ -1,0 +1,298 @@
+//! Events as torch.profiler writes them, with what Holistic Trace Analysis reads of them.
+//!
+//! Times are microseconds with three digits after the point, since `baseTimeNanoseconds`: so small that a reader's floating
+//! point numbers hold each ns. Only events of the GPU have a `stream` among their arguments, by which that tool knows
+//! them; the stream that a wait is for has another name. The default stream, 0, is 7 there as with torch.profiler.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::FxHashMap;
+
+use super::Files;
+use super::output::{Output, quoted};
+use crate::trace::{NO_NAME, Process, Rows, Trace, Want};
+
+const CALL: [&str; 6] = ["api_ns", "pid", "tid", "correlation_id", "api_id", "result"];
+const WORK: [&str; 8] =
+    ["gpu_ns", "pid", "device", "context", "stream", "correlation_id", "graph_node", "static_shared_bytes"];
+
+/// What is read.
+pub(super) const WANTS: &[Want] = &[
+    Want { table: TableId::Launches, columns: &[CALL[0], CALL[1], CALL[2], CALL[3], CALL[4], CALL[5], "name_id"] },
+    Want { table: TableId::Syncs, columns: &[CALL[0], CALL[1], CALL[2], CALL[3], CALL[4], CALL[5], "kind", "stream"] },
+    Want { table: TableId::Transfers, columns: &CALL },
+    Want { table: TableId::DeviceMemory, columns: &CALL },
+    Want { table: TableId::Api, columns: &CALL },
+    Want {
+        table: TableId::Kernels,
+        columns: &[
+            WORK[0],
+            WORK[1],
+            WORK[2],
+            WORK[3],
+            WORK[4],
+            WORK[5],
+            WORK[6],
+            WORK[7],
+            "name_id",
+            "grid_x",
+            "grid_y",
+            "grid_z",
+            "block_x",
+            "block_y",
+            "block_z",
+            "registers",
+            "shared_bytes",
+        ],
+    },
+    Want {
+        table: TableId::DeviceCopies,
+        columns: &[
+            WORK[0],
+            WORK[1],
+            WORK[2],
+            WORK[3],
+            WORK[4],
+            WORK[5],
+            WORK[6],
+            "kind",
+            "direction",
+            "src_kind",
+            "dst_kind",
+            "bytes",
+        ],
+    },
+    Want { table: TableId::Ranges, columns: &["end_ns", "pid", "tid", "kind", "name_id", "domain_id"] },
+];
+
+/// Before it times are told, which are then small and never negative: works may begin before their calls.
+fn base_ns(trace: &Trace) -> i64 {
+    const SECOND: i64 = 1_000_000_000;
+    (trace.began_ns() / SECOND - 1).max(0) * SECOND
+}
+
+/// What stands before the events, and the names of the processes.
+pub(super) fn head(output: &mut Output, trace: &Trace, processes: &[&Process]) -> io::Result<()> {
+    writeln!(output, "{{\n\"schemaVersion\": 1,")?;
+    let known = processes.iter().find_map(|process| Some((process.rank?, process.world_size)));
+    if let Some((rank, ranks)) = known {
+        let ranks = ranks.map_or(String::new(), |ranks| format!(", \"world_size\": {ranks}"));
+        writeln!(output, "\"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": {rank}{ranks}}},")?;
+    }
+    let visible = processes.iter().find_map(|p| p.manifest.as_ref().map(|m| &m.devices).filter(|d| !d.is_empty()));
+    let mut devices = Vec::new();
+    for (ordinal, uuid) in visible.into_iter().flatten().enumerate() {
+        let Some(device) = trace.manifests().flat_map(|m| &m.devices).find(|device| device.uuid == *uuid) else {
+            continue;
+        };
+        let (major, minor) = device.compute_capability.split_once('.').unwrap_or(("0", "0"));
+        let number = |text: &str| text.parse::<i64>().unwrap_or(0);
+        let described = serde_json::json!({
+            "id": ordinal, "name": device.name, "uuid": device.uuid, "totalGlobalMem": device.memory_bytes,
+            "computeMajor": number(major), "computeMinor": number(minor), "numSms": device.sm_count,
+            "maxThreadsPerMultiprocessor": device.sm_threads,
+        });
+        devices.push(described.to_string());
+    }
+    writeln!(output, "\"deviceProperties\": [{}],", devices.join(", "))?;
+    writeln!(output, "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},", base_ns(trace))?;
+    write!(output, "\"traceEvents\": [")?;
+    for process in processes {
+        let (pid, name) = (process.pid, quoted(process.exe.rsplit('/').next().unwrap_or_default()));
+        write!(
+            output.event()?,
+            r#"{{"ph":"M","name":"process_name","ts":0,"pid":{pid},"tid":0,"args":{{"name":{name}}}}}"#
+        )?;
+    }
+    output.base_ns = base_ns(trace);
+    Ok(())
+}
+
+/// A thread's name.
+pub(super) fn thread_name(output: &mut Output, pid: i32, tid: i32, name: &str) -> io::Result<()> {
+    let name = quoted(name);
+    write!(
+        output.event()?,
+        r#"{{"ph":"M","name":"thread_name","ts":0,"pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}"#
+    )
+}
+
+/// What stands after them.
+pub(super) fn end(mut output: Output) -> io::Result<(PathBuf, u64)> {
+    let name = quoted(&output.path.file_name().unwrap_or_default().to_string_lossy());
+    write!(output, "\n],\n\"traceName\": {name}\n}}\n")?;
+    output.end()
+}
+
+/// Microseconds with three digits.
+struct Us(i64);
+
+impl std::fmt::Display for Us {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (sign, ns) = if self.0 < 0 { ("-", self.0.unsigned_abs()) } else { ("", self.0 as u64) };
+        write!(f, "{sign}{}.{:03}", ns / 1000, ns % 1000)
+    }
+}
+
+/// Writes rows as events.
+pub(super) struct Events {
+    names: FxHashMap<i64, String>,
+    host_only: bool,
+    pub(super) open_ranges: u64,
+}
+
+impl Events {
+    /// With these names, as JSON has them.
+    pub(super) fn new(names: FxHashMap<i64, String>, host_only: bool) -> Events {
+        Events { names, host_only, open_ranges: 0 }
+    }
+
+    /// Writes each row to the file of its process.
+    pub(super) fn write(&mut self, rows: &Rows, files: &mut Files) -> io::Result<()> {
+        let process = rows.i64("process_id");
+        let mut each = |write: &mut dyn FnMut(&mut Output, usize) -> io::Result<()>| {
+            (0..rows.len).try_for_each(|row| files.of(process[row]).map_or(Ok(()), |output| write(output, row)))
+        };
+        match rows.table {
+            TableId::Kernels => each(&mut self.kernels(rows)),
+            TableId::DeviceCopies => each(&mut self.copies(rows)),
+            TableId::Ranges => {
+                let ends = rows.i64_or("end_ns", -1);
+                self.open_ranges += ends.iter().filter(|end| **end < 0).count() as u64;
+                each(&mut self.ranges(rows))
+            }
+            _ => each(&mut self.calls(rows)),
+        }
+    }
+
+    fn name(&self, id: i64) -> &str {
+        self.names.get(&id).map_or("\"(name not known)\"", String::as_str)
+    }
+
+    fn calls<'a>(&'a self, rows: &'a Rows) -> impl FnMut(&mut Output, usize) -> io::Result<()> + 'a {
+        let (start, length) = (rows.i64("start_ns"), rows.i64("api_ns"));
+        let (pid, tid, result) = (rows.i32_or("pid", 0), rows.i32_or("tid", 0), rows.i32_or("result", 0));
+        let (api, correlation) = (rows.i64("api_id"), rows.i64("correlation_id"));
+        let kernel = rows.i64_or("name_id", NO_NAME);
+        let (kind, stream) = (rows.texts("kind"), rows.i64("stream"));
+        move |output, row| {
+            let name = self.name(api[row]);
+            let cat = if name.starts_with("\"cuda") { "cuda_runtime" } else { "cuda_driver" };
+            let (ts, dur) = (Us(start[row] - output.base_ns), Us(length[row]));
+            let (pid, tid, correlation) = (pid[row], tid[row], correlation[row]);
+            write!(
+                output.event()?,
+                r#"{{"ph":"X","cat":"{cat}","name":{name},"pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{"correlation":{correlation}"#
+            )?;
+            if result[row] != 0 {
+                write!(output, r#","result":{}"#, result[row])?;
+            }
+            if rows.table == TableId::Syncs
+                && stream[row] != 0
+                && matches!(kind.get(row), "stream" | "stream_wait" | "query")
+            {
+                write!(output, r#","waits for stream":{}"#, stream[row])?;
+            }
+            if self.host_only && rows.table == TableId::Launches && kernel[row] != NO_NAME {
+                write!(output, r#","kernel":{}"#, self.name(kernel[row]))?;
+            }
+            write!(output, "}}}}")
+        }
+    }
+
+    fn kernels<'a>(&'a self, rows: &'a Rows) -> impl FnMut(&mut Output, usize) -> io::Result<()> + 'a {
+        let (name, mut work) = (rows.i64_or("name_id", NO_NAME), work(rows));
+        let three = |names: [&str; 3]| names.map(|name| rows.i32_or(name, 0));
+        let (grid, block) = (three(["grid_x", "grid_y", "grid_z"]), three(["block_x", "block_y", "block_z"]));
+        let optional = [
+            ("registers per thread", rows.i32_or("registers", -1)),
+            ("static shared memory", rows.i32_or("static_shared_bytes", -1)),
+            ("dynamic shared memory", rows.i32_or("shared_bytes", -1)),
+        ];
+        move |output, row| {
+            work(output, row, "kernel", self.name(name[row]))?;
+            let [x, y, z] = [0, 1, 2].map(|axis| grid[axis][row]);
+            let [bx, by, bz] = [0, 1, 2].map(|axis| block[axis][row]);
+            write!(output, r#","grid":[{x},{y},{z}],"block":[{bx},{by},{bz}]"#)?;
+            for (key, values) in optional.iter().filter(|(_, values)| values[row] >= 0) {
+                write!(output, r#","{key}":{}"#, values[row])?;
+            }
+            let shared =
+                [&optional[1].1, &optional[2].1].map(|values| i64::from(values[row].max(0))).iter().sum::<i64>();
+            write!(output, r#","shared memory":{shared}}}}}"#)
+        }
+    }
+
+    fn copies<'a>(&'a self, rows: &'a Rows) -> impl FnMut(&mut Output, usize) -> io::Result<()> + 'a {
+        let (bytes, length, mut work) = (rows.i64("bytes"), rows.i64("gpu_ns"), work(rows));
+        let (kind, direction) = (rows.texts("kind"), rows.texts("direction"));
+        let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
+        move |output, row| {
+            let memory = |text: &str| {
+                let mut letters = text.chars();
+                letters
+                    .next()
+                    .map_or("Unknown".to_owned(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+            };
+            let (from, to) = (memory(src.get(row)), memory(dst.get(row)));
+            let set = kind.get(row) == "set";
+            let (cat, name) = match set {
+                true => ("gpu_memset", format!("Memset ({to})")),
+                false => ("gpu_memcpy", format!("Memcpy {} ({from} -> {to})", direction.get(row))),
+            };
+            work(output, row, cat, &quoted(&name))?;
+            let rate = if length[row] > 0 { bytes[row] as f64 / length[row] as f64 } else { 0.0 };
+            write!(output, r#","bytes":{},"memory bandwidth (GB/s)":{rate}}}}}"#, bytes[row])
+        }
+    }
+
+    fn ranges<'a>(&'a self, rows: &'a Rows) -> impl FnMut(&mut Output, usize) -> io::Result<()> + 'a {
+        let (start, end) = (rows.i64("start_ns"), rows.i64_or("end_ns", -1));
+        let (pid, tid, kind) = (rows.i32_or("pid", 0), rows.i32_or("tid", 0), rows.texts("kind"));
+        let (name, domain) = (rows.i64_or("name_id", NO_NAME), rows.i64_or("domain_id", NO_NAME));
+        move |output, row| {
+            if end[row] < 0 {
+                return Ok(());
+            }
+            let domain = if domain[row] == NO_NAME { "\"\"" } else { self.name(domain[row]) };
+            let cat = if domain == "\"cpu_op\"" { "cpu_op" } else { "user_annotation" };
+            let (pid, tid, name) = (pid[row], tid[row], self.name(name[row]));
+            let (ts, dur) = (Us(start[row] - output.base_ns), Us(end[row] - start[row]));
+            let when = match kind.get(row) {
+                "mark" => format!(r#""ph":"i","s":"t","ts":{ts}"#),
+                _ => format!(r#""ph":"X","ts":{ts},"dur":{dur}"#),
+            };
+            let kind = if kind.get(row) == "start_end" { r#","range":"start_end""# } else { "" };
+            write!(
+                output.event()?,
+                r#"{{{when},"cat":"{cat}","name":{name},"pid":{pid},"tid":{tid},"args":{{"domain":{domain}{kind}}}}}"#
+            )
+        }
+    }
+}
+
+/// Begins an event of the GPU, up to its further arguments.
+fn work(rows: &Rows) -> impl FnMut(&mut Output, usize, &str, &str) -> io::Result<()> {
+    let (start, length) = (rows.i64("start_ns").into_owned(), rows.i64("gpu_ns").into_owned());
+    let (device, context) = (rows.i32_or("device", 0).into_owned(), rows.i32_or("context", 0).into_owned());
+    let (stream, correlation) = (rows.i64("stream").into_owned(), rows.i64_or("correlation_id", -1).into_owned());
+    let node = rows.i64_or("graph_node", -1).into_owned();
+    move |output, row, cat, name| {
+        let (ts, dur) = (Us(start[row] - output.base_ns), Us(length[row]));
+        let (device, context) = (device[row], context[row]);
+        let stream = if stream[row] == 0 { 7 } else { stream[row] };
+        write!(
+            output.event()?,
+            r#"{{"ph":"X","cat":"{cat}","name":{name},"pid":{device},"tid":{stream},"ts":{ts},"dur":{dur},"args":{{"device":{device},"context":{context},"stream":{stream}"#
+        )?;
+        if correlation[row] >= 0 {
+            write!(output, r#","correlation":{}"#, correlation[row])?;
+        }
+        if node[row] >= 0 {
+            write!(output, r#","graph node id":{}"#, node[row])?;
+        }
+        Ok(())
+    }
+}

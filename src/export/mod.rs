@@ -1,0 +1,143 @@
+//! A trace in the formats of other tools: one file for each rank.
+
+mod kineto;
+mod output;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::FxHashMap;
+
+use crate::trace::{Filter, Process, Trace, Want, full_name};
+use output::Output;
+
+/// What was written.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Each file with its events.
+    pub(crate) files: Vec<(PathBuf, u64)>,
+    /// Ranges that have no end.
+    pub(crate) open_ranges: u64,
+}
+
+/// The files of all ranks.
+#[derive(Default)]
+struct Files {
+    by_rank: BTreeMap<Option<i32>, Output>,
+    /// Ranks of the processes.
+    ranks: FxHashMap<i64, Option<i32>>,
+}
+
+impl Files {
+    /// The file of a process.
+    fn of(&mut self, process_id: i64) -> Option<&mut Output> {
+        self.by_rank.get_mut(self.ranks.get(&process_id)?)
+    }
+}
+
+/// Writes Kineto JSON, for Holistic Trace Analysis and whatever else reads torch.profiler's traces.
+pub(crate) fn kineto(trace: &Trace, file: &Path) -> io::Result<Written> {
+    let mut files = Files::default();
+    let written = write(trace, file, &mut files);
+    let mut done = Written::default();
+    for output in files.by_rank.into_values() {
+        match &written {
+            Ok(_) => done.files.push(kineto::end(output)?),
+            Err(_) => output.remove(),
+        }
+    }
+    done.open_ranges = written?;
+    Ok(done)
+}
+
+/// Writes all events. How many ranges have no end.
+fn write(trace: &Trace, file: &Path, files: &mut Files) -> io::Result<u64> {
+    let ranks = ranks(trace);
+    for (rank, processes) in &ranks {
+        let path = if ranks.len() == 1 { file.to_owned() } else { of_rank(file, *rank) };
+        let output = files.by_rank.entry(*rank).or_insert(Output::create(&path)?);
+        kineto::head(output, trace, processes)?;
+        files.ranks.extend(processes.iter().map(|process| (process.process_id, *rank)));
+    }
+    thread_names(trace, |process_id, tid, name| match files.of(process_id).zip(trace.process(process_id)) {
+        Some((output, process)) => kineto::thread_name(output, process.pid, tid, name),
+        None => Ok(()),
+    })?;
+    let mut events = kineto::Events::new(names(trace), host_only(trace));
+    let mut done = Ok(());
+    trace.scan(kineto::WANTS, &Filter::default(), &mut |rows| {
+        if done.is_ok() {
+            done = events.write(rows, files);
+        }
+    });
+    done?;
+    Ok(events.open_ranges)
+}
+
+/// The processes with events, by rank; those without one share a file.
+fn ranks(trace: &Trace) -> BTreeMap<Option<i32>, Vec<&Process>> {
+    let mut ranks: BTreeMap<Option<i32>, Vec<&Process>> = BTreeMap::new();
+    // What a killed launcher recorded is not counted.
+    let counted = trace.processes.iter().any(|process| process.events > 0);
+    for process in trace.processes.iter().filter(|process| process.events > 0 || !counted) {
+        ranks.entry(process.rank).or_default().push(process);
+    }
+    ranks
+}
+
+/// `trace.json.gz` as `trace-rank3.json.gz`.
+fn of_rank(file: &Path, rank: Option<i32>) -> PathBuf {
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let at = [".json.gz", ".json", ".gz"].iter().find_map(|end| Some(name.strip_suffix(end)?.len()));
+    let (stem, end) = name.split_at(at.unwrap_or(name.len()));
+    let rank = rank.map_or("-other".to_owned(), |rank| format!("-rank{rank}"));
+    file.with_file_name(format!("{stem}{rank}{end}"))
+}
+
+/// Every name, as JSON has it.
+fn names(trace: &Trace) -> FxHashMap<i64, String> {
+    let mut names = FxHashMap::default();
+    let want = [Want { table: TableId::Names, columns: &["name_id", "name"] }];
+    trace.scan(&want, &Filter::default(), &mut |rows| {
+        let texts = rows.texts("name");
+        for (row, id) in rows.i64("name_id").iter().enumerate() {
+            names.entry(*id).or_insert_with(|| output::quoted(&full_name(texts.get(row))));
+        }
+    });
+    names
+}
+
+/// Whether nothing is known of what the GPU did.
+fn host_only(trace: &Trace) -> bool {
+    trace.launchers.iter().all(|launcher| launcher.sealed(TableId::Kernels).is_empty())
+}
+
+/// Hands every name of a thread to `each`.
+fn thread_names(trace: &Trace, mut each: impl FnMut(i64, i32, &str) -> io::Result<()>) -> io::Result<()> {
+    let mut done = Ok(());
+    let want = [Want { table: TableId::Threads, columns: &["tid", "name"] }];
+    trace.scan(&want, &Filter::default(), &mut |rows| {
+        let (process, tid, name) = (rows.i64("process_id"), rows.i32_or("tid", 0), rows.texts("name"));
+        for row in 0..rows.len {
+            if let (Ok(()), Some(name)) = (&done, name.known(row)) {
+                done = each(process[row], tid[row], name);
+            }
+        }
+    });
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ranks_file_keeps_the_ending() {
+        let name = |file: &str, rank| of_rank(Path::new(file), rank).display().to_string();
+        assert_eq!(name("a/trace.json.gz", Some(3)), "a/trace-rank3.json.gz");
+        assert_eq!(name("trace.json", None), "trace-other.json");
+        assert_eq!(name("trace", Some(0)), "trace-rank0");
+    }
+}

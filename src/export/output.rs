@@ -1,0 +1,77 @@
+//! A file of JSON that is written from front to end, compressed where its name ends so.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+/// The file.
+pub(super) struct Output {
+    pub(super) path: PathBuf,
+    sink: Sink,
+    /// Begin of the times in it.
+    pub(super) base_ns: i64,
+    /// Events so far.
+    pub(super) events: u64,
+}
+
+enum Sink {
+    Plain(BufWriter<File>),
+    Gzip(GzEncoder<BufWriter<File>>),
+}
+
+impl Output {
+    /// Makes the file, in place of an older one.
+    pub(super) fn create(path: &Path) -> io::Result<Output> {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let file = BufWriter::with_capacity(1 << 20, File::create(path).map_err(named)?);
+        let gzip = path.extension().is_some_and(|end| end == "gz");
+        let sink = if gzip { Sink::Gzip(GzEncoder::new(file, Compression::fast())) } else { Sink::Plain(file) };
+        Ok(Output { path: path.to_owned(), sink, base_ns: 0, events: 0 })
+    }
+
+    /// Begins an event.
+    pub(super) fn event(&mut self) -> io::Result<&mut Output> {
+        let before = if self.events == 0 { "\n" } else { ",\n" };
+        self.events += 1;
+        self.write_all(before.as_bytes())?;
+        Ok(self)
+    }
+
+    /// Ends the file.
+    pub(super) fn end(self) -> io::Result<(PathBuf, u64)> {
+        match self.sink {
+            Sink::Plain(mut file) => file.flush()?,
+            Sink::Gzip(file) => file.finish()?.flush()?,
+        }
+        Ok((self.path, self.events))
+    }
+
+    /// Removes what could not be finished.
+    pub(super) fn remove(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.sink {
+            Sink::Plain(file) => file.write(bytes),
+            Sink::Gzip(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.sink {
+            Sink::Plain(file) => file.flush(),
+            Sink::Gzip(file) => file.flush(),
+        }
+    }
+}
+
+/// A text as JSON has it.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

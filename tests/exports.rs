@@ -1,0 +1,133 @@
+//! What is exported says the same as the trace: read back, each call and each interval keeps its times to the ns.
+
+use std::path::Path;
+
+use crate::util::{Driver, Scratch, Table, Trace, program, repository};
+
+/// Tables that are exported, with the columns that must come back; the last two name things.
+const TABLES: &[(&str, &[&str], &[&str])] = &[
+    ("launches", &["start_ns", "api_ns", "pid", "tid", "correlation_id", "result"], &["api_id", "name_id"]),
+    ("syncs", &["start_ns", "api_ns", "pid", "tid", "correlation_id", "result"], &["api_id"]),
+    ("transfers", &["start_ns", "api_ns", "pid", "tid", "correlation_id", "async"], &["api_id"]),
+    ("device_memory", &["start_ns", "api_ns", "pid", "tid", "correlation_id"], &["api_id"]),
+    ("api", &["start_ns", "api_ns", "pid", "tid", "correlation_id", "result"], &["api_id"]),
+    (
+        "kernels",
+        &[
+            "start_ns",
+            "gpu_ns",
+            "pid",
+            "device",
+            "context",
+            "stream",
+            "correlation_id",
+            "grid_x",
+            "block_x",
+            "registers",
+            "shared_bytes",
+            "graph_node",
+        ],
+        &["name_id"],
+    ),
+    ("device_copies", &["start_ns", "gpu_ns", "pid", "device", "context", "stream", "correlation_id", "bytes"], &[]),
+    ("ranges", &["start_ns", "end_ns", "pid", "tid", "level"], &["name_id", "domain_id"]),
+];
+
+/// The rows as text, in an order of their own.
+fn rows(trace: &Trace, table: &Table, columns: &[&str], named: &[&str]) -> Vec<String> {
+    let names = trace.names();
+    // The one name here that is mangled is shown as its source has it.
+    let name = |id: i64| names[&id].replace("_Z3addPf", "add");
+    let mut rows: Vec<String> = table
+        .rows()
+        .map(|row| {
+            let numbers = columns.iter().map(|column| format!("{column} {:?}", row.maybe_int(column)));
+            let named = named.iter().map(|column| format!("{column} {:?}", row.maybe_int(column).map(name)));
+            numbers.chain(named).collect::<Vec<_>>().join(", ")
+        })
+        .collect();
+    rows.sort();
+    rows
+}
+
+/// Exports a trace, imports that, and compares.
+#[track_caller]
+fn comes_back(scratch: &Scratch, trace: &str, file: &str) {
+    scratch.gputrace(&["export", trace, "--format", "kineto", "-o", file]).expect(0);
+    let back = format!("{file}-back");
+    scratch.gputrace(&["import", file, "-o", &back]).expect(0);
+    let (was, is) = (Trace::open(&scratch.path().join(trace)), Trace::open(&scratch.path().join(&back)));
+    let mut any = false;
+    for (name, columns, named) in TABLES {
+        let (before, after) = (was.table(name), is.table(name));
+        if before.len() == 0 && after.len() == 0 {
+            continue;
+        }
+        any = true;
+        assert_eq!(rows(&is, &after, columns, named), rows(&was, &before, columns, named), "{name} of {file}");
+    }
+    assert!(any, "nothing was compared");
+}
+
+fn imported(scratch: &Scratch, files: &[&Path]) {
+    let mut arguments = vec![Path::new("import")];
+    arguments.extend(files);
+    arguments.extend([Path::new("-o"), Path::new("imported")]);
+    scratch.gputrace(&arguments).expect(0);
+}
+
+#[test]
+fn every_event_of_an_imported_trace_comes_back_plain_and_compressed() {
+    let scratch = Scratch::new();
+    imported(&scratch, &[&repository().join("tests/traces/kineto-rank0.json")]);
+    comes_back(&scratch, "imported", "plain.json");
+    comes_back(&scratch, "imported", "small.json.gz");
+    let device = Trace::open(&scratch.path().join("plain.json-back")).manifest().devices.remove(0);
+    assert_eq!((device.sm_count, device.compute_capability.as_str()), (Some(132), "9.0"));
+    let plain = std::fs::metadata(scratch.path().join("plain.json")).expect("a file").len();
+    let small = std::fs::metadata(scratch.path().join("small.json.gz")).expect("a file").len();
+    assert!(small * 2 < plain, "{small} of {plain} bytes");
+}
+
+#[test]
+fn every_call_of_a_recorded_trace_comes_back() {
+    let scratch = Scratch::new();
+    let target = scratch.target(program("cuda_values")).with_driver(Driver::Plain);
+    let trace = scratch.path().join("recorded");
+    let status = target.traced_command(&trace).status().expect("gputrace runs");
+    assert!(status.success());
+    comes_back(&scratch, "recorded", "recorded.json");
+}
+
+#[test]
+fn each_rank_gets_a_file_that_is_named() {
+    let scratch = Scratch::new();
+    let rank0 = repository().join("tests/traces/kineto-rank0.json");
+    let text = std::fs::read_to_string(&rank0).expect("the trace").replace("\"rank\": 0", "\"rank\": 1");
+    let rank1 = scratch.file("rank1.json", text);
+    imported(&scratch, &[&rank0, &rank1]);
+    let run = scratch.gputrace(&["export", "imported", "--format", "kineto", "-o", "all.json"]).expect(0);
+    for (name, rank) in [("all-rank0.json", 0), ("all-rank1.json", 1)] {
+        assert!(run.own_stderr().contains(name), "{}", run.own_stderr());
+        let text = std::fs::read_to_string(scratch.path().join(name)).expect("an export");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(value["distributedInfo"], serde_json::json!({ "backend": "nccl", "rank": rank, "world_size": 2 }));
+    }
+    assert!(!scratch.path().join("all.json").exists());
+}
+
+#[test]
+fn an_export_that_cannot_be_written_says_so() {
+    let scratch = Scratch::new();
+    imported(&scratch, &[&repository().join("tests/traces/kineto-rank0.json")]);
+    let run = scratch.gputrace(&["export", "imported", "--format", "kineto", "-o", "no/folder.json"]).expect(1);
+    assert!(
+        run.own_stderr().contains("no/folder.json") && run.own_stderr().lines().count() == 1,
+        "{}",
+        run.own_stderr()
+    );
+    let run = scratch.gputrace(&["export", "nothing", "--format", "kineto", "-o", "e.json"]).expect(1);
+    assert!(run.own_stderr().contains("no trace at nothing"), "{}", run.own_stderr());
+    let run = scratch.gputrace(&["export", "imported", "--format", "speedscope", "-o", "e.json"]).expect(2);
+    assert!(run.own_stderr().contains("speedscope"), "{}", run.own_stderr());
+}
