@@ -4,6 +4,7 @@
 //! documentation; each names its unit, its default and what it is for.
 
 mod check;
+mod diff;
 mod export;
 mod import;
 mod select;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use check::CheckArgs;
+pub(crate) use diff::DiffArgs;
 pub(crate) use export::{ExportArgs, ExportFormat};
 pub(crate) use import::ImportArgs;
 pub(crate) use select::Select;
@@ -47,6 +49,8 @@ pub(crate) enum Action {
     Check(CheckArgs),
     /// Make a trace of one that torch.profiler or Nsight Systems wrote
     Import(ImportArgs),
+    /// Compare two traces, number by number
+    Diff(DiffArgs),
     /// Write a trace in a format that other tools read
     Export(ExportArgs),
     /// Trace and report a training loop on the simulated GPU
@@ -361,8 +365,19 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 10] =
-    ["record", "report", "check", "import", "export", "demo", "doctor", "schema", "__demo-target", "__driver-probe"];
+const SUBCOMMANDS: [&str; 11] = [
+    "record",
+    "report",
+    "check",
+    "diff",
+    "import",
+    "export",
+    "demo",
+    "doctor",
+    "schema",
+    "__demo-target",
+    "__driver-probe",
+];
 
 /// Puts `record` before options that come without a subcommand. Err: what the user should have written.
 pub(crate) fn with_default_subcommand(mut arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {

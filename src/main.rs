@@ -4,6 +4,7 @@ mod analysis;
 mod check;
 mod cli;
 mod commands;
+mod diff;
 mod export;
 mod findings;
 mod import;
@@ -48,6 +49,7 @@ fn dispatch(action: Action) -> Ending {
         Action::Check(args) => commands::check::run(&args),
         Action::Export(args) => commands::export::run(&args).map(|()| Ending::Code(0)),
         Action::Import(args) => commands::import::run(&args).map(|()| Ending::Code(0)),
+        Action::Diff(args) => commands::diff::run(&args).map(|()| Ending::Code(0)),
         Action::Demo(args) => commands::demo::run(args),
         Action::Doctor(args) => commands::doctor::run(&args),
         Action::Schema(args) => commands::schema::run(&args).map(|()| Ending::Code(0)),

@@ -1,4 +1,4 @@
-//! `gputrace check`: the exit code is the answer, and what was not measured does not pass.
+//! `gputrace check`: the exit code is the answer, and what was not measured does not pass. `gputrace diff`: what differs.
 
 use std::fs;
 
@@ -117,4 +117,26 @@ fn wrong_calls_get_one_line_that_says_what_to_do() {
     for name in ["summary.step_p50_ns", "summary.launches", "summary.waits", "device-memory.peak_bytes"] {
         assert!(list.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
     }
+}
+
+#[test]
+fn a_comparison_names_what_differs_and_is_the_same_every_time() {
+    let scratch = Scratch::new();
+    demo(&scratch, "t");
+    let same = scratch.gputrace(&["diff", "t", "t"]).expect(0).text();
+    assert!(same.ends_with("\nno difference beyond spread\n"), "{same}");
+    let routes = scratch.target(program("cuda_routes")).arg("dlopen").with_instant_driver().traced().expect(0).trace;
+    let routes = routes.to_str().expect("a plain path");
+    for format in ["text", "json", "markdown"] {
+        let again = || scratch.gputrace(&["diff", "t", routes, "--format", format]).expect(0).text();
+        assert_eq!(again(), again(), "{format}");
+    }
+    let text = scratch.gputrace(&["diff", "t", routes]).expect(0).text();
+    assert!(text.contains("not the same: command (") && text.contains("no steps"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let only = scratch.gputrace(&["diff", "t", routes, "--only", "syncs"]).expect(0).text();
+    assert!(only.contains("\nSynchronisation\n") && !only.contains("Launch overhead"), "{only}");
+    one_line(&scratch.gputrace(&["diff", "t", "t", "--only", "lunches"]).expect(2).stderr, "lunches: no such part");
+    one_line(&scratch.gputrace(&["diff", "t"]).expect(2).stderr, "AFTER");
+    one_line(&scratch.gputrace(&["diff", "t", "missing"]).expect(1).stderr, "no trace at missing");
 }

@@ -21,7 +21,7 @@
 //! | `waits` | waits that calls do not speak of are the driver's own |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
-//! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass |
+//! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass; what differs is named |
 //! | `format` | the files are what `gputrace schema` says |
 //! | `imports` | traces of other profilers become ours, row by row |
 //! | `exports` | what is exported, and read back, is what the trace holds |

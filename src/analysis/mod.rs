@@ -43,7 +43,7 @@ pub(crate) use passes::implicit::{Calls as ImplicitCalls, Key as ImplicitKey, Ki
 pub(crate) use passes::loading::Calls as LoadingCalls;
 pub(crate) use passes::sites::{Drawn, What};
 pub(crate) use passes::stats::Stats;
-pub(crate) use passes::steps::ProcessSteps;
+pub(crate) use passes::steps::{ProcessSteps, blocks as waits_of_host};
 pub(crate) use passes::transfers::{Key as TransferKey, Rule as TransferRule, Sum as TransferSum};
 pub(crate) use section::{Column, Section, Table, Unit, Value};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};

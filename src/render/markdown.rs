@@ -64,7 +64,7 @@ fn render_table(out: &mut String, table: &Table) {
 }
 
 /// Characters that Markdown or HTML would take for something else.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {

@@ -6,6 +6,7 @@ mod markdown;
 mod numbers;
 mod text;
 
+pub(crate) use markdown::escaped;
 pub(crate) use numbers::{bytes, duration, file_size, number, scale_ns, share, time, unit_name, value};
 
 use crate::analysis::{Analysis, Section};

@@ -125,6 +125,14 @@ impl ProcessSteps {
         (self.times.get(self.warm_up).copied().unwrap_or(0), self.times.last().copied().unwrap_or(0))
     }
 
+    /// Begin and end of at most so many steady steps, spread evenly over the run.
+    pub(crate) fn sample(&self, most: usize) -> Vec<(i64, i64)> {
+        let steady = self.times.get(self.warm_up..).unwrap_or_default();
+        let all = steady.len().saturating_sub(1);
+        let taken = all.min(most);
+        (0..taken).map(|i| i * all / taken).map(|step| (steady[step], steady[step + 1])).collect()
+    }
+
     /// Time that the warm-up steps took.
     pub(crate) fn warm_up_ns(&self) -> i64 {
         self.steady_span().0 - self.first_ns()
@@ -304,6 +312,8 @@ mod tests {
         assert_eq!((steps.count, steps.warm_up, steps.warm_up_ns()), (15, 2, 1200));
         assert_eq!((steps.quantile_ns(0.5), steps.quantile_ns(0.99), steps.outliers()), (100, 500, 1));
         assert!((steps.middle_ns - 100.0).abs() < 1.0);
+        assert_eq!(steps.sample(100).len(), 12);
+        assert_eq!(steps.sample(3), [(1200, 1300), (1600, 2100), (2400, 2500)]);
     }
 
     #[test]

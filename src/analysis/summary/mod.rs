@@ -161,7 +161,7 @@ impl Analysis for Summary {
 }
 
 /// The process whose numbers stand for the run: of several ranks the slowest, else the one with most driver calls.
-fn main_subject<'a>(facts: &Facts<'_>, subjects: &'a [Subject<'a>]) -> Option<&'a Subject<'a>> {
+pub(crate) fn main_subject<'a>(facts: &Facts<'_>, subjects: &'a [Subject<'a>]) -> Option<&'a Subject<'a>> {
     let rank = |s: &&Subject<'_>| facts.trace.process(s.process_id).is_some_and(|p| p.rank.is_some());
     let p50 = |s: &&Subject<'_>| s.steps.map_or(0, |steps| steps.quantile_ns(0.5));
     let ranks = subjects.iter().filter(rank).count();

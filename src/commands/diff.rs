@@ -1,0 +1,60 @@
+//! `gputrace diff`: compares two traces.
+
+use std::fs;
+use std::io::Write;
+
+use anyhow::{Context, Result};
+
+use super::report::whole;
+use super::select::{self, wrong};
+use crate::analysis::{ALL, Analysis, Facts};
+use crate::cli::{DiffArgs, Format};
+use crate::diff::{self, Diff, OWN_PARTS, Side};
+use crate::trace::Trace;
+
+/// Prints the comparison. Fails after it when parts of a trace could not be read.
+pub(crate) fn run(args: &DiffArgs) -> Result<()> {
+    let (analyses, own) = choose(&args.only)?;
+    let needs = diff::needs(&analyses);
+    let traces = [&args.before, &args.after].map(|folder| Trace::open(std::slice::from_ref(folder)));
+    let [before, after] = traces;
+    let (before, after) = (before?, after?);
+    let filters = [select::filter(&args.select, &before)?, select::filter(&args.select, &after)?];
+    let facts = [Facts::gather(&before, &filters[0], &needs), Facts::gather(&after, &filters[1], &needs)];
+    facts.iter().try_for_each(|facts| select::found(&args.select, facts))?;
+    let side = |folder: &std::path::Path, facts| Side { trace: folder.to_string_lossy().into_owned(), facts };
+    let (old, new) = (side(&args.before, &facts[0]), side(&args.after, &facts[1]));
+    let diff = Diff::of(&old, &new, &analyses, &own);
+    let text = match args.format {
+        Format::Text => diff::text(&diff),
+        Format::Json => diff::json(&diff),
+        Format::Markdown => diff::markdown(&diff),
+    };
+    match &args.output {
+        Some(file) => {
+            fs::write(file, text).with_context(|| format!("cannot write the comparison to {}", file.display()))?;
+        }
+        None => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to stdout")?;
+        }
+    }
+    whole("comparison", &diff.problems)
+}
+
+/// The analyses with these names, and the parts that are no analysis; all when none is named.
+fn choose(only: &[String]) -> Result<(Vec<&'static dyn Analysis>, Vec<&'static str>)> {
+    let named: Vec<&str> = only.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
+    let known = |name: &str| OWN_PARTS.contains(&name) || ALL.iter().any(|analysis| analysis.name() == name);
+    let mut all: Vec<&str> = OWN_PARTS.into_iter().chain(ALL.iter().map(|analysis| analysis.name())).collect();
+    all.dedup();
+    if let Some(unknown) = named.iter().find(|name| !known(name)) {
+        return Err(wrong(format!("{unknown}: no such part; there are {}", all.join(", "))));
+    }
+    if named.is_empty() && !only.is_empty() {
+        return Err(wrong(format!("--only names nothing; there are {}", all.join(", "))));
+    }
+    let wanted = |name: &str| named.is_empty() || named.contains(&name);
+    let analyses = ALL.iter().copied().filter(|analysis| wanted(analysis.name())).collect();
+    Ok((analyses, OWN_PARTS.into_iter().filter(|part| wanted(part)).collect()))
+}

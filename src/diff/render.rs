@@ -1,0 +1,178 @@
+//! A comparison as text, JSON and Markdown.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
+use serde_json::{Value as Json, json};
+
+use super::{About, Change, Diff, Part};
+use crate::analysis::{Unit, Value};
+use crate::render::{self, number, wrapped};
+use crate::trace::shortened;
+
+/// `diff_version`; docs/report-json.md has the rule.
+const VERSION: u32 = 1;
+/// Rows of a part that text and Markdown show.
+const ROWS: usize = 8;
+/// Characters of what a row is about.
+const WHAT: usize = 40;
+const WIDTH: usize = 100;
+
+/// For people.
+pub(crate) fn text(diff: &Diff) -> String {
+    let mut out = head(diff).join("\n") + "\n";
+    for part in shown(diff) {
+        let mut grid = Grid::new();
+        grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        grid.set_header(HEADS);
+        for row in part.rows.iter().take(ROWS) {
+            grid.add_row(cells(row));
+        }
+        for index in 0..HEADS.len() {
+            if let Some(column) = grid.column_mut(index) {
+                column.set_cell_alignment(if index == 0 { CellAlignment::Left } else { CellAlignment::Right });
+                column.set_padding((if index == 0 { 0 } else { 1 }, 1));
+            }
+        }
+        let _ = writeln!(out, "\n{}", shortened(&part.title, WIDTH));
+        grid.lines().for_each(|line| out.push_str(&format!("  {}\n", line.trim_end())));
+        for note in notes(part) {
+            wrapped(&note, WIDTH - 4).iter().for_each(|line| out.push_str(&format!("    {line}\n")));
+        }
+    }
+    out + "\n" + &wrapped(&last(diff), WIDTH).join("\n") + "\n" + &problems(diff, "")
+}
+
+/// For an issue or a pull request.
+pub(crate) fn markdown(diff: &Diff) -> String {
+    let mut out = String::from("# gputrace diff\n\n");
+    head(diff).iter().for_each(|line| out.push_str(&format!("- {}\n", render::escaped(line.trim()))));
+    for part in shown(diff) {
+        let _ = writeln!(
+            out,
+            "\n## {}\n\n| {} |\n| --- |{}",
+            render::escaped(&part.title),
+            HEADS.join(" | "),
+            " ---: |".repeat(5)
+        );
+        for row in part.rows.iter().take(ROWS) {
+            let _ = writeln!(out, "| {} |", cells(row).map(|cell| render::escaped(&cell)).join(" | "));
+        }
+        notes(part).iter().for_each(|note| out.push_str(&format!("\n{}\n", render::escaped(note))));
+    }
+    out + "\n**" + &last(diff) + "**\n" + &problems(diff, "- ")
+}
+
+/// For programs.
+pub(crate) fn json(diff: &Diff) -> String {
+    let about = |about: &About| {
+        json!({
+            "trace": about.trace, "command": about.command, "tool_version": about.tool_version,
+            "devices": about.devices, "process": about.process, "steps": about.steps,
+        })
+    };
+    let row = |row: &Change| -> Json {
+        json!({
+            "what": row.what, "unit": render::unit_name(row.unit), "before": row.before, "after": row.after,
+            "change": row.by(), "change_percent": row.percent(), "beyond_spread": row.beyond, "note": row.note,
+        })
+    };
+    let part = |part: &Part| {
+        let rows: Vec<Json> = part.rows.iter().map(row).collect();
+        json!({ "name": part.name, "title": part.title, "rows": rows, "rows_left_out": part.left_out, "note": part.note })
+    };
+    let problem = |p: &crate::trace::Problem| json!({ "path": p.path.to_string_lossy(), "text": p.text, "rows_lost": p.lost_rows() });
+    let diff = json!({
+        "diff_version": VERSION,
+        "tool_version": env!("CARGO_PKG_VERSION"),
+        "before": about(&diff.before),
+        "after": about(&diff.after),
+        "differs": diff.apart(usize::MAX),
+        "per_step": diff.per_step,
+        "beyond_spread": diff.beyond(),
+        "parts": diff.parts.iter().map(part).collect::<Vec<_>>(),
+        "problems": diff.problems.iter().map(problem).collect::<Vec<_>>(),
+    });
+    format!("{diff:#}\n")
+}
+
+const HEADS: [&str; 6] = ["", "before", "after", "change", "%", "beyond spread"];
+
+fn head(diff: &Diff) -> Vec<String> {
+    let side = |name: &str, about: &About| {
+        let steps = about.steps.map_or("no steps".to_owned(), |steps| format!("{} steps", number(steps as f64)));
+        let process = about.process.as_ref().map_or(String::new(), |process| format!("  {process}"));
+        let command = shortened(&about.command.replace(char::is_control, " "), 40);
+        format!("{name:7} {}  {command}{process}  {steps}", shortened(&about.trace, 25))
+    };
+    let mut lines = vec![side("before", &diff.before), side("after", &diff.after)];
+    let apart = diff.apart(16);
+    if !apart.is_empty() {
+        lines.push(shortened(&format!("not the same: {}", apart.join("; ")).replace(char::is_control, " "), WIDTH));
+    }
+    lines
+}
+
+fn shown(diff: &Diff) -> impl Iterator<Item = &Part> {
+    diff.parts.iter().filter(|part| !part.rows.is_empty())
+}
+
+fn cells(row: &Change) -> [String; 6] {
+    let value = |value: Option<f64>| value.map_or("-".to_owned(), |v| render::value(&Value::Num(v), row.unit));
+    let by = row.by();
+    let sign = if by < 0.0 { "-" } else { "+" };
+    let change = match row.unit {
+        // Of shares the difference is in points, not in percent of anything.
+        Unit::Percent => format!("{sign}{:.1} pt", by.abs()),
+        unit => format!("{sign}{}", render::value(&Value::Num(by.abs()), unit)),
+    };
+    let percent = row.percent().map_or(String::new(), |percent| match percent.abs() {
+        p if p >= 1000.0 => format!("{:+.0}x", percent / 100.0),
+        _ => format!("{percent:+.1}"),
+    });
+    let beyond = match row.beyond {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "",
+    };
+    let what = shortened(&row.what.replace(char::is_control, " "), WHAT);
+    [
+        what,
+        value(row.before),
+        value(row.after),
+        if by == 0.0 { "0".to_owned() } else { change },
+        percent,
+        beyond.to_owned(),
+    ]
+}
+
+/// What stands under a part.
+fn notes(part: &Part) -> Vec<String> {
+    let shown = part.rows.iter().take(ROWS);
+    let of = |row: &Change| Some(format!("{}: {}", shortened(&row.what, WHAT), shortened(row.note.as_ref()?, 90)));
+    let mut notes: Vec<String> = shown.filter_map(of).chain(part.note.clone()).collect();
+    let more = part.rows.len().saturating_sub(ROWS) + part.left_out;
+    if more > 0 {
+        notes.push(format!("... and {} more: --format json", number(more as f64)));
+    }
+    notes
+}
+
+fn last(diff: &Diff) -> String {
+    let compared = diff.parts.iter().flat_map(|part| &part.rows).any(|row| row.beyond.is_some());
+    match diff.beyond() {
+        0 if shown(diff).next().is_none() => "no difference".to_owned(),
+        0 if diff.per_step && compared => "no difference beyond spread".to_owned(),
+        0 => "what is beyond the runs' own spread is not known: it takes eight steps and more of both".to_owned(),
+        1 => "1 difference beyond spread".to_owned(),
+        n => format!("{n} differences beyond spread"),
+    }
+}
+
+fn problems(diff: &Diff, mark: &str) -> String {
+    if diff.problems.is_empty() {
+        return String::new();
+    }
+    let lines = diff.problems.iter().map(|problem| format!("{mark}{problem}\n"));
+    format!("\nProblems with the traces\n{}", lines.collect::<String>())
+}

@@ -1,0 +1,253 @@
+//! What single steps of a process are made of: the samples that two traces are compared by.
+//!
+//! Of a long run [`MOST`] steady steps are looked at, spread evenly over it. Without steps the whole run is the one sample,
+//! which says what there was and nothing of its spread.
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::analysis::{Facts, waits_of_host};
+use crate::trace::{NO_NAME, Names, Rows, Want};
+
+/// Steps of a trace that are looked at.
+const MOST: usize = 400;
+/// Kernels that are kept apart; later ones are counted only.
+pub(super) const MOST_KERNELS: usize = 2000;
+
+/// A quantity of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quantity {
+    Duration,
+    Launches,
+    LaunchNs,
+    Waits,
+    WaitNs,
+    Copies,
+    CopyNs,
+    MemoryCalls,
+    MemoryNs,
+    Kernels,
+    KernelNs,
+}
+
+/// All of them.
+pub(super) const QUANTITIES: [Quantity; 11] = {
+    use Quantity::*;
+    [Duration, Launches, LaunchNs, Waits, WaitNs, Copies, CopyNs, MemoryCalls, MemoryNs, Kernels, KernelNs]
+};
+
+/// One kernel in the steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Kernel {
+    /// Its name, in full.
+    pub(super) name: String,
+    /// Grid and block of its first launch.
+    pub(super) shape: [i32; 6],
+    /// The kernels launched before and after it, the first time.
+    pub(super) neighbours: (String, String),
+    /// Launches, or runs on the GPU where its launches have no names, by step.
+    pub(super) count: Vec<f64>,
+    /// Time in its launch calls, by step.
+    pub(super) launch_ns: Vec<f64>,
+    /// Time on the GPU, by step.
+    pub(super) gpu_ns: Vec<f64>,
+}
+
+/// The samples of one process.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    /// Whether they are steps, not the run.
+    pub(super) per_step: bool,
+    /// By quantity and step.
+    quantities: [Vec<f64>; QUANTITIES.len()],
+    /// By name.
+    pub(super) kernels: Vec<Kernel>,
+    /// Launches of kernels for which there was no room.
+    pub(super) left_out: u64,
+    /// Whether any kernel's run on the GPU is in the trace.
+    pub(super) gpu: bool,
+}
+
+impl Samples {
+    /// The samples of a process: of its steps, or of the run.
+    pub(super) fn of(facts: &Facts<'_>, process_id: i64, per_step: bool) -> Samples {
+        let spans = match facts.steps.of(process_id).filter(|_| per_step) {
+            Some(steps) => steps.sample(MOST),
+            None => vec![(i64::MIN, i64::MAX)],
+        };
+        let mut taking = Taking::new(process_id, spans);
+        facts.trace.scan(WANTS, facts.filter, &mut |rows| taking.rows(rows));
+        let ids: FxHashSet<i64> = taking.kernels.iter().map(|kernel| kernel.id).collect();
+        taking.end(&facts.trace.names(&ids), per_step)
+    }
+
+    /// A quantity, by step.
+    pub(super) fn get(&self, quantity: Quantity) -> &[f64] {
+        &self.quantities[quantity as usize]
+    }
+}
+
+const CALLS: &[&str] = &["api_ns", "kind"];
+const SHAPE: [&str; 6] = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"];
+const WANTS: &[Want] = &[
+    Want {
+        table: TableId::Launches,
+        columns: &["api_ns", "tid", "name_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"],
+    },
+    Want { table: TableId::Syncs, columns: CALLS },
+    Want { table: TableId::Transfers, columns: CALLS },
+    Want { table: TableId::DeviceMemory, columns: CALLS },
+    Want {
+        table: TableId::Kernels,
+        columns: &["gpu_ns", "name_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"],
+    },
+];
+
+/// A kernel while its steps are read; names are known later.
+#[derive(Debug, Default)]
+struct Raw {
+    id: i64,
+    neighbours: (i64, i64),
+    launched: bool,
+    kernel: Kernel,
+}
+
+/// The read.
+struct Taking {
+    process_id: i64,
+    spans: Vec<(i64, i64)>,
+    hint: usize,
+    quantities: [Vec<f64>; QUANTITIES.len()],
+    kernels: Vec<Raw>,
+    by_id: FxHashMap<i64, usize>,
+    /// The last kernel of each thread.
+    last: FxHashMap<i32, usize>,
+    left_out: u64,
+    gpu: bool,
+}
+
+impl Taking {
+    fn new(process_id: i64, spans: Vec<(i64, i64)>) -> Taking {
+        let mut quantities: [Vec<f64>; QUANTITIES.len()] = std::array::from_fn(|_| vec![0.0; spans.len()]);
+        if !matches!(spans[..], [(i64::MIN, _)]) {
+            quantities[Quantity::Duration as usize] = spans.iter().map(|(from, to)| (to - from) as f64).collect();
+        }
+        let (kernels, by_id, last) = (Vec::new(), FxHashMap::default(), FxHashMap::default());
+        Taking { process_id, spans, hint: 0, quantities, kernels, by_id, last, left_out: 0, gpu: false }
+    }
+
+    /// The sample that holds this time.
+    fn step(&mut self, at: i64) -> Option<usize> {
+        let holds = |i: usize| self.spans.get(i).is_some_and(|(from, to)| (*from..*to).contains(&at));
+        if !holds(self.hint) {
+            let after = self.spans.partition_point(|(from, _)| *from <= at);
+            self.hint = after.checked_sub(1).filter(|i| holds(*i))?;
+        }
+        Some(self.hint)
+    }
+
+    fn add(&mut self, step: usize, count: Quantity, time: Quantity, ns: i64) {
+        self.quantities[count as usize][step] += 1.0;
+        self.quantities[time as usize][step] += ns.max(0) as f64;
+    }
+
+    fn rows(&mut self, rows: &Rows) {
+        let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
+        let (api, gpu) = (rows.i64("api_ns"), rows.i64("gpu_ns"));
+        let (name, tid) = (rows.i64_or("name_id", NO_NAME), rows.i32_or("tid", 0));
+        let shape = SHAPE.map(|column| rows.i32_or(column, 0));
+        let kind = rows.texts("kind");
+        let own = self.process_id;
+        for row in (0..rows.len).filter(|row| process[*row] == own) {
+            let Some(step) = self.step(start[row]) else { continue };
+            match rows.table {
+                TableId::Launches => {
+                    self.add(step, Quantity::Launches, Quantity::LaunchNs, api[row]);
+                    if let Some(index) = self.kernel(name[row], || std::array::from_fn(|i| shape[i][row])) {
+                        self.follow(tid[row], index);
+                        let of = &mut self.kernels[index];
+                        if !std::mem::replace(&mut of.launched, true) {
+                            // Runs that came before are the same kernels, seen from the other side.
+                            of.kernel.count.fill(0.0);
+                        }
+                        of.kernel.count[step] += 1.0;
+                        of.kernel.launch_ns[step] += api[row].max(0) as f64;
+                    }
+                }
+                TableId::Syncs if waits_of_host(kind.get(row)) => {
+                    self.add(step, Quantity::Waits, Quantity::WaitNs, api[row]);
+                }
+                TableId::Transfers => self.add(step, Quantity::Copies, Quantity::CopyNs, api[row]),
+                TableId::DeviceMemory => self.add(step, Quantity::MemoryCalls, Quantity::MemoryNs, api[row]),
+                TableId::Kernels => {
+                    self.gpu = true;
+                    self.add(step, Quantity::Kernels, Quantity::KernelNs, gpu[row]);
+                    if let Some(index) = self.kernel(name[row], || std::array::from_fn(|i| shape[i][row])) {
+                        let of = &mut self.kernels[index];
+                        of.kernel.gpu_ns[step] += gpu[row].max(0) as f64;
+                        of.kernel.count[step] += if of.launched { 0.0 } else { 1.0 };
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn kernel(&mut self, id: i64, shape: impl FnOnce() -> [i32; 6]) -> Option<usize> {
+        if let Some(index) = self.by_id.get(&id) {
+            return Some(*index);
+        }
+        if id == NO_NAME || self.kernels.len() >= MOST_KERNELS {
+            self.left_out += u64::from(id != NO_NAME);
+            return None;
+        }
+        let none = || vec![0.0; self.spans.len()];
+        let kernel = Kernel { shape: shape(), count: none(), launch_ns: none(), gpu_ns: none(), ..Kernel::default() };
+        self.kernels.push(Raw { id, neighbours: (NO_NAME, NO_NAME), launched: false, kernel });
+        self.by_id.insert(id, self.kernels.len() - 1);
+        Some(self.kernels.len() - 1)
+    }
+
+    /// Notes that a thread launched this kernel after its last one.
+    fn follow(&mut self, tid: i32, index: usize) {
+        let id = self.kernels[index].id;
+        if let Some(before) = self.last.insert(tid, index) {
+            let before_id = self.kernels[before].id;
+            let after = &mut self.kernels[before].neighbours.1;
+            *after = if *after == NO_NAME { id } else { *after };
+            let own = &mut self.kernels[index].neighbours.0;
+            *own = if *own == NO_NAME { before_id } else { *own };
+        }
+    }
+
+    fn end(self, names: &Names, per_step: bool) -> Samples {
+        let name = |id: i64| if id == NO_NAME { String::new() } else { names.full(id) };
+        let mut kernels: Vec<Kernel> = Vec::new();
+        let mut by_name: FxHashMap<String, usize> = FxHashMap::default();
+        for raw in self.kernels {
+            let (full, neighbours) = (name(raw.id), (name(raw.neighbours.0), name(raw.neighbours.1)));
+            let kernel = Kernel { name: full.clone(), neighbours, ..raw.kernel };
+            match by_name.get(&full) {
+                // Two mangled names may stand for one name in the source.
+                Some(index) => kernels[*index].join(&kernel),
+                None => {
+                    by_name.insert(full, kernels.len());
+                    kernels.push(kernel);
+                }
+            }
+        }
+        Samples { per_step, quantities: self.quantities, kernels, left_out: self.left_out, gpu: self.gpu }
+    }
+}
+
+impl Kernel {
+    fn join(&mut self, other: &Kernel) {
+        for (own, more) in [
+            (&mut self.count, &other.count),
+            (&mut self.launch_ns, &other.launch_ns),
+            (&mut self.gpu_ns, &other.gpu_ns),
+        ] {
+            own.iter_mut().zip(more).for_each(|(own, more)| *own += more);
+        }
+    }
+}
