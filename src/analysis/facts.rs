@@ -20,6 +20,7 @@ use super::passes::modules::Modules;
 use super::passes::named_steps::NamedSteps;
 use super::passes::os_waits::OsWaits;
 use super::passes::ranges::Ranges;
+use super::passes::ranks::Ranks;
 use super::passes::sites::Sites;
 use super::passes::step_sums::StepSums;
 use super::passes::steps::Steps;
@@ -31,6 +32,8 @@ use crate::trace::{self, Filter, Names, Process, Trace, Want};
 /// A pass that an analysis may need. Steps and the host's time are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
+    /// [`Ranks`].
+    Ranks,
     /// [`StepSums`].
     StepSums,
     /// [`Modules`].
@@ -81,6 +84,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) modules: Modules,
     /// What single steps did.
     pub(crate) step_sums: StepSums,
+    /// When ranks began their collectives.
+    pub(crate) ranks: Ranks,
     /// Launches.
     pub(crate) launches: Launches,
     /// Waits and questions.
@@ -137,6 +142,7 @@ impl<'a> Facts<'a> {
             api: Api::default(),
             modules: Modules::default(),
             step_sums,
+            ranks: if needs.contains(&Need::Ranks) { Ranks::new(trace) } else { Ranks::default() },
             launches: Launches::default(),
             syncs: Syncs::default(),
             transfers: Transfers::default(),
@@ -151,7 +157,8 @@ impl<'a> Facts<'a> {
             implicit: Implicit::new(idle),
             gpu: (needs.contains(&Need::Gpu) && trace.has_gpu_times()).then(|| Gpu::new(trace)),
         };
-        let optional: [(Need, &mut dyn Pass); 14] = [
+        let optional: [(Need, &mut dyn Pass); 15] = [
+            (Need::Ranks, &mut facts.ranks),
             (Need::StepSums, &mut facts.step_sums),
             (Need::Modules, &mut facts.modules),
             (Need::Api, &mut facts.api),

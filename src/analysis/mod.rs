@@ -23,6 +23,7 @@ mod os_waits;
 mod passes;
 mod queue_length;
 mod ranges;
+mod ranks;
 mod results;
 mod section;
 mod sites;
@@ -106,6 +107,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &host_memory::HostMemory,
     &os_waits::OsWaits,
     &collectives::Collectives,
+    &ranks::Ranks,
     &ranges::Ranges,
 ];
 

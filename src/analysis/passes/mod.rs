@@ -24,6 +24,7 @@ pub(crate) mod named_steps;
 pub(crate) mod os_waits;
 pub(crate) mod period;
 pub(crate) mod ranges;
+pub(crate) mod ranks;
 pub(crate) mod sites;
 pub(crate) mod stats;
 pub(crate) mod step_sums;

@@ -15,7 +15,7 @@ mod cover;
 mod device;
 mod executions;
 mod gaps;
-mod identity;
+pub(super) mod identity;
 mod launched;
 mod order;
 mod queue;
