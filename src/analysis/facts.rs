@@ -21,6 +21,7 @@ use super::passes::named_steps::NamedSteps;
 use super::passes::os_waits::OsWaits;
 use super::passes::ranges::Ranges;
 use super::passes::ranks::Ranks;
+use super::passes::replays::GraphReplays;
 use super::passes::sites::Sites;
 use super::passes::step_sums::StepSums;
 use super::passes::steps::Steps;
@@ -32,6 +33,8 @@ use crate::trace::{self, Filter, Names, Process, Trace, Want};
 /// A pass that an analysis may need. Steps and the host's time are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
+    /// [`GraphReplays`].
+    GraphReplays,
     /// [`Ranks`].
     Ranks,
     /// [`StepSums`].
@@ -86,6 +89,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) step_sums: StepSums,
     /// When ranks began their collectives.
     pub(crate) ranks: Ranks,
+    /// Launches of graphs one after another.
+    pub(crate) replays: GraphReplays,
     /// Launches.
     pub(crate) launches: Launches,
     /// Waits and questions.
@@ -143,6 +148,7 @@ impl<'a> Facts<'a> {
             modules: Modules::default(),
             step_sums,
             ranks: if needs.contains(&Need::Ranks) { Ranks::new(trace) } else { Ranks::default() },
+            replays: GraphReplays::default(),
             launches: Launches::default(),
             syncs: Syncs::default(),
             transfers: Transfers::default(),
@@ -157,7 +163,8 @@ impl<'a> Facts<'a> {
             implicit: Implicit::new(idle),
             gpu: (needs.contains(&Need::Gpu) && trace.has_gpu_times()).then(|| Gpu::new(trace)),
         };
-        let optional: [(Need, &mut dyn Pass); 15] = [
+        let optional: [(Need, &mut dyn Pass); 16] = [
+            (Need::GraphReplays, &mut facts.replays),
             (Need::Ranks, &mut facts.ranks),
             (Need::StepSums, &mut facts.step_sums),
             (Need::Modules, &mut facts.modules),

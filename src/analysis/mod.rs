@@ -6,6 +6,7 @@
 
 mod api;
 mod collectives;
+mod decode;
 mod device_memory;
 mod executions;
 mod facts;
@@ -99,6 +100,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &queue_length::QueueLength,
     &kernels::Kernels,
     &streams::Streams,
+    &decode::Decode,
     &api::Api,
     &modules::Modules,
     &syncs::Syncs,

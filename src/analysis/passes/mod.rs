@@ -25,6 +25,7 @@ pub(crate) mod os_waits;
 pub(crate) mod period;
 pub(crate) mod ranges;
 pub(crate) mod ranks;
+pub(crate) mod replays;
 pub(crate) mod sites;
 pub(crate) mod stats;
 pub(crate) mod step_sums;
