@@ -11,6 +11,7 @@ use super::passes::collectives::Collectives;
 use super::passes::detect::Detect;
 use super::passes::device_memory::DeviceMemory;
 use super::passes::gpu::Gpu;
+use super::passes::graphs::GraphsMade;
 use super::passes::host_memory::HostMemory;
 use super::passes::host_time::{HostTime, ProcessTime};
 use super::passes::implicit::Implicit;
@@ -33,6 +34,8 @@ use crate::trace::{self, Filter, Names, Process, Trace, Want};
 /// A pass that an analysis may need. Steps and the host's time are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
+    /// [`GraphsMade`].
+    GraphsMade,
     /// [`GraphReplays`].
     GraphReplays,
     /// [`Ranks`].
@@ -91,6 +94,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) ranks: Ranks,
     /// Launches of graphs one after another.
     pub(crate) replays: GraphReplays,
+    /// What graphs hold.
+    pub(crate) graphs: GraphsMade,
     /// Launches.
     pub(crate) launches: Launches,
     /// Waits and questions.
@@ -149,6 +154,7 @@ impl<'a> Facts<'a> {
             step_sums,
             ranks: if needs.contains(&Need::Ranks) { Ranks::new(trace) } else { Ranks::default() },
             replays: GraphReplays::default(),
+            graphs: GraphsMade::default(),
             launches: Launches::default(),
             syncs: Syncs::default(),
             transfers: Transfers::default(),
@@ -163,7 +169,8 @@ impl<'a> Facts<'a> {
             implicit: Implicit::new(idle),
             gpu: (needs.contains(&Need::Gpu) && trace.has_gpu_times()).then(|| Gpu::new(trace)),
         };
-        let optional: [(Need, &mut dyn Pass); 16] = [
+        let optional: [(Need, &mut dyn Pass); 17] = [
+            (Need::GraphsMade, &mut facts.graphs),
             (Need::GraphReplays, &mut facts.replays),
             (Need::Ranks, &mut facts.ranks),
             (Need::StepSums, &mut facts.step_sums),

@@ -100,6 +100,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &queue_length::QueueLength,
     &kernels::Kernels,
     &streams::Streams,
+    &graphs::Graphs,
     &decode::Decode,
     &api::Api,
     &modules::Modules,

@@ -12,6 +12,7 @@ mod first_launches;
 pub(crate) mod folds;
 pub(crate) mod givers;
 pub(crate) mod gpu;
+pub(crate) mod graphs;
 pub(crate) mod groups;
 pub(crate) mod host_memory;
 pub(crate) mod host_time;
