@@ -25,6 +25,7 @@
 //! | `format` | the files are what `gputrace schema` says |
 //! | `imports` | traces of other profilers become ours, row by row |
 //! | `exports` | what is exported, and read back, is what the trace holds |
+//! | `judges` | Holistic Trace Analysis and DuckDB find our report's numbers in the same trace |
 //! | `aarch64` | the shim on another processor, under an emulator |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
@@ -57,6 +58,7 @@ mod imports;
 mod inherited;
 mod inline;
 mod interpreters;
+mod judges;
 mod library;
 mod limits;
 mod os_waits;

@@ -37,7 +37,8 @@ impl Analysis for GpuGaps {
                 thread that was kept from its processor looks like one outside the driver. A gap is not yet a gain: \
                 shortening it helps only if nothing else takes its place.",
             source: "HTA's idle time breakdown (host wait, kernel wait, other; per stream there, per device here, and the launch \
-                is compared with the end of all earlier work of the device); Nsight Systems' gpu_gaps reports gaps over 500 ms.",
+                is compared with the end of all earlier work of the device; its threshold of 30, said to be in ns, is compared with \
+                microseconds); Nsight Systems' gpu_gaps reports gaps over 500 ms.",
         }
     }
 

@@ -69,7 +69,8 @@ impl Analysis for LaunchOverhead {
                 Kernels in the bodies of a graph's conditional nodes run as often as the device decides, and are in no \
                 count; graphs that the device launches neither. A launch that blocks on a full queue counts as launch time.",
             source: "Nsight Systems cuda_api_sum and cuda_kern_exec_sum (A, Q, K, T); outliers, short kernels and delays: HTA's \
-                50 us, 50 us and 100 us; launch efficiency: users' guides take over 70 % as good.",
+                50 us, 50 us and 100 us, though it draws two of the lines elsewhere: short at calls of at most 50 us whose kernel is \
+                shorter, and delays from the end of the call; launch efficiency: users' guides take over 70 % as good.",
         }
     }
 

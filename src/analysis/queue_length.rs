@@ -25,7 +25,8 @@ impl Analysis for QueueLength {
             unit: "operations; ns in JSON for time at a full queue.",
             limits: "Operations whose call is not in the trace are in no queue. A graph's kernels all join the queue when the graph's \
                 call begins. Calls of one stream from several threads are taken in the order of their operations.",
-            source: "HTA, queue length: its summary describes the lengths after each event; limit of 1,024: HTA's and the driver's.",
+            source: "HTA, queue length: its summary describes the lengths after each event, of five functions of the runtime and the \
+                driver (launches, copies and sets), graphs not among them; limit of 1,024: HTA's and the driver's.",
         }
     }
 

@@ -1,0 +1,72 @@
+"""Holistic Trace Analysis on our export, beside our report on the same trace: holistic.py FOLDER REPORT (idle | all).
+
+`idle`: one stream, where its gaps by stream are ours by device. `all`: what does not depend on that.
+"""
+
+import os
+import sys
+
+os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"  # it would round each begin up and each end down to a microsecond
+
+import logging
+
+logging.disable(logging.WARNING)
+
+from compare import Comparison
+from hta.trace_analysis import TraceAnalysis
+
+
+def ns(us):
+    """Its floating point microseconds hold each ns."""
+    return round(float(us) * 1000)
+
+
+folder, report, what = sys.argv[1:]
+hta = TraceAnalysis(trace_dir=folder)
+judged = Comparison(report)
+
+# Idle, compute, non-compute: to the ns.
+breakdown = hta.get_temporal_breakdown(visualize=False).iloc[0]
+judged.same("range", ns(breakdown["kernel_time(us)"]), judged.fact("gpu-utilisation", "range_ns"))
+judged.same("idle", ns(breakdown["idle_time(us)"]), judged.fact("gpu-utilisation", "idle_ns"))
+judged.same("idle, as the gaps sum", ns(breakdown["idle_time(us)"]), judged.fact("gpu-gaps", "idle_ns"))
+judged.same("compute", ns(breakdown["compute_time(us)"]), judged.fact("gpu-utilisation", "compute_ns"))
+exposed = [judged.fact("gpu-utilisation", name) for name in ("communication_exposed_ns", "copies_exposed_ns")]
+judged.same("non-compute", ns(breakdown["non_compute_time(us)"]), sum(exposed))
+
+# Queue length: its summary of the lengths after each event, by stream.
+queues = hta.get_queue_length_summary(ranks=[0])["queue_length"]
+ours = {row["stream"]: row for row in judged.rows("queue-length", "by_stream")}
+judged.same("streams with a queue", len(queues), len(ours))
+for (_, stream), queue in queues.iterrows():
+    row = ours.get(stream, {})
+    judged.same(f"stream {stream}: events", queue["count"], 2 * row.get("operations", 0))
+    judged.same(f"stream {stream}: longest queue", queue["max"], row.get("max"))
+    judged.same(f"stream {stream}: mean queue", queue["mean"], row.get("event_mean"), 0.000501)  # three digits in JSON
+
+# Launches: time in the call, on the GPU and between them.
+launches = hta.get_cuda_kernel_launch_stats(ranks=[0], include_memory_events=False, visualize=False)[0]
+kernels = judged.rows("launch-overhead", "executions")
+judged.same("kernels with their launch", len(launches), judged.fact("launch-overhead", "joined_kernels"))
+for name, column in [("cpu_duration", "api_total_ns"), ("gpu_duration", "kernel_total_ns"), ("launch_delay", "queue_total_ns")]:
+    judged.same(name, sum(ns(us) for us in launches[name]), sum(row[column] for row in kernels))
+# Its charts draw these lines elsewhere, as launch-overhead says: short is a call of at most 50 us whose kernel is shorter,
+# and delays are counted from the end of the call. So ours are counted here from its numbers.
+calls, runs, delays = (launches[name].map(ns) for name in ("cpu_duration", "gpu_duration", "launch_delay"))
+judged.same("short kernels", ((runs <= 50_000) & (runs < calls)).sum(), judged.fact("launch-overhead", "short_kernels"))
+# A delay of 0 there is no more than the call, and no call here takes 100 us.
+assert calls.max() < 100_000
+delayed = ((delays > 0) & (delays + calls > 100_000)).sum()
+judged.same("delayed over 100 us", delayed, judged.fact("launch-overhead", "delayed_100us"))
+
+if what == "all":
+    overlap = hta.get_comm_comp_overlap(visualize=False).iloc[0]
+    judged.same("overlap", overlap["comp_comm_overlap_pctg"], judged.fact("gpu-utilisation", "overlap_percent"), 0.00501)
+else:
+    # Its argument is said to be in ns and is compared with microseconds: 0.03 means 30 ns. The result has two digits.
+    idle, _ = hta.get_idle_time_breakdown(ranks=[0], consecutive_kernel_delay=0.03, visualize=False)
+    by_cause = dict(zip(idle["idle_category"], idle["idle_time"]))
+    for cause, fact in [("host_wait", "host_wait_ns"), ("kernel_wait", "kernel_wait_ns"), ("other", "other_ns")]:
+        judged.same(cause, by_cause.get(cause, 0.0), judged.fact("gpu-gaps", fact) / 1000, 0.00501)
+
+judged.end(22 if what == "all" else 18)
