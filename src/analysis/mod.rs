@@ -32,6 +32,7 @@ mod steps;
 mod streams;
 pub(crate) mod summary;
 mod syncs;
+mod targets;
 mod transfers;
 
 pub(crate) use facts::{Facts, Need};
@@ -112,6 +113,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &collectives::Collectives,
     &ranks::Ranks,
     &ranges::Ranges,
+    &targets::Targets,
 ];
 
 #[cfg(test)]

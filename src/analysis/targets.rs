@@ -1,0 +1,323 @@
+//! targets: each threshold that users' guides teach, whether this trace meets it, and whom to ask where it cannot know.
+//!
+//! The guides disagree with each other; every one is listed with its source. What only hardware counters know is named
+//! with the metric to ask Nsight Compute, or perf, for.
+
+use gputrace_collectors::schema::TableId;
+
+use super::section::{Column, Section, Table, Unit, Value, column};
+use super::{ALL, Analysis, Explain, Facts, Metric, Need};
+use crate::render::{duration, share};
+
+/// The analysis.
+pub(crate) struct Targets;
+
+/// A threshold.
+struct Target {
+    /// What is measured.
+    what: &'static str,
+    /// What it must be.
+    limit: Limit,
+    /// Who says so.
+    source: &'static str,
+    /// How it is known.
+    measure: Measure,
+}
+
+/// What a number must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Limit {
+    /// So many percent and more.
+    AtLeast(f64),
+    /// Less than so many percent.
+    Below(f64),
+    /// So many ns at most.
+    AtMostNs(f64),
+    /// None of it.
+    None,
+    /// In words, for what is not measured here.
+    Text(&'static str),
+}
+
+/// How a number is known.
+enum Measure {
+    /// A fact of another analysis.
+    Fact(&'static str, &'static str),
+    /// From the passes.
+    Of(fn(&Facts<'_>) -> Option<f64>),
+    /// Only from elsewhere: whom to ask, and for what.
+    Ask(&'static str),
+}
+
+use Limit::{AtLeast, AtMostNs, Below};
+use Measure::{Ask, Fact, Of};
+
+const fn target(what: &'static str, limit: Limit, source: &'static str, measure: Measure) -> Target {
+    Target { what, limit, source, measure }
+}
+
+const OCCUPANCY: &str = "ncu --metrics sm__warps_active.avg.pct_of_peak_sustained_active";
+const MEMORY: &str = "ncu --metrics dram__throughput.avg.pct_of_peak_sustained_elapsed";
+const LAUNCHES: &str = "Nsight Systems and HTA (outliers of launches)";
+const GUIDES: &str = "users' guides, which disagree";
+
+/// Every threshold.
+const TARGETS: &[Target] = &[
+    target("GPU utilisation", AtLeast(50.0), "PyTorch's profiler plugin", Fact("gpu-utilisation", "busy_percent")),
+    target("GPU utilisation", AtLeast(70.0), GUIDES, Fact("gpu-utilisation", "busy_percent")),
+    target("GPU utilisation", AtLeast(80.0), GUIDES, Fact("gpu-utilisation", "busy_percent")),
+    target("GPU utilisation", AtLeast(90.0), GUIDES, Fact("gpu-utilisation", "busy_percent")),
+    target("launch efficiency: GPU busy / wall", AtLeast(70.0), "metal-candle", Of(launch_efficiency)),
+    target("average gap between GPU operations", AtMostNs(1_000.0), GUIDES, Of(average_gap_ns)),
+    target("longest gap", AtMostNs(500e6), "Nsight Systems gpu_gaps", Of(longest_gap_ns)),
+    target("99th percentile of launch calls", AtMostNs(50_000.0), LAUNCHES, Fact("launch-overhead", "p99_ns")),
+    target("waits of the loop beside the GPU (input)", Below(5.0), "PyTorch's profiler plugin (DataLoader)", Of(input)),
+    target("NCCL with no computing beside it", Below(10.0), "PyTorch's profiler plugin (communication)", Of(exposed)),
+    target("kernels that only change layouts", Below(5.0), "users' guides (channels_last)", Of(layouts)),
+    target("allocations in steady steps", Limit::None, GUIDES, Fact("device-memory", "steady_allocations")),
+    target("occupancy", AtLeast(75.0), GUIDES, Ask(OCCUPANCY)),
+    target("occupancy", Limit::Text("50-75 %"), GUIDES, Ask(OCCUPANCY)),
+    target("memory throughput, of peak", AtLeast(80.0), GUIDES, Ask(MEMORY)),
+    target("L1 misses", Below(5.0), GUIDES, Ask("ncu --metrics l1tex__t_sector_hit_rate.pct (100 - it)")),
+    target("L2 misses", Below(10.0), GUIDES, Ask("ncu --metrics lts__t_sector_hit_rate.pct (100 - it)")),
+    target("L3 misses, of the host", Below(20.0), GUIDES, Ask("perf stat -e LLC-loads,LLC-load-misses")),
+    target("branch misses, of the host", Below(5.0), GUIDES, Ask("perf stat -e branches,branch-misses")),
+    target("instructions per cycle, of the host", Limit::Text("> 2"), GUIDES, Ask("perf stat -e instructions,cycles")),
+    target(
+        "tensor cores used where they could be",
+        Limit::Text("> 0 %"),
+        GUIDES,
+        Ask("ncu --metrics sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"),
+    ),
+];
+
+impl Analysis for Targets {
+    fn name(&self) -> &'static str {
+        "targets"
+    }
+
+    fn title(&self) -> &'static str {
+        "Targets of users' guides"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "Each threshold that users' guides teach, with its source, what this trace measured, and pass, fail or \
+                not measured. GPU utilisation is as in gpu-utilisation; launch efficiency is GPU busy / wall time of the \
+                processes that use it; the average gap is idle time / number of operations; input is the time of the \
+                loop's thread in waits for the operating system, of a usual step, in the process where that is most; \
+                layout kernels are those whose names have direct_copy, nchwToNhwc or nhwcToNchw, of the time of all \
+                kernels. Where only hardware counters know, the command to ask is given.",
+            unit: "percent, or a time with its unit.",
+            limits: "The guides disagree, and a threshold met is no proof that nothing can be gained: the summary's findings \
+                say what can. What hardware counters know is never measured here. Waits for the operating system are no \
+                proof of a slow DataLoader.",
+            source: "metrics.md, Verdicts; each row names its own.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Gpu, Need::Launches, Need::Sites, Need::DeviceMemory]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("passed", Count, "thresholds of users' guides that are met"),
+            Metric::cost("failed", Count, "thresholds of users' guides that are not met"),
+            Metric::about("not_measured", Count, "thresholds of users' guides that this trace cannot measure"),
+        ];
+        METRICS
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        const COLUMNS: [Column; 6] = [
+            column("what", "What", Unit::Text),
+            column("target", "Target", Unit::Text),
+            column("result", "Result", Unit::Text),
+            column("measured", "Measured", Unit::Text),
+            column("source", "Source", Unit::Text),
+            column("ask", "Ask", Unit::Text),
+        ];
+        let mut section = Section::default();
+        let mut counts = [0u64; 3];
+        let mut rows: Vec<Vec<Value>> = Vec::new();
+        for target in TARGETS {
+            let measured = target.measure.value(facts);
+            let passed = measured.and_then(|value| target.limit.holds(value));
+            let (count, result) = match passed {
+                Some(true) => (0, "pass"),
+                Some(false) => (1, "fail"),
+                None => (2, "not measured"),
+            };
+            counts[count] += 1;
+            let ask = match &target.measure {
+                Ask(ask) => Some(*ask),
+                _ => None,
+            };
+            rows.push(vec![
+                target.what.into(),
+                target.limit.text().into(),
+                result.into(),
+                measured.map(|value| target.limit.shown(value)).into(),
+                target.source.into(),
+                ask.into(),
+            ]);
+        }
+        section.fact("passed", "pass", Unit::Count, counts[0]);
+        section.fact("failed", "fail", Unit::Count, counts[1]);
+        section.fact("not_measured", "not measured", Unit::Count, counts[2]);
+        section.table(Table::new("targets", "Thresholds, and what this trace says", &COLUMNS, rows));
+        let lost =
+            super::loss::removed(facts.trace).iter().any(|removed| removed.table == TableId::Launches.table().name);
+        if lost {
+            section.note("Old launches were removed to keep to --max-size: the numbers are of what is left.");
+        }
+        section
+    }
+}
+
+impl Measure {
+    fn value(&self, facts: &Facts<'_>) -> Option<f64> {
+        match self {
+            Measure::Fact(analysis, key) => {
+                let analysis = ALL.iter().find(|known| known.name() == *analysis)?;
+                let section = analysis.section(facts);
+                match section.facts.iter().find(|fact| fact.key == *key)?.value {
+                    Value::Int(value) => Some(value as f64),
+                    Value::Num(value) => Some(value),
+                    _ => None,
+                }
+            }
+            Measure::Of(of) => of(facts),
+            Measure::Ask(_) => None,
+        }
+    }
+}
+
+impl Limit {
+    fn holds(self, value: f64) -> Option<bool> {
+        match self {
+            AtLeast(least) => Some(value >= least),
+            Below(limit) => Some(value < limit),
+            AtMostNs(most) => Some(value <= most),
+            Limit::None => Some(value == 0.0),
+            Limit::Text(_) => None,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            AtLeast(least) => format!(">= {least} %"),
+            Below(limit) => format!("< {limit} %"),
+            AtMostNs(most) => format!("<= {}", duration(most)),
+            Limit::None => "none".to_owned(),
+            Limit::Text(text) => text.to_owned(),
+        }
+    }
+
+    fn shown(self, value: f64) -> String {
+        match self {
+            AtLeast(_) | Below(_) => share(value / 100.0),
+            AtMostNs(_) => duration(value),
+            Limit::None | Limit::Text(_) => format!("{value}"),
+        }
+    }
+}
+
+/// GPU busy time of the wall time of the processes that use it.
+fn launch_efficiency(facts: &Facts<'_>) -> Option<f64> {
+    let devices = facts.gpu.as_ref()?.devices.iter();
+    let (busy, wall) = devices.fold((0.0, 0.0), |(busy, wall), device| {
+        (busy + device.busy().total_ns() as f64, wall + facts.whole_wall_ns(device.named.0))
+    });
+    (wall > 0.0).then(|| 100.0 * busy / wall)
+}
+
+fn average_gap_ns(facts: &Facts<'_>) -> Option<f64> {
+    let devices = facts.gpu.as_ref()?.devices.iter();
+    let (idle, count) = devices.fold((0.0, 0), |(idle, count), device| {
+        let idle_ns = device.range_ns() - device.busy().total_ns();
+        (idle + idle_ns as f64, count + device.operations.iter().sum::<u64>())
+    });
+    (count > 1).then(|| idle / count as f64)
+}
+
+fn longest_gap_ns(facts: &Facts<'_>) -> Option<f64> {
+    let devices = facts.gpu.as_ref()?.devices.iter();
+    devices.map(|device| device.longest.first().map_or(0.0, |gap| gap.ns as f64)).reduce(f64::max)
+}
+
+/// Waits of the loop's thread for the operating system, of a usual step.
+fn input(facts: &Facts<'_>) -> Option<f64> {
+    let of = |steps: &super::ProcessSteps| {
+        let time = facts.host.processes.get(&steps.process_id).filter(|time| time.system_waits > 0)?;
+        let whole = steps.middle_ns * steps.middle as f64;
+        (whole > 0.0).then(|| 100.0 * time.system_ns().unwrap_or(0) as f64 / whole)
+    };
+    facts.steps.all.iter().filter_map(of).reduce(f64::max)
+}
+
+/// Communication with no computing beside it, of the GPU's time from its first operation to its last.
+fn exposed(facts: &Facts<'_>) -> Option<f64> {
+    let devices = facts.gpu.as_ref()?.devices.iter();
+    let (exposed, range) = devices.fold((0.0, 0.0), |(exposed, range), device| {
+        (exposed + device.busy().communication_ns as f64, range + device.range_ns() as f64)
+    });
+    (range > 0.0).then(|| 100.0 * exposed / range)
+}
+
+/// Kernels that only change layouts, of the time of all kernels.
+fn layouts(facts: &Facts<'_>) -> Option<f64> {
+    const NAMES: [&str; 3] = ["direct_copy", "nchwToNhwc", "nhwcToNchw"];
+    let kernels = facts.gpu.as_ref()?.executions.kernels.iter();
+    let (layout, all) = kernels.fold((0.0, 0.0), |(layout, all), (id, stats)| {
+        let ns = stats.sum as f64;
+        let name = facts.names.full(*id);
+        (layout + if NAMES.iter().any(|part| name.contains(part)) { ns } else { 0.0 }, all + ns)
+    });
+    (all > 0.0).then(|| 100.0 * layout / all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    fn results(section: &Section) -> Vec<(Value, Value)> {
+        let table = section.tables.iter().find(|table| table.key == "targets").expect("targets");
+        table.rows.iter().map(|row| (row[0].clone(), row[2].clone())).collect()
+    }
+
+    #[test]
+    fn each_target_is_met_missed_or_said_to_be_unknown() {
+        let section = TestTrace::rich().section(&Targets);
+        let of = |what: &str| {
+            let found = results(&section).into_iter().filter(|(name, _)| *name == what.into());
+            found.map(|(_, result)| result).collect::<Vec<_>>()
+        };
+        assert_eq!(of("allocations in steady steps"), ["fail".into()]);
+        assert_eq!(of("99th percentile of launch calls"), ["pass".into()]);
+        assert_eq!(of("longest gap"), ["pass".into()]);
+        assert_eq!(of("GPU utilisation"), vec![Value::from("fail"); 4]);
+        assert_eq!(of("waits of the loop beside the GPU (input)"), ["fail".into()]);
+        assert_eq!(of("occupancy"), vec![Value::from("not measured"); 2]);
+        assert_eq!(section.get("not_measured"), &Value::Int(9));
+    }
+
+    #[test]
+    fn without_times_of_the_gpu_its_targets_are_not_measured() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        trace.thread(1, 11).launch("k", 90_000);
+        let section = trace.section(&Targets);
+        assert!(
+            results(&section)
+                .iter()
+                .filter(|(name, _)| *name == "GPU utilisation".into())
+                .all(|(_, r)| *r == "not measured".into())
+        );
+        assert_eq!(section.get("failed"), &Value::Int(1));
+        assert!(section.cell("targets", 12, "ask") == &OCCUPANCY.into());
+    }
+}
