@@ -222,7 +222,8 @@ fn every_analysis_and_table_is_in_the_docs() {
     let text_of = |path: &PathBuf| fs::read_to_string(if path.is_dir() { path.join("mod.rs") } else { path.clone() });
     let names = files.flatten().map(|entry| entry.path());
     let analyses = names.filter(|path| text_of(path).is_ok_and(|text| text.contains("impl Analysis for")));
-    let names: Vec<String> = analyses.filter_map(|path| Some(path.file_stem()?.to_str()?.replace('_', "-"))).collect();
+    let names: Vec<String> =
+        analyses.filter_map(|path| Some(path.file_stem()?.to_str()?.trim_end_matches('_').replace('_', "-"))).collect();
     assert!(names.len() >= 6, "{names:?}");
     let tables = gputrace_collectors::schema::TABLES.iter().map(|table| table.name.to_owned());
     none(names.into_iter().chain(tables).filter(|name| !docs.contains(&format!("`{name}`"))).collect());

@@ -27,6 +27,7 @@ mod ranges;
 mod ranks;
 mod results;
 mod section;
+mod self_;
 mod sites;
 mod steps;
 mod streams;
@@ -114,6 +115,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &ranks::Ranks,
     &ranges::Ranges,
     &targets::Targets,
+    &self_::Itself,
 ];
 
 #[cfg(test)]

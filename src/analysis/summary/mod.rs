@@ -18,7 +18,7 @@ use super::{Analysis, Cause, Explain, Facts, Metric, Need};
 use crate::findings::{self, Findings, OnGpu, Subject, Verdict};
 use crate::render::share as shown;
 use crate::trace::{Filter, Trace};
-use own::Own;
+pub(crate) use own::Own;
 
 /// The analysis.
 pub(crate) struct Summary;

@@ -1,0 +1,319 @@
+//! self: what this trace does not know: loss, coverage, stacks, clocks, and which questions it cannot answer.
+
+use std::collections::BTreeMap;
+
+use gputrace_collectors::manifest::Count;
+
+use super::loss;
+use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::summary::Own;
+use super::{Analysis, Explain, Facts, Metric, Need};
+
+/// The analysis.
+pub(crate) struct Itself;
+
+impl Analysis for Itself {
+    fn name(&self) -> &'static str {
+        "self"
+    }
+
+    fn title(&self) -> &'static str {
+        "What this trace does not know"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "From the manifest. Account by class of calls: seen = recorded + dropped + sampled out + in flight + \
+                abandoned, over all processes. Cost: recorded events times the measured cost of one, and the reading of \
+                graphs, by process and of its wall time. Coverage: driver functions without a hook that the program \
+                fetched, libraries opened past the symbols, tables of private functions, processes that could not be traced. \
+                Stacks that were taken, and those that could not be. Detail removed to keep to --max-size. Clock \
+                comparisons that were rejected. Questions that this trace cannot answer, each with how to get the answer.",
+            unit: "counts of calls; ns in JSON.",
+            limits: "The account is of the whole run and all its processes' calls, whatever --from and --to leave. Whether a \
+                library that was opened past the symbols calls the driver is not known; nor whether calls went by private \
+                tables. A process that was over before gputrace could look at it may be missing altogether.",
+            source: "The trace's manifest; ARCHITECTURE.md says what must stay true of it.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("seen", Count, "calls that began, of all classes"),
+            Metric::cost("dropped", Count, "events that found no room"),
+            Metric::cost("lost_percent", Percent, "events that found no room, of calls seen"),
+            Metric::cost(
+                "cost_percent",
+                Percent,
+                "cost of the tracing in the process where it is most, of its wall time",
+            ),
+            Metric::cost("uncovered", Count, "driver functions that matter, were fetched and have no hook"),
+            Metric::cost("past_symbols", Count, "libraries opened so that their own calls may be missing"),
+            Metric::cost("untraced", Count, "processes that could not be traced"),
+            Metric::cost("stacks_none", Count, "calls of which a stack was wanted and none could be taken"),
+            Metric::cost("stacks_unread", Count, "calls whose thread may run a Python that could not be read"),
+            Metric::cost("removed_rows", Count, "rows removed to keep to --max-size"),
+            Metric::cost("clock_rejected", Count, "comparisons of the clocks that were rejected"),
+            Metric::cost("unanswered", Count, "questions that this trace cannot answer"),
+        ];
+        METRICS
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        let own = Own::of(facts);
+        let known = || facts.processes().filter_map(|process| process.manifest.as_ref());
+        let untraced = untraced(facts);
+        let removed = loss::removed(facts.trace);
+        let rejected: u64 = facts.trace.manifests().map(|manifest| manifest.clock.rejected).sum();
+        let (none, unread) = known().fold((0, 0), |sum, p| (sum.0 + p.stacks.none, sum.1 + p.stacks.unread));
+        let questions = questions(facts);
+        let cost = own.cost_ns.map_or(Value::Missing, |(ns, wall)| percent(ns, wall));
+        section.fact("seen", "calls seen", Unit::Count, own.seen);
+        section.fact("dropped", "lost", Unit::Count, own.dropped);
+        section.fact("lost_percent", "of them", Unit::Percent, percent(own.dropped as f64, own.seen as f64));
+        section.fact("cost_percent", "cost, of wall time", Unit::Percent, cost);
+        section.fact("uncovered", "functions without a hook", Unit::Count, own.uncovered.len() as u64);
+        section.fact("past_symbols", "libraries past the symbols", Unit::Count, own.past.len() as u64);
+        section.fact("untraced", "processes not traced", Unit::Count, untraced.len() as u64);
+        section.fact("stacks_none", "stacks not taken", Unit::Count, none);
+        section.fact("stacks_unread", "Python not read", Unit::Count, unread);
+        section.fact(
+            "removed_rows",
+            "rows removed",
+            Unit::Count,
+            removed.iter().map(|removed| removed.rows).sum::<u64>(),
+        );
+        section.fact("clock_rejected", "clock comparisons rejected", Unit::Count, rejected);
+        section.fact("unanswered", "questions without an answer", Unit::Count, questions.len() as u64);
+        if !own.known {
+            section.note("No manifest in this trace: what it lost and did not see is not known.");
+        }
+        if own.incomplete {
+            section
+                .note("The collector was killed, or is still at work: the account is of what it had told until then.");
+        }
+        if own.unbalanced > 0 {
+            section.note(format!("{} processes have calls that are not accounted for.", own.unbalanced));
+        }
+        for removed in &removed {
+            section.note(format!("Removed to keep to --max-size: {}.", loss::span(facts, removed)));
+        }
+        facts.trace.manifests().flat_map(|manifest| &manifest.notes).for_each(|note| section.note(note.as_str()));
+        section.table(unanswered(&questions));
+        section.table(by_class(facts));
+        section.table(by_process(facts));
+        section.table(not_covered(facts));
+        section.table(Table::new("untraced", "Processes that were not traced", &UNTRACED, untraced));
+        section
+    }
+}
+
+/// A question without an answer here, why, and how to get the answer.
+type Question = (&'static str, &'static str, &'static str);
+
+fn questions(facts: &Facts<'_>) -> Vec<Question> {
+    let known = || facts.processes().filter_map(|process| process.manifest.as_ref());
+    let seen = |class: &str| known().any(|process| process.accounting.get(class).is_some_and(|count| count.seen > 0));
+    let no_malloc = facts.processes().all(|process| matches!(process.malloc_mode.as_str(), "" | "off"));
+    let stacks = known().any(|process| process.stacks.python + process.stacks.native > 0);
+    let ranked = facts.processes().filter(|process| process.rank.is_some()).count();
+    let account = known().next().is_some();
+    let all: [(bool, Question); 8] = [
+        (
+            !facts.trace.has_gpu_times(),
+            (
+                "when the GPU was busy or idle, and with which kernel",
+                "no times of the GPU are recorded",
+                "gputrace import of a trace of torch.profiler or Nsight Systems",
+            ),
+        ),
+        (
+            true,
+            (
+                "why a kernel is slow (occupancy, caches, stalls)",
+                "only hardware counters know",
+                "Nsight Compute: see report --only targets",
+            ),
+        ),
+        (
+            true,
+            (
+                "which tensors live in PyTorch's allocator",
+                "it takes whole blocks from the driver",
+                "torch.cuda.memory._dump_snapshot",
+            ),
+        ),
+        (
+            facts.steps.all.is_empty(),
+            ("what a step takes", "no steps were found", "an NVTX range around the step, or report --step NAME"),
+        ),
+        (account && !stacks, ("which line made a call", "no stacks are in the trace", "record without --stacks off")),
+        (
+            account && !seen("os_wait"),
+            ("what the host waits for beside the GPU", "no waits were looked at", "record without --os off"),
+        ),
+        (no_malloc, ("who allocates on the host", "malloc was not recorded", "record with --malloc sample or full")),
+        (
+            ranked == 1,
+            ("which rank holds the others up", "one rank is here", "name the traces of all ranks: report A B ..."),
+        ),
+    ];
+    all.into_iter().filter(|(missing, _)| *missing).map(|(_, question)| question).collect()
+}
+
+fn unanswered(questions: &[Question]) -> Table {
+    const COLUMNS: [Column; 3] = [
+        column("question", "Question", Unit::Text),
+        column("why", "Why", Unit::Text),
+        column("how", "How to get it", Unit::Text),
+    ];
+    let rows = questions.iter().map(|(question, why, how)| vec![(*question).into(), (*why).into(), (*how).into()]);
+    Table::new("unanswered", "Questions that this trace cannot answer", &COLUMNS, rows.collect())
+}
+
+fn by_class(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 8] = [
+        column("class", "Class", Unit::Text),
+        column("seen", "Seen", Unit::Count),
+        column("recorded", "Recorded", Unit::Count),
+        column("dropped", "Lost", Unit::Count),
+        column("lost_percent", "Of seen", Unit::Percent),
+        column("sampled_out", "Sampled out", Unit::Count),
+        column("in_flight", "In flight", Unit::Count),
+        column("abandoned", "Abandoned", Unit::Count),
+    ];
+    let mut classes: BTreeMap<&str, Count> = BTreeMap::new();
+    for (class, count) in facts.processes().filter_map(|p| p.manifest.as_ref()).flat_map(|p| &p.accounting) {
+        let sum = classes.entry(class).or_default();
+        sum.seen += count.seen;
+        sum.recorded += count.recorded;
+        sum.dropped += count.dropped;
+        sum.sampled_out += count.sampled_out;
+        sum.in_flight += count.in_flight;
+        sum.abandoned += count.abandoned;
+    }
+    let row = |(class, count): (&str, Count)| {
+        vec![
+            class.into(),
+            count.seen.into(),
+            count.recorded.into(),
+            count.dropped.into(),
+            percent(count.dropped as f64, count.seen as f64),
+            count.sampled_out.into(),
+            count.in_flight.into(),
+            count.abandoned.into(),
+        ]
+    };
+    Table::new("by_class", "Account by class", &COLUMNS, classes.into_iter().map(row).collect())
+}
+
+fn by_process(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 9] = [
+        column("process", "Process", Unit::Text),
+        column("events", "Events", Unit::Count),
+        column("cost_ns", "Cost", Unit::Ns),
+        column("cost_percent", "Of wall", Unit::Percent),
+        column("stacks_python", "Python stacks", Unit::Count),
+        column("stacks_native", "Native", Unit::Count),
+        column("stacks_none", "None", Unit::Count),
+        column("stacks_unread", "Not read", Unit::Count),
+        column("notes", "Notes", Unit::Name),
+    ];
+    let known = facts.processes().filter_map(|process| Some((process.process_id, process.manifest.as_ref()?)));
+    let row = |(id, about): (i64, &gputrace_collectors::manifest::Process)| -> Vec<Value> {
+        vec![
+            facts.label(id).into(),
+            about.cost.events.into(),
+            about.cost.total_ns.into(),
+            about.cost.total_ns.map_or(Value::Missing, |ns| percent(ns, facts.whole_wall_ns(id))),
+            about.stacks.python.into(),
+            about.stacks.native.into(),
+            about.stacks.none.into(),
+            about.stacks.unread.into(),
+            Some(about.notes.join("; ")).filter(|notes| !notes.is_empty()).into(),
+        ]
+    };
+    Table::new("by_process", "Cost and stacks by process", &COLUMNS, known.map(row).collect())
+}
+
+fn not_covered(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 3] = [
+        column("process", "Process", Unit::Text),
+        column("name", "Not covered", Unit::Name),
+        column("what", "What it is", Unit::Text),
+    ];
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    for process in facts.processes() {
+        let Some(coverage) = process.manifest.as_ref().map(|about| &about.coverage) else { continue };
+        let mut add = |name: &str, what: &str| rows.push(vec![process.label().into(), name.into(), what.into()]);
+        coverage.uncovered.iter().for_each(|symbol| add(&symbol.symbol, "a driver function without a hook"));
+        coverage.past_symbols.iter().for_each(|past| add(&past.library, &format!("a library opened by {}", past.how)));
+        let tables = coverage.export_tables.iter().filter(|table| table.found);
+        tables.for_each(|table| add(&table.id, "a table of private functions"));
+        let left = coverage.inline.iter().flat_map(|inline| &inline.left);
+        left.for_each(|left| add(&left.function, &format!("not patched: {}", left.why)));
+    }
+    Table::new("not_covered", "What may have passed by unseen", &COLUMNS, rows)
+}
+
+const UNTRACED: [Column; 3] =
+    [column("pid", "pid", Unit::Text), column("exe", "Program", Unit::Name), column("reason", "Why", Unit::Text)];
+
+fn untraced(facts: &Facts<'_>) -> Vec<Vec<Value>> {
+    let all = facts.trace.manifests().flat_map(|manifest| &manifest.untraced);
+    all.map(|one| vec![one.pid.to_string().into(), one.exe.as_str().into(), one.reason.as_str().into()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gputrace_collectors::manifest;
+
+    use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn what_was_lost_and_not_seen_is_named() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, Some(0), START + 1_000_000_000);
+        let about = trace.manifest.as_mut().expect("a manifest");
+        let untraced = manifest::Untraced { pid: 7, exe: "/bin/busybox".into(), reason: "static".into() };
+        about.untraced.push(untraced);
+        about.clock.rejected = 2;
+        about.removed.push(manifest::Removed { table: "launches".into(), rows: 30, from_ns: START, to_ns: START + 9 });
+        let process = &mut about.processes[0];
+        let past = manifest::Past { library: "libmine.so".into(), how: "RTLD_DEEPBIND".into() };
+        process.coverage.past_symbols.push(past);
+        process.stacks = manifest::Stacks { python: 5, none: 4, unread: 3, ..manifest::Stacks::default() };
+        let section = trace.section(&Itself);
+        let number = |key: &str| section.get(key).clone();
+        assert_eq!([number("seen"), number("dropped"), number("untraced")], [1000, 10, 1].map(Value::Int));
+        assert_eq!([number("stacks_none"), number("stacks_unread")], [4, 3].map(Value::Int));
+        assert_eq!([number("clock_rejected"), number("removed_rows")], [2, 30].map(Value::Int));
+        assert_eq!((number("lost_percent"), number("past_symbols")), (Value::Num(1.0), Value::Int(1)));
+        assert_eq!(section.cell("by_class", 0, "dropped"), &Value::Int(10));
+        assert_eq!(section.cell("not_covered", 0, "name"), &"libmine.so".into());
+        assert_eq!(section.cell("untraced", 0, "reason"), &"static".into());
+        assert!(section.notes.iter().any(|note| note.starts_with("Removed to keep to --max-size")));
+    }
+
+    #[test]
+    fn questions_without_an_answer_come_with_the_way_to_it() {
+        let all = TestTrace::rich().section(&Itself);
+        let asked = |section: &Section| {
+            let table = section.tables.iter().find(|table| table.key == "unanswered").expect("questions");
+            table.rows.iter().map(|row| row[0].clone()).collect::<Vec<_>>()
+        };
+        assert!(!asked(&all).contains(&"what a step takes".into()), "{:?}", asked(&all));
+        let none = TestTrace::new().section(&Itself);
+        assert!(asked(&none).contains(&"what a step takes".into()));
+        assert!(asked(&none).contains(&"when the GPU was busy or idle, and with which kernel".into()));
+        assert!(asked(&none).contains(&"who allocates on the host".into()));
+        assert_eq!(all.get("unanswered"), &Value::from(asked(&all).len() as u64));
+    }
+}
