@@ -10,6 +10,7 @@ use super::passes::api::Api;
 use super::passes::collectives::Collectives;
 use super::passes::detect::Detect;
 use super::passes::device_memory::DeviceMemory;
+use super::passes::folds::Folds;
 use super::passes::gpu::Gpu;
 use super::passes::graphs::GraphsMade;
 use super::passes::host_memory::HostMemory;
@@ -19,6 +20,7 @@ use super::passes::launches::Launches;
 use super::passes::loading::Loading;
 use super::passes::modules::Modules;
 use super::passes::named_steps::NamedSteps;
+use super::passes::ops::Ops;
 use super::passes::os_waits::OsWaits;
 use super::passes::ranges::Ranges;
 use super::passes::ranks::Ranks;
@@ -34,6 +36,8 @@ use crate::trace::{self, Filter, Names, Process, Trace, Want};
 /// A pass that an analysis may need. Steps and the host's time are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
+    /// [`Ops`].
+    Ops,
     /// [`GraphsMade`].
     GraphsMade,
     /// [`GraphReplays`].
@@ -96,6 +100,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) replays: GraphReplays,
     /// What graphs hold.
     pub(crate) graphs: GraphsMade,
+    /// Operators and modules.
+    pub(crate) ops: Ops,
     /// Launches.
     pub(crate) launches: Launches,
     /// Waits and questions.
@@ -141,6 +147,8 @@ impl<'a> Facts<'a> {
         trace.scan(&cut.wants(), filter, &mut |rows| cut.rows(rows));
         let steps = cut.steps();
 
+        let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
+        let folds = Rc::new(if folded { Folds::read(trace) } else { Folds::default() });
         let summed = needs.contains(&Need::StepSums);
         let step_sums = if summed { StepSums::new(&steps, idle.clone()) } else { StepSums::default() };
         let mut facts = Facts {
@@ -155,13 +163,14 @@ impl<'a> Facts<'a> {
             ranks: if needs.contains(&Need::Ranks) { Ranks::new(trace) } else { Ranks::default() },
             replays: GraphReplays::default(),
             graphs: GraphsMade::default(),
+            ops: Ops::new(folds.clone(), trace.has_gpu_times()),
             launches: Launches::default(),
             syncs: Syncs::default(),
             transfers: Transfers::default(),
             device_memory: DeviceMemory::default(),
             host_memory: HostMemory::default(),
             loading: Loading::default(),
-            ranges: if needs.contains(&Need::Ranges) { Ranges::new(trace) } else { Ranges::default() },
+            ranges: Ranges::new(folds),
             collectives: Collectives::default(),
             sites: Sites::new(idle.clone()),
             os_waits: OsWaits::default(),
@@ -169,7 +178,8 @@ impl<'a> Facts<'a> {
             implicit: Implicit::new(idle),
             gpu: (needs.contains(&Need::Gpu) && trace.has_gpu_times()).then(|| Gpu::new(trace)),
         };
-        let optional: [(Need, &mut dyn Pass); 17] = [
+        let optional: [(Need, &mut dyn Pass); 18] = [
+            (Need::Ops, &mut facts.ops),
             (Need::GraphsMade, &mut facts.graphs),
             (Need::GraphReplays, &mut facts.replays),
             (Need::Ranks, &mut facts.ranks),

@@ -20,6 +20,7 @@ mod launch_overhead;
 mod loss;
 mod metric;
 mod modules;
+mod ops;
 mod os_waits;
 mod passes;
 mod queue_length;
@@ -114,6 +115,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &collectives::Collectives,
     &ranks::Ranks,
     &ranges::Ranges,
+    &ops::Ops,
     &targets::Targets,
     &self_::Itself,
 ];

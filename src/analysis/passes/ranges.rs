@@ -1,5 +1,7 @@
 //! Ranges that the program named, by name.
 
+use std::rc::Rc;
+
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
@@ -9,7 +11,7 @@ use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps};
-use crate::trace::{NO_NAME, Rows, Trace, Want};
+use crate::trace::{NO_NAME, Rows, Want};
 
 /// What a range is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,21 +87,21 @@ pub(crate) struct Ranges {
     /// By process, domain, name and kind.
     pub(crate) named: Groups<Key, Named>,
     /// Names that are too many to be counted one by one.
-    pub(crate) folds: Folds,
+    pub(crate) folds: Rc<Folds>,
     cursor: Cursor,
 }
 
 impl Default for Ranges {
     fn default() -> Self {
         let other = Key { process_id: OTHER, domain_id: NO_NAME, name_id: OTHER, pattern: None, kind: Kind::PushPop };
-        Ranges { named: Groups::new(20_000, other), folds: Folds::default(), cursor: Cursor::default() }
+        Ranges { named: Groups::new(20_000, other), folds: Rc::default(), cursor: Cursor::default() }
     }
 }
 
 impl Ranges {
-    /// Reads which names of the trace belong together.
-    pub(crate) fn new(trace: &Trace) -> Ranges {
-        Ranges { folds: Folds::read(trace), ..Ranges::default() }
+    /// With these names of the trace that belong together.
+    pub(crate) fn new(folds: Rc<Folds>) -> Ranges {
+        Ranges { folds, ..Ranges::default() }
     }
 }
 
