@@ -184,6 +184,8 @@ impl ReportArgs {
             explain: None,
             format: Format::Text,
             output: None,
+            width: None,
+            color: Color::Auto,
             select: Select::default(),
         }
     }
@@ -305,9 +307,28 @@ pub(crate) struct ReportArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
+    /// Columns that a line of text may take. Default: the terminal's; 100 where there is none
+    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
+    pub(crate) width: Option<u16>,
+
+    /// When headings are bold: auto (at a terminal, unless NO_COLOR is set), always or never
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub(crate) color: Color,
+
     /// Which part of the trace.
     #[command(flatten)]
     pub(crate) select: Select,
+}
+
+/// When text is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// At a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
 }
 
 /// Formats of a report.

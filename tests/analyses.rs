@@ -165,3 +165,65 @@ fn a_span_of_the_run_is_reported_by_itself() {
     assert_eq!(run.code(), 2);
     assert!(run.stderr.contains("no process of the trace has that rank and pid"), "{}", run.stderr);
 }
+
+#[test]
+fn a_part_of_the_run_is_reported_by_steps_ranges_and_devices() {
+    let scratch = Scratch::new();
+    crate::util::shim();
+    scratch.target(gputrace()).args(["demo", "-o", "t"]).plain().expect(0);
+    let launches = |more: &[&str]| {
+        let more: Vec<&str> = ["--only", "launch-overhead"].iter().chain(more).copied().collect();
+        report(&scratch, "t", &more)["analyses"]["launch-overhead"]["facts"]["launches"].clone()
+    };
+    // 60 launches a step.
+    assert_eq!(launches(&["--steps", "50..59"]), 600);
+    assert_eq!(launches(&["--step", "50..59"]), 600, "numbers are no name");
+    assert_eq!(launches(&["--device", "0"]), launches(&[]));
+    let wrong = |more: [&str; 2], says: &str| {
+        crate::faults::one_line(&scratch.gputrace(&["report", "t", more[0], more[1]]).expect(2).stderr, says);
+    };
+    wrong(["--steps", "9000..9001"], "there are 200");
+    wrong(["--steps", "9..3"], "9..3");
+    wrong(["--range", "no such range"], "no range of that name");
+    wrong(["--device", "7"], "of these it has: 0");
+    wrong(["--width", "3"], "--width");
+}
+
+#[test]
+fn text_fits_its_width_and_is_coloured_where_asked_for() {
+    let scratch = Scratch::new();
+    crate::util::shim();
+    scratch.target(gputrace()).args(["demo", "-o", "t"]).plain().expect(0);
+    let text = |more: &[&str]| scratch.gputrace(&[&["report", "t"], more].concat()).expect(0).text();
+    for (width, more) in [(100, &[][..]), (160, &["--width", "160"])] {
+        // The summary has a shape of its own.
+        let said = text(&[more, &["--only", "launch-overhead,syncs,transfers,device-memory"]].concat());
+        let wide: Vec<&str> = said.lines().filter(|line| line.chars().count() > width).collect();
+        assert!(wide.is_empty(), "{width}: {wide:?}");
+    }
+    assert!(!text(&[]).contains('\u{1b}') && text(&["--color", "always"]).contains("\u{1b}[1mLaunch overhead"));
+    assert!(!text(&["--color", "never"]).contains('\u{1b}'));
+}
+
+/// The keys that the tables of a section of docs/report-json.md name, up to the next heading.
+fn documented(section: &str) -> std::collections::BTreeSet<String> {
+    let text = std::fs::read_to_string(crate::util::repository().join("docs/report-json.md")).expect("the page");
+    let section = text.split(&format!("\n## {section}\n")).nth(1).expect("the section").split("\n## ").next();
+    // The first table is that of the object.
+    let lines = section.unwrap_or_default().lines().skip_while(|line| !line.starts_with("| key"));
+    let cells = lines.skip(2).map_while(|line| line.strip_prefix("| ")).filter_map(|line| line.split(" | ").next());
+    cells.flat_map(|cell| cell.split(", ").map(|key| key.trim_matches('`').to_owned()).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn the_keys_that_json_has_are_those_that_its_page_documents() {
+    let scratch = Scratch::new();
+    crate::util::shim();
+    scratch.target(gputrace()).args(["demo", "-o", "t"]).plain().expect(0);
+    let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect();
+    let printed: std::collections::BTreeSet<String> = keys(&report(&scratch, "t", &[]));
+    assert_eq!(documented("The object"), printed);
+    let diff = scratch.gputrace(&["diff", "t", "t", "--format", "json"]).expect(0).text();
+    let printed: std::collections::BTreeSet<String> = keys(&serde_json::from_str(&diff).expect("JSON"));
+    assert_eq!(documented("gputrace diff"), printed);
+}

@@ -255,6 +255,9 @@ impl<'a> Facts<'a> {
     /// How long a process ran, of the time that the filter keeps: from its start to its end, where both are known, else
     /// from its first driver call to the end of its last.
     pub(crate) fn wall_ns(&self, process_id: i64) -> f64 {
+        if let Some(inside) = self.filter.inside_ns(process_id) {
+            return (inside as f64).min(self.whole_wall_ns(process_id));
+        }
         let (from, to) = self.lifetime(process_id);
         let from = from.max(self.filter.from_ns.unwrap_or(i64::MIN));
         let to = to.min(self.filter.to_ns.unwrap_or(i64::MAX));

@@ -24,7 +24,57 @@ pub(crate) struct Select {
     #[arg(long, value_name = "SECONDS", value_parser = super::parse_seconds)]
     pub(crate) to: Option<Duration>,
 
-    /// Ranges named so with NVTX are the steps, whatever number their names end with. Example: --step forward
+    /// Only what lies inside ranges of NVTX of this name, thread by thread; work of the GPU by its own time
+    #[arg(long, value_name = "NAME")]
+    pub(crate) range: Option<String>,
+
+    /// Only these steps, counted from 0 with those of warm-up. Example: --steps 10..19
+    #[arg(long, value_name = "FIRST..LAST", value_parser = parse_steps)]
+    pub(crate) steps: Option<(usize, usize)>,
+
+    /// Only calls for, and work of, the GPU with this ordinal; what names no GPU stays
+    #[arg(long, value_name = "ORDINAL")]
+    pub(crate) device: Option<i32>,
+
+    /// Ranges named so with NVTX are the steps, whatever number their names end with (--step forward); numbers are taken
+    /// for --steps (--step 10..19)
     #[arg(long, value_name = "NAME")]
     pub(crate) step: Option<String>,
+}
+
+impl Select {
+    /// The steps to keep, however they were given.
+    pub(crate) fn kept_steps(&self) -> Option<(usize, usize)> {
+        self.steps.or_else(|| parse_steps(self.step.as_ref()?).ok())
+    }
+
+    /// The name of the ranges that are steps.
+    pub(crate) fn step_name(&self) -> Option<&String> {
+        self.step.as_ref().filter(|step| parse_steps(step).is_err())
+    }
+}
+
+/// `10..19`: the first and the last.
+fn parse_steps(text: &str) -> Result<(usize, usize), String> {
+    let number = |text: &str| text.trim().parse::<usize>().ok();
+    let pair = text.split_once("..").and_then(|(first, last)| Some((number(first)?, number(last)?)));
+    let (first, last) = pair.ok_or("expected the first and the last step, such as 10..19")?;
+    if last < first {
+        return Err("the last step comes before the first".to_owned());
+    }
+    Ok((first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_steps_are_told_from_names() {
+        let select = |step: &str| Select { step: Some(step.to_owned()), ..Select::default() };
+        assert_eq!((select("3..9").kept_steps(), select("3..9").step_name()), (Some((3, 9)), None));
+        assert_eq!((select("a..b").kept_steps(), select("a..b").step_name()), (None, Some(&"a..b".to_owned())));
+        assert_eq!(parse_steps("7..7"), Ok((7, 7)));
+        assert!(parse_steps("9..3").is_err() && parse_steps("3").is_err() && parse_steps("-1..3").is_err());
+    }
 }

@@ -31,12 +31,13 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     let sections = chosen.into_iter().filter(|a| asked(*a)).map(|a| (a, a.section(&facts))).collect();
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
     let report = Report { traces, sections, problems: trace.problems() };
+    let layout = Layout::of_report(args.output.is_some(), args.width, args.color);
     match &args.output {
         Some(file) => {
-            let text = report.render(args.format, Layout::PLAIN);
+            let text = report.render(args.format, layout);
             fs::write(file, text).with_context(|| format!("cannot write the report to {}", file.display()))?;
         }
-        None => print(&report.render(args.format, Layout::of_stdout()))?,
+        None => print(&report.render(args.format, layout))?,
     }
     whole("report", &report.problems)
 }

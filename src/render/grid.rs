@@ -76,7 +76,7 @@ pub(super) fn grid(table: &Table, layout: Layout) -> String {
     }
     if !left_out.is_empty() {
         left_out.reverse();
-        let _ = writeln!(out, "    ... and in a wider terminal: {}", left_out.join(", "));
+        let _ = writeln!(out, "    ... and with a larger --width: {}", left_out.join(", "));
     }
     out
 }
@@ -148,21 +148,21 @@ mod tests {
     fn a_narrow_terminal_gets_fewer_columns_and_is_told_which() {
         for width in 30..80 {
             let text = grid(&table(3), Layout { width, bold: false, must_fit: true });
-            let lines: Vec<&str> = text.lines().filter(|line| !line.contains("wider terminal")).collect();
+            let lines: Vec<&str> = text.lines().filter(|line| !line.contains("larger --width")).collect();
             assert!(widest(&lines.join("\n")) <= width.max(36), "{width}: {text}");
             assert_eq!(
                 text.contains("Mean of all"),
-                text.contains(" 12\n") || text.contains("wider terminal"),
+                text.contains(" 12\n") || text.contains("larger --width"),
                 "{text}"
             );
         }
         let narrow = grid(&table(3), Layout { width: 40, bold: false, must_fit: true });
-        assert!(narrow.ends_with("... and in a wider terminal: Least of all, Mean of all\n"), "{narrow}");
+        assert!(narrow.ends_with("... and with a larger --width: Least of all, Mean of all\n"), "{narrow}");
     }
 
     #[test]
     fn a_file_gets_every_column() {
         let text = grid(&table(3), Layout { width: 40, bold: false, must_fit: false });
-        assert!(text.contains("Mean of all") && !text.contains("wider terminal"), "{text}");
+        assert!(text.contains("Mean of all") && !text.contains("larger --width"), "{text}");
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use markdown::escaped;
 pub(crate) use numbers::{bytes, duration, file_size, number, scale_ns, share, time, unit_name, value};
 
 use crate::analysis::{Analysis, Section};
-use crate::cli::Format;
+use crate::cli::{Color, Format};
 use crate::trace::Problem;
 
 /// A text in lines of at most `width` characters; a longer word has a line of its own.
@@ -63,6 +63,19 @@ impl Layout {
         let width = terminal_size::terminal_size().map_or(Layout::PLAIN.width, |(width, _)| usize::from(width.0));
         let bold = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
         Layout { width: width.clamp(40, 250), bold, must_fit: true }
+    }
+}
+
+impl Layout {
+    /// For a report on stdout, or in a file: as wide as asked for, else as the terminal, else 100 columns.
+    pub(crate) fn of_report(to_file: bool, width: Option<u16>, color: Color) -> Layout {
+        let there = if to_file { Layout::PLAIN } else { Layout::of_stdout() };
+        let bold = match color {
+            Color::Auto => there.bold,
+            Color::Always => true,
+            Color::Never => false,
+        };
+        Layout { width: width.map_or(there.width, usize::from), bold, must_fit: true }
     }
 }
 

@@ -161,10 +161,18 @@ impl Job {
         {
             return None;
         }
-        let rows = Rows::new(self.table, &["start_ns", "process_id"], batch).ok()?;
+        let has = |name: &&&str| self.table.table().position(name).is_some();
+        let columns: Vec<&str> = ["start_ns", "process_id", "tid", "device"].iter().filter(has).copied().collect();
+        let rows = Rows::new(self.table, &columns, batch).ok()?;
         let (start, process) = (rows.i64("start_ns"), rows.i64("process_id"));
-        let pairs = start.iter().zip(process.iter());
-        let keep: BooleanArray = pairs.map(|(start, process)| Some(self.filter.keeps(*start, *process))).collect();
+        let (tid, device) = (rows.i32_or("tid", -1), rows.i32_or("device", -1));
+        let place = |values: &[i32], name: &&str, row: usize| columns.contains(name).then(|| values[row]);
+        let keep = |row: usize| {
+            let (tid, device) = (place(&tid, &"tid", row), place(&device, &"device", row));
+            self.filter.keeps(start[row], process[row])
+                && self.filter.keeps_place(start[row], process[row], tid, device)
+        };
+        let keep: BooleanArray = (0..rows.len).map(|row| Some(keep(row))).collect();
         filter_record_batch(batch, &keep).ok()
     }
 }

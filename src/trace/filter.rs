@@ -1,8 +1,10 @@
 //! Which rows a report is about: a span of time, some processes, some ranks.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashSet;
 
-use super::Process;
+use super::{Process, Spans};
 
 /// Rows to keep. The default keeps all.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,6 +15,10 @@ pub(crate) struct Filter {
     pub(crate) to_ns: Option<i64>,
     /// Keep these processes; all when none is named.
     pub(crate) processes: Option<FxHashSet<i64>>,
+    /// Keep what began inside all of these.
+    pub(crate) within: Vec<Arc<Spans>>,
+    /// Keep the calls and the work of this device; rows that name no device stay.
+    pub(crate) device: Option<i32>,
     /// Ranges of this name are the steps.
     pub(crate) step: Option<String>,
 }
@@ -33,12 +39,12 @@ impl Filter {
 
     /// Whether only a span of time is kept.
     pub(crate) fn is_window(&self) -> bool {
-        self.from_ns.is_some() || self.to_ns.is_some()
+        self.from_ns.is_some() || self.to_ns.is_some() || !self.within.is_empty()
     }
 
     /// Whether every row is kept.
     pub(crate) fn is_all(&self) -> bool {
-        !self.is_window() && self.processes.is_none()
+        !self.is_window() && self.processes.is_none() && self.device.is_none()
     }
 
     /// Whether a row is kept.
@@ -46,6 +52,17 @@ impl Filter {
         self.from_ns.is_none_or(|from| start_ns >= from)
             && self.to_ns.is_none_or(|to| start_ns < to)
             && self.processes.as_ref().is_none_or(|p| p.contains(&process_id))
+    }
+
+    /// Whether a row is kept as far as its thread and its device go; those that it does not name are none.
+    pub(crate) fn keeps_place(&self, start_ns: i64, process_id: i64, tid: Option<i32>, device: Option<i32>) -> bool {
+        self.within.iter().all(|spans| spans.hold(process_id, tid, start_ns))
+            && self.device.is_none_or(|wanted| device.is_none_or(|device| device == wanted))
+    }
+
+    /// How long a process is inside of what is kept, where that is steps or ranges.
+    pub(crate) fn inside_ns(&self, process_id: i64) -> Option<i64> {
+        self.within.iter().map(|spans| spans.length_ns(process_id)).min()
     }
 
     /// Whether any row that began between the two times may be kept.

@@ -17,6 +17,7 @@ mod names;
 mod processes;
 mod rows;
 mod scan;
+mod spans;
 mod stacks;
 mod stream;
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub(crate) use names::{NO_NAME, Names, full_name, shortened};
 pub(crate) use processes::Process;
 pub(crate) use rows::Rows;
 pub(crate) use scan::Want;
+pub(crate) use spans::Spans;
 pub(crate) use stacks::{NO_STACK, Site, Sites};
 
 /// One trace, made of all folders that were named.

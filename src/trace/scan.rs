@@ -21,7 +21,7 @@ pub(crate) struct Want {
 impl Trace {
     /// Hands every wanted row that the filter keeps to `each`. Files that cannot be read become problems.
     pub(crate) fn scan(&self, wants: &[Want], filter: &Filter, each: &mut dyn FnMut(&Rows)) {
-        let tables = merge(wants);
+        let tables = merge(wants, filter);
         for (number, launcher) in self.launchers.iter().enumerate() {
             let mut streams: Vec<(Stream<'_>, Option<Rows>)> = tables
                 .iter()
@@ -48,11 +48,14 @@ impl Trace {
 }
 
 /// The columns of all wants, once per table; time and process always come along, for the filter and for the order.
-fn merge(wants: &[Want]) -> Vec<(TableId, Vec<&'static str>)> {
+fn merge(wants: &[Want], filter: &Filter) -> Vec<(TableId, Vec<&'static str>)> {
     let mut tables: Vec<(TableId, Vec<&'static str>)> = Vec::new();
     for want in wants {
         let index = tables.iter().position(|(t, _)| *t == want.table).unwrap_or_else(|| {
-            let always = ["start_ns", "process_id"].into_iter().filter(|c| want.table.table().position(c).is_some());
+            let place = [(!filter.within.is_empty(), "tid"), (filter.device.is_some(), "device")];
+            let place = place.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column);
+            let always = ["start_ns", "process_id"].into_iter().chain(place);
+            let always = always.filter(|c| want.table.table().position(c).is_some());
             tables.push((want.table, always.collect()));
             tables.len() - 1
         });

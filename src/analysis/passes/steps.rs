@@ -125,6 +125,12 @@ impl ProcessSteps {
         (self.times.get(self.warm_up).copied().unwrap_or(0), self.times.last().copied().unwrap_or(0))
     }
 
+    /// From the begin of one step to the end of another, counted from 0 with those of warm-up; as far as there are steps.
+    pub(crate) fn between(&self, first: usize, last: usize) -> Option<(i64, i64)> {
+        let last = last.saturating_add(1).min(self.times.len().checked_sub(1)?);
+        (first < last).then(|| (self.times[first], self.times[last]))
+    }
+
     /// Begin and end of at most so many steady steps, spread evenly over the run.
     pub(crate) fn sample(&self, most: usize) -> Vec<(i64, i64)> {
         let steady = self.times.get(self.warm_up..).unwrap_or_default();
@@ -313,6 +319,8 @@ mod tests {
         assert_eq!((steps.quantile_ns(0.5), steps.quantile_ns(0.99), steps.outliers()), (100, 500, 1));
         assert!((steps.middle_ns - 100.0).abs() < 1.0);
         assert_eq!(steps.sample(100).len(), 12);
+        assert_eq!(steps.between(2, 3), Some((1200, 1401)));
+        assert_eq!((steps.between(13, 900), steps.between(14, 20)), (Some((2700, 2900)), None));
         assert_eq!(steps.sample(3), [(1200, 1300), (1600, 2100), (2400, 2500)]);
     }
 

@@ -154,6 +154,7 @@ fn window(content: &Content<'_>) -> String {
     let (filter, began) = (content.facts.filter, content.facts.trace.began_ns());
     let after = |at: i64| duration(at.saturating_sub(began) as f64);
     match (filter.from_ns, filter.to_ns) {
+        (None, None) if !filter.within.is_empty() => "  (reported: chosen steps or ranges)".to_owned(),
         (None, None) => String::new(),
         (Some(from), None) => format!("  (reported: from {} on)", after(from)),
         (from, Some(to)) => format!("  (reported: {} .. {})", from.map_or("0".to_owned(), after), after(to)),
