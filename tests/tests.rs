@@ -18,6 +18,7 @@
 //! | `os_waits` | waits for the operating system: long ones recorded, short ones counted, none disturbed |
 //! | `ranges` | ranges named with NVTX are the program's own, and other tools keep theirs |
 //! | `analyses` | reports say what the driver counted, and the same every time |
+//! | `bottlenecks` | each example of a bottleneck has exactly its finding, and its fixed variant none |
 //! | `waits` | waits that calls do not speak of are the driver's own |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
@@ -42,6 +43,7 @@ mod util;
 
 mod aarch64;
 mod analyses;
+mod bottlenecks;
 mod clients;
 mod collectives;
 mod commands;

@@ -24,7 +24,7 @@ impl Analysis for GpuGaps {
             definition: "A gap is the time between two operations of a device in which none ran. All of it is idle time; gaps of \
                 1 us and more are counted. The cause is looked for from the call that launched the operation after the gap. \
                 Where that call began after the device had run dry, the host had given it nothing: if the launching thread was \
-                then still in a wait, copy, free or allocation that had begun before, the gap is after a wait; else, if calls \
+                then still in a wait that had begun before, or in a copy, free or allocation that was over within half of the gap, the gap is after a wait; else, if calls \
                 take at least half of the time until the launch, it is theirs (copies and sets, memory, loading of code, NCCL, \
                 waits for the operating system, other driver calls); else the host was outside the driver, in Python or other \
                 work. Where the call began before, the operation was queued: kernel wait is a gap of less than 30 ns, \

@@ -1,5 +1,6 @@
 //! Rules about taking memory and loading code.
 
+use super::hidden_waits;
 use super::lines::{count, ms, worst_line, worst_line_of_run};
 use crate::analysis::{Cause, ImplicitKey, ImplicitKind, What};
 use crate::findings::{Evidence, Subject, WORTH};
@@ -15,6 +16,10 @@ pub(super) fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
     };
     let (number, host_ns) = calls.iter().map(per_unit).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
     let gain_ns = s.gain_ns(host_ns, |gpu| gpu.idle_ns(&[Cause::Memory]).min(host_ns));
+    // Where the calls cost more by waiting than by themselves, that finding names them.
+    if s.on_gpu.is_some() && hidden_waits(s).is_some_and(|waits| waits.gain_ns >= gain_ns) {
+        return None;
+    }
     if !s.per_step && number < 100.0 || gain_ns < WORTH * s.unit_ns {
         return None;
     }

@@ -110,9 +110,18 @@ pub(super) fn cause_of(from: i64, to: i64, process_id: i64, call: Option<&Call>,
     let mut longest: Option<(i64, &Call)> = None;
     let mut sums = [0i64; 9];
     for other in calls.between(process_id, launch.tid, from, launch.start) {
-        let waits = matches!(other.did, Did::Wait | Did::Transfer | Did::Memory);
-        if waits && other.start < from && other.end >= from {
-            return Caused { cause: Cause::AfterWait, call: Some(*other) };
+        if other.start < from && other.end >= from {
+            // A copy, free or allocation that goes on for most of the gap has work of its own; else it waited.
+            let own = (other.end.min(launch.start) - from) * 2 >= idle_ns;
+            let cause = match other.did {
+                Did::Wait => Some(Cause::AfterWait),
+                Did::Transfer => Some(if own { Cause::Transfer } else { Cause::AfterWait }),
+                Did::Memory => Some(if own { Cause::Memory } else { Cause::AfterWait }),
+                _ => None,
+            };
+            if let Some(cause) = cause {
+                return Caused { cause, call: Some(*other) };
+            }
         }
         let ns = other.end.min(launch.start) - other.start.max(from);
         sums[other.did as usize] += ns.max(0);

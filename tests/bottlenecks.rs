@@ -1,0 +1,56 @@
+//! The programs of examples/bottlenecks: each has exactly the finding that its first line names, and its fixed variant has none.
+//!
+//! The simulated driver's own account of its device is the truth that gains are made of.
+
+use serde_json::Value;
+
+use crate::util::{Driver, Scratch};
+
+/// The names of the findings, and their evidence.
+fn findings(scratch: &Scratch, program: &str, variant: &str) -> Vec<(String, String)> {
+    let truth = scratch.path().join("truth.json");
+    let script = format!("{}/examples/bottlenecks/{program}.py", env!("CARGO_MANIFEST_DIR"));
+    let target = scratch.target("python3").args([&script, variant]).with_driver(Driver::Plain);
+    let target = target.env("PYTHONDONTWRITEBYTECODE", "1").env("FAKE_CUDA_TRUTH", &truth);
+    let run = target.traced().expect(0);
+    scratch.gputrace(&["import", &truth.to_string_lossy(), "-o", &run.trace.to_string_lossy()]).expect(0);
+    let arguments = ["report", &run.trace.to_string_lossy(), "--only", "summary", "--format", "json"];
+    let report: Value = serde_json::from_str(&scratch.gputrace(&arguments).expect(0).text()).expect("JSON");
+    let rows = report["analyses"]["summary"]["tables"]["findings"]["rows"].as_array().cloned().unwrap_or_default();
+    let text = |row: &Value, key: &str| row[key].as_str().expect("a text").to_owned();
+    rows.iter().map(|row| (text(row, "name"), text(row, "evidence"))).collect()
+}
+
+/// Asserts that the bad variant has this finding alone, with that line, and the fixed one none.
+fn is_found(program: &str, finding: &str, line: &str) {
+    let scratch = Scratch::new();
+    let bad = findings(&scratch, program, "bad");
+    assert_eq!(bad.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), [finding], "{bad:?}");
+    assert!(bad[0].1.contains(line), "{line} is not in {}", bad[0].1);
+    assert_eq!(findings(&scratch, program, "fixed"), []);
+}
+
+#[test]
+fn many_small_kernels_are_launch_bound_and_a_graph_of_them_is_not() {
+    is_found("launches", "launch-bound", "launches.py:16 forward");
+}
+
+#[test]
+fn a_loss_read_in_every_step_is_a_wait_and_one_read_seldom_is_not() {
+    is_found("waits", "wait-every-step", "waits.py:19 item()");
+}
+
+#[test]
+fn pageable_copies_are_found_and_pinned_ones_beside_the_kernels_are_fine() {
+    is_found("transfers", "pageable-copies", "transfers.py:21 copy()");
+}
+
+#[test]
+fn a_free_in_the_loop_is_a_hidden_wait_and_a_buffer_that_is_kept_is_fine() {
+    is_found("allocations", "hidden-waits", "allocations.py:20 free()");
+}
+
+#[test]
+fn batches_loaded_when_needed_are_found_and_batches_loaded_ahead_are_fine() {
+    is_found("input", "system-waits", "input.py:18 time.sleep");
+}
