@@ -4,6 +4,8 @@ mod grid;
 mod json;
 mod markdown;
 mod numbers;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub(crate) use markdown::escaped;

@@ -13,6 +13,9 @@ use super::{Filter, Trace, Want};
 /// Stands for a missing `name_id`: real ids are not negative.
 pub(crate) const NO_NAME: i64 = -1;
 
+/// Stands for all names that found no place of their own in a pass.
+const OTHERS: i64 = -2;
+
 /// The names that a report needs.
 #[derive(Debug, Default)]
 pub(crate) struct Names(FxHashMap<i64, String>);
@@ -40,6 +43,7 @@ impl Names {
         match self.0.get(&id) {
             Some(name) => full_name(name),
             None if id == NO_NAME => "(name not known)".to_owned(),
+            None if id == OTHERS => "(all others)".to_owned(),
             None => format!("(name {id:x} missing in the trace)"),
         }
     }
