@@ -114,7 +114,8 @@ fn head(diff: &Diff) -> Vec<String> {
 }
 
 fn shown(diff: &Diff) -> impl Iterator<Item = &Part> {
-    diff.parts.iter().filter(|part| !part.rows.is_empty())
+    // What was left out must be said even where nothing else is.
+    diff.parts.iter().filter(|part| !part.rows.is_empty() || part.note.is_some())
 }
 
 fn cells(row: &Change) -> [String; 6] {
