@@ -1,7 +1,7 @@
 """Five bottlenecks as PyTorch programs on a real GPU: `python bottlenecks.py GPUTRACE FOLDER`.
 
-Each is run as it is and fixed, alternately, without a profiler: that is what the fix really gains. Then torch.profiler (CUDA
-activities only) looks at steps of both; `gputrace import` makes traces of its files, and the report's first finding and
+Each is run as it is and fixed, alternately, without a profiler: that is what the fix really gains. Then torch.profiler looks
+at steps of both, which it names; `gputrace import` makes traces of its files, and the report's first finding and
 gain stand beside the real gain. A well-tuned loop of matrix products comes last, and should have no finding.
 """
 
@@ -143,9 +143,11 @@ def timed(step):
 
 def profiled(step, name):
     """The report on a profile of the steps."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
         for number in range(STEPS):
-            step(number)
+            with torch.profiler.record_function(f"ProfilerStep#{number}"):
+                step(number)
         torch.cuda.synchronize()
     file, trace = os.path.join(FOLDER, name + ".json"), os.path.join(FOLDER, name)
     profile.export_chrome_trace(file)

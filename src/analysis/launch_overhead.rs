@@ -61,16 +61,15 @@ impl Analysis for LaunchOverhead {
                 took long or followed a pause of 200 us of their thread. Where GPU times are in the trace, launches are joined with their kernels by \
                 correlation id: A is the API time, Q the time from the end of the call to the begin of the kernel where that is \
                 not negative (else the kernel is counted as not queued), K the time of the kernel, T = max(end of call, end of \
-                kernel) - begin of call. Launch efficiency is the GPU's busy time / wall time. Short kernels run at most 50 us and \
-                shorter than their own launch call; delayed ones begin more than 100 us after their call began.",
+                kernel) - begin of call. Launch efficiency is the GPU's busy time / wall time. Short kernels are \
+                shorter than their own launch call of at most 50 us; delayed ones begin more than 100 us after it returned.",
             unit: "ns in JSON; in text the column's head names the unit. Rates are launches per second.",
             limits: "Medians are exact up to 64 values, else within 1.6 % (log-linear histogram, 32 buckets per power of \
                 two). Queue and kernel time are known where the trace has GPU times. A graph's call counts with each of its kernels in A. \
                 Kernels in the bodies of a graph's conditional nodes run as often as the device decides, and are in no \
                 count; graphs that the device launches neither. A launch that blocks on a full queue counts as launch time.",
             source: "Nsight Systems cuda_api_sum and cuda_kern_exec_sum (A, Q, K, T); outliers, short kernels and delays: HTA's \
-                50 us, 50 us and 100 us, though it draws two of the lines elsewhere: short at calls of at most 50 us whose kernel is \
-                shorter, and delays from the end of the call; launch efficiency: users' guides take over 70 % as good.",
+                50 us, 50 us and 100 us; launch efficiency: users' guides take over 70 % as good.",
         }
     }
 
@@ -94,9 +93,9 @@ impl Analysis for LaunchOverhead {
             Metric::use_of("efficiency_percent", Percent, "time in which the GPU worked, of wall time"),
             Metric::about("joined_kernels", Count, "kernels that were joined with their launch"),
             Metric::about("queue_med_ns", Ns, "median time from the end of a launch call to its kernel"),
-            Metric::about("short_kernels", Count, "kernels of 50 us at most, and shorter than their launch call"),
+            Metric::about("short_kernels", Count, "kernels shorter than their launch call of 50 us at most"),
             Metric::cost("short_percent", Percent, "the same, of all kernels"),
-            Metric::about("delayed_100us", Count, "kernels that began more than 100 us after their call began"),
+            Metric::about("delayed_100us", Count, "kernels that began more than 100 us after their call returned"),
             Metric::about("captured", Count, "launch calls under stream capture"),
         ];
         METRICS

@@ -9,9 +9,9 @@ use crate::analysis::passes::groups::Groups;
 use crate::analysis::passes::launches::OTHER;
 use crate::analysis::passes::stats::Stats;
 
-/// A kernel is short when it runs at most so long, and shorter than its launch call took (HTA).
+/// A kernel is short when it is shorter than its launch call, and that took at most so long (HTA).
 const SHORT_NS: i64 = 50_000;
-/// A delay from call to begin that is an outlier (HTA).
+/// A delay from the end of a call to the begin of its kernel that is an outlier (HTA).
 const DELAY_NS: i64 = 100_000;
 
 /// Executions of one kernel by one function.
@@ -27,9 +27,9 @@ pub(crate) struct OfLaunch {
     pub(crate) total: Stats,
     /// Kernels that began before their call returned.
     pub(crate) no_queue: u64,
-    /// Kernels shorter than their own launch call, and than [`SHORT_NS`].
+    /// Kernels shorter than their own launch call of at most [`SHORT_NS`].
     pub(crate) short: u64,
-    /// Kernels that began more than [`DELAY_NS`] after their call began.
+    /// Kernels that began more than [`DELAY_NS`] after their call returned.
     pub(crate) delayed: u64,
 }
 
@@ -61,8 +61,8 @@ impl Launched {
             queue @ 0.. => sums.queue.add(queue),
             _ => sums.no_queue += 1,
         }
-        sums.short += u64::from(kernel <= SHORT_NS && kernel < api);
-        sums.delayed += u64::from(of.start - call.start > DELAY_NS);
+        sums.short += u64::from(api <= SHORT_NS && kernel < api);
+        sums.delayed += u64::from(of.start - call.end > DELAY_NS);
     }
 
     pub(super) fn names(&self, ids: &mut FxHashSet<i64>) {
