@@ -23,6 +23,7 @@ mod hostile_tests;
 pub mod journal;
 pub mod manifest;
 pub mod names;
+mod node;
 mod process;
 pub mod schema;
 mod segment;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use gputrace_abi::Class;
 use serde::{Deserialize, Serialize};
 
+pub use crate::node::{Attached, Node};
+
 /// The manifest, as it stands in the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -36,6 +38,9 @@ pub struct Manifest {
     pub root: Option<Root>,
     /// Every process image that gave us a segment.
     pub processes: Vec<Process>,
+    /// What the machine gives the command.
+    #[serde(default)]
+    pub node: Node,
     /// Devices that traced processes could see, each once.
     #[serde(default)]
     pub devices: Vec<Device>,
@@ -264,6 +269,9 @@ pub struct Device {
     pub l2_bytes: Option<i64>,
     /// Peak bandwidth of the memory: twice its clock times the width of its bus, bytes per second.
     pub memory_peak_bytes_per_s: Option<i64>,
+    /// How it is attached, as its host's kernel says when a process first sees it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached: Option<Attached>,
 }
 
 /// A hook that was reached.

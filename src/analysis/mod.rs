@@ -20,6 +20,7 @@ mod launch_overhead;
 mod loss;
 mod metric;
 mod modules;
+mod node_health;
 mod ops;
 mod os_waits;
 mod passes;
@@ -116,6 +117,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &ranks::Ranks,
     &ranges::Ranges,
     &ops::Ops,
+    &node_health::NodeHealth,
     &targets::Targets,
     &self_::Itself,
 ];

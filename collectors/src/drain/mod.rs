@@ -10,6 +10,7 @@ mod describe;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ pub(crate) use bell::Bell;
 
 use crate::arrivals::{Arrival, Arrivals};
 use crate::clock::Clocks;
-use crate::manifest::{ExitStatusInfo, Manifest, Untraced};
+use crate::manifest::{ExitStatusInfo, Manifest, Node, Untraced};
 use crate::names::Written;
 use crate::process::Process;
 use crate::schema::{SCHEMA_VERSION, TableId};
@@ -112,6 +113,7 @@ impl Drain {
             launcher_id: config.launcher_id,
             started_ns: clocks.now_ns(),
             clock: clocks.describe(COUNTER),
+            node: Node::read(Path::new("/")),
             ..Manifest::default()
         };
         let now = Instant::now();

@@ -1,11 +1,12 @@
 //! The devices that a process could see, out of what the shim asked its driver.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use gputrace_abi::device;
 
 use crate::chain::Text;
-use crate::manifest::Device;
+use crate::manifest::{Attached, Device};
 
 /// Devices of a process; numbers of a hostile one are not kept beyond that.
 const MOST: usize = 64;
@@ -20,7 +21,9 @@ impl Devices {
         if let Some((device, name)) = device::Device::from_bytes(text.bytes())
             && self.0.len() < MOST
         {
-            self.0.insert(text.key, describe(&device, name));
+            let device = describe(&device, name);
+            let attached = Attached::read(Path::new("/"), &device.pci_bus_id);
+            self.0.insert(text.key, Device { attached, ..device });
         }
     }
 
@@ -49,6 +52,7 @@ fn describe(device: &device::Device, name: &[u8]) -> Device {
         memory_bytes: i64::try_from(device.memory_bytes).ok().filter(|bytes| *bytes > 0),
         l2_bytes: known(l2_bytes),
         memory_peak_bytes_per_s: peak,
+        attached: None,
     }
 }
 
