@@ -1,6 +1,7 @@
 //! The host's calls of the last while: which one caused an operation, and what a thread did at some time.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
@@ -40,14 +41,16 @@ pub(crate) struct Call {
     pub(crate) tid: i32,
     pub(crate) api_id: i64,
     pub(crate) stack_id: i64,
+    /// It launched one kernel: nothing else of it will come.
+    single: bool,
 }
 
 /// Kinds of rows that are kept apart for a thread: each comes in the order of time by itself.
 const KINDS: usize = 7;
 /// Calls of one kind and thread that are kept, at least, before old ones are forgotten.
 const KEPT: usize = 4096;
-/// The same at most: 8 MiB.
-const MOST: usize = 200_000;
+/// The same at most, 3 MiB: several batches of rows.
+const MOST: usize = 65_536;
 /// Launches whose kernels have not come yet that are kept at most.
 const OPEN: usize = 2_000_000;
 /// Calls whose operations did not come within this time caused none that is in the trace.
@@ -56,8 +59,10 @@ const PATIENCE_NS: i64 = 10_000_000_000;
 /// Calls of the last while.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
+    /// Calls whose operations have not all come. One that launched a single kernel leaves with it, which keeps the table small
+    /// enough for the processor's cache.
     causes: FxHashMap<(i64, i64), Call>,
-    /// The keys of `causes` by age; those that found their operation are still there.
+    /// The keys of `causes` by age; those that have left are still there.
     ages: VecDeque<(i64, (i64, i64))>,
     threads: FxHashMap<(i64, i32), [VecDeque<Call>; KINDS]>,
 }
@@ -83,6 +88,7 @@ impl Calls {
         let (api, stack) = (rows.i64("api_id"), rows.i64_or("stack_id", NO_STACK));
         let (text, causes) = (rows.texts(if kind == 4 { "class" } else { "kind" }), kind < 2);
         let cause = rows.i64("correlation_id");
+        let kernels = rows.i32_or("kernels", 0);
         let mut last = None;
         for row in 0..rows.len {
             let did = match rows.table {
@@ -103,6 +109,7 @@ impl Calls {
                 tid: tid[row],
                 api_id: api[row],
                 stack_id: stack[row],
+                single: kind == 0 && kernels[row] == 1,
             };
             if causes {
                 let key = (process[row], cause[row]);
@@ -122,8 +129,12 @@ impl Calls {
 
     /// The call that caused an operation.
     #[inline]
-    pub(super) fn cause_of(&self, process_id: i64, cause: i64) -> Option<Call> {
-        self.causes.get(&(process_id, cause)).copied()
+    pub(super) fn cause_of(&mut self, process_id: i64, cause: i64) -> Option<Call> {
+        match self.causes.entry((process_id, cause)) {
+            Entry::Occupied(entry) if entry.get().single => Some(entry.remove()),
+            Entry::Occupied(entry) => Some(*entry.get()),
+            Entry::Vacant(_) => None,
+        }
     }
 
     /// The calls of a thread that were not over at `from` and began before `to`, of each kind in their order.

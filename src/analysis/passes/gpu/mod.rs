@@ -196,7 +196,10 @@ impl Pass for Gpu {
                     "bytes",
                 ],
             },
-            Want { table: TableId::Launches, columns: &["api_ns", "tid", "correlation_id", "api_id", "stack_id"] },
+            Want {
+                table: TableId::Launches,
+                columns: &["api_ns", "tid", "correlation_id", "api_id", "stack_id", "kernels"],
+            },
             Want { table: TableId::Transfers, columns: &["api_ns", "tid", "correlation_id", "api_id", "stack_id"] },
             Want { table: TableId::Syncs, columns: &["api_ns", "tid", "api_id", "stack_id", "kind"] },
             Want { table: TableId::DeviceMemory, columns: &["api_ns", "tid", "api_id", "stack_id"] },
