@@ -1,7 +1,7 @@
 //! Traces of other profilers, into our tables, so that every analysis works on them.
 //!
 //! The format is found by the file's content. A reader ([`kineto`], [`nsys`]) fills [`gathered`]; [`join`] sorts that and
-//! finds out which call caused what; [`write`] makes a launcher of it, whose number is the file's own: the same file is
+//! finds out which call caused what; [`mod@write`] makes a launcher of it, whose number is the file's own: the same file is
 //! not imported twice into a trace.
 
 mod calls;
