@@ -11,7 +11,7 @@ use super::passes::collectives::Collectives;
 use super::passes::detect::Detect;
 use super::passes::device_memory::DeviceMemory;
 use super::passes::folds::Folds;
-use super::passes::gpu::Gpu;
+use super::passes::gpu::{Gpu, identity};
 use super::passes::graphs::GraphsMade;
 use super::passes::host_memory::HostMemory;
 use super::passes::host_time::{HostTime, ProcessTime};
@@ -149,6 +149,9 @@ impl<'a> Facts<'a> {
 
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
         let folds = Rc::new(if folded { Folds::read(trace) } else { Folds::default() });
+        let gpu_times = trace.has_gpu_times();
+        let named = gpu_times && needs.iter().any(|need| matches!(need, Need::Gpu | Need::Ranks));
+        let communication = Rc::new(if named { identity::communication(trace) } else { FxHashSet::default() });
         let summed = needs.contains(&Need::StepSums);
         let step_sums = if summed { StepSums::new(&steps, idle.clone()) } else { StepSums::default() };
         let mut facts = Facts {
@@ -160,10 +163,14 @@ impl<'a> Facts<'a> {
             api: Api::default(),
             modules: Modules::default(),
             step_sums,
-            ranks: if needs.contains(&Need::Ranks) { Ranks::new(trace) } else { Ranks::default() },
+            ranks: if needs.contains(&Need::Ranks) {
+                Ranks::new(trace, communication.clone())
+            } else {
+                Ranks::default()
+            },
             replays: GraphReplays::default(),
             graphs: GraphsMade::default(),
-            ops: Ops::new(folds.clone(), trace.has_gpu_times()),
+            ops: Ops::new(folds.clone(), gpu_times),
             launches: Launches::default(),
             syncs: Syncs::default(),
             transfers: Transfers::default(),
@@ -176,7 +183,7 @@ impl<'a> Facts<'a> {
             os_waits: OsWaits::default(),
             stacks: trace::Sites::default(),
             implicit: Implicit::new(idle),
-            gpu: (needs.contains(&Need::Gpu) && trace.has_gpu_times()).then(|| Gpu::new(trace)),
+            gpu: (needs.contains(&Need::Gpu) && gpu_times).then(|| Gpu::new(trace, communication)),
         };
         let optional: [(Need, &mut dyn Pass); 18] = [
             (Need::Ops, &mut facts.ops),

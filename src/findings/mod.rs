@@ -5,8 +5,8 @@
 //! finding is a good answer.
 //!
 //! **Invariant:** a gain is an upper bound that follows from recorded times alone. Where the trace has GPU times it is idle
-//! time of the GPU that the rule is to blame for, each ns for one rule; else it is time of the host, and nothing here speaks
-//! of the GPU's idle time.
+//! time of the GPU that the rule is to blame for, each ns for one rule, but that the rules of copies may name the same; else
+//! it is time of the host, and nothing here speaks of the GPU's idle time.
 
 mod on_gpu;
 mod rules;

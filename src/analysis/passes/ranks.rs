@@ -5,12 +5,12 @@
 //! until the end, a bounded number of them.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Pass;
-use super::gpu::identity;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
@@ -82,7 +82,7 @@ pub(crate) struct Ranks {
     held: usize,
     made: FxHashMap<(i64, i32), (i64, i64)>,
     ends: Groups<i64, Vec<i64>>,
-    kernels: FxHashSet<i64>,
+    kernels: Rc<FxHashSet<i64>>,
     hosts: Vec<(i64, String)>,
 }
 
@@ -98,7 +98,7 @@ impl Default for Ranks {
             held: 0,
             made: FxHashMap::default(),
             ends: Groups::new(10_000, OTHER),
-            kernels: FxHashSet::default(),
+            kernels: Rc::default(),
             hosts: Vec::new(),
         }
     }
@@ -106,8 +106,7 @@ impl Default for Ranks {
 
 impl Ranks {
     /// For this trace: its ranks' hosts, and the names of NCCL's kernels where kernels have times.
-    pub(crate) fn new(trace: &Trace) -> Ranks {
-        let kernels = if trace.has_gpu_times() { identity::communication(trace) } else { FxHashSet::default() };
+    pub(crate) fn new(trace: &Trace, kernels: Rc<FxHashSet<i64>>) -> Ranks {
         let ranked = trace.processes.iter().filter(|process| process.rank.is_some());
         Ranks { kernels, hosts: ranked.map(|p| (p.process_id, p.host.clone())).collect(), ..Ranks::default() }
     }

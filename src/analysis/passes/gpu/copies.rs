@@ -1,5 +1,6 @@
 //! Copies and sets as the device made them: how many, how large, how long.
 
+use super::order::Operation;
 use crate::analysis::passes::groups::Groups;
 use crate::analysis::passes::launches::OTHER;
 use crate::analysis::passes::stats::Stats;
@@ -42,11 +43,11 @@ impl Default for Copies {
 
 impl Copies {
     #[inline]
-    pub(super) fn add(&mut self, process_id: i64, kind: &str, direction: &str, memory: [&str; 2], bytes: i64, ns: i64) {
+    pub(super) fn add(&mut self, of: &Operation, kind: &str, direction: &str, memory: [&str; 2], bytes: i64) {
         let memory = memory.map(|of| self.texts.number(of));
         let (kind, direction) = (self.texts.number(kind), self.texts.number(direction));
-        let sum = self.sums.at(Key { process_id, kind, direction, memory });
-        sum.time.add(ns);
+        let sum = self.sums.at(Key { process_id: of.process_id, kind, direction, memory });
+        sum.time.add(of.end - of.start);
         sum.bytes.add(bytes);
         sum.small += u64::from(bytes < SMALL_BYTES);
     }

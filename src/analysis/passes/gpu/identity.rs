@@ -9,7 +9,7 @@ use crate::trace::{Filter, Process, Trace, Want};
 const COMMUNICATION: [&str; 3] = ["ncclDevKernel", "ncclKernel", "nvshmem"];
 
 /// Ids of the names of kernels that communicate.
-pub(in crate::analysis::passes) fn communication(trace: &Trace) -> FxHashSet<i64> {
+pub(crate) fn communication(trace: &Trace) -> FxHashSet<i64> {
     let mut ids = FxHashSet::default();
     trace.scan(&[Want { table: TableId::Names, columns: &["name_id", "name"] }], &Filter::default(), &mut |rows| {
         let names = rows.texts("name");

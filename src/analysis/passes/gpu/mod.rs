@@ -15,10 +15,12 @@ mod cover;
 mod device;
 mod executions;
 mod gaps;
-pub(super) mod identity;
+pub(crate) mod identity;
 mod launched;
 mod order;
 mod queue;
+
+use std::rc::Rc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
@@ -59,7 +61,7 @@ pub(crate) struct Gpu {
     pub(crate) without_time: u64,
     /// Operations that came so late that their time could not be put in its place.
     pub(crate) late: u64,
-    communication: FxHashSet<i64>,
+    communication: Rc<FxHashSet<i64>>,
     order: Order,
     calls: Calls,
     cursor: Cursor,
@@ -67,9 +69,8 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// For a trace with rows of these tables.
-    pub(crate) fn new(trace: &Trace) -> Gpu {
-        let communication = identity::communication(trace);
+    /// For a trace with rows of these tables; `communication`: the names of NCCL's kernels.
+    pub(crate) fn new(trace: &Trace, communication: Rc<FxHashSet<i64>>) -> Gpu {
         Gpu { devices: Devices::new(trace), communication, ..Gpu::default() }
     }
 
@@ -85,63 +86,40 @@ impl Gpu {
     }
 
     fn kernels(&mut self, rows: &Rows) {
-        let (start, length, process) = (rows.i64("start_ns"), rows.i64("gpu_ns"), rows.i64("process_id"));
-        let (device, stream) = (rows.i32_or("device", -1), rows.i64("stream"));
-        let (cause, name) = (rows.i64_or("correlation_id", NO_CAUSE), rows.i64_or("name_id", NO_NAME));
+        let (columns, name) = (order::Columns::of(rows), rows.i64_or("name_id", NO_NAME));
         let [grid, block] = ["grid", "block"].map(|of| ["x", "y", "z"].map(|at| rows.i32_or(&format!("{of}_{at}"), 0)));
         for row in 0..rows.len {
             let work = match self.communication.contains(&name[row]) {
                 true => Work::Communication,
                 false => Work::Kernel,
             };
-            let shape = [grid[0][row], grid[1][row], grid[2][row], block[0][row], block[1][row], block[2][row]];
-            let of = Operation {
-                start: start[row],
-                end: start[row].saturating_add(length[row]),
-                process_id: process[row],
-                device: device[row],
-                stream: stream[row],
-                cause: cause[row],
-                name_id: name[row],
-                work,
-            };
-            if of.end >= of.start {
-                self.executions.add(&of, shape);
+            let of = columns.operation(row, name[row], work);
+            if let Some(of) = &of {
+                let shape = [grid[0][row], grid[1][row], grid[2][row], block[0][row], block[1][row], block[2][row]];
+                self.executions.add(of, shape);
             }
             self.take(0, of);
         }
     }
 
     fn copies(&mut self, rows: &Rows) {
-        let (start, length, process) = (rows.i64("start_ns"), rows.i64("gpu_ns"), rows.i64("process_id"));
-        let (device, stream) = (rows.i32_or("device", -1), rows.i64("stream"));
-        let (cause, bytes) = (rows.i64_or("correlation_id", NO_CAUSE), rows.i64("bytes"));
+        let (columns, bytes) = (order::Columns::of(rows), rows.i64("bytes"));
         let (kind, direction) = (rows.texts("kind"), rows.texts("direction"));
         let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
         for row in 0..rows.len {
-            let of = Operation {
-                start: start[row],
-                end: start[row].saturating_add(length[row]),
-                process_id: process[row],
-                device: device[row],
-                stream: stream[row],
-                cause: cause[row],
-                name_id: NO_NAME,
-                work: Work::Copy,
-            };
-            if of.end >= of.start {
+            let of = columns.operation(row, NO_NAME, Work::Copy);
+            if let Some(of) = &of {
                 let memory = [src.get(row), dst.get(row)];
-                self.copies.add(process[row], kind.get(row), direction.get(row), memory, bytes[row], length[row]);
+                self.copies.add(of, kind.get(row), direction.get(row), memory, bytes[row]);
             }
             self.take(1, of);
         }
     }
 
-    fn take(&mut self, table: usize, of: Operation) {
-        if of.end < of.start {
-            self.without_time += 1;
-        } else {
-            self.late += u64::from(!self.order.push(table, of));
+    fn take(&mut self, table: usize, of: Option<Operation>) {
+        match of {
+            Some(of) => self.late += u64::from(!self.order.push(table, of)),
+            None => self.without_time += 1,
         }
     }
 
@@ -159,9 +137,6 @@ impl Gpu {
         self.calls.forget(self.devices.settled_ns().unwrap_or(before), before);
     }
 }
-
-/// Stands for a row without a correlation id.
-const NO_CAUSE: i64 = i64::MIN;
 
 impl Pass for Gpu {
     fn wants(&self) -> &'static [Want] {

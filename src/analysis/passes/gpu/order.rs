@@ -3,7 +3,10 @@
 //! Each table's rows come nearly in that order: streams run beside each other, and their rows come when each one ends. So a
 //! row finds its place near the end of a queue, and the two tables' queues are merged as they are read.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+
+use crate::trace::Rows;
 
 /// What an operation is to the device's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,48 @@ pub(crate) struct Operation {
     /// Kernel.
     pub(crate) name_id: i64,
     pub(crate) work: Work,
+}
+
+/// The columns that both tables of operations have.
+pub(super) struct Columns<'a> {
+    start: Cow<'a, [i64]>,
+    length: Cow<'a, [i64]>,
+    process: Cow<'a, [i64]>,
+    device: Cow<'a, [i32]>,
+    stream: Cow<'a, [i64]>,
+    cause: Cow<'a, [i64]>,
+}
+
+/// Stands for a row without a correlation id.
+const NO_CAUSE: i64 = i64::MIN;
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(rows: &'a Rows) -> Columns<'a> {
+        Columns {
+            start: rows.i64("start_ns"),
+            length: rows.i64("gpu_ns"),
+            process: rows.i64("process_id"),
+            device: rows.i32_or("device", -1),
+            stream: rows.i64("stream"),
+            cause: rows.i64_or("correlation_id", NO_CAUSE),
+        }
+    }
+
+    /// The operation of a row; none where it ends before it begins.
+    #[inline]
+    pub(super) fn operation(&self, row: usize, name_id: i64, work: Work) -> Option<Operation> {
+        let (start, length) = (self.start[row], self.length[row]);
+        (length >= 0).then(|| Operation {
+            start,
+            end: start.saturating_add(length),
+            process_id: self.process[row],
+            device: self.device[row],
+            stream: self.stream[row],
+            cause: self.cause[row],
+            name_id,
+            work,
+        })
+    }
 }
 
 /// Operations that have not been settled.
