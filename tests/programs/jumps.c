@@ -1,5 +1,6 @@
 /* Four threads whose timer's signal handler leaves launches by siglongjmp, at random instants; two of the handlers run on
- * a stack of their own. Then each thread launches 100,000 times undisturbed, with a grid of 7.
+ * a stack of their own. Then each thread launches 100,000 times undisturbed, with a grid of 7. Whoever reads what is
+ * recorded gets time to do so between the rounds, or, where these have no rest, among the last launches.
  *
  * usage: jumps ROUNDS REST_US
  * Needs the driver of odd_driver.c. */
@@ -53,7 +54,10 @@ static void *work(void *data) {
         if (rest_us) usleep(rest_us);
     }
     timer_delete(timer);
-    for (int i = 0; i < 100000; i++) launch(7);
+    for (int i = 0; i < 100000; i++) {
+        launch(7);
+        if (!rest_us && i % 100 == 0) usleep(1000);
+    }
     sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL);
     free(own.ss_sp);
     return NULL;
