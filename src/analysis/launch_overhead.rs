@@ -108,6 +108,7 @@ impl Analysis for LaunchOverhead {
         launches.calls.iter().for_each(|(_, stats)| all.merge(stats));
         if all.count == 0 {
             section.note("No launches in this trace.");
+            super::loss::note(&mut section, facts, "launches", TableId::Launches);
             return section;
         }
         let sum = |of: fn(&super::passes::launches::ProcessLaunches) -> i64| -> i64 {

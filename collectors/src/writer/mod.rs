@@ -302,10 +302,14 @@ impl Writer {
         }
     }
 
+    /// Keeps to the size limit. The newest file of a table goes when each table has only one left, and the last one of all
+    /// stays, however small the limit: a trace without any detail would answer nothing.
     fn remove_oldest(&mut self) {
         while self.sealed_bytes > self.config.max_size {
-            let removable = self.sealed.iter().enumerate().filter(|(_, file)| !KEPT.contains(&file.table));
-            let Some((at, _)) = removable.min_by_key(|(_, file)| file.contents.to_ns) else { return };
+            let removable = || self.sealed.iter().enumerate().filter(|(_, file)| !KEPT.contains(&file.table));
+            let newest = |table: TableId| removable().filter(|(_, f)| f.table == table).map(|(at, _)| at).next_back();
+            let oldest = removable().min_by_key(|(at, f)| (newest(f.table) == Some(*at), f.contents.to_ns));
+            let Some((at, _)) = oldest.filter(|_| removable().count() > 1) else { return };
             let file = self.sealed.remove(at);
             let _ = std::fs::remove_file(self.config.trace.join(&file.name));
             self.sealed_bytes -= file.bytes;

@@ -72,6 +72,9 @@ pub(super) fn without_cuda(content: &Content<'_>) -> String {
     if content.own.unaccounted {
         return format!("UNKNOWN: {calls} CUDA calls were written, and how many are lost is not known\n");
     }
+    if loss::removed(facts.trace).iter().any(|removed| DRIVER.iter().any(|of| of.table().name == removed.table)) {
+        return "UNKNOWN: CUDA calls were removed to keep to --max-size, and too few are left to judge\n".to_owned();
+    }
     if calls > 0 {
         return format!("UNKNOWN: too few CUDA calls to judge ({calls})\n");
     }
