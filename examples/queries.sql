@@ -1,79 +1,104 @@
--- Twelve questions to a trace, for DuckDB.
+-- The ten questions that users ask first of a trace, for DuckDB (1.1 or newer): a comment and a statement each.
 --
---     sed 's#TRACE#gputrace-demo-20250102T030405Z#g' examples/queries.sql | duckdb
+--     duckdb -cmd "SET VARIABLE trace = 'gputrace-demo-20250102T030405Z'" < examples/queries.sql
 --
--- TRACE is the folder that gputrace wrote. A table without rows has no folder: its queries then find no files. Times are
--- nanoseconds; start_ns counts from 1970-01-01 UTC. `gputrace schema` lists every column with its unit and meaning.
+-- or from Python:
+--
+--     connection = duckdb.connect()
+--     connection.execute("SET VARIABLE trace = 'gputrace-demo-20250102T030405Z'")
+--     for statement in connection.extract_statements(open("examples/queries.sql").read()):
+--         print(*connection.execute(statement).fetchall(), sep="\n")
+--
+-- A table without rows has no folder: a question that needs it says "No files found", and the others go on. What the GPU did
+-- is known in imported traces and in those of the simulated driver. Times are nanoseconds; start_ns counts from 1970-01-01
+-- UTC. `gputrace schema` lists every column with its unit and meaning.
 
--- The name behind an id. Several collectors may each have written it.
-CREATE OR REPLACE VIEW name AS
-SELECT DISTINCT name_id, kind, name FROM read_parquet('TRACE/names/**/*.parquet', hive_partitioning = true);
+SET VARIABLE trace = coalesce(getvariable('trace'), 'trace');
 
--- 1. What do launches cost, by function? (Nsight Systems' cuda_api_sum, for launches)
-SELECT n.name AS api, count(*) AS calls, sum(api_ns) / 1e6 AS total_ms, avg(api_ns) / 1e3 AS avg_us,
+-- A table of the trace, by its name.
+CREATE OR REPLACE TEMP MACRO rows_of(part) AS TABLE
+    SELECT * FROM read_parquet(getvariable('trace') || '/' || part || '/*/*.parquet', hive_partitioning = true, union_by_name = true);
+
+-- The name behind an id. Several collectors may each have written it; kernels are mangled as the driver gave them.
+CREATE OR REPLACE TEMP MACRO names() AS TABLE
+    SELECT name_id, any_value(name) AS name FROM rows_of('names') GROUP BY name_id;
+
+-- All that a GPU did, with the end of what had begun before: where that is earlier than its own begin, the GPU was idle.
+CREATE OR REPLACE TEMP MACRO work() AS TABLE
+    SELECT *, start_ns + gpu_ns AS end_ns,
+           max(start_ns + gpu_ns) OVER (PARTITION BY process_id, device ORDER BY start_ns, gpu_ns
+                                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS busy_until_ns
+    FROM (SELECT process_id, pid, device, start_ns, gpu_ns, name_id, NULL AS copy FROM rows_of('kernels')
+          UNION ALL
+          SELECT process_id, pid, device, start_ns, gpu_ns, NULL, concat_ws(' ', kind, direction) FROM rows_of('device_copies'));
+
+-- 1. Where does the GPU's time go, by kernel? (Nsight Systems' cuda_gpu_kern_sum)
+SELECT name AS kernel, count(*) AS calls, sum(gpu_ns) / 1e6 AS total_ms, 100 * sum(gpu_ns) / sum(sum(gpu_ns)) OVER () AS percent,
+       avg(gpu_ns) / 1e3 AS avg_us, median(gpu_ns) / 1e3 AS med_us, min(gpu_ns) / 1e3 AS min_us, max(gpu_ns) / 1e3 AS max_us
+FROM rows_of('kernels') LEFT JOIN names() USING (name_id)
+GROUP BY name ORDER BY total_ms DESC LIMIT 30;
+
+-- 2. For which share of its range was each GPU busy? (the union: what overlaps counts once; a process and device a row)
+SELECT pid, device, sum(greatest(0, end_ns - greatest(start_ns, coalesce(busy_until_ns, start_ns)))) / 1e6 AS busy_ms,
+       (max(end_ns) - min(start_ns)) / 1e6 AS range_ms, 100 * busy_ms / range_ms AS busy_percent
+FROM work() GROUP BY process_id, pid, device ORDER BY busy_ms DESC;
+
+-- 3. Which were the longest gaps between operations of a GPU, and what came next?
+SELECT pid, device, (start_ns - busy_until_ns) / 1e3 AS idle_us, (start_ns - min(start_ns) OVER ()) / 1e6 AS until_ms,
+       coalesce(name, copy) AS next
+FROM work() LEFT JOIN names() USING (name_id)
+QUALIFY start_ns > busy_until_ns ORDER BY idle_us DESC, until_ms LIMIT 20;
+
+-- 4. What do launches cost the host, by function? (Nsight Systems' cuda_api_sum, for launches)
+SELECT name AS api, count(*) AS calls, sum(api_ns) / 1e6 AS total_ms, avg(api_ns) / 1e3 AS avg_us,
        median(api_ns) / 1e3 AS med_us, min(api_ns) / 1e3 AS min_us, max(api_ns) / 1e3 AS max_us
-FROM read_parquet('TRACE/launches/**/*.parquet', hive_partitioning = true) l JOIN name n ON n.name_id = l.api_id
-GROUP BY ALL ORDER BY total_ms DESC;
+FROM rows_of('launches') l JOIN names() n ON n.name_id = l.api_id
+GROUP BY name ORDER BY total_ms DESC;
 
--- 2. Which kernels are launched most? (names are mangled as the driver gave them)
-SELECT n.name AS kernel, count(*) AS launches, sum(api_ns) / 1e6 AS api_ms
-FROM read_parquet('TRACE/launches/**/*.parquet', hive_partitioning = true) l JOIN name n USING (name_id)
-GROUP BY ALL ORDER BY launches DESC LIMIT 20;
+-- 5. In which line of the program does the host wait? (the innermost frame that is not installed; stacks: calls over 20 us)
+SELECT file, line, function, n.name AS api, count(*) AS waits, sum(api_ns) / 1e6 AS total_ms, max(api_ns) / 1e3 AS max_us
+FROM (SELECT api_id, api_ns, stack_id FROM rows_of('syncs') WHERE kind IN ('context', 'stream', 'event')
+      UNION ALL SELECT api_id, api_ns, stack_id FROM rows_of('transfers') WHERE pending_streams > 0)
+JOIN (SELECT stack_id, arg_min(struct_pack(file, line, function), depth) AS frame FROM rows_of('stacks')
+      WHERE language = 'python' AND NOT regexp_matches(file, '^<|/(site|dist)-packages/|/lib/python3')
+      GROUP BY stack_id) s USING (stack_id),
+     LATERAL (SELECT s.frame.file AS file, s.frame.line AS line, s.frame.function AS function)
+JOIN names() n ON n.name_id = api_id
+GROUP BY ALL ORDER BY total_ms DESC LIMIT 30;
 
--- 3. With which grids and blocks?
-SELECT n.name AS kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, count(*) AS launches
-FROM read_parquet('TRACE/launches/**/*.parquet', hive_partitioning = true) l JOIN name n USING (name_id)
-GROUP BY ALL ORDER BY launches DESC LIMIT 20;
+-- 6. What did the GPU copy and set, in which direction, and how fast?
+SELECT kind, direction, src_kind, dst_kind, count(*) AS calls, sum(bytes) / 1e6 AS mb, sum(gpu_ns) / 1e6 AS gpu_ms,
+       sum(bytes) / nullif(sum(gpu_ns), 0) AS gb_per_s, 100 * count(*) FILTER (bytes BETWEEN 1 AND 65535) / count(*) AS small_percent
+FROM rows_of('device_copies')
+GROUP BY ALL ORDER BY gpu_ms DESC;
 
--- 4. How many launches in each second, by process?
-SELECT pid, make_timestamp(start_ns // 1000000000 * 1000000) AS second, count(*) AS launches
-FROM read_parquet('TRACE/launches/**/*.parquet', hive_partitioning = true)
+-- 7. Which copies hold the host up, because their memory is pageable or the function is synchronous?
+SELECT name AS api, direction, src_kind, dst_kind, count(*) AS calls, sum(bytes) / 1e6 AS mb, sum(api_ns) / 1e6 AS api_ms
+FROM rows_of('transfers') t JOIN names() n ON n.name_id = t.api_id
+WHERE kind = 'copy' AND direction <> 'DtoD' AND ('pageable' IN (src_kind, dst_kind) OR NOT "async")
+GROUP BY ALL ORDER BY api_ms DESC;
+
+-- 8. How much device memory was live at most, second by second? (a free carries the bytes of its allocation, and counts from
+-- its begin, an allocation from its end; under a caching allocator this is what that reserved)
+SELECT pid, make_timestamp(at_ns // 1000000000 * 1000000) AS second, max(live) / 1e6 AS peak_mb
+FROM (SELECT pid, at_ns, sum(bytes) OVER (PARTITION BY process_id ORDER BY at_ns, bytes ROWS UNBOUNDED PRECEDING) AS live
+      FROM (SELECT process_id, pid, if(action = 'alloc', start_ns + api_ns, start_ns) AS at_ns,
+                   if(action = 'alloc', bytes, -bytes) AS bytes
+            FROM rows_of('device_memory') m JOIN names() n ON n.name_id = m.api_id
+            WHERE kind IN ('device', 'async', 'managed', 'virtual') AND result = 0 AND name NOT IN ('cuMemMap', 'cuMemUnmap')))
 GROUP BY ALL ORDER BY pid, second;
 
--- 5. Which threads launch, and what is each thread's share of time in launch calls?
-SELECT pid, tid, count(*) AS launches, sum(api_ns) / 1e6 AS api_ms,
-       100.0 * sum(api_ns) / (max(start_ns + api_ns) - min(start_ns)) AS percent_of_its_time
-FROM read_parquet('TRACE/launches/**/*.parquet', hive_partitioning = true)
-GROUP BY ALL ORDER BY launches DESC;
+-- 9. How long do steps take, and how evenly? (ranges whose names differ by a number are one row, such as "step #")
+SELECT pid, regexp_replace(name, '[0-9]+', '#', 'g') AS range, count(*) AS times, median(end_ns - r.start_ns) / 1e6 AS p50_ms,
+       quantile_disc(end_ns - r.start_ns, 0.99) / 1e6 AS p99_ms, min(end_ns - r.start_ns) / 1e6 AS min_ms,
+       max(end_ns - r.start_ns) / 1e6 AS max_ms, stddev_pop(end_ns - r.start_ns) / 1e6 AS stddev_ms
+FROM rows_of('ranges') r JOIN names() USING (name_id)
+WHERE r.kind <> 'mark' AND end_ns IS NOT NULL
+GROUP BY ALL ORDER BY sum(end_ns - r.start_ns) DESC LIMIT 30;
 
--- 6. Where does the host wait?
-SELECT n.name AS api, s.kind, count(*) AS calls, sum(api_ns) / 1e6 AS total_ms, median(api_ns) / 1e3 AS med_us
-FROM read_parquet('TRACE/syncs/**/*.parquet', hive_partitioning = true) s JOIN name n ON n.name_id = s.api_id
-WHERE s.kind IN ('context', 'stream', 'event')
-GROUP BY ALL ORDER BY total_ms DESC;
-
--- 7. What is copied, in which direction, from and to which memory?
-SELECT kind, direction, src_kind, dst_kind, "async", count(*) AS calls, sum(bytes) / 1e6 AS mb, sum(api_ns) / 1e6 AS api_ms,
-       100.0 * count(*) FILTER (bytes BETWEEN 1 AND 65535) / count(*) AS small_percent
-FROM read_parquet('TRACE/transfers/**/*.parquet', hive_partitioning = true)
-GROUP BY ALL ORDER BY api_ms DESC;
-
--- 8. Which copies block, because their host memory is pageable or the function is synchronous?
-SELECT n.name AS api, direction, src_kind, dst_kind, count(*) AS calls, sum(bytes) / 1e6 AS mb, sum(api_ns) / 1e6 AS api_ms
-FROM read_parquet('TRACE/transfers/**/*.parquet', hive_partitioning = true) t JOIN name n ON n.name_id = t.api_id
-WHERE t.kind = 'copy' AND (src_kind = 'pageable' OR dst_kind = 'pageable' OR NOT "async") AND direction <> 'DtoD'
-GROUP BY ALL ORDER BY api_ms DESC;
-
--- 9. What do allocation and free calls cost?
-SELECT n.name AS api, m.action, m.kind, count(*) AS calls, sum(bytes) / 1e6 AS mb, sum(api_ns) / 1e6 AS api_ms
-FROM read_parquet('TRACE/device_memory/**/*.parquet', hive_partitioning = true) m JOIN name n ON n.name_id = m.api_id
-GROUP BY ALL ORDER BY api_ms DESC;
-
--- 10. How much device memory was live at most, and when? (a free row carries the bytes of its allocation)
-SELECT pid, max(live) / 1e6 AS peak_mb, arg_max(start_ns, live) - min(start_ns) AS peak_after_ns
-FROM (SELECT pid, start_ns, sum(CASE action WHEN 'alloc' THEN bytes ELSE -bytes END)
-             OVER (PARTITION BY process_id ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS live
-      FROM read_parquet('TRACE/device_memory/**/*.parquet', hive_partitioning = true)
-      WHERE kind IN ('device', 'async', 'managed') AND result = 0)
-GROUP BY ALL ORDER BY peak_mb DESC;
-
--- 11. How much does the host allocate each second? (weight_bytes: what a sampled allocation stands for)
-SELECT pid, make_timestamp(start_ns // 1000000000 * 1000000) AS second, sum(weight_bytes) / 1e6 AS mb, count(*) AS samples
-FROM read_parquet('TRACE/host_memory/**/*.parquet', hive_partitioning = true)
-WHERE action = 'alloc'
-GROUP BY ALL ORDER BY pid, second;
-
--- 12. Which processes were there, which were not traced, and why?
-SELECT pid, rank, host, exe, traced, reason, events, exit_code, exit_signal, (end_ns - start_ns) / 1e9 AS seconds
-FROM read_parquet('TRACE/processes/**/*.parquet', hive_partitioning = true)
-ORDER BY start_ns;
+-- 10. Which rank do the others wait for in collectives? (it comes last, so its own kernels of NCCL wait least: the first row)
+SELECT p.rank, p.pid, count(*) AS collectives, sum(gpu_ns) / 1e6 AS nccl_ms, median(gpu_ns) / 1e3 AS med_us,
+       (sum(gpu_ns) - min(sum(gpu_ns)) OVER ()) / 1e6 AS waits_longer_ms
+FROM rows_of('kernels') JOIN names() USING (name_id) JOIN rows_of('processes') p USING (process_id)
+WHERE name LIKE 'nccl%Kernel%'
+GROUP BY ALL ORDER BY nccl_ms;

@@ -1,13 +1,14 @@
 //! Judges who know nothing of us: Holistic Trace Analysis and DuckDB find our report's numbers in the same trace.
 //!
 //! The trace is made here, as torch.profiler would write it: some thousand operations whose times have no pattern, and no
-//! two the same. It is imported; HTA reads our export of that, DuckDB our files. That a judge would notice is tried too.
+//! two the same. It is imported; HTA reads our export of that, DuckDB our files. That a judge would notice is tried too. The
+//! questions of `examples/queries.sql` are asked of a run on the simulated driver.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::util::{Scratch, lacks, repository};
+use crate::util::{Driver, Scratch, lacks, program, repository};
 
 /// Operations of a trace.
 const OPERATIONS: usize = 3_000;
@@ -146,5 +147,33 @@ fn a_judge_notices_each_number_that_is_one_off() {
             assert_eq!(output.status.code(), Some(1), "{judge}: {said}");
             assert!(said.contains(", 1 differ"), "{judge} on {fact}: {said}");
         }
+    }
+}
+
+#[test]
+fn each_question_of_the_examples_has_the_answer_that_the_report_has() {
+    let scratch = Scratch::new();
+    let folder = repository().join("examples/bottlenecks");
+    let training = repository().join("tests/programs/training.py");
+    let train = format!("RANK=0 WORLD_SIZE=1 python3 -B {} {}", training.display(), folder.display());
+    let script = format!("{train} && {} 2 10 > /dev/null", program("nvtx_threads").display());
+    let truth = scratch.path().join("truth-%p.json");
+    let target = scratch.shell(&script).with_driver(Driver::Plain).env("FAKE_CUDA_TRUTH", &truth);
+    let run = target.options(["--stacks-over", "0"]).traced().expect(0);
+    let [trace, report] = [run.trace.clone(), scratch.path().join("report.json")];
+    let paths = [&trace, &report].map(|path| path.to_string_lossy().into_owned());
+    for entry in std::fs::read_dir(scratch.path()).expect("a folder").flatten() {
+        if entry.file_name().to_string_lossy().starts_with("truth-") {
+            scratch.gputrace(&["import", &entry.path().to_string_lossy(), "-o", &paths[0]]).expect(0);
+        }
+    }
+    scratch.gputrace(&["report", &paths[0], "--format", "json", "-o", &paths[1]]).expect(0);
+    let queries = repository().join("examples/queries.sql");
+    agrees("queries.py", &[&trace, &report, &queries], &[]);
+    // Another trace's report differs: the comparison compares.
+    let wrong = std::fs::read_to_string(&report).expect("the report").replace("\"calls\": 30,", "\"calls\": 31,");
+    let wrong = scratch.file("wrong.json", wrong);
+    if let Some(output) = ask("queries.py", &[&trace, &wrong, &queries], &[]) {
+        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }

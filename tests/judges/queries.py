@@ -1,0 +1,60 @@
+"""Every question of examples/queries.sql to a trace, beside our report on it: queries.py TRACE REPORT QUERIES."""
+
+import sys
+
+import duckdb
+from compare import Comparison
+
+trace, report, queries = sys.argv[1:]
+judged = Comparison(report)
+connection = duckdb.connect()
+connection.execute("SET VARIABLE trace = $1", [trace])
+answers = []
+with open(queries) as file:
+    for statement in connection.extract_statements(file.read()):
+        result = connection.execute(statement)
+        columns = [column[0] for column in result.description]
+        answers.append([dict(zip(columns, row)) for row in result.fetchall()])
+kernels, busy, gaps, launches, lines, copies, blocking, memory, ranges, ranks = answers[-10:]
+for number, answer in enumerate(answers[-10:], 1):
+    if not answer:
+        judged.wrong.append(f"question {number} has no answer")
+
+
+def same(what, row, ours, columns):
+    """Columns of both: theirs in ms or us, ours in ns; a float of ms is exact to far less than a ns."""
+    for theirs, name in columns.items():
+        factor = {"ms": 1e6, "us": 1e3}.get(theirs.rsplit("_", 1)[-1], 1)
+        judged.same(f"{what}: {name}", row[theirs] * factor, (ours or {}).get(name), 0.01)
+
+
+CALLS = {"calls": "calls", "total_ms": "total_ns", "min_us": "min_ns", "max_us": "max_ns"}
+ours = {row["kernel"]: row for row in judged.rows("kernels", "by_kernel")}
+for row in kernels:
+    same(row["kernel"], row, ours.get(row["kernel"]), CALLS)
+same("GPU", busy[0], judged.analyses["gpu-utilisation"]["facts"], {"busy_ms": "busy_ns", "range_ms": "range_ns"})
+if not all(row["next"] for row in gaps):
+    judged.wrong.append(f"a gap before nothing: {gaps}")
+ours = {row["api"]: row for row in judged.rows("launch-overhead", "by_api")}
+for row in launches:
+    same(row["api"], row, ours.get(row["api"]), CALLS)
+waits = {(row["place"], row["api"]): row for row in judged.rows("syncs", "by_site")}
+for row in lines:
+    what = f"{row['file']}:{row['line']}"
+    same(what, row, waits.get((what, row["api"])), {"waits": "calls", "total_ms": "total_ns", "max_us": "max_ns"})
+transfers = [row for row in judged.rows("transfers", "by_direction") if row["kind"] == "copy"]
+for direction in {row["direction"] for row in copies}:
+    theirs = [row for row in copies if row["direction"] == direction]
+    mine = [row for row in transfers if row["direction"] == direction]
+    judged.same(f"copies {direction}", sum(row["calls"] for row in theirs), sum(row["calls"] for row in mine))
+pageable = [row for row in transfers if "pageable" in row["memory"]]
+for theirs, name, factor in [("calls", "calls", 1), ("mb", "bytes", 1e6), ("api_ms", "total_ns", 1e6)]:
+    sums = sum(row[theirs] for row in blocking) * factor, sum(row[name] for row in pageable)
+    judged.same(f"pageable copies: {name}", *sums, 0.01)
+peak = max(row["peak_mb"] for row in memory) * 1e6
+judged.same("peak", peak, judged.fact("device-memory", "peak_bytes"), 0.01)
+judged.same("ranges", sum(row["times"] for row in ranges), judged.fact("ranges", "ranges"))
+nccl = [row for row in judged.rows("kernels", "by_kernel") if row["kernel"].startswith("nccl")]
+judged.same("NCCL's kernels", ranks[0]["collectives"], sum(row["calls"] for row in nccl))
+
+judged.end(25)
