@@ -99,7 +99,7 @@ fn the_simulated_gpus_own_times_are_in_the_demos_report() {
     assert!(causes.iter().all(|row| row["cause"] != "unknown"), "{gaps}");
     let sum: f64 = causes.iter().map(|row| number(&row["idle_ns"])).sum();
     assert_eq!(sum, number(&gaps["facts"]["idle_ns"]));
-    assert_eq!(causes[0]["cause"], "after_wait", "the loop reads its loss in every step: {causes:?}");
+    assert!(causes.iter().any(|row| row["cause"] == "after_wait"), "the loop reads its loss in every step: {causes:?}");
     assert_eq!(analyses["launch-overhead"]["facts"]["joined_kernels"], 12_000);
     let busy = &analyses["gpu-utilisation"]["facts"];
     assert_eq!(number(&busy["busy_ns"]) + number(&busy["idle_ns"]), number(&busy["range_ns"]));
@@ -122,8 +122,18 @@ fn shape(line: &str) -> String {
     let words =
         shape.split_whitespace().map(|word| if ["ns", "us", "ms", "s"].contains(&word) { "time" } else { word });
     let shape = words.collect::<Vec<_>>().join(" ");
-    let shape = shape.split("; outliers").next().unwrap_or_default().trim_end();
-    shape.split_once(": ").filter(|(start, _)| *start == "checked, fine").map_or(shape, |(start, _)| start).to_owned()
+    let shape = shape
+        .split("; outliers")
+        .next()
+        .unwrap_or_default()
+        .trim_end()
+        .replace(" , more once # is fixed", "")
+        .replace("< #", "#");
+    shape
+        .split_once(": ")
+        .filter(|(start, _)| *start == "checked, fine")
+        .map_or(shape.as_str(), |(start, _)| start)
+        .to_owned()
 }
 
 #[test]
@@ -138,8 +148,13 @@ fn the_readmes_first_screen_is_what_the_demo_ends_with() {
     let screen = readme.lines().skip_while(|line| !line.starts_with("    $ gputrace demo")).skip(1);
     let screen: Vec<&str> = screen.map_while(|line| line.strip_prefix("    ")).collect();
     assert!(screen.len() > 15, "{screen:?}");
-    // The verdict depends on how busy the machine is, the place of a call on how gputrace was built.
-    let varies = |line: &str| line.starts_with("HOST BOUND") || line.contains("demo_loop.rs:");
+    // The verdict depends on how busy the machine is, and where it is another one, so do the findings; the place of a call
+    // depends on how gputrace was built.
+    let same_verdict = summary.lines().any(|line| line.starts_with("HOST BOUND"));
+    let of_finding = |line: &str| line.starts_with(|c: char| c.is_ascii_digit()) || line.starts_with("   ");
+    let varies = |line: &str| {
+        line.starts_with("HOST BOUND") || line.contains("demo_loop.rs:") || !same_verdict && of_finding(line)
+    };
     for line in screen.into_iter().filter(|line| !varies(line)) {
         let shape = shape(line);
         // A busy machine may add a part to a line.
