@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 use super::passes::Pass;
 use super::passes::api::Api;
 use super::passes::collectives::Collectives;
+use super::passes::critical::Critical;
 use super::passes::detect::Detect;
 use super::passes::device_memory::DeviceMemory;
 use super::passes::folds::Folds;
@@ -74,6 +75,8 @@ pub(crate) enum Need {
     OsWaits,
     /// [`Gpu`].
     Gpu,
+    /// [`Critical`].
+    Critical,
 }
 
 /// Results of the passes; those that were not needed are empty.
@@ -128,6 +131,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) implicit: Implicit,
     /// What the GPU did; none where no time of it is in the trace.
     pub(crate) gpu: Option<Gpu>,
+    /// The critical path, and what would be gained; none where no time of a GPU is in the trace.
+    pub(crate) critical: Option<Critical>,
 }
 
 impl<'a> Facts<'a> {
@@ -150,7 +155,7 @@ impl<'a> Facts<'a> {
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
         let folds = Rc::new(if folded { Folds::read(trace) } else { Folds::default() });
         let gpu_times = trace.has_gpu_times();
-        let named = gpu_times && needs.iter().any(|need| matches!(need, Need::Gpu | Need::Ranks));
+        let named = gpu_times && needs.iter().any(|need| matches!(need, Need::Gpu | Need::Ranks | Need::Critical));
         let communication = Rc::new(if named { identity::communication(trace) } else { FxHashSet::default() });
         let summed = needs.contains(&Need::StepSums);
         let step_sums = if summed { StepSums::new(&steps, idle.clone()) } else { StepSums::default() };
@@ -183,6 +188,7 @@ impl<'a> Facts<'a> {
             os_waits: OsWaits::default(),
             stacks: trace::Sites::default(),
             implicit: Implicit::new(idle),
+            critical: (needs.contains(&Need::Critical) && gpu_times).then(|| Critical::new(communication.clone())),
             gpu: (needs.contains(&Need::Gpu) && gpu_times).then(|| Gpu::new(trace, communication)),
         };
         let optional: [(Need, &mut dyn Pass); 18] = [
@@ -208,6 +214,7 @@ impl<'a> Facts<'a> {
         let mut passes: Vec<&mut dyn Pass> = vec![&mut facts.host];
         passes.extend(optional.into_iter().filter(|(need, _)| needs.contains(need)).map(|(_, pass)| pass));
         passes.extend(facts.gpu.as_mut().map(|pass| pass as &mut dyn Pass));
+        passes.extend(facts.critical.as_mut().map(|pass| pass as &mut dyn Pass));
 
         let wants: Vec<_> = passes.iter().flat_map(|p| p.wants()).copied().collect();
         let steps = &facts.steps;

@@ -6,6 +6,7 @@
 
 mod api;
 mod collectives;
+mod critical_path;
 mod decode;
 mod device_memory;
 mod executions;
@@ -42,6 +43,7 @@ pub(crate) use facts::{Facts, Need};
 pub(crate) use gpu_gaps::{IdleAt, idle_by_site};
 pub(crate) use loss::Loss;
 pub(crate) use metric::{Metric, Worse};
+pub(crate) use passes::critical::{Class, Sums as CriticalSums, Without};
 pub(crate) use passes::device_memory::Calls as AllocationCalls;
 pub(crate) use passes::gpu::{CAUSES, Cause, Did, InSteps};
 pub(crate) use passes::host_time::{PARTS, Part, ProcessTime};
@@ -99,6 +101,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &summary::Summary,
     &gpu_utilisation::GpuUtilisation,
     &gpu_gaps::GpuGaps,
+    &critical_path::CriticalPath,
     &steps::Steps,
     &launch_overhead::LaunchOverhead,
     &queue_length::QueueLength,

@@ -5,8 +5,9 @@
 //! finding is a good answer.
 //!
 //! **Invariant:** a gain is an upper bound that follows from recorded times alone. Where the trace has GPU times it is idle
-//! time of the GPU that the rule is to blame for, each ns for one rule, but that the rules of copies may name the same; else
-//! it is time of the host, and nothing here speaks of the GPU's idle time.
+//! time of the GPU that the rule is to blame for, each ns for one rule, but that the rules of copies may name the same, and no
+//! more than the step would be shorter if the rule's work were not there ([`crate::analysis::CriticalSums`]); else it is time
+//! of the host, and nothing here speaks of the GPU's idle time.
 
 mod on_gpu;
 mod rules;
@@ -21,7 +22,7 @@ pub(crate) use rules::{ALL, Rule, worst_site};
 pub(crate) use subject::{Subject, subjects};
 pub(crate) use verdict::{Verdict, verdict};
 
-use crate::analysis::Need;
+use crate::analysis::{Need, Without};
 
 /// Findings that are shown.
 const SHOWN: usize = 5;
@@ -39,6 +40,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::Sites,
     Need::Implicit,
     Need::Gpu,
+    Need::Critical,
 ];
 
 /// What a rule found in one process.
@@ -61,7 +63,9 @@ pub(crate) struct Finding {
     pub(crate) process_id: i64,
     /// Most time that can be saved, ns.
     pub(crate) gain_ns: f64,
-    /// The same as a share of the step or run.
+    /// Most time that could be saved if nothing else took its place, ns.
+    blamed_ns: f64,
+    /// The gain as a share of the step or run.
     pub(crate) share: f64,
     /// The gain is per step, not of the run.
     pub(crate) per_step: bool,
@@ -110,6 +114,14 @@ impl Findings {
     }
 }
 
+/// Most time that several findings of one process save together, ns. Where the trace does not tell they may do so one after
+/// the other.
+pub(crate) fn together_ns<'a>(subject: &Subject<'_>, findings: impl Iterator<Item = &'a Finding> + Clone) -> f64 {
+    let blamed: f64 = findings.clone().map(|finding| finding.blamed_ns).sum();
+    let without = findings.map(|finding| Without::these(finding.rule.without)).fold(Without::default(), Without::and);
+    subject.shorter_ns(without).map_or(blamed, |ns| blamed.min(ns)).min(subject.unit_ns)
+}
+
 /// Applies every rule to every process that matters; of each rule the process counts where it costs most.
 pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
     let mut findings = Findings::default();
@@ -119,13 +131,21 @@ pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
     for rule in ALL {
         let mut worst: Option<Finding> = None;
         for subject in subjects {
-            let Some(Evidence { gain_ns, of_run, lines }) = (rule.evaluate)(subject) else { continue };
+            let Some(Evidence { gain_ns: blamed_ns, of_run, lines }) = (rule.evaluate)(subject) else { continue };
+            let shorter = if of_run { None } else { subject.shorter_ns(Without::these(rule.without)) };
+            let gain_ns = match shorter {
+                Some(ns) if rule.all_of_it => ns,
+                Some(ns) => ns.min(blamed_ns),
+                None => blamed_ns,
+            };
+            let blamed_ns = blamed_ns.max(gain_ns);
             findings.gains.push(Gain { rule: rule.name, process_id: subject.process_id, gain_ns, of_run });
             let whole = if of_run { subject.run_ns } else { subject.unit_ns };
             let share = if whole > 0.0 { (gain_ns / whole).min(1.0) } else { 0.0 };
             if share >= WORTH && worst.as_ref().is_none_or(|w| share > w.share) {
                 let per_step = subject.per_step && !of_run;
-                worst = Some(Finding { rule, process_id: subject.process_id, gain_ns, share, per_step, lines });
+                worst =
+                    Some(Finding { rule, process_id: subject.process_id, gain_ns, blamed_ns, share, per_step, lines });
             }
         }
         match worst {

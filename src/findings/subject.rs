@@ -1,7 +1,7 @@
 //! One process as the rules see it: its usual step, or its run when it has no steps.
 
 use super::OnGpu;
-use crate::analysis::{Did, Facts, PARTS, Part, ProcessSteps};
+use crate::analysis::{CriticalSums, Did, Facts, PARTS, Part, ProcessSteps, Without};
 
 /// Processes that are looked at one by one; of more, those with most driver calls.
 const SUBJECTS: usize = 256;
@@ -36,6 +36,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) implicit_waits: f64,
     /// What its GPUs did in the unit; none where the trace does not tell.
     pub(crate) on_gpu: Option<OnGpu>,
+    /// Its critical path, and how long the unit would be without some of the work; none where the trace does not tell.
+    critical: Option<&'a CriticalSums>,
 }
 
 impl Subject<'_> {
@@ -84,6 +86,12 @@ impl Subject<'_> {
     /// A number that a pass counted, per unit: in the steps of usual duration where there are steps, else in the run.
     pub(crate) fn per_unit(&self, all: f64, middle: f64) -> f64 {
         if self.per_step { middle / self.units } else { all }
+    }
+
+    /// How much shorter the unit would be without some of the work, ns; none where the trace does not tell, or without none.
+    pub(crate) fn shorter_ns(&self, without: Without) -> Option<f64> {
+        let sums = self.critical.filter(|sums| sums.of_steps == self.per_step && without != Without::default())?;
+        Some(sums.gain_ns(without) * if self.per_step { 1.0 } else { sums.count as f64 })
     }
 
     /// Most time that can be saved by no longer waiting for the GPU, where its times are known: the idle time after waits,
@@ -142,6 +150,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             calls: counted.calls.map(|calls| calls as f64 / middle),
             implicit_waits: counted.implicit_waits as f64 / middle,
             on_gpu: OnGpu::of(facts, process_id, middle),
+            critical: facts.critical.as_ref().and_then(|critical| critical.of(process_id)),
         }
     };
     judged.map(subject).collect()

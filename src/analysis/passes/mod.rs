@@ -6,6 +6,7 @@
 
 pub(crate) mod api;
 pub(crate) mod collectives;
+pub(crate) mod critical;
 pub(crate) mod detect;
 pub(crate) mod device_memory;
 mod first_launches;

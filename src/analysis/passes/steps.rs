@@ -131,6 +131,17 @@ impl ProcessSteps {
         (first < last).then(|| (self.times[first], self.times[last]))
     }
 
+    /// The begin of a step, counted from 0 with those of warm-up, or the end of the last one.
+    pub(crate) fn boundary(&self, step: usize) -> Option<i64> {
+        self.times.get(step).copied()
+    }
+
+    /// Whether it is a steady step of usual duration.
+    pub(crate) fn is_middle(&self, step: usize) -> bool {
+        let lasts = self.boundary(step + 1).zip(self.boundary(step)).map(|(end, begin)| end - begin);
+        step >= self.warm_up && lasts.is_some_and(|ns| self.is_usual(ns))
+    }
+
     /// Begin and end of at most so many steady steps, spread evenly over the run.
     pub(crate) fn sample(&self, most: usize) -> Vec<(i64, i64)> {
         let steady = self.times.get(self.warm_up..).unwrap_or_default();

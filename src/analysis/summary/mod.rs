@@ -121,6 +121,7 @@ impl Analysis for Summary {
             Metric::about("kernels", Count, "kernels that a step launches").of_step(),
             Metric::cost("implicit_waits", Count, "copies, sets, frees and allocations of a step that waited")
                 .of_step(),
+            Metric::cost("joint_gain_ns", Ns, "what all findings of a step gain together, at most").of_step(),
             Metric::cost("cost_percent", Percent, "time that recording took, of wall time"),
             Metric::about("seen", Count, "calls that began while recording"),
             Metric::cost("lost", Count, "events that found no room"),
@@ -225,6 +226,13 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("lost", "events lost", Unit::Count, own.known.then_some(own.dropped));
     section.fact("uncovered", "uncovered", Unit::Count, own.known.then_some(own.uncovered.len() as u64));
     section.fact("trace_bytes", "size of the trace", Unit::Bytes, content.facts.trace.bytes);
+    let joint = main.filter(|_| !content.findings.found.is_empty());
+    let own = |s: &Subject<'_>| {
+        let (process_id, per_step) = (s.process_id, s.per_step);
+        let found = content.findings.found.iter();
+        findings::together_ns(s, found.filter(move |f| f.process_id == process_id && f.per_step == per_step))
+    };
+    section.fact("joint_gain_ns", "all findings together", Unit::Ns, joint.map(own));
     section.fact("checked_fine", "checked, fine", Unit::Text, content.findings.fine.join(", "));
 }
 

@@ -1,4 +1,6 @@
 //! The rules, a row each: what is looked at, when it is a finding, what to do.
+//!
+//! Where the trace has GPU times no gain is larger than what the run replayed without the rule's class of work would gain.
 
 mod copies;
 mod launching;
@@ -7,6 +9,7 @@ mod memory;
 mod waits;
 
 use super::{Evidence, Subject};
+use crate::analysis::Class;
 use copies::{pageable_copies, small_transfers, sync_copies};
 use launching::{exposed_communication, host_work, launch_bound};
 pub(crate) use lines::worst_site;
@@ -60,6 +63,10 @@ pub(crate) struct Rule {
     pub(crate) condition: &'static str,
     /// What to do.
     pub(crate) advice: &'static str,
+    /// The work that goes away, as far as the replay knows it.
+    pub(crate) without: &'static [Class],
+    /// All of that work is what the rule is about: other rules have no part in it.
+    pub(crate) all_of_it: bool,
     /// Work that it takes.
     pub(crate) effort: Effort,
     /// Whether what it looks at was recorded: else nothing was checked.
@@ -78,6 +85,8 @@ pub(crate) const ALL: &[Rule] = &[
             least 100 calls) take 2 % or more, without what they waited for the GPU. Gain: at most that time; with GPU times, the \
             part of it in which the GPU was idle.",
         advice: "allocate once before the loop and reuse; or a pool: cuMemAllocAsync, a caching allocator",
+        without: &[Class::Memory],
+        all_of_it: false,
         effort: Effort::Medium,
         recorded: always,
         evaluate: allocation_in_loop,
@@ -86,8 +95,11 @@ pub(crate) const ALL: &[Rule] = &[
         name: "exposed-communication",
         title: Title::new("communication that nothing runs beside"),
         about: "communication",
-        condition: "NCCL's kernels run for 10 % of a step or more with no computing beside them. Gain: at most that time.",
+        condition: "NCCL's kernels run for 10 % of a step or more with no computing beside them. Gain: what the run \
+            replayed without NCCL's kernels gains (--explain critical-path).",
         advice: "overlap it: DDP buckets (bucket_cap_mb), FSDP prefetching, gradient accumulation; fewer bytes: bf16 gradients",
+        without: &[Class::Communication],
+        all_of_it: true,
         effort: Effort::Medium,
         recorded: |s| {
             s.on_gpu.is_some() && s.facts.gpu.as_ref().is_some_and(|gpu| gpu.communication().next().is_some())
@@ -100,9 +112,11 @@ pub(crate) const ALL: &[Rule] = &[
         about: "hidden waits",
         condition: "Frees, allocations and synchronous sets wait for the GPU in (nearly) every step, for 2 % of it or more; \
             or, without steps, at least 10 times (--explain syncs says how that is known). Gain: at most the waiting, or the \
-            rest of the step, whichever is less: what the GPU did meanwhile remains; with GPU times, no more than the GPU's idle \
-            time after them.",
+            rest of the step, whichever is less: what the GPU did meanwhile remains; with GPU times, what the run \
+            replayed without allocations and frees gains (--explain critical-path).",
         advice: "free and allocate outside the loop, or in stream order: cuMemFreeAsync, a caching allocator; cuMemsetD8Async",
+        without: &[Class::Memory],
+        all_of_it: true,
         effort: Effort::Medium,
         recorded: always,
         evaluate: hidden_waits,
@@ -115,6 +129,8 @@ pub(crate) const ALL: &[Rule] = &[
             many and small (launch-bound); idle time after waits counts here as far as it is longer than the waits, for \
             waiting less would not make the host faster. Gain: at most that time. Needs GPU times.",
         advice: "prepare the next step while the GPU works: move preprocessing to workers or to the GPU, log and save less often",
+        without: &[Class::Host],
+        all_of_it: false,
         effort: Effort::Medium,
         recorded: |s| s.on_gpu.is_some(),
         evaluate: host_work,
@@ -128,6 +144,8 @@ pub(crate) const ALL: &[Rule] = &[
             away with them is not known. With GPU times: at least 50 launches a step, the median kernel under 50 us, and the \
             GPU idle in 20 gaps a step or more because nothing was launched, for 10 % of it or more. Gain: at most that idle time.",
         advice: "CUDA graphs: torch.compile(mode=\"reduce-overhead\"), cuStreamBeginCapture; AdamW(fused=True); larger batches",
+        without: &[Class::Host],
+        all_of_it: false,
         effort: Effort::Low,
         recorded: always,
         evaluate: launch_bound,
@@ -139,6 +157,8 @@ pub(crate) const ALL: &[Rule] = &[
         condition: "Asynchronous copies that touch pageable memory (rule cuda_memcpy_async) take 2 % or more, without what \
             they waited for earlier work. Gain: at most the time in the calls.",
         advice: "pin the host memory: DataLoader(pin_memory=True), cuMemHostAlloc, cuMemHostRegister",
+        without: &[Class::Copy],
+        all_of_it: false,
         effort: Effort::Low,
         recorded: always,
         evaluate: pageable_copies,
@@ -150,6 +170,8 @@ pub(crate) const ALL: &[Rule] = &[
         condition: "At least 8 transfers a step (100 in a run) of less than 64 KiB, that no other rule names, take 2 % or \
             more. Gain: at most the time in all of them but one.",
         advice: "pack them into one buffer and copy once; keep small values on the GPU",
+        without: &[Class::Copy],
+        all_of_it: false,
         effort: Effort::Medium,
         recorded: always,
         evaluate: small_transfers,
@@ -161,6 +183,8 @@ pub(crate) const ALL: &[Rule] = &[
         condition: "Synchronous copies and sets (rules cuda_memcpy_sync, cuda_memset_sync) take 2 % or more, without what \
             they waited for earlier work. Gain: at most the time in the calls, or the rest of the step, whichever is less: the copy itself remains.",
         advice: "copy asynchronously from pinned memory: tensor.to(device, non_blocking=True), cuMemcpyAsync",
+        without: &[Class::Copy],
+        all_of_it: false,
         effort: Effort::Low,
         recorded: always,
         evaluate: sync_copies,
@@ -171,9 +195,11 @@ pub(crate) const ALL: &[Rule] = &[
         about: "system waits",
         condition: "In steady steps the thread that makes them waits for the operating system (a DataLoader's queue, files, \
             Python's and other locks, threads, sleeps) for 5 % of a step or more, outside of driver calls and while no other \
-            thread launches. Gain: at most that time, less where the GPU has work queued meanwhile.",
+            thread launches. Gain: at most that time; with GPU times, what the run replayed without such waits gains.",
         advice: "prepare data ahead: DataLoader(num_workers=N, prefetch_factor=4, persistent_workers=True); no contended locks, \
             joins or sleeps in the loop",
+        without: &[Class::System],
+        all_of_it: true,
         effort: Effort::Low,
         recorded: |s| s.system_ns.is_some(),
         evaluate: system_waits,
@@ -184,9 +210,11 @@ pub(crate) const ALL: &[Rule] = &[
         about: "waits",
         condition: "The host waits in (nearly) every step, for 2 % of it or more; or, without steps, at least 10 times. \
             Copies that took longer than their bytes can explain wait too (--explain transfers). Gain: at most the time in \
-            the waits, or the rest of the step, whichever is less: what the GPU did meanwhile remains; with GPU times, no more \
-            than the GPU's idle time after them, and a wait after which it is not idle is no finding.",
+            the waits, or the rest of the step, whichever is less: what the GPU did meanwhile remains; with GPU times, what \
+            the run replayed without waits gains (--explain critical-path); a wait after which the GPU is not idle is no finding.",
         advice: "wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits",
+        without: &[Class::Wait],
+        all_of_it: true,
         effort: Effort::Low,
         recorded: always,
         evaluate: wait_every_step,
@@ -198,6 +226,8 @@ pub(crate) const ALL: &[Rule] = &[
         condition: "Loading modules, libraries and kernels takes 5 % of the run or more, or 2 % of the steady steps. Gain: at \
             most the time in the calls.",
         advice: "load before the loop, keep a compilation cache (TORCHINDUCTOR_CACHE_DIR, CUDA_CACHE_PATH), build for this GPU",
+        without: &[],
+        all_of_it: false,
         effort: Effort::Medium,
         recorded: always,
         evaluate: warm_up,

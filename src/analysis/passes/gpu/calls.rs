@@ -32,6 +32,24 @@ pub(crate) enum Did {
     System,
 }
 
+impl Did {
+    /// What a row of a table is; `text`: its class in `api`, its kind elsewhere.
+    #[inline]
+    pub(in crate::analysis::passes) fn of(table: TableId, text: &str) -> Did {
+        match table {
+            TableId::Launches => Did::Launch,
+            TableId::Transfers => Did::Transfer,
+            TableId::Syncs if blocks(text) => Did::Wait,
+            TableId::Syncs => Did::Ask,
+            TableId::DeviceMemory => Did::Memory,
+            TableId::Api if text == "module" => Did::Load,
+            TableId::Api => Did::Other,
+            TableId::Collectives => Did::Collective,
+            _ => Did::System,
+        }
+    }
+}
+
 /// A call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
@@ -91,17 +109,7 @@ impl Calls {
         let kernels = rows.i32_or("kernels", 0);
         let mut last = None;
         for row in 0..rows.len {
-            let did = match rows.table {
-                TableId::Launches => Did::Launch,
-                TableId::Transfers => Did::Transfer,
-                TableId::Syncs if blocks(text.get(row)) => Did::Wait,
-                TableId::Syncs => Did::Ask,
-                TableId::DeviceMemory => Did::Memory,
-                TableId::Api if text.get(row) == "module" => Did::Load,
-                TableId::Api => Did::Other,
-                TableId::Collectives => Did::Collective,
-                _ => Did::System,
-            };
+            let did = Did::of(rows.table, text.get(row));
             let call = Call {
                 start: start[row],
                 end: start[row].saturating_add(length[row].max(0)),

@@ -17,7 +17,7 @@ mod executions;
 mod gaps;
 pub(crate) mod identity;
 mod launched;
-mod order;
+pub(super) mod order;
 mod queue;
 
 use std::rc::Rc;
@@ -40,7 +40,7 @@ use order::{Operation, Order, Work};
 pub(crate) use queue::{FULL, Queue, Queues};
 
 /// Rows may be delivered so much later than others that began at the same time.
-const SLACK_NS: i64 = 50_000_000;
+pub(super) const SLACK_NS: i64 = 50_000_000;
 
 /// The pass.
 #[derive(Debug, Default)]

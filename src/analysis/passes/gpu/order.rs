@@ -36,7 +36,7 @@ pub(crate) struct Operation {
 }
 
 /// The columns that both tables of operations have.
-pub(super) struct Columns<'a> {
+pub(in crate::analysis::passes) struct Columns<'a> {
     start: Cow<'a, [i64]>,
     length: Cow<'a, [i64]>,
     process: Cow<'a, [i64]>,
@@ -49,7 +49,7 @@ pub(super) struct Columns<'a> {
 const NO_CAUSE: i64 = i64::MIN;
 
 impl<'a> Columns<'a> {
-    pub(super) fn of(rows: &'a Rows) -> Columns<'a> {
+    pub(in crate::analysis::passes) fn of(rows: &'a Rows) -> Columns<'a> {
         Columns {
             start: rows.i64("start_ns"),
             length: rows.i64("gpu_ns"),
@@ -62,7 +62,7 @@ impl<'a> Columns<'a> {
 
     /// The operation of a row; none where it ends before it begins.
     #[inline]
-    pub(super) fn operation(&self, row: usize, name_id: i64, work: Work) -> Option<Operation> {
+    pub(in crate::analysis::passes) fn operation(&self, row: usize, name_id: i64, work: Work) -> Option<Operation> {
         let (start, length) = (self.start[row], self.length[row]);
         (length >= 0).then(|| Operation {
             start,
@@ -79,7 +79,7 @@ impl<'a> Columns<'a> {
 
 /// Operations that have not been settled.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(in crate::analysis::passes) struct Order {
     tables: [VecDeque<Operation>; 2],
     /// Begin of the last one that was handed out.
     last: Option<i64>,
@@ -88,7 +88,7 @@ pub(super) struct Order {
 impl Order {
     /// Adds an operation. False: later ones were handed out already.
     #[inline]
-    pub(super) fn push(&mut self, table: usize, of: Operation) -> bool {
+    pub(in crate::analysis::passes) fn push(&mut self, table: usize, of: Operation) -> bool {
         let in_time = self.last.is_none_or(|last| last <= of.start);
         let queue = &mut self.tables[table];
         if queue.back().is_none_or(|last| last.start <= of.start) {
@@ -101,13 +101,13 @@ impl Order {
     }
 
     /// Time begins anew.
-    pub(super) fn restart(&mut self) {
+    pub(in crate::analysis::passes) fn restart(&mut self) {
         self.last = None;
     }
 
     /// The earliest one, if it began before this time.
     #[inline]
-    pub(super) fn next(&mut self, before: i64) -> Option<Operation> {
+    pub(in crate::analysis::passes) fn next(&mut self, before: i64) -> Option<Operation> {
         let begin = |table: usize| self.tables[table].front().map_or(i64::MAX, |of| of.start);
         let (first, second) = (begin(0), begin(1));
         let table = usize::from(second < first);

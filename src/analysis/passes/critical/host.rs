@@ -1,0 +1,179 @@
+//! The host's side of one process: one line of time for all threads that call the driver.
+//!
+//! Threads that give a GPU its work in turn (a loop and its backward pass) hand over to each other, which no row tells. So at
+//! each time one of them counts: the one whose driver call began last. While no call is open the host is outside of the driver,
+//! but for waits for the operating system of the thread that called last.
+
+use super::device::{Device, Ended};
+use super::lanes::{CLASSES, Class, Lanes};
+use super::path::{FIRST, Node, Nodes, Piece};
+use crate::analysis::passes::gpu::Did;
+use crate::trace::NO_NAME;
+
+/// A call's end may lie so much before that of the GPU's work for which it waited: two clocks were compared.
+const SKEW_NS: i64 = 2_000;
+
+/// A call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) tid: i32,
+    pub(super) did: Did,
+    pub(super) api_id: i64,
+    /// The stream that it waits for, when it is one.
+    pub(super) stream: Option<i64>,
+    /// Correlation id, when it may have caused operations.
+    pub(super) cause: Option<i64>,
+    /// It caused one operation: nothing else of it will come.
+    pub(super) single: bool,
+}
+
+impl Call {
+    fn piece(&self) -> Piece {
+        match self.did {
+            Did::Launch => Piece::Launch,
+            Did::Transfer => Piece::Transfer,
+            Did::Wait => Piece::Wait,
+            Did::Memory => Piece::Memory,
+            Did::Load => Piece::Load,
+            Did::System => Piece::System,
+            Did::Ask | Did::Other | Did::Collective => Piece::Other,
+        }
+    }
+
+    /// Whether it may have to wait until the GPU has done something.
+    fn may_wait(&self) -> bool {
+        matches!(self.did, Did::Wait | Did::Transfer | Did::Memory)
+    }
+
+    /// Whether it counts while another thread is in a call.
+    fn interrupts(&self) -> bool {
+        matches!(self.did, Did::Launch | Did::Transfer)
+    }
+}
+
+/// The host.
+#[derive(Debug)]
+pub(super) struct Host {
+    /// Up to here it was looked at.
+    pub(super) at: i64,
+    /// The same in every lane.
+    pub(super) lanes: Lanes,
+    /// The last piece.
+    pub(super) node: u64,
+    open: Vec<Call>,
+    /// Thread of the last call.
+    active: i32,
+    /// Time by class.
+    pub(super) spent_ns: [i64; CLASSES.len()],
+}
+
+impl Host {
+    /// The host from some time on; `active`: the thread that will call first.
+    pub(super) fn new(at: i64, active: i32) -> Host {
+        Host { at, lanes: Lanes::at(0.0), node: FIRST, open: Vec::new(), active, spent_ns: Default::default() }
+    }
+
+    /// What it is at since [`Host::at`].
+    fn now(&self) -> (Piece, i64) {
+        let call = self.open.iter().rev().find(|call| call.did != Did::System);
+        let call = call.or(self.open.iter().rev().find(|call| call.tid == self.active));
+        call.map_or((Piece::Outside, NO_NAME), |call| (call.piece(), call.api_id))
+    }
+
+    /// Where it will be at some later time, when nothing happens until then, and what it is at.
+    pub(super) fn reaches(&self, at: i64) -> (Lanes, Piece) {
+        let (mut lanes, (piece, _)) = (self.lanes.clone(), self.now());
+        lanes.pass((at - self.at).max(0) as f64, piece.class());
+        (lanes, piece)
+    }
+
+    /// Time goes by until `to`; `next` is the function called then.
+    fn pass(&mut self, to: i64, next: i64, nodes: &mut Nodes) {
+        let ns = to - self.at;
+        if ns <= 0 {
+            return;
+        }
+        let (piece, name) = match self.now() {
+            (Piece::Outside, _) => (Piece::Outside, next),
+            now => now,
+        };
+        self.lanes.pass(ns as f64, piece.class());
+        self.spend(piece, ns);
+        self.node = nodes.add(Node { start: self.at, end: to, after: self.node, piece, before: piece, name_id: name });
+        self.at = to;
+    }
+
+    fn spend(&mut self, piece: Piece, ns: i64) {
+        if let Some(class) = piece.class() {
+            self.spent_ns[class as usize] += ns;
+        }
+    }
+
+    /// A call begins. False: it does not count, for another one does.
+    pub(super) fn begin(&mut self, call: &Call, nodes: &mut Nodes) -> bool {
+        let in_driver = self.open.iter().rev().find(|open| open.did != Did::System);
+        if call.did == Did::System {
+            if in_driver.is_some() || call.tid != self.active {
+                return false;
+            }
+        } else if in_driver.is_some_and(|open| open.tid != call.tid) && !call.interrupts() {
+            return false;
+        }
+        let next = call.api_id;
+        match in_driver.filter(|open| open.tid != call.tid).map(|open| open.did) {
+            // Another thread worked while this one waited.
+            Some(Did::Wait) => {
+                let waiting = std::mem::take(&mut self.open);
+                self.pass(call.start, next, nodes);
+                self.open = waiting;
+            }
+            _ => self.pass(call.start, next, nodes),
+        }
+        self.open.push(*call);
+        if call.did != Did::System {
+            self.active = call.tid;
+        }
+        true
+    }
+
+    /// A call that began ends, perhaps because the GPU has done what it waited for.
+    pub(super) fn end(&mut self, call: &Call, device: &Device, nodes: &mut Nodes) {
+        let same = |open: &Call| open.tid == call.tid && open.start == call.start && open.did == call.did;
+        let Some(place) = self.open.iter().rposition(same) else { return };
+        let waited_for = call.may_wait().then(|| device.last_before(call.end + SKEW_NS, call)).flatten();
+        match waited_for.filter(|(ended, _)| ended.end > self.at && call.end > self.at) {
+            Some((ended, lanes)) => self.awaited(call, &ended, lanes, nodes),
+            None => self.pass(call.end, call.api_id, nodes),
+        }
+        self.open.remove(place);
+    }
+
+    /// The call that is at its end waited for an operation.
+    fn awaited(&mut self, call: &Call, ended: &Ended, lanes: &Lanes, nodes: &mut Nodes) {
+        let (piece, rest_ns) = (call.piece(), call.end - ended.end);
+        if call.did == Did::Transfer {
+            // Without the wait it would still copy. Without the copy it would still wait for what was there before.
+            let copied_ns = if ended.call == call.start { (ended.end - ended.start.max(self.at)).max(0) } else { 0 };
+            self.lanes.join_with(lanes, 0.0, Some(Class::Wait));
+            self.lanes.pass_without(copied_ns as f64, Class::Copy, Class::Wait);
+            self.lanes.pass(rest_ns as f64, Some(Class::Copy));
+            self.spend(piece, copied_ns + rest_ns);
+            self.spend(Piece::Wait, call.end - self.at - copied_ns - rest_ns);
+        } else {
+            self.lanes.join_with(lanes, rest_ns as f64, piece.class());
+            self.spend(piece, call.end - self.at);
+        }
+        let node = Node {
+            start: ended.end.min(call.end),
+            end: call.end,
+            after: ended.node,
+            piece,
+            before: piece,
+            name_id: call.api_id,
+        };
+        self.node = nodes.add(node);
+        self.at = call.end;
+    }
+}

@@ -1,0 +1,152 @@
+//! The run replayed in several ways at once: as it was, and without each set of classes of work.
+//!
+//! A lane is one way. All lanes go through the same events; each holds the time at which the event would have been reached
+//! there. Times are whole ns in f64, exact up to 2^53: adding and taking the later of two is what a processor does for
+//! several of them in one instruction.
+
+/// Work whose absence is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    /// The host's own time: outside the driver, in launches, NCCL and other calls.
+    Host,
+    /// Waits of the host for the GPU, those of copies for earlier work too.
+    Wait,
+    /// Copies and sets: their calls, and the GPU's time in them.
+    Copy,
+    /// Allocations and frees, and what these wait.
+    Memory,
+    /// Waits for the operating system.
+    System,
+    /// Kernels of NCCL.
+    Communication,
+}
+
+/// All classes, as they are shown: name in JSON, and what it is.
+pub(crate) const CLASSES: [(Class, &str, &str); 6] = [
+    (Class::Host, "host", "host's own time, launches"),
+    (Class::Wait, "waits", "waits for the GPU"),
+    (Class::Copy, "copies", "copies and sets"),
+    (Class::Memory, "memory", "allocations and frees"),
+    (Class::System, "system", "waits for the system"),
+    (Class::Communication, "communication", "NCCL's kernels"),
+];
+
+/// A set of classes, by their bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Without(u8);
+
+impl Without {
+    /// Some classes.
+    pub(crate) fn these(classes: &[Class]) -> Without {
+        Without(classes.iter().fold(0, |bits, class| bits | 1 << *class as u8))
+    }
+
+    /// Those of either.
+    pub(crate) fn and(self, other: Without) -> Without {
+        Without(self.0 | other.0)
+    }
+
+    pub(super) fn lane(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A lane for each set of classes; the first is the run as it was.
+pub(super) const LANES: usize = 1 << CLASSES.len();
+
+/// 1 in the lanes that have a class, 0 in those without it; the last row is for what no lane goes without.
+static KEEP: [[f64; LANES]; CLASSES.len() + 1] = keep();
+
+const fn keep() -> [[f64; LANES]; CLASSES.len() + 1] {
+    let mut keep = [[1.0; LANES]; CLASSES.len() + 1];
+    let mut class = 0;
+    while class < CLASSES.len() {
+        let mut lane = 0;
+        while lane < LANES {
+            if lane & (1 << class) != 0 {
+                keep[class][lane] = 0.0;
+            }
+            lane += 1;
+        }
+        class += 1;
+    }
+    keep
+}
+
+fn kept(class: Option<Class>) -> &'static [f64; LANES] {
+    &KEEP[class.map_or(CLASSES.len(), |class| class as usize)]
+}
+
+/// When something was reached, in each lane: ns since the replay began.
+#[derive(Clone, Debug)]
+pub(super) struct Lanes(pub(super) [f64; LANES]);
+
+impl Lanes {
+    pub(super) fn at(ns: f64) -> Lanes {
+        Lanes([ns; LANES])
+    }
+
+    /// Time goes by in the lanes that have the class.
+    #[inline]
+    pub(super) fn pass(&mut self, ns: f64, class: Option<Class>) {
+        for (lane, keep) in self.0.iter_mut().zip(kept(class)) {
+            *lane += keep * ns;
+        }
+    }
+
+    /// Time goes by in the lanes that have one class and not the other.
+    pub(super) fn pass_without(&mut self, ns: f64, class: Class, other: Class) {
+        for ((lane, keep), other) in self.0.iter_mut().zip(kept(Some(class))).zip(kept(Some(other))) {
+            *lane += keep * (1.0 - other) * ns;
+        }
+    }
+
+    /// The later one.
+    #[inline]
+    pub(super) fn join(&mut self, other: &Lanes, after_ns: f64) {
+        for (lane, other) in self.0.iter_mut().zip(&other.0) {
+            let other = other + after_ns;
+            *lane = if *lane > other { *lane } else { other };
+        }
+    }
+
+    /// The later one in the lanes that have the class; the others stay.
+    #[inline]
+    pub(super) fn join_with(&mut self, other: &Lanes, after_ns: f64, class: Option<Class>) {
+        for ((lane, other), keep) in self.0.iter_mut().zip(&other.0).zip(kept(class)) {
+            let other = other + after_ns;
+            let later = if *lane > other { *lane } else { other };
+            *lane += keep * (later - *lane);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_goes_without_each_class_of_its_set_and_with_all_others() {
+        let mut lanes = Lanes::at(0.0);
+        for (class, ..) in CLASSES {
+            lanes.pass(10f64.powi(class as i32), Some(class));
+        }
+        lanes.pass(0.5, None);
+        assert_eq!(lanes.0[0], 111_111.5);
+        let without = Without::these(&[Class::Wait, Class::Communication]);
+        assert_eq!(lanes.0[without.lane()], 11_101.5);
+        assert_eq!(lanes.0[Without::these(&CLASSES.map(|(class, ..)| class)).lane()], 0.5);
+    }
+
+    #[test]
+    fn the_later_one_counts_but_where_its_class_is_gone() {
+        let mut lanes = Lanes::at(100.0);
+        lanes.join_with(&Lanes::at(300.0), 50.0, Some(Class::Wait));
+        assert_eq!((lanes.0[0], lanes.0[Without::these(&[Class::Wait]).lane()]), (350.0, 100.0));
+        lanes.pass_without(7.0, Class::Copy, Class::Host);
+        assert_eq!(lanes.0[Without::these(&[Class::Host]).lane()], 357.0);
+        assert_eq!(lanes.0[Without::these(&[Class::Host, Class::Copy]).lane()], 350.0);
+        lanes.join(&Lanes::at(90.0), 50.0);
+        assert_eq!((lanes.0[0], lanes.0[Without::these(&[Class::Wait]).lane()]), (350.0, 140.0));
+    }
+}

@@ -1,0 +1,200 @@
+//! The critical path, and what would be gained if some of the work were not there.
+//!
+//! The run is replayed event by event, in the order of time: begins and ends of calls, and operations of the GPUs. Each has to
+//! wait for others: a call for the one before it, an operation for its call and for the one before it on its stream, the
+//! end of a wait for the operation that it waits for ([`host`], [`device`]). What ended last of these is its predecessor; the way
+//! back from a step's end is the critical path ([`path`]). Beside the run as it was the same events are replayed without the
+//! host's own time, without waits, and so on, in every combination ([`lanes`]): all that they had to wait for remains, but
+//! comes as early as it can. The difference is what would be gained, of one cause or of several together, and is no
+//! sum of times: work that something else hides gains nothing.
+//!
+//! Nothing is kept of an event but the time that each thread, stream and outstanding call has reached, and a bounded ring
+//! of the last ones: the memory does not grow with the trace.
+
+mod device;
+mod host;
+mod lanes;
+mod path;
+mod process;
+
+use std::rc::Rc;
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Pass;
+use super::gpu::order::{Columns, Order, Work};
+use super::gpu::{Did, SLACK_NS};
+use super::steps::Steps;
+use crate::trace::{NO_NAME, Rows, Want};
+use host::Call;
+pub(crate) use lanes::{CLASSES, Class, Without};
+use path::Nodes;
+pub(crate) use path::PIECES;
+use process::Process;
+pub(crate) use process::Sums;
+
+/// Processes that are replayed.
+const PROCESSES: usize = 256;
+
+/// A call's begin or end that was not replayed yet.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    at: i64,
+    process_id: i64,
+    call: Call,
+}
+
+impl Edge {
+    fn is_end(&self) -> bool {
+        self.at != self.call.start
+    }
+}
+
+/// The pass.
+#[derive(Debug, Default)]
+pub(crate) struct Critical {
+    processes: FxHashMap<i64, Process>,
+    communication: Rc<FxHashSet<i64>>,
+    order: Order,
+    edges: Vec<Edge>,
+    nodes: Nodes,
+    launcher: usize,
+}
+
+impl Critical {
+    /// `communication`: the names of NCCL's kernels.
+    pub(crate) fn new(communication: Rc<FxHashSet<i64>>) -> Critical {
+        Critical { communication, ..Critical::default() }
+    }
+
+    /// What was found in a process; none where none of its operations are known.
+    pub(crate) fn of(&self, process_id: i64) -> Option<&Sums> {
+        let process = self.processes.get(&process_id).filter(|process| process.on_gpu)?;
+        Some(&process.sums).filter(|sums| sums.count > 0 && sums.total_ns() > 0.0)
+    }
+
+    fn calls(&mut self, rows: &Rows) {
+        let (start, process, tid) = (rows.i64("start_ns"), rows.i64("process_id"), rows.i32_or("tid", 0));
+        let length = rows.i64(if rows.table == TableId::OsWaits { "wait_ns" } else { "api_ns" });
+        let (api, stream, cause) = (rows.i64("api_id"), rows.i64("stream"), rows.i64("correlation_id"));
+        let (text, kernels) =
+            (rows.texts(if rows.table == TableId::Api { "class" } else { "kind" }), rows.i32_or("kernels", 0));
+        let causes = matches!(rows.table, TableId::Launches | TableId::Transfers);
+        for row in 0..rows.len {
+            let (start, kind) = (start[row], text.get(row));
+            let call = Call {
+                start,
+                // An end has its place after its begin.
+                end: start.saturating_add(length[row].max(1)),
+                tid: tid[row],
+                did: Did::of(rows.table, kind),
+                api_id: api[row],
+                stream: (rows.table == TableId::Syncs && kind == "stream").then(|| stream[row]),
+                cause: causes.then(|| cause[row]),
+                single: rows.table == TableId::Launches && kernels[row] == 1,
+            };
+            let process_id = process[row];
+            self.edges.extend([call.start, call.end].map(|at| Edge { at, process_id, call }));
+        }
+    }
+
+    fn operations(&mut self, rows: &Rows) {
+        let (columns, name) = (Columns::of(rows), rows.i64_or("name_id", NO_NAME));
+        let table = usize::from(rows.table == TableId::DeviceCopies);
+        for row in 0..rows.len {
+            let work = match rows.table {
+                TableId::DeviceCopies => Work::Copy,
+                _ if self.communication.contains(&name[row]) => Work::Communication,
+                _ => Work::Kernel,
+            };
+            if let Some(of) = columns.operation(row, name[row], work) {
+                self.order.push(table, of);
+            }
+        }
+    }
+
+    /// Replays everything that was before this time.
+    fn settle(&mut self, before: i64, steps: &Steps) {
+        // Nearly sorted: each table's calls come in their order.
+        self.edges.sort_by_key(|edge| (edge.at, !edge.is_end()));
+        let settled = self.edges.partition_point(|edge| edge.at < before);
+        for index in 0..settled {
+            let edge = self.edges[index];
+            self.launch_up_to(edge.at.saturating_add(1), steps);
+            let Some(process) = process_at(&mut self.processes, edge.process_id, edge.at, steps) else { continue };
+            match edge.is_end() {
+                true => process.end(&edge.call, steps.of(edge.process_id), &mut self.nodes),
+                false => process.begin(&edge.call, steps.of(edge.process_id), &mut self.nodes),
+            }
+        }
+        self.edges.drain(..settled);
+        self.launch_up_to(before, steps);
+    }
+
+    fn launch_up_to(&mut self, before: i64, steps: &Steps) {
+        while let Some(of) = self.order.next(before) {
+            if let Some(process) = process_at(&mut self.processes, of.process_id, of.start, steps) {
+                process.operation(&of, steps.of(of.process_id), &mut self.nodes);
+            }
+        }
+    }
+}
+
+fn process_at<'a>(
+    processes: &'a mut FxHashMap<i64, Process>,
+    process_id: i64,
+    at: i64,
+    steps: &Steps,
+) -> Option<&'a mut Process> {
+    if processes.len() >= PROCESSES && !processes.contains_key(&process_id) {
+        return None;
+    }
+    Some(processes.entry(process_id).or_insert_with(|| Process::new(at, steps.of(process_id))))
+}
+
+impl Pass for Critical {
+    fn wants(&self) -> &'static [Want] {
+        &[
+            Want { table: TableId::Kernels, columns: &["gpu_ns", "device", "stream", "correlation_id", "name_id"] },
+            Want { table: TableId::DeviceCopies, columns: &["gpu_ns", "device", "stream", "correlation_id"] },
+            Want { table: TableId::Launches, columns: &["api_ns", "tid", "correlation_id", "api_id", "kernels"] },
+            Want { table: TableId::Transfers, columns: &["api_ns", "tid", "correlation_id", "api_id"] },
+            Want { table: TableId::Syncs, columns: &["api_ns", "tid", "api_id", "kind", "stream"] },
+            Want { table: TableId::DeviceMemory, columns: &["api_ns", "tid", "api_id"] },
+            Want { table: TableId::Api, columns: &["api_ns", "tid", "api_id", "class"] },
+            Want { table: TableId::Collectives, columns: &["api_ns", "tid", "api_id"] },
+            Want { table: TableId::OsWaits, columns: &["wait_ns", "tid", "api_id"] },
+        ]
+    }
+
+    fn rows(&mut self, rows: &Rows, steps: &Steps) {
+        if rows.launcher != self.launcher {
+            // Another collector's files: they begin from the start of the run again.
+            self.settle(i64::MAX, steps);
+            self.order.restart();
+            self.launcher = rows.launcher;
+        }
+        let begin = rows.i64("start_ns").first().copied().unwrap_or(i64::MIN);
+        match rows.table {
+            TableId::Kernels | TableId::DeviceCopies => self.operations(rows),
+            _ => self.calls(rows),
+        }
+        self.settle(begin.saturating_sub(SLACK_NS), steps);
+    }
+
+    fn end(&mut self, steps: &Steps) {
+        self.settle(i64::MAX, steps);
+        for (process_id, process) in &mut self.processes {
+            process.finish(steps.of(*process_id), &mut self.nodes);
+        }
+    }
+
+    fn names(&self, ids: &mut FxHashSet<i64>) {
+        let sums = self.processes.values().map(|process| &process.sums);
+        ids.extend(sums.flat_map(|sums| sums.names.iter().map(|((_, name), _)| *name)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

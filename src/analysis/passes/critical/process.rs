@@ -1,0 +1,189 @@
+//! One process: host and GPUs, cut into steps, or into windows where there are none.
+
+use super::device::{Begun, Calls, Device, unknown_call};
+use super::host::{Call, Host};
+use super::lanes::{CLASSES, LANES, Without};
+use super::path::{Nodes, PIECES, Piece};
+use crate::analysis::passes::gpu::order::Operation;
+use crate::analysis::passes::groups::Groups;
+use crate::analysis::passes::launches::OTHER;
+use crate::analysis::passes::steps::ProcessSteps;
+
+/// Without steps the run is cut into windows of so many nodes of all processes.
+const WINDOW: u64 = 1 << 18;
+/// Names on the path that are kept apart.
+const NAMES: usize = 20_000;
+
+/// What was found in the usual steps; in the windows of a process that has none.
+#[derive(Debug)]
+pub(crate) struct Sums {
+    /// Steps, or windows.
+    pub(crate) count: u64,
+    /// They are steps.
+    pub(crate) of_steps: bool,
+    /// Their length in every lane: the first one as it was.
+    lanes_ns: [f64; LANES],
+    /// Time by class, of the host and of the GPUs, whether on the path or not.
+    pub(crate) spent_ns: [i64; CLASSES.len()],
+    /// The path by what its pieces are.
+    pub(crate) path_ns: [i64; PIECES.len()],
+    /// The path by piece and name: number and time.
+    pub(crate) names: Groups<(Option<Piece>, i64), (u64, i64)>,
+    /// Steps whose path is not known: they have too many nodes.
+    pub(crate) lost: u64,
+}
+
+impl Sums {
+    /// Time that would have been gained, per step or window.
+    pub(crate) fn gain_ns(&self, without: Without) -> f64 {
+        let ns = self.lanes_ns[0] - self.lanes_ns[without.lane()];
+        ns.max(0.0) / self.count.max(1) as f64
+    }
+
+    /// Length of a step or window: the mean, from path's end to path's end.
+    pub(crate) fn step_ns(&self) -> f64 {
+        self.lanes_ns[0] / self.count.max(1) as f64
+    }
+
+    /// All of it.
+    pub(crate) fn total_ns(&self) -> f64 {
+        self.lanes_ns[0]
+    }
+}
+
+/// How far everything was at a boundary.
+#[derive(Debug)]
+struct Reached {
+    lanes: [f64; LANES],
+    /// The later one of the host and the last operation.
+    at: i64,
+    spent_ns: [i64; CLASSES.len()],
+}
+
+/// One process.
+#[derive(Debug)]
+pub(super) struct Process {
+    host: Host,
+    device: Device,
+    calls: Calls,
+    /// Number of the next boundary; of those that are the steps' ends.
+    next: usize,
+    last: Option<Reached>,
+    window: u64,
+    /// Operations of it were seen: else there is nothing to say.
+    pub(super) on_gpu: bool,
+    pub(super) sums: Sums,
+}
+
+impl Process {
+    /// A process whose first event was at this time; `steps`: those that it has.
+    pub(super) fn new(at: i64, steps: Option<&ProcessSteps>) -> Process {
+        let (first, tid) = steps.map_or((at, 0), |steps| (steps.first_ns().min(at), steps.tid));
+        Process {
+            host: Host::new(first, tid),
+            device: Device::new(),
+            calls: Calls::default(),
+            next: 0,
+            last: None,
+            window: 0,
+            on_gpu: false,
+            sums: Sums {
+                count: 0,
+                of_steps: steps.is_some(),
+                lanes_ns: [0.0; LANES],
+                spent_ns: Default::default(),
+                path_ns: Default::default(),
+                names: Groups::new(NAMES, (None, OTHER)),
+                lost: 0,
+            },
+        }
+    }
+
+    pub(super) fn begin(&mut self, call: &Call, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
+        self.cut(call.start, steps, nodes);
+        let counts = self.host.begin(call, nodes);
+        if let Some(cause) = call.cause {
+            // A call that does not count for the host began when another one was under way.
+            let lanes = if counts { self.host.lanes.clone() } else { self.host.reaches(call.start).0 };
+            self.calls.add(cause, call.single, Begun { at: call.start, lanes, node: self.host.node });
+        }
+    }
+
+    pub(super) fn end(&mut self, call: &Call, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
+        // A step that ends with a wait ends after it.
+        self.cut(call.end - 1, steps, nodes);
+        self.host.end(call, &self.device, nodes);
+    }
+
+    pub(super) fn operation(&mut self, of: &Operation, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
+        self.cut(of.start, steps, nodes);
+        self.on_gpu = true;
+        let device = &mut self.device;
+        if self.calls.of(of.cause, |call| device.add(of, call, nodes)).is_none() {
+            let (lanes, _) = self.host.reaches(of.start);
+            device.add(of, &unknown_call(of.start, lanes, self.host.node), nodes);
+        }
+    }
+
+    /// Ends the steps that end up to this time.
+    fn cut(&mut self, to: i64, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
+        let Some(steps) = steps else {
+            if self.last.is_none() || nodes.next() - self.window >= WINDOW {
+                self.boundary(self.host.at, true, nodes);
+                self.window = nodes.next();
+            }
+            return;
+        };
+        while let Some(at) = steps.boundary(self.next).filter(|at| *at <= to) {
+            let usual = self.next > 0 && steps.is_middle(self.next - 1);
+            self.boundary(at, usual, nodes);
+            self.next += 1;
+        }
+    }
+
+    /// Everything was seen.
+    pub(super) fn finish(&mut self, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
+        let last = self.device.last.map_or(self.host.at, |op| op.end.max(self.host.at));
+        self.cut(last, steps, nodes);
+        if steps.is_none() {
+            self.boundary(self.host.at, true, nodes);
+        }
+    }
+
+    fn boundary(&mut self, at: i64, counts: bool, nodes: &Nodes) {
+        let (host, piece) = self.host.reaches(at);
+        let mut lanes = host;
+        if self.on_gpu {
+            lanes.join(&self.device.front, 0.0);
+        }
+        let beyond = self.device.beyond(at);
+        let spent_ns = std::array::from_fn(|class| self.host.spent_ns[class] + self.device.spent_ns[class]);
+        let reached = Reached { lanes: lanes.0, at: beyond.map_or(at, |(end, _)| end), spent_ns };
+        let Some(last) = self.last.replace(reached).filter(|_| counts) else { return };
+        let Some(now) = &self.last else { return };
+        let sums = &mut self.sums;
+        sums.count += 1;
+        for ((sum, now), last) in sums.lanes_ns.iter_mut().zip(&now.lanes).zip(&last.lanes) {
+            *sum += now - last;
+        }
+        for ((sum, now), last) in sums.spent_ns.iter_mut().zip(&now.spent_ns).zip(&last.spent_ns) {
+            *sum += now - last;
+        }
+        let mut tell = |piece: Piece, name: i64, ns: i64| {
+            sums.path_ns[piece as usize] += ns;
+            let of = sums.names.at((Some(piece), name));
+            *of = (of.0 + 1, of.1 + ns);
+        };
+        let known = match beyond {
+            Some((_, node)) => nodes.walk(node, last.at, tell),
+            None => {
+                let rest = at - self.host.at.max(last.at);
+                if rest > 0 {
+                    tell(piece, crate::trace::NO_NAME, rest);
+                }
+                self.host.at <= last.at || nodes.walk(self.host.node, last.at, tell)
+            }
+        };
+        sums.lost += u64::from(!known);
+    }
+}

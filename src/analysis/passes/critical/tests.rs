@@ -1,0 +1,157 @@
+//! Rows in, path and gains out: programs whose critical path is known by how they were made.
+
+use super::path::Piece;
+use super::*;
+use crate::analysis::{Facts, Need};
+use crate::trace::Filter;
+use crate::trace::testing::{START, TestTrace};
+
+/// Per step: its length, the path by piece, and what each class would gain alone; at last all together.
+type Found = (i64, Vec<(Piece, i64)>, Vec<(Class, i64)>, i64);
+
+fn found(trace: &TestTrace) -> Found {
+    let (trace, filter) = (trace.open(), Filter::default());
+    let facts = Facts::gather(&trace, &filter, &[Need::Critical]);
+    let critical = facts.critical.expect("GPU times");
+    let sums = critical.of(1).expect("a process with GPU times");
+    assert_eq!(sums.lost, 0);
+    assert_eq!(sums.path_ns.iter().sum::<i64>() as f64, sums.total_ns(), "the pieces are the path");
+    let each = |ns: f64| (ns / sums.count as f64).round() as i64;
+    let path = PIECES.iter().map(|(piece, ..)| (*piece, each(sums.path_ns[*piece as usize] as f64)));
+    let gains = CLASSES.iter().map(|(class, ..)| (*class, sums.gain_ns(Without::these(&[*class])).round() as i64));
+    let all = Without::these(&CLASSES.map(|(class, ..)| class));
+    (
+        sums.step_ns().round() as i64,
+        path.filter(|(_, ns)| *ns > 0).collect(),
+        gains.filter(|(_, ns)| *ns > 0).collect(),
+        sums.gain_ns(all).round() as i64,
+    )
+}
+
+/// Ten steps, each of which begins when the last one's wait is over.
+fn ten(step: impl Fn(&mut crate::trace::testing::Thread<'_>)) -> TestTrace {
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..10 {
+        let began = thread.range_begin();
+        step(&mut thread);
+        thread.range_end(None, "step", began, true);
+    }
+    trace
+}
+
+#[test]
+fn a_loop_that_waits_has_host_and_gpu_on_its_path_one_after_the_other() {
+    // 95 us of Python, a launch, 100 us of a kernel that begins 6 us after its call did, a wait that ends 4 us after it.
+    let trace = ten(|thread| {
+        thread.host(95_000);
+        let begin = thread.now + 6_000;
+        let end = thread.launch_running("gemm", 5_000, 7, (begin, 100_000));
+        thread.sync("cuStreamSynchronize", "stream", end + 4_000 - thread.now);
+    });
+    let (step, path, gains, all) = found(&trace);
+    assert_eq!(step, 205_000);
+    let expected = [(Piece::Outside, 95_000), (Piece::Wait, 4_000), (Piece::Latency, 6_000), (Piece::Compute, 100_000)];
+    assert_eq!(path, expected);
+    // Without the host's own time the kernel, its launch and the return from the wait remain. Without waits host and GPU work
+    // beside each other, and a step is as long as the longer of the two, the GPU's 100 us; the first of the ten has to begin
+    // with the host. Without both it has not.
+    assert_eq!(gains, [(Class::Host, 95_000), (Class::Wait, (205_000 - 100_000) - 101_000 / 10)]);
+    assert_eq!(all, 205_000 - 100_000 - 6_000 / 10);
+}
+
+#[test]
+fn what_the_gpu_hides_gains_nothing() {
+    // The host is a step ahead of the GPU and waits for the step before; a copy on another stream lies beside the kernels.
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    let mut end = START;
+    for _ in 0..30 {
+        let (began, before) = (thread.range_begin(), end);
+        thread.host(20_000);
+        let copied = thread.now + 8_000;
+        thread.copy_running("HtoD", 1 << 20, 3_000, (copied, 30_000));
+        let begin = (before + 1_000).max(thread.now + 6_000);
+        end = thread.launch_running("gemm", 5_000, 7, (begin, 99_000));
+        let wait = (before + 4_000 - thread.now).max(1_000);
+        thread.sync("cuEventSynchronize", "event", wait);
+        thread.range_end(None, "step", began, true);
+    }
+    let (step, path, gains, _) = found(&trace);
+    assert_eq!((step, path), (100_000, vec![(Piece::Between, 1_000), (Piece::Compute, 99_000)]));
+    assert_eq!(gains, []);
+}
+
+#[test]
+fn gains_of_several_causes_do_not_add_up() {
+    let trace = ten(|thread| {
+        thread.system_wait("read", "read", 50_000);
+        thread.alloc("cuMemAlloc_v2", "device", 1, 8, 30_000);
+        let begin = thread.now + 6_000;
+        let end = thread.launch_running("gemm", 5_000, 7, (begin, 60_000));
+        thread.sync("cuStreamSynchronize", "stream", end + 4_000 - thread.now);
+    });
+    let (step, _, gains, all) = found(&trace);
+    assert_eq!(step, 150_000);
+    // Without waits the host needs 85 us a step and the GPU 60, which ends 61 us after the last launch began: 65 us are gained
+    // a step, and not the wait's 65 and the 50 of the file. Without all of them the GPU's 60 remain.
+    assert_eq!(gains, [(Class::Wait, 65_000 - 61_000 / 10), (Class::Memory, 30_000), (Class::System, 50_000)]);
+    assert_eq!(all, 150_000 - 60_000 - 6_000 / 10);
+}
+
+#[test]
+fn a_copy_that_waits_for_earlier_work_is_a_wait_and_a_copy() {
+    // 20 us of Python, a kernel of 100 us, and a copy of 10 us that blocks until it has been made and returns 4 us later.
+    let trace = ten(|thread| {
+        thread.host(20_000);
+        let end = thread.launch_running("gemm", 5_000, 7, (thread.now + 6_000, 100_000));
+        let call_ns = end + 1_000 + 10_000 + 4_000 - thread.now;
+        thread.copy_running("DtoH", 4, call_ns, (end + 1_000, 10_000));
+    });
+    let (step, _, gains, _) = found(&trace);
+    assert_eq!(step, 141_000);
+    // Without the copy the call still waits for the kernel. Without waits the GPU has 100 us of kernel and 11 of copy to do a
+    // step; in the first one it begins 26 us late, and what it was given last is 15 us behind the host's end.
+    let gain = |of: Class| gains.iter().find(|(class, _)| *class == of).map(|(_, ns)| *ns);
+    assert_eq!(gain(Class::Copy), Some(15_000));
+    assert_eq!(gain(Class::Host), Some(20_000));
+    assert!(gain(Class::Wait).is_some_and(|ns| (25_000..30_000).contains(&ns)), "{gains:?}");
+}
+
+#[test]
+fn an_operation_waits_for_another_stream() {
+    // NCCL begins when the kernel before it ends, and the next kernel when NCCL does.
+    let trace = ten(|thread| {
+        let begin = thread.now + 6_000;
+        let first = thread.launch_running("gemm", 5_000, 7, (begin, 100_000));
+        let nccl = thread.launch_running("ncclDevKernel_AllReduce", 5_000, 9, (first + 2_000, 80_000));
+        let last = thread.launch_running("gemm", 5_000, 7, (nccl + 2_000, 100_000));
+        thread.sync("cuStreamSynchronize", "stream", last + 4_000 - thread.now);
+    });
+    let (step, path, gains, _) = found(&trace);
+    assert_eq!(step, 294_000);
+    let expected = [
+        (Piece::Wait, 4_000),
+        (Piece::Latency, 6_000),
+        (Piece::Between, 4_000),
+        (Piece::Compute, 200_000),
+        (Piece::Communication, 80_000),
+    ];
+    assert_eq!(path, expected);
+    let nccl = gains.iter().find(|(class, _)| *class == Class::Communication);
+    assert!(nccl.is_some_and(|(_, ns)| (80_000..=84_000).contains(ns)), "{gains:?}");
+}
+
+#[test]
+fn a_process_without_steps_is_replayed_as_a_whole() {
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    let end = thread.launch_running("a", 5_000, 7, (START + 6_000, 50_000));
+    thread.sync("cuStreamSynchronize", "stream", end + 1_000 - thread.now);
+    thread.host(30_000);
+    thread.launch_running("b", 5_000, 7, (thread.now + 6_000, 10_000));
+    let (length, path, gains, _) = found(&trace);
+    assert_eq!(length, 6_000 + 50_000 + 1_000 + 30_000 + 6_000 + 10_000);
+    assert_eq!(path.iter().map(|(_, ns)| ns).sum::<i64>(), length);
+    assert_eq!(gains, [(Class::Host, 30_000), (Class::Wait, 37_000)]);
+}
