@@ -1,5 +1,6 @@
 //! Small traces for tests: rows in, a TRACE folder out, as a collector would have written it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct TestTrace {
     pub(crate) folder: PathBuf,
     rows: Vec<Vec<Map<String, Value>>>,
     names: Vec<i64>,
+    /// Calls that each thread has made.
+    calls: BTreeMap<(i64, i32), i64>,
     /// The manifest; `None` leaves it out.
     pub(crate) manifest: Option<Manifest>,
 }
@@ -48,7 +51,8 @@ impl TestTrace {
             complete: true,
             ..Manifest::default()
         };
-        TestTrace { folder, rows: vec![Vec::new(); TABLES.len()], names: Vec::new(), manifest: Some(manifest) }
+        let rows = vec![Vec::new(); TABLES.len()];
+        TestTrace { folder, rows, names: Vec::new(), calls: BTreeMap::new(), manifest: Some(manifest) }
     }
 
     /// Adds a row; columns that are not named are null, 0, false or empty.
@@ -230,7 +234,8 @@ pub(crate) struct Thread<'a> {
 impl TestTrace {
     /// A thread of a process, from its start.
     pub(crate) fn thread(&mut self, process_id: i64, tid: i32) -> Thread<'_> {
-        Thread { trace: self, process_id, tid, calls: 0, pending: 1, now: START, stack: None }
+        let calls = self.calls.get(&(process_id, tid)).copied().unwrap_or(0);
+        Thread { trace: self, process_id, tid, calls, pending: 1, now: START, stack: None }
     }
 }
 
@@ -257,6 +262,7 @@ impl Thread<'_> {
         self.trace.row(table, row);
         self.now += ns;
         self.calls += 1;
+        self.trace.calls.insert((self.process_id, self.tid), self.calls);
     }
 
     /// A kernel launch.

@@ -119,17 +119,20 @@ impl Nodes {
 
     /// Goes back from a node to the time `until`, and tells every piece on the way. False: the way is lost.
     pub(super) fn walk(&self, mut from: u64, until: i64, mut tell: impl FnMut(Piece, i64, i64)) -> bool {
-        // What lies between the node before and this one ends where this one begins.
+        // A wait may end before what it waited for does, by as much as two clocks differ: each ns is told once.
+        let mut to = i64::MAX;
         while let Some(node) = self.get(from) {
-            if node.end > until && node.end > node.start {
-                tell(node.piece, node.name_id, node.end - node.start.max(until));
+            let ns = node.end.min(to) - node.start.max(until);
+            if ns > 0 {
+                tell(node.piece, node.name_id, ns);
             }
+            to = to.min(node.start);
             if node.start <= until {
                 return true;
             }
             let before = self.get(node.after).map(|before| before.end);
             let Some(ended) = before.or((node.after == FIRST).then_some(until)) else { return false };
-            let gap = node.start - ended.max(until);
+            let gap = to - ended.max(until);
             if gap > 0 {
                 tell(node.before, node.name_id, gap);
             }

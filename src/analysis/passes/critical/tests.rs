@@ -155,3 +155,67 @@ fn a_process_without_steps_is_replayed_as_a_whole() {
     assert_eq!(path.iter().map(|(_, ns)| ns).sum::<i64>(), length);
     assert_eq!(gains, [(Class::Host, 30_000), (Class::Wait, 37_000)]);
 }
+
+#[test]
+fn a_wait_in_which_another_thread_launches_ends_with_that_threads_work() {
+    // The loop's thread waits for its backward thread, which launches: 60 us of its Python, and a kernel of 30 us.
+    let mut trace = TestTrace::new();
+    for n in 0..10 {
+        let from = START + n * 100_000;
+        let mut main = trace.thread(1, 11);
+        main.host(from - main.now);
+        let began = main.range_begin();
+        main.system_wait("pthread_cond_wait", "condition", 66_000);
+        let end = from + 60_000 + 6_000 + 30_000;
+        main.sync("cuStreamSynchronize", "stream", end + 4_000 - main.now);
+        main.range_end(None, "step", began, true);
+        let mut backward = trace.thread(1, 12);
+        backward.host(from + 60_000 - backward.now);
+        backward.launch_running("gemm", 5_000, 7, (from + 66_000, 30_000));
+    }
+    let (step, path, gains, _) = found(&trace);
+    assert_eq!(step, 100_000);
+    // Until the first launch the loop's thread is the one that counts; from then on the other one is, whose time is the host's.
+    let of = |piece: Piece| path.iter().find(|(of, _)| *of == piece).map_or(0, |(_, ns)| *ns);
+    assert_eq!((of(Piece::Compute), of(Piece::Wait), of(Piece::Latency)), (30_000, 4_000, 6_000));
+    assert_eq!(of(Piece::Outside) + of(Piece::System), 60_000);
+    assert!(gains.iter().any(|(class, _)| *class == Class::Wait), "{gains:?}");
+}
+
+#[test]
+fn whatever_a_program_does_its_path_is_as_long_as_its_steps() {
+    let mut random = 1u64;
+    let mut next = |below: i64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((random >> 33) as i64) % below
+    };
+    for _ in 0..40 {
+        let mut trace = TestTrace::new();
+        let mut ends = [START; 3];
+        let mut threads: Vec<i64> = vec![START; 2];
+        for _ in 0..300 {
+            let which = next(2) as usize;
+            let mut thread = trace.thread(1, 11 + which as i32);
+            thread.host(threads[which] - thread.now);
+            let stream = next(3) as usize;
+            match next(8) {
+                0 => thread.sync("cuStreamSynchronize", "stream", 1 + next(90_000)),
+                1 => thread.alloc("cuMemAlloc_v2", "device", 1, 8, 1 + next(9_000)),
+                2 => thread.system_wait("read", "read", 1 + next(60_000)),
+                3 => {
+                    let begin = ends[stream].max(thread.now) + next(9_000);
+                    ends[stream] = thread.copy_running("HtoD", 8, 1 + next(20_000), (begin, next(30_000)));
+                }
+                4 => thread.host(next(80_000)),
+                _ => {
+                    let name = if stream == 2 { "ncclDevKernel_AllReduce" } else { "gemm" };
+                    let begin = ends[stream].max(thread.now) + next(9_000);
+                    ends[stream] = thread.launch_running(name, 1 + next(8_000), stream as i64, (begin, next(40_000)));
+                }
+            }
+            threads[which] = thread.now;
+        }
+        let (length, _, gains, all) = found(&trace);
+        assert!(gains.iter().all(|(_, ns)| *ns <= all && all <= length), "{gains:?}, {all} of {length}");
+    }
+}
