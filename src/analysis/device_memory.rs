@@ -4,7 +4,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::passes::device_memory::{Calls, KINDS, ProcessMemory, on_host};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, What, sites};
+use super::{Analysis, Explain, Facts, Metric, Need, What, sites, torch_memory};
 
 /// The analysis.
 pub(crate) struct DeviceMemory;
@@ -27,9 +27,15 @@ impl Analysis for DeviceMemory {
                 (from a pool), managed, virtual (physical memory; its mappings take nothing) and array lie on the device; \
                 pinned and registered lie on the host and are counted apart. Peak is the most that was live on the device at \
                 once, with what was live then by kind. Never freed is what was live after the last event. Steady-state calls \
-                are those in steps after warm-up: a caching allocator makes none. Cost is the time in the calls.",
+                are those in steps after warm-up: a caching allocator makes none. Cost is the time in the calls. Where a memory \
+                snapshot of PyTorch was imported: peak is the most that tensors had asked for at once, with the lines whose \
+                blocks were live then; reserved is what the allocator had from the driver; fragmented is what is free in \
+                segments that are used too, so that no larger block fits and it cannot be given back; what was live at the \
+                end is by line too: what grows there from step to step is a leak.",
             unit: "bytes and ns in JSON; in text the column's head names the unit (powers of 1024 for bytes).",
-            limits: "Under a caching allocator (PyTorch, JAX) this is what the allocator reserved, not what tensors use. \
+            limits: "Under a caching allocator (PyTorch, JAX) this is what the allocator reserved, not what tensors use: for \
+                that import a snapshot (torch.cuda.memory._record_memory_history, _dump_snapshot). Its history is a ring: \
+                the peak is the one since its begin, and of what was taken before and given back no line is known. \
                 Memory that contexts, modules and libraries take inside the driver is not seen. A context's end frees its \
                 memory without a call; such memory counts as never freed. Arrays count 0 bytes. Managed memory counts in \
                 full, wherever its pages are.",
@@ -57,6 +63,17 @@ impl Analysis for DeviceMemory {
             Metric::cost("cost_wall_percent", Percent, "time in allocation and free calls, of wall time"),
             Metric::about("steady_allocations", Count, "allocation calls in steady steps"),
             Metric::cost("failed_allocations", Count, "allocations that failed"),
+            Metric::cost(
+                "torch_peak_bytes",
+                Bytes,
+                "most bytes that tensors had asked PyTorch for at once, on the device where that is most",
+            ),
+            Metric::cost("torch_peak_reserved_bytes", Bytes, "most bytes that PyTorch had from the driver, likewise"),
+            Metric::about("torch_allocated_bytes", Bytes, "bytes that tensors had when PyTorch's snapshot was taken"),
+            Metric::about("torch_reserved_bytes", Bytes, "bytes that PyTorch had from the driver then"),
+            Metric::cost("torch_fragmented_bytes", Bytes, "free bytes in PyTorch's segments that are used too"),
+            Metric::cost("torch_fragmented_percent", Percent, "these, of the bytes reserved"),
+            Metric::cost("torch_failed", Count, "allocations that failed in PyTorch's allocator"),
         ];
         METRICS
     }
@@ -99,6 +116,7 @@ impl Analysis for DeviceMemory {
         section.table(by_call(facts));
         sites::cost_table(&mut section, facts, &[What::Memory], ("by_site", "By line, without waiting for the GPU"));
         section.table(over_time(facts));
+        torch_memory::add(&mut section, facts);
         super::loss::note(&mut section, facts, "allocation and free calls", TableId::DeviceMemory);
         section
     }

@@ -231,6 +231,7 @@ impl<'a> Facts<'a> {
         let mut stacks = facts.sites.stacks();
         stacks.extend(facts.gpu.iter().flat_map(|gpu| gpu.devices.stacks()));
         stacks.extend(facts.step_sums.stacks());
+        stacks.extend(facts.device_memory.torch.stacks());
         if !stacks.is_empty() {
             facts.stacks = trace.sites(&stacks);
         }

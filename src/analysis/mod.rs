@@ -37,6 +37,7 @@ mod streams;
 pub(crate) mod summary;
 mod syncs;
 mod targets;
+mod torch_memory;
 mod transfers;
 
 pub(crate) use facts::{Facts, Need};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gputrace_collectors::manifest::Count;
+use gputrace_collectors::schema::TableId;
 
 use super::loss;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
@@ -142,11 +143,11 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
             ),
         ),
         (
-            true,
+            facts.trace.launchers.iter().all(|launcher| launcher.sealed(TableId::TorchMemory).is_empty()),
             (
                 "which tensors live in PyTorch's allocator",
                 "it takes whole blocks from the driver",
-                "torch.cuda.memory._dump_snapshot",
+                "gputrace import of what torch.cuda.memory._dump_snapshot wrote",
             ),
         ),
         (

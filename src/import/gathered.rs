@@ -9,6 +9,7 @@ use gputrace_collectors::manifest::Device;
 use gputrace_collectors::names::{NameKind, id};
 
 use super::calls::Kind;
+use super::stacks::Stacks;
 
 /// A call of a host thread.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Call {
     pub(crate) kernel_id: Option<i64>,
     pub(crate) kind: Kind,
     pub(crate) result: i32,
+    /// Who made it, a number of [`Gathered::stacks`].
+    pub(crate) stack: Option<u32>,
 }
 
 /// When and where the GPU did something.
@@ -76,6 +79,22 @@ pub(crate) struct Range {
     pub(crate) domain_id: Option<i64>,
 }
 
+/// What PyTorch's allocator did or held: a row of `torch_memory`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TorchMemory {
+    pub(crate) start_ns: i64,
+    pub(crate) process: usize,
+    pub(crate) device: i32,
+    pub(crate) stream: i64,
+    pub(crate) action: &'static str,
+    pub(crate) address: i64,
+    pub(crate) segment: Option<i64>,
+    pub(crate) bytes: i64,
+    pub(crate) requested_bytes: Option<i64>,
+    pub(crate) free_bytes: Option<i64>,
+    pub(crate) stack: Option<u32>,
+}
+
 /// A process of the trace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
@@ -100,6 +119,8 @@ pub(crate) struct Gathered {
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) copies: Vec<Copy>,
     pub(crate) ranges: Vec<Range>,
+    pub(crate) torch: Vec<TorchMemory>,
+    pub(crate) stacks: Stacks,
     /// By ordinal.
     pub(crate) devices: BTreeMap<i32, Device>,
     pub(crate) names: BTreeMap<i64, (NameKind, String)>,
@@ -149,7 +170,7 @@ impl Gathered {
 
     /// Rows so far.
     pub(crate) fn rows(&self) -> usize {
-        self.calls.len() + self.kernels.len() + self.copies.len() + self.ranges.len()
+        self.calls.len() + self.kernels.len() + self.copies.len() + self.ranges.len() + self.torch.len()
     }
 
     /// Moves all times by so much.
@@ -169,6 +190,7 @@ impl Gathered {
         let works = self.kernels.iter().map(|k| &k.work).chain(self.copies.iter().map(|c| &c.work));
         let works = works.map(|work| (work.start_ns, work.start_ns + work.gpu_ns));
         let ranges = self.ranges.iter().map(|range| (range.start_ns, range.end_ns));
-        calls.chain(works).chain(ranges).reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))
+        let torch = self.torch.iter().map(|row| (row.start_ns, row.start_ns));
+        calls.chain(works).chain(ranges).chain(torch).reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))
     }
 }

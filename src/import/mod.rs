@@ -1,6 +1,6 @@
 //! Traces of other profilers, into our tables, so that every analysis works on them.
 //!
-//! The format is found by the file's content. A reader ([`kineto`], [`nsys`]) fills [`gathered`]; [`join`] sorts that and
+//! The format is found by the file's content. A reader ([`kineto`], [`nsys`], [`torch`]) fills [`gathered`]; [`join`] sorts that and
 //! finds out which call caused what; [`mod@write`] makes a launcher of it, whose number is the file's own: the same file is
 //! not imported twice into a trace.
 
@@ -11,6 +11,8 @@ mod join;
 mod kineto;
 mod nsys;
 mod rows;
+mod stacks;
+mod torch;
 mod write;
 
 use std::fs::File;
@@ -38,7 +40,9 @@ pub(crate) fn import(file: &Path, trace: &Path) -> Result<String> {
     let name = file.display();
     if file.is_dir() {
         let what = if file.join("manifest").is_dir() { "is a trace of gputrace already" } else { "is a folder" };
-        bail!("{name} {what}; name a file of torch.profiler (.json, .json.gz) or of Nsight Systems (.sqlite)");
+        bail!(
+            "{name} {what}; name a file of torch.profiler (.json, .json.gz), of Nsight Systems (.sqlite) or of PyTorch's memory (.pickle)"
+        );
     }
     let launcher_id = identity(file).with_context(|| format!("{name} cannot be read"))?;
     let found = read(file)?;
@@ -72,12 +76,14 @@ fn read(file: &Path) -> Result<Gathered> {
         head if head.starts_with(SQLITE) => {
             return nsys::read(file).with_context(|| format!("{name} cannot be imported"));
         }
+        head if head.starts_with(torch::MAGIC) => return torch::read(file),
         head if head.starts_with(GZIP) => kineto::read(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(input))),
         _ => kineto::read(input),
     };
     done.map_err(|error| {
         anyhow::anyhow!(
-            "{name} {error}; import reads files of torch.profiler and of Nsight Systems (nsys export --type sqlite)"
+            "{name} {error}; import reads files of torch.profiler, of Nsight Systems (nsys export --type sqlite) and \
+             memory snapshots of PyTorch (_dump_snapshot)"
         )
     })
 }

@@ -164,6 +164,7 @@ impl Reader {
                 kernel_id: None,
                 kind: Kind::of(&name),
                 result: row[5].small().unwrap_or(0),
+                stack: None,
             };
             reader.found.calls.push(call);
         })

@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use gputrace_collectors::archive::Columns;
 use gputrace_collectors::schema::TableId;
 
-use super::gathered::{Copy, Gathered, Kernel, Process, Work};
+use super::gathered::{Copy, Gathered, Kernel, Process, TorchMemory, Work};
 use super::write::Ids;
 
 /// A thread: its first event, and how many it has.
@@ -37,7 +37,8 @@ impl Gathered {
         let works = self.kernels.iter().map(|k| &k.work).chain(self.copies.iter().map(|c| &c.work));
         let works = works.map(|work| (work.process, work.start_ns, work.start_ns + work.gpu_ns));
         let ranges = self.ranges.iter().map(|range| (Some(range.process), range.start_ns, range.end_ns));
-        for (process, start, end) in calls.chain(works).chain(ranges) {
+        let torch = self.torch.iter().map(|row| (Some(row.process), row.start_ns, row.start_ns));
+        for (process, start, end) in calls.chain(works).chain(ranges).chain(torch) {
             let span = spans.entry(process.unwrap_or(0)).or_insert((start, end, 0));
             *span = (start.min(span.0), end.max(span.1), span.2 + 1);
         }
@@ -110,6 +111,22 @@ impl Ids<'_> {
             .text("src_kind", rows.iter().map(|copy| copy.src_kind))
             .text("dst_kind", rows.iter().map(|copy| copy.dst_kind))
             .i64("bytes", rows.iter().map(|copy| copy.bytes))
+            .batch()
+    }
+
+    pub(super) fn torch(&self, rows: &[TorchMemory]) -> io::Result<RecordBatch> {
+        Columns::new(TableId::TorchMemory, rows.len())
+            .i64("start_ns", rows.iter().map(|row| row.start_ns))
+            .i64("process_id", rows.iter().map(|row| self.process_id(row.process)))
+            .i32("device", rows.iter().map(|row| row.device))
+            .i64("stream", rows.iter().map(|row| row.stream))
+            .text("action", rows.iter().map(|row| row.action))
+            .i64("address", rows.iter().map(|row| row.address))
+            .i64("segment", rows.iter().map(|row| row.segment))
+            .i64("bytes", rows.iter().map(|row| row.bytes))
+            .i64("requested_bytes", rows.iter().map(|row| row.requested_bytes))
+            .i64("free_bytes", rows.iter().map(|row| row.free_bytes))
+            .i64("stack_id", rows.iter().map(|row| self.stack_id(row.stack)))
             .batch()
     }
 

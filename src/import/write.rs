@@ -33,7 +33,8 @@ pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manife
     for (kind, name) in found.names.values() {
         archive.name(*kind, name)?;
     }
-    let ids = Ids { launcher_id: place.launcher_id, found: &found };
+    let stack_ids = found.stacks.rows().map(|frames| archive.stack(&frames)).collect::<io::Result<Vec<i64>>>()?;
+    let ids = Ids { launcher_id: place.launcher_id, found: &found, stack_ids };
     let calls: Vec<(&Call, &Joined)> = found.calls.iter().zip(&joined).collect();
     let of = |wanted: &[&str]| -> Vec<(&Call, &Joined)> {
         calls.iter().filter(|(call, _)| wanted.contains(&call.kind.class())).copied().collect()
@@ -73,6 +74,9 @@ pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manife
     for rows in found.copies.chunks(ROWS) {
         archive.append(TableId::DeviceCopies, &ids.copies(rows)?)?;
     }
+    for rows in found.torch.chunks(ROWS) {
+        archive.append(TableId::TorchMemory, &ids.torch(rows)?)?;
+    }
     let levels = levels(&found);
     for (part, rows) in found.ranges.chunks(ROWS).enumerate() {
         archive.append(TableId::Ranges, &ids.ranges(rows, &levels, part * ROWS)?)?;
@@ -91,11 +95,17 @@ type Rows<'a> = &'a [(&'a Call, &'a Joined)];
 pub(super) struct Ids<'a> {
     pub(super) launcher_id: u64,
     pub(super) found: &'a Gathered,
+    /// By the numbers of [`Gathered::stacks`].
+    stack_ids: Vec<i64>,
 }
 
 impl Ids<'_> {
     pub(super) fn process_id(&self, process: usize) -> i64 {
         ((self.launcher_id & ((1 << 39) - 1)) as i64) << 24 | process as i64 & 0xff_ffff
+    }
+
+    pub(super) fn stack_id(&self, stack: Option<u32>) -> Option<i64> {
+        self.stack_ids.get(stack? as usize).copied()
     }
 
     fn pid(&self, process: usize) -> i32 {
@@ -126,6 +136,7 @@ impl Ids<'_> {
             .i64("stream", rows.iter().map(|(_, joined)| stream(joined).map_or(0, |(stream, _)| stream)))
             .i32("pending_streams", rows.iter().map(|(_, joined)| joined.pending))
             .i32("result", rows.iter().map(|(call, _)| call.result))
+            .i64("stack_id", rows.iter().map(|(call, _)| self.stack_id(call.stack)))
     }
 
     fn launches(&self, columns: Columns, rows: Rows<'_>) -> Columns {
@@ -141,7 +152,8 @@ impl Ids<'_> {
         let mut columns = columns
             .i64("name_id", rows.iter().map(|row| kernel(row).and_then(|kernel| kernel.name_id).or(row.0.kernel_id)))
             .i32("shared_bytes", rows.iter().map(|row| kernel(row).and_then(|kernel| kernel.shared_bytes).unwrap_or(0)))
-            .i32("kernels", rows.iter().map(kernels));
+            .i32("kernels", rows.iter().map(kernels))
+            .i64("stack_launches", rows.iter().map(|row| row.0.stack.map(|_| 1)));
         for (axis, [grid, block]) in
             [["grid_x", "block_x"], ["grid_y", "block_y"], ["grid_z", "block_z"]].iter().enumerate()
         {

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use parquet::schema::types::SchemaDescPtr;
 
+pub use crate::tables::StackRow;
 pub use columns::Columns;
 
 use crate::encode::{self, Press, RowGroup};
@@ -24,6 +25,7 @@ use crate::file::{TableFile, io_error};
 use crate::manifest::{self, Manifest, launcher_text};
 use crate::names::{self, NameKind};
 use crate::schema::{TABLES, TableId};
+use crate::stacks;
 
 /// Rows of a full row group.
 const FULL_GROUP: usize = 1 << 20;
@@ -31,7 +33,7 @@ const FULL_GROUP: usize = 1 << 20;
 const FILE_BYTES: u64 = 64 << 20;
 /// Rows that are encoded at once: those of a page.
 const PAGE_ROWS: usize = 32_768;
-/// Names that are kept until they are written.
+/// Names, and frames of stacks, that are kept until they are written.
 const NAMES: usize = 4_096;
 
 /// One table's files.
@@ -56,6 +58,7 @@ pub struct Archive {
     sealed: Vec<String>,
     named: HashSet<i64>,
     names: Vec<(i64, NameKind, String)>,
+    frames: Vec<(i64, i32, StackRow)>,
     finished: bool,
 }
 
@@ -89,6 +92,7 @@ impl Archive {
             sealed: Vec::new(),
             named: HashSet::new(),
             names: Vec::new(),
+            frames: Vec::new(),
             finished: false,
         })
     }
@@ -116,6 +120,38 @@ impl Archive {
             .text("name", names.iter().map(|(.., name)| name.as_str()))
             .batch()?;
         self.append(TableId::Names, &batch)
+    }
+
+    /// The id of a stack, for columns such as `stack_id`; its frames, the innermost first, are written once.
+    pub fn stack(&mut self, frames: &[StackRow]) -> io::Result<i64> {
+        let id = stacks::content(frames);
+        if self.named.insert(id) {
+            self.frames.extend((0..).zip(frames).map(|(depth, frame)| (id, depth, frame.clone())));
+            if self.frames.len() >= NAMES {
+                self.write_frames()?;
+            }
+        }
+        Ok(id)
+    }
+
+    fn write_frames(&mut self) -> io::Result<()> {
+        let frames = std::mem::take(&mut self.frames);
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let rows = || frames.iter().map(|(.., frame)| frame);
+        let batch = Columns::new(TableId::Stacks, frames.len())
+            .i64("stack_id", frames.iter().map(|(id, ..)| *id))
+            .i32("depth", frames.iter().map(|(_, depth, _)| *depth))
+            .text("language", rows().map(|frame| frame.language))
+            .text("function", rows().map(|frame| frame.function.as_str()))
+            .text("file", rows().map(|frame| frame.file.as_deref()))
+            .i32("line", rows().map(|frame| frame.line))
+            .text("module", rows().map(|frame| frame.module.as_deref()))
+            .i64("offset", rows().map(|frame| frame.offset))
+            .bool("cut", rows().map(|frame| frame.cut))
+            .batch()?;
+        self.append(TableId::Stacks, &batch)
     }
 
     /// Appends rows, whose columns are the table's ([`Columns`] makes such batches).
@@ -185,6 +221,7 @@ impl Archive {
     /// Seals the files and puts the launcher's manifest in place, in place of its older one.
     pub fn finish(mut self, manifest: &Manifest) -> io::Result<()> {
         self.write_names()?;
+        self.write_frames()?;
         for table in TABLES.iter().map(|table| table.id) {
             if self.streams[table as usize].is_some() {
                 self.write_group(table)?;

@@ -18,6 +18,7 @@ mod os_waits;
 mod processes;
 mod ranges;
 mod stacks;
+mod torch_memory;
 
 use std::sync::Arc;
 
@@ -184,6 +185,8 @@ pub enum TableId {
     Kernels = 16,
     /// Copies and sets that a GPU made.
     DeviceCopies = 17,
+    /// What PyTorch's caching allocator did and held.
+    TorchMemory = 18,
 }
 
 impl TableId {
@@ -238,7 +241,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 18] = [
+pub const TABLES: [Table; 19] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -257,6 +260,7 @@ pub const TABLES: [Table; 18] = [
     os_waits::OS_WAITS,
     device::KERNELS,
     device::DEVICE_COPIES,
+    torch_memory::TORCH_MEMORY,
 ];
 
 #[cfg(test)]

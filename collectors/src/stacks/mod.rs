@@ -197,7 +197,7 @@ fn native_row(module: Option<&String>, frame: &Frame) -> StackRow {
 }
 
 /// The id of a stack: a hash of what its rows say.
-fn content(rows: &[StackRow]) -> i64 {
+pub(crate) fn content(rows: &[StackRow]) -> i64 {
     let mut hash = crate::names::Hash::new("stack");
     for row in rows {
         for text in [Some(row.language), Some(&row.function), row.file.as_deref(), row.module.as_deref()] {

@@ -29,7 +29,8 @@ pub(crate) use own::{End, Launch, Transfer};
 use ranges::RangeColumns;
 pub(crate) use ranges::{Range, RangeKind};
 pub(crate) use rows::{ProcessRow, ThreadRow, processes, threads};
-pub(crate) use stacks::{StackColumns, StackRow};
+pub(crate) use stacks::StackColumns;
+pub use stacks::StackRow;
 
 /// Texts of `action`.
 const ACTIONS: [&str; 2] = ["alloc", "free"];

@@ -7,15 +7,22 @@ use crate::schema::TableId;
 use crate::writer::Message;
 
 /// A row of `stacks`: one frame.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StackRow {
-    pub(crate) language: &'static str,
-    pub(crate) function: String,
-    pub(crate) file: Option<String>,
-    pub(crate) line: Option<i32>,
-    pub(crate) module: Option<String>,
-    pub(crate) offset: Option<i64>,
-    pub(crate) cut: bool,
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StackRow {
+    /// `python` or `native`.
+    pub language: &'static str,
+    /// Its name; empty when it is not known.
+    pub function: String,
+    /// Source file.
+    pub file: Option<String>,
+    /// Line in it.
+    pub line: Option<i32>,
+    /// Of native code the program's or library's file.
+    pub module: Option<String>,
+    /// Of native code the address in that file.
+    pub offset: Option<i64>,
+    /// Whether it is the outermost one that was taken, and there were more.
+    pub cut: bool,
 }
 
 #[derive(Default)]

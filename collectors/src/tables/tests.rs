@@ -150,8 +150,8 @@ fn every_table_has_the_columns_of_its_schema() {
     }
     batches.push((TableId::Processes, processes(&[ProcessRow::default()]).unwrap()));
     batches.push((TableId::Threads, threads(&[ThreadRow::default()]).unwrap()));
-    // What the GPU did comes from no ring.
-    for table in [TableId::Kernels, TableId::DeviceCopies] {
+    // What the GPU and PyTorch's allocator did comes from no ring.
+    for table in [TableId::Kernels, TableId::DeviceCopies, TableId::TorchMemory] {
         batches.push((table, Columns::new(table, 1).batch().unwrap()));
     }
     assert_eq!(batches.len(), TABLES.len());

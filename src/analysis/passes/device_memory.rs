@@ -19,6 +19,7 @@ use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps};
 use super::timeline::Timeline;
+use super::torch_memory::TorchMemory;
 use crate::trace::{Rows, Want};
 
 /// Kinds of memory, in the order of reports; the last is for kinds that this version does not know.
@@ -83,6 +84,8 @@ pub(crate) struct DeviceMemory {
     pub(crate) processes: Groups<i64, ProcessMemory>,
     /// By process, whether it allocates, kind and function.
     pub(crate) calls: Groups<(i64, bool, usize, i64), Calls>,
+    /// What PyTorch's allocator made of it.
+    pub(crate) torch: TorchMemory,
     /// Mappings of physical memory: they take no memory of their own.
     mappings: [i64; 2],
     cursor: Cursor,
@@ -93,6 +96,7 @@ impl Default for DeviceMemory {
         DeviceMemory {
             processes: Groups::default(),
             calls: Groups::new(10_000, (OTHER, true, KINDS.len() - 1, OTHER)),
+            torch: TorchMemory::default(),
             mappings: ["cuMemMap", "cuMemUnmap"].map(|name| id(NameKind::Api, name)),
             cursor: Cursor::default(),
         }
@@ -156,10 +160,13 @@ impl ProcessMemory {
 impl Pass for DeviceMemory {
     fn wants(&self) -> &'static [Want] {
         const COLUMNS: &[&str] = &["api_ns", "api_id", "action", "kind", "address", "bytes", "result"];
-        &[Want { table: TableId::DeviceMemory, columns: COLUMNS }]
+        &[Want { table: TableId::DeviceMemory, columns: COLUMNS }, TorchMemory::WANT]
     }
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
+        if rows.table == TableId::TorchMemory {
+            return self.torch.rows(rows);
+        }
         let (process, start, length) = (rows.i64("process_id"), rows.i64("start_ns"), rows.i64("api_ns"));
         let (api, address, bytes) = (rows.i64("api_id"), rows.i64("address"), rows.i64("bytes"));
         let (action, kind, result) = (rows.texts("action"), rows.texts("kind"), rows.i32_or("result", 0));
@@ -198,6 +205,7 @@ impl Pass for DeviceMemory {
 
     fn end(&mut self, _: &Steps) {
         self.processes.values_mut().for_each(|memory| memory.until(i64::MAX));
+        self.torch.end();
     }
 
     fn names(&self, ids: &mut FxHashSet<i64>) {

@@ -36,6 +36,7 @@ pub(crate) mod steps;
 pub(crate) mod syncs;
 pub(crate) mod texts;
 pub(crate) mod timeline;
+pub(crate) mod torch_memory;
 pub(crate) mod transfers;
 pub(crate) mod union;
 pub(crate) mod waiting;

@@ -136,6 +136,7 @@ fn call(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<()> 
         kernel_id: args.kernel.as_ref().map(|kernel| found.name(NameKind::Kernel, &kernel.0)),
         kind: Kind::of(name),
         result: small(args.result).unwrap_or(0),
+        stack: None,
     };
     found.calls.push(call);
     Some(())
