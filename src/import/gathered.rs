@@ -79,6 +79,49 @@ pub(crate) struct Range {
     pub(crate) domain_id: Option<i64>,
 }
 
+/// A call of a function of Python, which calls inside of it have as a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Function {
+    pub(crate) process: usize,
+    pub(crate) tid: i32,
+    pub(crate) start_ns: i64,
+    pub(crate) end_ns: i64,
+    /// A number of [`Stacks`].
+    pub(crate) frame: u32,
+}
+
+/// A call of NCCL.
+#[derive(Clone, Debug)]
+pub(crate) struct Collective {
+    pub(crate) start_ns: i64,
+    pub(crate) api_ns: i64,
+    pub(crate) process: usize,
+    pub(crate) tid: i32,
+    pub(crate) api_id: i64,
+    /// `collectives.kind`.
+    pub(crate) kind: &'static str,
+    /// Number of its communicator.
+    pub(crate) group: i32,
+    pub(crate) count: i64,
+    pub(crate) data_type: Option<&'static str>,
+    pub(crate) bytes: i64,
+    pub(crate) stack: Option<u32>,
+}
+
+/// Ranks that talk with each other: a communicator, at its first use.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) process: usize,
+    pub(crate) name: String,
+    /// The ranks, as text: `[0, 1]`.
+    pub(crate) members: String,
+    pub(crate) ranks: Option<i32>,
+    /// What made it.
+    pub(crate) api_id: i64,
+    pub(crate) start_ns: i64,
+    pub(crate) tid: i32,
+}
+
 /// What PyTorch's allocator did or held: a row of `torch_memory`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TorchMemory {
@@ -119,7 +162,10 @@ pub(crate) struct Gathered {
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) copies: Vec<Copy>,
     pub(crate) ranges: Vec<Range>,
+    pub(crate) collectives: Vec<Collective>,
+    pub(crate) groups: Vec<Group>,
     pub(crate) torch: Vec<TorchMemory>,
+    pub(crate) functions: Vec<Function>,
     pub(crate) stacks: Stacks,
     /// By ordinal.
     pub(crate) devices: BTreeMap<i32, Device>,
@@ -155,6 +201,19 @@ impl Gathered {
         })
     }
 
+    /// The number of a group: its place, from 1 on.
+    pub(crate) fn group(&mut self, group: Group) -> i32 {
+        let same = |known: &Group| {
+            (known.process, &known.name, &known.members) == (group.process, &group.name, &group.members)
+        };
+        let known = self.groups.iter().position(same).unwrap_or_else(|| {
+            self.groups.push(group.clone());
+            self.groups.len() - 1
+        });
+        self.groups[known].start_ns = self.groups[known].start_ns.min(group.start_ns);
+        known as i32 + 1
+    }
+
     /// Counts an event that has no place.
     pub(crate) fn leave_out(&mut self, what: &str) {
         self.leave_out_many(what, 1);
@@ -170,7 +229,12 @@ impl Gathered {
 
     /// Rows so far.
     pub(crate) fn rows(&self) -> usize {
-        self.calls.len() + self.kernels.len() + self.copies.len() + self.ranges.len() + self.torch.len()
+        self.calls.len()
+            + self.kernels.len()
+            + self.copies.len()
+            + self.ranges.len()
+            + self.collectives.len()
+            + self.torch.len()
     }
 
     /// Moves all times by so much.
@@ -178,6 +242,12 @@ impl Gathered {
         self.calls.iter_mut().for_each(|call| call.start_ns += ns);
         self.kernels.iter_mut().for_each(|kernel| kernel.work.start_ns += ns);
         self.copies.iter_mut().for_each(|copy| copy.work.start_ns += ns);
+        self.collectives.iter_mut().for_each(|collective| collective.start_ns += ns);
+        self.groups.iter_mut().for_each(|group| group.start_ns += ns);
+        for function in &mut self.functions {
+            function.start_ns += ns;
+            function.end_ns += ns;
+        }
         for range in &mut self.ranges {
             range.start_ns += ns;
             range.end_ns += ns;

@@ -4,6 +4,7 @@
 //! finds out which call caused what; [`mod@write`] makes a launcher of it, whose number is the file's own: the same file is
 //! not imported twice into a trace.
 
+mod callers;
 mod calls;
 pub(crate) mod device_times;
 mod gathered;

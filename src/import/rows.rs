@@ -5,9 +5,10 @@ use std::io;
 
 use arrow::array::RecordBatch;
 use gputrace_collectors::archive::Columns;
+use gputrace_collectors::names::{NameKind, id};
 use gputrace_collectors::schema::TableId;
 
-use super::gathered::{Copy, Gathered, Kernel, Process, TorchMemory, Work};
+use super::gathered::{Collective, Copy, Gathered, Kernel, Process, TorchMemory, Work};
 use super::write::Ids;
 
 /// A thread: its first event, and how many it has.
@@ -111,6 +112,49 @@ impl Ids<'_> {
             .text("src_kind", rows.iter().map(|copy| copy.src_kind))
             .text("dst_kind", rows.iter().map(|copy| copy.dst_kind))
             .i64("bytes", rows.iter().map(|copy| copy.bytes))
+            .batch()
+    }
+
+    pub(super) fn collectives(&self, rows: &[Collective], first: usize) -> io::Result<RecordBatch> {
+        Columns::new(TableId::Collectives, rows.len())
+            .i64("start_ns", rows.iter().map(|row| row.start_ns))
+            .i64("api_ns", rows.iter().map(|row| row.api_ns))
+            .i64("process_id", rows.iter().map(|row| self.process_id(row.process)))
+            .i32("pid", rows.iter().map(|row| self.pid(row.process)))
+            .i32("tid", rows.iter().map(|row| row.tid))
+            .i64("correlation_id", (first..first + rows.len()).map(|n| (1 << 42) + n as i64))
+            .i64("api_id", rows.iter().map(|row| row.api_id))
+            .text("kind", rows.iter().map(|row| row.kind))
+            .i32("communicator", rows.iter().map(|row| row.group))
+            .i64("count", rows.iter().map(|row| row.count))
+            .text("data_type", rows.iter().map(|row| row.data_type))
+            .i64("bytes", rows.iter().map(|row| row.bytes))
+            .i64("stack_id", rows.iter().map(|row| self.stack_id(row.stack)))
+            .batch()
+    }
+
+    pub(super) fn communicators(&self) -> io::Result<RecordBatch> {
+        let groups = &self.found.groups;
+        // Its place among the group's ranks is its rank in it.
+        let rank = |members: &str| {
+            let members = members.trim_matches(['[', ']']).split(',');
+            let own = self.found.rank?;
+            members
+                .map(|rank| rank.trim().parse().ok())
+                .position(|rank: Option<i32>| rank == Some(own))
+                .map(|at| at as i32)
+        };
+        let unique = |name: &str, members: &str| id(NameKind::Symbol, &format!("{name} {members}"));
+        Columns::new(TableId::Communicators, groups.len())
+            .i64("start_ns", groups.iter().map(|group| group.start_ns))
+            .i64("process_id", groups.iter().map(|group| self.process_id(group.process)))
+            .i32("pid", groups.iter().map(|group| self.pid(group.process)))
+            .i32("tid", groups.iter().map(|group| group.tid))
+            .i32("communicator", 1..=groups.len() as i32)
+            .i64("unique_id", groups.iter().map(|group| unique(&group.name, &group.members)))
+            .i32("rank", groups.iter().map(|group| rank(&group.members)))
+            .i32("ranks", groups.iter().map(|group| group.ranks))
+            .i64("api_id", groups.iter().map(|group| group.api_id))
             .batch()
     }
 

@@ -10,6 +10,7 @@ use gputrace_collectors::manifest::{self, Count};
 use gputrace_collectors::schema::{SCHEMA_VERSION, TableId};
 use rustc_hash::FxHashMap;
 
+use super::callers;
 use super::calls::Kind;
 use super::gathered::{Call, Gathered, Work};
 use super::join::{Joined, join};
@@ -29,6 +30,7 @@ pub(super) struct Place<'a> {
 /// Writes everything. After an error nothing is left of it.
 pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manifest> {
     let joined = join(&mut found);
+    callers::name(&mut found);
     let mut archive = Archive::create(place.trace, place.host, place.launcher_id)?;
     for (kind, name) in found.names.values() {
         archive.name(*kind, name)?;
@@ -74,6 +76,10 @@ pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manife
     for rows in found.copies.chunks(ROWS) {
         archive.append(TableId::DeviceCopies, &ids.copies(rows)?)?;
     }
+    for (part, rows) in found.collectives.chunks(ROWS).enumerate() {
+        archive.append(TableId::Collectives, &ids.collectives(rows, part * ROWS)?)?;
+    }
+    archive.append(TableId::Communicators, &ids.communicators()?)?;
     for rows in found.torch.chunks(ROWS) {
         archive.append(TableId::TorchMemory, &ids.torch(rows)?)?;
     }
@@ -108,7 +114,7 @@ impl Ids<'_> {
         self.stack_ids.get(stack? as usize).copied()
     }
 
-    fn pid(&self, process: usize) -> i32 {
+    pub(super) fn pid(&self, process: usize) -> i32 {
         self.found.processes.get(process).map_or(0, |process| process.pid as i32)
     }
 
@@ -202,7 +208,8 @@ impl Ids<'_> {
         let calls = found.calls.iter().map(|call| (call.process, call.kind.class(), 1));
         // A range is two events, its beginning and its end.
         let ranges = found.ranges.iter().map(|range| (range.process, "range", 1 + u64::from(range.kind != "mark")));
-        for (process, class, more) in calls.chain(ranges) {
+        let collectives = found.collectives.iter().map(|collective| (collective.process, "collective", 1));
+        for (process, class, more) in calls.chain(ranges).chain(collectives) {
             let count = events.entry(process).or_default().entry(class.to_owned()).or_default();
             (count.seen, count.recorded) = (count.seen + more, count.recorded + more);
         }

@@ -74,6 +74,20 @@ pub(super) struct Args<'a> {
     /// What a wait is for, as our own export says it.
     #[serde(borrow, rename = "waits for stream")]
     pub(super) waits_for: Option<&'a RawValue>,
+    #[serde(borrow, rename = "Collective name")]
+    pub(super) collective: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) dtype: Option<&'a RawValue>,
+    #[serde(borrow, rename = "In msg nelems")]
+    pub(super) elements_in: Option<&'a RawValue>,
+    #[serde(borrow, rename = "Out msg nelems")]
+    pub(super) elements_out: Option<&'a RawValue>,
+    #[serde(borrow, rename = "Group size")]
+    pub(super) group_size: Option<&'a RawValue>,
+    #[serde(borrow, rename = "Process Group Name")]
+    pub(super) group_name: Option<&'a RawValue>,
+    #[serde(borrow, rename = "Process Group Ranks")]
+    pub(super) group_ranks: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) kernel: Option<Text<'a>>,
     #[serde(borrow)]

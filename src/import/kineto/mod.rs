@@ -3,8 +3,10 @@
 //! Read event by event ([`pieces`]). Times are microseconds, since 1970 or since `baseTimeNanoseconds`, which may come
 //! last. A GPU's events have the device as pid and the stream as tid; whose they are is told by their correlation.
 
+mod collectives;
 mod event;
 mod pieces;
+mod python;
 
 use std::io::{self, BufRead};
 
@@ -13,7 +15,7 @@ use gputrace_collectors::names::NameKind;
 use serde_json::Value;
 
 use super::calls::{self, Kind};
-use super::gathered::{Call, Copy, Gathered, Kernel, Range, Work};
+use super::gathered::{Call, Copy, Function, Gathered, Kernel, Range, Work};
 use event::{Args, Event, mended, ns, plain, small, three, whole};
 use pieces::{Piece, Pieces};
 
@@ -105,6 +107,14 @@ fn place(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
             }
             Some(())
         }
+        ("X", "python_function") => function(found, event),
+        ("X", "cpu_op") if event.name.as_ref().is_some_and(|name| name.0 == "record_param_comms") => {
+            range(found, event, args, &cat, "push_pop")?;
+            let process = found.process(whole(event.pid)?);
+            let tid = whole(event.tid).unwrap_or(0) as i32;
+            collectives::take(found, args, process, tid, ns(event.ts)?, ns(event.dur)?.max(0));
+            Some(())
+        }
         ("X", "user_annotation" | "cpu_op" | "Operator") => range(found, event, args, &cat, "push_pop"),
         ("i" | "I", "user_annotation") => range(found, event, args, &cat, "mark"),
         (_, "") => {
@@ -139,6 +149,20 @@ fn call(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<()> 
         stack: None,
     };
     found.calls.push(call);
+    Some(())
+}
+
+/// A call of a function of Python: a frame of what was called inside of it.
+fn function(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
+    let start_ns = ns(event.ts)?;
+    let function = Function {
+        start_ns,
+        end_ns: start_ns + ns(event.dur)?.max(0),
+        process: found.process(whole(event.pid)?),
+        tid: whole(event.tid).unwrap_or(0) as i32,
+        frame: found.stacks.frame(python::frame(&event.name.as_ref()?.0)),
+    };
+    found.functions.push(function);
     Some(())
 }
 
