@@ -5,6 +5,7 @@ use std::rc::Rc;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
+use super::clock;
 use super::passes::Pass;
 use super::passes::api::Api;
 use super::passes::collectives::Collectives;
@@ -235,6 +236,7 @@ impl<'a> Facts<'a> {
         if !stacks.is_empty() {
             facts.stacks = trace.sites(&stacks);
         }
+        clock::note(&facts);
         facts
     }
 

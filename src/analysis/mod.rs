@@ -5,6 +5,7 @@
 //! `--explain` and every format then know it.
 
 mod api;
+mod clock;
 mod collectives;
 mod critical_path;
 mod decode;

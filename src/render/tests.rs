@@ -79,5 +79,7 @@ fn a_clock_that_jumps_back_harms_no_report() {
         let said = report(&made, format);
         assert!(said.contains("cuLaunchKernel") || said.contains("gemm"), "{said}");
         assert!(!said.contains("NaN") && !said.contains("inf "), "{said}");
+        assert_eq!(said.matches("calls of pid 100 lie up to").count(), 1, "{said}");
+        assert!(said.contains("before it began: the clock was set while it ran"), "{said}");
     }
 }

@@ -64,6 +64,24 @@ fn another_version_is_named() {
 }
 
 #[test]
+fn of_mixed_versions_this_one_is_read_and_the_other_is_named_in_one_line() {
+    let trace = sample();
+    let folder = trace.write_parts(1);
+    let mut other = trace.manifest.clone().unwrap();
+    (other.schema_version, other.tool_version, other.launcher_id) = (99, "9.9.9".into(), 0xdef);
+    other.write(&gputrace_collectors::manifest::path(folder, "node", 0xdef)).unwrap();
+    for table in ["launches", "syncs", "processes", "names"] {
+        let files = folder.join(table).join("host=node");
+        fs::copy(files.join("abc-000000.parquet"), files.join("def-000000.parquet")).unwrap();
+    }
+    let trace = Trace::open(&[folder.to_owned()]).unwrap();
+    assert_eq!((rows_of(&trace, &Filter::default()), trace.processes.len(), trace.launchers.len()), (300, 2, 1));
+    let problems = trace.problems();
+    assert!(problems.len() == 1 && problems[0].lost_rows(), "{problems:?}");
+    assert!(problems[0].text.contains("schema version 99") && problems[0].text.contains("9.9.9"), "{problems:?}");
+}
+
+#[test]
 fn a_lost_manifest_leaves_the_rows() {
     let mut trace = sample();
     trace.manifest = None;

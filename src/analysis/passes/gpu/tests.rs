@@ -71,6 +71,29 @@ fn what_was_queued_is_not_the_hosts_fault() {
 }
 
 #[test]
+fn after_a_fork_the_same_number_is_a_call_of_each_process() {
+    let mut trace = TestTrace::new();
+    // Parent and child count from the same number on, and their kernels lie between each other.
+    for (process, kernel) in [(1, "parents"), (2, "childs")] {
+        let mut thread = trace.thread(process, 11);
+        for n in 0..50 {
+            thread.now = START + n * 100_000 + process * 10_000;
+            let begin = thread.now + 9_000 * process;
+            thread.launch_running(kernel, 2_000, 7, (begin, 5_000));
+        }
+    }
+    let trace = trace.open();
+    let (filter, needs) = (Filter::default(), [Need::Gpu]);
+    let facts = Facts::gather(&trace, &filter, &needs);
+    let gpu = facts.gpu.as_ref().expect("times");
+    assert_eq!(gpu.without_call, 0);
+    let mut joined: Vec<_> =
+        gpu.launched.kernels.iter().map(|((process, ..), of)| (*process, of.queue.count, of.queue.max)).collect();
+    joined.sort_unstable();
+    assert_eq!(joined, [(1, 50, 7_000), (2, 50, 16_000)]);
+}
+
+#[test]
 fn an_operation_without_its_call_leaves_the_gap_unknown() {
     let mut trace = TestTrace::new();
     let mut thread = trace.thread(1, 11);
