@@ -1,4 +1,5 @@
--- The ten questions that users ask first of a trace, for DuckDB (1.1 or newer): a comment and a statement each.
+-- The ten questions that users ask first of a trace, for DuckDB: a comment and a statement each. It takes version 2.0: older
+-- ones do not read integers as these files encode them (BYTE_STREAM_SPLIT).
 --
 --     duckdb -cmd "SET VARIABLE trace = 'gputrace-demo-20250102T030405Z'" < examples/queries.sql
 --

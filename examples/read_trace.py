@@ -3,7 +3,7 @@
 
     python3 examples/read_trace.py TRACE
 
-Needs duckdb or pyarrow (pip install duckdb, or pip install pyarrow), whichever is there. A trace is plain Parquet in
+Needs duckdb 2.0 or pyarrow (pip install duckdb, or pip install pyarrow), whichever is there. A trace is plain Parquet in
 hive folders, so pandas, polars, Spark and every SQL engine read it in the same way; `gputrace schema` lists the columns.
 Rows of a run that still goes on, or whose collector was killed, also stand in TRACE/journal; `gputrace report` reads
 those too.
