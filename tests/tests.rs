@@ -25,6 +25,7 @@
 //! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass; what differs is named |
 //! | `format` | the files are what `gputrace schema` says |
 //! | `imports` | traces of other profilers become ours, row by row |
+//! | `memory_snapshots` | snapshots of PyTorch's memory say what PyTorch's own statistics said |
 //! | `exports` | what is exported, and read back, is what the trace holds |
 //! | `judges` | Holistic Trace Analysis and DuckDB find our report's numbers in the same trace |
 //! | `aarch64` | the shim on another processor, under an emulator |
@@ -63,6 +64,7 @@ mod interpreters;
 mod judges;
 mod library;
 mod limits;
+mod memory_snapshots;
 mod os_waits;
 mod processes;
 mod ranges;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use gputrace_collectors::manifest::Count;
-use gputrace_collectors::schema::TableId;
 
 use super::loss;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
@@ -143,7 +142,7 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
             ),
         ),
         (
-            facts.trace.launchers.iter().all(|launcher| launcher.sealed(TableId::TorchMemory).is_empty()),
+            !facts.trace.has_torch_memory(),
             (
                 "which tensors live in PyTorch's allocator",
                 "it takes whole blocks from the driver",

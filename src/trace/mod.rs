@@ -105,6 +105,11 @@ impl Trace {
         self.launchers.iter().any(|launcher| tables.iter().any(|table| !launcher.sealed(*table).is_empty()))
     }
 
+    /// Whether what PyTorch's allocator held is in it.
+    pub(crate) fn has_torch_memory(&self) -> bool {
+        self.launchers.iter().any(|launcher| !launcher.sealed(TableId::TorchMemory).is_empty())
+    }
+
     /// The process image with this id.
     pub(crate) fn process(&self, process_id: i64) -> Option<&Process> {
         self.by_id.get(&process_id).map(|index| &self.processes[*index])

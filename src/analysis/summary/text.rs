@@ -43,9 +43,15 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
         } else if !content.findings.fine.is_empty() {
             let _ = writeln!(out, "checked, fine: {}", content.findings.fine.join(", "));
         }
-        let sites = if content.facts.sites.any() { "" } else { "call sites; " };
-        let gpu = if main.is_some_and(|s| s.on_gpu.is_some()) { "" } else { "GPU busy and idle time; " };
-        let _ = writeln!(out, "not known: {gpu}{sites}tensors inside a caching allocator");
+        let unknown = [
+            (main.is_some_and(|s| s.on_gpu.is_some()), "GPU busy and idle time"),
+            (content.facts.sites.any(), "call sites"),
+            (content.facts.trace.has_torch_memory(), "tensors inside a caching allocator"),
+        ];
+        let unknown: Vec<&str> = unknown.into_iter().filter(|(known, _)| !known).map(|(_, what)| what).collect();
+        if !unknown.is_empty() {
+            let _ = writeln!(out, "not known: {}", unknown.join("; "));
+        }
     }
     out.push_str(&ending::own_lines(content));
     out
