@@ -23,6 +23,8 @@ pub(crate) enum Effort {
     Low,
     /// Some lines in several places.
     Medium,
+    /// Another structure of the program.
+    High,
 }
 
 impl Effort {
@@ -31,6 +33,7 @@ impl Effort {
         match self {
             Effort::Low => "low",
             Effort::Medium => "medium",
+            Effort::High => "high",
         }
     }
 }
@@ -100,7 +103,7 @@ pub(crate) const ALL: &[Rule] = &[
         advice: "overlap it: DDP buckets (bucket_cap_mb), FSDP prefetching, gradient accumulation; fewer bytes: bf16 gradients",
         without: &[Class::Communication],
         all_of_it: true,
-        effort: Effort::Medium,
+        effort: Effort::High,
         recorded: |s| {
             s.on_gpu.is_some() && s.facts.gpu.as_ref().is_some_and(|gpu| gpu.communication().next().is_some())
         },
