@@ -5,11 +5,12 @@
 //! Operations that ran at once ran as long as they would have alone: what they take from each other is not known.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
 use super::host::Call;
-use super::lanes::{CLASSES, Class, Lanes};
+use super::lanes::{CLASSES, Class, Lanes, Since};
 use super::path::{Node, Nodes, Piece};
 use crate::analysis::passes::gpu::order::{Operation, Work};
 
@@ -40,7 +41,7 @@ pub(super) struct Ended {
 #[derive(Debug)]
 pub(super) struct Begun {
     pub(super) at: i64,
-    pub(super) lanes: Lanes,
+    pub(super) lanes: Since,
     pub(super) node: u64,
 }
 
@@ -48,7 +49,9 @@ pub(super) struct Begun {
 #[derive(Debug)]
 pub(super) struct Device {
     streams: FxHashMap<(i32, i64), (Ended, Lanes)>,
-    recent: VecDeque<(Ended, Lanes)>,
+    /// The last operations, in a ring.
+    recent: Vec<(Ended, Lanes)>,
+    oldest: usize,
     /// When the last operation ends, in every lane; and which that is.
     pub(super) front: Lanes,
     pub(super) last: Option<Ended>,
@@ -60,7 +63,8 @@ impl Device {
     pub(super) fn new() -> Device {
         Device {
             streams: FxHashMap::default(),
-            recent: VecDeque::with_capacity(RECENT),
+            recent: Vec::with_capacity(RECENT),
+            oldest: 0,
             front: Lanes::at(0.0),
             last: None,
             spent_ns: Default::default(),
@@ -71,7 +75,7 @@ impl Device {
     /// if it waits for one and any of that ended while it did.
     pub(super) fn last_before(&self, at: i64, call: &Call) -> Option<(Ended, &Lanes)> {
         let known = || self.recent.iter().filter(|(op, _)| op.end <= at && op.call <= call.start);
-        let own = call.stream.and_then(|stream| {
+        let own = call.stream().and_then(|stream| {
             let of_stream = known().filter(|(op, _)| op.stream.1 == stream && op.end > call.start);
             of_stream.max_by_key(|(op, _)| op.end)
         });
@@ -119,19 +123,17 @@ impl Device {
             let ns = of.start - since;
             if was_last { ns } else { ns.min(least) }
         };
-        let mut lanes = call.lanes.clone();
-        lanes.pass(took(call.at, LAUNCH_NS, call_last) as f64, None);
-        let mut gone = call.lanes.clone();
-        if let Some((op, before)) = stream {
-            lanes.join(before, took(op.end, 0, stream_last) as f64);
-            gone = before.clone();
-        }
+        let (called, lasts_ns) = (call.lanes.lanes(), (of.end - of.start) as f64);
+        let call_ns = took(call.at, LAUNCH_NS, call_last) as f64;
+        let earlier = stream.map_or(&called, |(_, lanes)| lanes);
+        let stream_ns = stream.map_or(call_ns, |(op, _)| took(op.end, 0, stream_last) as f64);
+        let mut lanes = Lanes::after(&called, call_ns, earlier, stream_ns, lasts_ns);
         if let Some((op, before)) = elsewhere {
-            lanes.join(before, (of.start - op.end) as f64);
+            lanes.join(before, (of.start - op.end) as f64 + lasts_ns);
         }
-        lanes.pass((of.end - of.start) as f64, None);
         if class.is_some() {
             // Without its class it takes no time, and nothing waits for its call.
+            let mut gone = earlier.clone();
             gone.join_with(&lanes, 0.0, class);
             lanes = gone;
         }
@@ -154,9 +156,6 @@ impl Device {
         if self.last.is_none_or(|last| last.end <= ended.end) {
             self.last = Some(ended);
         }
-        if self.recent.len() == RECENT {
-            self.recent.pop_front();
-        }
         let more = self.streams.len() < STREAMS;
         match self.streams.get_mut(&ended.stream) {
             Some((last, _)) if last.end > ended.end => {}
@@ -164,7 +163,11 @@ impl Device {
             None if more => drop(self.streams.insert(ended.stream, (ended, lanes.clone()))),
             None => {}
         }
-        self.recent.push_back((ended, lanes));
+        match self.recent.get_mut(self.oldest) {
+            Some(oldest) => *oldest = (ended, lanes),
+            None => self.recent.push((ended, lanes)),
+        }
+        self.oldest = (self.oldest + 1) % RECENT;
     }
 
     /// The node of the operation that ends last, when that is after some time.
@@ -176,7 +179,7 @@ impl Device {
 /// The calls whose operations may still come.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    by_cause: FxHashMap<i64, (bool, Box<Begun>)>,
+    by_cause: FxHashMap<i64, (bool, Begun)>,
     ages: VecDeque<i64>,
 }
 
@@ -185,7 +188,7 @@ const CALLS: usize = 8192;
 
 impl Calls {
     pub(super) fn add(&mut self, cause: i64, single: bool, begun: Begun) {
-        self.by_cause.insert(cause, (single, Box::new(begun)));
+        self.by_cause.insert(cause, (single, begun));
         self.ages.push_back(cause);
         while self.ages.len() > CALLS {
             let oldest = self.ages.pop_front();
@@ -195,15 +198,16 @@ impl Calls {
 
     /// Hands the call of an operation to `then`.
     pub(super) fn of<T>(&mut self, cause: i64, then: impl FnOnce(&Begun) -> T) -> Option<T> {
-        let result = self.by_cause.get(&cause).map(|(_, begun)| then(begun));
-        if self.by_cause.get(&cause).is_some_and(|(single, _)| *single) {
-            self.by_cause.remove(&cause);
+        let Entry::Occupied(entry) = self.by_cause.entry(cause) else { return None };
+        let result = Some(then(&entry.get().1));
+        if entry.get().0 {
+            entry.remove();
         }
         result
     }
 }
 
 /// Stands for the call of an operation when that is not in the trace.
-pub(super) fn unknown_call(at: i64, lanes: Lanes, node: u64) -> Begun {
+pub(super) fn unknown_call(at: i64, lanes: Since, node: u64) -> Begun {
     Begun { at, lanes, node }
 }

@@ -5,7 +5,7 @@
 //! but for waits for the operating system of the thread that called last.
 
 use super::device::{Device, Ended};
-use super::lanes::{CLASSES, Class, Lanes};
+use super::lanes::{CLASSES, Class, Lanes, Since};
 use super::path::{FIRST, Node, Nodes, Piece};
 use crate::analysis::passes::gpu::Did;
 use crate::trace::NO_NAME;
@@ -21,15 +21,26 @@ pub(super) struct Call {
     pub(super) tid: i32,
     pub(super) did: Did,
     pub(super) api_id: i64,
-    /// The stream that it waits for, when it is one.
-    pub(super) stream: Option<i64>,
-    /// Correlation id, when it may have caused operations.
-    pub(super) cause: Option<i64>,
+    /// Correlation id of a launch or transfer; the stream of a wait for one.
+    pub(super) id: i64,
     /// It caused one operation: nothing else of it will come.
     pub(super) single: bool,
 }
 
+/// Stands for a call that has neither.
+pub(super) const NO_ID: i64 = i64::MIN;
+
 impl Call {
+    /// Correlation id, when it may have caused operations.
+    pub(super) fn cause(&self) -> Option<i64> {
+        matches!(self.did, Did::Launch | Did::Transfer).then_some(self.id)
+    }
+
+    /// The stream that it waits for, when it is one.
+    pub(super) fn stream(&self) -> Option<i64> {
+        (self.did == Did::Wait && self.id != NO_ID).then_some(self.id)
+    }
+
     fn piece(&self) -> Piece {
         match self.did {
             Did::Launch => Piece::Launch,
@@ -59,7 +70,7 @@ pub(super) struct Host {
     /// Up to here it was looked at.
     pub(super) at: i64,
     /// The same in every lane.
-    pub(super) lanes: Lanes,
+    pub(super) lanes: Since,
     /// The last piece.
     pub(super) node: u64,
     open: Vec<Call>,
@@ -72,7 +83,14 @@ pub(super) struct Host {
 impl Host {
     /// The host from some time on; `active`: the thread that will call first.
     pub(super) fn new(at: i64, active: i32) -> Host {
-        Host { at, lanes: Lanes::at(0.0), node: FIRST, open: Vec::new(), active, spent_ns: Default::default() }
+        Host {
+            at,
+            lanes: Since::new(Lanes::at(0.0)),
+            node: FIRST,
+            open: Vec::new(),
+            active,
+            spent_ns: Default::default(),
+        }
     }
 
     /// What it is at since [`Host::at`].
@@ -83,7 +101,7 @@ impl Host {
     }
 
     /// Where it will be at some later time, when nothing happens until then, and what it is at.
-    pub(super) fn reaches(&self, at: i64) -> (Lanes, Piece) {
+    pub(super) fn reaches(&self, at: i64) -> (Since, Piece) {
         let (mut lanes, (piece, _)) = (self.lanes.clone(), self.now());
         lanes.pass((at - self.at).max(0) as f64, piece.class());
         (lanes, piece)
@@ -153,18 +171,20 @@ impl Host {
     /// The call that is at its end waited for an operation.
     fn awaited(&mut self, call: &Call, ended: &Ended, lanes: &Lanes, nodes: &mut Nodes) {
         let (piece, rest_ns) = (call.piece(), call.end - ended.end);
+        let mut now = self.lanes.lanes();
         if call.did == Did::Transfer {
             // Without the wait it would still copy. Without the copy it would still wait for what was there before.
             let copied_ns = if ended.call == call.start { (ended.end - ended.start.max(self.at)).max(0) } else { 0 };
-            self.lanes.join_with(lanes, 0.0, Some(Class::Wait));
-            self.lanes.pass_without(copied_ns as f64, Class::Copy, Class::Wait);
-            self.lanes.pass(rest_ns as f64, Some(Class::Copy));
+            now.join_with(lanes, 0.0, Some(Class::Wait));
+            now.pass_without(copied_ns as f64, Class::Copy, Class::Wait);
+            now.pass(rest_ns as f64, Some(Class::Copy));
             self.spend(piece, copied_ns + rest_ns);
             self.spend(Piece::Wait, call.end - self.at - copied_ns - rest_ns);
         } else {
-            self.lanes.join_with(lanes, rest_ns as f64, piece.class());
+            now.join_with(lanes, rest_ns as f64, piece.class());
             self.spend(piece, call.end - self.at);
         }
+        self.lanes = Since::new(now);
         let node = Node {
             start: ended.end.min(call.end),
             end: call.end,

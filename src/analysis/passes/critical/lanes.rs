@@ -4,6 +4,8 @@
 //! there. Times are whole ns in f64, exact up to 2^53: adding and taking the later of two is what a processor does for
 //! several of them in one instruction.
 
+use std::sync::Arc;
+
 /// Work whose absence is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Class {
@@ -101,6 +103,17 @@ impl Lanes {
         }
     }
 
+    /// What can begin when two things are over, each of which is followed by some time, and how it ends.
+    #[inline]
+    pub(super) fn after(one: &Lanes, one_ns: f64, two: &Lanes, two_ns: f64, lasts_ns: f64) -> Lanes {
+        let mut lanes = Lanes([0.0; LANES]);
+        for ((lane, one), two) in lanes.0.iter_mut().zip(&one.0).zip(&two.0) {
+            let (one, two) = (one + one_ns, two + two_ns);
+            *lane = if one > two { one } else { two } + lasts_ns;
+        }
+        lanes
+    }
+
     /// The later one.
     #[inline]
     pub(super) fn join(&mut self, other: &Lanes, after_ns: f64) {
@@ -118,6 +131,37 @@ impl Lanes {
             let later = if *lane > other { *lane } else { other };
             *lane += keep * (later - *lane);
         }
+    }
+}
+
+/// Lanes, and time by class that has gone by since: cheap to take note of, and shared by many calls.
+#[derive(Clone, Debug)]
+pub(super) struct Since {
+    base: Arc<Lanes>,
+    ns: [f64; CLASSES.len() + 1],
+}
+
+impl Since {
+    pub(super) fn new(lanes: Lanes) -> Since {
+        Since { base: Arc::new(lanes), ns: [0.0; CLASSES.len() + 1] }
+    }
+
+    /// Time goes by in the lanes that have the class.
+    #[inline]
+    pub(super) fn pass(&mut self, ns: f64, class: Option<Class>) {
+        self.ns[class.map_or(CLASSES.len(), |class| class as usize)] += ns;
+    }
+
+    /// The lanes now.
+    #[inline]
+    pub(super) fn lanes(&self) -> Lanes {
+        let mut lanes = Lanes(self.base.0);
+        for (ns, keep) in self.ns.iter().zip(&KEEP).filter(|(ns, _)| **ns != 0.0) {
+            for (lane, keep) in lanes.0.iter_mut().zip(keep) {
+                *lane += keep * ns;
+            }
+        }
+        lanes
     }
 }
 

@@ -27,7 +27,7 @@ use super::gpu::order::{Columns, Order, Work};
 use super::gpu::{Did, SLACK_NS};
 use super::steps::Steps;
 use crate::trace::{NO_NAME, Rows, Want};
-use host::Call;
+use host::{Call, NO_ID};
 pub(crate) use lanes::{CLASSES, Class, Without};
 use path::Nodes;
 pub(crate) use path::PIECES;
@@ -54,7 +54,7 @@ impl Edge {
 /// The pass.
 #[derive(Debug, Default)]
 pub(crate) struct Critical {
-    processes: FxHashMap<i64, Process>,
+    processes: Processes,
     communication: Rc<FxHashSet<i64>>,
     order: Order,
     edges: Vec<Edge>,
@@ -70,7 +70,7 @@ impl Critical {
 
     /// What was found in a process; none where none of its operations are known.
     pub(crate) fn of(&self, process_id: i64) -> Option<&Sums> {
-        let process = self.processes.get(&process_id).filter(|process| process.on_gpu)?;
+        let process = self.processes.get(process_id).filter(|process| process.on_gpu)?;
         Some(&process.sums).filter(|sums| sums.count > 0 && sums.total_ns() > 0.0)
     }
 
@@ -80,7 +80,6 @@ impl Critical {
         let (api, stream, cause) = (rows.i64("api_id"), rows.i64("stream"), rows.i64("correlation_id"));
         let (text, kernels) =
             (rows.texts(if rows.table == TableId::Api { "class" } else { "kind" }), rows.i32_or("kernels", 0));
-        let causes = matches!(rows.table, TableId::Launches | TableId::Transfers);
         for row in 0..rows.len {
             let (start, kind) = (start[row], text.get(row));
             let call = Call {
@@ -90,8 +89,11 @@ impl Critical {
                 tid: tid[row],
                 did: Did::of(rows.table, kind),
                 api_id: api[row],
-                stream: (rows.table == TableId::Syncs && kind == "stream").then(|| stream[row]),
-                cause: causes.then(|| cause[row]),
+                id: match rows.table {
+                    TableId::Launches | TableId::Transfers => cause[row],
+                    TableId::Syncs if kind == "stream" => stream[row],
+                    _ => NO_ID,
+                },
                 single: rows.table == TableId::Launches && kernels[row] == 1,
             };
             let process_id = process[row];
@@ -122,7 +124,7 @@ impl Critical {
         for index in 0..settled {
             let edge = self.edges[index];
             self.launch_up_to(edge.at.saturating_add(1), steps);
-            let Some(process) = process_at(&mut self.processes, edge.process_id, edge.at, steps) else { continue };
+            let Some(process) = self.processes.at(edge.process_id, edge.at, steps) else { continue };
             match edge.is_end() {
                 true => process.end(&edge.call, steps.of(edge.process_id), &mut self.nodes),
                 false => process.begin(&edge.call, steps.of(edge.process_id), &mut self.nodes),
@@ -134,23 +136,42 @@ impl Critical {
 
     fn launch_up_to(&mut self, before: i64, steps: &Steps) {
         while let Some(of) = self.order.next(before) {
-            if let Some(process) = process_at(&mut self.processes, of.process_id, of.start, steps) {
+            if let Some(process) = self.processes.at(of.process_id, of.start, steps) {
                 process.operation(&of, steps.of(of.process_id), &mut self.nodes);
             }
         }
     }
 }
 
-fn process_at<'a>(
-    processes: &'a mut FxHashMap<i64, Process>,
-    process_id: i64,
-    at: i64,
-    steps: &Steps,
-) -> Option<&'a mut Process> {
-    if processes.len() >= PROCESSES && !processes.contains_key(&process_id) {
-        return None;
+/// The processes, and which of them an event was of last.
+#[derive(Debug, Default)]
+struct Processes {
+    all: Vec<(i64, Process)>,
+    index: FxHashMap<i64, usize>,
+    last: usize,
+}
+
+impl Processes {
+    fn get(&self, process_id: i64) -> Option<&Process> {
+        self.index.get(&process_id).map(|index| &self.all[*index].1)
     }
-    Some(processes.entry(process_id).or_insert_with(|| Process::new(at, steps.of(process_id))))
+
+    /// The process of an event at this time; none where there are too many.
+    #[inline]
+    fn at(&mut self, process_id: i64, at: i64, steps: &Steps) -> Option<&mut Process> {
+        if self.all.get(self.last).is_none_or(|(id, _)| *id != process_id) {
+            self.last = match self.index.get(&process_id) {
+                Some(known) => *known,
+                None if self.all.len() < PROCESSES => {
+                    self.all.push((process_id, Process::new(at, steps.of(process_id))));
+                    self.index.insert(process_id, self.all.len() - 1);
+                    self.all.len() - 1
+                }
+                None => return None,
+            };
+        }
+        self.all.get_mut(self.last).map(|(_, process)| process)
+    }
 }
 
 impl Pass for Critical {
@@ -185,13 +206,13 @@ impl Pass for Critical {
 
     fn end(&mut self, steps: &Steps) {
         self.settle(i64::MAX, steps);
-        for (process_id, process) in &mut self.processes {
+        for (process_id, process) in &mut self.processes.all {
             process.finish(steps.of(*process_id), &mut self.nodes);
         }
     }
 
     fn names(&self, ids: &mut FxHashSet<i64>) {
-        let sums = self.processes.values().map(|process| &process.sums);
+        let sums = self.processes.all.iter().map(|(_, process)| &process.sums);
         ids.extend(sums.flat_map(|sums| sums.names.iter().map(|((_, name), _)| *name)));
     }
 }

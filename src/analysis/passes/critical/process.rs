@@ -102,7 +102,7 @@ impl Process {
     pub(super) fn begin(&mut self, call: &Call, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
         self.cut(call.start, steps, nodes);
         let counts = self.host.begin(call, nodes);
-        if let Some(cause) = call.cause {
+        if let Some(cause) = call.cause() {
             // A call that does not count for the host began when another one was under way.
             let lanes = if counts { self.host.lanes.clone() } else { self.host.reaches(call.start).0 };
             self.calls.add(cause, call.single, Begun { at: call.start, lanes, node: self.host.node });
@@ -152,7 +152,7 @@ impl Process {
 
     fn boundary(&mut self, at: i64, counts: bool, nodes: &Nodes) {
         let (host, piece) = self.host.reaches(at);
-        let mut lanes = host;
+        let mut lanes = host.lanes();
         if self.on_gpu {
             lanes.join(&self.device.front, 0.0);
         }
