@@ -1,6 +1,8 @@
 //! What the passes found in one trace: the only input of analyses and findings.
 
-use std::rc::Rc;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
@@ -28,12 +30,16 @@ use super::passes::ranges::Ranges;
 use super::passes::ranks::Ranks;
 use super::passes::replays::GraphReplays;
 use super::passes::sites::Sites;
+use super::passes::spread::{self, Costing};
 use super::passes::step_sums::StepSums;
 use super::passes::steps::Steps;
 use super::passes::syncs::Syncs;
 use super::passes::transfers::Transfers;
 use super::passes::waiting::Idle;
 use crate::trace::{self, Filter, Names, Process, Trace, Want};
+
+/// More threads would wait for the dearest pass.
+const THREADS: usize = 4;
 
 /// A pass that an analysis may need. Steps and the host's time are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +145,15 @@ pub(crate) struct Facts<'a> {
 impl<'a> Facts<'a> {
     /// Reads the trace: twice for the steps, from few columns, then once for everything else.
     pub(crate) fn gather(trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Facts::gather_on(cores.min(THREADS), trace, filter, needs)
+    }
+
+    /// The same on so many threads, which changes nothing but how long it takes.
+    fn gather_on(threads: usize, trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
+        // A trace without ranges has no operators, whose launches would be held for nothing.
+        let ranges = trace.may_hold(TableId::Ranges);
+        let needs: Vec<Need> = needs.iter().copied().filter(|need| ranges || *need != Need::Ops).collect();
         let mut detect = Detect::new(NamedSteps::new(trace, filter.step.as_deref()));
         let mut idle = Idle::default();
         let wants: Vec<Want> = Detect::WANTS.into_iter().chain([Idle::WANT]).collect();
@@ -148,16 +163,16 @@ impl<'a> Facts<'a> {
                 idle.rows(rows);
             }
         });
-        let idle = Rc::new(idle);
+        let idle = Arc::new(idle);
         let mut cut = detect.cut();
         trace.scan(&cut.wants(), filter, &mut |rows| cut.rows(rows));
         let steps = cut.steps();
 
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
-        let folds = Rc::new(if folded { Folds::read(trace) } else { Folds::default() });
+        let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });
         let gpu_times = trace.has_gpu_times();
         let named = gpu_times && needs.iter().any(|need| matches!(need, Need::Gpu | Need::Ranks | Need::Critical));
-        let communication = Rc::new(if named { identity::communication(trace) } else { FxHashSet::default() });
+        let communication = Arc::new(if named { identity::communication(trace) } else { FxHashSet::default() });
         let summed = needs.contains(&Need::StepSums);
         let step_sums = if summed { StepSums::new(&steps, idle.clone()) } else { StepSums::default() };
         let mut facts = Facts {
@@ -192,42 +207,38 @@ impl<'a> Facts<'a> {
             critical: (needs.contains(&Need::Critical) && gpu_times).then(|| Critical::new(communication.clone())),
             gpu: (needs.contains(&Need::Gpu) && gpu_times).then(|| Gpu::new(trace, communication)),
         };
-        let optional: [(Need, &mut dyn Pass); 18] = [
-            (Need::Ops, &mut facts.ops),
-            (Need::GraphsMade, &mut facts.graphs),
-            (Need::GraphReplays, &mut facts.replays),
-            (Need::Ranks, &mut facts.ranks),
-            (Need::StepSums, &mut facts.step_sums),
-            (Need::Modules, &mut facts.modules),
-            (Need::Api, &mut facts.api),
-            (Need::Launches, &mut facts.launches),
-            (Need::Syncs, &mut facts.syncs),
-            (Need::Transfers, &mut facts.transfers),
-            (Need::DeviceMemory, &mut facts.device_memory),
-            (Need::HostMemory, &mut facts.host_memory),
-            (Need::Loading, &mut facts.loading),
-            (Need::Ranges, &mut facts.ranges),
-            (Need::Collectives, &mut facts.collectives),
-            (Need::Sites, &mut facts.sites),
-            (Need::Implicit, &mut facts.implicit),
-            (Need::OsWaits, &mut facts.os_waits),
+        // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
+        let optional: [(Need, u32, &mut dyn Pass); 18] = [
+            (Need::Ops, 60, &mut facts.ops),
+            (Need::GraphsMade, 1, &mut facts.graphs),
+            (Need::GraphReplays, 3, &mut facts.replays),
+            (Need::Ranks, 5, &mut facts.ranks),
+            (Need::StepSums, 10, &mut facts.step_sums),
+            (Need::Modules, 10, &mut facts.modules),
+            (Need::Api, 8, &mut facts.api),
+            (Need::Launches, 25, &mut facts.launches),
+            (Need::Syncs, 1, &mut facts.syncs),
+            (Need::Transfers, 1, &mut facts.transfers),
+            (Need::DeviceMemory, 1, &mut facts.device_memory),
+            (Need::HostMemory, 1, &mut facts.host_memory),
+            (Need::Loading, 1, &mut facts.loading),
+            (Need::Ranges, 1, &mut facts.ranges),
+            (Need::Collectives, 1, &mut facts.collectives),
+            (Need::Sites, 12, &mut facts.sites),
+            (Need::Implicit, 8, &mut facts.implicit),
+            (Need::OsWaits, 1, &mut facts.os_waits),
         ];
-        let mut passes: Vec<&mut dyn Pass> = vec![&mut facts.host];
-        passes.extend(optional.into_iter().filter(|(need, _)| needs.contains(need)).map(|(_, pass)| pass));
-        passes.extend(facts.gpu.as_mut().map(|pass| pass as &mut dyn Pass));
-        passes.extend(facts.critical.as_mut().map(|pass| pass as &mut dyn Pass));
-
-        let wants: Vec<_> = passes.iter().flat_map(|p| p.wants()).copied().collect();
+        let mut passes: Vec<Costing<'_>> = vec![(12, &mut facts.host)];
+        let needed = optional.into_iter().filter(|(need, ..)| needs.contains(need));
+        passes.extend(needed.map(|(_, cost, pass)| (cost, pass)));
+        passes.extend(facts.gpu.as_mut().map(|pass| (150, pass as &mut dyn Pass)));
+        passes.extend(facts.critical.as_mut().map(|pass| (150, pass as &mut dyn Pass)));
         let steps = &facts.steps;
-        trace.scan(&wants, filter, &mut |rows| {
-            for pass in passes.iter_mut().filter(|p| p.wants().iter().any(|w| w.table == rows.table)) {
-                pass.rows(rows, steps);
-            }
-        });
-        passes.iter_mut().for_each(|pass| pass.end(steps));
+        spread::read(trace, filter, steps, &mut passes, threads);
+
         let mut ids = FxHashSet::default();
         steps.names(&mut ids);
-        passes.iter().for_each(|pass| pass.names(&mut ids));
+        passes.iter().for_each(|(_, pass)| pass.names(&mut ids));
         facts.names = trace.names(&ids);
         let mut stacks = facts.sites.stacks();
         stacks.extend(facts.gpu.iter().flat_map(|gpu| gpu.devices.stacks()));
@@ -293,5 +304,27 @@ impl<'a> Facts<'a> {
         let ended = process.and_then(|p| p.end_ns);
         let known = process.filter(|p| p.start_ns > 0).and_then(|p| Some((p.start_ns, ended?)));
         known.unwrap_or(calls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{ALL, Section};
+    use crate::trace::testing::TestTrace;
+
+    #[test]
+    fn however_the_passes_are_spread_over_threads_they_find_the_same() {
+        let trace = TestTrace::rich();
+        let trace = Trace::open(&[trace.write_parts(7).to_owned()]).unwrap();
+        let (filter, needs) = (Filter::default(), ALL.iter().flat_map(|a| a.needs()).copied().collect::<Vec<_>>());
+        let sections = |threads: usize| -> Vec<Section> {
+            let facts = Facts::gather_on(threads, &trace, &filter, &needs);
+            ALL.iter().map(|analysis| analysis.section(&facts)).collect()
+        };
+        let alone = sections(1);
+        for threads in [2, 3, 5, 100] {
+            assert!(alone == sections(threads), "{threads} threads");
+        }
     }
 }

@@ -110,6 +110,11 @@ impl Trace {
         self.launchers.iter().any(|launcher| !launcher.sealed(TableId::TorchMemory).is_empty())
     }
 
+    /// Whether there may be rows of a table: a journal may hold some of any.
+    pub(crate) fn may_hold(&self, table: TableId) -> bool {
+        self.launchers.iter().any(|launcher| launcher.journal.is_some() || !launcher.sealed(table).is_empty())
+    }
+
     /// The process image with this id.
     pub(crate) fn process(&self, process_id: i64) -> Option<&Process> {
         self.by_id.get(&process_id).map(|index| &self.processes[*index])

@@ -46,8 +46,10 @@ impl Rows {
     pub(crate) fn i64_or(&self, name: &str, missing: i64) -> Cow<'_, [i64]> {
         match self.array(name).and_then(|a| a.as_primitive_opt::<Int64Type>()) {
             Some(array) if array.null_count() == 0 => Cow::Borrowed(array.values()),
-            Some(array) => Cow::Owned(array.iter().map(|v| v.unwrap_or(missing)).collect()),
-            None => Cow::Owned(vec![missing; self.len]),
+            Some(array) if array.null_count() < self.len => {
+                Cow::Owned(array.iter().map(|v| v.unwrap_or(missing)).collect())
+            }
+            _ => Cow::Owned(vec![missing; self.len]),
         }
     }
 
@@ -60,8 +62,10 @@ impl Rows {
     pub(crate) fn i32_or(&self, name: &str, missing: i32) -> Cow<'_, [i32]> {
         match self.array(name).and_then(|a| a.as_primitive_opt::<Int32Type>()) {
             Some(array) if array.null_count() == 0 => Cow::Borrowed(array.values()),
-            Some(array) => Cow::Owned(array.iter().map(|v| v.unwrap_or(missing)).collect()),
-            None => Cow::Owned(vec![missing; self.len]),
+            Some(array) if array.null_count() < self.len => {
+                Cow::Owned(array.iter().map(|v| v.unwrap_or(missing)).collect())
+            }
+            _ => Cow::Owned(vec![missing; self.len]),
         }
     }
 

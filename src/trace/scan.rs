@@ -4,6 +4,8 @@
 //! begin first. So whoever listens sees all tables of a process move through time together, to within one batch, and
 //! only one launcher's files are open: a trace of a thousand nodes needs no more memory than one of a single node.
 
+use std::sync::Arc;
+
 use gputrace_collectors::schema::TableId;
 
 use super::stream::Stream;
@@ -21,6 +23,11 @@ pub(crate) struct Want {
 impl Trace {
     /// Hands every wanted row that the filter keeps to `each`. Files that cannot be read become problems.
     pub(crate) fn scan(&self, wants: &[Want], filter: &Filter, each: &mut dyn FnMut(&Rows)) {
+        self.scan_shared(wants, filter, &mut |rows| each(&rows));
+    }
+
+    /// The same, for who hands rows on to other threads.
+    pub(crate) fn scan_shared(&self, wants: &[Want], filter: &Filter, each: &mut dyn FnMut(Arc<Rows>)) {
         let tables = merge(wants, filter);
         for (number, launcher) in self.launchers.iter().enumerate() {
             let mut streams: Vec<(Stream<'_>, Option<Rows>)> = tables
@@ -39,7 +46,7 @@ impl Trace {
                 let Some((stream, rows)) = earliest else { break };
                 if let Some(mut rows) = rows.take() {
                     rows.launcher = number;
-                    each(&rows);
+                    each(Arc::new(rows));
                 }
                 *rows = stream.next();
             }

@@ -10,7 +10,7 @@
 //! waits of other threads need not hold it up, and where another thread launches meanwhile it waits for that one's work.
 //! The rest has no evidence of its cause.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
@@ -130,13 +130,13 @@ pub(crate) struct HostTime {
     pub(crate) processes: Groups<i64, ProcessTime>,
     /// Devices on which work was launched.
     pub(crate) devices: FxHashSet<i32>,
-    idle: Rc<Idle>,
+    idle: Arc<Idle>,
     cursor: Cursor,
 }
 
 impl HostTime {
     /// Judges frees and allocations by what they take when nothing is pending.
-    pub(crate) fn new(idle: Rc<Idle>) -> HostTime {
+    pub(crate) fn new(idle: Arc<Idle>) -> HostTime {
         HostTime { idle, ..HostTime::default() }
     }
 }

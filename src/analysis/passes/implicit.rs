@@ -5,7 +5,7 @@
 //! the host stands still all the same; what of it was waiting (loading may wait for the whole context) is not known. A
 //! launch loads its kernel's module where loading is lazy ([`super::first_launches`]).
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
@@ -118,13 +118,13 @@ pub(crate) struct Implicit {
     /// By process and function.
     pub(crate) legacy: Groups<(i64, i64), Legacy>,
     first: FirstLaunches<()>,
-    idle: Rc<Idle>,
+    idle: Arc<Idle>,
     cursor: Cursor,
 }
 
 impl Implicit {
     /// Judges frees and allocations by what they take when nothing is pending.
-    pub(crate) fn new(idle: Rc<Idle>) -> Implicit {
+    pub(crate) fn new(idle: Arc<Idle>) -> Implicit {
         let other = Key { process_id: OTHER, kind: Kind::Module, api_id: OTHER };
         Implicit {
             calls: Groups::new(10_000, other),

@@ -1,6 +1,6 @@
 //! The streaming passes that the analyses share: each takes rows in and holds what it needs, in bounded memory.
 //!
-//! All passes that a report needs see the same read. Order: rows of one thread and table come in time order; tables
+//! All passes that a report needs see the same read, on one thread or another ([`spread`]). Order: rows of one thread and table come in time order; tables
 //! and threads move through time together to within a batch (see [`crate::trace`]). A pass that needs more says how it
 //! gets it.
 
@@ -30,6 +30,7 @@ pub(crate) mod ranges;
 pub(crate) mod ranks;
 pub(crate) mod replays;
 pub(crate) mod sites;
+pub(crate) mod spread;
 pub(crate) mod stats;
 pub(crate) mod step_sums;
 pub(crate) mod steps;
@@ -47,7 +48,7 @@ use crate::trace::{Rows, Want};
 use steps::Steps;
 
 /// One streaming pass.
-pub(crate) trait Pass {
+pub(crate) trait Pass: Send {
     /// The columns it reads.
     fn wants(&self) -> &'static [Want];
 

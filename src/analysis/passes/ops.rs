@@ -5,7 +5,7 @@
 //! after it that its launches and their kernels are known, and each thread's last launches are held until then.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -87,7 +87,7 @@ pub(crate) struct Ops {
     /// Ranges.
     pub(crate) ops: Groups<Key, Op>,
     /// Patterns of names.
-    pub(crate) folds: Rc<Folds>,
+    pub(crate) folds: Arc<Folds>,
     threads: FxHashMap<(i64, i32), Thread>,
     /// Of a launch that is held: its thread, and its number in it.
     held: FxHashMap<(i64, i64), (i32, u64)>,
@@ -97,13 +97,13 @@ pub(crate) struct Ops {
 
 impl Default for Ops {
     fn default() -> Self {
-        Ops::new(Rc::default(), false)
+        Ops::new(Arc::default(), false)
     }
 }
 
 impl Ops {
     /// With these patterns of names; `gpu`: whether the trace has times of kernels.
-    pub(crate) fn new(folds: Rc<Folds>, gpu: bool) -> Ops {
+    pub(crate) fn new(folds: Arc<Folds>, gpu: bool) -> Ops {
         let other = Key { process_id: OTHER, name_id: OTHER, pattern: None };
         let (threads, held, early) = Default::default();
         Ops { ops: Groups::new(20_000, other), folds, threads, held, early, gpu }

@@ -1,6 +1,6 @@
 //! Ranges that the program named, by name.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
@@ -87,20 +87,20 @@ pub(crate) struct Ranges {
     /// By process, domain, name and kind.
     pub(crate) named: Groups<Key, Named>,
     /// Names that are too many to be counted one by one.
-    pub(crate) folds: Rc<Folds>,
+    pub(crate) folds: Arc<Folds>,
     cursor: Cursor,
 }
 
 impl Default for Ranges {
     fn default() -> Self {
         let other = Key { process_id: OTHER, domain_id: NO_NAME, name_id: OTHER, pattern: None, kind: Kind::PushPop };
-        Ranges { named: Groups::new(20_000, other), folds: Rc::default(), cursor: Cursor::default() }
+        Ranges { named: Groups::new(20_000, other), folds: Arc::default(), cursor: Cursor::default() }
     }
 }
 
 impl Ranges {
     /// With these names of the trace that belong together.
-    pub(crate) fn new(folds: Rc<Folds>) -> Ranges {
+    pub(crate) fn new(folds: Arc<Folds>) -> Ranges {
         Ranges { folds, ..Ranges::default() }
     }
 }

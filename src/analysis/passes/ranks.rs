@@ -5,7 +5,7 @@
 //! until the end, a bounded number of them.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -82,7 +82,7 @@ pub(crate) struct Ranks {
     held: usize,
     made: FxHashMap<(i64, i32), (i64, i64)>,
     ends: Groups<i64, Vec<i64>>,
-    kernels: Rc<FxHashSet<i64>>,
+    kernels: Arc<FxHashSet<i64>>,
     hosts: Vec<(i64, String)>,
 }
 
@@ -98,7 +98,7 @@ impl Default for Ranks {
             held: 0,
             made: FxHashMap::default(),
             ends: Groups::new(10_000, OTHER),
-            kernels: Rc::default(),
+            kernels: Arc::default(),
             hosts: Vec::new(),
         }
     }
@@ -106,7 +106,7 @@ impl Default for Ranks {
 
 impl Ranks {
     /// For this trace: its ranks' hosts, and the names of NCCL's kernels where kernels have times.
-    pub(crate) fn new(trace: &Trace, kernels: Rc<FxHashSet<i64>>) -> Ranks {
+    pub(crate) fn new(trace: &Trace, kernels: Arc<FxHashSet<i64>>) -> Ranks {
         let ranked = trace.processes.iter().filter(|process| process.rank.is_some());
         Ranks { kernels, hosts: ranked.map(|p| (p.process_id, p.host.clone())).collect(), ..Ranks::default() }
     }

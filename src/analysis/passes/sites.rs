@@ -3,7 +3,7 @@
 //! The traced program takes a stack of calls that took long, so what is counted by stack are those; the others of a kind
 //! are counted without one. A drawn launch's stack stands for as many launches as its row says.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
@@ -98,13 +98,13 @@ pub(crate) struct Sites {
     pub(crate) texts: Texts,
     /// With their stack and place.
     first: FirstLaunches<(i64, Place)>,
-    idle: Rc<Idle>,
+    idle: Arc<Idle>,
     cursors: [Cursor; 6],
 }
 
 impl Sites {
     /// Judges frees and allocations by what they take when nothing is pending.
-    pub(crate) fn new(idle: Rc<Idle>) -> Sites {
+    pub(crate) fn new(idle: Arc<Idle>) -> Sites {
         let other = Key { process_id: OTHER, what: What::Wait, api_id: OTHER, direction: 0, stack_id: NO_STACK };
         Sites {
             costs: Groups::new(50_000, other),

@@ -3,7 +3,7 @@
 //! The steps are known before this read. Of a process with very many every k-th is summed, so that the memory is bounded and
 //! no part of the run is preferred; steps that took more than twice the median are summed with the sites that took the time.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
@@ -114,7 +114,7 @@ pub(crate) struct StepSums {
     samples: Vec<Sample>,
     /// Steps that took more than twice the median, in the order of process and time.
     pub(crate) outliers: Vec<Outlier>,
-    idle: Rc<Idle>,
+    idle: Arc<Idle>,
     cursors: [Cursor; TABLES],
     last: [Last; TABLES],
 }
@@ -123,7 +123,7 @@ const TABLES: usize = 6;
 
 impl StepSums {
     /// Sums these steps; allocations are judged by what they take when nothing is pending.
-    pub(crate) fn new(steps: &Steps, idle: Rc<Idle>) -> StepSums {
+    pub(crate) fn new(steps: &Steps, idle: Arc<Idle>) -> StepSums {
         let most = (SUMMED / steps.all.len().max(1)).max(FEWEST);
         let sample = |all: &super::steps::ProcessSteps| {
             let steady = all.sorted_ns.len();

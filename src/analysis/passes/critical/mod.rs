@@ -17,7 +17,7 @@ mod lanes;
 mod path;
 mod process;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -55,7 +55,7 @@ impl Edge {
 #[derive(Debug, Default)]
 pub(crate) struct Critical {
     processes: Processes,
-    communication: Rc<FxHashSet<i64>>,
+    communication: Arc<FxHashSet<i64>>,
     order: Order,
     edges: Vec<Edge>,
     nodes: Nodes,
@@ -64,7 +64,7 @@ pub(crate) struct Critical {
 
 impl Critical {
     /// `communication`: the names of NCCL's kernels.
-    pub(crate) fn new(communication: Rc<FxHashSet<i64>>) -> Critical {
+    pub(crate) fn new(communication: Arc<FxHashSet<i64>>) -> Critical {
         Critical { communication, ..Critical::default() }
     }
 

@@ -20,7 +20,7 @@ mod launched;
 pub(super) mod order;
 mod queue;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
@@ -61,7 +61,7 @@ pub(crate) struct Gpu {
     pub(crate) without_time: u64,
     /// Operations that came so late that their time could not be put in its place.
     pub(crate) late: u64,
-    communication: Rc<FxHashSet<i64>>,
+    communication: Arc<FxHashSet<i64>>,
     order: Order,
     calls: Calls,
     cursor: Cursor,
@@ -70,7 +70,7 @@ pub(crate) struct Gpu {
 
 impl Gpu {
     /// For a trace with rows of these tables; `communication`: the names of NCCL's kernels.
-    pub(crate) fn new(trace: &Trace, communication: Rc<FxHashSet<i64>>) -> Gpu {
+    pub(crate) fn new(trace: &Trace, communication: Arc<FxHashSet<i64>>) -> Gpu {
         Gpu { devices: Devices::new(trace), communication, ..Gpu::default() }
     }
 
