@@ -10,6 +10,7 @@ use super::givers::Givers;
 use super::groups::Groups;
 use super::named_steps::NamedSteps;
 use super::period::{Name, Period, Sequence};
+use super::runs;
 use super::steps::{ProcessSteps, Steps, blocks};
 use crate::trace::{NO_NAME, Rows, Want};
 
@@ -56,30 +57,32 @@ impl Detect {
             return self.named.rows(rows);
         }
         let (process, tid) = (rows.i64("process_id"), rows.i32_or("tid", 0));
-        for (process, tid) in process.iter().zip(tid.iter()) {
-            let callers = &mut self.callers.at(*process).0;
-            if callers.len() < 2 && !callers.contains(tid) {
-                callers.push(*tid);
+        let (call, api, start) = (rows.i64("correlation_id"), rows.i64("api_id"), rows.i64("start_ns"));
+        let (name, captured) = (rows.i64_or("name_id", NO_NAME), rows.flags("captured"));
+        let kind = rows.texts("kind");
+        for run in runs(&process, &tid) {
+            let (process, tid) = (process[run.start], tid[run.start]);
+            let callers = &mut self.callers.at(process).0;
+            if callers.len() < 2 && !callers.contains(&tid) {
+                callers.push(tid);
             }
-        }
-        if rows.table == TableId::Transfers {
-            process.iter().zip(tid.iter()).for_each(|(process, tid)| self.givers.gave(*process, *tid));
-        }
-        let (call, api) = (rows.i64("correlation_id"), rows.i64("api_id"));
-        if rows.table == TableId::Launches {
-            let (name, captured) = (rows.i64_or("name_id", NO_NAME), rows.flags("captured"));
-            let start = rows.i64("start_ns");
-            for row in 0..rows.len {
-                self.givers.launched(process[row], tid[row], start[row]);
-                if !captured.get(row) {
-                    let name = if name[row] == NO_NAME { api[row] } else { name[row] };
-                    self.threads.at((process[row], tid[row])).add(Name::Launch(name), call[row] as u32);
+            match rows.table {
+                TableId::Transfers => self.givers.gave(process, tid),
+                TableId::Launches => {
+                    self.givers.launched(process, tid, &start[run.clone()]);
+                    let calls = self.threads.at((process, tid));
+                    for row in run.filter(|row| !captured.get(*row)) {
+                        let name = if name[row] == NO_NAME { api[row] } else { name[row] };
+                        calls.add(Name::Launch(name), call[row] as u32);
+                    }
                 }
-            }
-        } else if rows.table == TableId::Syncs {
-            let kind = rows.texts("kind");
-            for row in (0..rows.len).filter(|row| blocks(kind.get(*row))) {
-                self.threads.at((process[row], tid[row])).add(Name::Wait(api[row]), call[row] as u32);
+                TableId::Syncs => {
+                    let calls = self.threads.at((process, tid));
+                    for row in run.filter(|row| blocks(kind.get(*row))) {
+                        calls.add(Name::Wait(api[row]), call[row] as u32);
+                    }
+                }
+                _ => {}
             }
         }
     }

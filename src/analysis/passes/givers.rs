@@ -41,18 +41,22 @@ impl Givers {
         self.at(process_id, tid);
     }
 
-    /// A thread launched; its launches come in the order of time.
-    pub(crate) fn launched(&mut self, process_id: i64, tid: i32, at: i64) {
-        let full = self.bursts >= MOST;
+    /// A thread launched at these times, which come in their order.
+    pub(crate) fn launched(&mut self, process_id: i64, tid: i32, times: &[i64]) {
+        let mut left = MOST.saturating_sub(self.bursts);
         let thread = self.at(process_id, tid);
-        match thread.bursts.last_mut() {
-            Some((_, end)) if at - *end < PAUSE_NS => *end = at.max(*end),
-            _ if full => {}
-            _ => {
-                thread.bursts.push((at, at));
-                self.bursts += 1;
+        let before = thread.bursts.len();
+        for at in times.iter().copied() {
+            match thread.bursts.last_mut() {
+                Some((_, end)) if at - *end < PAUSE_NS => *end = at.max(*end),
+                _ if left == 0 => {}
+                _ => {
+                    thread.bursts.push((at, at));
+                    left -= 1;
+                }
             }
         }
+        self.bursts += thread.bursts.len() - before;
     }
 
     /// Whether a thread gave the GPU work at any time.
@@ -78,7 +82,7 @@ mod tests {
     fn a_wait_is_anothers_work_where_another_thread_launches_meanwhile() {
         let mut givers = Givers::default();
         for burst in [1_000_000, 50_000_000] {
-            (0..10).for_each(|n| givers.launched(1, 12, burst + n * 100_000));
+            givers.launched(1, 12, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|n| burst + n * 100_000));
         }
         givers.gave(1, 11);
         let another = |from, to| givers.another(1, 11, from, to);

@@ -5,6 +5,7 @@
 //! gets it.
 
 pub(crate) mod api;
+pub(crate) mod by_call;
 pub(crate) mod collectives;
 pub(crate) mod critical;
 pub(crate) mod detect;
@@ -42,6 +43,8 @@ pub(crate) mod transfers;
 pub(crate) mod union;
 pub(crate) mod waiting;
 
+use std::ops::Range;
+
 use rustc_hash::FxHashSet;
 
 use crate::trace::{Rows, Want};
@@ -60,4 +63,16 @@ pub(crate) trait Pass: Send {
 
     /// Adds the ids whose names a report on this pass shows.
     fn names(&self, _ids: &mut FxHashSet<i64>) {}
+}
+
+/// Rows of one thread come in runs: what belongs to it is looked up once for each.
+fn runs<'a>(process: &'a [i64], tid: &'a [i32]) -> impl Iterator<Item = Range<usize>> {
+    let threads = move || process.iter().zip(tid);
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let first = next;
+        let thread = threads().nth(first)?;
+        next += threads().skip(first).take_while(|other| *other == thread).count();
+        Some(first..next)
+    })
 }

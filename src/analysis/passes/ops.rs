@@ -10,12 +10,13 @@ use std::sync::Arc;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Pass;
+use super::by_call::ByCall;
 use super::folds::Folds;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::Steps;
+use super::{Pass, runs};
 use crate::trace::{NO_NAME, Rows, Want};
 
 /// Ranges of a thread that wait for their launches, and those that may lie in one that has not ended (1 MB a thread).
@@ -26,6 +27,8 @@ const LAUNCHES: usize = 1 << 18;
 const THREADS: usize = 64;
 /// Kernels that came before their launch, of all processes.
 const EARLY: usize = 1 << 18;
+/// Pages of launches that are held, of all threads.
+const PAGES: usize = 1 << 18;
 
 /// Which ranges are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,9 +91,11 @@ pub(crate) struct Ops {
     pub(crate) ops: Groups<Key, Op>,
     /// Patterns of names.
     pub(crate) folds: Arc<Folds>,
-    threads: FxHashMap<(i64, i32), Thread>,
-    /// Of a launch that is held: its thread, and its number in it.
-    held: FxHashMap<(i64, i64), (i32, u64)>,
+    threads: Vec<Thread>,
+    /// Where each thread stands, by process and thread.
+    places: FxHashMap<(i64, i32), usize>,
+    /// Of a launch that is held: the place of its thread, and its number in it.
+    held: ByCall<(usize, u64)>,
     early: FxHashMap<(i64, i64), i64>,
     gpu: bool,
 }
@@ -105,8 +110,21 @@ impl Ops {
     /// With these patterns of names; `gpu`: whether the trace has times of kernels.
     pub(crate) fn new(folds: Arc<Folds>, gpu: bool) -> Ops {
         let other = Key { process_id: OTHER, name_id: OTHER, pattern: None };
-        let (threads, held, early) = Default::default();
-        Ops { ops: Groups::new(20_000, other), folds, threads, held, early, gpu }
+        let (threads, places, early) = Default::default();
+        Ops { ops: Groups::new(20_000, other), folds, threads, places, held: ByCall::new(PAGES), early, gpu }
+    }
+
+    /// The place of a thread; none where there are too many.
+    fn place(&mut self, process_id: i64, tid: i32) -> Option<usize> {
+        let next = self.threads.len();
+        let known = self.places.get(&(process_id, tid)).copied();
+        known.or_else(|| {
+            (next < THREADS).then(|| {
+                self.threads.push(Thread::default());
+                self.places.insert((process_id, tid), next);
+                next
+            })
+        })
     }
 
     fn ranges(&mut self, rows: &Rows) {
@@ -118,15 +136,14 @@ impl Ops {
             let pattern = self.folds.of(name[row]);
             let name_id = if pattern.is_some() { NO_NAME } else { name[row] };
             let key = Key { process_id: process[row], name_id, pattern };
+            let place = self.place(process[row], tid[row]);
             let op = self.ops.at(key);
             op.total.add(end - start);
             op.own_ns += end - start;
-            let full = self.threads.len() >= THREADS && !self.threads.contains_key(&(process[row], tid[row]));
-            if full {
+            let Some(thread) = place.map(|place| &mut self.threads[place]) else {
                 op.uncounted += 1;
                 continue;
-            }
-            let thread = self.threads.entry((process[row], tid[row])).or_default();
+            };
             while let Some((inner_start, inner_end)) = thread.outer.pop_if(|inner| inner.0 >= start) {
                 op.own_ns -= inner_end - inner_start;
             }
@@ -146,23 +163,23 @@ impl Ops {
     fn launches(&mut self, rows: &Rows) {
         let (process, tid, start) = (rows.i64("process_id"), rows.i32_or("tid", 0), rows.i64("start_ns"));
         let correlation = rows.i64("correlation_id");
-        for row in 0..rows.len {
-            let key = (process[row], tid[row]);
-            if self.threads.len() >= THREADS && !self.threads.contains_key(&key) {
-                continue;
-            }
-            let thread = self.threads.entry(key).or_default();
-            let call = (process[row], correlation[row]);
-            let gpu_ns = if self.gpu { self.early.remove(&call).unwrap_or(0) } else { 0 };
-            if self.gpu {
-                self.held.insert(call, (tid[row], thread.gone + thread.launches.len() as u64));
-            }
-            thread.launches.push_back(Launch { start: start[row], correlation_id: correlation[row], gpu_ns });
-            if thread.launches.len() > LAUNCHES
-                && let Some(old) = thread.launches.pop_front()
-            {
-                thread.gone += 1;
-                self.held.remove(&(process[row], old.correlation_id));
+        for run in runs(&process, &tid) {
+            let Some(place) = self.place(process[run.start], tid[run.start]) else { continue };
+            let thread = &mut self.threads[place];
+            for row in run {
+                let (process, correlation_id, start) = (process[row], correlation[row], start[row]);
+                let early = if self.early.is_empty() { None } else { self.early.remove(&(process, correlation_id)) };
+                if self.gpu {
+                    let number = thread.gone + thread.launches.len() as u64;
+                    self.held.insert(process, correlation_id, start, (place, number));
+                }
+                thread.launches.push_back(Launch { start, correlation_id, gpu_ns: early.unwrap_or(0) });
+                if thread.launches.len() > LAUNCHES
+                    && let Some(old) = thread.launches.pop_front()
+                {
+                    thread.gone += 1;
+                    self.held.take(process, old.correlation_id);
+                }
             }
         }
     }
@@ -171,20 +188,16 @@ impl Ops {
         let (process, length) = (rows.i64("process_id"), rows.i64("gpu_ns"));
         let correlation = rows.i64_or("correlation_id", NO_CALL);
         for row in (0..rows.len).filter(|row| correlation[*row] != NO_CALL) {
-            let call = (process[row], correlation[row]);
             let ns = length[row].max(0);
-            let Some((tid, number)) = self.held.get(&call) else {
+            let Some((place, number)) = self.held.get(process[row], correlation[row]) else {
                 if self.early.len() < EARLY {
-                    *self.early.entry(call).or_default() += ns;
+                    *self.early.entry((process[row], correlation[row])).or_default() += ns;
                 }
                 continue;
             };
-            let thread = self.threads.get_mut(&(process[row], *tid));
-            let place = thread.and_then(|thread| {
-                let at = number.checked_sub(thread.gone)?;
-                thread.launches.get_mut(at as usize)
-            });
-            place.into_iter().for_each(|launch| launch.gpu_ns += ns);
+            let thread = &mut self.threads[*place];
+            let launch = number.checked_sub(thread.gone).and_then(|at| thread.launches.get_mut(at as usize));
+            launch.into_iter().for_each(|launch| launch.gpu_ns += ns);
         }
     }
 }
@@ -225,7 +238,7 @@ impl Pass for Ops {
     }
 
     fn end(&mut self, _: &Steps) {
-        for (_, mut thread) in std::mem::take(&mut self.threads) {
+        for mut thread in std::mem::take(&mut self.threads) {
             for range in std::mem::take(&mut thread.waiting) {
                 settle(&mut self.ops, &thread, range);
             }

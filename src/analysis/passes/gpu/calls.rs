@@ -1,11 +1,12 @@
 //! The host's calls of the last while: which one caused an operation, and what a thread did at some time.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::Entry;
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
+use crate::analysis::passes::by_call::ByCall;
+use crate::analysis::passes::runs;
 use crate::analysis::passes::steps::blocks;
 use crate::trace::{NO_STACK, Rows};
 
@@ -69,20 +70,25 @@ const KINDS: usize = 7;
 const KEPT: usize = 4096;
 /// The same at most, 3 MiB: several batches of rows.
 const MOST: usize = 65_536;
-/// Launches whose kernels have not come yet that are kept at most.
-const OPEN: usize = 2_000_000;
+/// Pages of calls whose operations have not all come that are kept at most: two million calls, 120 MB.
+const OPEN: usize = 32_768;
 /// Calls whose operations did not come within this time caused none that is in the trace.
 const PATIENCE_NS: i64 = 10_000_000_000;
 
 /// Calls of the last while.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Calls {
-    /// Calls whose operations have not all come. One that launched a single kernel leaves with it, which keeps the table small
-    /// enough for the processor's cache.
-    causes: FxHashMap<(i64, i64), Call>,
-    /// The keys of `causes` by age; those that have left are still there.
-    ages: VecDeque<(i64, (i64, i64))>,
+    /// Calls whose operations have not all come. One that launched a single kernel leaves with it.
+    causes: ByCall<Call>,
+    /// Up to when `causes` were forgotten.
+    forgotten_ns: i64,
     threads: FxHashMap<(i64, i32), [VecDeque<Call>; KINDS]>,
+}
+
+impl Default for Calls {
+    fn default() -> Calls {
+        Calls { causes: ByCall::new(OPEN), forgotten_ns: i64::MIN, threads: FxHashMap::default() }
+    }
 }
 
 fn kind(table: TableId) -> Option<usize> {
@@ -107,30 +113,23 @@ impl Calls {
         let (text, causes) = (rows.texts(if kind == 4 { "class" } else { "kind" }), kind < 2);
         let cause = rows.i64("correlation_id");
         let kernels = rows.i32_or("kernels", 0);
-        let mut last = None;
-        for row in 0..rows.len {
-            let did = Did::of(rows.table, text.get(row));
-            let call = Call {
-                start: start[row],
-                end: start[row].saturating_add(length[row].max(0)),
-                did,
-                tid: tid[row],
-                api_id: api[row],
-                stack_id: stack[row],
-                single: kind == 0 && kernels[row] == 1,
-            };
-            if causes {
-                let key = (process[row], cause[row]);
-                self.causes.insert(key, call);
-                self.ages.push_back((call.start, key));
-            }
-            let thread = (process[row], tid[row]);
-            if last != Some(thread) {
-                self.threads.entry(thread).or_default();
-                last = Some(thread);
-            }
-            if let Some(queues) = self.threads.get_mut(&thread) {
-                push(&mut queues[kind], call);
+        for run in runs(&process, &tid) {
+            let queue = &mut self.threads.entry((process[run.start], tid[run.start])).or_default()[kind];
+            for row in run {
+                let did = Did::of(rows.table, text.get(row));
+                let call = Call {
+                    start: start[row],
+                    end: start[row].saturating_add(length[row].max(0)),
+                    did,
+                    tid: tid[row],
+                    api_id: api[row],
+                    stack_id: stack[row],
+                    single: kind == 0 && kernels[row] == 1,
+                };
+                if causes {
+                    self.causes.insert(process[row], cause[row], call.start, call);
+                }
+                push(queue, call);
             }
         }
     }
@@ -138,11 +137,11 @@ impl Calls {
     /// The call that caused an operation.
     #[inline]
     pub(super) fn cause_of(&mut self, process_id: i64, cause: i64) -> Option<Call> {
-        match self.causes.entry((process_id, cause)) {
-            Entry::Occupied(entry) if entry.get().single => Some(entry.remove()),
-            Entry::Occupied(entry) => Some(*entry.get()),
-            Entry::Vacant(_) => None,
+        let call = *self.causes.get(process_id, cause)?;
+        if call.single {
+            self.causes.take(process_id, cause);
         }
+        Some(call)
     }
 
     /// The calls of a thread that were not over at `from` and began before `to`, of each kind in their order.
@@ -157,13 +156,11 @@ impl Calls {
 
     /// Forgets what cannot be asked for any more: no gap begins before `settled`, and no row before `before` will come.
     pub(super) fn forget(&mut self, settled: i64, before: i64) {
-        while let Some((start, key)) = self.ages.front().copied()
-            && (self.ages.len() > OPEN || start < before.saturating_sub(PATIENCE_NS))
-        {
-            self.ages.pop_front();
-            if self.causes.get(&key).is_some_and(|call| call.start == start) {
-                self.causes.remove(&key);
-            }
+        let old = before.saturating_sub(PATIENCE_NS);
+        // Now and then; and when another collector's files begin.
+        if old < self.forgotten_ns || old >= self.forgotten_ns.saturating_add(PATIENCE_NS / 10) {
+            self.causes.forget(old);
+            self.forgotten_ns = old;
         }
         for calls in self.threads.values_mut().flatten() {
             while calls.len() > MOST || calls.len() > KEPT && calls.front().is_some_and(|call| call.end < settled) {

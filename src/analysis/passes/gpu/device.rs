@@ -277,11 +277,14 @@ impl Device {
             let mut part = |piece: Option<(i64, i64)>| {
                 piece.map_or(0, |(start, end)| steps.middle_ns(cursor, *process_id, start, end))
             };
-            let (all, compute, both) = (part(all), part(compute), part(both));
+            let all_ns = part(all);
+            // Mostly the same piece of time.
+            let mut as_all = |piece| if piece == all { all_ns } else { part(piece) };
+            let (compute_ns, both_ns) = (as_all(compute), as_all(both));
             // What computing covers late was communication's or a copy's alone until then.
-            own.busy.compute_ns += compute;
-            own.busy.communication_ns += both - compute;
-            own.busy.copy_ns += all - both;
+            own.busy.compute_ns += compute_ns;
+            own.busy.communication_ns += both_ns - compute_ns;
+            own.busy.copy_ns += all_ns - both_ns;
         }
     }
 }
