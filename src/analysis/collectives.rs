@@ -68,7 +68,9 @@ impl Analysis for Collectives {
         section.fact("grouped", "in groups", Unit::Count, moving().map(|(_, calls)| calls.grouped).sum::<u64>());
         section.fact("captured", "under capture", Unit::Count, moving().map(|(_, calls)| calls.captured).sum::<u64>());
         section.fact("failed", "calls that failed", Unit::Count, calls().map(|(_, calls)| calls.failed).sum::<u64>());
-        section.fact("communicators", "communicators", Unit::Count, facts.collectives.communicators.len() as u64);
+        let kept = |process_id: &i64| facts.filter.processes.as_ref().is_none_or(|kept| kept.contains(process_id));
+        let communicators = facts.collectives.communicators.keys().filter(|(process_id, _)| kept(process_id)).count();
+        section.fact("communicators", "communicators", Unit::Count, communicators as u64);
         if calls().next().is_none() {
             section.note("No calls of NCCL in this trace.");
         }
@@ -123,7 +125,9 @@ fn by_operation(facts: &Facts<'_>) -> Table {
     ];
     let all = facts.collectives.calls.iter().filter(|(key, _)| key.kind.communicates());
     let mut all: Vec<(&Key, &Calls)> = all.collect();
-    all.sort_by_key(|(key, calls)| (std::cmp::Reverse((calls.bytes, calls.api.count)), key.process_id, key.api_id));
+    all.sort_by_key(|(key, calls)| {
+        (std::cmp::Reverse((calls.bytes, calls.api.count)), key.process_id, key.api_id, key.communicator)
+    });
     let row = |(key, calls): &(&Key, &Calls)| {
         let steps = facts.steps.of(key.process_id).map(|s| s.sorted_ns.len().max(1));
         let (rank, ranks) =

@@ -108,7 +108,7 @@ fn table(key: &'static str, title: &'static str, head: &[Column], mut rows: Vec<
         column("between_p99_ns", "Between p99", Unit::Ns),
         column("rate_per_s", "Rate", Unit::PerS),
     ];
-    rows.sort_by_key(|(_, replays)| Reverse(replays.launches));
+    rows.sort_by_key(|(head, replays)| (Reverse(replays.launches), format!("{head:?}")));
     let row = |(mut row, replays): (Vec<Value>, &Replays)| {
         let (interval, between) = (&replays.interval, &replays.between);
         let known = |value: Value| if interval.count > 0 { value } else { Value::Missing };

@@ -26,6 +26,8 @@ mod node_health;
 mod ops;
 mod os_waits;
 mod passes;
+#[cfg(test)]
+mod properties;
 mod queue_length;
 mod ranges;
 mod ranks;

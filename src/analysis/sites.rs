@@ -49,15 +49,16 @@ impl AtSite {
 
 /// What cost time with one of `what`, by process, site, function and direction, most time first.
 pub(crate) fn costs(facts: &Facts<'_>, what: &[What]) -> Vec<AtSite> {
-    let mut sums: BTreeMap<(i64, Option<&Site>, i64, u16), AtSite> = BTreeMap::new();
+    let mut sums: BTreeMap<(i64, Option<&Site>, i64, &str), AtSite> = BTreeMap::new();
     for (key, Cost { all, bytes, steady, middle }) in
         facts.sites.costs.iter().filter(|(key, _)| what.contains(&key.what))
     {
         let site = facts.stacks.get(key.stack_id);
-        let sum = sums.entry((key.process_id, site, key.api_id, key.direction)).or_insert_with(|| AtSite {
+        let direction = facts.sites.texts.text(key.direction);
+        let sum = sums.entry((key.process_id, site, key.api_id, direction)).or_insert_with(|| AtSite {
             site: site.cloned(),
             api_id: key.api_id,
-            direction: facts.sites.texts.text(key.direction).to_owned(),
+            direction: direction.to_owned(),
             process_id: key.process_id,
             ..AtSite::default()
         });

@@ -105,6 +105,12 @@ fn memories(facts: &Facts<'_>, key: &Key) -> String {
     }
 }
 
+/// What tells a key from others: the numbers of texts depend on which came first.
+fn identity<'a>(facts: &'a Facts<'_>, key: &Key) -> (i64, i64, [&'a str; 3], bool, bool) {
+    let texts = [key.direction, key.src, key.dst].map(|number| facts.transfers.text(number));
+    (key.api_id, key.process_id, texts, key.set, key.queued)
+}
+
 fn by_direction(facts: &Facts<'_>) -> Table {
     const COLUMNS: [Column; 13] = [
         column("process", "Process", Unit::Text),
@@ -122,7 +128,7 @@ fn by_direction(facts: &Facts<'_>) -> Table {
         column("small_percent", "Small", Unit::Percent),
     ];
     let mut sums: Vec<(&Key, &Sum)> = facts.transfers.sums.iter().collect();
-    sums.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.api.sum), key.api_id, key.process_id, key.direction, key.src));
+    sums.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.api.sum), identity(facts, key)));
     let row = |(key, sum): (&Key, &Sum)| {
         let blocks = !key.queued && !key.set;
         let timed = blocks && sum.unwaited.1 > 0;
@@ -159,7 +165,7 @@ fn rules(facts: &Facts<'_>) -> Table {
     let named = |(key, sum): (&'_ Key, &'_ Sum)| (sum.rule.count > 0).then(|| facts.transfers.rule(key)).flatten();
     let mut hits: Vec<(Rule, &Key, &Sum)> =
         facts.transfers.sums.iter().filter_map(|(key, sum)| Some((named((key, sum))?, key, sum))).collect();
-    hits.sort_by_key(|(rule, key, sum)| (std::cmp::Reverse(sum.rule.ns), rule.name(), key.api_id, key.process_id));
+    hits.sort_by_key(|(rule, key, sum)| (std::cmp::Reverse(sum.rule.ns), rule.name(), identity(facts, key)));
     let row = |(rule, key, sum): &(Rule, &Key, &Sum)| {
         vec![
             rule.name().into(),

@@ -158,14 +158,23 @@ impl TestTrace {
         trace
     }
 
+    /// Puts the rows of each table into the order of their time, as a collector writes them: ranges when they end.
+    pub(crate) fn in_time(&mut self) {
+        for (table, rows) in TABLES.iter().zip(&mut self.rows) {
+            let column = if table.id == TableId::Ranges { "end_ns" } else { "start_ns" };
+            rows.sort_by_key(|row| row.get(column).and_then(Value::as_i64).unwrap_or(0));
+        }
+    }
+
     /// Writes all files, each table into `parts` files.
     pub(crate) fn write_parts(&self, parts: usize) -> &Path {
+        let launcher = self.manifest.as_ref().map_or("abc".to_owned(), |m| manifest::launcher_text(m.launcher_id));
         for table in &TABLES {
             let rows = &self.rows[table.id as usize];
             for (part, rows) in rows.chunks(rows.len().div_ceil(parts).max(1)).enumerate() {
                 let at = self.folder.join(table.name).join("host=node");
                 fs::create_dir_all(&at).unwrap();
-                let file = fs::File::create(at.join(format!("abc-{part:06}.parquet"))).unwrap();
+                let file = fs::File::create(at.join(format!("{launcher}-{part:06}.parquet"))).unwrap();
                 let columns = table.columns.iter().map(|c| array(c.kind, c.nullable, c.name, rows)).collect();
                 let batch = RecordBatch::try_new(table.arrow(), columns).unwrap();
                 let mut writer = ArrowWriter::try_new(file, table.arrow(), None).unwrap();
@@ -175,7 +184,7 @@ impl TestTrace {
         }
         fs::create_dir_all(self.folder.join("manifest")).unwrap();
         if let Some(manifest) = &self.manifest {
-            manifest.write(&manifest::path(&self.folder, "node", 0xabc)).unwrap();
+            manifest.write(&manifest::path(&self.folder, "node", manifest.launcher_id)).unwrap();
         }
         &self.folder
     }

@@ -38,12 +38,13 @@ impl Default for Groups<(i64, i32), Sequence> {
 
 impl Detect {
     /// What it reads.
-    pub(crate) const WANTS: [Want; 5] = [
+    pub(crate) const WANTS: [Want; 6] = [
         NamedSteps::WANT,
         Want { table: TableId::Launches, columns: &["tid", "correlation_id", "api_id", "name_id", "captured"] },
         Want { table: TableId::Syncs, columns: &["tid", "correlation_id", "api_id", "kind"] },
         Want { table: TableId::Transfers, columns: &["tid"] },
         Want { table: TableId::DeviceMemory, columns: &["tid"] },
+        Want { table: TableId::Api, columns: &["tid"] },
     ];
 
     /// Looks for steps of these names first.

@@ -217,7 +217,9 @@ impl Pass for HostTime {
             match place {
                 Place::Middle(step_end) => {
                     time.steady.add(part, ns, waited);
-                    time.middle.add(part, ns, waited);
+                    // A thread that does not make the steps may still be in the call when the step ends.
+                    let within = step_end - start;
+                    time.middle.add(part, ns.min(within), waited.min(within));
                     limit = Some(step_end);
                 }
                 Place::Steady => time.steady.add(part, ns, waited),

@@ -129,7 +129,9 @@ impl Default for Launches {
 
 impl Launches {
     fn outlier(&mut self, found: Outlier) {
-        let at = self.longest.partition_point(|o| o.api_ns >= found.api_ns);
+        // Of equal ones the order must not depend on whose files come first.
+        let order = |o: &Outlier| (std::cmp::Reverse(o.api_ns), o.start_ns, o.process_id);
+        let at = self.longest.partition_point(|o| order(o) <= order(&found));
         if at < LONGEST {
             self.longest.insert(at, found);
             self.longest.truncate(LONGEST);
@@ -170,7 +172,7 @@ impl Pass for Launches {
             if ns > OUTLIER_NS {
                 of.outliers += 1;
                 of.outliers_ns += ns;
-                if self.longest.len() < LONGEST || self.longest.last().is_some_and(|o| o.api_ns < ns) {
+                if self.longest.len() < LONGEST || self.longest.last().is_some_and(|o| o.api_ns <= ns) {
                     let (api_id, name_id) = (api[row], name[row]);
                     let (process_id, tid, start_ns) = (process[row], tid[row], start[row]);
                     self.outlier(Outlier { api_ns: ns, start_ns, process_id, tid, api_id, name_id });

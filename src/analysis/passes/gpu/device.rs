@@ -131,6 +131,8 @@ pub(crate) struct Devices {
     index: FxHashMap<Identity, usize>,
     known: FxHashMap<(i64, i32), usize>,
     all: Vec<Device>,
+    /// Places of the processes in the trace's list.
+    places: FxHashMap<i64, usize>,
     /// Gaps by what they are blamed on.
     pub(crate) gaps: Groups<GapKey, Gaps>,
 }
@@ -143,6 +145,7 @@ impl Default for Devices {
             index: FxHashMap::default(),
             known: FxHashMap::default(),
             all: Vec::new(),
+            places: FxHashMap::default(),
             gaps: Groups::new(50_000, other),
         }
     }
@@ -150,10 +153,19 @@ impl Default for Devices {
 
 impl Devices {
     pub(super) fn new(trace: &Trace) -> Devices {
-        Devices { names: Names::new(&trace.processes), ..Devices::default() }
+        let places = trace.processes.iter().enumerate().map(|(place, process)| (process.process_id, place)).collect();
+        Devices { names: Names::new(&trace.processes), places, ..Devices::default() }
     }
 
-    /// All, in the order of their first operation.
+    /// Puts them into the order of the processes that use them, whichever files came first. Nothing comes any more.
+    pub(super) fn end(&mut self) {
+        let places = &self.places;
+        self.all.sort_by_key(|Device { named: (process_id, ordinal), .. }| {
+            (places.get(process_id).copied().unwrap_or(usize::MAX), *process_id, *ordinal)
+        });
+    }
+
+    /// All, in the order of the processes that use them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Device> {
         self.all.iter()
     }

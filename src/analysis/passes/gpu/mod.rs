@@ -203,6 +203,7 @@ impl Pass for Gpu {
     fn end(&mut self, steps: &Steps) {
         self.settle(i64::MAX, steps);
         self.queues.end();
+        self.devices.end();
     }
 
     fn names(&self, ids: &mut FxHashSet<i64>) {
