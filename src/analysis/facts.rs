@@ -24,6 +24,7 @@ use super::passes::launches::Launches;
 use super::passes::loading::Loading;
 use super::passes::modules::Modules;
 use super::passes::named_steps::NamedSteps;
+use super::passes::occupancy::Occupancy;
 use super::passes::ops::Ops;
 use super::passes::os_waits::OsWaits;
 use super::passes::ranges::Ranges;
@@ -84,6 +85,8 @@ pub(crate) enum Need {
     Gpu,
     /// [`Critical`].
     Critical,
+    /// [`Occupancy`].
+    Occupancy,
 }
 
 /// Results of the passes; those that were not needed are empty.
@@ -136,6 +139,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) stacks: trace::Sites,
     /// What waits without saying so.
     pub(crate) implicit: Implicit,
+    /// Kernels by how they were launched.
+    pub(crate) occupancy: Occupancy,
     /// What the GPU did; none where no time of it is in the trace.
     pub(crate) gpu: Option<Gpu>,
     /// The critical path, and what would be gained; none where no time of a GPU is in the trace.
@@ -205,10 +210,11 @@ impl<'a> Facts<'a> {
             stacks: trace::Sites::default(),
             implicit: Implicit::new(idle),
             critical: (needs.contains(&Need::Critical) && gpu_times).then(|| Critical::new(communication.clone())),
+            occupancy: if needs.contains(&Need::Occupancy) { Occupancy::new(trace) } else { Occupancy::default() },
             gpu: (needs.contains(&Need::Gpu) && gpu_times).then(|| Gpu::new(trace, communication)),
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
-        let optional: [(Need, u32, &mut dyn Pass); 18] = [
+        let optional: [(Need, u32, &mut dyn Pass); 19] = [
             (Need::Ops, 60, &mut facts.ops),
             (Need::GraphsMade, 1, &mut facts.graphs),
             (Need::GraphReplays, 3, &mut facts.replays),
@@ -227,6 +233,7 @@ impl<'a> Facts<'a> {
             (Need::Sites, 12, &mut facts.sites),
             (Need::Implicit, 8, &mut facts.implicit),
             (Need::OsWaits, 1, &mut facts.os_waits),
+            (Need::Occupancy, 20, &mut facts.occupancy),
         ];
         let mut passes: Vec<Costing<'_>> = vec![(12, &mut facts.host)];
         let needed = optional.into_iter().filter(|(need, ..)| needs.contains(need));

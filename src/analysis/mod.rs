@@ -23,6 +23,7 @@ mod loss;
 mod metric;
 mod modules;
 mod node_health;
+mod occupancy;
 mod ops;
 mod os_waits;
 mod passes;
@@ -32,6 +33,7 @@ mod queue_length;
 mod ranges;
 mod ranks;
 mod results;
+mod roofline;
 mod section;
 mod self_;
 mod sites;
@@ -110,6 +112,8 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &launch_overhead::LaunchOverhead,
     &queue_length::QueueLength,
     &kernels::Kernels,
+    &occupancy::Occupancy,
+    &roofline::Roofline,
     &streams::Streams,
     &graphs::Graphs,
     &decode::Decode,

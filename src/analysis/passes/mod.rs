@@ -24,6 +24,7 @@ pub(crate) mod launches;
 pub(crate) mod loading;
 pub(crate) mod modules;
 pub(crate) mod named_steps;
+pub(crate) mod occupancy;
 pub(crate) mod ops;
 pub(crate) mod os_waits;
 pub(crate) mod period;
