@@ -7,6 +7,7 @@
 mod api;
 mod clock;
 mod collectives;
+mod copies;
 mod critical_path;
 mod decode;
 mod device_memory;

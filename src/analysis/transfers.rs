@@ -4,7 +4,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::passes::transfers::{Key, Rule, Sum};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, What, sites};
+use super::{Analysis, Explain, Facts, Metric, Need, What, copies, sites};
 
 /// The analysis.
 pub(crate) struct Transfers;
@@ -24,7 +24,10 @@ impl Analysis for Transfers {
                 count, bytes, time in the call, small share (1 byte to 64 KiB). Waited is the time in blocking copies that \
                 their bytes cannot explain: what a call takes beyond 20 us + bytes / (2 GB/s), where it takes more than \
                 twice that and work was pending. Then it waited for earlier work, and the report counts that as synchronisation. Effective \
-                bandwidth is bytes / time in the call, of calls that block until the copy is done and did not wait. Nsight Systems' rules: cuda_memcpy_async = asynchronous \
+                bandwidth is bytes / time in the call, of calls that block until the copy is done and did not wait; where the trace has \
+                GPU times, on_gpu has bandwidth by these. Of peak is its share of what the PCIe link carries, for copies between \
+                host and device: lanes x the highest speed of the link, less its line code (8b/10b up to 5 GT/s, 128b/130b up to \
+                32 GT/s). Exposed is the time in which a GPU did nothing but copies and sets. Nsight Systems' rules: cuda_memcpy_async = asynchronous \
                 copies that touch pageable memory; cuda_memcpy_sync = synchronous copies, except host to device up to \
                 64,000 bytes and within one device; cuda_memset_sync = synchronous sets on pinned or managed memory.",
             unit: "bytes, ns and bytes/s in JSON; in text the column's head names the unit (powers of 1024 for bytes).",
@@ -32,15 +35,16 @@ impl Analysis for Transfers {
                 Waited is a lower bound: host data hold one time for waiting and copying, and 2 GB/s is slower than any \
                 link in use; a wait that is short beside its copy's need is not told from it, and a call that was kept from a \
                 processor looks like one that waited. A kind of memory is unknown when its allocation \
-                was not seen; host memory that was not pinned through the driver counts as pageable. Overlap with compute \
-                needs GPU times, which this version does not record.",
-            source: "Nsight Systems cuda_gpu_mem_size_sum and rules cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync; \
+                was not seen; host memory that was not pinned through the driver counts as pageable. The link is known where the \
+                manifest describes it and all devices of the process have the same; a bandwidth beyond it went another way \
+                (NVLink) and has no share. Packets' heads are not taken off, so that 85 to 90 % is as much as there is.",
+            source: "Nsight Systems cuda_gpu_mem_time_sum, cuda_gpu_mem_size_sum and rules cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync; \
                 small transfers: metrics.md (64 KiB). The rules match runtime names there, driver calls here.",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Transfers, Need::Sites]
+        &[Need::Transfers, Need::Sites, Need::Gpu]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -54,6 +58,8 @@ impl Analysis for Transfers {
             Metric::about("waiting_copies", Count, "copies that waited for earlier work"),
             Metric::about("waited_ns", Ns, "their waiting, at least"),
             Metric::cost("small_percent", Percent, "copies and sets under 64 KiB, of all"),
+            Metric::about("gpu_ns", Ns, "time of copies and sets on the GPU"),
+            Metric::about("exposed_ns", Ns, "time in which GPUs did nothing but copies and sets"),
         ];
         METRICS
     }
@@ -65,10 +71,10 @@ impl Analysis for Transfers {
         let small: u64 = sums().map(|(_, s)| s.small).sum();
         let wall: f64 = facts.busy().iter().map(|(id, _)| facts.wall_ns(*id)).sum();
         let api_ns: i64 = sums().map(|(_, s)| s.api.sum).sum();
-        let copies = || sums().filter(|(key, _)| !key.set);
-        section.fact("copies", "copies", Unit::Count, copies().map(|(_, s)| s.api.count).sum::<u64>());
-        section.fact("copied_bytes", "bytes copied", Unit::Bytes, copies().map(|(_, s)| s.bytes).sum::<i64>());
-        section.fact("sets", "sets", Unit::Count, count - copies().map(|(_, s)| s.api.count).sum::<u64>());
+        let copied = || sums().filter(|(key, _)| !key.set);
+        section.fact("copies", "copies", Unit::Count, copied().map(|(_, s)| s.api.count).sum::<u64>());
+        section.fact("copied_bytes", "bytes copied", Unit::Bytes, copied().map(|(_, s)| s.bytes).sum::<i64>());
+        section.fact("sets", "sets", Unit::Count, count - copied().map(|(_, s)| s.api.count).sum::<u64>());
         section.fact("api_ns", "time in the calls", Unit::Ns, api_ns);
         section.fact("wall_percent", "share of wall time", Unit::Percent, percent(api_ns as f64, wall));
         let waits: u64 = sums().map(|(_, s)| s.waited.count).sum();
@@ -80,6 +86,7 @@ impl Analysis for Transfers {
             sums().map(|(_, s)| s.waited.sum).sum::<i64>(),
         );
         section.fact("small_percent", "small (< 64 KiB)", Unit::Percent, percent(small as f64, count as f64));
+        copies::facts_of(&mut section, facts);
         if count == 0 {
             section.note("No copies or sets in this trace.");
         }
@@ -90,6 +97,7 @@ impl Analysis for Transfers {
             );
         }
         section.table(by_direction(facts));
+        section.table(copies::table(facts));
         section.table(rules(facts));
         sites::cost_table(&mut section, facts, &[What::Copy], ("by_site", "By line, without waiting for earlier work"));
         super::loss::note(&mut section, facts, "copies and sets", TableId::Transfers);
@@ -112,7 +120,7 @@ fn identity<'a>(facts: &'a Facts<'_>, key: &Key) -> (i64, i64, [&'a str; 3], boo
 }
 
 fn by_direction(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 13] = [
+    const COLUMNS: [Column; 14] = [
         column("process", "Process", Unit::Text),
         column("kind", "Kind", Unit::Text),
         column("direction", "Direction", Unit::Text),
@@ -125,17 +133,19 @@ fn by_direction(facts: &Facts<'_>) -> Table {
         column("waited_ns", "Waited", Unit::Ns),
         column("med_ns", "Med", Unit::Ns),
         column("bandwidth_bytes_per_s", "Bandwidth", Unit::BytesPerS),
+        column("peak_percent", "Of peak", Unit::Percent),
         column("small_percent", "Small", Unit::Percent),
     ];
     let mut sums: Vec<(&Key, &Sum)> = facts.transfers.sums.iter().collect();
     sums.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.api.sum), identity(facts, key)));
     let row = |(key, sum): (&Key, &Sum)| {
         let blocks = !key.queued && !key.set;
-        let timed = blocks && sum.unwaited.1 > 0;
+        let per_s = (blocks && sum.unwaited.1 > 0).then(|| sum.unwaited.0 as f64 * 1e9 / sum.unwaited.1 as f64);
+        let direction = facts.transfers.text(key.direction);
         vec![
             facts.label(key.process_id).into(),
             if key.set { "set" } else { "copy" }.into(),
-            facts.transfers.text(key.direction).into(),
+            direction.into(),
             memories(facts, key).into(),
             facts.names.full(key.api_id).into(),
             blocks.into(),
@@ -144,7 +154,8 @@ fn by_direction(facts: &Facts<'_>) -> Table {
             sum.api.sum.into(),
             (sum.waited.count > 0).then_some(sum.waited.sum).into(),
             sum.api.median().into(),
-            if timed { (sum.unwaited.0 as f64 * 1e9 / sum.unwaited.1 as f64).into() } else { Value::Missing },
+            per_s.into(),
+            per_s.map_or(Value::Missing, |per_s| copies::of_peak(facts, key.process_id, direction, per_s)),
             percent(sum.small as f64, sum.api.count as f64),
         ]
     };

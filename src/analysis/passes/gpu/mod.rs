@@ -30,7 +30,7 @@ use super::steps::{Cursor, Steps};
 use crate::trace::{NO_NAME, Rows, Trace, Want};
 use calls::Calls;
 pub(crate) use calls::Did;
-pub(crate) use copies::Copies;
+pub(crate) use copies::{Copies, Key as CopyKey, Sum as CopySum};
 use device::Devices;
 pub(crate) use device::{Device, InSteps};
 pub(crate) use executions::Executions;
