@@ -8,6 +8,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::loss;
 use super::passes::folds;
+use super::passes::ops::{self, Op};
 use super::passes::ranges::{Key, Kind, Named};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
@@ -39,17 +40,23 @@ impl Analysis for Ranges {
                 every name in full. Where a process has ranges called ProfilerStep#N, \
                 step, train step, training step, iteration, iter or batch (with a number or without, in any case, words \
                 joined by _, - or a space), or what report --step names, the steps of all analyses are these: from the \
-                beginning of one to the beginning of the next, and the last one to its end.",
-            unit: "ns in JSON, of the host: from the push to the pop. What the GPU does for a range may run later.",
+                beginning of one to the beginning of the next, and the last one to its end. Of push_pop ranges: launches are those \
+                of their thread inside, GPU the time on it of the kernels that these launched, whenever they ran (projected), GPU own the \
+                part of it whose launches lie in no range inside. report --range NAME keeps what lies inside ranges of that \
+                name, thread by thread, and what the GPU did for launches and copies in there.",
+            unit: "ns in JSON: of the host from the push to the pop, of the GPU the time of kernels, summed.",
             limits: "A range that was open when its thread or process ended, or whose end was lost, has no duration and \
                 counts as open. Ranges that were open when gputrace itself was killed are not in the trace. Of more than 100 \
-                names in a row, names counts those of the whole trace, whatever process or domain used them. 20,000 rows are told apart.",
-            source: "Nsight Systems nvtx_sum, nvtx_pushpop_sum and nvtx_startend_sum; metrics.md, Steps.",
+                names in a row, names counts those of the whole trace, whatever process or domain used them. 20,000 rows are told apart. \
+                Kernels that run beside each other count in full, and copies not at all; ranges with more launches than are held (see ops) are \
+                left out of launches and GPU.",
+            source: "Nsight Systems nvtx_sum, nvtx_pushpop_sum and nvtx_startend_sum; nvtx_gpu_proj_sum, which takes the span from the first \
+                operation to the last, where ours is the kernels' time; metrics.md, Steps.",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Ranges]
+        &[Need::Ranges, Need::Ops]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -92,6 +99,8 @@ struct Row<'a> {
     /// Names that it stands for.
     names: usize,
     named: Cow<'a, Named>,
+    /// What was launched in them.
+    op: Op,
 }
 
 /// Names of one pattern, with their ranges.
@@ -102,7 +111,8 @@ fn folded<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = Vec::new();
     let mut alike: BTreeMap<(i64, i64, Kind, String), Members<'a>> = BTreeMap::new();
     for (key, named) in facts.ranges.named.iter() {
-        let of_key = |name: Value, names: usize| Row { key, name, names, named: Cow::Borrowed(named) };
+        let of_key =
+            |name: Value, names: usize| Row { key, name, names, named: Cow::Borrowed(named), op: op(facts, key) };
         let name = || facts.names.full(key.name_id);
         match key.pattern.map(|number| facts.ranges.folds.pattern(number)) {
             Some((pattern, names)) => rows.push(of_key(full_name(pattern).into(), names)),
@@ -117,14 +127,20 @@ fn folded<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
         let count: u64 = members.iter().map(|(_, named)| named.count).sum();
         if members.len() >= folds::FEWEST && count <= folds::TIMES * members.len() as u64 {
             let mut sum = Named::default();
-            members.iter().for_each(|(_, named)| sum.merge(named));
-            rows.push(Row { key: members[0].0, name: pattern.into(), names: members.len(), named: Cow::Owned(sum) });
+            let mut launched = Op::default();
+            for (key, named) in &members {
+                sum.merge(named);
+                launched.merge(&op(facts, key));
+            }
+            let (key, names) = (members[0].0, members.len());
+            rows.push(Row { key, name: pattern.into(), names, named: Cow::Owned(sum), op: launched });
         } else {
             let row = |(key, named): (&'a Key, &'a Named)| Row {
                 key,
                 name: name_of(facts, key.name_id),
                 names: 1,
                 named: Cow::Borrowed(named),
+                op: op(facts, key),
             };
             rows.extend(members.into_iter().map(row));
         }
@@ -135,12 +151,19 @@ fn folded<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
     rows
 }
 
+/// What was launched in ranges of a key; nothing in those that may end in another thread.
+fn op(facts: &Facts<'_>, key: &Key) -> Op {
+    let Key { process_id, domain_id, name_id, pattern, kind } = *key;
+    let found = facts.ops.ops.get(&ops::Key { process_id, domain_id, name_id, pattern });
+    found.filter(|_| kind == Kind::PushPop).cloned().unwrap_or_default()
+}
+
 fn name_of(facts: &Facts<'_>, id: i64) -> Value {
     if id == NO_NAME { Value::Missing } else { facts.names.full(id).into() }
 }
 
 fn by_name(facts: &Facts<'_>, rows: &[Row<'_>]) -> Table {
-    const COLUMNS: [Column; 14] = [
+    const COLUMNS: [Column; 17] = [
         column("process", "Process", Unit::Text),
         column("domain", "Domain", Unit::Name),
         column("name", "Name", Unit::Name),
@@ -151,12 +174,19 @@ fn by_name(facts: &Facts<'_>, rows: &[Row<'_>]) -> Table {
         column("open", "Open", Unit::Count),
         column("total_ns", "Total", Unit::Ns),
         column("wall_percent", "Of wall", Unit::Percent),
+        column("launches", "Launches", Unit::Count),
+        column("gpu_ns", "GPU", Unit::Ns),
+        column("gpu_own_ns", "GPU own", Unit::Ns),
         column("avg_ns", "Avg", Unit::Ns),
         column("med_ns", "Med", Unit::Ns),
         column("min_ns", "Min", Unit::Ns),
         column("max_ns", "Max", Unit::Ns),
     ];
-    let row = |Row { key, name, names, named }: &Row<'_>| {
+    let gpu_times = facts.trace.has_gpu_times();
+    let row = |Row { key, name, names, named, op }: &Row<'_>| {
+        // Where the launches of all are not known, nothing can be said.
+        let launched = (op.total.count > 0 && op.uncounted < op.total.count).then_some(op);
+        let on_gpu = launched.filter(|_| gpu_times);
         let ended = named.durations.count > 0;
         let of = |ns: Value| if ended { ns } else { Value::Missing };
         let steps = facts.steps.of(key.process_id).map(|s| s.sorted_ns.len().max(1));
@@ -171,6 +201,9 @@ fn by_name(facts: &Facts<'_>, rows: &[Row<'_>]) -> Table {
             if key.kind == Kind::Mark { Value::Missing } else { named.open.into() },
             of(named.durations.sum.into()),
             of(percent(named.durations.sum as f64, facts.wall_ns(key.process_id))),
+            launched.map(|op| op.launches).into(),
+            on_gpu.map(|op| op.gpu_ns).into(),
+            on_gpu.map(|op| op.gpu_own_ns).into(),
             of(named.durations.mean().into()),
             of(named.durations.median().into()),
             of(named.durations.min.into()),
@@ -232,6 +265,30 @@ mod tests {
         assert_eq!(row(2), mark);
         assert_eq!(section.cell("by_name", 1, "avg_ns"), &Value::Num(3_000.0));
         assert_eq!(section.cell("by_name", 0, "wall_percent"), &Value::Num(30.09));
+    }
+
+    #[test]
+    fn the_gpus_time_is_that_of_the_launches_inside_and_each_kernel_is_owned_once() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 10_000_000);
+        let mut thread = trace.thread(1, 11);
+        for step in 0..3 {
+            let begin = START + 1_000_000 * (step + 1);
+            let outer = thread.range_begin();
+            thread.launch_running("k", 1_000, 7, (begin, 10_000));
+            let inner = thread.range_begin();
+            thread.launch_running("k", 1_000, 7, (begin + 20_000, 300_000));
+            thread.range_end(None, "forward", inner, true);
+            thread.range_end(Some("loop"), "batch of mine", outer, true);
+        }
+        let section = trace.section(&Ranges);
+        let row = |row| ["name", "launches", "gpu_ns", "gpu_own_ns"].map(|of| section.cell("by_name", row, of).clone());
+        let of = |name: &str, numbers: [i64; 3]| {
+            let [launches, all, own] = numbers.map(Value::Int);
+            [name.into(), launches, all, own]
+        };
+        assert_eq!(row(0), of("batch of mine", [6, 930_000, 30_000]));
+        assert_eq!(row(1), of("forward", [3, 900_000, 900_000]));
     }
 
     /// Names, how many each row stands for, and counts, of ranges with these names, one after another.

@@ -24,7 +24,7 @@ pub(crate) struct Select {
     #[arg(long, value_name = "SECONDS", value_parser = super::parse_seconds)]
     pub(crate) to: Option<Duration>,
 
-    /// Only what lies inside ranges of NVTX of this name, thread by thread; work of the GPU by its own time
+    /// Only what lies inside ranges of NVTX of this name, thread by thread, and what the GPU did for launches in there
     #[arg(long, value_name = "NAME")]
     pub(crate) range: Option<String>,
 

@@ -65,7 +65,7 @@ fn steps(trace: &Trace, filter: &Filter, first: usize, last: usize) -> Result<Sp
     Ok(spans.ordered())
 }
 
-/// The time inside ranges of this name, by thread.
+/// The time inside ranges of this name, by thread, and the calls in there that cause what the GPU does.
 fn ranges(trace: &Trace, filter: &Filter, name: &str) -> Result<Spans> {
     let mut ids = FxHashSet::default();
     let names = [Want { table: TableId::Names, columns: &["name_id", "kind", "name"] }];
@@ -89,7 +89,21 @@ fn ranges(trace: &Trace, filter: &Filter, name: &str) -> Result<Spans> {
             "--range {name}: no range of that name; report --only ranges lists those that there are"
         )));
     }
-    Ok(spans.ordered())
+    let spans = spans.ordered();
+    if trace.has_gpu_times() { Ok(projected(trace, filter, spans)) } else { Ok(spans) }
+}
+
+/// The same with the calls inside: work of the GPU belongs to the range in which it was launched.
+fn projected(trace: &Trace, filter: &Filter, mut spans: Spans) -> Spans {
+    const CALL: &[&str] = &["correlation_id"];
+    let inside = Filter { within: vec![Arc::new(spans.clone())], ..filter.clone() };
+    let wanted = [TableId::Launches, TableId::Transfers].map(|table| Want { table, columns: CALL });
+    spans.project();
+    trace.scan(&wanted, &inside, &mut |rows| {
+        let (process, call) = (rows.i64("process_id"), rows.i64("correlation_id"));
+        (0..rows.len).for_each(|row| spans.add_call(process[row], call[row]));
+    });
+    spans.ordered()
 }
 
 /// Fails when the ranges that the user calls steps are not in the trace.
@@ -124,4 +138,33 @@ fn device(trace: &Trace, filter: &Filter, device: i32) -> Result<()> {
 /// The user's mistake, not the trace's.
 pub(crate) fn wrong(message: impl Into<String>) -> anyhow::Error {
     Failure::error(USAGE, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Need;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn work_of_the_gpu_belongs_to_the_range_that_launched_it() {
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START + 10_000_000);
+        let mut thread = made.thread(1, 11);
+        thread.launch_running("before", 1_000, 7, (START + 5_000, 20_000));
+        let range = thread.range_begin();
+        thread.launch_running("inside", 1_000, 7, (START + 5_000_000, 30_000));
+        thread.copy_running("HtoD", 4096, 1_000, (START + 5_100_000, 40_000));
+        thread.host(50_000);
+        thread.range_end(None, "forward", range, true);
+        let trace = made.open();
+        let select = Select { range: Some("forward".to_owned()), ..Select::default() };
+        let filter = filter(&select, &trace).expect("a range of that name");
+        let facts = Facts::gather(&trace, &filter, &[Need::Gpu]);
+        let gpu = facts.gpu.as_ref().expect("times of a GPU");
+        let kernels: Vec<i64> = gpu.executions.kernels.iter().map(|(_, stats)| stats.sum).collect();
+        assert_eq!(kernels, [30_000], "the kernel that ran meanwhile was launched before");
+        assert_eq!(gpu.copies.sums.iter().map(|(_, sum)| sum.time.sum).sum::<i64>(), 40_000);
+        assert_eq!((gpu.without_call, facts.wall_ns(1)), (0, 52_000.0));
+    }
 }

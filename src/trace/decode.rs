@@ -162,20 +162,30 @@ impl Job {
             return None;
         }
         let has = |name: &&&str| self.table.table().position(name).is_some();
-        let columns: Vec<&str> = ["start_ns", "process_id", "tid", "device"].iter().filter(has).copied().collect();
+        let own = super::scan::work(self.table).then_some(&"correlation_id");
+        let columns = ["start_ns", "process_id", "tid", "device"].iter().chain(own);
+        let columns: Vec<&str> = columns.filter(has).copied().collect();
         let rows = Rows::new(self.table, &columns, batch).ok()?;
         let (start, process) = (rows.i64("start_ns"), rows.i64("process_id"));
         let (tid, device) = (rows.i32_or("tid", -1), rows.i32_or("device", -1));
+        let cause = rows.i64_or("correlation_id", NO_CAUSE);
         let place = |values: &[i32], name: &&str, row: usize| columns.contains(name).then(|| values[row]);
         let keep = |row: usize| {
             let (tid, device) = (place(&tid, &"tid", row), place(&device, &"device", row));
+            let cause = Some(cause[row]).filter(|cause| *cause != NO_CAUSE);
             self.filter.keeps(start[row], process[row])
-                && self.filter.keeps_place(start[row], process[row], tid, device)
+                && match own {
+                    Some(_) => self.filter.keeps_work(start[row], process[row], cause, device),
+                    None => self.filter.keeps_place(start[row], process[row], tid, device),
+                }
         };
         let keep: BooleanArray = (0..rows.len).map(|row| Some(keep(row))).collect();
         filter_record_batch(batch, &keep).ok()
     }
 }
+
+/// Stands for a row whose call is not known.
+const NO_CAUSE: i64 = i64::MIN;
 
 fn problem(to: &SyncSender<Message>, problem: Problem) -> Result<(), Gone> {
     to.send(Message::Problem(problem)).map_err(|_| Gone)

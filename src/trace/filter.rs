@@ -54,10 +54,18 @@ impl Filter {
             && self.processes.as_ref().is_none_or(|p| p.contains(&process_id))
     }
 
-    /// Whether a row is kept as far as its thread and its device go; those that it does not name are none.
+    /// Whether a call is kept as far as its thread and its device go; those that it does not name are none.
     pub(crate) fn keeps_place(&self, start_ns: i64, process_id: i64, tid: Option<i32>, device: Option<i32>) -> bool {
-        self.within.iter().all(|spans| spans.hold(process_id, tid, start_ns))
-            && self.device.is_none_or(|wanted| device.is_none_or(|device| device == wanted))
+        self.within.iter().all(|spans| spans.hold(process_id, tid, start_ns)) && self.keeps_device(device)
+    }
+
+    /// The same of what the GPU did, for the call with this correlation id.
+    pub(crate) fn keeps_work(&self, start_ns: i64, process_id: i64, cause: Option<i64>, device: Option<i32>) -> bool {
+        self.within.iter().all(|spans| spans.hold_work(process_id, cause, start_ns)) && self.keeps_device(device)
+    }
+
+    fn keeps_device(&self, device: Option<i32>) -> bool {
+        self.device.is_none_or(|wanted| device.is_none_or(|device| device == wanted))
     }
 
     /// How long a process is inside of what is kept, where that is steps or ranges.

@@ -54,12 +54,19 @@ impl Trace {
     }
 }
 
+/// Whether a table holds what the GPU did: a call lies inside of a range, and with it what it caused.
+pub(super) fn work(table: TableId) -> bool {
+    matches!(table, TableId::Kernels | TableId::DeviceCopies)
+}
+
 /// The columns of all wants, once per table; time and process always come along, for the filter and for the order.
 fn merge(wants: &[Want], filter: &Filter) -> Vec<(TableId, Vec<&'static str>)> {
     let mut tables: Vec<(TableId, Vec<&'static str>)> = Vec::new();
     for want in wants {
         let index = tables.iter().position(|(t, _)| *t == want.table).unwrap_or_else(|| {
-            let place = [(!filter.within.is_empty(), "tid"), (filter.device.is_some(), "device")];
+            let within = !filter.within.is_empty();
+            let place =
+                [(within, "tid"), (within && work(want.table), "correlation_id"), (filter.device.is_some(), "device")];
             let place = place.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column);
             let always = ["start_ns", "process_id"].into_iter().chain(place);
             let always = always.filter(|c| want.table.table().position(c).is_some());

@@ -7,6 +7,9 @@ use rustc_hash::FxHashMap;
 pub(crate) struct Spans {
     threads: FxHashMap<(i64, i32), Vec<(i64, i64)>>,
     processes: FxHashMap<i64, Vec<(i64, i64)>>,
+    /// Correlation ids of the calls inside, from one to before another, by process. Those of a thread are numbered one after
+    /// another, so that a range takes one entry, however many calls it holds.
+    calls: Option<FxHashMap<i64, Vec<(i64, i64)>>>,
 }
 
 impl Spans {
@@ -20,18 +23,32 @@ impl Spans {
 
     /// Puts them in order, once all are there.
     pub(crate) fn ordered(mut self) -> Spans {
-        self.threads.values_mut().chain(self.processes.values_mut()).for_each(|spans| {
-            spans.sort_unstable();
-            let mut merged: Vec<(i64, i64)> = Vec::with_capacity(spans.len());
-            for (from, to) in spans.drain(..) {
-                match merged.last_mut() {
-                    Some(last) if from <= last.1 => last.1 = last.1.max(to),
-                    _ => merged.push((from, to)),
-                }
-            }
-            *spans = merged;
-        });
+        let calls = self.calls.iter_mut().flat_map(|calls| calls.values_mut());
+        self.threads.values_mut().chain(self.processes.values_mut()).chain(calls).for_each(merge);
         self
+    }
+
+    /// From now on the GPU's work is inside where the call that caused it is ([`add_call`](Self::add_call)), whenever it ran.
+    pub(crate) fn project(&mut self) {
+        self.calls.get_or_insert_default();
+    }
+
+    /// Adds a call that lies inside.
+    pub(crate) fn add_call(&mut self, process_id: i64, correlation_id: i64) {
+        let Some(calls) = &mut self.calls else { return };
+        let calls = calls.entry(process_id).or_default();
+        match calls.last_mut() {
+            Some(last) if last.1 == correlation_id => last.1 += 1,
+            _ => calls.push((correlation_id, correlation_id.saturating_add(1))),
+        }
+    }
+
+    /// Whether what the GPU did lies inside: by the call that caused it, else by its own time.
+    pub(crate) fn hold_work(&self, process_id: i64, cause: Option<i64>, at: i64) -> bool {
+        match (&self.calls, cause) {
+            (Some(calls), Some(cause)) => calls.get(&process_id).is_some_and(|calls| holds(calls, cause)),
+            _ => self.hold(process_id, None, at),
+        }
     }
 
     /// Whether there is none.
@@ -45,15 +62,30 @@ impl Spans {
             Some(tid) => self.threads.get(&(process_id, tid)),
             None => self.processes.get(&process_id),
         };
-        let spans = spans.map_or(&[][..], Vec::as_slice);
-        let after = spans.partition_point(|(from, _)| *from <= at);
-        after.checked_sub(1).is_some_and(|i| at < spans[i].1)
+        spans.is_some_and(|spans| holds(spans, at))
     }
 
     /// How long a process is inside.
     pub(crate) fn length_ns(&self, process_id: i64) -> i64 {
         self.processes.get(&process_id).map_or(0, |spans| spans.iter().map(|(from, to)| to - from).sum())
     }
+}
+
+fn merge(spans: &mut Vec<(i64, i64)>) {
+    spans.sort_unstable();
+    let mut merged: Vec<(i64, i64)> = Vec::with_capacity(spans.len());
+    for (from, to) in spans.drain(..) {
+        match merged.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => merged.push((from, to)),
+        }
+    }
+    *spans = merged;
+}
+
+fn holds(spans: &[(i64, i64)], at: i64) -> bool {
+    let after = spans.partition_point(|(from, _)| *from <= at);
+    after.checked_sub(1).is_some_and(|i| at < spans[i].1)
 }
 
 #[cfg(test)]
@@ -71,6 +103,14 @@ mod tests {
         assert_eq!(inside, (10..30).chain(50..60).collect::<Vec<_>>());
         assert!(spans.hold(9, None, 105) && !spans.hold(9, Some(1), 105) && !spans.hold(8, None, 15));
         assert_eq!((spans.length_ns(9), spans.length_ns(8)), (40, 0));
+        let mut projected = spans.clone();
+        projected.project();
+        [7, 8, 12, 9].into_iter().for_each(|call| projected.add_call(9, call));
+        let projected = projected.ordered();
+        let inside: Vec<i64> = (0..20).filter(|call| projected.hold_work(9, Some(*call), 105)).collect();
+        assert_eq!(inside, [7, 8, 9, 12]);
+        assert!(projected.hold_work(9, None, 105) && !projected.hold_work(8, Some(7), 105));
+        assert!(spans.hold_work(9, Some(3), 105), "without calls the time says it");
         let mut steps = Spans::default();
         steps.add(9, None, (10, 20));
         assert!(steps.ordered().hold(9, Some(7), 15), "spans of a process are those of all its threads");

@@ -35,6 +35,8 @@ const PAGES: usize = 1 << 18;
 pub(crate) struct Key {
     /// Process.
     pub(crate) process_id: i64,
+    /// Domain; [`NO_NAME`] for the default one.
+    pub(crate) domain_id: i64,
     /// Name; [`NO_NAME`] for none, or where it is one of many.
     pub(crate) name_id: i64,
     /// Pattern of the name where it is one of many.
@@ -52,6 +54,8 @@ pub(crate) struct Op {
     pub(crate) launches: u64,
     /// What they took on the GPU.
     pub(crate) gpu_ns: i64,
+    /// The part of it whose launches lie in no range inside it.
+    pub(crate) gpu_own_ns: i64,
     /// Ranges whose launches are not known: there were too many since they began.
     pub(crate) uncounted: u64,
 }
@@ -63,6 +67,7 @@ impl Op {
         self.own_ns += other.own_ns;
         self.launches += other.launches;
         self.gpu_ns += other.gpu_ns;
+        self.gpu_own_ns += other.gpu_own_ns;
         self.uncounted += other.uncounted;
     }
 }
@@ -72,6 +77,8 @@ struct Launch {
     start: i64,
     correlation_id: i64,
     gpu_ns: i64,
+    /// A range was seen that holds it: the first one to end is the innermost.
+    owned: bool,
 }
 
 #[derive(Debug, Default)]
@@ -109,7 +116,7 @@ impl Default for Ops {
 impl Ops {
     /// With these patterns of names; `gpu`: whether the trace has times of kernels.
     pub(crate) fn new(folds: Arc<Folds>, gpu: bool) -> Ops {
-        let other = Key { process_id: OTHER, name_id: OTHER, pattern: None };
+        let other = Key { process_id: OTHER, domain_id: NO_NAME, name_id: OTHER, pattern: None };
         let (threads, places, early) = Default::default();
         Ops { ops: Groups::new(20_000, other), folds, threads, places, held: ByCall::new(PAGES), early, gpu }
     }
@@ -130,12 +137,13 @@ impl Ops {
     fn ranges(&mut self, rows: &Rows) {
         let (process, tid) = (rows.i64("process_id"), rows.i32_or("tid", 0));
         let (start, end) = (rows.i64("start_ns"), rows.i64_or("end_ns", i64::MIN));
-        let (name, kind) = (rows.i64_or("name_id", NO_NAME), rows.texts("kind"));
+        let (name, domain) = (rows.i64_or("name_id", NO_NAME), rows.i64_or("domain_id", NO_NAME));
+        let kind = rows.texts("kind");
         for row in (0..rows.len).filter(|row| end[*row] > start[*row] && kind.get(*row) == "push_pop") {
             let (start, end) = (start[row], end[row]);
             let pattern = self.folds.of(name[row]);
             let name_id = if pattern.is_some() { NO_NAME } else { name[row] };
-            let key = Key { process_id: process[row], name_id, pattern };
+            let key = Key { process_id: process[row], domain_id: domain[row], name_id, pattern };
             let place = self.place(process[row], tid[row]);
             let op = self.ops.at(key);
             op.total.add(end - start);
@@ -173,7 +181,8 @@ impl Ops {
                     let number = thread.gone + thread.launches.len() as u64;
                     self.held.insert(process, correlation_id, start, (place, number));
                 }
-                thread.launches.push_back(Launch { start, correlation_id, gpu_ns: early.unwrap_or(0) });
+                let launch = Launch { start, correlation_id, gpu_ns: early.unwrap_or(0), owned: false };
+                thread.launches.push_back(launch);
                 if thread.launches.len() > LAUNCHES
                     && let Some(old) = thread.launches.pop_front()
                 {
@@ -206,24 +215,26 @@ impl Ops {
 const NO_CALL: i64 = i64::MIN;
 
 /// Adds the launches inside a range.
-fn settle(ops: &mut Groups<Key, Op>, thread: &Thread, (key, start, end): (Key, i64, i64)) {
+fn settle(ops: &mut Groups<Key, Op>, thread: &mut Thread, (key, start, end): (Key, i64, i64)) {
     let op = ops.at(key);
     if thread.gone > 0 && thread.launches.front().is_none_or(|oldest| oldest.start >= start) {
         op.uncounted += 1;
         return;
     }
     let first = thread.launches.partition_point(|launch| launch.start < start);
-    let inside = thread.launches.range(first..).take_while(|launch| launch.start < end);
+    let inside = thread.launches.range_mut(first..).take_while(|launch| launch.start < end);
     for launch in inside {
         op.launches += 1;
         op.gpu_ns += launch.gpu_ns;
+        op.gpu_own_ns += if launch.owned { 0 } else { launch.gpu_ns };
+        launch.owned = true;
     }
 }
 
 impl Pass for Ops {
     fn wants(&self) -> &'static [Want] {
         &[
-            Want { table: TableId::Ranges, columns: &["tid", "end_ns", "kind", "name_id"] },
+            Want { table: TableId::Ranges, columns: &["tid", "end_ns", "kind", "name_id", "domain_id"] },
             Want { table: TableId::Launches, columns: &["tid", "correlation_id"] },
             Want { table: TableId::Kernels, columns: &["gpu_ns", "correlation_id"] },
         ]
@@ -240,7 +251,7 @@ impl Pass for Ops {
     fn end(&mut self, _: &Steps) {
         for mut thread in std::mem::take(&mut self.threads) {
             for range in std::mem::take(&mut thread.waiting) {
-                settle(&mut self.ops, &thread, range);
+                settle(&mut self.ops, &mut thread, range);
             }
         }
     }
