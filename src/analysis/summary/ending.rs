@@ -31,9 +31,9 @@ pub(super) fn finding_lines(content: &Content<'_>, main: &Subject<'_>) -> String
         [_] => out.push_str("finding\n"),
         _ if alike => {
             let joint_ns = together_ns(main, found.iter());
-            let together = amount(joint_ns, main.per_step);
-            let _ =
-                writeln!(out, "findings (together: at most {together}, {})", share(joint_ns / main.unit_ns.max(1.0)));
+            let (together, of_unit) = (amount(joint_ns, main.per_step), share(joint_ns / main.unit_ns.max(1.0)));
+            let all = if found.len() == 2 { "both" } else { "all" };
+            let _ = writeln!(out, "findings ({all} together: at most {together}, {of_unit})");
         }
         _ => out.push_str("findings\n"),
     }

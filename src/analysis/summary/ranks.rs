@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::Content;
 use super::text::end_text;
 use crate::findings::Subject;
-use crate::render::{scale_ns, share};
+use crate::render::{file_size, scale_ns, share};
 use crate::trace::Process;
 
 /// Ranks that are listed one by one; of more, the fastest, the middle and the slowest.
@@ -54,7 +54,9 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     let (Some(fastest), Some(slowest)) = (by_time.first(), by_time.last()) else { return out };
     let middle = by_time[by_time.len() / 2];
     let beyond = if middle.0 > 0.0 { slowest.0 / middle.0 - 1.0 } else { 0.0 };
-    let _ = writeln!(out, " slowest {} (+{} of the median rank); numbers are its", slowest.1.label(), share(beyond));
+    let memory = memory(content, slowest.1).unwrap_or_default();
+    let label = slowest.1.label();
+    let _ = writeln!(out, " slowest {label} (+{} of the median rank); numbers are its{memory}", share(beyond));
     let (unit, divisor) = scale_ns(middle.0);
     let listed = match ranks.len() {
         ..=LISTED => ranks.iter().map(|(process, s)| (p50(s), *process)).collect(),
@@ -66,6 +68,20 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     let some = if ranks.len() > LISTED { " (fastest, median, slowest)" } else { "" };
     let _ = writeln!(out, " rank: {what} in {unit}{some}  {}", each.join(" | "));
     out
+}
+
+/// `; reserved memory peak 118 of 141 GB`, where the process takes memory from the driver and has one GPU that is described.
+fn memory(content: &Content<'_>, process: &Process) -> Option<String> {
+    let facts = content.facts;
+    let peak = facts.device_memory.processes.get(&process.process_id)?.peak_bytes;
+    let [uuid] = process.manifest.as_ref()?.devices.as_slice() else { return None };
+    let mut described = facts.trace.manifests().flat_map(|manifest| &manifest.devices);
+    let whole = described.find(|device| device.uuid == *uuid)?.memory_bytes?;
+    let size = |bytes: i64| file_size(u64::try_from(bytes).unwrap_or(0));
+    let (peak, whole) = ((peak > 0).then(|| size(peak))?, size(whole));
+    let (number, unit) = peak.split_once(' ')?;
+    let peak = if whole.ends_with(unit) { number } else { peak.as_str() };
+    Some(format!("; reserved memory peak {peak} of {whole}"))
 }
 
 /// Ranks that failed, whether they called the driver or not.

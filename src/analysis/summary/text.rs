@@ -43,9 +43,12 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
         } else if !content.findings.fine.is_empty() {
             let _ = writeln!(out, "checked, fine: {}", content.findings.fine.join(", "));
         }
+        // What a GPU that is busy could do better stands in no trace.
+        let busy = main.is_some_and(|s| s.on_gpu.is_some()) && content.findings.found.is_empty();
         let unknown = [
             (main.is_some_and(|s| s.on_gpu.is_some()), "GPU busy and idle time"),
             (content.facts.sites.any(), "call sites"),
+            (!busy, "warp stalls (report has the ncu command)"),
             (content.facts.trace.has_torch_memory(), "tensors inside a caching allocator"),
         ];
         let unknown: Vec<&str> = unknown.into_iter().filter(|(known, _)| !known).map(|(_, what)| what).collect();
@@ -98,7 +101,8 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     }
     let mut numbers: Vec<i32> = facts.host.devices.iter().copied().collect();
     numbers.sort_unstable();
-    if !numbers.is_empty() {
+    // Each rank counts its GPUs from 0.
+    if !numbers.is_empty() && ranks < 2 {
         let numbers: Vec<String> = numbers.iter().map(i32::to_string).collect();
         let _ = write!(out, "  GPU {}{}", numbers.join(","), devices::name(facts));
     }
@@ -204,21 +208,28 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     let median = launches.map_or(0, |l| l.steady.median()) as f64;
     let calls = number(main.calls(Part::Launch));
     out.push(' ');
-    if let Some(gpu) = &main.on_gpu {
-        let _ = write!(out, "{} GPU operations, median kernel {}; ", number(gpu.operations), time(gpu.kernel_ns));
-    }
-    let _ = write!(out, "{calls} launches");
-    match main.kernels().map(number) {
-        Some(kernels) if kernels == calls => {}
-        Some(kernels) => _ = write!(out, " of {kernels} kernels"),
-        None => out.push_str(" (kernels of some graphs not known)"),
-    }
-    if median > 0.0 {
-        let _ = write!(out, ", median {} api", time(median));
-    }
     let plural = |n: f64, one: &'static str, many: &'static str| if number(n) == "1" { one } else { many };
     let (waits, copies) = (main.waits(), main.calls(Part::Copy));
-    let _ = write!(out, "; {} {}", number(waits), plural(waits, "wait", "waits"));
+    let mut one_each = false;
+    if let Some(gpu) = &main.on_gpu {
+        let _ = write!(out, "{} GPU operations, median kernel {}; ", number(gpu.operations), time(gpu.kernel_ns));
+        let launched = main.kernels().filter(|kernels| number(*kernels) == calls);
+        one_each = launched.is_some_and(|kernels| number(kernels + copies) == number(gpu.operations));
+    }
+    // Where each call is one operation, their number is said.
+    if !one_each {
+        let _ = write!(out, "{calls} launches");
+        match main.kernels().map(number) {
+            Some(kernels) if kernels == calls => {}
+            Some(kernels) => _ = write!(out, " of {kernels} kernels"),
+            None => out.push_str(" (kernels of some graphs not known)"),
+        }
+        if median > 0.0 {
+            let _ = write!(out, ", median {} api", time(median));
+        }
+        out.push_str("; ");
+    }
+    let _ = write!(out, "{} {}", number(waits), plural(waits, "wait", "waits"));
     if main.implicit_waits >= 0.05 {
         let _ = write!(out, " ({} of them implicit)", number(main.implicit_waits));
     }
