@@ -118,8 +118,9 @@ impl Critical {
 
     /// Replays everything that was before this time.
     fn settle(&mut self, before: i64, steps: &Steps) {
-        // Nearly sorted: each table's calls come in their order.
-        self.edges.sort_by_key(|edge| (edge.at, !edge.is_end()));
+        // Nearly sorted: each table's calls come in their order. At one moment the order must not depend on which table came first.
+        let call = |Edge { process_id, call, .. }: &Edge| (*process_id, call.tid, call.end, call.api_id, call.cause());
+        self.edges.sort_by_key(|edge| (edge.at, !edge.is_end(), call(edge)));
         let settled = self.edges.partition_point(|edge| edge.at < before);
         for index in 0..settled {
             let edge = self.edges[index];
