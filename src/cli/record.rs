@@ -1,0 +1,233 @@
+//! Options of `record`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// Options of `record`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    override_usage = "gputrace [record] [OPTIONS] -- COMMAND [ARGS...]",
+    after_help = "Exit code: the command's own; if signal N ended it gputrace ends by the same signal, which a shell shows as \
+                  128+N. 125 if gputrace failed before the start, 126 if the command cannot be executed, 127 if it was \
+                  not found.\n\nExamples:\n  gputrace -- python train.py\n  \
+                  gputrace -o run-%j --malloc off -- python train.py --epochs 3\n  \
+                  srun gputrace -o /scratch/trace-%j -- python train.py     (all ranks share one trace)"
+)]
+pub(crate) struct RecordArgs {
+    /// Folder of the trace. %h is the host, %p the pid, %r the rank, %j the job's id, %% a percent sign
+    ///
+    /// Default: gputrace-COMMAND-TIME in the current folder, TIME in UTC. Several launchers of one job may name the same
+    /// folder. Example: -o /scratch/trace-%j
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// How malloc and free are recorded: off, sample, sample=BYTES or full
+    ///
+    /// sample records one allocation per BYTES allocated on average (512K unless told); full records each one, which
+    /// costs more. Example: --malloc sample=64K
+    #[arg(long, value_name = "MODE", default_value = "sample", value_parser = parse_malloc)]
+    pub(crate) malloc: Malloc,
+
+    /// In which processes waits for the operating system are recorded: cuda, all or off
+    ///
+    /// Locks, threads, files, pipes, sockets, sleeps, children. cuda means processes from their first look at the CUDA
+    /// driver on, and the children that they fork then (a DataLoader's workers). Example: --os all
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "cuda")]
+    pub(crate) os: OsWaits,
+
+    /// How long a wait for the operating system must be to become an event, in microseconds; shorter ones are counted
+    ///
+    /// Example: --os-over 100
+    #[arg(long, value_name = "US", default_value_t = OS_OVER_US)]
+    pub(crate) os_over: u64,
+
+    /// Largest size of the trace on this node, in bytes or with K, M, G, T (powers of 1024)
+    ///
+    /// Beyond it the oldest sealed files are removed; summary, report and manifest say from when to when that was.
+    /// Example: --max-size 20G
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_size)]
+    pub(crate) max_size: u64,
+
+    /// Shared memory for the events of one process, in bytes or with K, M, G (powers of 1024)
+    ///
+    /// It bounds how long the collector may be kept from running without loss. Example: --segment-memory 64M
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
+    pub(crate) segment_memory: u64,
+
+    /// How driver calls are reached: auto, symbols or inline
+    ///
+    /// auto and symbols take the places of the driver's symbols and answer look-ups; what only inline would reach is
+    /// noted in the manifest. inline also patches the driver's functions in memory, when the loader has mapped them and
+    /// before anybody can call them: it sees calls of libraries opened RTLD_DEEPBIND or in a namespace of their own, and
+    /// of addresses found by hand. Example: --hook inline
+    #[arg(long, value_enum, value_name = "ROUTE", default_value = "auto")]
+    pub(crate) hook: HookRoute,
+
+    /// What a call does that finds its process's memory full: drop its event and count it, or block
+    ///
+    /// block loses nothing and can slow the command down. Example: --on-full block
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "drop")]
+    pub(crate) on_full: OnFull,
+
+    /// Whether stacks of Python lines, or of native functions, are taken: on or off
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "on")]
+    pub(crate) stacks: Switch,
+
+    /// Driver calls that took at least so long get a stack, in microseconds
+    ///
+    /// Waits, copies, allocations, module loading: whatever held the thread up. Example: --stacks-over 100
+    #[arg(long, value_name = "US", default_value_t = STACKS_OVER_US)]
+    pub(crate) stacks_over: u32,
+
+    /// One launch in so many, drawn at random, gets a stack; 0 for none
+    ///
+    /// Launches that follow a pause of their thread get one as well, unless this is 0. Example: --launch-stacks 100
+    #[arg(long, value_name = "N", default_value_t = LAUNCH_STACKS)]
+    pub(crate) launch_stacks: u32,
+
+    /// Whether ranges named with NVTX are recorded: on or off
+    ///
+    /// off leaves NVTX_INJECTION64_PATH as it is: NVTX loads what it would load without gputrace, such as an injection
+    /// that is linked into the program. Example: --nvtx off
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "on")]
+    pub(crate) nvtx: Switch,
+
+    /// How long to wait for processes that outlive the command, in seconds
+    ///
+    /// What they do later is not recorded. Example: --grace 0.5
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
+    pub(crate) grace: Duration,
+
+    /// The command and its arguments, after --
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+
+    /// Variables that the command gets besides; no option, for `demo`
+    #[arg(skip)]
+    pub(crate) variables: Vec<(&'static str, OsString)>,
+
+    /// Folder in which the simulated driver leaves what its device did; no option, for `demo`
+    #[arg(skip)]
+    pub(crate) simulated: Option<PathBuf>,
+}
+
+impl RecordArgs {
+    /// The defaults, for a command.
+    pub(crate) fn new(output: Option<PathBuf>, command: Vec<OsString>) -> RecordArgs {
+        RecordArgs {
+            output,
+            malloc: Malloc::Sample(SAMPLE_BYTES),
+            os: OsWaits::Cuda,
+            os_over: OS_OVER_US,
+            max_size: 2 << 30,
+            segment_memory: 16 << 20,
+            hook: HookRoute::Auto,
+            on_full: OnFull::Drop,
+            stacks: Switch::On,
+            stacks_over: STACKS_OVER_US,
+            launch_stacks: LAUNCH_STACKS,
+            nvtx: Switch::On,
+            grace: Duration::from_secs(2),
+            command,
+            variables: Vec::new(),
+            simulated: None,
+        }
+    }
+}
+
+/// Mean distance of two samples of `--malloc sample`, in bytes.
+const SAMPLE_BYTES: u64 = 512 << 10;
+
+/// Default of `--stacks-over`.
+const STACKS_OVER_US: u32 = 20;
+/// Default of `--launch-stacks`.
+const LAUNCH_STACKS: u32 = 1000;
+/// Waits shorter than this are only counted, in microseconds.
+const OS_OVER_US: u64 = 20;
+
+/// In which processes waits for the operating system are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OsWaits {
+    /// In those that use CUDA, from then on, and in the children that they fork.
+    Cuda,
+    /// In every process.
+    All,
+    /// In none.
+    Off,
+}
+
+/// How malloc and free are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Malloc {
+    /// Not at all.
+    Off,
+    /// One per so many bytes on average.
+    Sample(u64),
+    /// Each one.
+    Full,
+}
+
+/// How driver calls are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HookRoute {
+    /// What changes nothing in the driver: by symbols.
+    Auto,
+    /// By the driver's symbols and look-ups.
+    Symbols,
+    /// By these, and by patches of the driver's functions.
+    Inline,
+}
+
+/// What happens when a process's memory for events is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFull {
+    /// The event is dropped and counted.
+    Drop,
+    /// The call waits for the collector.
+    Block,
+}
+
+/// A part of tracing that can be switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// It is done.
+    On,
+    /// It is left alone.
+    Off,
+}
+
+/// A number of bytes: digits, then nothing or one of K, M, G, T, or KiB and the like, all powers of 1024.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return Err("expected a size such as 500000, 64M or 2G".to_owned()),
+    };
+    let number: u64 = number.parse().map_err(|_| "expected a size such as 500000, 64M or 2G".to_owned())?;
+    number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(|| "out of range".to_owned())
+}
+
+pub(super) fn parse_malloc(text: &str) -> Result<Malloc, String> {
+    match text {
+        "off" => Ok(Malloc::Off),
+        "sample" => Ok(Malloc::Sample(SAMPLE_BYTES)),
+        "full" => Ok(Malloc::Full),
+        _ => match text.strip_prefix("sample=") {
+            Some(size) => parse_size(size).map(Malloc::Sample),
+            None => Err("expected off, sample, sample=BYTES or full".to_owned()),
+        },
+    }
+}
+
+pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds such as 2 or 0.5".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number of seconds such as 2 or 0.5".to_owned())
+}

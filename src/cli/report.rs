@@ -1,0 +1,89 @@
+//! Options of `report`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::Select;
+
+/// Options of `report`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    override_usage = "gputrace report TRACE... [OPTIONS]",
+    after_help = "Exit code: 0 when everything in the trace was reported; 1 if the trace cannot be read, or rows of it or its \
+                  manifest are missing; 2 if report was called wrongly.\n\nExamples:\n  \
+                  gputrace report gputrace-python-20250102T030405Z\n  \
+                  gputrace report trace --only syncs,transfers --format json -o report.json\n  \
+                  gputrace report --explain syncs"
+)]
+pub(crate) struct ReportArgs {
+    /// Folder of a trace; several are reported as one run
+    #[arg(value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
+
+    /// Only these analyses, separated by commas. Default: all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+
+    /// Say what an analysis or a finding means and how it is computed, instead of the report
+    #[arg(long, value_name = "NAME")]
+    pub(crate) explain: Option<String>,
+
+    /// Format of the report
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+
+    /// File to write to. Default: stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Columns that a line of text may take. Default: the terminal's; 100 where there is none
+    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
+    pub(crate) width: Option<u16>,
+
+    /// When headings are bold: auto (at a terminal, unless NO_COLOR is set), always or never
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub(crate) color: Color,
+
+    /// Which part of the trace.
+    #[command(flatten)]
+    pub(crate) select: Select,
+}
+
+impl ReportArgs {
+    /// The whole report on a trace, as text on stdout.
+    pub(crate) fn new(trace: PathBuf) -> ReportArgs {
+        ReportArgs {
+            traces: vec![trace],
+            only: Vec::new(),
+            explain: None,
+            format: Format::Text,
+            output: None,
+            width: None,
+            color: Color::Auto,
+            select: Select::default(),
+        }
+    }
+}
+
+/// When text is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// At a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Formats of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For a terminal.
+    Text,
+    /// For programs; its schema has a version.
+    Json,
+    /// For an issue or a pull request.
+    Markdown,
+}
