@@ -162,7 +162,8 @@ impl<'a> Facts<'a> {
         let mut detect = Detect::new(NamedSteps::new(trace, filter.step.as_deref()));
         let mut idle = Idle::default();
         let wants: Vec<Want> = Detect::WANTS.into_iter().chain([Idle::WANT]).collect();
-        trace.scan(&wants, filter, &mut |rows| {
+        let around = filter.around_steps();
+        trace.scan(&wants, &around, &mut |rows| {
             detect.rows(rows);
             if rows.table == TableId::DeviceMemory {
                 idle.rows(rows);
@@ -170,8 +171,11 @@ impl<'a> Facts<'a> {
         });
         let idle = Arc::new(idle);
         let mut cut = detect.cut();
-        trace.scan(&cut.wants(), filter, &mut |rows| cut.rows(rows));
-        let steps = cut.steps();
+        trace.scan(&cut.wants(), &around, &mut |rows| cut.rows(rows));
+        let steps = match filter.steps {
+            Some((first, last)) => cut.steps().only(first, last),
+            None => cut.steps(),
+        };
 
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
         let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });

@@ -45,6 +45,7 @@ pub(crate) fn filter(select: &Select, trace: &Trace) -> Result<Filter> {
         within.push(Arc::new(ranges(trace, &filter, name)?));
     }
     filter.within = within;
+    filter.steps = select.kept_steps();
     Ok(filter)
 }
 
@@ -166,5 +167,31 @@ mod tests {
         assert_eq!(kernels, [30_000], "the kernel that ran meanwhile was launched before");
         assert_eq!(gpu.copies.sums.iter().map(|(_, sum)| sum.time.sum).sum::<i64>(), 40_000);
         assert_eq!((gpu.without_call, facts.wall_ns(1)), (0, 52_000.0));
+    }
+
+    #[test]
+    fn some_steps_are_those_of_the_whole_run_and_no_others() {
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = made.thread(1, 11);
+        // Within a step the same five calls recur ten times: taken by itself it would have steps of its own.
+        for _ in 0..40 {
+            let step = thread.range_begin();
+            for _ in 0..10 {
+                (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
+                thread.sync("cuStreamSynchronize", "stream", 90_000);
+            }
+            thread.range_end(None, "step", step, true);
+        }
+        let trace = made.open();
+        for (first, last, count) in [(30, 39, 10), (5, 5, 1), (0, 3, 4)] {
+            let select = Select { steps: Some((first, last)), ..Select::default() };
+            let facts_of = filter(&select, &trace).expect("steps");
+            let facts = Facts::gather(&trace, &facts_of, &[Need::Launches]);
+            let steps = &facts.steps.all[0];
+            assert_eq!((steps.count, steps.quantile_ns(0.5)), (count, 1_000_000), "{first}..{last}");
+            let launches = facts.launches.processes.iter().map(|(_, launches)| launches.count).sum::<u64>();
+            assert_eq!(launches, 50 * count, "{first}..{last}");
+        }
     }
 }

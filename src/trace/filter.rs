@@ -17,6 +17,8 @@ pub(crate) struct Filter {
     pub(crate) processes: Option<FxHashSet<i64>>,
     /// Keep what began inside all of these.
     pub(crate) within: Vec<Arc<Spans>>,
+    /// Keep these steps, of those that the whole run has; where they lie is in `within`.
+    pub(crate) steps: Option<(usize, usize)>,
     /// Keep the calls and the work of this device; rows that name no device stay.
     pub(crate) device: Option<i32>,
     /// Ranges of this name are the steps.
@@ -42,6 +44,12 @@ impl Filter {
         self.from_ns.is_some() || self.to_ns.is_some() || !self.within.is_empty()
     }
 
+    /// The filter that keeps what steps are found in: those of the whole run, where only some are kept.
+    pub(crate) fn around_steps(&self) -> Filter {
+        let within = if self.steps.is_some() { Vec::new() } else { self.within.clone() };
+        Filter { within, ..self.clone() }
+    }
+
     /// Whether every row is kept.
     pub(crate) fn is_all(&self) -> bool {
         !self.is_window() && self.processes.is_none() && self.device.is_none()
@@ -65,7 +73,7 @@ impl Filter {
     }
 
     fn keeps_device(&self, device: Option<i32>) -> bool {
-        self.device.is_none_or(|wanted| device.is_none_or(|device| device == wanted))
+        self.device.is_none_or(|wanted| device.is_none_or(|device| device < 0 || device == wanted))
     }
 
     /// How long a process is inside of what is kept, where that is steps or ranges.

@@ -90,13 +90,17 @@ impl ProcessSteps {
         if times.len() < 5 {
             return None;
         }
-        let lengths: Vec<i64> = times.windows(2).map(|w| w[1] - w[0]).collect();
-        let warm_up = warm_up(&lengths);
-        let mut sorted_ns = lengths[warm_up..].to_vec();
+        let warm_up = warm_up(&lengths(&times));
+        Some(ProcessSteps::of(process_id, tid, (anchor, count), times, warm_up))
+    }
+
+    /// The steps between these times, of which the first ones are warm-up.
+    fn of(process_id: i64, tid: i32, (anchor, count): (Name, u64), times: Vec<i64>, warm_up: usize) -> ProcessSteps {
+        let mut sorted_ns = lengths(&times)[warm_up..].to_vec();
         sorted_ns.sort_unstable();
         let usual = (quantile(&sorted_ns, USUAL.0), quantile(&sorted_ns, USUAL.1));
         let middle: Vec<i64> = sorted_ns.iter().copied().filter(|l| (usual.0..=usual.1).contains(l)).collect();
-        Some(ProcessSteps {
+        ProcessSteps {
             process_id,
             tid,
             anchor,
@@ -107,7 +111,21 @@ impl ProcessSteps {
             sorted_ns,
             times,
             usual,
-        })
+        }
+    }
+
+    /// These steps alone, counted from 0 with those of warm-up; warm-up counts as such unless there is nothing else.
+    fn only(self, first: usize, last: usize) -> Option<ProcessSteps> {
+        let end = last.saturating_add(1).min(self.times.len().checked_sub(1)?);
+        let times = self.times.get(first..=end).filter(|times| times.len() > 1)?.to_vec();
+        let steps = times.len() - 1;
+        let warm_up = Some(self.warm_up.saturating_sub(first)).filter(|warm_up| *warm_up < steps).unwrap_or(0);
+        Some(ProcessSteps::of(self.process_id, self.tid, (self.anchor, steps as u64), times, warm_up))
+    }
+
+    /// Mean duration of the steady steps.
+    pub(crate) fn mean_ns(&self) -> f64 {
+        self.sorted_ns.iter().sum::<i64>() as f64 / self.sorted_ns.len().max(1) as f64
     }
 
     /// The duration that a share of the steady steps do not exceed.
@@ -232,6 +250,12 @@ impl Steps {
         Steps { slots: all.iter().enumerate().map(|(i, s)| (s.process_id, i)).collect(), all, several_callers, givers }
     }
 
+    /// These steps of each process that has them.
+    pub(crate) fn only(self, first: usize, last: usize) -> Steps {
+        let all = self.all.into_iter().filter_map(|steps| steps.only(first, last)).collect();
+        Steps::new(all, self.several_callers, self.givers)
+    }
+
     /// Whether any process names its steps.
     pub(crate) fn any_named(&self) -> bool {
         self.all.iter().any(|steps| matches!(steps.anchor, Name::Range(_)))
@@ -297,6 +321,10 @@ impl Steps {
     }
 }
 
+fn lengths(times: &[i64]) -> Vec<i64> {
+    times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
 fn quantile(sorted: &[i64], share: f64) -> i64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0)
@@ -333,6 +361,10 @@ mod tests {
         assert_eq!(steps.between(2, 3), Some((1200, 1401)));
         assert_eq!((steps.between(13, 900), steps.between(14, 20)), (Some((2700, 2900)), None));
         assert_eq!(steps.sample(3), [(1200, 1300), (1600, 2100), (2400, 2500)]);
+        // A few of them are the steps that they were.
+        let few = steps.only(1, 4).expect("steps");
+        assert_eq!((few.count, few.warm_up, few.quantile_ns(1.0), few.mean_ns()), (4, 1, 101, 100.0));
+        assert!(few.only(9, 9).is_none());
     }
 
     #[test]
