@@ -81,7 +81,7 @@ impl Analysis for CriticalPath {
         section.fact("host_percent", "path on the host", Unit::Percent, percent(host as f64, all as f64));
         section.fact("gpu_percent", "path on the GPU", Unit::Percent, percent((all - host) as f64, all as f64));
         let together = Without::these(&CLASSES.map(|(class, ..)| class));
-        section.fact("all_gain_ns", "without all that could go", Unit::Ns, sums.gain_ns(together) * scale(sums));
+        section.fact("all_gain_ns", "gain without all that could go", Unit::Ns, sums.gain_ns(together) * scale(sums));
         for (process_id, sums) in processes.iter().filter(|(_, sums)| sums.lost > 0) {
             section.note(format!(
                 "{}: {} of {} steps have too many calls and operations for a path.",

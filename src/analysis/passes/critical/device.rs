@@ -82,6 +82,12 @@ impl Device {
         own.or_else(|| known().max_by_key(|(op, _)| op.end)).map(|(op, lanes)| (*op, lanes))
     }
 
+    /// Joins the last operations of all streams that ended before a time, of those called before this call.
+    pub(super) fn all_before(&self, at: i64, call: &Call, lanes: &mut Lanes) {
+        let ended = self.streams.values().filter(|(op, _)| op.end <= at && op.call <= call.start);
+        ended.for_each(|(_, last)| lanes.join(last, 0.0));
+    }
+
     /// What ended last on an operation's stream before it began.
     fn before_on_stream(&self, of: &Operation) -> Option<(Ended, &Lanes)> {
         let stream = (of.device, of.stream);

@@ -29,6 +29,8 @@ pub(super) struct Call {
 
 /// Stands for a call that has neither.
 pub(super) const NO_ID: i64 = i64::MIN;
+/// Stands for a wait for everything in the context.
+pub(super) const ALL_ID: i64 = i64::MIN + 1;
 
 impl Call {
     /// Correlation id, when it may have caused operations.
@@ -38,7 +40,7 @@ impl Call {
 
     /// The stream that it waits for, when it is one.
     pub(super) fn stream(&self) -> Option<i64> {
-        (self.did == Did::Wait && self.id != NO_ID).then_some(self.id)
+        (self.did == Did::Wait && ![NO_ID, ALL_ID].contains(&self.id)).then_some(self.id)
     }
 
     fn piece(&self) -> Piece {
@@ -56,6 +58,11 @@ impl Call {
     /// Whether it may have to wait until the GPU has done something.
     fn may_wait(&self) -> bool {
         matches!(self.did, Did::Wait | Did::Transfer | Did::Memory)
+    }
+
+    /// Whether it waits for all that was given before it, and not for one stream or event.
+    fn waits_for_all(&self) -> bool {
+        self.did == Did::Memory || self.did == Did::Wait && self.id == ALL_ID
     }
 
     /// Whether it counts while another thread is in a call.
@@ -162,6 +169,11 @@ impl Host {
         let Some(place) = self.open.iter().rposition(same) else { return };
         let waited_for = call.may_wait().then(|| device.last_before(call.end + SKEW_NS, call)).flatten();
         match waited_for.filter(|(ended, _)| ended.end > self.at && call.end > self.at) {
+            Some((ended, lanes)) if call.waits_for_all() => {
+                let mut all = lanes.clone();
+                device.all_before(call.end + SKEW_NS, call, &mut all);
+                self.awaited(call, &ended, &all, nodes);
+            }
             Some((ended, lanes)) => self.awaited(call, &ended, lanes, nodes),
             None => self.pass(call.end, call.api_id, nodes),
         }

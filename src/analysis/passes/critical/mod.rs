@@ -27,7 +27,7 @@ use super::gpu::order::{Columns, Order, Work};
 use super::gpu::{Did, SLACK_NS};
 use super::steps::Steps;
 use crate::trace::{NO_NAME, Rows, Want};
-use host::{Call, NO_ID};
+use host::{ALL_ID, Call, NO_ID};
 pub(crate) use lanes::{CLASSES, Class, Without};
 use path::Nodes;
 pub(crate) use path::PIECES;
@@ -92,6 +92,7 @@ impl Critical {
                 id: match rows.table {
                     TableId::Launches | TableId::Transfers => cause[row],
                     TableId::Syncs if kind == "stream" => stream[row],
+                    TableId::Syncs if kind == "context" => ALL_ID,
                     _ => NO_ID,
                 },
                 single: rows.table == TableId::Launches && kernels[row] == 1,

@@ -119,6 +119,21 @@ fn a_copy_that_waits_for_earlier_work_is_a_wait_and_a_copy() {
 }
 
 #[test]
+fn a_wait_for_the_device_waits_for_every_stream() {
+    // A kernel of 500 us, NCCL beside it for 640 us, and a wait for both: without NCCL the kernel is what is waited for.
+    let trace = ten(|thread| {
+        let begin = thread.now + 16_000;
+        thread.launch_running("gemm", 5_000, 7, (begin, 500_000));
+        let end = thread.launch_running("ncclDevKernel_AllReduce", 5_000, 9, (begin, 640_000));
+        thread.sync("cuCtxSynchronize", "context", end + 4_000 - thread.now);
+    });
+    let (step, _, gains, _) = found(&trace);
+    assert_eq!(step, 660_000);
+    let nccl = gains.iter().find(|(class, _)| *class == Class::Communication).map(|(_, ns)| *ns);
+    assert_eq!(nccl, Some(140_000));
+}
+
+#[test]
 fn an_operation_waits_for_another_stream() {
     // NCCL begins when the kernel before it ends, and the next kernel when NCCL does.
     let trace = ten(|thread| {
