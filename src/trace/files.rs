@@ -1,7 +1,8 @@
 //! Which files a trace folder holds, sorted by the launcher that wrote them.
 //!
 //! Names say all: `manifest/<host>-<launcher>.json`, `<table>/host=<host>/<launcher>-<seq>.parquet`,
-//! `journal/<host>-<launcher>.journal`. Anything else in the folder is somebody else's and is left alone.
+//! `journal/<host>-<launcher>.journal`. Anything else in the folder is somebody else's and is left alone; a
+//! Parquet file among a table's is named as one that is not read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -74,7 +75,12 @@ pub(crate) fn find(folder: &Path, problem: &dyn Fn(Problem)) -> Result<Found, Tr
         for host_folder in list(&at, problem) {
             let Some(host) = file_name(&host_folder).strip_prefix("host=").map(str::to_owned) else { continue };
             for file in list(&host_folder, problem) {
-                let Some((launcher, _)) = parquet_name(&file) else { continue };
+                let Some((launcher, _)) = parquet_name(&file) else {
+                    if file_name(&file).ends_with(".parquet") {
+                        problem(Problem::lost(&file, "is not named as a trace's files are (LAUNCHER-NUMBER.parquet)"));
+                    }
+                    continue;
+                };
                 bytes += size(&file);
                 let entry = launchers.entry((host.clone(), launcher)).or_default();
                 entry.files.resize(TABLES.len(), Vec::new());
