@@ -6,6 +6,8 @@ use crate::render::share;
 
 /// What takes a smaller part of the unit bounds nothing.
 const BOUND: f64 = 0.1;
+/// A GPU that is idle for a larger part of the unit is not healthy, whether or not it is known why.
+const IDLE: f64 = 0.2;
 
 /// One word for a process whose GPU times are known.
 pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verdict {
@@ -16,8 +18,9 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
     let (launches, host, waits) = (gain("launch-bound"), gain("host-work"), s.wait_gain_ns(gpu));
     let memory = gpu.idle_ns(&[Cause::Memory]) + gpu.after_ns(&[Did::Memory]);
     let copies = gpu.idle_ns(&[Cause::Transfer]) + gpu.copy_ns;
+    let collective = gpu.idle_ns(&[Cause::Collective]);
     let (unit, system, load) = (s.unit(), gpu.idle_ns(&[Cause::System]), gpu.idle_ns(&[Cause::Load]));
-    let candidates: [(f64, &'static str, String); 8] = [
+    let candidates: [(f64, &'static str, String); 9] = [
         (launches, "LAUNCH BOUND", format!("GPU idle {idle} of a {unit}, host too slow to feed it")),
         (host, "HOST BOUND", format!("GPU idle {idle} of a {unit}, {} for the host's own work", of(host))),
         (waits, "SYNC BOUND", format!("GPU idle {idle} of a {unit}, {} after waits of the host", of(waits))),
@@ -33,11 +36,20 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
             "COMMUNICATION BOUND",
             format!("NCCL runs alone {} of a {unit}", of(gpu.communication_ns)),
         ),
+        (
+            collective,
+            "COMMUNICATION BOUND",
+            format!("GPU idle {idle} of a {unit}, {} in calls of NCCL", of(collective)),
+        ),
         (load, "LOADING", format!("GPU idle {idle} of a {unit}, {} while code is loaded", of(load))),
     ];
     let worst = candidates.into_iter().max_by(|(a, ..), (b, ..)| a.total_cmp(b));
     match worst {
         Some((ns, word, text)) if ns >= BOUND * unit_ns => Verdict { word, text },
+        _ if findings.found.is_empty() && gpu.all_idle_ns() > IDLE * unit_ns => {
+            let text = format!("GPU idle {idle} of a {unit}, and no rule finds why: see gpu-gaps, critical-path");
+            Verdict { word: "UNKNOWN", text }
+        }
         _ if findings.found.is_empty() => {
             let text = format!("no finding above {} of a {unit}; GPU busy {}", share(WORTH), of(gpu.busy_ns()));
             Verdict { word: "HEALTHY", text }

@@ -93,6 +93,7 @@ impl Analysis for Summary {
             Metric::about("warm_up_ns", Ns, "time of the warm-up steps"),
             Metric::cost("step_p50_ns", Ns, "median steady step"),
             Metric::cost("step_p99_ns", Ns, "99th percentile of the steady steps"),
+            Metric::cost("step_mean_ns", Ns, "mean of the steady steps"),
             Metric::about("step_outliers", Count, "steady steps over twice the median"),
             Metric::cost("unit_ns", Ns, "usual step").of_step(),
             Metric::cost("outside_driver_ns", Ns, "time of a step that the host is outside the driver").of_step(),
@@ -187,6 +188,7 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("warm_up_ns", "warm-up", Unit::Ns, steps.map(|s| s.warm_up_ns()));
     section.fact("step_p50_ns", "step p50", Unit::Ns, steps.map(|s| s.quantile_ns(0.5)));
     section.fact("step_p99_ns", "step p99", Unit::Ns, steps.map(|s| s.quantile_ns(0.99)));
+    section.fact("step_mean_ns", "mean step", Unit::Ns, steps.map(|s| s.mean_ns()));
     section.fact("step_outliers", "steps over twice p50", Unit::Count, steps.map(|s| s.outliers() as u64));
     section.fact("unit", "numbers are per", Unit::Text, main.map(|s| s.unit()));
     section.fact("unit_ns", "its usual length", Unit::Ns, main.map(|s| s.unit_ns));
@@ -226,14 +228,16 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("lost", "events lost", Unit::Count, own.known.then_some(own.dropped));
     section.fact("uncovered", "uncovered", Unit::Count, own.known.then_some(own.uncovered.len() as u64));
     section.fact("trace_bytes", "size of the trace", Unit::Bytes, content.facts.trace.bytes);
-    let joint = main.filter(|_| !content.findings.found.is_empty());
-    let own = |s: &Subject<'_>| {
-        let (process_id, per_step) = (s.process_id, s.per_step);
-        let found = content.findings.found.iter();
-        findings::together_ns(s, found.filter(move |f| f.process_id == process_id && f.per_step == per_step))
-    };
-    section.fact("joint_gain_ns", "all findings together", Unit::Ns, joint.map(own));
+    section.fact("joint_gain_ns", "all findings together", Unit::Ns, main.map(|_| joint_gain_ns(content)));
     section.fact("checked_fine", "checked, fine", Unit::Text, content.findings.fine.join(", "));
+}
+
+/// What the findings of the process that has the worst one gain together; 0 without findings.
+fn joint_gain_ns(content: &Content<'_>) -> f64 {
+    let Some(worst) = content.findings.found.first() else { return 0.0 };
+    let alike = |f: &&findings::Finding| (f.process_id, f.per_step) == (worst.process_id, worst.per_step);
+    let own = content.subjects.iter().find(|s| s.process_id == worst.process_id);
+    own.map_or(worst.gain_ns, |s| findings::together_ns(s, content.findings.found.iter().filter(alike)))
 }
 
 fn findings_table(content: &Content<'_>) -> Table {

@@ -289,7 +289,12 @@ fn step_line(steps: &ProcessSteps, unit: &str, shown: &dyn Fn(f64) -> String) ->
         0 => String::new(),
         n => format!("; outliers {}", number(n as f64)),
     };
-    format!("step{warm_up}  p50 {} {unit}  p99 {}{outliers}", shown(p50), shown(p99))
+    // A host that runs ahead of the GPU makes some steps in no time and waits in others: the usual one says little then.
+    let mean = match steps.mean_ns() {
+        mean if mean > 1.5 * p50 => format!("; mean {}", shown(mean)),
+        _ => String::new(),
+    };
+    format!("step{warm_up}  p50 {} {unit}  p99 {}{outliers}{mean}", shown(p50), shown(p99))
 }
 
 /// The ranks, or other processes in a line each.
