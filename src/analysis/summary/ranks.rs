@@ -44,15 +44,16 @@ pub(super) fn present(content: &Content<'_>) -> Option<String> {
     }
 }
 
-/// The slowest one, and what a usual step takes in each.
-pub(super) fn lines(content: &Content<'_>) -> String {
+/// The slowest one, which is `main`, and what a usual step takes in each.
+pub(super) fn lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     let ranks = of(content);
     let p50 = |s: &Subject<'_>| s.steps.map_or(s.run_ns, |steps| steps.quantile_ns(0.5) as f64);
     let mut by_time: Vec<(f64, &Process)> = ranks.iter().map(|(process, s)| (p50(s), *process)).collect();
     by_time.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut out = String::new();
-    let (Some(fastest), Some(slowest)) = (by_time.first(), by_time.last()) else { return out };
-    let middle = by_time[by_time.len() / 2];
+    let slowest = by_time.iter().find(|(_, process)| process.process_id == main.process_id).or(by_time.last());
+    let (Some(fastest), Some(slowest)) = (by_time.first(), slowest) else { return out };
+    let middle = by_time[(by_time.len() - 1) / 2];
     let beyond = if middle.0 > 0.0 { slowest.0 / middle.0 - 1.0 } else { 0.0 };
     let memory = memory(content, slowest.1).unwrap_or_default();
     let label = slowest.1.label();

@@ -88,6 +88,24 @@ fn a_loop_that_waits_for_the_gpu_is_healthy() {
 }
 
 #[test]
+fn of_ranks_that_are_as_slow_as_each_other_the_one_is_named_whose_numbers_are_shown() {
+    let mut trace = TestTrace::new();
+    for rank in 0..2 {
+        trace.process(rank + 1, 100 + rank as i32, Some(rank as i32), START + 1_200_000_000);
+        let mut thread = trace.thread(rank + 1, 11);
+        for _ in 0..30 {
+            (0..20).for_each(|k| thread.launch(&format!("k{k}"), 3_000));
+            // Rank 0 waits for 9 ms of a step, rank 1 for 1 ms.
+            thread.host(if rank == 0 { 940_000 } else { 8_940_000 });
+            thread.sync("cuStreamSynchronize", "stream", if rank == 0 { 9_000_000 } else { 1_000_000 });
+        }
+    }
+    let text = summary(&trace);
+    assert!(text.contains("\n slowest rank 0 (+0 % of the median rank); numbers are its\n"), "{text}");
+    assert!(text.contains(" | waits 9.00"), "{text}");
+}
+
+#[test]
 fn several_ranks_are_told_apart_by_the_slowest() {
     let mut trace = TestTrace::new();
     for rank in 0..4 {

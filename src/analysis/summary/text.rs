@@ -300,7 +300,7 @@ fn step_line(steps: &ProcessSteps, unit: &str, shown: &dyn Fn(f64) -> String) ->
 /// The ranks, or other processes in a line each.
 fn process_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     if ranks::of(content).len() > 1 {
-        return ranks::lines(content);
+        return ranks::lines(content, main);
     }
     let mut out = String::new();
     let others: Vec<&Subject<'_>> = content.subjects.iter().filter(|s| s.process_id != main.process_id).collect();
