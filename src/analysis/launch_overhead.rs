@@ -154,7 +154,9 @@ fn by_process(facts: &Facts<'_>) -> Table {
     let row = |(id, p): (&i64, &super::passes::launches::ProcessLaunches)| {
         let of = facts.host.processes.get(id).map_or(0, |t| t.all.ns(super::Part::Launch)) as f64;
         let span_s = (p.span_ns.1 - p.span_ns.0) as f64 / 1e9;
-        let rate = if span_s > 0.0 { Value::from(p.count as f64 / span_s) } else { Value::Missing };
+        let rate = (span_s > 0.0).then(|| p.count as f64 / span_s);
+        // A run shorter than the bins of the rate has its mean as its peak.
+        let peak = p.rate.peak_per_s().0.max(rate.unwrap_or(0.0));
         vec![
             facts.label(*id).into(),
             p.count.into(),
@@ -162,8 +164,8 @@ fn by_process(facts: &Facts<'_>) -> Table {
             graphs::per_step(facts, *id, &p.kernels),
             of.into(),
             percent(of, facts.wall_ns(*id)),
-            rate,
-            p.rate.peak_per_s().0.into(),
+            rate.into(),
+            peak.into(),
             p.steady.median().into(),
         ]
     };
@@ -265,6 +267,7 @@ mod tests {
         assert_eq!(section.get("total_ns"), &Value::Int(70_000));
         assert_eq!(section.get("wall_percent"), &Value::Num(7.0));
         assert_eq!((section.get("outliers_50us"), section.get("outliers_ns")), (&Value::Int(1), &Value::Int(60_000)));
+        assert_eq!(section.cell("by_process", 0, "peak_per_s"), section.cell("by_process", 0, "rate_per_s"));
         assert_eq!(section.cell("by_thread", 0, "tid"), &Value::from("11"));
         assert_eq!(section.cell("by_thread", 1, "total_ns"), &Value::Int(4_000));
         assert_eq!(section.cell("by_api", 0, "calls"), &Value::Int(5));

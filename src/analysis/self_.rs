@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gputrace_collectors::manifest::Count;
+use gputrace_collectors::schema::TableId;
 
 use super::loss;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
@@ -121,7 +122,8 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
     let known = || facts.processes().filter_map(|process| process.manifest.as_ref());
     let seen = |class: &str| known().any(|process| process.accounting.get(class).is_some_and(|count| count.seen > 0));
     let no_malloc = facts.processes().all(|process| matches!(process.malloc_mode.as_str(), "" | "off"));
-    let stacks = known().any(|process| process.stacks.python + process.stacks.native > 0);
+    let taken = known().any(|process| process.stacks.python + process.stacks.native > 0);
+    let stacks = taken || facts.trace.may_hold(TableId::Stacks);
     let ranked = facts.processes().filter(|process| process.rank.is_some()).count();
     let account = known().next().is_some();
     let all: [(bool, Question); 8] = [
@@ -314,6 +316,13 @@ mod tests {
         assert!(asked(&none).contains(&"what a step takes".into()));
         assert!(asked(&none).contains(&"when the GPU was busy or idle, and with which kernel".into()));
         assert!(asked(&none).contains(&"who allocates on the host".into()));
+        // Stacks that an import brought are not in the account of any process.
+        let lines = Value::from("which line made a call");
+        let mut with = TestTrace::new();
+        with.process(1, 100, None, START + 1_000_000);
+        assert!(asked(&with.section(&Itself)).contains(&lines));
+        with.stack("main", "/home/u/train.py", 44);
+        assert!(!asked(&with.section(&Itself)).contains(&lines));
         assert_eq!(all.get("unanswered"), &Value::from(asked(&all).len() as u64));
     }
 }
