@@ -1,6 +1,6 @@
 //! critical-path: which work a step's length consists of, and what would be gained without it.
 
-use super::passes::critical::{CLASSES, Critical, PIECES, Sums, Without};
+use super::passes::critical::{CLASSES, Class, Critical, PIECES, Sums, Without};
 use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need, gpu};
 use crate::trace::NO_NAME;
@@ -75,13 +75,14 @@ impl Analysis for CriticalPath {
             section.note("No process of this trace has both calls and operations of a GPU.");
             return section;
         };
-        let of = |from: usize, to: usize| -> i64 { sums.path_ns[from..to].iter().sum() };
-        let (host, all) = (of(0, HOST), of(0, PIECES.len()));
-        section.fact("step_ns", "usual step, or the run", Unit::Ns, length_ns(sums));
+        let on_host = PIECES.iter().filter(|(piece, ..)| piece.is_host());
+        let host: i64 = on_host.map(|(piece, ..)| sums.path_ns[*piece as usize]).sum();
+        let all: i64 = sums.path_ns.iter().sum();
+        section.fact("step_ns", "usual step, or the run", Unit::Ns, sums.unit_ns());
         section.fact("host_percent", "path on the host", Unit::Percent, percent(host as f64, all as f64));
         section.fact("gpu_percent", "path on the GPU", Unit::Percent, percent((all - host) as f64, all as f64));
         let together = Without::these(&CLASSES.map(|(class, ..)| class));
-        section.fact("all_gain_ns", "gain without all that could go", Unit::Ns, sums.gain_ns(together) * scale(sums));
+        section.fact("all_gain_ns", "gain without all that could go", Unit::Ns, sums.gain_ns(together));
         for (process_id, sums) in processes.iter().filter(|(_, sums)| sums.lost > 0) {
             section.note(format!(
                 "{}: {} of {} steps have too many calls and operations for a path.",
@@ -97,26 +98,9 @@ impl Analysis for CriticalPath {
     }
 }
 
-/// The first pieces are the host's.
-const HOST: usize = 8;
-
 /// Processes with a path, the one with most calls first.
 fn processes<'a>(facts: &Facts<'_>, critical: &'a Critical) -> Vec<(i64, &'a Sums)> {
     facts.busy().into_iter().filter_map(|(process_id, _)| Some((process_id, critical.of(process_id)?))).collect()
-}
-
-/// Windows of a run without steps count together, steps each.
-fn scale(sums: &Sums) -> f64 {
-    if sums.of_steps { 1.0 } else { sums.count as f64 }
-}
-
-fn length_ns(sums: &Sums) -> f64 {
-    sums.step_ns() * scale(sums)
-}
-
-/// Of a sum over all steps: a step's, or the run's.
-fn each(sums: &Sums, ns: i64) -> f64 {
-    ns as f64 / sums.count.max(1) as f64 * scale(sums)
 }
 
 fn by_piece(facts: &Facts<'_>, processes: &[(i64, &Sums)]) -> Table {
@@ -138,7 +122,7 @@ fn by_piece(facts: &Facts<'_>, processes: &[(i64, &Sums)]) -> Table {
                 facts.label(*process_id).into(),
                 (*key).into(),
                 (*what).into(),
-                each(sums, ns).into(),
+                sums.each(ns as f64).into(),
                 percent(ns as f64, all as f64),
             ]
         }));
@@ -158,7 +142,7 @@ fn by_class(facts: &Facts<'_>, processes: &[(i64, &Sums)]) -> Table {
     ];
     let mut rows = Vec::new();
     for (process_id, sums) in processes {
-        let gain = |without: Without| sums.gain_ns(without) * scale(sums);
+        let gain = |class: &Class| sums.gain_ns(Without::these(&[*class]));
         let row = |key: &'static str, what: &'static str, time_ns: Option<f64>, gain_ns: f64| {
             vec![
                 facts.label(*process_id).into(),
@@ -166,19 +150,19 @@ fn by_class(facts: &Facts<'_>, processes: &[(i64, &Sums)]) -> Table {
                 what.into(),
                 time_ns.into(),
                 gain_ns.into(),
-                percent(gain_ns, length_ns(sums)),
+                percent(gain_ns, sums.unit_ns()),
                 time_ns.map(|ns| (ns - gain_ns).max(0.0)).into(),
             ]
         };
         let mut classes: Vec<_> = CLASSES.iter().filter(|(class, ..)| sums.spent_ns[*class as usize] > 0).collect();
-        classes.sort_by(|(a, ..), (b, ..)| gain(Without::these(&[*b])).total_cmp(&gain(Without::these(&[*a]))));
+        classes.sort_by(|(a, ..), (b, ..)| gain(b).total_cmp(&gain(a)));
         for (class, key, what) in &classes {
-            let spent = each(sums, sums.spent_ns[*class as usize]);
-            rows.push(row(key, what, Some(spent), gain(Without::these(&[*class]))));
+            let spent = sums.each(sums.spent_ns[*class as usize] as f64);
+            rows.push(row(key, what, Some(spent), gain(class)));
         }
         if classes.len() > 1 {
             let together = Without::these(&classes.iter().map(|(class, ..)| *class).collect::<Vec<_>>());
-            rows.push(row("all", "all of these together", None, gain(together)));
+            rows.push(row("all", "all of these together", None, sums.gain_ns(together)));
         }
     }
     Table::new("by_work", "What a step would gain without it", &COLUMNS, rows)
@@ -203,9 +187,9 @@ fn by_name(facts: &Facts<'_>, processes: &[(i64, &Sums)]) -> Table {
             vec![
                 facts.label(*process_id).into(),
                 piece.map_or("others", |piece| PIECES[piece as usize].1).into(),
-                each(sums, *ns).into(),
+                sums.each(*ns as f64).into(),
                 percent(*ns as f64, all as f64),
-                each(sums, *times as i64).into(),
+                sums.each(*times as f64).into(),
                 known.into(),
             ]
         }));

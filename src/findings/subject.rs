@@ -91,7 +91,7 @@ impl Subject<'_> {
     /// How much shorter the unit would be without some of the work, ns; none where the trace does not tell, or without none.
     pub(crate) fn shorter_ns(&self, without: Without) -> Option<f64> {
         let sums = self.critical.filter(|sums| sums.of_steps == self.per_step && without != Without::default())?;
-        Some(sums.gain_ns(without) * if self.per_step { 1.0 } else { sums.count as f64 })
+        Some(sums.gain_ns(without))
     }
 
     /// Most time that can be saved by no longer waiting for the GPU, where its times are known: the idle time after waits,

@@ -4,9 +4,6 @@
 //! begins later than both explain waited for another stream's, if one ended just then: so an event looks from outside.
 //! Operations that ran at once ran as long as they would have alone: what they take from each other is not known.
 
-use std::collections::VecDeque;
-use std::collections::hash_map::Entry;
-
 use rustc_hash::FxHashMap;
 
 use super::host::Call;
@@ -43,6 +40,8 @@ pub(super) struct Begun {
     pub(super) at: i64,
     pub(super) lanes: Since,
     pub(super) node: u64,
+    /// It caused one operation: nothing else of it will come.
+    pub(super) single: bool,
 }
 
 /// The GPUs.
@@ -180,40 +179,4 @@ impl Device {
     pub(super) fn beyond(&self, at: i64) -> Option<(i64, u64)> {
         self.last.filter(|last| last.end > at).map(|last| (last.end, last.node))
     }
-}
-
-/// The calls whose operations may still come.
-#[derive(Debug, Default)]
-pub(super) struct Calls {
-    by_cause: FxHashMap<i64, (bool, Begun)>,
-    ages: VecDeque<i64>,
-}
-
-/// Calls that are kept: a stream's queue takes 1,024.
-const CALLS: usize = 8192;
-
-impl Calls {
-    pub(super) fn add(&mut self, cause: i64, single: bool, begun: Begun) {
-        self.by_cause.insert(cause, (single, begun));
-        self.ages.push_back(cause);
-        while self.ages.len() > CALLS {
-            let oldest = self.ages.pop_front();
-            oldest.map(|cause| self.by_cause.remove(&cause));
-        }
-    }
-
-    /// Hands the call of an operation to `then`.
-    pub(super) fn of<T>(&mut self, cause: i64, then: impl FnOnce(&Begun) -> T) -> Option<T> {
-        let Entry::Occupied(entry) = self.by_cause.entry(cause) else { return None };
-        let result = Some(then(&entry.get().1));
-        if entry.get().0 {
-            entry.remove();
-        }
-        result
-    }
-}
-
-/// Stands for the call of an operation when that is not in the trace.
-pub(super) fn unknown_call(at: i64, lanes: Since, node: u64) -> Begun {
-    Begun { at, lanes, node }
 }

@@ -100,30 +100,26 @@ impl Host {
         }
     }
 
-    /// What it is at since [`Host::at`].
-    fn now(&self) -> (Piece, i64) {
+    /// What it is at since [`Host::at`], and the function of the call: of the `next` one while it is outside of the driver.
+    fn now(&self, next: i64) -> (Piece, i64) {
         let call = self.open.iter().rev().find(|call| call.did != Did::System);
         let call = call.or(self.open.iter().rev().find(|call| call.tid == self.active));
-        call.map_or((Piece::Outside, NO_NAME), |call| (call.piece(), call.api_id))
+        call.map_or((Piece::Outside, next), |call| (call.piece(), call.api_id))
     }
 
     /// Where it will be at some later time, when nothing happens until then, and what it is at.
     pub(super) fn reaches(&self, at: i64) -> (Since, Piece) {
-        let (mut lanes, (piece, _)) = (self.lanes.clone(), self.now());
+        let (mut lanes, (piece, _)) = (self.lanes.clone(), self.now(NO_NAME));
         lanes.pass((at - self.at).max(0) as f64, piece.class());
         (lanes, piece)
     }
 
-    /// Time goes by until `to`; `next` is the function called then.
-    fn pass(&mut self, to: i64, next: i64, nodes: &mut Nodes) {
+    /// Time goes by until `to`, in which the host is at some piece of some name.
+    fn pass(&mut self, to: i64, (piece, name): (Piece, i64), nodes: &mut Nodes) {
         let ns = to - self.at;
         if ns <= 0 {
             return;
         }
-        let (piece, name) = match self.now() {
-            (Piece::Outside, _) => (Piece::Outside, next),
-            now => now,
-        };
         self.lanes.pass(ns as f64, piece.class());
         self.spend(piece, ns);
         self.node = nodes.add(Node { start: self.at, end: to, after: self.node, piece, before: piece, name_id: name });
@@ -146,16 +142,10 @@ impl Host {
         } else if in_driver.is_some_and(|open| open.tid != call.tid) && !call.interrupts() {
             return false;
         }
-        let next = call.api_id;
-        match in_driver.filter(|open| open.tid != call.tid).map(|open| open.did) {
-            // Another thread worked while this one waited.
-            Some(Did::Wait) => {
-                let waiting = std::mem::take(&mut self.open);
-                self.pass(call.start, next, nodes);
-                self.open = waiting;
-            }
-            _ => self.pass(call.start, next, nodes),
-        }
+        // While another thread waits for the GPU, this one works.
+        let other_waits = in_driver.is_some_and(|open| open.tid != call.tid && open.did == Did::Wait);
+        let meanwhile = if other_waits { (Piece::Outside, call.api_id) } else { self.now(call.api_id) };
+        self.pass(call.start, meanwhile, nodes);
         self.open.push(*call);
         if call.did != Did::System {
             self.active = call.tid;
@@ -175,7 +165,7 @@ impl Host {
                 self.awaited(call, &ended, &all, nodes);
             }
             Some((ended, lanes)) => self.awaited(call, &ended, lanes, nodes),
-            None => self.pass(call.end, call.api_id, nodes),
+            None => self.pass(call.end, self.now(call.api_id), nodes),
         }
         self.open.remove(place);
     }

@@ -23,10 +23,12 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Pass;
+use super::by_call::ByCall;
 use super::gpu::order::{Columns, Order, Work};
 use super::gpu::{Did, SLACK_NS};
 use super::steps::Steps;
 use crate::trace::{NO_NAME, Rows, Want};
+use device::Begun;
 use host::{ALL_ID, Call, NO_ID};
 pub(crate) use lanes::{CLASSES, Class, Without};
 use path::Nodes;
@@ -36,6 +38,8 @@ pub(crate) use process::Sums;
 
 /// Processes that are replayed.
 const PROCESSES: usize = 256;
+/// Pages of calls whose operations may still come that are kept at most: 65,536 calls. A stream's queue takes 1,024.
+const CALLS: usize = 1024;
 
 /// A call's begin or end that was not replayed yet.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +56,11 @@ impl Edge {
 }
 
 /// The pass.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Critical {
     processes: Processes,
+    /// Calls whose operations may still come.
+    calls: ByCall<Begun>,
     communication: Arc<FxHashSet<i64>>,
     order: Order,
     edges: Vec<Edge>,
@@ -65,7 +71,15 @@ pub(crate) struct Critical {
 impl Critical {
     /// `communication`: the names of NCCL's kernels.
     pub(crate) fn new(communication: Arc<FxHashSet<i64>>) -> Critical {
-        Critical { communication, ..Critical::default() }
+        Critical {
+            processes: Processes::default(),
+            calls: ByCall::new(CALLS),
+            communication,
+            order: Order::default(),
+            edges: Vec::new(),
+            nodes: Nodes::default(),
+            launcher: 0,
+        }
     }
 
     /// What was found in a process; none where none of its operations are known.
@@ -129,7 +143,12 @@ impl Critical {
             let Some(process) = self.processes.at(edge.process_id, edge.at, steps) else { continue };
             match edge.is_end() {
                 true => process.end(&edge.call, steps.of(edge.process_id), &mut self.nodes),
-                false => process.begin(&edge.call, steps.of(edge.process_id), &mut self.nodes),
+                false => {
+                    let begun = process.begin(&edge.call, steps.of(edge.process_id), &mut self.nodes);
+                    if let Some(begun) = begun {
+                        self.calls.insert(edge.process_id, edge.call.id, edge.at, begun);
+                    }
+                }
             }
         }
         self.edges.drain(..settled);
@@ -138,8 +157,12 @@ impl Critical {
 
     fn launch_up_to(&mut self, before: i64, steps: &Steps) {
         while let Some(of) = self.order.next(before) {
-            if let Some(process) = self.processes.at(of.process_id, of.start, steps) {
-                process.operation(&of, steps.of(of.process_id), &mut self.nodes);
+            let Some(process) = self.processes.at(of.process_id, of.start, steps) else { continue };
+            let call = self.calls.get(of.process_id, of.cause);
+            let single = call.is_some_and(|call| call.single);
+            process.operation(&of, call, steps.of(of.process_id), &mut self.nodes);
+            if single {
+                self.calls.take(of.process_id, of.cause);
             }
         }
     }

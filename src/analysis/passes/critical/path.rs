@@ -54,6 +54,11 @@ pub(crate) const PIECES: [(Piece, &str, &str); 13] = [
 ];
 
 impl Piece {
+    /// Whether it is the host's time.
+    pub(crate) fn is_host(self) -> bool {
+        (self as usize) < Piece::Latency as usize
+    }
+
     /// The class that takes it away; none where nothing does.
     pub(super) fn class(self) -> Option<Class> {
         match self {

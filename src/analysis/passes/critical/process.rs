@@ -1,6 +1,6 @@
 //! One process: host and GPUs, cut into steps, or into windows where there are none.
 
-use super::device::{Begun, Calls, Device, unknown_call};
+use super::device::{Begun, Device};
 use super::host::{Call, Host};
 use super::lanes::{CLASSES, LANES, Without};
 use super::path::{Nodes, PIECES, Piece};
@@ -34,15 +34,19 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Time that would have been gained, per step or window.
+    /// Time that would have been gained, of a step or of the run.
     pub(crate) fn gain_ns(&self, without: Without) -> f64 {
-        let ns = self.lanes_ns[0] - self.lanes_ns[without.lane()];
-        ns.max(0.0) / self.count.max(1) as f64
+        self.each(self.lanes_ns[0] - self.lanes_ns[without.lane()]).max(0.0)
     }
 
-    /// Length of a step or window: the mean, from path's end to path's end.
-    pub(crate) fn step_ns(&self) -> f64 {
-        self.lanes_ns[0] / self.count.max(1) as f64
+    /// Length of a step, the mean from path's end to path's end; or of the run.
+    pub(crate) fn unit_ns(&self) -> f64 {
+        self.each(self.lanes_ns[0])
+    }
+
+    /// Of a sum over all that was counted: a step's; all of it where there are no steps.
+    pub(crate) fn each(&self, sum: f64) -> f64 {
+        if self.of_steps { sum / self.count.max(1) as f64 } else { sum }
     }
 
     /// All of it.
@@ -65,7 +69,6 @@ struct Reached {
 pub(super) struct Process {
     host: Host,
     device: Device,
-    calls: Calls,
     /// Number of the next boundary; of those that are the steps' ends.
     next: usize,
     last: Option<Reached>,
@@ -82,7 +85,6 @@ impl Process {
         Process {
             host: Host::new(first, tid),
             device: Device::new(),
-            calls: Calls::default(),
             next: 0,
             last: None,
             window: 0,
@@ -99,14 +101,14 @@ impl Process {
         }
     }
 
-    pub(super) fn begin(&mut self, call: &Call, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
+    /// A call begins. What its operations have to know of it, if it may cause some.
+    pub(super) fn begin(&mut self, call: &Call, steps: Option<&ProcessSteps>, nodes: &mut Nodes) -> Option<Begun> {
         self.cut(call.start, steps, nodes);
         let counts = self.host.begin(call, nodes);
-        if let Some(cause) = call.cause() {
-            // A call that does not count for the host began when another one was under way.
-            let lanes = if counts { self.host.lanes.clone() } else { self.host.reaches(call.start).0 };
-            self.calls.add(cause, call.single, Begun { at: call.start, lanes, node: self.host.node });
-        }
+        call.cause()?;
+        // A call that does not count for the host began when another one was under way.
+        let lanes = if counts { self.host.lanes.clone() } else { self.host.reaches(call.start).0 };
+        Some(Begun { at: call.start, lanes, node: self.host.node, single: call.single })
     }
 
     pub(super) fn end(&mut self, call: &Call, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
@@ -115,13 +117,23 @@ impl Process {
         self.host.end(call, &self.device, nodes);
     }
 
-    pub(super) fn operation(&mut self, of: &Operation, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
+    /// An operation begins; `call`: the one that caused it, if that is in the trace.
+    pub(super) fn operation(
+        &mut self,
+        of: &Operation,
+        call: Option<&Begun>,
+        steps: Option<&ProcessSteps>,
+        nodes: &mut Nodes,
+    ) {
         self.cut(of.start, steps, nodes);
         self.on_gpu = true;
-        let device = &mut self.device;
-        if self.calls.of(of.cause, |call| device.add(of, call, nodes)).is_none() {
-            let (lanes, _) = self.host.reaches(of.start);
-            device.add(of, &unknown_call(of.start, lanes, self.host.node), nodes);
+        match call {
+            Some(call) => self.device.add(of, call, nodes),
+            None => {
+                let (lanes, _) = self.host.reaches(of.start);
+                let unknown = Begun { at: of.start, lanes, node: self.host.node, single: true };
+                self.device.add(of, &unknown, nodes);
+            }
         }
     }
 

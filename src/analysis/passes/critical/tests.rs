@@ -16,12 +16,12 @@ fn found(trace: &TestTrace) -> Found {
     let sums = critical.of(1).expect("a process with GPU times");
     assert_eq!(sums.lost, 0);
     assert_eq!(sums.path_ns.iter().sum::<i64>() as f64, sums.total_ns(), "the pieces are the path");
-    let each = |ns: f64| (ns / sums.count as f64).round() as i64;
+    let each = |ns: f64| sums.each(ns).round() as i64;
     let path = PIECES.iter().map(|(piece, ..)| (*piece, each(sums.path_ns[*piece as usize] as f64)));
     let gains = CLASSES.iter().map(|(class, ..)| (*class, sums.gain_ns(Without::these(&[*class])).round() as i64));
     let all = Without::these(&CLASSES.map(|(class, ..)| class));
     (
-        sums.step_ns().round() as i64,
+        sums.unit_ns().round() as i64,
         path.filter(|(_, ns)| *ns > 0).collect(),
         gains.filter(|(_, ns)| *ns > 0).collect(),
         sums.gain_ns(all).round() as i64,
