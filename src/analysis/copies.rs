@@ -1,7 +1,7 @@
 //! Copies as the GPU made them, and how fast the link to the host could be: the parts of transfers that need GPU times and a
 //! description of the devices.
 
-use gputrace_collectors::manifest::{Attached, Device};
+use gputrace_collectors::manifest::Attached;
 
 use super::Facts;
 use super::passes::gpu::Gpu;
@@ -11,10 +11,7 @@ use super::section::{Column, Section, Table, Unit, Value, column, percent};
 /// known, or they differ.
 pub(super) fn link_bytes_per_s(facts: &Facts<'_>, process_id: i64) -> Option<f64> {
     let uuids = &facts.trace.process(process_id)?.manifest.as_ref()?.devices;
-    let described = |uuid: &String| -> Option<&Device> {
-        facts.trace.manifests().flat_map(|manifest| &manifest.devices).find(|device| device.uuid == *uuid)
-    };
-    let mut peaks = uuids.iter().map(|uuid| peak(described(uuid)?.attached.as_ref()?));
+    let mut peaks = uuids.iter().map(|uuid| peak(facts.trace.device(uuid)?.attached.as_ref()?));
     let first = peaks.next()??;
     peaks.all(|other| other == Some(first)).then_some(first)
 }
@@ -98,6 +95,8 @@ pub(super) fn table(facts: &Facts<'_>) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use gputrace_collectors::manifest::Device;
+
     use super::*;
     use crate::analysis::transfers::Transfers;
     use crate::trace::testing::{START, TestTrace};

@@ -84,9 +84,7 @@ pub(super) fn head(output: &mut Output, trace: &Trace, processes: &[&Process]) -
     let visible = processes.iter().find_map(|p| p.manifest.as_ref().map(|m| &m.devices).filter(|d| !d.is_empty()));
     let mut devices = Vec::new();
     for (ordinal, uuid) in visible.into_iter().flatten().enumerate() {
-        let Some(device) = trace.manifests().flat_map(|m| &m.devices).find(|device| device.uuid == *uuid) else {
-            continue;
-        };
+        let Some(device) = trace.device(uuid) else { continue };
         let (major, minor) = device.compute_capability.split_once('.').unwrap_or(("0", "0"));
         let number = |text: &str| text.parse::<i64>().unwrap_or(0);
         let described = serde_json::json!({

@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use gputrace_collectors::Manifest;
+use gputrace_collectors::manifest::Device;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
@@ -97,6 +98,11 @@ impl Trace {
     /// The manifests of all launchers that left one.
     pub(crate) fn manifests(&self) -> impl Iterator<Item = &Manifest> {
         self.launchers.iter().filter_map(|l| l.manifest.as_ref())
+    }
+
+    /// What a manifest says of the device with this UUID.
+    pub(crate) fn device(&self, uuid: &str) -> Option<&Device> {
+        self.manifests().flat_map(|manifest| &manifest.devices).find(|device| device.uuid == uuid)
     }
 
     /// Whether any time of a GPU is in it.

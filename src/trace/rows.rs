@@ -69,6 +69,11 @@ impl Rows {
         }
     }
 
+    /// Three columns that are the axes of `grid` or `block`, with 0 for nulls.
+    pub(crate) fn axes(&self, of: &str) -> [Cow<'_, [i32]>; 3] {
+        ["x", "y", "z"].map(|axis| self.i32_or(&format!("{of}_{axis}"), 0))
+    }
+
     /// A column of floating point numbers; null is zero.
     pub(crate) fn f64(&self, name: &str) -> Cow<'_, [f64]> {
         match self.array(name).and_then(|a| a.as_primitive_opt::<Float64Type>()) {

@@ -1,6 +1,5 @@
 //! Kernels by what decides how many of their blocks a multiprocessor holds: name, grid, block, registers, shared memory.
 
-use gputrace_collectors::manifest::Device;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -76,11 +75,10 @@ impl Occupancy {
     /// With the devices that the trace's manifests describe.
     pub(crate) fn new(trace: &Trace) -> Occupancy {
         let mut all = Occupancy::default();
-        let described: Vec<&Device> = trace.manifests().flat_map(|manifest| &manifest.devices).collect();
         for process in &trace.processes {
             let uuids = process.manifest.iter().flat_map(|known| &known.devices);
             for (ordinal, uuid) in (0..).zip(uuids) {
-                let Some(device) = described.iter().find(|device| device.uuid == *uuid) else { continue };
+                let Some(device) = trace.device(uuid) else { continue };
                 let model = Model { capability: device.compute_capability.clone(), sm_count: device.sm_count };
                 let known = all.models.iter().position(|other| *other == model).unwrap_or_else(|| {
                     all.models.push(model);
@@ -123,7 +121,7 @@ impl Pass for Occupancy {
     fn rows(&mut self, rows: &Rows, _: &Steps) {
         let (process, length) = (rows.i64("process_id"), rows.i64("gpu_ns"));
         let (device, name) = (rows.i32_or("device", UNKNOWN), rows.i64_or("name_id", NO_NAME));
-        let [grid, block] = ["grid", "block"].map(|of| ["x", "y", "z"].map(|at| rows.i32_or(&format!("{of}_{at}"), 0)));
+        let [grid, block] = ["grid", "block"].map(|of| rows.axes(of));
         let [registers, fixed, dynamic] =
             ["registers", "static_shared_bytes", "shared_bytes"].map(|column| rows.i32_or(column, UNKNOWN));
         let known = |value: i32| (value >= 0).then_some(value);

@@ -76,8 +76,7 @@ fn memory(content: &Content<'_>, process: &Process) -> Option<String> {
     let facts = content.facts;
     let peak = facts.device_memory.processes.get(&process.process_id)?.peak_bytes;
     let [uuid] = process.manifest.as_ref()?.devices.as_slice() else { return None };
-    let mut described = facts.trace.manifests().flat_map(|manifest| &manifest.devices);
-    let whole = described.find(|device| device.uuid == *uuid)?.memory_bytes?;
+    let whole = facts.trace.device(uuid)?.memory_bytes?;
     let size = |bytes: i64| file_size(u64::try_from(bytes).unwrap_or(0));
     let (peak, whole) = ((peak > 0).then(|| size(peak))?, size(whole));
     let (number, unit) = peak.split_once(' ')?;

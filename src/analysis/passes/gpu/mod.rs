@@ -87,7 +87,7 @@ impl Gpu {
 
     fn kernels(&mut self, rows: &Rows) {
         let (columns, name) = (order::Columns::of(rows), rows.i64_or("name_id", NO_NAME));
-        let [grid, block] = ["grid", "block"].map(|of| ["x", "y", "z"].map(|at| rows.i32_or(&format!("{of}_{at}"), 0)));
+        let [grid, block] = ["grid", "block"].map(|of| rows.axes(of));
         for row in 0..rows.len {
             let work = match self.communication.contains(&name[row]) {
                 true => Work::Communication,
