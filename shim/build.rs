@@ -10,6 +10,20 @@ use std::{env, fs};
 const VERSIONS: &str = "GLIBC_2.3.2 { local: _R*; _ZN*; __rust*; rust_*; };\nLIBAIO_0.4 { };\n";
 
 fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-check-cfg=cfg(versioned_exports)");
+    match env::var("CARGO_CFG_TARGET_OS").as_deref() {
+        // The loader finds it by the path that it is told, whatever this says: no folder of the machine that built it.
+        // Clang and lld both know the option.
+        Ok("macos") => {
+            println!("cargo:rustc-cdylib-link-arg=-install_name");
+            println!("cargo:rustc-cdylib-link-arg=@rpath/libgputrace_shim.dylib");
+        }
+        _ => linux(),
+    }
+}
+
+fn linux() {
     // Our own references to exported hooks (the wrapper's address in a hook's row) must mean ours, whatever another
     // preloaded library exports.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
@@ -21,8 +35,6 @@ fn main() {
     // std is linked for cudarc's types only, and nothing of it is called. Exception tables of its dead code would keep its
     // personality function alive, that its panic handler, and that libgcc_s: another library to load in every child.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--wrap=rust_eh_personality");
-    println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rustc-check-cfg=cfg(versioned_exports)");
     match with_versions() {
         Some(map) => {
             println!("cargo:rustc-cfg=versioned_exports");

@@ -11,6 +11,11 @@ use gputrace_abi::clock::{ClockKind, counter};
 
 use crate::manifest::{self, Pair};
 
+/// The clock that the shim calls monotonic: on macOS the one of mach_absolute_time.
+const MONOTONIC: libc::clockid_t = if cfg!(target_os = "macos") { CLOCK_UPTIME_RAW } else { libc::CLOCK_MONOTONIC };
+/// Its number on macOS.
+const CLOCK_UPTIME_RAW: libc::clockid_t = 8;
+
 /// Bits after the point in [`Piece::slope`].
 const POINT: u32 = 32;
 /// Pairs over which the slope is taken.
@@ -219,7 +224,7 @@ pub(crate) fn now(kind: ClockKind) -> u64 {
 
 /// CLOCK_MONOTONIC, ns.
 pub(crate) fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
+    clock_ns(MONOTONIC)
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
@@ -234,7 +239,7 @@ fn read() -> Pair {
     let mut best = (u64::MAX, Pair::default());
     for _ in 0..8 {
         let before = counter();
-        let monotonic_ns = clock_ns(libc::CLOCK_MONOTONIC);
+        let monotonic_ns = clock_ns(MONOTONIC);
         let took = counter().wrapping_sub(before);
         if took < best.0 {
             let realtime_ns = clock_ns(libc::CLOCK_REALTIME);

@@ -109,7 +109,7 @@ impl TableFile {
 
     /// The bytes that stand after the row groups when the file is whole.
     pub(crate) fn footer(&self) -> io::Result<Vec<u8>> {
-        encode::footer(self.table, &self.descriptor, &self.groups).map_err(io_error)
+        encode::footer(self.table, &self.descriptor, &self.groups, Some(&self.name)).map_err(io_error)
     }
 
     /// Name of the unfinished file, relative to the trace.

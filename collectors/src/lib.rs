@@ -94,9 +94,9 @@ impl Config {
 pub fn new_launcher_id() -> u64 {
     let mut bytes = [0u8; 8];
     // SAFETY: the buffer is as long as the call is told.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    let failed = unsafe { libc::getentropy(bytes.as_mut_ptr().cast(), bytes.len()) } != 0;
     let mut id = u64::from_le_bytes(bytes);
-    if got != 8 {
+    if failed {
         // A kernel without the call, or a filter against it: pid and time differ between launchers as well.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
         id = (now as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(std::process::id()) << 20;
@@ -105,6 +105,18 @@ pub fn new_launcher_id() -> u64 {
 }
 
 const LAUNCHER_MASK: u64 = (1 << 39) - 1;
+/// Bits of a process's id in which its number stands.
+const PROCESS_BITS: u32 = 24;
+
+/// The id of a launcher's process: unique in a trace, however many launchers write it.
+pub fn process_id(launcher_id: u64, number: i64) -> i64 {
+    ((launcher_id & LAUNCHER_MASK) as i64) << PROCESS_BITS | number & ((1 << PROCESS_BITS) - 1)
+}
+
+/// What the ids of all processes of one launcher have in common.
+pub fn launcher_of(process_id: i64) -> i64 {
+    process_id >> PROCESS_BITS
+}
 
 /// Where the collector of a session listens.
 pub fn socket_path(session: &Path) -> PathBuf {

@@ -71,7 +71,7 @@ pub struct Removed {
 /// The clock of the events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Clock {
-    /// `monotonic`, `tsc` or `cntvct`.
+    /// `monotonic`, `tsc`, `cntvct`, or `imported`: that of the file which was read.
     pub kind: String,
     /// Moments on all three clocks over the run, in order.
     pub pairs: Vec<Pair>,
@@ -330,6 +330,9 @@ pub struct Untraced {
     pub reason: String,
 }
 
+/// [`Clock::kind`] of an import: another profiler gave the times.
+pub const IMPORTED: &str = "imported";
+
 /// The launcher's number as file names have it.
 pub fn launcher_text(launcher_id: u64) -> String {
     format!("{launcher_id:x}")
@@ -341,6 +344,11 @@ pub fn path(trace: &Path, host: &str, launcher_id: u64) -> PathBuf {
 }
 
 impl Manifest {
+    /// Whether it is of a trace that was imported, and not recorded.
+    pub fn is_imported(&self) -> bool {
+        self.clock.kind == IMPORTED
+    }
+
     /// Adds devices that are not known yet.
     pub(crate) fn add_devices<'a>(&mut self, devices: impl Iterator<Item = &'a Device>) {
         for device in devices {

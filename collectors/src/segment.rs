@@ -35,6 +35,7 @@ pub(crate) enum Refused {
     #[error("its segment cannot be mapped: {0}")]
     Map(#[from] io::Error),
     #[error("{}", told(*.0))]
+    #[cfg_attr(target_os = "macos", allow(dead_code))] // there processes say it themselves
     Told(Refusal),
 }
 
@@ -56,9 +57,7 @@ fn told(why: Refusal) -> String {
 impl Segment {
     /// Maps the segment behind a descriptor, which may be closed afterwards.
     pub(crate) fn map(fd: BorrowedFd<'_>) -> Result<Segment, Refused> {
-        // SAFETY: numbers only. A file, or a memfd made without sealing, refuses; then its owner is trusted not to
-        // shrink it, as any process of this user could harm the collector by other means.
-        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
+        seal(fd);
         let bytes = size(fd)?;
         let mapped = bytes.min(LARGEST) as usize;
         if mapped < CHUNKS_AT + CHUNK_BYTES {
@@ -112,6 +111,18 @@ impl Segment {
         texts
     }
 }
+
+/// Keeps memory from being shrunk. A file, or a memfd made without sealing, refuses; then its owner is trusted not to
+/// shrink it, as any process of this user could harm the collector by other means.
+#[cfg(target_os = "linux")]
+fn seal(fd: BorrowedFd<'_>) {
+    // SAFETY: numbers only.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
+}
+
+/// macOS has no seals: all segments are files.
+#[cfg(target_os = "macos")]
+fn seal(_: BorrowedFd<'_>) {}
 
 /// Size of the file, as the kernel has it.
 fn size(fd: BorrowedFd<'_>) -> io::Result<u64> {

@@ -9,10 +9,7 @@ use gputrace_abi::{Event, event};
 
 use crate::hooks::cuda::DriverCalls;
 use crate::session;
-use crate::thread::State;
-
-/// The thread's context must be asked for.
-pub(crate) const UNKNOWN: u16 = u16::MAX;
+use crate::thread::{State, UNKNOWN_CONTEXT as UNKNOWN};
 
 /// Handles by number - 1. [`GONE`] after their end.
 static HANDLES: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];

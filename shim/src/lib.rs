@@ -8,33 +8,49 @@
 //! Where things are: [`hooks`] the lists of hooked functions; [`interpose`] how a line of a list becomes a hook;
 //! [`record`] what a hook does ([`count`] where that is little, [`wait`] where it may wait for the operating system);
 //! [`stack`] whose line a call came from; [`graphs`] what a graph holds; [`thread`] a thread's state and its ring;
-//! [`session`] how the segment is made.
+//! [`session`] how the segment is made; files `linux.rs` and `macos.rs` what differs there.
 #![no_std]
+// What only the hooks of Linux use of the parts that both systems share.
+#![cfg_attr(target_os = "macos", allow(dead_code))]
 
 mod calibrate;
+#[cfg(target_os = "linux")]
 mod capture;
+#[cfg(target_os = "linux")]
 mod contexts;
 mod control;
+#[cfg(target_os = "linux")]
 mod count;
+#[cfg(target_os = "linux")]
 mod devices;
 mod ending;
 mod frame;
+#[cfg(target_os = "linux")]
 mod graphs;
+#[cfg(target_os = "linux")]
 mod heap;
 mod hooks;
 mod interpose;
+#[cfg(target_os = "linux")]
 mod names;
+#[cfg(target_os = "linux")]
 mod nccl;
 mod record;
 mod sampling;
 mod session;
+#[cfg(target_os = "linux")]
+mod stack;
+#[cfg(target_os = "macos")]
+#[path = "stack/macos.rs"]
 mod stack;
 mod sys;
 mod thread;
 mod tls;
+#[cfg(target_os = "linux")]
 mod wait;
 
 /// Runs when the loader has loaded the process's libraries, before its `main`.
+#[cfg(target_os = "linux")]
 #[ctor::ctor(unsafe)]
 fn constructor() {
     ending::prepare();
@@ -42,10 +58,26 @@ fn constructor() {
     session::start_in_constructor();
 }
 
+/// Runs when the loader has loaded the process's libraries, before its `main`.
+#[cfg(target_os = "macos")]
+#[ctor::ctor(unsafe)]
+fn constructor() {
+    session::start_in_constructor();
+}
+
 /// Stands where std's exception personality is referred to (see build.rs): nothing of ours has landing pads, and a
 /// forced unwinding passes through.
+#[cfg(target_os = "linux")]
 #[unsafe(no_mangle)]
 extern "C" fn __wrap_rust_eh_personality() -> i32 {
     const CONTINUE_UNWIND: i32 = 8;
     CONTINUE_UNWIND
+}
+
+/// Without std, which cudarc brings on Linux. Nothing of ours panics.
+#[cfg(target_os = "macos")]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::abort() }
 }

@@ -22,7 +22,7 @@ use crate::launch::inherited::Inherited;
 use crate::launch::inspect::{Inspection, Obstacle, inspect};
 use crate::launch::names::host;
 use crate::launch::session::{self, Session};
-use crate::launch::signals::Signals;
+use crate::launch::signals::{self, Signals};
 use crate::launch::spawn::{self, Program};
 use crate::launch::trace_folder::TraceFolder;
 use crate::launch::{environ, shim};
@@ -79,9 +79,9 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
     };
     let folder = TraceFolder::claim(args.output.as_deref(), name)?;
 
-    let wanted = Signals::wanted();
+    let wanted = signals::wanted();
     let inherited = Inherited::note_and_block(&wanted);
-    let signals = Signals::open(&wanted).context("no signalfd can be made")?;
+    let signals = Signals::open(&wanted).context("signals cannot be received")?;
     let libraries = Libraries { shim, engine };
     let run = start_run(args, &path, &inspection, &libraries, &folder.path, &inherited);
     let run = run.inspect_err(|_| folder.undo())?;

@@ -6,7 +6,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-const PRELOAD: &str = "LD_PRELOAD";
+/// Libraries that the loader puts before all others.
+pub(crate) const PRELOAD: &str = if cfg!(target_os = "macos") { "DYLD_INSERT_LIBRARIES" } else { "LD_PRELOAD" };
 /// Libraries that the loader tells of each library that it maps.
 const AUDIT: &str = "LD_AUDIT";
 const SESSION: &str = "GPUTRACE_SESSION";

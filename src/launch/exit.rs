@@ -67,6 +67,7 @@ fn raise(signal: i32) {
     unsafe {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);
+        #[cfg(target_os = "linux")]
         // A core that is piped to a program ignores the limit, but not this.
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
         let default: libc::sigaction = std::mem::zeroed();

@@ -13,7 +13,8 @@ static CLOSED: AtomicU32 = AtomicU32::new(0);
 
 /// The loader runs this before `main`.
 // SAFETY: the section holds addresses of functions, and this is one.
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
+#[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func,mod_init_funcs"))]
 #[used]
 static NOTE: extern "C" fn() = note;
 

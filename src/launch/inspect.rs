@@ -157,14 +157,19 @@ fn judge(elf: &Elf) -> Option<Obstacle> {
     elf.sanitizer.map(Obstacle::Sanitizer)
 }
 
+/// The bit of a file's mode by which it lends its user's rights.
+const SETUID: u32 = 0o4000;
+/// Those by which it lends its group's: without the second one the first means something else.
+const SETGID: u32 = 0o2010;
+
 /// Whether the kernel would raise our privileges for this file, as far as it makes the loader cautious.
 fn privilege(path: &Path) -> Option<Privilege> {
     let meta = path.metadata().ok()?;
     // SAFETY: the calls only read this process's credentials.
     let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
-    let found = if meta.mode() & libc::S_ISUID != 0 && meta.uid() != uid {
+    let found = if meta.mode() & SETUID != 0 && meta.uid() != uid {
         Privilege::Setuid
-    } else if meta.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP && meta.gid() != gid {
+    } else if meta.mode() & SETGID == SETGID && meta.gid() != gid {
         Privilege::Setgid
     } else if uid != 0 && has_capabilities(path) {
         Privilege::Capabilities
@@ -174,16 +179,35 @@ fn privilege(path: &Path) -> Option<Privilege> {
     (!privileges_are_off(path)).then_some(found)
 }
 
+#[cfg(target_os = "linux")]
 fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: both names end in a nul byte, and with a size of 0 nothing is written.
     unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
+/// macOS has none.
+#[cfg(target_os = "macos")]
+fn has_capabilities(_: &Path) -> bool {
+    false
+}
+
+/// Whether this process can get no more rights.
+#[cfg(target_os = "linux")]
+fn has_no_new_privileges() -> bool {
+    // SAFETY: this prctl only reads a flag of the process.
+    unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 }
+}
+
+/// macOS has no such flag.
+#[cfg(target_os = "macos")]
+fn has_no_new_privileges() -> bool {
+    false
+}
+
 /// Containers and sandboxes switch setuid off: by no_new_privs, or by mounting `nosuid`.
 fn privileges_are_off(path: &Path) -> bool {
-    // SAFETY: this prctl only reads a flag of the process.
-    if unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) } == 1 {
+    if has_no_new_privileges() {
         return true;
     }
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };

@@ -15,13 +15,16 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[cfg(target_os = "linux")]
 use super::elf::OUR_MACHINE;
 use super::empty_elf::{I386, empty_library};
 
 /// Folder of the links in the session's.
 const FOLDER: &str = "no-libasan.so";
 /// Name under which the shim is preloaded.
-const PRELOAD: &str = "libgputrace.so";
+const PRELOAD: &str = if cfg!(target_os = "macos") { "libgputrace.dylib" } else { "libgputrace.so" };
+/// What stands between the two: on macOS nothing, as there is one kind of loader.
+const BETWEEN: &str = if cfg!(target_os = "macos") { "/" } else { "/$LIB/" };
 
 /// Name under which the engine of inline hooks is loaded, where there is one.
 const ENGINE: &str = "libgputrace-inline.so";
@@ -44,7 +47,7 @@ const USUAL_LOADERS: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-
 /// The entry for LD_PRELOAD of the session at `root`.
 pub(crate) fn preload(root: &Path) -> OsString {
     let mut entry = root.as_os_str().to_owned();
-    for part in ["/", FOLDER, "/$LIB/", PRELOAD] {
+    for part in ["/", FOLDER, BETWEEN, PRELOAD] {
         entry.push(part);
     }
     entry
@@ -142,6 +145,7 @@ pub(crate) fn remove(root: &Path, made: &[String]) {
 }
 
 /// Lets the link lead to an empty library, at once: no process ever finds none.
+#[cfg(target_os = "linux")]
 pub(crate) fn empty(root: &Path) -> io::Result<()> {
     let empty = root.join("empty.so");
     fs::write(&empty, empty_library(true, OUR_MACHINE))?;
@@ -149,6 +153,12 @@ pub(crate) fn empty(root: &Path) -> io::Result<()> {
     let young = link.with_extension("new");
     symlink(&empty, &young)?;
     fs::rename(&young, &link)
+}
+
+/// The link stays: the shim sees that the session is over, and does nothing.
+#[cfg(target_os = "macos")]
+pub(crate) fn empty(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// Folders in which the 32-bit processes of the system at `root` look: none where there is no loader for them. The

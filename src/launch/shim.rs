@@ -3,12 +3,12 @@
 //! Installed, it lies beside the executable or in `../lib/gputrace`; in a build folder it lies beside the executable
 //! or in `deps`, which is also where tests find it. The simulated driver is looked for in the same places.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// File name of the shim.
-pub(crate) const SHIM: &str = "libgputrace_shim.so";
+pub(crate) const SHIM: &str = if cfg!(target_os = "macos") { "libgputrace_shim.dylib" } else { "libgputrace_shim.so" };
 /// File name of the engine of inline hooks.
 pub(crate) const ENGINE: &str = "libgputrace_inline.so";
 /// File name of the simulated driver.
@@ -24,14 +24,22 @@ pub(crate) fn find_library(name: &str) -> Result<PathBuf, String> {
 
 /// This executable. Where /proc is hidden, the kernel has told us at the start by which path it ran us.
 pub(crate) fn own_path() -> Option<PathBuf> {
-    std::env::current_exe().ok().or_else(|| {
-        // SAFETY: the kernel put a string there that ends in a nul byte and lives as long as the process; else it is 0.
-        let started_as = unsafe {
-            let text = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
-            (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
-        };
-        Path::new(OsStr::from_bytes(started_as?)).canonicalize().ok()
-    })
+    std::env::current_exe().ok().or_else(|| Path::new(OsStr::from_bytes(started_as()?)).canonicalize().ok())
+}
+
+#[cfg(target_os = "linux")]
+fn started_as() -> Option<&'static [u8]> {
+    // SAFETY: the kernel put a string there that ends in a nul byte and lives as long as the process; else it is 0.
+    unsafe {
+        let text = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
+        (!text.is_null()).then(|| std::ffi::CStr::from_ptr(text).to_bytes())
+    }
+}
+
+/// The loader of macOS knows it always.
+#[cfg(target_os = "macos")]
+fn started_as() -> Option<&'static [u8]> {
+    None
 }
 
 fn find_beside(exe: &Path, name: &str) -> Result<PathBuf, Vec<PathBuf>> {

@@ -1,5 +1,6 @@
 //! Reports as text, JSON and Markdown. Numbers get their units and their roundings here and nowhere else.
 
+mod fit;
 mod grid;
 mod json;
 mod markdown;
@@ -15,20 +16,14 @@ use crate::analysis::{Analysis, Section};
 use crate::cli::{Color, Format};
 use crate::trace::Problem;
 
-/// A text in lines of at most `width` characters; a longer word has a line of its own.
+/// A text in lines of at most `width` characters, with one space between its words.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.len() - 1;
-        if !lines[last].is_empty() && lines[last].chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
-        } else {
-            let gap = if lines[last].is_empty() { "" } else { " " };
-            lines[last].push_str(gap);
-            lines[last].push_str(word);
-        }
-    }
-    lines
+    fit::fitted(&text.split_whitespace().collect::<Vec<_>>().join(" "), width, 0)
+}
+
+/// The summary that ends a run, in lines that fit.
+pub(crate) fn summary(text: &str) -> String {
+    text.lines().flat_map(|line| fit::fitted(line, Layout::PLAIN.width, 2)).map(|line| line + "\n").collect()
 }
 
 /// A report: the answers of some analyses on some traces.

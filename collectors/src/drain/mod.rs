@@ -1,15 +1,16 @@
 //! The drain thread: takes segments over, reads their rings, hands batches on, and notices when processes end.
 //!
-//! It sleeps in epoll on the session's socket, on a descriptor for every process, and on the launcher's commands; a
+//! It sleeps on the session's socket, on a descriptor for every process, and on the launcher's commands; a
 //! timer makes it read the rings: every few milliseconds under load, twenty times a second when little happens. It
 //! never waits for the writer: when the channel is full the rings hold what comes, and drop and count beyond that.
 
 mod bell;
 mod describe;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -18,7 +19,9 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use gputrace_abi::clock::{COUNTER, ClockKind};
 
 pub(crate) use bell::Bell;
+use watch::Watch;
 
+use crate::Config;
 use crate::arrivals::{Arrival, Arrivals};
 use crate::clock::Clocks;
 use crate::manifest::{ExitStatusInfo, Manifest, Node, Untraced};
@@ -28,7 +31,6 @@ use crate::schema::{SCHEMA_VERSION, TableId};
 use crate::symbols::{Deadline, Native};
 use crate::tables::{self, ProcessRow, Tables, ThreadRow};
 use crate::writer::{Message, Shared};
-use crate::{Config, LAUNCHER_MASK};
 
 /// The longest sleep while a process is traced: the pool holds 200,000 events, which takes a busy process 0.2 s.
 const IDLE: Duration = Duration::from_millis(50);
@@ -57,7 +59,7 @@ pub(crate) struct Drain {
     config: Config,
     shared: Shared,
     arrivals: Arrivals,
-    epoll: OwnedFd,
+    watched: Watch,
     bell: Bell,
     commands: Receiver<Command>,
     writer: Sender<Message>,
@@ -97,13 +99,7 @@ impl Drain {
         writer: Sender<Message>,
         symbols: Sender<Native>,
     ) -> io::Result<Drain> {
-        // SAFETY: numbers only.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just made.
-        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        let watched = Watch::new()?;
         let clocks = Clocks::start();
         let manifest = Manifest {
             schema_version: SCHEMA_VERSION,
@@ -121,7 +117,7 @@ impl Drain {
             config,
             shared,
             arrivals,
-            epoll,
+            watched,
             bell,
             commands,
             writer,
@@ -147,7 +143,9 @@ impl Drain {
             describing_takes: Duration::ZERO,
             changed: false,
         };
-        drain.watch(drain.arrivals.descriptor(), SOCKET)?;
+        if let Some(socket) = drain.arrivals.descriptor() {
+            drain.watch(socket, SOCKET)?;
+        }
         drain.watch(drain.bell.descriptor(), BELL)?;
         Ok(drain)
     }
@@ -164,13 +162,7 @@ impl Drain {
 
     fn watch(&self, fd: RawFd, token: u64) -> io::Result<()> {
         // A process ends once; while the writer is behind, its end must not wake us again and again.
-        let once = if token >= PROCESSES { libc::EPOLLONESHOT } else { 0 };
-        let mut event = libc::epoll_event { events: (libc::EPOLLIN | once) as u32, u64: token };
-        // SAFETY: the kernel reads the event.
-        if unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
+        self.watched.add(fd, token, token >= PROCESSES)
     }
 
     /// Works until it is told to finish; returns the manifest, but for what only the writer knows.
@@ -195,18 +187,12 @@ impl Drain {
             (false, true) => self.interval,
             (true, true) => LOOK_FOR_FILES,
         };
-        const MOST: usize = 64;
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
-        let wait = wait.as_millis().max(1) as i32;
-        // SAFETY: the kernel fills at most `MOST` events.
-        let got = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), MOST as i32, wait) };
-        for event in events.iter().take(got.max(0) as usize) {
-            match event.u64 {
-                SOCKET => {}
-                BELL => self.bell.quiet(),
-                token => self.ended.push(token),
-            }
-        }
+        let (bell, ended) = (&self.bell, &mut self.ended);
+        self.watched.sleep(wait, |token| match token {
+            SOCKET => {}
+            BELL => bell.quiet(),
+            token => ended.push(token),
+        });
     }
 
     /// Does what the launcher says. Some: it is time to finish.
@@ -224,7 +210,7 @@ impl Drain {
     }
 
     fn next_process_id(&mut self) -> i64 {
-        let id = ((self.config.launcher_id & LAUNCHER_MASK) as i64) << 24 | (self.sequence & 0xff_ffff);
+        let id = crate::process_id(self.config.launcher_id, self.sequence);
         self.sequence += 1;
         id
     }

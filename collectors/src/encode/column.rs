@@ -274,10 +274,6 @@ impl ColumnEncoder {
                         delta::encode(values, &mut press.plain);
                         ParquetEncoding::DELTA_BINARY_PACKED
                     }
-                    Encoding::Split => {
-                        page::split(values, bytes, &mut press.plain);
-                        ParquetEncoding::BYTE_STREAM_SPLIT
-                    }
                     Encoding::Plain | Encoding::Dictionary => {
                         page::plain(values, bytes, &mut press.plain);
                         ParquetEncoding::PLAIN

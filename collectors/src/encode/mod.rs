@@ -91,14 +91,21 @@ impl RowGroup {
     }
 }
 
-/// The end of a file that has these row groups.
-pub(crate) fn footer(table: &Table, descriptor: &SchemaDescPtr, groups: &[RowGroupMetaData]) -> Result<Vec<u8>> {
+/// The end of a file that has these row groups. It tells the name that the file will have in its trace, if it will have one:
+/// files are read in the order of their names, so readers must know when somebody changes one.
+pub(crate) fn footer(
+    table: &Table,
+    descriptor: &SchemaDescPtr,
+    groups: &[RowGroupMetaData],
+    name: Option<&str>,
+) -> Result<Vec<u8>> {
     let rows = groups.iter().map(RowGroupMetaData::num_rows).sum();
     let creator = concat!("gputrace version ", env!("CARGO_PKG_VERSION"));
-    let facts = vec![
+    let mut facts = vec![
         KeyValue::new("gputrace.table".to_owned(), table.name.to_owned()),
         KeyValue::new("gputrace.schema_version".to_owned(), SCHEMA_VERSION.to_string()),
     ];
+    facts.extend(name.map(|name| KeyValue::new("gputrace.file".to_owned(), name.to_owned())));
     let file = FileMetaData::new(1, rows, Some(creator.to_owned()), Some(facts), descriptor.clone(), None);
     let mut out = Vec::new();
     ParquetMetaDataWriter::new(&mut out, &ParquetMetaData::new(file, groups.to_vec())).finish()?;
@@ -119,6 +126,6 @@ pub(crate) fn image(
     let (bytes, description) = group.finish(MAGIC.len() as u64, press)?;
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&bytes);
-    out.extend_from_slice(&footer(table, descriptor, &[description])?);
+    out.extend_from_slice(&footer(table, descriptor, &[description], None)?);
     Ok(out)
 }

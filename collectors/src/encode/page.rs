@@ -138,13 +138,6 @@ fn put(numbers: &[u16], wide: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends BYTE_STREAM_SPLIT of values of 4 or 8 bytes: all first bytes, all second bytes, and so on.
-pub(crate) fn split(values: &[u64], bytes: usize, out: &mut Vec<u8>) {
-    for byte in 0..bytes {
-        out.extend(values.iter().map(|v| (v >> (8 * byte)) as u8));
-    }
-}
-
 /// Appends PLAIN of values of 4 or 8 bytes.
 pub(crate) fn plain(values: &[u64], bytes: usize, out: &mut Vec<u8>) {
     match bytes {

@@ -1,7 +1,7 @@
 //! Columns that several tables have, and the words to describe columns with.
 
 use super::Column;
-pub(super) use super::Encoding::{Delta, Dictionary, Plain, Split};
+pub(super) use super::Encoding::{Delta, Dictionary, Plain};
 pub(super) use super::Type::{Bool, F64, I32, I64, Text};
 
 pub(super) const EPOCH: &str = "ns since 1970-01-01 UTC";
@@ -10,7 +10,7 @@ pub(super) const BYTES: &str = "bytes";
 pub(super) const NONE: &str = "";
 
 pub(super) const START: Column = Column::new("start_ns", I64, Delta, EPOCH, "when the call began");
-pub(super) const API: Column = Column::new("api_ns", I64, Split, NS, "time inside the original function");
+pub(super) const API: Column = Column::new("api_ns", I64, Delta, NS, "time inside the original function");
 pub(super) const PROCESS: Column = Column::new(
     "process_id",
     I64,

@@ -6,7 +6,7 @@
 use super::columns::*;
 use super::{Column, Table, TableId};
 
-const GPU: Column = Column::new("gpu_ns", I64, Split, NS, "time on the GPU, from begin to end");
+const GPU: Column = Column::new("gpu_ns", I64, Delta, NS, "time on the GPU, from begin to end");
 const CAUSE: Column = CORRELATION
     .means("the call that caused it: correlation_id of the same process in launches or transfers; null when that is not in the trace")
     .optional();

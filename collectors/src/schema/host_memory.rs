@@ -9,8 +9,15 @@ pub(super) const HOST_MEMORY: Table = Table {
     meaning: "a call of malloc's or free's family: every one, or a sample by bytes (processes.malloc_mode)",
     columns: &[
         START,
-        Column::new("api_ns", I64, Split, NS, "time inside the allocator; null where only one clock read was made")
-            .optional(),
+        // Calls of malloc take few different times.
+        Column::new(
+            "api_ns",
+            I64,
+            Dictionary,
+            NS,
+            "time inside the allocator; null where only one clock read was made",
+        )
+        .optional(),
         PROCESS,
         PID,
         TID,

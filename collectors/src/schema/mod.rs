@@ -71,10 +71,9 @@ impl Type {
 /// How a column's values are written in Parquet, before zstd (which few rows are spared).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// DELTA_BINARY_PACKED: values that grow.
+    /// DELTA_BINARY_PACKED: values that grow, and durations. BYTE_STREAM_SPLIT packs these better by up to 0.3 bytes each, but
+    /// DuckDB reads it for integers only from version 2.0 on; PLAIN comes near it, at four times the compressor's time.
     Delta,
-    /// BYTE_STREAM_SPLIT: durations, whose high bytes are alike.
-    Split,
     /// RLE_DICTIONARY: few distinct values, or long runs.
     Dictionary,
     /// PLAIN: everything else.
@@ -86,7 +85,6 @@ impl Encoding {
     pub fn parquet(self) -> ParquetEncoding {
         match self {
             Encoding::Delta => ParquetEncoding::DELTA_BINARY_PACKED,
-            Encoding::Split => ParquetEncoding::BYTE_STREAM_SPLIT,
             Encoding::Dictionary => ParquetEncoding::RLE_DICTIONARY,
             Encoding::Plain => ParquetEncoding::PLAIN,
         }

@@ -9,7 +9,7 @@ pub(super) const OS_WAITS: Table = Table {
     meaning: "a call outside the driver that waited for the operating system longer than --os-over",
     columns: &[
         START,
-        Column::new("wait_ns", I64, Split, NS, "time inside the call"),
+        Column::new("wait_ns", I64, Delta, NS, "time inside the call"),
         PROCESS,
         PID,
         TID,

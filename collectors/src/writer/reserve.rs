@@ -34,9 +34,7 @@ impl Reserve {
             // SAFETY: an open descriptor.
             unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
             let bytes = BYTES.min(free_bytes(file) / SHARE);
-            // Unlike posix_fallocate it writes nothing where the file system cannot reserve.
-            // SAFETY: an open descriptor and numbers.
-            unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) };
+            take_room(file, bytes);
         }
         reserve
     }
@@ -80,11 +78,34 @@ pub fn was_killed(manifest: &Path) -> bool {
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
+/// Takes room. Unlike posix_fallocate it writes nothing where the file system cannot reserve.
+#[cfg(target_os = "linux")]
+fn take_room(file: &File, bytes: u64) {
+    // SAFETY: an open descriptor and numbers.
+    unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) };
+}
+
+/// Takes room.
+#[cfg(target_os = "macos")]
+fn take_room(file: &File, bytes: u64) {
+    let mut room = libc::fstore_t {
+        fst_flags: libc::F_ALLOCATEALL,
+        fst_posmode: libc::F_PEOFPOSMODE,
+        fst_offset: 0,
+        fst_length: bytes as libc::off_t,
+        fst_bytesalloc: 0,
+    };
+    // SAFETY: an open descriptor; the request reads and writes the struct.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_PREALLOCATE, &raw mut room) } == 0 {
+        let _ = file.set_len(bytes);
+    }
+}
+
 fn free_bytes(file: &File) -> u64 {
     // SAFETY: plain data, for which zeros are valid; the descriptor is open.
     unsafe {
         let mut meta: libc::statvfs = std::mem::zeroed();
-        if libc::fstatvfs(file.as_raw_fd(), &mut meta) == 0 { meta.f_bavail * meta.f_frsize } else { u64::MAX }
+        if libc::fstatvfs(file.as_raw_fd(), &mut meta) == 0 { meta.f_bavail as u64 * meta.f_frsize } else { u64::MAX }
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn write_info(view: &View) {
         }
     };
     let mut buffer = [0u8; 6144];
-    let exe = sys::readlink(c"/proc/self/exe", &mut buffer);
+    let exe = sys::executable(&mut buffer);
     put(info::EXE, buffer.get(..exe).unwrap_or(&[]));
     let mut variables = [0u8; VARIABLES_BYTES];
     let length = VARIABLES_LENGTH.load(Ordering::Relaxed);
@@ -32,8 +32,8 @@ pub(super) fn write_info(view: &View) {
         put(info::VARIABLE, variable);
     }
     // Last, because it may be longer than there is room.
-    if let Ok(file) = sys::open(c"/proc/self/cmdline", libc::O_RDONLY, 0) {
-        let length = sys::read_all(&file, &mut buffer);
+    let length = sys::arguments(&mut buffer);
+    if length > 0 {
         put(info::COMMAND, buffer.get(..length).unwrap_or(&[]));
     }
 }

@@ -1,25 +1,35 @@
 //! The segment of this process: made in the constructor, given to the collector, mapped until the end.
 //!
-//! With a collector the segment is a memfd, sent over the session's socket; both descriptors are closed again before
-//! the constructor returns. Without one (it died, or has not come yet) it is a file in the session's folder, reserved
+//! On Linux, with a collector, the segment is a memfd, sent over the session's socket; both descriptors are closed again
+//! before the constructor returns. Without one (it died, or has not come yet), and on macOS, it is a file in the session's folder, reserved
 //! before it is mapped, because a mapped write to a full file system kills. A forked child makes its own at its first
 //! event. If anything fails the process runs on untraced and tells the collector why; where it cannot, one line on stderr
 //! does.
 
 mod info;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
 mod path;
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gputrace_abi::clock::{self, ClockKind};
-use gputrace_abi::hello::{EXE_BYTES, Hello, Refusal};
+use gputrace_abi::hello::Refusal;
 use gputrace_abi::layout::{self, COUNTER_BLOCKS, SHARED_COUNTERS, SMALLEST_BYTES, View, note};
 use gputrace_abi::{MAGIC, VERSION};
 
+#[cfg(target_os = "linux")]
+use linux as platform;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::was_preloaded;
+#[cfg(target_os = "macos")]
+use macos as platform;
+
 use self::path::Path;
-use crate::interpose::{driver, elf, inline, scope};
 use crate::sys::{self, Errno};
-use crate::{calibrate, ending, hooks, sampling, stack, thread, wait};
+use crate::{calibrate, hooks, sampling, stack, thread};
 
 /// The process's state, in memory that a fork wipes to UNSET.
 const UNSET: u32 = 0;
@@ -33,7 +43,7 @@ const PATH_BYTES: usize = 104;
 
 static SEGMENT: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static SEGMENT_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// 1: ticks are the processor's counter; 0: CLOCK_MONOTONIC.
+/// 1: ticks are the processor's counter; 0: nanoseconds of [`sys::MONOTONIC`].
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
 /// What the environment asked for; written once by the constructor.
@@ -47,7 +57,7 @@ static FOLDER_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The time in the segment's ticks.
 #[inline(always)]
 pub(crate) fn now() -> u64 {
-    if COUNTER.load(Ordering::Relaxed) != 0 { clock::counter() } else { sys::clock_ns(libc::CLOCK_MONOTONIC) }
+    if COUNTER.load(Ordering::Relaxed) != 0 { clock::counter() } else { sys::clock_ns(sys::MONOTONIC) }
 }
 
 /// The same, out of the way of hooks that need it only where there is no good counter.
@@ -98,17 +108,10 @@ pub(crate) fn present() -> Option<View> {
     if word.load(Ordering::Acquire) == LIVE { unsafe { view_at(SEGMENT.load(Ordering::Relaxed)) } } else { None }
 }
 
-/// Whether the loader put this copy in front of libc, as preloading does: one that the program loads itself comes last.
-pub(crate) fn was_preloaded() -> bool {
-    elf::next_definition(c"malloc") != 0
-}
-
 /// The constructor's work: reads the environment, makes the segment, registers the main thread.
 pub(crate) fn start_in_constructor() {
     let Some(folder) = sys::variable(b"GPUTRACE_SESSION") else { return };
-    hooks::nvtx::remember_previous();
-    // NVTX loads us into a process that somebody took LD_PRELOAD from: nothing else of ours would work there.
-    if !was_preloaded() || sys::variable(b"GPUTRACE") == Some(b"off") || sys::exists(c"/etc/gputrace/disable") {
+    if !platform::is_in_place() || sys::variable(b"GPUTRACE") == Some(b"off") || sys::exists(c"/etc/gputrace/disable") {
         return;
     }
     if folder.len() + b"/sock".len() >= PATH_BYTES {
@@ -124,7 +127,7 @@ pub(crate) fn start_in_constructor() {
         WANTED_BYTES.store(bytes.max(SMALLEST_BYTES), Ordering::Relaxed);
     }
     BLOCK_WHEN_FULL.store((sys::variable(b"GPUTRACE_ON_FULL") == Some(b"block")) as u32, Ordering::Relaxed);
-    COUNTER.store(counter_is_good() as u32, Ordering::Relaxed);
+    COUNTER.store(platform::counter_is_good(sys::variable(b"GPUTRACE_CLOCK")) as u32, Ordering::Relaxed);
     let malloc = sys::variable(b"GPUTRACE_MALLOC").or(Some(b"sample")).filter(|wanted| *wanted != b"off");
     let out_of_reach = hooks::alloc::out_of_reach();
     if malloc.is_some() {
@@ -132,14 +135,8 @@ pub(crate) fn start_in_constructor() {
     }
     sampling::configure(malloc.filter(|_| out_of_reach == 0));
     hooks::alloc::lead_all();
-    stack::remember_main_stack(sys::environment() as usize);
-    stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"));
-    wait::configure(sys::variable(b"GPUTRACE_OS"), sys::variable(b"GPUTRACE_OS_OVER"));
     info::remember_variables();
-    hooks::remember_preloads();
-    inline::configure();
-    driver::look_at_start();
-    scope::look_at_start();
+    platform::configure();
     if let Err(why) = thread::prepare() {
         return complain(why);
     }
@@ -147,13 +144,13 @@ pub(crate) fn start_in_constructor() {
     word.store(STARTING, Ordering::Relaxed);
     finish_start(word, make(false));
     if word.load(Ordering::Relaxed) == LIVE {
-        ending::listen();
+        platform::listen();
         thread::state_slow();
         hooks::alloc::note_allocator();
         if !sampling::is_off() {
             calibrate::at_start();
         }
-        wait::started(driver::is_known());
+        platform::started();
     }
 }
 
@@ -173,7 +170,7 @@ fn start_forked(word: &AtomicU32) {
 fn finish_start(word: &AtomicU32, made: Result<(), Failure>) {
     match &made {
         Err(Failure::Say(why)) => complain(why),
-        Err(Failure::Refuse(why)) => refuse(*why),
+        Err(Failure::Refuse(why)) => platform::refuse(*why),
         Err(Failure::Silent) | Ok(()) => {}
     }
     word.store(if made.is_ok() { LIVE } else { OFF }, Ordering::Release);
@@ -195,8 +192,7 @@ impl From<Errno> for Failure {
 }
 
 fn make(forked: bool) -> Result<(), Failure> {
-    let mut path = Path::folder();
-    if !sys::exists(path.c_str()) {
+    if !sys::exists(Path::folder().c_str()) {
         return Err(Failure::Silent);
     }
     let wanted = WANTED_BYTES.load(Ordering::Relaxed);
@@ -209,22 +205,7 @@ fn make(forked: bool) -> Result<(), Failure> {
     }
     let bytes = limits.iter().fold(wanted, |bytes, (_, most)| bytes.min(*most)) / 4096 * 4096;
     let notes = if bytes < wanted / 4096 * 4096 { note::SMALL_SEGMENT } else { 0 };
-    let memory = sys::memfd(c"gputrace")?;
-    sys::ftruncate(&memory, bytes)?;
-    let base = sys::map(bytes as usize, Some(&memory))?;
-    fill(base, bytes, forked, notes);
-    let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: bytes };
-    path.push(b"/sock");
-    if let Ok(listener) = sys::send(path.bytes(), &hello.to_bytes(), Some(&memory)) {
-        // SAFETY: just mapped, this large.
-        if let Some(view) = unsafe { View::new(base, bytes as usize) } {
-            view.header().listener.store(listener, Ordering::Relaxed);
-        }
-        return Ok(());
-    }
-    // SAFETY: nothing refers to it yet.
-    unsafe { sys::unmap(base, bytes as usize) };
-    make_file(bytes, forked, notes)
+    platform::make(bytes, forked, notes)
 }
 
 /// A segment for a collector that comes later.
@@ -233,7 +214,7 @@ fn make_file(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
     path.push(b"/seg-");
     path.push_number(u64::from(sys::getpid()));
     path.push(b"-");
-    path.push_number(sys::clock_ns(libc::CLOCK_MONOTONIC));
+    path.push_number(sys::clock_ns(sys::MONOTONIC));
     let file =
         sys::open(path.c_str(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600).map_err(|error| match error.0 {
             // A process of another user, which the launcher names: the session is not open to it.
@@ -272,7 +253,7 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     put(&header.forked, u32::from(forked));
     put(&header.malloc_mode, sampling::mode());
     header.sample_bytes.store(sampling::mean_bytes(), Ordering::Relaxed);
-    let moment = [now(), sys::clock_ns(libc::CLOCK_MONOTONIC), sys::clock_ns(libc::CLOCK_REALTIME)];
+    let moment = [now(), sys::clock_ns(sys::MONOTONIC), sys::clock_ns(libc::CLOCK_REALTIME)];
     for (place, value) in header.started.iter().zip(moment) {
         place.store(value, Ordering::Relaxed);
     }
@@ -294,21 +275,6 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     SEGMENT.store(base, Ordering::Relaxed);
 }
 
-/// Whether the processor's counter may be used: the launcher says so, or the kernel itself uses it.
-fn counter_is_good() -> bool {
-    match sys::variable(b"GPUTRACE_CLOCK") {
-        Some(b"monotonic") => false,
-        Some(_) => true,
-        None if cfg!(target_arch = "aarch64") => true,
-        None => {
-            let mut name = [0u8; 8];
-            let path = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
-            let length = sys::open(path, libc::O_RDONLY, 0).map_or(0, |file| sys::read_all(&file, &mut name));
-            name.get(..length).is_some_and(|n| n.starts_with(b"tsc"))
-        }
-    }
-}
-
 pub(crate) fn number(text: &[u8]) -> Option<u64> {
     text.iter().try_fold(0u64, |n, byte| {
         let digit = byte.checked_sub(b'0').filter(|d| *d < 10)?;
@@ -316,24 +282,13 @@ pub(crate) fn number(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Tells the collector why there is no segment.
-fn refuse(why: Refusal) {
-    let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: why as u64 };
-    let mut message = [0u8; size_of::<Hello>() + EXE_BYTES];
-    let (head, exe) = message.split_at_mut(size_of::<Hello>());
-    for (place, byte) in head.iter_mut().zip(hello.to_bytes()) {
-        *place = byte;
-    }
-    let length = size_of::<Hello>() + sys::readlink(c"/proc/self/exe", exe);
-    let mut path = Path::folder();
-    path.push(b"/sock");
-    if sys::send(path.bytes(), message.get(..length).unwrap_or(&[]), None).is_err() {
-        complain(match why {
-            Refusal::FileSize => b"RLIMIT_FSIZE leaves no room for its segment",
-            Refusal::AddressSpace => b"RLIMIT_AS leaves no room for its segment",
-            Refusal::Failed => b"its segment could not be made",
-        });
-    }
+/// What is to be said of a refusal where the collector cannot be told.
+fn complain_of(why: Refusal) {
+    complain(match why {
+        Refusal::FileSize => b"RLIMIT_FSIZE leaves no room for its segment",
+        Refusal::AddressSpace => b"RLIMIT_AS leaves no room for its segment",
+        Refusal::Failed => b"its segment could not be made",
+    });
 }
 
 fn complain(why: &[u8]) {

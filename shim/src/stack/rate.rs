@@ -32,7 +32,7 @@ fn measure() -> u64 {
     }
     let Some(view) = session::present() else { return LOWEST };
     let ClockPair { ticks, monotonic_ns, .. } = view.started();
-    let (now, now_ns) = (session::now(), sys::clock_ns(libc::CLOCK_MONOTONIC));
+    let (now, now_ns) = (session::now(), sys::clock_ns(sys::MONOTONIC));
     let apart_ns = now_ns.saturating_sub(monotonic_ns);
     if apart_ns < APART_NS {
         return LOWEST;

@@ -21,7 +21,7 @@ pub(crate) struct State {
     pub(super) tail: Tail,
     /// Address of the guard of the hooked call that is running; see [`crate::record`].
     pub(crate) guard: Cell<usize>,
-    /// Number of the current context, [`crate::contexts::UNKNOWN`] when it must be asked for.
+    /// Number of the current context, [`super::UNKNOWN_CONTEXT`] when it must be asked for.
     pub(crate) context: Cell<u16>,
     /// Number of the row.
     pub(super) number: Cell<u16>,

@@ -12,6 +12,7 @@ use anyhow::Result;
 
 use super::Check;
 use crate::commands::record::DISABLE_FILE;
+use crate::launch::environ;
 use crate::launch::session::{self, Session};
 use crate::launch::shim::{self, SHIM};
 
@@ -114,7 +115,7 @@ fn ask(session: &Session) -> String {
     let Some(exe) = shim::own_path() else { return String::new() };
     let child = Command::new(exe)
         .arg("__driver-probe")
-        .env("LD_PRELOAD", session.preload())
+        .env(environ::PRELOAD, session.preload())
         .env("GPUTRACE_SESSION", session.path())
         .env("GPUTRACE", "off")
         .stdin(Stdio::null())
@@ -187,6 +188,12 @@ pub(crate) fn probe() -> Result<()> {
 
 /// Path of the first library of this process whose name fits. The loader is asked and not /proc, which may be hidden.
 fn mapped(fits: impl Fn(&str) -> bool) -> Option<String> {
+    let found = libraries().into_iter().find(|path| fits(path.rsplit('/').next().unwrap_or_default()))?;
+    Some(std::fs::canonicalize(&found).map_or(found, |path| path.to_string_lossy().into_owned()))
+}
+
+#[cfg(target_os = "linux")]
+fn libraries() -> Vec<String> {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
         // SAFETY: the loader hands out a valid structure whose name ends in a nul byte, and `names` as it was given.
         unsafe {
@@ -198,8 +205,23 @@ fn mapped(fits: impl Fn(&str) -> bool) -> Option<String> {
     let mut names: Vec<String> = Vec::new();
     // SAFETY: the callback matches, and the list outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut names).cast()) };
-    let found = names.into_iter().find(|path| fits(path.rsplit('/').next().unwrap_or_default()))?;
-    Some(std::fs::canonicalize(&found).map_or(found, |path| path.to_string_lossy().into_owned()))
+    names
+}
+
+#[cfg(target_os = "macos")]
+fn libraries() -> Vec<String> {
+    unsafe extern "C" {
+        fn _dyld_image_count() -> u32;
+        fn _dyld_get_image_name(number: u32) -> *const c_char;
+    }
+    let mut names = Vec::new();
+    // SAFETY: the loader answers any number, and names what is there by a string that ends in a nul byte.
+    unsafe {
+        for name in (0.._dyld_image_count()).map(|number| _dyld_get_image_name(number)).filter(|name| !name.is_null()) {
+            names.push(CStr::from_ptr(name).to_string_lossy().into_owned());
+        }
+    }
+    names
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::launch::signals::Signals;
 use crate::launch::supervise::{HURRIED, Supervisor};
 use crate::launch::watch::{self, Watch};
 use crate::launch::{processes, session, trace_folder};
-use crate::say;
+use crate::{render, say};
 
 /// The collector's time for its last files when nobody is in a hurry.
 const SEAL: Duration = Duration::from_secs(60);
@@ -119,7 +119,7 @@ fn summarise(
         }
     };
     let text = match result {
-        Ok(text) => text.trim_end().to_owned() + "\n",
+        Ok(text) => render::summary(text.trim_end()),
         Err(error) => return Some(format!("gputrace: no summary: {error:#}; trace in {}\n", trace.display())),
     };
     if let Err(error) = fs::write(trace.join("summary.txt"), &text) {

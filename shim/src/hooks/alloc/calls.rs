@@ -6,8 +6,10 @@ use core::sync::atomic::Ordering;
 use gputrace_abi::layout::ThreadRow;
 use gputrace_abi::{Class, local};
 
-use super::entry::next;
-use super::{ALIGNED_ALLOC, CALLOC, FREE, MALLOC, MEMALIGN, POSIX_MEMALIGN, REALLOC, REALLOCARRAY};
+use super::platform::next;
+use super::{ALIGNED_ALLOC, CALLOC, FREE, MALLOC, POSIX_MEMALIGN, REALLOC};
+#[cfg(target_os = "linux")]
+use super::{MEMALIGN, REALLOCARRAY};
 use crate::thread::{self, State};
 use crate::{record, sampling, session, tls};
 
@@ -31,6 +33,7 @@ pub(super) unsafe extern "C" fn calloc<const FULL: bool>(count: usize, size: usi
 }
 
 /// `void *memalign(size_t alignment, size_t size)`
+#[cfg(target_os = "linux")]
 pub(super) unsafe extern "C" fn memalign<const FULL: bool>(alignment: usize, bytes: usize) -> *mut c_void {
     // SAFETY: the program's own arguments.
     allocation::<FULL>(MEMALIGN, bytes, 0, || unsafe { next::memalign()(alignment, bytes) })
@@ -67,6 +70,7 @@ pub(super) unsafe extern "C" fn realloc<const FULL: bool>(block: *mut c_void, by
 }
 
 /// `void *reallocarray(void *block, size_t count, size_t size)`
+#[cfg(target_os = "linux")]
 pub(super) unsafe extern "C" fn reallocarray<const FULL: bool>(
     block: *mut c_void,
     count: usize,
@@ -85,6 +89,7 @@ pub(super) unsafe extern "C" fn reallocarray<const FULL: bool>(
 }
 
 /// `size_t malloc_usable_size(void *block)`: passed on, so that it fits the allocator that made the block.
+#[cfg(target_os = "linux")]
 pub(super) unsafe extern "C" fn malloc_usable_size<const FULL: bool>(block: *mut c_void) -> usize {
     // SAFETY: the program's own argument.
     unsafe { next::malloc_usable_size()(block) }

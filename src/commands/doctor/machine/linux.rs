@@ -1,26 +1,22 @@
-//! The machine, the container and the limits of this process.
+//! Linux: the kernel, glibc, the clock, and what a container restricts.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fs;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use super::Check;
+use super::super::Check;
+use super::free_bytes;
 
 /// The shim loads on this glibc and newer.
 const OLDEST_GLIBC: (u32, u32) = (2, 28);
 /// First kernel with MADV_WIPEONFORK, by which a forked child notices that it needs a segment of its own.
 const WIPE_ON_FORK: (u32, u32) = (4, 14);
-/// The shim takes at most an eighth of RLIMIT_AS, and needs this much to start.
-const SEGMENT_BYTES: u64 = 16 << 20;
-const LEAST_SEGMENT_BYTES: u64 = 4 << 20;
-
 pub(super) fn checks() -> Vec<Check> {
-    let mut checks = vec![memfd(), kernel(), glibc(), clock(), shm(), folder()];
-    checks.extend([preload(), seccomp(), ptrace()].into_iter().flatten());
-    checks.push(limit("RLIMIT_AS", libc::RLIMIT_AS, 8));
-    checks.push(limit("RLIMIT_FSIZE", libc::RLIMIT_FSIZE, 1));
-    checks.push(open_files());
-    checks
+    vec![memfd(), kernel(), glibc(), clock(), shm()]
+}
+
+pub(super) fn restrictions() -> Vec<Check> {
+    [seccomp(), ptrace()].into_iter().flatten().collect()
 }
 
 fn memfd() -> Check {
@@ -85,26 +81,6 @@ fn shm() -> Check {
     }
 }
 
-fn folder() -> Check {
-    let here = std::env::current_dir().unwrap_or_default();
-    let shown = here.display().to_string();
-    // SAFETY: the name ends in a nul byte.
-    if unsafe { libc::access(c".".as_ptr(), libc::W_OK) } != 0 {
-        return Check::note("trace", format!("{shown} is not writable"), "say where the trace shall be with -o");
-    }
-    let free = free_bytes(&shown).map_or(0, |(_, free)| free);
-    let found = format!("{shown}: {:.1} GiB free", free as f64 / f64::from(1 << 30));
-    if free < 2 << 30 {
-        return Check::note("trace", found, "a trace takes up to 2 GiB: set --max-size, or -o on another disk");
-    }
-    Check::fine("trace", found)
-}
-
-fn preload() -> Option<Check> {
-    let preload = std::env::var("LD_PRELOAD").ok().filter(|value| !value.is_empty())?;
-    Some(Check::note("LD_PRELOAD", format!("{preload}: stays, after the shim"), ""))
-}
-
 fn seccomp() -> Option<Check> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"))?.trim();
@@ -123,50 +99,6 @@ fn ptrace() -> Option<Check> {
     }
 }
 
-/// A limit that bounds the segment; the shim may use the limit divided by `share`.
-fn limit(name: &'static str, which: libc::__rlimit_resource_t, share: u64) -> Check {
-    let (soft, _) = limits(which);
-    let room = soft / share;
-    if soft == libc::RLIM_INFINITY {
-        Check::fine(name, "unlimited")
-    } else if room < LEAST_SEGMENT_BYTES {
-        let least = (LEAST_SEGMENT_BYTES * share) >> 20;
-        Check::fail(name, format!("{} MiB leaves no room for events", soft >> 20), format!("raise it to {least} MiB"))
-    } else if room < SEGMENT_BYTES {
-        Check::note(name, format!("{} MiB", soft >> 20), "the memory for events is smaller than usual")
-    } else {
-        Check::fine(name, format!("{} MiB", soft >> 20))
-    }
-}
-
-fn open_files() -> Check {
-    let (soft, hard) = limits(libc::RLIMIT_NOFILE);
-    let found = format!("{soft}, at most {hard}");
-    if hard < 64 {
-        Check::note("RLIMIT_NOFILE", found, "with many processes some may not be traced")
-    } else {
-        Check::fine("RLIMIT_NOFILE", found)
-    }
-}
-
-fn limits(which: libc::__rlimit_resource_t) -> (u64, u64) {
-    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure lives through the call.
-    unsafe { libc::getrlimit(which, &mut limits) };
-    (limits.rlim_cur, limits.rlim_max)
-}
-
-/// Size and free bytes of the file system at `path`.
-fn free_bytes(path: &str) -> Option<(u64, u64)> {
-    let path = CString::new(path).ok()?;
-    // SAFETY: plain data, for which zeros are valid; the path ends in a nul byte.
-    let meta = unsafe {
-        let mut meta: libc::statvfs = std::mem::zeroed();
-        (libc::statvfs(path.as_ptr(), &mut meta) == 0).then_some(meta)?
-    };
-    Some((meta.f_blocks * meta.f_frsize, meta.f_bavail * meta.f_frsize))
-}
-
 /// The first two numbers of `5.10.0-21-amd64` or `2.36`.
 fn version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit());
@@ -175,7 +107,7 @@ fn version(text: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::super::Level;
     use super::*;
 
     #[test]

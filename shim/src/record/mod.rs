@@ -3,70 +3,23 @@
 //! Cost: two reads of the counter (8.5 ns each), one 64-byte store, and about ten loads and stores of lines that stay
 //! in the first-level cache. docs/benchmarks.md has the figures.
 
+#[cfg(target_os = "linux")]
+mod driver;
+#[cfg(target_os = "macos")]
+mod message;
+
 use core::cell::Cell;
 use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::layout::ThreadRow;
-use gputrace_abi::{Class, Event, event, local};
+use gputrace_abi::{Class, Event, local};
 
-use crate::hooks::{self, Hook};
-use crate::interpose::driver;
 use crate::thread::{self, State};
-use crate::{capture, contexts, frame, session, stack, tls};
+use crate::{frame, session, tls};
 
-/// CUDA_ERROR_NO_DEVICE: what a hook returns that was reached although no driver is there.
-pub(crate) const NO_DEVICE: u32 = 100;
-
-/// The stream that `_ptsz` and `_ptds` functions mean by 0 (CU_STREAM_PER_THREAD).
-const PER_THREAD_STREAM: u64 = 2;
-
-/// Passes a call on to its original and records it. `payload` runs after the original with its result, recorded or
-/// not: what payloads keep up to date (names, contexts, captures) must be right when recording goes on.
-///
-/// There is one call of `original` in it: a second one, in a branch that is hardly ever taken, is not inlined, and then
-/// the program's arguments go through memory in every call.
-#[inline(always)]
-pub(crate) fn call(
-    hook: Hook,
-    number: u16,
-    original: impl FnOnce(usize) -> u32,
-    payload: impl FnOnce(u32) -> [u64; 4],
-) -> u32 {
-    let address = match hooks::original(number).load(Ordering::Relaxed) {
-        0 => {
-            cold_path();
-            driver::late(number)
-        }
-        address => address,
-    };
-    if address == 0 {
-        cold_path();
-        return NO_DEVICE;
-    }
-    let mut cookie = 0usize;
-    let mut start = 0;
-    let call = match state() {
-        Some((state, row)) if !state.is_paused() => Call::enter(Layer::driver(state, row), &raw mut cookie),
-        Some(_) => None,
-        None => {
-            cold_path();
-            count_unrecorded(hook.class);
-            None
-        }
-    };
-    if let Some(call) = call {
-        start = call.begin(hook.class, number);
-    }
-    let result = original(address);
-    let end = call.map_or(0, |call| call.layer.state.now());
-    let payload = payload(result);
-    match call {
-        Some(call) => call.end(hook, Event { hook: number, start, end, payload, ..Event::default() }, result),
-        None => cold_path(),
-    }
-    result
-}
+#[cfg(target_os = "linux")]
+pub(crate) use driver::{NO_DEVICE, call, is_nested};
 
 /// The calling thread's state and row.
 #[inline(always)]
@@ -163,36 +116,12 @@ impl<'a> Call<'a> {
         now
     }
 
-    /// Writes the event of a driver call, which has its hook, times and payload, and leaves.
-    #[inline(always)]
-    pub(crate) fn end(self, hook: Hook, mut event: Event, result: u32) {
-        let state = self.layer.state;
-        let [_, stream, ..] = &mut event.payload;
-        if hook.per_thread && *stream == 0 {
-            *stream = PER_THREAD_STREAM;
-        }
-        let captured = if capture::holds(*stream) { event::FLAG_CAPTURED } else { 0 };
-        event.context = contexts::current(state);
-        event.flags = hook.flags | captured;
-        event.result = result.min(u32::from(u16::MAX)) as u16;
-        let (start, end) = (event.start, event.end);
-        state.write(event, hook.class);
-        stack::after(state, hook.class, start, end);
-        self.leave();
-    }
-
     /// The call is over, and what is to be recorded of it is written.
     #[inline(always)]
     pub(crate) fn leave(self) {
         self.layer.start.store(0, Ordering::Relaxed);
         self.layer.running.set(0);
     }
-}
-
-/// Whether the frame that holds `here` is inside a hooked call of the driver.
-pub(crate) fn is_nested(state: &State, here: usize) -> bool {
-    let outer = state.guard.get();
-    outer != 0 && frame::is_running(outer, here)
 }
 
 /// The earlier call was left, or waits on another stack below this signal handler, and its event may be written or not:

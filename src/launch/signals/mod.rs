@@ -1,12 +1,18 @@
 //! Signals to the launcher, and which of them the target has to be told about.
 //!
-//! The launcher blocks every signal that it passes on and reads them from a signalfd. What the terminal sends goes to
+//! The launcher takes every signal that it passes on out of a descriptor. What the terminal sends goes to
 //! the whole process group, so the target has it already; what a process sends to the launcher's pid reached only the
 //! launcher. The kernel's `si_code` tells the two apart: above zero the kernel sent it.
 
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::Signals;
+#[cfg(target_os = "macos")]
+pub(crate) use macos::Signals;
 
 use super::processes;
 
@@ -56,70 +62,16 @@ pub(crate) fn duty(signal: Signal, leader: bool, from_target: impl Fn(u32) -> bo
     }
 }
 
-/// The signals that come, instead of acting on the launcher.
-pub(crate) struct Signals {
-    fd: OwnedFd,
-    leader: bool,
-}
-
-impl Signals {
-    /// The set that must be blocked before the first thread is started.
-    pub(crate) fn wanted() -> libc::sigset_t {
-        // SAFETY: sigset_t is plain data that sigfillset fills; the calls only write to it.
-        unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&mut set);
-            for signal in FAULTS.into_iter().chain([libc::SIGPIPE, libc::SIGXFSZ, libc::SIGPROF]) {
-                libc::sigdelset(&mut set, signal);
-            }
-            set
+/// The set that must be blocked before the first thread is started.
+pub(crate) fn wanted() -> libc::sigset_t {
+    // SAFETY: sigset_t is plain data that sigfillset fills; the calls only write to it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        for signal in FAULTS.into_iter().chain([libc::SIGPIPE, libc::SIGXFSZ, libc::SIGPROF]) {
+            libc::sigdelset(&mut set, signal);
         }
-    }
-
-    /// Opens the signalfd for `set`, which is blocked.
-    pub(crate) fn open(set: &libc::sigset_t) -> io::Result<Signals> {
-        // SAFETY: the set is initialised; the new descriptor belongs to nobody else.
-        let fd = unsafe {
-            let fd = libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
-        // SAFETY: the calls only ask.
-        let leader = unsafe { libc::getsid(0) == libc::getpid() };
-        Ok(Signals { fd, leader })
-    }
-
-    /// Whether the launcher leads its session.
-    pub(crate) fn leader(&self) -> bool {
-        self.leader
-    }
-
-    /// Waits for at least one signal, at most this long, and returns all that came.
-    pub(crate) fn wait(&self, timeout: Duration) -> Vec<Signal> {
-        let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // Rounded up: a rest below a millisecond must not become a busy loop.
-        let timeout = timeout.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
-        // SAFETY: one structure, as the call is told.
-        unsafe { libc::poll(&mut poll, 1, timeout) };
-        self.pending()
-    }
-
-    /// The signals that have come, without waiting.
-    pub(crate) fn pending(&self) -> Vec<Signal> {
-        const BYTES: usize = size_of::<libc::signalfd_siginfo>();
-        let mut found = Vec::new();
-        loop {
-            // SAFETY: plain data, for which zeros are valid.
-            let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-            // SAFETY: the buffer is as long as the call is told.
-            let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), BYTES) };
-            if got != BYTES as isize {
-                return found;
-            }
-            found.push(Signal { number: info.ssi_signo as i32, code: info.ssi_code, sender: info.ssi_pid });
-        }
+        set
     }
 }
 

@@ -1,10 +1,10 @@
-//! How segments come to the collector: over the session's socket, or as files that it finds in the session's folder.
+//! Segments over the session's socket.
 //!
 //! A process sends one message with its segment's descriptor and waits for no answer. Its pid is the kernel's word
 //! (SO_PEERCRED), not its own, and a message from another user is refused: the socket stands in a folder that only
 //! its owner may enter, but root, and folders that somebody opened up, exist.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use gputrace_abi::hello::{EXE_BYTES, Hello, Refusal};
 
+use super::Arrival;
 use crate::segment::{Refused, Segment};
 use crate::socket_path;
 
@@ -24,35 +25,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// `getsockopt` option of Linux 6.5: a pidfd of the peer that cannot be a later process with the same pid.
 const SO_PEERPIDFD: i32 = 77;
 
-/// A process and its segment.
-pub(crate) struct Arrival {
-    /// In the collector's pid namespace, or where that has no number for it, its own.
-    pub(crate) pid: i32,
-    /// The number is its own: other processes here may have the same one.
-    pub(crate) foreign: bool,
-    /// Readable when the process has ended; none when it already has, or when there is no descriptor left.
-    pub(crate) pidfd: Option<OwnedFd>,
-    /// The segment, or why it is not read.
-    pub(crate) segment: Result<Segment, Refused>,
-    /// The executable, where the process had no segment and said so.
-    pub(crate) exe: Option<String>,
-    /// The file, where it came as one.
-    pub(crate) file: Option<PathBuf>,
-}
-
-/// Where segments come from.
-pub(crate) struct Arrivals {
+/// The session's socket, and who has come to it.
+pub(super) struct Door {
     socket: OwnedFd,
     path: PathBuf,
-    session: PathBuf,
     /// Accepted, but the message is not there yet.
     waiting: Vec<(OwnedFd, Instant)>,
-    adopted: Vec<PathBuf>,
 }
 
-impl Arrivals {
+impl Door {
     /// Listens on the session's socket.
-    pub(crate) fn listen(session: &Path) -> io::Result<Arrivals> {
+    pub(super) fn open(session: &Path) -> io::Result<Door> {
         let path = socket_path(session);
         // SAFETY: an all-zero address is a valid value of this plain struct.
         let mut address: libc::sockaddr_un = unsafe { zeroed() };
@@ -74,21 +57,21 @@ impl Arrivals {
         check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
         // SAFETY: numbers only.
         check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
-        Ok(Arrivals { socket, path, session: session.to_owned(), waiting: Vec::new(), adopted: Vec::new() })
+        Ok(Door { socket, path, waiting: Vec::new() })
     }
 
     /// The descriptor that becomes readable when a process comes.
-    pub(crate) fn descriptor(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    pub(super) fn descriptor(&self) -> Option<RawFd> {
+        Some(self.socket.as_raw_fd())
     }
 
     /// Whether a connection is still without its message: it must be looked at again soon.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Takes whatever has come over the socket.
-    pub(crate) fn accept(&mut self, mut take: impl FnMut(Arrival)) {
+    pub(super) fn accept(&mut self, mut take: impl FnMut(Arrival)) {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         loop {
             let none = std::ptr::null_mut();
@@ -108,7 +91,7 @@ impl Arrivals {
     }
 
     /// Gives connections whose message is on its way a moment to bring it.
-    pub(crate) fn wait(&self, deadline: Instant) {
+    pub(super) fn wait(&self, deadline: Instant) {
         let mut poll: Vec<libc::pollfd> = Vec::new();
         for (connection, _) in &self.waiting {
             poll.push(libc::pollfd { fd: connection.as_raw_fd(), events: libc::POLLIN, revents: 0 });
@@ -117,37 +100,9 @@ impl Arrivals {
         // SAFETY: the kernel reads and writes the given number of entries.
         unsafe { libc::poll(poll.as_mut_ptr(), poll.len() as libc::nfds_t, wait.as_millis() as i32) };
     }
-
-    /// Takes segments that stand as files in the session's folder.
-    pub(crate) fn adopt_files(&mut self, mut take: impl FnMut(Arrival)) {
-        let Ok(entries) = fs::read_dir(&self.session) else { return };
-        for entry in entries.flatten() {
-            let (name, path) = (entry.file_name(), entry.path());
-            if !name.as_bytes().starts_with(b"seg-") || self.adopted.contains(&path) {
-                continue;
-            }
-            let Ok(file) = File::options().read(true).write(true).open(&path) else { continue };
-            let segment = match Segment::map(file.as_fd()) {
-                // Its process is still filling it in.
-                Err(Refused::Magic | Refused::Size(_)) => continue,
-                other => other,
-            };
-            self.adopted.push(path.clone());
-            let pid = segment
-                .as_ref()
-                .map_or(0, |s| s.view().header().pid.load(gputrace_abi::sync::Ordering::Relaxed) as i32);
-            take(Arrival { pid, foreign: false, pidfd: open_pidfd(pid), segment, exe: None, file: Some(path) });
-        }
-    }
-
-    /// Removes the file of a segment that was read to its end.
-    pub(crate) fn forget(&mut self, file: &Path) {
-        let _ = fs::remove_file(file);
-        self.adopted.retain(|p| p != file);
-    }
 }
 
-impl Drop for Arrivals {
+impl Drop for Door {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -247,7 +202,8 @@ fn peer_pidfd(connection: &OwnedFd, pid: i32) -> Option<OwnedFd> {
     open_pidfd(pid)
 }
 
-fn open_pidfd(pid: i32) -> Option<OwnedFd> {
+/// A descriptor that becomes readable when the process has ended; none when it already has.
+pub(super) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
     // SAFETY: numbers only; a descriptor that the call returns is ours, and closes on exec by itself.
     unsafe { owned(libc::syscall(libc::SYS_pidfd_open, pid, 0) as RawFd).ok() }
 }

@@ -1,4 +1,4 @@
-//! How the launcher's thread wakes the drain: an eventfd in its epoll.
+//! An eventfd.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -27,11 +27,11 @@ impl Bell {
         static ONE: u64 = 1;
     }
 
-    pub(super) fn descriptor(&self) -> RawFd {
+    pub(in crate::drain) fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    pub(super) fn quiet(&self) {
+    pub(in crate::drain) fn quiet(&self) {
         let mut count = 0u64;
         // SAFETY: reads eight bytes into a local.
         unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };

@@ -1,14 +1,12 @@
 //! System calls without libc: they leave errno alone, cannot be interposed, and need no symbol version.
-//!
-//! Used at start, in a forked child's first event and when a thread registers; never on a hot path.
 
 use core::ffi::{CStr, c_char};
 
+use super::Errno;
 use crate::interpose::elf;
 
-/// A failed call's error number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Errno(pub(crate) i32);
+/// The clock of events whose ticks are nanoseconds.
+pub(crate) const MONOTONIC: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
 #[cfg(target_arch = "x86_64")]
 unsafe fn call6(n: i64, a: [usize; 6]) -> isize {
@@ -151,7 +149,7 @@ pub(crate) fn read_all(fd: &Fd, buffer: &mut [u8]) -> usize {
 }
 
 /// Target of a symbolic link; bytes written into the buffer.
-pub(crate) fn readlink(path: &CStr, buffer: &mut [u8]) -> usize {
+fn readlink(path: &CStr, buffer: &mut [u8]) -> usize {
     let at = libc::AT_FDCWD as usize;
     let args = [at, path.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0];
     // SAFETY: the kernel writes at most `len` bytes into the slice.
@@ -178,7 +176,7 @@ pub(crate) fn free_bytes(fd: &Fd) -> u64 {
 }
 
 /// The soft limit of a resource.
-pub(crate) fn limit(resource: u32) -> u64 {
+pub(crate) fn limit(resource: libc::__rlimit_resource_t) -> u64 {
     let mut limits = [u64::MAX; 2];
     // SAFETY: the kernel writes two 64-bit numbers.
     let result = unsafe { call(libc::SYS_prlimit64, [0, resource as usize, 0, limits.as_mut_ptr() as usize, 0, 0]) };
@@ -318,22 +316,12 @@ pub(crate) fn environment() -> *const *const c_char {
     unsafe { environ }
 }
 
-/// A variable of that environment. For the constructor only.
-pub(crate) fn variable(name: &[u8]) -> Option<&'static [u8]> {
-    let mut at = environment();
-    while !at.is_null() {
-        // SAFETY: the array is ended by a null pointer, at which the loop stops.
-        let entry = unsafe { *at };
-        if entry.is_null() {
-            return None;
-        }
-        // SAFETY: entries are C strings that live as long as nobody unsets them; see above.
-        let entry = unsafe { CStr::from_ptr(entry) }.to_bytes();
-        if let Some(value) = entry.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"=")) {
-            return Some(value);
-        }
-        // SAFETY: the entry was not the last.
-        at = unsafe { at.add(1) };
-    }
-    None
+/// The executable's path; bytes written into the buffer.
+pub(crate) fn executable(buffer: &mut [u8]) -> usize {
+    readlink(c"/proc/self/exe", buffer)
+}
+
+/// The arguments, each ended by a zero byte; bytes written into the buffer.
+pub(crate) fn arguments(buffer: &mut [u8]) -> usize {
+    open(c"/proc/self/cmdline", libc::O_RDONLY, 0).map_or(0, |file| read_all(&file, buffer))
 }

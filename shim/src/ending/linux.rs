@@ -1,16 +1,11 @@
-//! What a process says of its own end: the number that it gave to exit or _exit.
-//!
-//! Only the parent learns how a process ended, and before Linux 6.15 nobody else can ask once the parent has. So the
-//! shim leaves the number in the segment. A process that a signal ends, or that makes the system call itself, says
-//! nothing.
+//! By libc's on_exit, and by functions before libc's `_exit` and `_Exit`.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use gputrace_abi::layout::SAID_EXIT;
-
+use super::say;
 use crate::interpose::elf;
-use crate::{session, sys};
+use crate::sys;
 
 /// The function that ours stands before: libc's, or that of a library which was preloaded too.
 static EXIT: AtomicUsize = AtomicUsize::new(0);
@@ -36,15 +31,6 @@ pub(crate) fn listen() {
 
 unsafe extern "C" fn at_exit(status: c_int, _: *mut c_void) {
     say(status);
-}
-
-fn say(status: c_int) {
-    // A child of vfork says it in its parent's segment, and which of them this is would take a system call, for which a
-    // sandbox may kill the process. So it says when, too: whoever records later has not ended.
-    if let Some(view) = session::present() {
-        view.header().said_at.store(session::now(), Ordering::Relaxed);
-        view.header().said_exit.store(SAID_EXIT | (status & 0xff) as u32, Ordering::Relaxed);
-    }
 }
 
 /// `void _exit(int status)`

@@ -1,4 +1,4 @@
-//! Two words per thread, in initial-exec thread-local storage: its state, and who called a hook that must know.
+//! Initial-exec thread-local storage.
 //!
 //! Rust's own `thread_local!` may allocate and registers destructors, inside malloc; general-dynamic access costs a
 //! call. A hidden symbol in `.tbss` and an offset from the thread register cost 0.6 ns and can do neither.

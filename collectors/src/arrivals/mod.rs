@@ -1,0 +1,99 @@
+//! How segments come to the collector: over the session's socket where there is one, or as files that it finds in the
+//! session's folder.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+#[cfg(target_os = "linux")]
+use linux::{Door, open_pidfd};
+#[cfg(target_os = "macos")]
+use macos::{Door, open_pidfd};
+
+use crate::segment::{Refused, Segment};
+
+/// A process and its segment.
+pub(crate) struct Arrival {
+    /// In the collector's pid namespace, or where that has no number for it, its own.
+    pub(crate) pid: i32,
+    /// The number is its own: other processes here may have the same one.
+    pub(crate) foreign: bool,
+    /// Readable when the process has ended; none when it already has, or when there is no descriptor left.
+    pub(crate) pidfd: Option<OwnedFd>,
+    /// The segment, or why it is not read.
+    pub(crate) segment: Result<Segment, Refused>,
+    /// The executable, where the process had no segment and said so.
+    pub(crate) exe: Option<String>,
+    /// The file, where it came as one.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// Where segments come from.
+pub(crate) struct Arrivals {
+    door: Door,
+    session: PathBuf,
+    adopted: Vec<PathBuf>,
+}
+
+impl Arrivals {
+    /// Waits for processes of the session.
+    pub(crate) fn listen(session: &Path) -> io::Result<Arrivals> {
+        Ok(Arrivals { door: Door::open(session)?, session: session.to_owned(), adopted: Vec::new() })
+    }
+
+    /// The descriptor that becomes readable when a process comes; none where they come as files only.
+    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+        self.door.descriptor()
+    }
+
+    /// Whether somebody must be looked at again soon, who has come and said nothing yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.door.is_waiting()
+    }
+
+    /// Takes whoever has come.
+    pub(crate) fn accept(&mut self, take: impl FnMut(Arrival)) {
+        self.door.accept(take);
+    }
+
+    /// Gives those who have said nothing yet a moment.
+    pub(crate) fn wait(&self, deadline: Instant) {
+        self.door.wait(deadline);
+    }
+
+    /// Takes segments that stand as files in the session's folder.
+    pub(crate) fn adopt_files(&mut self, mut take: impl FnMut(Arrival)) {
+        let Ok(entries) = fs::read_dir(&self.session) else { return };
+        for entry in entries.flatten() {
+            let (name, path) = (entry.file_name(), entry.path());
+            if !name.as_bytes().starts_with(b"seg-") || self.adopted.contains(&path) {
+                continue;
+            }
+            let Ok(file) = File::options().read(true).write(true).open(&path) else { continue };
+            let segment = match Segment::map(file.as_fd()) {
+                // Its process is still filling it in.
+                Err(Refused::Magic | Refused::Size(_)) => continue,
+                other => other,
+            };
+            self.adopted.push(path.clone());
+            let pid = segment
+                .as_ref()
+                .map_or(0, |s| s.view().header().pid.load(gputrace_abi::sync::Ordering::Relaxed) as i32);
+            take(Arrival { pid, foreign: false, pidfd: open_pidfd(pid), segment, exe: None, file: Some(path) });
+        }
+    }
+
+    /// Removes the file of a segment that was read to its end.
+    pub(crate) fn forget(&mut self, file: &Path) {
+        let _ = fs::remove_file(file);
+        self.adopted.retain(|p| p != file);
+    }
+}

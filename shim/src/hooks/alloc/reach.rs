@@ -1,0 +1,31 @@
+//! Whose malloc this program has.
+
+use core::sync::atomic::Ordering;
+
+use gputrace_abi::layout::note;
+
+use crate::interpose::elf;
+use crate::session;
+
+/// Why this program's malloc is not to be recorded, as a bit of [`note`]; 0 when it is.
+///
+/// A sanitizer's reports name the callers of malloc, and its leak check looks for addresses in our memory too; they
+/// alone define the function that is looked for. Where the program itself defines malloc, nobody calls ours.
+pub(crate) fn out_of_reach() -> u32 {
+    if elf::anywhere(c"__sanitizer_get_heap_size") != 0 {
+        note::SANITIZER
+    } else if elf::earlier_definition(c"malloc") != 0 {
+        note::OWN_MALLOC
+    } else {
+        0
+    }
+}
+
+/// Notes in the segment whether another allocator stands between us and libc.
+pub(crate) fn note_allocator() {
+    if elf::next_definition(c"malloc") != elf::in_library(c"libc.so.6", c"malloc")
+        && let Some(view) = session::present()
+    {
+        view.header().notes.fetch_or(note::OTHER_MALLOC, Ordering::Relaxed);
+    }
+}

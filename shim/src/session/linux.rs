@@ -1,0 +1,94 @@
+//! The segment's way to the collector on Linux, and what else a session needs there.
+
+use core::sync::atomic::Ordering;
+
+use gputrace_abi::hello::{EXE_BYTES, Hello, Refusal};
+use gputrace_abi::layout::View;
+use gputrace_abi::{MAGIC, VERSION};
+
+use super::path::Path;
+use super::{Failure, complain_of, fill, make_file};
+use crate::interpose::{driver, elf, inline, scope};
+use crate::{hooks, stack, sys, wait};
+
+pub(super) use crate::ending::listen;
+
+/// Whether the loader put this copy in front of libc, as preloading does: one that the program loads itself comes last.
+pub(crate) fn was_preloaded() -> bool {
+    elf::next_definition(c"malloc") != 0
+}
+
+/// Whether our hooks work in this process.
+pub(super) fn is_in_place() -> bool {
+    hooks::nvtx::remember_previous();
+    // NVTX loads us into a process that somebody took LD_PRELOAD from: nothing else of ours would work there.
+    was_preloaded()
+}
+
+/// Reads what else the launcher asked for.
+pub(super) fn configure() {
+    stack::remember_main_stack(sys::environment() as usize);
+    stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"));
+    wait::configure(sys::variable(b"GPUTRACE_OS"), sys::variable(b"GPUTRACE_OS_OVER"));
+    hooks::remember_preloads();
+    inline::configure();
+    driver::look_at_start();
+    scope::look_at_start();
+}
+
+/// There is a segment now.
+pub(super) fn started() {
+    wait::started(driver::is_known());
+}
+
+/// Whether the processor's counter may be used: the launcher says so, or the kernel itself uses it.
+pub(super) fn counter_is_good(wanted: Option<&[u8]>) -> bool {
+    match wanted {
+        Some(b"monotonic") => false,
+        Some(_) => true,
+        None if cfg!(target_arch = "aarch64") => true,
+        None => {
+            let mut name = [0u8; 8];
+            let path = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
+            let length = sys::open(path, libc::O_RDONLY, 0).map_or(0, |file| sys::read_all(&file, &mut name));
+            name.get(..length).is_some_and(|n| n.starts_with(b"tsc"))
+        }
+    }
+}
+
+/// Makes the segment and gives it to the collector; where none answers, one for a collector that comes later.
+pub(super) fn make(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
+    let memory = sys::memfd(c"gputrace")?;
+    sys::ftruncate(&memory, bytes)?;
+    let base = sys::map(bytes as usize, Some(&memory))?;
+    fill(base, bytes, forked, notes);
+    let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: bytes };
+    let mut path = Path::folder();
+    path.push(b"/sock");
+    if let Ok(listener) = sys::send(path.bytes(), &hello.to_bytes(), Some(&memory)) {
+        // SAFETY: just mapped, this large.
+        if let Some(view) = unsafe { View::new(base, bytes as usize) } {
+            view.header().listener.store(listener, Ordering::Relaxed);
+        }
+        return Ok(());
+    }
+    // SAFETY: nothing refers to it yet.
+    unsafe { sys::unmap(base, bytes as usize) };
+    make_file(bytes, forked, notes)
+}
+
+/// Tells the collector why there is no segment.
+pub(super) fn refuse(why: Refusal) {
+    let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: why as u64 };
+    let mut message = [0u8; size_of::<Hello>() + EXE_BYTES];
+    let (head, exe) = message.split_at_mut(size_of::<Hello>());
+    for (place, byte) in head.iter_mut().zip(hello.to_bytes()) {
+        *place = byte;
+    }
+    let length = size_of::<Hello>() + sys::executable(exe);
+    let mut path = Path::folder();
+    path.push(b"/sock");
+    if sys::send(path.bytes(), message.get(..length).unwrap_or(&[]), None).is_err() {
+        complain_of(why);
+    }
+}

@@ -1,0 +1,38 @@
+//! The segment's way to the collector on macOS, and what else a session needs there.
+//!
+//! macOS has no memory without a name whose descriptor a message on a socket could carry in one piece
+//! (SOCK_SEQPACKET): the segment is a file in the session's folder, at which the collector looks.
+
+use gputrace_abi::hello::Refusal;
+
+use super::{Failure, complain_of, make_file};
+
+/// Whether our hooks work in this process: wherever the loader was told of us.
+pub(super) fn is_in_place() -> bool {
+    true
+}
+
+/// There is nothing else to read.
+pub(super) fn configure() {}
+
+/// There is nothing else to begin.
+pub(super) fn started() {}
+
+/// The hooks of exit listen by themselves.
+pub(super) fn listen() {}
+
+/// Whether the processor's counter may be used: that of arm64 is the one behind mach_absolute_time. On x86-64 the
+/// kernel alone knows what it does to the counter when the machine wakes up.
+pub(super) fn counter_is_good(wanted: Option<&[u8]>) -> bool {
+    cfg!(target_arch = "aarch64") && wanted != Some(b"monotonic")
+}
+
+/// Makes the segment.
+pub(super) fn make(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
+    make_file(bytes, forked, notes)
+}
+
+/// Says why there is no segment.
+pub(super) fn refuse(why: Refusal) {
+    complain_of(why);
+}

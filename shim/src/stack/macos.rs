@@ -1,0 +1,24 @@
+//! Where the calling thread's stack is; calls get no stack of frames on macOS yet.
+
+use crate::thread::State;
+
+/// A thread's first time: there are no thresholds.
+pub(crate) fn reset(_: &State) {}
+
+/// A segment begins: no stack is known in it.
+pub(crate) fn begin_segment(_: u64) {}
+
+/// Whether the memory from `here` up to the word at `there` is the calling thread's own stack, and so mapped.
+pub(crate) fn reaches(here: usize, there: usize) -> bool {
+    here >> 12 == there >> 12 || (is_own(here) && is_own(there))
+}
+
+/// Whether an address lies on the calling thread's own stack.
+pub(crate) fn is_own(there: usize) -> bool {
+    // SAFETY: the calling thread's own description, which libSystem reads without a lock.
+    let (end, bytes) = unsafe {
+        let thread = libc::pthread_self();
+        (libc::pthread_get_stackaddr_np(thread) as usize, libc::pthread_get_stacksize_np(thread))
+    };
+    there < end && end - there <= bytes
+}
