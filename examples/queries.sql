@@ -1,5 +1,4 @@
--- The ten questions that users ask first of a trace, for DuckDB: a comment and a statement each. It takes version 2.0: older
--- ones do not read integers as these files encode them (BYTE_STREAM_SPLIT).
+-- The ten questions that users ask first of a trace, for DuckDB: a comment and a statement each.
 --
 --     duckdb -cmd "SET VARIABLE trace = 'gputrace-demo-20250102T030405Z'" < examples/queries.sql
 --
@@ -24,27 +23,29 @@ CREATE OR REPLACE TEMP MACRO rows_of(part) AS TABLE
 CREATE OR REPLACE TEMP MACRO names() AS TABLE
     SELECT name_id, any_value(name) AS name FROM rows_of('names') GROUP BY name_id;
 
--- All that a GPU did, with the end of what had begun before: where that is earlier than its own begin, the GPU was idle.
+-- All that a GPU did, with the end of what had begun before: where that is earlier than its own begin, the GPU was idle. The
+-- pattern names kernels and device_copies, of which a trace may lack one, and device_memory, which has no gpu_ns.
 CREATE OR REPLACE TEMP MACRO work() AS TABLE
     SELECT *, start_ns + gpu_ns AS end_ns,
            max(start_ns + gpu_ns) OVER (PARTITION BY process_id, device ORDER BY start_ns, gpu_ns
                                         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS busy_until_ns
-    FROM (SELECT process_id, pid, device, start_ns, gpu_ns, name_id, NULL AS copy FROM rows_of('kernels')
-          UNION ALL
-          SELECT process_id, pid, device, start_ns, gpu_ns, NULL, concat_ws(' ', kind, direction) FROM rows_of('device_copies'));
+    FROM (SELECT process_id, pid, device, start_ns, gpu_ns, name_id, concat_ws(' ', kind, direction) AS copy
+          FROM (SELECT NULL::BIGINT AS name_id, NULL::VARCHAR AS kind, NULL::VARCHAR AS direction WHERE false
+                UNION ALL BY NAME SELECT * FROM rows_of('[kd]e[rv][ni][ec][le]*'))
+          WHERE gpu_ns IS NOT NULL);
 
 -- 1. Where does the GPU's time go, by kernel? (Nsight Systems' cuda_gpu_kern_sum)
 SELECT name AS kernel, count(*) AS calls, sum(gpu_ns) / 1e6 AS total_ms, 100 * sum(gpu_ns) / sum(sum(gpu_ns)) OVER () AS percent,
        avg(gpu_ns) / 1e3 AS avg_us, median(gpu_ns) / 1e3 AS med_us, min(gpu_ns) / 1e3 AS min_us, max(gpu_ns) / 1e3 AS max_us
 FROM rows_of('kernels') LEFT JOIN names() USING (name_id)
-GROUP BY name ORDER BY total_ms DESC LIMIT 30;
+GROUP BY name ORDER BY total_ms DESC;
 
 -- 2. For which share of its range was each GPU busy? (the union: what overlaps counts once; a process and device a row)
 SELECT pid, device, sum(greatest(0, end_ns - greatest(start_ns, coalesce(busy_until_ns, start_ns)))) / 1e6 AS busy_ms,
        (max(end_ns) - min(start_ns)) / 1e6 AS range_ms, 100 * busy_ms / range_ms AS busy_percent
 FROM work() GROUP BY process_id, pid, device ORDER BY busy_ms DESC;
 
--- 3. Which were the longest gaps between operations of a GPU, and what came next?
+-- 3. Which were the longest gaps between operations of a GPU, and what came next? (the 20 longest of all GPUs)
 SELECT pid, device, (start_ns - busy_until_ns) / 1e3 AS idle_us, (start_ns - min(start_ns) OVER ()) / 1e6 AS until_ms,
        coalesce(name, copy) AS next
 FROM work() LEFT JOIN names() USING (name_id)
@@ -56,16 +57,18 @@ SELECT name AS api, count(*) AS calls, sum(api_ns) / 1e6 AS total_ms, avg(api_ns
 FROM rows_of('launches') l JOIN names() n ON n.name_id = l.api_id
 GROUP BY name ORDER BY total_ms DESC;
 
--- 5. In which line of the program does the host wait? (the innermost frame that is not installed; stacks: calls over 20 us)
-SELECT file, line, function, n.name AS api, count(*) AS waits, sum(api_ns) / 1e6 AS total_ms, max(api_ns) / 1e3 AS max_us
+-- 5. In which line of the program does the host wait? (the innermost frame of Python that is not installed; no file: calls without
+-- one, such as those of less than 20 us. Waits, with the whole time of copies and sets that found work pending: of these, and of
+-- frees and allocations, report --only syncs says how long they waited)
+SELECT s.frame.file AS file, s.frame.line AS line, s.frame.function AS function, n.name AS api, count(*) AS waits,
+       sum(api_ns) / 1e6 AS total_ms, max(api_ns) / 1e3 AS max_us
 FROM (SELECT api_id, api_ns, stack_id FROM rows_of('syncs') WHERE kind IN ('context', 'stream', 'event')
       UNION ALL SELECT api_id, api_ns, stack_id FROM rows_of('transfers') WHERE pending_streams > 0)
-JOIN (SELECT stack_id, arg_min(struct_pack(file, line, function), depth) AS frame FROM rows_of('stacks')
-      WHERE language = 'python' AND NOT regexp_matches(file, '^<|/(site|dist)-packages/|/lib/python3')
-      GROUP BY stack_id) s USING (stack_id),
-     LATERAL (SELECT s.frame.file AS file, s.frame.line AS line, s.frame.function AS function)
+LEFT JOIN (SELECT stack_id, arg_min(struct_pack(file, line, function), depth) AS frame FROM rows_of('stacks')
+           WHERE language = 'python' AND NOT regexp_matches(file, '^<|/(site|dist)-packages/|/lib/python3')
+           GROUP BY stack_id) s USING (stack_id)
 JOIN names() n ON n.name_id = api_id
-GROUP BY ALL ORDER BY total_ms DESC LIMIT 30;
+GROUP BY ALL ORDER BY total_ms DESC;
 
 -- 6. What did the GPU copy and set, in which direction, and how fast?
 SELECT kind, direction, src_kind, dst_kind, count(*) AS calls, sum(bytes) / 1e6 AS mb, sum(gpu_ns) / 1e6 AS gpu_ms,
@@ -80,22 +83,25 @@ WHERE kind = 'copy' AND direction <> 'DtoD' AND ('pageable' IN (src_kind, dst_ki
 GROUP BY ALL ORDER BY api_ms DESC;
 
 -- 8. How much device memory was live at most, second by second? (a free carries the bytes of its allocation, and counts from
--- its begin, an allocation from its end; under a caching allocator this is what that reserved)
-SELECT pid, make_timestamp(at_ns // 1000000000 * 1000000) AS second, max(live) / 1e6 AS peak_mb
-FROM (SELECT pid, at_ns, sum(bytes) OVER (PARTITION BY process_id ORDER BY at_ns, bytes ROWS UNBOUNDED PRECEDING) AS live
+-- its begin, an allocation from its end; what was live before a second's first call counts in it too, and seconds without a call
+-- are no rows; memory of the host does not count; under a caching allocator this is what that reserved)
+SELECT pid, make_timestamp(at_ns // 1000000000 * 1000000) AS second, max(greatest(live, live - bytes)) / 1e6 AS peak_mb
+FROM (SELECT pid, at_ns, bytes, sum(bytes) OVER (PARTITION BY process_id ORDER BY at_ns, bytes ROWS UNBOUNDED PRECEDING) AS live
       FROM (SELECT process_id, pid, if(action = 'alloc', start_ns + api_ns, start_ns) AS at_ns,
                    if(action = 'alloc', bytes, -bytes) AS bytes
             FROM rows_of('device_memory') m JOIN names() n ON n.name_id = m.api_id
-            WHERE kind IN ('device', 'async', 'managed', 'virtual') AND result = 0 AND name NOT IN ('cuMemMap', 'cuMemUnmap')))
+            WHERE kind IN ('device', 'async', 'managed', 'virtual', 'array') AND result = 0 AND name NOT IN ('cuMemMap', 'cuMemUnmap')))
 GROUP BY ALL ORDER BY pid, second;
 
--- 9. How long do steps take, and how evenly? (ranges whose names differ by a number are one row, such as "step #")
-SELECT pid, regexp_replace(name, '[0-9]+', '#', 'g') AS range, count(*) AS times, median(end_ns - r.start_ns) / 1e6 AS p50_ms,
+-- 9. How long do the ranges that the program names take, its steps among them, and how evenly? (names that differ by numbers are
+-- one row, such as "step #", also where report --only ranges tells them apart; marks and ranges without an end are left out; p50
+-- and p99 are times that occurred; steps that have no ranges are found by report --only steps)
+SELECT pid, regexp_replace(name, '[0-9]+', '#', 'g') AS range, count(*) AS times, quantile_disc(end_ns - r.start_ns, 0.5) / 1e6 AS p50_ms,
        quantile_disc(end_ns - r.start_ns, 0.99) / 1e6 AS p99_ms, min(end_ns - r.start_ns) / 1e6 AS min_ms,
        max(end_ns - r.start_ns) / 1e6 AS max_ms, stddev_pop(end_ns - r.start_ns) / 1e6 AS stddev_ms
 FROM rows_of('ranges') r JOIN names() USING (name_id)
 WHERE r.kind <> 'mark' AND end_ns IS NOT NULL
-GROUP BY ALL ORDER BY sum(end_ns - r.start_ns) DESC LIMIT 30;
+GROUP BY ALL ORDER BY sum(end_ns - r.start_ns) DESC;
 
 -- 10. Which rank do the others wait for in collectives? (it comes last, so its own kernels of NCCL wait least: the first row)
 SELECT p.rank, p.pid, count(*) AS collectives, sum(gpu_ns) / 1e6 AS nccl_ms, median(gpu_ns) / 1e3 AS med_us,

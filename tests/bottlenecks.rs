@@ -54,3 +54,28 @@ fn a_free_in_the_loop_is_a_hidden_wait_and_a_buffer_that_is_kept_is_fine() {
 fn batches_loaded_when_needed_are_found_and_batches_loaded_ahead_are_fine() {
     is_found("input", "system-waits", "input.py:18 time.sleep");
 }
+
+#[test]
+fn copies_behind_the_kernels_of_a_host_that_never_waits_are_found_and_those_beside_them_are_fine() {
+    is_found("copies", "exposed-copies", "cuMemcpyHtoDAsync_v2 HtoD 1 a step of 16.0 MiB");
+}
+
+#[test]
+fn copies_that_block_are_found_and_queued_ones_are_fine() {
+    is_found("blocking", "sync-copies", "blocking.py:21 copy()");
+}
+
+#[test]
+fn work_of_the_host_in_every_step_is_found_and_in_every_twentieth_is_fine() {
+    is_found("host", "host-work", "host.py:12 forward()");
+}
+
+#[test]
+fn code_that_is_loaded_in_every_step_is_found_and_code_that_is_loaded_once_is_fine() {
+    is_found("loading", "warm-up", "loading.py:16 load()");
+}
+
+#[test]
+fn a_stream_behind_the_default_stream_is_serialised_and_streams_of_their_own_are_not() {
+    is_found("streams", "serialised-streams", "cuLaunchKernel 2 a step behind work of another stream");
+}

@@ -211,7 +211,7 @@ fn reports_come_in_every_format_and_to_a_file() {
     let scratch = Scratch::new();
     let trace = recorded(&scratch);
     let trace = trace.to_str().expect("a plain path");
-    for format in ["text", "json", "markdown"] {
+    for format in ["text", "json", "markdown", "md"] {
         let run = scratch.gputrace(&["report", trace, "--format", format]).expect(0);
         // Markdown writes underscores in its own way.
         assert!(run.text().replace('\\', "").contains("spin_us_20"), "{format}: {}", run.text());

@@ -30,6 +30,8 @@ const TABLES: &[(&str, &[&str], &[&str])] = &[
         &["name_id"],
     ),
     ("device_copies", &["start_ns", "gpu_ns", "pid", "device", "context", "stream", "correlation_id", "bytes"], &[]),
+    ("collectives", &["start_ns", "api_ns", "pid", "tid", "communicator", "count", "bytes"], &["api_id"]),
+    ("communicators", &["pid", "communicator", "unique_id", "rank", "ranks"], &[]),
     ("ranges", &["start_ns", "end_ns", "pid", "tid", "level"], &["name_id", "domain_id"]),
 ];
 
@@ -97,6 +99,45 @@ fn every_call_of_a_recorded_trace_comes_back() {
     let status = target.traced_command(&trace).status().expect("gputrace runs");
     assert!(status.success());
     comes_back(&scratch, "recorded", "recorded.json");
+}
+
+#[test]
+fn calls_of_nccl_come_back_with_bytes_and_communicators() {
+    let scratch = Scratch::new();
+    let call = |n: usize, name: &str, dtype: &str, elements: (i64, i64), group: &str| {
+        format!(
+            "{{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"record_param_comms\", \"pid\": 9, \"tid\": 9, \"ts\": {n}00, \
+             \"dur\": 50, \"args\": {{\"Collective name\": \"{name}\", \"dtype\": \"{dtype}\", \"In msg nelems\": {}, \
+             \"Out msg nelems\": {}, \"Group size\": 2, \"Process Group Name\": \"{group}\", \"Process Group Ranks\": \"[4, 5]\"}}}}",
+            elements.0, elements.1
+        )
+    };
+    let events = [
+        call(1, "_allgather_base", "BFloat16", (256, 512), "0"),
+        call(2, "_reduce_scatter_base", "Float", (512, 256), "0"),
+        call(3, "allreduce", "ComplexFloat", (100, 100), "1"),
+        call(4, "all_to_all", "Bool", (64, 64), "1"),
+        call(5, "send", "Long", (7, 7), "0"),
+        call(6, "recv", "Char", (8, 8), "0"),
+        call(7, "broadcast", "unheard", (9, 9), "1"),
+        call(8, "wait", "Float", (9, 9), "1"),
+    ];
+    let text = format!(
+        "{{\"distributedInfo\": {{\"rank\": 5, \"world_size\": 8}}, \"traceEvents\": [{}]}}",
+        events.join(",\n")
+    );
+    imported(&scratch, &[&scratch.file("nccl.json", text)]);
+    comes_back(&scratch, "imported", "nccl-export.json");
+    let [was, is] = ["imported", "nccl-export.json-back"].map(|trace| Trace::open(&scratch.path().join(trace)));
+    let texts = |trace: &Trace| -> Vec<(String, Option<String>)> {
+        let calls = trace.table("collectives");
+        calls.rows().map(|row| (row.text("kind").to_owned(), row.maybe_text("data_type").map(str::to_owned))).collect()
+    };
+    assert_eq!(texts(&is), texts(&was));
+    assert_eq!((was.table("collectives").len(), was.table("communicators").len()), (7, 2));
+    assert_eq!(is.table("ranges").len(), 8, "the operator around each call, and the one of which nothing is known");
+    let report = |trace: &str| scratch.gputrace(&["report", trace, "--only", "collectives"]).expect(0).text();
+    assert_eq!(report("nccl-export.json-back"), report("imported"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES, Table, TableId};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::Encoding;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::util::{
@@ -59,6 +60,21 @@ fn every_file_has_the_columns_that_the_schema_states() {
                 schema.fields().iter().map(|f| (f.name().clone(), f.data_type().clone(), f.is_nullable())).collect()
             };
             assert_eq!(columns(&schema), columns(&stated), "{}", table.name);
+        }
+    }
+}
+
+#[test]
+fn every_column_is_encoded_as_older_readers_know_it() {
+    let scratch = Scratch::new();
+    let trace = all(&scratch).read();
+    // DuckDB before 2.0 reads BYTE_STREAM_SPLIT for floating point numbers only.
+    let known = [Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY, Encoding::DELTA_BINARY_PACKED];
+    for path in recorded().flat_map(|table| trace.files(table.name)) {
+        let reader = SerializedFileReader::new(File::open(&path).expect("a file")).expect("a Parquet file");
+        for column in reader.metadata().row_groups().iter().flat_map(|group| group.columns()) {
+            let unknown: Vec<_> = column.encodings().filter(|encoding| !known.contains(encoding)).collect();
+            assert!(unknown.is_empty(), "{}: {} {unknown:?}", path.display(), column.column_path());
         }
     }
 }

@@ -113,6 +113,10 @@ fn wrong_calls_get_one_line_that_says_what_to_do() {
     wrong(&["t", "--limits", "bad.toml"], "bad.toml");
     scratch.file("most.toml", "summary.launches.most = 1");
     wrong(&["t", "--limits", "most.toml"], "max, min and tolerance");
+    scratch.file("out.xml", "<testsuites tests=\"1\" errors=\"0\"/>");
+    wrong(&["t", "--max", "summary.launch=1", "--junit", "out.xml"], "the nearest are summary.launches");
+    let junit = fs::read_to_string(scratch.path().join("out.xml")).expect("the result");
+    assert!(junit.contains("errors=\"1\"") && junit.contains("no such metric"), "CI shows it: {junit}");
     let list = check(&scratch, &["--list"]).expect(0).text();
     for name in ["summary.step_p50_ns", "summary.launches", "summary.waits", "device-memory.peak_bytes"] {
         assert!(list.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");

@@ -24,6 +24,8 @@
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass; what differs is named |
 //! | `format` | the files are what `gputrace schema` says |
+//! | `broken_imports` | what a profiler wrote wrongly, or not to its end, is read as far as it goes, and said |
+//! | `imported_graphs` | launches of graphs in traces of other profilers are told apart by graph |
 //! | `imports` | traces of other profilers become ours, row by row |
 //! | `memory_snapshots` | snapshots of PyTorch's memory say what PyTorch's own statistics said |
 //! | `exports` | what is exported, and read back, is what the trace holds |
@@ -36,6 +38,7 @@
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
 //! | `sanitizers` | programs built with sanitizers run and report as they do alone |
 //! | `real_programs` | programs that people use run as they do without us |
+//! | `widths` | no line of a report is longer than was asked for |
 //! | `tidy` | the repository keeps its own rules |
 //!
 //! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver and NCCL.
@@ -45,6 +48,7 @@ mod util;
 mod aarch64;
 mod analyses;
 mod bottlenecks;
+mod broken_imports;
 mod clients;
 mod collectives;
 mod commands;
@@ -57,6 +61,7 @@ mod gates;
 mod graphs;
 mod hooks;
 mod host_memory;
+mod imported_graphs;
 mod imports;
 mod inherited;
 mod inline;
@@ -77,3 +82,4 @@ mod tidy;
 mod transparency;
 mod unreached;
 mod waits;
+mod widths;

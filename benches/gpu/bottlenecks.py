@@ -1,4 +1,4 @@
-"""Five bottlenecks as PyTorch programs on a real GPU: `python bottlenecks.py GPUTRACE FOLDER`.
+"""Six bottlenecks as PyTorch programs on a real GPU: `python bottlenecks.py GPUTRACE FOLDER`.
 
 Each is run as it is and fixed, alternately, without a profiler: that is what the fix really gains. Then torch.profiler looks
 at steps of both, which it names; `gputrace import` makes traces of its files, and the report's first finding and
@@ -84,6 +84,21 @@ def transfers(fixed):
     return step
 
 
+def copies(fixed):
+    """The host never waits: it is many steps ahead, and every copy stands in the queue of the products."""
+    work, size = gemms(4096, 8), 48 << 20
+    host, beside = torch.empty(size, dtype=torch.uint8).pin_memory(), torch.cuda.Stream()
+    target = torch.empty(size, dtype=torch.uint8, device="cuda")
+    stream = beside if fixed else torch.cuda.current_stream()
+
+    def step(number):
+        with torch.cuda.stream(stream):
+            target.copy_(host, non_blocking=True)
+        work()
+
+    return step
+
+
 def allocations(fixed):
     work = gemms(4096, 8)
 
@@ -159,7 +174,7 @@ def profiled(step, name):
 
 print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
 print(f"{'program':12} {'bad ms':>8} {'fixed ms':>8} {'gain':>6} {'told':>6}  bad: verdict, findings | fixed: findings")
-for name, make in [("launches", launches), ("waits", waits), ("transfers", transfers), ("allocations", allocations), ("input", inputs), ("tuned", tuned)]:
+for name, make in [("launches", launches), ("waits", waits), ("transfers", transfers), ("copies", copies), ("allocations", allocations), ("input", inputs), ("tuned", tuned)]:
     bad, fixed = make(False), make(True)
     for step in (bad, fixed):
         timed(step)

@@ -16,17 +16,46 @@ import time
 
 ROUNDS = 5
 
-# What `report --only NAME` answers, in SQL that answers at least its main table.
+# What `report --only NAME` answers, in SQL that answers its main tables: one query each.
 CALLS = " UNION ALL ".join(f"SELECT api_id, api_ns FROM {{{table}}}" for table in ("launches", "transfers", "syncs"))
 WORK = "SELECT start_ns AS a, start_ns + gpu_ns AS b FROM {kernels} UNION ALL SELECT start_ns, start_ns + gpu_ns FROM {device_copies}"
-BEFORE = f"SELECT a, b, max(b) OVER (ORDER BY a, b ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM ({WORK})"
+JOINED = "SELECT start_ns AS a, start_ns + gpu_ns AS b, process_id AS p, correlation_id AS c FROM {{{}}}"
+KERNELS = "SELECT start_ns AS a, start_ns + gpu_ns AS b FROM {kernels}"
+
+
+def before(work):
+    """Intervals, each with the end of what was before it."""
+    return f"SELECT a, b, max(b) OVER (ORDER BY a, b ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM ({work})"
+
+
+def covered(work):
+    """Time that intervals cover."""
+    return f"SELECT sum(b - greatest(a, coalesce(before, a))) FROM ({before(work)}) WHERE before IS NULL OR b > before"
+
+
 SUMS = "count(*), sum({0}), min({0}), max({0}), median({0}), stddev({0})"
 QUESTIONS = {
-    "kernels": ("kernels by name", f"SELECT name_id, {SUMS.format('gpu_ns')} FROM {{kernels}} GROUP BY ALL"),
+    "kernels": (
+        "kernels by name, and by shape",
+        f"SELECT name_id, {SUMS.format('gpu_ns')} FROM {{kernels}} GROUP BY ALL",
+        f"SELECT name_id, grid_x, grid_y, grid_z, block_x, block_y, block_z, {SUMS.format('gpu_ns')} FROM {{kernels}} GROUP BY ALL",
+    ),
     "api": ("calls by function", f"SELECT api_id, {SUMS.format('api_ns')} FROM ({CALLS}) GROUP BY ALL"),
-    "transfers": ("copies by direction", f"SELECT direction, {SUMS.format('api_ns')}, sum(bytes) FROM {{transfers}} GROUP BY ALL"),
-    "gpu-utilisation": ("busy time", f"SELECT sum(b - greatest(a, coalesce(before, a))) FROM ({BEFORE}) WHERE before IS NULL OR b > before"),
-    "gpu-gaps": ("idle time", f"SELECT count(*), sum(a - before) FROM ({BEFORE}) WHERE a > before"),
+    "transfers": (
+        "copies by direction, on the GPU, and exposed",
+        f"SELECT direction, {SUMS.format('api_ns')}, sum(bytes) FROM {{transfers}} GROUP BY ALL",
+        f"SELECT direction, {SUMS.format('gpu_ns')}, sum(bytes) FROM {{device_copies}} GROUP BY ALL",
+        f"SELECT ({covered(WORK)}) - ({covered(KERNELS)})",
+    ),
+    "gpu-utilisation": ("busy time, in all and of kernels", covered(WORK), covered(KERNELS)),
+    "gpu-gaps": (
+        "idle time, by whether the host was late",
+        "SELECT s >= before, count(*), sum(a - before) FROM (SELECT a, p, c, max(b) OVER "
+        "(ORDER BY a, b ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM "
+        f"({JOINED.format('kernels')} UNION ALL {JOINED.format('device_copies')})) JOIN "
+        "(SELECT process_id AS p, correlation_id AS c, start_ns AS s FROM {launches} UNION ALL "
+        "SELECT process_id, correlation_id, start_ns FROM {transfers}) USING (p, c) WHERE a > before GROUP BY ALL",
+    ),
 }
 
 
@@ -73,12 +102,14 @@ def main(gputrace, make_trace, folder, events="1000000"):
     import duckdb
 
     tables = {table: f"read_parquet('{made}/{table}/*/*.parquet')" for table in ("kernels", "device_copies", "launches", "transfers", "syncs")}
-    for only, (title, query) in QUESTIONS.items():
+    for only, (title, *queries) in QUESTIONS.items():
         seconds = {"gputrace": [], "DuckDB": []}
         for _ in range(ROUNDS):
             seconds["gputrace"].append(run(gputrace, "report", made, "--only", only, "--format", "json")[0])
             began = time.perf_counter()
-            duckdb.connect().execute(query.format(**tables)).fetchall()
+            connection = duckdb.connect()
+            for query in queries:
+                connection.execute(query.format(**tables)).fetchall()
             seconds["DuckDB"].append(time.perf_counter() - began)
         one, other = (statistics.median(of) for of in seconds.values())
         print(f"{title} (--only {only}): gputrace {one:.3f} s, DuckDB {other:.3f} s: {one / other:.2f} of its time")

@@ -45,15 +45,15 @@ class Gpu:
         function.errcheck = checked
         return functools.partial(function, *arguments)
 
-    def kernel(self, name):
-        """Launches that kernel."""
+    def kernel(self, name, *stream):
+        """Launches that kernel, in the stream of its own or another; None is the default stream."""
         function = POINTER()
         self.bind("cuModuleGetFunction", ctypes.byref(function), self.module, name.encode())()
-        return self.bind("cuLaunchKernel", function, 8, 1, 1, 256, 1, 1, 0, self.stream, None, None)
+        return self.bind("cuLaunchKernel", function, 8, 1, 1, 256, 1, 1, 0, *(stream or [self.stream]), None, None)
 
-    def new_stream(self):
+    def new_stream(self, blocking=False):
         stream = POINTER()
-        self.bind("cuStreamCreate", ctypes.byref(stream), 1)()  # CU_STREAM_NON_BLOCKING
+        self.bind("cuStreamCreate", ctypes.byref(stream), 0 if blocking else 1)()  # CU_STREAM_NON_BLOCKING
         return stream
 
     def new_event(self):
@@ -79,6 +79,21 @@ class Gpu:
 
     def synchronize(self):
         return self.bind("cuStreamSynchronize", self.stream)
+
+    def copied_ahead(self, buffers, host, size, kernels):
+        """The calls of two steps in turn: each copies its batch in a stream of its own while the kernels of the one before run."""
+        ahead, turns = self.new_stream(), []
+        for buffer in buffers:
+            there, used = self.new_event(), self.new_event()
+            turns.append((
+                self.bind("cuStreamWaitEvent", ahead, used, 0),
+                self.copy_in(buffer, host, size, ahead),
+                self.bind("cuEventRecord", there, ahead),
+                self.bind("cuStreamWaitEvent", self.stream, there, 0),
+                *kernels,
+                self.bind("cuEventRecord", used, self.stream),
+            ))
+        return turns
 
     def graph(self, launches):
         """Launches what `launches` gives the stream, as one graph."""

@@ -22,18 +22,7 @@ if variant() == "bad":
         for layer in layers:
             layer()
 else:
-    host, ahead = gpu.pinned(BYTES), gpu.new_stream()
-    turns = []
-    for buffer in (first, second):
-        there, used = gpu.new_event(), gpu.new_event()
-        turns.append((
-            gpu.bind("cuStreamWaitEvent", ahead, used, 0),
-            gpu.copy_in(buffer, host, BYTES, ahead),
-            gpu.bind("cuEventRecord", there, ahead),
-            gpu.bind("cuStreamWaitEvent", gpu.stream, there, 0),
-            *layers,
-            gpu.bind("cuEventRecord", used, gpu.stream),
-        ))
+    turns = gpu.copied_ahead((first, second), gpu.pinned(BYTES), BYTES, layers)
     for step in range(STEPS):
         for call in turns[step % 2]:
             call()

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use gputrace_collectors::schema::TableId;
 
-use super::loss;
 use super::passes::collectives::{Calls, Key, Kind};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
+use super::{bandwidth, loss};
 
 /// The analysis.
 pub(crate) struct Collectives;
@@ -30,19 +30,26 @@ impl Analysis for Collectives {
                 call. Bytes are the call's count times the size of an element: for AllGather, ReduceScatter, AlltoAll, \
                 Gather and Scatter the share of one rank. Calls between ncclGroupStart and ncclGroupEnd only queue their \
                 work, and the time of the whole group is that of ncclGroupEnd, which stands by kind. Calls under stream \
-                capture are counted when they are captured, not when their graph runs.",
-            unit: "bytes and ns in JSON; in text the column's head names the unit (powers of 1024 for bytes). Times are the \
+                capture are counted when they are captured, not when their graph runs. On the GPU, where its times are in the \
+                trace: algorithm bandwidth is size / time, bus bandwidth that times 2(n-1)/n for AllReduce, (n-1)/n for AllGather, \
+                ReduceScatter, AlltoAll, Gather and Scatter, whose size is that of all n ranks, and 1 for Broadcast, Reduce, Send and \
+                Recv. Time is the median of the operation's kernels, each from when the last rank had begun it (clocks aligned: \
+                --explain ranks) to its end; where the other ranks are not in the trace from its own begin, with what it \
+                waits for them, which the row says. Beside computing: the part of all of the kernels' time in which kernels that \
+                compute ran on the same GPU.",
+            unit: "bytes and ns in JSON; in text the column's head names the unit (powers of 1024 for bytes). Times of calls are the \
                 host's: a call returns when its work is queued.",
-            limits: "Algorithm and bus bandwidth need the time that the kernels took on the GPU, which this version does not \
-                record. The driver calls that a call of NCCL makes are rows of their own and part of its time. Calls of an \
+            limits: "The kernel of a call is the one of NCCL that its thread launched during it: calls in groups and graphs have \
+                none, nor have kernels whose call is not recorded (torch.profiler tells sizes as record_param_comms). The driver calls that a call of NCCL makes are rows of their own and part of its time. Calls of an \
                 NCCL whose symbols are not exported are not seen: a process that launches NCCL's kernels and makes no call \
                 of it is named.",
-            source: "Counts and bytes as PyTorch's profiler has them for record_param_comms; NCCL's documentation.",
+            source: "Counts and bytes as PyTorch's profiler has them for record_param_comms; NCCL's documentation; bandwidths of \
+                nccl-tests (PERFORMANCE.md).",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Collectives]
+        &[Need::Collectives, Need::Ranks, Need::Busy]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -54,6 +61,8 @@ impl Analysis for Collectives {
             Metric::about("captured", Count, "of them under stream capture"),
             Metric::cost("failed", Count, "calls of NCCL that failed"),
             Metric::about("communicators", Count, "communicators of NCCL"),
+            Metric::about("timed", Count, "operations whose time on the GPU is known"),
+            Metric::use_of("hidden_percent", Percent, "their time on the GPU with computing beside them"),
         ];
         METRICS
     }
@@ -78,6 +87,7 @@ impl Analysis for Collectives {
             section.note(note);
         }
         section.table(by_operation(facts));
+        bandwidth::add(&mut section, facts);
         section.table(by_kind(facts));
         loss::note(&mut section, facts, "calls of NCCL", TableId::Collectives);
         section
@@ -203,7 +213,7 @@ mod tests {
         assert_eq!(section.cell("by_operation", 1, "ranks"), &Value::Missing);
         assert_eq!(section.cell("by_kind", 2, "kind"), &Value::from("group"));
         assert_eq!(section.cell("by_kind", 2, "total_ns"), &Value::Int(90_000));
-        assert_eq!(section.notes, Vec::<String>::new());
+        assert!(section.notes.len() == 1 && section.notes[0].ends_with("Bandwidth needs them."), "{:?}", section.notes);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Copies as the GPU made them, and how fast the link to the host could be: the parts of transfers that need GPU times and a
 //! description of the devices.
 
+use std::collections::BTreeMap;
+
 use gputrace_collectors::manifest::Attached;
 
 use super::Facts;
@@ -43,6 +45,36 @@ pub(super) fn facts_of(section: &mut Section, facts: &Facts<'_>) {
     let exposed = |gpu: &Gpu| gpu.devices.iter().map(|device| device.busy().copy_ns).sum::<i64>();
     section.fact("gpu_ns", "on the GPU", Unit::Ns, gpu.map(ns));
     section.fact("exposed_ns", "with nothing else beside them", Unit::Ns, gpu.map(exposed));
+    let beside = |gpu: &Gpu| gpu.devices.iter().flat_map(|device| device.copied_beside_ns.values()).sum::<i64>();
+    section.fact("beside_kernels_ns", "with kernels beside them", Unit::Ns, gpu.map(beside));
+}
+
+/// By process and direction: how much of the copies' time has kernels beside it.
+pub(super) fn overlap(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 5] = [
+        column("process", "Process", Unit::Text),
+        column("direction", "Direction", Unit::Text),
+        column("total_ns", "Total", Unit::Ns),
+        column("beside_kernels_ns", "Beside kernels", Unit::Ns),
+        column("beside_kernels_percent", "Of total", Unit::Percent),
+    ];
+    let mut sums: BTreeMap<(i64, u16), (i64, i64)> = BTreeMap::new();
+    if let Some(gpu) = &facts.gpu {
+        for (key, sum) in gpu.copies.sums.iter() {
+            sums.entry((key.process_id, key.direction)).or_default().0 += sum.time.sum;
+        }
+        for (key, ns) in gpu.devices.iter().flat_map(|device| &device.copied_beside_ns) {
+            sums.entry(*key).or_default().1 += ns;
+        }
+    }
+    let direction = |number: u16| facts.gpu.as_ref().map_or("", |gpu| gpu.copies.texts.text(number));
+    let mut sums: Vec<_> = sums.into_iter().map(|((process, of), sum)| (process, direction(of), sum)).collect();
+    sums.sort_by_key(|(process, direction, (ns, _))| (std::cmp::Reverse(*ns), *process, *direction));
+    let row = |(process, direction, (ns, beside)): (i64, &str, (i64, i64))| {
+        let share = percent(beside as f64, ns as f64);
+        vec![facts.label(process).into(), direction.into(), ns.into(), beside.into(), share]
+    };
+    Table::new("overlap", "Beside kernels, by direction", &COLUMNS, sums.into_iter().map(row).collect())
 }
 
 /// By process, direction and memory, most time first.
@@ -110,6 +142,27 @@ mod tests {
         let of = |gt_per_s, lanes| peak(&attached(gt_per_s, lanes)).map(|peak| (peak / 1e7).round() / 100.0);
         assert_eq!([of(5.0, 16), of(16.0, 16), of(32.0, 16), of(32.0, 8)], [8.0, 31.51, 63.02, 31.51].map(Some));
         assert_eq!(peak(&Attached { lanes: Some(16), ..Attached::default() }), None);
+    }
+
+    #[test]
+    fn copies_beside_kernels_are_told_by_direction() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let mut thread = trace.thread(1, 11);
+        let at = |us: i64| START + 1_000_000 + us * 1_000;
+        // Kernels from 100 to 200 us and from 150 to 260; HtoD from 50 to 120 and, at once, from 110 to 300; DtoH before all of them.
+        thread.copy_running("DtoH", 1_000, 3_000, (at(10), 20_000));
+        thread.copy_running("HtoD", 1_000, 3_000, (at(50), 70_000));
+        thread.launch_running("a", 3_000, 7, (at(100), 100_000));
+        thread.copy_running("HtoD", 1_000, 3_000, (at(110), 190_000));
+        thread.launch_running("b", 3_000, 8, (at(150), 110_000));
+        let section = trace.section(&Transfers);
+        let row = |row| {
+            ["direction", "total_ns", "beside_kernels_ns"].map(|column| section.cell("overlap", row, column).clone())
+        };
+        assert_eq!(row(0), ["HtoD".into(), Value::Int(260_000), Value::Int(20_000 + 150_000)]);
+        assert_eq!(row(1), ["DtoH".into(), Value::Int(20_000), Value::Int(0)]);
+        assert_eq!(section.get("beside_kernels_ns"), &Value::Int(170_000));
     }
 
     #[test]

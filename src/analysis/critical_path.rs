@@ -2,7 +2,7 @@
 
 use super::passes::critical::{CLASSES, Class, Critical, PIECES, Sums, Without};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock};
 use crate::trace::NO_NAME;
 
 /// The analysis.
@@ -30,19 +30,21 @@ impl Analysis for CriticalPath {
                 coming as early as it can: gain is by how much steps would be shorter then. Slack is the time in such work that \
                 would gain nothing, because something else takes as long. Gains of several kinds do not add up; all of \
                 them together are replayed as well, and the joint gain of findings is made of that. Per usual step; of the whole run \
-                where there are no steps.",
+                where there are no steps. Of a run of more than two million calls that has steps so many are replayed: stretches \
+                of neighbouring steps, spread evenly over the run.",
             unit: "ns in JSON; in text the column's head names the unit.",
             limits: "Operations keep their lengths: what ran at once does not get faster alone. A launch takes 5 us to an idle GPU, \
                 and the next queued operation no time, where the trace does not show more. Threads of a process are one line of \
                 time, on which the last call counts. Other ranks are as late as they were: NCCL's kernels keep the time in which \
-                they wait for them. A full queue, which makes launches wait, is the host's own time here. Steps of more than a \
+                they wait for them. Whether a launch waits for room in a full queue is seen by its length (20 us), by 500 operations \
+                that have not begun, and by one that ended just before it did. Steps of more than a \
                 million calls and operations have gains, and no path.",
             source: "critical path method; HTA's critical path analysis has the same edges but for events, and one step at a time.",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Critical]
+        &[Need::Critical, Need::GpuClock]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -66,8 +68,13 @@ impl Analysis for CriticalPath {
 
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
+        gpu::unread_note(&mut section, facts);
+        gpu_clock::note(&mut section, facts);
         let Some(critical) = &facts.critical else {
-            section.note(gpu::NO_TIMES);
+            section.note(match facts.filter.projects() {
+                true => "Ranges are not replayed: what lies between them is not theirs. See the whole run, or steps of it (--steps).",
+                false => gpu::NO_TIMES,
+            });
             return section;
         };
         let processes = processes(facts, critical);
@@ -83,6 +90,15 @@ impl Analysis for CriticalPath {
         section.fact("gpu_percent", "path on the GPU", Unit::Percent, percent((all - host) as f64, all as f64));
         let together = Without::these(&CLASSES.map(|(class, ..)| class));
         section.fact("all_gain_ns", "gain without all that could go", Unit::Ns, sums.gain_ns(together));
+        for (process_id, sums) in &processes {
+            if let Some((stretches, steps)) = sums.replayed {
+                section.note(format!(
+                    "{}: a long run, of which {steps} steps are replayed in {stretches} stretches spread over it; {} usual ones count.",
+                    facts.label(*process_id),
+                    sums.count
+                ));
+            }
+        }
         for (process_id, sums) in processes.iter().filter(|(_, sums)| sums.lost > 0) {
             section.note(format!(
                 "{}: {} of {} steps have too many calls and operations for a path.",
@@ -180,19 +196,30 @@ fn by_name(facts: &Facts<'_>, processes: &[(i64, &Sums)]) -> Table {
     let mut rows = Vec::new();
     for (process_id, sums) in processes {
         let all: i64 = sums.path_ns.iter().sum();
-        let mut names: Vec<_> = sums.names.iter().collect();
+        let mut names: Vec<_> =
+            sums.names.iter().filter_map(|((piece, name), sum)| Some((((*piece)?, *name), sum))).collect();
         names.sort_by_key(|(key, (_, ns))| (std::cmp::Reverse(*ns), key.1));
-        rows.extend(names.into_iter().take(NAMES).map(|((piece, name), (times, ns))| {
-            let known = (*name != NO_NAME).then(|| facts.names.full(*name));
-            vec![
+        names.truncate(NAMES);
+        let mut row = |piece: &'static str, name: Option<String>, times: u64, ns: i64| {
+            rows.push(vec![
                 facts.label(*process_id).into(),
-                piece.map_or("others", |piece| PIECES[piece as usize].1).into(),
-                sums.each(*ns as f64).into(),
-                percent(*ns as f64, all as f64),
-                sums.each(*times as f64).into(),
-                known.into(),
-            ]
-        }));
+                piece.into(),
+                sums.each(ns as f64).into(),
+                percent(ns as f64, all as f64),
+                sums.each(times as f64).into(),
+                name.into(),
+            ]);
+        };
+        for ((piece, name), (times, ns)) in &names {
+            let known = (*name != NO_NAME).then(|| facts.names.full(*name));
+            row(PIECES[*piece as usize].1, known, *times, *ns);
+        }
+        // The rows are the whole path, as those by piece are.
+        let every = sums.names.iter().fold((0, 0), |sum, (_, (times, ns))| (sum.0 + times, sum.1 + ns));
+        let shown = names.iter().fold((0, 0), |sum, (_, (times, ns))| (sum.0 + times, sum.1 + ns));
+        if every.1 > shown.1 {
+            row("others", None, every.0 - shown.0, every.1 - shown.1);
+        }
     }
     Table::new(
         "by_name",
@@ -200,4 +227,36 @@ fn by_name(facts: &Facts<'_>, processes: &[(i64, &Sums)]) -> Table {
         &COLUMNS,
         rows,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Value;
+    use super::*;
+    use crate::trace::testing::TestTrace;
+
+    #[test]
+    fn the_rows_by_name_are_the_whole_path_as_those_by_piece_are() {
+        let mut trace = TestTrace::new();
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..10 {
+            let began = thread.range_begin();
+            for kernel in 0..2 * NAMES as i64 {
+                thread.host(1_000);
+                let begin = thread.now + 6_000;
+                let end = thread.launch_running(&format!("kernel {kernel}"), 5_000, 7, (begin, 1_000 + kernel));
+                thread.sync("cuStreamSynchronize", "stream", end + 4_000 - thread.now);
+            }
+            thread.range_end(None, "step", began, true);
+        }
+        let section = trace.section(&CriticalPath);
+        let path = |key: &str| -> f64 {
+            let table = section.tables.iter().find(|table| table.key == key).unwrap();
+            let at = table.columns.iter().position(|column| column.key == "path_ns").unwrap();
+            table.rows.iter().map(|row| if let Value::Num(ns) = row[at] { ns } else { panic!("{row:?}") }).sum()
+        };
+        assert!((path("by_name") - path("by_piece")).abs() < 0.5, "{} {}", path("by_name"), path("by_piece"));
+        let last = section.tables.iter().find(|table| table.key == "by_name").map_or(0, |table| table.rows.len() - 1);
+        assert_eq!((last, section.cell("by_name", last, "piece")), (NAMES, &Value::from("others")));
+    }
 }

@@ -45,10 +45,12 @@ impl Analysis for Decode {
             Metric::about("graph_launches", Count, "launches of CUDA graphs, without those under capture"),
             Metric::about("graphs", Count, "graphs that were launched, by process"),
             Metric::cost("interval_p50_ns", Ns, "median time from one launch of a graph to the thread's next"),
-            Metric::cost("interval_p90_ns", Ns, "90th percentile of the times from one launch of a graph to the next"),
-            Metric::cost("interval_p99_ns", Ns, "99th percentile of the times from one launch of a graph to the next"),
+            Metric::cost("interval_p90_ns", Ns, "90th percentile of the times from one launch of a graph to the next")
+                .unsteady(),
+            Metric::cost("interval_p99_ns", Ns, "99th percentile of the times from one launch of a graph to the next")
+                .unsteady(),
             Metric::cost("between_p50_ns", Ns, "median time of the host between two launches of graphs"),
-            Metric::cost("jitter_ns", Ns, "99th percentile of the intervals less their median"),
+            Metric::cost("jitter_ns", Ns, "99th percentile of the intervals less their median").unsteady(),
         ];
         METRICS
     }
@@ -141,7 +143,7 @@ fn token_steps(facts: &Facts<'_>) -> Table {
     let row = |steps: &&ProcessSteps| -> Vec<Value> {
         let shares = facts.host.processes.get(&steps.process_id).map(|time| time.shares_ns()).unwrap_or_default();
         let per = steps.middle.max(1) as f64;
-        let outside = steps.middle_ns - shares.iter().sum::<i64>() as f64 / per;
+        let outside = steps.middle_host_ns - shares.iter().sum::<i64>() as f64 / per;
         let graphs: u64 = launches(steps.process_id);
         vec![
             facts.label(steps.process_id).into(),

@@ -60,7 +60,7 @@ impl Analysis for DeviceMemory {
             ),
             Metric::cost("never_freed_bytes", Bytes, "device memory that was never given back"),
             Metric::about("cost_ns", Ns, "time in allocation and free calls"),
-            Metric::cost("cost_wall_percent", Percent, "time in allocation and free calls, of wall time"),
+            Metric::cost("cost_wall_percent", Percent, "time in allocation and free calls, of wall time").unsteady(),
             Metric::about("steady_allocations", Count, "allocation calls in steady steps"),
             Metric::cost("failed_allocations", Count, "allocations that failed"),
             Metric::cost(
@@ -88,21 +88,29 @@ impl Analysis for DeviceMemory {
         let cost = sum(true, |c| c.api.sum) + sum(false, |c| c.api.sum);
         section.fact("allocations", "allocation calls", Unit::Count, sum(true, |c| c.api.count as i64));
         section.fact("frees", "free calls", Unit::Count, sum(false, |c| c.api.count as i64));
-        section.fact("allocated_bytes", "bytes taken in all", Unit::Bytes, sum(true, |c| c.bytes));
+        // Traces of torch.profiler have the calls and no sizes.
+        let calls = memory.calls.iter().next().is_some();
+        let sized = !calls || memory.calls.iter().any(|(_, calls)| calls.bytes > 0);
+        section.fact("allocated_bytes", "bytes taken in all", Unit::Bytes, sized.then(|| sum(true, |c| c.bytes)));
         let most = memory.processes.iter().map(|(_, process)| process.peak_bytes).max().unwrap_or(0);
-        section.fact("peak_bytes", "most live at once", Unit::Bytes, most);
+        section.fact("peak_bytes", "most live at once", Unit::Bytes, sized.then_some(most));
         let kept = |(kind, (_, bytes)): (usize, &(u64, i64))| if on_host(kind) { 0 } else { *bytes };
         let never: i64 =
             memory.processes.iter().flat_map(|(_, process)| process.live.iter().enumerate()).map(kept).sum();
-        section.fact("never_freed_bytes", "never freed", Unit::Bytes, never);
+        section.fact("never_freed_bytes", "never freed", Unit::Bytes, sized.then_some(never));
         section.fact("cost_ns", "time in the calls", Unit::Ns, cost);
         section.fact("cost_wall_percent", "share of wall time", Unit::Percent, percent(cost as f64, wall));
         let steady = sum(true, |c| c.steady.0 as i64);
         section.fact("steady_allocations", "allocation calls in steady steps", Unit::Count, steady);
         let failed: u64 = memory.processes.iter().map(|(_, p)| p.failed).sum();
         section.fact("failed_allocations", "allocations that failed", Unit::Count, failed);
-        if memory.calls.iter().next().is_none() {
+        if !calls {
             section.note("No allocation calls in this trace.");
+        }
+        if !sized {
+            section.note(
+                "The sizes of allocations are not in this trace: what was live, and what never freed, is not known.",
+            );
         }
         if facts.steps.all.is_empty() {
             section.note("No steps were detected, so no calls count as steady-state ones.");
@@ -252,6 +260,20 @@ mod tests {
         assert_eq!(section.cell("by_process", 0, "host_never_freed_bytes"), &Value::Int(77));
         assert_eq!(section.cell("by_kind", 0, "at_peak_bytes"), &Value::Int(1000));
         assert_eq!(section.cell("by_call", 0, "api"), &Value::from("cuMemAlloc_v2"));
+    }
+
+    #[test]
+    fn without_sizes_nothing_is_said_of_bytes() {
+        let mut trace = TestTrace::new();
+        let mut thread = trace.thread(1, 11);
+        thread.alloc("cudaMalloc", "device", 0, 0, 40_000);
+        thread.free("cudaFree", "device", 0, 30_000);
+        let section = trace.section(&DeviceMemory);
+        assert_eq!((section.get("allocations"), section.get("cost_ns")), (&Value::Int(1), &Value::Int(70_000)));
+        for bytes in ["allocated_bytes", "peak_bytes", "never_freed_bytes"] {
+            assert_eq!(section.get(bytes), &Value::Missing, "{bytes}");
+        }
+        assert!(section.notes.iter().any(|note| note.starts_with("The sizes of allocations")), "{:?}", section.notes);
     }
 
     #[test]

@@ -8,14 +8,16 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
 use super::clock;
-use super::passes::Pass;
 use super::passes::api::Api;
 use super::passes::collectives::Collectives;
+use super::passes::covered::Covered;
 use super::passes::critical::Critical;
 use super::passes::detect::Detect;
 use super::passes::device_memory::DeviceMemory;
 use super::passes::folds::Folds;
-use super::passes::gpu::{Gpu, identity};
+use super::passes::gpu::{Depth, Gpu, identity};
+use super::passes::gpu_clock::GpuClock;
+use super::passes::gpu_steps::GpuSteps;
 use super::passes::graphs::GraphsMade;
 use super::passes::host_memory::HostMemory;
 use super::passes::host_time::{HostTime, ProcessTime};
@@ -37,6 +39,7 @@ use super::passes::steps::Steps;
 use super::passes::syncs::Syncs;
 use super::passes::transfers::Transfers;
 use super::passes::waiting::Idle;
+use super::passes::{Pass, ahead};
 use crate::trace::{self, Filter, Names, Process, Trace, Want};
 
 /// More threads would wait for the dearest pass.
@@ -81,8 +84,16 @@ pub(crate) enum Need {
     Implicit,
     /// [`OsWaits`].
     OsWaits,
-    /// [`Gpu`].
+    /// [`Gpu`], with the calls.
     Gpu,
+    /// [`GpuClock`].
+    GpuClock,
+    /// [`GpuSteps`].
+    GpuSteps,
+    /// [`Gpu`], what the devices were busy with.
+    Busy,
+    /// [`Gpu`], its sums.
+    Executions,
     /// [`Critical`].
     Critical,
     /// [`Occupancy`].
@@ -107,6 +118,10 @@ pub(crate) struct Facts<'a> {
     pub(crate) modules: Modules,
     /// What single steps did.
     pub(crate) step_sums: StepSums,
+    /// How long steps took on the GPU.
+    pub(crate) gpu_steps: GpuSteps,
+    /// Whether the GPU's clock is the host's.
+    pub(crate) gpu_clock: GpuClock,
     /// When ranks began their collectives.
     pub(crate) ranks: Ranks,
     /// Launches of graphs one after another.
@@ -148,7 +163,8 @@ pub(crate) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Reads the trace: twice for the steps, from few columns, then once for everything else.
+    /// Reads the trace: twice for the steps (more often where they are in doubt, or the host runs ahead of the GPU), from few
+    /// columns, then once for everything else.
     pub(crate) fn gather(trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Facts::gather_on(cores.min(THREADS), trace, filter, needs)
@@ -172,18 +188,32 @@ impl<'a> Facts<'a> {
         let idle = Arc::new(idle);
         let mut cut = detect.cut();
         trace.scan(&cut.wants(), &around, &mut |rows| cut.rows(rows));
+        let mut covered = Covered::new(cut.steps());
+        if covered.is_needed() {
+            trace.scan(&[Covered::WANT], &around, &mut |rows| covered.rows(rows));
+        }
+        let gpu_times = trace.has_gpu_times();
+        // Of ranges the host's time inside is what counts.
+        let timed = gpu_times && !filter.projects();
+        let steps = if timed { ahead::timed(trace, &around, covered.steps()) } else { covered.steps() };
         let steps = match filter.steps {
-            Some((first, last)) => cut.steps().only(first, last),
-            None => cut.steps(),
-        };
+            Some((first, last)) => steps.only(first, last),
+            None => steps,
+        }
+        .inside(filter);
 
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
         let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });
-        let gpu_times = trace.has_gpu_times();
-        let named = gpu_times && needs.iter().any(|need| matches!(need, Need::Gpu | Need::Ranks | Need::Critical));
+        let depths = [(Need::Gpu, Depth::Calls), (Need::Busy, Depth::Busy), (Need::Executions, Depth::Sums)];
+        let depth = depths.into_iter().find(|(need, _)| needs.contains(need)).map(|(_, depth)| depth);
+        let named =
+            gpu_times && (depth.is_some() || needs.iter().any(|need| matches!(need, Need::Ranks | Need::Critical)));
         let communication = Arc::new(if named { identity::communication(trace) } else { FxHashSet::default() });
         let summed = needs.contains(&Need::StepSums);
         let step_sums = if summed { StepSums::new(&steps, idle.clone()) } else { StepSums::default() };
+        // What lies between ranges is not theirs, and cannot be left out of a replay.
+        let replayed = needs.contains(&Need::Critical) && gpu_times && !filter.projects();
+        let critical = replayed.then(|| Critical::new(communication.clone(), &steps));
         let mut facts = Facts {
             trace,
             filter,
@@ -193,6 +223,8 @@ impl<'a> Facts<'a> {
             api: Api::default(),
             modules: Modules::default(),
             step_sums,
+            gpu_steps: GpuSteps::default(),
+            gpu_clock: GpuClock::default(),
             ranks: if needs.contains(&Need::Ranks) {
                 Ranks::new(trace, communication.clone())
             } else {
@@ -213,17 +245,19 @@ impl<'a> Facts<'a> {
             os_waits: OsWaits::default(),
             stacks: trace::Sites::default(),
             implicit: Implicit::new(idle),
-            critical: (needs.contains(&Need::Critical) && gpu_times).then(|| Critical::new(communication.clone())),
+            critical,
             occupancy: if needs.contains(&Need::Occupancy) { Occupancy::new(trace) } else { Occupancy::default() },
-            gpu: (needs.contains(&Need::Gpu) && gpu_times).then(|| Gpu::new(trace, communication)),
+            gpu: depth.filter(|_| gpu_times).map(|depth| Gpu::new(trace, communication, depth, filter)),
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
-        let optional: [(Need, u32, &mut dyn Pass); 19] = [
+        let optional: [(Need, u32, &mut dyn Pass); 21] = [
             (Need::Ops, 60, &mut facts.ops),
             (Need::GraphsMade, 1, &mut facts.graphs),
             (Need::GraphReplays, 3, &mut facts.replays),
             (Need::Ranks, 5, &mut facts.ranks),
             (Need::StepSums, 10, &mut facts.step_sums),
+            (Need::GpuSteps, 6, &mut facts.gpu_steps),
+            (Need::GpuClock, 6, &mut facts.gpu_clock),
             (Need::Modules, 10, &mut facts.modules),
             (Need::Api, 8, &mut facts.api),
             (Need::Launches, 25, &mut facts.launches),
@@ -240,10 +274,12 @@ impl<'a> Facts<'a> {
             (Need::Occupancy, 20, &mut facts.occupancy),
         ];
         let mut passes: Vec<Costing<'_>> = vec![(12, &mut facts.host)];
-        let needed = optional.into_iter().filter(|(need, ..)| needs.contains(need));
+        let needed = optional.into_iter().filter(|(need, ..)| {
+            needs.contains(need) && (gpu_times || !matches!(need, Need::GpuSteps | Need::GpuClock))
+        });
         passes.extend(needed.map(|(_, cost, pass)| (cost, pass)));
         passes.extend(facts.gpu.as_mut().map(|pass| (150, pass as &mut dyn Pass)));
-        passes.extend(facts.critical.as_mut().map(|pass| (150, pass as &mut dyn Pass)));
+        passes.extend(facts.critical.as_mut().map(|pass| (pass.costs(150), pass as &mut dyn Pass)));
         let steps = &facts.steps;
         spread::read(trace, filter, steps, &mut passes, threads);
 
@@ -266,6 +302,13 @@ impl<'a> Facts<'a> {
     pub(crate) fn processes(&self) -> impl Iterator<Item = &'a Process> {
         let keep = self.filter.processes.as_ref();
         self.trace.processes.iter().filter(move |p| keep.is_none_or(|k| k.contains(&p.process_id)))
+    }
+
+    /// Whether every rank is among them, as far as the world's size is known: the latest one may be one that is not.
+    pub(crate) fn has_all_ranks(&self) -> bool {
+        let ranks: FxHashSet<i32> = self.processes().filter_map(|process| process.rank).collect();
+        let all = self.processes().filter_map(|process| process.world_size).max();
+        ranks.len() as i64 >= i64::from(all.unwrap_or(0))
     }
 
     /// Processes that called the driver, the one with most calls first.

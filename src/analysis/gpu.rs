@@ -1,8 +1,10 @@
 //! What the analyses of the GPU's own time share: how devices are called, and what they say where there is no such time.
 
-use super::Facts;
+use gputrace_collectors::schema::TableId;
+
 use super::passes::gpu::{Device, Gpu};
 use super::section::Section;
+use super::{Facts, loss};
 
 /// What is said where a trace has no times of a GPU, and how to get them.
 pub(super) const NO_TIMES: &str = "No times of a GPU are in this trace: recording does not take them in this version. \
@@ -10,15 +12,7 @@ pub(super) const NO_TIMES: &str = "No times of a GPU are in this trace: recordin
 
 /// The pass, or a note in the section.
 pub(super) fn times<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&'a Gpu> {
-    let gpu = facts.gpu.as_ref().filter(|gpu| gpu.any());
-    let Some(gpu) = gpu else {
-        section.note(NO_TIMES);
-        return None;
-    };
-    if gpu.without_time > 0 {
-        let count = gpu.without_time;
-        section.note(format!("{count} operations end before they begin in the trace; they are in no sum."));
-    }
+    let gpu = sums(facts, section)?;
     if gpu.late > 0 {
         section.note(format!(
             "{} operations came more than 50 ms after later ones; their time may count as idle.",
@@ -28,9 +22,99 @@ pub(super) fn times<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&
     Some(gpu)
 }
 
+/// The same, for who looks at its sums alone.
+pub(super) fn sums<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&'a Gpu> {
+    unread_note(section, facts);
+    let gpu = facts.gpu.as_ref().filter(|gpu| gpu.any());
+    let Some(gpu) = gpu else {
+        if unread(facts).is_none() {
+            section.note(NO_TIMES);
+        }
+        return None;
+    };
+    if gpu.without_time > 0 {
+        let count = gpu.without_time;
+        section.note(format!("{count} operations end before they begin in the trace; they are in no sum."));
+    }
+    Some(gpu)
+}
+
+/// Why operations of GPUs could not be read, if some could not.
+pub(crate) fn unread(facts: &Facts<'_>) -> Option<String> {
+    loss::unread(facts, &[TableId::Kernels, TableId::DeviceCopies])
+}
+
+/// Says so, in a section with numbers of them.
+pub(super) fn unread_note(section: &mut Section, facts: &Facts<'_>) {
+    if let Some(problem) = unread(facts) {
+        section.note(format!(
+            "Some operations of GPUs could not be read: times of the GPU are too short here, and its idle time is too \
+             long. {problem}"
+        ));
+    }
+}
+
 /// `0` where one process or rank has it, else `0 of rank 3`.
-pub(super) fn name(facts: &Facts<'_>, gpu: &Gpu, device: &Device) -> String {
+pub(crate) fn name(facts: &Facts<'_>, gpu: &Gpu, device: &Device) -> String {
     let (process_id, ordinal) = device.named;
     let same = gpu.devices.iter().filter(|other| other.named.1 == ordinal).count();
     if same <= 1 { ordinal.to_string() } else { format!("{ordinal} of {}", facts.label(process_id)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::analysis::{ALL, Section};
+    use crate::trace::testing::TestTrace;
+    use crate::trace::{Filter, Trace};
+
+    /// The sections of a trace of which so many of four files with kernels are damaged.
+    fn damaged(files: usize) -> Vec<(&'static str, Section)> {
+        let made = TestTrace::rich();
+        let folder = made.write_parts(4).to_owned();
+        let listed = fs::read_dir(folder.join("kernels/host=node")).expect("kernels");
+        for file in listed.take(files) {
+            let file = file.expect("a file of kernels").path();
+            let bytes = fs::read(&file).expect("a file of kernels");
+            fs::write(&file, &bytes[..bytes.len() / 2]).expect("our own file");
+        }
+        let (trace, filter) = (Trace::open(&[folder]).expect("a trace"), Filter::default());
+        let needs: Vec<_> = ALL.iter().flat_map(|analysis| analysis.needs()).copied().collect();
+        let facts = Facts::gather(&trace, &filter, &needs);
+        ALL.iter().map(|analysis| (analysis.name(), analysis.section(&facts))).collect()
+    }
+
+    #[test]
+    fn answers_that_lack_kernels_say_so_and_why() {
+        let told = |section: &Section| {
+            section.notes.iter().any(|note| note.contains("could not be read") && note.contains("parquet"))
+        };
+        let on_gpu = [
+            "gpu-utilisation",
+            "gpu-gaps",
+            "critical-path",
+            "launch-overhead",
+            "queue-length",
+            "kernels",
+            "occupancy",
+            "roofline",
+            "streams",
+            "transfers",
+            "ranks",
+            "ranges",
+            "ops",
+        ];
+        for (name, section) in damaged(2) {
+            assert_eq!(told(&section), on_gpu.contains(&name), "{name}: {:?}", section.notes);
+            let text = section.literal.clone().unwrap_or_default();
+            assert!(name != "summary" || text.contains("operations of the GPU are missing, see below"), "{text}");
+        }
+        for (name, section) in damaged(4) {
+            let untimed = section.notes.iter().any(|note| note == NO_TIMES);
+            assert!(!untimed, "{name}: {:?}", section.notes);
+        }
+        assert!(damaged(0).iter().all(|(_, section)| !told(section)));
+    }
 }

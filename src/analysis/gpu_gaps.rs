@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::passes::gpu::{CAUSES, Cause, Device, GapKey, Gpu, Longest};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock};
 use crate::trace::{NO_NAME, Site};
 
 /// The analysis.
@@ -30,7 +30,9 @@ impl Analysis for GpuGaps {
                 work. Where the call began before, the operation was queued: kernel wait is a gap of less than 30 ns, \
                 launching one whose call was under way or less than 10 us old when the device ran dry, queued any \
                 other: it waited on the device, for an event or a copy. By line: the wait, or the longest \
-                of those calls, else the launch that ended the gap, where a stack was taken of it.",
+                of those calls, else the launch that ended the gap, where a stack was taken of it. Per step: in the steady steps of usual duration. In the mean step: in all \
+                steady steps; a gap that is longer than a step lies in no usual one. With --range, only idle time inside of the \
+                ranges counts: gaps are cut at their borders, and the GPU's work for others is no gap.",
             unit: "ns in JSON; in text the column's head names the unit.",
             limits: "One cause a gap, the one that explains most of it. Work of another process on the device ends a gap like any \
                 other. Launches shorter than 20 us have a stack only where they were drawn or followed a pause of 200 us. A \
@@ -43,7 +45,7 @@ impl Analysis for GpuGaps {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Gpu]
+        &[Need::Gpu, Need::GpuClock]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -67,6 +69,7 @@ impl Analysis for GpuGaps {
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
         let Some(gpu) = gpu::times(facts, &mut section) else { return section };
+        gpu_clock::note(&mut section, facts);
         let idle: i64 = gpu.devices.iter().map(Device::idle_ns).sum();
         let range: i64 = gpu.devices.iter().map(Device::range_ns).sum();
         let of = |cause: Cause| gpu.devices.iter().map(|d| d.idle[cause as usize].ns).sum::<i64>();
@@ -94,7 +97,7 @@ impl Analysis for GpuGaps {
 }
 
 fn by_cause(facts: &Facts<'_>, gpu: &Gpu) -> Table {
-    const COLUMNS: [Column; 8] = [
+    const COLUMNS: [Column; 9] = [
         column("device", "GPU", Unit::Text),
         column("cause", "Cause", Unit::Text),
         column("what", "What", Unit::Text),
@@ -103,6 +106,7 @@ fn by_cause(facts: &Facts<'_>, gpu: &Gpu) -> Table {
         column("gaps", "Gaps >= 1 us", Unit::Count),
         column("max_ns", "Longest", Unit::Ns),
         column("per_step_ns", "Per step", Unit::Ns),
+        column("mean_step_ns", "In the mean step", Unit::Ns),
     ];
     let mut rows = Vec::new();
     for device in gpu.devices.iter() {
@@ -116,6 +120,10 @@ fn by_cause(facts: &Facts<'_>, gpu: &Gpu) -> Table {
             });
             // Several processes on one device: the one whose steps have most of it.
             let per_step = in_steps.reduce(f64::max);
+            let in_steady = device.in_steps.iter().filter_map(|(process_id, own)| {
+                let steady = facts.steps.of(*process_id)?.sorted_ns.len().max(1);
+                Some(own.steady.1[*cause as usize] as f64 / steady as f64)
+            });
             rows.push(vec![
                 gpu::name(facts, gpu, device).into(),
                 (*key).into(),
@@ -125,6 +133,7 @@ fn by_cause(facts: &Facts<'_>, gpu: &Gpu) -> Table {
                 gaps.count.into(),
                 gaps.max_ns.into(),
                 per_step.into(),
+                in_steady.reduce(f64::max).into(),
             ]);
         }
     }
@@ -148,6 +157,8 @@ pub(crate) struct IdleAt<'a> {
     pub(crate) ns: i64,
     /// Time in the usual steps.
     pub(crate) middle_ns: i64,
+    /// Of that what launching alone can take.
+    pub(crate) launch_ns: i64,
     /// Longest.
     pub(crate) max_ns: i64,
 }
@@ -167,11 +178,13 @@ pub(crate) fn idle_by_site<'a>(facts: &'a Facts<'_>, gpu: &Gpu) -> Vec<IdleAt<'a
             count: 0,
             ns: 0,
             middle_ns: 0,
+            launch_ns: 0,
             max_ns: 0,
         });
         sum.count += gaps.count;
         sum.ns += gaps.ns;
         sum.middle_ns += gaps.middle.1;
+        sum.launch_ns += gaps.launch_ns;
         sum.max_ns = sum.max_ns.max(gaps.max_ns);
     }
     let mut sums: Vec<_> = sums.into_values().collect();

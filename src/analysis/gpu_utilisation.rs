@@ -2,7 +2,7 @@
 
 use super::passes::gpu::{Device, Gpu};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, idle_gpus};
 
 /// The analysis.
 pub(crate) struct GpuUtilisation;
@@ -27,8 +27,12 @@ impl Analysis for GpuUtilisation {
                 each ns once; utilisation is busy / range, from the begin of the device's first operation to the end of its \
                 last. Compute is the union of kernels that are not NCCL's; NCCL exposed the time in which only NCCL's kernels \
                 (and copies) ran; copies exposed the time in which only copies and sets did: the three sum to busy. Overlap is \
-                the part of NCCL's time with computing beside it. Concurrent is the time with two operations or more. The range is cut into 30 parts; those under 50 % are \
-                counted. Per step: the part in the steady steps of usual duration, per step.",
+                the part of NCCL's time with computing beside it. Of all is busy / the time from the first operation of any GPU of the \
+                same launcher to the last, which also a GPU has that did next to nothing; notes name such GPUs beside ones that work, and \
+                those that processes could see and gave no work. With --range, the range is the time \
+                of what was launched inside, and the time inside in which the GPU had no work of anybody; it is not cut in parts. Concurrent is the time with two operations or more. The range is cut into 30 parts; those under 50 % are \
+                counted. Per step: the part in the steady steps of usual duration, per step; the mean step is that of all steady ones, with \
+                gaps that are longer than a step.",
             unit: "ns in JSON; in text the column's head names the unit. Utilisation is a percentage.",
             limits: "What a kernel does inside is not known: a device that is busy may be badly used. Work of one step that runs \
                 in the next one counts there; over many steps that evens out. Processes of several launchers that share a device \
@@ -40,7 +44,7 @@ impl Analysis for GpuUtilisation {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Gpu]
+        &[Need::Busy]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -50,6 +54,11 @@ impl Analysis for GpuUtilisation {
             Metric::about("range_ns", Ns, "from the first operation to the last, summed over GPUs"),
             Metric::about("busy_ns", Ns, "time in which GPUs worked"),
             Metric::use_of("busy_percent", Percent, "time in which GPUs worked, of the range"),
+            Metric::use_of(
+                "least_busy_percent",
+                Percent,
+                "the GPU that works least: of the time in which any of its run works",
+            ),
             Metric::about("idle_ns", Ns, "time in which GPUs did nothing"),
             Metric::about("compute_ns", Ns, "time with computing kernels"),
             Metric::about("communication_exposed_ns", Ns, "time in which only kernels of NCCL ran"),
@@ -75,6 +84,9 @@ impl Analysis for GpuUtilisation {
         section.fact("range_ns", "range, summed over GPUs", Unit::Ns, range);
         section.fact("busy_ns", "busy", Unit::Ns, busy);
         section.fact("busy_percent", "utilisation", Unit::Percent, percent(busy as f64, range as f64));
+        let shares = idle_gpus::shares(gpu);
+        let least = shares.iter().map(|(_, share)| *share).min_by(f64::total_cmp);
+        section.fact("least_busy_percent", "of the GPU that works least, of all", Unit::Percent, least);
         section.fact("idle_ns", "idle", Unit::Ns, range - busy);
         section.fact("compute_ns", "compute", Unit::Ns, sum(&|device| device.busy().compute_ns));
         section.fact(
@@ -87,6 +99,7 @@ impl Analysis for GpuUtilisation {
         section.fact("communication_ns", "NCCL in all", Unit::Ns, communication);
         let overlap = percent(sum(&|device| device.overlap_ns().1) as f64, communication as f64);
         section.fact("overlap_percent", "of it beside computing", Unit::Percent, overlap);
+        idle_gpus::note(&mut section, facts, gpu, &shares);
         section.table(by_device(facts, gpu));
         section.table(per_step(facts, gpu));
         section.table(over_time(facts, gpu));
@@ -95,11 +108,12 @@ impl Analysis for GpuUtilisation {
 }
 
 fn by_device(facts: &Facts<'_>, gpu: &Gpu) -> Table {
-    const COLUMNS: [Column; 12] = [
+    const COLUMNS: [Column; 13] = [
         column("device", "GPU", Unit::Text),
         column("range_ns", "Range", Unit::Ns),
         column("busy_ns", "Busy", Unit::Ns),
         column("busy_percent", "Busy", Unit::Percent),
+        column("of_all_percent", "Of all", Unit::Percent),
         column("compute_ns", "Compute", Unit::Ns),
         column("communication_exposed_ns", "NCCL exposed", Unit::Ns),
         column("copies_exposed_ns", "Copies exposed", Unit::Ns),
@@ -109,7 +123,7 @@ fn by_device(facts: &Facts<'_>, gpu: &Gpu) -> Table {
         column("copies", "Copies", Unit::Count),
         column("low_parts", "Parts < 50 %", Unit::Count),
     ];
-    let row = |device: &Device| {
+    let row = |(device, of_all): (&Device, f64)| {
         let busy = device.busy();
         let part_ns = device.range_ns() as f64 / PARTS as f64;
         let parts = device.bins.parts(PARTS, device.last_ns());
@@ -119,6 +133,7 @@ fn by_device(facts: &Facts<'_>, gpu: &Gpu) -> Table {
             device.range_ns().into(),
             busy.total_ns().into(),
             percent(busy.total_ns() as f64, device.range_ns() as f64),
+            of_all.into(),
             busy.compute_ns.into(),
             busy.communication_ns.into(),
             busy.copy_ns.into(),
@@ -126,14 +141,14 @@ fn by_device(facts: &Facts<'_>, gpu: &Gpu) -> Table {
             device.operations[0].into(),
             device.operations[1].into(),
             device.operations[2].into(),
-            (low as u64).into(),
+            device.is_whole().then_some(low as u64).into(),
         ]
     };
-    Table::new("by_device", "By GPU", &COLUMNS, gpu.devices.iter().map(row).collect())
+    Table::new("by_device", "By GPU", &COLUMNS, idle_gpus::shares(gpu).into_iter().map(row).collect())
 }
 
 fn per_step(facts: &Facts<'_>, gpu: &Gpu) -> Table {
-    const COLUMNS: [Column; 8] = [
+    const COLUMNS: [Column; 12] = [
         column("process", "Process", Unit::Text),
         column("device", "GPU", Unit::Text),
         column("step_ns", "Step", Unit::Ns),
@@ -142,6 +157,10 @@ fn per_step(facts: &Facts<'_>, gpu: &Gpu) -> Table {
         column("compute_ns", "Compute", Unit::Ns),
         column("communication_exposed_ns", "NCCL exposed", Unit::Ns),
         column("copies_exposed_ns", "Copies exposed", Unit::Ns),
+        column("idle_ns", "Idle", Unit::Ns),
+        column("mean_step_ns", "Mean step", Unit::Ns),
+        column("mean_busy_ns", "Busy in it", Unit::Ns),
+        column("mean_idle_ns", "Idle in it", Unit::Ns),
     ];
     let mut rows = Vec::new();
     for device in gpu.devices.iter() {
@@ -149,6 +168,9 @@ fn per_step(facts: &Facts<'_>, gpu: &Gpu) -> Table {
         processes.sort_by_key(|(process_id, _)| **process_id);
         for (process_id, own) in processes {
             let Some(steps) = facts.steps.of(*process_id) else { continue };
+            // Of steps that are reported in part only the usual one is known.
+            let whole = !facts.filter.projects();
+            let mean_busy = own.steady.0 as f64 / steps.sorted_ns.len().max(1) as f64;
             let per_step = |ns: i64| ns as f64 / steps.middle.max(1) as f64;
             rows.push(vec![
                 facts.label(*process_id).into(),
@@ -159,6 +181,10 @@ fn per_step(facts: &Facts<'_>, gpu: &Gpu) -> Table {
                 per_step(own.busy.compute_ns).into(),
                 per_step(own.busy.communication_ns).into(),
                 per_step(own.busy.copy_ns).into(),
+                (steps.middle_ns - per_step(own.busy.total_ns())).max(0.0).into(),
+                whole.then(|| steps.mean_ns()).into(),
+                whole.then_some(mean_busy).into(),
+                whole.then(|| (steps.mean_ns() - mean_busy).max(0.0)).into(),
             ]);
         }
     }
@@ -171,7 +197,8 @@ fn over_time(facts: &Facts<'_>, gpu: &Gpu) -> Table {
         column("after_ns", "After", Unit::Ns),
         column("busy_percent", "Busy", Unit::Percent),
     ];
-    let rows = gpu.devices.iter().flat_map(|device| {
+    // What lies inside of many ranges is not one stretch of time.
+    let rows = gpu.devices.iter().filter(|device| device.is_whole()).flat_map(|device| {
         let part_ns = device.range_ns() as f64 / PARTS as f64;
         let name = gpu::name(facts, gpu, device);
         let parts = device.bins.parts(PARTS, device.last_ns());

@@ -36,7 +36,8 @@ impl Analysis for Graphs {
             limits: "What a graph saves on the GPU (gaps between its kernels) is not in the saving, nor what capturing it \
                 took. The cost of an instantiation is the mean over the process. Kernels in bodies of conditional nodes run \
                 as often as the device decides. Where no single kernel is launched, the saving is not known. 20,000 graphs \
-                are told apart.",
+                are told apart. In imported traces a graph is told by what its launches did on the GPU: its number, or its \
+                nodes' numbers, where the profiler wrote them; what was not launched is not known there.",
             source: "Nsight Systems, CUDA graph trace; CUDA programming guide, CUDA Graphs; tables graphs and launches.",
         }
     }
@@ -49,9 +50,9 @@ impl Analysis for Graphs {
         use Unit::*;
         const METRICS: &[Metric] = &[
             Metric::about("instantiations", Count, "calls that instantiate a graph"),
-            Metric::cost("instantiations_ns", Ns, "time in calls that instantiate graphs"),
+            Metric::cost("instantiations_ns", Ns, "time in calls that instantiate graphs").unsteady(),
             Metric::about("updates", Count, "calls that change an instantiated graph"),
-            Metric::cost("updates_ns", Ns, "time in calls that change instantiated graphs"),
+            Metric::cost("updates_ns", Ns, "time in calls that change instantiated graphs").unsteady(),
             Metric::cost("steady_instantiations", Count, "graphs instantiated in steady steps"),
             Metric::about("graph_launches", Count, "launches of graphs"),
             Metric::use_of("kernels_per_launch", Count, "kernels that a launch of a graph gives the GPU, mean"),
@@ -68,7 +69,7 @@ impl Analysis for Graphs {
 
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
-        let made = calls(facts, |name| name.starts_with("cuGraphInstantiate"));
+        let made = calls(facts, |name| driver(name).starts_with("cuGraphInstantiate"));
         let changed = calls(facts, updates);
         let sum = |calls: &BTreeMap<i64, Stats>| {
             calls.values().fold((0, 0), |sum, stats| (sum.0 + stats.count, sum.1 + stats.sum))
@@ -99,8 +100,14 @@ impl Analysis for Graphs {
     }
 }
 
+/// A function of the runtime, which imported traces have, by the name that the driver's is told by.
+fn driver(name: &str) -> std::borrow::Cow<'_, str> {
+    name.strip_prefix("cuda").map_or(name.into(), |rest| format!("cu{rest}").into())
+}
+
 /// Whether a function of this name changes an instantiated graph.
 fn updates(name: &str) -> bool {
+    let name = driver(name);
     let sets = name.starts_with("cuGraphExec") && name.contains("NodeSet");
     name.starts_with("cuGraphExecUpdate") || name == "cuGraphNodeSetEnabled" || sets
 }
@@ -144,7 +151,7 @@ fn rows<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
 /// What the launch of a single kernel usually takes, by process.
 fn single(facts: &Facts<'_>, process: i64) -> Option<f64> {
     let mut all = Stats::default();
-    let kernels = |api: i64| facts.names.full(api).starts_with("cuLaunchKernel");
+    let kernels = |api: i64| driver(&facts.names.full(api)).starts_with("cuLaunchKernel");
     for ((of, _, api), stats) in facts.launches.calls.iter().filter(|((of, ..), _)| *of == process) {
         if *of == process && kernels(*api) {
             all.merge(stats);

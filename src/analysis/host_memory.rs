@@ -46,14 +46,15 @@ impl Analysis for HostMemory {
         use Unit::*;
         const METRICS: &[Metric] = &[
             Metric::about("rows", Count, "allocations of malloc that were recorded"),
-            Metric::cost("lost", Count, "events of malloc that found no room"),
-            Metric::use_of("kept_percent", Percent, "events of malloc that the numbers rest on, of all"),
+            Metric::cost("lost", Count, "events of malloc that found no room").unsteady(),
+            Metric::use_of("kept_percent", Percent, "events of malloc that the numbers rest on, of all").unsteady(),
             Metric::about("allocated_bytes", Bytes, "bytes that malloc gave, estimated"),
             Metric::cost(
                 "peak_live_bytes",
                 Bytes,
                 "most bytes of malloc live at once, estimated, in the process where that is most",
-            ),
+            )
+            .unsteady(),
             Metric::about("error_percent", Percent, "error of the estimate: two standard deviations"),
             Metric::about("allocations", Count, "allocations of malloc, estimated"),
         ];

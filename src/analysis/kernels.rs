@@ -1,6 +1,7 @@
 //! kernels: which kernels the GPU's time went into.
 
 use super::launch_overhead::{TIMES, times};
+use super::passes::launches::OTHER;
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Metric, Need, gpu};
@@ -29,7 +30,7 @@ impl Analysis for Kernels {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Gpu]
+        &[Need::Executions]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -39,7 +40,7 @@ impl Analysis for Kernels {
             Metric::about("names", Count, "different names of kernels"),
             Metric::about("total_ns", Ns, "time of all kernels on the GPU"),
             Metric::cost("med_ns", Ns, "median kernel"),
-            Metric::cost("p99_ns", Ns, "99th percentile of the kernels"),
+            Metric::cost("p99_ns", Ns, "99th percentile of the kernels").unsteady(),
         ];
         METRICS
     }
@@ -50,11 +51,16 @@ impl Analysis for Kernels {
 
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
-        let Some(gpu) = gpu::times(facts, &mut section) else { return section };
+        let Some(gpu) = gpu::sums(facts, &mut section) else { return section };
         let mut all = Stats::default();
         gpu.executions.kernels.iter().for_each(|(_, stats)| all.merge(stats));
         section.fact("kernels", "kernels", Unit::Count, all.count);
-        section.fact("names", "different names", Unit::Count, gpu.executions.kernels.iter().count() as u64);
+        let more = gpu.executions.kernels.get(&OTHER).is_some();
+        let names = gpu.executions.kernels.iter().count();
+        section.fact("names", "different names", Unit::Count, (!more).then_some(names as u64));
+        if more {
+            section.note(format!("More than {} names: those that came later are counted together.", names - 1));
+        }
         section.fact("total_ns", "time on the GPU", Unit::Ns, all.sum);
         section.fact("med_ns", "median kernel", Unit::Ns, all.median());
         section.fact("p99_ns", "99th percentile", Unit::Ns, all.quantile(0.99));
@@ -88,4 +94,26 @@ fn table(
     rows.sort_by(|(a, x), (b, y)| y.sum.cmp(&x.sum).then_with(|| format!("{a:?}").cmp(&format!("{b:?}"))));
     let rows = rows.into_iter().map(|(head, stats)| head.into_iter().chain(times(stats, whole_ns as f64)).collect());
     Table::new(key, title, &[head, &TIMES].concat(), rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::testing::TestTrace;
+
+    #[test]
+    fn names_beyond_the_limit_are_not_counted_as_if_they_were_all() {
+        let section = |names: i64| {
+            let mut trace = TestTrace::new();
+            let mut thread = trace.thread(1, 11);
+            (0..names).for_each(|number| {
+                thread.launch_running(&format!("kernel_{number}"), 5_000, 7, (thread.now + 6_000, 1_000));
+            });
+            trace.section(&Kernels)
+        };
+        assert_eq!((section(300).get("names"), section(300).notes.len()), (&Value::Int(300), 0));
+        let more = section(20_003);
+        assert_eq!((more.get("kernels"), more.get("names")), (&Value::Int(20_003), &Value::Missing));
+        assert!(more.notes.iter().any(|note| note.starts_with("More than 20000 names")), "{:?}", more.notes);
+    }
 }

@@ -74,7 +74,7 @@ impl Analysis for LaunchOverhead {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Launches, Need::Sites, Need::Gpu]
+        &[Need::Launches, Need::Sites, Need::Gpu, Need::GpuClock]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -85,16 +85,16 @@ impl Analysis for LaunchOverhead {
             Metric::about("graph_launches", Count, "launches of CUDA graphs"),
             Metric::about("unknown_graph_launches", Count, "launches of graphs whose kernels are not known"),
             Metric::about("total_ns", Ns, "time in launch calls, over all threads"),
-            Metric::cost("wall_percent", Percent, "time in launch calls, of wall time"),
+            Metric::cost("wall_percent", Percent, "time in launch calls, of wall time").unsteady(),
             Metric::cost("med_ns", Ns, "median launch call"),
-            Metric::cost("p99_ns", Ns, "99th percentile of the launch calls"),
+            Metric::cost("p99_ns", Ns, "99th percentile of the launch calls").unsteady(),
             Metric::about("outliers_50us", Count, "launch calls longer than 50 us"),
             Metric::about("outliers_ns", Ns, "time in launch calls longer than 50 us"),
-            Metric::use_of("efficiency_percent", Percent, "time in which the GPU worked, of wall time"),
+            Metric::use_of("efficiency_percent", Percent, "time in which the GPU worked, of wall time").unsteady(),
             Metric::about("joined_kernels", Count, "kernels that were joined with their launch"),
             Metric::about("queue_med_ns", Ns, "median time from the end of a launch call to its kernel"),
             Metric::about("short_kernels", Count, "kernels shorter than their launch call of 50 us at most"),
-            Metric::cost("short_percent", Percent, "the same, of all kernels"),
+            Metric::cost("short_percent", Percent, "the same, of all kernels").unsteady(),
             Metric::about("delayed_100us", Count, "kernels that began more than 100 us after their call returned"),
             Metric::about("captured", Count, "launch calls under stream capture"),
         ];
@@ -126,6 +126,8 @@ impl Analysis for LaunchOverhead {
         section.fact("outliers_ns", "time in outliers", Unit::Ns, sum(|p| p.outliers_ns));
         section.fact("captured", "under stream capture", Unit::Count, sum(|p| p.captured as i64));
         executions::facts_of(&mut section, facts, wall);
+        super::gpu::unread_note(&mut section, facts);
+        super::gpu_clock::note(&mut section, facts);
         sites::launch_table(&mut section, facts);
         section.table(by_process(facts));
         section.table(by_thread(facts, all.sum as f64));

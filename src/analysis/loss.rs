@@ -7,7 +7,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::{Facts, Section};
 use crate::render::{duration, number, share};
-use crate::trace::Trace;
+use crate::trace::{Problem, Trace};
 
 /// Events that were wanted, and those that found no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -72,9 +72,32 @@ pub(crate) fn note(section: &mut Section, facts: &Facts<'_>, what: &str, table: 
             share(loss.kept())
         ));
     }
+    unread_note(section, facts, what, &[table]);
     if let Some(removed) = removed(facts.trace).iter().find(|removed| removed.table == table.table().name) {
         section.note(format!("Removed to keep to --max-size, and not in the numbers above: {}.", span(facts, removed)));
     }
+}
+
+/// Says in a section that rows of its tables could not be read, where that is so, and `what` they are.
+pub(super) fn unread_note(section: &mut Section, facts: &Facts<'_>, what: &str, tables: &[TableId]) {
+    if let Some(problem) = unread(facts, tables) {
+        section.note(format!("Some {what} could not be read and are not in the numbers above: {problem}"));
+    }
+}
+
+/// Why rows of these tables could not be read, if some could not: the first reason, and how many more there are.
+pub(crate) fn unread(facts: &Facts<'_>, tables: &[TableId]) -> Option<String> {
+    let within = |problem: &Problem| {
+        let inside = facts.trace.folders.iter().find_map(|folder| problem.path.strip_prefix(folder).ok());
+        let first = inside.and_then(|path| path.components().next()).map(|part| part.as_os_str().to_owned());
+        // A journal, and the manifest of another version, stand for rows of any table.
+        first.is_none_or(|first| {
+            first == "journal" || first == "manifest" || tables.iter().any(|of| first == of.table().name)
+        })
+    };
+    let lost: Vec<Problem> = facts.trace.problems().into_iter().filter(|p| p.lost_rows() && within(p)).collect();
+    let more = if lost.len() > 1 { format!(" (and {} more)", lost.len() - 1) } else { String::new() };
+    lost.first().map(|problem| format!("{problem}{more}"))
 }
 
 /// Whether rows could not be written: the writer notes it, and counts what found no room as dropped.

@@ -38,6 +38,8 @@ pub(crate) struct Metric {
     pub(crate) worse: Worse,
     /// It is of a step: without steps in the trace it has no value, though the fact then has the run's.
     pub(crate) of_step: bool,
+    /// Two runs of one program have about the same: `check --against` compares it without being asked.
+    pub(crate) steady: bool,
     /// What it is, in a line.
     pub(crate) meaning: &'static str,
 }
@@ -45,21 +47,32 @@ pub(crate) struct Metric {
 impl Metric {
     /// More of it is worse, whatever the length of the run: a share, a time or a count of a step, a peak.
     pub(crate) const fn cost(key: &'static str, unit: Unit, meaning: &'static str) -> Metric {
-        Metric { key, unit, worse: Worse::More, of_step: false, meaning }
+        Metric { key, unit, worse: Worse::More, of_step: false, steady: true, meaning }
     }
 
     /// Less of it is worse, whatever the length of the run.
     pub(crate) const fn use_of(key: &'static str, unit: Unit, meaning: &'static str) -> Metric {
-        Metric { key, unit, worse: Worse::Less, of_step: false, meaning }
+        Metric { key, unit, worse: Worse::Less, of_step: false, steady: true, meaning }
     }
 
     /// Neither: it grows with the length of the run, or only describes it.
     pub(crate) const fn about(key: &'static str, unit: Unit, meaning: &'static str) -> Metric {
-        Metric { key, unit, worse: Worse::Neither, of_step: false, meaning }
+        Metric { key, unit, worse: Worse::Neither, of_step: false, steady: false, meaning }
     }
 
     /// It is of the usual step.
     pub(crate) const fn of_step(self) -> Metric {
         Metric { of_step: true, ..self }
+    }
+
+    /// It differs between runs of one program: it is of the recording itself, estimated from samples, one of few extremes, or
+    /// work that is done once and takes as long as files and compilers take.
+    pub(crate) const fn unsteady(self) -> Metric {
+        Metric { steady: false, ..self }
+    }
+
+    /// Whether `check --against` compares it without being asked.
+    pub(crate) fn is_compared(self) -> bool {
+        self.steady && self.worse != Worse::Neither
     }
 }

@@ -5,6 +5,7 @@
 //! `--explain` and every format then know it.
 
 mod api;
+mod bandwidth;
 mod clock;
 mod collectives;
 mod copies;
@@ -14,10 +15,13 @@ mod device_memory;
 mod executions;
 mod facts;
 mod gpu;
+mod gpu_clock;
 mod gpu_gaps;
 mod gpu_utilisation;
 mod graphs;
 mod host_memory;
+mod idle_gpus;
+mod implicit_syncs;
 mod kernels;
 mod launch_overhead;
 mod loss;
@@ -27,6 +31,7 @@ mod node_health;
 mod occupancy;
 mod ops;
 mod os_waits;
+mod outliers;
 mod passes;
 #[cfg(test)]
 mod properties;
@@ -38,6 +43,7 @@ mod roofline;
 mod section;
 mod self_;
 mod sites;
+mod slowest;
 mod steps;
 mod streams;
 pub(crate) mod summary;
@@ -47,15 +53,19 @@ mod torch_memory;
 mod transfers;
 
 pub(crate) use facts::{Facts, Need};
+pub(crate) use gpu::name as gpu_name;
+pub(crate) use gpu_clock::off as gpu_clock_off;
 pub(crate) use gpu_gaps::{IdleAt, idle_by_site};
 pub(crate) use loss::Loss;
 pub(crate) use metric::{Metric, Worse};
+pub(crate) use node_health::{faults as node_faults, is_known as node_is_known};
 pub(crate) use passes::critical::{Class, Sums as CriticalSums, Without};
 pub(crate) use passes::device_memory::Calls as AllocationCalls;
 pub(crate) use passes::gpu::{CAUSES, Cause, Did, InSteps};
 pub(crate) use passes::host_time::{PARTS, Part, ProcessTime};
 pub(crate) use passes::implicit::{Calls as ImplicitCalls, Key as ImplicitKey, Kind as ImplicitKind};
 pub(crate) use passes::loading::Calls as LoadingCalls;
+pub(crate) use passes::ranks::Late;
 pub(crate) use passes::sites::{Drawn, What};
 pub(crate) use passes::stats::Stats;
 pub(crate) use passes::steps::{ProcessSteps, blocks as waits_of_host};

@@ -46,13 +46,14 @@ impl Analysis for Modules {
         use Unit::*;
         const METRICS: &[Metric] = &[
             Metric::about("loads", Count, "calls that load modules, libraries, kernels and functions"),
-            Metric::cost("loads_ns", Ns, "time in calls that load code"),
+            Metric::cost("loads_ns", Ns, "time in calls that load code").unsteady(),
             Metric::about("jit", Count, "loading calls in which the driver compiled or linked"),
-            Metric::cost("jit_ns", Ns, "time in loading calls in which the driver compiled or linked"),
+            Metric::cost("jit_ns", Ns, "time in loading calls in which the driver compiled or linked").unsteady(),
             Metric::cost("steady_loads", Count, "loading calls in steady steps"),
-            Metric::cost("steady_loads_ns", Ns, "time in loading calls in steady steps"),
+            Metric::cost("steady_loads_ns", Ns, "time in loading calls in steady steps").unsteady(),
             Metric::about("kernels", Count, "kernels that were launched, by process"),
-            Metric::cost("first_launches_ns", Ns, "time of first launches of kernels beyond their later ones"),
+            Metric::cost("first_launches_ns", Ns, "time of first launches of kernels beyond their later ones")
+                .unsteady(),
             Metric::cost("steady_first_launches", Count, "kernels launched for the first time in a steady step"),
         ];
         METRICS
@@ -201,6 +202,21 @@ mod tests {
             "function": function, "grid_x": 1,
         });
         trace.row(TableId::Launches, row);
+    }
+
+    #[test]
+    fn without_handles_kernels_are_told_by_their_names() {
+        let mut trace = TestTrace::new();
+        let api_id = trace.name(NameKind::Api, "cudaLaunchKernel");
+        for (at, kernel) in ["gemm", "relu", "gemm"].iter().enumerate() {
+            let name_id = trace.name(NameKind::Kernel, kernel);
+            let row = json!({
+                "start_ns": START + at as i64 * 10_000, "api_ns": 5_000, "process_id": 2, "tid": 12, "api_id": api_id,
+                "name_id": name_id, "function": 0, "grid_x": 1,
+            });
+            trace.row(TableId::Launches, row);
+        }
+        assert_eq!(trace.section(&Modules).get("kernels"), &Value::Int(2));
     }
 
     #[test]

@@ -71,7 +71,9 @@ impl Analysis for NodeHealth {
         }
         all.sort_by_key(|(_, check)| check.result);
         let count = |result: Outcome| all.iter().filter(|(_, check)| check.result == result).count() as u64;
-        section.fact("found", "found", Unit::Count, count(Outcome::Found));
+        // Where nothing was looked at nothing is known to be right.
+        let looked = count(Outcome::Found) + count(Outcome::Fine) > 0;
+        section.fact("found", "found", Unit::Count, looked.then(|| count(Outcome::Found)));
         section.fact("fine", "fine", Unit::Count, count(Outcome::Fine));
         section.fact("not_measured", "not measured", Unit::Count, count(Outcome::NotMeasured));
         let row = |(host, check): &(&str, Check)| -> Vec<Value> {
@@ -128,6 +130,11 @@ const ELSEWHERE: [(&str, &str); 3] = [
     ("Xid errors", "dmesg | grep -i xid"),
 ];
 
+/// Its check.
+const QUOTA: &str = "quota of processors";
+/// Faults that a finding names.
+const FAULTS: usize = 4;
+
 fn of_node(manifest: &Manifest) -> Vec<Check> {
     let node = &manifest.node;
     let allowed: Option<u64> = node.cpus_allowed.as_deref().map(processors);
@@ -139,7 +146,7 @@ fn of_node(manifest: &Manifest) -> Vec<Check> {
         _ => (Outcome::NotMeasured, String::new()),
     };
     let check = |what, (result, measured), device, ask| Check { what, result, measured, device, ask };
-    let mut checks = vec![check("quota of processors", quota, None, None)];
+    let mut checks = vec![check(QUOTA, quota, None, None)];
     for device in &manifest.devices {
         let name = || Some(format!("{} {}", device.name, device.pci_bus_id));
         checks.push(check("NUMA node of launcher and GPU", numa(manifest, device), name(), None));
@@ -150,6 +157,38 @@ fn of_node(manifest: &Manifest) -> Vec<Check> {
     let not = || (Outcome::NotMeasured, String::new());
     checks.extend(ELSEWHERE.map(|(what, ask)| check(what, not(), None, Some(ask))));
     checks
+}
+
+/// The manifests of a process's host.
+fn of_host<'a>(facts: &'a Facts<'_>, process_id: i64) -> impl Iterator<Item = &'a Manifest> {
+    let host = facts.trace.process(process_id).map(|process| process.host.as_str());
+    facts.trace.manifests().filter(move |manifest| host == Some(manifest.host.as_str()))
+}
+
+/// Whether anything was looked at on a process's host.
+pub(crate) fn is_known(facts: &Facts<'_>, process_id: i64) -> bool {
+    of_host(facts, process_id).flat_map(of_node).any(|check| check.result != Outcome::NotMeasured)
+}
+
+/// What is wrong with a process's host for whoever uses its GPUs, a line each.
+pub(crate) fn faults(facts: &Facts<'_>, process_id: i64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for manifest in of_host(facts, process_id) {
+        // A quota is no fault while each process that gives work has a processor.
+        let on_host = |id: &i64| facts.trace.process(*id).is_some_and(|process| process.host == manifest.host);
+        let giving = facts.launches.processes.iter().filter(|(id, of)| of.count > 0 && on_host(id)).count();
+        let is_short = manifest.node.cpu_quota.is_some_and(|quota| quota < giving as f64);
+        let found = of_node(manifest).into_iter().filter(|check| check.result == Outcome::Found);
+        for check in found.filter(|check| check.what != QUOTA || is_short) {
+            let device = check.device.map_or_else(String::new, |device| format!(" ({device})"));
+            let line = format!("{}: {} on {}{device}", check.what, check.measured, manifest.host);
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    lines.truncate(FAULTS);
+    lines
 }
 
 fn numa(manifest: &Manifest, device: &Device) -> (Outcome, String) {
@@ -226,9 +265,41 @@ mod tests {
     }
 
     #[test]
+    fn a_node_with_a_fault_is_a_finding_whose_gain_is_not_known_and_no_run_there_is_healthy() {
+        let summary = |lanes: i64, quota: f64| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, crate::trace::testing::START + 1_000_000_000);
+            let about = trace.manifest.as_mut().expect("a manifest");
+            about.node = Node { cpu_quota: Some(quota), cpus_allowed: Some("0-7".to_owned()), ..Node::default() };
+            let attached = Attached { lanes: Some(lanes), lanes_max: Some(16), ..Attached::default() };
+            about.devices =
+                vec![Device { uuid: "a".into(), name: "H200".into(), attached: Some(attached), ..Device::default() }];
+            let mut thread = trace.thread(1, 11);
+            for _ in 0..40 {
+                (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
+                thread.sync("cuStreamSynchronize", "stream", 9_000_000);
+            }
+            trace.section(&super::super::summary::Summary)
+        };
+        let fine = summary(16, 2.0);
+        assert_eq!(fine.get("verdict"), &Value::from("HEALTHY"), "{:?}", fine.literal);
+        assert!(fine.literal.clone().is_some_and(|text| text.contains("launches, the node,")), "{:?}", fine.literal);
+        for (lanes, quota, says) in
+            [(8, 2.0, "PCIe lanes: 8 of 16 on node (H200"), (16, 0.5, "quota of processors: 0.5 of 8")]
+        {
+            let section = summary(lanes, quota);
+            let text = section.literal.clone().unwrap_or_default();
+            assert!(text.contains("\n1 the node holds its GPUs back  gain not known  effort medium\n"), "{text}");
+            assert!(text.contains(says) && !text.contains("HEALTHY"), "{text}");
+            assert_eq!(section.cell("findings", 0, "gain_ns"), &Value::Missing);
+            assert_eq!(section.get("joint_gain_ns"), &Value::Num(0.0));
+        }
+    }
+
+    #[test]
     fn nothing_recorded_is_nothing_measured() {
         let section = TestTrace::new().section(&NodeHealth);
-        assert_eq!((section.get("found"), section.get("fine")), (&Value::Int(0), &Value::Int(0)));
+        assert_eq!((section.get("found"), section.get("fine")), (&Value::Missing, &Value::Int(0)));
         assert_eq!(section.get("not_measured"), &Value::Int(4));
     }
 }

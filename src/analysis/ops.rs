@@ -15,6 +15,9 @@ use crate::trace::full_name;
 /// The analysis.
 pub(crate) struct Ops;
 
+/// Processes that a note names.
+const NAMED: usize = 8;
+
 impl Analysis for Ops {
     fn name(&self) -> &'static str {
         "ops"
@@ -72,6 +75,20 @@ impl Analysis for Ops {
                  (torch.autograd.profiler.emit_nvtx).",
             );
         }
+        let mut untimed: Vec<i64> = rows.iter().map(|((process, ..), _)| *process).collect();
+        untimed.dedup();
+        untimed.retain(|process| facts.trace.has_gpu_times() && !facts.ops.is_timed(*process));
+        untimed.sort_unstable();
+        untimed.dedup();
+        if !untimed.is_empty() {
+            let named: Vec<String> = untimed.iter().take(NAMED).map(|process| facts.label(*process)).collect();
+            let more =
+                if untimed.len() > NAMED { format!(" and {} more", untimed.len() - NAMED) } else { String::new() };
+            section.note(format!(
+                "No kernels of {}{more} have times: their time on the GPU is not recorded.",
+                named.join(", ")
+            ));
+        }
         for (kind, key, title) in [
             (Kind::Operator, "operators", "Operators, most time of their own first"),
             (Kind::Module, "modules", "Modules"),
@@ -79,6 +96,7 @@ impl Analysis for Ops {
         ] {
             section.table(table(facts, key, title, rows.iter().filter(|((_, of, _), _)| *of == kind)));
         }
+        super::gpu::unread_note(&mut section, facts);
         loss::note(&mut section, facts, "ends of ranges and marks", TableId::Ranges);
         section
     }
@@ -162,7 +180,6 @@ fn table<'a>(
         column("max_ns", "Max", Unit::Ns),
         column("uncounted", "Uncounted", Unit::Count),
     ];
-    let gpu = facts.trace.has_gpu_times();
     let row = |((process, _, name), op): &((i64, Kind, String), Op)| -> Vec<Value> {
         vec![
             facts.label(*process).into(),
@@ -173,7 +190,7 @@ fn table<'a>(
             op.total.count.into(),
             op.total.mean().into(),
             op.launches.into(),
-            gpu.then_some(op.gpu_ns).into(),
+            facts.ops.is_timed(*process).then_some(op.gpu_ns).into(),
             op.total.max.into(),
             op.uncounted.into(),
         ]
@@ -212,6 +229,27 @@ mod tests {
         assert_eq!(of("operators"), [30_000, 30_000, 3, 6].map(Value::Int));
         assert_eq!(of("modules"), [45_000, 75_000, 3, 9].map(Value::Int));
         assert_eq!(section.cell("operators", 0, "gpu_ns"), &Value::Missing);
+    }
+
+    #[test]
+    fn time_on_the_gpu_of_a_rank_without_times_is_not_recorded() {
+        let mut trace = TestTrace::new();
+        for rank in 0..2 {
+            trace.process(i64::from(rank) + 1, 100 + rank, Some(rank), START + 10_000_000);
+            let mut thread = trace.thread(i64::from(rank) + 1, 11);
+            let op = thread.range_begin();
+            match rank {
+                0 => _ = thread.launch_running("gemm", 4_000, 7, (START + 9_000, 6_000)),
+                _ => thread.launch("gemm", 4_000),
+            }
+            thread.range_end(Some("cpu_op"), "aten::mm", op, true);
+        }
+        let section = trace.section(&Ops);
+        let row = |row: usize| ["process", "gpu_ns"].map(|column| section.cell("operators", row, column).clone());
+        assert_eq!(row(0), ["rank 0".into(), Value::Int(6_000)]);
+        assert_eq!(row(1), ["rank 1".into(), Value::Missing]);
+        let said = "No kernels of rank 1 have times: their time on the GPU is not recorded.";
+        assert!(section.notes.iter().any(|note| note == said), "{:?}", section.notes);
     }
 
     #[test]

@@ -63,18 +63,25 @@ impl Analysis for OsWaits {
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
         let calls = || facts.os_waits.calls.iter().map(|(_, calls)| calls);
-        let accounts = facts.processes().filter_map(|p| p.manifest.as_ref()?.accounting.get("os_wait"));
-        let short: u64 = accounts.map(|count| count.sampled_out).sum();
-        section.fact("waits", "waits", Unit::Count, calls().map(|c| c.all.count).sum::<u64>());
-        section.fact("waits_ns", "time in them, over all threads", Unit::Ns, calls().map(|c| c.all.sum).sum::<i64>());
+        let accounts = || facts.processes().filter_map(|p| p.manifest.as_ref()?.accounting.get("os_wait"));
+        let short: u64 = accounts().map(|count| count.sampled_out).sum();
+        // Imported traces have no account of them.
+        let looked = calls().next().is_some() || accounts().next().is_some();
+        section.fact("waits", "waits", Unit::Count, looked.then(|| calls().map(|c| c.all.count).sum::<u64>()));
+        section.fact(
+            "waits_ns",
+            "time in them, over all threads",
+            Unit::Ns,
+            looked.then(|| calls().map(|c| c.all.sum).sum::<i64>()),
+        );
         section.fact("longest_ns", "the longest", Unit::Ns, calls().map(|c| c.all.max).max());
         section.fact(
             "failed",
             "of them failed, or ran out of time",
             Unit::Count,
-            calls().map(|c| c.failed).sum::<u64>(),
+            looked.then(|| calls().map(|c| c.failed).sum::<u64>()),
         );
-        section.fact("short_waits", "shorter ones, counted only", Unit::Count, short);
+        section.fact("short_waits", "shorter ones, counted only", Unit::Count, looked.then_some(short));
         if calls().next().is_none() {
             section.note("No waits for the operating system in this trace: there was none so long, or --os off.");
         }
@@ -161,7 +168,7 @@ fn by_thread(facts: &Facts<'_>) -> Table {
         column("max_ns", "Max", Unit::Ns),
     ];
     let mut threads: Vec<(&(i64, i32), &Stats)> = facts.os_waits.threads.iter().collect();
-    let gives = |(process_id, tid): &(i64, i32)| facts.steps.givers.gives(*process_id, *tid);
+    let gives = |(process_id, tid): &(i64, i32)| facts.steps.givers().gives(*process_id, *tid);
     threads.sort_by_key(|(key, all)| (Reverse(gives(key)), Reverse(all.sum), **key));
     let names = facts.trace.thread_names();
     let row = |(key @ (process_id, tid), all): &(&(i64, i32), &Stats)| {
@@ -191,6 +198,16 @@ mod tests {
     use crate::analysis::section::Value;
     use crate::analysis::summary::Summary;
     use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn where_nobody_looked_there_were_not_none() {
+        let mut trace = TestTrace::new();
+        trace.thread(1, 11).launch("k", 1_000);
+        let section = trace.section(&OsWaits);
+        for fact in ["waits", "waits_ns", "longest_ns", "failed", "short_waits"] {
+            assert_eq!(section.get(fact), &Value::Missing, "{fact}");
+        }
+    }
 
     #[test]
     fn waits_are_summed_by_line_function_kind_and_thread() {

@@ -273,7 +273,9 @@ proptest! {
         if let Some(unit) = of("unit_ns") {
             let parts = ["outside_driver_ns", "launch_ns", "wait_ns", "copy_ns", "memory_ns", "other_ns"];
             let all: f64 = parts.iter().filter_map(|part| of(part)).sum();
-            prop_assert!((all - unit).abs() <= 1e-6 * unit, "{} of {}", all, unit);
+            let host = of("unit_host_ns").unwrap_or(0.0);
+            prop_assert!((all - host).abs() <= 1e-6 * host, "{} of {}", all, host);
+            prop_assert!(host == unit || json["analyses"]["summary"]["facts"]["step_bound"] == "GPU");
             let gpu = of("gpu_busy_ns").unwrap_or(0.0) + of("gpu_idle_ns").unwrap_or(0.0);
             let run = json["analyses"]["summary"]["facts"]["unit"] == "run";
             prop_assert!(run || gpu <= unit * (1.0 + 1e-6), "{} of {}", gpu, unit);

@@ -87,6 +87,7 @@ impl Analysis for Ranges {
         let names = rows.iter().filter(|row| row.names > 1).map(|row| row.names).sum::<usize>();
         section.fact("folded_names", "names with numbers, folded", Unit::Count, names as u64);
         section.table(by_name(facts, &rows));
+        super::gpu::unread_note(&mut section, facts);
         loss::note(&mut section, facts, "ends of ranges and marks", TableId::Ranges);
         section
     }
@@ -182,11 +183,10 @@ fn by_name(facts: &Facts<'_>, rows: &[Row<'_>]) -> Table {
         column("min_ns", "Min", Unit::Ns),
         column("max_ns", "Max", Unit::Ns),
     ];
-    let gpu_times = facts.trace.has_gpu_times();
     let row = |Row { key, name, names, named, op }: &Row<'_>| {
         // Where the launches of all are not known, nothing can be said.
         let launched = (op.total.count > 0 && op.uncounted < op.total.count).then_some(op);
-        let on_gpu = launched.filter(|_| gpu_times);
+        let on_gpu = launched.filter(|_| facts.ops.is_timed(key.process_id));
         let ended = named.durations.count > 0;
         let of = |ns: Value| if ended { ns } else { Value::Missing };
         let steps = facts.steps.of(key.process_id).map(|s| s.sorted_ns.len().max(1));

@@ -2,10 +2,13 @@
 
 use std::cmp::Reverse;
 
-use super::passes::ranks::{Aligned, Clock, Late};
+use gputrace_collectors::schema::TableId;
+
+use super::passes::clocks::{Aligned, Clock};
+use super::passes::ranks::Late;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::slowest::{Rank, ranks, slowest};
 use super::{Analysis, Explain, Facts, Metric, Need, Part};
-use crate::trace::Process;
 
 /// The analysis.
 pub(crate) struct Ranks;
@@ -24,24 +27,34 @@ impl Analysis for Ranks {
             definition: "Of each rank its busiest process: steps, p50, the host's time in a usual step (outside the driver, in \
                 launch calls, in waits), time in calls of NCCL, GPU busy in a usual step where the GPU's time is known. \
                 Imbalance is the coefficient of variation (standard deviation / mean) over the ranks. Stragglers: the n-th \
-                collective of a communicator is the same on all its ranks (by the hash of its unique id); the rank that \
-                began it last is late by the time to the one before it, and the others waited from their begin to that \
-                one's. A rank is the straggler of a step, of one communicator, when it was the last at most of its \
-                collectives. Clocks of hosts are compared with the first rank's host on the common end of collectives: \
-                the median difference of the ends of NCCL's kernels, else of the making of communicators, which all ranks \
-                finish together; what was found is taken off before begins are compared.",
+                collective of a communicator is the same on all its ranks (by the hash of its unique id). Its begin on a \
+                rank is that of its kernel where kernels have times (the one that the rank's thread launched during the \
+                call), else the host's call. Waited: the time in which a rank had begun a collective and not all others \
+                had; Kept all waiting: the time in which all others of a collective had begun and only this rank had not. \
+                Each is a union: a ns counts once, however many collectives were queued, so neither is longer than the run. \
+                A rank is the straggler of a step, of one communicator, when it was the last at most of its \
+                collectives. Clocks: recorded processes of a host share one, and each imported file has its own. Each is \
+                compared with the first rank's on the common end of collectives: the median difference of the ends of their \
+                kernels, else (of recorded ones) of the making of communicators, which all ranks finish together; what was \
+                found is taken off before begins are compared. Error: half of the differences lie within so much of the \
+                median; a rank that was last by no more than the errors of both clocks is not called the last. The slowest rank is \
+                the one with the longest median step; of those whose steps are alike to 1 %, as they are where ranks wait \
+                for each other, the one that kept all others waiting longest.",
             unit: "ns in JSON, per usual step where the title says so; percent for imbalance.",
-            limits: "A begin is the host's call, not the kernel: a rank whose GPU is late shows in its waits and in the others' \
-                kernels. A clock's comparison is as good as the network's latency (tens of us), and holds one offset for \
-                the whole run. Ranks that are not in this trace cannot be compared; for one rank nothing of this is known. \
-                4,000,000 begins are held. Calls under capture count when they are captured.",
-            source: "HTA get_potential_stragglers (which takes the latest start too, and compares kernels); metrics.md, Steps, \
-                ranks, communication.",
+            limits: "Where kernels have no times a begin is the host's call: a rank whose GPU is late shows in its waits then. \
+                One offset holds for the whole run, and a clock that drifts shows as error; a broadcast or reduce \
+                may end earlier at its root, which the offset takes for the clock's where there is nothing else. Files whose \
+                profiles begin at different collectives are compared wrongly: the error is then as long as a step. Ranks \
+                that are not in this trace cannot be compared; for one rank nothing of this is known. 3,000,000 calls and \
+                2,000,000 kernels of collectives are held; collectives in a group have no kernel here. Calls under \
+                capture count when they are captured.",
+            source: "HTA get_potential_stragglers (which takes the latest start of the kernel too); metrics.md, Steps, ranks, \
+                communication.",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Ranks, Need::Collectives, Need::Gpu]
+        &[Need::Ranks, Need::Collectives, Need::Busy]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -82,58 +95,30 @@ impl Analysis for Ranks {
         section.fact("ranks", "ranks in the trace", Unit::Count, ranks.len() as u64);
         section.fact("world_size", "ranks of the run", Unit::Count, world as u64);
         section.fact("missing", "missing", Unit::Count, missing.len() as u64);
-        section.fact("slowest", "slowest rank", Unit::Text, slowest(&ranks).map(|(rank, _)| rank.process.label()));
-        let beyond = slowest(&ranks).map(|(_, beyond)| beyond);
+        let slowest = slowest(facts);
+        section.fact("slowest", "slowest rank", Unit::Text, slowest.map(|(rank, _)| facts.label(rank)));
+        let beyond = slowest.and_then(|(_, beyond)| beyond).map(|beyond| 100.0 * beyond);
         section.fact("slowest_percent", "beyond the median rank", Unit::Percent, beyond);
         section.fact("p50_cv_percent", "imbalance of steps (p50)", Unit::Percent, variation(&p50));
         section.fact("host_cv_percent", "imbalance of the host's time", Unit::Percent, variation(&busy));
         section.fact("compared", "collectives compared", Unit::Count, spread.count);
         let median = (spread.count > 0).then(|| spread.median());
         section.fact("spread_p50_ns", "first to last begin, median", Unit::Ns, median);
+        let begins = match (spread.count, facts.ranks.by_kernels) {
+            (0, _) => None,
+            (_, 0) => Some("the hosts' calls"),
+            (all, kernels) if all == kernels => Some("kernels on the GPU"),
+            _ => Some("kernels on the GPU; the hosts' calls of some communicators"),
+        };
+        section.fact("begins", "begins are those of", Unit::Text, begins);
         notes(&mut section, facts, &ranks, &missing);
+        super::gpu::unread_note(&mut section, facts);
+        super::loss::unread_note(&mut section, facts, "calls of NCCL", &[TableId::Collectives]);
         section.table(by_rank(facts, &ranks));
         section.table(stragglers(facts, &ranks));
         section.table(clocks(facts));
         section
     }
-}
-
-/// One rank.
-struct Rank<'a> {
-    process: &'a Process,
-    p50_ns: Option<f64>,
-    /// What the host did in a usual step beside waiting; in the run, where there are no steps.
-    busy_ns: f64,
-}
-
-/// The busiest process of each rank, in their order.
-fn ranks<'a>(facts: &'a Facts<'_>) -> Vec<Rank<'a>> {
-    let busy = facts.busy();
-    let mut ranked: Vec<&Process> = facts.processes().filter(|process| process.rank.is_some()).collect();
-    let place = |process: &Process| busy.iter().position(|(id, _)| *id == process.process_id).unwrap_or(usize::MAX);
-    ranked.sort_by_key(|process| (process.rank, place(process), process.process_id));
-    ranked.dedup_by_key(|process| process.rank);
-    let rank = |process: &'a Process| {
-        let id = process.process_id;
-        let waits = facts.host.processes.get(&id).map_or(0, |time| time.shares_ns()[Part::Wait as usize]) as f64;
-        match facts.steps.of(id).filter(|steps| steps.middle > 0) {
-            Some(steps) => {
-                let busy_ns = steps.middle_ns - waits / steps.middle as f64;
-                Rank { process, p50_ns: Some(steps.quantile_ns(0.5) as f64), busy_ns }
-            }
-            None => Rank { process, p50_ns: None, busy_ns: facts.wall_ns(id) - waits },
-        }
-    };
-    ranked.into_iter().map(rank).collect()
-}
-
-/// The rank with the longest usual step, and how much longer that is than the median rank's, in percent.
-fn slowest<'a>(ranks: &'a [Rank<'a>]) -> Option<(&'a Rank<'a>, f64)> {
-    let mut stepping: Vec<(f64, &Rank<'_>)> = ranks.iter().filter_map(|rank| Some((rank.p50_ns?, rank))).collect();
-    stepping.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let median = stepping.get(stepping.len() / 2).filter(|_| stepping.len() > 1)?.0;
-    let (most, rank) = *stepping.last()?;
-    (median > 0.0).then(|| (rank, 100.0 * (most / median - 1.0)))
 }
 
 /// Standard deviation / mean in percent; none for fewer than two.
@@ -159,11 +144,11 @@ fn notes(section: &mut Section, facts: &Facts<'_>, ranks: &[Rank<'_>], missing: 
         let more = if missing.len() > 20 { ", ..." } else { "" };
         section.note(format!("Missing ranks: {}{more}.", named.join(", ")));
     }
-    let not = facts.ranks.clocks.iter().filter(|clock| clock.by == Aligned::Not);
-    for Clock { host, .. } in not {
+    for clock in facts.ranks.clocks.all.iter().filter(|clock| clock.by == Aligned::Not) {
         section.note(format!(
-            "The clock of {host} could not be compared: no communicator and no kernels of NCCL are known on both hosts. \
-             Begins of its ranks are compared as they stand."
+            "The clock of {} could not be compared: it has no collective with times of kernels and no communicator in \
+             common with the others. Begins of its ranks are compared as they stand.",
+            whose(facts, clock)
         ));
     }
     let (beyond, alone) = (facts.ranks.beyond, facts.ranks.alone);
@@ -194,7 +179,7 @@ fn by_rank(facts: &Facts<'_>, ranks: &[Rank<'_>]) -> Table {
         let steps = facts.steps.of(id).filter(|steps| steps.middle > 0);
         let shares = facts.host.processes.get(&id).map(|time| time.shares_ns()).unwrap_or_default();
         let per = steps.map_or(1.0, |steps| steps.middle as f64);
-        let whole = steps.map_or(facts.wall_ns(id), |steps| steps.middle_ns);
+        let whole = steps.map_or(facts.wall_ns(id), |steps| steps.middle_host_ns);
         let part = |part: Part| shares[part as usize] as f64 / per;
         let outside = whole - shares.iter().sum::<i64>() as f64 / per;
         let nccl = facts.collectives.calls.iter().filter(|(key, _)| key.process_id == id);
@@ -224,21 +209,21 @@ fn stragglers(facts: &Facts<'_>, ranks: &[Rank<'_>]) -> Table {
         column("rank", "Rank", Unit::Text),
         column("last", "Last", Unit::Count),
         column("last_percent", "Of collectives", Unit::Percent),
-        column("behind_ns", "Behind the one before", Unit::Ns),
-        column("waited_ns", "Began before the last", Unit::Ns),
+        column("behind_ns", "Kept all waiting", Unit::Ns),
+        column("waited_ns", "Waited", Unit::Ns),
         column("steps", "Steps", Unit::Count),
         column("compared", "Compared", Unit::Count),
     ];
     let mut late: Vec<(&i64, &Late)> = facts.ranks.late.iter().collect();
     let number = |process: &i64| ranks.iter().position(|rank| rank.process.process_id == *process);
-    late.sort_by_key(|(process, late)| (Reverse(late.behind_ns), number(process), **process));
+    late.sort_by_key(|(process, late)| (Reverse(late.behind_ns()), number(process), **process));
     let row = |(process, late): &(&i64, &Late)| {
         vec![
             facts.label(**process).into(),
             late.last.into(),
             percent(late.last as f64, late.compared as f64),
-            late.behind_ns.into(),
-            late.ahead_ns.into(),
+            late.behind_ns().into(),
+            late.ahead_ns().into(),
             late.steps.into(),
             late.compared.into(),
         ]
@@ -247,29 +232,43 @@ fn stragglers(facts: &Facts<'_>, ranks: &[Rank<'_>]) -> Table {
     Table::new("stragglers", title, &COLUMNS, late.iter().map(row).collect())
 }
 
+/// `node`, `rank 3 (imported)`: an import may not tell its host, and each of its files has a clock.
+fn whose(facts: &Facts<'_>, clock: &Clock) -> String {
+    let first = facts.label(clock.process_id);
+    match clock.processes {
+        1 => format!("{first} ({})", clock.host),
+        more => format!("{} ({first} and {} more)", clock.host, more - 1),
+    }
+}
+
 fn clocks(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 3] = [
-        column("host", "Host", Unit::Text),
+    const COLUMNS: [Column; 4] = [
+        column("clock", "Clock", Unit::Text),
         column("ahead_ns", "Ahead", Unit::Ns),
+        column("error_ns", "Error", Unit::Ns),
         column("compared_by", "Compared by", Unit::Text),
     ];
     let row = |clock: &Clock| {
         let by = match clock.by {
             Aligned::Reference => "all others are compared with it".to_owned(),
-            Aligned::Kernels(count) => format!("ends of {count} kernels of NCCL"),
+            Aligned::Kernels(count) => format!("ends of {count} collectives on the GPU"),
             Aligned::Communicators(count) => format!("the making of {count} communicators"),
             Aligned::Not => "nothing: taken as it is".to_owned(),
         };
-        vec![clock.host.as_str().into(), clock.ahead_ns.into(), by.into()]
+        let error: Value = match clock.by {
+            // One moment tells nothing of its own error.
+            Aligned::Not | Aligned::Communicators(1) => Value::Missing,
+            _ => clock.error_ns.into(),
+        };
+        vec![whose(facts, clock).into(), clock.ahead_ns.into(), error, by.into()]
     };
-    let several = facts.ranks.clocks.len() > 1;
-    let rows = facts.ranks.clocks.iter().filter(|_| several).map(row).collect();
-    Table::new("clocks", "Clocks of the hosts, which were aligned by this", &COLUMNS, rows)
+    let several = facts.ranks.clocks.all.len() > 1;
+    let rows = facts.ranks.clocks.all.iter().filter(|_| several).map(row).collect();
+    Table::new("clocks", "Clocks, which were aligned by this", &COLUMNS, rows)
 }
 
 #[cfg(test)]
 mod tests {
-    use gputrace_collectors::schema::TableId;
     use serde_json::json;
 
     use super::*;
@@ -320,6 +319,68 @@ mod tests {
                 assert_eq!(section.cell("clocks", 1, "ahead_ns"), &Value::Int(ahead));
             }
         }
+    }
+
+    /// Two imported ranks, each with a clock of its own. All ten collectives are given to the GPU at once; the second rank
+    /// does so 600 us after the first, and its kernels end up to 2 us after those of the first.
+    fn imported(ahead: i64) -> TestTrace {
+        let mut trace = TestTrace::new();
+        if let Some(manifest) = &mut trace.manifest {
+            manifest.clock.kind = "imported".to_owned();
+        }
+        for (rank, late, ahead) in [(0, 0, 0), (1, 600_000, ahead)] {
+            let process = (i64::from(rank) + 1) << 24;
+            trace.process(process, 100 + rank, Some(rank), START + 2_000_000);
+            let row = json!({
+                "process_id": process, "pid": 100 + rank, "host": "imported", "rank": rank, "world_size": 2,
+                "start_ns": START + ahead, "end_ns": START + ahead + 2_000_000, "traced": true,
+            });
+            trace.row(TableId::Processes, row);
+            let made = json!({
+                "start_ns": START + ahead, "process_id": process, "communicator": 1, "unique_id": 77, "rank": rank,
+                "ranks": 2,
+            });
+            trace.row(TableId::Communicators, made);
+            let mut thread = trace.thread(process, 11);
+            thread.now += ahead + late;
+            for n in 0..10 {
+                let end = START + ahead + 700_000 + 20_000 * n + i64::from(rank) * (n % 3) * 1_000;
+                let begin = if n == 0 { START + ahead + late + 10_000 } else { end - 5_000 };
+                let call = thread.now;
+                thread.launch_running("ncclDevKernel_AllReduce", 3_000, 7, (begin, end - begin));
+                thread.now = call;
+                thread.collective("ncclAllReduce", "collective", 1, 4096, false, 5_000);
+            }
+        }
+        trace
+    }
+
+    #[test]
+    fn clocks_of_imported_ranks_are_aligned_on_the_ends_of_collectives_and_waits_are_no_longer_than_the_run() {
+        for ahead in [0, -3_000_000_000, 40_000] {
+            let section = imported(ahead).section(&Ranks);
+            let clock = |column: &str| section.cell("clocks", 1, column).clone();
+            assert_eq!([clock("ahead_ns"), clock("error_ns")], [ahead + 1_000, 1_000].map(Value::Int));
+            assert_eq!(clock("compared_by"), "ends of 10 collectives on the GPU".into());
+            assert_eq!(section.get("begins"), &"kernels on the GPU".into());
+            // Ten calls came 600 us late each; the GPU waited once.
+            let cell = |row: usize, column: &str| section.cell("stragglers", row, column).clone();
+            assert_eq!([cell(0, "rank"), cell(0, "behind_ns")], ["rank 1".into(), Value::Int(599_000)]);
+            assert_eq!((cell(0, "last"), cell(1, "waited_ns")), (Value::Int(1), Value::Int(602_000)));
+        }
+    }
+
+    #[test]
+    fn calls_that_wait_in_a_queue_make_no_wait_longer_than_the_run() {
+        let mut trace = imported(0);
+        if let Some(manifest) = &mut trace.manifest {
+            manifest.clock.kind = "tsc".to_owned();
+        }
+        trace.clear(TableId::Kernels);
+        let section = trace.section(&Ranks);
+        assert_eq!(section.get("begins"), &"the hosts' calls".into());
+        assert_eq!(section.cell("stragglers", 0, "behind_ns"), &Value::Int(645_000));
+        assert_eq!(section.cell("stragglers", 1, "waited_ns"), &Value::Int(645_000));
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use gputrace_collectors::manifest::Count;
 use gputrace_collectors::schema::TableId;
 
-use super::loss;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::summary::Own;
 use super::{Analysis, Explain, Facts, Metric, Need};
+use super::{gpu_clock, loss};
 
 /// The analysis.
 pub(crate) struct Itself;
@@ -39,27 +39,29 @@ impl Analysis for Itself {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[]
+        &[Need::GpuClock]
     }
 
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
             Metric::about("seen", Count, "calls that began, of all classes"),
-            Metric::cost("dropped", Count, "events that found no room"),
-            Metric::cost("lost_percent", Percent, "events that found no room, of calls seen"),
+            Metric::cost("dropped", Count, "events that found no room").unsteady(),
+            Metric::cost("lost_percent", Percent, "events that found no room, of calls seen").unsteady(),
             Metric::cost(
                 "cost_percent",
                 Percent,
                 "cost of the tracing in the process where it is most, of its wall time",
-            ),
+            )
+            .unsteady(),
             Metric::cost("uncovered", Count, "driver functions that matter, were fetched and have no hook"),
             Metric::cost("past_symbols", Count, "libraries opened so that their own calls may be missing"),
             Metric::cost("untraced", Count, "processes that could not be traced"),
-            Metric::cost("stacks_none", Count, "calls of which a stack was wanted and none could be taken"),
-            Metric::cost("stacks_unread", Count, "calls whose thread may run a Python that could not be read"),
-            Metric::cost("removed_rows", Count, "rows removed to keep to --max-size"),
-            Metric::cost("clock_rejected", Count, "comparisons of the clocks that were rejected"),
+            Metric::cost("stacks_none", Count, "calls of which a stack was wanted and none could be taken").unsteady(),
+            Metric::cost("stacks_unread", Count, "calls whose thread may run a Python that could not be read")
+                .unsteady(),
+            Metric::cost("removed_rows", Count, "rows removed to keep to --max-size").unsteady(),
+            Metric::cost("clock_rejected", Count, "comparisons of the clocks that were rejected").unsteady(),
             Metric::cost("unanswered", Count, "questions that this trace cannot answer"),
         ];
         METRICS
@@ -126,7 +128,7 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
     let stacks = taken || facts.trace.may_hold(TableId::Stacks);
     let ranked = facts.processes().filter(|process| process.rank.is_some()).count();
     let account = known().next().is_some();
-    let all: [(bool, Question); 8] = [
+    let all: [(bool, Question); 9] = [
         (
             !facts.trace.has_gpu_times(),
             (
@@ -141,6 +143,14 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
                 "why a kernel is slow (occupancy, caches, stalls)",
                 "only hardware counters know",
                 "Nsight Compute: see report --only targets",
+            ),
+        ),
+        (
+            gpu_clock::any_off(facts).is_some(),
+            (
+                "what the GPU did while the host did something",
+                "the GPU's clock is not the host's",
+                "a trace whose profiler compares the clocks: report --only gpu-gaps says by how much they differ",
             ),
         ),
         (

@@ -2,18 +2,15 @@
 
 use super::passes::period::Name;
 use super::passes::stats::Stats;
-use super::passes::step_sums::{Cause, Outlier, Tally};
-use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, ProcessSteps};
-use crate::trace::Site;
+use super::passes::step_sums::{Cause, Tally};
+use super::section::{Column, Section, Table, Unit, Value, column};
+use super::{Analysis, Explain, Facts, Metric, Need, ProcessSteps, outliers};
 
 /// The analysis.
 pub(crate) struct Steps;
 
 /// Parts in which the times of the steps over a run are shown.
 const CHUNKS: usize = 30;
-/// A cause must explain so much of what an outlier took beyond the median.
-const EXPLAINS: f64 = 0.5;
 
 impl Analysis for Steps {
     fn name(&self) -> &'static str {
@@ -34,10 +31,17 @@ impl Analysis for Steps {
                 Outliers are steady steps of more than twice the median; the cause of one is what it spent most time in \
                 beyond the usual step (waits, system waits, module loads, allocations, copies, launches, other driver \
                 calls), where that is half of what it took beyond the median or more, with the line that most of that time \
-                went to; else it is unknown: work of the host outside the driver, or its processor was another's.",
+                went to; else it is unknown: work of the host outside the driver, or its processor was another's. On the GPU a \
+                step lasts from the end of the last kernel that the step before launched to the end of its own last one. \
+                Where that is longer than the host's step by 5 % and more in the median, the host runs ahead of the GPU: \
+                then steps are the GPU's in every answer. A call belongs to the step whose launches it is among, what the GPU \
+                does to the step of its own in which it began, and usual are all steady steps of at most 1.3 times the median, for \
+                the host's wait for many of them is in one. Where steps longer than that come at even distances (a wait, or a \
+                line of log, every so many steps), on the host or on the GPU, they and all shorter ones are usual.",
             unit: "ns in JSON; counts are calls per step. Times of a cause are over all threads, those of system waits of \
                 the loop's thread.",
-            limits: "GPU time per step is not among these numbers. Of more than 200,000 steps (shared by the processes of \
+            limits: "Whether the host runs ahead is looked at where its steps are uneven (mean and median differ by a fifth), or \
+                kernels begin two steps after its last one; with --range steps are the host's. Of more than 200,000 steps (shared by the processes of \
                 the trace) every k-th is summed for the usual step and the spread; their durations are all there. The \
                 longest 1,000 outliers are listed. A call belongs to the step in which it began. Lines are known for calls \
                 of 20 us and more.",
@@ -46,7 +50,7 @@ impl Analysis for Steps {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::StepSums]
+        &[Need::StepSums, Need::GpuSteps]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -81,16 +85,17 @@ impl Analysis for Steps {
             ));
         }
         section.table(by_process(facts));
+        section.table(on_gpu(facts));
         section.table(over_time(facts));
         section.table(counts(facts));
         section.table(times(facts));
-        section.table(outliers(facts));
+        section.table(outliers::table(facts));
         section
     }
 }
 
 fn by_process(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 13] = [
+    const COLUMNS: [Column; 14] = [
         column("process", "Process", Unit::Text),
         column("steps", "Steps", Unit::Count),
         column("p50_ns", "p50", Unit::Ns),
@@ -104,6 +109,7 @@ fn by_process(facts: &Facts<'_>) -> Table {
         column("anchor", "Name", Unit::Name),
         column("anchors", "It occurs", Unit::Count),
         column("tid", "Thread", Unit::Text),
+        column("clock", "Timed by", Unit::Text),
     ];
     let row = |steps: &ProcessSteps| {
         let (found, name) = match steps.anchor {
@@ -125,9 +131,38 @@ fn by_process(facts: &Facts<'_>) -> Table {
             facts.names.full(name).into(),
             steps.count.into(),
             steps.tid.to_string().into(),
+            steps.whose().into(),
         ]
     };
     Table::new("by_process", "By process", &COLUMNS, facts.steps.all.iter().map(row).collect())
+}
+
+fn on_gpu(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 8] = [
+        column("process", "Process", Unit::Text),
+        column("steps", "Steps", Unit::Count),
+        column("p50_ns", "p50", Unit::Ns),
+        column("p90_ns", "p90", Unit::Ns),
+        column("p99_ns", "p99", Unit::Ns),
+        column("span_p50_ns", "First to last kernel", Unit::Ns),
+        column("host_p50_ns", "Host's p50", Unit::Ns),
+        column("bound", "Bound by", Unit::Text),
+    ];
+    let row = |steps: &ProcessSteps| {
+        let on_gpu = facts.gpu_steps.of(steps.process_id)?;
+        Some(vec![
+            facts.label(steps.process_id).into(),
+            (on_gpu.sorted_ns.len() as u64).into(),
+            on_gpu.quantile_ns(0.5).into(),
+            on_gpu.quantile_ns(0.9).into(),
+            on_gpu.quantile_ns(0.99).into(),
+            on_gpu.span_ns().into(),
+            steps.host_p50_ns().into(),
+            steps.whose().into(),
+        ])
+    };
+    let title = "On the GPU: from the end of a step's last kernel to that of the next one's";
+    Table::new("on_gpu", title, &COLUMNS, facts.steps.all.iter().filter_map(row).collect())
 }
 
 fn over_time(facts: &Facts<'_>) -> Table {
@@ -167,10 +202,9 @@ fn spread(facts: &Facts<'_>, unit: Unit, quantities: &[Quantity<'_>]) -> (Vec<Co
     for (slot, steps) in facts.steps.all.iter().enumerate() {
         for (name, of) in quantities {
             let (mut all, mut usual) = (Stats::default(), Stats::default());
-            let lengths: Vec<i64> = steps.each().map(|(_, ns)| ns).collect();
             for (index, tally) in facts.step_sums.tallies(slot) {
                 all.add(of(tally));
-                if lengths.get(index).is_some_and(|ns| steps.is_usual(*ns)) {
+                if steps.is_middle(index) {
                     usual.add(of(tally));
                 }
             }
@@ -207,65 +241,6 @@ fn times(facts: &Facts<'_>) -> Table {
     let quantities: Vec<Quantity<'_>> = times.iter().map(|(name, of)| (*name, of as &dyn Fn(&Tally) -> i64)).collect();
     let (columns, rows) = spread(facts, Unit::Ns, &quantities);
     Table::new("times", "Where a step's time goes, over all threads", &columns, rows)
-}
-
-/// The mean time by cause over the usual steps of a process.
-fn usual_ns(facts: &Facts<'_>, slot: usize) -> [f64; 7] {
-    let steps = &facts.steps.all[slot];
-    let lengths: Vec<i64> = steps.each().map(|(_, ns)| ns).collect();
-    let usual =
-        facts.step_sums.tallies(slot).filter(|(index, _)| lengths.get(*index).is_some_and(|ns| steps.is_usual(*ns)));
-    let (mut count, mut sums) = (0.0_f64, [0.0; 7]);
-    for (_, tally) in usual {
-        count += 1.0;
-        sums.iter_mut().zip(tally.ns).for_each(|(sum, ns)| *sum += ns as f64);
-    }
-    sums.map(|sum| sum / count.max(1.0))
-}
-
-/// What a step had more of than the usual one: the cause, and how much more.
-fn cause(outlier: &Outlier, usual_ns: &[f64; 7], beyond_ns: i64) -> Option<(Cause, &'static str, f64)> {
-    let more = Cause::ALL.map(|(cause, name)| {
-        let at = cause as usize;
-        (cause, name, outlier.tally.ns[at] as f64 - usual_ns[at])
-    });
-    more.into_iter().max_by(|a, b| a.2.total_cmp(&b.2)).filter(|(.., ns)| *ns >= EXPLAINS * beyond_ns as f64)
-}
-
-fn outliers(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 9] = [
-        column("process", "Process", Unit::Text),
-        column("step", "Step", Unit::Count),
-        column("step_ns", "Took", Unit::Ns),
-        column("beyond_ns", "Beyond median", Unit::Ns),
-        column("cause", "Cause", Unit::Text),
-        column("cause_percent", "Of beyond", Unit::Percent),
-        column("site", "Line", Unit::Text),
-        column("after_ns", "After", Unit::Ns),
-        column("place", "File", Unit::Name),
-    ];
-    let usual: Vec<[f64; 7]> = (0..facts.steps.all.len()).map(|slot| usual_ns(facts, slot)).collect();
-    let row = |outlier: &Outlier| -> Vec<Value> {
-        let steps = &facts.steps.all[outlier.slot];
-        let beyond = outlier.ns - steps.quantile_ns(0.5);
-        let cause = cause(outlier, &usual[outlier.slot], beyond);
-        let site = cause.and_then(|(cause, ..)| facts.stacks.get(outlier.site(cause)?));
-        vec![
-            facts.label(steps.process_id).into(),
-            (outlier.index as u64).into(),
-            outlier.ns.into(),
-            beyond.into(),
-            cause.map_or("unknown", |(_, name, _)| name).into(),
-            cause.map_or(Value::Missing, |(.., ns)| percent(ns.min(beyond as f64), beyond as f64)),
-            site.map(Site::short).into(),
-            (outlier.start_ns - steps.first_ns()).into(),
-            site.map(Site::place).into(),
-        ]
-    };
-    let mut all: Vec<&Outlier> = facts.step_sums.outliers.iter().collect();
-    all.sort_by_key(|o| std::cmp::Reverse(o.ns));
-    let title = "Outliers, the longest first (After: since the first step)";
-    Table::new("outliers", title, &COLUMNS, all.into_iter().map(row).collect())
 }
 
 #[cfg(test)]
@@ -322,6 +297,72 @@ mod tests {
         assert_eq!(row(1), [Value::Int(30), "unknown".into(), Value::Missing]);
         assert_eq!(row(2), [Value::Int(25), "module loads".into(), "train.py:212 save".into()]);
         assert_eq!(section.cell("outliers", 1, "beyond_ns"), &Value::Int(5_000_000));
+    }
+
+    /// Sixty steps of 30 us on the host and 900 us on the GPU; the host waits after every `wait`th.
+    fn ahead(wait: usize) -> TestTrace {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 200_000_000);
+        let mut thread = trace.thread(1, 11);
+        let mut end = START + 20_000;
+        for n in 0..60 {
+            let began = thread.range_begin();
+            for _ in 0..3 {
+                end = thread.launch_running("gemm", 5_000, 7, (end.max(thread.now + 6_000), 300_000));
+                thread.host(5_000);
+            }
+            if n % wait == wait - 1 {
+                thread.sync("cuStreamSynchronize", "stream", end - thread.now);
+            }
+            thread.range_end(None, "step", began, true);
+        }
+        trace
+    }
+
+    #[test]
+    fn where_the_host_runs_ahead_every_number_is_of_the_gpus_steps() {
+        for wait in [10, 60, 1_000] {
+            let trace = ahead(wait);
+            let summary = trace.section(crate::analysis::ALL[0]);
+            let number = |key: &str| match summary.get(key) {
+                Value::Int(n) => *n as f64,
+                Value::Num(n) => *n,
+                other => panic!("{key}: {other:?}"),
+            };
+            let steps = if wait == 10 { 900_000.0 + 5.0 * 6_000.0 / 60.0 } else { 900_000.0 };
+            let near = |key: &str, expected: f64| {
+                assert!((number(key) - expected).abs() < 1e-6 * expected.max(1.0), "{wait}: {key} {}", number(key));
+            };
+            near("unit_ns", steps);
+            near("launches", 3.0);
+            near("launch_ns", 15_000.0);
+            near("gpu_operations", 3.0);
+            near("gpu_busy_ns", 900_000.0);
+            near("gpu_idle_ns", steps - 900_000.0);
+            near("outside_driver_ns", 15_000.0);
+            assert_eq!(summary.get("verdict"), &"HEALTHY".into());
+            let path = trace.section(*crate::analysis::ALL.iter().find(|a| a.name() == "critical-path").expect("it"));
+            assert_eq!(path.get("step_ns"), &Value::Num(steps), "{wait}");
+            assert!(matches!(path.get("gpu_percent"), Value::Num(share) if *share > 99.0), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn where_the_host_runs_ahead_the_gpus_steps_are_told_beside_its_own() {
+        let trace = ahead(10);
+        let section = trace.section(&Steps);
+        let cell = |column: &str| section.cell("on_gpu", 0, column).clone();
+        assert_eq!([cell("p50_ns"), cell("host_p50_ns")], [900_000, 30_000].map(Value::Int));
+        assert_eq!((cell("bound"), cell("span_p50_ns")), ("GPU".into(), Value::Int(900_000)));
+        let summary = trace.section(crate::analysis::ALL[0]);
+        assert_eq!(summary.get("step_p50_ns"), &Value::Int(900_000));
+        assert_eq!((summary.get("step_host_p50_ns"), summary.get("step_bound")), (&Value::Int(30_000), &"GPU".into()));
+        let text = summary.literal.unwrap_or_default();
+        let line = "\nstep of the GPU  p50 900.0 us  p99 9";
+        assert!(
+            text.contains(line) && text.contains("\n  the host runs ahead: its own p50 is 30.0; below: means\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Analysis for Streams {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Gpu, Need::Implicit]
+        &[Need::Busy, Need::Implicit]
     }
 
     fn metrics(&self) -> &'static [Metric] {

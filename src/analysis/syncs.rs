@@ -2,11 +2,13 @@
 
 use gputrace_collectors::schema::TableId;
 
+use super::passes::gpu::{Cause, Gpu};
 use super::passes::implicit;
 use super::passes::stats::Stats;
 use super::passes::syncs::{Calls, Key};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, What, sites};
+use super::{Analysis, Explain, Facts, IdleAt, Metric, Need, What, idle_by_site, implicit_syncs, sites};
+use crate::trace::Site;
 
 /// The analysis.
 pub(crate) struct Syncs;
@@ -38,7 +40,8 @@ impl Analysis for Syncs {
                 streams that are not CU_STREAM_NON_BLOCKING wait for each other: work that was queued behind another stream's \
                 for that reason, and waits of the host that were for such streams too, are counted by function. A stream that waits \
                 for an event of another one (cuStreamWaitEvent) takes over what was pending there when the event was \
-                recorded: who waits for the one waits for both. Per line of \
+                recorded: who waits for the one waits for both. Where the trace has GPU times, idle because of a wait is a gap of the \
+                GPU in which the thread that launched next was still in a wait that had begun before (--explain gpu-gaps). Per line of \
                 Python, else per native function: count, total time, share of wall time, per step.",
             unit: "ns in JSON; in text the column's head names the unit. Streams are raw handles: 0 default, 1 legacy, 2 per \
                 thread; an event wait has no stream. wait time of implicit waits is the waiting alone.",
@@ -47,7 +50,7 @@ impl Analysis for Syncs {
                 found work pending need not have waited. Streams whose creation was not seen count as not blocking. What of a \
                 module's loading was waiting for the GPU is not told apart. PTX inside a fat binary or a file counts as module \
                 loading, and compilers outside of the driver (NVRTC, Triton's) are the host's own work. Which GPU work a wait was \
-                for, and how long the GPU was idle after it, needs GPU times, which this version does not record. A line is \
+                for is not told; how long the GPU was idle because of it, only where the trace has GPU times. A line is \
                 the innermost one of the user's own code, neither installed nor Python's; calls of less than 20 us \
                 (--stacks-over) have none, and stand together.",
             source: "Nsight Systems rules cuda_api_sync, cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync; metrics.md, \
@@ -56,7 +59,7 @@ impl Analysis for Syncs {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Syncs, Need::Implicit, Need::Sites]
+        &[Need::Syncs, Need::Implicit, Need::Sites, Need::Gpu]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -66,7 +69,8 @@ impl Analysis for Syncs {
             Metric::about("waits_ns", Ns, "time in calls whose only work is to wait"),
             Metric::about("implicit_waits", Count, "copies, sets, frees and allocations that waited for earlier work"),
             Metric::about("implicit_waits_ns", Ns, "their waiting"),
-            Metric::cost("waits_wall_percent", Percent, "waits, implicit ones too, of wall time"),
+            Metric::cost("waits_wall_percent", Percent, "waits, implicit ones too, of wall time").unsteady(),
+            Metric::about("idle_after_ns", Ns, "time in which GPUs did nothing because of waits, implicit ones too"),
             Metric::about("loads", Count, "calls that load or compile code"),
             Metric::about("loads_ns", Ns, "time in calls that load or compile code"),
             Metric::about("spins", Count, "runs of queries that wait by asking again and again"),
@@ -90,6 +94,9 @@ impl Analysis for Syncs {
         section.fact("implicit_waits_ns", "of their time waiting", Unit::Ns, implicit_ns);
         let wait_ns = wait_ns + implicit_ns;
         section.fact("waits_wall_percent", "both, of wall time", Unit::Percent, percent(wait_ns as f64, wall));
+        let gpu = facts.gpu.as_ref().filter(|gpu| gpu.any());
+        let idle = |gpu: &Gpu| gpu.devices.iter().map(|d| d.idle[Cause::AfterWait as usize].ns).sum::<i64>();
+        section.fact("idle_after_ns", "GPU idle because of them", Unit::Ns, gpu.map(idle));
         let loads = facts.implicit.loads().fold((0, 0), |sum, (_, count, ns)| (sum.0 + count, sum.1 + ns));
         section.fact("loads", "calls that load or compile code", Unit::Count, loads.0);
         section.fact("loads_ns", "time in them", Unit::Ns, loads.1);
@@ -110,13 +117,44 @@ impl Analysis for Syncs {
             &[What::Wait, What::Hidden, What::Load],
             ("by_site", "By line, waits of the host, said or unsaid, and loading of code"),
         );
+        idle_after(&mut section, facts);
         section.table(by_kind(facts));
         section.table(by_call(facts));
-        section.table(implicit_calls(facts));
-        section.table(legacy(facts));
+        section.table(implicit_syncs::table(facts));
+        section.table(implicit_syncs::legacy(facts));
         super::loss::note(&mut section, facts, "waits and questions", TableId::Syncs);
         section
     }
+}
+
+/// Idle time of GPUs that waits caused, by line and function.
+fn idle_after(section: &mut Section, facts: &Facts<'_>) {
+    const COLUMNS: [Column; 8] = [
+        column("process", "Process", Unit::Text),
+        column("site", "Line", Unit::Text),
+        column("api", "Function", Unit::Name),
+        column("idle_ns", "GPU idle", Unit::Ns),
+        column("gaps", "Gaps >= 1 us", Unit::Count),
+        column("per_step_ns", "Per step", Unit::Ns),
+        column("max_ns", "Longest", Unit::Ns),
+        column("place", "File", Unit::Name),
+    ];
+    let Some(gpu) = facts.gpu.as_ref().filter(|gpu| gpu.any()) else { return };
+    let row = |at: IdleAt<'_>| {
+        let steps = facts.steps.of(at.process_id);
+        vec![
+            facts.label(at.process_id).into(),
+            at.site.map_or_else(|| "(no stack)".to_owned(), Site::short).into(),
+            facts.names.full(at.api_id).into(),
+            at.ns.into(),
+            at.count.into(),
+            steps.map(|steps| at.middle_ns as f64 / steps.middle.max(1) as f64).into(),
+            at.max_ns.into(),
+            at.site.map(Site::place).into(),
+        ]
+    };
+    let caused = idle_by_site(facts, gpu).into_iter().filter(|at| at.cause == Cause::AfterWait);
+    section.table(Table::new("idle_after", "GPU idle because of waits, by line", &COLUMNS, caused.map(row).collect()));
 }
 
 fn by_kind(facts: &Facts<'_>) -> Table {
@@ -231,68 +269,6 @@ fn by_call(facts: &Facts<'_>) -> Table {
     Table::new("by_call", "By call, waits of the host first", &COLUMNS, rows(facts).iter().map(row).collect())
 }
 
-fn implicit_calls(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 10] = [
-        column("process", "Process", Unit::Text),
-        column("kind", "Kind", Unit::Text),
-        column("rule", "Rule", Unit::Text),
-        column("api", "Function", Unit::Name),
-        column("calls", "Calls", Unit::Count),
-        column("rule_calls", "Named", Unit::Count),
-        column("pending", "Found work", Unit::Count),
-        column("waits", "Waited", Unit::Count),
-        column("waited_ns", "Waiting", Unit::Ns),
-        column("total_ns", "Total", Unit::Ns),
-    ];
-    let row = |(key, calls): (&implicit::Key, &implicit::Calls)| {
-        let rule = key.kind.rule();
-        let lazy = key.kind == implicit::Kind::LazyLaunch;
-        let waits = key.kind.waits().then_some(calls.waited.count);
-        vec![
-            facts.label(key.process_id).into(),
-            key.kind.text().into(),
-            rule.into(),
-            facts.names.full(key.api_id).into(),
-            calls.api.count.into(),
-            rule.map(|_| calls.ruled).into(),
-            if lazy { Value::Missing } else { calls.pending.into() },
-            waits.into(),
-            waits.map(|_| calls.waited.sum).into(),
-            calls.api.sum.into(),
-        ]
-    };
-    let mut all: Vec<_> = facts.implicit.calls.iter().collect();
-    all.sort_by_key(|(key, calls)| {
-        let cost = (calls.waited.sum, calls.api.sum);
-        (std::cmp::Reverse(cost), key.kind, key.api_id, key.process_id)
-    });
-    let title = "Calls that may wait without saying so (Found work: calls before which work was pending)";
-    Table::new("implicit", title, &COLUMNS, all.into_iter().map(row).collect())
-}
-
-fn legacy(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 5] = [
-        column("process", "Process", Unit::Text),
-        column("api", "Function", Unit::Name),
-        column("queued", "Queued behind", Unit::Count),
-        column("waits", "Waits", Unit::Count),
-        column("waits_ns", "Their time", Unit::Ns),
-    ];
-    let mut all: Vec<_> = facts.implicit.legacy.iter().collect();
-    all.sort_by_key(|((process, api), sum)| (std::cmp::Reverse((sum.waits.sum, sum.queued)), *api, *process));
-    let row = |((process, api), sum): (&(i64, i64), &implicit::Legacy)| {
-        vec![
-            facts.label(*process).into(),
-            facts.names.full(*api).into(),
-            sum.queued.into(),
-            sum.waits.count.into(),
-            sum.waits.sum.into(),
-        ]
-    };
-    let title = "Work behind other streams' and waits for other streams, because of the legacy stream";
-    Table::new("legacy", title, &COLUMNS, all.into_iter().map(row).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -323,6 +299,28 @@ mod tests {
         assert_eq!(section.cell("by_call", 1, "med_ns"), &Value::Int(300_000));
         assert_eq!(section.cell("by_call", 1, "stream"), &Value::from("0x7"));
     }
+
+    #[test]
+    fn a_wait_names_the_idle_time_of_the_gpu_that_it_caused() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let line = trace.stack("main", "/home/u/train.py", 44);
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..3 {
+            let begin = thread.now + 6_000;
+            let end = thread.launch_running("k", 5_000, 7, (begin, 50_000));
+            thread.stack = Some((line, 0));
+            thread.sync("cuStreamSynchronize", "stream", end + 3_000 - thread.now);
+            thread.stack = None;
+            thread.host(100_000);
+        }
+        let section = trace.section(&Syncs);
+        let cell = |column: &str| section.cell("idle_after", 0, column).clone();
+        assert_eq!(cell("site"), Value::from("train.py:44 main"));
+        assert_eq!([cell("idle_ns"), cell("gaps")], [Value::Int(2 * 109_000), Value::Int(2)]);
+        assert_eq!(section.get("idle_after_ns"), &Value::Int(2 * 109_000));
+    }
+
     #[test]
     fn a_copy_that_waited_is_an_implicit_wait() {
         let mut trace = TestTrace::new();

@@ -27,7 +27,8 @@ impl Analysis for Transfers {
                 bandwidth is bytes / time in the call, of calls that block until the copy is done and did not wait; where the trace has \
                 GPU times, on_gpu has bandwidth by these. Of peak is its share of what the PCIe link carries, for copies between \
                 host and device: lanes x the highest speed of the link, less its line code (8b/10b up to 5 GT/s, 128b/130b up to \
-                32 GT/s). Exposed is the time in which a GPU did nothing but copies and sets. Nsight Systems' rules: cuda_memcpy_async = asynchronous \
+                32 GT/s). Exposed is the time in which a GPU did nothing but copies and sets; overlap is the time of copies and sets with kernels \
+                beside them, by direction, of copies at once each. Nsight Systems' rules: cuda_memcpy_async = asynchronous \
                 copies that touch pageable memory; cuda_memcpy_sync = synchronous copies, except host to device up to \
                 64,000 bytes and within one device; cuda_memset_sync = synchronous sets on pinned or managed memory.",
             unit: "bytes, ns and bytes/s in JSON; in text the column's head names the unit (powers of 1024 for bytes).",
@@ -44,7 +45,7 @@ impl Analysis for Transfers {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Transfers, Need::Sites, Need::Gpu]
+        &[Need::Transfers, Need::Sites, Need::Busy]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -54,12 +55,13 @@ impl Analysis for Transfers {
             Metric::about("copied_bytes", Bytes, "bytes that copies moved"),
             Metric::about("sets", Count, "sets of memory"),
             Metric::about("api_ns", Ns, "time in the calls of copies and sets"),
-            Metric::cost("wall_percent", Percent, "time in the calls of copies and sets, of wall time"),
+            Metric::cost("wall_percent", Percent, "time in the calls of copies and sets, of wall time").unsteady(),
             Metric::about("waiting_copies", Count, "copies that waited for earlier work"),
             Metric::about("waited_ns", Ns, "their waiting, at least"),
             Metric::cost("small_percent", Percent, "copies and sets under 64 KiB, of all"),
             Metric::about("gpu_ns", Ns, "time of copies and sets on the GPU"),
             Metric::about("exposed_ns", Ns, "time in which GPUs did nothing but copies and sets"),
+            Metric::about("beside_kernels_ns", Ns, "time of copies and sets on the GPU with kernels beside them"),
         ];
         METRICS
     }
@@ -87,6 +89,7 @@ impl Analysis for Transfers {
         );
         section.fact("small_percent", "small (< 64 KiB)", Unit::Percent, percent(small as f64, count as f64));
         copies::facts_of(&mut section, facts);
+        super::gpu::unread_note(&mut section, facts);
         if count == 0 {
             section.note("No copies or sets in this trace.");
         }
@@ -98,6 +101,7 @@ impl Analysis for Transfers {
         }
         section.table(by_direction(facts));
         section.table(copies::table(facts));
+        section.table(copies::overlap(facts));
         section.table(rules(facts));
         sites::cost_table(&mut section, facts, &[What::Copy], ("by_site", "By line, without waiting for earlier work"));
         super::loss::note(&mut section, facts, "copies and sets", TableId::Transfers);

@@ -19,8 +19,20 @@ pub(crate) enum Bound {
     Max(f64),
     /// At least.
     Min(f64),
-    /// What it is in the other trace, and what share of that it may be worse.
-    Base(f64, f64),
+    /// What it is in the other trace, what share of that it may be worse, and how much whatever that share is.
+    Base(f64, f64, f64),
+}
+
+/// By how much a metric may be worse than in another trace, however little it was there: what is less differs from run to run,
+/// and nobody waits for it. Times have `--floor`.
+pub(crate) fn floor(unit: Unit, floor_ns: f64) -> f64 {
+    match unit {
+        Unit::Ns => floor_ns,
+        Unit::Bytes | Unit::BytesEach => 65_536.0,
+        Unit::Percent => 0.5,
+        Unit::Count => 0.05,
+        _ => 0.0,
+    }
 }
 
 /// A limit.
@@ -74,11 +86,12 @@ impl Limit {
         match self.bound {
             Bound::Max(most) => format!("at most {}", shown(most)),
             Bound::Min(least) => format!("at least {}", shown(least)),
-            Bound::Base(base, tolerance) => {
-                let (sign, by) = match self.named.metric.worse {
-                    Worse::More => ("+", share(tolerance)),
-                    Worse::Less => ("-", share(tolerance)),
-                    Worse::Neither => ("+-", share(tolerance)),
+            Bound::Base(base, tolerance, floor) => {
+                let by = if floor > base.abs() * tolerance { shown(floor) } else { share(tolerance) };
+                let sign = match self.named.metric.worse {
+                    Worse::More => "+",
+                    Worse::Less => "-",
+                    Worse::Neither => "+-",
                 };
                 format!("{} before, {sign} {by} allowed", shown(base))
             }
@@ -90,8 +103,9 @@ impl Limit {
         let (least, most) = match self.bound {
             Bound::Max(most) => (f64::NEG_INFINITY, most),
             Bound::Min(least) => (least, f64::INFINITY),
-            Bound::Base(base, tolerance) => {
-                let (least, most) = (base - base.abs() * tolerance, base + base.abs() * tolerance);
+            Bound::Base(base, tolerance, floor) => {
+                let allowed = (base.abs() * tolerance).max(floor);
+                let (least, most) = (base - allowed, base + allowed);
                 match self.named.metric.worse {
                     Worse::More => (f64::NEG_INFINITY, most),
                     Worse::Less => (least, f64::INFINITY),
@@ -159,6 +173,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_less_than_the_floor_is_no_change_for_the_worse() {
+        let base = |ns: f64| limit("summary.wait_ns", Bound::Base(ns, 0.1, floor(Unit::Ns, 5_000.0)));
+        assert_eq!((base(1_000.0).beyond(2_000.0), base(1_000.0).beyond(6_000.0)), (None, None));
+        assert_eq!(
+            base(1_000.0).beyond(7_000.0).as_deref(),
+            Some("7.00 us, 1.00 us before, + 5.00 us allowed: 1.00 us (17 %) too much")
+        );
+        assert!(base(1e6).beyond(1.101e6).is_some_and(|said| said.contains("+ 10 % allowed")));
+        let waits = limit("summary.waits", Bound::Base(1.0, 0.1, floor(Unit::Count, 5_000.0)));
+        assert!(waits.beyond(2.0).is_some(), "a wait more is one");
+    }
+
+    #[test]
     fn a_limit_is_exceeded_beyond_its_value_and_not_at_it() {
         let most = limit("summary.step_p50_ns", Bound::Max(12e6));
         assert_eq!(most.beyond(12e6), None);
@@ -171,17 +198,20 @@ mod tests {
 
     #[test]
     fn against_another_trace_only_the_bad_direction_counts() {
-        let cost = limit("summary.launches", Bound::Base(60.0, 0.05));
+        let cost = limit("summary.launches", Bound::Base(60.0, 0.05, 0.0));
         assert_eq!((cost.beyond(63.0), cost.beyond(1.0)), (None, None));
         assert_eq!(cost.beyond(75.0).as_deref(), Some("75, 60 before, + 5 % allowed: 12 (19 %) too much"));
-        let kept = limit("host-memory.kept_percent", Bound::Base(100.0, 0.05));
+        let kept = limit("host-memory.kept_percent", Bound::Base(100.0, 0.05, 0.0));
         assert_eq!((kept.beyond(120.0), kept.beyond(94.0).is_some()), (None, true));
-        let about = limit("launch-overhead.launches", Bound::Base(100.0, 0.1));
+        let about = limit("launch-overhead.launches", Bound::Base(100.0, 0.1, 0.0));
         assert_eq!(
             (about.beyond(111.0).is_some(), about.beyond(89.0).is_some(), about.beyond(95.0)),
             (true, true, None)
         );
-        assert!(limit("summary.lost", Bound::Base(0.0, 0.5)).beyond(1.0).is_some(), "of nothing, anything is more");
+        assert!(
+            limit("summary.lost", Bound::Base(0.0, 0.5, 0.0)).beyond(1.0).is_some(),
+            "of nothing, anything is more"
+        );
     }
 
     #[test]

@@ -39,7 +39,8 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) limits: Option<PathBuf>,
 
-    /// A trace to compare with: metrics may not be worse than there by more than --tolerance
+    /// A trace to compare with: metrics may not be worse than there by more than --tolerance. Compared are those that --list
+    /// says `yes` of: one direction is worse, and two runs of one program have about the same
     #[arg(long, value_name = "BASE")]
     pub(crate) against: Option<PathBuf>,
 
@@ -47,8 +48,13 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "PERCENT", requires = "against")]
     pub(crate) tolerance: Option<String>,
 
-    /// Metrics to compare with --against, separated by commas; of one for which neither direction is worse, any change
-    /// counts. Default: all for which one direction is worse
+    /// By how much a time may be worse whatever its share: --floor 20us. Default: 5us. Bytes have 64 KiB, shares 0.5 points,
+    /// counts 0.05; metrics with a tolerance of their own in a file have no floor
+    #[arg(long, value_name = "TIME", requires = "against")]
+    pub(crate) floor: Option<String>,
+
+    /// Only these metrics are compared with --against, separated by commas, also those that --list says `named` of; where
+    /// neither direction is worse, any change counts
     #[arg(long, value_name = "METRIC,...", value_delimiter = ',', requires = "against")]
     pub(crate) metric: Vec<String>,
 
@@ -56,7 +62,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 
-    /// Print every metric with its unit, the direction that is worse, and its meaning
+    /// Print every metric with its unit, the direction that is worse, whether --against compares it by itself, and its meaning
     #[arg(long)]
     pub(crate) list: bool,
 

@@ -84,6 +84,7 @@ pub(crate) enum Format {
     Text,
     /// For programs; its schema has a version.
     Json,
-    /// For an issue or a pull request.
+    /// For an issue or a pull request; md for short.
+    #[value(alias = "md")]
     Markdown,
 }

@@ -32,9 +32,11 @@ pub(crate) struct Select {
     #[arg(long, value_name = "FIRST..LAST", value_parser = parse_steps)]
     pub(crate) steps: Option<(usize, usize)>,
 
-    /// Only calls for, and work of, the GPU with this ordinal; what names no GPU stays
-    #[arg(long, value_name = "ORDINAL")]
-    pub(crate) device: Option<i32>,
+    /// Only calls for, and work of, one GPU: by its ordinal in each process (--device 1; with CUDA_VISIBLE_DEVICES applied, as CUDA
+    /// counts), or by its UUID or the begin of it (--device GPU-3f2a). Processes that use other GPUs alone are left out; what names
+    /// no GPU stays
+    #[arg(long, value_name = "ORDINAL|UUID")]
+    pub(crate) device: Option<String>,
 
     /// Ranges named so with NVTX are the steps, whatever number their names end with (--step forward); numbers are taken
     /// for --steps (--step 10..19)

@@ -55,9 +55,7 @@ fn check(trace: &Path) -> Result<()> {
     }
     let manifests: Vec<PathBuf> =
         fs::read_dir(trace.join("manifest")).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    let imported = |path: &PathBuf| {
-        Manifest::read(path).is_ok_and(|manifest| manifest.notes.iter().any(|note| note.starts_with("imported from ")))
-    };
+    let imported = |path: &PathBuf| Manifest::read(path).is_ok_and(|manifest| manifest.is_imported());
     if manifests.is_empty() && fs::read_dir(trace).is_ok_and(|mut entries| entries.next().is_some()) {
         return wrong("exists and is not empty");
     }

@@ -11,3 +11,4 @@ pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod schema;
 pub(crate) mod select;
+mod select_device;

@@ -16,7 +16,8 @@ use crate::trace::{Missing, Problem, Trace};
 /// Prints the report. Fails after it when parts of the trace could not be read.
 pub(crate) fn run(args: ReportArgs) -> Result<()> {
     if let Some(name) = &args.explain {
-        return print(&explain(name)?);
+        let width = args.width.map_or_else(|| Layout::of_stdout().width.min(Layout::PLAIN.width), usize::from);
+        return print(&explain(name, width)?);
     }
     let chosen = choose(&args.only)?;
     if args.traces.is_empty() {
@@ -81,17 +82,17 @@ fn choose(only: &[String]) -> Result<Vec<&'static dyn Analysis>> {
 }
 
 /// What `--explain NAME` prints.
-fn explain(name: &str) -> Result<String> {
+fn explain(name: &str, width: usize) -> Result<String> {
     if let Some(analysis) = ALL.iter().find(|a| a.name() == name) {
         let about = analysis.explain();
         let parts =
             [("what", about.definition), ("units", about.unit), ("limits", about.limits), ("source", about.source)];
-        let lines: String = parts.iter().map(|(head, text)| paragraph(head, text)).collect();
+        let lines: String = parts.iter().map(|(head, text)| paragraph(head, text, width)).collect();
         return Ok(format!("{name}: {}\n{lines}", analysis.title()));
     }
     if let Some(rule) = findings::ALL.iter().find(|r| r.name == name) {
         let parts = [("when", rule.condition), ("try", rule.advice), ("effort", rule.effort.text())];
-        let lines: String = parts.iter().map(|(head, text)| paragraph(head, text)).collect();
+        let lines: String = parts.iter().map(|(head, text)| paragraph(head, text, width)).collect();
         return Ok(format!("{name}: {}\n{lines}", rule.title.of_step));
     }
     let analyses: Vec<&str> = ALL.iter().map(|a| a.name()).collect();
@@ -100,10 +101,14 @@ fn explain(name: &str) -> Result<String> {
     Err(wrong(format!("{name}: no such analysis ({analyses}) or finding ({rules})")))
 }
 
-/// A paragraph under a short head, at most 100 columns wide.
-fn paragraph(head: &str, text: &str) -> String {
+/// A paragraph under a short head.
+fn paragraph(head: &str, text: &str, width: usize) -> String {
     let heads = std::iter::once(head).chain(std::iter::repeat(""));
-    render::wrapped(text, 90).iter().zip(heads).map(|(line, head)| format!(" {head:7}{line}\n")).collect()
+    render::wrapped(text, width.saturating_sub(10))
+        .iter()
+        .zip(heads)
+        .map(|(line, head)| format!(" {head:7}{line}\n"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -114,7 +119,7 @@ mod tests {
     fn unknown_names_are_answered_with_those_there_are() {
         let error = choose(&["summary".into(), "lunches".into()]).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(error.starts_with("lunches: no such analysis") && error.contains("launch-overhead"), "{error}");
-        let error = explain("lunches").unwrap_err().to_string();
+        let error = explain("lunches", 100).unwrap_err().to_string();
         assert!(error.contains("syncs") && error.contains("pageable-copies"), "{error}");
         assert_eq!(choose(&[]).map(|a| a.len()).ok(), Some(ALL.len()));
     }
@@ -139,12 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_explained_within_a_hundred_columns() {
+    fn everything_is_explained_within_the_width() {
         let names = ALL.iter().map(|a| a.name()).chain(findings::ALL.iter().map(|r| r.name));
         for name in names {
-            let text = explain(name).unwrap();
-            assert!(text.lines().count() >= 4, "{text}");
-            assert!(text.lines().all(|l| l.chars().count() <= 100 && l == l.trim_end()), "{text}");
+            for width in [80, 100] {
+                let text = explain(name, width).unwrap();
+                assert!(text.lines().count() >= 4, "{text}");
+                assert!(text.lines().all(|l| l.chars().count() <= width && l == l.trim_end()), "{text}");
+            }
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Which part of a trace a command is about: from options to a filter.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +7,11 @@ use anyhow::Result;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
+use super::select_device;
 use crate::analysis::Facts;
 use crate::cli::Select;
 use crate::launch::exit::{Failure, USAGE};
+use crate::render::duration;
 use crate::trace::{Filter, NO_NAME, Spans, Trace, Want};
 
 /// The rows that the user asked for.
@@ -19,12 +20,17 @@ pub(crate) fn filter(select: &Select, trace: &Trace) -> Result<Filter> {
         after.map(|d| trace.began_ns().saturating_add(i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)))
     };
     let step = select.step_name().cloned();
-    let all =
-        Filter { from_ns: at(select.from), to_ns: at(select.to), step, device: select.device, ..Filter::default() };
+    let all = Filter { from_ns: at(select.from), to_ns: at(select.to), step, ..Filter::default() };
     if let (Some(from), Some(to)) = (select.from, select.to)
         && from >= to
     {
         return Err(wrong("--from must be less than --to"));
+    }
+    if let (Some(from), Some(from_ns), Some(ended)) = (select.from, all.from_ns, trace.ended_ns())
+        && from_ns >= ended
+    {
+        let length = duration(ended.saturating_sub(trace.began_ns()).max(0) as f64);
+        return Err(wrong(format!("--from {} lies beyond the trace, which is {length} long", from.as_secs_f64())));
     }
     let mut filter = all.only(&trace.processes, &select.pid, &select.rank);
     if filter.processes.as_ref().is_some_and(|kept| kept.is_empty()) {
@@ -34,8 +40,8 @@ pub(crate) fn filter(select: &Select, trace: &Trace) -> Result<Filter> {
         let known = known.join(", ");
         return Err(wrong(format!("no process of the trace has that rank and pid; there are {known}")));
     }
-    if let Some(wanted) = select.device {
-        device(trace, &filter, wanted)?;
+    if let Some(wanted) = &select.device {
+        select_device::keep(trace, &mut filter, wanted)?;
     }
     let mut within = Vec::new();
     if let Some((first, last)) = select.kept_steps() {
@@ -118,24 +124,6 @@ pub(crate) fn found(select: &Select, facts: &Facts<'_>) -> Result<()> {
     }
 }
 
-/// Fails when no row that the filter keeps is of this device.
-fn device(trace: &Trace, filter: &Filter, device: i32) -> Result<()> {
-    const DEVICE: &[&str] = &["device"];
-    let tables =
-        [TableId::Launches, TableId::Transfers, TableId::DeviceMemory, TableId::Kernels, TableId::DeviceCopies];
-    let mut there = BTreeSet::new();
-    let any = Filter { device: None, ..filter.clone() };
-    trace.scan(&tables.map(|table| Want { table, columns: DEVICE }), &any, &mut |rows| {
-        there.extend(rows.i32_or("device", -1).iter().copied().filter(|device| *device >= 0));
-    });
-    if there.contains(&device) {
-        return Ok(());
-    }
-    let there: Vec<String> = there.iter().map(i32::to_string).collect();
-    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-    Err(wrong(format!("--device {device}: the trace has nothing of that GPU; of these it has: {there}")))
-}
-
 /// The user's mistake, not the trace's.
 pub(crate) fn wrong(message: impl Into<String>) -> anyhow::Error {
     Failure::error(USAGE, message)
@@ -167,6 +155,57 @@ mod tests {
         assert_eq!(kernels, [30_000], "the kernel that ran meanwhile was launched before");
         assert_eq!(gpu.copies.sums.iter().map(|(_, sum)| sum.time.sum).sum::<i64>(), 40_000);
         assert_eq!((gpu.without_call, facts.wall_ns(1)), (0, 52_000.0));
+    }
+
+    #[test]
+    fn what_lies_outside_of_a_range_is_no_idle_time_and_no_time_of_the_host() {
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START + 100_000_000);
+        let mut thread = made.thread(1, 11);
+        for _ in 0..20 {
+            // The GPU is busy with other work for 20 us of the range, idle for 80, then busy for 100 until the wait ends.
+            let range = thread.range_begin();
+            let begin = thread.now;
+            thread.host(90_000);
+            thread.launch_running("inside", 5_000, 7, (begin + 100_000, 100_000));
+            thread.sync("cuStreamSynchronize", "stream", begin + 205_000 - thread.now);
+            thread.host(95_000);
+            thread.range_end(None, "forward", range, true);
+            // 300 us of a step of 1 ms; the GPU idles for most of the rest, which is nobody's time here.
+            thread.host(600_000);
+            let end = thread.now;
+            thread.launch_running("outside", 5_000, 7, (end + 100_000 - 5_000, 25_000));
+            thread.host(end + 100_000 - thread.now);
+        }
+        let trace = made.open();
+        let select = Select { range: Some("forward".to_owned()), ..Select::default() };
+        let filter = filter(&select, &trace).expect("a range of that name");
+        for needs in [&[Need::Gpu][..], &[Need::Busy]] {
+            let facts = Facts::gather(&trace, &filter, needs);
+            let gpu = facts.gpu.as_ref().expect("times of a GPU");
+            let device = gpu.devices.iter().next().expect("a device");
+            // In each range 100 us of work and 180 us without any; in the first one nothing was known before its work.
+            let (busy, idle) = (20 * 100_000, 20 * 180_000 - 80_000);
+            assert_eq!((device.busy().total_ns(), device.idle_ns(), device.range_ns()), (busy, idle, busy + idle));
+            let steps = facts.steps.all.first().expect("steps");
+            let ns = (steps.middle_ns - 300_000.0).abs();
+            assert!(ns <= 5_000.0, "{}", steps.middle_ns);
+            assert!(gpu.devices.gaps.iter().all(|(_, gaps)| gaps.max_ns <= 100_000));
+        }
+    }
+
+    #[test]
+    fn a_window_behind_the_traces_end_is_answered_with_its_length() {
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START + 1_000_000_000);
+        made.thread(1, 11).launch("k", 2_000);
+        let trace = made.open();
+        let from = |seconds: f64| {
+            let select = Select { from: Some(Duration::from_secs_f64(seconds)), ..Select::default() };
+            filter(&select, &trace).map_err(|error| error.to_string())
+        };
+        assert_eq!(from(64.2), Err("--from 64.2 lies beyond the trace, which is 64.1 s long".to_owned()));
+        assert!(from(64.0).is_ok());
     }
 
     #[test]

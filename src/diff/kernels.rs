@@ -2,7 +2,8 @@
 //!
 //! A compiler or a library may name a kernel anew though it does the same. One kernel of each trace that only that trace has
 //! are taken for one when they have the same grid and block and are launched equally often in a step, and either no other
-//! kernels have that shape and number, or what is launched before or after them is the same.
+//! kernels have that shape and number, or what is launched before or after them is the same. What is left then is matched in
+//! the order of its first launches, if all of it fits.
 
 use std::collections::BTreeMap;
 
@@ -30,6 +31,7 @@ pub(super) fn pairs<'a>(before: &'a [Kernel], after: &'a [Kernel]) -> Vec<Pair<'
             break;
         }
     }
+    in_order(before, after, &mut other);
     let mut taken = vec![false; after.len()];
     let mut pairs = Vec::new();
     for (kernel, other) in before.iter().zip(&other) {
@@ -84,6 +86,34 @@ fn renamed(before: &[Kernel], after: &[Kernel], other: &mut [Option<usize>]) -> 
     !certain.is_empty()
 }
 
+/// Matches what is left by the order of the first launches, if all of it fits: where everything was renamed and has one
+/// shape, nothing else tells. As many kernels in both, each with the pattern of its counterpart, and between the same two.
+fn in_order(before: &[Kernel], after: &[Kernel], other: &mut [Option<usize>]) {
+    let taken: FxHashSet<usize> = other.iter().flatten().copied().collect();
+    let old: Vec<usize> = (0..before.len()).filter(|old| other[*old].is_none()).collect();
+    let new: Vec<usize> = (0..after.len()).filter(|new| !taken.contains(new)).collect();
+    if old.len() != new.len() {
+        return;
+    }
+    let mut all = other.to_vec();
+    old.iter().zip(&new).for_each(|(old, new)| all[*old] = Some(*new));
+    let index: FxHashMap<&str, usize> =
+        before.iter().enumerate().map(|(i, kernel)| (kernel.name.as_str(), i)).collect();
+    let same = |own: &str, theirs: &str| match index.get(own).and_then(|own| all[*own]) {
+        Some(now) => after[now].name == theirs,
+        None => own == theirs,
+    };
+    let fits = |(old, new): (&usize, &usize)| {
+        let (old, new) = (&before[*old], &after[*new]);
+        let (own, theirs) = (&old.neighbours, &new.neighbours);
+        let known = !own.0.is_empty() || !own.1.is_empty();
+        known && pattern(old) == pattern(new) && same(&own.0, &theirs.0) && same(&own.1, &theirs.1)
+    };
+    if old.iter().zip(&new).all(fits) {
+        other.copy_from_slice(&all);
+    }
+}
+
 /// Grid and block, and how often in ten steps.
 type Pattern = ([i32; 6], i64);
 
@@ -129,6 +159,20 @@ mod tests {
         let before = [kernel("a", 4, 1.0, ("", "x")), kernel("x", 8, 1.0, ("a", "b")), kernel("b", 4, 1.0, ("x", ""))];
         let after = [kernel("q", 4, 1.0, ("x", "")), kernel("x", 8, 1.0, ("p", "q")), kernel("p", 4, 1.0, ("", "x"))];
         assert_eq!(matched(&before, &after), names(&[("a", "p"), ("x", "x"), ("b", "q")]));
+    }
+
+    #[test]
+    fn kernels_that_were_all_renamed_are_matched_in_their_order_if_all_fit() {
+        let chain = |names: [&str; 3], shapes: [i32; 3]| -> Vec<Kernel> {
+            let near = |i: usize| (names[(i + 2) % 3], names[(i + 1) % 3]);
+            (0..3).map(|i| kernel(names[i], shapes[i], 1.0, near(i))).collect()
+        };
+        let before = chain(["a", "b", "c"], [4, 4, 4]);
+        let after = chain(["p", "q", "r"], [4, 4, 4]);
+        assert_eq!(matched(&before, &after), names(&[("a", "p"), ("b", "q"), ("c", "r")]));
+        let other = chain(["p", "q", "r"], [4, 4, 9]);
+        assert!(matched(&before, &other).iter().all(|(old, new)| old == "-" || new == "-"));
+        assert!(matched(&before, &after[..2]).iter().all(|(old, new)| old == "-" || new == "-"));
     }
 
     #[test]

@@ -31,15 +31,30 @@ pub(crate) struct Change {
     pub(crate) before: Option<f64>,
     /// After.
     pub(crate) after: Option<f64>,
+    /// Before and after are means over the steps, whose medians are equal.
+    pub(crate) mean: bool,
     /// Beyond the spread of the steps; none where it is not known.
     pub(crate) beyond: Option<bool>,
+    /// Only one of the traces can tell it.
+    pub(crate) unmeasured: bool,
     /// What else is to be said of it.
     pub(crate) note: Option<String>,
 }
 
 impl Change {
+    /// What only one of the traces can tell is no difference.
+    fn unmeasured(mut self, before: &str, after: &str) -> Change {
+        let missing = if self.before.is_none() { before } else { after };
+        self.unmeasured = true;
+        self.note = Some(format!("not measured in {missing}"));
+        self
+    }
+
     /// After less before.
     fn by(&self) -> f64 {
+        if self.unmeasured {
+            return 0.0;
+        }
         self.after.unwrap_or(0.0) - self.before.unwrap_or(0.0)
     }
 
@@ -80,6 +95,8 @@ pub(crate) struct About {
     pub(crate) process: Option<String>,
     /// How many there are.
     pub(crate) steps: Option<u64>,
+    /// Whose steps they are: the GPU's where the host runs ahead of it.
+    pub(crate) timed_by: &'static str,
 }
 
 /// The comparison.
@@ -144,6 +161,7 @@ impl Diff {
             ("version of gputrace", a.tool_version.clone(), b.tool_version.clone()),
             ("command", a.command.clone(), b.command.clone()),
             ("devices", a.devices.join(", "), b.devices.join(", ")),
+            ("what times the steps", a.timed_by.to_owned(), b.timed_by.to_owned()),
         ];
         let shown = |text: &str| if text.is_empty() { "not known".to_owned() } else { shortened(text, width) };
         let apart = pairs.into_iter().filter(|(_, a, b)| a != b);
@@ -166,6 +184,7 @@ impl About {
             devices,
             process: main.map(|subject| side.facts.label(subject.process_id)),
             steps: main.and_then(|subject| subject.steps).map(|steps| steps.count),
+            timed_by: main.and_then(|subject| subject.steps).map_or("", |steps| steps.whose()),
         }
     }
 }
@@ -177,10 +196,20 @@ fn steps(before: &Samples, after: &Samples) -> Part {
         let compared = compare(before.get(quantity), after.get(quantity), QUANTITIES.len());
         let (old, new) = compared.values;
         let seen = old != 0.0 || new != 0.0;
-        let beyond = compared.beyond.filter(|_| before.per_step);
-        seen.then(|| Change { what: what.to_owned(), unit, before: Some(old), after: Some(new), beyond, note: None })
+        let (mean, beyond) = (compared.mean, compared.beyond.filter(|_| before.per_step));
+        let what = what.to_owned();
+        let on_gpu = matches!(quantity, Quantity::Kernels | Quantity::KernelNs);
+        let known = |samples: &Samples, value: f64| (samples.gpu || !on_gpu).then_some(value);
+        let (old, new) = (known(before, old), known(after, new));
+        let change = Change { what, unit, before: old, after: new, mean, beyond, unmeasured: false, note: None };
+        let told = old.is_some() && new.is_some();
+        seen.then(|| if told { change } else { Change { beyond: None, ..change }.unmeasured("before", "after") })
     });
-    let title = if before.per_step { "Usual step" } else { "Run (no steps in one of the traces)" };
+    let title = if before.per_step {
+        "Usual step (medians; means where it says so, of equal medians)"
+    } else {
+        "Run (no steps in one of the traces)"
+    };
     Part { name: "steps".to_owned(), title: title.to_owned(), rows: rows.collect(), ..Part::default() }
 }
 
@@ -229,7 +258,9 @@ fn by_kernel(before: &Samples, after: &Samples) -> Vec<Part> {
                 unit,
                 before: old.map(|_| compared.values.0),
                 after: new.map(|_| compared.values.1),
+                mean: compared.mean,
                 beyond: compared.beyond.filter(|_| before.per_step),
+                unmeasured: false,
                 note,
             };
             (change.by() != 0.0 || change.note.is_some()).then_some(change)
@@ -311,6 +342,54 @@ mod tests {
             let read: serde_json::Value = serde_json::from_str(&json(diff)).unwrap();
             assert_eq!((&read["diff_version"], &read["beyond_spread"]), (&1.into(), &3.into()));
             assert!(markdown(diff).contains("| waits | 1 | 2 | +1 | +100.0 | yes |"), "{}", markdown(diff));
+        });
+    }
+
+    #[test]
+    fn a_number_of_a_step_says_where_it_is_the_mean() {
+        let rare = |every: usize| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000_000);
+            let mut thread = trace.thread(1, 11);
+            for step in 0..60 {
+                let began = thread.range_begin();
+                thread.host(100_000);
+                thread.launch("first", 3_000);
+                if step % every == 0 {
+                    thread.sync("cuStreamSynchronize", "stream", 1_000);
+                }
+                thread.range_end(None, "step", began, true);
+            }
+            trace
+        };
+        compared(&rare(4), &rare(3), |diff| {
+            let waits = row(diff, "steps", "waits");
+            assert_eq!((waits.before, waits.after, waits.mean), (Some(0.25), Some(1.0 / 3.0), true));
+            assert!(!row(diff, "steps", "launches").mean);
+            let said = text(diff);
+            assert!(said.contains("  waits (mean) ") && said.contains("  launches  "), "{said}");
+            let read: serde_json::Value = serde_json::from_str(&json(diff)).unwrap();
+            let rows = read["parts"][0]["rows"].as_array().cloned().unwrap_or_default();
+            assert!(rows.iter().any(|row| row["what"] == "waits" && row["mean"] == true), "{rows:?}");
+        });
+    }
+
+    #[test]
+    fn gpu_times_that_one_trace_lacks_are_no_difference() {
+        let mut timed = made(1, 1, "gemm");
+        let mut thread = timed.thread(1, 11);
+        for step in 0..60 {
+            thread.now = START + step * 100_000;
+            let begin = thread.now + 5_000;
+            thread.launch_running("timed", 3_000, 7, (begin, 50_000));
+        }
+        compared(&timed, &made(1, 1, "gemm"), |diff| {
+            let kernels = row(diff, "steps", "time of kernels on the GPU");
+            assert!(kernels.before.is_some_and(|ns| ns > 0.0));
+            assert_eq!((kernels.after, kernels.by(), kernels.beyond), (None, 0.0, None));
+            assert_eq!(kernels.note.as_deref(), Some("not measured in after"));
+            let busy = row(diff, "gpu-utilisation", "busy_ns");
+            assert_eq!((busy.after, busy.by(), busy.note.as_deref()), (None, 0.0, Some("not measured in after")));
         });
     }
 

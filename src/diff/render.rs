@@ -74,7 +74,7 @@ pub(crate) fn json(diff: &Diff) -> String {
     let row = |row: &Change| -> Json {
         json!({
             "what": row.what, "unit": render::unit_name(row.unit), "before": row.before, "after": row.after,
-            "change": row.by(), "change_percent": row.percent(), "beyond_spread": row.beyond, "note": row.note,
+            "mean": row.mean, "change": (!row.unmeasured).then(|| row.by()), "change_percent": row.percent(), "beyond_spread": row.beyond, "note": row.note,
         })
     };
     let part = |part: &Part| {
@@ -136,12 +136,16 @@ fn cells(row: &Change) -> [String; 6] {
         Some(false) => "no",
         None => "",
     };
-    let what = shortened(&row.what.replace(char::is_control, " "), WHAT);
+    let what = shortened(&row.what.replace(char::is_control, " "), WHAT) + if row.mean { " (mean)" } else { "" };
     [
         what,
         value(row.before),
         value(row.after),
-        if by == 0.0 { "0".to_owned() } else { change },
+        match () {
+            () if row.unmeasured => "not known".to_owned(),
+            () if by == 0.0 => "0".to_owned(),
+            () => change,
+        },
         percent,
         beyond.to_owned(),
     ]

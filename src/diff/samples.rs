@@ -73,7 +73,7 @@ impl Samples {
     pub(super) fn of(facts: &Facts<'_>, process_id: i64, per_step: bool) -> Samples {
         let spans = match facts.steps.of(process_id).filter(|_| per_step) {
             Some(steps) => steps.sample(MOST),
-            None => vec![(i64::MIN, i64::MAX)],
+            None => vec![[(i64::MIN, i64::MAX); 2]],
         };
         let mut taking = Taking::new(process_id, spans);
         facts.trace.scan(WANTS, facts.filter, &mut |rows| taking.rows(rows));
@@ -86,6 +86,10 @@ impl Samples {
         &self.quantities[quantity as usize]
     }
 }
+
+/// Whose time a sample's span is.
+const HOST: usize = 0;
+const GPU: usize = 1;
 
 const CALLS: &[&str] = &["api_ns", "kind"];
 const SHAPE: [&str; 6] = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"];
@@ -115,8 +119,9 @@ struct Raw {
 /// The read.
 struct Taking {
     process_id: i64,
-    spans: Vec<(i64, i64)>,
-    hint: usize,
+    /// Where the samples lie on the host, and on the GPU.
+    spans: [Vec<(i64, i64)>; 2],
+    hints: [usize; 2],
     quantities: [Vec<f64>; QUANTITIES.len()],
     kernels: Vec<Raw>,
     by_id: FxHashMap<i64, usize>,
@@ -127,23 +132,25 @@ struct Taking {
 }
 
 impl Taking {
-    fn new(process_id: i64, spans: Vec<(i64, i64)>) -> Taking {
+    fn new(process_id: i64, spans: Vec<[(i64, i64); 2]>) -> Taking {
         let mut quantities: [Vec<f64>; QUANTITIES.len()] = std::array::from_fn(|_| vec![0.0; spans.len()]);
-        if !matches!(spans[..], [(i64::MIN, _)]) {
-            quantities[Quantity::Duration as usize] = spans.iter().map(|(from, to)| (to - from) as f64).collect();
+        let spans = [0, 1].map(|clock| spans.iter().map(|span| span[clock]).collect::<Vec<_>>());
+        if !matches!(spans[GPU][..], [(i64::MIN, _)]) {
+            quantities[Quantity::Duration as usize] = spans[GPU].iter().map(|(from, to)| (to - from) as f64).collect();
         }
         let (kernels, by_id, last) = (Vec::new(), FxHashMap::default(), FxHashMap::default());
-        Taking { process_id, spans, hint: 0, quantities, kernels, by_id, last, left_out: 0, gpu: false }
+        Taking { process_id, spans, hints: [0; 2], quantities, kernels, by_id, last, left_out: 0, gpu: false }
     }
 
-    /// The sample that holds this time.
-    fn step(&mut self, at: i64) -> Option<usize> {
-        let holds = |i: usize| self.spans.get(i).is_some_and(|(from, to)| (*from..*to).contains(&at));
-        if !holds(self.hint) {
-            let after = self.spans.partition_point(|(from, _)| *from <= at);
-            self.hint = after.checked_sub(1).filter(|i| holds(*i))?;
+    /// The sample that holds this time, of the host or of the GPU.
+    fn step(&mut self, clock: usize, at: i64) -> Option<usize> {
+        let (spans, hint) = (&self.spans[clock], &mut self.hints[clock]);
+        let holds = |i: usize| spans.get(i).is_some_and(|(from, to)| (*from..*to).contains(&at));
+        if !holds(*hint) {
+            let after = spans.partition_point(|(from, _)| *from <= at);
+            *hint = after.checked_sub(1).filter(|i| holds(*i))?;
         }
-        Some(self.hint)
+        Some(*hint)
     }
 
     fn add(&mut self, step: usize, count: Quantity, time: Quantity, ns: i64) {
@@ -158,8 +165,9 @@ impl Taking {
         let shape = SHAPE.map(|column| rows.i32_or(column, 0));
         let kind = rows.texts("kind");
         let own = self.process_id;
+        let clock = if rows.table == TableId::Kernels { GPU } else { HOST };
         for row in (0..rows.len).filter(|row| process[*row] == own) {
-            let Some(step) = self.step(start[row]) else { continue };
+            let Some(step) = self.step(clock, start[row]) else { continue };
             match rows.table {
                 TableId::Launches => {
                     self.add(step, Quantity::Launches, Quantity::LaunchNs, api[row]);
@@ -201,7 +209,7 @@ impl Taking {
             self.left_out += u64::from(id != NO_NAME);
             return None;
         }
-        let none = || vec![0.0; self.spans.len()];
+        let none = || vec![0.0; self.spans[HOST].len()];
         let kernel = Kernel { shape: shape(), count: none(), launch_ns: none(), gpu_ns: none(), ..Kernel::default() };
         self.kernels.push(Raw { id, neighbours: (NO_NAME, NO_NAME), launched: false, kernel });
         self.by_id.insert(id, self.kernels.len() - 1);

@@ -19,6 +19,8 @@ const FEWEST: usize = 8;
 pub(super) struct Compared {
     /// The middle of it before, and after; the mean where the middle does not differ.
     pub(super) values: (f64, f64),
+    /// They are means, and not the middle too.
+    pub(super) mean: bool,
     /// Whether it differs beyond the spread; none where there are too few steps.
     pub(super) beyond: Option<bool>,
 }
@@ -27,7 +29,7 @@ pub(super) struct Compared {
 pub(super) fn compare(before: &[f64], after: &[f64], tests: usize) -> Compared {
     let medians = (median(before), median(after));
     let values = if medians.0 == medians.1 { (mean(before), mean(after)) } else { medians };
-    Compared { values, beyond: beyond(before, after, values, tests) }
+    Compared { values, mean: values != medians, beyond: beyond(before, after, values, tests) }
 }
 
 fn beyond(before: &[f64], after: &[f64], values: (f64, f64), tests: usize) -> Option<bool> {
@@ -90,9 +92,16 @@ mod tests {
         assert_eq!(compare(&noise(1, 0.0), &noise(2, 30.0), 10).beyond, Some(true));
         assert_eq!(compare(&noise(1, 0.0), &noise(1, 0.0), 10).beyond, Some(false));
         assert_eq!(compare(&noise(1, 0.0)[..5], &noise(2, 900.0), 1).beyond, None, "too few");
-        assert_eq!(compare(&[7.0; 50], &[7.0; 50], 1), Compared { values: (7.0, 7.0), beyond: Some(false) });
-        assert_eq!(compare(&[7.0; 50], &[8.0; 50], 1), Compared { values: (7.0, 8.0), beyond: Some(true) });
+        assert_eq!(
+            compare(&[7.0; 50], &[7.0; 50], 1),
+            Compared { values: (7.0, 7.0), mean: false, beyond: Some(false) }
+        );
+        assert_eq!(
+            compare(&[7.0; 50], &[8.0; 50], 1),
+            Compared { values: (7.0, 8.0), mean: false, beyond: Some(true) }
+        );
         let now_and_then: Vec<f64> = (0..100).map(|i| f64::from(u8::from(i % 3 == 0))).collect();
-        assert_eq!(compare(&[0.0; 100], &now_and_then, 1), Compared { values: (0.0, 0.34), beyond: Some(true) });
+        let means = Compared { values: (0.0, 0.34), mean: true, beyond: Some(true) };
+        assert_eq!(compare(&[0.0; 100], &now_and_then, 1), means);
     }
 }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{Change, Part};
-use crate::analysis::{Analysis, Section, Table, Value};
+use crate::analysis::{Analysis, Section, Table, Unit, Value};
 
 /// Rows of a part that are kept.
 const ROWS: usize = 1000;
@@ -39,9 +39,9 @@ fn metrics(analysis: &'static dyn Analysis, sections: &[Section; 2]) -> Part {
         section.facts.iter().find(|fact| fact.key == key).and_then(|fact| as_number(&fact.value))
     };
     let rows = analysis.metrics().iter().filter_map(|metric| {
-        let [before, after] = [0, 1].map(|i| number(&sections[i], metric.key));
-        let what = metric.key.to_owned();
-        (before != after).then_some(Change { what, unit: metric.unit, before, after, beyond: None, note: None })
+        let values = [0, 1].map(|i| number(&sections[i], metric.key));
+        let change = changed(metric.key.to_owned(), metric.unit, values)?;
+        Some(if values.contains(&None) { change.unmeasured("before", "after") } else { change })
     });
     Part { name: analysis.name().to_owned(), rows: rows.collect(), ..Part::default() }
 }
@@ -64,14 +64,28 @@ fn table(tables: &[Option<Table>; 2], about: &Table) -> Option<Part> {
         }
     }
     let row = |key: String| {
-        let [before, after] = sums.get(&key).copied()?;
-        (before != after).then_some(Change { what: key, unit: number.unit, before, after, beyond: None, note: None })
+        let sums = sums.get(&key).copied()?;
+        changed(key, number.unit, sums)
     };
     let mut rows: Vec<Change> = order.into_iter().filter_map(row).collect();
     sort(&mut rows);
     let left_out = rows.len().saturating_sub(ROWS);
     rows.truncate(ROWS);
     Some(Part { rows, left_out, ..Part::default() })
+}
+
+/// A number that is not the same before and after, of which no steps are known.
+fn changed(what: String, unit: Unit, [before, after]: [Option<f64>; 2]) -> Option<Change> {
+    (before != after).then_some(Change {
+        what,
+        unit,
+        before,
+        after,
+        mean: false,
+        beyond: None,
+        unmeasured: false,
+        note: None,
+    })
 }
 
 /// What a row is about: its texts, but for those that another run has otherwise.
@@ -107,7 +121,7 @@ pub(super) fn sort(rows: &mut [Change]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{Column, Unit};
+    use crate::analysis::Column;
 
     #[test]
     fn rows_are_matched_by_their_texts_and_the_largest_difference_comes_first() {

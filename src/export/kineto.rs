@@ -11,7 +11,9 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
 use super::Files;
+use super::collectives::{self, Collectives};
 use super::output::{Output, quoted};
+use crate::import::OPERATOR;
 use crate::trace::{NO_NAME, Process, Rows, Trace, Want};
 
 const CALL: [&str; 6] = ["api_ns", "pid", "tid", "correlation_id", "api_id", "result"];
@@ -64,6 +66,7 @@ pub(super) const WANTS: &[Want] = &[
             "bytes",
         ],
     },
+    collectives::WANT,
     Want { table: TableId::Ranges, columns: &["end_ns", "pid", "tid", "kind", "name_id", "domain_id"] },
 ];
 
@@ -138,13 +141,14 @@ impl std::fmt::Display for Us {
 pub(super) struct Events {
     names: FxHashMap<i64, String>,
     host_only: bool,
+    collectives: Collectives,
     pub(super) open_ranges: u64,
 }
 
 impl Events {
     /// With these names, as JSON has them.
-    pub(super) fn new(names: FxHashMap<i64, String>, host_only: bool) -> Events {
-        Events { names, host_only, open_ranges: 0 }
+    pub(super) fn new(names: FxHashMap<i64, String>, host_only: bool, collectives: Collectives) -> Events {
+        Events { names, host_only, collectives, open_ranges: 0 }
     }
 
     /// Writes each row to the file of its process.
@@ -156,6 +160,11 @@ impl Events {
         match rows.table {
             TableId::Kernels => each(&mut self.kernels(rows)),
             TableId::DeviceCopies => each(&mut self.copies(rows)),
+            TableId::Collectives => {
+                let mut write = self.collectives(rows);
+                collectives::calls(rows)
+                    .try_for_each(|row| files.of(process[row]).map_or(Ok(()), |output| write(output, row)))
+            }
             TableId::Ranges => {
                 let ends = rows.i64_or("end_ns", -1);
                 self.open_ranges += ends.iter().filter(|end| **end < 0).count() as u64;
@@ -246,12 +255,28 @@ impl Events {
         }
     }
 
+    fn collectives<'a>(&'a self, rows: &'a Rows) -> impl FnMut(&mut Output, usize) -> io::Result<()> + 'a {
+        let (start, length, api) = (rows.i64("start_ns"), rows.i64("api_ns"), rows.i64("api_id"));
+        let (pid, tid) = (rows.i32_or("pid", 0), rows.i32_or("tid", 0));
+        let arguments = self.collectives.arguments(rows);
+        move |output, row| {
+            let (ts, dur) = (Us(start[row] - output.base_ns), Us(length[row]));
+            let (pid, tid, arguments) = (pid[row], tid[row], arguments(row, self.name(api[row]).trim_matches('"')));
+            write!(
+                output.event()?,
+                r#"{{"ph":"X","cat":"cpu_op","name":"{OPERATOR}","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{{arguments}}}}}"#
+            )
+        }
+    }
+
     fn ranges<'a>(&'a self, rows: &'a Rows) -> impl FnMut(&mut Output, usize) -> io::Result<()> + 'a {
         let (start, end) = (rows.i64("start_ns"), rows.i64_or("end_ns", -1));
         let (pid, tid, kind) = (rows.i32_or("pid", 0), rows.i32_or("tid", 0), rows.texts("kind"));
         let (name, domain) = (rows.i64_or("name_id", NO_NAME), rows.i64_or("domain_id", NO_NAME));
+        let process = rows.i64("process_id");
         move |output, row| {
-            if end[row] < 0 {
+            let of_call = self.collectives.tells(self.name(name[row]), process[row], tid[row], start[row]);
+            if end[row] < 0 || of_call {
                 return Ok(());
             }
             let domain = if domain[row] == NO_NAME { "\"\"" } else { self.name(domain[row]) };

@@ -1,5 +1,6 @@
 //! A trace in the formats of other tools: one file for each rank.
 
+mod collectives;
 mod kineto;
 mod output;
 
@@ -11,6 +12,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
 use crate::trace::{Filter, Process, Trace, Want, full_name};
+use collectives::Collectives;
 use output::Output;
 
 /// What was written.
@@ -65,7 +67,7 @@ fn write(trace: &Trace, file: &Path, files: &mut Files) -> io::Result<u64> {
         Some((output, process)) => kineto::thread_name(output, process.pid, tid, name),
         None => Ok(()),
     })?;
-    let mut events = kineto::Events::new(names(trace), host_only(trace));
+    let mut events = kineto::Events::new(names(trace), host_only(trace), Collectives::read(trace));
     let mut done = Ok(());
     trace.scan(kineto::WANTS, &Filter::default(), &mut |rows| {
         if done.is_ok() {

@@ -9,6 +9,7 @@
 //! more than the step would be shorter if the rule's work were not there ([`crate::analysis::CriticalSums`]); else it is time
 //! of the host, and nothing here speaks of the GPU's idle time.
 
+mod imbalance;
 mod on_gpu;
 mod rules;
 mod subject;
@@ -17,12 +18,12 @@ mod tests;
 mod verdict;
 mod verdict_gpu;
 
-pub(crate) use on_gpu::{OnGpu, SLOW_HOST};
-pub(crate) use rules::{ALL, Rule, worst_site};
+pub(crate) use on_gpu::{Each, OnGpu, SLOW_HOST};
+pub(crate) use rules::{ALL, IMBALANCE, Rule, worst_site};
 pub(crate) use subject::{Subject, subjects};
 pub(crate) use verdict::{Verdict, verdict};
 
-use crate::analysis::{Need, Without};
+use crate::analysis::{Class, Need, Without};
 
 /// Findings that are shown.
 const SHOWN: usize = 5;
@@ -40,7 +41,11 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::Sites,
     Need::Implicit,
     Need::Gpu,
+    Need::GpuClock,
+    Need::GpuSteps,
     Need::Critical,
+    Need::Ranks,
+    Need::StepSums,
 ];
 
 /// What a rule found in one process.
@@ -105,6 +110,12 @@ impl Findings {
         self.share_of(subject, &[rule]) * subject.unit_ns
     }
 
+    /// What ranks wait for the latest one, ns, and the one that they wait for most.
+    fn imbalance(&self, subject: &Subject<'_>) -> (f64, String) {
+        let gain = self.gains.iter().find(|gain| gain.rule == IMBALANCE);
+        gain.map_or((0.0, String::new()), |gain| (gain.gain_ns, subject.facts.label(gain.process_id)))
+    }
+
     /// The largest gain that one of these rules found in a process, as a share of its unit.
     fn share_of(&self, subject: &Subject<'_>, rules: &[&str]) -> f64 {
         let named =
@@ -114,12 +125,34 @@ impl Findings {
     }
 }
 
-/// Most time that several findings of one process save together, ns. Where the trace does not tell they may do so one after
-/// the other.
-pub(crate) fn together_ns<'a>(subject: &Subject<'_>, findings: impl Iterator<Item = &'a Finding> + Clone) -> f64 {
-    let blamed: f64 = findings.clone().map(|finding| finding.blamed_ns).sum();
-    let without = findings.map(|finding| Without::these(finding.rule.without)).fold(Without::default(), Without::and);
-    subject.shorter_ns(without).map_or(blamed, |ns| blamed.min(ns)).min(subject.unit_ns)
+/// Most time that several findings of a unit save together, ns: all of one process, or of ranks whose collectives were compared,
+/// which get faster only together; none for others. Where the trace does not tell they may save it one after the other.
+pub(crate) fn together_ns(subjects: &[Subject<'_>], findings: &[&Finding]) -> Option<f64> {
+    let first = findings.first().filter(|first| findings.iter().all(|f| f.per_step == first.per_step))?;
+    let blamed: f64 = findings.iter().map(|finding| finding.blamed_ns).sum();
+    let without = findings.iter().map(|f| Without::these(f.rule.without)).fold(Without::default(), Without::and);
+    let own = subjects.iter().find(|subject| subject.process_id == first.process_id)?;
+    if first.per_step != own.per_step {
+        return Some(blamed.min(own.run_ns));
+    }
+    let is_rank = |process_id: &i64| own.facts.ranks.late.contains_key(process_id);
+    if !findings.iter().all(|finding| is_rank(&finding.process_id)) {
+        let one = findings.iter().all(|finding| finding.process_id == own.process_id);
+        return one.then(|| own.shorter_ns(without).map_or(blamed, |ns| blamed.min(ns)).min(own.unit_ns));
+    }
+    // Each rank keeps the work that no finding is about, and its collectives end when the last one comes to them.
+    let ranks = || subjects.iter().filter(|subject| is_rank(&subject.process_id));
+    let shorter = ranks().filter_map(|rank| {
+        let earlier = findings.iter().find(|f| f.rule.name == IMBALANCE && f.process_id == rank.process_id);
+        match earlier {
+            Some(earlier) => Some(rank.shorter_ns(without)? + earlier.gain_ns),
+            None => rank.shorter_ns(without.and(Without::these(&[Class::Communication]))),
+        }
+    });
+    let most = findings.iter().map(|finding| finding.gain_ns).fold(0.0, f64::max);
+    let found_in = |subject: &&Subject<'_>| findings.iter().any(|finding| finding.process_id == subject.process_id);
+    let longest = ranks().filter(found_in).map(|rank| rank.unit_ns).fold(0.0, f64::max);
+    Some(shorter.fold(blamed, f64::min).max(most).min(longest))
 }
 
 /// Applies every rule to every process that matters; of each rule the process counts where it costs most.
@@ -142,7 +175,7 @@ pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
             findings.gains.push(Gain { rule: rule.name, process_id: subject.process_id, gain_ns, of_run });
             let whole = if of_run { subject.run_ns } else { subject.unit_ns };
             let share = if whole > 0.0 { (gain_ns / whole).min(1.0) } else { 0.0 };
-            if share >= WORTH && worst.as_ref().is_none_or(|w| share > w.share) {
+            if (share >= WORTH || !rule.gain_known) && worst.as_ref().is_none_or(|w| share > w.share) {
                 let per_step = subject.per_step && !of_run;
                 worst =
                     Some(Finding { rule, process_id: subject.process_id, gain_ns, blamed_ns, share, per_step, lines });

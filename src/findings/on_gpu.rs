@@ -1,26 +1,46 @@
 //! What a process's GPUs did in its usual step, or in its run when it has no steps.
 
-use crate::analysis::{CAUSES, Cause, Did, Facts};
+use crate::analysis::{CAUSES, Cause, Did, Facts, gpu_name};
 
 /// Causes of gaps that are the host's slowness: it launches, or is at something else.
 pub(crate) const SLOW_HOST: &[Cause] = &[Cause::NotLaunched, Cause::Driver, Cause::Launching];
 
+/// A GPU that works for a smaller part of the unit idles, where another one works for [`WORKS`] and [`TIMES`] as long.
+const IDLES: f64 = 0.1;
+const WORKS: f64 = 0.2;
+const TIMES: f64 = 5.0;
+
+/// One GPU of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Each {
+    /// As the user knows it.
+    pub(crate) name: String,
+    /// Time in which it worked, ns.
+    pub(crate) busy_ns: f64,
+}
+
 /// The GPUs of a process in its unit; of several the mean.
 #[derive(Debug)]
 pub(crate) struct OnGpu {
+    /// Each of them.
+    pub(crate) each: Vec<Each>,
     /// Computing, ns.
     pub(crate) compute_ns: f64,
     /// NCCL with no computing beside it, ns.
     pub(crate) communication_ns: f64,
+    /// NCCL, whatever else was going on, ns.
+    pub(crate) all_communication_ns: f64,
     /// Copies with nothing beside them, ns.
     pub(crate) copy_ns: f64,
     /// Operations.
     pub(crate) operations: f64,
     /// Median time of a kernel, ns.
     pub(crate) kernel_ns: f64,
-    /// Gaps because the host does not launch fast enough.
-    pub(crate) starved_gaps: f64,
+    /// Idle time because the host does not launch fast enough: of each gap what launching alone can take, ns.
+    pub(crate) launch_idle_ns: f64,
     idle_ns: [f64; CAUSES.len()],
+    /// Idle time of the mean steady step, usual or not, ns; none without steps.
+    pub(crate) mean_idle_ns: Option<f64>,
     /// After waits in calls of this kind, ns.
     after: Vec<(Did, f64)>,
 }
@@ -39,21 +59,39 @@ impl OnGpu {
             own.iter().map(|(_, own)| of(own)).sum::<i64>() as f64 / each
         };
         let own_gaps = || gpu.devices.gaps.iter().filter(|(key, _)| key.process_id == process_id);
-        let starved = own_gaps().filter(|(key, _)| SLOW_HOST.contains(&key.cause)).map(|(_, gaps)| gaps.middle.0);
+        let starved = own_gaps().filter(|(key, _)| SLOW_HOST.contains(&key.cause)).map(|(_, gaps)| gaps.launch_ns);
         let after = own_gaps().filter(|(key, _)| key.cause == Cause::AfterWait);
         let kernels = gpu.launched.kernels.iter().filter(|((process, ..), _)| *process == process_id);
         let mut times = crate::analysis::Stats::default();
         kernels.for_each(|(_, of)| times.merge(&of.kernel));
+        let each_one = own.iter().map(|(device, own)| Each {
+            name: gpu_name(facts, gpu, device),
+            busy_ns: own.busy.total_ns() as f64 / units,
+        });
         Some(OnGpu {
+            each: each_one.collect(),
             compute_ns: mean(&|own| own.busy.compute_ns),
             communication_ns: mean(&|own| own.busy.communication_ns),
+            all_communication_ns: mean(&|own| own.communication_ns),
             copy_ns: mean(&|own| own.busy.copy_ns),
             operations: mean(&|own| own.operations as i64),
             kernel_ns: times.median() as f64,
-            starved_gaps: starved.sum::<u64>() as f64 / each,
+            launch_idle_ns: starved.sum::<i64>() as f64 / each,
             idle_ns: std::array::from_fn(|cause| mean(&|own| own.idle_ns[cause])),
+            mean_idle_ns: facts.steps.of(process_id).filter(|steps| !steps.sorted_ns.is_empty()).map(|steps| {
+                let idle: i64 = own.iter().flat_map(|(_, own)| own.steady.1).sum();
+                idle as f64 / (own.len() * steps.sorted_ns.len()) as f64
+            }),
             after: after.filter_map(|(key, gaps)| Some((key.did?, gaps.middle.1 as f64 / each))).collect(),
         })
+    }
+
+    /// The GPU that works most, and those that idle in its unit of this length meanwhile.
+    pub(crate) fn idle_beside(&self, unit_ns: f64) -> Option<(&Each, Vec<&Each>)> {
+        let most = self.each.iter().max_by(|a, b| a.busy_ns.total_cmp(&b.busy_ns))?;
+        let idles = |of: &&Each| of.busy_ns < IDLES * unit_ns && TIMES * of.busy_ns <= most.busy_ns;
+        let idle: Vec<&Each> = self.each.iter().filter(idles).collect();
+        (most.busy_ns >= WORKS * unit_ns && !idle.is_empty()).then_some((most, idle))
     }
 
     /// Time in which any operation ran, ns.

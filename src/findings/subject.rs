@@ -1,7 +1,7 @@
 //! One process as the rules see it: its usual step, or its run when it has no steps.
 
-use super::OnGpu;
-use crate::analysis::{CriticalSums, Did, Facts, PARTS, Part, ProcessSteps, Without};
+use super::{Evidence, OnGpu, imbalance};
+use crate::analysis::{CriticalSums, Did, Facts, Late, PARTS, Part, ProcessSteps, Without, gpu_clock_off};
 
 /// Processes that are looked at one by one; of more, those with most driver calls.
 const SUBJECTS: usize = 256;
@@ -21,6 +21,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) per_step: bool,
     /// Length of the usual step, or of the run, ns.
     pub(crate) unit_ns: f64,
+    /// The host's time in it; other than its length where the host runs ahead of the GPU.
+    pub(crate) host_ns: f64,
     /// Length of the run from the first driver call to the last, ns.
     pub(crate) run_ns: f64,
     /// Steady steps of usual duration; 1 for a run.
@@ -36,6 +38,12 @@ pub(crate) struct Subject<'a> {
     pub(crate) implicit_waits: f64,
     /// What its GPUs did in the unit; none where the trace does not tell.
     pub(crate) on_gpu: Option<OnGpu>,
+    /// Time of the unit in which its kernels of NCCL waited for other ranks, ns.
+    pub(crate) waited_ns: f64,
+    /// What the ranks wait for each other, where this is the one that they wait for most.
+    pub(crate) imbalance: Option<Evidence>,
+    /// What is wrong with the clock of its GPU, whose times are not looked at then.
+    pub(crate) clock_off: Option<String>,
     /// Its critical path, and how long the unit would be without some of the work; none where the trace does not tell.
     critical: Option<&'a CriticalSums>,
 }
@@ -69,7 +77,7 @@ impl Subject<'_> {
 
     /// Time of the unit outside the driver, ns.
     pub(crate) fn outside_ns(&self) -> f64 {
-        (self.unit_ns - self.parts_ns.iter().sum::<f64>()).max(0.0)
+        (self.host_ns - self.parts_ns.iter().sum::<f64>()).max(0.0)
     }
 
     /// Time of the unit whose cause nothing in the trace tells: outside the driver, and not in a wait for the operating
@@ -98,6 +106,12 @@ impl Subject<'_> {
     /// and no more than the waits themselves, for the host's own work of the unit remains.
     pub(crate) fn wait_gain_ns(&self, gpu: &OnGpu) -> f64 {
         gpu.after_ns(&[Did::Wait, Did::Transfer]).min(self.overlap_bound(self.ns(Part::Wait)))
+    }
+
+    /// Time of the unit in which NCCL runs with no computing beside it and moves data, ns: not longer than it runs without waiting
+    /// for other ranks.
+    pub(crate) fn transferring_ns(&self, gpu: &OnGpu) -> f64 {
+        gpu.communication_ns.min((gpu.all_communication_ns - self.waited_ns).max(0.0))
     }
 
     /// Idle time after waits beyond what less waiting can gain: the host would not have launched sooner.
@@ -131,27 +145,43 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
     };
     let subject = |(process_id, time): (i64, &'a crate::analysis::ProcessTime)| {
         let steps = facts.steps.of(process_id).filter(|s| s.middle > 0);
-        let run_ns = (time.span_ns.1 - time.span_ns.0) as f64;
-        let (unit_ns, middle, counted) = match steps {
-            Some(steps) => (steps.middle_ns, steps.middle as f64, &time.middle),
-            None => (run_ns, 1.0, &time.all),
+        // What the GPU did before the first call or after the last one, in a trace that was cut off, is of the run too.
+        let own = facts.gpu.iter().flat_map(|gpu| gpu.devices.iter()).filter(|d| d.in_steps.contains_key(&process_id));
+        let on_gpu = own.map(|device| (device.first_ns, device.last_ns()));
+        let span = on_gpu.fold(time.span_ns, |all, own| (all.0.min(own.0), all.1.max(own.1)));
+        let span_ns = (span.1 - span.0) as f64;
+        // Of ranges and steps the time inside of them.
+        let run_ns = facts.filter.inside_ns(process_id).map_or(span_ns, |inside| span_ns.min(inside as f64));
+        let (unit_ns, host_ns, middle, counted) = match steps {
+            Some(steps) => (steps.middle_ns, steps.middle_host_ns, steps.middle as f64, &time.middle),
+            None => (run_ns, run_ns, 1.0, &time.all),
         };
         let shares = time.shares_ns();
+        let clock_off = gpu_clock_off(facts, process_id);
+        let critical = facts.critical.as_ref().and_then(|critical| critical.of(process_id));
         Subject {
             facts,
             process_id,
             steps,
             per_step: steps.is_some(),
             unit_ns,
+            host_ns,
             run_ns,
             units: middle,
             parts_ns: shares.map(|ns| ns as f64 / middle),
             system_ns: time.system_ns().filter(|_| looked_at(process_id, time)).map(|ns| ns as f64 / middle),
             calls: counted.calls.map(|calls| calls as f64 / middle),
             implicit_waits: counted.implicit_waits as f64 / middle,
-            on_gpu: OnGpu::of(facts, process_id, middle),
-            critical: facts.critical.as_ref().and_then(|critical| critical.of(process_id)),
+            on_gpu: OnGpu::of(facts, process_id, middle).filter(|_| clock_off.is_none()),
+            waited_ns: facts.ranks.late.get(&process_id).map_or(0, Late::waited_ns) as f64 / middle,
+            imbalance: None,
+            critical: critical.filter(|_| clock_off.is_none()),
+            clock_off,
         }
     };
-    judged.map(subject).collect()
+    let mut subjects: Vec<Subject<'a>> = judged.map(subject).collect();
+    if let Some((latest, evidence)) = imbalance::of(&subjects) {
+        subjects[latest].imbalance = Some(evidence);
+    }
+    subjects
 }

@@ -293,3 +293,98 @@ fn where_there_are_no_steps_no_finding_speaks_of_them() {
     let text = section.literal.unwrap_or_default();
     assert!(text.contains("1 many waits  <= ") && !text.contains("every step"), "{text}");
 }
+
+/// Steps of a kernel of 600 us and a copy of pinned memory of 300 us, which begins with the kernel, or when it has ended.
+fn copies_and_kernels(beside: bool) -> Section {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, crate::trace::testing::START + 1_000_000_000);
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..40 {
+        let step = thread.range_begin();
+        let begin = thread.now + 20_000;
+        let end = thread.launch_running("gemm", 5_000, 7, (begin, 600_000));
+        thread.copy_running("HtoD", 8 << 20, 5_000, (if beside { begin } else { end }, 300_000));
+        let last = if beside { end } else { end + 300_000 };
+        thread.sync("cuStreamSynchronize", "stream", last - thread.now + 1_000);
+        thread.range_end(None, "step", step, true);
+    }
+    trace.section(ALL[0])
+}
+
+#[test]
+fn copies_of_pinned_memory_are_found_where_nothing_runs_beside_them() {
+    let alone = copies_and_kernels(false);
+    assert_eq!(found(&alone), [("exposed-copies".to_owned(), 300)], "{:?}", alone.literal);
+    let said = evidence(&alone);
+    assert!(said.contains("nothing else for 300 us of a step; cuMemcpyAsync HtoD 1 a step of 8.00 MiB"), "{said}");
+    let beside = copies_and_kernels(true);
+    assert_eq!(found(&beside), [], "{:?}", beside.literal);
+    let Value::Text(fine) = beside.get("checked_fine") else { panic!("{:?}", beside.literal) };
+    assert!(fine.contains("exposed copies"), "{fine}");
+}
+
+/// Steps of so many small launches 12 us apart, and other work of the host.
+fn launches_and_work(launches: i64, work_ns: i64) -> Vec<(String, i64)> {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, crate::trace::testing::START + 1_000_000_000);
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..40 {
+        let step = thread.range_begin();
+        for _ in 0..launches {
+            let begin = thread.now + 4_000;
+            thread.launch_running("k", 3_000, 7, (begin, 2_000));
+            thread.host(9_000);
+        }
+        thread.host(work_ns);
+        thread.range_end(None, "step", step, true);
+    }
+    found(&trace.section(ALL[0]))
+}
+
+#[test]
+fn one_launch_more_changes_no_finding_by_more_than_itself() {
+    let mut before: Option<Vec<(String, i64)>> = None;
+    for launches in 44..56 {
+        let found = launches_and_work(launches, 700_000);
+        let (idle, work) = (launches * 10 + 40, 660);
+        let mut expected = vec![("host-work".to_owned(), work), ("launch-bound".to_owned(), idle)];
+        expected.sort_by_key(|(_, us)| -us);
+        let close = |(a, b): (&(String, i64), &(String, i64))| a.0 == b.0 && (a.1 - b.1).abs() <= 20;
+        assert!(found.len() == 2 && found.iter().zip(&expected).all(close), "{launches}: {found:?}, {expected:?}");
+        if let Some(before) = before.replace(found.clone()) {
+            assert!(before.iter().zip(&found).all(close), "{launches}: {before:?}, then {found:?}");
+        }
+    }
+}
+
+#[test]
+fn idle_time_is_shared_out_between_launching_and_other_work_by_what_each_takes() {
+    let names = |launches, work_ns| -> Vec<String> {
+        launches_and_work(launches, work_ns).into_iter().map(|(name, _)| name).collect()
+    };
+    assert_eq!(names(200, 0), ["launch-bound"]);
+    assert_eq!(names(5, 3_000_000), ["host-work"]);
+    assert_eq!(names(5, 0), ["launch-bound"], "few launches that are all that a step does bound it as well");
+}
+
+#[test]
+fn of_two_waits_the_one_after_which_the_gpu_idles_is_named_first() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, crate::trace::testing::START + 1_000_000_000);
+    let lines = [("loss", 10), ("log", 20)].map(|(function, line)| trace.stack(function, "/home/u/train.py", line));
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..40 {
+        let step = thread.range_begin();
+        for (line, host_ns) in lines.into_iter().zip([1_000, 200_000]) {
+            let end = thread.launch_running("k", 5_000, 7, (thread.now + 6_000, 300_000));
+            thread.stack = Some((line, 0));
+            thread.sync("cuStreamSynchronize", "stream", end + 3_000 - thread.now);
+            thread.stack = None;
+            thread.host(host_ns);
+        }
+        thread.range_end(None, "step", step, true);
+    }
+    let section = trace.section(ALL[0]);
+    assert_eq!(found(&section)[0].0, "wait-every-step");
+    assert!(evidence(&section).starts_with("train.py:20 log  cuStreamSynchronize"), "{}", evidence(&section));
+}

@@ -4,7 +4,7 @@
 //! copies, allocation, waits), and that the GPU limits it where the host mostly waits. Where they do not show it the
 //! verdict is UNKNOWN, and says why.
 
-use super::{Findings, Subject, WORTH, verdict_gpu};
+use super::{Findings, IMBALANCE, Subject, WORTH, verdict_gpu};
 use crate::analysis::Part;
 
 /// The verdict.
@@ -56,6 +56,14 @@ const ROWS: &[Row] = &[
             let (launches, waits) = (crate::render::number(s.calls(Part::Launch)), percent(s.share(Part::Wait)));
             let share = percent(s.share(Part::Launch));
             format!("{launches} launch calls take {share} of a {}; the host waits {waits}", s.unit())
+        },
+    },
+    Row {
+        word: "IMBALANCE",
+        fits: |s, f| f.share_of(s, &[IMBALANCE]) >= 0.1,
+        text: |s| {
+            let waiting = s.imbalance.as_ref().map_or(0.0, |imbalance| imbalance.gain_ns / s.unit_ns.max(1.0));
+            format!("the other ranks wait for {} {} of a {}", s.facts.label(s.process_id), percent(waiting), s.unit())
         },
     },
     Row {

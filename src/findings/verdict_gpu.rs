@@ -1,6 +1,6 @@
 //! The verdict where the trace has GPU times: what most of the GPU's time is lost to.
 
-use super::{Findings, OnGpu, Subject, Verdict, WORTH};
+use super::{Each, Findings, OnGpu, Subject, Verdict, WORTH};
 use crate::analysis::{Cause, Did};
 use crate::render::share;
 
@@ -9,18 +9,31 @@ const BOUND: f64 = 0.1;
 /// A GPU that is idle for a larger part of the unit is not healthy, whether or not it is known why.
 const IDLE: f64 = 0.2;
 
+/// `GPU 1 busy 1.2 % of a step while GPU 0 is busy 93 %`
+fn beside(most: &Each, idle: &[&Each], unit_ns: f64, unit: &str) -> String {
+    let of = |each: &Each| share(each.busy_ns / unit_ns);
+    let more = if idle.len() > 1 { format!(" ({} GPUs idle so)", idle.len()) } else { String::new() };
+    let first = idle.first().map(|each| format!("GPU {} busy {}", each.name, of(each))).unwrap_or_default();
+    format!("{first} of a {unit} while GPU {} is busy {}{more}", most.name, of(most))
+}
+
 /// One word for a process whose GPU times are known.
 pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verdict {
     let unit_ns = s.unit_ns.max(1.0);
     let of = |ns: f64| share(ns / unit_ns);
     let idle = of(gpu.all_idle_ns());
+    if let Some((most, idle)) = gpu.idle_beside(unit_ns) {
+        return Verdict { word: "IDLE GPU", text: beside(most, &idle, unit_ns, s.unit()) };
+    }
     let gain = |rule: &str| findings.gain_ns(s, rule);
     let (launches, host, waits) = (gain("launch-bound"), gain("host-work"), s.wait_gain_ns(gpu));
     let memory = gpu.idle_ns(&[Cause::Memory]) + gpu.after_ns(&[Did::Memory]);
     let copies = gpu.idle_ns(&[Cause::Transfer]) + gpu.copy_ns;
+    let transfer = s.transferring_ns(gpu);
+    let (waiting, latest) = findings.imbalance(s);
     let collective = gpu.idle_ns(&[Cause::Collective]);
     let (unit, system, load) = (s.unit(), gpu.idle_ns(&[Cause::System]), gpu.idle_ns(&[Cause::Load]));
-    let candidates: [(f64, &'static str, String); 9] = [
+    let candidates: [(f64, &'static str, String); 10] = [
         (launches, "LAUNCH BOUND", format!("GPU idle {idle} of a {unit}, host too slow to feed it")),
         (host, "HOST BOUND", format!("GPU idle {idle} of a {unit}, {} for the host's own work", of(host))),
         (waits, "SYNC BOUND", format!("GPU idle {idle} of a {unit}, {} after waits of the host", of(waits))),
@@ -31,11 +44,8 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
         ),
         (memory, "ALLOCATION BOUND", format!("GPU idle {idle} of a {unit}, {} for allocations and frees", of(memory))),
         (copies, "TRANSFER BOUND", format!("copies cost {} of a {unit} of the GPU's time", of(copies))),
-        (
-            gpu.communication_ns,
-            "COMMUNICATION BOUND",
-            format!("NCCL runs alone {} of a {unit}", of(gpu.communication_ns)),
-        ),
+        (transfer, "COMMUNICATION BOUND", format!("NCCL runs alone {} of a {unit}", of(transfer))),
+        (waiting, "IMBALANCE", format!("ranks wait {} of a {unit} for the latest one, mostly {latest}", of(waiting))),
         (
             collective,
             "COMMUNICATION BOUND",

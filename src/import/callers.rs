@@ -4,10 +4,12 @@
 //! those around each call. A thread without functions, such as that of PyTorch's backward pass, has no stacks.
 
 use std::cmp::Reverse;
+use std::num::NonZeroU32;
 
 use rustc_hash::FxHashMap;
 
-use super::gathered::{Function, Gathered};
+use super::events::Function;
+use super::gathered::Gathered;
 use super::stacks::Stacks;
 
 /// A thread's functions.
@@ -17,12 +19,12 @@ struct Thread<'f> {
     /// Ends and frames of those that are open, the innermost last.
     open: Vec<(i64, u32)>,
     /// Their stack, once it was asked for.
-    stack: Option<Option<u32>>,
+    stack: Option<Option<NonZeroU32>>,
 }
 
 impl Thread<'_> {
     /// The stack at a time; times do not go back.
-    fn at(&mut self, now: i64, stacks: &mut Stacks) -> Option<u32> {
+    fn at(&mut self, now: i64, stacks: &mut Stacks) -> Option<NonZeroU32> {
         while let Some((next, rest)) = self.rest.split_first().filter(|(next, _)| next.start_ns <= now) {
             self.close(next.start_ns);
             self.open.push((next.end_ns, next.frame));
@@ -53,7 +55,8 @@ pub(super) fn name(found: &mut Gathered) {
     };
     let mut of_calls = threads();
     for call in &mut found.calls {
-        let thread = of_calls.get_mut(&(call.process, call.tid));
+        let caller = found.callers.get(call.caller);
+        let thread = of_calls.get_mut(&(caller.process, caller.tid));
         call.stack = thread.and_then(|thread| thread.at(call.start_ns, &mut found.stacks));
     }
     found.collectives.sort_by_key(|collective| collective.start_ns);
@@ -67,24 +70,13 @@ pub(super) fn name(found: &mut Gathered) {
 #[cfg(test)]
 mod tests {
     use super::super::calls::Kind;
-    use super::super::gathered::Call;
+    use super::super::events::{Call, Caller};
     use super::*;
 
     #[test]
     fn a_call_has_the_functions_that_were_open_in_its_thread() {
         let function = |tid, start_ns, end_ns, frame| Function { process: 0, tid, start_ns, end_ns, frame };
-        let call = |tid, start_ns| Call {
-            start_ns,
-            api_ns: 1,
-            process: 0,
-            tid,
-            correlation: None,
-            api_id: 0,
-            kernel_id: None,
-            kind: Kind::Launch,
-            result: 0,
-            stack: None,
-        };
+        let caller = |tid| Caller { process: 0, tid, api_id: 0, kernel_id: None, kind: Kind::Launch, result: 0 };
         let mut found = Gathered::new("test");
         // main holds f and then g; f calls h.
         found.functions =
@@ -94,13 +86,19 @@ mod tests {
             found.stacks.frame(gputrace_collectors::archive::StackRow { line: Some(line), ..Default::default() });
         }
         found.calls = [(1, 5), (1, 25), (3, 26), (1, 40), (1, 50), (2, 55), (1, 60), (1, 100)]
-            .map(|(t, at)| call(t, at))
+            .map(|(tid, start_ns)| {
+                let caller = found.callers.number(caller(tid));
+                Call { start_ns, api_ns: 1, correlation: None, caller, stack: None }
+            })
             .to_vec();
         name(&mut found);
         let rows: Vec<Vec<i32>> =
             found.stacks.rows().map(|rows| rows.iter().filter_map(|row| row.line).collect()).collect();
-        let lines: Vec<&[i32]> =
-            found.calls.iter().map(|call| call.stack.map_or(&[][..], |at| &rows[at as usize])).collect();
+        let lines: Vec<&[i32]> = found
+            .calls
+            .iter()
+            .map(|call| call.stack.map_or(&[][..], |number| &rows[number.get() as usize - 1]))
+            .collect();
         assert_eq!(lines, [&[0][..], &[2, 1, 0], &[], &[1, 0], &[0], &[0], &[3, 0], &[]]);
     }
 }

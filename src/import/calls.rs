@@ -3,7 +3,7 @@
 //! Names are the runtime's (`cudaMemcpyAsync`) or the driver's (`cuMemcpyHtoDAsync_v2`); profilers add versions to them.
 
 /// What a call is, with the texts of its table's columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// A kernel is given to the GPU.
     Launch,

@@ -7,9 +7,12 @@
 mod callers;
 mod calls;
 pub(crate) mod device_times;
+mod events;
 mod gathered;
+mod graphs;
 mod join;
 mod kineto;
+mod known;
 mod nsys;
 mod rows;
 mod stacks;
@@ -26,6 +29,7 @@ use gputrace_collectors::manifest;
 use gputrace_collectors::names::{NameKind, id};
 
 use gathered::Gathered;
+pub(crate) use kineto::{OPERATOR, Told};
 use write::Place;
 
 /// First bytes of a file that is compressed by gzip, and of a database of sqlite.
@@ -34,7 +38,7 @@ const SQLITE: &[u8] = b"SQLite format 3\0";
 /// Bytes by which a file is known again.
 const HEAD: u64 = 1 << 20;
 /// Bytes that are read at once.
-const BUFFER: usize = 1 << 20;
+const BUFFER: usize = 256 << 10;
 
 /// Imports a file into a trace. What was imported, in words.
 pub(crate) fn import(file: &Path, trace: &Path) -> Result<String> {

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroI64;
 
 use arrow::array::RecordBatch;
 use gputrace_collectors::archive::Columns;
 use gputrace_collectors::names::{NameKind, id};
 use gputrace_collectors::schema::TableId;
 
-use super::gathered::{Collective, Copy, Gathered, Kernel, Process, TorchMemory, Work};
+use super::events::{Collective, Copy, Kernel, Lane, TorchMemory, Work};
+use super::gathered::{Gathered, Process};
 use super::write::Ids;
 
 /// A thread: its first event, and how many it has.
@@ -23,8 +25,11 @@ impl Gathered {
     /// Every thread with rows.
     pub(super) fn threads(&self) -> Threads {
         let mut threads = Threads::new();
-        let calls = self.calls.iter().map(|call| (call.process, call.tid, call.start_ns));
-        for (process, tid, start_ns) in calls.chain(self.ranges.iter().map(|r| (r.process, r.tid, r.start_ns))) {
+        let calls = self.calls.iter().map(|call| (self.callers.get(call.caller), call.start_ns));
+        let calls = calls.map(|(caller, start_ns)| (caller.process, caller.tid, start_ns));
+        let ranges = self.ranges.iter().map(|range| (self.named.get(range.named), range.start_ns));
+        let ranges = ranges.map(|(named, start_ns)| (named.process, named.tid, start_ns));
+        for (process, tid, start_ns) in calls.chain(ranges) {
             let (first, events) = threads.entry((process, tid)).or_insert((start_ns, 0));
             (*first, *events) = (start_ns.min(*first), *events + 1);
         }
@@ -34,10 +39,12 @@ impl Gathered {
     /// Begin, end and events of each process with rows. Others have only a name, such as that of a GPU.
     fn spans(&self) -> BTreeMap<usize, (i64, i64, i64)> {
         let mut spans: BTreeMap<usize, (i64, i64, i64)> = BTreeMap::new();
-        let calls = self.calls.iter().map(|call| (Some(call.process), call.start_ns, call.start_ns + call.api_ns));
-        let works = self.kernels.iter().map(|k| &k.work).chain(self.copies.iter().map(|c| &c.work));
-        let works = works.map(|work| (work.process, work.start_ns, work.start_ns + work.gpu_ns));
-        let ranges = self.ranges.iter().map(|range| (Some(range.process), range.start_ns, range.end_ns));
+        let calls = self.calls.iter().map(|call| (self.callers.get(call.caller).process, call));
+        let calls = calls.map(|(process, call)| (Some(process), call.start_ns, call.start_ns + call.api_ns));
+        let works = self.kernels.iter().chain(&self.copies);
+        let works = works.map(|work| (work.process(), work.start_ns, work.start_ns + work.gpu_ns));
+        let ranges = self.ranges.iter().map(|range| (self.named.get(range.named).process, range));
+        let ranges = ranges.map(|(process, range)| (Some(process), range.start_ns, range.end_ns));
         let torch = self.torch.iter().map(|row| (Some(row.process), row.start_ns, row.start_ns));
         for (process, start, end) in calls.chain(works).chain(ranges).chain(torch) {
             let span = spans.entry(process.unwrap_or(0)).or_insert((start, end, 0));
@@ -55,6 +62,9 @@ impl Gathered {
     pub(super) fn all_notes(&self, source: &str) -> Vec<String> {
         let mut notes = vec![format!("imported from {source} ({})", self.format)];
         notes.extend(self.notes.iter().cloned());
+        if self.negative > 0 {
+            notes.push(format!("{} events end before they begin: they are taken to have taken no time", self.negative));
+        }
         notes.extend(self.left_out_text());
         if self.broken > 0 {
             notes.push(format!("{} events could not be read and are left out", self.broken));
@@ -73,45 +83,48 @@ impl Gathered {
 }
 
 impl Ids<'_> {
-    fn work_columns<'w>(&self, table: TableId, rows: impl Iterator<Item = &'w Work> + Clone, count: usize) -> Columns {
-        let process = |work: &Work| work.process.unwrap_or(0);
-        let pid = |work: &Work| self.found.processes.get(process(work)).map_or(0, |process| process.pid as i32);
-        Columns::new(table, count)
-            .i64("start_ns", rows.clone().map(|work| work.start_ns))
-            .i64("gpu_ns", rows.clone().map(|work| work.gpu_ns))
-            .i64("process_id", rows.clone().map(|work| self.process_id(process(work))))
-            .i32("pid", rows.clone().map(pid))
-            .i32("device", rows.clone().map(|work| work.device))
-            .i32("context", rows.clone().map(|work| work.context))
-            .i64("stream", rows.clone().map(|work| work.stream))
-            .i64("correlation_id", rows.clone().map(|work| work.correlation))
-            .i64("graph_node", rows.map(|work| work.graph_node))
+    fn work_columns(&self, table: TableId, rows: &[Work], lane: impl Fn(&Work) -> Lane) -> Columns {
+        let process = |work: &Work| work.process().unwrap_or(0);
+        Columns::new(table, rows.len())
+            .i64("start_ns", rows.iter().map(|work| work.start_ns))
+            .i64("gpu_ns", rows.iter().map(|work| work.gpu_ns))
+            .i64("process_id", rows.iter().map(|work| self.process_id(process(work))))
+            .i32("pid", rows.iter().map(|work| self.pid(process(work))))
+            .i32("device", rows.iter().map(|work| lane(work).device))
+            .i32("context", rows.iter().map(|work| lane(work).context))
+            .i64("stream", rows.iter().map(|work| lane(work).stream))
+            .i64("correlation_id", rows.iter().map(|work| work.correlation.map(NonZeroI64::get)))
+            .i64("graph_node", rows.iter().map(|work| lane(work).graph_node))
     }
 
-    pub(super) fn kernels(&self, rows: &[Kernel]) -> io::Result<RecordBatch> {
+    pub(super) fn kernels(&self, rows: &[Work]) -> io::Result<RecordBatch> {
+        let kernel = |work: &Work| self.found.kernel_kinds.get(work.what);
+        let kernels = || rows.iter().map(kernel);
         let mut columns = self
-            .work_columns(TableId::Kernels, rows.iter().map(|kernel| &kernel.work), rows.len())
-            .i64("name_id", rows.iter().map(|kernel| kernel.name_id))
-            .i32("registers", rows.iter().map(|kernel| kernel.registers))
-            .i32("static_shared_bytes", rows.iter().map(|kernel| kernel.static_shared_bytes))
-            .i32("shared_bytes", rows.iter().map(|kernel| kernel.shared_bytes));
+            .work_columns(TableId::Kernels, rows, |work| kernel(work).lane)
+            .i64("name_id", kernels().map(|kernel: &Kernel| kernel.name_id))
+            .i32("registers", kernels().map(|kernel| kernel.registers))
+            .i32("static_shared_bytes", kernels().map(|kernel| kernel.static_shared_bytes))
+            .i32("shared_bytes", kernels().map(|kernel| kernel.shared_bytes));
         for (axis, [grid, block]) in
             [["grid_x", "block_x"], ["grid_y", "block_y"], ["grid_z", "block_z"]].iter().enumerate()
         {
             columns = columns
-                .i32(grid, rows.iter().map(|kernel| kernel.grid[axis]))
-                .i32(block, rows.iter().map(|kernel| kernel.block[axis]));
+                .i32(grid, kernels().map(|kernel| kernel.grid[axis]))
+                .i32(block, kernels().map(|kernel| kernel.block[axis]));
         }
         columns.batch()
     }
 
-    pub(super) fn copies(&self, rows: &[Copy]) -> io::Result<RecordBatch> {
-        self.work_columns(TableId::DeviceCopies, rows.iter().map(|copy| &copy.work), rows.len())
-            .text("kind", rows.iter().map(|copy| if copy.set { "set" } else { "copy" }))
-            .text("direction", rows.iter().map(|copy| copy.direction))
-            .text("src_kind", rows.iter().map(|copy| copy.src_kind))
-            .text("dst_kind", rows.iter().map(|copy| copy.dst_kind))
-            .i64("bytes", rows.iter().map(|copy| copy.bytes))
+    pub(super) fn copies(&self, rows: &[Work]) -> io::Result<RecordBatch> {
+        let copy = |work: &Work| self.found.copy_kinds.get(work.what);
+        let copies = || rows.iter().map(copy);
+        self.work_columns(TableId::DeviceCopies, rows, |work| copy(work).lane)
+            .text("kind", copies().map(|copy: &Copy| if copy.set { "set" } else { "copy" }))
+            .text("direction", copies().map(|copy| copy.direction))
+            .text("src_kind", copies().map(|copy| copy.src_kind))
+            .text("dst_kind", copies().map(|copy| copy.dst_kind))
+            .i64("bytes", copies().map(|copy| copy.bytes))
             .batch()
     }
 
@@ -151,8 +164,11 @@ impl Ids<'_> {
             .i32("pid", groups.iter().map(|group| self.pid(group.process)))
             .i32("tid", groups.iter().map(|group| group.tid))
             .i32("communicator", 1..=groups.len() as i32)
-            .i64("unique_id", groups.iter().map(|group| unique(&group.name, &group.members)))
-            .i32("rank", groups.iter().map(|group| rank(&group.members)))
+            .i64(
+                "unique_id",
+                groups.iter().map(|group| group.unique_id.unwrap_or_else(|| unique(&group.name, &group.members))),
+            )
+            .i32("rank", groups.iter().map(|group| group.rank.or(rank(&group.members))))
             .i32("ranks", groups.iter().map(|group| group.ranks))
             .i64("api_id", groups.iter().map(|group| group.api_id))
             .batch()

@@ -1,7 +1,10 @@
 //! Stacks of foreign formats: each frame, and each stack that a row has, is kept once.
 
+use std::num::NonZeroU32;
+
 use gputrace_collectors::archive::StackRow;
-use rustc_hash::FxHashMap;
+
+use super::known::Known;
 
 /// Frames of a stack that are kept, from the innermost on.
 const DEEPEST: usize = 128;
@@ -14,45 +17,23 @@ pub(crate) struct Stacks {
     stacks: Known<(Box<[u32]>, bool)>,
 }
 
-#[derive(Debug)]
-struct Known<T> {
-    all: Vec<T>,
-    places: FxHashMap<T, u32>,
-}
-
-impl<T> Default for Known<T> {
-    fn default() -> Self {
-        Known { all: Vec::new(), places: FxHashMap::default() }
-    }
-}
-
-impl<T: Clone + Eq + std::hash::Hash> Known<T> {
-    fn place(&mut self, one: T) -> u32 {
-        let next = self.all.len() as u32;
-        *self.places.entry(one).or_insert_with_key(|one| {
-            self.all.push(one.clone());
-            next
-        })
-    }
-}
-
 impl Stacks {
     /// The number of a frame.
     pub(crate) fn frame(&mut self, frame: StackRow) -> u32 {
-        self.frames.place(frame)
+        self.frames.number(frame)
     }
 
-    /// The number of a stack of such frames, the innermost first; none where there are none.
-    pub(crate) fn stack(&mut self, frames: &[u32]) -> Option<u32> {
+    /// The number of a stack of such frames, the innermost first, from 1 on; none where there are none.
+    pub(crate) fn stack(&mut self, frames: &[u32]) -> Option<NonZeroU32> {
         let kept: Box<[u32]> = frames.iter().take(DEEPEST).copied().collect();
         let cut = kept.len() < frames.len();
-        (!kept.is_empty()).then(|| self.stacks.place((kept, cut)))
+        if kept.is_empty() { None } else { NonZeroU32::new(self.stacks.number((kept, cut)) + 1) }
     }
 
-    /// The rows of each stack, by its number.
+    /// The rows of each stack, in the order of their numbers.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<StackRow>> {
-        self.stacks.all.iter().map(|(frames, cut)| {
-            let mut rows: Vec<StackRow> = frames.iter().map(|at| self.frames.all[*at as usize].clone()).collect();
+        self.stacks.all().map(|(frames, cut)| {
+            let mut rows: Vec<StackRow> = frames.iter().map(|at| self.frames.get(*at).clone()).collect();
             if let Some(outermost) = rows.last_mut() {
                 outermost.cut = *cut;
             }

@@ -1,6 +1,8 @@
 //! Writes what was found into the files of a launcher of its own.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::num::{NonZeroI64, NonZeroU32};
 use std::path::Path;
 
 use arrow::array::RecordBatch;
@@ -12,11 +14,12 @@ use rustc_hash::FxHashMap;
 
 use super::callers;
 use super::calls::Kind;
-use super::gathered::{Call, Gathered, Work};
+use super::events::{Call, Copy, Kernel, Lane, Range};
+use super::gathered::Gathered;
 use super::join::{Joined, join};
 
-/// Rows of a batch.
-const ROWS: usize = 65_536;
+/// Rows of a batch: they are in memory a second time while it is made.
+const ROWS: usize = 8_192;
 
 /// Where the rows go, and whose they are.
 pub(super) struct Place<'a> {
@@ -37,38 +40,39 @@ pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manife
     }
     let stack_ids = found.stacks.rows().map(|frames| archive.stack(&frames)).collect::<io::Result<Vec<i64>>>()?;
     let ids = Ids { launcher_id: place.launcher_id, found: &found, stack_ids };
-    let calls: Vec<(&Call, &Joined)> = found.calls.iter().zip(&joined).collect();
-    let of = |wanted: &[&str]| -> Vec<(&Call, &Joined)> {
-        calls.iter().filter(|(call, _)| wanted.contains(&call.kind.class())).copied().collect()
-    };
-    let mut put = |table: TableId, rows: &[(&Call, &Joined)], more: &dyn Fn(Columns, Rows<'_>) -> Columns| {
-        for rows in rows.chunks(ROWS) {
-            archive.append(table, &more(ids.call_columns(table, rows), rows).batch()?)?;
+    let mut put = |table: TableId, classes: &[&str], more: &dyn Fn(Columns, Rows<'_>) -> Columns| {
+        let class = |call: &Call| found.callers.get(call.caller).kind.class();
+        let mut calls = found.calls.iter().zip(&joined).filter(|(call, _)| classes.contains(&class(call)));
+        loop {
+            let rows: Vec<(&Call, &Joined)> = calls.by_ref().take(ROWS).collect();
+            if rows.is_empty() {
+                return io::Result::Ok(());
+            }
+            archive.append(table, &more(ids.call_columns(table, &rows), &rows).batch()?)?;
         }
-        io::Result::Ok(())
     };
-    put(TableId::Launches, &of(&["launch"]), &|columns, rows| ids.launches(columns, rows))?;
-    put(TableId::Syncs, &of(&["sync"]), &|columns, rows| {
-        let kind = |call: &Call| if let Kind::Sync(kind) = call.kind { kind } else { "unknown" };
+    put(TableId::Launches, &["launch"], &|columns, rows| ids.launches(columns, rows))?;
+    put(TableId::Syncs, &["sync"], &|columns, rows| {
+        let kind = |call: &Call| if let Kind::Sync(kind) = ids.kind(call) { kind } else { "unknown" };
         // A query without a stream is one of an event whose handle the format does not say.
-        let of_event =
-            |call: &Call| ["query", "event"].contains(&kind(call)) && found.name_of(call.api_id).contains("Event");
+        let name = |call: &Call| found.name_of(found.callers.get(call.caller).api_id);
+        let of_event = |call: &Call| ["query", "event"].contains(&kind(call)) && name(call).contains("Event");
         columns
             .text("kind", rows.iter().map(|(call, _)| kind(call)))
             .i64("handle", rows.iter().map(|(call, _)| if of_event(call) { -1 } else { 0 }))
     })?;
-    put(TableId::Transfers, &of(&["transfer"]), &|columns, rows| ids.transfers(columns, rows))?;
-    put(TableId::DeviceMemory, &of(&["alloc", "free"]), &|columns, rows| {
-        let memory = |call: &Call| match call.kind {
+    put(TableId::Transfers, &["transfer"], &|columns, rows| ids.transfers(columns, rows))?;
+    put(TableId::DeviceMemory, &["alloc", "free"], &|columns, rows| {
+        let memory = |call: &Call| match ids.kind(call) {
             Kind::Alloc(kind) | Kind::Free(kind) => kind,
             _ => "unknown",
         };
         columns
-            .text("action", rows.iter().map(|(call, _)| call.kind.class()))
+            .text("action", rows.iter().map(|(call, _)| ids.kind(call).class()))
             .text("kind", rows.iter().map(|(call, _)| memory(call)))
     })?;
-    put(TableId::Api, &of(&["api", "module"]), &|columns, rows| {
-        columns.text("class", rows.iter().map(|(call, _)| call.kind.class()))
+    put(TableId::Api, &["api", "module"], &|columns, rows| {
+        columns.text("class", rows.iter().map(|(call, _)| ids.kind(call).class()))
     })?;
     for rows in found.kernels.chunks(ROWS) {
         archive.append(TableId::Kernels, &ids.kernels(rows)?)?;
@@ -83,9 +87,8 @@ pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manife
     for rows in found.torch.chunks(ROWS) {
         archive.append(TableId::TorchMemory, &ids.torch(rows)?)?;
     }
-    let levels = levels(&found);
     for (part, rows) in found.ranges.chunks(ROWS).enumerate() {
-        archive.append(TableId::Ranges, &ids.ranges(rows, &levels, part * ROWS)?)?;
+        archive.append(TableId::Ranges, &ids.ranges(rows, part * ROWS)?)?;
     }
     let threads = found.threads();
     archive.append(TableId::Threads, &ids.threads(&threads)?)?;
@@ -107,58 +110,73 @@ pub(super) struct Ids<'a> {
 
 impl Ids<'_> {
     pub(super) fn process_id(&self, process: usize) -> i64 {
-        ((self.launcher_id & ((1 << 39) - 1)) as i64) << 24 | process as i64 & 0xff_ffff
+        gputrace_collectors::process_id(self.launcher_id, process as i64)
     }
 
-    pub(super) fn stack_id(&self, stack: Option<u32>) -> Option<i64> {
-        self.stack_ids.get(stack? as usize).copied()
+    pub(super) fn stack_id(&self, stack: Option<NonZeroU32>) -> Option<i64> {
+        self.stack_ids.get(stack?.get() as usize - 1).copied()
     }
 
     pub(super) fn pid(&self, process: usize) -> i32 {
         self.found.processes.get(process).map_or(0, |process| process.pid as i32)
     }
 
-    /// What the GPU did because of a call.
-    fn work(&self, joined: &Joined) -> Option<&Work> {
-        let kernel = joined.kernel.map(|at| &self.found.kernels[at].work);
-        kernel.or(joined.copy.map(|at| &self.found.copies[at].work))
+    fn kind(&self, call: &Call) -> Kind {
+        self.found.callers.get(call.caller).kind
+    }
+
+    /// The first kernel that a call caused.
+    fn kernel(&self, joined: &Joined) -> Option<&Kernel> {
+        joined.kernel(self.found).map(|work| self.found.kernel_kinds.get(work.what))
+    }
+
+    /// The first copy.
+    fn copy(&self, joined: &Joined) -> Option<&Copy> {
+        joined.copy(self.found).map(|work| self.found.copy_kinds.get(work.what))
+    }
+
+    /// Where the GPU did what a call caused.
+    fn lane(&self, joined: &Joined) -> Option<Lane> {
+        self.kernel(joined).map(|kernel| kernel.lane).or(self.copy(joined).map(|copy| copy.lane))
     }
 
     /// The columns that all tables of calls have.
     fn call_columns(&self, table: TableId, rows: Rows<'_>) -> Columns {
         // A wait's stream is known by its correlation, any other call's by the work that it caused.
-        let stream = |joined: &Joined| self.found.sync_streams.get(&joined.correlation).copied();
-        let stream = |joined: &Joined| stream(joined).or(self.work(joined).map(|work| (work.stream, work.context)));
+        let stream = |call: &Call, joined: &Joined| {
+            self.found.sync_stream(call).or(self.lane(joined).map(|lane| (lane.stream, lane.context)))
+        };
+        let caller = |call: &Call| self.found.callers.get(call.caller);
         Columns::new(table, rows.len())
             .i64("start_ns", rows.iter().map(|(call, _)| call.start_ns))
             .i64("api_ns", rows.iter().map(|(call, _)| call.api_ns))
-            .i64("process_id", rows.iter().map(|(call, _)| self.process_id(call.process)))
-            .i32("pid", rows.iter().map(|(call, _)| self.pid(call.process)))
-            .i32("tid", rows.iter().map(|(call, _)| call.tid))
-            .i64("correlation_id", rows.iter().map(|(_, joined)| joined.correlation))
-            .i64("api_id", rows.iter().map(|(call, _)| call.api_id))
-            .i32("context", rows.iter().map(|(_, joined)| stream(joined).map_or(0, |(_, context)| context)))
-            .i32("device", rows.iter().map(|(_, joined)| self.work(joined).and_then(|work| work.device)))
-            .i64("stream", rows.iter().map(|(_, joined)| stream(joined).map_or(0, |(stream, _)| stream)))
+            .i64("process_id", rows.iter().map(|(call, _)| self.process_id(caller(call).process)))
+            .i32("pid", rows.iter().map(|(call, _)| self.pid(caller(call).process)))
+            .i32("tid", rows.iter().map(|(call, _)| caller(call).tid))
+            .i64("correlation_id", rows.iter().map(|(call, _)| call.correlation.map_or(0, NonZeroI64::get)))
+            .i64("api_id", rows.iter().map(|(call, _)| caller(call).api_id))
+            .i32("context", rows.iter().map(|(call, joined)| stream(call, joined).map_or(0, |(_, context)| context)))
+            .i32("device", rows.iter().map(|(_, joined)| self.lane(joined).and_then(|lane| lane.device)))
+            .i64("stream", rows.iter().map(|(call, joined)| stream(call, joined).map_or(0, |(stream, _)| stream)))
             .i32("pending_streams", rows.iter().map(|(_, joined)| joined.pending))
-            .i32("result", rows.iter().map(|(call, _)| call.result))
+            .i32("result", rows.iter().map(|(call, _)| caller(call).result))
             .i64("stack_id", rows.iter().map(|(call, _)| self.stack_id(call.stack)))
     }
 
     fn launches(&self, columns: Columns, rows: Rows<'_>) -> Columns {
         // A graph's kernels are not the launch's own.
-        let kernel = |row: &(&Call, &Joined)| {
-            row.1.kernel.filter(|_| row.0.kind == Kind::Launch).map(|at| &self.found.kernels[at])
-        };
-        let kernels = |row: &(&Call, &Joined)| match row.0.kind {
+        let kernel = |row: &(&Call, &Joined)| self.kernel(row.1).filter(|_| self.kind(row.0) == Kind::Launch);
+        let told = |row: &(&Call, &Joined)| self.found.callers.get(row.0.caller).kernel_id;
+        let kernels = |row: &(&Call, &Joined)| match self.kind(row.0) {
             Kind::Launch => Some(1),
             Kind::HostFunction => Some(0),
             _ => Some(row.1.kernels).filter(|kernels| *kernels > 0),
         };
         let mut columns = columns
-            .i64("name_id", rows.iter().map(|row| kernel(row).and_then(|kernel| kernel.name_id).or(row.0.kernel_id)))
+            .i64("name_id", rows.iter().map(|row| kernel(row).and_then(|kernel| kernel.name_id).or(told(row))))
             .i32("shared_bytes", rows.iter().map(|row| kernel(row).and_then(|kernel| kernel.shared_bytes).unwrap_or(0)))
             .i32("kernels", rows.iter().map(kernels))
+            .i64("graph_exec_id", rows.iter().map(|row| Some(i64::from(row.1.graph)).filter(|graph| *graph > 0)))
             .i64("stack_launches", rows.iter().map(|row| row.0.stack.map(|_| 1)));
         for (axis, [grid, block]) in
             [["grid_x", "block_x"], ["grid_y", "block_y"], ["grid_z", "block_z"]].iter().enumerate()
@@ -171,10 +189,11 @@ impl Ids<'_> {
     }
 
     fn transfers(&self, columns: Columns, rows: Rows<'_>) -> Columns {
-        let copy = |row: &(&Call, &Joined)| row.1.copy.map(|at| &self.found.copies[at]);
-        let set = |row: &(&Call, &Joined)| matches!(row.0.kind, Kind::Set { .. });
-        let queued =
-            |row: &(&Call, &Joined)| matches!(row.0.kind, Kind::Copy { queued: true } | Kind::Set { queued: true });
+        let copy = |row: &(&Call, &Joined)| self.copy(row.1);
+        let set = |row: &(&Call, &Joined)| matches!(self.kind(row.0), Kind::Set { .. });
+        let queued = |row: &(&Call, &Joined)| {
+            matches!(self.kind(row.0), Kind::Copy { queued: true } | Kind::Set { queued: true })
+        };
         let end = |row: &(&Call, &Joined), kind: Option<&'static str>| (!set(row)).then_some(kind.unwrap_or("unknown"));
         columns
             .text("kind", rows.iter().map(|row| if set(row) { "set" } else { "copy" }))
@@ -185,33 +204,40 @@ impl Ids<'_> {
             .bool("async", rows.iter().map(queued))
     }
 
-    fn ranges(&self, rows: &[super::gathered::Range], levels: &[i32], first: usize) -> io::Result<RecordBatch> {
+    fn ranges(&self, rows: &[Range], first: usize) -> io::Result<RecordBatch> {
         let numbers = first..first + rows.len();
+        let named = || rows.iter().map(|range| self.found.named.get(range.named));
         Columns::new(TableId::Ranges, rows.len())
             .i64("start_ns", rows.iter().map(|range| range.start_ns))
             .i64("end_ns", rows.iter().map(|range| range.end_ns))
-            .i64("process_id", rows.iter().map(|range| self.process_id(range.process)))
-            .i32("pid", rows.iter().map(|range| self.pid(range.process)))
-            .i32("tid", rows.iter().map(|range| range.tid))
-            .i64("correlation_id", numbers.clone().map(|n| (1 << 41) + n as i64))
-            .text("kind", rows.iter().map(|range| range.kind))
-            .i64("name_id", rows.iter().map(|range| range.name_id))
-            .i64("domain_id", rows.iter().map(|range| range.domain_id))
-            .i32("level", numbers.map(|n| levels.get(n).copied().filter(|level| *level >= 0)))
+            .i64("process_id", named().map(|named| self.process_id(named.process)))
+            .i32("pid", named().map(|named| self.pid(named.process)))
+            .i32("tid", named().map(|named| named.tid))
+            .i64("correlation_id", numbers.map(|n| (1 << 41) + n as i64))
+            .text("kind", named().map(|named| named.kind))
+            .i64("name_id", named().map(|named| named.name_id))
+            .i64("domain_id", named().map(|named| named.domain_id))
+            .i32("level", rows.iter().map(|range| Some(range.level).filter(|level| *level >= 0)))
             .batch()
     }
 
     fn manifest(&self, place: &Place<'_>) -> Manifest {
         let found = self.found;
         let mut processes: Vec<manifest::Process> = Vec::new();
-        let mut events: FxHashMap<usize, std::collections::BTreeMap<String, Count>> = FxHashMap::default();
-        let calls = found.calls.iter().map(|call| (call.process, call.kind.class(), 1));
+        let mut counts: FxHashMap<(usize, &str), u64> = FxHashMap::default();
+        let calls = found.calls.iter().map(|call| found.callers.get(call.caller));
+        let calls = calls.map(|caller| (caller.process, caller.kind.class(), 1));
         // A range is two events, its beginning and its end.
-        let ranges = found.ranges.iter().map(|range| (range.process, "range", 1 + u64::from(range.kind != "mark")));
+        let ranges = found.ranges.iter().map(|range| found.named.get(range.named));
+        let ranges = ranges.map(|named| (named.process, "range", 1 + u64::from(named.kind != "mark")));
         let collectives = found.collectives.iter().map(|collective| (collective.process, "collective", 1));
         for (process, class, more) in calls.chain(ranges).chain(collectives) {
-            let count = events.entry(process).or_default().entry(class.to_owned()).or_default();
-            (count.seen, count.recorded) = (count.seen + more, count.recorded + more);
+            *counts.entry((process, class)).or_default() += more;
+        }
+        let mut events: FxHashMap<usize, BTreeMap<String, Count>> = FxHashMap::default();
+        for ((process, class), n) in counts {
+            let count = Count { seen: n, recorded: n, ..Count::default() };
+            events.entry(process).or_default().insert(class.to_owned(), count);
         }
         for (at, process) in found.with_rows() {
             processes.push(manifest::Process {
@@ -236,6 +262,7 @@ impl Ids<'_> {
             started_ns,
             ended_ns: Some(ended_ns),
             complete: true,
+            clock: manifest::Clock { kind: manifest::IMPORTED.to_owned(), ..manifest::Clock::default() },
             processes,
             devices: self.devices(),
             notes: found.all_notes(place.source),
@@ -252,22 +279,4 @@ impl Ids<'_> {
         };
         self.found.devices.iter().map(with_id).collect()
     }
-}
-
-/// How many push_pop ranges of its thread and domain are open around each range; -1 for others.
-fn levels(found: &Gathered) -> Vec<i32> {
-    let mut by_start: Vec<usize> = (0..found.ranges.len()).collect();
-    by_start.sort_by_key(|at| (found.ranges[*at].start_ns, std::cmp::Reverse(found.ranges[*at].end_ns)));
-    let mut open: FxHashMap<(usize, i32, Option<i64>), Vec<i64>> = FxHashMap::default();
-    let mut levels = vec![-1; found.ranges.len()];
-    for at in by_start {
-        let range = &found.ranges[at];
-        if range.kind == "push_pop" {
-            let ends = open.entry((range.process, range.tid, range.domain_id)).or_default();
-            ends.retain(|end| *end > range.start_ns);
-            levels[at] = ends.len() as i32;
-            ends.push(range.end_ns);
-        }
-    }
-    levels
 }

@@ -15,6 +15,7 @@ use gputrace_collectors::journal;
 use gputrace_collectors::schema::{SCHEMA_VERSION, TableId};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::basic::Compression;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::ChunkReader;
 use parquet::file::statistics::Statistics;
@@ -43,11 +44,16 @@ pub(crate) struct Job {
     pub(crate) table: TableId,
     pub(crate) columns: Vec<&'static str>,
     pub(crate) filter: Filter,
+    /// The rows that lie beside what the filter keeps, instead.
+    pub(crate) beside: bool,
     /// Sealed files, in order.
     pub(crate) files: Vec<PathBuf>,
     /// The journal, which comes after them.
     pub(crate) journal: Option<PathBuf>,
 }
+
+/// A reader of a file's rows, and what is to be said where the file has another name than it was given.
+type Opened = (ParquetRecordBatchReader, Option<String>);
 
 /// The receiver has gone: nobody wants more.
 struct Gone;
@@ -68,10 +74,13 @@ impl Job {
     }
 
     fn file(&self, path: &Path, to: &SyncSender<Message>) -> Result<(), Gone> {
-        let reader = match self.open(path) {
-            Ok(reader) => reader,
+        let (reader, renamed) = match self.open(path) {
+            Ok(opened) => opened,
             Err(text) => return problem(to, Problem::lost(path, text)),
         };
+        if let Some(text) = renamed {
+            problem(to, Problem::lost(path, text))?;
+        }
         for batch in reader {
             match batch {
                 Ok(batch) => self.send(path, &batch, to)?,
@@ -84,18 +93,18 @@ impl Job {
         Ok(())
     }
 
-    fn open(&self, path: &Path) -> Result<ParquetRecordBatchReader, String> {
+    fn open(&self, path: &Path) -> Result<Opened, String> {
         let file = File::open(path).map_err(|e| format!("cannot be read: {e}"))?;
         if file.metadata().is_ok_and(|meta| meta.len() <= SMALL_FILE) {
             let mut bytes = Vec::new();
             let read = file.take(SMALL_FILE).read_to_end(&mut bytes);
             read.map_err(|e| format!("cannot be read: {e}"))?;
-            return self.reader(Bytes::from(bytes));
+            return self.reader(path, Bytes::from(bytes));
         }
-        self.reader(file)
+        self.reader(path, file)
     }
 
-    fn reader(&self, file: impl ChunkReader + 'static) -> Result<ParquetRecordBatchReader, String> {
+    fn reader(&self, path: &Path, file: impl ChunkReader + 'static) -> Result<Opened, String> {
         let unreadable = |e| {
             format!(
                 "cannot be read as Parquet (cut short or damaged), left out: copy it again, or report without it; {e}"
@@ -104,19 +113,31 @@ impl Job {
         // Parquet's own types say all that a copy of Arrow's schema beside them would.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(unreadable)?;
+        if let Some(codec) = foreign_codec(builder.metadata()) {
+            return Err(format!(
+                "is compressed with {codec}, which this gputrace does not read, left out: write it with zstd, as gputrace does"
+            ));
+        }
         let schema = builder.schema().clone();
         let notes = builder.metadata().file_metadata().key_value_metadata();
-        let version = notes.into_iter().flatten().find(|note| note.key == "gputrace.schema_version");
-        let version = version.and_then(|note| note.value.as_deref()).unwrap_or_default();
+        let note = |key: &str| {
+            let note = notes.into_iter().flatten().find(|note| note.key == key);
+            note.and_then(|note| note.value.as_deref()).unwrap_or_default()
+        };
+        let version = note("gputrace.schema_version");
         if !version.is_empty() && version != SCHEMA_VERSION.to_string() {
             return Err(format!("has schema version {version}, this gputrace reads {SCHEMA_VERSION}; left out"));
         }
         let type_of = |name: &str| schema.column_with_name(name).map(|(_, f)| f.data_type().clone());
         rows::check(self.table, &self.columns, type_of).map_err(|e| format!("{e}; left out"))?;
+        let name = note("gputrace.file");
+        let renamed = (!name.is_empty() && !path.ends_with(name)).then(|| {
+            format!("was written as {name}: files are read in the order of their names, so give it that name again")
+        });
         let mask = ProjectionMask::columns(builder.parquet_schema(), self.columns.iter().copied());
         let groups = groups_in_time(builder.metadata(), &self.filter);
         let builder = builder.with_batch_size(BATCH_ROWS).with_projection(mask).with_row_groups(groups);
-        builder.build().map_err(unreadable)
+        Ok((builder.build().map_err(unreadable)?, renamed))
     }
 
     fn journal(&self, path: &Path, to: &SyncSender<Message>) -> Result<(), Gone> {
@@ -148,7 +169,10 @@ impl Job {
             None => Rows::new(self.table, &self.columns, batch),
         };
         match rows {
-            Ok(rows) if rows.len > 0 => to.send(Message::Rows(rows)).map_err(|_| Gone),
+            Ok(mut rows) if rows.len > 0 => {
+                rows.beside = self.beside;
+                to.send(Message::Rows(rows)).map_err(|_| Gone)
+            }
             Ok(_) => Ok(()),
             Err(text) => problem(to, Problem::lost(path, text)),
         }
@@ -175,6 +199,7 @@ impl Job {
             let cause = Some(cause[row]).filter(|cause| *cause != NO_CAUSE);
             self.filter.keeps(start[row], process[row])
                 && match own {
+                    Some(_) if self.beside => self.filter.keeps_beside(start[row], process[row], cause, device),
                     Some(_) => self.filter.keeps_work(start[row], process[row], cause, device),
                     None => self.filter.keeps_place(start[row], process[row], tid, device),
                 }
@@ -189,6 +214,14 @@ const NO_CAUSE: i64 = i64::MIN;
 
 fn problem(to: &SyncSender<Message>, problem: Problem) -> Result<(), Gone> {
     to.send(Message::Problem(problem)).map_err(|_| Gone)
+}
+
+/// A compression that this build has no code for. A trace's own files have none of it, but who rewrote one may.
+fn foreign_codec(metadata: &ParquetMetaData) -> Option<String> {
+    let columns = metadata.row_groups().iter().flat_map(|group| group.columns());
+    let codec = columns.map(|column| column.compression());
+    let codec = codec.into_iter().find(|codec| !matches!(codec, Compression::UNCOMPRESSED | Compression::ZSTD(_)))?;
+    Some(codec.to_string().split('(').next().unwrap_or_default().to_lowercase())
 }
 
 /// The row groups that may hold rows in the filter's span, by the statistics of `start_ns`.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Process, Spans};
 
@@ -19,8 +19,8 @@ pub(crate) struct Filter {
     pub(crate) within: Vec<Arc<Spans>>,
     /// Keep these steps, of those that the whole run has; where they lie is in `within`.
     pub(crate) steps: Option<(usize, usize)>,
-    /// Keep the calls and the work of this device; rows that name no device stay.
-    pub(crate) device: Option<i32>,
+    /// Keep the calls and the work of one device, which has this ordinal in each process; rows that name no device stay.
+    pub(crate) device: Option<Arc<FxHashMap<i64, i32>>>,
     /// Ranges of this name are the steps.
     pub(crate) step: Option<String>,
 }
@@ -64,16 +64,38 @@ impl Filter {
 
     /// Whether a call is kept as far as its thread and its device go; those that it does not name are none.
     pub(crate) fn keeps_place(&self, start_ns: i64, process_id: i64, tid: Option<i32>, device: Option<i32>) -> bool {
-        self.within.iter().all(|spans| spans.hold(process_id, tid, start_ns)) && self.keeps_device(device)
+        self.within.iter().all(|spans| spans.hold(process_id, tid, start_ns)) && self.keeps_device(process_id, device)
     }
 
     /// The same of what the GPU did, for the call with this correlation id.
     pub(crate) fn keeps_work(&self, start_ns: i64, process_id: i64, cause: Option<i64>, device: Option<i32>) -> bool {
-        self.within.iter().all(|spans| spans.hold_work(process_id, cause, start_ns)) && self.keeps_device(device)
+        self.within.iter().all(|spans| spans.hold_work(process_id, cause, start_ns))
+            && self.keeps_device(process_id, device)
     }
 
-    fn keeps_device(&self, device: Option<i32>) -> bool {
-        self.device.is_none_or(|wanted| device.is_none_or(|device| device < 0 || device == wanted))
+    fn keeps_device(&self, process_id: i64, device: Option<i32>) -> bool {
+        let (Some(wanted), Some(device)) = (&self.device, device.filter(|device| *device >= 0)) else { return true };
+        wanted.get(&process_id) == Some(&device)
+    }
+
+    /// The same for work that the spans do not hold.
+    pub(super) fn keeps_beside(&self, start_ns: i64, process_id: i64, cause: Option<i64>, device: Option<i32>) -> bool {
+        self.keeps_device(process_id, device)
+            && !self.within.iter().all(|spans| spans.hold_work(process_id, cause, start_ns))
+    }
+
+    /// Whether ranges are kept, with the work that was launched in them: the GPU's other work is no idle time then.
+    pub(crate) fn projects(&self) -> bool {
+        self.within.iter().any(|spans| spans.projects())
+    }
+
+    /// The parts of a time that lie inside of what is kept of a process.
+    pub(crate) fn inside(&self, process_id: i64, (from, to): (i64, i64)) -> Vec<(i64, i64)> {
+        let window = (from.max(self.from_ns.unwrap_or(i64::MIN)), to.min(self.to_ns.unwrap_or(i64::MAX)));
+        let whole = if window.0 < window.1 { vec![window] } else { Vec::new() };
+        self.within
+            .iter()
+            .fold(whole, |parts, spans| parts.into_iter().flat_map(|part| spans.inside(process_id, part)).collect())
     }
 
     /// How long a process is inside of what is kept, where that is steps or ranges.

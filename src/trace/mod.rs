@@ -37,7 +37,7 @@ use rustc_hash::FxHashMap;
 pub(crate) use error::{Missing, Problem, TraceError};
 pub(crate) use files::Launcher;
 pub(crate) use filter::Filter;
-pub(crate) use names::{NO_NAME, Names, full_name, shortened};
+pub(crate) use names::{NO_NAME, Names, full_name, printable, shortened};
 pub(crate) use processes::Process;
 pub(crate) use rows::Rows;
 pub(crate) use scan::Want;
@@ -130,6 +130,13 @@ impl Trace {
     pub(crate) fn began_ns(&self) -> i64 {
         let launchers = self.manifests().map(|m| m.started_ns);
         launchers.chain(self.processes.iter().map(|p| p.start_ns)).filter(|t| *t > 0).min().unwrap_or(0)
+    }
+
+    /// When the trace ended, ns since the epoch; none where a launcher does not say, because it was killed or still runs.
+    pub(crate) fn ended_ns(&self) -> Option<i64> {
+        let ends = self.launchers.iter().map(|launcher| launcher.manifest.as_ref()?.ended_ns);
+        let last = ends.collect::<Option<Vec<i64>>>()?.into_iter().max()?;
+        Some(self.processes.iter().filter_map(|process| process.end_ns).fold(last, i64::max))
     }
 
     /// Notes what could not be read; the same thing is noted once, however often it is read.

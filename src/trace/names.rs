@@ -97,8 +97,20 @@ impl Write for Bounded {
     }
 }
 
-fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// A text that does nothing to a terminal or to the text around it: controls are replaced, and those that turn the direction of
+/// writing, with which a name may look like another one, are escaped.
+pub(crate) fn printable(text: &str) -> String {
+    let turns =
+        |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            _ if c.is_control() => out.push('\u{fffd}'),
+            _ if turns(c) => out.extend(c.escape_unicode()),
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 /// A name that fits `width` characters: template arguments go first, from the innermost, then the middle.
@@ -150,6 +162,12 @@ pub(crate) fn shortened(name: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_turns_the_direction_of_writing_is_escaped_and_what_controls_a_terminal_replaced() {
+        assert_eq!(printable("gemm_\u{202e}oof\u{2066}"), "gemm_\\u{202e}oof\\u{2066}");
+        assert_eq!(printable("a\u{1b}[31m \u{5d0}\u{4f60}"), "a\u{fffd}[31m \u{5d0}\u{4f60}", "letters stay");
+    }
 
     #[test]
     fn kernels_are_shown_as_in_their_source() {

@@ -18,6 +18,8 @@ pub(crate) struct Rows {
     pub(crate) len: usize,
     /// Whose files they are from: a number of `Trace::launchers`.
     pub(crate) launcher: usize,
+    /// They lie beside the ranges that are reported ([`super::Filter::projects`]).
+    pub(crate) beside: bool,
     columns: Vec<(&'static str, ArrayRef)>,
 }
 
@@ -35,7 +37,7 @@ impl Rows {
             Ok((name, array))
         };
         let columns = wanted.iter().map(|name| column(name)).collect::<Result<_, String>>()?;
-        Ok(Rows { table, len: batch.num_rows(), launcher: 0, columns })
+        Ok(Rows { table, len: batch.num_rows(), launcher: 0, beside: false, columns })
     }
 
     fn array(&self, name: &str) -> Option<&ArrayRef> {
@@ -85,7 +87,9 @@ impl Rows {
 
     /// A column of flags.
     pub(crate) fn flags(&self, name: &str) -> Flags<'_> {
-        Flags(self.array(name).and_then(|a| a.as_boolean_opt()))
+        // Most columns of flags are false throughout.
+        let flags = self.array(name).and_then(|a| a.as_boolean_opt());
+        Flags(flags.filter(|flags| flags.true_count() > 0))
     }
 
     /// A column of texts.

@@ -23,17 +23,26 @@ pub(crate) struct Want {
 impl Trace {
     /// Hands every wanted row that the filter keeps to `each`. Files that cannot be read become problems.
     pub(crate) fn scan(&self, wants: &[Want], filter: &Filter, each: &mut dyn FnMut(&Rows)) {
-        self.scan_shared(wants, filter, &mut |rows| each(&rows));
+        self.scan_shared(wants, &[], filter, &mut |rows| each(&rows));
     }
 
-    /// The same, for who hands rows on to other threads.
-    pub(crate) fn scan_shared(&self, wants: &[Want], filter: &Filter, each: &mut dyn FnMut(Arc<Rows>)) {
-        let tables = merge(wants, filter);
+    /// The same, for who hands rows on to other threads. Of the tables in `beside` also rows of work that was not launched in
+    /// the ranges that are kept, where the filter keeps ranges: batches of their own, that say so.
+    pub(crate) fn scan_shared(
+        &self,
+        wants: &[Want],
+        beside: &[Want],
+        filter: &Filter,
+        each: &mut dyn FnMut(Arc<Rows>),
+    ) {
+        let kept = merge(wants, filter).into_iter().map(|of| (of, false));
+        let beside = if filter.projects() { merge(beside, filter) } else { Vec::new() };
+        let tables: Vec<_> = kept.chain(beside.into_iter().map(|of| (of, true))).collect();
         for (number, launcher) in self.launchers.iter().enumerate() {
             let mut streams: Vec<(Stream<'_>, Option<Rows>)> = tables
                 .iter()
-                .map(|(table, columns)| {
-                    let mut stream = Stream::new(self, launcher, *table, columns.clone(), filter);
+                .map(|((table, columns), beside)| {
+                    let mut stream = Stream::new(self, launcher, *table, columns.clone(), filter, *beside);
                     let first = stream.next();
                     (stream, first)
                 })

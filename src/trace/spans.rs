@@ -51,6 +51,25 @@ impl Spans {
         }
     }
 
+    /// Whether work belongs to the calls inside.
+    pub(crate) fn projects(&self) -> bool {
+        self.calls.is_some()
+    }
+
+    /// The parts of a time in which a process is inside.
+    pub(crate) fn inside(&self, process_id: i64, (from, to): (i64, i64)) -> impl Iterator<Item = (i64, i64)> {
+        let spans = self.processes.get(&process_id).map_or(&[][..], |spans| spans);
+        let first = spans.partition_point(|(_, end)| *end <= from);
+        let touched = spans[first..].iter().take_while(move |(begin, _)| *begin < to);
+        touched.map(move |(begin, end)| (from.max(*begin), to.min(*end)))
+    }
+
+    /// A thread that is inside at this time.
+    pub(crate) fn thread_at(&self, process_id: i64, at: i64) -> Option<i32> {
+        let own = self.threads.iter().filter(|((process, _), spans)| *process == process_id && holds(spans, at));
+        own.map(|((_, tid), _)| *tid).min()
+    }
+
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.processes.is_empty()
@@ -103,6 +122,9 @@ mod tests {
         assert_eq!(inside, (10..30).chain(50..60).collect::<Vec<_>>());
         assert!(spans.hold(9, None, 105) && !spans.hold(9, Some(1), 105) && !spans.hold(8, None, 15));
         assert_eq!((spans.length_ns(9), spans.length_ns(8)), (40, 0));
+        assert_eq!(spans.inside(9, (25, 105)).collect::<Vec<_>>(), [(25, 30), (50, 60), (100, 105)]);
+        assert_eq!((spans.inside(9, (30, 50)).count(), spans.inside(8, (0, 200)).count()), (0, 0));
+        assert_eq!((spans.thread_at(9, 104), spans.thread_at(9, 30)), (Some(2), None));
         let mut projected = spans.clone();
         projected.project();
         [7, 8, 12, 9].into_iter().for_each(|call| projected.add_call(9, call));

@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::names::{full_name, shortened};
+use super::names::{full_name, printable, shortened};
 use super::{Filter, Trace, Want};
 
 /// Stands for a missing `stack_id`: real ids are not negative.
@@ -107,6 +107,14 @@ impl Site {
         Site { text: None, ..self.clone() }.short()
     }
 
+    /// `train.py:44`: the line alone; the name where there is none.
+    pub(crate) fn line(&self) -> String {
+        match self.line {
+            Some(line) => format!("{}:{line}", self.file.rsplit('/').next().unwrap_or_default()),
+            None => self.short(),
+        }
+    }
+
     /// The same with the whole path, without the line's text.
     pub(crate) fn place(&self) -> String {
         match self.line {
@@ -174,10 +182,6 @@ impl Sources {
         let text = fs::read(path).ok()?;
         Some(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
     }
-}
-
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

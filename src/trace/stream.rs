@@ -29,9 +29,10 @@ impl<'a> Stream<'a> {
         table: TableId,
         columns: Vec<&'static str>,
         filter: &Filter,
+        beside: bool,
     ) -> Stream<'a> {
         let (files, journal) = (launcher.sealed(table).to_vec(), launcher.journal.clone());
-        let job = Arc::new(Job { table, columns, filter: filter.clone(), files, journal });
+        let job = Arc::new(Job { table, columns, filter: filter.clone(), beside, files, journal });
         let mut stream = Stream { trace, job, messages: None };
         if !stream.job.files.is_empty() || stream.job.journal.is_some() {
             stream.decode_from(0);

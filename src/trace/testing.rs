@@ -55,12 +55,24 @@ impl TestTrace {
         TestTrace { folder, rows, names: Vec::new(), calls: BTreeMap::new(), manifest: Some(manifest) }
     }
 
+    /// Gives every row of a table this value.
+    pub(crate) fn set(&mut self, table: TableId, column: &str, value: &Value) {
+        for row in &mut self.rows[table as usize] {
+            row.insert(column.to_owned(), value.clone());
+        }
+    }
+
     /// Adds a row; columns that are not named are null, 0, false or empty.
     pub(crate) fn row(&mut self, table: TableId, row: Value) {
         match row {
             Value::Object(row) => self.rows[table as usize].push(row),
             other => panic!("not a row: {other}"),
         }
+    }
+
+    /// Takes the rows of a table away again.
+    pub(crate) fn clear(&mut self, table: TableId) {
+        self.rows[table as usize].clear();
     }
 
     /// The id of a name, which is put into the table of names.
@@ -108,6 +120,14 @@ impl TestTrace {
     /// A thread with its name.
     pub(crate) fn thread_row(&mut self, process_id: i64, tid: i32, name: &str) {
         self.row(TableId::Threads, json!({ "process_id": process_id, "tid": tid, "name": name, "start_ns": START }));
+    }
+
+    /// A rank of an NCCL communicator that is known on all ranks by its identity.
+    pub(crate) fn world(&mut self, process_id: i64, rank: i32, ranks: i32) {
+        let row = json!({
+            "start_ns": START, "process_id": process_id, "communicator": 1, "unique_id": 77, "rank": rank, "ranks": ranks,
+        });
+        self.row(TableId::Communicators, row);
     }
 
     /// An NCCL communicator.
@@ -238,13 +258,15 @@ pub(crate) struct Thread<'a> {
     pub(crate) now: i64,
     /// Stack of the next calls, and launches that it stands for.
     pub(crate) stack: Option<(i64, i64)>,
+    /// Device of the next launches.
+    pub(crate) device: i32,
 }
 
 impl TestTrace {
     /// A thread of a process, from its start.
     pub(crate) fn thread(&mut self, process_id: i64, tid: i32) -> Thread<'_> {
         let calls = self.calls.get(&(process_id, tid)).copied().unwrap_or(0);
-        Thread { trace: self, process_id, tid, calls, pending: 1, now: START, stack: None }
+        Thread { trace: self, process_id, tid, calls, pending: 1, now: START, stack: None, device: 0 }
     }
 }
 
@@ -277,11 +299,12 @@ impl Thread<'_> {
     /// A kernel launch.
     pub(crate) fn launch(&mut self, kernel: &str, ns: i64) {
         let name = self.trace.name(NameKind::Kernel, kernel);
+        let device = self.device;
         self.call(
             TableId::Launches,
             "cuLaunchKernel",
             ns,
-            json!({ "name_id": name, "device": 0, "grid_x": 1, "stream": 7, "kernels": 1 }),
+            json!({ "name_id": name, "device": device, "grid_x": 1, "stream": 7, "kernels": 1 }),
         );
     }
 
@@ -307,8 +330,8 @@ impl Thread<'_> {
         let name_id = self.trace.name(NameKind::Kernel, kernel);
         self.launch(kernel, ns);
         let row = json!({
-            "start_ns": begin, "gpu_ns": gpu_ns, "process_id": self.process_id, "pid": self.process_id, "device": 0,
-            "stream": stream, "correlation_id": correlation_id, "name_id": name_id, "grid_x": 1, "grid_y": 1, "grid_z": 1,
+            "start_ns": begin, "gpu_ns": gpu_ns, "process_id": self.process_id, "pid": self.process_id,
+            "device": self.device, "stream": stream, "correlation_id": correlation_id, "name_id": name_id, "grid_x": 1, "grid_y": 1, "grid_z": 1,
             "block_x": 32, "block_y": 1, "block_z": 1,
         });
         self.trace.row(TableId::Kernels, row);

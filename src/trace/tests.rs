@@ -2,13 +2,15 @@
 
 use std::fs;
 
+use gputrace_collectors::Manifest;
 use gputrace_collectors::archive::{Archive, Columns};
 use gputrace_collectors::names::NameKind;
-use gputrace_collectors::schema::TableId;
+use gputrace_collectors::schema::{SCHEMA_VERSION, TableId};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
 use serde_json::json;
 
 use super::testing::{START, TestTrace};
-use super::{Filter, Trace, TraceError, Want};
+use super::{Filter, Problem, Trace, TraceError, Want};
 use crate::analysis::{ALL, Facts, Need};
 
 const LAUNCHES: [Want; 1] = [Want { table: TableId::Launches, columns: &["api_ns", "name_id", "captured"] }];
@@ -109,6 +111,67 @@ fn a_damaged_file_is_named_and_the_others_are_read() {
     assert_eq!(problems.iter().filter(|p| p.lost_rows()).count(), 2, "{problems:?}");
     assert!(problems.iter().any(|p| p.path == file && p.text.contains("cut short")), "{problems:?}");
     assert!(problems.iter().any(|p| p.path.ends_with("node-def.json") && p.text.contains("not a manifest")));
+}
+
+/// Writes a file's end anew, with other facts in it.
+fn rewritten(file: &std::path::Path, change: impl Fn(ParquetMetaData) -> ParquetMetaData) {
+    let bytes = fs::read(file).unwrap();
+    let footer = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let rows = &bytes[..bytes.len() - 8 - footer(bytes.len() - 8)];
+    let about = ParquetMetaDataReader::new().parse_and_finish(&fs::File::open(file).unwrap()).unwrap();
+    let mut out = rows.to_vec();
+    ParquetMetaDataWriter::new(&mut out, &change(about)).finish().unwrap();
+    fs::write(file, out).unwrap();
+}
+
+#[test]
+fn a_compression_that_is_not_supported_is_no_damage() {
+    let trace = sample();
+    let folder = trace.write_parts(1);
+    rewritten(&folder.join("launches/host=node/abc-000000.parquet"), |about| {
+        let mut about = about.into_builder();
+        let groups = about.take_row_groups().into_iter().map(|group| {
+            let mut group = group.into_builder();
+            let columns = group.take_columns().into_iter();
+            let snappy = |column: ColumnChunkMetaData| {
+                column.into_builder().set_compression(parquet::basic::Compression::SNAPPY).build().unwrap()
+            };
+            group.set_column_metadata(columns.map(snappy).collect()).build().unwrap()
+        });
+        let groups = groups.collect();
+        about.set_row_groups(groups).build()
+    });
+    let trace = Trace::open(&[folder.to_owned()]).unwrap();
+    assert_eq!(rows_of(&trace, &Filter::default()), 0);
+    let problems = trace.problems();
+    assert!(problems.len() == 1 && problems[0].lost_rows(), "{problems:?}");
+    assert!(
+        problems[0].text.contains("compressed with snappy") && !problems[0].text.contains("damaged"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn a_file_that_was_given_another_name_is_named() {
+    let trace = sample();
+    let folder = trace.write_parts(1);
+    let mut archive = Archive::create(folder, "node", 0xdef).unwrap();
+    let rows = Columns::new(TableId::Launches, 1).i64("start_ns", [START]).batch().unwrap();
+    archive.append(TableId::Launches, &rows).unwrap();
+    archive.finish(&Manifest { schema_version: SCHEMA_VERSION, ..Manifest::default() }).unwrap();
+    let at = |name: &str| folder.join("launches/host=node").join(name);
+    let read = || {
+        let trace = Trace::open(&[folder.to_owned()]).unwrap();
+        (rows_of(&trace, &Filter::default()), trace.problems())
+    };
+    let problems = read().1;
+    assert!(!problems.iter().any(|problem| problem.text.contains("was written as")), "{problems:?}");
+    fs::rename(at("def-000000.parquet"), at("def-000007.parquet")).unwrap();
+    let (rows, problems) = read();
+    assert_eq!(rows, 301, "its rows are read");
+    let named =
+        |problem: &Problem| problem.path == at("def-000007.parquet") && problem.text.contains("def-000000.parquet");
+    assert!(problems.iter().any(|problem| named(problem) && problem.lost_rows()), "{problems:?}");
 }
 
 #[test]

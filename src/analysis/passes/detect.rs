@@ -4,14 +4,14 @@
 //! ([`super::period`]), and [`Cut`] notes when its anchor occurred.
 
 use gputrace_collectors::schema::TableId;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::givers::Givers;
 use super::groups::Groups;
 use super::named_steps::NamedSteps;
 use super::period::{Name, Period, Sequence};
 use super::runs;
-use super::steps::{ProcessSteps, Steps, blocks};
+use super::steps::{Called, ProcessSteps, Steps, blocks};
 use crate::trace::{NO_NAME, Rows, Want};
 
 /// Boundaries that are kept per process (32 MB); a loop with more is measured by its first so many.
@@ -24,6 +24,7 @@ pub(crate) struct Detect {
     threads: Groups<(i64, i32), Sequence>,
     callers: Groups<i64, Callers>,
     givers: Givers,
+    calls: u64,
 }
 
 /// The first two threads of a process that called the driver.
@@ -61,6 +62,7 @@ impl Detect {
         let (call, api, start) = (rows.i64("correlation_id"), rows.i64("api_id"), rows.i64("start_ns"));
         let (name, captured) = (rows.i64_or("name_id", NO_NAME), rows.flags("captured"));
         let kind = rows.texts("kind");
+        self.calls += rows.len as u64;
         for run in runs(&process, &tid) {
             let (process, tid) = (process[run.start], tid[run.start]);
             let callers = &mut self.callers.at(process).0;
@@ -102,8 +104,12 @@ impl Detect {
             }
         }
         let loops = best.into_iter().map(|(process, (tid, period, _))| (process, Loop { tid, period, times: vec![] }));
-        let several = self.callers.iter().filter(|(_, callers)| callers.0.len() > 1).map(|(process, _)| *process);
-        Cut { loops: loops.collect(), several_callers: several.collect(), named, givers: self.givers }
+        let called = Called {
+            several: self.callers.iter().filter(|(_, own)| own.0.len() > 1).map(|(process, _)| *process).collect(),
+            calls: self.calls,
+            givers: self.givers,
+        };
+        Cut { loops: loops.collect(), named, called }
     }
 }
 
@@ -111,9 +117,8 @@ impl Detect {
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
     loops: FxHashMap<i64, Loop>,
-    several_callers: FxHashSet<i64>,
     named: Vec<ProcessSteps>,
-    givers: Givers,
+    called: Called,
 }
 
 #[derive(Debug)]
@@ -167,10 +172,6 @@ impl Cut {
             let anchor = (found.period.anchor, found.period.count);
             ProcessSteps::new(process_id, found.tid, anchor, found.times)
         };
-        Steps::new(
-            self.named.into_iter().chain(self.loops.into_iter().filter_map(process)).collect(),
-            self.several_callers,
-            self.givers,
-        )
+        Steps::new(self.named.into_iter().chain(self.loops.into_iter().filter_map(process)).collect(), self.called)
     }
 }

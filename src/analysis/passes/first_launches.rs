@@ -7,8 +7,9 @@ use rustc_hash::FxHashSet;
 
 use super::groups::Groups;
 use super::launches::OTHER;
+use super::modules::kernel_of;
 use super::stats::Stats;
-use crate::trace::Rows;
+use crate::trace::{NO_NAME, Rows};
 
 /// A first launch that is shorter loaded nothing.
 const LEAST_NS: i64 = 50_000;
@@ -20,7 +21,7 @@ const KERNELS: usize = 1 << 20;
 /// First launches; of each long one `T` is kept.
 #[derive(Debug)]
 pub(super) struct FirstLaunches<T> {
-    /// Kernels that were launched before, by process and handle.
+    /// Kernels that were launched before, by process and what tells them apart.
     launched: FxHashSet<(i64, i64)>,
     /// Launches of kernels by process and function of the driver.
     usual: Groups<(i64, i64), Stats>,
@@ -49,11 +50,13 @@ impl<T> FirstLaunches<T> {
     /// Takes rows of `launches` in, with the columns that stand here; `with` tells what is kept of one.
     pub(super) fn rows(&mut self, rows: &Rows, mut with: impl FnMut(usize) -> T) {
         let (process, api, length) = (rows.i64("process_id"), rows.i64("api_id"), rows.i64("api_ns"));
-        let (function, captured, grid) = (rows.i64("function"), rows.flags("captured"), rows.i32_or("grid_x", 0));
+        let (function, name) = (rows.i64("function"), rows.i64_or("name_id", NO_NAME));
+        let (captured, grid) = (rows.flags("captured"), rows.i32_or("grid_x", 0));
         for row in (0..rows.len).filter(|row| grid[*row] > 0 && !captured.get(*row)) {
             let (process_id, api_id, ns) = (process[row], api[row], length[row]);
             self.usual.at((process_id, api_id)).add(ns);
-            let first = self.launched.len() < KERNELS && self.launched.insert((process_id, function[row]));
+            let first = self.launched.len() < KERNELS
+                && self.launched.insert((process_id, kernel_of(function[row], name[row])));
             if first && ns > LEAST_NS {
                 self.long.push(Load { process_id, api_id, ns, with: with(row) });
             }

@@ -54,6 +54,11 @@ impl<K: Hash + Eq + Copy, V: Default> Groups<K, V> {
         self.items.iter_mut().map(|(_, v)| v)
     }
 
+    /// All keys and values, for good.
+    pub(crate) fn into_items(self) -> impl Iterator<Item = (K, V)> {
+        self.items.into_iter()
+    }
+
     /// All keys and values, in the order of their first row.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.items.iter().map(|(k, v)| (k, v))

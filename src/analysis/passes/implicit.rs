@@ -106,6 +106,8 @@ pub(crate) struct Calls {
 pub(crate) struct Legacy {
     /// Work that was queued behind another stream's.
     pub(crate) queued: u64,
+    /// Of it in steady steps of usual duration.
+    pub(crate) queued_middle: u64,
     /// Waits of the host that were for other streams too.
     pub(crate) waits: Stats,
 }
@@ -217,8 +219,9 @@ impl Implicit {
         }
     }
 
-    fn legacy(&mut self, rows: &Rows) {
+    fn legacy(&mut self, rows: &Rows, steps: &Steps) {
         let (process, api, length) = (rows.i64("process_id"), rows.i64("api_id"), rows.i64("api_ns"));
+        let start = rows.i64("start_ns");
         let (legacy, kind) = (rows.flags("legacy"), rows.texts("kind"));
         let (src, dst, queued) = (rows.texts("src_kind"), rows.texts("dst_kind"), rows.flags("async"));
         for row in (0..rows.len).filter(|row| legacy.get(*row)) {
@@ -235,6 +238,8 @@ impl Implicit {
                 sum.waits.add(length[row]);
             } else {
                 sum.queued += 1;
+                let place = steps.place(&mut self.cursor, process[row], start[row]);
+                sum.queued_middle += u64::from(place.is_middle());
             }
         }
     }
@@ -275,7 +280,7 @@ impl Pass for Implicit {
             TableId::Api => self.modules(rows),
             _ => {}
         }
-        self.legacy(rows);
+        self.legacy(rows, steps);
     }
 
     fn end(&mut self, _: &Steps) {

@@ -4,9 +4,12 @@
 //! and threads move through time together to within a batch (see [`crate::trace`]). A pass that needs more says how it
 //! gets it.
 
+pub(crate) mod ahead;
 pub(crate) mod api;
 pub(crate) mod by_call;
+pub(crate) mod clocks;
 pub(crate) mod collectives;
+pub(crate) mod covered;
 pub(crate) mod critical;
 pub(crate) mod detect;
 pub(crate) mod device_memory;
@@ -14,6 +17,8 @@ mod first_launches;
 pub(crate) mod folds;
 pub(crate) mod givers;
 pub(crate) mod gpu;
+pub(crate) mod gpu_clock;
+pub(crate) mod gpu_steps;
 pub(crate) mod graphs;
 pub(crate) mod groups;
 pub(crate) mod host_memory;
@@ -38,6 +43,7 @@ pub(crate) mod step_sums;
 pub(crate) mod steps;
 pub(crate) mod syncs;
 pub(crate) mod texts;
+pub(crate) mod timed;
 pub(crate) mod timeline;
 pub(crate) mod torch_memory;
 pub(crate) mod transfers;
@@ -55,6 +61,11 @@ use steps::Steps;
 pub(crate) trait Pass: Send {
     /// The columns it reads.
     fn wants(&self) -> &'static [Want];
+
+    /// The columns it reads of work that lies beside the ranges reported, in batches that say so.
+    fn beside(&self) -> &'static [Want] {
+        &[]
+    }
 
     /// Takes rows of one of its tables in.
     fn rows(&mut self, rows: &Rows, steps: &Steps);

@@ -62,7 +62,7 @@ impl Kernel {
 pub(crate) struct Modules {
     /// Calls that load modules, libraries, kernels and functions.
     pub(crate) loads: Groups<Key, Loads>,
-    /// Kernels by process and handle.
+    /// Kernels by process and handle; by process and name where the trace has no handles.
     pub(crate) kernels: Groups<(i64, i64), Kernel>,
     cursors: [Cursor; 2],
 }
@@ -73,6 +73,11 @@ impl Default for Modules {
         let kernels = Groups::new(KERNELS, (OTHER, OTHER));
         Modules { loads: Groups::new(10_000, other), kernels, cursors: Default::default() }
     }
+}
+
+/// What tells a kernel from the others of its process. Imported traces know names only, which have other numbers than handles.
+pub(super) fn kernel_of(function: i64, name_id: i64) -> i64 {
+    if function != 0 { function } else { name_id }
 }
 
 impl Modules {
@@ -87,7 +92,7 @@ impl Modules {
         let (captured, grid) = (rows.flags("captured"), rows.i32_or("grid_x", 0));
         for row in (0..rows.len).filter(|row| grid[*row] > 0 && !captured.get(*row)) {
             let (at, ns) = (start[row], length[row].max(0));
-            let kernel = self.kernels.at((process[row], function[row]));
+            let kernel = self.kernels.at((process[row], kernel_of(function[row], name[row])));
             if kernel.first_start_ns == 0 {
                 kernel.name_id = name[row];
             } else if at < kernel.first_start_ns {

@@ -105,6 +105,8 @@ pub(crate) struct Ops {
     held: ByCall<(usize, u64)>,
     early: FxHashMap<(i64, i64), i64>,
     gpu: bool,
+    /// Processes with kernels that have times.
+    on_gpu: FxHashSet<i64>,
 }
 
 impl Default for Ops {
@@ -114,11 +116,17 @@ impl Default for Ops {
 }
 
 impl Ops {
+    /// Whether kernels of a process have times: else its time on the GPU is not 0, but not known.
+    pub(crate) fn is_timed(&self, process_id: i64) -> bool {
+        self.on_gpu.contains(&process_id)
+    }
+
     /// With these patterns of names; `gpu`: whether the trace has times of kernels.
     pub(crate) fn new(folds: Arc<Folds>, gpu: bool) -> Ops {
         let other = Key { process_id: OTHER, domain_id: NO_NAME, name_id: OTHER, pattern: None };
         let (threads, places, early) = Default::default();
-        Ops { ops: Groups::new(20_000, other), folds, threads, places, held: ByCall::new(PAGES), early, gpu }
+        let (ops, held, on_gpu) = (Groups::new(20_000, other), ByCall::new(PAGES), FxHashSet::default());
+        Ops { ops, folds, threads, places, held, early, gpu, on_gpu }
     }
 
     /// The place of a thread; none where there are too many.
@@ -196,6 +204,9 @@ impl Ops {
     fn kernels(&mut self, rows: &Rows) {
         let (process, length) = (rows.i64("process_id"), rows.i64("gpu_ns"));
         let correlation = rows.i64_or("correlation_id", NO_CALL);
+        for run in process.chunk_by(|one, next| one == next) {
+            self.on_gpu.extend(run.first());
+        }
         for row in (0..rows.len).filter(|row| correlation[*row] != NO_CALL) {
             let ns = length[row].max(0);
             let Some((place, number)) = self.held.get(process[row], correlation[row]) else {

@@ -3,7 +3,9 @@
 //! A training or serving loop makes the same calls again and again. Every event has a name (the kernel launched, or the
 //! function called), and its correlation id says how many calls its thread made before it. A name that occurs once a
 //! step therefore has occurrences that are all the same number of calls apart. Per name this keeps a small histogram of
-//! those gaps, which no time stamp and no other thread disturbs.
+//! those gaps, which no time stamp and no other thread disturbs. Most launches between the first and the last occurrence must
+//! lie in gaps that are alike: a collective for each of a model's buckets recurs regularly too, for a while, and then all other
+//! work of the step comes in one gap.
 //!
 //! Several loops may be nested: layers in a step, steps in an epoch. A name whose gaps are regular makes a **level**.
 //! From the innermost level outwards, a level is left for the next one only when the next one adds work of its own:
@@ -15,6 +17,8 @@ use rustc_hash::FxHashMap;
 
 /// A name must occur so often before it can mark steps.
 const FEWEST: u64 = 10;
+/// Share of the launches between its occurrences that must lie in gaps of the usual length.
+const COVERED: f64 = 0.5;
 /// A loop of fewer calls is hardly a step: a wait outside of it ends one, however often it repeats.
 const TINY: f64 = 16.0;
 /// Names per thread that are followed; a loop has fewer.
@@ -27,6 +31,7 @@ const GAPS: usize = 48;
 pub(crate) struct Sequence {
     names: FxHashMap<Name, Recurrence>,
     waits: u64,
+    launches: u64,
     first: Option<u32>,
     last: u32,
 }
@@ -47,6 +52,8 @@ pub(crate) enum Name {
 struct Recurrence {
     count: u64,
     last: u32,
+    /// Launches of the thread before the first occurrence, and before the last. Waits stand in another table: there 0.
+    launches: (u64, u64),
     /// Gaps in calls. The most frequent tends to the front.
     gaps: Vec<Gaps>,
     irregular: bool,
@@ -59,6 +66,8 @@ struct Gaps {
     count: u32,
     sum: f64,
     squares: f64,
+    /// Launches in these gaps.
+    launches: u64,
 }
 
 /// The loop that was found in a thread.
@@ -90,15 +99,20 @@ impl Sequence {
             self.first = Some(call);
         }
         self.waits += u64::from(matches!(name, Name::Wait(_)));
+        let launched = if matches!(name, Name::Launch(_)) { self.launches } else { 0 };
+        self.launches += u64::from(matches!(name, Name::Launch(_)));
         if self.names.len() >= NAMES && !self.names.contains_key(&name) {
             return;
         }
         let seen = self.names.entry(name).or_default();
         if seen.count > 0 && !seen.irregular {
-            seen.gap(call.wrapping_sub(seen.last));
+            seen.gap(call.wrapping_sub(seen.last), launched - seen.launches.1);
+        }
+        if seen.count == 0 {
+            seen.launches.0 = launched;
         }
         seen.count += 1;
-        seen.last = call;
+        (seen.last, seen.launches.1) = (call, launched);
     }
 
     /// Calls of the thread from its first event to its last.
@@ -158,30 +172,35 @@ impl Period {
 
 impl Recurrence {
     #[inline]
-    fn gap(&mut self, gap: u32) {
+    fn gap(&mut self, gap: u32, launches: u64) {
         let (bucket, calls) = (bucket_of(gap), f64::from(gap));
         let Some(at) = self.gaps.iter().position(|g| g.bucket == bucket) else {
             self.irregular = self.gaps.len() >= GAPS;
-            self.gaps.push(Gaps { bucket, count: 1, sum: calls, squares: calls * calls });
+            self.gaps.push(Gaps { bucket, count: 1, sum: calls, squares: calls * calls, launches });
             return;
         };
         let gaps = &mut self.gaps[at];
         gaps.count = gaps.count.saturating_add(1);
         gaps.sum += calls;
         gaps.squares += calls * calls;
+        gaps.launches += launches;
         if at > 0 && self.gaps[at].count > self.gaps[at - 1].count {
             self.gaps.swap(at, at - 1);
         }
     }
 
-    /// The name as the mark of a loop, when three quarters of its gaps are alike.
+    /// The name as the mark of a loop, when three quarters of its gaps are alike, and hold most of what was launched.
     fn period(&self, anchor: Name) -> Option<Period> {
         if self.count < FEWEST || self.irregular {
             return None;
         }
         let mode = self.gaps.iter().max_by_key(|g| g.count)?.bucket;
-        let near = self.gaps.iter().filter(|g| g.bucket.abs_diff(mode) <= 1);
-        let (alike, sum, squares) = near.fold((0.0, 0.0, 0.0), |(count, sum, squares), g| {
+        let near = || self.gaps.iter().filter(|g| g.bucket.abs_diff(mode) <= 1);
+        let covered: u64 = near().map(|gaps| gaps.launches).sum();
+        if (covered as f64) < COVERED * (self.launches.1 - self.launches.0) as f64 {
+            return None;
+        }
+        let (alike, sum, squares) = near().fold((0.0, 0.0, 0.0), |(count, sum, squares), g| {
             (count + f64::from(g.count), sum + g.sum, squares + g.squares)
         });
         let (regularity, calls) = (alike / (self.count - 1) as f64, sum / alike);
@@ -305,6 +324,27 @@ mod tests {
             (0..step * 31 % 4).for_each(|_| calls.launch(3));
         }
         assert_eq!(found(&calls).0, 100);
+    }
+
+    #[test]
+    fn a_collective_that_recurs_while_all_other_work_lies_elsewhere_is_no_step() {
+        let mut calls = Calls::default();
+        for _ in 0..2 {
+            (100..129).for_each(|name| calls.launch(name));
+            // The numbers of an import count calls that have no rows.
+            (0..6).for_each(|_| {
+                calls.launch(7);
+                calls.1 += 39;
+            });
+        }
+        assert_eq!(calls.0.period(), None);
+        // The same twelve with nothing but themselves are a loop.
+        let mut alone = Calls::default();
+        (0..12).for_each(|_| {
+            alone.launch(7);
+            alone.1 += 39;
+        });
+        assert_eq!(found(&alone), (12, 40.0));
     }
 
     #[test]

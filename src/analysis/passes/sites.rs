@@ -235,7 +235,7 @@ impl Pass for Sites {
             TableId::Transfers => self.transfers(rows, steps),
             TableId::OsWaits => {
                 let (length, process, tid) = (rows.i64("wait_ns"), rows.i64("process_id"), rows.i32_or("tid", 0));
-                let gives = |row: usize| steps.givers.gives(process[row], tid[row]);
+                let gives = |row: usize| steps.givers().gives(process[row], tid[row]);
                 let what = |row: usize| if gives(row) { What::System } else { What::Helper };
                 self.costs(rows, steps, 5, |_, row| [(what(row), length[row])]);
             }

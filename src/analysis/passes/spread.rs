@@ -31,15 +31,16 @@ struct Helper<'p> {
 /// Reads once what the passes want, with so many threads, or fewer where there are none to be had.
 pub(crate) fn read(trace: &Trace, filter: &Filter, steps: &Steps, passes: &mut [Costing<'_>], threads: usize) {
     let wants: Vec<Want> = passes.iter().flat_map(|(_, pass)| pass.wants()).copied().collect();
+    let beside: Vec<Want> = passes.iter().flat_map(|(_, pass)| pass.beside()).copied().collect();
     let threads = threads.min(passes.len());
     std::thread::scope(|scope| {
         let helpers: Vec<Helper<'_>> = (1..threads).map_while(|_| Helper::start(scope, steps)).collect();
         let mut groups = balanced(passes, helpers.len() + 1);
         let mut own = groups.pop().unwrap_or_default();
         let helpers: Vec<_> = helpers.into_iter().zip(groups).map(|(helper, group)| helper.with(group)).collect();
-        trace.scan_shared(&wants, filter, &mut |rows| {
+        trace.scan_shared(&wants, &beside, filter, &mut |rows| {
             for (wants, to) in &helpers {
-                if wants.iter().any(|want| want.table == rows.table) {
+                if wants.iter().any(|(want, beside)| want.table == rows.table && *beside == rows.beside) {
                     // A thread that is gone has ended the process with its panic.
                     let _ = to.send(rows.clone());
                 }
@@ -82,8 +83,12 @@ impl<'p> Helper<'p> {
     }
 
     /// Hands the passes over; what they want, and where to.
-    fn with(self, group: Group<'p>) -> (Vec<Want>, SyncSender<Arc<Rows>>) {
-        let wants = group.0.iter().flat_map(|pass| pass.wants()).copied().collect();
+    fn with(self, group: Group<'p>) -> (Vec<(Want, bool)>, SyncSender<Arc<Rows>>) {
+        let of = |pass: &&mut dyn Pass| {
+            let (wants, beside) = (pass.wants().iter(), pass.beside().iter());
+            wants.map(|want| (*want, false)).chain(beside.map(|want| (*want, true))).collect::<Vec<_>>()
+        };
+        let wants = group.0.iter().flat_map(of).collect();
         let _ = self.group.send(group);
         (wants, self.rows)
     }
@@ -91,8 +96,11 @@ impl<'p> Helper<'p> {
 
 impl Group<'_> {
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
-        for pass in self.0.iter_mut().filter(|pass| pass.wants().iter().any(|want| want.table == rows.table)) {
-            pass.rows(rows, steps);
+        for pass in &mut self.0 {
+            let wants = if rows.beside { pass.beside() } else { pass.wants() };
+            if wants.iter().any(|want| want.table == rows.table) {
+                pass.rows(rows, steps);
+            }
         }
     }
 

@@ -25,14 +25,19 @@ pub(super) fn finding_lines(content: &Content<'_>, main: &Subject<'_>) -> String
         let (unit, divisor) = if per_step { unit_ns } else { scale_ns(ns) };
         format!("{:.2} {unit}", ns / divisor)
     };
-    let alike = found.iter().all(|f| f.per_step == main.per_step && f.process_id == main.process_id);
-    match found.as_slice() {
-        [] => return out,
-        [_] => out.push_str("finding\n"),
-        _ if alike => {
-            let joint_ns = together_ns(main, found.iter());
+    let all: Vec<&Finding> = found.iter().filter(|finding| finding.rule.gain_known).collect();
+    let alike = found.iter().all(|f| f.per_step == main.per_step);
+    let joint_ns = together_ns(content.subjects, &all).filter(|_| alike);
+    match (found.as_slice(), joint_ns) {
+        ([], _) => return out,
+        ([_], _) => out.push_str("finding\n"),
+        (_, Some(joint_ns)) if all.len() > 1 => {
             let (together, of_unit) = (amount(joint_ns, main.per_step), share(joint_ns / main.unit_ns.max(1.0)));
-            let all = if found.len() == 2 { "both" } else { "all" };
+            let all = match (all.len(), found.len()) {
+                (2, 2) => "both",
+                (known, there_are) if known == there_are => "all",
+                _ => "those of known gain",
+            };
             let _ = writeln!(out, "findings ({all} together: at most {together}, {of_unit})");
         }
         _ => out.push_str("findings\n"),
@@ -44,16 +49,17 @@ pub(super) fn finding_lines(content: &Content<'_>, main: &Subject<'_>) -> String
         } else {
             String::new()
         };
-        let more = if alike && more_after_the_first(main, found, finding) { ", more once 1 is fixed" } else { "" };
-        let _ = writeln!(
-            out,
-            "{} {}  <= {} ({}{whole}){more}  effort {}{place}",
-            index + 1,
-            finding.title(),
-            amount(finding.gain_ns, finding.per_step),
-            share(finding.share),
-            finding.rule.effort.text(),
-        );
+        let more = if joint_ns.is_some() && more_after_the_first(content.subjects, found, finding) {
+            ", more once 1 is fixed"
+        } else {
+            ""
+        };
+        let gain = match finding.rule.gain_known {
+            true => format!("<= {} ({}{whole}){more}", amount(finding.gain_ns, finding.per_step), share(finding.share)),
+            false => "gain not known".to_owned(),
+        };
+        let effort = finding.rule.effort.text();
+        let _ = writeln!(out, "{} {}  {gain}  effort {effort}{place}", index + 1, finding.title());
         finding.lines.iter().for_each(|line| out.push_str(&format!("   {line}\n")));
         let _ = writeln!(out, "   try {}", finding.rule.advice);
     }
@@ -61,10 +67,9 @@ pub(super) fn finding_lines(content: &Content<'_>, main: &Subject<'_>) -> String
 }
 
 /// Whether a finding gains a quarter more and over when the first one is fixed: until then that hides a part of it.
-fn more_after_the_first(main: &Subject<'_>, found: &[Finding], finding: &Finding) -> bool {
+fn more_after_the_first(subjects: &[Subject<'_>], found: &[Finding], finding: &Finding) -> bool {
     let Some(first) = found.first().filter(|first| first.rule.name != finding.rule.name) else { return false };
-    let both_ns = together_ns(main, [first, finding].into_iter());
-    both_ns - first.gain_ns > 1.25 * finding.gain_ns
+    together_ns(subjects, &[first, finding]).is_some_and(|both_ns| both_ns - first.gain_ns > 1.25 * finding.gain_ns)
 }
 
 /// What there is to say of a run without CUDA calls.
@@ -85,6 +90,10 @@ pub(super) fn without_cuda(content: &Content<'_>) -> String {
     }
     if calls > 0 {
         return format!("UNKNOWN: too few CUDA calls to judge ({calls})\n");
+    }
+    if facts.gpu.as_ref().is_some_and(|gpu| gpu.any()) {
+        return "UNKNOWN: the trace holds what GPUs did, and no calls that caused it: see gpu-utilisation, kernels\n"
+            .to_owned();
     }
     let traced: Vec<&Process> = facts.processes().filter(|p| p.traced).collect();
     let reached = |p: &&&Process| {

@@ -14,6 +14,7 @@ use gputrace_collectors::Manifest;
 
 use super::passes::period::Name;
 use super::section::{Column, Section, Table, Unit, Value, column};
+use super::slowest::slowest;
 use super::{Analysis, Cause, Explain, Facts, Metric, Need};
 use crate::findings::{self, Findings, OnGpu, Subject, Verdict};
 use crate::render::share as shown;
@@ -62,10 +63,11 @@ impl Analysis for Summary {
     fn explain(&self) -> Explain {
         Explain {
             definition: "Steps are the period of the launch sequence: a name (kernel or waiting function) that recurs after a \
-                regular number of calls marks them; nested loops are resolved to the one that adds work of its own. Warm-up \
+                regular number of calls marks them, where most of the process's launches lie in steps of usual size; nested loops are \
+                resolved to the one that adds work of its own. Warm-up \
                 are the steps before the first five of which four take at most 1.3 times the median of the second half, or as \
                 long as nine of ten steps there. p50 \
-                and p99 are of the steady steps. The host line is the mean over the steady steps between the 40th \
+                and p99 are of the steady steps, of the GPU's where the host runs ahead of it (--explain steps), which the step line then says. The host line is the mean over the steady steps between the 40th \
                 and 60th percentile of duration, so its parts sum to the usual step; where several threads call the driver each ns counts once (launch, copy, memory, \
                 other, wait, in this order). Of the time outside the driver, system waits are those of the loop's thread \
                 for the operating system (--explain os-waits) in which no other thread launches; the rest has no evidence in the trace and is called unknown: \
@@ -91,11 +93,18 @@ impl Analysis for Summary {
             Metric::about("steps", Count, "steps"),
             Metric::about("warm_up_steps", Count, "steps at the start that are left out"),
             Metric::about("warm_up_ns", Ns, "time of the warm-up steps"),
-            Metric::cost("step_p50_ns", Ns, "median steady step"),
-            Metric::cost("step_p99_ns", Ns, "99th percentile of the steady steps"),
+            Metric::cost("step_p50_ns", Ns, "median steady step, of the GPU where the host runs ahead of it"),
+            Metric::cost("step_p99_ns", Ns, "99th percentile of the steady steps").unsteady(),
             Metric::cost("step_mean_ns", Ns, "mean of the steady steps"),
+            Metric::about("step_host_p50_ns", Ns, "median steady step of the host"),
+            Metric::about(
+                "step_gpu_p50_ns",
+                Ns,
+                "median steady step on the GPU, from last kernel's end to last kernel's end",
+            ),
             Metric::about("step_outliers", Count, "steady steps over twice the median"),
             Metric::cost("unit_ns", Ns, "usual step").of_step(),
+            Metric::about("unit_host_ns", Ns, "the host's time in it, which the next ones sum to").of_step(),
             Metric::cost("outside_driver_ns", Ns, "time of a step that the host is outside the driver").of_step(),
             Metric::cost("outside_system_ns", Ns, "of it, waiting for the operating system").of_step(),
             Metric::cost("outside_unknown_ns", Ns, "of it, with no evidence in the trace").of_step(),
@@ -117,15 +126,21 @@ impl Analysis for Summary {
             Metric::cost("gpu_idle_ns", Ns, "time of a step in which the GPU did nothing").of_step(),
             Metric::cost("gpu_idle_not_launched_ns", Ns, "of it, because nothing was launched").of_step(),
             Metric::cost("gpu_idle_after_wait_ns", Ns, "of it, after waits of the host").of_step(),
+            Metric::cost(
+                "gpu_idle_mean_ns",
+                Ns,
+                "time of the mean steady step in which the GPU did nothing, gaps longer than a step too",
+            )
+            .of_step(),
             Metric::cost("gpu_idle_percent", Percent, "share of a step in which the GPU did nothing").of_step(),
             Metric::about("gpu_operations", Count, "kernels, copies and sets of a step").of_step(),
             Metric::about("kernels", Count, "kernels that a step launches").of_step(),
             Metric::cost("implicit_waits", Count, "copies, sets, frees and allocations of a step that waited")
                 .of_step(),
             Metric::cost("joint_gain_ns", Ns, "what all findings of a step gain together, at most").of_step(),
-            Metric::cost("cost_percent", Percent, "time that recording took, of wall time"),
+            Metric::cost("cost_percent", Percent, "time that recording took, of wall time").unsteady(),
             Metric::about("seen", Count, "calls that began while recording"),
-            Metric::cost("lost", Count, "events that found no room"),
+            Metric::cost("lost", Count, "events that found no room").unsteady(),
             Metric::cost("uncovered", Count, "driver functions that were fetched and that no hook covers"),
             Metric::about("trace_bytes", Bytes, "size of the trace"),
         ];
@@ -145,6 +160,10 @@ impl Analysis for Summary {
         let verdict = main.map(|s| match mostly_lost {
             _ if !whole => not_whole(),
             Some(share) => lost(share),
+            None if s.clock_off.is_some() => {
+                let what = s.clock_off.clone().unwrap_or_default();
+                Verdict { word: "UNKNOWN", text: format!("the GPU's clock is not the host's: {what}") }
+            }
             None => findings::verdict(s, &findings),
         });
         let content = Content { facts, subjects: &subjects, verdict, findings, own: Own::of(facts) };
@@ -164,13 +183,8 @@ impl Analysis for Summary {
 
 /// The process whose numbers stand for the run: of several ranks the slowest, else the one with most driver calls.
 pub(crate) fn main_subject<'a>(facts: &Facts<'_>, subjects: &'a [Subject<'a>]) -> Option<&'a Subject<'a>> {
-    let rank = |s: &&Subject<'_>| facts.trace.process(s.process_id).is_some_and(|p| p.rank.is_some());
-    let p50 = |s: &&Subject<'_>| s.steps.map_or(0, |steps| steps.quantile_ns(0.5));
-    let ranks = subjects.iter().filter(rank).count();
-    if ranks > 1 {
-        return subjects.iter().filter(rank).max_by_key(|s| (p50(s), std::cmp::Reverse(s.process_id)));
-    }
-    subjects.first()
+    let slowest = slowest(facts).map(|(process_id, _)| process_id);
+    subjects.iter().find(|s| Some(s.process_id) == slowest).or(subjects.first())
 }
 
 fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<'_>>) {
@@ -186,12 +200,17 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("step_tid", "in thread", Unit::Text, steps.map(|s| i64::from(s.tid)));
     section.fact("warm_up_steps", "warm-up steps", Unit::Count, steps.map(|s| s.warm_up as u64));
     section.fact("warm_up_ns", "warm-up", Unit::Ns, steps.map(|s| s.warm_up_ns()));
+    let on_gpu = steps.and_then(|s| content.facts.gpu_steps.of(s.process_id));
+    section.fact("step_bound", "steps are those of the", Unit::Text, steps.map(|s| s.whose()));
     section.fact("step_p50_ns", "step p50", Unit::Ns, steps.map(|s| s.quantile_ns(0.5)));
     section.fact("step_p99_ns", "step p99", Unit::Ns, steps.map(|s| s.quantile_ns(0.99)));
     section.fact("step_mean_ns", "mean step", Unit::Ns, steps.map(|s| s.mean_ns()));
+    section.fact("step_host_p50_ns", "host's step p50", Unit::Ns, steps.map(|s| s.host_p50_ns()));
+    section.fact("step_gpu_p50_ns", "GPU's step p50", Unit::Ns, on_gpu.map(|gpu| gpu.quantile_ns(0.5)));
     section.fact("step_outliers", "steps over twice p50", Unit::Count, steps.map(|s| s.outliers() as u64));
     section.fact("unit", "numbers are per", Unit::Text, main.map(|s| s.unit()));
     section.fact("unit_ns", "its usual length", Unit::Ns, main.map(|s| s.unit_ns));
+    section.fact("unit_host_ns", "the host's time in it", Unit::Ns, main.map(|s| s.host_ns));
     section.fact("outside_driver_ns", "host outside driver", Unit::Ns, main.map(|s| s.outside_ns()));
     section.fact("outside_system_ns", "of it waiting for the system", Unit::Ns, main.map(|s| s.system_ns));
     section.fact("outside_unknown_ns", "of it unknown", Unit::Ns, main.map(|s| s.unknown_ns()));
@@ -216,6 +235,7 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("gpu_idle_not_launched_ns", "idle, not launched", Unit::Ns, gpu.map(OnGpu::not_launched_ns));
     let after = gpu.map(|gpu| gpu.idle_ns(&[Cause::AfterWait]));
     section.fact("gpu_idle_after_wait_ns", "idle after waits", Unit::Ns, after);
+    section.fact("gpu_idle_mean_ns", "GPU idle, mean step", Unit::Ns, gpu.and_then(|gpu| gpu.mean_idle_ns));
     let idle_percent = gpu.zip(main).map(|(gpu, s)| 100.0 * gpu.all_idle_ns() / s.unit_ns.max(1.0));
     section.fact("gpu_idle_percent", "GPU idle", Unit::Percent, idle_percent);
     section.fact("gpu_operations", "GPU operations", Unit::Count, gpu.map(|gpu| gpu.operations));
@@ -232,12 +252,17 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("checked_fine", "checked, fine", Unit::Text, content.findings.fine.join(", "));
 }
 
-/// What the findings of the process that has the worst one gain together; 0 without findings.
+/// What the findings of a unit gain together: of all ranks that wait for each other, else of the process that has the worst one; 0
+/// without findings.
 fn joint_gain_ns(content: &Content<'_>) -> f64 {
-    let Some(worst) = content.findings.found.first() else { return 0.0 };
-    let alike = |f: &&findings::Finding| (f.process_id, f.per_step) == (worst.process_id, worst.per_step);
-    let own = content.subjects.iter().find(|s| s.process_id == worst.process_id);
-    own.map_or(worst.gain_ns, |s| findings::together_ns(s, content.findings.found.iter().filter(alike)))
+    let found = &content.findings.found;
+    let Some(worst) = found.first() else { return 0.0 };
+    let alike = |f: &&findings::Finding| f.per_step == worst.per_step;
+    let own = |f: &&findings::Finding| f.process_id == worst.process_id;
+    let all: Vec<&findings::Finding> = found.iter().filter(alike).collect();
+    let of_one: Vec<&findings::Finding> = found.iter().filter(alike).filter(own).collect();
+    let joint = |found: &[&findings::Finding]| findings::together_ns(content.subjects, found);
+    joint(&all).or_else(|| joint(&of_one)).unwrap_or(worst.gain_ns)
 }
 
 fn findings_table(content: &Content<'_>) -> Table {
@@ -257,8 +282,8 @@ fn findings_table(content: &Content<'_>) -> Table {
             f.rule.name.into(),
             f.title().into(),
             content.facts.label(f.process_id).into(),
-            f.gain_ns.into(),
-            (100.0 * f.share).into(),
+            f.rule.gain_known.then_some(f.gain_ns).into(),
+            f.rule.gain_known.then_some(100.0 * f.share).into(),
             if f.per_step { "step" } else { "run" }.into(),
             f.rule.effort.text().into(),
             f.lines.join("; ").into(),

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::Content;
 use super::text::end_text;
+use crate::analysis::slowest::slowest;
 use crate::findings::Subject;
 use crate::render::{file_size, scale_ns, share};
 use crate::trace::Process;
@@ -51,17 +52,22 @@ pub(super) fn lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     let mut by_time: Vec<(f64, &Process)> = ranks.iter().map(|(process, s)| (p50(s), *process)).collect();
     by_time.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut out = String::new();
-    let slowest = by_time.iter().find(|(_, process)| process.process_id == main.process_id).or(by_time.last());
-    let (Some(fastest), Some(slowest)) = (by_time.first(), slowest) else { return out };
+    let shown = by_time.iter().find(|(_, process)| process.process_id == main.process_id).or(by_time.last());
+    let (Some(fastest), Some(shown)) = (by_time.first(), shown) else { return out };
     let middle = by_time[(by_time.len() - 1) / 2];
-    let beyond = if middle.0 > 0.0 { slowest.0 / middle.0 - 1.0 } else { 0.0 };
-    let memory = memory(content, slowest.1).unwrap_or_default();
-    let label = slowest.1.label();
-    let _ = writeln!(out, " slowest {label} (+{} of the median rank); numbers are its{memory}", share(beyond));
+    let memory = memory(content, shown.1).unwrap_or_default();
+    let label = shown.1.label();
+    let _ = match slowest(content.facts) {
+        Some((_, Some(beyond))) => {
+            writeln!(out, " slowest {label} (+{} of the median rank); numbers are its{memory}", share(beyond))
+        }
+        Some((_, None)) => writeln!(out, " {label} keeps the others waiting; numbers are its{memory}"),
+        None => writeln!(out, " numbers are of {label}{memory}"),
+    };
     let (unit, divisor) = scale_ns(middle.0);
     let listed = match ranks.len() {
         ..=LISTED => ranks.iter().map(|(process, s)| (p50(s), *process)).collect(),
-        _ => vec![*fastest, middle, *slowest],
+        _ => vec![*fastest, middle, *shown],
     };
     let each = listed.iter().map(|(ns, process)| format!("{} {:.2}", process.rank.unwrap_or_default(), ns / divisor));
     let each: Vec<String> = each.collect();

@@ -302,7 +302,7 @@ fn where_nothing_was_seen_nothing_is_said_of_cost_and_loss() {
 }
 
 // metrics.md's two summaries, as near as what traces hold allows. Not in a trace yet, and so not in these: the budget of the
-// cost, the share of steps with GPU times, tensor pipes and DRAM (GPM), what outliers were, and how much more a finding
+// cost, the share of steps with GPU times, tensor pipes and DRAM (GPM), and how much more a finding
 // gains once another one is fixed.
 
 /// Calls of a loop with what they cause: times of the GPU, and lines of Python.
@@ -351,7 +351,7 @@ findings (both together: at most 6.50 ms, 56 %)
 2 wait every step  <= 0.31 ms (2.7 %)  effort low
    train.py:44 train  cuStreamSynchronize 1 a step, 310 us each
    try wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits
-checked, fine: allocations, hidden waits, host work, pageable copies, small transfers, synchronous copies, module loading
+checked, fine: allocations, exposed copies, hidden waits, host work, pageable copies, serialised streams, small transfers, synchronous copies, module loading
 not known: tensors inside a caching allocator
 cost 0.4 %  lost 10 of 1,000  uncovered 0
 ";
@@ -397,10 +397,44 @@ step  p50 98.31 ms  p99 98.31
  11 GPU operations, median kernel 10.1 ms; 1 wait; 1 copy or set
  slowest rank 5 (+0.4 % of the median rank); numbers are its; reserved memory peak 118 of 141 GB
  rank: step p50 in ms  0 97.92 | 1 97.92 | 2 97.92 | 3 97.92 | 4 97.92 | 5 98.31 | 6 97.92 | 7 97.92
-checked, fine: allocations, communication, hidden waits, host work, launches, pageable copies, small transfers, \
+checked, fine: allocations, communication, exposed copies, hidden waits, host work, launches, pageable copies, serialised streams, small transfers, \
 synchronous copies, waits, module loading
 not known: call sites; warp stalls (report has the ncu command); tensors inside a caching allocator
 cost 0.4 %  lost 80 of 8,000  uncovered 0  ranks 8
 ";
     assert_eq!(summary(&trace), expected);
+}
+
+#[test]
+fn of_two_gpus_the_one_that_idles_is_named_with_its_share() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 1_000_000_000);
+    let mut thread = trace.thread(1, 11);
+    for n in 0..40 {
+        let step = thread.range_begin();
+        let begin = thread.now + 20_000;
+        let end = thread.launch_running("gemm", 5_000, 7, (begin, 900_000));
+        if n % 20 == 0 {
+            thread.device = 1;
+            thread.launch_running("gemm", 5_000, 7, (begin, 10_000));
+            thread.device = 0;
+        }
+        thread.sync("cuStreamSynchronize", "stream", end - thread.now + 1_000);
+        thread.range_end(None, "step", step, true);
+    }
+    let text = summary(&trace);
+    assert!(lines(&text)[1].starts_with("IDLE GPU: GPU 1 busy 0"), "{text}");
+    assert!(lines(&text)[1].contains(" of a step while GPU 0 is busy 98 %"), "{text}");
+    assert!(text.contains("  the mean of 2 GPUs, each busy: 0 98 % | 1 0"), "{text}");
+    let section = trace.section(&crate::analysis::gpu_utilisation::GpuUtilisation);
+    let said = "Idle beside others: GPU 1 worked for 0.1 % of the time of all GPUs of its run, GPU 0 for 98 %.";
+    assert!(section.notes.iter().any(|note| note == said), "{:?}", section.notes);
+    // With the other one alone there is nothing to compare it with.
+    let (opened, filter) = (
+        trace.open(),
+        Filter { device: Some(std::sync::Arc::new([(1, 0)].into_iter().collect())), ..Filter::default() },
+    );
+    let facts = Facts::gather(&opened, &filter, Summary.needs());
+    let alone = Summary.section(&facts).literal.unwrap_or_default();
+    assert!(!alone.contains("IDLE GPU") && !alone.contains("the mean of"), "{alone}");
 }

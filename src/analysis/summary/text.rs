@@ -5,14 +5,19 @@ use std::fmt::Write;
 use super::{Content, devices, ending, ranks};
 use crate::analysis::loss::Loss;
 use crate::analysis::{Cause, Facts, Part, ProcessSteps, What};
-use crate::findings::{Subject, worst_site};
+use crate::analysis::{gpu, outliers};
+use crate::findings::{Each, Subject, worst_site};
 use crate::render::{duration, number, scale_ns, share, time};
-use crate::trace::{Process, shortened};
+use crate::trace::{Process, printable, shortened};
 
 /// Characters of the command that are shown.
 const COMMAND: usize = 60;
+/// Idle time beyond the usual step's, as a share of the mean step, that is said.
+const UNUSUAL: f64 = 0.05;
 /// Below this share of the unit the GPU's idle time is told in one number.
 const IDLE: f64 = 0.1;
+/// GPUs of a process that are listed one by one.
+const GPUS: usize = 8;
 /// Processes that get a line.
 const LINES: usize = 4;
 
@@ -80,7 +85,7 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
         }
         _ => process.map_or_else(|| "command not known".to_owned(), |p| p.command.clone()),
     };
-    let command: String = command.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let command = printable(&command.replace(char::is_control, " "));
     let command = if command.chars().count() > COMMAND {
         command.chars().take(COMMAND - 2).chain("..".chars()).collect()
     } else {
@@ -185,7 +190,10 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     };
     match main.steps {
         Some(steps) => {
-            let _ = writeln!(out, "{}", step_line(steps, unit, &shown));
+            let _ = writeln!(out, "{}", step_line(content.facts, steps, unit, &shown));
+            if content.facts.filter.projects() {
+                let _ = writeln!(out, "  of it inside the range {}: all below is of that", shown(main.unit_ns));
+            }
         }
         None => {
             let _ = writeln!(
@@ -196,6 +204,11 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
         }
     }
     out.push_str(&gpu_line(main, &shown));
+    out.push_str(&mean_idle_line(main, &shown));
+    out.push_str(&each_gpu_line(main));
+    if main.on_gpu.is_some() && gpu::unread(content.facts).is_some() {
+        out.push_str("  operations of the GPU are missing, see below: it was busier than that\n");
+    }
     let _ = write!(out, " host  outside driver {}", shown(main.outside_ns()));
     let always = [("launch calls", Part::Launch), ("waits", Part::Wait), ("copies", Part::Copy)];
     let when_seen = [("memory", Part::Memory), ("other", Part::Other)];
@@ -247,7 +260,10 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
 /// What the GPU did: where it idles, for which reasons, else with what it was busy.
 fn gpu_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     let Some(gpu) = &main.on_gpu else {
-        return " GPU   busy not recorded in this version (host side only)\n".to_owned();
+        return match main.clock_off {
+            Some(_) => " GPU   busy and idle time not known: its clock is not the host's (host side only)\n".to_owned(),
+            None => " GPU   busy not recorded in this version (host side only)\n".to_owned(),
+        };
     };
     let (busy, idle) = (gpu.busy_ns(), gpu.all_idle_ns());
     if idle >= IDLE * main.unit_ns {
@@ -262,8 +278,38 @@ fn gpu_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
         .filter(|(_, ns)| *ns >= 0.005 * main.unit_ns)
         .map(|(name, ns)| format!(", {name} {}", shown(*ns)))
         .collect();
+    let waiting = gpu.communication_ns - main.transferring_ns(gpu);
+    let exposed = match waiting >= 0.005 * main.unit_ns {
+        true => format!("{exposed} (of NCCL {} waiting for ranks)", shown(waiting)),
+        false => exposed,
+    };
     let of = share(busy / main.unit_ns.max(1.0));
     format!(" GPU   busy {} ({of}): compute {}{exposed} | idle {}\n", shown(busy), shown(gpu.compute_ns), shown(idle))
+}
+
+/// Where the GPU idles for much longer than in the usual step, in steps that are not usual, how long in the mean of all.
+fn mean_idle_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
+    let (Some(gpu), Some(steps)) = (&main.on_gpu, main.steps) else { return String::new() };
+    let more = gpu.mean_idle_ns.filter(|mean| mean - gpu.all_idle_ns() >= UNUSUAL * steps.mean_ns());
+    more.map_or(String::new(), |mean| {
+        format!(
+            "  unusual steps have longer gaps: idle {} of {} in the mean step\n",
+            shown(mean),
+            shown(steps.mean_ns())
+        )
+    })
+}
+
+/// Where a process has several GPUs, how much each works: the line above has their mean.
+fn each_gpu_line(main: &Subject<'_>) -> String {
+    let each = main.on_gpu.as_ref().map_or(&[][..], |gpu| &gpu.each);
+    if each.len() < 2 {
+        return String::new();
+    }
+    let busy = |of: &Each| format!("{} {}", of.name, share(of.busy_ns / main.unit_ns.max(1.0)));
+    let listed: Vec<String> = each.iter().take(GPUS).map(busy).collect();
+    let more = if each.len() > GPUS { format!(" | and {} more", each.len() - GPUS) } else { String::new() };
+    format!("  the mean of {} GPUs, each busy: {}{more}\n", each.len(), listed.join(" | "))
 }
 
 /// What the time outside the driver went into, as far as there is evidence of it: ends the host line, and has one of its
@@ -282,19 +328,29 @@ fn outside_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     out
 }
 
-fn step_line(steps: &ProcessSteps, unit: &str, shown: &dyn Fn(f64) -> String) -> String {
+fn step_line(facts: &Facts<'_>, steps: &ProcessSteps, unit: &str, shown: &dyn Fn(f64) -> String) -> String {
     let warm_up = if steps.warm_up > 0 { format!(" ({} warm-up left out)", steps.warm_up) } else { String::new() };
     let (p50, p99) = (steps.quantile_ns(0.5) as f64, steps.quantile_ns(0.99) as f64);
     let outliers = match steps.outliers() {
         0 => String::new(),
-        n => format!("; outliers {}", number(n as f64)),
+        n => {
+            let causes = outliers::causes(facts, steps.process_id);
+            format!("; outliers {}{}{causes}", number(n as f64), if causes.is_empty() { "" } else { ": " })
+        }
     };
-    // A host that runs ahead of the GPU makes some steps in no time and waits in others: the usual one says little then.
+    // Some steps may be long and most short: the usual one says little then.
     let mean = match steps.mean_ns() {
         mean if mean > 1.5 * p50 => format!("; mean {}", shown(mean)),
         _ => String::new(),
     };
-    format!("step{warm_up}  p50 {} {unit}  p99 {}{outliers}{mean}", shown(p50), shown(p99))
+    let (of, ahead) = match steps.is_ahead() {
+        true => (
+            " of the GPU",
+            format!("\n  the host runs ahead: its own p50 is {}; below: means", shown(steps.host_p50_ns() as f64)),
+        ),
+        false => ("", String::new()),
+    };
+    format!("step{of}{warm_up}  p50 {} {unit}  p99 {}{mean}{outliers}{ahead}", shown(p50), shown(p99))
 }
 
 /// The ranks, or other processes in a line each.

@@ -1,13 +1,13 @@
 //! Rules about copies and sets.
 
 use super::lines::{count, ms, worst_of};
-use crate::analysis::{AtSite, Cause, TransferRule, What};
+use crate::analysis::{AtSite, Cause, TransferKey, TransferRule, TransferSum, What};
 use crate::findings::{Evidence, OnGpu, Subject};
 
 /// Calls that one of these rules of Nsight Systems names: their time, what they are, and the line of most of it.
 fn named_copies(s: &Subject<'_>, rules: &[TransferRule]) -> (f64, Vec<String>) {
     let transfers = &s.facts.transfers;
-    let of = |sum: &crate::analysis::TransferSum| {
+    let of = |sum: &TransferSum| {
         let number = s.per_unit(sum.rule.own.0 as f64, sum.rule.middle.0 as f64);
         (number, s.per_unit(sum.rule.own.1 as f64, sum.rule.middle.1 as f64))
     };
@@ -15,7 +15,7 @@ fn named_copies(s: &Subject<'_>, rules: &[TransferRule]) -> (f64, Vec<String>) {
     let named = named.filter(|(key, _)| transfers.rule(key).is_some_and(|rule| rules.contains(&rule)));
     let mut named: Vec<_> = named.filter(|(_, sum)| of(sum).0 > 0.0).collect();
     named.sort_by(|(_, a), (_, b)| of(b).1.total_cmp(&of(a).1));
-    let line = |(key, sum): &(&crate::analysis::TransferKey, &crate::analysis::TransferSum)| {
+    let line = |(key, sum): &(&TransferKey, &TransferSum)| {
         let (number, ns) = of(sum);
         let size = crate::render::bytes(sum.rule.bytes as f64 / sum.rule.count.max(1) as f64);
         let (api, direction) = (s.facts.names.full(key.api_id), transfers.text(key.direction));
@@ -23,9 +23,8 @@ fn named_copies(s: &Subject<'_>, rules: &[TransferRule]) -> (f64, Vec<String>) {
     };
     let gain_ns = named.iter().map(|(_, sum)| of(sum).1).sum();
     let mut lines: Vec<String> = named.iter().take(2).map(line).collect();
-    let is_named = |at: &AtSite, key: &crate::analysis::TransferKey| {
-        at.api_id == key.api_id && at.direction == transfers.text(key.direction)
-    };
+    let is_named =
+        |at: &AtSite, key: &TransferKey| at.api_id == key.api_id && at.direction == transfers.text(key.direction);
     let worst = worst_of(s, What::Copy, |at| named.iter().any(|(key, _)| is_named(at, key)));
     lines.extend(worst.and_then(|at| at.site).map(|site| format!("from {}", site.short())));
     (gain_ns, lines)
@@ -41,6 +40,44 @@ pub(super) fn sync_copies(s: &Subject<'_>) -> Option<Evidence> {
     let (ns, lines) = named_copies(s, &[TransferRule::MemcpySync, TransferRule::MemsetSync]);
     let gain_ns = s.gain_ns(s.overlap_bound(ns), |gpu| copying_ns(gpu).min(ns));
     (ns > 0.0).then_some(Evidence { gain_ns, of_run: false, lines })
+}
+
+/// So much of a step is a finding.
+const EXPOSED_WORTH: f64 = 0.05;
+
+pub(super) fn exposed_copies(s: &Subject<'_>) -> Option<Evidence> {
+    let (on_gpu, gpu) = (s.on_gpu.as_ref()?, s.facts.gpu.as_ref()?);
+    let crosses = |direction: &str| matches!(direction, "HtoD" | "DtoH");
+    let copies = &gpu.copies;
+    let own = || copies.sums.iter().filter(|(key, _)| key.process_id == s.process_id);
+    let time = |sum: &mut dyn Iterator<Item = i64>| sum.sum::<i64>() as f64;
+    let crossing =
+        time(&mut own().filter(|(key, _)| crosses(copies.texts.text(key.direction))).map(|(_, sum)| sum.time.sum));
+    let all = time(&mut own().map(|(_, sum)| sum.time.sum));
+    let transfers = &s.facts.transfers;
+    let calls = transfers.sums.iter().filter(|(key, _)| key.process_id == s.process_id && !key.set);
+    let mut calls: Vec<_> = calls.filter(|(key, _)| crosses(transfers.text(key.direction))).collect();
+    let bytes = |calls: &[(&TransferKey, &TransferSum)]| calls.iter().map(|(_, sum)| sum.bytes).sum::<i64>() as f64;
+    let of_all = bytes(&calls);
+    calls.retain(|(key, _)| key.queued && [key.src, key.dst].iter().any(|memory| transfers.text(*memory) == "pinned"));
+    let pinned = bytes(&calls);
+    let gain_ns = on_gpu.copy_ns * crossing / all.max(1.0) * pinned / of_all.max(1.0);
+    if gain_ns < EXPOSED_WORTH * s.unit_ns {
+        return None;
+    }
+    calls.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.bytes), key.api_id, transfers.text(key.direction)));
+    let mut lines = vec![format!("the GPU does nothing else for {} of a {}", ms(gain_ns), s.unit())];
+    lines.extend(calls.iter().take(2).map(|(key, sum)| {
+        let (api, direction) = (s.facts.names.full(key.api_id), transfers.text(key.direction));
+        let size = crate::render::bytes(sum.bytes as f64 / sum.api.count.max(1) as f64);
+        let per_step = s.steps.map_or(1, |steps| steps.sorted_ns.len() + steps.warm_up).max(1);
+        format!("{api} {direction} {} of {size}", count(s, sum.api.count as f64 / per_step as f64))
+    }));
+    let is_named = |at: &AtSite| {
+        calls.iter().any(|(key, _)| at.api_id == key.api_id && at.direction == transfers.text(key.direction))
+    };
+    lines.extend(worst_of(s, What::Copy, is_named).and_then(|at| at.site).map(|site| format!("from {}", site.short())));
+    Some(Evidence { gain_ns, of_run: false, lines })
 }
 
 /// Time of the GPU that copies take from computing: exposed, or idle while the host is in the calls.

@@ -2,20 +2,17 @@
 
 use super::lines::ms;
 use crate::analysis::{Cause, Part, idle_by_site, launches_by_site};
-use crate::findings::{Evidence, SLOW_HOST, Subject};
+use crate::findings::{Evidence, SLOW_HOST, Subject, WORTH};
 use crate::trace::shortened;
 
 pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
     let (calls, host_ns) = (s.calls(Part::Launch), s.ns(Part::Launch));
-    let small = calls > 0.0 && host_ns / calls < 50_000.0;
-    let gain_ns = s.gain_ns(host_ns, |gpu| gpu.idle_ns(SLOW_HOST));
-    // Whoever knows the GPU's times need not guess from the host's waits whether the GPU was the limit. One long gap is
-    // other work of the host; many are its launches.
-    let gpu_limits = match &s.on_gpu {
-        Some(gpu) => gpu.kernel_ns >= SHORT_NS || gpu.starved_gaps < GAPS,
-        None => s.share(Part::Wait) >= 0.5,
+    // Whoever knows the GPU's times need not guess from the host's calls and waits whether the GPU was the limit.
+    let (gain_ns, host_limits) = match &s.on_gpu {
+        Some(gpu) => (gpu.launch_idle_ns.min(host_ns + s.unknown_ns()), true),
+        None => (host_ns, host_ns < SHORT_NS * calls && s.share(Part::Wait) < 0.5),
     };
-    if calls < 50.0 || !small || gain_ns < 0.1 * s.unit_ns || gpu_limits {
+    if gain_ns < LAUNCH_WORTH * s.unit_ns || calls < 1.0 || !host_limits {
         return None;
     }
     // Kernels are counted over all processes: of several alike ones each did its share.
@@ -32,34 +29,40 @@ pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
     Some(Evidence { gain_ns, of_run: false, lines })
 }
 
-/// Fewer gaps a step are not those of many launches.
-const GAPS: f64 = 20.0;
+/// Idle time because of launching, or time in launches, that is a finding.
+const LAUNCH_WORTH: f64 = 0.1;
 
-/// Kernels that run longer are not small.
+/// A launch call that takes longer waits for room in a full queue.
 const SHORT_NS: f64 = 50_000.0;
 
 /// The GPU idle while the host is at something else than launching.
 pub(super) fn host_work(s: &Subject<'_>) -> Option<Evidence> {
     let gpu = s.on_gpu.as_ref()?;
-    let slow = if launch_bound(s).is_some() { 0.0 } else { gpu.idle_ns(SLOW_HOST) };
-    let gain_ns = slow + s.after_waits_anyway_ns(gpu);
-    if gain_ns < 0.05 * s.unit_ns {
+    let between = (gpu.idle_ns(SLOW_HOST) - gpu.launch_idle_ns).max(0.0);
+    // The host's own work is what it does outside of the driver: no more than that can go away.
+    let gain_ns = (between + s.after_waits_anyway_ns(gpu)).min(s.unknown_ns());
+    if gain_ns < HOST_WORTH * s.unit_ns {
         return None;
     }
     let outside = format!("the host is outside the driver {} of a {}", ms(s.unknown_ns()), s.unit());
-    let lines = idle_lines(s, &|cause| SLOW_HOST.contains(&cause) && slow > 0.0);
+    let lines = idle_lines(s, &|cause| SLOW_HOST.contains(&cause));
     Some(Evidence { gain_ns, of_run: false, lines: lines.into_iter().chain([outside]).collect() })
 }
 
-/// The two lines that most idle time of these causes is blamed on.
+/// Idle time because of other work of the host that is a finding.
+const HOST_WORTH: f64 = 0.05;
+
+/// The two lines that most idle time of these causes is blamed on, without what launching takes.
 fn idle_lines(s: &Subject<'_>, causes: &dyn Fn(Cause) -> bool) -> Vec<String> {
     let Some(gpu) = s.facts.gpu.as_ref() else { return Vec::new() };
     let mut sites = idle_by_site(s.facts, gpu);
-    sites.retain(|at| at.process_id == s.process_id && causes(at.cause) && at.site.is_some() && at.middle_ns > 0);
-    sites.sort_by_key(|at| std::cmp::Reverse(at.middle_ns));
+    sites.retain(|at| at.process_id == s.process_id && causes(at.cause) && at.site.is_some());
+    // A line that little of the idle time is blamed on is no evidence.
+    sites.retain(|at| (at.middle_ns - at.launch_ns) as f64 >= WORTH * s.unit_ns * s.units);
+    sites.sort_by_key(|at| std::cmp::Reverse(at.middle_ns - at.launch_ns));
     let line = |at: &crate::analysis::IdleAt<'_>| {
         let name = at.site.map(crate::trace::Site::short).unwrap_or_default();
-        format!("GPU idle {} before {name}", ms(at.middle_ns as f64 / s.units))
+        format!("GPU idle {} before {name}", ms((at.middle_ns - at.launch_ns) as f64 / s.units))
     };
     sites.iter().take(2).map(line).collect()
 }
@@ -69,7 +72,7 @@ const COMMUNICATION_WORTH: f64 = 0.1;
 
 pub(super) fn exposed_communication(s: &Subject<'_>) -> Option<Evidence> {
     let gpu = s.on_gpu.as_ref()?;
-    let gain_ns = gpu.communication_ns;
+    let gain_ns = s.transferring_ns(gpu);
     if gain_ns < COMMUNICATION_WORTH * s.unit_ns {
         return None;
     }
@@ -78,7 +81,12 @@ pub(super) fn exposed_communication(s: &Subject<'_>) -> Option<Evidence> {
     let line = |(id, stats): &(i64, &crate::analysis::Stats)| {
         format!("{} {} times, {} each", shortened(&s.facts.names.full(*id), 48), stats.count, ms(stats.mean()))
     };
-    Some(Evidence { gain_ns, of_run: false, lines: kernels.iter().take(2).map(line).collect() })
+    let waiting_ns = gpu.communication_ns - gain_ns;
+    let (alone, waiting) = (ms(gpu.communication_ns), ms(waiting_ns));
+    let waits =
+        format!("{alone} of a {} alone, {waiting} of it waiting for other ranks, which is not counted", s.unit());
+    let waits = (waiting_ns >= 0.005 * s.unit_ns).then_some(waits);
+    Some(Evidence { gain_ns, of_run: false, lines: kernels.iter().take(2).map(line).chain(waits).collect() })
 }
 
 /// Drawn launches of which a line's share is told: fewer are an accident.

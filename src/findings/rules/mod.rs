@@ -6,14 +6,18 @@ mod copies;
 mod launching;
 mod lines;
 mod memory;
+mod node;
+mod streams;
 mod waits;
 
 use super::{Evidence, Subject};
-use crate::analysis::Class;
-use copies::{pageable_copies, small_transfers, sync_copies};
+use crate::analysis::{Class, node_is_known};
+use copies::{exposed_copies, pageable_copies, small_transfers, sync_copies};
 use launching::{exposed_communication, host_work, launch_bound};
 pub(crate) use lines::worst_site;
 use memory::{allocation_in_loop, warm_up};
+use node::node_faults;
+use streams::serialised_streams;
 use waits::{hidden_waits, system_waits, wait_every_step};
 
 /// Work that a fix takes.
@@ -70,6 +74,8 @@ pub(crate) struct Rule {
     pub(crate) without: &'static [Class],
     /// All of that work is what the rule is about: other rules have no part in it.
     pub(crate) all_of_it: bool,
+    /// What it costs can be told from the trace; else it is a finding whenever it is found.
+    pub(crate) gain_known: bool,
     /// Work that it takes.
     pub(crate) effort: Effort,
     /// Whether what it looks at was recorded: else nothing was checked.
@@ -77,6 +83,9 @@ pub(crate) struct Rule {
     /// Looks at a process.
     pub(crate) evaluate: fn(&Subject<'_>) -> Option<Evidence>,
 }
+
+/// The rule about ranks that wait for each other.
+pub(crate) const IMBALANCE: &str = "imbalance";
 
 /// Every rule, by name.
 pub(crate) const ALL: &[Rule] = &[
@@ -90,6 +99,7 @@ pub(crate) const ALL: &[Rule] = &[
         advice: "allocate once before the loop and reuse; or a pool: cuMemAllocAsync, a caching allocator",
         without: &[Class::Memory],
         all_of_it: false,
+        gain_known: true,
         effort: Effort::Medium,
         recorded: always,
         evaluate: allocation_in_loop,
@@ -98,16 +108,35 @@ pub(crate) const ALL: &[Rule] = &[
         name: "exposed-communication",
         title: Title::new("communication that nothing runs beside"),
         about: "communication",
-        condition: "NCCL's kernels run for 10 % of a step or more with no computing beside them. Gain: what the run \
-            replayed without NCCL's kernels gains (--explain critical-path).",
+        condition: "NCCL's kernels run for 10 % of a step or more with no computing beside them, without what they wait for other \
+            ranks (that is imbalance; it is known where the traces of the other ranks are here). Gain: at most that time, and \
+            what the run replayed without NCCL's kernels gains (--explain critical-path).",
         advice: "overlap it: DDP buckets (bucket_cap_mb), FSDP prefetching, gradient accumulation; fewer bytes: bf16 gradients",
         without: &[Class::Communication],
-        all_of_it: true,
+        all_of_it: false,
+        gain_known: true,
         effort: Effort::High,
         recorded: |s| {
             s.on_gpu.is_some() && s.facts.gpu.as_ref().is_some_and(|gpu| gpu.communication().next().is_some())
         },
         evaluate: exposed_communication,
+    },
+    Rule {
+        name: "exposed-copies",
+        title: Title::new("copies of pinned memory that nothing runs beside"),
+        about: "exposed copies",
+        condition: "Asynchronous copies between the GPU and pinned memory of the host, which could run beside kernels, are all \
+            that the GPU does for 5 % of a step or more: its time with copies alone, by the part that these are of the \
+            copies' time and of the bytes between host and GPU. Gain: at most that time, and what the run replayed without \
+            copies gains (--explain critical-path). Needs GPU times.",
+        advice: "copy the next batch in a stream of its own while this one computes: torch.cuda.Stream, non_blocking=True, a \
+            prefetcher, two buffers; keep on the GPU what is used again",
+        without: &[Class::Copy],
+        all_of_it: false,
+        gain_known: true,
+        effort: Effort::Medium,
+        recorded: |s| s.on_gpu.is_some(),
+        evaluate: exposed_copies,
     },
     Rule {
         name: "hidden-waits",
@@ -120,6 +149,7 @@ pub(crate) const ALL: &[Rule] = &[
         advice: "free and allocate outside the loop, or in stream order: cuMemFreeAsync, a caching allocator; cuMemsetD8Async",
         without: &[Class::Memory],
         all_of_it: true,
+        gain_known: true,
         effort: Effort::Medium,
         recorded: always,
         evaluate: hidden_waits,
@@ -128,30 +158,67 @@ pub(crate) const ALL: &[Rule] = &[
         name: "host-work",
         title: Title::new("the GPU waits for the host's own work"),
         about: "host work",
-        condition: "The GPU is idle for 5 % of a step or more while the host is outside the driver, and the launches are not \
-            many and small (launch-bound); idle time after waits counts here as far as it is longer than the waits, for \
-            waiting less would not make the host faster. Gain: at most that time. Needs GPU times.",
+        condition: "The GPU is idle for 5 % of a step or more because the host is at other work than launching: what gaps have \
+            beyond the 50 us that launching alone can take (launch-bound); idle time after waits counts here as far as it is longer \
+            than the waits, for waiting less would not make the host faster. Gain: at most that time, and the host's time \
+            outside the driver. Needs GPU times.",
         advice: "prepare the next step while the GPU works: move preprocessing to workers or to the GPU, log and save less often",
         without: &[Class::Host],
         all_of_it: false,
+        gain_known: true,
         effort: Effort::Medium,
         recorded: |s| s.on_gpu.is_some(),
         evaluate: host_work,
     },
     Rule {
+        name: IMBALANCE,
+        title: Title::new("ranks wait for the latest one"),
+        about: "imbalance",
+        condition: "At collectives that several ranks have in common, in usual steps, half of the other ranks or more had begun \
+            and the last one had not (clocks aligned: --explain ranks), for 2 % of a step or more. Named is the rank that kept the \
+            others waiting longest, with what it does longer than the others do in the median. Gain: at most that waiting of all \
+            collectives, each ns once, and what the rank that it costs most gains when replayed without NCCL's kernels; without \
+            GPU times what its host waits longer for the GPU than the latest rank's.",
+        advice: "even out the ranks' work (batches of equal length, files of equal size), or look at that rank's node: report \
+            --only node-health, nvidia-smi -q -d PERFORMANCE",
+        without: &[],
+        all_of_it: false,
+        gain_known: true,
+        effort: Effort::Medium,
+        recorded: |s| s.facts.ranks.spread.count > 0 && s.facts.has_all_ranks(),
+        evaluate: |s| s.imbalance.clone(),
+    },
+    Rule {
         name: "launch-bound",
         title: Title::new("many small launches"),
         about: "launches",
-        condition: "At least 50 launches a step, in calls of less than 50 us on average, take 10 % of it or more, and the \
+        condition: "Launches, in calls of less than 50 us on average, take 10 % of a step or more, and the \
             host waits for less than half of it. Gain: at most the time in the calls; host time between them that goes \
-            away with them is not known. With GPU times: at least 50 launches a step, the median kernel under 50 us, and the \
-            GPU idle in 20 gaps a step or more because nothing was launched, for 10 % of it or more. Gain: at most that idle time.",
+            away with them is not known. With GPU times: the GPU is idle for 10 % of a step or more because nothing was launched in \
+            time, of each gap at most the first 50 us; the rest is host-work's. Gain: at most that idle time.",
         advice: "CUDA graphs: torch.compile(mode=\"reduce-overhead\"), cuStreamBeginCapture; AdamW(fused=True); larger batches",
         without: &[Class::Host],
         all_of_it: false,
+        gain_known: true,
         effort: Effort::Low,
         recorded: always,
         evaluate: launch_bound,
+    },
+    Rule {
+        name: "node-faults",
+        title: Title::new("the node holds its GPUs back"),
+        about: "the node",
+        condition: "A GPU's PCIe link has fewer lanes than it could have; the launcher may run only on processors of other NUMA nodes \
+            than a GPU's; or its quota of processors is below the number of the host's processes that give GPUs work (--explain \
+            node-health). What it costs is not in the trace: gain not known. Throttled clocks are not recorded.",
+        advice: "compare with another node; lspci -vv, numactl --cpunodebind, the container's cpus; nvidia-smi -q -d PERFORMANCE \
+            tells of throttling",
+        without: &[],
+        all_of_it: false,
+        gain_known: false,
+        effort: Effort::Medium,
+        recorded: |s| node_is_known(s.facts, s.process_id),
+        evaluate: node_faults,
     },
     Rule {
         name: "pageable-copies",
@@ -162,9 +229,27 @@ pub(crate) const ALL: &[Rule] = &[
         advice: "pin the host memory: DataLoader(pin_memory=True), cuMemHostAlloc, cuMemHostRegister",
         without: &[Class::Copy],
         all_of_it: false,
+        gain_known: true,
         effort: Effort::Low,
         recorded: always,
         evaluate: pageable_copies,
+    },
+    Rule {
+        name: "serialised-streams",
+        title: Title::new("streams that the default stream serialises"),
+        about: "serialised streams",
+        condition: "Work is queued behind another stream's in (nearly) every step, because one of the two is the legacy default stream \
+            and the other is not CU_STREAM_NON_BLOCKING, and less than half of what the shorter streams do runs beside other work \
+            (--explain streams). Gain: at most the time of all streams but the longest that nothing runs beside, as a share of the run; \
+            work that fills the GPU by itself gains less. Needs GPU times, and a recorded trace: imports do not tell of that rule.",
+        advice: "give no work to the default stream: torch.cuda.Stream for all of it, cuStreamCreate(CU_STREAM_NON_BLOCKING), \
+            nvcc --default-stream per-thread",
+        without: &[],
+        all_of_it: false,
+        gain_known: true,
+        effort: Effort::Low,
+        recorded: |s| s.on_gpu.is_some() && streams::rule_is_known(s),
+        evaluate: serialised_streams,
     },
     Rule {
         name: "small-transfers",
@@ -175,6 +260,7 @@ pub(crate) const ALL: &[Rule] = &[
         advice: "pack them into one buffer and copy once; keep small values on the GPU",
         without: &[Class::Copy],
         all_of_it: false,
+        gain_known: true,
         effort: Effort::Medium,
         recorded: always,
         evaluate: small_transfers,
@@ -188,6 +274,7 @@ pub(crate) const ALL: &[Rule] = &[
         advice: "copy asynchronously from pinned memory: tensor.to(device, non_blocking=True), cuMemcpyAsync",
         without: &[Class::Copy],
         all_of_it: false,
+        gain_known: true,
         effort: Effort::Low,
         recorded: always,
         evaluate: sync_copies,
@@ -203,6 +290,7 @@ pub(crate) const ALL: &[Rule] = &[
             joins or sleeps in the loop",
         without: &[Class::System],
         all_of_it: true,
+        gain_known: true,
         effort: Effort::Low,
         recorded: |s| s.system_ns.is_some(),
         evaluate: system_waits,
@@ -218,6 +306,7 @@ pub(crate) const ALL: &[Rule] = &[
         advice: "wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits",
         without: &[Class::Wait],
         all_of_it: true,
+        gain_known: true,
         effort: Effort::Low,
         recorded: always,
         evaluate: wait_every_step,
@@ -231,6 +320,7 @@ pub(crate) const ALL: &[Rule] = &[
         advice: "load before the loop, keep a compilation cache (TORCHINDUCTOR_CACHE_DIR, CUDA_CACHE_PATH), build for this GPU",
         without: &[],
         all_of_it: false,
+        gain_known: true,
         effort: Effort::Medium,
         recorded: always,
         evaluate: warm_up,

@@ -1,7 +1,7 @@
 //! Rules about waiting: for the GPU, said or unsaid, and for the operating system.
 
 use super::lines::{count, ms, per_unit};
-use crate::analysis::{AtSite, Cause, Did, ImplicitKey, ImplicitKind, Part, What, costs_by_site};
+use crate::analysis::{AtSite, Cause, Did, ImplicitKey, ImplicitKind, Part, What, costs_by_site, idle_by_site};
 use crate::findings::{Evidence, Subject, WORTH};
 
 /// Calls that wait.
@@ -61,11 +61,20 @@ fn waits_of(
     Some(Evidence { gain_ns, of_run: false, lines })
 }
 
-/// The two lines that wait longest; with `named` only such as are known.
+/// The two lines after whose waits the GPU idles longest, else that wait longest; with `named` only such as are known.
 fn waiting_lines(s: &Subject<'_>, what: What, named: bool) -> Vec<String> {
     let mut sites = costs_by_site(s.facts, &[what]);
     sites.retain(|at| at.process_id == s.process_id && !(named && at.site.is_none()) && per_unit(s, at).0 > 0.0);
-    sites.sort_by(|a, b| per_unit(s, b).1.total_cmp(&per_unit(s, a).1));
+    let mut idle = s.facts.gpu.as_ref().map(|gpu| idle_by_site(s.facts, gpu)).unwrap_or_default();
+    idle.retain(|gaps| gaps.process_id == s.process_id && gaps.cause == Cause::AfterWait);
+    let idle_ns = |at: &AtSite| -> i64 {
+        let own = idle.iter().filter(|gaps| gaps.site.is_some_and(|site| at.site.as_ref() == Some(site)));
+        own.map(|gaps| gaps.middle_ns).sum()
+    };
+    sites.sort_by(|a, b| {
+        let (a_ns, b_ns) = (per_unit(s, a).1, per_unit(s, b).1);
+        idle_ns(b).cmp(&idle_ns(a)).then(b_ns.total_cmp(&a_ns))
+    });
     let line = |at: &AtSite| {
         let (number, ns) = per_unit(s, at);
         let site = at.site.as_ref().map(|site| format!("{}  ", site.short())).unwrap_or_default();

@@ -2,13 +2,15 @@
 //!
 //! Its arguments name the collective as `torch.distributed` does, elements in and out, their type, and the process group
 //! with its ranks. The call of NCCL itself is no event; the row has the function that PyTorch calls for it, and the
-//! operator's time. What other versions call it is left out and counted.
+//! operator's time. What other versions call it is left out and counted. Our own export tells calls in the same way ([`Told`]),
+//! with the function, the bytes and the communicator beside it, so that nothing is lost.
 
 use gputrace_collectors::names::NameKind;
 use serde_json::value::RawValue;
 
 use super::event::{Args, plain, small, whole};
-use crate::import::gathered::{Collective, Gathered, Group};
+use crate::import::events::{Collective, Group};
+use crate::import::gathered::Gathered;
 
 /// Which side's elements are the share of one rank.
 #[derive(Clone, Copy)]
@@ -41,11 +43,14 @@ const KNOWN: [(&str, &str, Share); 18] = [
     ("send", "ncclSend", Share::In),
 ];
 
+/// The operator's name.
+pub(crate) const OPERATOR: &str = "record_param_comms";
+
 /// What makes the communicators of process groups.
 const MADE_BY: &str = "ProcessGroupNCCL";
 
 /// PyTorch's names of types, NCCL's, and bytes of an element.
-const TYPES: [(&str, &str, i64); 15] = [
+const TYPES: [(&str, &str, i64); 17] = [
     ("BFloat16", "bfloat16", 2),
     ("Bool", "uint8", 1),
     ("Byte", "uint8", 1),
@@ -61,14 +66,44 @@ const TYPES: [(&str, &str, i64); 15] = [
     ("Half", "float16", 2),
     ("Int", "int32", 4),
     ("Long", "int64", 8),
+    ("UInt32", "uint32", 4),
+    ("UInt64", "uint64", 8),
 ];
+
+/// A call as the operator's arguments tell it.
+pub(crate) struct Told<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) data_type: &'a str,
+    pub(crate) elements_in: i64,
+    pub(crate) elements_out: i64,
+}
+
+impl<'a> Told<'a> {
+    /// A call of this function of NCCL, with its type and count, among so many ranks.
+    pub(crate) fn of(function: &'a str, data_type: &'a str, count: i64, ranks: i32) -> Told<'a> {
+        // NCCL has two names for it.
+        let known = KNOWN.iter().find(|(_, known, _)| *known == function.replace("ncclBcast", "ncclBroadcast"));
+        let (name, share) = known.map_or((function, Share::In), |(name, _, share)| (*name, *share));
+        // Of several with the same elements the last one is the usual one: Byte, not Bool; Float, not ComplexFloat.
+        let kind = TYPES.iter().rev().find(|(_, known, _)| *known == data_type);
+        let all = count.saturating_mul(i64::from(ranks.max(1)));
+        let (elements_in, elements_out) = match (share, function) {
+            (Share::InEach, _) => (all, all),
+            (Share::In, "ncclAllGather" | "ncclGather") => (count, all),
+            (Share::Out, "ncclReduceScatter" | "ncclScatter") => (all, count),
+            _ => (count, count),
+        };
+        Told { name, data_type: kind.map_or(data_type, |(name, ..)| name), elements_in, elements_out }
+    }
+}
 
 /// Takes in a collective of this process, thread and time.
 pub(super) fn take(found: &mut Gathered, args: &Args<'_>, process: usize, tid: i32, start_ns: i64, api_ns: i64) {
     let called = args.collective.map(plain).unwrap_or_default();
-    let Some((_, function, share)) =
-        KNOWN.iter().find(|(name, ..)| *name == called.trim_end_matches("_oop").trim_start_matches("nccl:"))
-    else {
+    let known = KNOWN.iter().find(|(name, ..)| *name == called.trim_end_matches("_oop").trim_start_matches("nccl:"));
+    let known = known.map(|(_, function, share)| (*function, *share));
+    let own = args.nccl_call.as_ref().map(|function| (&*function.0, known.map_or(Share::In, |(_, share)| share)));
+    let Some((function, share)) = own.or(known) else {
         found.leave_out(&format!("parameters of {}", if called.is_empty() { "unnamed collectives" } else { called }));
         return;
     };
@@ -79,27 +114,32 @@ pub(super) fn take(found: &mut Gathered, args: &Args<'_>, process: usize, tid: i
         Share::Out => elements(args.elements_out),
         Share::InEach => elements(args.elements_in) / i64::from(ranks.unwrap_or(1)),
     };
-    let kind = TYPES.iter().find(|(name, ..)| Some(*name) == args.dtype.map(plain));
+    let dtype = args.dtype.map(plain);
+    let kind = TYPES.iter().find(|(name, ..)| Some(*name) == dtype);
     let group = Group {
         process,
         name: args.group_name.map(plain).unwrap_or_default().to_owned(),
         members: args.group_ranks.map(plain).unwrap_or_default().to_owned(),
         ranks,
+        unique_id: whole(args.communicator_id).filter(|id| *id != 0),
+        rank: small(args.communicator_rank).filter(|rank| *rank >= 0),
         api_id: found.name(NameKind::Api, MADE_BY),
         start_ns,
         tid,
     };
+    let own_bytes = whole(args.bytes).filter(|bytes| *bytes >= 0);
     let collective = Collective {
         start_ns,
         api_ns,
         process,
         tid,
         api_id: found.name(NameKind::Api, function),
-        kind: if matches!(*function, "ncclSend" | "ncclRecv") { "point_to_point" } else { "collective" },
-        group: found.group(group),
+        kind: if matches!(function, "ncclSend" | "ncclRecv") { "point_to_point" } else { "collective" },
+        // A call whose communicator was not known has none.
+        group: if whole(args.communicator) == Some(0) { 0 } else { found.group(group) },
         count,
         data_type: kind.map(|(_, name, _)| *name),
-        bytes: count.saturating_mul(kind.map_or(1, |(.., bytes)| *bytes)).min(1 << 50),
+        bytes: own_bytes.unwrap_or(count.saturating_mul(kind.map_or(1, |(.., bytes)| *bytes))).min(1 << 50),
         stack: None,
     };
     found.collectives.push(collective);

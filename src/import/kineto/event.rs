@@ -5,9 +5,11 @@
 //! the microseconds since 1970 is a quarter of one too coarse.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::num::NonZeroI64;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 /// A text that is borrowed where it needs no unescaping.
 #[derive(Debug, Default, Deserialize)]
@@ -63,6 +65,8 @@ pub(super) struct Args<'a> {
     pub(super) static_shared: Option<&'a RawValue>,
     #[serde(borrow, rename = "dynamic shared memory")]
     pub(super) dynamic_shared: Option<&'a RawValue>,
+    #[serde(borrow, rename = "graph id")]
+    pub(super) graph: Option<&'a RawValue>,
     #[serde(borrow, rename = "graph node id")]
     pub(super) graph_node: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -88,6 +92,15 @@ pub(super) struct Args<'a> {
     pub(super) group_name: Option<&'a RawValue>,
     #[serde(borrow, rename = "Process Group Ranks")]
     pub(super) group_ranks: Option<&'a RawValue>,
+    /// What our own export says of a collective beside that.
+    #[serde(borrow, rename = "NCCL call")]
+    pub(super) nccl_call: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) communicator: Option<&'a RawValue>,
+    #[serde(borrow, rename = "communicator id")]
+    pub(super) communicator_id: Option<&'a RawValue>,
+    #[serde(borrow, rename = "communicator rank")]
+    pub(super) communicator_rank: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) kernel: Option<Text<'a>>,
     #[serde(borrow)]
@@ -107,6 +120,11 @@ pub(super) fn whole(value: Option<&RawValue>) -> Option<i64> {
         let number: f64 = text.parse().ok()?;
         (number.is_finite() && number.fract() == 0.0).then_some(number as i64)
     })
+}
+
+/// A number that is above 0, as those of calls are.
+pub(super) fn number(value: Option<&RawValue>) -> Option<NonZeroI64> {
+    whole(value).filter(|number| *number > 0).and_then(NonZeroI64::new)
 }
 
 /// The same where 32 bits are enough.
@@ -139,28 +157,25 @@ pub(super) fn ns(value: Option<&RawValue>) -> Option<i64> {
     (ns < 1 << 62).then_some(if negative { -ns } else { ns })
 }
 
-/// An event that is no JSON, made one where its maker wrote text as it came, or numbers that JSON has no words for.
+/// An event that is no JSON, made one where its maker wrote text as it came, or numbers that JSON has no words for. What is
+/// no character (bytes that are no UTF-8, half of a surrogate pair) is the replacement character then.
 pub(super) fn mended(event: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(event.len());
-    let (mut in_text, mut escaped) = (false, false);
-    for byte in String::from_utf8_lossy(event).bytes() {
-        match byte {
-            _ if escaped => {
-                escaped = false;
-                // What follows a backslash that stood for itself, as in paths of Windows.
-                if !br#""\/bfnrtu"#.contains(&byte) {
-                    out.push(b'\\');
-                }
-            }
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
+    let event = String::from_utf8_lossy(event);
+    let (mut out, mut rest, mut in_text) = (Vec::with_capacity(event.len()), event.as_bytes(), false);
+    while let Some(byte) = rest.first() {
+        let taken = match byte {
+            b'\\' if in_text => escaped(rest, &mut out),
             0..b' ' if in_text => {
                 out.push(b' ');
-                continue;
+                1
             }
-            _ => {}
-        }
-        out.push(byte);
+            _ => {
+                in_text ^= *byte == b'"';
+                out.push(*byte);
+                1
+            }
+        };
+        rest = rest.get(taken..).unwrap_or_default();
     }
     let mut text = String::from_utf8(out).unwrap_or_default();
     for number in ["-nan", "nan", "NaN", "-inf", "inf", "-Infinity", "Infinity"] {
@@ -171,6 +186,50 @@ pub(super) fn mended(event: &[u8]) -> Vec<u8> {
         }
     }
     text.into_bytes()
+}
+
+/// An event in which a key stands twice, with the last value of each, as most readers of JSON take it.
+pub(super) fn last_of_each(event: &[u8]) -> Option<Vec<u8>> {
+    let unique = |text: &[u8]| serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(text).ok();
+    let mut members = unique(event)?;
+    if let Some(args) = members.get_mut("args")
+        && let Some(own) = unique(args.get().as_bytes())
+    {
+        *args = to_raw_value(&own).ok()?;
+    }
+    serde_json::to_vec(&members).ok()
+}
+
+/// Writes the character that a backslash begins, as JSON may have it. How many bytes it took.
+fn escaped(text: &[u8], out: &mut Vec<u8>) -> usize {
+    let taken = match (unit(text), text.get(1)) {
+        (Some(0xd800..0xdc00), _) if matches!(unit(&text[6..]), Some(0xdc00..0xe000)) => 12,
+        (Some(0xd800..0xe000), _) => {
+            out.extend_from_slice(b"\\ufffd");
+            return 6;
+        }
+        (Some(_), _) => 6,
+        (None, Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')) => 2,
+        // A backslash that stood for itself, as in paths of Windows.
+        (None, _) => {
+            out.extend_from_slice(br"\\");
+            return 1;
+        }
+    };
+    out.extend_from_slice(&text[..taken]);
+    taken
+}
+
+/// The number of `\uXXXX` at the begin of a text.
+fn unit(text: &[u8]) -> Option<u32> {
+    let digits = text.strip_prefix(br"\u")?.get(..4)?;
+    digits.iter().try_fold(0, |number, digit| Some(number << 4 | char::from(*digit).to_digit(16)?))
+}
+
+/// A text that stands as JSON has it.
+pub(super) fn unquoted(value: &RawValue) -> Option<String> {
+    let text = serde_json::from_str(value.get());
+    text.or_else(|_| serde_json::from_slice(&mended(value.get().as_bytes()))).ok()
 }
 
 #[cfg(test)]
@@ -214,5 +273,30 @@ mod tests {
         let mended = mended(event);
         let event: Event<'_> = serde_json::from_slice(&mended).unwrap();
         assert_eq!(event.name.unwrap().0, "C:\\python\\x .py \u{fffd}");
+    }
+
+    #[test]
+    fn of_a_key_that_stands_twice_the_last_value_counts() {
+        let event = br#"{"ph": "B", "ts": 1704067200123456.789, "ph": "X", "args": {"device": 1, "device": 2}}"#;
+        assert!(serde_json::from_slice::<Event<'_>>(event).is_err());
+        let unique = last_of_each(event).unwrap();
+        let event: Event<'_> = serde_json::from_slice(&unique).unwrap();
+        assert_eq!((event.ph.unwrap().0.as_ref(), ns(event.ts)), ("X", Some(1_704_067_200_123_456_789)));
+        assert_eq!(small(event.args.unwrap().device), Some(2));
+    }
+
+    #[test]
+    fn what_is_no_character_is_replaced_and_the_rest_stays() {
+        for (text, wanted) in [
+            (&br"a\ud800b"[..], "a\u{fffd}b"),
+            (br"\udc00\ud83d\ude00", "\u{fffd}\u{1f600}"),
+            (br"\ud800\ud800\udc00 \u00e9\n", "\u{fffd}\u{10000} \u{e9}\n"),
+            (br"\ud800\n\u12", "\u{fffd}\n\\u12"),
+            (b"\xc3\xa9 \xc3", "\u{e9} \u{fffd}"),
+            (br"C:\users\ud8", "C:\\users\\ud8"),
+        ] {
+            let mended = mended(&[b"\"", text, b"\""].concat());
+            assert_eq!(serde_json::from_slice::<String>(&mended).unwrap(), wanted, "{}", text.escape_ascii());
+        }
     }
 }

@@ -8,6 +8,8 @@ mod event;
 mod pieces;
 mod python;
 
+pub(crate) use collectives::{OPERATOR, Told};
+
 use std::io::{self, BufRead};
 
 use gputrace_collectors::manifest::Device;
@@ -15,8 +17,9 @@ use gputrace_collectors::names::NameKind;
 use serde_json::Value;
 
 use super::calls::{self, Kind};
-use super::gathered::{Call, Copy, Function, Gathered, Kernel, Range, Work};
-use event::{Args, Event, mended, ns, plain, small, three, whole};
+use super::events::{Call, Caller, Copy, Function, Kernel, Lane, NOWHERE, Named, Range, Work};
+use super::gathered::Gathered;
+use event::{Args, Event, last_of_each, mended, ns, number, plain, small, three, unquoted, whole};
 use pieces::{Piece, Pieces};
 
 /// A time that is later than 2001 is one since 1970, whatever `baseTimeNanoseconds` says.
@@ -69,20 +72,29 @@ pub(super) fn read(input: impl BufRead) -> Result<Gathered, KinetoError> {
     if base_ns > 0 && found.span_ns().is_some_and(|(first, _)| first < ABSOLUTE_NS) {
         found.shift(base_ns);
     }
+    if let Some((first, _)) = found.span_ns().filter(|(first, _)| *first < 0) {
+        found.shift(-first);
+        found.notes.push("times begin before 1970: all are later by so much that they begin then".to_owned());
+    }
     Ok(found)
 }
 
 /// Takes an event in.
 fn take(found: &mut Gathered, text: &[u8]) {
-    if let Ok(event) = serde_json::from_slice::<Event<'_>>(text) {
-        found.broken += u64::from(place(found, &event).is_none());
+    if read_event(found, text) {
         return;
     }
     let mended = mended(text);
-    match serde_json::from_slice::<Event<'_>>(&mended) {
-        Ok(event) => found.broken += u64::from(place(found, &event).is_none()),
-        Err(_) => found.broken += 1,
-    }
+    let read = read_event(found, &mended)
+        || last_of_each(text).or_else(|| last_of_each(&mended)).is_some_and(|text| read_event(found, &text));
+    found.broken += u64::from(!read);
+}
+
+/// Takes an event in if it is one. What it lacks is counted.
+fn read_event(found: &mut Gathered, text: &[u8]) -> bool {
+    let Ok(event) = serde_json::from_slice::<Event<'_>>(text) else { return false };
+    found.broken += u64::from(place(found, &event).is_none());
+    true
 }
 
 /// Puts an event where it belongs. None: a value that it must have is missing.
@@ -108,7 +120,7 @@ fn place(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
             Some(())
         }
         ("X", "python_function") => function(found, event),
-        ("X", "cpu_op") if event.name.as_ref().is_some_and(|name| name.0 == "record_param_comms") => {
+        ("X", "cpu_op") if event.name.as_ref().is_some_and(|name| name.0 == OPERATOR) => {
             range(found, event, args, &cat, "push_pop")?;
             let process = found.process(whole(event.pid)?);
             let tid = whole(event.tid).unwrap_or(0) as i32;
@@ -129,26 +141,23 @@ fn place(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
 }
 
 fn call(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<()> {
-    let (start_ns, api_ns) = (ns(event.ts)?, ns(event.dur)?.max(0));
+    let (start_ns, api_ns) = (ns(event.ts)?, found.length(ns(event.dur)?));
     let name = &event.name.as_ref()?.0;
     let process = found.process(whole(event.pid)?);
-    let correlation = whole(args.correlation).filter(|c| *c > 0);
+    let correlation = number(args.correlation);
     if let (Some(correlation), Some(stream)) = (correlation, whole(args.waits_for)) {
-        found.sync_streams.insert(correlation, (stream, 0));
+        found.sync_streams.insert(correlation.get(), (stream, 0));
     }
-    let call = Call {
-        start_ns,
-        api_ns,
+    let caller = Caller {
         process,
         tid: whole(event.tid).unwrap_or(0) as i32,
-        correlation,
         api_id: found.name(NameKind::Api, name),
         kernel_id: args.kernel.as_ref().map(|kernel| found.name(NameKind::Kernel, &kernel.0)),
         kind: Kind::of(name),
         result: small(args.result).unwrap_or(0),
-        stack: None,
     };
-    found.calls.push(call);
+    let caller = found.callers.number(caller);
+    found.calls.push(Call { start_ns, api_ns, correlation, caller, stack: None });
     Some(())
 }
 
@@ -157,7 +166,7 @@ fn function(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
     let start_ns = ns(event.ts)?;
     let function = Function {
         start_ns,
-        end_ns: start_ns + ns(event.dur)?.max(0),
+        end_ns: start_ns + found.length(ns(event.dur)?),
         process: found.process(whole(event.pid)?),
         tid: whole(event.tid).unwrap_or(0) as i32,
         frame: found.stacks.frame(python::frame(&event.name.as_ref()?.0)),
@@ -166,50 +175,62 @@ fn function(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
     Some(())
 }
 
-fn work(event: &Event<'_>, args: &Args<'_>) -> Option<Work> {
+/// What a GPU's event says of its time; what it was is still to be told.
+fn work(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<Work> {
     Some(Work {
         start_ns: ns(event.ts)?,
-        gpu_ns: ns(event.dur)?.max(0),
-        process: None,
-        device: small(args.device).or(small(event.pid)),
-        context: small(args.context).unwrap_or(0),
-        stream: whole(args.stream).or(whole(event.tid)).unwrap_or(0),
-        correlation: whole(args.correlation).filter(|c| *c > 0),
-        graph_node: whole(args.graph_node).filter(|node| *node > 0),
+        gpu_ns: found.length(ns(event.dur)?),
+        process: NOWHERE,
+        correlation: number(args.correlation),
+        what: 0,
     })
 }
 
+fn lane(event: &Event<'_>, args: &Args<'_>) -> Lane {
+    Lane {
+        device: small(args.device).or(small(event.pid)),
+        context: small(args.context).unwrap_or(0),
+        stream: whole(args.stream).or(whole(event.tid)).unwrap_or(0),
+        graph: whole(args.graph).filter(|graph| *graph > 0),
+        graph_node: whole(args.graph_node).filter(|node| *node > 0),
+    }
+}
+
 fn kernel(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<()> {
-    let work = work(event, args)?;
+    let work = work(found, event, args)?;
     let name_id = event.name.as_ref().map(|name| found.name(NameKind::Kernel, &name.0));
     // Kineto's "shared memory" is both kinds together.
     let dynamic = small(args.dynamic_shared).or(small(args.shared));
-    found.kernels.push(Kernel {
-        work,
+    let kernel = Kernel {
+        lane: lane(event, args),
         name_id,
         grid: three(args.grid),
         block: three(args.block),
         registers: small(args.registers),
         static_shared_bytes: small(args.static_shared),
         shared_bytes: dynamic,
-    });
+        whole_graph: false,
+    };
+    found.kernels.push(Work { what: found.kernel_kinds.number(kernel), ..work });
     Some(())
 }
 
 fn copy(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>, set: bool) -> Option<()> {
-    let work = work(event, args)?;
+    let work = work(found, event, args)?;
     let name = event.name.as_ref().map_or("", |name| &name.0);
     let (direction, src_kind, dst_kind) = match (set, calls::copy_of(name)) {
         (true, (_, kind, _)) => ("unknown", None, kind),
         (false, known) => known,
     };
-    found.copies.push(Copy { work, set, direction, src_kind, dst_kind, bytes: whole(args.bytes).unwrap_or(0).max(0) });
+    let bytes = whole(args.bytes).unwrap_or(0).max(0);
+    let copy = Copy { lane: lane(event, args), set, direction, src_kind, dst_kind, bytes };
+    found.copies.push(Work { what: found.copy_kinds.number(copy), ..work });
     Some(())
 }
 
 fn range(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>, cat: &str, kind: &'static str) -> Option<()> {
     let start_ns = ns(event.ts)?;
-    let end_ns = if kind == "mark" { start_ns } else { start_ns + ns(event.dur)?.max(0) };
+    let end_ns = if kind == "mark" { start_ns } else { start_ns + found.length(ns(event.dur)?) };
     let process = found.process(whole(event.pid)?);
     let domain = match &args.domain {
         Some(domain) if domain.0.is_empty() => None,
@@ -218,23 +239,22 @@ fn range(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>, cat: &str, ki
         None => Some(cat),
     };
     let kind = if args.range.as_ref().is_some_and(|kind| kind.0 == "start_end") { "start_end" } else { kind };
-    let range = Range {
-        start_ns,
-        end_ns,
+    let named = Named {
         process,
         tid: whole(event.tid).unwrap_or(0) as i32,
         kind,
         name_id: event.name.as_ref().map(|name| found.name(NameKind::Range, &name.0)),
         domain_id: domain.map(|domain| found.name(NameKind::Domain, domain)),
     };
-    found.ranges.push(range);
+    let named = found.named.number(named);
+    found.ranges.push(Range { start_ns, end_ns, named, level: -1 });
     Some(())
 }
 
 /// Names of processes and threads. A GPU's are among them; only those of processes with rows are written.
 fn metadata(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) {
     let what = event.name.as_ref().map_or("", |name| &name.0);
-    let named = args.name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
+    let named = args.name.and_then(unquoted);
     let (Some(named), Some(pid)) = (named, event.pid.and_then(|pid| plain(pid).parse().ok())) else { return };
     let process = found.process(pid);
     match what {
@@ -250,7 +270,8 @@ fn metadata(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) {
 
 /// A member of the object around the events.
 fn member(found: &mut Gathered, key: &str, text: &[u8], base_ns: &mut i64) {
-    let Ok(value) = serde_json::from_slice::<Value>(text) else { return };
+    let value = serde_json::from_slice::<Value>(text).or_else(|_| serde_json::from_slice(&mended(text)));
+    let Ok(value) = value else { return };
     let int = |value: &Value, key: &str| value.get(key).and_then(Value::as_i64);
     match key {
         "baseTimeNanoseconds" => *base_ns = value.as_i64().unwrap_or(0),

@@ -75,6 +75,13 @@ impl<R: BufRead> Pieces<R> {
                         _ => return Ok(Piece::CutOff),
                     }
                 }
+                // A bracket that closes nothing: the text is damaged here, and what it belonged to is an event that is none.
+                (Place::Events(_), b'}') => {
+                    self.buffer.clear();
+                    self.buffer.push(first);
+                    self.input.consume(1);
+                    return Ok(Piece::Event);
+                }
                 (Place::Events(_), _) => return Ok(if self.value()? { Piece::Event } else { Piece::CutOff }),
                 (Place::Over, _) => return Ok(Piece::End),
                 (Place::Object, _) => return Ok(Piece::Foreign),
@@ -214,6 +221,21 @@ mod tests {
         ];
         assert_eq!(pieces(text), wanted);
         assert_eq!(pieces("[{}\n,{}]"), [event("{}"), event("{}"), over(Piece::End)]);
+    }
+
+    #[test]
+    fn a_damaged_text_comes_to_its_end() {
+        let text = r#"{"traceEvents": [{"a": 1}, {"b"]}: 2}}, }, {"c": 3}]}"#;
+        let all = pieces(text);
+        assert_eq!(all.last(), Some(&over(Piece::End)), "{all:?}");
+        assert!(all.contains(&event("}")) && all.contains(&event(r#"{"c": 3}"#)), "{all:?}");
+        // Whatever is cut out of it or put into it.
+        for at in 0..text.len() {
+            for put in ["", "}", "]", "{", "[", "\"", "\"]}", ","] {
+                let damaged = format!("{}{put}{}", &text[..at], &text[at + 1..]);
+                assert!(pieces(&damaged).len() < 2 * text.len(), "{damaged}");
+            }
+        }
     }
 
     #[test]

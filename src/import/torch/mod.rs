@@ -8,6 +8,7 @@
 mod pickle;
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -15,7 +16,8 @@ use anyhow::{Context, Result, bail};
 use gputrace_collectors::archive::StackRow;
 use rustc_hash::FxHashMap;
 
-use super::gathered::{Gathered, TorchMemory};
+use super::events::TorchMemory;
+use super::gathered::Gathered;
 use pickle::{Pickle, Ref, Value};
 
 /// The first byte of a pickle of protocol 2 and newer.
@@ -149,7 +151,7 @@ impl Reader<'_, '_> {
     }
 
     /// The stack of a list of frames, the innermost first. Frames of C++ are PyTorch's own, and are left out.
-    fn stack(&mut self, list: Ref) -> Option<u32> {
+    fn stack(&mut self, list: Ref) -> Option<NonZeroU32> {
         let pickle = self.pickle;
         let frames: Vec<u32> = pickle.list(Some(list)).iter().filter_map(|at| self.frame(*at)).collect();
         self.found.stacks.stack(&frames)

@@ -13,6 +13,8 @@ use crate::analysis::passes::gpu::order::{Operation, Work};
 
 /// From the begin of a call to the begin of its kernel on a device that has nothing else to do (docs/benchmarks.md).
 const LAUNCH_NS: i64 = 5_000;
+/// The same at most, with the call itself: what begins later waited for something else.
+const LATEST_NS: i64 = 15_000;
 /// From the end of an operation to the begin of the next one of its stream, when that is queued, at most. Where the trace does
 /// not show how long it would have been, none is assumed: a gain is an upper bound.
 const NEXT_NS: i64 = 1_000;
@@ -47,67 +49,143 @@ pub(super) struct Begun {
 /// The GPUs.
 #[derive(Debug)]
 pub(super) struct Device {
-    streams: FxHashMap<(i32, i64), (Ended, Lanes)>,
+    /// The last operation of each stream, and where the streams are.
+    streams: Vec<Kept>,
+    index: FxHashMap<(i32, i64), usize>,
+    /// The stream of the last operation.
+    latest: usize,
     /// The last operations, in a ring.
-    recent: Vec<(Ended, Lanes)>,
+    recent: Vec<Kept>,
     oldest: usize,
-    /// When the last operation ends, in every lane; and which that is.
-    pub(super) front: Lanes,
+    slots: Slots,
+    /// When those operations are over, in every lane, that no stream's last one came after.
+    others: Lanes,
+    /// The operation that ends last.
     pub(super) last: Option<Ended>,
     /// Time by class.
     pub(super) spent_ns: [i64; CLASSES.len()],
 }
 
+/// An operation, and where its lanes are.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    op: Ended,
+    slot: usize,
+}
+
+/// Lanes of operations: they are large, and each operation is held as one of the last and as its stream's last.
+#[derive(Debug, Default)]
+struct Slots {
+    lanes: Vec<Lanes>,
+    holders: Vec<u32>,
+    free: Vec<usize>,
+}
+
+impl Slots {
+    /// A place that one holder has.
+    fn take(&mut self) -> usize {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.lanes.push(Lanes::at(0.0));
+            self.holders.push(0);
+            self.lanes.len() - 1
+        });
+        self.holders[slot] = 1;
+        slot
+    }
+
+    fn hold(&mut self, slot: usize) {
+        self.holders[slot] += 1;
+    }
+
+    fn release(&mut self, slot: usize) {
+        self.holders[slot] -= 1;
+        if self.holders[slot] == 0 {
+            self.free.push(slot);
+        }
+    }
+
+    /// The lanes of a place that was just taken, and of another.
+    fn new_and(&mut self, new: usize, other: Option<usize>) -> (&mut Lanes, Option<&Lanes>) {
+        let (before, rest) = self.lanes.split_at_mut(new);
+        let (new, after) = rest.split_at_mut(1);
+        let other =
+            other.map(|other| if other < before.len() { &before[other] } else { &after[other - before.len() - 1] });
+        (&mut new[0], other)
+    }
+}
+
 impl Device {
     pub(super) fn new() -> Device {
         Device {
-            streams: FxHashMap::default(),
+            streams: Vec::new(),
+            index: FxHashMap::default(),
+            latest: 0,
             recent: Vec::with_capacity(RECENT),
             oldest: 0,
-            front: Lanes::at(0.0),
+            slots: Slots::default(),
+            others: Lanes::at(0.0),
             last: None,
             spent_ns: Default::default(),
         }
     }
 
+    fn known(&self, kept: &Kept) -> (Ended, &Lanes) {
+        (kept.op, &self.slots.lanes[kept.slot])
+    }
+
     /// The operation that ended last before a time, of those that were called before this call or by it: of the call's stream,
     /// if it waits for one and any of that ended while it did.
     pub(super) fn last_before(&self, at: i64, call: &Call) -> Option<(Ended, &Lanes)> {
-        let known = || self.recent.iter().filter(|(op, _)| op.end <= at && op.call <= call.start);
+        let known = || self.recent.iter().filter(|Kept { op, .. }| op.end <= at && op.call <= call.start);
         let own = call.stream().and_then(|stream| {
-            let of_stream = known().filter(|(op, _)| op.stream.1 == stream && op.end > call.start);
-            of_stream.max_by_key(|(op, _)| op.end)
+            let of_stream = known().filter(|Kept { op, .. }| op.stream.1 == stream && op.end > call.start);
+            of_stream.max_by_key(|kept| kept.op.end)
         });
-        own.or_else(|| known().max_by_key(|(op, _)| op.end)).map(|(op, lanes)| (*op, lanes))
+        own.or_else(|| known().max_by_key(|kept| kept.op.end)).map(|kept| self.known(kept))
     }
 
     /// Joins the last operations of all streams that ended before a time, of those called before this call.
     pub(super) fn all_before(&self, at: i64, call: &Call, lanes: &mut Lanes) {
-        let ended = self.streams.values().filter(|(op, _)| op.end <= at && op.call <= call.start);
-        ended.for_each(|(_, last)| lanes.join(last, 0.0));
+        let ended = self.streams.iter().filter(|Kept { op, .. }| op.end <= at && op.call <= call.start);
+        ended.for_each(|kept| lanes.join(self.known(kept).1, 0.0));
+    }
+
+    /// Joins all operations.
+    pub(super) fn all_over(&self, lanes: &mut Lanes) {
+        lanes.join(&self.others, 0.0);
+        self.streams.iter().for_each(|kept| lanes.join(self.known(kept).1, 0.0));
+    }
+
+    /// The place of a stream, if it is known.
+    #[inline]
+    fn stream(&mut self, stream: (i32, i64)) -> Option<usize> {
+        if self.streams.get(self.latest).is_none_or(|kept| kept.op.stream != stream) {
+            self.latest = *self.index.get(&stream)?;
+        }
+        Some(self.latest)
     }
 
     /// What ended last on an operation's stream before it began.
-    fn before_on_stream(&self, of: &Operation) -> Option<(Ended, &Lanes)> {
-        let stream = (of.device, of.stream);
-        let last = self.streams.get(&stream).filter(|(op, _)| op.end <= of.start);
-        let last = last.or_else(|| {
+    fn before_on_stream(&self, of: &Operation, place: Option<usize>) -> Option<Kept> {
+        let last = place.map(|place| self.streams[place]).filter(|kept| kept.op.end <= of.start);
+        last.or_else(|| {
             // Kernels of a graph may run beside each other on one stream.
-            let same = self.recent.iter().filter(|(op, _)| op.stream == stream && op.end <= of.start);
-            same.max_by_key(|(op, _)| op.end)
-        });
-        last.map(|(op, lanes)| (*op, lanes))
+            let stream = (of.device, of.stream);
+            let same = self.recent.iter().filter(|Kept { op, .. }| op.stream == stream && op.end <= of.start);
+            same.max_by_key(|kept| kept.op.end).copied()
+        })
     }
 
     /// The operation of another stream that an operation waited for, when nothing else explains how late it began: `due`.
-    fn before_elsewhere(&self, of: &Operation, due: i64) -> Option<(Ended, &Lanes)> {
-        if of.start - due <= NEXT_NS {
+    fn before_elsewhere(&self, of: &Operation, due: i64) -> Option<Kept> {
+        if of.start - due <= NEXT_NS || self.streams.iter().take(2).all(|kept| kept.op.stream == (of.device, of.stream))
+        {
             return None;
         }
         let from = (due - NEXT_NS).max(of.start - EVENT_NS);
-        let others = self.recent.iter().filter(|(op, _)| op.stream != (of.device, of.stream));
-        let others = others.filter(|(op, _)| op.end <= of.start && op.end > from);
-        others.max_by_key(|(op, _)| op.end).map(|(op, lanes)| (*op, lanes))
+        let others = self.recent.iter().filter(|Kept { op, .. }| op.stream != (of.device, of.stream));
+        let others = others.filter(|Kept { op, .. }| op.end <= of.start && op.end > from);
+        others.max_by_key(|kept| kept.op.end).copied()
     }
 
     /// Adds the next operation in the order of their begin.
@@ -117,35 +195,41 @@ impl Device {
             Work::Communication => (Some(Class::Communication), Piece::Communication),
             Work::Copy => (Some(Class::Copy), Piece::Copy),
         };
-        let stream = self.before_on_stream(of);
-        let stream_due = stream.map_or(i64::MIN, |(op, _)| op.end + NEXT_NS);
+        let place = self.stream((of.device, of.stream));
+        let stream = self.before_on_stream(of, place);
+        let stream_due = stream.map_or(i64::MIN, |kept| kept.op.end + NEXT_NS);
         let call_due = call.at + LAUNCH_NS;
         let elsewhere = self.before_elsewhere(of, stream_due.max(call_due));
-        let stream_last = elsewhere.is_none() && stream_due > call_due;
+        // What begins soon after its call, and not at once after the operation before it, was launched as late as that.
+        let just_launched = of.start - call.at <= LATEST_NS && of.start > stream_due;
+        let stream_last = elsewhere.is_none() && stream_due > call_due && !just_launched;
         let call_last = elsewhere.is_none() && !stream_last;
 
         let took = |since: i64, least: i64, was_last: bool| {
             let ns = of.start - since;
             if was_last { ns } else { ns.min(least) }
         };
-        let (called, lasts_ns) = (call.lanes.lanes(), (of.end - of.start) as f64);
+        let lasts_ns = (of.end - of.start) as f64;
         let call_ns = took(call.at, LAUNCH_NS, call_last) as f64;
-        let earlier = stream.map_or(&called, |(_, lanes)| lanes);
-        let stream_ns = stream.map_or(call_ns, |(op, _)| took(op.end, 0, stream_last) as f64);
-        let mut lanes = Lanes::after(&called, call_ns, earlier, stream_ns, lasts_ns);
-        if let Some((op, before)) = elsewhere {
-            lanes.join(before, (of.start - op.end) as f64 + lasts_ns);
+        let stream_ns = stream.map_or(0, |kept| took(kept.op.end, 0, stream_last)) as f64;
+        let slot = self.slots.take();
+        let (lanes, earlier) = self.slots.new_and(slot, stream.map(|kept| kept.slot));
+        call.lanes.then(call_ns, earlier.map(|lanes| (lanes, stream_ns)), lasts_ns, lanes);
+        if let Some(kept) = elsewhere {
+            let (lanes, other) = self.slots.new_and(slot, Some(kept.slot));
+            other.iter().for_each(|other| lanes.join(other, (of.start - kept.op.end) as f64 + lasts_ns));
         }
         if class.is_some() {
             // Without its class it takes no time, and nothing waits for its call.
-            let mut gone = earlier.clone();
-            gone.join_with(&lanes, 0.0, class);
-            lanes = gone;
+            let (lanes, earlier) = self.slots.new_and(slot, stream.map(|kept| kept.slot));
+            let mut gone = earlier.map_or_else(|| call.lanes.lanes(), Lanes::clone);
+            gone.join_with(lanes, 0.0, class);
+            *lanes = gone;
         }
 
         let (after, before) = match (elsewhere, stream) {
-            (Some((op, _)), _) => (op.node, Piece::Between),
-            (None, Some((op, _))) if stream_last => (op.node, Piece::Between),
+            (Some(kept), _) => (kept.op.node, Piece::Between),
+            (None, Some(kept)) if stream_last => (kept.op.node, Piece::Between),
             _ => (call.node, Piece::Latency),
         };
         let node = nodes.add(Node { start: of.start, end: of.end, after, piece, before, name_id: of.name_id });
@@ -153,24 +237,38 @@ impl Device {
         if let Some(class) = class {
             self.spent_ns[class as usize] += of.end - of.start;
         }
-        self.keep(ended, lanes);
+        self.keep(Kept { op: ended, slot }, place);
     }
 
-    fn keep(&mut self, ended: Ended, lanes: Lanes) {
-        self.front.join(&lanes, 0.0);
-        if self.last.is_none_or(|last| last.end <= ended.end) {
-            self.last = Some(ended);
+    /// Keeps an operation, whose lanes are held once, as one of the last; and as its stream's last if it is.
+    fn keep(&mut self, kept: Kept, place: Option<usize>) {
+        let op = kept.op;
+        if self.last.is_none_or(|last| last.end <= op.end) {
+            self.last = Some(op);
         }
-        let more = self.streams.len() < STREAMS;
-        match self.streams.get_mut(&ended.stream) {
-            Some((last, _)) if last.end > ended.end => {}
-            Some(last) => *last = (ended, lanes.clone()),
-            None if more => drop(self.streams.insert(ended.stream, (ended, lanes.clone()))),
-            None => {}
+        match place {
+            Some(place) if self.streams[place].op.end <= op.end => {
+                self.slots.hold(kept.slot);
+                let before = std::mem::replace(&mut self.streams[place], kept);
+                if before.op.end > op.start {
+                    // They ran beside each other: in some lane it may be over later.
+                    self.others.join(&self.slots.lanes[before.slot], 0.0);
+                }
+                self.slots.release(before.slot);
+            }
+            None if self.streams.len() < STREAMS => {
+                self.slots.hold(kept.slot);
+                self.index.insert(op.stream, self.streams.len());
+                self.streams.push(kept);
+            }
+            _ => self.others.join(&self.slots.lanes[kept.slot], 0.0),
         }
         match self.recent.get_mut(self.oldest) {
-            Some(oldest) => *oldest = (ended, lanes),
-            None => self.recent.push((ended, lanes)),
+            Some(oldest) => {
+                let oldest = std::mem::replace(oldest, kept);
+                self.slots.release(oldest.slot);
+            }
+            None => self.recent.push(kept),
         }
         self.oldest = (self.oldest + 1) % RECENT;
     }

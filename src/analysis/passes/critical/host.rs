@@ -13,6 +13,12 @@ use crate::trace::NO_NAME;
 /// A call's end may lie so much before that of the GPU's work for which it waited: two clocks were compared.
 const SKEW_NS: i64 = 2_000;
 
+/// A launch or copy that takes so long while so many operations are outstanding may have waited for room in the queue of its
+/// stream, which holds about a thousand; then it ends soon after one of them.
+const QUEUED_NS: i64 = 20_000;
+const QUEUED: u32 = 500;
+const ROOM_NS: i64 = 20_000;
+
 /// A call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
@@ -153,21 +159,51 @@ impl Host {
         true
     }
 
-    /// A call that began ends, perhaps because the GPU has done what it waited for.
-    pub(super) fn end(&mut self, call: &Call, device: &Device, nodes: &mut Nodes) {
+    /// A call that began ends, perhaps because the GPU has done what it waited for; `outstanding`: operations that were
+    /// called for and have not begun.
+    pub(super) fn end(&mut self, call: &Call, outstanding: u32, device: &Device, nodes: &mut Nodes) {
         let same = |open: &Call| open.tid == call.tid && open.start == call.start && open.did == call.did;
         let Some(place) = self.open.iter().rposition(same) else { return };
-        let waited_for = call.may_wait().then(|| device.last_before(call.end + SKEW_NS, call)).flatten();
+        let full = outstanding >= QUEUED && call.interrupts() && call.end - call.start >= QUEUED_NS;
+        let waited_for = (full || call.may_wait()).then(|| device.last_before(call.end + SKEW_NS, call)).flatten();
         match waited_for.filter(|(ended, _)| ended.end > self.at && call.end > self.at) {
+            Some((ended, lanes)) if full && call.end - ended.end < ROOM_NS => self.queued(call, &ended, lanes, nodes),
             Some((ended, lanes)) if call.waits_for_all() => {
                 let mut all = lanes.clone();
                 device.all_before(call.end + SKEW_NS, call, &mut all);
                 self.awaited(call, &ended, &all, nodes);
             }
-            Some((ended, lanes)) => self.awaited(call, &ended, lanes, nodes),
-            None => self.pass(call.end, self.now(call.api_id), nodes),
+            Some((ended, lanes)) if call.may_wait() => self.awaited(call, &ended, lanes, nodes),
+            _ => self.pass(call.end, self.now(call.api_id), nodes),
         }
         self.open.remove(place);
+    }
+
+    /// The call that is at its end waited for room in the queue, which an operation made. No class of work is to blame: without
+    /// what the GPU does before it the room would have come sooner, and without the host's own time too.
+    fn queued(&mut self, call: &Call, ended: &Ended, lanes: &Lanes, nodes: &mut Nodes) {
+        let rest_ns = (call.end - ended.end).max(0);
+        let mut now = self.lanes.lanes();
+        now.join(lanes, 0.0);
+        now.pass(rest_ns as f64, call.piece().class());
+        self.spend(call.piece(), rest_ns);
+        self.lanes = Since::new(now);
+        self.arrive(call, ended, nodes);
+    }
+
+    /// The host is at the end of a call, because an operation has ended.
+    fn arrive(&mut self, call: &Call, ended: &Ended, nodes: &mut Nodes) {
+        let piece = call.piece();
+        let node = Node {
+            start: ended.end.min(call.end),
+            end: call.end,
+            after: ended.node,
+            piece,
+            before: piece,
+            name_id: call.api_id,
+        };
+        self.node = nodes.add(node);
+        self.at = call.end;
     }
 
     /// The call that is at its end waited for an operation.
@@ -187,15 +223,6 @@ impl Host {
             self.spend(piece, call.end - self.at);
         }
         self.lanes = Since::new(now);
-        let node = Node {
-            start: ended.end.min(call.end),
-            end: call.end,
-            after: ended.node,
-            piece,
-            before: piece,
-            name_id: call.api_id,
-        };
-        self.node = nodes.add(node);
-        self.at = call.end;
+        self.arrive(call, ended, nodes);
     }
 }

@@ -48,6 +48,11 @@ impl Without {
         Without(self.0 | other.0)
     }
 
+    /// All sets of some of these classes, the empty one and this one too.
+    pub(super) fn parts(self) -> impl Iterator<Item = Without> {
+        (0..LANES as u8).filter(move |bits| bits & !self.0 == 0).map(Without)
+    }
+
     pub(super) fn lane(self) -> usize {
         usize::from(self.0)
     }
@@ -56,17 +61,21 @@ impl Without {
 /// A lane for each set of classes; the first is the run as it was.
 pub(super) const LANES: usize = 1 << CLASSES.len();
 
-/// 1 in the lanes that have a class, 0 in those without it; the last row is for what no lane goes without.
-static KEEP: [[f64; LANES]; CLASSES.len() + 1] = keep();
+/// Half of the classes, and the number of lanes that differ in them alone: neighbours.
+const HALF: usize = CLASSES.len() / 2;
+const ROW: usize = 1 << HALF;
 
-const fn keep() -> [[f64; LANES]; CLASSES.len() + 1] {
-    let mut keep = [[1.0; LANES]; CLASSES.len() + 1];
+/// 1 in the lanes that have a class, 0 in those without it; the last row is for what no lane goes without.
+static KEEP: [[[f64; ROW]; ROW]; CLASSES.len() + 1] = keep();
+
+const fn keep() -> [[[f64; ROW]; ROW]; CLASSES.len() + 1] {
+    let mut keep = [[[1.0; ROW]; ROW]; CLASSES.len() + 1];
     let mut class = 0;
     while class < CLASSES.len() {
         let mut lane = 0;
         while lane < LANES {
             if lane & (1 << class) != 0 {
-                keep[class][lane] = 0.0;
+                keep[class][lane / ROW][lane % ROW] = 0.0;
             }
             lane += 1;
         }
@@ -75,49 +84,44 @@ const fn keep() -> [[f64; LANES]; CLASSES.len() + 1] {
     keep
 }
 
-fn kept(class: Option<Class>) -> &'static [f64; LANES] {
-    &KEEP[class.map_or(CLASSES.len(), |class| class as usize)]
+fn kept(class: Option<Class>) -> &'static [f64] {
+    KEEP[class.map_or(CLASSES.len(), |class| class as usize)].as_flattened()
 }
 
 /// When something was reached, in each lane: ns since the replay began.
 #[derive(Clone, Debug)]
-pub(super) struct Lanes(pub(super) [f64; LANES]);
+pub(super) struct Lanes([[f64; ROW]; ROW]);
 
 impl Lanes {
     pub(super) fn at(ns: f64) -> Lanes {
-        Lanes([ns; LANES])
+        Lanes([[ns; ROW]; ROW])
+    }
+
+    /// All lanes, by number.
+    pub(super) fn ns(&self) -> &[f64] {
+        self.0.as_flattened()
     }
 
     /// Time goes by in the lanes that have the class.
     #[inline]
     pub(super) fn pass(&mut self, ns: f64, class: Option<Class>) {
-        for (lane, keep) in self.0.iter_mut().zip(kept(class)) {
+        for (lane, keep) in self.0.as_flattened_mut().iter_mut().zip(kept(class)) {
             *lane += keep * ns;
         }
     }
 
     /// Time goes by in the lanes that have one class and not the other.
     pub(super) fn pass_without(&mut self, ns: f64, class: Class, other: Class) {
-        for ((lane, keep), other) in self.0.iter_mut().zip(kept(Some(class))).zip(kept(Some(other))) {
+        for ((lane, keep), other) in self.0.as_flattened_mut().iter_mut().zip(kept(Some(class))).zip(kept(Some(other)))
+        {
             *lane += keep * (1.0 - other) * ns;
         }
-    }
-
-    /// What can begin when two things are over, each of which is followed by some time, and how it ends.
-    #[inline]
-    pub(super) fn after(one: &Lanes, one_ns: f64, two: &Lanes, two_ns: f64, lasts_ns: f64) -> Lanes {
-        let mut lanes = Lanes([0.0; LANES]);
-        for ((lane, one), two) in lanes.0.iter_mut().zip(&one.0).zip(&two.0) {
-            let (one, two) = (one + one_ns, two + two_ns);
-            *lane = if one > two { one } else { two } + lasts_ns;
-        }
-        lanes
     }
 
     /// The later one.
     #[inline]
     pub(super) fn join(&mut self, other: &Lanes, after_ns: f64) {
-        for (lane, other) in self.0.iter_mut().zip(&other.0) {
+        for (lane, other) in self.0.as_flattened_mut().iter_mut().zip(other.0.as_flattened()) {
             let other = other + after_ns;
             *lane = if *lane > other { *lane } else { other };
         }
@@ -126,7 +130,7 @@ impl Lanes {
     /// The later one in the lanes that have the class; the others stay.
     #[inline]
     pub(super) fn join_with(&mut self, other: &Lanes, after_ns: f64, class: Option<Class>) {
-        for ((lane, other), keep) in self.0.iter_mut().zip(&other.0).zip(kept(class)) {
+        for ((lane, other), keep) in self.0.as_flattened_mut().iter_mut().zip(other.0.as_flattened()).zip(kept(class)) {
             let other = other + after_ns;
             let later = if *lane > other { *lane } else { other };
             *lane += keep * (later - *lane);
@@ -153,16 +157,47 @@ impl Since {
     }
 
     /// The lanes now.
-    #[inline]
     pub(super) fn lanes(&self) -> Lanes {
-        let mut lanes = Lanes(self.base.0);
-        for (ns, keep) in self.ns.iter().zip(&KEEP).filter(|(ns, _)| **ns != 0.0) {
-            for (lane, keep) in lanes.0.iter_mut().zip(keep) {
-                *lane += keep * ns;
-            }
-        }
+        let mut lanes = Lanes::at(0.0);
+        self.then(0.0, None, 0.0, &mut lanes);
         lanes
     }
+
+    /// What begins some time after now and, if it has to wait for something, some time after that: how it ends.
+    #[inline]
+    pub(super) fn then(&self, after_ns: f64, other: Option<(&Lanes, f64)>, lasts_ns: f64, into: &mut Lanes) {
+        let (low, high) = self.passed();
+        let rows = into.0.iter_mut().zip(&self.base.0).zip(high);
+        let Some((other, other_ns)) = other else {
+            for ((into, base), high) in rows {
+                for ((into, base), low) in into.iter_mut().zip(base).zip(&low) {
+                    *into = base + (low + (high + after_ns + lasts_ns));
+                }
+            }
+            return;
+        };
+        for (((into, base), high), other) in rows.zip(&other.0) {
+            for (((into, base), low), other) in into.iter_mut().zip(base).zip(&low).zip(other) {
+                let (one, two) = (base + (low + (high + after_ns)), other + other_ns);
+                *into = if one > two { one } else { two } + lasts_ns;
+            }
+        }
+    }
+
+    /// The time that has gone by since, as a sum of two: by which of the first classes a lane goes without, and by which of
+    /// the others.
+    #[inline]
+    fn passed(&self) -> ([f64; ROW], [f64; ROW]) {
+        let [a, b, c, d, e, f, always] = self.ns;
+        (row([a, b, c], always), row([d, e, f], 0.0))
+    }
+}
+
+/// The sum of the times of those classes that a lane of a row does not go without, and of what is always there.
+#[inline]
+fn row([a, b, c]: [f64; HALF], always: f64) -> [f64; ROW] {
+    let (none, first) = (always, always + a);
+    [first + b + c, none + b + c, first + c, none + c, first + b, none + b, first, none]
 }
 
 #[cfg(test)]
@@ -176,21 +211,21 @@ mod tests {
             lanes.pass(10f64.powi(class as i32), Some(class));
         }
         lanes.pass(0.5, None);
-        assert_eq!(lanes.0[0], 111_111.5);
+        assert_eq!(lanes.ns()[0], 111_111.5);
         let without = Without::these(&[Class::Wait, Class::Communication]);
-        assert_eq!(lanes.0[without.lane()], 11_101.5);
-        assert_eq!(lanes.0[Without::these(&CLASSES.map(|(class, ..)| class)).lane()], 0.5);
+        assert_eq!(lanes.ns()[without.lane()], 11_101.5);
+        assert_eq!(lanes.ns()[Without::these(&CLASSES.map(|(class, ..)| class)).lane()], 0.5);
     }
 
     #[test]
     fn the_later_one_counts_but_where_its_class_is_gone() {
         let mut lanes = Lanes::at(100.0);
         lanes.join_with(&Lanes::at(300.0), 50.0, Some(Class::Wait));
-        assert_eq!((lanes.0[0], lanes.0[Without::these(&[Class::Wait]).lane()]), (350.0, 100.0));
+        assert_eq!((lanes.ns()[0], lanes.ns()[Without::these(&[Class::Wait]).lane()]), (350.0, 100.0));
         lanes.pass_without(7.0, Class::Copy, Class::Host);
-        assert_eq!(lanes.0[Without::these(&[Class::Host]).lane()], 357.0);
-        assert_eq!(lanes.0[Without::these(&[Class::Host, Class::Copy]).lane()], 350.0);
+        assert_eq!(lanes.ns()[Without::these(&[Class::Host]).lane()], 357.0);
+        assert_eq!(lanes.ns()[Without::these(&[Class::Host, Class::Copy]).lane()], 350.0);
         lanes.join(&Lanes::at(90.0), 50.0);
-        assert_eq!((lanes.0[0], lanes.0[Without::these(&[Class::Wait]).lane()]), (350.0, 140.0));
+        assert_eq!((lanes.ns()[0], lanes.ns()[Without::these(&[Class::Wait]).lane()]), (350.0, 140.0));
     }
 }

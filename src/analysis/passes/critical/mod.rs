@@ -8,14 +8,16 @@
 //! comes as early as it can. The difference is what would be gained, of one cause or of several together, and is no
 //! sum of times: work that something else hides gains nothing.
 //!
-//! Nothing is kept of an event but the time that each thread, stream and outstanding call has reached, and a bounded ring
-//! of the last ones: the memory does not grow with the trace.
+//! Of a long run some of the steps are replayed ([`stretches`]). Nothing is kept of an event but the time that each thread,
+//! stream and outstanding call has reached, and the last of them: the memory does not grow with the trace.
 
 mod device;
+mod edges;
 mod host;
 mod lanes;
 mod path;
 mod process;
+mod stretches;
 
 use std::sync::Arc;
 
@@ -29,57 +31,57 @@ use super::gpu::{Did, SLACK_NS};
 use super::steps::Steps;
 use crate::trace::{NO_NAME, Rows, Want};
 use device::Begun;
+use edges::{Edge, Edges, Made};
 use host::{ALL_ID, Call, NO_ID};
 pub(crate) use lanes::{CLASSES, Class, Without};
 use path::Nodes;
 pub(crate) use path::PIECES;
 use process::Process;
 pub(crate) use process::Sums;
+use stretches::Stretches;
 
 /// Processes that are replayed.
 const PROCESSES: usize = 256;
 /// Pages of calls whose operations may still come that are kept at most: 65,536 calls. A stream's queue takes 1,024.
 const CALLS: usize = 1024;
 
-/// A call's begin or end that was not replayed yet.
-#[derive(Clone, Copy, Debug)]
-struct Edge {
-    at: i64,
-    process_id: i64,
-    call: Call,
-}
-
-impl Edge {
-    fn is_end(&self) -> bool {
-        self.at != self.call.start
-    }
-}
-
 /// The pass.
 #[derive(Debug)]
 pub(crate) struct Critical {
     processes: Processes,
+    stretches: Stretches,
     /// Calls whose operations may still come.
     calls: ByCall<Begun>,
     communication: Arc<FxHashSet<i64>>,
     order: Order,
-    edges: Vec<Edge>,
+    edges: Edges,
     nodes: Nodes,
     launcher: usize,
 }
 
 impl Critical {
     /// `communication`: the names of NCCL's kernels.
-    pub(crate) fn new(communication: Arc<FxHashSet<i64>>) -> Critical {
+    pub(crate) fn new(communication: Arc<FxHashSet<i64>>, steps: &Steps) -> Critical {
+        Critical::of_calls(communication, steps, stretches::CALLS)
+    }
+
+    /// The same; of a longer run so many calls are replayed.
+    fn of_calls(communication: Arc<FxHashSet<i64>>, steps: &Steps, most: f64) -> Critical {
         Critical {
             processes: Processes::default(),
+            stretches: Stretches::new(steps, most),
             calls: ByCall::new(CALLS),
             communication,
             order: Order::default(),
-            edges: Vec::new(),
+            edges: Edges::default(),
             nodes: Nodes::default(),
             launcher: 0,
         }
+    }
+
+    /// What it costs when it costs so much to replay all.
+    pub(crate) fn costs(&self, all: u32) -> u32 {
+        (f64::from(all) * self.stretches.share()) as u32
     }
 
     /// What was found in a process; none where none of its operations are known.
@@ -89,6 +91,7 @@ impl Critical {
     }
 
     fn calls(&mut self, rows: &Rows) {
+        let Some(queue) = edges::queue_of(rows.table) else { return };
         let (start, process, tid) = (rows.i64("start_ns"), rows.i64("process_id"), rows.i32_or("tid", 0));
         let length = rows.i64(if rows.table == TableId::OsWaits { "wait_ns" } else { "api_ns" });
         let (api, stream, cause) = (rows.i64("api_id"), rows.i64("stream"), rows.i64("correlation_id"));
@@ -96,6 +99,9 @@ impl Critical {
             (rows.texts(if rows.table == TableId::Api { "class" } else { "kind" }), rows.i32_or("kernels", 0));
         for row in 0..rows.len {
             let (start, kind) = (start[row], text.get(row));
+            if !self.stretches.hold(process[row], start) {
+                continue;
+            }
             let call = Call {
                 start,
                 // An end has its place after its begin.
@@ -111,8 +117,7 @@ impl Critical {
                 },
                 single: rows.table == TableId::Launches && kernels[row] == 1,
             };
-            let process_id = process[row];
-            self.edges.extend([call.start, call.end].map(|at| Edge { at, process_id, call }));
+            self.edges.push(queue, Made { process_id: process[row], call });
         }
     }
 
@@ -125,7 +130,8 @@ impl Critical {
                 _ if self.communication.contains(&name[row]) => Work::Communication,
                 _ => Work::Kernel,
             };
-            if let Some(of) = columns.operation(row, name[row], work) {
+            let of = columns.operation(row, name[row], work);
+            if let Some(of) = of.filter(|of| self.stretches.hold(of.process_id, of.start)) {
                 self.order.push(table, of);
             }
         }
@@ -133,34 +139,30 @@ impl Critical {
 
     /// Replays everything that was before this time.
     fn settle(&mut self, before: i64, steps: &Steps) {
-        // Nearly sorted: each table's calls come in their order. At one moment the order must not depend on which table came first.
-        let call = |Edge { process_id, call, .. }: &Edge| (*process_id, call.tid, call.end, call.api_id, call.cause());
-        self.edges.sort_by_key(|edge| (edge.at, !edge.is_end(), call(edge)));
-        let settled = self.edges.partition_point(|edge| edge.at < before);
-        for index in 0..settled {
-            let edge = self.edges[index];
-            self.launch_up_to(edge.at.saturating_add(1), steps);
-            let Some(process) = self.processes.at(edge.process_id, edge.at, steps) else { continue };
-            match edge.is_end() {
-                true => process.end(&edge.call, steps.of(edge.process_id), &mut self.nodes),
-                false => {
-                    let begun = process.begin(&edge.call, steps.of(edge.process_id), &mut self.nodes);
-                    if let Some(begun) = begun {
-                        self.calls.insert(edge.process_id, edge.call.id, edge.at, begun);
+        while let Some(edge) = self.edges.next(before) {
+            self.launch_up_to(edge.at().saturating_add(1), steps);
+            let (Edge::Begin(made) | Edge::End(made)) = &edge;
+            let Some(process) = self.processes.at(made.process_id, edge.at(), steps, &self.stretches) else { continue };
+            match edge {
+                Edge::End(Made { call, .. }) => process.end(&call, steps, &mut self.nodes),
+                Edge::Begin(Made { process_id, call }) => {
+                    if let Some(begun) = process.begin(&call, steps, &mut self.nodes) {
+                        self.calls.insert(process_id, call.id, call.start, begun);
                     }
                 }
             }
         }
-        self.edges.drain(..settled);
         self.launch_up_to(before, steps);
+        let begins = self.processes.all.iter().map(|(_, process)| process.path_begins);
+        self.nodes.forget(begins.min().unwrap_or(0));
     }
 
     fn launch_up_to(&mut self, before: i64, steps: &Steps) {
         while let Some(of) = self.order.next(before) {
-            let Some(process) = self.processes.at(of.process_id, of.start, steps) else { continue };
+            let Some(process) = self.processes.at(of.process_id, of.start, steps, &self.stretches) else { continue };
             let call = self.calls.get(of.process_id, of.cause);
             let single = call.is_some_and(|call| call.single);
-            process.operation(&of, call, steps.of(of.process_id), &mut self.nodes);
+            process.operation(&of, call, steps, &mut self.nodes);
             if single {
                 self.calls.take(of.process_id, of.cause);
             }
@@ -183,12 +185,13 @@ impl Processes {
 
     /// The process of an event at this time; none where there are too many.
     #[inline]
-    fn at(&mut self, process_id: i64, at: i64, steps: &Steps) -> Option<&mut Process> {
+    fn at(&mut self, process_id: i64, at: i64, steps: &Steps, stretches: &Stretches) -> Option<&mut Process> {
         if self.all.get(self.last).is_none_or(|(id, _)| *id != process_id) {
             self.last = match self.index.get(&process_id) {
                 Some(known) => *known,
                 None if self.all.len() < PROCESSES => {
-                    self.all.push((process_id, Process::new(at, steps.of(process_id))));
+                    let stretches = stretches.of(process_id).to_vec();
+                    self.all.push((process_id, Process::new(process_id, at, steps.of(process_id), stretches)));
                     self.index.insert(process_id, self.all.len() - 1);
                     self.all.len() - 1
                 }
@@ -231,8 +234,8 @@ impl Pass for Critical {
 
     fn end(&mut self, steps: &Steps) {
         self.settle(i64::MAX, steps);
-        for (process_id, process) in &mut self.processes.all {
-            process.finish(steps.of(*process_id), &mut self.nodes);
+        for (_, process) in &mut self.processes.all {
+            process.finish(steps, &mut self.nodes);
         }
     }
 

@@ -1,7 +1,9 @@
 //! The way through a step that took longest: back from its end, at each point to what was waited for last.
 //!
 //! Every piece of the host's time and every operation of a GPU is a node that knows its predecessor: what ended last of
-//! all that had to end before it began. The last nodes are kept in a ring; a step that has more of them has no path.
+//! all that had to end before it began. As many are kept as steps have, up to a million; a longer step has no path.
+
+use std::collections::VecDeque;
 
 use super::lanes::Class;
 
@@ -86,8 +88,10 @@ pub(super) struct Node {
     pub(super) name_id: i64,
 }
 
-/// Nodes that are kept: 40 MiB of them.
+/// Nodes that are kept at most: 40 MiB of them.
 const KEPT: usize = 1 << 20;
+/// Nodes that are kept from before what is looked at, for what was queued then.
+const QUEUED: u64 = 1 << 16;
 
 /// No predecessor: nothing is known of the time before.
 pub(super) const FIRST: u64 = u64::MAX;
@@ -95,7 +99,7 @@ pub(super) const FIRST: u64 = u64::MAX;
 /// The last nodes of all processes, by number.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
-    ring: Vec<Node>,
+    last: VecDeque<Node>,
     next: u64,
 }
 
@@ -103,13 +107,18 @@ impl Nodes {
     /// Adds a node; its number.
     #[inline]
     pub(super) fn add(&mut self, node: Node) -> u64 {
-        if self.ring.len() < KEPT {
-            self.ring.push(node);
-        } else {
-            self.ring[self.next as usize % KEPT] = node;
+        if self.last.len() == KEPT {
+            self.last.pop_front();
         }
+        self.last.push_back(node);
         self.next += 1;
         self.next - 1
+    }
+
+    /// Paths will begin after this node only.
+    pub(super) fn forget(&mut self, before: u64) {
+        let kept = self.next.saturating_sub(before).saturating_add(QUEUED).min(KEPT as u64) as usize;
+        self.last.drain(..self.last.len().saturating_sub(kept));
     }
 
     /// The number of the next node.
@@ -118,8 +127,8 @@ impl Nodes {
     }
 
     fn get(&self, number: u64) -> Option<&Node> {
-        let kept = number < self.next && self.next - number <= KEPT as u64;
-        kept.then(|| &self.ring[number as usize % KEPT])
+        let back = self.next.checked_sub(number)?;
+        self.last.get(self.last.len().checked_sub(back as usize)?)
     }
 
     /// Goes back from a node to the time `until`, and tells every piece on the way. False: the way is lost.

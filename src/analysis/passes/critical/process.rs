@@ -1,13 +1,16 @@
 //! One process: host and GPUs, cut into steps, or into windows where there are none.
 
+use std::collections::VecDeque;
+
 use super::device::{Begun, Device};
 use super::host::{Call, Host};
-use super::lanes::{CLASSES, LANES, Without};
+use super::lanes::{CLASSES, LANES, Lanes, Without};
 use super::path::{Nodes, PIECES, Piece};
+use super::stretches::Stretch;
 use crate::analysis::passes::gpu::order::Operation;
 use crate::analysis::passes::groups::Groups;
 use crate::analysis::passes::launches::OTHER;
-use crate::analysis::passes::steps::ProcessSteps;
+use crate::analysis::passes::steps::{ProcessSteps, Steps};
 
 /// Without steps the run is cut into windows of so many nodes of all processes.
 const WINDOW: u64 = 1 << 18;
@@ -31,12 +34,15 @@ pub(crate) struct Sums {
     pub(crate) names: Groups<(Option<Piece>, i64), (u64, i64)>,
     /// Steps whose path is not known: they have too many nodes.
     pub(crate) lost: u64,
+    /// Of a run of which a part was replayed: stretches and steps of it.
+    pub(crate) replayed: Option<(usize, usize)>,
 }
 
 impl Sums {
-    /// Time that would have been gained, of a step or of the run.
+    /// Time that would have been gained, of a step or of the run: no less than without a part of it.
     pub(crate) fn gain_ns(&self, without: Without) -> f64 {
-        self.each(self.lanes_ns[0] - self.lanes_ns[without.lane()]).max(0.0)
+        let shortest = without.parts().map(|part| self.lanes_ns[part.lane()]).fold(f64::INFINITY, f64::min);
+        self.each(self.lanes_ns[0] - shortest)
     }
 
     /// Length of a step, the mean from path's end to path's end; or of the run.
@@ -58,7 +64,7 @@ impl Sums {
 /// How far everything was at a boundary.
 #[derive(Debug)]
 struct Reached {
-    lanes: [f64; LANES],
+    lanes: Lanes,
     /// The later one of the host and the last operation.
     at: i64,
     spent_ns: [i64; CLASSES.len()],
@@ -67,12 +73,25 @@ struct Reached {
 /// One process.
 #[derive(Debug)]
 pub(super) struct Process {
+    process_id: i64,
     host: Host,
     device: Device,
-    /// Number of the next boundary; of those that are the steps' ends.
+    /// Number of the next boundary, of those that are the steps' ends; and when it is, if there is one.
     next: usize,
+    due: i64,
+    /// The stretches that are still to be replayed, in their order; none where the whole run is.
+    stretches: VecDeque<Stretch>,
+    /// The thread whose loop it is, and from when on it is replayed.
+    tid: i32,
+    from: i64,
+    /// Operations that were called for and have not begun.
+    outstanding: u32,
     last: Option<Reached>,
+    /// Its steps are the GPU's.
+    ahead: bool,
     window: u64,
+    /// The first node after the last boundary; beyond all where no path will be looked for any more.
+    pub(super) path_begins: u64,
     /// Operations of it were seen: else there is nothing to say.
     pub(super) on_gpu: bool,
     pub(super) sums: Sums,
@@ -80,14 +99,22 @@ pub(super) struct Process {
 
 impl Process {
     /// A process whose first event was at this time; `steps`: those that it has.
-    pub(super) fn new(at: i64, steps: Option<&ProcessSteps>) -> Process {
+    pub(super) fn new(process_id: i64, at: i64, steps: Option<&ProcessSteps>, stretches: Vec<Stretch>) -> Process {
         let (first, tid) = steps.map_or((at, 0), |steps| (steps.first_ns().min(at), steps.tid));
-        Process {
+        let of_stretches = stretches.iter().map(|stretch| stretch.end - stretch.first).sum();
+        let mut process = Process {
+            process_id,
             host: Host::new(first, tid),
             device: Device::new(),
-            next: 0,
+            next: stretches.first().map_or(0, |stretch| stretch.first),
+            due: i64::MIN,
+            tid,
+            from: i64::MIN,
+            outstanding: 0,
             last: None,
+            ahead: steps.is_some_and(ProcessSteps::is_ahead),
             window: 0,
+            path_begins: 0,
             on_gpu: false,
             sums: Sums {
                 count: 0,
@@ -97,37 +124,37 @@ impl Process {
                 path_ns: Default::default(),
                 names: Groups::new(NAMES, (None, OTHER)),
                 lost: 0,
+                replayed: (!stretches.is_empty()).then_some((stretches.len(), of_stretches)),
             },
-        }
+            stretches: stretches.into(),
+        };
+        process.await_boundary(steps);
+        process
     }
 
     /// A call begins. What its operations have to know of it, if it may cause some.
-    pub(super) fn begin(&mut self, call: &Call, steps: Option<&ProcessSteps>, nodes: &mut Nodes) -> Option<Begun> {
+    pub(super) fn begin(&mut self, call: &Call, steps: &Steps, nodes: &mut Nodes) -> Option<Begun> {
         self.cut(call.start, steps, nodes);
         let counts = self.host.begin(call, nodes);
         call.cause()?;
+        self.outstanding = self.outstanding.saturating_add(1);
         // A call that does not count for the host began when another one was under way.
         let lanes = if counts { self.host.lanes.clone() } else { self.host.reaches(call.start).0 };
         Some(Begun { at: call.start, lanes, node: self.host.node, single: call.single })
     }
 
-    pub(super) fn end(&mut self, call: &Call, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
+    pub(super) fn end(&mut self, call: &Call, steps: &Steps, nodes: &mut Nodes) {
         // A step that ends with a wait ends after it.
         self.cut(call.end - 1, steps, nodes);
-        self.host.end(call, &self.device, nodes);
+        self.host.end(call, self.outstanding, &self.device, nodes);
     }
 
     /// An operation begins; `call`: the one that caused it, if that is in the trace.
-    pub(super) fn operation(
-        &mut self,
-        of: &Operation,
-        call: Option<&Begun>,
-        steps: Option<&ProcessSteps>,
-        nodes: &mut Nodes,
-    ) {
+    pub(super) fn operation(&mut self, of: &Operation, call: Option<&Begun>, steps: &Steps, nodes: &mut Nodes) {
         self.cut(of.start, steps, nodes);
         self.on_gpu = true;
-        match call {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        match call.filter(|call| call.at >= self.from) {
             Some(call) => self.device.add(of, call, nodes),
             None => {
                 let (lanes, _) = self.host.reaches(of.start);
@@ -137,45 +164,85 @@ impl Process {
         }
     }
 
-    /// Ends the steps that end up to this time.
-    fn cut(&mut self, to: i64, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
-        let Some(steps) = steps else {
-            if self.last.is_none() || nodes.next() - self.window >= WINDOW {
-                self.boundary(self.host.at, true, nodes);
-                self.window = nodes.next();
+    /// Ends the steps that end up to this time, or a window that is full.
+    #[inline]
+    fn cut(&mut self, to: i64, steps: &Steps, nodes: &mut Nodes) {
+        if self.sums.of_steps {
+            if self.due <= to {
+                self.cut_steps(to, steps, nodes);
             }
-            return;
-        };
-        while let Some(at) = steps.boundary(self.next).filter(|at| *at <= to) {
-            let usual = self.next > 0 && steps.is_middle(self.next - 1);
-            self.boundary(at, usual, nodes);
-            self.next += 1;
+        } else if self.last.is_none() || nodes.next() - self.window >= WINDOW {
+            self.boundary(self.host.at, true, nodes);
+            self.window = nodes.next();
         }
     }
 
+    fn cut_steps(&mut self, to: i64, steps: &Steps, nodes: &mut Nodes) {
+        let Some(steps) = steps.of(self.process_id) else { return };
+        while self.due <= to {
+            let counts = self.stretches.front().map_or(0, |stretch| stretch.counts);
+            if self.stretches.front().is_some_and(|stretch| stretch.first == self.next) {
+                self.restart(self.due);
+            }
+            let usual = self.next > counts && steps.is_middle(self.next - 1);
+            self.boundary(self.due, usual, nodes);
+            self.next += 1;
+            self.await_boundary(Some(steps));
+        }
+    }
+
+    /// Looks up when the next boundary is: of the next stretch, when one is over.
+    fn await_boundary(&mut self, steps: Option<&ProcessSteps>) {
+        if self.stretches.front().is_some_and(|stretch| stretch.end < self.next) {
+            self.stretches.pop_front();
+            // After the last one there is none.
+            self.next = self.stretches.front().map_or(usize::MAX, |stretch| self.next.max(stretch.first));
+        }
+        let begins = self.stretches.front().filter(|stretch| stretch.first == self.next).map(|stretch| stretch.from);
+        let due = begins.or_else(|| steps.and_then(|steps| steps.boundary(self.next)));
+        self.due = due.unwrap_or(i64::MAX);
+        if due.is_none() && self.sums.of_steps {
+            self.path_begins = u64::MAX;
+        }
+    }
+
+    /// Begins to replay here, and knows nothing of what was before.
+    fn restart(&mut self, at: i64) {
+        self.host = Host::new(at, self.tid);
+        self.device = Device::new();
+        self.outstanding = 0;
+        self.last = None;
+        self.from = at;
+    }
+
     /// Everything was seen.
-    pub(super) fn finish(&mut self, steps: Option<&ProcessSteps>, nodes: &mut Nodes) {
+    pub(super) fn finish(&mut self, steps: &Steps, nodes: &mut Nodes) {
         let last = self.device.last.map_or(self.host.at, |op| op.end.max(self.host.at));
         self.cut(last, steps, nodes);
-        if steps.is_none() {
+        if !self.sums.of_steps {
             self.boundary(self.host.at, true, nodes);
         }
     }
 
     fn boundary(&mut self, at: i64, counts: bool, nodes: &Nodes) {
-        let (host, piece) = self.host.reaches(at);
+        let beyond = self.device.beyond(at - i64::from(self.ahead));
+        // Where the host runs ahead its steps end with the GPU's work, and what the host is at does not matter.
+        let (host, piece) = match beyond {
+            Some(_) if self.ahead => (self.host.lanes.clone(), Piece::Outside),
+            _ => self.host.reaches(at),
+        };
         let mut lanes = host.lanes();
         if self.on_gpu {
-            lanes.join(&self.device.front, 0.0);
+            self.device.all_over(&mut lanes);
         }
-        let beyond = self.device.beyond(at);
         let spent_ns = std::array::from_fn(|class| self.host.spent_ns[class] + self.device.spent_ns[class]);
-        let reached = Reached { lanes: lanes.0, at: beyond.map_or(at, |(end, _)| end), spent_ns };
+        let reached = Reached { lanes, at: beyond.map_or(at, |(end, _)| end), spent_ns };
+        self.path_begins = nodes.next();
         let Some(last) = self.last.replace(reached).filter(|_| counts) else { return };
         let Some(now) = &self.last else { return };
         let sums = &mut self.sums;
         sums.count += 1;
-        for ((sum, now), last) in sums.lanes_ns.iter_mut().zip(&now.lanes).zip(&last.lanes) {
+        for ((sum, now), last) in sums.lanes_ns.iter_mut().zip(now.lanes.ns()).zip(last.lanes.ns()) {
             *sum += now - last;
         }
         for ((sum, now), last) in sums.spent_ns.iter_mut().zip(&now.spent_ns).zip(&last.spent_ns) {

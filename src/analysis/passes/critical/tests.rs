@@ -158,6 +158,34 @@ fn an_operation_waits_for_another_stream() {
 }
 
 #[test]
+fn a_launch_that_waits_for_room_in_the_queue_waits_for_the_gpu() {
+    // Per step four kernels of 80 us and a copy of 80 us, one after the other on the GPU, each given in 5 us; the queue takes 600.
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    let (mut ends, mut end) = (std::collections::VecDeque::new(), START);
+    for _ in 0..400 {
+        let began = thread.range_begin();
+        for part in 0..5 {
+            let begin = end.max(thread.now + 6_000);
+            let room = if ends.len() < 600 { None } else { ends.pop_front() };
+            let call_ns = room.map_or(5_000, |room: i64| (room + 3_000 - thread.now).max(5_000));
+            end = match part {
+                4 => thread.copy_running("HtoD", 1 << 22, call_ns, (begin, 80_000)),
+                _ => thread.launch_running("gemm", call_ns, 7, (begin, 80_000)),
+            };
+            ends.push_back(end);
+        }
+        thread.range_end(None, "step", began, true);
+    }
+    let (step, path, gains, _) = found(&trace);
+    assert_eq!((step, path), (400_000, vec![(Piece::Compute, 320_000), (Piece::Copy, 80_000)]));
+    // Without the copies a step is as long as its kernels; the host's calls were not what it waited for.
+    let gain = |of: Class| gains.iter().find(|(class, _)| *class == of).map_or(0, |(_, ns)| *ns);
+    assert!((76_000..84_000).contains(&gain(Class::Copy)), "{gains:?}");
+    assert!(gain(Class::Host) < 4_000, "{gains:?}");
+}
+
+#[test]
 fn a_process_without_steps_is_replayed_as_a_whole() {
     let mut trace = TestTrace::new();
     let mut thread = trace.thread(1, 11);
@@ -232,5 +260,54 @@ fn whatever_a_program_does_its_path_is_as_long_as_its_steps() {
         }
         let (length, _, gains, all) = found(&trace);
         assert!(gains.iter().all(|(_, ns)| *ns <= all && all <= length), "{gains:?}, {all} of {length}");
+    }
+}
+
+#[test]
+fn of_a_long_run_stretches_are_replayed_and_say_what_the_whole_run_says() {
+    // The host is two steps ahead of the GPU. Every fifth step takes longer, and the steps of the run's second half as well.
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    let mut ends = [START; 2];
+    for step in 0..1000i64 {
+        let began = thread.range_begin();
+        thread.host(20_000 + if step % 5 == 0 { 30_000 } else { step % 7 * 100 } + step / 500 * 300);
+        for _ in 0..3 {
+            let begin = (ends[1] + 500).max(thread.now + 6_000);
+            let end = thread.launch_running("gemm", 5_000, 7, (begin, 14_000));
+            ends[1] = end;
+        }
+        let wait = (ends[0] + 4_000 - thread.now).max(1_000);
+        thread.sync("cuEventSynchronize", "event", wait);
+        ends[0] = ends[1];
+        thread.range_end(None, "step", began, true);
+    }
+    let (trace, filter) = (trace.open(), Filter::default());
+    let steps = Facts::gather(&trace, &filter, &[]).steps;
+    let replay = |most: f64| {
+        let mut critical = Critical::of_calls(Arc::default(), &steps, most);
+        super::super::spread::read(&trace, &filter, &steps, &mut [(1, &mut critical)], 1);
+        critical
+    };
+    let (whole, part) = (replay(1e9), replay(800.0));
+    let (whole, part) = (whole.of(1).expect("GPU times"), part.of(1).expect("GPU times"));
+    assert_eq!((whole.replayed, whole.lost, part.lost), (None, 0, 0));
+    let (stretches, replayed) = part.replayed.expect("a long run");
+    assert!(stretches > 10 && (150..250).contains(&replayed), "{stretches} stretches of {replayed} steps");
+    assert!((20..whole.count).contains(&part.count), "{} of {} usual steps", part.count, whole.count);
+    assert_eq!(part.path_ns.iter().sum::<i64>() as f64, part.total_ns(), "the pieces are the path");
+    let near = |one: f64, other: f64, what: &str| {
+        assert!((one - other).abs() <= 0.02 * whole.unit_ns(), "{what}: {one} of the whole, {other} of the part");
+    };
+    near(whole.unit_ns(), part.unit_ns(), "step");
+    for set in 0..lanes::LANES {
+        let classes: Vec<Class> =
+            CLASSES.iter().map(|(class, ..)| *class).filter(|class| set & (1 << *class as u8) != 0).collect();
+        let without = Without::these(&classes);
+        near(whole.gain_ns(without), part.gain_ns(without), &format!("{classes:?}"));
+    }
+    for (piece, _, what) in PIECES {
+        let path = |sums: &Sums| sums.each(sums.path_ns[piece as usize] as f64);
+        near(path(whole), path(part), what);
     }
 }

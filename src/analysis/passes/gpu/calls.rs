@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::analysis::passes::by_call::ByCall;
 use crate::analysis::passes::runs;
 use crate::analysis::passes::steps::blocks;
-use crate::trace::{NO_STACK, Rows};
+use crate::trace::{NO_NAME, NO_STACK, Rows};
 
 /// What a call did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +62,13 @@ pub(crate) struct Call {
     pub(crate) stack_id: i64,
     /// It launched one kernel: nothing else of it will come.
     single: bool,
+}
+
+impl Call {
+    /// Stands for the launch that a thread had not made when its range ended.
+    pub(super) fn none(tid: i32, at: i64) -> Call {
+        Call { start: at, end: at, did: Did::Launch, tid, api_id: NO_NAME, stack_id: NO_STACK, single: false }
+    }
 }
 
 /// Kinds of rows that are kept apart for a thread: each comes in the order of time by itself.

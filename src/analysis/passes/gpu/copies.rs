@@ -43,9 +43,10 @@ impl Default for Copies {
 
 impl Copies {
     #[inline]
-    pub(super) fn add(&mut self, of: &Operation, kind: &str, direction: &str, memory: [&str; 2], bytes: i64) {
+    pub(super) fn add(&mut self, of: &mut Operation, kind: &str, direction: &str, memory: [&str; 2], bytes: i64) {
         let memory = memory.map(|of| self.texts.number(of));
         let (kind, direction) = (self.texts.number(kind), self.texts.number(direction));
+        of.direction = direction;
         let sum = self.sums.at(Key { process_id: of.process_id, kind, direction, memory });
         sum.time.add(of.end - of.start);
         sum.bytes.add(bytes);

@@ -1,21 +1,19 @@
-//! One device's time: busy with what, idle for which reasons, in the whole run and in the usual steps.
+//! One device's time: busy with what, in the whole run and in the usual steps, and its idle time by cause.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::calls::{Call, Calls};
+use super::beside::Beside;
 use super::cover::{Bins, Cover};
-use super::gaps::{self, CAUSES, Cause, GapKey, Longest};
-use super::identity::{Identity, Names};
+use super::gaps::{CAUSES, Longest};
 use super::order::{Operation, Work};
 use crate::analysis::passes::groups::Groups;
 use crate::analysis::passes::launches::OTHER;
 use crate::analysis::passes::steps::{Cursor, Steps};
-use crate::trace::{NO_NAME, NO_STACK, Trace};
 
 /// A shorter gap is no gap that anybody could close; its time is idle time all the same.
 pub(crate) const GAP_NS: i64 = 1_000;
-/// Gaps that are kept one by one.
-const LONGEST: usize = 10;
+/// Operations of communication whose time beside computing is kept (48 MB).
+const HIDDEN: usize = 2_000_000;
 /// Streams whose work is kept apart.
 const STREAMS: usize = 4096;
 
@@ -44,8 +42,12 @@ pub(crate) struct InSteps {
     pub(crate) operations: u64,
     /// Busy.
     pub(crate) busy: Busy,
+    /// Time with communication, whatever else was going on.
+    pub(crate) communication_ns: i64,
     /// Idle, by cause.
     pub(crate) idle_ns: [i64; CAUSES.len()],
+    /// Busy and, by cause, idle in all steady steps: gaps longer than a step lie in no usual one.
+    pub(crate) steady: (i64, [i64; CAUSES.len()]),
 }
 
 /// Gaps of one kind.
@@ -57,6 +59,8 @@ pub(crate) struct Gaps {
     pub(crate) ns: i64,
     /// Time of them in the usual steps of the process whose operation came next, and their number.
     pub(crate) middle: (u64, i64),
+    /// Of that time what launching alone can take: up to [`LAUNCH_NS`](super::devices) of each gap.
+    pub(crate) launch_ns: i64,
     /// The longest one.
     pub(crate) max_ns: i64,
 }
@@ -70,6 +74,10 @@ pub(crate) struct Stream {
     pub(crate) busy_ns: i64,
 }
 
+/// Places of the time with computing, and with any kernel, among the covers.
+const COMPUTE: usize = 1;
+const KERNELS: usize = 3;
+
 /// One device.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -79,8 +87,18 @@ pub(crate) struct Device {
     pub(crate) first_ns: i64,
     /// Operations: kernels, communication, copies.
     pub(crate) operations: [u64; 3],
+    /// Up to here it is known when it worked, for whomever.
+    pub(super) known_ns: i64,
+    /// Idle time inside of the ranges reported; none where no ranges were asked for.
+    pub(super) inside_ns: Option<i64>,
     /// Time with any operation, with computing, with communication, with one of the two.
-    covers: [Cover; 4],
+    pub(super) covers: [Cover; 4],
+    /// Communication by process and call, with computing beside it.
+    communicating: Beside<(i64, i64)>,
+    /// Copies by process and direction, with kernels beside them.
+    copying: Beside<(i64, u16)>,
+    /// Time of copies with kernels beside them, by process and direction.
+    pub(crate) copied_beside_ns: FxHashMap<(i64, u16), i64>,
     /// Time with two operations or more at once.
     pub(crate) several: Cover,
     /// Busy time over time.
@@ -96,14 +114,43 @@ pub(crate) struct Device {
 }
 
 impl Device {
+    /// A device of which this is the first operation; `of_ranges`: only what lies inside of ranges is reported.
+    pub(super) fn new(of: &Operation, of_ranges: bool) -> Device {
+        Device {
+            named: (of.process_id, of.device),
+            first_ns: of.start,
+            operations: [0; 3],
+            known_ns: of.start,
+            inside_ns: of_ranges.then_some(0),
+            covers: [Cover { end: of.start, total_ns: 0 }; 4],
+            communicating: Beside::default(),
+            copying: Beside::default(),
+            copied_beside_ns: FxHashMap::default(),
+            several: Cover::default(),
+            bins: Bins::default(),
+            idle: Default::default(),
+            longest: Vec::new(),
+            in_steps: FxHashMap::default(),
+            streams: Groups::new(STREAMS, (OTHER, OTHER)),
+        }
+    }
+
     /// End of its last operation.
     pub(crate) fn last_ns(&self) -> i64 {
         self.covers[0].end
     }
 
-    /// From its first operation to its last.
+    /// From its first operation to its last; of ranges the time of what was launched in them, and the idle time inside.
     pub(crate) fn range_ns(&self) -> i64 {
-        self.last_ns() - self.first_ns
+        match self.inside_ns {
+            Some(idle_ns) => self.covers[0].total_ns + idle_ns,
+            None => self.last_ns() - self.first_ns,
+        }
+    }
+
+    /// Whether its range is one stretch of time, and not what lies inside of many ranges.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.inside_ns.is_none()
     }
 
     /// What it was busy with.
@@ -118,174 +165,47 @@ impl Device {
         (communication, communication + compute - both)
     }
 
-    /// Idle time between its first and its last operation.
+    /// Idle time of its range.
     pub(crate) fn idle_ns(&self) -> i64 {
         self.range_ns() - self.covers[0].total_ns
     }
 }
-
-/// The devices of a trace.
-#[derive(Debug)]
-pub(crate) struct Devices {
-    names: Names,
-    index: FxHashMap<Identity, usize>,
-    known: FxHashMap<(i64, i32), usize>,
-    all: Vec<Device>,
-    /// Places of the processes in the trace's list.
-    places: FxHashMap<i64, usize>,
-    /// Gaps by what they are blamed on.
-    pub(crate) gaps: Groups<GapKey, Gaps>,
-}
-
-impl Default for Devices {
-    fn default() -> Devices {
-        let other = GapKey { process_id: OTHER, cause: Cause::Unknown, did: None, api_id: OTHER, stack_id: NO_STACK };
-        Devices {
-            names: Names::default(),
-            index: FxHashMap::default(),
-            known: FxHashMap::default(),
-            all: Vec::new(),
-            places: FxHashMap::default(),
-            gaps: Groups::new(50_000, other),
-        }
-    }
-}
-
-impl Devices {
-    pub(super) fn new(trace: &Trace) -> Devices {
-        let places = trace.processes.iter().enumerate().map(|(place, process)| (process.process_id, place)).collect();
-        Devices { names: Names::new(&trace.processes), places, ..Devices::default() }
-    }
-
-    /// Puts them into the order of the processes that use them, whichever files came first. Nothing comes any more.
-    pub(super) fn end(&mut self) {
-        let places = &self.places;
-        self.all.sort_by_key(|Device { named: (process_id, ordinal), .. }| {
-            (places.get(process_id).copied().unwrap_or(usize::MAX), *process_id, *ordinal)
-        });
-    }
-
-    /// All, in the order of the processes that use them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Device> {
-        self.all.iter()
-    }
-
-    /// Up to when the time of every device is settled.
-    pub(super) fn settled_ns(&self) -> Option<i64> {
-        self.all.iter().map(Device::last_ns).min()
-    }
-
-    fn find(&mut self, launcher: usize, of: &Operation) -> usize {
-        if let Some(known) = self.known.get(&(of.process_id, of.device)) {
-            return *known;
-        }
-        let identity = self.names.identity(launcher, of.process_id, of.device);
-        let next = self.all.len();
-        let found = *self.index.entry(identity).or_insert(next);
-        if found == next {
-            self.all.push(Device {
-                named: (of.process_id, of.device),
-                first_ns: of.start,
-                operations: [0; 3],
-                covers: [Cover { end: of.start, total_ns: 0 }; 4],
-                several: Cover::default(),
-                bins: Bins::default(),
-                idle: Default::default(),
-                longest: Vec::new(),
-                in_steps: FxHashMap::default(),
-                streams: Groups::new(STREAMS, (OTHER, OTHER)),
-            });
-        }
-        self.all[found].in_steps.entry(of.process_id).or_default();
-        self.known.insert((of.process_id, of.device), found);
-        found
-    }
-
-    /// Adds the next operation in the order of their begin.
-    pub(super) fn add(
-        &mut self,
-        launcher: usize,
-        of: &Operation,
-        call: Option<&Call>,
-        calls: &Calls,
-        steps: &Steps,
-        cursor: &mut Cursor,
-    ) {
-        let index = self.find(launcher, of);
-        let device = &mut self.all[index];
-        let before = device.covers[0];
-        if of.start > before.end {
-            let caused = gaps::cause_of(before.end, of.start, of.process_id, call, calls);
-            let ns = of.start - before.end;
-            let (api_id, stack_id) = caused.call.map_or((NO_NAME, NO_STACK), |call| (call.api_id, call.stack_id));
-            let did = caused.call.map(|call| call.did);
-            let key = GapKey { process_id: of.process_id, cause: caused.cause, did, api_id, stack_id };
-            let mut middle = 0;
-            for (process_id, own) in &mut device.in_steps {
-                let part = steps.middle_ns(cursor, *process_id, before.end, of.start);
-                own.idle_ns[caused.cause as usize] += part;
-                if *process_id == of.process_id {
-                    middle = part;
-                }
-            }
-            for gaps in [&mut device.idle[caused.cause as usize], self.gaps.at(key)] {
-                gaps.count += u64::from(ns >= GAP_NS);
-                gaps.ns += ns;
-                gaps.middle = (gaps.middle.0 + u64::from(middle > 0), gaps.middle.1 + middle);
-                gaps.max_ns = gaps.max_ns.max(ns);
-            }
-            let at = device.longest.partition_point(|other| other.ns >= ns);
-            if at < LONGEST {
-                let gap = Longest { start: before.end, ns, caused, next_name_id: of.name_id };
-                device.longest.insert(at, gap);
-                device.longest.truncate(LONGEST);
-            }
-        }
-        device.several.add(of.start, before.end.min(of.end));
-        device.cover(of, steps, cursor);
-        device.operations[of.work as usize] += 1;
-        let counted = match steps.of(of.process_id) {
-            Some(_) => steps.place(cursor, of.process_id, of.start).is_middle(),
-            None => true,
-        };
-        if let Some(own) = device.in_steps.get_mut(&of.process_id) {
-            own.operations += u64::from(counted);
-        }
-        let stream = device.streams.at((of.process_id, of.stream));
-        stream.operations[of.work as usize] += 1;
-        stream.busy_ns += of.end - of.start;
-    }
-
-    /// Stacks of the calls that gaps are blamed on.
-    pub(crate) fn stacks(&self) -> impl Iterator<Item = i64> {
-        let longest = self.all.iter().flat_map(|device| &device.longest);
-        let calls = longest.filter_map(|gap| gap.caused.call.map(|call| call.stack_id));
-        self.gaps.iter().map(|(key, _)| key.stack_id).chain(calls).filter(|id| *id != NO_STACK)
-    }
-
-    pub(super) fn names(&self, ids: &mut FxHashSet<i64>) {
-        ids.extend(self.gaps.iter().map(|(key, _)| key.api_id));
-        let longest = self.all.iter().flat_map(|device| &device.longest);
-        ids.extend(longest.flat_map(|gap| [gap.next_name_id, gap.caused.call.map_or(NO_NAME, |call| call.api_id)]));
-    }
-}
-
 impl Device {
-    fn cover(&mut self, of: &Operation, steps: &Steps, cursor: &mut Cursor) {
+    /// Counts what communication and copies that are over by this time had beside them.
+    pub(super) fn over(&mut self, by: i64, hidden: &mut Vec<((i64, i64), i64)>) {
+        self.communicating.over(by, |call, ns| {
+            if ns > 0 && hidden.len() < HIDDEN {
+                hidden.push((call, ns));
+            }
+        });
+        let copied = &mut self.copied_beside_ns;
+        self.copying.over(by, |of, ns| *copied.entry(of).or_default() += ns);
+    }
+
+    pub(super) fn cover(&mut self, of: &Operation, steps: &Steps, cursor: &mut Cursor) {
         let adds = match of.work {
             Work::Kernel => [true, true, false, true],
             Work::Communication => [true, false, true, true],
             Work::Copy => [true, false, false, false],
         };
+        let (process_id, span) = (of.process_id, (of.start, of.end));
+        match of.work {
+            Work::Kernel => {}
+            Work::Communication => self.communicating.begin((process_id, of.cause), span, self.covers[COMPUTE].end),
+            Work::Copy => self.copying.begin((process_id, of.direction), span, self.covers[KERNELS].end),
+        }
         let mut new = [None; 4];
         for ((cover, adds), new) in self.covers.iter_mut().zip(adds).zip(&mut new) {
             *new = adds.then(|| cover.add(of.start, of.end)).flatten();
         }
-        let [all, compute, _, both] = new;
+        let [all, compute, communication, both] = new;
+        compute.into_iter().for_each(|piece| self.communicating.covered(piece));
+        both.into_iter().for_each(|piece| self.copying.covered(piece));
         if let Some((start, end)) = all {
             self.bins.add(start, end);
         }
         for (process_id, own) in &mut self.in_steps {
+            own.steady.0 += all.map_or(0, |(start, end)| steps.steady_ns(cursor, *process_id, start, end));
             let mut part = |piece: Option<(i64, i64)>| {
                 piece.map_or(0, |(start, end)| steps.middle_ns(cursor, *process_id, start, end))
             };
@@ -293,6 +213,7 @@ impl Device {
             // Mostly the same piece of time.
             let mut as_all = |piece| if piece == all { all_ns } else { part(piece) };
             let (compute_ns, both_ns) = (as_all(compute), as_all(both));
+            own.communication_ns += as_all(communication);
             // What computing covers late was communication's or a copy's alone until then.
             own.busy.compute_ns += compute_ns;
             own.busy.communication_ns += both_ns - compute_ns;

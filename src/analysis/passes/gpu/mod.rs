@@ -9,10 +9,12 @@
 //! Rows of several tables come in step with time to within a batch. When a batch begins at some time, everything that began
 //! earlier has been seen, but for what its source delivered late: so operations are settled [`SLACK_NS`] behind.
 
+mod beside;
 mod calls;
 mod copies;
 mod cover;
 mod device;
+mod devices;
 mod executions;
 mod gaps;
 pub(crate) mod identity;
@@ -27,12 +29,12 @@ use rustc_hash::FxHashSet;
 
 use super::Pass;
 use super::steps::{Cursor, Steps};
-use crate::trace::{NO_NAME, Rows, Trace, Want};
+use crate::trace::{Filter, NO_NAME, Rows, Trace, Want};
 use calls::Calls;
 pub(crate) use calls::Did;
 pub(crate) use copies::{Copies, Key as CopyKey, Sum as CopySum};
-use device::Devices;
 pub(crate) use device::{Device, InSteps};
+use devices::Devices;
 pub(crate) use executions::Executions;
 pub(crate) use gaps::{CAUSES, Cause, GapKey, Longest};
 pub(crate) use launched::{Launched, OfLaunch};
@@ -41,6 +43,18 @@ pub(crate) use queue::{FULL, Queue, Queues};
 
 /// Rows may be delivered so much later than others that began at the same time.
 pub(super) const SLACK_NS: i64 = 50_000_000;
+
+/// How much is asked of the pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Depth {
+    /// Sums of kernels and copies.
+    #[default]
+    Sums,
+    /// And what the devices were busy with, which needs the order of their operations.
+    Busy,
+    /// And launches, queues and the causes of gaps, which need the operations' calls.
+    Calls,
+}
 
 /// The pass.
 #[derive(Debug, Default)]
@@ -61,8 +75,11 @@ pub(crate) struct Gpu {
     pub(crate) without_time: u64,
     /// Operations that came so late that their time could not be put in its place.
     pub(crate) late: u64,
+    depth: Depth,
     communication: Arc<FxHashSet<i64>>,
     order: Order,
+    /// Work that lies beside the ranges reported.
+    beside: Order,
     calls: Calls,
     cursor: Cursor,
     launcher: usize,
@@ -70,8 +87,8 @@ pub(crate) struct Gpu {
 
 impl Gpu {
     /// For a trace with rows of these tables; `communication`: the names of NCCL's kernels.
-    pub(crate) fn new(trace: &Trace, communication: Arc<FxHashSet<i64>>) -> Gpu {
-        Gpu { devices: Devices::new(trace), communication, ..Gpu::default() }
+    pub(crate) fn new(trace: &Trace, communication: Arc<FxHashSet<i64>>, depth: Depth, filter: &Filter) -> Gpu {
+        Gpu { devices: Devices::new(trace, filter), communication, depth, ..Gpu::default() }
     }
 
     /// Kernels of NCCL by name, and their times.
@@ -82,7 +99,7 @@ impl Gpu {
 
     /// Whether any operation was seen.
     pub(crate) fn any(&self) -> bool {
-        self.devices.iter().next().is_some()
+        self.executions.kernels.iter().next().is_some() || self.copies.sums.iter().next().is_some()
     }
 
     fn kernels(&mut self, rows: &Rows) {
@@ -107,8 +124,8 @@ impl Gpu {
         let (kind, direction) = (rows.texts("kind"), rows.texts("direction"));
         let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
         for row in 0..rows.len {
-            let of = columns.operation(row, NO_NAME, Work::Copy);
-            if let Some(of) = &of {
+            let mut of = columns.operation(row, NO_NAME, Work::Copy);
+            if let Some(of) = &mut of {
                 let memory = [src.get(row), dst.get(row)];
                 self.copies.add(of, kind.get(row), direction.get(row), memory, bytes[row]);
             }
@@ -118,70 +135,101 @@ impl Gpu {
 
     fn take(&mut self, table: usize, of: Option<Operation>) {
         match of {
+            Some(_) if self.depth == Depth::Sums => {}
             Some(of) => self.late += u64::from(!self.order.push(table, of)),
             None => self.without_time += 1,
         }
     }
 
+    /// Work beside the ranges reported only tells when the device was not idle.
+    fn other_work(&mut self, rows: &Rows) {
+        let columns = order::Columns::of(rows);
+        for of in (0..rows.len).filter_map(|row| columns.operation(row, NO_NAME, Work::Kernel)) {
+            self.beside.push(usize::from(rows.table == TableId::DeviceCopies), of);
+        }
+    }
+
     /// Settles every operation that began before this time.
     fn settle(&mut self, before: i64, steps: &Steps) {
-        while let Some(of) = self.order.next(before) {
+        loop {
+            let Some(of) = self.order.next(before.min(self.beside.begin())) else {
+                let Some(of) = self.beside.next(before) else { break };
+                let calls = Some(&self.calls).filter(|_| self.depth == Depth::Calls);
+                self.devices.beside(self.launcher, &of, calls, steps, &mut self.cursor);
+                continue;
+            };
+            if self.depth < Depth::Calls {
+                self.devices.add(self.launcher, &of, None, steps, &mut self.cursor);
+                continue;
+            }
             let call = self.calls.cause_of(of.process_id, of.cause);
             self.without_call += u64::from(call.is_none());
             if let Some(call) = &call {
                 self.queues.add(&of, call);
                 self.launched.add(&of, call);
             }
-            self.devices.add(self.launcher, &of, call.as_ref(), &self.calls, steps, &mut self.cursor);
+            let joined = Some((call.as_ref(), &self.calls));
+            self.devices.add(self.launcher, &of, joined, steps, &mut self.cursor);
         }
         self.calls.forget(self.devices.settled_ns().unwrap_or(before), before);
     }
 }
 
+/// The tables of operations come first, then those of calls.
+const WANTS: &[Want] = &[
+    Want {
+        table: TableId::Kernels,
+        columns: &[
+            "gpu_ns",
+            "device",
+            "stream",
+            "correlation_id",
+            "name_id",
+            "grid_x",
+            "grid_y",
+            "grid_z",
+            "block_x",
+            "block_y",
+            "block_z",
+        ],
+    },
+    Want {
+        table: TableId::DeviceCopies,
+        columns: &[
+            "gpu_ns",
+            "device",
+            "stream",
+            "correlation_id",
+            "kind",
+            "direction",
+            "src_kind",
+            "dst_kind",
+            "bytes",
+        ],
+    },
+    Want { table: TableId::Launches, columns: &["api_ns", "tid", "correlation_id", "api_id", "stack_id", "kernels"] },
+    Want { table: TableId::Transfers, columns: &["api_ns", "tid", "correlation_id", "api_id", "stack_id"] },
+    Want { table: TableId::Syncs, columns: &["api_ns", "tid", "api_id", "stack_id", "kind"] },
+    Want { table: TableId::DeviceMemory, columns: &["api_ns", "tid", "api_id", "stack_id"] },
+    Want { table: TableId::Api, columns: &["api_ns", "tid", "api_id", "stack_id", "class"] },
+    Want { table: TableId::Collectives, columns: &["api_ns", "tid", "api_id", "stack_id"] },
+    Want { table: TableId::OsWaits, columns: &["wait_ns", "tid", "api_id", "stack_id"] },
+];
+/// Of them those of operations.
+const OPERATIONS: usize = 2;
+/// Of work beside the ranges reported.
+const BESIDE: &[Want] = &[
+    Want { table: TableId::Kernels, columns: &["gpu_ns", "device"] },
+    Want { table: TableId::DeviceCopies, columns: &["gpu_ns", "device"] },
+];
+
 impl Pass for Gpu {
     fn wants(&self) -> &'static [Want] {
-        &[
-            Want {
-                table: TableId::Kernels,
-                columns: &[
-                    "gpu_ns",
-                    "device",
-                    "stream",
-                    "correlation_id",
-                    "name_id",
-                    "grid_x",
-                    "grid_y",
-                    "grid_z",
-                    "block_x",
-                    "block_y",
-                    "block_z",
-                ],
-            },
-            Want {
-                table: TableId::DeviceCopies,
-                columns: &[
-                    "gpu_ns",
-                    "device",
-                    "stream",
-                    "correlation_id",
-                    "kind",
-                    "direction",
-                    "src_kind",
-                    "dst_kind",
-                    "bytes",
-                ],
-            },
-            Want {
-                table: TableId::Launches,
-                columns: &["api_ns", "tid", "correlation_id", "api_id", "stack_id", "kernels"],
-            },
-            Want { table: TableId::Transfers, columns: &["api_ns", "tid", "correlation_id", "api_id", "stack_id"] },
-            Want { table: TableId::Syncs, columns: &["api_ns", "tid", "api_id", "stack_id", "kind"] },
-            Want { table: TableId::DeviceMemory, columns: &["api_ns", "tid", "api_id", "stack_id"] },
-            Want { table: TableId::Api, columns: &["api_ns", "tid", "api_id", "stack_id", "class"] },
-            Want { table: TableId::Collectives, columns: &["api_ns", "tid", "api_id", "stack_id"] },
-            Want { table: TableId::OsWaits, columns: &["wait_ns", "tid", "api_id", "stack_id"] },
-        ]
+        if self.depth == Depth::Calls { WANTS } else { &WANTS[..OPERATIONS] }
+    }
+
+    fn beside(&self) -> &'static [Want] {
+        if self.depth > Depth::Sums { BESIDE } else { &[] }
     }
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
@@ -189,10 +237,12 @@ impl Pass for Gpu {
             // Another collector's files: they begin from the start of the run again.
             self.settle(i64::MAX, steps);
             self.order.restart();
+            self.beside.restart();
             self.launcher = rows.launcher;
         }
         let begin = rows.i64("start_ns").first().copied().unwrap_or(i64::MIN);
         match rows.table {
+            _ if rows.beside => self.other_work(rows),
             TableId::Kernels => self.kernels(rows),
             TableId::DeviceCopies => self.copies(rows),
             _ => self.calls.add(rows),

@@ -33,6 +33,8 @@ pub(crate) struct Operation {
     /// Kernel.
     pub(crate) name_id: i64,
     pub(crate) work: Work,
+    /// Of a copy its direction, a number of [`super::Copies::texts`].
+    pub(crate) direction: u16,
 }
 
 /// The columns that both tables of operations have.
@@ -73,6 +75,7 @@ impl<'a> Columns<'a> {
             cause: self.cause[row],
             name_id,
             work,
+            direction: 0,
         })
     }
 }
@@ -105,11 +108,22 @@ impl Order {
         self.last = None;
     }
 
+    #[inline]
+    fn begins(&self) -> [i64; 2] {
+        [0, 1].map(|table| self.tables[table].front().map_or(i64::MAX, |of: &Operation| of.start))
+    }
+
+    /// Begin of the earliest one; the end of all time without any.
+    #[inline]
+    pub(super) fn begin(&self) -> i64 {
+        let [first, second] = self.begins();
+        first.min(second)
+    }
+
     /// The earliest one, if it began before this time.
     #[inline]
     pub(in crate::analysis::passes) fn next(&mut self, before: i64) -> Option<Operation> {
-        let begin = |table: usize| self.tables[table].front().map_or(i64::MAX, |of| of.start);
-        let (first, second) = (begin(0), begin(1));
+        let [first, second] = self.begins();
         let table = usize::from(second < first);
         if first.min(second) >= before {
             return None;
@@ -135,6 +149,7 @@ mod tests {
             cause: 0,
             name_id: 0,
             work: Work::Kernel,
+            direction: 0,
         };
         for (table, start) in [(0, 10), (0, 30), (0, 20), (0, 5), (1, 15), (1, 40), (1, 1)] {
             assert!(order.push(table, of(start)));

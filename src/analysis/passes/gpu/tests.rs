@@ -1,6 +1,6 @@
 //! Rows in, what the device did out: every cause of a gap, and sums that add up to the range.
 
-use crate::analysis::{CAUSES, Cause, Facts, Need};
+use crate::analysis::{ALL, CAUSES, Cause, Facts, Need, Value};
 use crate::trace::Filter;
 use crate::trace::testing::{START, TestTrace};
 
@@ -91,6 +91,43 @@ fn after_a_fork_the_same_number_is_a_call_of_each_process() {
         gpu.launched.kernels.iter().map(|((process, ..), of)| (*process, of.queue.count, of.queue.max)).collect();
     joined.sort_unstable();
     assert_eq!(joined, [(1, 50, 7_000), (2, 50, 16_000)]);
+}
+
+#[test]
+fn a_gap_longer_than_a_step_is_idle_time_of_the_mean_step() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 1_000_000_000);
+    let mut thread = trace.thread(1, 11);
+    for step in 0..40 {
+        let range = thread.range_begin();
+        let begin = thread.now + 10_000;
+        thread.launch_running("k", 5_000, 7, (begin, 900_000));
+        // 100 us between two kernels, and in four steps 8 ms more: as long as eight usual steps.
+        thread.host(995_000 + if [5, 11, 26, 33].contains(&step) { 8_000_000 } else { 0 });
+        thread.range_end(None, "step", range, true);
+    }
+    let section = |of: &'static str| {
+        let analysis = ALL.iter().find(|analysis| analysis.name() == of).expect("an analysis");
+        trace.section(*analysis)
+    };
+    let number = |value: &Value| match value {
+        Value::Num(ns) => (ns / 1_000.0).round() as i64,
+        Value::Int(ns) => ns / 1_000,
+        other => panic!("{other:?}"),
+    };
+    let summary = section("summary");
+    let [usual, mean] = ["gpu_idle_ns", "gpu_idle_mean_ns"].map(|key| number(summary.get(key)));
+    // Before the first operation and after the last one nothing is known.
+    assert!((95..=100).contains(&usual) && (880..=920).contains(&mean), "{usual} {mean}");
+    let text = summary.literal.clone().unwrap_or_default();
+    assert!(text.contains("\n  unusual steps have longer gaps: idle 0.90 of 1.8"), "{text}");
+    let gaps = section("gpu-gaps");
+    let cell = |column: &str| number(gaps.cell("by_cause", 0, column));
+    assert_eq!((cell("per_step_ns"), cell("mean_step_ns")), (usual, mean));
+    let utilisation = section("gpu-utilisation");
+    let cell = |column: &str| number(utilisation.cell("per_step", 0, column));
+    // There what lies before the first operation and after the last one is not busy, and so idle.
+    assert!(cell("idle_ns").abs_diff(usual) <= 5 && cell("mean_idle_ns").abs_diff(mean) <= 30);
 }
 
 #[test]

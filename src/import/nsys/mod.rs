@@ -4,17 +4,20 @@
 //! session began, which a table tells in time since 1970; processes and threads stand together in one number
 //! (`globalTid`: 8 bits of hardware, 8 of the machine, 24 of the process, 24 of the thread).
 
+mod rows;
+
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use gputrace_collectors::manifest::Device;
 use gputrace_collectors::names::NameKind;
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 
 use super::calls::{Kind, direction_of, memory_of};
-use super::gathered::{Call, Copy, Gathered, Kernel, Range, Work};
+use super::events::{Call, Caller, Copy, Kernel, Lane, NOWHERE, Named, Range, Work};
+use super::gathered::Gathered;
+use rows::{Cell, Row};
 
 /// CUPTI's kinds of copies, by number, where the export has no table of them.
 const COPIES: [&str; 11] = ["unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"];
@@ -39,6 +42,7 @@ pub(super) fn read(file: &Path) -> Result<Gathered> {
     reader.texts()?;
     reader.calls()?;
     reader.kernels()?;
+    reader.graphs()?;
     reader.copies("CUPTI_ACTIVITY_KIND_MEMCPY", false)?;
     reader.copies("CUPTI_ACTIVITY_KIND_MEMSET", true)?;
     reader.syncs()?;
@@ -46,35 +50,6 @@ pub(super) fn read(file: &Path) -> Result<Gathered> {
     reader.about()?;
     reader.left_out()?;
     Ok(reader.found)
-}
-
-/// A row: the wanted columns in their order.
-type Row = Vec<Cell>;
-
-/// A value.
-#[derive(Clone, Debug)]
-enum Cell {
-    None,
-    Int(i64),
-    Text(String),
-}
-
-impl Cell {
-    fn int(&self) -> Option<i64> {
-        match self {
-            Cell::Int(value) => Some(*value),
-            Cell::Text(text) => text.parse().ok(),
-            Cell::None => None,
-        }
-    }
-
-    fn small(&self) -> Option<i32> {
-        self.int().and_then(|value| value.try_into().ok())
-    }
-
-    fn text(&self) -> Option<&str> {
-        if let Cell::Text(text) = self { Some(text) } else { None }
-    }
 }
 
 struct Reader {
@@ -85,51 +60,6 @@ struct Reader {
 }
 
 impl Reader {
-    /// Hands each row of a table to `each`, if there is such a table. A column that is not there reads as null.
-    fn rows(&mut self, table: &str, columns: &[&str], mut each: impl FnMut(&mut Reader, &Row)) -> Result<()> {
-        if !self.tables.contains(table) {
-            return Ok(());
-        }
-        // The rows of a table come in pieces, so that the reader is free while they are taken in.
-        const PIECE: usize = 65_536;
-        let known = {
-            let mut about = self.base.prepare(&format!("PRAGMA table_info(\"{table}\")"))?;
-            about.query_map([], |row| row.get::<_, String>(1))?.collect::<Result<BTreeSet<_>, _>>()?
-        };
-        let wanted: Vec<String> = columns
-            .iter()
-            .map(|column| if known.contains(*column) { format!("\"{column}\"") } else { "NULL".to_owned() })
-            .collect();
-        let query = |after: i64| {
-            format!(
-                "SELECT rowid, {} FROM \"{table}\" WHERE rowid > {after} ORDER BY rowid LIMIT {PIECE}",
-                wanted.join(", ")
-            )
-        };
-        let mut after = i64::MIN;
-        loop {
-            let piece = {
-                let mut statement = self.base.prepare(&query(after))?;
-                let row = |row: &rusqlite::Row<'_>| -> rusqlite::Result<(i64, Row)> {
-                    let cell = |at: usize| {
-                        Ok(match row.get_ref(at + 1)? {
-                            ValueRef::Integer(value) => Cell::Int(value),
-                            ValueRef::Real(value) => Cell::Int(value as i64),
-                            ValueRef::Text(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
-                            _ => Cell::None,
-                        })
-                    };
-                    Ok((row.get(0)?, (0..columns.len()).map(cell).collect::<rusqlite::Result<Row>>()?))
-                };
-                statement.query_map([], row)?.collect::<Result<Vec<_>, _>>()
-            };
-            let piece = piece.with_context(|| format!("its table {table} is damaged"))?;
-            let Some((last, _)) = piece.last() else { return Ok(()) };
-            after = *last;
-            piece.iter().for_each(|(_, row)| each(self, row));
-        }
-    }
-
     fn texts(&mut self) -> Result<()> {
         self.rows("StringIds", &["id", "value"], |reader, row| {
             if let (Some(id), Some(text)) = (row[0].int(), row[1].text()) {
@@ -154,35 +84,39 @@ impl Reader {
             let name = row[4].int().and_then(|id| reader.texts.get(&id)).map_or("", String::as_str);
             let name = without_version(name).to_owned();
             let process = reader.found.process(pid(thread));
-            let call = Call {
-                start_ns: start,
-                api_ns: (end - start).max(0),
+            let caller = Caller {
                 process,
                 tid: tid(thread),
-                correlation: row[3].int().filter(|id| *id > 0),
                 api_id: reader.found.name(NameKind::Api, &name),
                 kernel_id: None,
                 kind: Kind::of(&name),
                 result: row[5].small().unwrap_or(0),
-                stack: None,
             };
+            let caller = reader.found.callers.number(caller);
+            let api_ns = reader.found.length(end - start);
+            let call = Call { start_ns: start, api_ns, correlation: row[3].number(), caller, stack: None };
             reader.found.calls.push(call);
         })
     }
 
-    /// From the columns start, end, globalPid, deviceId, contextId, streamId, correlationId, graphNodeId.
-    fn work(&mut self, row: &Row) -> Option<Work> {
+    /// From the columns [`WORK`]: when, and where.
+    fn work(&mut self, row: &Row) -> Option<(Work, Lane)> {
         let (start, end) = (row[0].int()?, row[1].int()?);
-        Some(Work {
+        let work = Work {
             start_ns: start,
-            gpu_ns: (end - start).max(0),
-            process: row[2].int().map(|process| self.found.process(pid(process))),
+            gpu_ns: self.found.length(end - start),
+            process: row[2].int().map_or(NOWHERE, |process| self.found.process(pid(process)) as u32),
+            correlation: row[6].number(),
+            what: 0,
+        };
+        let lane = Lane {
             device: row[3].small(),
             context: row[4].small().unwrap_or(0),
             stream: row[5].int().unwrap_or(0),
-            correlation: row[6].int().filter(|id| *id > 0),
+            graph: row[8].int().filter(|graph| *graph > 0),
             graph_node: row[7].int().filter(|node| *node > 0),
-        })
+        };
+        Some((work, lane))
     }
 
     fn kernels(&mut self) -> Result<()> {
@@ -201,22 +135,57 @@ impl Reader {
             "dynamicSharedMemory",
         ];
         self.rows("CUPTI_ACTIVITY_KIND_KERNEL", &[&WORK[..], &MORE].concat(), |reader, row| {
-            let Some(work) = reader.work(row) else {
+            let Some((work, lane)) = reader.work(row) else {
                 reader.found.broken += 1;
                 return;
             };
-            let name_id = row[8..11].iter().find_map(|name| reader.named(NameKind::Kernel, name));
+            let name_id = row[9..12].iter().find_map(|name| reader.named(NameKind::Kernel, name));
             let three = |at: usize| [0, 1, 2].map(|axis| row[at + axis].small().unwrap_or(0));
-            reader.found.kernels.push(Kernel {
-                work,
+            let kernel = Kernel {
+                lane,
                 name_id,
-                grid: three(11),
-                block: three(14),
-                registers: row[17].small(),
-                static_shared_bytes: row[18].small(),
-                shared_bytes: row[19].small(),
-            });
+                grid: three(12),
+                block: three(15),
+                registers: row[18].small(),
+                static_shared_bytes: row[19].small(),
+                shared_bytes: row[20].small(),
+                whole_graph: false,
+            };
+            let what = reader.found.kernel_kinds.number(kernel);
+            reader.found.kernels.push(Work { what, ..work });
         })
+    }
+
+    /// Launches of graphs that were traced as a whole: each is one operation of the GPU.
+    fn graphs(&mut self) -> Result<()> {
+        let mut launches = 0u64;
+        self.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", &[&WORK[..], &["graphExecId"]].concat(), |reader, row| {
+            let Some((work, lane)) = reader.work(row) else {
+                reader.found.broken += 1;
+                return;
+            };
+            launches += 1;
+            let graph = row[9].int().filter(|graph| *graph > 0).or(lane.graph);
+            let kernel = Kernel {
+                lane: Lane { graph, graph_node: None, ..lane },
+                name_id: Some(reader.found.name(NameKind::Kernel, "(whole CUDA graph)")),
+                grid: [0; 3],
+                block: [0; 3],
+                registers: None,
+                static_shared_bytes: None,
+                shared_bytes: None,
+                whole_graph: true,
+            };
+            let what = reader.found.kernel_kinds.number(kernel);
+            reader.found.kernels.push(Work { what, ..work });
+        })?;
+        if launches > 0 {
+            self.found.notes.push(format!(
+                "{launches} launches of graphs were traced as a whole: each is one operation of the GPU, of kernels that are not \
+                 known (nsys profile --cuda-graph-trace=node has them)"
+            ));
+        }
+        Ok(())
     }
 
     fn copies(&mut self, table: &str, set: bool) -> Result<()> {
@@ -224,7 +193,7 @@ impl Reader {
         let memory = self.labels("ENUM_CUDA_MEM_KIND")?;
         let columns = [&WORK[..], &["bytes", "copyKind", "srcKind", "dstKind", "memKind"]].concat();
         self.rows(table, &columns, |reader, row| {
-            let Some(work) = reader.work(row) else {
+            let Some((work, lane)) = reader.work(row) else {
                 reader.found.broken += 1;
                 return;
             };
@@ -233,18 +202,20 @@ impl Reader {
                 Some(label) => memory_of(label),
                 None => place(cell).and_then(|at| MEMORY.get(at).copied()),
             };
-            let direction = match row[9].int().and_then(|at| directions.get(&at)) {
+            let direction = match row[10].int().and_then(|at| directions.get(&at)) {
                 Some(label) => direction_of(&short_direction(label)),
-                None => place(&row[9]).and_then(|at| COPIES.get(at).copied()).unwrap_or("unknown"),
+                None => place(&row[10]).and_then(|at| COPIES.get(at).copied()).unwrap_or("unknown"),
             };
-            reader.found.copies.push(Copy {
-                work,
+            let copy = Copy {
+                lane,
                 set,
                 direction: if set { "unknown" } else { direction },
-                src_kind: if set { None } else { kind(&row[10]) },
-                dst_kind: kind(&row[if set { 12 } else { 11 }]),
-                bytes: row[8].int().unwrap_or(0).max(0),
-            });
+                src_kind: if set { None } else { kind(&row[11]) },
+                dst_kind: kind(&row[if set { 13 } else { 12 }]),
+                bytes: row[9].int().unwrap_or(0).max(0),
+            };
+            let what = reader.found.copy_kinds.number(copy);
+            reader.found.copies.push(Work { what, ..work });
         })
     }
 
@@ -293,16 +264,16 @@ impl Reader {
             let text = row[3].text().map(str::to_owned).or(row[4].int().and_then(|id| reader.texts.get(&id).cloned()));
             let domain = row[6].int().and_then(|id| domains.get(&id)).cloned();
             let process = reader.found.process(pid(thread));
-            let range = Range {
-                start_ns: start,
-                end_ns: end.max(start),
+            let named = Named {
                 process,
                 tid: tid(thread),
                 kind,
                 name_id: text.map(|text| reader.found.name(NameKind::Range, &text)),
                 domain_id: domain.map(|domain| reader.found.name(NameKind::Domain, &domain)),
             };
-            reader.found.ranges.push(range);
+            let named = reader.found.named.number(named);
+            let end_ns = start + reader.found.length(end - start);
+            reader.found.ranges.push(Range { start_ns: start, end_ns, named, level: -1 });
         })
     }
 
@@ -360,7 +331,7 @@ impl Reader {
 
     /// Counts tables of events that have no place.
     fn left_out(&mut self) -> Result<()> {
-        const TAKEN: [&str; 5] = ["KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "SYNCHRONIZATION"];
+        const TAKEN: [&str; 6] = ["GRAPH_TRACE", "KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "SYNCHRONIZATION"];
         let events = |table: &&String| {
             let cupti = table.strip_prefix("CUPTI_ACTIVITY_KIND_").is_some_and(|kind| !TAKEN.contains(&kind));
             cupti
@@ -378,8 +349,8 @@ impl Reader {
 }
 
 /// Columns of everything that the GPU did.
-const WORK: [&str; 8] =
-    ["start", "end", "globalPid", "deviceId", "contextId", "streamId", "correlationId", "graphNodeId"];
+const WORK: [&str; 9] =
+    ["start", "end", "globalPid", "deviceId", "contextId", "streamId", "correlationId", "graphNodeId", "graphId"];
 
 fn pid(global: i64) -> i64 {
     global >> 24 & 0xff_ffff

@@ -1,0 +1,144 @@
+//! Steps that took too long: what each had more of than the usual one, and the line that it went to.
+
+use std::cmp::Reverse;
+
+use super::Facts;
+use super::passes::step_sums::{Cause, Outlier};
+use super::section::{Column, Table, Unit, Value, column, percent};
+use crate::trace::Site;
+
+/// A cause must explain so much of what an outlier took beyond the median.
+const EXPLAINS: f64 = 0.5;
+/// Causes that the summary names.
+const NAMED: usize = 2;
+
+/// The mean time by cause over the usual steps of a process.
+fn usual_ns(facts: &Facts<'_>, slot: usize) -> [f64; 7] {
+    let steps = &facts.steps.all[slot];
+    let usual = facts.step_sums.tallies(slot).filter(|(index, _)| steps.is_middle(*index));
+    let (mut count, mut sums) = (0.0_f64, [0.0; 7]);
+    for (_, tally) in usual {
+        count += 1.0;
+        sums.iter_mut().zip(tally.ns).for_each(|(sum, ns)| *sum += ns as f64);
+    }
+    sums.map(|sum| sum / count.max(1.0))
+}
+
+/// Why a step took too long.
+struct Why<'a> {
+    /// What it took beyond the median, ns.
+    beyond_ns: i64,
+    /// What it had more of than the usual one, and how much more; none where nothing explains it.
+    cause: Option<(&'static str, f64)>,
+    /// The line that most of that went to.
+    site: Option<&'a Site>,
+}
+
+fn why<'a>(facts: &'a Facts<'_>, outlier: &Outlier, usual_ns: &[f64; 7]) -> Why<'a> {
+    let beyond_ns = outlier.ns - facts.steps.all[outlier.slot].quantile_ns(0.5);
+    let more = Cause::ALL.map(|(cause, name)| {
+        let at = cause as usize;
+        (cause, name, outlier.tally.ns[at] as f64 - usual_ns[at])
+    });
+    let most = more.into_iter().max_by(|a, b| a.2.total_cmp(&b.2));
+    let most = most.filter(|(.., ns)| *ns >= EXPLAINS * beyond_ns as f64);
+    let site = most.and_then(|(cause, ..)| facts.stacks.get(outlier.site(cause)?));
+    Why { beyond_ns, cause: most.map(|(_, name, ns)| (name, ns)), site }
+}
+
+/// All outliers, the longest first.
+pub(super) fn table(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 9] = [
+        column("process", "Process", Unit::Text),
+        column("step", "Step", Unit::Count),
+        column("step_ns", "Took", Unit::Ns),
+        column("beyond_ns", "Beyond median", Unit::Ns),
+        column("cause", "Cause", Unit::Text),
+        column("cause_percent", "Of beyond", Unit::Percent),
+        column("site", "Line", Unit::Text),
+        column("after_ns", "After", Unit::Ns),
+        column("place", "File", Unit::Name),
+    ];
+    let usual: Vec<[f64; 7]> = (0..facts.steps.all.len()).map(|slot| usual_ns(facts, slot)).collect();
+    let row = |outlier: &Outlier| -> Vec<Value> {
+        let steps = &facts.steps.all[outlier.slot];
+        let Why { beyond_ns, cause, site } = why(facts, outlier, &usual[outlier.slot]);
+        vec![
+            facts.label(steps.process_id).into(),
+            (outlier.index as u64).into(),
+            outlier.ns.into(),
+            beyond_ns.into(),
+            cause.map_or("unknown", |(name, _)| name).into(),
+            cause.map_or(Value::Missing, |(_, ns)| percent(ns.min(beyond_ns as f64), beyond_ns as f64)),
+            site.map(Site::short).into(),
+            (outlier.start_ns - steps.first_ns()).into(),
+            site.map(Site::place).into(),
+        ]
+    };
+    let mut all: Vec<&Outlier> = facts.step_sums.outliers.iter().collect();
+    all.sort_by_key(|o| std::cmp::Reverse(o.ns));
+    let title = "Outliers, the longest first (After: since the first step)";
+    Table::new("outliers", title, &COLUMNS, all.into_iter().map(row).collect())
+}
+
+/// `2 system waits train.py:212, 1 unknown`: how many of a process's outliers have which cause, most first.
+pub(crate) fn causes(facts: &Facts<'_>, process_id: i64) -> String {
+    let own = |slot: usize| facts.steps.all[slot].process_id == process_id;
+    let mut usual = None;
+    let mut groups: Vec<(u64, Option<&'static str>, Option<String>)> = Vec::new();
+    for outlier in facts.step_sums.outliers.iter().filter(|outlier| own(outlier.slot)) {
+        let usual = usual.get_or_insert_with(|| usual_ns(facts, outlier.slot));
+        let why = why(facts, outlier, usual);
+        let (name, site) = (why.cause.map(|(name, _)| name), why.site.map(Site::line));
+        match groups.iter_mut().find(|(_, other, line)| (other, line) == (&name, &site)) {
+            Some((count, ..)) => *count += 1,
+            None => groups.push((1, name, site)),
+        }
+    }
+    groups.sort_by_key(|(count, name, _)| (name.is_none(), Reverse(*count)));
+    let (named, others) = groups.split_at(groups.iter().filter(|(_, name, _)| name.is_some()).count().min(NAMED));
+    let named = named.iter().map(|(count, name, site)| {
+        let site = site.as_ref().map(|site| format!(" {site}")).unwrap_or_default();
+        format!("{count} {}{site}", name.unwrap_or_default())
+    });
+    let rest: u64 = others.iter().map(|(count, ..)| count).sum();
+    let rest_is = if others.iter().all(|(_, name, _)| name.is_none()) { "unknown" } else { "others" };
+    named.chain((rest > 0).then(|| format!("{rest} {rest_is}"))).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Value;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn the_summary_says_how_many_outliers_have_which_cause_and_line() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 200_000_000);
+        let line = trace.stack("save", "/home/u/train.py", 212);
+        let mut thread = trace.thread(1, 11);
+        for n in 0..60 {
+            let began = thread.range_begin();
+            thread.launch("k", 2_000);
+            thread.stack = Some((line, 0));
+            match n {
+                20 | 41 => thread.copy("DtoH", ("device", "pageable"), false, 4, 9_000_000),
+                25 | 31 | 38 => thread.other("cuModuleLoadData", "module", 4_000_000),
+                50 => thread.host(5_000_000),
+                _ => {}
+            }
+            thread.stack = None;
+            thread.host(900_000);
+            thread.range_end(None, "step", began, true);
+        }
+        let summary = trace.section(crate::analysis::ALL[0]);
+        assert_eq!(
+            summary.get("joint_gain_ns"),
+            &Value::Num(12_000_000.0),
+            "its one finding is of the run, and no step's"
+        );
+        let text = summary.literal.unwrap_or_default();
+        let said = "; outliers 6: 3 module loads train.py:212, 2 waits train.py:212, 1 unknown\n";
+        assert!(text.contains(said), "{text}");
+    }
+}

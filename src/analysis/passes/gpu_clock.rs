@@ -1,0 +1,128 @@
+//! Whether the GPU's clock and the host's are one: kernels begin after the call that launched them, and not long after all calls.
+//!
+//! Launches and kernels are joined wherever they lie, unlike in [`super::gpu`], which joins what lies near in time; so of a long run
+//! a part of the calls is looked at, by their numbers.
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::FxHashMap;
+
+use super::Pass;
+use super::stats::Stats;
+use super::steps::Steps;
+use crate::trace::{Rows, Want};
+
+/// Calls and kernels of a process that wait for each other at most; where there are more, fewer are looked at.
+const WAITING: usize = 16_384;
+/// Processes that are looked at.
+const PROCESSES: usize = 256;
+/// Clocks that profilers compared differ by less.
+const EARLY_NS: i64 = 5_000;
+
+/// What was seen of one process.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Kernels whose launch was found.
+    pub(crate) joined: u64,
+    /// Those that began before their launch did: by how much.
+    pub(crate) early: Stats,
+    /// The shortest time from the begin of a launch to the begin of its kernel.
+    pub(crate) soonest_ns: i64,
+    /// From the begin of its first kernel to the end of the last.
+    pub(crate) span_ns: (i64, i64),
+    calls: FxHashMap<i64, i64>,
+    kernels: FxHashMap<i64, i64>,
+    /// One call of so many powers of two is looked at.
+    halvings: u32,
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen {
+            joined: 0,
+            early: Stats::default(),
+            soonest_ns: i64::MAX,
+            span_ns: (i64::MAX, i64::MIN),
+            calls: FxHashMap::default(),
+            kernels: FxHashMap::default(),
+            halvings: 0,
+        }
+    }
+}
+
+/// Whether a call is one of those that are looked at.
+fn is_drawn(call: i64, halvings: u32) -> bool {
+    (call as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).leading_zeros() >= halvings
+}
+
+impl Seen {
+    fn add(&mut self, call: i64, at: i64, is_kernel: bool) {
+        if !is_drawn(call, self.halvings) {
+            return;
+        }
+        let (own, other) = match is_kernel {
+            true => (&mut self.kernels, &mut self.calls),
+            false => (&mut self.calls, &mut self.kernels),
+        };
+        let Some(other) = other.remove(&call) else {
+            own.entry(call).or_insert(at);
+            if self.calls.len() + self.kernels.len() > WAITING {
+                self.halvings += 1;
+                let halvings = self.halvings;
+                self.calls.retain(|call, _| is_drawn(*call, halvings));
+                self.kernels.retain(|call, _| is_drawn(*call, halvings));
+            }
+            return;
+        };
+        let after_ns = if is_kernel { at - other } else { other - at };
+        self.joined += 1;
+        self.soonest_ns = self.soonest_ns.min(after_ns);
+        if after_ns < -EARLY_NS {
+            self.early.add(-after_ns);
+        }
+    }
+}
+
+/// The pass.
+#[derive(Debug, Default)]
+pub(crate) struct GpuClock {
+    processes: FxHashMap<i64, Seen>,
+}
+
+impl GpuClock {
+    /// What was seen of a process that has kernels.
+    pub(crate) fn of(&self, process_id: i64) -> Option<&Seen> {
+        self.processes.get(&process_id).filter(|seen| seen.span_ns.0 <= seen.span_ns.1)
+    }
+}
+
+impl Pass for GpuClock {
+    fn wants(&self) -> &'static [Want] {
+        &[
+            Want { table: TableId::Launches, columns: &["correlation_id"] },
+            Want { table: TableId::Kernels, columns: &["gpu_ns", "correlation_id"] },
+        ]
+    }
+
+    fn rows(&mut self, rows: &Rows, _: &Steps) {
+        let is_kernel = rows.table == TableId::Kernels;
+        let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
+        let (call, gpu) = (rows.i64("correlation_id"), rows.i64("gpu_ns"));
+        let mut next = 0;
+        while next < rows.len {
+            // Rows of a process come in runs: it is looked up once for each.
+            let run = next..next + process[next..].iter().take_while(|other| **other == process[next]).count();
+            next = run.end;
+            if self.processes.len() == PROCESSES && !self.processes.contains_key(&process[run.start]) {
+                continue;
+            }
+            let seen = self.processes.entry(process[run.start]).or_default();
+            for row in run {
+                if is_kernel {
+                    seen.span_ns.0 = seen.span_ns.0.min(start[row]);
+                    seen.span_ns.1 = seen.span_ns.1.max(start[row].saturating_add(gpu[row].max(0)));
+                }
+                seen.add(call[row], start[row], is_kernel);
+            }
+        }
+    }
+}

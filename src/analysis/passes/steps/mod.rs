@@ -1,0 +1,253 @@
+//! Steps: where they begin and end, which are warm-up, how long they take.
+//!
+//! They are found before all other reads ([`super::detect`]); every pass can then ask [`Steps::place`] for a row. A step
+//! runs from one anchor to the next: from the beginning of a range that the program calls a step to that of the next one,
+//! else from the end of a wait to the end of the next one, or from a launch to the same launch a step later.
+//!
+//! **Warm-up** are the steps before the first five of which four take at most 1.3 times the median of the second half,
+//! or as long as nine of ten steps there; at most half of all steps. **Middle** are steady steps whose duration lies
+//! around the median: a mean over them is robust like the median, and its parts still sum to the whole. Where the host runs
+//! ahead of the GPU its steps are timed by the GPU ([`process`]).
+
+mod line;
+mod process;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::givers::Givers;
+use super::period::Name;
+use crate::trace::Filter;
+pub(crate) use process::ProcessSteps;
+
+/// Kinds of `syncs.kind` in which the host waits.
+pub(crate) fn blocks(kind: &str) -> bool {
+    matches!(kind, "context" | "stream" | "event")
+}
+
+/// The steps of all processes.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    /// Processes in which steps were found, by id.
+    pub(crate) all: Vec<ProcessSteps>,
+    slots: FxHashMap<i64, usize>,
+    called: Called,
+}
+
+/// What is known of all processes' calls beside the steps.
+#[derive(Debug, Default)]
+pub(crate) struct Called {
+    /// Processes in which several threads call the driver.
+    pub(crate) several: FxHashSet<i64>,
+    /// Calls of all processes.
+    pub(crate) calls: u64,
+    /// Threads that give the GPU work.
+    pub(crate) givers: Givers,
+}
+
+/// Where a row lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a process without steps, or before its first or after its last one.
+    Outside,
+    /// In a warm-up step.
+    WarmUp,
+    /// In a steady step.
+    Steady,
+    /// In a steady step of usual duration, which ends then.
+    Middle(i64),
+}
+
+impl Place {
+    /// In a steady step.
+    #[inline]
+    pub(crate) fn is_steady(self) -> bool {
+        matches!(self, Place::Steady | Place::Middle(_))
+    }
+
+    /// In a steady step of usual duration.
+    #[inline]
+    pub(crate) fn is_middle(self) -> bool {
+        matches!(self, Place::Middle(_))
+    }
+}
+
+/// Where a pass last looked: rows come nearly in the order of time, so the next one lies in the same step or the next.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    process: Option<(i64, Option<usize>)>,
+    hints: Vec<usize>,
+}
+
+impl Steps {
+    /// Of all processes.
+    pub(crate) fn new(mut all: Vec<ProcessSteps>, called: Called) -> Steps {
+        all.sort_by_key(|s| s.process_id);
+        Steps { slots: all.iter().enumerate().map(|(i, s)| (s.process_id, i)).collect(), all, called }
+    }
+
+    /// These steps of each process that has them.
+    pub(crate) fn only(self, first: usize, last: usize) -> Steps {
+        let all = self.all.into_iter().filter_map(|steps| steps.only(first, last)).collect();
+        Steps::new(all, self.called)
+    }
+
+    /// The same of which only what lies inside of the filter's ranges counts as their usual length.
+    pub(crate) fn inside(mut self, filter: &Filter) -> Steps {
+        for steps in self.all.iter_mut().filter(|_| filter.projects()) {
+            let process_id = steps.process_id;
+            steps.inside(|span| filter.inside(process_id, span).iter().map(|(from, to)| to - from).sum());
+        }
+        self
+    }
+
+    /// The steps of all other processes.
+    pub(crate) fn without(self, processes: FxHashSet<i64>) -> Steps {
+        let all = self.all.into_iter().filter(|steps| !processes.contains(&steps.process_id)).collect();
+        Steps::new(all, self.called)
+    }
+
+    /// The same steps; those of hosts that run ahead with their boundaries on the GPU, by process.
+    pub(crate) fn ahead(self, mut boundaries: FxHashMap<i64, Vec<i64>>) -> Steps {
+        let timed = |steps: ProcessSteps| match boundaries.remove(&steps.process_id) {
+            Some(boundaries) => steps.ahead(boundaries),
+            None => steps,
+        };
+        Steps::new(self.all.into_iter().map(timed).collect(), self.called)
+    }
+
+    /// Whether any process names its steps.
+    pub(crate) fn any_named(&self) -> bool {
+        self.all.iter().any(|steps| matches!(steps.anchor, Name::Range(_)))
+    }
+
+    /// The steps of a process, if it has any.
+    pub(crate) fn of(&self, process_id: i64) -> Option<&ProcessSteps> {
+        self.slots.get(&process_id).map(|i| &self.all[*i])
+    }
+
+    /// Whether more than one thread of a process called the driver.
+    pub(crate) fn several_callers(&self, process_id: i64) -> bool {
+        self.called.several.contains(&process_id)
+    }
+
+    /// Threads that give the GPU work.
+    pub(crate) fn givers(&self) -> &Givers {
+        &self.called.givers
+    }
+
+    /// Calls of the driver by all processes.
+    pub(crate) fn calls(&self) -> u64 {
+        self.called.calls
+    }
+
+    /// Whether a wait for the operating system holds the loop of its process up: the loop's thread waits, and no other
+    /// thread launches meanwhile.
+    pub(crate) fn holds_up(&self, process_id: i64, tid: i32, start: i64, end: i64) -> bool {
+        let in_loop = self.of(process_id).is_some_and(|steps| steps.tid == tid);
+        in_loop && !(self.several_callers(process_id) && self.called.givers.another(process_id, tid, start, end))
+    }
+
+    /// The step in which a call lies that begins at `at`: the place of its process in [`Steps::all`], and its number there.
+    #[inline]
+    pub(crate) fn index(&self, cursor: &mut Cursor, process_id: i64, at: i64) -> Option<(usize, usize)> {
+        let slot = self.slot(cursor, process_id)?;
+        Some((slot, self.all[slot].index(&mut cursor.hints[slot], at)?))
+    }
+
+    #[inline]
+    fn slot(&self, cursor: &mut Cursor, process_id: i64) -> Option<usize> {
+        match cursor.process {
+            Some((process, slot)) if process == process_id => slot,
+            _ => {
+                let slot = self.slots.get(&process_id).copied();
+                cursor.process = Some((process_id, slot));
+                cursor.hints.resize(self.all.len(), 0);
+                slot
+            }
+        }
+    }
+
+    /// Where a call lies that begins at `at`.
+    #[inline]
+    pub(crate) fn place(&self, cursor: &mut Cursor, process_id: i64, at: i64) -> Place {
+        let slot = self.slot(cursor, process_id);
+        slot.map_or(Place::Outside, |slot| self.all[slot].place(&mut cursor.hints[slot], at))
+    }
+
+    /// The same of what the GPU began then.
+    #[inline]
+    pub(crate) fn place_on_gpu(&self, cursor: &mut Cursor, process_id: i64, at: i64) -> Place {
+        let slot = self.slot(cursor, process_id);
+        slot.map_or(Place::Outside, |slot| self.all[slot].place_on_gpu(&mut cursor.hints[slot], at))
+    }
+
+    /// The part of a span of the GPU's time that lies in steady steps of usual duration; all of it in a process without steps.
+    pub(crate) fn middle_ns(&self, cursor: &mut Cursor, process_id: i64, start: i64, end: i64) -> i64 {
+        match self.slot(cursor, process_id) {
+            Some(slot) => self.all[slot].middle_ns(&mut cursor.hints[slot], start, end),
+            None => end - start,
+        }
+    }
+
+    /// The part of a span of time that lies in steady steps, usual or not; nothing in a process without steps.
+    pub(crate) fn steady_ns(&self, cursor: &mut Cursor, process_id: i64, start: i64, end: i64) -> i64 {
+        let span = self.slot(cursor, process_id).map_or((0, 0), |slot| self.all[slot].steady_span());
+        (end.min(span.1) - start.max(span.0)).max(0)
+    }
+
+    /// Names of the anchors.
+    pub(crate) fn names(&self, ids: &mut FxHashSet<i64>) {
+        ids.extend(self.all.iter().map(|s| match s.anchor {
+            Name::Launch(id) | Name::Wait(id) | Name::Range(id) => id,
+        }));
+    }
+}
+
+/// The value that a share of sorted values do not exceed; 0 of none.
+pub(super) fn quantile(sorted: &[i64], share: f64) -> i64 {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(times: &[i64]) -> ProcessSteps {
+        ProcessSteps::new(9, 1, (Name::Wait(1), times.len() as u64), times.to_vec()).expect("steps")
+    }
+
+    #[test]
+    fn slow_first_steps_are_warm_up_and_nothing_else_is() {
+        let lengths = [900, 300, 100, 101, 99, 100, 500, 100, 102, 98, 100, 100, 100, 100];
+        let times: Vec<i64> = lengths.iter().scan(0, |t, l| Some(std::mem::replace(t, *t + l))).chain([2900]).collect();
+        let steps = steps(&times);
+        assert_eq!((steps.count, steps.warm_up, steps.warm_up_ns()), (15, 2, 1200));
+        assert_eq!((steps.quantile_ns(0.5), steps.quantile_ns(0.99), steps.outliers()), (100, 500, 1));
+        assert!((steps.middle_ns - 100.0).abs() < 1.0);
+        assert_eq!(steps.sample(100).len(), 12);
+        assert_eq!(steps.between(2, 3), Some((1200, 1401)));
+        assert_eq!((steps.between(13, 900), steps.between(14, 20)), (Some((2700, 2900)), None));
+        assert_eq!(steps.sample(3), [(1200, 1300), (1600, 2100), (2400, 2500)].map(|span| [span, span]));
+        // A few of them are the steps that they were.
+        let few = steps.only(1, 4).expect("steps");
+        assert_eq!((few.count, few.warm_up, few.quantile_ns(1.0), few.mean_ns()), (4, 1, 101, 100.0));
+        assert!(few.only(9, 9).is_none());
+    }
+
+    #[test]
+    fn rows_find_their_step_in_any_order() {
+        let process = steps(&[1000, 2000, 3000, 4000, 5000, 6000, 7000]);
+        let steps = Steps::new(vec![process], Called::default());
+        let mut cursor = Cursor::default();
+        let mut place = |at| steps.place(&mut cursor, 9, at);
+        assert_eq!(place(999), Place::Outside);
+        assert_eq!(place(1000), Place::Middle(2000));
+        assert_eq!(place(6999), Place::Middle(7000));
+        assert_eq!(place(2500), Place::Middle(3000));
+        assert_eq!(place(7000), Place::Outside);
+        let middle = |start, end| steps.middle_ns(&mut Cursor::default(), 9, start, end);
+        assert_eq!((middle(0, 10_000), middle(1500, 2500), middle(8000, 9000)), (6000, 1000, 0));
+        assert_eq!(steps.place(&mut Cursor::default(), 8, 2500), Place::Outside);
+    }
+}

@@ -1,0 +1,306 @@
+//! The steps of one process, on the host's line of time and, where the host runs ahead, on the GPU's.
+//!
+//! A host that gives the GPU the work of many steps in no time, and then waits, has steps of no meaning: a call belongs to
+//! the host's step in which it began, but how long a step takes is told by the GPU: from the end of the step's last
+//! kernel to the end of the next one's ([`super::super::gpu_steps`]). What the GPU does belongs to its own steps. Usual
+//! are there all steady steps but those that take longer than most, and not those around the median alone: the host's wait
+//! for many of them is in one. The same goes for every process whose long steps come at even distances.
+
+use super::line::Line;
+use super::{Place, quantile};
+use crate::analysis::passes::period::Name;
+
+/// Steps between these quantiles of the durations are the usual ones.
+const USUAL: (f64, f64) = (0.4, 0.6);
+/// Long steps are at even distances where so many distances, and this share of them, are the same.
+const EVEN: usize = 3;
+const EVEN_SHARE: f64 = 0.8;
+/// Where the host runs ahead, those that take no more than so many times the median: as a step that is no warm-up.
+const CALM: f64 = 1.3;
+
+/// The steps of one process.
+#[derive(Debug)]
+pub(crate) struct ProcessSteps {
+    /// The process.
+    pub(crate) process_id: i64,
+    /// The thread whose loop it is.
+    pub(crate) tid: i32,
+    /// What marks a step.
+    pub(crate) anchor: Name,
+    /// How often the anchor occurred.
+    pub(crate) count: u64,
+    /// Steps at the start that are left out.
+    pub(crate) warm_up: usize,
+    /// Durations of the steady steps, sorted.
+    pub(crate) sorted_ns: Vec<i64>,
+    /// Steps of usual duration.
+    pub(crate) middle: u64,
+    /// Their mean duration.
+    pub(crate) middle_ns: f64,
+    /// The mean time that the host is in one of them; other than their duration where the host runs ahead.
+    pub(crate) middle_host_ns: f64,
+    host: Line,
+    /// Where the host runs ahead.
+    gpu: Option<Line>,
+    usual: (i64, i64),
+    /// Every so many steps a long one comes; 1 where none does.
+    pub(crate) every: usize,
+}
+
+impl ProcessSteps {
+    /// The steps between these times, at which the anchor occurred `count` times; none when there are too few.
+    pub(crate) fn new(process_id: i64, tid: i32, (anchor, count): (Name, u64), mut times: Vec<i64>) -> Option<Self> {
+        times.sort_unstable();
+        times.dedup();
+        if times.len() < 5 {
+            return None;
+        }
+        Some(ProcessSteps::of(process_id, tid, (anchor, count), (Line::new(times), None), None))
+    }
+
+    /// The steps on these lines, of which the first ones are warm-up.
+    fn of(
+        process_id: i64,
+        tid: i32,
+        (anchor, count): (Name, u64),
+        (host, gpu): (Line, Option<Line>),
+        warm_up_steps: Option<usize>,
+    ) -> ProcessSteps {
+        let lengths: Vec<i64> = gpu.as_ref().unwrap_or(&host).lengths().collect();
+        let warm_up = warm_up_steps.unwrap_or_else(|| warm_up(&lengths));
+        let steady = &lengths[warm_up..];
+        let mut sorted_ns = steady.to_vec();
+        sorted_ns.sort_unstable();
+        let calm = (CALM * quantile(&sorted_ns, 0.5) as f64) as i64;
+        let regular = regular(steady, calm);
+        let usual = match regular {
+            Some((_, longest)) => (i64::MIN, longest),
+            None if gpu.is_some() => (i64::MIN, calm),
+            None => (quantile(&sorted_ns, USUAL.0), quantile(&sorted_ns, USUAL.1)),
+        };
+        let middle =
+            || steady.iter().zip(host.lengths().skip(warm_up)).filter(|(ns, _)| (usual.0..=usual.1).contains(ns));
+        let count_of = middle().count();
+        let mean = |sum: i64| sum as f64 / count_of.max(1) as f64;
+        ProcessSteps {
+            process_id,
+            tid,
+            anchor,
+            count,
+            warm_up,
+            middle: count_of as u64,
+            middle_ns: mean(middle().map(|(ns, _)| *ns).sum()),
+            middle_host_ns: mean(middle().map(|(_, host_ns)| host_ns).sum()),
+            sorted_ns,
+            usual,
+            every: regular.map_or(1, |(every, _)| every),
+            host,
+            gpu,
+        }
+    }
+
+    /// These steps alone, counted from 0 with those of warm-up; warm-up counts as such unless there is nothing else.
+    pub(super) fn only(self, first: usize, last: usize) -> Option<ProcessSteps> {
+        let host = self.host.only(first, last)?;
+        let gpu = self.gpu.and_then(|gpu| gpu.only(first, last));
+        let steps = host.steps();
+        let warm_up = Some(self.warm_up.saturating_sub(first)).filter(|warm_up| *warm_up < steps).unwrap_or(0);
+        Some(ProcessSteps::of(self.process_id, self.tid, (self.anchor, steps as u64), (host, gpu), Some(warm_up)))
+    }
+
+    /// Counts of the usual step only the time inside of what is kept of it: `of` says how much of a span that is.
+    pub(super) fn inside(&mut self, of: impl Fn((i64, i64)) -> i64) {
+        let usual = (0..self.host.steps()).filter(|step| self.is_middle(*step));
+        let ns: i64 = usual.filter_map(|step| self.host.between(step, step)).map(of).sum();
+        self.middle_ns = ns as f64 / self.middle.max(1) as f64;
+        self.middle_host_ns = self.middle_ns;
+    }
+
+    /// The same steps of a host that runs ahead: their boundaries on the GPU, as many as there are on the host.
+    pub(super) fn ahead(self, boundaries: Vec<i64>) -> ProcessSteps {
+        let gpu = Line::new(boundaries);
+        debug_assert_eq!(gpu.steps(), self.host.steps());
+        ProcessSteps::of(self.process_id, self.tid, (self.anchor, self.count), (self.host, Some(gpu)), None)
+    }
+
+    /// Whether the host runs ahead of the GPU, and durations are the GPU's.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.gpu.is_some()
+    }
+
+    /// Whose steps they are: the `GPU`'s, or the `host`'s.
+    pub(crate) fn whose(&self) -> &'static str {
+        if self.is_ahead() { "GPU" } else { "host" }
+    }
+
+    /// What tells how long a step takes, and in which one the GPU's work lies.
+    fn clock(&self) -> &Line {
+        self.gpu.as_ref().unwrap_or(&self.host)
+    }
+
+    /// Mean duration of the steady steps.
+    pub(crate) fn mean_ns(&self) -> f64 {
+        self.sorted_ns.iter().sum::<i64>() as f64 / self.sorted_ns.len().max(1) as f64
+    }
+
+    /// The duration that a share of the steady steps do not exceed.
+    pub(crate) fn quantile_ns(&self, share: f64) -> i64 {
+        quantile(&self.sorted_ns, share)
+    }
+
+    /// The median time that the host is in a steady step.
+    pub(crate) fn host_p50_ns(&self) -> i64 {
+        if !self.is_ahead() {
+            return self.quantile_ns(0.5);
+        }
+        let mut lengths: Vec<i64> = self.host.lengths().skip(self.warm_up).collect();
+        lengths.sort_unstable();
+        quantile(&lengths, 0.5)
+    }
+
+    /// When the first step began, ns since the epoch.
+    pub(crate) fn first_ns(&self) -> i64 {
+        self.host.first().unwrap_or(0)
+    }
+
+    /// When the host's last step ended, ns since the epoch.
+    pub(crate) fn host_end_ns(&self) -> i64 {
+        self.host.last().unwrap_or(0)
+    }
+
+    /// From the first steady step to the end of the last, ns since the epoch.
+    pub(crate) fn steady_span(&self) -> (i64, i64) {
+        (self.clock().boundary(self.warm_up).unwrap_or(0), self.clock().last().unwrap_or(0))
+    }
+
+    /// From the begin of one step to the end of another, counted from 0 with those of warm-up, on the host and on the
+    /// GPU; as far as there are steps.
+    pub(crate) fn between(&self, first: usize, last: usize) -> Option<(i64, i64)> {
+        let (begin, end) = self.host.between(first, last)?;
+        Some(match self.gpu.as_ref().and_then(|gpu| gpu.between(first, last)) {
+            Some((first, last)) => (begin.min(first), end.max(last)),
+            None => (begin, end),
+        })
+    }
+
+    /// The begin of a step, counted from 0 with those of warm-up, or the end of the last one.
+    pub(crate) fn boundary(&self, step: usize) -> Option<i64> {
+        self.clock().boundary(step)
+    }
+
+    /// The same on the host.
+    pub(crate) fn host_boundary(&self, step: usize) -> Option<i64> {
+        self.host.boundary(step)
+    }
+
+    /// Whether it is a steady step of usual duration.
+    pub(crate) fn is_middle(&self, step: usize) -> bool {
+        let lasts = self.boundary(step + 1).zip(self.boundary(step)).map(|(end, begin)| end - begin);
+        step >= self.warm_up && lasts.is_some_and(|ns| self.is_usual(ns))
+    }
+
+    /// Begin and end of at most so many steady steps, spread evenly over the run: on the host, and on the GPU.
+    pub(crate) fn sample(&self, most: usize) -> Vec<[(i64, i64); 2]> {
+        let all = self.host.steps() - self.warm_up;
+        let taken = all.min(most);
+        let steps = (0..taken).map(|i| self.warm_up + i * all / taken);
+        let spans = |step: usize| Some([self.host.between(step, step)?, self.clock().between(step, step)?]);
+        steps.filter_map(spans).collect()
+    }
+
+    /// Time that the warm-up steps took.
+    pub(crate) fn warm_up_ns(&self) -> i64 {
+        self.steady_span().0 - self.clock().first().unwrap_or(0)
+    }
+
+    /// Steady steps that took more than twice the median.
+    pub(crate) fn outliers(&self) -> usize {
+        let limit = self.quantile_ns(0.5).saturating_mul(2);
+        self.sorted_ns.len() - self.sorted_ns.partition_point(|l| *l <= limit)
+    }
+
+    /// When each step began and how long it took, in order, those of the warm-up first.
+    pub(crate) fn each(&self) -> impl ExactSizeIterator<Item = (i64, i64)> {
+        self.clock().each()
+    }
+
+    /// Whether a step of this duration is a usual one.
+    fn is_usual(&self, ns: i64) -> bool {
+        (self.usual.0..=self.usual.1).contains(&ns)
+    }
+
+    /// The step in which a call began.
+    #[inline]
+    pub(super) fn index(&self, hint: &mut usize, at: i64) -> Option<usize> {
+        self.host.index(hint, at)
+    }
+
+    /// Where a call lies that began then.
+    #[inline]
+    pub(super) fn place(&self, hint: &mut usize, at: i64) -> Place {
+        self.place_on(&self.host, hint, at)
+    }
+
+    /// Where the GPU's work lies that began then.
+    #[inline]
+    pub(super) fn place_on_gpu(&self, hint: &mut usize, at: i64) -> Place {
+        self.place_on(self.clock(), hint, at)
+    }
+
+    #[inline]
+    fn place_on(&self, line: &Line, hint: &mut usize, at: i64) -> Place {
+        let Some(index) = line.index(hint, at) else { return Place::Outside };
+        if index < self.warm_up {
+            return Place::WarmUp;
+        }
+        let lasts = self.boundary(index + 1).zip(self.boundary(index)).map_or(0, |(end, begin)| end - begin);
+        match line.boundary(index + 1).filter(|_| self.is_usual(lasts)) {
+            Some(end) => Place::Middle(end),
+            None => Place::Steady,
+        }
+    }
+
+    /// The part of a span of the GPU's time that lies in usual steps.
+    pub(super) fn middle_ns(&self, hint: &mut usize, start: i64, end: i64) -> i64 {
+        let line = self.clock();
+        let (mut at, mut ns) = (start, 0);
+        while at < end {
+            let place = self.place_on_gpu(hint, at);
+            let next = match place {
+                Place::Outside => line.first().filter(|first| *first > at),
+                _ => line.boundary(*hint + 1),
+            };
+            let Some(next) = next else { break };
+            if place.is_middle() {
+                ns += next.min(end) - at;
+            }
+            at = next;
+        }
+        ns
+    }
+}
+
+/// Where long steps come at even distances they belong to the others: a program that waits, or logs, every so many steps. How many,
+/// and how long such a one is at most.
+fn regular(lengths: &[i64], calm: i64) -> Option<(usize, i64)> {
+    let long: Vec<usize> = (0..lengths.len()).filter(|step| lengths[*step] > calm).collect();
+    let mut distances: Vec<usize> = long.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    distances.sort_unstable();
+    let usual = *distances.get(distances.len() / 2).filter(|_| distances.len() >= EVEN)?;
+    let even = distances.iter().filter(|distance| **distance == usual).count();
+    let mut longest: Vec<i64> = long.iter().map(|step| lengths[*step]).collect();
+    longest.sort_unstable();
+    let most = (CALM * quantile(&longest, 0.5) as f64) as i64;
+    (usual > 1 && even as f64 >= EVEN_SHARE * distances.len() as f64).then_some((usual, most))
+}
+
+fn warm_up(lengths: &[i64]) -> usize {
+    let mut second_half = lengths[lengths.len() / 2..].to_vec();
+    second_half.sort_unstable();
+    let limit = (quantile(&second_half, 0.5) as f64 * CALM).max(quantile(&second_half, 0.9) as f64);
+    let calm = |i: &usize| {
+        let next = &lengths[*i..(*i + 5).min(lengths.len())];
+        lengths[*i] as f64 <= limit && next.iter().filter(|l| **l as f64 <= limit).count() * 5 >= next.len() * 4
+    };
+    (0..lengths.len() / 2).find(calm).unwrap_or(lengths.len() / 2)
+}
