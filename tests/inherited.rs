@@ -291,8 +291,7 @@ fn a_program_whose_malloc_is_not_ours_to_record_says_so_and_its_cuda_calls_are_r
             row.text("reason").starts_with("malloc is not recorded") && row.text("reason").contains(says),
             "{name}"
         );
-        // Long lines are broken, and go on with two spaces.
-        let whole = run.stderr.replace("\n  ", " ");
+        let whole = run.whole_lines();
         let line = whole.lines().find(|line| line.starts_with("not traced in full: ") && line.contains(name));
         assert!(line.is_some_and(|line| line.contains(says)), "{name}: {}", run.stderr);
     }

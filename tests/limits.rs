@@ -77,8 +77,7 @@ fn one_line_tells_of_all_processes_that_a_limit_keeps_from_being_traced() {
     let manifest = run.read().manifest().clone();
     let of = |name: &str| manifest.untraced.iter().filter(|process| process.exe.ends_with(name)).count();
     assert_eq!((of("/true"), of("/echo")), (4, 1), "{:?}", manifest.untraced);
-    // Long lines are broken, and go on with two spaces.
-    let whole = run.stderr.replace("\n  ", " ");
+    let whole = run.whole_lines();
     assert!(whole.lines().any(|line| line.starts_with("not traced: /") && line.ends_with(" x 4")), "{whole}");
 }
 

@@ -319,6 +319,11 @@ impl Finished {
         self.stderr.strip_suffix(&summary).unwrap_or(&self.stderr).to_owned()
     }
 
+    /// Stderr with each line whole: the summary breaks long ones, as a path makes them, and goes on with two spaces.
+    pub(crate) fn whole_lines(&self) -> String {
+        self.stderr.replace("\n  ", " ")
+    }
+
     /// Exit code, or 128 + signal.
     pub(crate) fn code(&self) -> i32 {
         self.status.code().or_else(|| self.status.signal().map(|s| s + 128)).unwrap_or(-1)
