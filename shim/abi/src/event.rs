@@ -105,6 +105,7 @@ impl Event {
 /// | Range | key of its name ([`crate::text::key`]) | key of its domain, 0 the default one | number, see [`range`] | category, colour << 32 |
 /// | Collective | communicator and root or peer ([`crate::collective::pack_party`]) | stream | elements, or bytes | data type and operator ([`crate::collective::pack_type`]) |
 /// | OsWait | address of the lock, condition, semaphore, thread or memory | descriptor + 1 | 0 | what the function returned |
+/// | Commit, Encode, and what else Metal does | see [`crate::metal`] | | | |
 ///
 /// An event of class Range has one clock read, in `start`. `end` is the number of a range that starts and ends, in
 /// whichever threads; `result` counts the thread's range events, so that the reader sees where some are missing.
@@ -139,11 +140,13 @@ pub enum Class {
     Collective = 11,
     /// A wait for the operating system: a lock, a file, a pipe, a thread.
     OsWait = 12,
+    /// Work put into a Metal command buffer.
+    Encode = 13,
 }
 
 impl Class {
     /// Every class, in the order of its number.
-    pub const ALL: [Class; 13] = [
+    pub const ALL: [Class; 14] = [
         Class::Api,
         Class::Launch,
         Class::Sync,
@@ -157,6 +160,7 @@ impl Class {
         Class::Range,
         Class::Collective,
         Class::OsWait,
+        Class::Encode,
     ];
 
     /// The class with this number, if there is one.
@@ -180,6 +184,7 @@ impl Class {
             Class::Range => "range",
             Class::Collective => "collective",
             Class::OsWait => "os_wait",
+            Class::Encode => "encode",
         }
     }
 }
@@ -197,6 +202,11 @@ pub const KIND_CONTEXT: u16 = 0xff03;
 /// The stack of the thread's event with this start: payload is the stack's key, 0, the launches that it stands for or
 /// 0, 0. See [`crate::stack`].
 pub const KIND_STACK: u16 = 0xff08;
+
+/// When the GPU ran a Metal command buffer, told when it had: payload is the command buffer as its commit names it, how many ns
+/// before the event's start the GPU began, how many ns before it ended, and ns that its scheduling took on the host; `flags`
+/// as the commit's, `result` one of [`crate::metal::status`].
+pub const KIND_GPU_TIMES: u16 = 0xff09;
 
 /// An NCCL communicator was given its number: payload is the hash of its unique id, rank and number of ranks
 /// ([`crate::collective::pack_party`]), its number and its parent's (the same), and its handle with its device above bit
@@ -237,6 +247,8 @@ pub mod text_kind {
     /// A library that was opened so that its own calls may go past our symbols; the text is its name as the program gave it,
     /// of a long one the end, number one of [`super::past`].
     pub const PAST: u64 = 12;
+    /// The label of a Metal command buffer; its key is [`crate::text::key`], and what stands in the event is not looked at.
+    pub const LABEL: u64 = 13;
     /// Key is a stack's, number its language and flags, the text its frames; see [`crate::stack`].
     pub const STACK: u64 = 16;
     /// Key is a code object's, the text a [`crate::stack::PythonCode`], its name and its file.

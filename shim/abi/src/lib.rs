@@ -21,6 +21,7 @@ pub mod hello;
 mod hook_row;
 pub mod layout;
 pub mod local;
+pub mod metal;
 pub mod patches;
 pub mod pool;
 pub mod ring;

@@ -20,6 +20,10 @@ pub const EVENT: u8 = 3;
 pub const QUERY: u8 = 4;
 /// Sync: a stream waits for an event; the host does not.
 pub const STREAM_WAIT: u8 = 5;
+/// Sync: waits until a Metal command buffer was handed to the GPU.
+pub const SCHEDULE: u8 = 6;
+/// Sync: a new Metal command buffer, for which there may have been no room before others completed.
+pub const ROOM: u8 = 7;
 
 /// Transfer: a copy that returns when it is done (as far as the API promises).
 pub const COPY: u8 = 1;
@@ -98,3 +102,18 @@ pub const SLEEP: u8 = 9;
 pub const CHILD: u8 = 10;
 /// OsWait: a futex, by the bare system call.
 pub const FUTEX: u8 = 11;
+
+/// Encode: an encoder was made.
+pub const ENCODER: u8 = 1;
+/// Encode: the pipeline of the encoder's next dispatches.
+pub const PIPELINE: u8 = 2;
+/// Encode: a dispatch of so many threads.
+pub const THREADS: u8 = 3;
+/// Encode: a dispatch of so many groups of threads.
+pub const GROUPS: u8 = 4;
+/// Encode: a dispatch whose size the GPU reads in a buffer.
+pub const INDIRECT: u8 = 5;
+/// Encode: commands that were encoded before.
+pub const COMMANDS: u8 = 6;
+/// Encode: the encoder is done.
+pub const END_ENCODER: u8 = 7;

@@ -1,0 +1,65 @@
+//! Events of Metal's objects: what their payload words hold beyond [`crate::Class`].
+//!
+//! Objects are told apart by address and time: an address is used again when its object is gone. The collector puts
+//! encoders, pipelines and command buffers together; the shim remembers none of them.
+//!
+//! | class, detail | 0 | 1 | 2 | 3 |
+//! |---|---|---|---|---|
+//! | Encode [`ENCODER`](crate::event::detail::ENCODER) | new encoder | command buffer | 0 | kind, see [`encoder`] |
+//! | Encode [`PIPELINE`](crate::event::detail::PIPELINE) | encoder | 0 | pipeline, whose name a text of kind FUNCTION tells | 0 |
+//! | Encode [`THREADS`](crate::event::detail::THREADS) | encoder | 0 | threads in all ([`crate::event::pack_grid`]) | threads of a group ([`crate::event::pack_block`]) |
+//! | Encode [`GROUPS`](crate::event::detail::GROUPS) | encoder | 0 | groups, the same | the same |
+//! | Encode [`INDIRECT`](crate::event::detail::INDIRECT) | encoder | 0 | 0: they stand in a buffer | the same |
+//! | Encode [`COMMANDS`](crate::event::detail::COMMANDS) | encoder | 0 | commands of an indirect command buffer | 0 |
+//! | Encode [`END_ENCODER`](crate::event::detail::END_ENCODER) | encoder | 0 | 0 | 0 |
+//! | Commit | command buffer, or number of the commit with [`FLAG_NUMBERED`] | queue | key of its label (a text of kind LABEL), 0 none | command buffers |
+//! | Sync STREAM, [`SCHEDULE`](crate::event::detail::SCHEDULE) | command buffer | queue | 0 | 0 |
+//! | Sync [`ROOM`](crate::event::detail::ROOM) | new command buffer | queue | most that may be uncompleted, 0 not known | 0 |
+//! | Sync EVENT | shared event | 0 | value | milliseconds at most |
+//! | Sync STREAM_WAIT | event | queue | value | command buffer |
+//! | Transfer | destination | encoder | source, or value of a set | bytes |
+//! | Alloc | buffer or heap | 0 | options ([`storage`]), or address of the program's own memory | bytes |
+//! | Free | buffer or heap | 0 | 0 | 0 |
+//!
+//! An event's context is the number of its device, as [`crate::event::KIND_CONTEXT`] tells it.
+//! [`crate::event::KIND_GPU_TIMES`] tells when the GPU ran a command buffer.
+
+/// Commit: word 0 is no object but a number of its own (Metal 4, where feedback names no command buffer).
+pub const FLAG_NUMBERED: u16 = 1 << 8;
+
+/// What an encoder encodes.
+pub mod encoder {
+    /// Kernels.
+    pub const COMPUTE: u64 = 1;
+    /// Copies and sets.
+    pub const BLIT: u64 = 2;
+    /// Draws.
+    pub const RENDER: u64 = 3;
+    /// Anything else: acceleration structures, sparse resources.
+    pub const OTHER: u64 = 4;
+}
+
+/// Storage modes of Metal's resource options.
+pub mod storage {
+    /// The host and the GPU have the same memory.
+    pub const SHARED: u64 = 0;
+    /// Each has a copy, which the program keeps alike.
+    pub const MANAGED: u64 = 1;
+    /// Only the GPU has it.
+    pub const PRIVATE: u64 = 2;
+    /// The GPU's tiles have it.
+    pub const MEMORYLESS: u64 = 3;
+
+    /// The mode that stands in resource options.
+    pub const fn mode(options: u64) -> u64 {
+        options >> 4 & 0xf
+    }
+}
+
+/// How a command buffer ended, in `result` of [`crate::event::KIND_GPU_TIMES`]: numbers of MTLCommandBufferStatus.
+pub mod status {
+    /// All of it ran.
+    pub const COMPLETED: u16 = 4;
+    /// The GPU gave it up.
+    pub const ERROR: u16 = 5;
+}
