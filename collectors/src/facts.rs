@@ -315,6 +315,13 @@ pub(crate) fn notes(bits: u32, past: &[manifest::Past], patched: bool) -> Vec<St
         (note::CONTEXTS_FULL, "too many CUDA contexts: some events have no context"),
         (note::SANITIZER, SANITIZER),
         (note::OWN_MALLOC, OWN_MALLOC),
+        (note::METAL_CLASSES_FULL, "Metal objects of a fifth class of one kind: messages to these are missing"),
+        (
+            note::METAL_CLASS_UNKNOWN,
+            "a Metal object lacks what its kind has (a wrapper, or a newer macOS): messages to it are missing",
+        ),
+        (note::METAL_SIGNATURE, "a method of Metal's has another signature than known: calls of it are missing"),
+        (note::METAL_TIMES_LOST, "times of the GPU found no room: some command buffers have none"),
         (note::RANGE_NAMES_LOST, "names of ranges found no room in a ring: some ranges have no name"),
         (note::COMMUNICATORS_FULL, "too many NCCL communicators at once: some calls name none"),
         (note::UNKNOWN_NCCL, "functions of NCCL were looked up in a copy too many: their calls are missing"),

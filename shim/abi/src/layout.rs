@@ -126,6 +126,14 @@ pub mod note {
     pub const NOT_INLINE: u32 = 4096;
     /// Threads that waited for room gave up: the collector was gone, or stood still.
     pub const GAVE_UP: u32 = 8192;
+    /// Metal: objects of more classes of one kind than are hooked.
+    pub const METAL_CLASSES_FULL: u32 = 1 << 14;
+    /// Metal: an object of a class that lacks what its kind has.
+    pub const METAL_CLASS_UNKNOWN: u32 = 1 << 15;
+    /// Metal: a method has another signature than its hook was written for.
+    pub const METAL_SIGNATURE: u32 = 1 << 16;
+    /// Metal: more commits with feedback in flight than can be followed, or no room for times of the GPU.
+    pub const METAL_TIMES_LOST: u32 = 1 << 17;
 }
 
 /// The first page of the segment. Fields above `paused` are written once, before the segment is handed over.

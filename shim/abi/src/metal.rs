@@ -12,14 +12,18 @@
 //! | Encode [`INDIRECT`](crate::event::detail::INDIRECT) | encoder | 0 | 0: they stand in a buffer | the same |
 //! | Encode [`COMMANDS`](crate::event::detail::COMMANDS) | encoder | 0 | commands of an indirect command buffer | 0 |
 //! | Encode [`END_ENCODER`](crate::event::detail::END_ENCODER) | encoder | 0 | 0 | 0 |
+//! | Encode [`COMMITTED`](crate::event::detail::COMMITTED) | 0 | command buffer of Metal 4's | number of its commit | 0 |
 //! | Commit | command buffer, or number of the commit with [`FLAG_NUMBERED`] | queue | key of its label (a text of kind LABEL), 0 none | command buffers |
 //! | Sync STREAM, [`SCHEDULE`](crate::event::detail::SCHEDULE) | command buffer | queue | 0 | 0 |
-//! | Sync [`ROOM`](crate::event::detail::ROOM) | new command buffer | queue | most that may be uncompleted, 0 not known | 0 |
+//! | Sync [`ROOM`](crate::event::detail::ROOM) | new command buffer | queue | 0 | 0 |
 //! | Sync EVENT | shared event | 0 | value | milliseconds at most |
 //! | Sync STREAM_WAIT | event | queue | value | command buffer |
 //! | Transfer | destination | encoder | source, or value of a set | bytes |
 //! | Alloc | buffer or heap | 0 | options ([`storage`]), or address of the program's own memory | bytes |
 //! | Free | buffer or heap | 0 | 0 | 0 |
+//!
+//! A message `newCommandQueue...` (class Api) has the queue in word 0 and how many command buffers of it may be uncompleted in
+//! word 3. A buffer that ends and was not seen to begin was one of a heap's.
 //!
 //! An event's context is the number of its device, as [`crate::event::KIND_CONTEXT`] tells it.
 //! [`crate::event::KIND_GPU_TIMES`] tells when the GPU ran a command buffer.

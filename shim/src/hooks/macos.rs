@@ -3,7 +3,7 @@
 use gputrace_abi::Class;
 use gputrace_abi::layout::View;
 
-use super::alloc;
+use super::{alloc, metal};
 
 /// Number of the first allocation function.
 pub(super) const FIRST_OF_ALLOC: u16 = 0;
@@ -11,7 +11,8 @@ pub(super) const FIRST_OF_ALLOC: u16 = 0;
 /// The class of a hook's events.
 pub(crate) fn class_of(number: u16) -> Class {
     let function = number.checked_sub(alloc::FIRST).and_then(|n| alloc::LIST.get(usize::from(n)));
-    function.map_or(Class::Api, |function| function.class)
+    let message = || metal::by_number(number).map_or(Class::Api, |message| message.class);
+    function.map_or_else(message, |function| function.class)
 }
 
 /// Writes the segment's hook table; returns the number of rows.
@@ -21,5 +22,6 @@ pub(crate) fn describe(view: &View) -> u32 {
             row.write(function.name.as_bytes(), function.class, function.detail, 0);
         }
     }
-    u32::from(alloc::FIRST + alloc::COUNT)
+    metal::describe(view);
+    u32::from(metal::END)
 }

@@ -15,6 +15,8 @@ mod line;
 mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
+#[cfg(target_os = "macos")]
+pub(crate) mod metal;
 #[cfg(target_os = "linux")]
 pub(crate) mod nccl;
 #[cfg(target_os = "linux")]

@@ -15,6 +15,8 @@ pub(crate) mod lookup;
 pub(crate) mod macho;
 #[cfg(target_os = "linux")]
 mod nccl;
+#[cfg(target_os = "macos")]
+pub(crate) mod objc;
 #[cfg(target_os = "linux")]
 pub(crate) mod procaddr;
 #[cfg(target_os = "linux")]

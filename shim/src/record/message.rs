@@ -1,9 +1,53 @@
-//! The end of a message to an object of Metal's that is being recorded.
+//! A message to an object of Metal's: passed on to its original and recorded.
+
+use core::hint::cold_path;
 
 use gputrace_abi::Event;
 
-use super::Call;
+use super::{Call, Layer, count_unrecorded, state};
 use crate::hooks::Hook;
+use crate::hooks::metal::devices;
+use crate::interpose::objc::Id;
+
+/// Passes a message on to its original and records it. `before` runs first, only if it is recorded, and what it returns goes
+/// to the original and the payload (0 where it did not run). `payload` runs after the original, recorded or not: what
+/// appears must be hooked in any case.
+#[inline(always)]
+pub(crate) fn message<R: Copy>(
+    hook: Hook,
+    number: u16,
+    this: Id,
+    before: impl FnOnce(Id) -> usize,
+    original: impl FnOnce(usize) -> R,
+    payload: impl FnOnce(Id, R, usize) -> [u64; 4],
+) -> R {
+    let mut cookie = 0usize;
+    let mut start = 0;
+    let call = match state() {
+        Some((state, row)) if !state.is_paused() => Call::enter(Layer::driver(state, row), &raw mut cookie),
+        Some(_) => None,
+        None => {
+            cold_path();
+            count_unrecorded(hook.class);
+            None
+        }
+    };
+    let mut prepared = 0;
+    if let Some(call) = call {
+        prepared = before(this);
+        start = call.begin(hook.class, number);
+    }
+    // What the original may end is asked before.
+    let context = devices::number(this);
+    let result = original(prepared);
+    let end = call.map_or(0, |call| call.layer.state.now());
+    let payload = payload(this, result, prepared);
+    match call {
+        Some(call) => call.end(hook, Event { hook: number, start, end, context, payload, ..Event::default() }, 0),
+        None => cold_path(),
+    }
+    result
+}
 
 impl Call<'_> {
     /// Writes the event of a message, which has its hook, times and payload, and leaves.

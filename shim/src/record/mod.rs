@@ -20,6 +20,8 @@ use crate::{frame, session, tls};
 
 #[cfg(target_os = "linux")]
 pub(crate) use driver::{NO_DEVICE, call, is_nested};
+#[cfg(target_os = "macos")]
+pub(crate) use message::message;
 
 /// The calling thread's state and row.
 #[inline(always)]

@@ -7,6 +7,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 use super::Errno;
 
+#[link(name = "System")]
 unsafe extern "C" {
     fn clock_gettime_nsec_np(clock: libc::clockid_t) -> u64;
     fn _NSGetArgc() -> *mut c_int;

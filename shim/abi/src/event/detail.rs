@@ -117,3 +117,5 @@ pub const INDIRECT: u8 = 5;
 pub const COMMANDS: u8 = 6;
 /// Encode: the encoder is done.
 pub const END_ENCODER: u8 = 7;
+/// Encode: a Metal 4 command buffer is among those of a commit.
+pub const COMMITTED: u8 = 8;

@@ -1,0 +1,112 @@
+//! When the GPU ran a command buffer: told by a completion handler of ours, added as it is committed.
+//!
+//! The handler is a block without captures, one for all: the system neither copies nor frees it, and it is given its command
+//! buffer, which is retained until its handlers have run. Times are seconds of mach_absolute_time; they are told relative
+//! to the moment of the handler, so that nobody has to know what that clock's zero is.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::Ordering;
+
+use gputrace_abi::Event;
+use gputrace_abi::event::KIND_GPU_TIMES;
+use gputrace_abi::layout::note;
+
+use super::devices;
+use crate::interpose::objc::{Id, send};
+use crate::{session, sys, thread};
+
+/// A block, as compilers make it.
+#[repr(C)]
+pub(super) struct Block {
+    isa: *const c_void,
+    flags: c_int,
+    reserved: c_int,
+    invoke: unsafe extern "C" fn(*const Block, Id),
+    descriptor: *const Descriptor,
+}
+
+// SAFETY: nothing of it changes.
+unsafe impl Sync for Block {}
+
+#[repr(C)]
+struct Descriptor {
+    reserved: usize,
+    bytes: usize,
+    signature: *const c_char,
+}
+
+// SAFETY: nothing of it changes.
+unsafe impl Sync for Descriptor {}
+
+/// BLOCK_IS_GLOBAL, so that a copy is the block itself, and BLOCK_HAS_SIGNATURE.
+const FLAGS: c_int = 1 << 28 | 1 << 30;
+
+static DESCRIPTOR: Descriptor = Descriptor { reserved: 0, bytes: size_of::<Block>(), signature: c"v16@?0@8".as_ptr() };
+
+unsafe extern "C" {
+    /// The class of blocks without captures.
+    static _NSConcreteGlobalBlock: [*const c_void; 32];
+}
+
+impl Block {
+    /// A block that calls this.
+    pub(super) const fn new(invoke: unsafe extern "C" fn(*const Block, Id)) -> Block {
+        Block {
+            isa: (&raw const _NSConcreteGlobalBlock).cast(),
+            flags: FLAGS,
+            reserved: 0,
+            invoke,
+            descriptor: &raw const DESCRIPTOR,
+        }
+    }
+
+    /// As an object.
+    pub(super) fn id(&'static self) -> Id {
+        core::ptr::from_ref(self).cast_mut().cast()
+    }
+}
+
+static COMPLETED: Block = Block::new(completed);
+
+/// MTLCommandBufferStatus: nothing was committed yet up to this one (enqueued).
+const ENQUEUED: usize = 1;
+
+/// A command buffer is about to be committed: its end will be told. One that was committed before takes no handlers, and
+/// its program is about to hear of it.
+pub(super) fn listen(buffer: Id) -> usize {
+    if send!(buffer, "status"; usize) <= ENQUEUED {
+        send!(buffer, "addCompletedHandler:", (COMPLETED.id() => Id); ());
+    }
+    0
+}
+
+unsafe extern "C" fn completed(_: *const Block, buffer: Id) {
+    tell(buffer as u64, buffer, 0, send!(buffer, "status"; usize) as u16, devices::number(buffer));
+}
+
+/// Writes the times of a command buffer, or of Metal 4's feedback, which has the same properties.
+pub(super) fn tell(key: u64, times: Id, flags: u16, result: u16, context: u16) {
+    let Some(state) = thread::state_slow().filter(|state| !state.is_paused()) else { return };
+    let (now, moment) = (session::now(), sys::clock_ns(sys::MONOTONIC));
+    let ns = |seconds: f64| (seconds * 1e9) as u64;
+    let [start, end] = [send!(times, "GPUStartTime"; f64), send!(times, "GPUEndTime"; f64)].map(ns);
+    let scheduling = match flags {
+        0 => ns(send!(times, "kernelEndTime"; f64)).saturating_sub(ns(send!(times, "kernelStartTime"; f64))),
+        _ => 0,
+    };
+    // What failed before the GPU took it has no times.
+    let [start, end] = if start == 0 { [0, 0] } else { [start, end].map(|at| moment.saturating_sub(at)) };
+    let event = Event {
+        hook: KIND_GPU_TIMES,
+        start: now,
+        end: now,
+        context,
+        flags,
+        result,
+        payload: [key, start, end, scheduling],
+        ..Event::default()
+    };
+    if !state.write_apart(event) {
+        state.header().notes.fetch_or(note::METAL_TIMES_LOST, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,81 @@
+//! Messages to devices.
+
+use core::ffi::c_void;
+
+use super::{event, messages, metal4, names, queue, resources};
+use crate::interpose::objc::{Id, send};
+
+/// Command buffers of a queue that may be uncompleted, where the program does not say.
+const USUAL_LIMIT: u64 = 64;
+
+messages! {
+    /// A GPU.
+    DEVICE: "MTLDevice", from super::FIRST, needs ["newCommandQueue", "registryID"];
+
+    Api NONE newCommandQueue "newCommandQueue" "@@:" () -> Id => |_, made| queue(made, USUAL_LIMIT);
+    Api NONE newCommandQueueWithMax "newCommandQueueWithMaxCommandBufferCount:" "@@:Q" (most: usize) -> Id
+        => |_, made| queue(made, most as u64);
+    Api NONE newCommandQueueWithDescriptor "newCommandQueueWithDescriptor:" "@@:@" (descriptor: Id) -> Id
+        => |_, made| queue(made, send!(descriptor, "maxCommandBufferCount"; usize) as u64);
+
+    Alloc DEVICE newBufferWithLength "newBufferWithLength:options:" "@@:QQ" (bytes: usize, options: usize) -> Id
+        => |_, made| buffer(made, options, bytes);
+    Alloc DEVICE newBufferWithBytes "newBufferWithBytes:length:options:" "@@:^vQQ"
+        (from: *const c_void, bytes: usize, options: usize) -> Id
+        => |_, made| buffer(made, options, bytes);
+    Alloc REGISTERED newBufferWithBytesNoCopy "newBufferWithBytesNoCopy:length:options:deallocator:" "@@:^vQQ@?"
+        (at: *mut c_void, bytes: usize, options: usize, deallocator: Id) -> Id
+        => |_, made| buffer(made, at as usize, bytes);
+    Alloc DEVICE newHeapWithDescriptor "newHeapWithDescriptor:" "@@:@" (descriptor: Id) -> Id => |_, made| {
+        resources::heap::HEAP.meet(made);
+        let [bytes, options] = [send!(descriptor, "size"; usize), send!(descriptor, "storageMode"; usize) << 4];
+        [made as u64, 0, options as u64, bytes as u64]
+    };
+
+    Module NONE newPipeline "newComputePipelineStateWithFunction:error:" "@@:@^@" (function: Id, error: *mut Id) -> Id
+        => |_, made| pipeline(made, function);
+    Module NONE newPipelineReflected "newComputePipelineStateWithFunction:options:reflection:error:" "@@:@Q^@^@"
+        (function: Id, options: usize, reflection: *mut Id, error: *mut Id) -> Id
+        => |_, made| pipeline(made, function);
+    Module NONE newPipelineWithDescriptor "newComputePipelineStateWithDescriptor:options:reflection:error:" "@@:@Q^@^@"
+        (descriptor: Id, options: usize, reflection: *mut Id, error: *mut Id) -> Id
+        => |_, made| {
+            names::pipeline(made, send!(descriptor, "label"; Id));
+            pipeline(made, send!(descriptor, "computeFunction"; Id))
+        };
+
+    Api NONE newSharedEvent "newSharedEvent" "@@:" () -> Id => |_, made| {
+        event::SHARED_EVENT.meet(made);
+        [made as u64, 0, 0, 0]
+    };
+
+    Api NONE newMTL4CommandQueue "newMTL4CommandQueue" "@@:" () -> Id => |_, made| {
+        metal4::queue::QUEUE.meet(made);
+        [made as u64, 0, 0, 0]
+    };
+    Api NONE newMTL4CommandQueueWithDescriptor "newMTL4CommandQueueWithDescriptor:error:" "@@:@^@"
+        (descriptor: Id, error: *mut Id) -> Id
+        => |_, made| {
+            metal4::queue::QUEUE.meet(made);
+            [made as u64, 0, 0, 0]
+        };
+    Api NONE newCommandBuffer "newCommandBuffer" "@@:" () -> Id => |_, made| {
+        metal4::buffer::BUFFER.meet(made);
+        [made as u64, 0, 0, 0]
+    };
+}
+
+fn queue(made: Id, most: u64) -> [u64; 4] {
+    queue::QUEUE.meet(made);
+    [made as u64, 0, 0, most]
+}
+
+fn buffer(made: Id, options: usize, bytes: usize) -> [u64; 4] {
+    resources::buffer::BUFFER.meet(made);
+    [made as u64, 0, options as u64, if made.is_null() { 0 } else { bytes as u64 }]
+}
+
+fn pipeline(made: Id, function: Id) -> [u64; 4] {
+    names::pipeline(made, send!(function, "name"; Id));
+    [made as u64, 0, function as u64, 0]
+}

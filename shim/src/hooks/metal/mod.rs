@@ -1,0 +1,212 @@
+//! Metal: the lists of hooked messages, a file for each kind of object, and the functions that give out devices.
+//!
+//! A line is a message: its class of events, its detail, a name for it here, its selector, its signature as the runtime
+//! encodes it, its arguments and result, and what goes into the event's payload ([`gputrace_abi::metal`]). Objects that a
+//! message returns are met, so that the messages of their class are hooked: devices lead to queues, queues to command
+//! buffers, these to encoders.
+
+mod blit;
+mod command_buffer;
+mod completed;
+mod compute;
+mod device;
+pub(crate) mod devices;
+mod entry;
+mod event;
+mod feedback;
+mod metal4;
+mod names;
+mod queue;
+mod resources;
+
+use gputrace_abi::layout::View;
+
+use super::Hook;
+use crate::interpose::objc::Id;
+
+/// Number of the first message.
+pub(crate) const FIRST: u16 = super::alloc::FIRST + super::alloc::COUNT;
+/// Number after the last one.
+pub(crate) const END: u16 = feedback::END;
+
+/// The lists, in the order of their numbers.
+static LISTS: [&[Hook]; 12] = [
+    &device::HOOKS,
+    &queue::HOOKS,
+    &command_buffer::HOOKS,
+    &compute::HOOKS,
+    &blit::HOOKS,
+    &resources::buffer::HOOKS,
+    &resources::heap::HOOKS,
+    &event::HOOKS,
+    &metal4::queue::HOOKS,
+    &metal4::buffer::HOOKS,
+    &entry::HOOKS,
+    &feedback::HOOKS,
+];
+
+/// Every message with its number.
+fn all() -> impl Iterator<Item = (u16, &'static Hook)> {
+    (FIRST..).zip(LISTS.iter().flat_map(|list| list.iter()))
+}
+
+/// The message with this number.
+pub(crate) fn by_number(number: u16) -> Option<&'static Hook> {
+    all().find(|(n, _)| *n == number).map(|(_, hook)| hook)
+}
+
+/// Writes the rows of the segment's hook table.
+pub(crate) fn describe(view: &View) {
+    for (number, hook) in all() {
+        if let Some(row) = view.hook(usize::from(number)) {
+            row.write(hook.name.to_bytes(), hook.class, hook.detail, 0);
+        }
+    }
+}
+
+/// The messages of a role: hooks, trampolines, and the role itself.
+///
+/// `[BEFORE]` runs before a message that is recorded; with `[BEFORE; INSTEAD]` its result, where it is not 0, goes to INSTEAD,
+/// which takes the original's place, and to the payload.
+macro_rules! messages {
+    (
+        $(#[$doc:meta])*
+        $role:ident: $name:literal, from $first:expr, needs [$($need:literal),* $(,)?];
+        $(
+            $class:ident $detail:ident $message:ident $selector:literal $encoding:literal
+            ($($argument:ident : $type:ty),*) -> $result:ty $([$before:expr $(; $instead:expr)?])? => $payload:expr;
+        )*
+    ) => {
+        #[allow(non_camel_case_types)]
+        #[derive(Clone, Copy)]
+        enum Index { $($message,)* }
+
+        const FIRST: u16 = $first;
+        const COUNT: usize = [$(stringify!($message)),*].len();
+        /// Number after the last one.
+        pub(crate) const END: u16 = FIRST + COUNT as u16;
+        /// The hooks of this file.
+        pub(crate) static HOOKS: [$crate::hooks::Hook; COUNT] = [$($message::HOOK),*];
+
+        static NEEDS: [&core::ffi::CStr; [$($need),*].len()] = [$($crate::hooks::metal::text!($need)),*];
+        static MESSAGES: [$crate::interpose::objc::Message; COUNT] = [$($crate::interpose::objc::Message {
+            selector: $crate::hooks::metal::text!($selector),
+            encoding: $encoding,
+            trampolines: [
+                $message::<0> as *const (),
+                $message::<1> as *const (),
+                $message::<2> as *const (),
+                $message::<3> as *const (),
+            ],
+            originals: &$message::ORIGINALS,
+        }),*];
+
+        $(#[$doc])*
+        pub(crate) static $role: $crate::interpose::objc::Role =
+            $crate::interpose::objc::Role::new(&NEEDS, &MESSAGES);
+
+        $(
+            mod $message {
+                use super::*;
+
+                pub(super) static ORIGINALS: $crate::interpose::objc::Originals =
+                    $crate::interpose::objc::Originals::new();
+                pub(super) const HOOK: $crate::hooks::Hook = $crate::hooks::Hook::new(
+                    $crate::hooks::metal::text!("[", $name, " ", $selector, "]"),
+                    gputrace_abi::Class::$class,
+                    gputrace_abi::event::detail::$detail,
+                    false,
+                    core::ptr::null(),
+                );
+                pub(super) const NUMBER: u16 = FIRST + Index::$message as u16;
+            }
+
+            unsafe extern "C" fn $message<const SLOT: usize>(
+                this: $crate::interpose::objc::Id,
+                selector: $crate::interpose::objc::Sel
+                $(, $argument: $type)*
+            ) -> $result {
+                type Code = unsafe extern "C" fn(
+                    $crate::interpose::objc::Id,
+                    $crate::interpose::objc::Sel
+                    $(, $type)*
+                ) -> $result;
+                let original = |prepared: usize| {
+                    $crate::hooks::metal::messages!(@instead this, prepared, $($($instead)?)?);
+                    // SAFETY: the method of this selector that was there before, whose signature was compared.
+                    let code: Code = unsafe { core::mem::transmute($message::ORIGINALS.at::<SLOT>()) };
+                    // SAFETY: the program's own arguments, passed on.
+                    unsafe { code(this, selector $(, $argument)*) }
+                };
+                let before = $crate::hooks::metal::messages!(@before $($before)?);
+                let payload = $crate::hooks::metal::messages!(@payload $result, $payload, $($($instead)?)?);
+                $crate::record::message($message::HOOK, $message::NUMBER, this, before, original, payload)
+            }
+        )*
+    };
+
+    // Types first: a closure that is not an argument knows those of its own only if it is told.
+    (@payload $result:ty, $payload:expr,) => {
+        |this, result, _| $crate::hooks::metal::said::<$result>($payload, this, result)
+    };
+    (@payload $result:ty, $payload:expr, $instead:expr) => { $payload };
+    (@before) => { |_| 0usize };
+    (@before $before:expr) => { $before };
+    (@instead $this:ident, $prepared:ident,) => { let _ = $prepared; };
+    (@instead $this:ident, $prepared:ident, $instead:expr) => {
+        if $prepared != 0 {
+            return ($instead)($this, $prepared);
+        }
+    };
+}
+use messages;
+
+/// What a payload says.
+#[inline(always)]
+fn said<R>(payload: impl FnOnce(Id, R) -> [u64; 4], this: Id, result: R) -> [u64; 4] {
+    payload(this, result)
+}
+
+/// A C string of parts.
+macro_rules! text {
+    ($($part:literal),*) => {
+        match core::ffi::CStr::from_bytes_with_nul(concat!($($part,)* "\0").as_bytes()) {
+            Ok(text) => text,
+            Err(_) => c"",
+        }
+    };
+}
+use text;
+
+/// Three dimensions, as Metal passes them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Size {
+    width: usize,
+    height: usize,
+    depth: usize,
+}
+
+impl Size {
+    /// In a payload word, each saturated.
+    #[inline(always)]
+    fn grid(self) -> u64 {
+        let [x, y, z] = [self.width, self.height, self.depth].map(|n| n as u64);
+        gputrace_abi::event::pack_grid(x.min(u64::from(u32::MAX)) as u32, y.min(0xffff) as u32, z.min(0xffff) as u32)
+    }
+
+    /// The same for the threads of a group, of which there are at most 1,024.
+    #[inline(always)]
+    fn group(self) -> u64 {
+        let [x, y, z] = [self.width.min(0x7ff), self.height.min(0x7ff), self.depth.min(0x3ff)].map(|n| n as u32);
+        gputrace_abi::event::pack_block(x, y, z, 0)
+    }
+}
+
+/// A place and how many there are from it on.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Range {
+    location: usize,
+    length: usize,
+}

@@ -1,0 +1,80 @@
+//! Names of pipelines and labels of command buffers: each is written once.
+//!
+//! What was written is remembered in small tables; where one is full of others, a name is written again.
+
+use core::hint::cold_path;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use gputrace_abi::event::text_kind;
+use gputrace_abi::text::key;
+
+use crate::interpose::objc::{self, Id, send};
+use crate::{session, thread};
+
+/// Pipelines whose names were written.
+static PIPELINES: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+/// Keys of labels that were written.
+static LABELS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+static NOWHERE: AtomicU64 = AtomicU64::new(0);
+
+#[inline(always)]
+fn place(table: &'static [AtomicU64; 1024], hash: u64) -> &'static AtomicU64 {
+    // The mask keeps the index inside; `get` with a fallback costs nothing and cannot panic.
+    table.get(hash as usize & 1023).unwrap_or(&NOWHERE)
+}
+
+fn of_pipeline(pipeline: Id) -> &'static AtomicU64 {
+    let address = pipeline as u64;
+    place(&PIPELINES, (address >> 4) ^ (address >> 14))
+}
+
+/// A pipeline was made of a function of this name (an NSString), or has it as its label, which comes first.
+pub(super) fn pipeline(made: Id, name: Id) {
+    if made.is_null() || of_pipeline(made).load(Ordering::Relaxed) == made as u64 {
+        return;
+    }
+    if let Some((state, name)) = thread::state_slow().zip(objc::text(name).filter(|name| !name.is_empty()))
+        && state.write_text(text_kind::FUNCTION, made as u64, 0, name.to_bytes(), session::now())
+    {
+        of_pipeline(made).store(made as u64, Ordering::Relaxed);
+    }
+}
+
+/// A pipeline is used: one that was made in the background has its label for a name, if it has one.
+#[inline(always)]
+pub(super) fn pipeline_used(used: Id) {
+    if of_pipeline(used).load(Ordering::Relaxed) != used as u64 {
+        cold_path();
+        learn(used);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn learn(used: Id) {
+    pipeline(used, send!(used, "label"; Id));
+    // It has no other name: nobody asks again.
+    if !used.is_null() {
+        of_pipeline(used).store(used as u64, Ordering::Relaxed);
+    }
+}
+
+/// The key of a label (an NSString); 0 for none.
+#[inline(always)]
+pub(super) fn label(label: Id) -> u64 {
+    if label.is_null() { 0 } else { write(label) }
+}
+
+#[inline(never)]
+fn write(label: Id) -> u64 {
+    let Some(text) = objc::text(label).filter(|text| !text.is_empty()) else { return 0 };
+    let key = key(text_kind::LABEL, text.to_bytes());
+    let place = place(&LABELS, key);
+    if place.load(Ordering::Relaxed) != key
+        && let Some(state) = thread::state_slow()
+        && state.write_text(text_kind::LABEL, key, 0, text.to_bytes(), session::now())
+    {
+        place.store(key, Ordering::Relaxed);
+    }
+    key
+}

@@ -1,0 +1,19 @@
+//! Messages to command queues.
+
+use super::command_buffer::COMMAND_BUFFER;
+use super::messages;
+use crate::interpose::objc::Id;
+
+messages! {
+    /// A queue of command buffers.
+    QUEUE: "MTLCommandQueue", from super::device::END, needs ["commandBuffer", "device"];
+
+    Sync ROOM commandBuffer "commandBuffer" "@@:" () -> Id => made;
+    Sync ROOM unretained "commandBufferWithUnretainedReferences" "@@:" () -> Id => made;
+    Sync ROOM withDescriptor "commandBufferWithDescriptor:" "@@:@" (descriptor: Id) -> Id => made;
+}
+
+fn made(queue: Id, made: Id) -> [u64; 4] {
+    COMMAND_BUFFER.meet(made);
+    [made as u64, queue as u64, 0, 0]
+}

@@ -1,0 +1,23 @@
+//! The end of buffers and heaps. Buffers that a heap gave out end here too, and were not seen to begin.
+
+pub(crate) mod buffer {
+    use crate::hooks::metal::messages;
+
+    messages! {
+        /// Memory.
+        BUFFER: "MTLBuffer", from crate::hooks::metal::blit::END, needs ["length", "contents"];
+
+        Free DEVICE dealloc "dealloc" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
+    }
+}
+
+pub(crate) mod heap {
+    use crate::hooks::metal::messages;
+
+    messages! {
+        /// Memory that the program shares out itself.
+        HEAP: "MTLHeap", from super::buffer::END, needs ["newBufferWithLength:options:", "usedSize"];
+
+        Free DEVICE dealloc "dealloc" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
+    }
+}

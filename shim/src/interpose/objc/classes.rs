@@ -1,0 +1,139 @@
+//! Hooks of concrete classes, put in as objects of them appear.
+//!
+//! A class and the one above it may both have a method of the same name, of which one calls the other. So each hooked
+//! class has a trampoline and an original of its own, and only the class of the object that appeared is touched: a method
+//! that it has from above is added to it. The trampoline of a class below another hooked one finds that one's trampoline
+//! as its original; the guard of [`crate::record`] counts the outermost.
+
+use core::ffi::CStr;
+use core::hint::cold_path;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use gputrace_abi::layout::note;
+
+use super::{
+    Id, class_addMethod, class_getInstanceMethod, encoding, method_getImplementation, method_getTypeEncoding,
+    method_setImplementation, object_getClass, selector,
+};
+use crate::session;
+
+/// Classes of one role that are hooked. Apple's driver has one; layers for debugging and capturing bring theirs.
+const SLOTS: usize = 4;
+
+/// What the trampolines of a message pass it on to, by slot of the class.
+pub(crate) struct Originals([AtomicUsize; SLOTS]);
+
+impl Originals {
+    pub(crate) const fn new() -> Originals {
+        Originals([const { AtomicUsize::new(0) }; SLOTS])
+    }
+
+    /// The original for a slot; there is one before its trampoline can be reached.
+    #[inline(always)]
+    pub(crate) fn at<const SLOT: usize>(&self) -> *const () {
+        self.0.get(SLOT).map_or(0, |code| code.load(Ordering::Relaxed)) as *const ()
+    }
+}
+
+/// A message that is hooked.
+pub(crate) struct Message {
+    pub(crate) selector: &'static CStr,
+    /// Its signature, as the runtime encodes it.
+    pub(crate) encoding: &'static str,
+    /// By slot.
+    pub(crate) trampolines: [*const (); SLOTS],
+    pub(crate) originals: &'static Originals,
+}
+
+// SAFETY: the pointers are addresses of functions.
+unsafe impl Sync for Message {}
+
+/// What objects are to Metal, whatever their class: a queue, a command buffer.
+pub(crate) struct Role {
+    /// Selectors without which a class is something else of the same look: `commit` is a common word.
+    needs: &'static [&'static CStr],
+    messages: &'static [Message],
+    /// Classes that were met.
+    classes: [AtomicUsize; SLOTS],
+}
+
+impl Role {
+    pub(crate) const fn new(needs: &'static [&'static CStr], messages: &'static [Message]) -> Role {
+        Role { needs, messages, classes: [const { AtomicUsize::new(0) }; SLOTS] }
+    }
+
+    /// An object of this role appeared: its class is hooked, if it is a new one.
+    #[inline(always)]
+    pub(crate) fn meet(&self, object: Id) {
+        if object.is_null() {
+            return;
+        }
+        // SAFETY: an object that the program was just given, or is using.
+        let class = unsafe { object_getClass(object) } as usize;
+        for known in &self.classes {
+            match known.load(Ordering::Relaxed) {
+                known if known == class => return,
+                0 => break,
+                _ => {}
+            }
+        }
+        cold_path();
+        self.hook(class);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn hook(&self, class: usize) {
+        for (slot, place) in self.classes.iter().enumerate() {
+            match place.compare_exchange(0, class, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return self.put_in(class, slot),
+                Err(known) if known == class => return,
+                Err(_) => {}
+            }
+        }
+        tell(note::METAL_CLASSES_FULL);
+    }
+
+    fn put_in(&self, class: usize, slot: usize) {
+        let class = class as Id;
+        // SAFETY: a class, and selectors.
+        let lacks = |name: &&&CStr| unsafe { class_getInstanceMethod(class, selector(name)) }.is_null();
+        if self.needs.iter().find(lacks).is_some() {
+            return tell(note::METAL_CLASS_UNKNOWN);
+        }
+        for message in self.messages {
+            let selector = selector(message.selector);
+            let (Some(ours), Some(original)) = (message.trampolines.get(slot), message.originals.0.get(slot)) else {
+                continue;
+            };
+            // SAFETY: a class and its method; the trampoline has the method's signature, which is compared, and finds its
+            // original before anybody can reach it.
+            unsafe {
+                let method = class_getInstanceMethod(class, selector);
+                if method.is_null() {
+                    continue;
+                }
+                let types = method_getTypeEncoding(method);
+                if types.is_null() || !encoding::alike(CStr::from_ptr(types).to_bytes(), message.encoding.as_bytes()) {
+                    tell(note::METAL_SIGNATURE);
+                    continue;
+                }
+                original.store(method_getImplementation(method) as usize, Ordering::Release);
+                if class_addMethod(class, selector, *ours, types) == 0 {
+                    let before = method_setImplementation(method, *ours);
+                    // Somebody else may have put in theirs meanwhile.
+                    if !before.is_null() {
+                        original.store(before as usize, Ordering::Release);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Says in the segment what is missing.
+fn tell(bit: u32) {
+    if let Some(view) = session::present() {
+        view.header().notes.fetch_or(bit, Ordering::Relaxed);
+    }
+}

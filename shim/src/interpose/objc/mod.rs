@@ -1,0 +1,96 @@
+//! Objective-C's runtime: the few functions that we call, and messages.
+//!
+//! Objects belong to the program: they are looked at while a message to them runs, and neither retained nor kept.
+
+mod classes;
+mod encoding;
+
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+pub(crate) use classes::{Message, Originals, Role};
+
+/// An object; null is nil.
+pub(crate) type Id = *mut c_void;
+/// A selector. Two pointers of one name may differ, so they are never compared.
+pub(crate) type Sel = *mut c_void;
+/// A class.
+pub(crate) type Class = *mut c_void;
+/// A method of a class.
+pub(crate) type Method = *mut c_void;
+
+#[link(name = "objc")]
+unsafe extern "C" {
+    pub(crate) fn objc_msgSend();
+    pub(crate) fn objc_getClass(name: *const c_char) -> Class;
+    fn sel_registerName(name: *const c_char) -> Sel;
+    fn object_getClass(object: Id) -> Class;
+    fn class_getInstanceMethod(class: Class, selector: Sel) -> Method;
+    fn class_addMethod(class: Class, selector: Sel, code: *const (), types: *const c_char) -> u8;
+    fn method_getImplementation(method: Method) -> *const ();
+    fn method_setImplementation(method: Method, code: *const ()) -> *const ();
+    fn method_getTypeEncoding(method: Method) -> *const c_char;
+}
+
+/// A selector that is looked up once.
+pub(crate) struct Selector {
+    name: &'static CStr,
+    known: AtomicPtr<c_void>,
+}
+
+impl Selector {
+    pub(crate) const fn new(name: &'static CStr) -> Selector {
+        Selector { name, known: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Sel {
+        let known = self.known.load(Ordering::Relaxed);
+        if known.is_null() { self.find() } else { known }
+    }
+
+    #[cold]
+    fn find(&self) -> Sel {
+        let selector = selector(self.name);
+        self.known.store(selector, Ordering::Relaxed);
+        selector
+    }
+}
+
+/// The selector of this name.
+fn selector(name: &CStr) -> Sel {
+    // SAFETY: a C string.
+    unsafe { sel_registerName(name.as_ptr()) }
+}
+
+/// Sends a message: `send!(object, "selector:", (value: type) -> result)`. To nil: nothing, and the result is zero.
+macro_rules! send {
+    ($object:expr, $selector:literal $(, ($($value:expr => $type:ty),*))? ; $result:ty) => {{
+        static SELECTOR: $crate::interpose::objc::Selector = $crate::interpose::objc::Selector::new(
+            match core::ffi::CStr::from_bytes_with_nul(concat!($selector, "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => c"",
+            },
+        );
+        type Code = unsafe extern "C" fn(
+            $crate::interpose::objc::Id,
+            $crate::interpose::objc::Sel $($(, $type)*)?
+        ) -> $result;
+        // SAFETY: the runtime's function passes all on to the method, whose signature this is.
+        unsafe {
+            let code: Code = core::mem::transmute($crate::interpose::objc::objc_msgSend as *const ());
+            code($object, SELECTOR.get() $($(, $value)*)?)
+        }
+    }};
+}
+pub(crate) use send;
+
+/// The bytes of an NSString; none of nil. They live as long as the string, or the pool around this.
+pub(crate) fn text<'a>(string: Id) -> Option<&'a CStr> {
+    if string.is_null() {
+        return None;
+    }
+    let bytes = send!(string, "UTF8String"; *const c_char);
+    // SAFETY: null or a C string.
+    (!bytes.is_null()).then(|| unsafe { CStr::from_ptr(bytes) })
+}
