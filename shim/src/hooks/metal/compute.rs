@@ -24,4 +24,11 @@ messages! {
     Encode COMMANDS commands "executeCommandsInBuffer:withRange:" "v@:@{_NSRange=QQ}" (buffer: Id, range: Range) -> ()
         => |this, ()| [this as u64, 0, range.length as u64, 0];
     Encode END_ENCODER end "endEncoding" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
+
+    // Metal 4 has one kind of encoder for kernels and copies.
+    Transfer COPY_ASYNC copy "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:" "v@:@Q@QQ"
+        (from: Id, at: usize, to: Id, place: usize, bytes: usize) -> ()
+        => |this, ()| [to as u64, this as u64, from as u64, bytes as u64];
+    Transfer SET_ASYNC fill "fillBuffer:range:value:" "v@:@{_NSRange=QQ}C" (buffer: Id, range: Range, value: u8) -> ()
+        => |this, ()| [buffer as u64, this as u64, u64::from(value), range.length as u64];
 }
