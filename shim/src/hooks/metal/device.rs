@@ -40,8 +40,11 @@ messages! {
     Module NONE newPipelineWithDescriptor "newComputePipelineStateWithDescriptor:options:reflection:error:" "@@:@Q^@^@"
         (descriptor: Id, options: usize, reflection: *mut Id, error: *mut Id) -> Id
         => |_, made| {
-            names::pipeline(made, send!(descriptor, "label"; Id));
-            pipeline(made, send!(descriptor, "computeFunction"; Id))
+            let function = send!(descriptor, "computeFunction"; Id);
+            if names::pipeline(made, send!(descriptor, "label"; Id)) {
+                return [made as u64, 0, function as u64, 0];
+            }
+            pipeline(made, function)
         };
 
     Api NONE newSharedEvent "newSharedEvent" "@@:" () -> Id => |_, made| {

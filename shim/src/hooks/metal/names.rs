@@ -28,16 +28,20 @@ fn of_pipeline(pipeline: Id) -> &'static AtomicU64 {
     place(&PIPELINES, (address >> 4) ^ (address >> 14))
 }
 
-/// A pipeline was made of a function of this name (an NSString), or has it as its label, which comes first.
-pub(super) fn pipeline(made: Id, name: Id) {
-    if made.is_null() || of_pipeline(made).load(Ordering::Relaxed) == made as u64 {
-        return;
+/// A pipeline was made, and has this name (an NSString): its label or that of its function. Whether it was written. What
+/// was known of its address was of one that is gone.
+pub(super) fn pipeline(made: Id, name: Id) -> bool {
+    if made.is_null() {
+        return false;
     }
-    if let Some((state, name)) = thread::state_slow().zip(objc::text(name).filter(|name| !name.is_empty()))
-        && state.write_text(text_kind::FUNCTION, made as u64, 0, name.to_bytes(), session::now())
-    {
+    let Some((state, name)) = thread::state_slow().zip(objc::text(name).filter(|name| !name.is_empty())) else {
+        return false;
+    };
+    let written = state.write_text(text_kind::FUNCTION, made as u64, 0, name.to_bytes(), session::now());
+    if written {
         of_pipeline(made).store(made as u64, Ordering::Relaxed);
     }
+    written
 }
 
 /// A pipeline is used: one that was made in the background has its label for a name, if it has one.
