@@ -315,6 +315,7 @@ pub(crate) fn notes(bits: u32, past: &[manifest::Past], patched: bool) -> Vec<St
         (note::CONTEXTS_FULL, "too many CUDA contexts: some events have no context"),
         (note::SANITIZER, SANITIZER),
         (note::OWN_MALLOC, OWN_MALLOC),
+        (note::METAL_HOOKS_LATE, "hooks of a Metal class took long: first messages to its objects may be missing"),
         (note::METAL_CLASSES_FULL, "Metal objects of a fifth class of one kind: messages to these are missing"),
         (
             note::METAL_CLASS_UNKNOWN,

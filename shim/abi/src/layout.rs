@@ -134,6 +134,8 @@ pub mod note {
     pub const METAL_SIGNATURE: u32 = 1 << 16;
     /// Metal: more commits with feedback in flight than can be followed, or no room for times of the GPU.
     pub const METAL_TIMES_LOST: u32 = 1 << 17;
+    /// Metal: a thread went on while another one was still putting hooks into a class.
+    pub const METAL_HOOKS_LATE: u32 = 1 << 18;
 }
 
 /// The first page of the segment. Fields above `paused` are written once, before the segment is handed over.

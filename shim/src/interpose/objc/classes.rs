@@ -15,7 +15,15 @@ use super::{
     Id, class_addMethod, class_getInstanceMethod, encoding, method_getImplementation, method_getTypeEncoding,
     method_setImplementation, object_getClass, selector,
 };
-use crate::session;
+use crate::{session, sys};
+
+/// In a class's address, which is even: a thread is putting its hooks in.
+const UNFINISHED: usize = 1;
+
+/// How long other threads wait for that one, in naps: they would have messages that nobody sees. It takes some us, unless it
+/// is not let run; and it may be this very thread, where the runtime calls the program.
+const NAP_NS: u64 = 100_000;
+const MOST_NAPS: u32 = 1_000;
 
 /// Classes of one role that are hooked. Apple's driver has one; layers for debugging and capturing bring theirs.
 const SLOTS: usize = 4;
@@ -53,7 +61,7 @@ pub(crate) struct Role {
     /// Selectors without which a class is something else of the same look: `commit` is a common word.
     needs: &'static [&'static CStr],
     messages: &'static [Message],
-    /// Classes that were met.
+    /// Classes that were met, with [`UNFINISHED`] as long as not all of their messages are hooked.
     classes: [AtomicUsize; SLOTS],
 }
 
@@ -85,9 +93,21 @@ impl Role {
     #[inline(never)]
     fn hook(&self, class: usize) {
         for (slot, place) in self.classes.iter().enumerate() {
-            match place.compare_exchange(0, class, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return self.put_in(class, slot),
+            match place.compare_exchange(0, class | UNFINISHED, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => {
+                    self.put_in(class, slot);
+                    return place.store(class, Ordering::Release);
+                }
                 Err(known) if known == class => return,
+                Err(known) if known == class | UNFINISHED => {
+                    for _ in 0..MOST_NAPS {
+                        if place.load(Ordering::Acquire) == class {
+                            return;
+                        }
+                        sys::nap(NAP_NS);
+                    }
+                    return tell(note::METAL_HOOKS_LATE);
+                }
                 Err(_) => {}
             }
         }
