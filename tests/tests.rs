@@ -31,6 +31,7 @@
 //! | `exports` | what is exported, and read back, is what the trace holds |
 //! | `judges` | Holistic Trace Analysis and DuckDB find our report's numbers in the same trace |
 //! | `aarch64` | the shim on another processor, under an emulator |
+//! | `apple` | the shim for macOS, its machine code executed under a Mach-O loader of our own |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
 //! | `interpreters` | Python embedded, in several interpreters, and while it ends: harmless, and no stack that was not so |
@@ -41,12 +42,14 @@
 //! | `widths` | no line of a report is longer than was asked for |
 //! | `tidy` | the repository keeps its own rules |
 //!
-//! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver and NCCL.
+//! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver and NCCL, Metal, and the
+//! loader of macOS.
 
 mod util;
 
 mod aarch64;
 mod analyses;
+mod apple;
 mod bottlenecks;
 mod broken_imports;
 mod clients;

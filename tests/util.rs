@@ -1,9 +1,11 @@
 //! What every test needs: the built things, programs to trace, runs of them, and the traces that came of it.
 
+mod apple;
 mod build;
 mod run;
 mod trace;
 
+pub(crate) use apple::{apple_targets, imports_of_apple};
 pub(crate) use build::{
     Driver, driver_folder, gputrace, hooked_functions, lacks, library, linked_with, linked_with_library, nccl_folder,
     nccl_inside, needs, odd_driver_folder, program, program_by, program_with, repository, shim,

@@ -155,8 +155,30 @@ pub(crate) fn linked_with_library(name: &str, folder: &Path, more: &[&str]) -> V
     link.into_iter().chain(more.iter().map(|flag| (*flag).to_owned())).collect()
 }
 
-/// Compiles when a source is younger than the product, or the flags are others.
+/// Compiles a program or library of `tests/programs`.
 fn compiled<S: AsRef<OsStr>>(compiler: &str, source: &str, product: &str, flags: &[S]) -> PathBuf {
+    let sources = repository().join("tests/programs");
+    let source = sources.join(format!("{source}.c"));
+    let mut command = Command::new(compiler);
+    command.args(C_FLAGS).arg("-I").arg(&sources).arg(&source).args(flags).arg("-ldl");
+    let mut inputs = files_in(&sources);
+    inputs.retain(|file| *file == source || file.extension().is_some_and(|e| e == "h"));
+    made(command, product, &inputs)
+}
+
+/// How all of our C is compiled.
+pub(super) const C_FLAGS: [&str; 8] =
+    ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-pthread"];
+
+pub(super) fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    files
+}
+
+/// What a compiler makes when an input is younger than the product, or the command is another; it need not say where.
+pub(super) fn made(mut compiler: Command, product: &str, inputs: &[PathBuf]) -> PathBuf {
     static DONE: OnceLock<Mutex<HashMap<String, PathBuf>>> = OnceLock::new();
     let mut done = DONE.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner());
     if let Some(path) = done.get(product) {
@@ -165,16 +187,10 @@ fn compiled<S: AsRef<OsStr>>(compiler: &str, source: &str, product: &str, flags:
     let folder = workshop().join("programs");
     fs::create_dir_all(&folder).expect("the target folder is writable");
     let _lock = file_lock("programs");
-    let sources = repository().join("tests/programs");
-    let source = sources.join(format!("{source}.c"));
     let path = folder.join(product);
-    let mut compiler = Command::new(compiler);
-    compiler.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-pthread"]);
-    compiler.arg("-I").arg(&sources).arg(&source).arg("-o").arg(&path).args(flags).arg("-ldl");
+    compiler.arg("-o").arg(&path);
     let recipe = format!("{compiler:?}");
     let note = folder.join(format!("{product}.recipe"));
-    let mut inputs: Vec<PathBuf> = fs::read_dir(&sources).expect("this folder").flatten().map(|e| e.path()).collect();
-    inputs.retain(|file| *file == source || file.extension().is_some_and(|e| e == "h"));
     let young = inputs.iter().any(|file| changed(file) > changed(&path));
     if young || fs::read_to_string(&note).ok().as_ref() != Some(&recipe) {
         let output = compiler.output().expect("the compiler is installed");

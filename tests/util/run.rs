@@ -140,6 +140,15 @@ impl Target<'_> {
         self
     }
 
+    /// The same by way of a program that runs what its arguments name.
+    pub(crate) fn through<S: AsRef<OsStr>>(mut self, launcher: &[S]) -> Self {
+        let words = launcher.iter().map(|word| word.as_ref().to_owned());
+        let mut words: Vec<OsString> = words.chain([self.program]).chain(self.arguments).collect();
+        self.program = words.remove(0);
+        self.arguments = words;
+        self
+    }
+
     /// Runs it in a process group of its own, as a shell does.
     pub(crate) fn own_group(mut self) -> Self {
         self.own_group = true;

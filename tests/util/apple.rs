@@ -1,0 +1,118 @@
+//! The shim for macOS in programs of Linux: `tests/fakes/macho` is their dynamic loader, `tests/fakes/metal` their GPU.
+//!
+//! `ci/apple/run` builds the shim and says where it is: GPUTRACE_APPLE_DYLIBS.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::build::{C_FLAGS, files_in, made};
+use super::run::{Scratch, Target};
+use super::{lacks, needs, repository};
+
+/// Whose machine code is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Processor {
+    /// By this machine itself.
+    X86,
+    /// By an emulator.
+    Arm,
+}
+
+impl Processor {
+    fn compiler(self) -> &'static str {
+        match self {
+            Processor::X86 => "gcc",
+            Processor::Arm => "aarch64-linux-gnu-gcc",
+        }
+    }
+
+    fn dylib(self) -> &'static str {
+        match self {
+            Processor::X86 => "x86_64-apple-darwin/release/libgputrace_shim.dylib",
+            Processor::Arm => "aarch64-apple-darwin/release/libgputrace_shim.dylib",
+        }
+    }
+
+    /// The library that makes a program of Linux one of macOS.
+    fn system(self) -> PathBuf {
+        let fakes = repository().join("tests/fakes");
+        let inputs: Vec<PathBuf> = ["macho", "metal"].iter().flat_map(|name| files_in(&fakes.join(name))).collect();
+        let sources = inputs.iter().filter(|file| file.extension().is_some_and(|e| e != "h"));
+        let mut command = Command::new(self.compiler());
+        command.args(C_FLAGS).args(["-shared", "-fPIC", "-Wl,-z,defs"]).args(sources).args(["-lobjc", "-lm"]);
+        made(command, &format!("libfake_macos-{}.so", self.compiler()), &inputs)
+    }
+
+    /// The program of `tests/programs/<name>`.
+    fn program(self, name: &str) -> PathBuf {
+        let (programs, system) = (repository().join("tests/programs"), self.system());
+        let source = programs.join(name);
+        let mut inputs = files_in(&programs);
+        inputs.retain(|file| *file == source || file.extension().is_some_and(|e| e == "h"));
+        inputs.push(system.clone());
+        let mut command = Command::new(self.compiler());
+        command.args(C_FLAGS).args(name.ends_with(".m").then_some("-fobjc-exceptions"));
+        command.arg("-I").arg(repository().join("tests/fakes/metal")).arg(source).arg(&system);
+        let folder = system.parent().expect("it lies in a folder").display().to_string();
+        command.args([&format!("-Wl,-rpath,{folder}"), "-Wl,--no-as-needed", "-lobjc", "-lm"]);
+        command.args(listed("interposed").iter().map(|symbol| format!("-Wl,--wrap={}", &symbol[1..])));
+        made(command, &format!("{name}-{}", self.compiler()), &inputs)
+    }
+
+    /// The program of `tests/programs/<name>` with this shim in it.
+    pub(crate) fn target<'a>(self, scratch: &'a Scratch, dylibs: &Path, name: &str) -> Target<'a> {
+        self.target_with(scratch, &dylibs.join(self.dylib()), name)
+    }
+
+    /// The same with this file as the shim. What gputrace puts into programs of Linux is taken out again.
+    pub(crate) fn target_with<'a>(self, scratch: &'a Scratch, dylib: &Path, name: &str) -> Target<'a> {
+        let mut insert = OsString::from("DYLD_INSERT_LIBRARIES=");
+        insert.push(dylib);
+        let target = scratch.target("env");
+        let target = target.args(["LD_PRELOAD", "LD_AUDIT", "NVTX_INJECTION64_PATH"].iter().flat_map(|n| ["-u", n]));
+        let target = match self {
+            Processor::X86 => target.arg(insert),
+            // The emulated counter is another than this machine's.
+            Processor::Arm => target
+                .env("GPUTRACE_CLOCK", "monotonic")
+                .args(["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-E"])
+                .arg(insert),
+        };
+        target.arg(self.program(name))
+    }
+}
+
+/// Lines of a list in ci/apple.
+fn listed(list: &str) -> Vec<String> {
+    let text = fs::read_to_string(repository().join("ci/apple").join(list)).expect("a list in ci/apple");
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+/// What the shim may import on macOS.
+pub(crate) fn imports_of_apple() -> Vec<String> {
+    listed("imports")
+}
+
+/// The folder of the dylibs, and the processors whose programs can be run. None where they were not built.
+pub(crate) fn apple_targets() -> Option<(PathBuf, [Processor; 2])> {
+    if !needs(&["gcc", "aarch64-linux-gnu-gcc", "qemu-aarch64"]) {
+        return None;
+    }
+    let Some(folder) = std::env::var_os("GPUTRACE_APPLE_DYLIBS").map(PathBuf::from) else {
+        lacks("the shim for macOS (GPUTRACE_APPLE_DYLIBS)");
+        return None;
+    };
+    // ci/apple/run says why it cannot build it.
+    if folder.as_os_str().is_empty() {
+        eprintln!("skipped: the shim for macOS cannot be built here");
+        return None;
+    }
+    let both = [Processor::X86, Processor::Arm];
+    for processor in both {
+        let dylib = folder.join(processor.dylib());
+        assert!(dylib.is_file(), "no {}", dylib.display());
+    }
+    Some((folder, both))
+}
