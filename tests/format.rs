@@ -38,9 +38,10 @@ fn all(scratch: &Scratch) -> Finished {
     run
 }
 
-/// The tables that a recorded trace may have: what PyTorch's allocator held is in none that was not imported.
+/// The tables that a recorded trace of CUDA may have: what PyTorch's allocator held is in none that was not imported.
 fn recorded() -> impl Iterator<Item = &'static Table> {
-    TABLES.iter().filter(|table| table.id != TableId::TorchMemory)
+    const OTHERS: [TableId; 3] = [TableId::TorchMemory, TableId::CommandBuffers, TableId::Dispatches];
+    TABLES.iter().filter(|table| !OTHERS.contains(&table.id))
 }
 
 #[test]

@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use gputrace_abi::event::{
-    self, Event, KIND_COMMUNICATOR, KIND_CONTEXT, KIND_FIRST, KIND_STACK, KIND_TEXT, KIND_TEXT_MORE, TEXT_MAX_BYTES,
-    TEXT_SLOT_BYTES,
+    self, Event, KIND_COMMUNICATOR, KIND_CONTEXT, KIND_FIRST, KIND_GPU_TIMES, KIND_STACK, KIND_TEXT, KIND_TEXT_MORE,
+    TEXT_MAX_BYTES, TEXT_SLOT_BYTES,
 };
 use gputrace_abi::layout::{CHUNKS_MAX, View};
 use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Cursor, Step, index_of};
@@ -69,6 +69,8 @@ pub(crate) enum Item {
     Stack(Event),
     /// A communicator was made.
     Communicator(Event),
+    /// When the GPU ran a Metal command buffer.
+    GpuTimes(Event),
     /// The name bound to `key` at `ticks` was learned in a call that began at `start`.
     Learned { key: u64, ticks: u64, start: u64 },
 }
@@ -221,6 +223,7 @@ impl Chain {
             KIND_CONTEXT => take(Item::Context(event)),
             KIND_STACK => take(Item::Stack(event)),
             KIND_COMMUNICATOR => take(Item::Communicator(event)),
+            KIND_GPU_TIMES => take(Item::GpuTimes(event)),
             hook if hook < KIND_FIRST => {
                 if let Some((key, ticks)) = self.learned.take()
                     && event.payload[0] == key

@@ -106,6 +106,8 @@ pub(crate) struct Hook {
     pub(crate) peer: bool,
     /// What it does to streams, events and graphs, where its class does not say it.
     pub(crate) role: Role,
+    /// A message to an object of Metal.
+    pub(crate) metal: bool,
     /// Calls recorded.
     pub(crate) calls: u64,
     /// Its calls are counted and leave no events.
@@ -129,6 +131,10 @@ pub(crate) enum Role {
     UpdatesGraph,
     /// Ends one.
     EndsGraph,
+    /// Makes a Metal command buffer, which is the third word, or else a queue signal an event, which is the first.
+    SignalsEvent,
+    /// Makes a queue of Metal, of which so many command buffers may be uncompleted as the last word says.
+    MakesQueue,
 }
 
 impl Role {
@@ -141,6 +147,12 @@ impl Role {
             "cuGraphNodeSetEnabled" => Role::UpdatesGraph,
             name if name.starts_with("cuGraphExecUpdate") => Role::UpdatesGraph,
             name if name.starts_with("cuGraphExec") && name.contains("NodeSet") => Role::UpdatesGraph,
+            name if name.starts_with("[MTL") => match name.split_once(' ').map_or("", |(_, selector)| selector) {
+                selector if selector.starts_with("newCommandQueue") => Role::MakesQueue,
+                selector if selector.starts_with("encodeSignalEvent:") => Role::SignalsEvent,
+                selector if selector.starts_with("signalEvent:") => Role::SignalsEvent,
+                _ => Role::Other,
+            },
             _ => Role::Other,
         }
     }
@@ -157,6 +169,7 @@ pub(crate) fn hooks(view: &View) -> Vec<Hook> {
         api_id: names::id(NameKind::Api, row.name()),
         peer: row.name().contains("Peer"),
         role: Role::of(row.name()),
+        metal: row.name().starts_with("[MTL"),
         calls: 0,
         counted: row.flags & hook_flag::COUNTED != 0,
         announced: false,

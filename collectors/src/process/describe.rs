@@ -87,6 +87,7 @@ impl Process {
         if self.intake.unknown > 0 {
             notes.push(format!("{} events of hooks that its table does not have", self.intake.unknown));
         }
+        notes.extend(self.intake.metal.notes());
         if self.ranges.orphans > 0 {
             notes.push(format!("{} ends of ranges without their beginnings", self.ranges.orphans));
         }

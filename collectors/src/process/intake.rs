@@ -5,6 +5,7 @@ use gputrace_abi::event::{Event, detail, text_kind};
 use gputrace_abi::layout::View;
 
 use super::graphs::Graphs;
+use super::metal::{self, Metal};
 use crate::accounting::ByClass;
 use crate::bindings::{Change, Contexts, Memory, Names};
 use crate::chain::{Item, Text};
@@ -24,6 +25,7 @@ pub(crate) struct Intake {
     pub(crate) memory: Memory,
     pub(super) texts: Vec<Text>,
     pub(crate) graphs: Graphs,
+    pub(super) metal: Metal,
     pub(crate) stacks: Stacks,
     /// Communicators that were made; `commit` as in `fresh`.
     pub(super) communicators: Vec<Event>,
@@ -52,6 +54,7 @@ impl Intake {
             memory: Memory::default(),
             texts: Vec::new(),
             graphs: Graphs::default(),
+            metal: Metal::default(),
             stacks,
             communicators: Vec::new(),
             unknown: 0,
@@ -64,6 +67,7 @@ impl Intake {
     fn read_hooks(&mut self) {
         if self.hooks.is_empty() {
             self.hooks = facts::hooks(&self.view);
+            self.metal.is_here = self.hooks.iter().any(|hook| hook.metal);
         }
     }
 
@@ -83,7 +87,8 @@ impl Intake {
                 if matches!(hook.class, Class::Alloc | Class::Free) && event.result == 0 {
                     let address = key(hook.detail, event.payload[0]);
                     let alloc = hook.class == Class::Alloc;
-                    let block = alloc.then_some((event.payload[3], hook.detail));
+                    let kind = if hook.metal { metal::memory(event.payload[2], hook.detail) } else { hook.detail };
+                    let block = alloc.then_some((event.payload[3], kind));
                     let ticks = if alloc { event.end } else { event.start };
                     self.memory.add(Change { ticks, address, block });
                 }
@@ -103,6 +108,7 @@ impl Intake {
                 event.commit = thread as u32;
                 self.communicators.push(event);
             }
+            Item::GpuTimes(event) => self.metal.take_times(event),
             Item::Learned { key, ticks, start } => self.names.hold_from(key, ticks, start),
             Item::Stack(event) => self.stacks.attach(&event, thread as u32, &mut self.fresh),
             Item::Text(text) => self.take_text(text, thread),
@@ -116,7 +122,10 @@ impl Intake {
         }
         match text.kind {
             text_kind::FUNCTION => {
-                self.names.bind(text.key, text.ticks, names::id(NameKind::Kernel, &text.text()));
+                self.read_hooks();
+                let id = names::id(NameKind::Kernel, &text.text());
+                self.names.bind(text.key, text.ticks, id);
+                self.metal.name(id, &text.text());
             }
             text_kind::ALIAS => self.names.alias(text.key, text.ticks, text.number),
             text_kind::GRAPH => return self.graphs.take_text(&text, thread),

@@ -10,6 +10,7 @@ mod devices;
 mod fetched;
 mod graphs;
 mod intake;
+mod metal;
 mod named;
 pub(crate) mod pending;
 mod ranges;
@@ -162,6 +163,7 @@ impl Process {
             self.intake.stacks.attach_late(&mut self.held);
             self.resolve_held(clocks, tables, written);
         }
+        self.settle_metal(horizon, clocks, tables, written, false);
         self.take_graphs(clocks, tables, false);
         self.intake.stacks.end_pass(&self.intake.fresh);
         self.let_threads_go(clocks, tables);
@@ -387,6 +389,7 @@ impl Process {
         self.intake.memory.apply(u64::MAX);
         self.intake.graphs.apply(u64::MAX);
         self.resolve_held(clocks, tables, written);
+        self.settle_metal(u64::MAX, clocks, tables, written, true);
         self.take_communicators(clocks, tables, written);
         self.take_graphs(clocks, tables, true);
         self.let_threads_go(clocks, tables);

@@ -5,9 +5,11 @@ use gputrace_abi::collective::{unpack_party, unpack_type};
 use gputrace_abi::event::{
     Event, FLAG_CAPTURED, FLAG_IN_GROUP, MemoryKind, detail, memory_kinds, unpack_block, unpack_grid,
 };
+use gputrace_abi::metal::FLAG_NUMBERED;
 
 use super::Process;
 use super::intake::key;
+use super::metal;
 use super::pending::{Ahead, StreamId};
 use crate::bindings::Memory;
 use crate::clock::Clocks;
@@ -72,6 +74,17 @@ impl Process {
             stack_id: stack.id,
             ahead: Ahead::default(),
         };
+        if metal::takes(hook) {
+            return self.intake.metal.take(metal::Message {
+                call,
+                detail: hook.detail,
+                role: hook.role,
+                numbered: event.flags & FLAG_NUMBERED != 0 || hook.name.starts_with("[MTL4"),
+                at: event.start,
+                payload: event.payload,
+                stack_launches: stack.launches,
+            });
+        }
         let follows =
             !call.captured && (event.result == 0 || hook.detail == detail::QUERY && hook.class == Class::Sync);
         let (pending, context, at) = (&mut self.pending, event.context, event.start);
@@ -178,10 +191,33 @@ impl Process {
                     Role::CreatesStream => pending.create(context, StreamId::new(first, event.commit), fourth),
                     Role::RecordsEvent => pending.record(context, first, stream_id, at),
                     Role::Other if hook.class == Class::Module => call.ahead = pending.wait_context(context, at, false),
-                    Role::WaitsForEvent | Role::UpdatesGraph | Role::EndsGraph | Role::Other => {}
+                    _ => {}
                 }
                 tables.api(&call, first as i64, hook.class == Class::Module && compiles(hook.detail, fourth));
             }
+        }
+    }
+
+    /// Makes rows of Metal's messages, as [`metal::Metal::settle`] says. `last`: no other message comes.
+    pub(super) fn settle_metal(
+        &mut self,
+        horizon: u64,
+        clocks: &Clocks,
+        tables: &mut Tables,
+        written: &mut Written,
+        last: bool,
+    ) {
+        let (intake, kind) = (&mut self.intake, self.clock);
+        let around = &mut metal::Around {
+            names: &intake.names,
+            memory: &intake.memory,
+            pending: &mut self.pending,
+            tables,
+            written,
+        };
+        match last {
+            true => intake.metal.finish(clocks, kind, around),
+            false => intake.metal.settle(horizon, clocks, kind, around),
         }
     }
 

@@ -23,6 +23,10 @@ impl Process {
                 text_kind::FUNCTION => {
                     write(NameKind::Kernel);
                 }
+                text_kind::LABEL => {
+                    let id = write(NameKind::Kernel);
+                    written.key(gputrace_abi::text::key(text.kind, text.bytes()), id);
+                }
                 text_kind::RANGE | text_kind::DOMAIN => {
                     let kind = if text.kind == text_kind::RANGE { NameKind::Range } else { NameKind::Domain };
                     let id = write(kind);

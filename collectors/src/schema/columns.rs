@@ -35,7 +35,7 @@ pub(super) const CONTEXT: Column = Column::new(
     I32,
     Dictionary,
     NONE,
-    "number of the current CUDA context in this process; 0 when there was none or it was not seen",
+    "number of the current CUDA context, or of the Metal device, in this process; 0 when there was none or it was not seen",
 );
 pub(super) const DEVICE: Column = Column::new(
     "device",
@@ -50,7 +50,7 @@ pub(super) const STREAM: Column = Column::new(
     I64,
     Dictionary,
     NONE,
-    "bits of the stream handle (0 default, 1 legacy, 2 per thread); means nothing without the context",
+    "bits of the stream handle (0 default, 1 legacy, 2 per thread), or of the command queue; means nothing without the context",
 );
 pub(super) const CAPTURED: Column = Column::new(
     "captured",

@@ -22,7 +22,7 @@ const NODE: Column = Column::new(
 pub(super) const KERNELS: Table = Table {
     id: TableId::Kernels,
     name: "kernels",
-    meaning: "a kernel that ran on the GPU",
+    meaning: "a kernel that ran on the GPU; of Metal a whole command buffer",
     columns: &[
         START.means("when it began on the GPU"),
         GPU,
@@ -58,7 +58,7 @@ pub(super) const KERNELS: Table = Table {
 pub(super) const DEVICE_COPIES: Table = Table {
     id: TableId::DeviceCopies,
     name: "device_copies",
-    meaning: "a copy or a set that the GPU made",
+    meaning: "a copy or a set that the GPU made; of Metal a command buffer that holds nothing else",
     columns: &[
         START.means("when it began on the GPU"),
         GPU,

@@ -13,6 +13,7 @@ mod columns;
 mod device;
 mod graphs;
 mod host_memory;
+mod metal;
 mod names;
 mod os_waits;
 mod processes;
@@ -185,13 +186,17 @@ pub enum TableId {
     DeviceCopies = 17,
     /// What PyTorch's caching allocator did and held.
     TorchMemory = 18,
+    /// Metal's command buffers.
+    CommandBuffers = 19,
+    /// Dispatches in them.
+    Dispatches = 20,
 }
 
 impl TableId {
     /// Classes of the events that are the table's rows, as the manifest's accounts name them; none where its rows are not events.
     pub fn classes(self) -> &'static [&'static str] {
         match self {
-            TableId::Launches => &["launch"],
+            TableId::Launches => &["launch", "commit"],
             TableId::Syncs => &["sync"],
             TableId::Transfers => &["transfer"],
             TableId::DeviceMemory => &["alloc", "free"],
@@ -200,6 +205,7 @@ impl TableId {
             TableId::Collectives => &["collective"],
             TableId::Ranges => &["range"],
             TableId::OsWaits => &["os_wait"],
+            TableId::Dispatches => &["encode"],
             _ => &[],
         }
     }
@@ -239,7 +245,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 19] = [
+pub const TABLES: [Table; 21] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -259,6 +265,8 @@ pub const TABLES: [Table; 19] = [
     device::KERNELS,
     device::DEVICE_COPIES,
     torch_memory::TORCH_MEMORY,
+    metal::COMMAND_BUFFERS,
+    metal::DISPATCHES,
 ];
 
 #[cfg(test)]

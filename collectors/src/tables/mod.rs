@@ -4,6 +4,8 @@ mod calls;
 mod collectives;
 mod columns;
 mod graphs;
+mod metal;
+mod on_gpu;
 mod os_waits;
 mod own;
 mod ranges;
@@ -22,6 +24,10 @@ use collectives::{CollectiveColumns, CommunicatorColumns};
 use columns::{Coded, Optional, Plain, Rows, Texts, take};
 pub(crate) use graphs::{Graph, GraphKernel};
 use graphs::{GraphColumns, GraphKernelColumns};
+use metal::{BufferColumns, DispatchColumns};
+pub(crate) use metal::{CommandBuffer, Dispatch, DispatchKind};
+pub(crate) use on_gpu::{Copies, Ran};
+use on_gpu::{CopyColumns, KernelColumns};
 pub(crate) use os_waits::OsWait;
 use os_waits::OsWaitColumns;
 use own::{ApiColumns, LaunchColumns, MemoryColumns, SyncColumns, TransferColumns};
@@ -92,6 +98,10 @@ pub(crate) struct Tables {
     stacks: StackColumns,
     natives: Vec<Native>,
     os_waits: OsWaitColumns,
+    command_buffers: BufferColumns,
+    dispatches: DispatchColumns,
+    kernels: KernelColumns,
+    copies: CopyColumns,
     full: Vec<Message>,
 }
 
@@ -126,6 +136,10 @@ impl Tables {
             stacks: StackColumns::default(),
             natives: Vec::new(),
             os_waits: OsWaitColumns::default(),
+            command_buffers: BufferColumns::default(),
+            dispatches: DispatchColumns::default(),
+            kernels: KernelColumns::default(),
+            copies: CopyColumns::default(),
             full: Vec::new(),
         }
     }
@@ -206,6 +220,26 @@ impl Tables {
         self.os_waits.push(wait);
     }
 
+    /// Adds a row to `command_buffers`.
+    pub(crate) fn command_buffer(&mut self, row: &CommandBuffer) {
+        self.command_buffers.push(row);
+    }
+
+    /// Adds a row to `dispatches`; without an id its command buffer was not seen committed.
+    #[inline]
+    pub(crate) fn dispatch(&mut self, row: &Dispatch, correlation_id: Option<i64>) {
+        self.dispatches.push(row, correlation_id);
+    }
+
+    /// Adds what the GPU did from then on, for so long: to `device_copies` where that was copies and nothing else, else to
+    /// `kernels`.
+    pub(crate) fn ran(&mut self, ran: &Ran, copies: Option<&Copies>, gpu: (i64, i64)) {
+        match copies {
+            Some(copies) => self.copies.push(ran, copies, gpu),
+            None => self.kernels.push(ran, gpu),
+        }
+    }
+
     /// Adds a row to `names`.
     pub(crate) fn name(&mut self, id: i64, kind: &str, name: &str) {
         self.names.rows.count += 1;
@@ -268,6 +302,10 @@ impl Tables {
         out.extend(self.communicators.take());
         out.extend(self.collectives.take(rows));
         out.extend(self.os_waits.take(rows));
+        out.extend(self.command_buffers.take(rows));
+        out.extend(self.dispatches.take(rows));
+        out.extend(self.kernels.take(rows));
+        out.extend(self.copies.take(rows));
         out.into_iter()
     }
 
@@ -277,7 +315,9 @@ impl Tables {
         let calls = [&self.launches.rows, &self.syncs.rows, &self.transfers.rows];
         let others = [&self.device_memory.rows, &self.api.rows, &self.host_memory.rows];
         let libraries = [&self.collectives.rows, &self.os_waits.rows];
-        calls.into_iter().chain(others).chain(libraries).any(|r| r.count >= BATCH_ROWS)
+        // What the GPU did is no more than command buffers are.
+        let metal = [&self.command_buffers.rows, &self.dispatches.rows];
+        calls.into_iter().chain(others).chain(libraries).chain(metal).any(|r| r.count >= BATCH_ROWS)
     }
 
     /// Sets batches aside that are full, so that none becomes much larger.

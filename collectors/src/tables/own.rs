@@ -9,7 +9,7 @@ use super::columns::{Coded, Flags, Optional, Plain, take};
 use crate::schema::TableId;
 
 /// Texts of `syncs.kind`, by [`gputrace_abi::event::detail`].
-const SYNC_KINDS: [&str; 6] = ["unknown", "context", "stream", "event", "query", "stream_wait"];
+const SYNC_KINDS: [&str; 8] = ["unknown", "context", "stream", "event", "query", "stream_wait", "schedule", "room"];
 /// Texts of `transfers.kind`.
 const TRANSFER_KINDS: [&str; 2] = ["copy", "set"];
 /// Texts of `device_memory.kind`, by [`gputrace_abi::event::detail`].
@@ -29,7 +29,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    const NAMES: [&'static str; 6] = ["unknown", "pageable", "pinned", "device", "managed", "array"];
+    pub(super) const NAMES: [&'static str; 6] = ["unknown", "pageable", "pinned", "device", "managed", "array"];
 
     /// Host, device, array or not known.
     fn side(self) -> usize {
@@ -107,7 +107,7 @@ impl Transfer {
         (host(self.src_kind) || host(self.dst_kind)).then_some(true)
     }
 
-    pub(super) fn direction(&self) -> u8 {
+    pub(crate) fn direction(&self) -> u8 {
         let (from, to) = (self.src_kind.side(), self.dst_kind.side());
         match (self.set, to) {
             (true, 3) => UNKNOWN,

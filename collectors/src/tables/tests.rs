@@ -100,6 +100,13 @@ fn fill(tables: &mut Tables) {
     });
     tables.stack(1, &[StackRow { language: "python", ..StackRow::default() }]);
     tables.os_wait(&OsWait { detail: 200, ..OsWait::default() });
+    let row = CommandBuffer { events: 1, completed: Some(false), gpu: Some((1, 2)), ..CommandBuffer::default() };
+    tables.command_buffer(&row);
+    tables.dispatch(&dispatch(DispatchKind::Threads, [100, 1, 1], [64, 1, 1]), None);
+    let ran = Ran { row, context: 1, grid: [1, 2, 3], block: [4, 5, 6] };
+    let copies = Copies { sets: true, direction: None, src_kind: None, dst_kind: Some(End::Managed), bytes: 5 };
+    tables.ran(&ran, Some(&copies), (1, 2));
+    tables.ran(&ran, None, (1, 2));
     tables.host(&HostCall {
         class: Class::HostFree,
         start_ns: 1,
@@ -112,6 +119,22 @@ fn fill(tables: &mut Tables) {
         bytes: 8,
         weight_bytes: 9.0,
     });
+}
+
+fn dispatch(kind: DispatchKind, size: [u32; 3], group: [u32; 3]) -> Dispatch {
+    Dispatch {
+        start_ns: 1,
+        api_ns: 2,
+        process_id: 3,
+        pid: 4,
+        tid: 5,
+        api_id: 6,
+        device: None,
+        name_id: None,
+        kind,
+        size,
+        group,
+    }
 }
 
 fn communicator() -> Communicator {
@@ -142,7 +165,13 @@ fn every_table_has_the_columns_of_its_schema() {
         if let Message::Rows(table, batch, shares) = message {
             let counted = !matches!(
                 table,
-                TableId::Names | TableId::Stacks | TableId::Communicators | TableId::Graphs | TableId::GraphKernels
+                TableId::Names
+                    | TableId::Stacks
+                    | TableId::Communicators
+                    | TableId::Graphs
+                    | TableId::GraphKernels
+                    | TableId::Kernels
+                    | TableId::DeviceCopies
             );
             assert_eq!(shares.iter().map(|s| s.rows).sum::<u64>(), u64::from(counted));
             batches.push((table, batch));
@@ -150,10 +179,8 @@ fn every_table_has_the_columns_of_its_schema() {
     }
     batches.push((TableId::Processes, processes(&[ProcessRow::default()]).unwrap()));
     batches.push((TableId::Threads, threads(&[ThreadRow::default()]).unwrap()));
-    // What the GPU and PyTorch's allocator did comes from no ring.
-    for table in [TableId::Kernels, TableId::DeviceCopies, TableId::TorchMemory] {
-        batches.push((table, Columns::new(table, 1).batch().unwrap()));
-    }
+    // What PyTorch's allocator did comes from no ring.
+    batches.push((TableId::TorchMemory, Columns::new(TableId::TorchMemory, 1).batch().unwrap()));
     assert_eq!(batches.len(), TABLES.len());
     for (table, batch) in batches {
         let (wanted, schema) = (table.table().columns, batch.schema());
@@ -186,4 +213,17 @@ fn directions_follow_from_the_two_ends() {
     assert_eq!(text(Transfer { src_kind: End::Unknown, ..copy }), "unknown");
     assert_eq!(text(Transfer { peer: true, ..copy }), "PtoP");
     assert_eq!(text(Transfer { set: true, dst_kind: End::Pinned, ..copy }), "H");
+}
+
+#[test]
+fn a_dispatch_has_a_grid_and_threads_whatever_its_size_counts() {
+    let of = |kind, size, group| {
+        let dispatch = dispatch(kind, size, group);
+        (dispatch.grid(), dispatch.threads(), dispatch.kernels())
+    };
+    assert_eq!(of(DispatchKind::Threads, [100, 3, 1], [64, 2, 1]), ([2, 2, 1], Some(300), 1));
+    assert_eq!(of(DispatchKind::Groups, [10, 2, 1], [64, 2, 1]), ([10, 2, 1], Some(2560), 1));
+    assert_eq!(of(DispatchKind::Indirect, [0; 3], [64, 2, 1]), ([0; 3], None, 1));
+    assert_eq!(of(DispatchKind::Commands, [7, 0, 0], [0; 3]), ([0; 3], None, 7));
+    assert_eq!(of(DispatchKind::Groups, [u32::MAX; 3], [1024; 3]).1, None);
 }

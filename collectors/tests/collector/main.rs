@@ -9,6 +9,7 @@ mod accounting;
 mod arrivals;
 mod faults;
 mod limits;
+mod metal;
 mod ranges;
 mod tables;
 
@@ -41,7 +42,8 @@ fn assert_exact(folder: &Folder, manifest: &Manifest) {
     for process in &manifest.processes {
         for (class, count) in &process.accounting {
             assert!(count.is_balanced(), "{class}: {count:?}");
-            recorded += count.recorded;
+            // Most messages that encode have no row of their own.
+            recorded += if class == "encode" { 0 } else { count.recorded };
         }
         assert!(process.balanced);
     }

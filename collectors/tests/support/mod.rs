@@ -23,7 +23,7 @@ pub(crate) use memory::Memory;
 pub(crate) use thread::Thread;
 
 /// Hooks of the pretended shim: name, class, detail.
-pub(crate) const HOOKS: [(&str, Class, u8); 20] = [
+pub(crate) const HOOKS: [(&str, Class, u8); 40] = [
     ("cuLaunchKernel", Class::Launch, detail::KERNEL),
     ("cuGraphLaunch", Class::Launch, detail::GRAPH),
     ("cuStreamSynchronize", Class::Sync, detail::STREAM),
@@ -44,6 +44,26 @@ pub(crate) const HOOKS: [(&str, Class, u8); 20] = [
     ("nvtxRangeEnd", Class::Range, detail::END),
     ("nvtxMarkA", Class::Range, detail::MARK),
     (COUNTED, Class::Api, detail::NONE),
+    ("[MTLCommandQueue commandBuffer]", Class::Sync, detail::ROOM),
+    ("[MTLCommandBuffer computeCommandEncoder]", Class::Encode, detail::ENCODER),
+    ("[MTLComputeCommandEncoder setComputePipelineState:]", Class::Encode, detail::PIPELINE),
+    ("[MTLComputeCommandEncoder dispatchThreads]", Class::Encode, detail::THREADS),
+    ("[MTLComputeCommandEncoder dispatchThreadgroups]", Class::Encode, detail::GROUPS),
+    ("[MTLComputeCommandEncoder executeCommandsInBuffer]", Class::Encode, detail::COMMANDS),
+    ("[MTLCommandEncoder endEncoding]", Class::Encode, detail::END_ENCODER),
+    ("[MTLCommandBuffer commit]", Class::Commit, detail::NONE),
+    ("[MTL4CommandQueue commit:count:]", Class::Commit, detail::NONE),
+    ("[MTL4CommandQueue commit:count:] command buffer", Class::Encode, detail::COMMITTED),
+    ("[MTLDevice newCommandQueueWithMaxCommandBufferCount:]", Class::Api, detail::NONE),
+    ("[MTLCommandBuffer waitUntilCompleted]", Class::Sync, detail::STREAM),
+    ("[MTLCommandBuffer waitUntilScheduled]", Class::Sync, detail::SCHEDULE),
+    ("[MTLCommandBuffer encodeWaitForEvent:value:]", Class::Sync, detail::STREAM_WAIT),
+    ("[MTLCommandBuffer encodeSignalEvent:value:]", Class::Api, detail::NONE),
+    ("[MTLBlitCommandEncoder copyFromBuffer]", Class::Transfer, detail::COPY_ASYNC),
+    ("[MTLBlitCommandEncoder fillBuffer:range:value:]", Class::Transfer, detail::SET_ASYNC),
+    ("[MTLDevice newBufferWithLength:options:]", Class::Alloc, detail::DEVICE),
+    ("[MTLDevice newBufferWithBytesNoCopy]", Class::Alloc, detail::REGISTERED),
+    ("[MTLBuffer dealloc]", Class::Free, detail::DEVICE),
 ];
 
 /// The hook whose calls are only counted.

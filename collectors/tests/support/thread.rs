@@ -150,6 +150,13 @@ impl<'a> Thread<'a> {
         self.event(Event { hook: hook(name), start: now, end: now + 2000, context: 1, payload, ..Event::default() })
     }
 
+    /// Says when the GPU ran a Metal command buffer: how many ns ago it began, and ended.
+    pub(crate) fn gpu_times(&mut self, object: u64, begin_ns: u64, end_ns: u64, (flags, result): (u16, u16)) {
+        assert!(self.reserve(1));
+        let (now, payload) = (counter(), [object, begin_ns, end_ns, 7_000]);
+        self.put(Event { hook: event::KIND_GPU_TIMES, start: now, flags, result, payload, ..Event::default() });
+    }
+
     /// Writes a text.
     pub(crate) fn text(&mut self, kind: u64, key: u64, number: u64, text: &str) {
         let bytes = text.as_bytes();

@@ -1,0 +1,162 @@
+//! What was encoded into a command buffer, until it is committed.
+
+use gputrace_abi::event::{detail, unpack_block, unpack_grid};
+use gputrace_abi::metal::{encoder, storage};
+
+use super::Message;
+use crate::bindings::Memory;
+use crate::tables::{Call, Copies, Dispatch, DispatchKind, End, Transfer};
+
+/// Names of pipelines that are told apart in one command buffer.
+const MOST_PIPELINES: usize = 256;
+/// Events that a command buffer signals when it has run.
+const MOST_SIGNALS: usize = 16;
+
+/// What a command buffer holds.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    /// Its dispatches, which wait for the commit's number.
+    pub(super) dispatches: Vec<Dispatch>,
+    /// Kernels of all dispatches.
+    pub(super) kernels: u32,
+    /// Names of their pipelines, each once, in the order of their first use.
+    pub(super) pipelines: Vec<i64>,
+    /// Compute, blit, render, other.
+    pub(super) encoders: [i32; 4],
+    pub(super) copies: Option<Copies>,
+    pub(super) signals: Vec<u64>,
+    pub(super) encode_ns: i64,
+    /// Messages that have no row of their own.
+    pub(super) events: u64,
+    /// Grid and block of the last dispatch.
+    shape: ([u32; 3], [u32; 3]),
+}
+
+impl Content {
+    /// A message about one of its encoders.
+    pub(super) fn took(&mut self, call: &Call) {
+        self.encode_ns = self.encode_ns.saturating_add(call.api_ns);
+    }
+
+    pub(super) fn encoder(&mut self, kind: u64) {
+        let place = match kind {
+            encoder::COMPUTE => 0,
+            encoder::BLIT => 1,
+            encoder::RENDER => 2,
+            _ => 3,
+        };
+        self.encoders[place] = self.encoders[place].saturating_add(1);
+    }
+
+    pub(super) fn dispatch(&mut self, dispatch: &Dispatch) {
+        self.kernels = self.kernels.saturating_add(dispatch.kernels());
+        self.shape = (dispatch.grid(), dispatch.group);
+        if let Some(name) = dispatch.name_id
+            && self.pipelines.last() != Some(&name)
+            && self.pipelines.len() < MOST_PIPELINES
+            && !self.pipelines.contains(&name)
+        {
+            self.pipelines.push(name);
+        }
+    }
+
+    /// Grid and block of the only dispatch.
+    pub(super) fn shape(&self) -> ([u32; 3], [u32; 3]) {
+        if self.kernels == 1 { self.shape } else { ([0; 3], [0; 3]) }
+    }
+
+    pub(super) fn copy(&mut self, transfer: &Transfer) {
+        let direction = Some(transfer.direction());
+        let (src_kind, dst_kind) = (Some(transfer.src_kind).filter(|_| !transfer.set), Some(transfer.dst_kind));
+        let one = Copies { sets: transfer.set, direction, src_kind, dst_kind, bytes: transfer.bytes };
+        self.copies = Some(self.copies.map_or(one, |all| all.with(one)));
+    }
+
+    pub(super) fn signal(&mut self, event: u64) {
+        if self.signals.len() < MOST_SIGNALS {
+            self.signals.push(event);
+        }
+    }
+
+    /// What another command buffer holds, which was committed with it.
+    pub(super) fn append(&mut self, other: Content) {
+        other.dispatches.iter().for_each(|dispatch| self.dispatch(dispatch));
+        self.dispatches.extend(other.dispatches);
+        self.copies = match (self.copies, other.copies) {
+            (Some(all), Some(more)) => Some(all.with(more)),
+            (all, more) => all.or(more),
+        };
+        self.encoders.iter_mut().zip(other.encoders).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.encode_ns = self.encode_ns.saturating_add(other.encode_ns);
+        self.events += other.events;
+        other.signals.into_iter().for_each(|event| self.signal(event));
+    }
+
+    /// Its copies, where it holds nothing else.
+    pub(super) fn only_copies(&self) -> Option<Copies> {
+        let [compute, blit, render, other] = self.encoders;
+        // Metal 4 copies in encoders of kernels.
+        self.copies.filter(|_| blit.saturating_add(compute) > 0 && self.kernels == 0 && render == 0 && other == 0)
+    }
+}
+
+/// The dispatch that a message is, of a pipeline with this name.
+pub(super) fn dispatch(message: &Message, name_id: Option<i64>) -> Option<Dispatch> {
+    let [_, _, size, group] = message.payload;
+    let kind = match message.detail {
+        detail::THREADS => DispatchKind::Threads,
+        detail::GROUPS => DispatchKind::Groups,
+        detail::INDIRECT => DispatchKind::Indirect,
+        detail::COMMANDS => DispatchKind::Commands,
+        _ => return None,
+    };
+    let call = &message.call;
+    Some(Dispatch {
+        start_ns: call.start_ns,
+        api_ns: call.api_ns,
+        process_id: call.process_id,
+        pid: call.pid,
+        tid: call.tid,
+        api_id: call.api_id,
+        device: call.device,
+        name_id,
+        kind,
+        size: match kind {
+            DispatchKind::Commands => [size.min(i32::MAX as u64) as u32, 0, 0],
+            DispatchKind::Indirect => [0; 3],
+            DispatchKind::Threads | DispatchKind::Groups => unpack_grid(size),
+        },
+        group: if kind == DispatchKind::Commands { [0; 3] } else { unpack_block(group).0 },
+    })
+}
+
+/// The copy or set that a message is.
+pub(super) fn transfer(message: &Message, memory: &Memory) -> Transfer {
+    let [destination, _, source, bytes] = message.payload;
+    let set = matches!(message.detail, detail::SET | detail::SET_ASYNC);
+    let kind = |object| match memory.freed(object, message.at).map(|block| block.detail) {
+        Some(detail::MANAGED) => End::Managed,
+        Some(detail::REGISTERED | detail::PINNED) => End::Pinned,
+        Some(_) => End::Device,
+        None => End::Unknown,
+    };
+    Transfer {
+        set,
+        peer: false,
+        src_kind: if set { End::Unknown } else { kind(source) },
+        dst_kind: kind(destination),
+        bytes: bytes.min(i64::MAX as u64) as i64,
+        dst: destination as i64,
+        src: source as i64,
+        is_async: true,
+    }
+}
+
+/// Kind of memory that was taken: by the storage mode in its options, but for the program's own memory.
+pub(crate) fn memory(options: u64, said: u8) -> u8 {
+    match (said, storage::mode(options)) {
+        (detail::REGISTERED | detail::PINNED | detail::MANAGED, _) => said,
+        (_, storage::SHARED | storage::MANAGED) => detail::MANAGED,
+        _ => detail::DEVICE,
+    }
+}

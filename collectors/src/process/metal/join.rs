@@ -1,0 +1,187 @@
+//! Messages to encoders and command buffers: what belongs to which.
+
+use gputrace_abi::event::detail;
+
+use super::content::{self, Content};
+use super::rows::Committed;
+use super::{Around, Encoder, MOST_HELD, Message, Metal, Open, Times};
+use crate::facts::Role;
+use crate::process::pending::StreamId;
+use crate::tables::Launch;
+
+impl Metal {
+    pub(super) fn encode(&mut self, message: &Message, around: &mut Around<'_>) {
+        let [encoder, buffer, pipeline, kind] = message.payload;
+        match message.detail {
+            detail::ENCODER => {
+                if self.open.get(buffer).is_none() {
+                    self.begin(buffer, 0, around);
+                }
+                self.encoders.insert(encoder, Encoder { buffer, pipeline: 0 });
+                self.open.get_mut(buffer).into_iter().for_each(|open| open.content.encoder(kind));
+            }
+            detail::PIPELINE => {
+                self.encoders.get_mut(encoder).into_iter().for_each(|known| known.pipeline = pipeline);
+            }
+            _ => {}
+        }
+        let known = self.encoders.get(encoder).copied();
+        let pipeline = known.map(|known| known.pipeline).filter(|pipeline| *pipeline != 0);
+        let name_id = pipeline.and_then(|pipeline| around.names.find(pipeline, message.at));
+        let dispatch = content::dispatch(message, name_id);
+        let open = known.and_then(|known| self.open.get_mut(known.buffer));
+        match (open, dispatch) {
+            (Some(open), Some(dispatch)) => {
+                open.took(message);
+                open.content.dispatch(&dispatch);
+                if self.held < MOST_HELD {
+                    self.held += 1;
+                    open.content.dispatches.push(dispatch);
+                } else {
+                    around.tables.dispatch(&dispatch, None);
+                }
+            }
+            (Some(open), None) => {
+                open.took(message);
+                open.content.events += 1;
+            }
+            (None, Some(dispatch)) => around.tables.dispatch(&dispatch, None),
+            (None, None) => self.strays += 1,
+        }
+        if message.detail == detail::END_ENCODER {
+            self.encoders.remove(encoder);
+        }
+    }
+
+    /// A command buffer is there from now on. What had its address before is gone, whether it was seen to end or not.
+    pub(super) fn begin(&mut self, buffer: u64, queue: u64, around: &mut Around<'_>) {
+        if let Some(gone) = self.committed.remove(buffer) {
+            self.close(&gone, None, around);
+        }
+        if let Some(gone) = self.open.insert(buffer, Open { queue, ..Open::default() }) {
+            self.abandon(gone, around);
+        }
+        if queue != 0 {
+            self.queue(queue).open += 1;
+        }
+    }
+
+    /// A command buffer that nobody committed.
+    pub(super) fn abandon(&mut self, open: Open, around: &mut Around<'_>) {
+        self.leave(&open);
+        open.content.dispatches.iter().for_each(|dispatch| around.tables.dispatch(dispatch, None));
+    }
+
+    /// It is not among those that are being encoded any more.
+    fn leave(&mut self, open: &Open) {
+        self.held -= open.content.dispatches.len();
+        if let Some(queue) = self.queues.get_mut(open.queue) {
+            queue.open = queue.open.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn transfer(&mut self, mut message: Message, around: &mut Around<'_>) {
+        let transfer = content::transfer(&message, around.memory);
+        let known = self.encoders.get(message.payload[1]).copied();
+        let open = known.and_then(|known| self.open.get_mut(known.buffer));
+        message.call.stream = open.as_ref().map_or(0, |open| open.queue as i64);
+        if let Some(open) = open {
+            open.took(&message);
+            open.content.copy(&transfer);
+        }
+        around.tables.transfer(&message.call, &transfer);
+    }
+
+    pub(super) fn other(&mut self, message: &Message, around: &mut Around<'_>) {
+        let [object, queue, buffer, number] = message.payload;
+        match message.role {
+            Role::MakesQueue => self.queue(object).limit = number,
+            Role::SignalsEvent => match self.open.get_mut(buffer) {
+                // When it has run.
+                Some(open) => open.content.signal(object),
+                None => around.pending.record(message.context(), object, StreamId::new(queue, 0), message.at),
+            },
+            _ => {}
+        }
+        around.tables.api(&message.call, object as i64, false);
+    }
+
+    pub(super) fn commit(&mut self, mut message: Message, around: &mut Around<'_>) {
+        let [object, queue, label, count] = message.payload;
+        let open = match message.numbered {
+            true => self.members_of(object),
+            false => self.open.remove(object),
+        };
+        let open = open.unwrap_or_default();
+        self.leave(&open);
+        let content = open.content;
+        let (context, stream) = (message.context(), StreamId::new(queue, 0));
+        message.call.ahead = around.pending.work(context, stream, message.at);
+        // Who waits for it, or for an event that it signals, waits for the queue as far as this.
+        let signals = content.signals.iter().copied().chain((!message.numbered).then_some(object));
+        signals.for_each(|event| around.pending.record(context, event, stream, message.at.saturating_add(1)));
+
+        let labelled = around.written.by_key(label);
+        let name_id = labelled.or_else(|| self.name_of(&content, around));
+        let (grid, block) = content.shape();
+        let launch = Launch {
+            name_id,
+            function: object as i64,
+            grid,
+            block,
+            shared_bytes: 0,
+            kernels: Some(content.kernels.min(i32::MAX as u32) as i32),
+            graph_exec_id: None,
+            stack_launches: message.stack_launches,
+        };
+        around.tables.launch(&message.call, &launch);
+        for dispatch in &content.dispatches {
+            around.tables.dispatch(dispatch, Some(message.call.correlation_id));
+        }
+        let count = if message.numbered { count.clamp(1, i32::MAX as u64) as i32 } else { 1 };
+        let committed = Committed::new(&message, &content, &launch, (count, labelled.is_some()));
+        self.queue(queue).committed += 1;
+        let key = message.key();
+        match self.early.remove(key).filter(|times: &Times| times.told_ns > message.call.start_ns) {
+            Some(times) => self.close(&committed, Some(&times), around),
+            None => {
+                // Committed twice, or the oldest of too many.
+                if let Some(gone) = self.committed.insert(key, committed) {
+                    self.forgotten += 1;
+                    self.close(&gone, None, around);
+                }
+            }
+        }
+        around.tables.settle();
+    }
+
+    /// The command buffers of a commit with this number, as one.
+    fn members_of(&mut self, number: u64) -> Option<Open> {
+        let members = self.members.remove(number)?;
+        let told = members.len() as u64;
+        let parts = members.into_iter().filter_map(|buffer| self.open.remove(buffer)).collect::<Vec<_>>();
+        let mut all = parts.into_iter().fold(Open::default(), |mut all, part| {
+            all.content.append(part.content);
+            all
+        });
+        all.content.events += told;
+        Some(all)
+    }
+
+    /// The name of a command buffer without a label: its pipeline's, of several the first and how many more.
+    fn name_of(&mut self, content: &Content, around: &mut Around<'_>) -> Option<i64> {
+        let (first, more) = content.pipelines.split_first()?;
+        if more.is_empty() {
+            return Some(*first);
+        }
+        if let Some(known) = self.several.get(&(*first, more.len())) {
+            return Some(*known);
+        }
+        let name = format!("{} +{}", self.texts.get(first)?, more.len());
+        let id = around.name(&name);
+        if self.several.len() < super::MOST_NAMES {
+            self.several.insert((*first, more.len()), id);
+        }
+        Some(id)
+    }
+}

@@ -1,0 +1,278 @@
+//! Metal: messages to objects, put together into command buffers.
+//!
+//! The shim remembers no object. Which encoder belongs to which command buffer, what a commit gave to the GPU, and when the
+//! GPU did it, is found here, by address and time. Addresses are used again and threads' rings are read one after the
+//! other, so messages are put into the order of their begin first, and wait until every ring was read that far.
+//!
+//! A message whose object was not seen made, or came so much later than others that its object was forgotten, has its row
+//! without what it belongs to. A process that makes objects without end has the oldest ones forgotten.
+//!
+//! Metal 4 commits several command buffers at once, under a number: which ones, messages of their own say.
+
+mod content;
+mod join;
+mod recent;
+mod rows;
+
+use std::collections::HashMap;
+
+use gputrace_abi::Class;
+use gputrace_abi::clock::ClockKind;
+use gputrace_abi::event::{Event, detail};
+
+use crate::bindings::{Memory, Names};
+use crate::clock::Clocks;
+use crate::facts::{Hook, Role};
+use crate::names::Written;
+use crate::process::pending::Pending;
+use crate::tables::{Call, Tables};
+use content::Content;
+pub(crate) use content::memory;
+use recent::Recent;
+use rows::{Committed, Completed};
+
+/// Objects that are remembered: command buffers that are being encoded, their encoders, those that run, queues.
+const MOST_OPEN: usize = 1 << 13;
+const MOST_ENCODERS: usize = 1 << 14;
+const MOST_COMMITTED: usize = 1 << 14;
+const MOST_QUEUES: usize = 1 << 8;
+/// Commits whose command buffers are known and which were not read themselves, and command buffers of one.
+const MOST_NUMBERED: usize = 1 << 10;
+const MOST_MEMBERS: usize = 1 << 10;
+/// Dispatches that wait for their commit.
+const MOST_HELD: usize = 1 << 17;
+/// Messages that wait for rings to be read. Times beyond the end of all times come from a hostile process only.
+const MOST_WAITING: usize = 1 << 20;
+/// Names of pipelines, and of several in one command buffer.
+const MOST_NAMES: usize = 1 << 16;
+
+/// A call of Metal.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) call: Call,
+    /// One of [`gputrace_abi::event::detail`].
+    pub(super) detail: u8,
+    pub(super) role: Role,
+    /// A commit of Metal 4's: what it is about is a number.
+    pub(super) numbered: bool,
+    /// Ticks at its begin.
+    pub(super) at: u64,
+    pub(super) payload: [u64; 4],
+    pub(super) stack_launches: Option<i64>,
+}
+
+impl Message {
+    /// The command buffer of a commit, as [`Times::key`].
+    fn key(&self) -> u64 {
+        key(self.payload[0], self.numbered)
+    }
+
+    fn context(&self) -> u16 {
+        self.call.context as u16
+    }
+}
+
+/// When the GPU ran a command buffer.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    key: u64,
+    told_ns: i64,
+    /// Begin and end; none of what failed before the GPU took it.
+    gpu_ns: Option<(i64, i64)>,
+    schedule_ns: i64,
+    completed: bool,
+}
+
+#[derive(Debug)]
+enum What {
+    Message(Box<Message>),
+    Times(Times),
+}
+
+/// A command buffer that is being encoded.
+#[derive(Debug, Default)]
+struct Open {
+    /// Its queue; 0 where it was not seen made.
+    queue: u64,
+    content: Content,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Encoder {
+    buffer: u64,
+    pipeline: u64,
+}
+
+/// A queue, and how many of its command buffers have not completed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Queue {
+    /// Most of them; 0 where the queue was not seen made.
+    limit: u64,
+    open: u32,
+    committed: u32,
+}
+
+/// What else of the process it needs.
+pub(super) struct Around<'a> {
+    pub(super) names: &'a Names,
+    pub(super) memory: &'a Memory,
+    pub(super) pending: &'a mut Pending,
+    pub(super) tables: &'a mut Tables,
+    pub(super) written: &'a mut Written,
+}
+
+/// The Metal objects of a process.
+#[derive(Debug)]
+pub(crate) struct Metal {
+    /// The hook table is one of Metal's.
+    pub(crate) is_here: bool,
+    /// When the last pass began.
+    horizon: u64,
+    /// Times as they were read.
+    fresh: Vec<Event>,
+    waiting: Vec<(i64, What)>,
+    open: Recent<Open>,
+    encoders: Recent<Encoder>,
+    committed: Recent<Committed>,
+    /// Times whose commit was not read yet.
+    early: Recent<Times>,
+    /// What completed, until nothing that began before it can complete.
+    ran: Vec<Completed>,
+    queues: Recent<Queue>,
+    /// Command buffers by the number of their commit.
+    members: Recent<Vec<u64>>,
+    /// Dispatches in `open`.
+    held: usize,
+    texts: HashMap<i64, String>,
+    /// Names of command buffers, by their first pipeline and how many more they have.
+    several: HashMap<(i64, usize), i64>,
+    /// Messages whose encoder or command buffer is not known.
+    strays: u64,
+    /// Commits that were forgotten before their times came.
+    forgotten: u64,
+}
+
+impl Default for Metal {
+    fn default() -> Metal {
+        Metal {
+            is_here: false,
+            horizon: 0,
+            fresh: Vec::new(),
+            waiting: Vec::new(),
+            open: Recent::new(MOST_OPEN),
+            encoders: Recent::new(MOST_ENCODERS),
+            committed: Recent::new(MOST_COMMITTED),
+            early: Recent::new(MOST_COMMITTED),
+            ran: Vec::new(),
+            queues: Recent::new(MOST_QUEUES),
+            members: Recent::new(MOST_NUMBERED),
+            held: 0,
+            texts: HashMap::new(),
+            several: HashMap::new(),
+            strays: 0,
+            forgotten: 0,
+        }
+    }
+}
+
+/// Numbers live in a space of their own, beside addresses.
+fn key(object: u64, numbered: bool) -> u64 {
+    if numbered { object ^ 1 << 63 } else { object }
+}
+
+/// Whether a call has to wait for the objects that it is about.
+pub(super) fn takes(hook: &Hook) -> bool {
+    match hook.class {
+        Class::Commit | Class::Encode => true,
+        Class::Sync | Class::Transfer | Class::Alloc | Class::Free => hook.metal,
+        _ => matches!(hook.role, Role::SignalsEvent | Role::MakesQueue),
+    }
+}
+
+impl Metal {
+    pub(super) fn take_times(&mut self, event: Event) {
+        self.fresh.push(event);
+    }
+
+    pub(super) fn take(&mut self, message: Message) {
+        let [_, buffer, number, _] = message.payload;
+        if message.call.class == Class::Encode && message.detail == detail::COMMITTED {
+            // Told after the commit returned, and before its own event: known when that comes, whatever their times.
+            let members = self.members.get_or_default(number);
+            if members.len() < MOST_MEMBERS {
+                members.push(buffer);
+            }
+            return;
+        }
+        self.waiting.push((message.call.start_ns, What::Message(Box::new(message))));
+    }
+
+    /// A pipeline's name is this text.
+    pub(super) fn name(&mut self, id: i64, text: &str) {
+        if self.is_here && self.texts.len() < MOST_NAMES {
+            self.texts.entry(id).or_insert_with(|| text.to_owned());
+        }
+    }
+
+    /// Makes rows of what began before the last pass did, which read every ring as far as that. `horizon`: when this pass
+    /// began.
+    pub(super) fn settle(&mut self, horizon: u64, clocks: &Clocks, kind: ClockKind, around: &mut Around<'_>) {
+        for event in std::mem::take(&mut self.fresh) {
+            let times = Times::of(&event, clocks.ns(kind, event.start));
+            // By the end on the GPU: what began after that finds it completed, however late its handler ran.
+            let at = times.gpu_ns.map_or(times.told_ns, |(_, end_ns)| end_ns);
+            self.waiting.push((at, What::Times(times)));
+        }
+        if self.waiting.is_empty() {
+            self.horizon = horizon;
+            return;
+        }
+        self.waiting.sort_by_key(|(at, _)| *at);
+        let all = horizon == u64::MAX || self.waiting.len() > MOST_WAITING;
+        // What began before the last pass, and has ended, was read by it.
+        let read_to = clocks.ns(kind, std::mem::replace(&mut self.horizon, horizon));
+        let ready = if all { self.waiting.len() } else { self.waiting.partition_point(|(at, _)| *at < read_to) };
+        let later = self.waiting.split_off(ready);
+        for (_, what) in std::mem::replace(&mut self.waiting, later) {
+            match what {
+                What::Message(message) => self.message(*message, around),
+                What::Times(times) => self.times(times, around),
+            }
+        }
+        self.write_ran(all, around);
+        around.tables.settle();
+    }
+
+    fn message(&mut self, message: Message, around: &mut Around<'_>) {
+        match message.call.class {
+            Class::Encode => self.encode(&message, around),
+            Class::Commit => self.commit(message, around),
+            Class::Sync => self.sync(message, around),
+            Class::Transfer => self.transfer(message, around),
+            Class::Alloc | Class::Free => rows::memory(&message, around),
+            _ => self.other(&message, around),
+        }
+    }
+
+    /// Makes rows of all that is left: no other message comes.
+    pub(super) fn finish(&mut self, clocks: &Clocks, kind: ClockKind, around: &mut Around<'_>) {
+        self.settle(u64::MAX, clocks, kind, around);
+        for open in self.open.take_all() {
+            self.abandon(open, around);
+        }
+        for committed in self.committed.take_all() {
+            self.close(&committed, None, around);
+        }
+        self.write_ran(true, around);
+    }
+
+    /// What the manifest says of messages that could not be put together.
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
+        let strays = (self.strays > 0)
+            .then(|| format!("{} messages to Metal encoders whose command buffer was not seen", self.strays));
+        let forgotten = (self.forgotten > 0).then(|| {
+            format!("{} Metal command buffers were forgotten before they were seen to complete", self.forgotten)
+        });
+        strays.into_iter().chain(forgotten)
+    }
+}

@@ -1,0 +1,195 @@
+//! Waits, memory, and what became of a commit: the rows of Metal that are not launches.
+
+use gputrace_abi::Class;
+use gputrace_abi::event::{Event, detail};
+use gputrace_abi::metal::{FLAG_NUMBERED, status};
+
+use super::content::Content;
+use super::{Around, Message, Metal, Open, Queue, Times, key};
+use crate::names::{self, NameKind};
+use crate::process::intake;
+use crate::process::pending::{Ahead, StreamId};
+use crate::tables::{CommandBuffer, Copies, Launch, Ran};
+
+/// A new command buffer of a queue whose limit is not known waited for room when it took longer.
+const ROOM_NS: i64 = 20_000;
+/// The GPU's clock and the host's differ by less.
+const CLOCKS_NS: i64 = 1_000_000_000;
+
+/// What ran so long ago is not held back for others that may have begun before it.
+const HELD_NS: i64 = 1_000_000_000;
+
+/// A command buffer that the GPU is done with: when it began and how long it took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Completed {
+    gpu: (i64, i64),
+    ran: Ran,
+    copies: Option<Copies>,
+}
+
+/// A command buffer that was committed and not yet seen to complete.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Committed {
+    ran: Ran,
+    copies: Option<Copies>,
+}
+
+impl Committed {
+    pub(super) fn new(
+        message: &Message,
+        content: &Content,
+        launch: &Launch,
+        (command_buffers, labelled): (i32, bool),
+    ) -> Committed {
+        let call = &message.call;
+        let row = CommandBuffer {
+            start_ns: call.start_ns,
+            process_id: call.process_id,
+            pid: call.pid,
+            correlation_id: call.correlation_id,
+            device: call.device,
+            queue: call.stream,
+            name_id: launch.name_id,
+            labelled,
+            command_buffers,
+            dispatches: launch.kernels.unwrap_or(0),
+            encoders: content.encoders,
+            encode_ns: content.encode_ns,
+            events: content.events,
+            ..CommandBuffer::default()
+        };
+        let ran = Ran { row, context: call.context, grid: launch.grid, block: launch.block };
+        Committed { ran, copies: content.only_copies() }
+    }
+}
+
+impl Times {
+    pub(super) fn of(event: &Event, told_ns: i64) -> Times {
+        let [object, begin, end, schedule] = event.payload;
+        let before = |ns: u64| told_ns.saturating_sub(ns.min(i64::MAX as u64) as i64);
+        Times {
+            key: key(object, event.flags & FLAG_NUMBERED != 0),
+            told_ns,
+            gpu_ns: ((begin, end) != (0, 0)).then(|| (before(begin), before(end))),
+            schedule_ns: schedule.min(i64::MAX as u64) as i64,
+            completed: event.result == status::COMPLETED,
+        }
+    }
+
+    /// Begin and length, if they can be those of a command buffer that was committed then.
+    fn gpu(&self, committed_ns: i64) -> Option<(i64, i64)> {
+        let (begin_ns, end_ns) = self.gpu_ns?;
+        let sound = begin_ns >= committed_ns.saturating_sub(CLOCKS_NS) && end_ns >= begin_ns;
+        sound.then(|| (begin_ns, end_ns - begin_ns))
+    }
+}
+
+impl Open {
+    pub(super) fn took(&mut self, message: &Message) {
+        self.content.took(&message.call);
+    }
+}
+
+impl Around<'_> {
+    /// The id of a command buffer's name.
+    pub(super) fn name(&mut self, name: &str) -> i64 {
+        let id = names::id(NameKind::Kernel, name);
+        if self.written.insert(id) {
+            self.tables.name(id, NameKind::Kernel.name(), name);
+        }
+        id
+    }
+}
+
+impl Metal {
+    pub(super) fn queue(&mut self, queue: u64) -> &mut Queue {
+        self.queues.get_or_default(queue)
+    }
+
+    pub(super) fn times(&mut self, times: Times, around: &mut Around<'_>) {
+        match self.committed.remove(times.key) {
+            Some(committed) => self.close(&committed, Some(&times), around),
+            None => drop(self.early.insert(times.key, times)),
+        }
+    }
+
+    /// The rows of a commit of which all is known that will be.
+    pub(super) fn close(&mut self, committed: &Committed, times: Option<&Times>, around: &mut Around<'_>) {
+        let mut row = committed.ran.row;
+        if let Some(queue) = self.queues.get_mut(row.queue as u64) {
+            queue.committed = queue.committed.saturating_sub(1);
+        }
+        if let Some(times) = times {
+            row.gpu = times.gpu(row.start_ns);
+            row.schedule_ns = Some(times.schedule_ns);
+            row.completed = Some(times.completed);
+        }
+        around.tables.command_buffer(&row);
+        if let Some(gpu) = row.gpu {
+            self.ran.push(Completed { gpu, ran: Ran { row, ..committed.ran }, copies: committed.copies });
+        }
+    }
+
+    /// Rows of what the GPU did, in the order of their begin: one that runs began after it was committed.
+    pub(super) fn write_ran(&mut self, all: bool, around: &mut Around<'_>) {
+        if self.ran.is_empty() {
+            return;
+        }
+        self.ran.sort_by_key(|completed| completed.gpu.0);
+        let newest_ns = self.ran.last().map_or(0, |completed| completed.gpu.0);
+        let running = self.committed.iter().map(|(_, committed)| committed.ran.row.start_ns).min();
+        let from_ns = running.unwrap_or(i64::MAX).max(newest_ns.saturating_sub(HELD_NS));
+        let ready = self.ran.partition_point(|completed| all || completed.gpu.0 < from_ns);
+        for Completed { gpu, ran, copies } in self.ran.drain(..ready) {
+            around.tables.ran(&ran, copies.as_ref(), gpu);
+        }
+    }
+
+    pub(super) fn sync(&mut self, mut message: Message, around: &mut Around<'_>) {
+        let [object, queue, _, buffer] = message.payload;
+        let (context, at) = (message.context(), message.at);
+        let pending = &mut *around.pending;
+        message.call.ahead = match message.detail {
+            detail::STREAM => pending.wait_event(object, at, true),
+            detail::SCHEDULE => pending.wait_event(object, at, false),
+            detail::EVENT => pending.wait_event(object, at, message.call.result == 0),
+            detail::STREAM_WAIT => {
+                let known = self.open.get(buffer).map_or(0, |open| open.queue);
+                let queue = if queue == 0 { known } else { queue };
+                message.call.stream = queue as i64;
+                pending.join(context, StreamId::new(queue, 0), object, at)
+            }
+            detail::ROOM => {
+                let full = self.is_full(queue, message.call.api_ns);
+                if object != 0 {
+                    self.begin(object, queue, around);
+                }
+                if !full {
+                    return around.tables.api(&message.call, object as i64, false);
+                }
+                Ahead { streams: 1, legacy: false }
+            }
+            _ => Ahead::default(),
+        };
+        around.tables.sync(&message.call, message.detail, object as i64);
+    }
+
+    /// Whether a new command buffer had to wait for others to complete.
+    fn is_full(&mut self, queue: u64, api_ns: i64) -> bool {
+        let Queue { limit, open, committed } = *self.queue(queue);
+        if limit == 0 { api_ns > ROOM_NS } else { u64::from(open) + u64::from(committed) >= limit }
+    }
+}
+
+/// The row of memory that was taken or given back. A buffer of which no one was seen to take memory is part of a heap.
+pub(super) fn memory(message: &Message, around: &mut Around<'_>) {
+    let [object, _, options, bytes] = message.payload;
+    let (kind, bytes) = match message.call.class {
+        Class::Free => match around.memory.freed(intake::key(message.detail, object), message.at) {
+            Some(block) => (block.detail, block.bytes),
+            None => return around.tables.api(&message.call, object as i64, false),
+        },
+        _ => (super::content::memory(options, message.detail), bytes),
+    };
+    around.tables.memory(&message.call, kind, object as i64, bytes.min(i64::MAX as u64) as i64);
+}

@@ -1,0 +1,270 @@
+//! Messages of Metal become command buffers.
+
+use arrow::array::RecordBatch;
+use gputrace_abi::event::{pack_block, pack_grid, text_kind};
+use gputrace_abi::metal::{FLAG_NUMBERED, encoder, status, storage};
+use gputrace_collectors::names::{NameKind, id};
+
+use crate::rows::{batches, count, flags, numbers, texts, values};
+use crate::support::{Folder, Target, Thread};
+use crate::{assert_exact, collect, finish};
+
+const QUEUE: u64 = 0xa000;
+const DONE: (u16, u16) = (0, status::COMPLETED);
+
+/// Encodes so many dispatches of a pipeline into a command buffer.
+fn encode(thread: &mut Thread<'_>, buffer: u64, pipelines: &[u64]) {
+    let own = buffer + 0x10;
+    thread.call("[MTLCommandBuffer computeCommandEncoder]", [own, buffer, 0, encoder::COMPUTE]);
+    for pipeline in pipelines {
+        thread.call("[MTLComputeCommandEncoder setComputePipelineState:]", [own, 0, *pipeline, 0]);
+        let (threads, group) = (pack_grid(1000, 2, 1), pack_block(64, 2, 1, 0));
+        thread.call("[MTLComputeCommandEncoder dispatchThreads]", [own, 0, threads, group]);
+    }
+    thread.call("[MTLCommandEncoder endEncoding]", [own, 0, 0, 0]);
+}
+
+fn room(thread: &mut Thread<'_>, buffer: u64) {
+    thread.call("[MTLCommandQueue commandBuffer]", [buffer, QUEUE, 0, 0]);
+}
+
+fn commit(thread: &mut Thread<'_>, buffer: u64, label: u64) {
+    thread.call("[MTLCommandBuffer commit]", [buffer, QUEUE, label, 1]);
+}
+
+/// Records what `job` writes with two threads, and gives the trace.
+fn record(name: &str, job: impl for<'a> FnOnce(&mut Thread<'a>, &mut Thread<'a>)) -> Folder {
+    let folder = Folder::new(name);
+    let running = collect(&folder);
+    let mut target = Target::new(&folder.session());
+    let (mut one, mut two) = (target.thread(1), target.thread(2));
+    one.context(1, 0);
+    job(&mut one, &mut two);
+    target.exit(0);
+    let manifest = finish(running);
+    assert_exact(&folder, &manifest);
+    assert_eq!(manifest.processes[0].notes, Vec::<String>::new());
+    folder
+}
+
+fn table(folder: &Folder, name: &str) -> Vec<RecordBatch> {
+    batches(&folder.trace(), name)
+}
+
+fn kernel(name: &str) -> Option<i64> {
+    Some(id(NameKind::Kernel, name))
+}
+
+#[test]
+fn a_commit_is_a_launch_of_what_was_encoded_and_an_interval_of_the_gpu() {
+    let folder = record("metal", |one, two| {
+        one.text(text_kind::FUNCTION, 0xf1, 0, "gemm");
+        one.text(text_kind::FUNCTION, 0xf2, 0, "relu");
+        room(one, 0x1000);
+        encode(one, 0x1000, &[0xf1, 0xf2, 0xf1]);
+        commit(one, 0x1000, 0);
+        two.gpu_times(0x1000, 5_000, 1_000, DONE);
+        one.call("[MTLCommandBuffer waitUntilCompleted]", [0x1000, QUEUE, 0, 0]);
+        one.call("[MTLCommandBuffer waitUntilCompleted]", [0x1000, QUEUE, 0, 0]);
+    });
+    let launches = table(&folder, "launches");
+    let commits = values(&launches, "correlation_id");
+    assert_eq!(numbers(&launches, "name_id"), [kernel("gemm +1")]);
+    assert_eq!((numbers(&launches, "kernels"), numbers(&launches, "device")), (vec![Some(3)], vec![Some(0)]));
+    assert_eq!((values(&launches, "function"), values(&launches, "stream")), (vec![0x1000], vec![QUEUE as i64]));
+    assert_eq!((values(&launches, "grid_x"), flags(&launches, "captured")), (vec![0], vec![false]));
+
+    let dispatches = table(&folder, "dispatches");
+    assert_eq!(values(&dispatches, "correlation_id"), [commits[0]; 3]);
+    assert_eq!(numbers(&dispatches, "name_id"), ["gemm", "relu", "gemm"].map(kernel));
+    assert_eq!((values(&dispatches, "size_x"), values(&dispatches, "group_y")), (vec![1000; 3], vec![2; 3]));
+    assert_eq!((values(&dispatches, "threads"), texts(&dispatches, "kind")[0].as_str()), (vec![2000; 3], "threads"));
+
+    let buffers = table(&folder, "command_buffers");
+    assert_eq!((values(&buffers, "correlation_id"), values(&buffers, "dispatches")), (commits.clone(), vec![3]));
+    assert_eq!((values(&buffers, "compute_encoders"), values(&buffers, "blit_encoders")), (vec![1], vec![0]));
+    assert_eq!((values(&buffers, "gpu_ns"), values(&buffers, "schedule_ns")), (vec![4_000], vec![7_000]));
+    assert_eq!((texts(&buffers, "status"), flags(&buffers, "labelled")), (vec!["completed".to_owned()], vec![false]));
+    assert!(values(&buffers, "encode_ns")[0] > values(&dispatches, "api_ns")[0] * 5);
+
+    let kernels = table(&folder, "kernels");
+    assert_eq!((values(&kernels, "correlation_id"), values(&kernels, "gpu_ns")), (commits, vec![4_000]));
+    assert_eq!(values(&kernels, "start_ns"), values(&buffers, "gpu_start_ns"));
+    let syncs = table(&folder, "syncs");
+    assert_eq!(texts(&syncs, "kind"), ["stream", "stream"]);
+    assert_eq!(values(&syncs, "pending_streams"), [1, 0], "the first one waited for it");
+    assert_eq!(texts(&table(&folder, "api"), "class"), ["sync"], "there was room");
+}
+
+#[test]
+fn addresses_come_back_and_threads_share_the_work() {
+    let folder = record("metal-again", |one, two| {
+        two.text(text_kind::FUNCTION, 0xf1, 0, "a");
+        two.text(text_kind::FUNCTION, 0xf2, 0, "b");
+        for n in 0..6 {
+            room(one, 0x1000);
+            // What is encoded by one thread is committed by another, whose ring may be read first.
+            encode(if n % 2 == 0 { one } else { two }, 0x1000, &[if n % 3 == 0 { 0xf1 } else { 0xf2 }]);
+            commit(if n % 2 == 0 { two } else { one }, 0x1000, 0);
+            one.gpu_times(0x1000, 100 + n, 50, DONE);
+        }
+    });
+    let launches = table(&folder, "launches");
+    let names = |table: &[RecordBatch]| {
+        let mut rows: Vec<_> = values(table, "start_ns").into_iter().zip(numbers(table, "name_id")).collect();
+        rows.sort();
+        rows.into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&launches), ["a", "b", "b", "a", "b", "b"].map(kernel));
+    assert_eq!(values(&launches, "grid_x"), [16; 6], "of a lone dispatch");
+    let buffers = table(&folder, "command_buffers");
+    assert_eq!(names(&buffers), names(&launches));
+    assert_eq!(values(&buffers, "gpu_ns"), (50..56).collect::<Vec<i64>>());
+}
+
+#[test]
+fn a_label_names_a_command_buffer() {
+    let folder = record("metal-label", |one, _| {
+        one.text(text_kind::LABEL, 0, 0, "forward");
+        encode(one, 0x1000, &[0xf1]);
+        commit(one, 0x1000, gputrace_abi::text::key(text_kind::LABEL, b"forward"));
+        one.gpu_times(0x1000, 100, 50, (0, status::ERROR));
+    });
+    assert_eq!(numbers(&table(&folder, "launches"), "name_id"), [kernel("forward")]);
+    let buffers = table(&folder, "command_buffers");
+    assert_eq!((texts(&buffers, "status"), flags(&buffers, "labelled")), (vec!["error".to_owned()], vec![true]));
+    assert_eq!(numbers(&table(&folder, "dispatches"), "name_id"), [None], "a pipeline that was not seen made");
+}
+
+#[test]
+fn copies_alone_are_copies_on_the_gpu_and_know_their_buffers() {
+    let folder = record("metal-blit", |one, _| {
+        let private = storage::PRIVATE << 4;
+        one.call("[MTLDevice newBufferWithLength:options:]", [0x50, 0, 0, 4096]);
+        one.call("[MTLDevice newBufferWithLength:options:]", [0x60, 0, private, 8192]);
+        one.call("[MTLDevice newBufferWithBytesNoCopy]", [0x70, 0, 0x7000_0000, 100]);
+        room(one, 0x1000);
+        one.call("[MTLCommandBuffer computeCommandEncoder]", [0x1010, 0x1000, 0, encoder::BLIT]);
+        one.call("[MTLBlitCommandEncoder copyFromBuffer]", [0x60, 0x1010, 0x50, 64]);
+        one.call("[MTLBlitCommandEncoder fillBuffer:range:value:]", [0x60, 0x1010, 0, 32]);
+        one.call("[MTLCommandEncoder endEncoding]", [0x1010, 0, 0, 0]);
+        commit(one, 0x1000, 0);
+        one.gpu_times(0x1000, 100, 50, DONE);
+        one.call("[MTLBuffer dealloc]", [0x60, 0, 0, 0]);
+        // A part of a heap.
+        one.call("[MTLBuffer dealloc]", [0x90, 0, 0, 0]);
+    });
+    let transfers = table(&folder, "transfers");
+    assert_eq!(texts(&transfers, "direction"), ["DtoD", "D"]);
+    assert_eq!(
+        (texts(&transfers, "src_kind"), texts(&transfers, "dst_kind")[0].as_str()),
+        (vec!["managed".to_owned(), "-".to_owned()], "device")
+    );
+    assert_eq!(values(&transfers, "stream"), [QUEUE as i64; 2]);
+    let copies = table(&folder, "device_copies");
+    assert_eq!((values(&copies, "bytes"), values(&copies, "gpu_ns")), (vec![96], vec![50]));
+    assert_eq!(
+        (texts(&copies, "kind"), texts(&copies, "direction")),
+        (vec!["copy".to_owned()], vec!["unknown".to_owned()])
+    );
+    assert_eq!(count(&folder.trace(), "kernels"), 0);
+    let memory = table(&folder, "device_memory");
+    assert_eq!(texts(&memory, "kind"), ["managed", "device", "registered", "device"]);
+    assert_eq!(values(&memory, "bytes"), [4096, 8192, 100, 8192]);
+}
+
+#[test]
+fn a_new_command_buffer_waits_only_when_the_queue_is_full() {
+    let folder = record("metal-room", |one, two| {
+        one.call("[MTLDevice newCommandQueueWithMaxCommandBufferCount:]", [QUEUE, 0, 0, 2]);
+        for buffer in [0x1000, 0x2000] {
+            room(one, buffer);
+            commit(one, buffer, 0);
+        }
+        // Two have not completed; the first one does while the third is waited for.
+        room(one, 0x3000);
+        two.gpu_times(0x1000, 200, 0, DONE);
+        commit(one, 0x3000, 0);
+        two.gpu_times(0x2000, 200, 0, DONE);
+        room(one, 0x4000);
+    });
+    let syncs = table(&folder, "syncs");
+    assert_eq!((texts(&syncs, "kind"), values(&syncs, "handle")), (vec!["room".to_owned()], vec![0x3000]));
+    assert_eq!(values(&syncs, "pending_streams"), [1]);
+    assert_eq!(values(&table(&folder, "api"), "handle"), [QUEUE as i64, 0x1000, 0x2000, 0x4000]);
+    let buffers = table(&folder, "command_buffers");
+    assert_eq!(texts(&buffers, "status"), ["completed", "completed", "-"], "the last one was not seen to end");
+}
+
+#[test]
+fn what_nobody_commits_is_told_without_a_commit() {
+    let folder = record("metal-open", |one, _| {
+        room(one, 0x1000);
+        encode(one, 0x1000, &[0xf1, 0xf1]);
+        // The address comes back: the first command buffer was thrown away.
+        room(one, 0x1000);
+        encode(one, 0x1000, &[0xf1]);
+        commit(one, 0x1000, 0);
+    });
+    let dispatches = table(&folder, "dispatches");
+    assert_eq!(numbers(&dispatches, "correlation_id").iter().filter(|id| id.is_none()).count(), 2);
+    assert_eq!(numbers(&table(&folder, "launches"), "kernels"), [Some(1)]);
+}
+
+#[test]
+fn a_commit_of_several_holds_what_it_says() {
+    let folder = record("metal-4", |one, two| {
+        one.text(text_kind::FUNCTION, 0xf1, 0, "a");
+        encode(two, 0x5000, &[0xf1]);
+        for buffer in [0x1000, 0x2000, 0x3000] {
+            encode(one, buffer, &[0xf1]);
+        }
+        for buffer in [0x1000, 0x3000] {
+            one.call("[MTL4CommandQueue commit:count:] command buffer", [0, buffer, 1, 0]);
+        }
+        let event = gputrace_abi::event::Event {
+            hook: crate::support::hook("[MTL4CommandQueue commit:count:]"),
+            start: gputrace_abi::clock::counter(),
+            end: gputrace_abi::clock::counter() + 100,
+            flags: FLAG_NUMBERED,
+            payload: [1, QUEUE, 0, 2],
+            ..Default::default()
+        };
+        one.event(event);
+        one.gpu_times(1, 300, 100, (FLAG_NUMBERED, status::COMPLETED));
+    });
+    let buffers = table(&folder, "command_buffers");
+    assert_eq!((values(&buffers, "dispatches"), values(&buffers, "command_buffers")), (vec![2], vec![2]));
+    assert_eq!((values(&buffers, "gpu_ns"), values(&buffers, "compute_encoders")), (vec![200], vec![2]));
+    assert_eq!(numbers(&table(&folder, "launches"), "kernels"), [Some(2)]);
+}
+
+#[test]
+fn a_queue_that_waits_for_an_event_waits_for_who_signals_it() {
+    let folder = record("metal-events", |one, _| {
+        room(one, 0x1000);
+        one.call("[MTLCommandBuffer encodeSignalEvent:value:]", [0xee, QUEUE, 0x1000, 1]);
+        commit(one, 0x1000, 0);
+        one.call("[MTLCommandQueue commandBuffer]", [0x2000, 0xb000, 0, 0]);
+        one.call("[MTLCommandBuffer encodeWaitForEvent:value:]", [0xee, 0, 1, 0x2000]);
+    });
+    let syncs = table(&folder, "syncs");
+    assert_eq!((texts(&syncs, "kind"), values(&syncs, "pending_streams")), (vec!["stream_wait".to_owned()], vec![1]));
+    assert_eq!(values(&syncs, "stream"), [0xb000]);
+}
+
+#[test]
+fn what_the_gpu_did_stands_in_the_order_of_its_begin() {
+    let folder = record("metal-order", |one, two| {
+        one.call("[MTLCommandBuffer commit]", [0x1000, QUEUE, 0, 1]);
+        for buffer in [0x2000, 0x3000] {
+            one.call("[MTLCommandBuffer commit]", [buffer, 0xb000, 0, 1]);
+            two.gpu_times(buffer, 2_000, 1_000, DONE);
+        }
+        // It began before the others, on a queue of its own, and ended after them.
+        two.gpu_times(0x1000, 10_000_000, 0, DONE);
+    });
+    let kernels = table(&folder, "kernels");
+    assert_eq!(values(&kernels, "stream"), [QUEUE as i64, 0xb000, 0xb000]);
+    assert!(values(&kernels, "start_ns").is_sorted());
+}
