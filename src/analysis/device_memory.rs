@@ -36,7 +36,9 @@ impl Analysis for DeviceMemory {
             limits: "Under a caching allocator (PyTorch, JAX) this is what the allocator reserved, not what tensors use: for \
                 that import a snapshot (torch.cuda.memory._record_memory_history, _dump_snapshot). Its history is a ring: \
                 the peak is the one since its begin, and of what was taken before and given back no line is known. \
-                Memory that contexts, modules and libraries take inside the driver is not seen. A context's end frees its \
+                Memory that contexts, modules and libraries take inside the driver is not seen. Buffers and heaps of Metal \
+                count as managed where the host has them too (shared, managed), else as device; a buffer that Metal's own \
+                libraries make is not seen. A context's end frees its \
                 memory without a call; such memory counts as never freed. Arrays count 0 bytes. Managed memory counts in \
                 full, wherever its pages are.",
             source: "metrics.md, Memory.",
@@ -62,6 +64,8 @@ impl Analysis for DeviceMemory {
             Metric::about("cost_ns", Ns, "time in allocation and free calls"),
             Metric::cost("cost_wall_percent", Percent, "time in allocation and free calls, of wall time").unsteady(),
             Metric::about("steady_allocations", Count, "allocation calls in steady steps"),
+            Metric::cost("allocations_per_step", Count, "allocation calls of a usual step"),
+            Metric::cost("allocations_per_s", PerS, "allocation calls in a second of the processes' time").unsteady(),
             Metric::cost("failed_allocations", Count, "allocations that failed"),
             Metric::cost(
                 "torch_peak_bytes",
@@ -102,6 +106,11 @@ impl Analysis for DeviceMemory {
         section.fact("cost_wall_percent", "share of wall time", Unit::Percent, percent(cost as f64, wall));
         let steady = sum(true, |c| c.steady.0 as i64);
         section.fact("steady_allocations", "allocation calls in steady steps", Unit::Count, steady);
+        let steps: u64 = facts.steps.all.iter().map(|steps| steps.middle).sum();
+        let per_step = (steps > 0).then(|| sum(true, |c| c.middle.0 as i64) as f64 / steps as f64);
+        section.fact("allocations_per_step", "allocation calls of a step", Unit::Count, per_step);
+        let per_s = (wall > 0.0).then(|| sum(true, |c| c.api.count as i64) as f64 * 1e9 / wall);
+        section.fact("allocations_per_s", "allocation calls in a second", Unit::PerS, per_s);
         let failed: u64 = memory.processes.iter().map(|(_, p)| p.failed).sum();
         section.fact("failed_allocations", "allocations that failed", Unit::Count, failed);
         if !calls {

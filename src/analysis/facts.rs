@@ -24,6 +24,7 @@ use super::passes::host_time::{HostTime, ProcessTime};
 use super::passes::implicit::Implicit;
 use super::passes::launches::Launches;
 use super::passes::loading::Loading;
+use super::passes::metal::Metal;
 use super::passes::modules::Modules;
 use super::passes::named_steps::NamedSteps;
 use super::passes::occupancy::Occupancy;
@@ -98,6 +99,8 @@ pub(crate) enum Need {
     Critical,
     /// [`Occupancy`].
     Occupancy,
+    /// [`Metal`].
+    Metal,
 }
 
 /// Results of the passes; those that were not needed are empty.
@@ -156,6 +159,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) implicit: Implicit,
     /// Kernels by how they were launched.
     pub(crate) occupancy: Occupancy,
+    /// Metal's command buffers and dispatches.
+    pub(crate) metal: Metal,
     /// What the GPU did; none where no time of it is in the trace.
     pub(crate) gpu: Option<Gpu>,
     /// The critical path, and what would be gained; none where no time of a GPU is in the trace.
@@ -246,11 +251,12 @@ impl<'a> Facts<'a> {
             stacks: trace::Sites::default(),
             implicit: Implicit::new(idle),
             critical,
+            metal: Metal::default(),
             occupancy: if needs.contains(&Need::Occupancy) { Occupancy::new(trace) } else { Occupancy::default() },
             gpu: depth.filter(|_| gpu_times).map(|depth| Gpu::new(trace, communication, depth, filter)),
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
-        let optional: [(Need, u32, &mut dyn Pass); 21] = [
+        let optional: [(Need, u32, &mut dyn Pass); 22] = [
             (Need::Ops, 60, &mut facts.ops),
             (Need::GraphsMade, 1, &mut facts.graphs),
             (Need::GraphReplays, 3, &mut facts.replays),
@@ -272,6 +278,7 @@ impl<'a> Facts<'a> {
             (Need::Implicit, 8, &mut facts.implicit),
             (Need::OsWaits, 1, &mut facts.os_waits),
             (Need::Occupancy, 20, &mut facts.occupancy),
+            (Need::Metal, 3, &mut facts.metal),
         ];
         let mut passes: Vec<Costing<'_>> = vec![(12, &mut facts.host)];
         let needed = optional.into_iter().filter(|(need, ..)| {
@@ -302,6 +309,12 @@ impl<'a> Facts<'a> {
     pub(crate) fn processes(&self) -> impl Iterator<Item = &'a Process> {
         let keep = self.filter.processes.as_ref();
         self.trace.processes.iter().filter(move |p| keep.is_none_or(|k| k.contains(&p.process_id)))
+    }
+
+    /// Whether a process gave work to Metal, or sent it messages.
+    pub(crate) fn is_metal(&self, process_id: i64) -> bool {
+        let sent = || self.trace.process(process_id).is_some_and(Process::is_metal);
+        self.metal.processes.get(&process_id).is_some() || sent()
     }
 
     /// Whether every rank is among them, as far as the world's size is known: the latest one may be one that is not.

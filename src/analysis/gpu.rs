@@ -7,8 +7,11 @@ use super::section::Section;
 use super::{Facts, loss};
 
 /// What is said where a trace has no times of a GPU, and how to get them.
-pub(super) const NO_TIMES: &str = "No times of a GPU are in this trace: recording does not take them in this version. \
+pub(super) const NO_TIMES: &str = "No times of a GPU are in this trace: recording takes them of Metal, and not of CUDA in this version. \
     gputrace import reads them from traces of torch.profiler (Kineto) and Nsight Systems.";
+
+/// The same of a trace of Metal, whose times are taken when command buffers complete.
+const NO_METAL_TIMES: &str = "No times of a GPU are in this trace: no Metal command buffer was seen to complete.";
 
 /// The pass, or a note in the section.
 pub(super) fn times<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&'a Gpu> {
@@ -28,7 +31,8 @@ pub(super) fn sums<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&'
     let gpu = facts.gpu.as_ref().filter(|gpu| gpu.any());
     let Some(gpu) = gpu else {
         if unread(facts).is_none() {
-            section.note(NO_TIMES);
+            let metal = facts.processes().any(|process| facts.is_metal(process.process_id));
+            section.note(if metal { NO_METAL_TIMES } else { NO_TIMES });
         }
         return None;
     };
@@ -96,6 +100,7 @@ mod tests {
             "gpu-gaps",
             "critical-path",
             "launch-overhead",
+            "metal-baseline",
             "queue-length",
             "kernels",
             "occupancy",

@@ -21,7 +21,8 @@ impl Analysis for Kernels {
     fn explain(&self) -> Explain {
         Explain {
             definition: "Time on the GPU from begin to end of each kernel, by name, and by name, grid and block: Time % (of all \
-                kernels), Total, Calls, Avg, Med, Min, Max, StdDev. Kernels of graphs count like others.",
+                kernels), Total, Calls, Avg, Med, Min, Max, StdDev. Kernels of graphs count like others. Metal tells when a \
+                command buffer ran and not its kernels: there each row is one, by its label or its pipelines.",
             unit: "ns in JSON; in text the column's head names the unit.",
             limits: "Medians are exact up to 64 values, else within 1.6 %. Kernels that run beside each other count in full, so the \
                 total may exceed the time in which the GPU was busy. 20,000 names and shapes are kept apart.",

@@ -50,7 +50,8 @@ impl Analysis for LaunchOverhead {
 
     fn explain(&self) -> Explain {
         Explain {
-            definition: "A launch is a call of class launch: a kernel, a graph or a host function. API time is the time \
+            definition: "A launch is a call of class launch: a kernel, a graph or a host function; of Metal the commit of a command buffer, \
+                whose kernels are its dispatches (encoding it is told apart; --explain dispatches). API time is the time \
                 inside the driver's function, from before the call to after its return. Launch overhead is the sum of API \
                 time over the launching threads / wall time of the process. Per thread, per function and per kernel: Time % \
                 (of all launches), Total, Calls, Avg, Med, Min, Max, StdDev as in cuda_api_sum. Outliers are calls longer \
@@ -74,7 +75,7 @@ impl Analysis for LaunchOverhead {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Launches, Need::Sites, Need::Gpu, Need::GpuClock]
+        &[Need::Launches, Need::Sites, Need::Gpu, Need::GpuClock, Need::Metal]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -96,6 +97,7 @@ impl Analysis for LaunchOverhead {
             Metric::about("short_kernels", Count, "kernels shorter than their launch call of 50 us at most"),
             Metric::cost("short_percent", Percent, "the same, of all kernels").unsteady(),
             Metric::about("delayed_100us", Count, "kernels that began more than 100 us after their call returned"),
+            Metric::about("encode_ns", Ns, "time in messages that encode Metal command buffers, over all threads"),
             Metric::about("captured", Count, "launch calls under stream capture"),
         ];
         METRICS
@@ -124,6 +126,8 @@ impl Analysis for LaunchOverhead {
         section.fact("p99_ns", "99th percentile", Unit::Ns, all.quantile(0.99));
         section.fact("outliers_50us", "outliers (> 50 us)", Unit::Count, outliers);
         section.fact("outliers_ns", "time in outliers", Unit::Ns, sum(|p| p.outliers_ns));
+        let encoding = Some(facts.metal.encode_ns()).filter(|ns| *ns > 0);
+        section.fact("encode_ns", "time in encoding command buffers", Unit::Ns, encoding);
         section.fact("captured", "under stream capture", Unit::Count, sum(|p| p.captured as i64));
         executions::facts_of(&mut section, facts, wall);
         super::gpu::unread_note(&mut section, facts);

@@ -12,6 +12,7 @@ mod copies;
 mod critical_path;
 mod decode;
 mod device_memory;
+mod dispatches;
 mod executions;
 mod facts;
 mod gpu;
@@ -25,6 +26,7 @@ mod implicit_syncs;
 mod kernels;
 mod launch_overhead;
 mod loss;
+mod metal_baseline;
 mod metric;
 mod modules;
 mod node_health;
@@ -121,6 +123,8 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &critical_path::CriticalPath,
     &steps::Steps,
     &launch_overhead::LaunchOverhead,
+    &metal_baseline::MetalBaseline,
+    &dispatches::Dispatches,
     &queue_length::QueueLength,
     &kernels::Kernels,
     &occupancy::Occupancy,

@@ -25,7 +25,9 @@ impl Analysis for Syncs {
     fn explain(&self) -> Explain {
         Explain {
             definition: "Explicit waits are calls in which the host waits for a context, a stream or an event \
-                (cuCtxSynchronize, cuStreamSynchronize, cuEventSynchronize). Queries ask without waiting; a run of at least \
+                (cuCtxSynchronize, cuStreamSynchronize, cuEventSynchronize); of Metal for a command buffer, with what was committed to its \
+                queue before (stream: waitUntilCompleted), for its scheduling (schedule: waitUntilScheduled), for a shared event, or \
+                for room: a new command buffer when as many had not completed as the queue may have. Queries ask without waiting; a run of at least \
                 three queries on one stream or event by one thread, each within 1 ms of the one before, is a spin: from its \
                 first query to the end of its last the host does nothing but ask. stream_wait makes a stream wait, not the \
                 host. Implicit waits are in calls that have something else to do: synchronous copies, asynchronous copies of \

@@ -226,7 +226,7 @@ impl Limit {
 }
 
 /// GPU busy time of the wall time of the processes that use it.
-fn launch_efficiency(facts: &Facts<'_>) -> Option<f64> {
+pub(super) fn launch_efficiency(facts: &Facts<'_>) -> Option<f64> {
     let devices = facts.gpu.as_ref()?.devices.iter();
     let (busy, wall) = devices.fold((0.0, 0.0), |(busy, wall), device| {
         (busy + device.busy().total_ns() as f64, wall + facts.wall_ns(device.named.0))
@@ -234,7 +234,8 @@ fn launch_efficiency(facts: &Facts<'_>) -> Option<f64> {
     (wall > 0.0).then(|| 100.0 * busy / wall)
 }
 
-fn average_gap_ns(facts: &Facts<'_>) -> Option<f64> {
+/// Idle time of the GPUs / their operations, ns.
+pub(super) fn average_gap_ns(facts: &Facts<'_>) -> Option<f64> {
     let devices = facts.gpu.as_ref()?.devices.iter();
     let (idle, count) = devices.fold((0.0, 0), |(idle, count), device| {
         let idle_ns = device.range_ns() - device.busy().total_ns();

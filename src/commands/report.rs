@@ -91,8 +91,9 @@ fn explain(name: &str, width: usize) -> Result<String> {
         return Ok(format!("{name}: {}\n{lines}", analysis.title()));
     }
     if let Some(rule) = findings::ALL.iter().find(|r| r.name == name) {
-        let parts = [("when", rule.condition), ("try", rule.advice), ("effort", rule.effort.text())];
-        let lines: String = parts.iter().map(|(head, text)| paragraph(head, text, width)).collect();
+        let parts = [("when", rule.condition), ("try", rule.advice)].into_iter();
+        let parts = parts.chain(rule.on_metal.map(|text| ("Metal", text))).chain([("effort", rule.effort.text())]);
+        let lines: String = parts.map(|(head, text)| paragraph(head, text, width)).collect();
         return Ok(format!("{name}: {}\n{lines}", rule.title.of_step));
     }
     let analyses: Vec<&str> = ALL.iter().map(|a| a.name()).collect();

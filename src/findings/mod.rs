@@ -46,6 +46,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::Critical,
     Need::Ranks,
     Need::StepSums,
+    Need::Metal,
 ];
 
 /// What a rule found in one process.
@@ -66,6 +67,8 @@ pub(crate) struct Finding {
     pub(crate) rule: &'static Rule,
     /// The process in which it costs most.
     pub(crate) process_id: i64,
+    /// What to do there.
+    pub(crate) advice: &'static str,
     /// Most time that can be saved, ns.
     pub(crate) gain_ns: f64,
     /// Most time that could be saved if nothing else took its place, ns.
@@ -163,7 +166,7 @@ pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
     }
     for rule in ALL {
         let mut worst: Option<Finding> = None;
-        for subject in subjects {
+        for subject in subjects.iter().filter(|subject| rule.is_about(subject.metal)) {
             let Some(Evidence { gain_ns: blamed_ns, of_run, lines }) = (rule.evaluate)(subject) else { continue };
             let shorter = if of_run { None } else { subject.shorter_ns(Without::these(rule.without)) };
             let gain_ns = match shorter {
@@ -177,13 +180,16 @@ pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
             let share = if whole > 0.0 { (gain_ns / whole).min(1.0) } else { 0.0 };
             if (share >= WORTH || !rule.gain_known) && worst.as_ref().is_none_or(|w| share > w.share) {
                 let per_step = subject.per_step && !of_run;
-                worst =
-                    Some(Finding { rule, process_id: subject.process_id, gain_ns, blamed_ns, share, per_step, lines });
+                let advice = rule.advice(subject.metal);
+                let process_id = subject.process_id;
+                worst = Some(Finding { rule, process_id, advice, gain_ns, blamed_ns, share, per_step, lines });
             }
         }
         match worst {
             Some(finding) => findings.found.push(finding),
-            None if subjects.iter().any(rule.recorded) => findings.fine.push(rule.about),
+            None if subjects.iter().any(|s| rule.is_about(s.metal) && (rule.recorded)(s)) => {
+                findings.fine.push(rule.about)
+            }
             None => {}
         }
     }

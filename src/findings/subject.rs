@@ -15,6 +15,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) facts: &'a Facts<'a>,
     /// The process.
     pub(crate) process_id: i64,
+    /// It uses Metal.
+    pub(crate) metal: bool,
     /// Its steps, if any were found.
     pub(crate) steps: Option<&'a ProcessSteps>,
     /// Numbers are per step, not per run.
@@ -162,6 +164,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
         Subject {
             facts,
             process_id,
+            metal: facts.is_metal(process_id),
             steps,
             per_step: steps.is_some(),
             unit_ns,

@@ -388,3 +388,54 @@ fn of_two_waits_the_one_after_which_the_gpu_idles_is_named_first() {
     assert_eq!(found(&section)[0].0, "wait-every-step");
     assert!(evidence(&section).starts_with("train.py:20 log  cuStreamSynchronize"), "{}", evidence(&section));
 }
+
+/// Of a summary: names of the findings with what to try, and what was checked without one.
+fn advised(section: &Section) -> (Vec<(String, String)>, String) {
+    let findings = section.tables.iter().filter(|t| t.key == "findings").flat_map(|t| &t.rows);
+    let text = |value: &Value| match value {
+        Value::Text(text) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    let advised = findings.map(|row| (text(&row[0]), text(&row[8]))).collect();
+    (advised, text(section.get("checked_fine")))
+}
+
+#[test]
+fn who_uses_metal_is_told_of_metal() {
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..40 {
+        let at = thread.now;
+        for n in 0..20 {
+            thread.commit(&[("add", 64)], 2_000, 6_000, (at + 8_000 * n + 9_000, 1_000));
+            thread.alloc("[MTLDevice newBufferWithLength:options:]", "managed", 64, 4096, 3_000);
+            thread.free("[MTLBuffer dealloc]", "managed", 64, 1_000);
+        }
+        thread.sync("[MTLCommandBuffer waitUntilCompleted]", "stream", 30_000);
+    }
+    let (advised, fine) = advised(&trace.section(ALL[0]));
+    let names: Vec<&str> = advised.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(names.contains(&"launch-bound") && names.contains(&"allocation-in-loop"), "{names:?}");
+    for (name, text) in &advised {
+        assert!(!text.contains("cu") && !text.contains("torch") && !text.contains("CUDA"), "{name}: {text}");
+    }
+    assert!(
+        ["pageable copies", "communication", "serialised streams"].iter().all(|about| !fine.contains(about)),
+        "{fine}"
+    );
+}
+
+#[test]
+fn waits_for_metal_are_waits() {
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    for _ in 0..40 {
+        let begin = thread.now + 9_000;
+        thread.commit(&[("add", 1 << 20)], 2_000, 6_000, (begin, 100_000));
+        thread.sync("[MTLCommandQueue commandBuffer]", "room", 120_000);
+        thread.sync("[MTLCommandBuffer waitUntilScheduled]", "schedule", 10_000);
+    }
+    let section = trace.section(ALL.iter().find(|analysis| analysis.name() == "syncs").copied().unwrap());
+    assert_eq!((section.get("waits"), section.get("waits_ns")), (&Value::Int(80), &Value::Int(40 * 130_000)));
+    assert_eq!(section.cell("by_kind", 0, "kind"), &Value::from("schedule"));
+}

@@ -1,5 +1,7 @@
 //! Small traces for tests: rows in, a TRACE folder out, as a collector would have written it.
 
+mod metal;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

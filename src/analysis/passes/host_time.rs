@@ -26,7 +26,7 @@ use crate::trace::{Rows, Want};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Part {
-    /// Launches.
+    /// Launches, and dispatches into what is launched.
     Launch,
     /// Copies and sets.
     Copy,
@@ -157,6 +157,7 @@ impl Pass for HostTime {
                 columns: &["api_ns", "api_id", "result", "kind", "bytes", "pending_streams"],
             },
             Want { table: TableId::Api, columns: &["api_ns", "result"] },
+            Want { table: TableId::Dispatches, columns: &["api_ns"] },
             Want { table: TableId::OsWaits, columns: &["tid", "wait_ns"] },
         ]
     }
@@ -183,7 +184,7 @@ impl Pass for HostTime {
         }
         for row in 0..rows.len {
             let part = match rows.table {
-                TableId::Launches => Part::Launch,
+                TableId::Launches | TableId::Dispatches => Part::Launch,
                 TableId::Transfers => Part::Copy,
                 TableId::DeviceMemory => Part::Memory,
                 TableId::Syncs if blocks(kind.get(row)) => Part::Wait,

@@ -27,6 +27,7 @@ pub(crate) mod implicit;
 pub(crate) mod kernels;
 pub(crate) mod launches;
 pub(crate) mod loading;
+pub(crate) mod metal;
 pub(crate) mod modules;
 pub(crate) mod named_steps;
 pub(crate) mod occupancy;

@@ -31,6 +31,10 @@ pub(crate) enum Kind {
     Query,
     /// A stream waits for an event.
     StreamWait,
+    /// The host waits until a Metal command buffer was handed to the GPU.
+    Schedule,
+    /// The host waits until a queue of Metal has room for another command buffer.
+    Room,
     /// A kind that this version does not know.
     Unknown,
 }
@@ -43,6 +47,8 @@ impl Kind {
             "event" => Kind::Event,
             "query" => Kind::Query,
             "stream_wait" => Kind::StreamWait,
+            "schedule" => Kind::Schedule,
+            "room" => Kind::Room,
             _ => Kind::Unknown,
         }
     }
@@ -55,6 +61,8 @@ impl Kind {
             Kind::Event => "event",
             Kind::Query => "query",
             Kind::StreamWait => "stream_wait",
+            Kind::Schedule => "schedule",
+            Kind::Room => "room",
             Kind::Unknown => "unknown",
         }
     }

@@ -61,7 +61,7 @@ pub(super) fn finding_lines(content: &Content<'_>, main: &Subject<'_>) -> String
         let effort = finding.rule.effort.text();
         let _ = writeln!(out, "{} {}  {gain}  effort {effort}{place}", index + 1, finding.title());
         finding.lines.iter().for_each(|line| out.push_str(&format!("   {line}\n")));
-        let _ = writeln!(out, "   try {}", finding.rule.advice);
+        let _ = writeln!(out, "   try {}", finding.advice);
     }
     out
 }
@@ -72,24 +72,26 @@ fn more_after_the_first(subjects: &[Subject<'_>], found: &[Finding], finding: &F
     together_ns(subjects, &[first, finding]).is_some_and(|both_ns| both_ns - first.gain_ns > 1.25 * finding.gain_ns)
 }
 
-/// What there is to say of a run without CUDA calls.
-pub(super) fn without_cuda(content: &Content<'_>) -> String {
+/// What there is to say of a run without calls of CUDA, or of Metal.
+pub(super) fn without_calls(content: &Content<'_>) -> String {
     let facts = content.facts;
+    let metal = facts.processes().any(|process| facts.is_metal(process.process_id));
+    let api = if metal { "Metal" } else { "CUDA" };
     let calls: u64 = facts.host.processes.iter().map(|(_, t)| t.all.calls.iter().sum::<u64>()).sum();
     const DRIVER: [TableId; 5] =
         [TableId::Launches, TableId::Syncs, TableId::Transfers, TableId::DeviceMemory, TableId::Api];
     if let Some(loss) = loss::Loss::of(facts, &DRIVER).filter(|loss| loss.dropped > loss.recorded) {
         let (lost, all) = (number(loss.dropped as f64), number((loss.dropped + loss.recorded) as f64));
-        return format!("UNKNOWN: {lost} of {all} CUDA calls are lost, too few are left to judge\n");
+        return format!("UNKNOWN: {lost} of {all} {api} calls are lost, too few are left to judge\n");
     }
     if content.own.unaccounted {
-        return format!("UNKNOWN: {calls} CUDA calls were written, and how many are lost is not known\n");
+        return format!("UNKNOWN: {calls} {api} calls were written, and how many are lost is not known\n");
     }
     if loss::removed(facts.trace).iter().any(|removed| DRIVER.iter().any(|of| of.table().name == removed.table)) {
-        return "UNKNOWN: CUDA calls were removed to keep to --max-size, and too few are left to judge\n".to_owned();
+        return format!("UNKNOWN: {api} calls were removed to keep to --max-size, and too few are left to judge\n");
     }
     if calls > 0 {
-        return format!("UNKNOWN: too few CUDA calls to judge ({calls})\n");
+        return format!("UNKNOWN: too few {api} calls to judge ({calls})\n");
     }
     if facts.gpu.as_ref().is_some_and(|gpu| gpu.any()) {
         return "UNKNOWN: the trace holds what GPUs did, and no calls that caused it: see gpu-utilisation, kernels\n"
@@ -98,7 +100,7 @@ pub(super) fn without_cuda(content: &Content<'_>) -> String {
     let traced: Vec<&Process> = facts.processes().filter(|p| p.traced).collect();
     let reached = |p: &&&Process| {
         let hooks = p.manifest.as_ref().map(|m| m.coverage.hooks.as_slice()).unwrap_or_default();
-        hooks.iter().any(|h| h.name.starts_with("cu"))
+        hooks.iter().any(|h| h.name.starts_with("cu") || h.name.starts_with("[MTL"))
     };
     let loaded = traced.iter().filter(reached).count();
     let plural = if traced.len() == 1 { "process" } else { "processes" };
@@ -108,7 +110,7 @@ pub(super) fn without_cuda(content: &Content<'_>) -> String {
         (n, 0) => format!("no process loaded the driver ({n} {plural} traced)"),
         (_, n) => format!("{n} of {} traced {plural} looked the driver up and called nothing", traced.len()),
     };
-    format!("no CUDA calls seen: {why}\n")
+    format!("no {api} calls seen: {why}\n")
 }
 
 /// Programs that could not be traced, bounded, the same one once.

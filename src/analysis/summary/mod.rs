@@ -287,7 +287,7 @@ fn findings_table(content: &Content<'_>) -> Table {
             if f.per_step { "step" } else { "run" }.into(),
             f.rule.effort.text().into(),
             f.lines.join("; ").into(),
-            f.rule.advice.into(),
+            f.advice.into(),
         ]
     };
     Table::new("findings", "Findings", &COLUMNS, content.findings.found.iter().map(row).collect())

@@ -33,7 +33,7 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
             out.push_str(&ending::finding_lines(content, main));
         }
         _ => {
-            out.push_str(&ending::without_cuda(content));
+            out.push_str(&ending::without_calls(content));
             out.push_str(&ranks::failed(content));
         }
     }

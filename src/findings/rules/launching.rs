@@ -25,8 +25,16 @@ pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
         let kernel = if *name < 0 { String::new() } else { shortened(&s.facts.names.full(*name), 48) };
         format!("{} launches {kernel} {}", crate::render::number(number), s.facts.names.full(*api)).replace("  ", " ")
     };
-    let lines: Vec<String> = launching_lines(s, calls).into_iter().chain(kernels.iter().map(line)).take(3).collect();
+    let lines = launching_lines(s, calls).into_iter().chain(lone_dispatches(s)).chain(kernels.iter().map(line));
+    let lines: Vec<String> = lines.take(3).collect();
     Some(Evidence { gain_ns, of_run: false, lines })
+}
+
+/// Command buffers with a dispatch each, where half of them are.
+fn lone_dispatches(s: &Subject<'_>) -> Option<String> {
+    let own = s.facts.metal.processes.get(&s.process_id).filter(|own| 2 * own.single >= own.count)?;
+    let [single, count] = [own.single, own.count].map(|number| crate::render::number(number as f64));
+    Some(format!("{single} of {count} command buffers hold one dispatch"))
 }
 
 /// Idle time because of launching, or time in launches, that is a finding.

@@ -70,6 +70,8 @@ pub(crate) struct Rule {
     pub(crate) condition: &'static str,
     /// What to do.
     pub(crate) advice: &'static str,
+    /// The same in a program that uses Metal; none where the rule is about what Metal does not have.
+    pub(crate) on_metal: Option<&'static str>,
     /// The work that goes away, as far as the replay knows it.
     pub(crate) without: &'static [Class],
     /// All of that work is what the rule is about: other rules have no part in it.
@@ -82,6 +84,18 @@ pub(crate) struct Rule {
     pub(crate) recorded: fn(&Subject<'_>) -> bool,
     /// Looks at a process.
     pub(crate) evaluate: fn(&Subject<'_>) -> Option<Evidence>,
+}
+
+impl Rule {
+    /// What to do, in a program that uses Metal or one that does not.
+    pub(crate) fn advice(&self, metal: bool) -> &'static str {
+        self.on_metal.filter(|_| metal).unwrap_or(self.advice)
+    }
+
+    /// Whether it is about what such a program has.
+    pub(crate) fn is_about(&self, metal: bool) -> bool {
+        !metal || self.on_metal.is_some()
+    }
 }
 
 /// The rule about ranks that wait for each other.
@@ -97,6 +111,7 @@ pub(crate) const ALL: &[Rule] = &[
             least 100 calls) take 2 % or more, without what they waited for the GPU. Gain: at most that time; with GPU times, the \
             part of it in which the GPU was idle.",
         advice: "allocate once before the loop and reuse; or a pool: cuMemAllocAsync, a caching allocator",
+        on_metal: Some("make buffers once and use them again, or take them from an MTLHeap"),
         without: &[Class::Memory],
         all_of_it: false,
         gain_known: true,
@@ -112,6 +127,7 @@ pub(crate) const ALL: &[Rule] = &[
             ranks (that is imbalance; it is known where the traces of the other ranks are here). Gain: at most that time, and \
             what the run replayed without NCCL's kernels gains (--explain critical-path).",
         advice: "overlap it: DDP buckets (bucket_cap_mb), FSDP prefetching, gradient accumulation; fewer bytes: bf16 gradients",
+        on_metal: None,
         without: &[Class::Communication],
         all_of_it: false,
         gain_known: true,
@@ -131,6 +147,7 @@ pub(crate) const ALL: &[Rule] = &[
             copies gains (--explain critical-path). Needs GPU times.",
         advice: "copy the next batch in a stream of its own while this one computes: torch.cuda.Stream, non_blocking=True, a \
             prefetcher, two buffers; keep on the GPU what is used again",
+        on_metal: None,
         without: &[Class::Copy],
         all_of_it: false,
         gain_known: true,
@@ -147,6 +164,7 @@ pub(crate) const ALL: &[Rule] = &[
             rest of the step, whichever is less: what the GPU did meanwhile remains; with GPU times, what the run \
             replayed without allocations and frees gains (--explain critical-path).",
         advice: "free and allocate outside the loop, or in stream order: cuMemFreeAsync, a caching allocator; cuMemsetD8Async",
+        on_metal: None,
         without: &[Class::Memory],
         all_of_it: true,
         gain_known: true,
@@ -163,6 +181,9 @@ pub(crate) const ALL: &[Rule] = &[
             than the waits, for waiting less would not make the host faster. Gain: at most that time, and the host's time \
             outside the driver. Needs GPU times.",
         advice: "prepare the next step while the GPU works: move preprocessing to workers or to the GPU, log and save less often",
+        on_metal: Some(
+            "prepare the next step while the GPU works: two or three command buffers in flight; log and save less often",
+        ),
         without: &[Class::Host],
         all_of_it: false,
         gain_known: true,
@@ -181,6 +202,7 @@ pub(crate) const ALL: &[Rule] = &[
             GPU times what its host waits longer for the GPU than the latest rank's.",
         advice: "even out the ranks' work (batches of equal length, files of equal size), or look at that rank's node: report \
             --only node-health, nvidia-smi -q -d PERFORMANCE",
+        on_metal: None,
         without: &[],
         all_of_it: false,
         gain_known: true,
@@ -197,6 +219,10 @@ pub(crate) const ALL: &[Rule] = &[
             away with them is not known. With GPU times: the GPU is idle for 10 % of a step or more because nothing was launched in \
             time, of each gap at most the first 50 us; the rest is host-work's. Gain: at most that idle time.",
         advice: "CUDA graphs: torch.compile(mode=\"reduce-overhead\"), cuStreamBeginCapture; AdamW(fused=True); larger batches",
+        on_metal: Some(
+            "encode more dispatches into one command buffer and commit less often; kernels that do more; indirect command \
+            buffers for what is encoded alike again and again",
+        ),
         without: &[Class::Host],
         all_of_it: false,
         gain_known: true,
@@ -213,6 +239,7 @@ pub(crate) const ALL: &[Rule] = &[
             node-health). What it costs is not in the trace: gain not known. Throttled clocks are not recorded.",
         advice: "compare with another node; lspci -vv, numactl --cpunodebind, the container's cpus; nvidia-smi -q -d PERFORMANCE \
             tells of throttling",
+        on_metal: None,
         without: &[],
         all_of_it: false,
         gain_known: false,
@@ -227,6 +254,7 @@ pub(crate) const ALL: &[Rule] = &[
         condition: "Asynchronous copies that touch pageable memory (rule cuda_memcpy_async) take 2 % or more, without what \
             they waited for earlier work. Gain: at most the time in the calls.",
         advice: "pin the host memory: DataLoader(pin_memory=True), cuMemHostAlloc, cuMemHostRegister",
+        on_metal: None,
         without: &[Class::Copy],
         all_of_it: false,
         gain_known: true,
@@ -244,6 +272,7 @@ pub(crate) const ALL: &[Rule] = &[
             work that fills the GPU by itself gains less. Needs GPU times, and a recorded trace: imports do not tell of that rule.",
         advice: "give no work to the default stream: torch.cuda.Stream for all of it, cuStreamCreate(CU_STREAM_NON_BLOCKING), \
             nvcc --default-stream per-thread",
+        on_metal: None,
         without: &[],
         all_of_it: false,
         gain_known: true,
@@ -258,6 +287,10 @@ pub(crate) const ALL: &[Rule] = &[
         condition: "At least 8 transfers a step (100 in a run) of less than 64 KiB, that no other rule names, take 2 % or \
             more. Gain: at most the time in all of them but one.",
         advice: "pack them into one buffer and copy once; keep small values on the GPU",
+        on_metal: Some(
+            "GPU and host have one memory: let kernels read shared buffers (storageModeShared) in place of small blits, pass small \
+            values by setBytes, and pack the others into one buffer",
+        ),
         without: &[Class::Copy],
         all_of_it: false,
         gain_known: true,
@@ -272,6 +305,7 @@ pub(crate) const ALL: &[Rule] = &[
         condition: "Synchronous copies and sets (rules cuda_memcpy_sync, cuda_memset_sync) take 2 % or more, without what \
             they waited for earlier work. Gain: at most the time in the calls, or the rest of the step, whichever is less: the copy itself remains.",
         advice: "copy asynchronously from pinned memory: tensor.to(device, non_blocking=True), cuMemcpyAsync",
+        on_metal: None,
         without: &[Class::Copy],
         all_of_it: false,
         gain_known: true,
@@ -288,6 +322,7 @@ pub(crate) const ALL: &[Rule] = &[
             thread launches. Gain: at most that time; with GPU times, what the run replayed without such waits gains.",
         advice: "prepare data ahead: DataLoader(num_workers=N, prefetch_factor=4, persistent_workers=True); no contended locks, \
             joins or sleeps in the loop",
+        on_metal: Some("prepare data ahead, in threads of their own; no contended locks, joins or sleeps in the loop"),
         without: &[Class::System],
         all_of_it: true,
         gain_known: true,
@@ -304,6 +339,10 @@ pub(crate) const ALL: &[Rule] = &[
             the waits, or the rest of the step, whichever is less: what the GPU did meanwhile remains; with GPU times, what \
             the run replayed without waits gains (--explain critical-path); a wait after which the GPU is not idle is no finding.",
         advice: "wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits",
+        on_metal: Some(
+            "waitUntilCompleted only where a result is read: completion handlers, shared events, two or three command buffers in \
+            flight; read the loss every 100 steps",
+        ),
         without: &[Class::Wait],
         all_of_it: true,
         gain_known: true,
@@ -318,6 +357,7 @@ pub(crate) const ALL: &[Rule] = &[
         condition: "Loading modules, libraries and kernels takes 5 % of the run or more, or 2 % of the steady steps. Gain: at \
             most the time in the calls.",
         advice: "load before the loop, keep a compilation cache (TORCHINDUCTOR_CACHE_DIR, CUDA_CACHE_PATH), build for this GPU",
+        on_metal: Some("make pipelines before the loop and keep them; MTLBinaryArchive keeps them from run to run"),
         without: &[],
         all_of_it: false,
         gain_known: true,
@@ -339,9 +379,15 @@ mod tests {
     fn rules_are_sorted_and_complete() {
         assert!(ALL.windows(2).all(|w| w[0].name < w[1].name));
         for rule in ALL {
-            for text in [rule.title.of_step, rule.title.of_run, rule.about, rule.condition, rule.advice] {
+            let texts = [rule.title.of_step, rule.title.of_run, rule.about, rule.condition, rule.advice];
+            for text in texts.into_iter().chain(rule.on_metal) {
                 assert!(!text.is_empty(), "{}", rule.name);
             }
+            // Who uses Metal is not told of the others' functions.
+            let foreign = ["cu", "CUDA", "torch", "NCCL", "nvidia"];
+            assert!(rule.on_metal.is_none_or(|text| {
+                text.split(' ').all(|word| foreign.iter().all(|start| !word.starts_with(start)))
+            }));
         }
     }
 }

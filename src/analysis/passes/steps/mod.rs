@@ -21,7 +21,7 @@ pub(crate) use process::ProcessSteps;
 
 /// Kinds of `syncs.kind` in which the host waits.
 pub(crate) fn blocks(kind: &str) -> bool {
-    matches!(kind, "context" | "stream" | "event")
+    matches!(kind, "context" | "stream" | "event" | "schedule" | "room")
 }
 
 /// The steps of all processes.

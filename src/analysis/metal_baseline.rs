@@ -1,0 +1,170 @@
+//! metal-baseline: the few numbers that users' guides for Metal ask for before and after a change, in one table.
+
+use super::section::{Column, Section, Table, Unit, Value, column};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, targets};
+use crate::render::{duration, number, share};
+
+/// The analysis.
+pub(crate) struct MetalBaseline;
+
+/// What the guide takes as good.
+const UTILISATION_PERCENT: f64 = 80.0;
+const EFFICIENCY_PERCENT: f64 = 70.0;
+const GAP_NS: f64 = 1_000.0;
+
+/// The numbers of the table; none where the trace does not tell.
+struct Baseline {
+    total_ns: f64,
+    utilisation_percent: Option<f64>,
+    kernels: Option<u64>,
+    kernel_ns: Option<f64>,
+    gap_ns: Option<f64>,
+    efficiency_percent: Option<f64>,
+    allocations: u64,
+}
+
+impl Baseline {
+    fn of(facts: &Facts<'_>) -> Baseline {
+        let devices = || facts.gpu.iter().flat_map(|gpu| gpu.devices.iter());
+        let sum = |of: fn(&super::passes::gpu::Device) -> i64| devices().map(of).sum::<i64>() as f64;
+        let (busy, range) = (sum(|device| device.busy().total_ns()), sum(|device| device.range_ns()));
+        // What Metal times is a command buffer; its dispatches are the kernels.
+        let timed = devices().map(|device| device.operations[0] + device.operations[1]).sum::<u64>();
+        let kernels = Some(facts.metal.dispatches()).filter(|count| *count > 0).or((timed > 0).then_some(timed));
+        let computing = sum(|device| device.busy().compute_ns + device.busy().communication_ns);
+        let allocating = facts.device_memory.calls.iter().filter(|((_, is_alloc, ..), _)| *is_alloc);
+        Baseline {
+            total_ns: facts.busy().iter().map(|(id, _)| facts.wall_ns(*id)).sum(),
+            utilisation_percent: (range > 0.0).then(|| 100.0 * busy / range),
+            kernels,
+            kernel_ns: kernels.filter(|_| timed > 0).map(|count| computing / count as f64),
+            gap_ns: targets::average_gap_ns(facts),
+            efficiency_percent: targets::launch_efficiency(facts),
+            allocations: allocating.map(|(_, calls)| calls.api.count).sum(),
+        }
+    }
+}
+
+impl Analysis for MetalBaseline {
+    fn name(&self) -> &'static str {
+        "metal-baseline"
+    }
+
+    fn title(&self) -> &'static str {
+        "Metal baseline"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "Total time is the wall time of the processes that used the GPU. GPU utilisation is busy time / time from the \
+                first operation to the last (as gpu-utilisation has it). Kernels are dispatches; average kernel time is the \
+                time in which the GPU computed / kernels. Average gap is idle time of the GPU / its operations (command \
+                buffers). Launch efficiency is GPU busy time / total time. Allocations are buffers and heaps made. Good is \
+                utilisation over 80 %, a gap of at most 1 us, efficiency over 70 %. Compare two runs with gputrace diff; hold one \
+                to limits with gputrace check.",
+            unit: "ns and percent in JSON; in text each value has its unit.",
+            limits: "Metal tells when a command buffer ran, not when each kernel did: gaps between kernels of one command buffer are \
+                busy time here, and count as time of kernels. Of a trace of CUDA kernels are those that ran.",
+            source: "The metal-candle guide's baseline table and its targets.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Metal, Need::Busy, Need::DeviceMemory]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::cost("total_ns", Ns, "wall time of the processes that used the GPU").unsteady(),
+            Metric::use_of("utilisation_percent", Percent, "GPU busy, from its first operation to its last").unsteady(),
+            Metric::about("kernels", Count, "dispatches, or kernels that ran"),
+            Metric::cost("kernel_mean_ns", Ns, "time of the GPU in computing / kernels"),
+            Metric::cost("gap_mean_ns", Ns, "idle time of the GPU / its operations").unsteady(),
+            Metric::use_of("efficiency_percent", Percent, "GPU busy, of wall time").unsteady(),
+            Metric::about("allocations", Count, "buffers and heaps made"),
+        ];
+        METRICS
+    }
+
+    fn answers(&self, facts: &Facts<'_>) -> bool {
+        facts.metal.processes.iter().next().is_some()
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        let of = Baseline::of(facts);
+        section.fact("total_ns", "total time", Unit::Ns, (of.total_ns > 0.0).then_some(of.total_ns));
+        section.fact("utilisation_percent", "GPU utilisation", Unit::Percent, of.utilisation_percent);
+        section.fact("kernels", "kernels", Unit::Count, of.kernels);
+        section.fact("kernel_mean_ns", "average kernel", Unit::Ns, of.kernel_ns);
+        section.fact("gap_mean_ns", "average gap", Unit::Ns, of.gap_ns);
+        section.fact("efficiency_percent", "launch efficiency", Unit::Percent, of.efficiency_percent);
+        section.fact("allocations", "allocations", Unit::Count, (of.total_ns > 0.0).then_some(of.allocations));
+        section.table(table(&of));
+        gpu::times(facts, &mut section);
+        section
+    }
+}
+
+fn table(of: &Baseline) -> Table {
+    const COLUMNS: [Column; 4] = [
+        column("what", "What", Unit::Text),
+        column("value", "Value", Unit::Text),
+        column("good", "Good", Unit::Text),
+        column("result", "Result", Unit::Text),
+    ];
+    let row = |what: &str, value: Option<String>, good: Option<(String, Option<bool>)>| -> Vec<Value> {
+        let (good, met) = good.unzip();
+        let result = met.flatten().map(|met| if met { "pass" } else { "fail" });
+        vec![what.into(), value.into(), good.into(), result.into()]
+    };
+    let percent = |of: Option<f64>| of.map(|percent| share(percent / 100.0));
+    let above = |of: Option<f64>, least: f64| Some((format!("> {least} %"), of.map(|percent| percent > least)));
+    let rows = vec![
+        row("total time", Some(duration(of.total_ns)), None),
+        row("GPU utilisation", percent(of.utilisation_percent), above(of.utilisation_percent, UTILISATION_PERCENT)),
+        row("kernels", of.kernels.map(|kernels| number(kernels as f64)), None),
+        row("average kernel", of.kernel_ns.map(duration), None),
+        row(
+            "average gap",
+            of.gap_ns.map(duration),
+            Some((format!("<= {}", duration(GAP_NS)), of.gap_ns.map(|ns| ns <= GAP_NS))),
+        ),
+        row("launch efficiency", percent(of.efficiency_percent), above(of.efficiency_percent, EFFICIENCY_PERCENT)),
+        row("allocations", Some(number(of.allocations as f64)), None),
+    ];
+    Table::new("baseline", "Before and after a change", &COLUMNS, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn the_table_has_the_guides_numbers_and_says_which_are_good() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 200_000);
+        let mut thread = trace.thread(1, 11);
+        thread.alloc("[MTLDevice newBufferWithLength:options:]", "managed", 0x50, 4096, 1_000);
+        // Two command buffers of two dispatches: 90 us each, with 500 ns between them.
+        let begin = thread.now + 10_000;
+        thread.commit(&[("gemm", 100_000), ("relu", 64)], 1_000, 5_000, (begin, 90_000));
+        thread.commit(&[("gemm", 100_000), ("relu", 64)], 1_000, 5_000, (begin + 90_500, 90_000));
+        let section = trace.section(&MetalBaseline);
+        assert_eq!((section.get("total_ns"), section.get("kernels")), (&Value::Num(200_000.0), &Value::Int(4)));
+        assert_eq!(section.get("utilisation_percent"), &Value::Num(100.0 * 180_000.0 / 180_500.0));
+        assert_eq!(
+            (section.get("kernel_mean_ns"), section.get("gap_mean_ns")),
+            (&Value::Num(45_000.0), &Value::Num(250.0))
+        );
+        assert_eq!(
+            (section.get("efficiency_percent"), section.get("allocations")),
+            (&Value::Num(90.0), &Value::Int(1))
+        );
+        let results: Vec<&Value> = (0..7).map(|row| section.cell("baseline", row, "result")).collect();
+        assert_eq!(results.iter().filter(|result| **result == &Value::from("pass")).count(), 3);
+        assert_eq!(section.notes, Vec::<String>::new());
+    }
+}
