@@ -12,6 +12,7 @@ use super::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
 /// What execvp searches when PATH is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// The kernel follows a script to a script only this often.
+#[cfg(target_os = "linux")]
 const MOST_SCRIPTS: usize = 5;
 
 /// Why a command cannot be run; the exit codes are those of `env` and of shells.
@@ -93,10 +94,12 @@ fn usable(path: &Path) -> Result<PathBuf, Missing> {
 ///
 /// `#!/usr/bin/env NAME` is followed through env to NAME, because it is NAME that does the work. The chain stops
 /// where a file cannot be found or read.
+#[cfg(target_os = "linux")]
 pub(crate) fn follow_scripts(program: &Path, search: Option<&OsStr>) -> Vec<PathBuf> {
     let mut chain = vec![program.to_owned()];
     while chain.len() <= MOST_SCRIPTS {
-        let Some((interpreter, argument)) = chain.last().and_then(|path| shebang(path)) else { break };
+        let head = chain.last().and_then(|path| head(path, 256)).unwrap_or_default();
+        let Some((interpreter, argument)) = shebang(&head) else { break };
         let is_env = interpreter.file_name() == Some(OsStr::new("env"));
         chain.push(interpreter);
         if is_env
@@ -109,14 +112,19 @@ pub(crate) fn follow_scripts(program: &Path, search: Option<&OsStr>) -> Vec<Path
     chain
 }
 
-/// Interpreter and argument of a script's first line.
-fn shebang(path: &Path) -> Option<(PathBuf, Option<OsString>)> {
-    // Only a regular file is opened: a fifo would block.
+/// The first bytes of a regular file, at most `most`.
+pub(super) fn head(path: &Path, most: u64) -> Option<Vec<u8>> {
+    // Nothing else is opened: a fifo would block.
     if !path.metadata().ok()?.is_file() {
         return None;
     }
     let mut head = Vec::new();
-    File::open(path).ok()?.take(256).read_to_end(&mut head).ok()?;
+    File::open(path).ok()?.take(most).read_to_end(&mut head).ok()?;
+    Some(head)
+}
+
+/// Interpreter and argument of a script's first line; `head` is how the script begins.
+pub(super) fn shebang(head: &[u8]) -> Option<(PathBuf, Option<OsString>)> {
     let line = head.strip_prefix(b"#!")?;
     let line = line.split(|b| *b == b'\n').next()?.trim_ascii();
     let end = line.iter().position(|b| *b == b' ' || *b == b'\t').unwrap_or(line.len());
@@ -130,7 +138,7 @@ fn shebang(path: &Path) -> Option<(PathBuf, Option<OsString>)> {
 }
 
 /// The command in what follows `env` on a script's first line: without options and assignments.
-fn command_of_env(argument: &OsStr) -> Option<OsString> {
+pub(super) fn command_of_env(argument: &OsStr) -> Option<OsString> {
     let argument = argument.to_string_lossy();
     argument
         .split_ascii_whitespace()

@@ -3,6 +3,7 @@
 //! It reads files only and never touches a process. Where a file cannot be read the answer is "nothing is in the
 //! way": an executable without read permission is rare, and a wrong warning is worse than none.
 
+use std::borrow::Cow;
 use std::ffi::{CString, OsStr};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -10,11 +11,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::elf::{Elf, OUR_MACHINE, Sanitizer};
+#[cfg(target_os = "linux")]
 use super::find_command::follow_scripts;
+use super::mac::{self, Stripped};
+use super::macho;
 
 /// What keeps the shim out of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
+    /// A program for macOS, where there is Linux: for which processors, and what would keep the shim out there.
+    MachO(String),
     /// musl's loader knows no `$LIB` and the shim needs glibc.
     Musl,
     /// The interpreter that the file names does not exist.
@@ -27,6 +33,9 @@ pub(crate) enum Obstacle {
     Sanitizer(Sanitizer),
     /// No loader runs in it.
     Static,
+    /// macOS takes the shim away from a program that the command becomes.
+    #[cfg_attr(target_os = "linux", allow(dead_code))]
+    Stripped(Box<Stripped>),
     /// A 32-bit program.
     ThirtyTwoBit,
 }
@@ -47,7 +56,9 @@ impl Obstacle {
     pub(crate) fn lets_children_be_traced(&self) -> bool {
         match self {
             Obstacle::OtherMachine(_) | Obstacle::Sanitizer(_) => false,
-            Obstacle::Musl
+            Obstacle::Stripped(stripped) => !stripped.why.is_deadly(),
+            Obstacle::MachO(_)
+            | Obstacle::Musl
             | Obstacle::NoInterpreter(_)
             | Obstacle::Privileged(_)
             | Obstacle::Static
@@ -56,8 +67,9 @@ impl Obstacle {
     }
 
     /// What the user can do about it.
-    pub(crate) fn cure(&self) -> &'static str {
-        match self {
+    pub(crate) fn cure(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Obstacle::MachO(_) => "run it on a Mac",
             Obstacle::Musl => "use a build for glibc",
             Obstacle::NoInterpreter(_) => "install that interpreter",
             Obstacle::OtherMachine(_) => "use a build for this machine",
@@ -66,14 +78,16 @@ impl Obstacle {
             }
             Obstacle::Sanitizer(_) => "use a build without it",
             Obstacle::Static => "link it dynamically; children that are dynamic are traced all the same",
+            Obstacle::Stripped(stripped) => return Cow::Owned(stripped.cure.clone()),
             Obstacle::ThirtyTwoBit => "use a 64-bit build; the driver serves no 32-bit programs",
-        }
+        })
     }
 }
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Obstacle::MachO(what) => f.write_str(what),
             Obstacle::Musl => f.write_str("linked to musl, whose loader cannot load the shim"),
             Obstacle::NoInterpreter(path) => write!(f, "its interpreter {} does not exist", path.display()),
             Obstacle::OtherMachine(183) => f.write_str("built for another processor, aarch64"),
@@ -86,6 +100,7 @@ impl fmt::Display for Obstacle {
             Obstacle::Privileged(Privilege::Setuid) => f.write_str("is setuid, so the loader ignores LD_PRELOAD"),
             Obstacle::Sanitizer(which) => write!(f, "built with {which:?}Sanitizer, which replaces malloc itself"),
             Obstacle::Static => f.write_str("statically linked, so no loader loads the shim"),
+            Obstacle::Stripped(stripped) => stripped.fmt(f),
             Obstacle::ThirtyTwoBit => f.write_str("a 32-bit program"),
         }
     }
@@ -100,6 +115,8 @@ pub(crate) struct Inspection {
     pub(crate) obstacle: Option<Obstacle>,
     /// Its loader.
     pub(crate) loader: Option<PathBuf>,
+    /// It is traced, but translated by Rosetta.
+    pub(crate) translated: bool,
 }
 
 impl Inspection {
@@ -109,21 +126,34 @@ impl Inspection {
     }
 }
 
+/// Inspects the program at `path`, with scripts and what they lead to.
+#[cfg(target_os = "macos")]
+pub(crate) fn inspect(path: &Path, _: Option<&OsStr>) -> Inspection {
+    let mac::Way { chain, stripped, translated } = mac::follow(path, &mac::Machine, &mac::Host::here());
+    let last = chain.last().filter(|last| chain.len() > 1 && !last.exists());
+    let missing = last.map(|path| Obstacle::NoInterpreter(path.clone()));
+    let obstacle = missing.or(stripped.map(|stripped| Obstacle::Stripped(Box::new(stripped))));
+    Inspection { chain, obstacle, loader: None, translated }
+}
+
 /// Inspects the program at `path`, following scripts by way of `search` (the PATH).
+#[cfg(target_os = "linux")]
 pub(crate) fn inspect(path: &Path, search: Option<&OsStr>) -> Inspection {
     let chain = follow_scripts(path, search);
     let last = chain.last().map_or(path, |path| path);
     if chain.len() > 1 && !last.exists() {
         let obstacle = Some(Obstacle::NoInterpreter(last.to_owned()));
-        return Inspection { obstacle, loader: None, chain };
+        return Inspection { obstacle, loader: None, translated: false, chain };
     }
     let (obstacle, loader) = inspect_file(last);
-    Inspection { chain, obstacle, loader }
+    Inspection { chain, obstacle, loader, translated: false }
 }
 
-/// Inspects one ELF file: the obstacle in it, and its loader.
+/// Inspects one file: the obstacle in it, and its loader.
 pub(crate) fn inspect_file(path: &Path) -> (Option<Obstacle>, Option<PathBuf>) {
-    let Ok(Some(elf)) = Elf::read(path) else { return (None, None) };
+    let Ok(Some(elf)) = Elf::read(path) else {
+        return (macho::read_file(path).map(|slices| Obstacle::MachO(mac::describe(&slices))), None);
+    };
     if elf.interpreter.is_none() && elf.machine == OUR_MACHINE && is_loader(path) {
         return (None, Some(path.to_owned()));
     }
@@ -163,7 +193,7 @@ const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2010;
 
 /// Whether the kernel would raise our privileges for this file, as far as it makes the loader cautious.
-fn privilege(path: &Path) -> Option<Privilege> {
+pub(super) fn privilege(path: &Path) -> Option<Privilege> {
     let meta = path.metadata().ok()?;
     // SAFETY: the calls only read this process's credentials.
     let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };

@@ -12,6 +12,8 @@ pub(crate) mod find_command;
 pub(crate) mod inherited;
 pub(crate) mod inspect;
 pub(crate) mod links;
+pub(crate) mod mac;
+pub(crate) mod macho;
 pub(crate) mod names;
 pub(crate) mod others;
 pub(crate) mod processes;

@@ -26,7 +26,14 @@ pub(super) fn checks(command: &[OsString]) -> Vec<Check> {
     let inspection = inspect(&path, search.as_deref());
     let chain = inspection.chain.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" -> ");
     vec![match &inspection.obstacle {
+        None if inspection.translated => {
+            let cure = "use its arm64 build: times under Rosetta are those of translated code";
+            Check::note("command", format!("{chain}: will be traced, for x86_64"), cure)
+        }
         None => Check::fine("command", format!("{chain}: will be traced")),
+        Some(obstacle @ Obstacle::MachO(_)) => {
+            Check::fail("command", format!("{chain}: would not start: {obstacle}"), obstacle.cure())
+        }
         Some(obstacle @ Obstacle::NoInterpreter(_)) => {
             Check::fail("command", format!("{chain}: would not start: {obstacle}"), obstacle.cure())
         }
@@ -38,6 +45,8 @@ pub(super) fn checks(command: &[OsString]) -> Vec<Check> {
 mod tests {
     use super::super::Level;
     use super::*;
+    use crate::launch::macho::Cpu;
+    use crate::launch::macho::testing::Built;
     use crate::launch::testing::Folder;
 
     fn level(command: &str) -> Level {
@@ -56,5 +65,9 @@ mod tests {
         assert_eq!(level(folder.path().to_str().unwrap()), Level::Fail);
         assert_eq!(level("no-such-command-anywhere"), Level::Fail);
         assert!(checks(&[]).is_empty());
+        let mac = folder.file("mac", &Built::new(Cpu::Arm64).flags(0x1_0000).bytes(), 0o755);
+        let line = checks(&[mac.clone().into()])[0].line();
+        assert_eq!(line, format!("FAIL  command         {}: would not start: a program for macOS (arm64); there it has the hardened \
+            runtime, so the loader ignores DYLD_INSERT_LIBRARIES; run it on a Mac\n", mac.display()));
     }
 }
