@@ -107,6 +107,18 @@ fn children_have_segments_of_their_own() {
 }
 
 #[test]
+fn children_with_an_empty_environment_are_traced() {
+    let Some((dylibs, [native, _])) = apple_targets() else { return };
+    // The emulator starts no programs for its own processor.
+    let scratch = Scratch::new();
+    let guest = native.target(&scratch, &dylibs, "guest.c");
+    let run = guest.args(["bare", "20"]).options(["--malloc", "full"]).same().expect(0);
+    let mut counts: Vec<_> = guests(&run).iter().map(|process| allocations(&run, process)).collect();
+    counts.sort_by_key(|all| all.values().sum::<u64>());
+    assert_eq!(counts[counts.len() - 4..], [family(20), family(21), family(22), family(23)]);
+}
+
+#[test]
 fn threads_are_recorded_until_their_last_destructor() {
     each("guest.c", |who, guest| {
         let scratch = Scratch::new();

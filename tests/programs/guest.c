@@ -3,10 +3,13 @@
  * usage: guest allocate COUNT         malloc's family, each COUNT times with a size that nobody else uses
  *        guest exit|_exit|_Exit|return CODE
  *        guest fork COUNT             the parent allocates COUNT times, its child COUNT + 1 times, the child's child COUNT + 2
+ *        guest bare COUNT             children with an empty environment: by posix_spawn, posix_spawnp and execve, which
+ *                                     allocate COUNT + 1, COUNT + 2 and COUNT + 3 times
  *        guest threads COUNT          8 threads, each allocates COUNT times, and once more when its last key is destroyed
  *        guest errno                  errno is what the allocations leave, not what the library's own calls do */
 #include <errno.h>
 #include <pthread.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +74,25 @@ static int forks(void) {
     return 0;
 }
 
+static int bares(void) {
+    char *nothing_at_all[] = {NULL};
+    char *self = "/proc/self/exe";
+    char times[3][16];
+    for (int i = 0; i < 3; i++) snprintf(times[i], sizeof times[i], "%d", count + 1 + i);
+    char *words[3][4] = {{"guest.c", "allocate", times[0], NULL}, {"guest.c", "allocate", times[1], NULL},
+                         {"guest.c", "allocate", times[2], NULL}};
+    pid_t children[3];
+    family(count);
+    if (posix_spawn(&children[0], self, NULL, NULL, words[0], nothing_at_all) || !ended_well(children[0])) return 1;
+    if (posix_spawnp(&children[1], self, NULL, NULL, words[1], nothing_at_all) || !ended_well(children[1])) return 1;
+    children[2] = fork();
+    if (children[2] == 0) {
+        execve(self, words[2], nothing_at_all);
+        _exit(127);
+    }
+    return !ended_well(children[2]);
+}
+
 static int threads(void) {
     pthread_t all[THREADS];
     pthread_key_create(&late, at_thread_end);
@@ -103,6 +125,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "_Exit")) _Exit(count);
     if (!strcmp(what, "return")) return count;
     if (!strcmp(what, "fork")) return forks();
+    if (!strcmp(what, "bare")) return bares();
     if (!strcmp(what, "threads")) return threads();
     if (!strcmp(what, "errno")) return errnos();
     return 2;

@@ -9,6 +9,8 @@
 pub(crate) mod alloc;
 #[cfg(target_os = "linux")]
 pub(crate) mod cuda;
+#[cfg(target_os = "macos")]
+mod kept;
 #[cfg(target_os = "linux")]
 mod line;
 #[cfg(target_os = "linux")]
@@ -23,6 +25,8 @@ pub(crate) mod nccl;
 pub(crate) mod nvtx;
 #[cfg(target_os = "linux")]
 pub(crate) mod os;
+#[cfg(target_os = "macos")]
+pub(crate) mod spawn;
 #[cfg(target_os = "linux")]
 mod table;
 

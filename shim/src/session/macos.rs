@@ -6,14 +6,17 @@
 use gputrace_abi::hello::Refusal;
 
 use super::{Failure, complain_of, make_file};
+use crate::hooks::spawn;
 
 /// Whether our hooks work in this process: wherever the loader was told of us.
 pub(super) fn is_in_place() -> bool {
     true
 }
 
-/// There is nothing else to read.
-pub(super) fn configure() {}
+/// Reads what children are to be given.
+pub(super) fn configure() {
+    spawn::remember();
+}
 
 /// There is nothing else to begin.
 pub(super) fn started() {}

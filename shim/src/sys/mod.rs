@@ -20,20 +20,21 @@ pub(crate) struct Errno(pub(crate) i32);
 
 /// A variable of the environment that the process was started with. For the constructor only.
 pub(crate) fn variable(name: &[u8]) -> Option<&'static [u8]> {
+    entries().find_map(|entry| entry.to_bytes().strip_prefix(name)?.strip_prefix(b"="))
+}
+
+/// The entries of that environment. For the constructor only.
+pub(crate) fn entries() -> impl Iterator<Item = &'static CStr> {
     let mut at = environment();
-    while !at.is_null() {
-        // SAFETY: the array is ended by a null pointer, at which the loop stops.
-        let entry = unsafe { *at };
+    core::iter::from_fn(move || {
+        // SAFETY: the array is ended by a null pointer, at which it stays.
+        let entry = if at.is_null() { core::ptr::null() } else { unsafe { *at } };
         if entry.is_null() {
             return None;
         }
-        // SAFETY: entries are C strings that live as long as nobody unsets them; see above.
-        let entry = unsafe { CStr::from_ptr(entry) }.to_bytes();
-        if let Some(value) = entry.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"=")) {
-            return Some(value);
-        }
         // SAFETY: the entry was not the last.
         at = unsafe { at.add(1) };
-    }
-    None
+        // SAFETY: entries are C strings that live as long as nobody unsets them; see above.
+        Some(unsafe { CStr::from_ptr(entry) })
+    })
 }

@@ -2,6 +2,7 @@
  * on both, else the one of system.c or objc.c. One that is not here is bound to a trap, which says its name. */
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -38,6 +39,7 @@ static const struct {
     {SYSTEM, THUNK(clock_gettime_nsec_np)},
     {SYSTEM, SAME(close)},
     {SYSTEM, "_close$NOCANCEL", (void *)close},
+    {SYSTEM, SAME(execve)},
     {SYSTEM, SAME(exit)},
     {SYSTEM, THUNK(fcntl)},
     {SYSTEM, SAME(free)},
@@ -57,6 +59,8 @@ static const struct {
     {SYSTEM, SAME(nanosleep)},
     {SYSTEM, THUNK(open)},
     {SYSTEM, SAME(posix_memalign)},
+    {SYSTEM, SAME(posix_spawn)},
+    {SYSTEM, SAME(posix_spawnp)},
     {SYSTEM, SAME(pthread_atfork)},
     {SYSTEM, THUNK(pthread_get_stackaddr_np)},
     {SYSTEM, THUNK(pthread_get_stacksize_np)},

@@ -3,6 +3,7 @@
  * A program is linked with --wrap=NAME for each name here, so that its own calls come to __wrap_NAME, which jumps to
  * where the slot says: the system's function, until a tuple comes. Calls that libraries of the system make, this one
  * among them, stay as they are: so it is with macOS's shared cache. */
+#include <spawn.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -23,10 +24,13 @@
     F(_exit)                                                                                                           \
     F(aligned_alloc)                                                                                                   \
     F(calloc)                                                                                                          \
+    F(execve)                                                                                                          \
     F(exit)                                                                                                            \
     F(free)                                                                                                            \
     F(malloc)                                                                                                          \
     F(posix_memalign)                                                                                                  \
+    F(posix_spawn)                                                                                                     \
+    F(posix_spawnp)                                                                                                    \
     F(realloc)
 
 void *MTLCopyAllDevices(void);

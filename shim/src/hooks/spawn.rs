@@ -1,0 +1,74 @@
+//! Children of programs that make their children's environment themselves: the loader's and our variables stay in it.
+//!
+//! Only where the program's own libraries call these functions with an environment; what libSystem calls of itself
+//! (`execvp`, `popen`, `system`) passes on the process's own, in which the variables are. A child's environment that names
+//! libraries to insert, or holds GPUTRACE=off, is left alone.
+
+use core::ffi::{c_char, c_int};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use super::kept::{MOST, kept};
+use crate::interpose::macho::interpose;
+use crate::sys;
+
+/// Our variables as this process was given them: the loader's, and each that begins like ours. The strings stand where
+/// the kernel put them, and nobody frees them.
+static OURS: [AtomicPtr<c_char>; 24] = [const { AtomicPtr::new(null_mut()) }; 24];
+
+/// Remembers the variables. For the constructor.
+pub(crate) fn remember() {
+    let is_ours = |text: &[u8]| text.starts_with(b"DYLD_INSERT_LIBRARIES=") || text.starts_with(b"GPUTRACE_");
+    let entries = sys::entries().filter(|entry| is_ours(entry.to_bytes()));
+    for (place, entry) in OURS.iter().zip(entries) {
+        place.store(entry.as_ptr().cast_mut(), Ordering::Relaxed);
+    }
+}
+
+fn ours() -> impl Iterator<Item = *mut c_char> {
+    OURS.iter().map(|entry| entry.load(Ordering::Relaxed)).take_while(|entry| !entry.is_null())
+}
+
+interpose! {
+    /// `int execve(const char *path, char *const argv[], char *const envp[])`
+    fn execve(path: *const c_char, argv: *const *mut c_char, envp: *const *mut c_char) -> c_int {
+        let mut room = [null_mut(); MOST];
+        // SAFETY: the program's own environment, and strings that were there when the process started.
+        let envp = unsafe { kept(envp, ours(), &mut room) };
+        // SAFETY: the program's own arguments; the environment lives through the call.
+        unsafe { libc::execve(path, argv.cast(), envp.cast()) }
+    }
+
+    /// `int posix_spawn(pid_t *, const char *path, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
+    /// char *const argv[], char *const envp[])`
+    fn posix_spawn(
+        pid: *mut libc::pid_t,
+        path: *const c_char,
+        actions: *const libc::posix_spawn_file_actions_t,
+        attributes: *const libc::posix_spawnattr_t,
+        argv: *const *mut c_char,
+        envp: *const *mut c_char
+    ) -> c_int {
+        let mut room = [null_mut(); MOST];
+        // SAFETY: the program's own environment, and strings that were there when the process started.
+        let envp = unsafe { kept(envp, ours(), &mut room) };
+        // SAFETY: the program's own arguments; the environment lives through the call.
+        unsafe { libc::posix_spawn(pid, path, actions, attributes, argv, envp) }
+    }
+
+    /// The same, with the file looked for in PATH.
+    fn posix_spawnp(
+        pid: *mut libc::pid_t,
+        file: *const c_char,
+        actions: *const libc::posix_spawn_file_actions_t,
+        attributes: *const libc::posix_spawnattr_t,
+        argv: *const *mut c_char,
+        envp: *const *mut c_char
+    ) -> c_int {
+        let mut room = [null_mut(); MOST];
+        // SAFETY: the program's own environment, and strings that were there when the process started.
+        let envp = unsafe { kept(envp, ours(), &mut room) };
+        // SAFETY: the program's own arguments; the environment lives through the call.
+        unsafe { libc::posix_spawnp(pid, file, actions, attributes, argv, envp) }
+    }
+}
