@@ -21,6 +21,7 @@ mod file;
 #[cfg(test)]
 mod hostile_tests;
 pub mod journal;
+mod kernel;
 pub mod manifest;
 pub mod names;
 mod node;

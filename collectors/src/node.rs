@@ -1,6 +1,6 @@
 //! What the machine gives the traced programs: processors, a quota of them, and how its devices are attached.
 //!
-//! Read once, from files of the kernel under a root, so that a test can make its own. What is not there is missing: on a
+//! Read once, on Linux from files of the kernel under a root, so that a test can make its own. What is not there is missing: on a
 //! machine without PCI devices, in a container that hides them, or without control groups of version 2.
 
 use std::fs;
@@ -46,7 +46,22 @@ pub struct Attached {
 }
 
 impl Node {
+    /// This machine's.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn here() -> Node {
+        Node::read(Path::new("/"))
+    }
+
+    /// This machine's: macOS bounds a program to no processors, and its memory is one node.
+    #[cfg(target_os = "macos")]
+    pub(crate) fn here() -> Node {
+        let processors = std::thread::available_parallelism().map_or(0, |count| count.get());
+        let cpus_allowed = (processors > 0).then(|| format!("0-{}", processors - 1));
+        Node { cpus_allowed, ..Node::default() }
+    }
+
     /// Reads it; `root` is `/`.
+    #[cfg_attr(target_os = "macos", allow(dead_code))] // its tests run on Linux
     pub(crate) fn read(root: &Path) -> Node {
         let status = text(&root.join("proc/self/status")).unwrap_or_default();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));

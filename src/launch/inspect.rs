@@ -10,14 +10,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::elf::{Elf, OUR_MACHINE, Sanitizer};
+use super::elf::Sanitizer;
+#[cfg(target_os = "linux")]
+use super::elf::{Elf, OUR_MACHINE};
 #[cfg(target_os = "linux")]
 use super::find_command::follow_scripts;
 use super::mac::{self, Stripped};
+#[cfg(target_os = "linux")]
 use super::macho;
 
-/// What keeps the shim out of a program.
+/// What keeps the shim out of a program, on either system.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(dead_code)]
 pub(crate) enum Obstacle {
     /// A program for macOS, where there is Linux: for which processors, and what would keep the shim out there.
     MachO(String),
@@ -34,7 +38,6 @@ pub(crate) enum Obstacle {
     /// No loader runs in it.
     Static,
     /// macOS takes the shim away from a program that the command becomes.
-    #[cfg_attr(target_os = "linux", allow(dead_code))]
     Stripped(Box<Stripped>),
     /// A 32-bit program.
     ThirtyTwoBit,
@@ -149,7 +152,15 @@ pub(crate) fn inspect(path: &Path, search: Option<&OsStr>) -> Inspection {
     Inspection { chain, obstacle, loader, translated: false }
 }
 
+/// Inspects one file, which a process runs: the obstacle in it.
+#[cfg(target_os = "macos")]
+pub(crate) fn inspect_file(path: &Path) -> (Option<Obstacle>, Option<PathBuf>) {
+    let stripped = mac::judge(path, &mac::Machine, &mac::Host::here());
+    (stripped.map(|stripped| Obstacle::Stripped(Box::new(stripped))), None)
+}
+
 /// Inspects one file: the obstacle in it, and its loader.
+#[cfg(target_os = "linux")]
 pub(crate) fn inspect_file(path: &Path) -> (Option<Obstacle>, Option<PathBuf>) {
     let Ok(Some(elf)) = Elf::read(path) else {
         return (macho::read_file(path).map(|slices| Obstacle::MachO(mac::describe(&slices))), None);
@@ -162,6 +173,7 @@ pub(crate) fn inspect_file(path: &Path) -> (Option<Obstacle>, Option<PathBuf>) {
 
 /// Whether the file is glibc's loader, which may be started itself, with the program as its argument. It has no
 /// interpreter either, and preloads as ever.
+#[cfg(target_os = "linux")]
 fn is_loader(path: &Path) -> bool {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = path.file_name().unwrap_or_default().as_bytes();
@@ -169,6 +181,7 @@ fn is_loader(path: &Path) -> bool {
     ["ld-linux", "ld-2.", "ld.so"].iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
+#[cfg(target_os = "linux")]
 fn judge(elf: &Elf) -> Option<Obstacle> {
     const I386: u16 = super::empty_elf::I386;
     if !elf.wide && (elf.machine == OUR_MACHINE || elf.machine == I386 || elf.machine == 40) {

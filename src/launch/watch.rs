@@ -7,7 +7,6 @@
 //! between two looks are missed. It reads what the kernel keeps about a process and never touches it.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use gputrace_collectors::Untraced;
 
 use super::inspect::{Obstacle, inspect_file};
 use super::processes;
-use super::reach::{Reach, cut_off, reach};
+use super::reach::{Reach, cut_off, reach, uses_cuda};
 
 /// Time to the first look, and from one to the next in the first minute.
 pub(crate) const EAGER: Duration = Duration::from_millis(50);
@@ -135,8 +134,7 @@ impl Watch {
             self.known.insert(pid, Known::Stranger);
             return None;
         }
-        // /proc/PID/exe leads to the file even where its path means nothing here, as in a container.
-        let obstacle = inspect_file(Path::new(&format!("/proc/{pid}/exe"))).0;
+        let obstacle = inspect_file(&processes::executable(pid)).0;
         // Where the launcher gave the shim to a program with a sanitizer it loads, and says itself what it leaves out.
         if let Some(obstacle) = obstacle.filter(|obstacle| !(reached && matches!(obstacle, Obstacle::Sanitizer(_)))) {
             return self.name(pid, image, obstacle.to_string());
@@ -172,7 +170,7 @@ impl Watch {
 
     fn name(&mut self, pid: u32, image: Image, reason: String) -> Option<Untraced> {
         self.known.insert(pid, Known::Settled(image));
-        let exe = fs::read_link(format!("/proc/{pid}/exe"));
+        let exe = processes::executable_path(pid);
         if pid == self.target && self.named.is_some() && exe.as_ref().ok() == self.named.as_ref() {
             return None;
         }
@@ -181,33 +179,11 @@ impl Watch {
     }
 }
 
-/// Whether a process has the driver's library mapped or one of its devices open.
-fn uses_cuda(pid: u32) -> bool {
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let device = |path: PathBuf| path.to_string_lossy().starts_with("/dev/nvidia");
-    files.filter_map(|file| fs::read_link(file.path()).ok()).any(device)
-        || fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps_driver(&maps))
-}
-
-/// Whether one of the mapped files is the driver's library (or the simulated one, by its own name).
-fn maps_driver(maps: &str) -> bool {
-    let is_driver = |name: &str| name.starts_with("libcuda.so") || name == super::shim::FAKE_DRIVER;
-    maps.lines().filter_map(|line| line.rsplit('/').next()).any(is_driver)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::process::{Command, Stdio};
-
-    #[test]
-    fn the_driver_is_recognised_among_mapped_files() {
-        let line = |path: &str| format!("7f00-7f01 r-xp 00000000 08:01 42   {path}\n");
-        assert!(maps_driver(&line("/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05")));
-        assert!(maps_driver(&line("/opt/libfake_cuda.so")));
-        assert!(!maps_driver(&line("/usr/lib/libcudart.so.13")));
-        assert!(!maps_driver("7f00-7f01 rw-p 00000000 00:00 0\n"));
-    }
 
     #[test]
     fn a_traced_child_is_settled_and_a_cleared_one_stays_a_suspect_until_it_uses_cuda() {

@@ -11,7 +11,6 @@ mod watch;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
@@ -24,6 +23,7 @@ use watch::Watch;
 use crate::Config;
 use crate::arrivals::{Arrival, Arrivals};
 use crate::clock::Clocks;
+use crate::kernel;
 use crate::manifest::{ExitStatusInfo, Manifest, Node, Untraced};
 use crate::names::Written;
 use crate::process::Process;
@@ -109,7 +109,7 @@ impl Drain {
             launcher_id: config.launcher_id,
             started_ns: clocks.now_ns(),
             clock: clocks.describe(COUNTER),
-            node: Node::read(Path::new("/")),
+            node: Node::here(),
             ..Manifest::default()
         };
         let now = Instant::now();
@@ -266,12 +266,10 @@ impl Drain {
         let segment = match arrival.segment {
             Ok(segment) => segment,
             Err(refused) => {
-                let link = || std::fs::read_link(format!("/proc/{}/exe", arrival.pid));
-                let read = || link().map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned());
                 self.sequence -= 1;
                 self.refuse(Untraced {
                     pid: arrival.pid,
-                    exe: arrival.exe.unwrap_or_else(read),
+                    exe: arrival.exe.unwrap_or_else(|| kernel::executable(arrival.pid)),
                     reason: refused.to_string(),
                 });
                 return;

@@ -1,4 +1,4 @@
-//! Names of threads, as the kernel has them: read in /proc while they run.
+//! Names of threads, as the kernel has them: read while they run.
 //!
 //! A thread is born with its creator's name and gets its own a moment later, so each is looked at several times, ever
 //! less often. The shim asks for none: it would be a system call in a thread whose sandbox may forbid it.
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use gputrace_abi::sync::Ordering;
 
 use super::Process;
+use crate::kernel;
 
 /// Nobody's threads are looked at more often than this.
 const BETWEEN: Duration = Duration::from_millis(50);
@@ -43,8 +44,8 @@ impl Process {
         let pid = self.pid;
         let running = self.threads.iter_mut().skip(1).filter(|t| t.is_live() && t.exited.is_none());
         for thread in running.filter(|thread| thread.named.due <= now).take(MOST) {
-            if let Ok(name) = std::fs::read_to_string(format!("/proc/{pid}/task/{}/comm", thread.tid)) {
-                thread.named.name = Some(name.trim_end().to_owned());
+            if let Some(name) = kernel::thread_name(pid, thread.tid) {
+                thread.named.name = Some(name);
             }
             thread.named.due = now + thread.named.wait;
             thread.named.wait = (thread.named.wait * 3).min(LONGEST);

@@ -23,6 +23,17 @@ fn refused(wanted: u64, there: u64) -> anyhow::Error {
 }
 
 /// Bytes of memory of this machine, where the kernel says it.
+#[cfg(target_os = "macos")]
+fn of_machine() -> Option<u64> {
+    let (mut names, mut memory, mut bytes) = ([libc::CTL_HW, libc::HW_MEMSIZE], 0u64, size_of::<u64>());
+    let into = (&raw mut memory).cast();
+    // SAFETY: two names; the call fills at most the bytes that it is told.
+    let done = unsafe { libc::sysctl(names.as_mut_ptr(), 2, into, &mut bytes, std::ptr::null_mut(), 0) } == 0;
+    (done && bytes == size_of::<u64>()).then_some(memory)
+}
+
+/// Bytes of memory of this machine, where the kernel says it.
+#[cfg(target_os = "linux")]
 fn of_machine() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

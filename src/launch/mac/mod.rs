@@ -23,7 +23,9 @@ pub(crate) use files::{Files, Machine};
 pub(crate) use judge::{Host, Why};
 
 use super::find_command::{command_of_env, shebang};
-use super::macho::{Cpu, Slice};
+use super::macho::Cpu;
+#[cfg(target_os = "linux")]
+use super::macho::Slice;
 
 /// The kernel follows a script to a script only this often.
 const MOST_STEPS: usize = 8;
@@ -89,11 +91,19 @@ pub(crate) fn follow(path: &Path, files: &impl Files, host: &Host) -> Way {
     let found = images.iter().find_map(|image| Some((image.clone(), judge::of_file(image, files, host)?)));
     let stripped = found.map(|(by, why)| Stripped { cure: cure(&by, &why, &chain, files, host), by, why });
     let last = images.last().and_then(|image| files.slices(image)).unwrap_or_default();
-    let translated = host.cpu == Cpu::Arm64 && judge::running(&last, host).is_some_and(|slice| slice.cpu == Cpu::X86_64);
+    let translated =
+        host.cpu == Cpu::Arm64 && judge::running(&last, host).is_some_and(|slice| slice.cpu == Cpu::X86_64);
     Way { chain, stripped, translated }
 }
 
+/// Judges one program that a process runs.
+pub(crate) fn judge(path: &Path, files: &impl Files, host: &Host) -> Option<Stripped> {
+    let why = judge::of_file(path, files, host)?;
+    Some(Stripped { by: path.to_owned(), cure: why.cure().to_owned(), why })
+}
+
 /// What a program for macOS is, in words: its processors, and what would keep the shim out there.
+#[cfg(target_os = "linux")]
 pub(crate) fn describe(slices: &[Slice]) -> String {
     let cpus: Vec<String> = slices.iter().map(|slice| slice.cpu.to_string()).collect();
     let host = Host { cpu: Cpu::Arm64, shim: vec![Cpu::X86_64, Cpu::Arm64] };

@@ -61,7 +61,8 @@ fn by_manager(manager: &Manager, shim: &Path, name: &OsStr, files: &impl Files) 
         .or_else(|| first_line(&root.join("version"), files))?;
     // Several may be named: the first one that has the program counts.
     let versions = chosen.as_bytes().split(|byte| *byte == b':').filter(|version| is_name(version));
-    let mut programs = versions.map(|version| root.join("versions").join(OsStr::from_bytes(version)).join("bin").join(name));
+    let mut programs =
+        versions.map(|version| root.join("versions").join(OsStr::from_bytes(version)).join("bin").join(name));
     programs.find(|program| files.is_program(program))
 }
 

@@ -1,41 +1,15 @@
-//! Whether the shim can have reached a process, by what the kernel keeps about it.
+//! By what /proc says of a process's folders and files.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{links, processes};
-
-/// What the environment of a process says of the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Its loader was told of the shim.
-    Preloaded,
-    /// It is one of ours, but LD_PRELOAD is without the shim.
-    Dropped,
-    /// The environment says nothing, or cannot be read.
-    Unknown,
-}
-
-/// What this environment, `NAME=value` each followed by a nul byte, says of the session in this folder.
-pub(super) fn reach(environment: Option<&[u8]>, session: &Path) -> Reach {
-    let Some(environment) = environment else { return Reach::Unknown };
-    let session = session.as_os_str().as_bytes();
-    let names = |text: &[u8]| text.windows(session.len()).any(|window| window == session);
-    let mut variables = environment.split(|byte| *byte == 0);
-    if variables.any(|variable| variable.starts_with(b"LD_PRELOAD=") && names(variable)) {
-        Reach::Preloaded
-    } else if names(environment) {
-        Reach::Dropped
-    } else {
-        Reach::Unknown
-    }
-}
+use crate::launch::{links, processes, shim};
 
 /// Why a process whose loader was told of the shim is not traced all the same, if that is so.
-pub(super) fn cut_off(pid: u32, session: &Path) -> Option<&'static str> {
+pub(in crate::launch) fn cut_off(pid: u32, session: &Path) -> Option<&'static str> {
     let links = links::folder(session);
     let inside = Path::new("/proc").join(pid.to_string()).join("root");
     let inside = inside.join(links.strip_prefix("/").unwrap_or(&links));
@@ -61,20 +35,23 @@ fn has_segment(pid: u32, session: &Path) -> bool {
     holds(b"/memfd:gputrace") || holds(session.as_os_str().as_bytes())
 }
 
+/// Whether a process has the driver's library mapped or one of its devices open.
+pub(in crate::launch) fn uses_cuda(pid: u32) -> bool {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let device = |path: PathBuf| path.to_string_lossy().starts_with("/dev/nvidia");
+    files.filter_map(|file| fs::read_link(file.path()).ok()).any(device)
+        || fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps_driver(&maps))
+}
+
+/// Whether one of the mapped files is the driver's library (or the simulated one, by its own name).
+fn maps_driver(maps: &str) -> bool {
+    let is_driver = |name: &str| name.starts_with("libcuda.so") || name == shim::FAKE_DRIVER;
+    maps.lines().filter_map(|line| line.rsplit('/').next()).any(is_driver)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_session_must_stand_in_ld_preload_itself() {
-        let session = Path::new("/tmp/gputrace-1-abc");
-        let of = |text: &str| reach(Some(text.as_bytes()), session);
-        assert_eq!(of("A=1\0LD_PRELOAD=/x.so:/tmp/gputrace-1-abc/$LIB/l.so\0"), Reach::Preloaded);
-        assert_eq!(of("LD_PRELOAD=libm.so.6\0GPUTRACE_SESSION=/tmp/gputrace-1-abc\0"), Reach::Dropped);
-        assert_eq!(of("OLD_LD_PRELOAD=/tmp/gputrace-1-abc/$LIB/l.so\0"), Reach::Dropped);
-        assert_eq!(of("HOME=/root\0"), Reach::Unknown);
-        assert_eq!(reach(None, session), Reach::Unknown);
-    }
 
     #[test]
     fn a_process_of_ours_without_the_folder_is_cut_off() {
@@ -84,5 +61,14 @@ mod tests {
         assert_eq!(cut_off(own, &session), None);
         fs::remove_dir_all(&session).unwrap();
         assert!(cut_off(own, Path::new("/nonexistent/session")).is_some_and(|why| why.contains("folder")));
+    }
+
+    #[test]
+    fn the_driver_is_recognised_among_mapped_files() {
+        let line = |path: &str| format!("7f00-7f01 r-xp 00000000 08:01 42   {path}\n");
+        assert!(maps_driver(&line("/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05")));
+        assert!(maps_driver(&line("/opt/libfake_cuda.so")));
+        assert!(!maps_driver(&line("/usr/lib/libcudart.so.13")));
+        assert!(!maps_driver("7f00-7f01 rw-p 00000000 00:00 0\n"));
     }
 }

@@ -1,66 +1,29 @@
-//! What /proc says about processes; reading only, and only what costs the process nothing.
+//! What the kernel says about processes; reading only, and only what costs the process nothing.
 
-use std::fs;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Fields of `/proc/PID/stat`.
+#[cfg(target_os = "linux")]
+use linux as platform;
+#[cfg(target_os = "macos")]
+use macos as platform;
+pub(crate) use platform::{all, environment, executable, executable_path, has_borrowed_rights, name, newest, stat};
+
+/// What the kernel keeps about a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     /// One letter: R, S, D, Z, T ...
     pub(crate) state: u8,
     pub(crate) parent: u32,
-    /// Ticks since boot at which it started: tells a process from an older one of the same pid.
+    /// When it started, in the kernel's own unit: tells a process from an older one of the same pid.
     pub(crate) start: u64,
-    /// Where its stack began: changes with an exec.
+    /// Where its stack began: changes with an exec. 0 where the kernel does not say.
     pub(crate) stack: u64,
-}
-
-/// Reads `/proc/PID/stat`.
-pub(crate) fn stat(pid: u32) -> Option<Stat> {
-    parse_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
-}
-
-fn parse_stat(text: &[u8]) -> Option<Stat> {
-    // The name in parentheses may itself hold anything: what follows the last one counts.
-    let end = text.iter().rposition(|b| *b == b')')?;
-    let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let number = |at: usize| fields.get(at)?.parse().ok();
-    Some(Stat {
-        state: *fields.first()?.as_bytes().first()?,
-        parent: number(1)? as u32,
-        start: number(19)?,
-        stack: number(25).unwrap_or(0),
-    })
-}
-
-/// Pids of all processes in sight.
-pub(crate) fn all() -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// The pid that was given out last, if the kernel tells.
-pub(crate) fn newest() -> Option<u32> {
-    fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
-}
-
-/// The environment with which a process was started, `NAME=value` each followed by a nul byte.
-pub(crate) fn environment(pid: u32) -> Option<Vec<u8>> {
-    fs::read(format!("/proc/{pid}/environ")).ok()
-}
-
-/// Whether a process runs with rights that its file lent it: its effective user or group is not its real one.
-pub(crate) fn has_borrowed_rights(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| borrows(&status))
-}
-
-fn borrows(status: &str) -> bool {
-    // Real, effective, saved, file system.
-    let ids = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::split_ascii_whitespace);
-    let differ = |name| ids(name).is_some_and(|mut ids| ids.next() != ids.next());
-    differ("Uid:") || differ("Gid:")
 }
 
 /// Living processes other than this one whose environment names `folder` (a session), leaving out pids that are
@@ -115,34 +78,10 @@ pub(crate) fn descends(pid: u32, ancestor: u32) -> bool {
     false
 }
 
-/// Name of a process as `ps` shows it.
-pub(crate) fn name(pid: u32) -> String {
-    let text = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    text.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
-
-    #[test]
-    fn a_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
-        let mut text = b"12 (a ) R (b) S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0 0 1 2 3".to_vec();
-        let expected = Stat { state: b'S', parent: 7, start: 4242, stack: 3 };
-        assert_eq!(parse_stat(&text), Some(expected));
-        text.truncate(20);
-        assert_eq!(parse_stat(&text), None);
-        assert_eq!(parse_stat(b""), None);
-    }
-
-    #[test]
-    fn borrowed_rights_show_in_the_users_of_a_process() {
-        assert!(!borrows("Name:\tcat\nUid:\t1000\t1000\t1000\t1000\nGid:\t100\t100\t100\t100\n"));
-        assert!(borrows("Uid:\t1000\t0\t0\t0\nGid:\t100\t100\t100\t100\n"));
-        assert!(borrows("Uid:\t1000\t1000\t1000\t1000\nGid:\t100\t5\t5\t5\n"));
-        assert!(!borrows("") && !has_borrowed_rights(std::process::id()));
-    }
 
     #[test]
     fn a_process_with_a_folder_in_its_environment_is_found_until_it_ends() {

@@ -1,0 +1,11 @@
+//! What the kernel says of traced processes, beside what they say themselves.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{executable, thread_name};
+#[cfg(target_os = "macos")]
+pub(crate) use macos::{executable, thread_name};

@@ -1,0 +1,93 @@
+//! By /proc.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use super::Stat;
+
+/// Reads `/proc/PID/stat`.
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    parse_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    // The name in parentheses may itself hold anything: what follows the last one counts.
+    let end = text.iter().rposition(|b| *b == b')')?;
+    let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse().ok();
+    Some(Stat {
+        state: *fields.first()?.as_bytes().first()?,
+        parent: number(1)? as u32,
+        start: number(19)?,
+        stack: number(25).unwrap_or(0),
+    })
+}
+
+/// Pids of all processes in sight.
+pub(crate) fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The pid that was given out last, if the kernel tells.
+pub(crate) fn newest() -> Option<u32> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
+}
+
+/// The environment with which a process was started, `NAME=value` each followed by a nul byte.
+pub(crate) fn environment(pid: u32) -> Option<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/environ")).ok()
+}
+
+/// Whether a process runs with rights that its file lent it: its effective user or group is not its real one.
+pub(crate) fn has_borrowed_rights(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| borrows(&status))
+}
+
+fn borrows(status: &str) -> bool {
+    // Real, effective, saved, file system.
+    let ids = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::split_ascii_whitespace);
+    let differ = |name| ids(name).is_some_and(|mut ids| ids.next() != ids.next());
+    differ("Uid:") || differ("Gid:")
+}
+
+/// The file that a process runs. It leads there even where its path means nothing here, as in a container.
+pub(crate) fn executable(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/exe"))
+}
+
+/// The path of that file, as the process sees it.
+pub(crate) fn executable_path(pid: u32) -> io::Result<PathBuf> {
+    fs::read_link(executable(pid))
+}
+
+/// Name of a process as `ps` shows it.
+pub(crate) fn name(pid: u32) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    text.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
+        let mut text = b"12 (a ) R (b) S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0 0 1 2 3".to_vec();
+        let expected = Stat { state: b'S', parent: 7, start: 4242, stack: 3 };
+        assert_eq!(parse_stat(&text), Some(expected));
+        text.truncate(20);
+        assert_eq!(parse_stat(&text), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn borrowed_rights_show_in_the_users_of_a_process() {
+        assert!(!borrows("Name:\tcat\nUid:\t1000\t1000\t1000\t1000\nGid:\t100\t100\t100\t100\n"));
+        assert!(borrows("Uid:\t1000\t0\t0\t0\nGid:\t100\t100\t100\t100\n"));
+        assert!(borrows("Uid:\t1000\t1000\t1000\t1000\nGid:\t100\t5\t5\t5\n"));
+        assert!(!borrows("") && !has_borrowed_rights(std::process::id()));
+    }
+}

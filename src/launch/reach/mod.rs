@@ -1,0 +1,59 @@
+//! Whether the shim can have reached a process, by what the kernel keeps about it.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{cut_off, uses_cuda};
+#[cfg(target_os = "macos")]
+pub(super) use macos::{cut_off, uses_cuda};
+
+use super::environ::PRELOAD;
+
+/// What the environment of a process says of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Its loader was told of the shim.
+    Preloaded,
+    /// It is one of ours, but LD_PRELOAD is without the shim.
+    Dropped,
+    /// The environment says nothing, or cannot be read.
+    Unknown,
+}
+
+/// What this environment, `NAME=value` each followed by a nul byte, says of the session in this folder.
+pub(super) fn reach(environment: Option<&[u8]>, session: &Path) -> Reach {
+    let Some(environment) = environment else { return Reach::Unknown };
+    let session = session.as_os_str().as_bytes();
+    let names = |text: &[u8]| text.windows(session.len()).any(|window| window == session);
+    let mut variables = environment.split(|byte| *byte == 0);
+    let loads = |variable: &[u8]| variable.strip_prefix(PRELOAD.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
+    if variables.any(|variable| loads(variable) && names(variable)) {
+        Reach::Preloaded
+    } else if names(environment) {
+        Reach::Dropped
+    } else {
+        Reach::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_session_must_stand_in_ld_preload_itself() {
+        let session = Path::new("/tmp/gputrace-1-abc");
+        let of = |text: &str| reach(Some(text.as_bytes()), session);
+        assert_eq!(of("A=1\0LD_PRELOAD=/x.so:/tmp/gputrace-1-abc/$LIB/l.so\0"), Reach::Preloaded);
+        assert_eq!(of("LD_PRELOAD=libm.so.6\0GPUTRACE_SESSION=/tmp/gputrace-1-abc\0"), Reach::Dropped);
+        assert_eq!(of("OLD_LD_PRELOAD=/tmp/gputrace-1-abc/$LIB/l.so\0"), Reach::Dropped);
+        assert_eq!(of("HOME=/root\0"), Reach::Unknown);
+        assert_eq!(reach(None, session), Reach::Unknown);
+    }
+}
