@@ -67,7 +67,13 @@ mod tests {
         assert!(checks(&[]).is_empty());
         let mac = folder.file("mac", &Built::new(Cpu::Arm64).flags(0x1_0000).bytes(), 0o755);
         let line = checks(&[mac.clone().into()])[0].line();
-        assert_eq!(line, format!("FAIL  command         {}: would not start: a program for macOS (arm64); there it has the hardened \
-            runtime, so the loader ignores DYLD_INSERT_LIBRARIES; run it on a Mac\n", mac.display()));
+        assert_eq!(
+            line,
+            format!(
+                "FAIL  command         {}: would not start: a program for macOS (arm64); there it has the hardened \
+            runtime, so the loader ignores DYLD_INSERT_LIBRARIES; run it on a Mac\n",
+                mac.display()
+            )
+        );
     }
 }
