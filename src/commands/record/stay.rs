@@ -64,6 +64,7 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
     // Trouble with the last rows, as on a disk that ran full at the end.
     let notes = manifest.iter().flat_map(|manifest| &manifest.notes);
     notes.filter(|note| !said.contains(*note)).for_each(|note| say(note));
+    manifest.iter().filter_map(nobody_came).for_each(|text| say(&text));
     let any_survivor = !survivors.is_empty();
     // Removing a dozen files takes as long as a short summary, so it goes on beside it. Without room for a thread the
     // rest is swept by a later run.
@@ -138,6 +139,15 @@ fn warn(warnings: &Warnings, said: &mut Vec<String>) {
     }
 }
 
+/// What to say of a run in which no process loaded the shim, and nobody knows why.
+fn nobody_came(manifest: &Manifest) -> Option<String> {
+    if !manifest.processes.is_empty() || !manifest.untraced.is_empty() {
+        return None;
+    }
+    let words: Vec<String> = manifest.command.iter().map(|word| gputrace_collectors::quote(word)).collect();
+    Some(format!("no process loaded the tracer; what may be in the way: gputrace doctor -- {}", words.join(" ")))
+}
+
 fn survivors_text(survivors: &[u32]) -> Option<String> {
     if survivors.is_empty() {
         return None;
@@ -155,6 +165,15 @@ fn survivors_text(survivors: &[u32]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_without_any_traced_process_says_so_unless_somebody_was_named() {
+        let mut manifest = Manifest { command: vec!["a b".to_owned(), "c".to_owned()], ..Manifest::default() };
+        let text = nobody_came(&manifest).expect("nobody came");
+        assert!(text.contains("no process loaded the tracer") && text.ends_with("doctor -- 'a b' c"), "{text}");
+        manifest.untraced.push(Untraced::default());
+        assert_eq!(nobody_came(&manifest), None);
+    }
 
     #[test]
     fn survivors_are_counted_and_the_first_ones_named() {
