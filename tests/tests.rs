@@ -4,9 +4,12 @@
 //! |---|---|
 //! | `transparency` | a traced program cannot tell that it is traced |
 //! | `inherited` | what a process hands to its children is what they would have got without us |
+//! | `environments` | on macOS children keep the loader's variables, and what their program gives them |
 //! | `limits` | resource limits, sandboxes and small file systems harm nobody |
 //! | `library` | the shim itself: what it links, needs and contains |
 //! | `hooks` | no function of the driver is without a hook, and each hook has its function's signature |
+//! | `selectors` | the messages that the shim hooks on macOS are Metal's, with Metal's signatures |
+//! | `on_a_mac` | what only a Mac can prove is listed by a script that runs to its end everywhere |
 //! | `routes` | each way by which programs reach the driver is seen, once |
 //! | `inline` | calls that symbols do not reach are seen by inline hooks, and named where there are none |
 //! | `drivers` | drivers older and newer than the lists, closed, opened again, replaced |
@@ -56,6 +59,7 @@ mod clients;
 mod collectives;
 mod commands;
 mod drivers;
+mod environments;
 mod exactness;
 mod exports;
 mod faults;
@@ -73,12 +77,14 @@ mod judges;
 mod library;
 mod limits;
 mod memory_snapshots;
+mod on_a_mac;
 mod os_waits;
 mod processes;
 mod ranges;
 mod real_programs;
 mod routes;
 mod sanitizers;
+mod selectors;
 mod signals;
 mod stacks;
 mod tidy;

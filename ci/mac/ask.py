@@ -1,0 +1,47 @@
+"""Asks a trace's manifests something for ci/on-a-mac: ask.py TRACE QUESTION [WORDS...].
+
+Prints what was found; the exit code says whether it is what was wanted.
+"""
+
+import json
+import pathlib
+import sys
+
+
+def processes(trace: pathlib.Path) -> list[dict]:
+    manifests = sorted(trace.glob("manifest/*.json"))
+    return [process for path in manifests for process in json.loads(path.read_text())["processes"] if process["traced"]]
+
+
+def answer(trace: pathlib.Path, question: str, words: list[str]) -> tuple[str, bool]:
+    traced = processes(trace)
+    if question == "processes":
+        wanted = int(words[0])
+        return f"{len(traced)} processes", len(traced) >= wanted if wanted else not traced
+    if question == "malloc":
+        seen = sum(p["accounting"].get("host_alloc", {}).get("seen", 0) for p in traced)
+        return f"{seen} calls", seen >= int(words[0])
+    if question == "exit_code":
+        manifests = [json.loads(path.read_text()) for path in sorted(trace.glob("manifest/*.json"))]
+        codes = [manifest["root"]["exit_code"] for manifest in manifests if manifest["root"]]
+        return f"{codes}, {len(traced)} processes", codes == [int(words[0])] and bool(traced)
+    if question == "hook":
+        calls = [h["calls"] for p in traced for h in p["coverage"]["hooks"] if h["name"] == words[0]]
+        wanted = int(words[1])
+        exact = words[0].endswith(" commit]") and wanted >= 100
+        return f"{sum(calls)} calls", sum(calls) == wanted if exact else sum(calls) >= wanted
+    if question == "balanced":
+        off = [p["pid"] for p in traced if not p["balanced"]]
+        return (f"not balanced: {off}" if off else f"{len(traced)} processes balanced"), bool(traced) and not off
+    if question == "gpu_times":
+        text = pathlib.Path(words[0]).read_text()
+        known = "no GPU times" not in text and '"gpu-utilisation"' in text
+        files = list(trace.glob("kernels/**/*.parquet"))
+        return f"{len(files)} files of kernels", known and bool(files)
+    return f"{question} is no question", False
+
+
+if __name__ == "__main__":
+    found, right = answer(pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    print(found)
+    sys.exit(not right)

@@ -1,0 +1,100 @@
+/* A program on Metal for ci/on-a-mac: 100 command buffers of two dispatches and a copy each, waited for one by one, and one
+   shared event; or what its argument says: mps, metal4, twice. Exit 77: this machine has not what it takes. */
+
+#import <Foundation/Foundation.h>
+#import <Metal/Metal.h>
+#import <MetalPerformanceShaders/MetalPerformanceShaders.h>
+
+static NSString *const source = @"#include <metal_stdlib>\n"
+                                 "kernel void twice(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]])\n"
+                                 "{ for (int n = 0; n < 100; n++) x[i] = x[i] * 1.0001f + 1.0f; }\n";
+
+enum { COMMITS = 100, BYTES = 1 << 20 };
+
+static id<MTLComputePipelineState> pipeline(id<MTLDevice> device) {
+    id<MTLLibrary> library = [device newLibraryWithSource:source options:nil error:nil];
+    id<MTLFunction> function = [library newFunctionWithName:@"twice"];
+    return [device newComputePipelineStateWithFunction:function error:nil];
+}
+
+static void dispatch(id<MTLCommandBuffer> work, id<MTLComputePipelineState> kernel, id<MTLBuffer> data, int times) {
+    id<MTLComputeCommandEncoder> encoder = [work computeCommandEncoder];
+    [encoder setComputePipelineState:kernel];
+    [encoder setBuffer:data offset:0 atIndex:0];
+    for (int i = 0; i < times; i++)
+        [encoder dispatchThreadgroups:MTLSizeMake(BYTES / 4 / 64, 1, 1) threadsPerThreadgroup:MTLSizeMake(64, 1, 1)];
+    [encoder endEncoding];
+}
+
+static int plain(id<MTLDevice> device, id<MTLCommandQueue> queue, id<MTLComputePipelineState> kernel) {
+    id<MTLBuffer> data = [device newBufferWithLength:BYTES options:MTLResourceStorageModeShared];
+    id<MTLBuffer> other = [device newBufferWithLength:BYTES options:MTLResourceStorageModeShared];
+    for (int i = 0; i < COMMITS; i++) @autoreleasepool {
+        id<MTLCommandBuffer> work = [queue commandBuffer];
+        work.label = @"step";
+        dispatch(work, kernel, data, 2);
+        id<MTLBlitCommandEncoder> copy = [work blitCommandEncoder];
+        [copy copyFromBuffer:data sourceOffset:0 toBuffer:other destinationOffset:0 size:BYTES];
+        [copy endEncoding];
+        [work commit];
+        [work waitUntilCompleted];
+        if (work.error) return 1;
+    }
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    event.signaledValue = 3;
+    if (@available(macOS 12.0, *))
+        if (![event waitUntilSignaledValue:3 timeoutMS:1000]) return 1;
+    return 0;
+}
+
+static int mps(id<MTLDevice> device, id<MTLCommandQueue> queue, id<MTLComputePipelineState> kernel) {
+    id<MTLBuffer> data = [device newBufferWithLength:BYTES options:MTLResourceStorageModeShared];
+    MPSCommandBuffer *work = [MPSCommandBuffer commandBufferFromCommandQueue:queue];
+    dispatch(work, kernel, data, 1);
+    [work commitAndContinue];
+    dispatch(work, kernel, data, 1);
+    [work commit];
+    [work waitUntilCompleted];
+    return work.error != nil;
+}
+
+static int metal4(id<MTLDevice> device) {
+#if defined(__MAC_26_0)
+    if (@available(macOS 26.0, *)) {
+        if (![device supportsFamily:MTLGPUFamilyMetal4]) return 77;
+        id<MTL4CommandQueue> queue = [device newMTL4CommandQueue];
+        id<MTL4CommandAllocator> allocator = [device newCommandAllocator];
+        id<MTLSharedEvent> event = [device newSharedEvent];
+        for (uint64_t i = 1; i <= 10; i++) @autoreleasepool {
+            id<MTL4CommandBuffer> work = [device newCommandBuffer];
+            [work beginCommandBufferWithAllocator:allocator];
+            [[work computeCommandEncoder] endEncoding];
+            [work endCommandBuffer];
+            [queue commit:&work count:1];
+            [queue signalEvent:event value:i];
+            if (![event waitUntilSignaledValue:i timeoutMS:1000]) return 1;
+            [allocator reset];
+        }
+        return 0;
+    }
+#endif
+    return device ? 77 : 1;
+}
+
+int main(int count, char **words) {
+    @autoreleasepool {
+        NSString *what = count > 1 ? @(words[1]) : @"";
+        id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+        id<MTLCommandQueue> queue = [device newCommandQueue];
+        id<MTLComputePipelineState> kernel = pipeline(device);
+        if (!device || !queue || !kernel) return 77;
+        if ([what isEqual:@"mps"]) return mps(device, queue, kernel);
+        if ([what isEqual:@"metal4"]) return metal4(device);
+        if ([what isEqual:@"twice"]) {
+            id<MTLCommandBuffer> work = [queue commandBuffer];
+            [work commit];
+            [work commit];
+        }
+        return plain(device, queue, kernel);
+    }
+}
