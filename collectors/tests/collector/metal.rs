@@ -1,6 +1,7 @@
 //! Messages of Metal become command buffers.
 
 use arrow::array::RecordBatch;
+use gputrace_abi::clock::counter;
 use gputrace_abi::event::{pack_block, pack_grid, text_kind};
 use gputrace_abi::metal::{FLAG_NUMBERED, encoder, status, storage};
 use gputrace_collectors::names::{NameKind, id};
@@ -194,6 +195,20 @@ fn a_new_command_buffer_waits_only_when_the_queue_is_full() {
     assert_eq!(values(&table(&folder, "api"), "handle"), [QUEUE as i64, 0x1000, 0x2000, 0x4000]);
     let buffers = table(&folder, "command_buffers");
     assert_eq!(texts(&buffers, "status"), ["completed", "completed", "-"], "the last one was not seen to end");
+}
+
+#[test]
+fn a_new_command_buffer_may_have_the_address_of_one_that_completed_while_it_was_waited_for() {
+    let folder = record("metal-reused", |one, two| {
+        room(one, 0x1000);
+        commit(one, 0x1000, 0);
+        let asked = counter();
+        one.gpu_times(0x1000, 100, 0, DONE);
+        two.call_since(asked, "[MTLCommandQueue commandBuffer]", [0x1000, QUEUE, 0, 0]);
+        commit(two, 0x1000, 0);
+        one.gpu_times(0x1000, 100, 0, DONE);
+    });
+    assert_eq!(texts(&table(&folder, "command_buffers"), "status"), ["completed", "completed"]);
 }
 
 #[test]

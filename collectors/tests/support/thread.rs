@@ -144,10 +144,20 @@ impl<'a> Thread<'a> {
         true
     }
 
-    /// A call that takes `ticks`.
+    /// A call that takes 2,000 ticks, after which the thread goes on.
     pub(crate) fn call(&mut self, name: &str, payload: [u64; 4]) -> bool {
-        let now = counter();
-        self.event(Event { hook: hook(name), start: now, end: now + 2000, context: 1, payload, ..Event::default() })
+        let start = counter();
+        let end = start + 2000;
+        let recorded = self.event(Event { hook: hook(name), start, end, context: 1, payload, ..Event::default() });
+        while counter() < end {
+            std::hint::spin_loop();
+        }
+        recorded
+    }
+
+    /// A call that began at that tick and returns now.
+    pub(crate) fn call_since(&mut self, start: u64, name: &str, payload: [u64; 4]) -> bool {
+        self.event(Event { hook: hook(name), start, end: counter(), context: 1, payload, ..Event::default() })
     }
 
     /// Says when the GPU ran a Metal command buffer: how many ns ago it began, and ended.

@@ -14,7 +14,7 @@ mod join;
 mod recent;
 mod rows;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gputrace_abi::Class;
 use gputrace_abi::clock::ClockKind;
@@ -87,6 +87,11 @@ struct Times {
 enum What {
     Message(Box<Message>),
     Times(Times),
+    /// A queue is asked for a command buffer.
+    Asks {
+        queue: u64,
+        correlation_id: i64,
+    },
 }
 
 /// A command buffer that is being encoded.
@@ -139,6 +144,8 @@ pub(crate) struct Metal {
     /// What completed, until nothing that began before it can complete.
     ran: Vec<Completed>,
     queues: Recent<Queue>,
+    /// Calls that found their queue full.
+    waits_for_room: HashSet<i64>,
     /// Command buffers by the number of their commit.
     members: Recent<Vec<u64>>,
     /// Dispatches in `open`.
@@ -165,6 +172,7 @@ impl Default for Metal {
             early: Recent::new(MOST_COMMITTED),
             ran: Vec::new(),
             queues: Recent::new(MOST_QUEUES),
+            waits_for_room: HashSet::new(),
             members: Recent::new(MOST_NUMBERED),
             held: 0,
             texts: HashMap::new(),
@@ -204,7 +212,19 @@ impl Metal {
             }
             return;
         }
-        self.waiting.push((message.call.start_ns, What::Message(Box::new(message))));
+        let call = &message.call;
+        let (begin_ns, end_ns) = (call.start_ns, call.start_ns.saturating_add(call.api_ns));
+        // What it returns is there at its end: where it waited for room, another one may have had that address at its begin.
+        let at = match (call.class, message.detail) {
+            (Class::Sync, detail::ROOM) => {
+                let asks = What::Asks { queue: buffer, correlation_id: call.correlation_id };
+                self.waiting.push((begin_ns, asks));
+                end_ns
+            }
+            (Class::Encode, detail::ENCODER) => end_ns,
+            _ => begin_ns,
+        };
+        self.waiting.push((at, What::Message(Box::new(message))));
     }
 
     /// A pipeline's name is this text.
@@ -237,6 +257,11 @@ impl Metal {
             match what {
                 What::Message(message) => self.message(*message, around),
                 What::Times(times) => self.times(times, around),
+                What::Asks { queue, correlation_id } => {
+                    if self.is_full(queue) {
+                        self.waits_for_room.insert(correlation_id);
+                    }
+                }
             }
         }
         self.write_ran(all, around);

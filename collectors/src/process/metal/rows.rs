@@ -160,7 +160,9 @@ impl Metal {
                 pending.join(context, StreamId::new(queue, 0), object, at)
             }
             detail::ROOM => {
-                let full = self.is_full(queue, message.call.api_ns);
+                let limit = self.queue(queue).limit;
+                let full = self.waits_for_room.remove(&message.call.correlation_id)
+                    || (limit == 0 && message.call.api_ns > ROOM_NS);
                 if object != 0 {
                     self.begin(object, queue, around);
                 }
@@ -174,10 +176,10 @@ impl Metal {
         around.tables.sync(&message.call, message.detail, object as i64);
     }
 
-    /// Whether a new command buffer had to wait for others to complete.
-    fn is_full(&mut self, queue: u64, api_ns: i64) -> bool {
+    /// Whether a new command buffer has to wait for others to complete, as far as the queue's limit is known.
+    pub(super) fn is_full(&mut self, queue: u64) -> bool {
         let Queue { limit, open, committed } = *self.queue(queue);
-        if limit == 0 { api_ns > ROOM_NS } else { u64::from(open) + u64::from(committed) >= limit }
+        limit != 0 && u64::from(open) + u64::from(committed) >= limit
     }
 }
 
