@@ -35,6 +35,7 @@
 //! | `judges` | Holistic Trace Analysis and DuckDB find our report's numbers in the same trace |
 //! | `aarch64` | the shim on another processor, under an emulator |
 //! | `apple` | the shim for macOS, its machine code executed under a Mach-O loader of our own |
+//! | `metal` | Metal's trace is what the simulated Metal did, and the program cannot tell |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
 //! | `interpreters` | Python embedded, in several interpreters, and while it ends: harmless, and no stack that was not so |
@@ -77,6 +78,7 @@ mod judges;
 mod library;
 mod limits;
 mod memory_snapshots;
+mod metal;
 mod on_a_mac;
 mod os_waits;
 mod processes;

@@ -1,0 +1,192 @@
+/* Each message that is hooked, with arguments that nobody else uses; two devices; heaps; Metal 4; MPSCommandBuffer.
+ *
+ * usage: metal_every copies|memory|devices|metal4|mps|pipelines */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "metal.h"
+
+static NSString *text(const char *bytes) {
+    return [NSString stringWithUTF8String:bytes];
+}
+
+static id<MTLComputePipelineState> pipeline(id<MTLDevice> device, const char *name) {
+    id<MTLLibrary> library = [device newDefaultLibrary];
+    id<MTLFunction> function = [library newFunctionWithName:text(name)];
+    id reflection = nil, error = nil;
+    id<MTLComputePipelineState> made = [device newComputePipelineStateWithFunction:function
+                                                                          options:3
+                                                                       reflection:&reflection
+                                                                            error:&error];
+    [function release];
+    [library release];
+    return made;
+}
+
+static void run(id<MTLCommandBuffer> work) {
+    [work commit];
+    [work waitUntilCompleted];
+}
+
+static void dispatch(id<MTLComputeCommandEncoder> kernels, id<MTLComputePipelineState> state, NSUInteger groups) {
+    [kernels setComputePipelineState:state];
+    [kernels dispatchThreadgroups:(MTLSize){groups, 1, 1} threadsPerThreadgroup:(MTLSize){64, 1, 1}];
+}
+
+static void copies(id<MTLDevice> device) {
+    id<MTLCommandQueue> queue = [device newCommandQueueWithDescriptor:[[MTLCommandQueueDescriptor new] autorelease]];
+    id<MTLBuffer> a = [device newBufferWithBytes:"0123456789" length:10 options:MTLResourceStorageModeShared];
+    id<MTLBuffer> b = [device newBufferWithLength:65536 options:MTLResourceStorageModeManaged];
+    id<MTLTexture> texture = [device newTextureWithDescriptor:nil];
+    id<MTLCommandBuffer> work = [queue commandBufferWithDescriptor:nil];
+    id<MTLBlitCommandEncoder> blit = [work blitCommandEncoderWithDescriptor:nil];
+    [blit copyFromBuffer:a sourceOffset:2 toBuffer:b destinationOffset:100 size:5];
+    [blit fillBuffer:b range:(NSRange){200, 300} value:7];
+    [blit copyFromBuffer:b
+            sourceOffset:0
+       sourceBytesPerRow:64
+     sourceBytesPerImage:0
+              sourceSize:(MTLSize){16, 4, 2}
+               toTexture:texture
+        destinationSlice:0
+        destinationLevel:0
+       destinationOrigin:(MTLOrigin){0, 0, 0}];
+    [blit copyFromTexture:texture
+                   sourceSlice:0
+                   sourceLevel:0
+                  sourceOrigin:(MTLOrigin){0, 0, 0}
+                    sourceSize:(MTLSize){16, 5, 1}
+                      toBuffer:b
+             destinationOffset:1000
+        destinationBytesPerRow:64
+      destinationBytesPerImage:320];
+    [blit synchronizeResource:b];
+    [blit endEncoding];
+    run(work);
+    char *seen = [b contents];
+    printf("%.5s %d %d %d\n", seen + 100, seen[199], seen[200], seen[499]);
+}
+
+static void memory(id<MTLDevice> device) {
+    static char theirs[12345];
+    MTLHeapDescriptor *descriptor = [MTLHeapDescriptor new];
+    [descriptor setSize:1 << 20];
+    [descriptor setStorageMode:2];
+    id<MTLHeap> heap = [device newHeapWithDescriptor:descriptor];
+    id<MTLBuffer> inside = [heap newBufferWithLength:7777 options:MTLResourceStorageModePrivate];
+    id<MTLBuffer> around = [device newBufferWithBytesNoCopy:theirs length:sizeof theirs options:0 deallocator:nil];
+    id<MTLBuffer> shared = [device newBufferWithLength:11111 options:MTLResourceStorageModeShared];
+    id<MTLBuffer> managed = [device newBufferWithLength:22222 options:MTLResourceStorageModeManaged];
+    id<MTLBuffer> kept = [device newBufferWithLength:33333 options:MTLResourceStorageModePrivate];
+    printf("%p %lu %lu\n", kept ? NULL : kept, [around length], [shared length]);
+    /* Two owners: it lives until the second has let go. */
+    [shared retain];
+    [shared release];
+    [managed release];
+    [shared release];
+    [around release];
+    [inside release];
+    [heap release];
+    [descriptor release];
+}
+
+static void devices(id<MTLDevice> first) {
+    NSArray *all = MTLCopyAllDevicesWithObserver(NULL, NULL);
+    for (NSUInteger i = 0; i < [all count]; i++) {
+        id<MTLDevice> device = [all objectAtIndex:i];
+        id<MTLCommandQueue> queue = [device newCommandQueue];
+        id<MTLCommandBuffer> work = [queue commandBuffer];
+        id<MTLComputeCommandEncoder> kernels = [work computeCommandEncoderWithDescriptor:nil];
+        for (NSUInteger n = 0; n <= i; n++) dispatch(kernels, pipeline(device, "short_100us"), 10 + i);
+        [kernels endEncoding];
+        run(work);
+        printf("%s: %lu\n", [[device name] UTF8String], [work status]);
+        [queue release];
+    }
+    [all release];
+}
+
+static void feedback(struct block *block, id given, uint64_t unused) {
+    id<MTL4CommitFeedback> times = given;
+    printf("feedback %d\n", (int)(([times GPUEndTime] - [times GPUStartTime]) * 1e6 + 0.5));
+}
+
+static const struct block_descriptor DESCRIPTOR = {0, sizeof(struct block)};
+static struct block handler = {NULL, BLOCK_IS_GLOBAL, 0, feedback, &DESCRIPTOR};
+
+static void metal4(id<MTLDevice> device) {
+    id<MTL4CommandQueue> queue = [device newMTL4CommandQueue];
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTL4CommandBuffer> both[2];
+    id allocator = [device newCommandAllocator];
+    for (uint64_t commit = 1; commit <= 3; commit++) {
+        for (int i = 0; i < 2; i++) {
+            both[i] = [device newCommandBuffer];
+            [both[i] beginCommandBufferWithAllocator:allocator];
+            id<MTLComputeCommandEncoder> kernels = [both[i] computeCommandEncoder];
+            dispatch(kernels, pipeline(device, i ? "right_2000us" : "left_1000us"), 5);
+            [kernels endEncoding];
+            [both[i] endCommandBuffer];
+        }
+        if (commit < 3) {
+            [queue commit:both count:2];
+        } else {
+            MTL4CommitOptions *options = [MTL4CommitOptions new];
+            [options addFeedbackHandler:(id)(void *)&handler];
+            [queue commit:both count:2 options:options];
+            [options release];
+        }
+        [queue signalEvent:event value:commit];
+        [event waitUntilSignaledValue:commit timeoutMS:UINT64_MAX];
+        [both[0] release];
+        [both[1] release];
+    }
+    [queue release];
+}
+
+static void mps(id<MTLDevice> device) {
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    MPSCommandBuffer *stream = [MPSCommandBuffer commandBufferFromCommandQueue:queue];
+    for (int i = 0; i < 5; i++) {
+        id<MTLComputeCommandEncoder> kernels = [stream computeCommandEncoder];
+        dispatch(kernels, pipeline(device, "layer_500us"), 3);
+        [kernels endEncoding];
+        [stream commitAndContinue];
+    }
+    [stream commit];
+    [stream waitUntilCompleted];
+}
+
+/* Pipelines at addresses where others were. */
+static void pipelines(id<MTLDevice> device) {
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    for (int i = 0; i < 4; i++) {
+        void *pool = objc_autoreleasePoolPush();
+        id<MTLComputePipelineState> state = pipeline(device, i % 2 ? "second_100us" : "first_100us");
+        id<MTLCommandBuffer> work = [queue commandBuffer];
+        id<MTLComputeCommandEncoder> kernels = [work computeCommandEncoder];
+        dispatch(kernels, state, 1);
+        [kernels endEncoding];
+        run(work);
+        objc_autoreleasePoolPop(pool);
+        [state release];
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(id<MTLDevice>);
+    } WAYS[] = {{"copies", copies}, {"memory", memory}, {"devices", devices},
+                {"metal4", metal4}, {"mps", mps},       {"pipelines", pipelines}};
+    for (size_t i = 0; argc > 1 && i < sizeof WAYS / sizeof *WAYS; i++) {
+        if (strcmp(argv[1], WAYS[i].name)) continue;
+        void *pool = objc_autoreleasePoolPush();
+        WAYS[i].run(MTLCreateSystemDefaultDevice());
+        objc_autoreleasePoolPop(pool);
+        puts("done");
+        return 0;
+    }
+    return 2;
+}

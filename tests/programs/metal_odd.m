@@ -1,0 +1,202 @@
+/* What a program may do that a tracer does not expect, for the simulated Metal.
+ *
+ * usage: metal_odd released       lets go of everything before its handlers are called
+ *        metal_odd jump           each commit but the last is left by longjmp
+ *        metal_odd throw          the same by an exception
+ *        metal_odd before|after   another one puts its own commit into the class, before the first command buffer or after
+ *        metal_odd unseen         a queue of a class that no message returned
+ *        metal_odd twice          commits a command buffer twice
+ *        metal_odd late           adds a handler after the commit
+ *        metal_odd vanish         the device goes away while a command buffer runs
+ *        metal_odd nothing        no device: messages to nil
+ *        metal_odd never          a command buffer that is never committed, and an end in the middle of another's run */
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "metal.h"
+
+static id<MTLDevice> device;
+static id<MTLCommandQueue> queue;
+static volatile int handled;
+
+static void handle(struct block *block, id given, uint64_t unused) {
+    id<MTLCommandBuffer> work = given;
+    if ([work status] >= MTLStatusCompleted && [work GPUEndTime] >= [work GPUStartTime]) __atomic_fetch_add(&handled, 1, __ATOMIC_RELAXED);
+}
+
+static const struct block_descriptor DESCRIPTOR = {0, sizeof(struct block)};
+
+static id<MTLCommandBuffer> encode(const char *name) {
+    id<MTLLibrary> library = [device newDefaultLibrary];
+    id<MTLFunction> function = [library newFunctionWithName:[NSString stringWithUTF8String:name]];
+    id<MTLComputePipelineState> pipeline = [device newComputePipelineStateWithFunction:function error:NULL];
+    id<MTLCommandBuffer> work = [queue commandBuffer];
+    id<MTLComputeCommandEncoder> kernels = [work computeCommandEncoder];
+    [kernels setComputePipelineState:pipeline];
+    [kernels dispatchThreadgroups:(MTLSize){1, 1, 1} threadsPerThreadgroup:(MTLSize){1, 1, 1}];
+    [kernels endEncoding];
+    [library release];
+    [function release];
+    [pipeline release];
+    /* On the stack, as a closure is: whoever keeps it copies it. */
+    struct block handler = {NULL, 0, 0, handle, &DESCRIPTOR};
+    [work addCompletedHandler:(id)(void *)&handler];
+    return work;
+}
+
+static void await_handlers(int count) {
+    while (handled < count) usleep(1000);
+}
+
+static void released(void) {
+    for (int i = 0; i < 20; i++) {
+        void *pool = objc_autoreleasePoolPush();
+        [encode("short_500us") commit];
+        objc_autoreleasePoolPop(pool);
+    }
+    [queue release];
+    queue = nil;
+    await_handlers(20);
+}
+
+static jmp_buf out;
+static int jumps;
+
+static void leave(void) {
+    if (jumps-- > 0) longjmp(out, 1);
+}
+
+static void jump(void) {
+    fake_at_commit = leave;
+    jumps = 50;
+    id<MTLCommandBuffer> work = encode("short_500us");
+    while (setjmp(out))
+        ;
+    [work commit];
+    [work waitUntilCompleted];
+    fake_at_commit = NULL;
+    id<MTLCommandBuffer> next = encode("short_500us");
+    [next commit];
+    [next waitUntilCompleted];
+}
+
+static void throw_it(void) {
+    if (jumps-- > 0) @throw [[NSObject new] autorelease];
+}
+
+/* What a caller keeps in registers is as it was when the exception is caught. */
+static void throwing(void) {
+    fake_at_commit = throw_it;
+    jumps = 50;
+    register unsigned long a = 1, b = 2, c = 3, d = 4, e = 5;
+    id<MTLCommandBuffer> work = encode("short_500us");
+    for (int left = 0; !left;) {
+        __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e));
+        @try {
+            [work commit];
+            left = 1;
+        } @catch (NSObject *thrown) {
+            a += 1, b += 2, c += 3, d += 4, e += 5;
+        }
+    }
+    [work waitUntilCompleted];
+    fake_at_commit = NULL;
+    printf("%lu %lu %lu %lu %lu\n", a, b, c, d, e);
+}
+
+static void (*original_commit)(id, SEL);
+static int seen;
+
+static void their_commit(id self, SEL selector) {
+    seen++;
+    original_commit(self, selector);
+}
+
+static void swizzle(id work) {
+    SEL selector = sel_registerName("commit");
+    Method method = class_getInstanceMethod(object_getClass(work), selector);
+    original_commit = (void (*)(id, SEL))(void *)method_setImplementation(method, (IMP)(void *)their_commit);
+}
+
+static void swizzled(int after) {
+    /* GCC's runtime: a class to which nothing was sent yet has no table of methods. */
+    id<MTLCommandBuffer> other = [fake_odd_queue(device) commandBuffer];
+    [other status];
+    if (!after) {
+        Class class = objc_getClass("AGXSimCommandBuffer");
+        id unused = [class alloc];
+        [[unused init] status];
+        swizzle(unused);
+    }
+    id<MTLCommandBuffer> first = encode("short_500us");
+    if (after) swizzle(first);
+    [first commit];
+    for (int i = 0; i < 9; i++) [encode("short_500us") commit];
+    await_handlers(10);
+    printf("seen %d\n", seen);
+}
+
+static void unseen(void) {
+    queue = fake_odd_queue(device);
+    for (int i = 0; i < 3; i++) [encode("short_500us") commit];
+    await_handlers(3);
+}
+
+static void twice(void) {
+    id<MTLCommandBuffer> work = encode("short_500us");
+    [work commit];
+    [work commit];
+    await_handlers(1);
+}
+
+static void late(void) {
+    id<MTLCommandBuffer> work = encode("short_500us");
+    [work commit];
+    struct block handler = {NULL, 0, 0, handle, &DESCRIPTOR};
+    [work addCompletedHandler:(id)(void *)&handler];
+}
+
+static void vanish(void) {
+    id<MTLCommandBuffer> work = encode("long_20000us");
+    [work commit];
+    fake_vanish(device);
+    [work waitUntilCompleted];
+    printf("status %lu, %p %p %p\n", [work status], [device newCommandQueue], [queue commandBuffer],
+           [device newBufferWithLength:4 options:0]);
+    id<MTLCommandBuffer> none = [queue commandBuffer];
+    [[none computeCommandEncoder] endEncoding];
+    [none commit];
+    [none waitUntilCompleted];
+}
+
+static void never(void) {
+    encode("short_500us");
+    [encode("long_20000us") commit];
+    fflush(stdout);
+    _exit(3);
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    void *pool = objc_autoreleasePoolPush();
+    device = MTLCreateSystemDefaultDevice();
+    queue = [device newCommandQueue];
+    if (!strcmp(what, "released")) released();
+    else if (!strcmp(what, "jump")) jump();
+    else if (!strcmp(what, "throw")) throwing();
+    else if (!strcmp(what, "before")) swizzled(0);
+    else if (!strcmp(what, "after")) swizzled(1);
+    else if (!strcmp(what, "unseen")) unseen();
+    else if (!strcmp(what, "twice")) twice();
+    else if (!strcmp(what, "late")) late();
+    else if (!strcmp(what, "vanish")) vanish();
+    else if (!strcmp(what, "never")) never();
+    else if (!strcmp(what, "nothing")) printf("%p %p\n", device, queue);
+    else return 2;
+    printf("handled %d\n", handled);
+    objc_autoreleasePoolPop(pool);
+    return 0;
+}
