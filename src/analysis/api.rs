@@ -37,7 +37,7 @@ impl Analysis for Api {
 
     fn explain(&self) -> Explain {
         Explain {
-            definition: "All recorded calls of the CUDA driver, of every class, and of NCCL: per process and function, and \
+            definition: "All recorded calls of the CUDA driver, of every class, messages to Metal, and calls of NCCL: per process and function, and \
                 per thread, Time % (of the time in all driver calls), Total, Calls, Avg, Med, Min, Max and StdDev. The time \
                 is from before the call to after its return. Calls that did not return 0 stand by function and result \
                 with the name that the headers give it; NOT_READY and ncclInProgress are answers and not counted as \

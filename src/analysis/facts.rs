@@ -317,6 +317,12 @@ impl<'a> Facts<'a> {
         self.metal.processes.get(&process_id).is_some() || sent()
     }
 
+    /// Whether nobody called another driver than Metal's: what only others' tools know is not spoken of then.
+    pub(crate) fn is_metal_only(&self) -> bool {
+        let busy = self.busy();
+        !busy.is_empty() && busy.iter().all(|(id, _)| self.is_metal(*id))
+    }
+
     /// Whether every rank is among them, as far as the world's size is known: the latest one may be one that is not.
     pub(crate) fn has_all_ranks(&self) -> bool {
         let ranks: FxHashSet<i32> = self.processes().filter_map(|process| process.rank).collect();

@@ -55,7 +55,7 @@ impl Analysis for Roofline {
     }
 
     fn answers(&self, facts: &Facts<'_>) -> bool {
-        facts.gpu.is_some()
+        facts.gpu.is_some() && !facts.is_metal_only()
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {

@@ -142,7 +142,11 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
             (
                 "why a kernel is slow (occupancy, caches, stalls)",
                 "only hardware counters know",
-                "Nsight Compute: see report --only targets",
+                if facts.is_metal_only() {
+                    "Instruments, Metal System Trace"
+                } else {
+                    "Nsight Compute: see report --only targets"
+                },
             ),
         ),
         (

@@ -58,6 +58,8 @@ const fn target(what: &'static str, limit: Limit, source: &'static str, measure:
 
 const OCCUPANCY: &str = "ncu --metrics sm__warps_active.avg.pct_of_peak_sustained_active";
 const MEMORY: &str = "ncu --metrics dram__throughput.avg.pct_of_peak_sustained_elapsed";
+/// Who knows a GPU's counters on macOS.
+const INSTRUMENTS: &str = "Instruments, Metal System Trace: GPU counters";
 const LAUNCHES: &str = "Nsight Systems and HTA (outliers of launches)";
 const GUIDES: &str = "users' guides, which disagree";
 
@@ -140,6 +142,7 @@ impl Analysis for Targets {
             column("ask", "Ask", Unit::Text),
         ];
         let mut section = Section::default();
+        let metal = facts.is_metal_only();
         let mut counts = [0u64; 3];
         let mut rows: Vec<Vec<Value>> = Vec::new();
         for target in TARGETS {
@@ -152,6 +155,7 @@ impl Analysis for Targets {
             };
             counts[count] += 1;
             let ask = match &target.measure {
+                Ask(ask) if ask.starts_with("ncu") && metal => Some(INSTRUMENTS),
                 Ask(ask) => Some(*ask),
                 _ => None,
             };

@@ -413,7 +413,10 @@ fn who_uses_metal_is_told_of_metal() {
         }
         thread.sync("[MTLCommandBuffer waitUntilCompleted]", "stream", 30_000);
     }
-    let (advised, fine) = advised(&trace.section(ALL[0]));
+    let section = trace.section(ALL[0]);
+    let text = section.literal.as_deref().unwrap_or_default();
+    assert!(text.contains("not known: call sites; kernels within a command buffer;"), "{text}");
+    let (advised, fine) = advised(&section);
     let names: Vec<&str> = advised.iter().map(|(name, _)| name.as_str()).collect();
     assert!(names.contains(&"launch-bound") && names.contains(&"allocation-in-loop"), "{names:?}");
     for (name, text) in &advised {

@@ -50,10 +50,12 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
         }
         // What a GPU that is busy could do better stands in no trace.
         let busy = main.is_some_and(|s| s.on_gpu.is_some()) && content.findings.found.is_empty();
+        let metal = content.facts.is_metal_only();
         let unknown = [
             (main.is_some_and(|s| s.on_gpu.is_some()), "GPU busy and idle time"),
             (content.facts.sites.any(), "call sites"),
-            (!busy, "warp stalls (report has the ncu command)"),
+            (!busy || metal, "warp stalls (report has the ncu command)"),
+            (!metal, "kernels within a command buffer"),
             (content.facts.trace.has_torch_memory(), "tensors inside a caching allocator"),
         ];
         let unknown: Vec<&str> = unknown.into_iter().filter(|(known, _)| !known).map(|(_, what)| what).collect();
