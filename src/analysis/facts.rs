@@ -218,7 +218,7 @@ impl<'a> Facts<'a> {
         let step_sums = if summed { StepSums::new(&steps, idle.clone()) } else { StepSums::default() };
         // What lies between ranges is not theirs, and cannot be left out of a replay.
         let replayed = needs.contains(&Need::Critical) && gpu_times && !filter.projects();
-        let critical = replayed.then(|| Critical::new(communication.clone(), &steps));
+        let critical = replayed.then(|| Critical::new(trace, communication.clone(), &steps));
         let mut facts = Facts {
             trace,
             filter,

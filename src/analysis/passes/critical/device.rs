@@ -7,8 +7,9 @@
 use rustc_hash::FxHashMap;
 
 use super::host::Call;
-use super::lanes::{CLASSES, Class, Lanes, Since};
+use super::lanes::{CLASSES, Class, Lanes, Since, Without};
 use super::path::{Node, Nodes, Piece};
+use super::recent::Recent;
 use crate::analysis::passes::gpu::order::{Operation, Work};
 
 /// From the begin of a call to the begin of its kernel on a device that has nothing else to do (docs/benchmarks.md).
@@ -20,8 +21,6 @@ const LATEST_NS: i64 = 15_000;
 const NEXT_NS: i64 = 1_000;
 /// An operation that begins within this time after the end of another stream's may have waited for it.
 const EVENT_NS: i64 = 10_000;
-/// Operations that are kept.
-const RECENT: usize = 64;
 /// Streams that are kept.
 const STREAMS: usize = 4096;
 
@@ -54,9 +53,7 @@ pub(super) struct Device {
     index: FxHashMap<(i32, i64), usize>,
     /// The stream of the last operation.
     latest: usize,
-    /// The last operations, in a ring.
-    recent: Vec<Kept>,
-    oldest: usize,
+    recent: Recent<Kept>,
     slots: Slots,
     /// When those operations are over, in every lane, that no stream's last one came after.
     others: Lanes,
@@ -82,10 +79,10 @@ struct Slots {
 }
 
 impl Slots {
-    /// A place that one holder has.
-    fn take(&mut self) -> usize {
+    /// A place that one holder has; one that is new has lanes like these.
+    fn take(&mut self, like: &Lanes) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.lanes.push(Lanes::at(0.0));
+            self.lanes.push(like.clone());
             self.holders.push(0);
             self.lanes.len() - 1
         });
@@ -115,15 +112,14 @@ impl Slots {
 }
 
 impl Device {
-    pub(super) fn new() -> Device {
+    pub(super) fn new(classes: Without) -> Device {
         Device {
             streams: Vec::new(),
             index: FxHashMap::default(),
             latest: 0,
-            recent: Vec::with_capacity(RECENT),
-            oldest: 0,
+            recent: Recent::default(),
             slots: Slots::default(),
-            others: Lanes::at(0.0),
+            others: Lanes::at(0.0, classes),
             last: None,
             spent_ns: Default::default(),
         }
@@ -136,12 +132,11 @@ impl Device {
     /// The operation that ended last before a time, of those that were called before this call or by it: of the call's stream,
     /// if it waits for one and any of that ended while it did.
     pub(super) fn last_before(&self, at: i64, call: &Call) -> Option<(Ended, &Lanes)> {
-        let known = || self.recent.iter().filter(|Kept { op, .. }| op.end <= at && op.call <= call.start);
+        let known = || self.recent.ended_by(at).filter(|Kept { op, .. }| op.call <= call.start);
         let own = call.stream().and_then(|stream| {
-            let of_stream = known().filter(|Kept { op, .. }| op.stream.1 == stream && op.end > call.start);
-            of_stream.max_by_key(|kept| kept.op.end)
+            known().take_while(|kept| kept.op.end > call.start).find(|kept| kept.op.stream.1 == stream)
         });
-        own.or_else(|| known().max_by_key(|kept| kept.op.end)).map(|kept| self.known(kept))
+        own.or_else(|| known().next()).map(|kept| self.known(kept))
     }
 
     /// Joins the last operations of all streams that ended before a time, of those called before this call.
@@ -171,8 +166,7 @@ impl Device {
         last.or_else(|| {
             // Kernels of a graph may run beside each other on one stream.
             let stream = (of.device, of.stream);
-            let same = self.recent.iter().filter(|Kept { op, .. }| op.stream == stream && op.end <= of.start);
-            same.max_by_key(|kept| kept.op.end).copied()
+            self.recent.ended_by(of.start).find(|kept| kept.op.stream == stream).copied()
         })
     }
 
@@ -183,9 +177,8 @@ impl Device {
             return None;
         }
         let from = (due - NEXT_NS).max(of.start - EVENT_NS);
-        let others = self.recent.iter().filter(|Kept { op, .. }| op.stream != (of.device, of.stream));
-        let others = others.filter(|Kept { op, .. }| op.end <= of.start && op.end > from);
-        others.max_by_key(|kept| kept.op.end).copied()
+        let mut late = self.recent.ended_by(of.start).take_while(|kept| kept.op.end > from);
+        late.find(|kept| kept.op.stream != (of.device, of.stream)).copied()
     }
 
     /// Adds the next operation in the order of their begin.
@@ -212,7 +205,7 @@ impl Device {
         let lasts_ns = (of.end - of.start) as f64;
         let call_ns = took(call.at, LAUNCH_NS, call_last) as f64;
         let stream_ns = stream.map_or(0, |kept| took(kept.op.end, 0, stream_last)) as f64;
-        let slot = self.slots.take();
+        let slot = self.slots.take(&self.others);
         let (lanes, earlier) = self.slots.new_and(slot, stream.map(|kept| kept.slot));
         call.lanes.then(call_ns, earlier.map(|lanes| (lanes, stream_ns)), lasts_ns, lanes);
         if let Some(kept) = elsewhere {
@@ -263,14 +256,9 @@ impl Device {
             }
             _ => self.others.join(&self.slots.lanes[kept.slot], 0.0),
         }
-        match self.recent.get_mut(self.oldest) {
-            Some(oldest) => {
-                let oldest = std::mem::replace(oldest, kept);
-                self.slots.release(oldest.slot);
-            }
-            None => self.recent.push(kept),
+        if let Some(oldest) = self.recent.push(op.end, kept) {
+            self.slots.release(oldest.slot);
         }
-        self.oldest = (self.oldest + 1) % RECENT;
     }
 
     /// The node of the operation that ends last, when that is after some time.

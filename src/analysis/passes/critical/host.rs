@@ -5,7 +5,7 @@
 //! but for waits for the operating system of the thread that called last.
 
 use super::device::{Device, Ended};
-use super::lanes::{CLASSES, Class, Lanes, Since};
+use super::lanes::{CLASSES, Class, Lanes, Since, Without};
 use super::path::{FIRST, Node, Nodes, Piece};
 use crate::analysis::passes::gpu::Did;
 use crate::trace::NO_NAME;
@@ -94,11 +94,11 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// The host from some time on; `active`: the thread that will call first.
-    pub(super) fn new(at: i64, active: i32) -> Host {
+    /// The host from some time on; `active`: the thread that will call first; `classes`: those that the trace has.
+    pub(super) fn new(at: i64, active: i32, classes: Without) -> Host {
         Host {
             at,
-            lanes: Since::new(Lanes::at(0.0)),
+            lanes: Since::new(Lanes::at(0.0, classes)),
             node: FIRST,
             open: Vec::new(),
             active,

@@ -2,7 +2,7 @@
 //!
 //! A lane is one way. All lanes go through the same events; each holds the time at which the event would have been reached
 //! there. Times are whole ns in f64, exact up to 2^53: adding and taking the later of two is what a processor does for
-//! several of them in one instruction.
+//! several of them in one instruction. Lanes that differ only in classes of which a trace has no work are one.
 
 use std::sync::Arc;
 
@@ -56,6 +56,11 @@ impl Without {
     pub(super) fn lane(self) -> usize {
         usize::from(self.0)
     }
+
+    /// How many rows of lanes differ in a trace that has these classes: those of the later half double them.
+    fn rows(self) -> usize {
+        usize::from((self.0 >> HALF) + 1).next_power_of_two()
+    }
 }
 
 /// A lane for each set of classes; the first is the run as it was.
@@ -90,30 +95,44 @@ fn kept(class: Option<Class>) -> &'static [f64] {
 
 /// When something was reached, in each lane: ns since the replay began.
 #[derive(Clone, Debug)]
-pub(super) struct Lanes([[f64; ROW]; ROW]);
+pub(super) struct Lanes {
+    all: [[f64; ROW]; ROW],
+    /// The first rows that differ; those after them repeat these.
+    rows: usize,
+}
 
 impl Lanes {
-    pub(super) fn at(ns: f64) -> Lanes {
-        Lanes([[ns; ROW]; ROW])
+    /// All at one time, in a trace that has work of these classes.
+    pub(super) fn at(ns: f64, classes: Without) -> Lanes {
+        Lanes { all: [[ns; ROW]; ROW], rows: classes.rows() }
     }
 
     /// All lanes, by number.
-    pub(super) fn ns(&self) -> &[f64] {
-        self.0.as_flattened()
+    pub(super) fn ns(&self) -> impl Iterator<Item = f64> {
+        self.all[..self.rows].iter().cycle().flatten().copied().take(LANES)
+    }
+
+    #[inline]
+    fn rows(&self) -> &[f64] {
+        self.all[..self.rows].as_flattened()
+    }
+
+    #[inline]
+    fn rows_mut(&mut self) -> &mut [f64] {
+        self.all[..self.rows].as_flattened_mut()
     }
 
     /// Time goes by in the lanes that have the class.
     #[inline]
     pub(super) fn pass(&mut self, ns: f64, class: Option<Class>) {
-        for (lane, keep) in self.0.as_flattened_mut().iter_mut().zip(kept(class)) {
+        for (lane, keep) in self.rows_mut().iter_mut().zip(kept(class)) {
             *lane += keep * ns;
         }
     }
 
     /// Time goes by in the lanes that have one class and not the other.
     pub(super) fn pass_without(&mut self, ns: f64, class: Class, other: Class) {
-        for ((lane, keep), other) in self.0.as_flattened_mut().iter_mut().zip(kept(Some(class))).zip(kept(Some(other)))
-        {
+        for ((lane, keep), other) in self.rows_mut().iter_mut().zip(kept(Some(class))).zip(kept(Some(other))) {
             *lane += keep * (1.0 - other) * ns;
         }
     }
@@ -121,7 +140,7 @@ impl Lanes {
     /// The later one.
     #[inline]
     pub(super) fn join(&mut self, other: &Lanes, after_ns: f64) {
-        for (lane, other) in self.0.as_flattened_mut().iter_mut().zip(other.0.as_flattened()) {
+        for (lane, other) in self.rows_mut().iter_mut().zip(other.rows()) {
             let other = other + after_ns;
             *lane = if *lane > other { *lane } else { other };
         }
@@ -130,7 +149,7 @@ impl Lanes {
     /// The later one in the lanes that have the class; the others stay.
     #[inline]
     pub(super) fn join_with(&mut self, other: &Lanes, after_ns: f64, class: Option<Class>) {
-        for ((lane, other), keep) in self.0.as_flattened_mut().iter_mut().zip(other.0.as_flattened()).zip(kept(class)) {
+        for ((lane, other), keep) in self.rows_mut().iter_mut().zip(other.rows()).zip(kept(class)) {
             let other = other + after_ns;
             let later = if *lane > other { *lane } else { other };
             *lane += keep * (later - *lane);
@@ -158,7 +177,7 @@ impl Since {
 
     /// The lanes now.
     pub(super) fn lanes(&self) -> Lanes {
-        let mut lanes = Lanes::at(0.0);
+        let mut lanes = Lanes::clone(&self.base);
         self.then(0.0, None, 0.0, &mut lanes);
         lanes
     }
@@ -167,7 +186,8 @@ impl Since {
     #[inline]
     pub(super) fn then(&self, after_ns: f64, other: Option<(&Lanes, f64)>, lasts_ns: f64, into: &mut Lanes) {
         let (low, high) = self.passed();
-        let rows = into.0.iter_mut().zip(&self.base.0).zip(high);
+        let base = &self.base.all[..self.base.rows];
+        let rows = into.all.iter_mut().zip(base).zip(high);
         let Some((other, other_ns)) = other else {
             for ((into, base), high) in rows {
                 for ((into, base), low) in into.iter_mut().zip(base).zip(&low) {
@@ -176,7 +196,7 @@ impl Since {
             }
             return;
         };
-        for (((into, base), high), other) in rows.zip(&other.0) {
+        for (((into, base), high), other) in rows.zip(&other.all) {
             for (((into, base), low), other) in into.iter_mut().zip(base).zip(&low).zip(other) {
                 let (one, two) = (base + (low + (high + after_ns)), other + other_ns);
                 *into = if one > two { one } else { two } + lasts_ns;
@@ -204,28 +224,53 @@ fn row([a, b, c]: [f64; HALF], always: f64) -> [f64; ROW] {
 mod tests {
     use super::*;
 
+    fn at(ns: f64) -> Lanes {
+        Lanes::at(ns, Without::these(&CLASSES.map(|(class, ..)| class)))
+    }
+
+    fn lane(lanes: &Lanes, without: &[Class]) -> f64 {
+        lanes.ns().nth(Without::these(without).lane()).unwrap()
+    }
+
     #[test]
     fn a_lane_goes_without_each_class_of_its_set_and_with_all_others() {
-        let mut lanes = Lanes::at(0.0);
+        let mut lanes = at(0.0);
         for (class, ..) in CLASSES {
             lanes.pass(10f64.powi(class as i32), Some(class));
         }
         lanes.pass(0.5, None);
-        assert_eq!(lanes.ns()[0], 111_111.5);
-        let without = Without::these(&[Class::Wait, Class::Communication]);
-        assert_eq!(lanes.ns()[without.lane()], 11_101.5);
-        assert_eq!(lanes.ns()[Without::these(&CLASSES.map(|(class, ..)| class)).lane()], 0.5);
+        assert_eq!(lane(&lanes, &[]), 111_111.5);
+        assert_eq!(lane(&lanes, &[Class::Wait, Class::Communication]), 11_101.5);
+        assert_eq!(lane(&lanes, &CLASSES.map(|(class, ..)| class)), 0.5);
     }
 
     #[test]
     fn the_later_one_counts_but_where_its_class_is_gone() {
-        let mut lanes = Lanes::at(100.0);
-        lanes.join_with(&Lanes::at(300.0), 50.0, Some(Class::Wait));
-        assert_eq!((lanes.ns()[0], lanes.ns()[Without::these(&[Class::Wait]).lane()]), (350.0, 100.0));
+        let mut lanes = at(100.0);
+        lanes.join_with(&at(300.0), 50.0, Some(Class::Wait));
+        assert_eq!((lane(&lanes, &[]), lane(&lanes, &[Class::Wait])), (350.0, 100.0));
         lanes.pass_without(7.0, Class::Copy, Class::Host);
-        assert_eq!(lanes.ns()[Without::these(&[Class::Host]).lane()], 357.0);
-        assert_eq!(lanes.ns()[Without::these(&[Class::Host, Class::Copy]).lane()], 350.0);
-        lanes.join(&Lanes::at(90.0), 50.0);
-        assert_eq!((lanes.ns()[0], lanes.ns()[Without::these(&[Class::Wait]).lane()]), (350.0, 140.0));
+        assert_eq!(lane(&lanes, &[Class::Host]), 357.0);
+        assert_eq!(lane(&lanes, &[Class::Host, Class::Copy]), 350.0);
+        lanes.join(&at(90.0), 50.0);
+        assert_eq!((lane(&lanes, &[]), lane(&lanes, &[Class::Wait])), (350.0, 140.0));
+    }
+
+    #[test]
+    fn classes_without_work_change_no_lane() {
+        let replay = |classes: &[Class]| {
+            let mut since = Since::new(Lanes::at(7.0, Without::these(classes)));
+            since.pass(10.0, Some(Class::Host));
+            let mut lanes = since.lanes();
+            lanes.pass(100.0, Some(Class::Memory));
+            since.pass(1_000.0, Some(Class::Wait));
+            let mut later = lanes.clone();
+            since.then(3.0, Some((&lanes, 2_000.0)), 5.0, &mut later);
+            later.join_with(&lanes, 50.0, Some(Class::Wait));
+            later.ns().collect::<Vec<f64>>()
+        };
+        let all = replay(&CLASSES.map(|(class, ..)| class));
+        assert_eq!(all.len(), LANES);
+        assert!([&[Class::Memory][..], &[Class::Memory, Class::System]].iter().all(|classes| replay(classes) == all));
     }
 }

@@ -17,6 +17,7 @@ mod host;
 mod lanes;
 mod path;
 mod process;
+mod recent;
 mod stretches;
 
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use super::by_call::ByCall;
 use super::gpu::order::{Columns, Order, Work};
 use super::gpu::{Did, SLACK_NS};
 use super::steps::Steps;
-use crate::trace::{NO_NAME, Rows, Want};
+use crate::trace::{NO_NAME, Rows, Trace, Want};
 use device::Begun;
 use edges::{Edge, Edges, Made};
 use host::{ALL_ID, Call, NO_ID};
@@ -61,14 +62,22 @@ pub(crate) struct Critical {
 
 impl Critical {
     /// `communication`: the names of NCCL's kernels.
-    pub(crate) fn new(communication: Arc<FxHashSet<i64>>, steps: &Steps) -> Critical {
-        Critical::of_calls(communication, steps, stretches::CALLS)
+    pub(crate) fn new(trace: &Trace, communication: Arc<FxHashSet<i64>>, steps: &Steps) -> Critical {
+        Critical::of_calls(trace, communication, steps, stretches::CALLS)
     }
 
     /// The same; of a longer run so many calls are replayed.
-    fn of_calls(communication: Arc<FxHashSet<i64>>, steps: &Steps, most: f64) -> Critical {
+    fn of_calls(trace: &Trace, communication: Arc<FxHashSet<i64>>, steps: &Steps, most: f64) -> Critical {
+        let rare = [
+            (Class::Memory, trace.may_hold(TableId::DeviceMemory)),
+            (Class::System, trace.may_hold(TableId::OsWaits)),
+            (Class::Communication, !communication.is_empty()),
+        ];
+        let classes = CLASSES.map(|(class, ..)| class).into_iter();
+        let has = |class: &Class| rare.iter().all(|(of, there)| of != class || *there);
+        let classes = Without::these(&classes.filter(has).collect::<Vec<Class>>());
         Critical {
-            processes: Processes::default(),
+            processes: Processes { classes, ..Processes::default() },
             stretches: Stretches::new(steps, most),
             calls: ByCall::new(CALLS),
             communication,
@@ -176,6 +185,8 @@ struct Processes {
     all: Vec<(i64, Process)>,
     index: FxHashMap<i64, usize>,
     last: usize,
+    /// Of which the trace has work.
+    classes: Without,
 }
 
 impl Processes {
@@ -190,8 +201,8 @@ impl Processes {
             self.last = match self.index.get(&process_id) {
                 Some(known) => *known,
                 None if self.all.len() < PROCESSES => {
-                    let stretches = stretches.of(process_id).to_vec();
-                    self.all.push((process_id, Process::new(process_id, at, steps.of(process_id), stretches)));
+                    let (steps, stretches) = (steps.of(process_id), stretches.of(process_id).to_vec());
+                    self.all.push((process_id, Process::new(process_id, at, steps, stretches, self.classes)));
                     self.index.insert(process_id, self.all.len() - 1);
                     self.all.len() - 1
                 }
@@ -224,8 +235,10 @@ impl Pass for Critical {
             self.order.restart();
             self.launcher = rows.launcher;
         }
-        let begin = rows.i64("start_ns").first().copied().unwrap_or(i64::MIN);
+        let start = rows.i64("start_ns");
+        let begin = start.first().copied().unwrap_or(i64::MIN);
         match rows.table {
+            _ if !self.stretches.hold_any(&rows.i64("process_id"), &start) => {}
             TableId::Kernels | TableId::DeviceCopies => self.operations(rows),
             _ => self.calls(rows),
         }

@@ -74,6 +74,8 @@ struct Reached {
 #[derive(Debug)]
 pub(super) struct Process {
     process_id: i64,
+    /// Of which the trace has work.
+    classes: Without,
     host: Host,
     device: Device,
     /// Number of the next boundary, of those that are the steps' ends; and when it is, if there is one.
@@ -99,13 +101,20 @@ pub(super) struct Process {
 
 impl Process {
     /// A process whose first event was at this time; `steps`: those that it has.
-    pub(super) fn new(process_id: i64, at: i64, steps: Option<&ProcessSteps>, stretches: Vec<Stretch>) -> Process {
+    pub(super) fn new(
+        process_id: i64,
+        at: i64,
+        steps: Option<&ProcessSteps>,
+        stretches: Vec<Stretch>,
+        classes: Without,
+    ) -> Process {
         let (first, tid) = steps.map_or((at, 0), |steps| (steps.first_ns().min(at), steps.tid));
         let of_stretches = stretches.iter().map(|stretch| stretch.end - stretch.first).sum();
         let mut process = Process {
             process_id,
-            host: Host::new(first, tid),
-            device: Device::new(),
+            classes,
+            host: Host::new(first, tid, classes),
+            device: Device::new(classes),
             next: stretches.first().map_or(0, |stretch| stretch.first),
             due: i64::MIN,
             tid,
@@ -208,8 +217,8 @@ impl Process {
 
     /// Begins to replay here, and knows nothing of what was before.
     fn restart(&mut self, at: i64) {
-        self.host = Host::new(at, self.tid);
-        self.device = Device::new();
+        self.host = Host::new(at, self.tid, self.classes);
+        self.device = Device::new(self.classes);
         self.outstanding = 0;
         self.last = None;
         self.from = at;

@@ -59,6 +59,17 @@ impl Stretches {
         self.of.get(&process_id).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether any of these rows may be: between two stretches there are many.
+    pub(super) fn hold_any(&self, process: &[i64], start: &[i64]) -> bool {
+        if self.of.is_empty() {
+            return true;
+        }
+        let (first, last) =
+            start.iter().fold((i64::MAX, i64::MIN), |(first, last), at| (first.min(*at), last.max(*at)));
+        let mut processes = process.chunk_by(|one, other| one == other).map(|run| self.of.get(&run[0]));
+        processes.any(|of| of.is_none_or(|all| all.iter().any(|stretch| stretch.from <= last && first < stretch.to)))
+    }
+
     /// Whether what began then is replayed.
     #[inline]
     pub(super) fn hold(&mut self, process_id: i64, at: i64) -> bool {

@@ -285,7 +285,7 @@ fn of_a_long_run_stretches_are_replayed_and_say_what_the_whole_run_says() {
     let (trace, filter) = (trace.open(), Filter::default());
     let steps = Facts::gather(&trace, &filter, &[]).steps;
     let replay = |most: f64| {
-        let mut critical = Critical::of_calls(Arc::default(), &steps, most);
+        let mut critical = Critical::of_calls(&trace, Arc::default(), &steps, most);
         super::super::spread::read(&trace, &filter, &steps, &mut [(1, &mut critical)], 1);
         critical
     };
