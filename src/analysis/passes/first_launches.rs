@@ -3,8 +3,6 @@
 //! Long is much longer than the function's launches usually take, which is known at the end; until then the long ones are
 //! held, one a kernel at most. Graphs and host functions are launched too, and load nothing then.
 
-use rustc_hash::FxHashSet;
-
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::modules::kernel_of;
@@ -21,8 +19,8 @@ const KERNELS: usize = 1 << 20;
 /// First launches; of each long one `T` is kept.
 #[derive(Debug)]
 pub(super) struct FirstLaunches<T> {
-    /// Kernels that were launched before, by process and what tells them apart.
-    launched: FxHashSet<(i64, i64)>,
+    /// Whether a kernel was launched before, by process and what tells it apart.
+    launched: Groups<(i64, i64), bool>,
     /// Launches of kernels by process and function of the driver.
     usual: Groups<(i64, i64), Stats>,
     long: Vec<Load<T>>,
@@ -41,8 +39,10 @@ pub(super) struct Load<T> {
 
 impl<T> Default for FirstLaunches<T> {
     fn default() -> Self {
-        let usual = Groups::new(10_000, (OTHER, OTHER));
-        FirstLaunches { launched: FxHashSet::default(), usual, long: Vec::new() }
+        let mut launched = Groups::new(KERNELS, (OTHER, OTHER));
+        // Of further kernels it is not known which launch is the first.
+        *launched.at((OTHER, OTHER)) = true;
+        FirstLaunches { launched, usual: Groups::new(10_000, (OTHER, OTHER)), long: Vec::new() }
     }
 }
 
@@ -55,9 +55,8 @@ impl<T> FirstLaunches<T> {
         for row in (0..rows.len).filter(|row| grid[*row] > 0 && !captured.get(*row)) {
             let (process_id, api_id, ns) = (process[row], api[row], length[row]);
             self.usual.at((process_id, api_id)).add(ns);
-            let first = self.launched.len() < KERNELS
-                && self.launched.insert((process_id, kernel_of(function[row], name[row])));
-            if first && ns > LEAST_NS {
+            let launched = self.launched.at((process_id, kernel_of(function[row], name[row])));
+            if !std::mem::replace(launched, true) && ns > LEAST_NS {
                 self.long.push(Load { process_id, api_id, ns, with: with(row) });
             }
         }

@@ -4,13 +4,15 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Values by key. Rows come in runs of one key, so the last key is tried before the table; and the number of keys is
-/// bounded, so that a trace with a million kernels, streams or threads does not fill the memory: what comes after the
-/// last free place falls under one key.
+/// Values by key. Rows come in runs of one key, and a loop has its keys in one order time after time: so the last key and the
+/// one that followed it the last time are tried before the table. The number of keys is bounded, so that a trace with a
+/// million kernels, streams or threads does not fill the memory: what comes after the last free place falls under one key.
 #[derive(Debug)]
 pub(crate) struct Groups<K, V> {
     index: FxHashMap<K, usize>,
     items: Vec<(K, V)>,
+    /// By item: the one that followed it the last time.
+    next: Vec<usize>,
     last: usize,
     limit: usize,
     /// Key for everything beyond the limit.
@@ -20,16 +22,27 @@ pub(crate) struct Groups<K, V> {
 impl<K: Hash + Eq + Copy, V: Default> Groups<K, V> {
     /// No values yet; at most `limit` keys and `other`.
     pub(crate) fn new(limit: usize, other: K) -> Groups<K, V> {
-        Groups { index: FxHashMap::default(), items: Vec::new(), last: 0, limit, other }
+        Groups { index: FxHashMap::default(), items: Vec::new(), next: Vec::new(), last: 0, limit, other }
     }
 
     /// The value of a key, made when it is new.
     #[inline]
     pub(crate) fn at(&mut self, key: K) -> &mut V {
-        if self.items.get(self.last).is_none_or(|(k, _)| *k != key) {
-            self.last = self.find(key);
+        let is = |at: usize| self.items.get(at).is_some_and(|(k, _)| *k == key);
+        if !is(self.last) {
+            let next = self.next.get(self.last).copied().unwrap_or(0);
+            self.last = if is(next) { next } else { self.follow(key) };
         }
         &mut self.items[self.last].1
+    }
+
+    /// Looks a key up, and notes that it follows the last one.
+    fn follow(&mut self, key: K) -> usize {
+        let found = self.find(key);
+        if let Some(next) = self.next.get_mut(self.last) {
+            *next = found;
+        }
+        found
     }
 
     fn find(&mut self, key: K) -> usize {
@@ -40,6 +53,7 @@ impl<K: Hash + Eq + Copy, V: Default> Groups<K, V> {
             return self.find(self.other);
         }
         self.items.push((key, V::default()));
+        self.next.push(self.items.len() - 1);
         self.index.insert(key, self.items.len() - 1);
         self.items.len() - 1
     }
@@ -85,5 +99,18 @@ mod tests {
         let all: Vec<(i64, u32)> = groups.iter().map(|(k, v)| (*k, *v)).collect();
         assert_eq!(all, [(5, 3), (6, 1), (-1, 3)]);
         assert_eq!(groups.get(&7), None);
+    }
+
+    #[test]
+    fn keys_are_told_apart_whatever_follows_what() {
+        let (mut groups, mut map) = (Groups::<i64, u32>::new(100, -1), FxHashMap::<i64, u32>::default());
+        for turn in 0..100 {
+            for key in [1, 2, 3, 2, 4, turn % 7, 5, 5, turn] {
+                *groups.at(key) += 1;
+                *map.entry(key).or_default() += 1;
+            }
+        }
+        assert_eq!(groups.iter().count(), map.len());
+        assert!(groups.iter().all(|(key, count)| map[key] == *count));
     }
 }
