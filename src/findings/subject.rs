@@ -148,7 +148,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
     let subject = |(process_id, time): (i64, &'a crate::analysis::ProcessTime)| {
         let steps = facts.steps.of(process_id).filter(|s| s.middle > 0);
         // What the GPU did before the first call or after the last one, in a trace that was cut off, is of the run too.
-        let own = facts.gpu.iter().flat_map(|gpu| gpu.devices.iter()).filter(|d| d.in_steps.contains_key(&process_id));
+        let own = facts.gpu.iter().flat_map(|gpu| gpu.devices.iter()).filter(|d| d.in_steps.get(&process_id).is_some());
         let on_gpu = own.map(|device| (device.first_ns, device.last_ns()));
         let span = on_gpu.fold(time.span_ns, |all, own| (all.0.min(own.0), all.1.max(own.1)));
         let span_ns = (span.1 - span.0) as f64;

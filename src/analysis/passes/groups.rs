@@ -63,6 +63,11 @@ impl<K: Hash + Eq + Copy, V: Default> Groups<K, V> {
         self.index.get(key).map(|i| &self.items[*i].1)
     }
 
+    /// All keys and values, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
+        self.items.iter_mut().map(|(k, v)| (&*k, v))
+    }
+
     /// All values.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.items.iter_mut().map(|(_, v)| v)

@@ -24,7 +24,7 @@ pub(super) fn serialised_streams(s: &Subject<'_>) -> Option<Evidence> {
     }
     // What could run beside the stream that is busy longest, of the device where that is most, as a share of its time.
     let devices = s.facts.gpu.iter().flat_map(|gpu| gpu.devices.iter());
-    let mine = devices.filter(|device| device.in_steps.contains_key(&s.process_id) && device.range_ns() > 0);
+    let mine = devices.filter(|device| device.in_steps.get(&s.process_id).is_some() && device.range_ns() > 0);
     let could = mine.filter_map(|device| {
         let streams =
             device.streams.iter().filter(|((process_id, _), of)| *process_id == s.process_id && of.busy_ns > 0);

@@ -108,7 +108,7 @@ pub(crate) struct Device {
     /// The longest gaps, longest first.
     pub(crate) longest: Vec<Longest>,
     /// By process: the part in its usual steps.
-    pub(crate) in_steps: FxHashMap<i64, InSteps>,
+    pub(crate) in_steps: Groups<i64, InSteps>,
     /// By process and stream.
     pub(crate) streams: Groups<(i64, i64), Stream>,
 }
@@ -130,7 +130,7 @@ impl Device {
             bins: Bins::default(),
             idle: Default::default(),
             longest: Vec::new(),
-            in_steps: FxHashMap::default(),
+            in_steps: Groups::default(),
             streams: Groups::new(STREAMS, (OTHER, OTHER)),
         }
     }
@@ -204,7 +204,7 @@ impl Device {
         if let Some((start, end)) = all {
             self.bins.add(start, end);
         }
-        for (process_id, own) in &mut self.in_steps {
+        for (process_id, own) in self.in_steps.iter_mut() {
             own.steady.0 += all.map_or(0, |(start, end)| steps.steady_ns(cursor, *process_id, start, end));
             let mut part = |piece: Option<(i64, i64)>| {
                 piece.map_or(0, |(start, end)| steps.middle_ns(cursor, *process_id, start, end))

@@ -26,6 +26,8 @@ pub(crate) struct Devices {
     names: Names,
     index: FxHashMap<Identity, usize>,
     known: FxHashMap<(i64, i32), usize>,
+    /// That of the last operation.
+    last: ((i64, i32), usize),
     all: Vec<Device>,
     /// Places of the processes in the trace's list.
     places: FxHashMap<i64, usize>,
@@ -44,6 +46,7 @@ impl Default for Devices {
             names: Names::default(),
             index: FxHashMap::default(),
             known: FxHashMap::default(),
+            last: ((OTHER, 0), 0),
             all: Vec::new(),
             places: FxHashMap::default(),
             ranges: None,
@@ -89,7 +92,12 @@ impl Devices {
     }
 
     fn find(&mut self, launcher: usize, of: &Operation) -> usize {
-        if let Some(known) = self.known.get(&(of.process_id, of.device)) {
+        let ordinal = (of.process_id, of.device);
+        if self.last.0 == ordinal {
+            return self.last.1;
+        }
+        if let Some(known) = self.known.get(&ordinal) {
+            self.last = (ordinal, *known);
             return *known;
         }
         let identity = self.names.identity(launcher, of.process_id, of.device);
@@ -98,8 +106,9 @@ impl Devices {
         if found == next {
             self.all.push(Device::new(of, self.ranges.is_some()));
         }
-        self.all[found].in_steps.entry(of.process_id).or_default();
-        self.known.insert((of.process_id, of.device), found);
+        self.all[found].in_steps.at(of.process_id);
+        self.known.insert(ordinal, found);
+        self.last = (ordinal, found);
         found
     }
 
@@ -127,13 +136,8 @@ impl Devices {
         device.over(of.start, &mut self.hidden);
         device.cover(of, steps, cursor);
         device.operations[of.work as usize] += 1;
-        let counted = match steps.of(of.process_id) {
-            Some(_) => steps.place_on_gpu(cursor, of.process_id, of.start).is_middle(),
-            None => true,
-        };
-        if let Some(own) = device.in_steps.get_mut(&of.process_id) {
-            own.operations += u64::from(counted);
-        }
+        let counted = steps.counts_on_gpu(cursor, of.process_id, of.start);
+        device.in_steps.at(of.process_id).operations += u64::from(counted);
         let stream = device.streams.at((of.process_id, of.stream));
         stream.operations[of.work as usize] += 1;
         stream.busy_ns += of.end - of.start;
@@ -198,7 +202,7 @@ impl Devices {
         let did = caused.call.map(|call| call.did);
         let key = GapKey { process_id: of.process_id, cause: caused.cause, did, api_id, stack_id };
         let mut middle = 0;
-        for (process_id, own) in &mut device.in_steps {
+        for (process_id, own) in device.in_steps.iter_mut() {
             let part = steps.middle_ns(cursor, *process_id, from, to);
             own.idle_ns[caused.cause as usize] += part;
             own.steady.1[caused.cause as usize] += steps.steady_ns(cursor, *process_id, from, to);

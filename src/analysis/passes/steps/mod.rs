@@ -17,6 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::givers::Givers;
 use super::period::Name;
 use crate::trace::Filter;
+use process::Hint;
 pub(crate) use process::ProcessSteps;
 
 /// Kinds of `syncs.kind` in which the host waits.
@@ -75,7 +76,7 @@ impl Place {
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
     process: Option<(i64, Option<usize>)>,
-    hints: Vec<usize>,
+    hints: Vec<Hint>,
 }
 
 impl Steps {
@@ -161,7 +162,7 @@ impl Steps {
             _ => {
                 let slot = self.slots.get(&process_id).copied();
                 cursor.process = Some((process_id, slot));
-                cursor.hints.resize(self.all.len(), 0);
+                cursor.hints.resize(self.all.len(), Hint::default());
                 slot
             }
         }
@@ -174,11 +175,11 @@ impl Steps {
         slot.map_or(Place::Outside, |slot| self.all[slot].place(&mut cursor.hints[slot], at))
     }
 
-    /// The same of what the GPU began then.
+    /// Whether what the GPU began then lies in a steady step of usual duration, or its process has no steps.
     #[inline]
-    pub(crate) fn place_on_gpu(&self, cursor: &mut Cursor, process_id: i64, at: i64) -> Place {
+    pub(crate) fn counts_on_gpu(&self, cursor: &mut Cursor, process_id: i64, at: i64) -> bool {
         let slot = self.slot(cursor, process_id);
-        slot.map_or(Place::Outside, |slot| self.all[slot].place_on_gpu(&mut cursor.hints[slot], at))
+        slot.is_none_or(|slot| self.all[slot].place_on_gpu(&mut cursor.hints[slot], at).is_middle())
     }
 
     /// The part of a span of the GPU's time that lies in steady steps of usual duration; all of it in a process without steps.
@@ -233,6 +234,19 @@ mod tests {
         let few = steps.only(1, 4).expect("steps");
         assert_eq!((few.count, few.warm_up, few.quantile_ns(1.0), few.mean_ns()), (4, 1, 101, 100.0));
         assert!(few.only(9, 9).is_none());
+    }
+
+    #[test]
+    fn a_cursor_tells_the_hosts_time_from_the_gpus() {
+        let process = steps(&[0, 10, 20, 30, 40, 50]).ahead(vec![1000, 1100, 1200, 1300, 1400, 1500]);
+        let steps = Steps::new(vec![process], Called::default());
+        let mut cursor = Cursor::default();
+        for (host, gpu) in [(5, 1050), (6, 1051), (15, 1150), (1050, 5), (45, 1499), (50, 1500)] {
+            let inside = (0..50).contains(&host);
+            assert_eq!(steps.place(&mut cursor, 9, host) != Place::Outside, inside);
+            assert_eq!(steps.index(&mut cursor, 9, host), inside.then_some((0, host as usize / 10)));
+            assert_eq!(steps.counts_on_gpu(&mut cursor, 9, gpu), (1000..1500).contains(&gpu));
+        }
     }
 
     #[test]

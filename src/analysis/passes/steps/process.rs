@@ -18,6 +18,24 @@ const EVEN_SHARE: f64 = 0.8;
 /// Where the host runs ahead, those that take no more than so many times the median: as a step that is no warm-up.
 const CALM: f64 = 1.3;
 
+/// The step in which a row lay: the next one often lies there too.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hint {
+    /// Its number.
+    step: usize,
+    /// On which line it was looked up: from when to when it is, and what lies there.
+    on_gpu: bool,
+    from: i64,
+    to: i64,
+    place: Place,
+}
+
+impl Default for Hint {
+    fn default() -> Hint {
+        Hint { step: 0, on_gpu: false, from: 0, to: 0, place: Place::Outside }
+    }
+}
+
 /// The steps of one process.
 #[derive(Debug)]
 pub(crate) struct ProcessSteps {
@@ -43,6 +61,8 @@ pub(crate) struct ProcessSteps {
     /// Where the host runs ahead.
     gpu: Option<Line>,
     usual: (i64, i64),
+    /// From the first steady step to the end of the last, ns since the epoch.
+    steady_span: (i64, i64),
     /// Every so many steps a long one comes; 1 where none does.
     pub(crate) every: usize,
 }
@@ -66,7 +86,8 @@ impl ProcessSteps {
         (host, gpu): (Line, Option<Line>),
         warm_up_steps: Option<usize>,
     ) -> ProcessSteps {
-        let lengths: Vec<i64> = gpu.as_ref().unwrap_or(&host).lengths().collect();
+        let clock = gpu.as_ref().unwrap_or(&host);
+        let lengths: Vec<i64> = clock.lengths().collect();
         let warm_up = warm_up_steps.unwrap_or_else(|| warm_up(&lengths));
         let steady = &lengths[warm_up..];
         let mut sorted_ns = steady.to_vec();
@@ -93,6 +114,7 @@ impl ProcessSteps {
             middle_host_ns: mean(middle().map(|(_, host_ns)| host_ns).sum()),
             sorted_ns,
             usual,
+            steady_span: (clock.boundary(warm_up).unwrap_or(0), clock.last().unwrap_or(0)),
             every: regular.map_or(1, |(every, _)| every),
             host,
             gpu,
@@ -170,7 +192,7 @@ impl ProcessSteps {
 
     /// From the first steady step to the end of the last, ns since the epoch.
     pub(crate) fn steady_span(&self) -> (i64, i64) {
-        (self.clock().boundary(self.warm_up).unwrap_or(0), self.clock().last().unwrap_or(0))
+        self.steady_span
     }
 
     /// From the begin of one step to the end of another, counted from 0 with those of warm-up, on the host and on the
@@ -231,44 +253,53 @@ impl ProcessSteps {
 
     /// The step in which a call began.
     #[inline]
-    pub(super) fn index(&self, hint: &mut usize, at: i64) -> Option<usize> {
-        self.host.index(hint, at)
+    pub(super) fn index(&self, hint: &mut Hint, at: i64) -> Option<usize> {
+        self.place_on(false, hint, at);
+        (hint.from < hint.to).then_some(hint.step)
     }
 
     /// Where a call lies that began then.
     #[inline]
-    pub(super) fn place(&self, hint: &mut usize, at: i64) -> Place {
-        self.place_on(&self.host, hint, at)
+    pub(super) fn place(&self, hint: &mut Hint, at: i64) -> Place {
+        self.place_on(false, hint, at)
     }
 
     /// Where the GPU's work lies that began then.
     #[inline]
-    pub(super) fn place_on_gpu(&self, hint: &mut usize, at: i64) -> Place {
-        self.place_on(self.clock(), hint, at)
+    pub(super) fn place_on_gpu(&self, hint: &mut Hint, at: i64) -> Place {
+        self.place_on(true, hint, at)
     }
 
     #[inline]
-    fn place_on(&self, line: &Line, hint: &mut usize, at: i64) -> Place {
-        let Some(index) = line.index(hint, at) else { return Place::Outside };
-        if index < self.warm_up {
-            return Place::WarmUp;
+    fn place_on(&self, on_gpu: bool, hint: &mut Hint, at: i64) -> Place {
+        if hint.on_gpu != on_gpu || at < hint.from || hint.to <= at {
+            self.look_up(on_gpu, hint, at);
         }
-        let lasts = self.boundary(index + 1).zip(self.boundary(index)).map_or(0, |(end, begin)| end - begin);
-        match line.boundary(index + 1).filter(|_| self.is_usual(lasts)) {
-            Some(end) => Place::Middle(end),
-            None => Place::Steady,
-        }
+        hint.place
+    }
+
+    /// Finds the step in which a moment lies; outside of all the span is empty.
+    fn look_up(&self, on_gpu: bool, hint: &mut Hint, at: i64) {
+        let line = if on_gpu { self.clock() } else { &self.host };
+        let found = line.index(&mut hint.step, at);
+        *hint = Hint { step: hint.step, on_gpu, ..Hint::default() };
+        let Some((step, (from, to))) = found.and_then(|step| Some((step, line.between(step, step)?))) else { return };
+        (hint.from, hint.to) = (from, to);
+        hint.place = match step {
+            _ if step < self.warm_up => Place::WarmUp,
+            _ if self.is_middle(step) => Place::Middle(to),
+            _ => Place::Steady,
+        };
     }
 
     /// The part of a span of the GPU's time that lies in usual steps.
-    pub(super) fn middle_ns(&self, hint: &mut usize, start: i64, end: i64) -> i64 {
-        let line = self.clock();
+    pub(super) fn middle_ns(&self, hint: &mut Hint, start: i64, end: i64) -> i64 {
         let (mut at, mut ns) = (start, 0);
         while at < end {
             let place = self.place_on_gpu(hint, at);
             let next = match place {
-                Place::Outside => line.first().filter(|first| *first > at),
-                _ => line.boundary(*hint + 1),
+                Place::Outside => self.clock().first().filter(|first| *first > at),
+                _ => Some(hint.to),
             };
             let Some(next) = next else { break };
             if place.is_middle() {
