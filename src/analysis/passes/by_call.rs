@@ -18,6 +18,8 @@ pub(crate) struct ByCall<V> {
     pages: Vec<Page<V>>,
     free: Vec<usize>,
     hints: [usize; HINTS],
+    /// The page that became empty last: the next call mostly has its place there.
+    emptied: Option<usize>,
     most: usize,
 }
 
@@ -36,7 +38,14 @@ struct Page<V> {
 impl<V> ByCall<V> {
     /// Nothing yet; when there are more than `most` pages the older half is forgotten.
     pub(crate) fn new(most: usize) -> ByCall<V> {
-        ByCall { index: FxHashMap::default(), pages: Vec::new(), free: Vec::new(), hints: [0; HINTS], most }
+        ByCall {
+            index: FxHashMap::default(),
+            pages: Vec::new(),
+            free: Vec::new(),
+            hints: [0; HINTS],
+            emptied: None,
+            most,
+        }
     }
 
     /// Sets the value of a call that began at some time.
@@ -73,10 +82,37 @@ impl<V> ByCall<V> {
         let at = page.place(number).ok()?;
         let value = page.values[at].1.take()?;
         page.live -= 1;
-        if page.live == 0 {
-            self.remove(found);
+        if page.live == 0 && self.emptied != Some(found) {
+            self.sweep();
+            self.emptied = Some(found);
         }
         Some(value)
+    }
+
+    /// Gives the page back that became empty last, if it still is.
+    fn sweep(&mut self) {
+        if let Some(emptied) = self.emptied.take().filter(|page| self.pages[*page].live == 0) {
+            self.remove(emptied);
+        }
+    }
+
+    /// Forgets all calls but these.
+    pub(crate) fn retain(&mut self, keep: impl Fn(i64, i64) -> bool) {
+        for number in 0..self.pages.len() {
+            let page = &mut self.pages[number];
+            let Some((process_id, first)) = page.key else { continue };
+            let others = |number: u8| !keep(process_id, first * IDS + i64::from(number));
+            page.values.iter_mut().filter(|(number, _)| others(*number)).for_each(|(_, value)| *value = None);
+            page.live = page.values.iter().filter(|(_, value)| value.is_some()).count();
+            if page.live == 0 {
+                self.remove(number);
+            }
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.pages.iter().map(|page| page.live).sum()
     }
 
     /// Forgets calls that began before some time; some that share a page with a later one stay with it.
@@ -98,6 +134,9 @@ impl<V> ByCall<V> {
     }
 
     fn add(&mut self, key: (i64, i64), start: i64) -> usize {
+        if self.index.len() >= self.most {
+            self.sweep();
+        }
         if self.index.len() >= self.most {
             let mut ages: Vec<i64> =
                 self.pages.iter().filter(|page| page.key.is_some()).map(|page| page.newest).collect();
@@ -173,6 +212,19 @@ mod tests {
         assert!(!map.is_empty());
         map.iter().for_each(|((process, id), value)| assert_eq!(pages.get(*process, *id), Some(value)));
         assert!(pages.pages.len() < 800, "emptied pages are used again");
+    }
+
+    #[test]
+    fn only_some_are_retained() {
+        let mut pages = ByCall::new(1000);
+        (-300..300).for_each(|id| pages.insert(id % 2, id, id, id));
+        assert_eq!((pages.take(0, 8), pages.len()), (Some(8), 599));
+        pages.retain(|process, id| process == 0 && id % 4 == 0);
+        let left: Vec<i64> = (-300..300).filter(|id| pages.get(id % 2, *id).is_some()).collect();
+        assert_eq!(left, (-300..300).filter(|id| id % 4 == 0 && *id != 8).collect::<Vec<i64>>());
+        assert_eq!(pages.len(), left.len());
+        left.iter().for_each(|id| assert_eq!(pages.take(0, *id), Some(*id)));
+        assert!(pages.index.len() <= 1, "the page that became empty last may be used again");
     }
 
     #[test]

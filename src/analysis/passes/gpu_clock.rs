@@ -7,6 +7,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
 use super::Pass;
+use super::by_call::ByCall;
 use super::stats::Stats;
 use super::steps::Steps;
 use crate::trace::{Rows, Want};
@@ -29,8 +30,10 @@ pub(crate) struct Seen {
     pub(crate) soonest_ns: i64,
     /// From the begin of its first kernel to the end of the last.
     pub(crate) span_ns: (i64, i64),
-    calls: FxHashMap<i64, i64>,
-    kernels: FxHashMap<i64, i64>,
+    /// Calls, and kernels, that have not met: when each began, and whether it is a kernel.
+    waiting: ByCall<(i64, bool)>,
+    /// How many these are.
+    held: usize,
     /// One call of so many powers of two is looked at.
     halvings: u32,
 }
@@ -42,8 +45,8 @@ impl Default for Seen {
             early: Stats::default(),
             soonest_ns: i64::MAX,
             span_ns: (i64::MAX, i64::MIN),
-            calls: FxHashMap::default(),
-            kernels: FxHashMap::default(),
+            waiting: ByCall::new(usize::MAX),
+            held: 0,
             halvings: 0,
         }
     }
@@ -59,20 +62,22 @@ impl Seen {
         if !is_drawn(call, self.halvings) {
             return;
         }
-        let (own, other) = match is_kernel {
-            true => (&mut self.kernels, &mut self.calls),
-            false => (&mut self.calls, &mut self.kernels),
-        };
-        let Some(other) = other.remove(&call) else {
-            own.entry(call).or_insert(at);
-            if self.calls.len() + self.kernels.len() > WAITING {
+        let Some((other, other_is_kernel)) = self.waiting.get(0, call).copied() else {
+            self.waiting.insert(0, call, at, (at, is_kernel));
+            self.held += 1;
+            if self.held > WAITING {
                 self.halvings += 1;
                 let halvings = self.halvings;
-                self.calls.retain(|call, _| is_drawn(*call, halvings));
-                self.kernels.retain(|call, _| is_drawn(*call, halvings));
+                self.waiting.retain(|_, call| is_drawn(call, halvings));
+                self.held = self.waiting.len();
             }
             return;
         };
+        if other_is_kernel == is_kernel {
+            return;
+        }
+        self.waiting.take(0, call);
+        self.held -= 1;
         let after_ns = if is_kernel { at - other } else { other - at };
         self.joined += 1;
         self.soonest_ns = self.soonest_ns.min(after_ns);
