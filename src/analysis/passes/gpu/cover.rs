@@ -37,6 +37,8 @@ pub(crate) struct Bins {
     first_ns: i64,
     doublings: u32,
     bins: Vec<i64>,
+    /// The bin of the last span, and from when to when it is: the next one mostly lies there too, and dividing takes long.
+    last: (usize, i64, i64),
 }
 
 const BINS: usize = 4096;
@@ -57,15 +59,18 @@ impl Bins {
         while end - self.first_ns > self.width_ns() * BINS as i64 {
             self.bins = self.bins.chunks(2).map(|pair| pair.iter().sum()).collect();
             self.doublings += 1;
+            self.last = (0, 0, 0);
         }
         while start < end {
-            let bin = ((start - self.first_ns) / self.width_ns()) as usize;
-            let edge = (self.first_ns + (bin as i64 + 1) * self.width_ns()).min(end);
-            if self.bins.len() <= bin {
-                self.bins.resize(bin + 1, 0);
+            if start < self.last.1 || self.last.2 <= start {
+                let bin = (start - self.first_ns) / self.width_ns();
+                let from = self.first_ns + bin * self.width_ns();
+                self.last = (bin as usize, from, from + self.width_ns());
+                self.bins.resize(self.bins.len().max(bin as usize + 1), 0);
             }
-            self.bins[bin] += edge - start;
-            start = edge;
+            let (bin, _, to) = self.last;
+            self.bins[bin] += to.min(end) - start;
+            start = to.min(end);
         }
     }
 
