@@ -87,13 +87,15 @@ pub(crate) enum Need {
     OsWaits,
     /// [`Gpu`], with the calls.
     Gpu,
+    /// The same, with the queues.
+    Queues,
     /// [`GpuClock`].
     GpuClock,
     /// [`GpuSteps`].
     GpuSteps,
     /// [`Gpu`], what the devices were busy with.
     Busy,
-    /// [`Gpu`], its sums.
+    /// [`Gpu`], its sums, those by the shapes of kernels too.
     Executions,
     /// [`Critical`].
     Critical,
@@ -209,7 +211,13 @@ impl<'a> Facts<'a> {
 
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
         let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });
-        let depths = [(Need::Gpu, Depth::Calls), (Need::Busy, Depth::Busy), (Need::Executions, Depth::Sums)];
+        let depths = [
+            (Need::Queues, Depth::Queues),
+            (Need::Gpu, Depth::Calls),
+            (Need::Busy, Depth::Busy),
+            (Need::Executions, Depth::Sums),
+        ];
+        let shapes = needs.contains(&Need::Executions);
         let depth = depths.into_iter().find(|(need, _)| needs.contains(need)).map(|(_, depth)| depth);
         let named =
             gpu_times && (depth.is_some() || needs.iter().any(|need| matches!(need, Need::Ranks | Need::Critical)));
@@ -253,7 +261,7 @@ impl<'a> Facts<'a> {
             critical,
             metal: Metal::default(),
             occupancy: if needs.contains(&Need::Occupancy) { Occupancy::new(trace) } else { Occupancy::default() },
-            gpu: depth.filter(|_| gpu_times).map(|depth| Gpu::new(trace, communication, depth, filter)),
+            gpu: depth.filter(|_| gpu_times).map(|depth| Gpu::new(trace, communication, depth, shapes, filter)),
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
         let optional: [(Need, u32, &mut dyn Pass); 22] = [

@@ -5,6 +5,7 @@ use super::passes::launches::OTHER;
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Metric, Need, gpu};
+use crate::trace::Axes;
 
 /// The analysis.
 pub(crate) struct Kernels;
@@ -74,10 +75,10 @@ impl Analysis for Kernels {
             column("grid", "Grid", Unit::Text),
             column("block", "Block", Unit::Text),
         ];
-        let dimensions = |of: &[i32]| of.iter().map(i32::to_string).collect::<Vec<_>>().join("x");
-        let rows = gpu.executions.shapes.iter().filter(|((_, shape), _)| shape[0] > 0);
-        let rows = rows.map(|((id, shape), stats)| {
-            (vec![name(*id), dimensions(&shape[..3]).into(), dimensions(&shape[3..]).into()], stats)
+        let dimensions = |(x, y, z): Axes| format!("{x}x{y}x{z}");
+        let rows = gpu.executions.shapes.iter().filter(|((_, (grid, _)), _)| grid.0 > 0);
+        let rows = rows.map(|((id, (grid, block)), stats)| {
+            (vec![name(*id), dimensions(*grid).into(), dimensions(*block).into()], stats)
         });
         section.table(table("by_grid", "By kernel, grid and block", &head, rows.collect(), all.sum));
         section

@@ -31,7 +31,7 @@ impl Analysis for QueueLength {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Gpu, Need::GpuClock]
+        &[Need::Queues, Need::GpuClock]
     }
 
     fn metrics(&self) -> &'static [Metric] {

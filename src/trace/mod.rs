@@ -39,7 +39,7 @@ pub(crate) use files::Launcher;
 pub(crate) use filter::Filter;
 pub(crate) use names::{NO_NAME, Names, full_name, printable, shortened};
 pub(crate) use processes::Process;
-pub(crate) use rows::Rows;
+pub(crate) use rows::{Axes, Rows};
 pub(crate) use scan::Want;
 pub(crate) use spans::Spans;
 pub(crate) use stacks::{NO_STACK, Site, Sites};

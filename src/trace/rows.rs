@@ -72,8 +72,8 @@ impl Rows {
     }
 
     /// Three columns that are the axes of `grid` or `block`, with 0 for nulls.
-    pub(crate) fn axes(&self, of: &str) -> [Cow<'_, [i32]>; 3] {
-        ["x", "y", "z"].map(|axis| self.i32_or(&format!("{of}_{axis}"), 0))
+    pub(crate) fn axes(&self, of: &str) -> AxesOf<'_> {
+        AxesOf(["x", "y", "z"].map(|axis| self.i32_or(&format!("{of}_{axis}"), 0)))
     }
 
     /// A column of floating point numbers; null is zero.
@@ -95,6 +95,21 @@ impl Rows {
     /// A column of texts.
     pub(crate) fn texts(&self, name: &str) -> Texts<'_> {
         Texts(self.array(name).and_then(|a| a.as_string_opt::<i32>()))
+    }
+}
+
+/// A grid or a block: x, y, z. No array: to compare one that was just put together takes longer.
+pub(crate) type Axes = (i32, i32, i32);
+
+/// Three columns of them.
+pub(crate) struct AxesOf<'a>([Cow<'a, [i32]>; 3]);
+
+impl AxesOf<'_> {
+    /// Those of a row.
+    #[inline]
+    pub(crate) fn get(&self, row: usize) -> Axes {
+        let [x, y, z] = &self.0;
+        (x[row], y[row], z[row])
     }
 }
 

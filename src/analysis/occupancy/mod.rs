@@ -6,6 +6,7 @@ use super::passes::occupancy::{Config, Occupancy as Pass};
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need, gpu};
+use crate::trace::Axes;
 use limits::Limits;
 
 /// The analysis.
@@ -110,7 +111,7 @@ pub(super) struct Launch<'a> {
 impl<'a> Launch<'a> {
     pub(super) fn of(pass: &'a Pass, config: &'a Config) -> Launch<'a> {
         let model = pass.model(config);
-        let shaped = config.grid[0] > 0 && config.block[0] > 0;
+        let shaped = config.grid.0 > 0 && config.block.0 > 0;
         let limits = model.and_then(|model| Limits::of(&model.capability));
         let fit = limits
             .filter(|_| shaped)
@@ -159,7 +160,7 @@ fn table(facts: &Facts<'_>, launches: &[(Launch<'_>, &Stats)], all_ns: i64) -> T
         column("calls", "Calls", Unit::Count),
         column("capability", "Capability", Unit::Text),
     ];
-    let shape = |of: [i32; 3]| of.map(|one| one.to_string()).join("x");
+    let shape = |(x, y, z): Axes| format!("{x}x{y}x{z}");
     let row = |(launch, stats): &(Launch<'_>, &Stats)| -> Vec<Value> {
         let (config, fit, waves) = (launch.config, launch.fit.as_ref(), launch.waves());
         let limiter = fit.map(|fit| fit.limiter.clone()).filter(|limiter| !limiter.is_empty());

@@ -78,7 +78,7 @@ pub(crate) trait Pass: Send {
     fn names(&self, _ids: &mut FxHashSet<i64>) {}
 }
 
-/// Rows of one thread come in runs: what belongs to it is looked up once for each.
+/// Rows of one thread, or of one device, come in runs: what belongs to it is looked up once for each.
 fn runs<'a>(process: &'a [i64], tid: &'a [i32]) -> impl Iterator<Item = Range<usize>> {
     let threads = move || process.iter().zip(tid);
     let mut next = 0;

@@ -6,9 +6,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Pass;
 use super::groups::Groups;
 use super::launches::OTHER;
+use super::runs;
 use super::stats::Stats;
 use super::steps::Steps;
-use crate::trace::{NO_NAME, Rows, Trace, Want};
+use crate::trace::{Axes, NO_NAME, Rows, Trace, Want};
 
 /// How a kernel was launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,9 +19,9 @@ pub(crate) struct Config {
     /// Place of its device's kind in [`Occupancy::models`].
     pub(crate) model: Option<usize>,
     /// Blocks.
-    pub(crate) grid: [i32; 3],
+    pub(crate) grid: Axes,
     /// Threads of a block.
-    pub(crate) block: [i32; 3],
+    pub(crate) block: Axes,
     /// Registers of a thread, where they are known.
     pub(crate) registers: Option<i32>,
     /// Shared memory of a block, static and dynamic, where it is known.
@@ -39,8 +40,8 @@ impl Config {
     }
 }
 
-fn product(of: [i32; 3]) -> i64 {
-    of.iter().fold(1, |product, one| product.saturating_mul(i64::from((*one).max(1))))
+fn product((x, y, z): Axes) -> i64 {
+    [x, y, z].iter().fold(1, |product, one| product.saturating_mul(i64::from((*one).max(1))))
 }
 
 /// A kind of device.
@@ -65,8 +66,9 @@ pub(crate) struct Occupancy {
 
 impl Default for Occupancy {
     fn default() -> Self {
+        let none = Axes::default();
         let other =
-            Config { name_id: OTHER, model: None, grid: [0; 3], block: [0; 3], registers: None, shared_bytes: None };
+            Config { name_id: OTHER, model: None, grid: none, block: none, registers: None, shared_bytes: None };
         Occupancy { configs: Groups::new(20_000, other), models: Vec::new(), devices: FxHashMap::default() }
     }
 }
@@ -125,18 +127,21 @@ impl Pass for Occupancy {
         let [registers, fixed, dynamic] =
             ["registers", "static_shared_bytes", "shared_bytes"].map(|column| rows.i32_or(column, UNKNOWN));
         let known = |value: i32| (value >= 0).then_some(value);
-        for row in (0..rows.len).filter(|row| length[*row] >= 0) {
-            let config = Config {
-                name_id: name[row],
-                model: self.devices.get(&(process[row], device[row])).copied(),
-                grid: [0, 1, 2].map(|axis| grid[axis][row]),
-                block: [0, 1, 2].map(|axis| block[axis][row]),
-                registers: known(registers[row]),
-                // A source that knows one number knows the sum.
-                shared_bytes: known(dynamic[row])
-                    .map(|dynamic| i64::from(dynamic) + known(fixed[row]).map_or(0, i64::from)),
-            };
-            self.configs.at(config).add(length[row]);
+        for run in runs(&process, &device) {
+            let model = self.devices.get(&(process[run.start], device[run.start])).copied();
+            for row in run.filter(|row| length[*row] >= 0) {
+                let config = Config {
+                    name_id: name[row],
+                    model,
+                    grid: grid.get(row),
+                    block: block.get(row),
+                    registers: known(registers[row]),
+                    // A source that knows one number knows the sum.
+                    shared_bytes: known(dynamic[row])
+                        .map(|dynamic| i64::from(dynamic) + known(fixed[row]).map_or(0, i64::from)),
+                };
+                self.configs.at(config).add(length[row]);
+            }
         }
     }
 

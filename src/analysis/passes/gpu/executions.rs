@@ -6,9 +6,10 @@ use super::order::Operation;
 use crate::analysis::passes::groups::Groups;
 use crate::analysis::passes::launches::OTHER;
 use crate::analysis::passes::stats::Stats;
+use crate::trace::Axes;
 
-/// Grid x, y, z and block x, y, z.
-pub(crate) type Shape = [i32; 6];
+/// Grid and block.
+pub(crate) type Shape = (Axes, Axes);
 
 /// Names, and names with shapes, that are kept apart.
 const KERNELS: usize = 20_000;
@@ -24,16 +25,19 @@ pub(crate) struct Executions {
 
 impl Default for Executions {
     fn default() -> Executions {
-        Executions { kernels: Groups::new(KERNELS, OTHER), shapes: Groups::new(KERNELS, (OTHER, [0; 6])) }
+        Executions { kernels: Groups::new(KERNELS, OTHER), shapes: Groups::new(KERNELS, (OTHER, Shape::default())) }
     }
 }
 
 impl Executions {
     #[inline]
-    pub(super) fn add(&mut self, of: &Operation, shape: Shape) {
-        let ns = of.end - of.start;
-        self.kernels.at(of.name_id).add(ns);
-        self.shapes.at((of.name_id, shape)).add(ns);
+    pub(super) fn add(&mut self, of: &Operation) {
+        self.kernels.at(of.name_id).add(of.end - of.start);
+    }
+
+    #[inline]
+    pub(super) fn add_shape(&mut self, of: &Operation, shape: Shape) {
+        self.shapes.at((of.name_id, shape)).add(of.end - of.start);
     }
 
     pub(super) fn names(&self, ids: &mut FxHashSet<i64>) {

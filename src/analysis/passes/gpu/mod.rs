@@ -52,8 +52,10 @@ pub(crate) enum Depth {
     Sums,
     /// And what the devices were busy with, which needs the order of their operations.
     Busy,
-    /// And launches, queues and the causes of gaps, which need the operations' calls.
+    /// And launches and the causes of gaps, which need the operations' calls.
     Calls,
+    /// And queues.
+    Queues,
 }
 
 /// The pass.
@@ -76,6 +78,7 @@ pub(crate) struct Gpu {
     /// Operations that came so late that their time could not be put in its place.
     pub(crate) late: u64,
     depth: Depth,
+    shapes: bool,
     communication: Arc<FxHashSet<i64>>,
     order: Order,
     /// Work that lies beside the ranges reported.
@@ -86,9 +89,16 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// For a trace with rows of these tables; `communication`: the names of NCCL's kernels.
-    pub(crate) fn new(trace: &Trace, communication: Arc<FxHashSet<i64>>, depth: Depth, filter: &Filter) -> Gpu {
-        Gpu { devices: Devices::new(trace, filter), communication, depth, ..Gpu::default() }
+    /// For a trace with rows of these tables; `communication`: the names of NCCL's kernels; `shapes`: kernels are told apart
+    /// by their shapes too.
+    pub(crate) fn new(
+        trace: &Trace,
+        communication: Arc<FxHashSet<i64>>,
+        depth: Depth,
+        shapes: bool,
+        filter: &Filter,
+    ) -> Gpu {
+        Gpu { devices: Devices::new(trace, filter), communication, depth, shapes, ..Gpu::default() }
     }
 
     /// Kernels of NCCL by name, and their times.
@@ -112,8 +122,10 @@ impl Gpu {
             };
             let of = columns.operation(row, name[row], work);
             if let Some(of) = &of {
-                let shape = [grid[0][row], grid[1][row], grid[2][row], block[0][row], block[1][row], block[2][row]];
-                self.executions.add(of, shape);
+                self.executions.add(of);
+                if self.shapes {
+                    self.executions.add_shape(of, (grid.get(row), block.get(row)));
+                }
             }
             self.take(0, of);
         }
@@ -154,7 +166,7 @@ impl Gpu {
         loop {
             let Some(of) = self.order.next(before.min(self.beside.begin())) else {
                 let Some(of) = self.beside.next(before) else { break };
-                let calls = Some(&self.calls).filter(|_| self.depth == Depth::Calls);
+                let calls = Some(&self.calls).filter(|_| self.depth >= Depth::Calls);
                 self.devices.beside(self.launcher, &of, calls, steps, &mut self.cursor);
                 continue;
             };
@@ -165,7 +177,9 @@ impl Gpu {
             let call = self.calls.cause_of(of.process_id, of.cause);
             self.without_call += u64::from(call.is_none());
             if let Some(call) = &call {
-                self.queues.add(&of, call);
+                if self.depth == Depth::Queues {
+                    self.queues.add(&of, call);
+                }
                 self.launched.add(&of, call);
             }
             let joined = Some((call.as_ref(), &self.calls));
@@ -175,24 +189,10 @@ impl Gpu {
     }
 }
 
-/// The tables of operations come first, then those of calls.
+/// The shapes of kernels come first, then the tables of operations, then those of calls.
 const WANTS: &[Want] = &[
-    Want {
-        table: TableId::Kernels,
-        columns: &[
-            "gpu_ns",
-            "device",
-            "stream",
-            "correlation_id",
-            "name_id",
-            "grid_x",
-            "grid_y",
-            "grid_z",
-            "block_x",
-            "block_y",
-            "block_z",
-        ],
-    },
+    Want { table: TableId::Kernels, columns: &["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"] },
+    Want { table: TableId::Kernels, columns: &["gpu_ns", "device", "stream", "correlation_id", "name_id"] },
     Want {
         table: TableId::DeviceCopies,
         columns: &[
@@ -215,8 +215,9 @@ const WANTS: &[Want] = &[
     Want { table: TableId::Collectives, columns: &["api_ns", "tid", "api_id", "stack_id"] },
     Want { table: TableId::OsWaits, columns: &["wait_ns", "tid", "api_id", "stack_id"] },
 ];
-/// Of them those of operations.
-const OPERATIONS: usize = 2;
+/// Where those of operations begin, and where those of calls.
+const OPERATIONS: usize = 1;
+const CALLS: usize = 3;
 /// Of work beside the ranges reported.
 const BESIDE: &[Want] = &[
     Want { table: TableId::Kernels, columns: &["gpu_ns", "device"] },
@@ -225,7 +226,9 @@ const BESIDE: &[Want] = &[
 
 impl Pass for Gpu {
     fn wants(&self) -> &'static [Want] {
-        if self.depth == Depth::Calls { WANTS } else { &WANTS[..OPERATIONS] }
+        let first = if self.shapes { 0 } else { OPERATIONS };
+        let end = if self.depth >= Depth::Calls { WANTS.len() } else { CALLS };
+        &WANTS[first..end]
     }
 
     fn beside(&self) -> &'static [Want] {

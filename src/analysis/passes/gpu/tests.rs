@@ -194,3 +194,19 @@ fn the_order_of_rows_and_files_changes_nothing() {
     assert_eq!((whole.3, whole.4), (0, 0));
     assert_eq!(whole.0.total_ns() + whole.1.iter().sum::<i64>(), whole.5);
 }
+
+#[test]
+fn queues_and_shapes_are_kept_for_who_asks_for_them() {
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    thread.launch_running("a", 5_000, 7, (START + 6_000, 10_000));
+    let (trace, filter) = (trace.open(), Filter::default());
+    let kept = |needs: &[Need]| {
+        let gpu = Facts::gather(&trace, &filter, needs).gpu.expect("GPU times");
+        let launched = gpu.launched.kernels.iter().count();
+        (launched, gpu.queues.0.iter().count(), gpu.executions.shapes.iter().count())
+    };
+    assert_eq!(kept(&[Need::Executions]), (0, 0, 1));
+    assert_eq!(kept(&[Need::Gpu]), (1, 0, 0));
+    assert_eq!(kept(&[Need::Gpu, Need::Queues, Need::Executions]), (1, 1, 1));
+}
