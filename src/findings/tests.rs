@@ -407,7 +407,7 @@ fn who_uses_metal_is_told_of_metal() {
     for _ in 0..40 {
         let at = thread.now;
         for n in 0..20 {
-            thread.commit(&[("add", 64)], 2_000, 6_000, (at + 12_000 * n + 9_000, 1_000));
+            thread.commit(&[("add", 64)], 2_000, 6_000, (at + 12_000 * n + 6_000, 1_000));
             thread.alloc("[MTLDevice newBufferWithLength:options:]", "managed", 64, 4096, 3_000);
             thread.free("[MTLBuffer dealloc]", "managed", 64, 1_000);
         }
