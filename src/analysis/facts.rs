@@ -87,8 +87,8 @@ pub(crate) enum Need {
     OsWaits,
     /// [`Gpu`], with the calls.
     Gpu,
-    /// The same, with the queues.
-    Queues,
+    /// The same, with the queues, and with all times of launches.
+    Launched,
     /// [`GpuClock`].
     GpuClock,
     /// [`GpuSteps`].
@@ -212,7 +212,7 @@ impl<'a> Facts<'a> {
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
         let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });
         let depths = [
-            (Need::Queues, Depth::Queues),
+            (Need::Launched, Depth::Launched),
             (Need::Gpu, Depth::Calls),
             (Need::Busy, Depth::Busy),
             (Need::Executions, Depth::Sums),
@@ -269,12 +269,12 @@ impl<'a> Facts<'a> {
             (Need::GraphsMade, 1, &mut facts.graphs),
             (Need::GraphReplays, 3, &mut facts.replays),
             (Need::Ranks, 5, &mut facts.ranks),
-            (Need::StepSums, 10, &mut facts.step_sums),
-            (Need::GpuSteps, 6, &mut facts.gpu_steps),
-            (Need::GpuClock, 6, &mut facts.gpu_clock),
-            (Need::Modules, 10, &mut facts.modules),
+            (Need::StepSums, 12, &mut facts.step_sums),
+            (Need::GpuSteps, 14, &mut facts.gpu_steps),
+            (Need::GpuClock, 20, &mut facts.gpu_clock),
+            (Need::Modules, 8, &mut facts.modules),
             (Need::Api, 8, &mut facts.api),
-            (Need::Launches, 25, &mut facts.launches),
+            (Need::Launches, 22, &mut facts.launches),
             (Need::Syncs, 1, &mut facts.syncs),
             (Need::Transfers, 1, &mut facts.transfers),
             (Need::DeviceMemory, 1, &mut facts.device_memory),
@@ -283,9 +283,9 @@ impl<'a> Facts<'a> {
             (Need::Ranges, 1, &mut facts.ranges),
             (Need::Collectives, 1, &mut facts.collectives),
             (Need::Sites, 12, &mut facts.sites),
-            (Need::Implicit, 8, &mut facts.implicit),
+            (Need::Implicit, 2, &mut facts.implicit),
             (Need::OsWaits, 1, &mut facts.os_waits),
-            (Need::Occupancy, 20, &mut facts.occupancy),
+            (Need::Occupancy, 12, &mut facts.occupancy),
             (Need::Metal, 3, &mut facts.metal),
         ];
         let mut passes: Vec<Costing<'_>> = vec![(12, &mut facts.host)];
@@ -293,14 +293,15 @@ impl<'a> Facts<'a> {
             needs.contains(need) && (gpu_times || !matches!(need, Need::GpuSteps | Need::GpuClock))
         });
         passes.extend(needed.map(|(_, cost, pass)| (cost, pass)));
-        passes.extend(facts.gpu.as_mut().map(|pass| (150, pass as &mut dyn Pass)));
-        passes.extend(facts.critical.as_mut().map(|pass| (pass.costs(150), pass as &mut dyn Pass)));
+        passes.extend(facts.gpu.as_mut().map(|pass| (120, pass as &mut dyn Pass)));
+        passes.extend(facts.critical.as_mut().map(|pass| (pass.costs(140), pass as &mut dyn Pass)));
         let steps = &facts.steps;
         spread::read(trace, filter, steps, &mut passes, threads);
 
         let mut ids = FxHashSet::default();
         steps.names(&mut ids);
         passes.iter().for_each(|(_, pass)| pass.names(&mut ids));
+        facts.implicit.lazy(&facts.sites);
         facts.names = trace.names(&ids);
         let mut stacks = facts.sites.stacks();
         stacks.extend(facts.gpu.iter().flat_map(|gpu| gpu.devices.stacks()));

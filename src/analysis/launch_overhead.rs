@@ -75,7 +75,7 @@ impl Analysis for LaunchOverhead {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Launches, Need::Sites, Need::Gpu, Need::GpuClock, Need::Metal]
+        &[Need::Launches, Need::Sites, Need::Launched, Need::GpuClock, Need::Metal]
     }
 
     fn metrics(&self) -> &'static [Metric] {

@@ -31,7 +31,7 @@ impl Analysis for QueueLength {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Queues, Need::GpuClock]
+        &[Need::Launched, Need::GpuClock]
     }
 
     fn metrics(&self) -> &'static [Metric] {

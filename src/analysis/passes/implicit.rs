@@ -11,9 +11,9 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
 use super::Pass;
-use super::first_launches::FirstLaunches;
 use super::groups::Groups;
 use super::launches::OTHER;
+use super::sites::Sites;
 use super::stats::Stats;
 use super::steps::{Cursor, Place, Steps};
 use super::transfers::{Rule, is_staged};
@@ -119,7 +119,6 @@ pub(crate) struct Implicit {
     pub(crate) calls: Groups<Key, Calls>,
     /// By process and function.
     pub(crate) legacy: Groups<(i64, i64), Legacy>,
-    first: FirstLaunches<()>,
     idle: Arc<Idle>,
     cursor: Cursor,
 }
@@ -131,9 +130,16 @@ impl Implicit {
         Implicit {
             calls: Groups::new(10_000, other),
             legacy: Groups::new(10_000, (OTHER, OTHER)),
-            first: FirstLaunches::default(),
             idle,
             cursor: Cursor::default(),
+        }
+    }
+
+    /// Adds the first launches that loaded their kernel's module: another pass looks for them, in every launch.
+    pub(crate) fn lazy(&mut self, sites: &Sites) {
+        for load in &sites.lazy {
+            let key = Key { process_id: load.process_id, kind: Kind::LazyLaunch, api_id: load.api_id };
+            self.calls.at(key).api.add(load.ns);
         }
     }
 
@@ -247,7 +253,7 @@ impl Implicit {
 
 impl Pass for Implicit {
     fn wants(&self) -> &'static [Want] {
-        const LAUNCHES: &[&str] = &["api_ns", "api_id", "function", "captured", "grid_x", "legacy"];
+        const LAUNCHES: &[&str] = &["api_ns", "api_id", "legacy"];
         const TRANSFERS: &[&str] = &[
             "api_ns",
             "api_id",
@@ -276,18 +282,10 @@ impl Pass for Implicit {
         match rows.table {
             TableId::Transfers => self.transfers(rows, steps),
             TableId::DeviceMemory => self.memory(rows, steps),
-            TableId::Launches => self.first.rows(rows, |_| ()),
             TableId::Api => self.modules(rows),
             _ => {}
         }
         self.legacy(rows, steps);
-    }
-
-    fn end(&mut self, _: &Steps) {
-        for load in self.first.loads() {
-            let key = Key { process_id: load.process_id, kind: Kind::LazyLaunch, api_id: load.api_id };
-            self.calls.at(key).api.add(load.ns);
-        }
     }
 
     fn names(&self, ids: &mut FxHashSet<i64>) {

@@ -9,7 +9,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
 use super::Pass;
-use super::first_launches::FirstLaunches;
+use super::first_launches::{FirstLaunches, Load};
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
@@ -96,7 +96,8 @@ pub(crate) struct Sites {
     pub(crate) launches: Groups<(i64, i64), Drawn>,
     /// Directions.
     pub(crate) texts: Texts,
-    /// With their stack and place.
+    /// First launches that loaded their kernel's module, with their stack and place.
+    pub(super) lazy: Vec<Load<(i64, Place)>>,
     first: FirstLaunches<(i64, Place)>,
     idle: Arc<Idle>,
     cursors: [Cursor; 6],
@@ -110,6 +111,7 @@ impl Sites {
             costs: Groups::new(50_000, other),
             launches: Groups::new(50_000, (OTHER, NO_STACK)),
             texts: Texts::default(),
+            lazy: Vec::new(),
             first: FirstLaunches::default(),
             idle,
             cursors: Default::default(),
@@ -245,7 +247,8 @@ impl Pass for Sites {
 
     fn end(&mut self, _: &Steps) {
         let direction = self.texts.number("");
-        for load in self.first.loads() {
+        self.lazy = self.first.loads().collect();
+        for load in &self.lazy {
             let (stack_id, place) = load.with;
             let key = Key { process_id: load.process_id, what: What::Load, api_id: load.api_id, direction, stack_id };
             self.costs.at(key).add(load.ns, place, place.is_middle());

@@ -47,15 +47,19 @@ impl Default for Launched {
 }
 
 impl Launched {
+    /// Adds an operation; `all`: not only the time of the kernel.
     #[inline]
-    pub(super) fn add(&mut self, of: &Operation, call: &Call) {
+    pub(super) fn add(&mut self, of: &Operation, call: &Call, all: bool) {
         if of.work == Work::Copy || call.did != Did::Launch {
             return;
         }
         let (api, kernel) = (call.end - call.start, of.end - of.start);
         let sums = self.kernels.at((of.process_id, call.api_id, of.name_id));
-        sums.api.add(api);
         sums.kernel.add(kernel);
+        if !all {
+            return;
+        }
+        sums.api.add(api);
         sums.total.add(call.end.max(of.end) - call.start);
         match of.start - call.end {
             queue @ 0.. => sums.queue.add(queue),

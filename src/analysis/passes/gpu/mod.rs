@@ -54,8 +54,8 @@ pub(crate) enum Depth {
     Busy,
     /// And launches and the causes of gaps, which need the operations' calls.
     Calls,
-    /// And queues.
-    Queues,
+    /// And queues, and all times of launches.
+    Launched,
 }
 
 /// The pass.
@@ -177,10 +177,11 @@ impl Gpu {
             let call = self.calls.cause_of(of.process_id, of.cause);
             self.without_call += u64::from(call.is_none());
             if let Some(call) = &call {
-                if self.depth == Depth::Queues {
+                let all = self.depth == Depth::Launched;
+                self.launched.add(&of, call, all);
+                if all {
                     self.queues.add(&of, call);
                 }
-                self.launched.add(&of, call);
             }
             let joined = Some((call.as_ref(), &self.calls));
             self.devices.add(self.launcher, &of, joined, steps, &mut self.cursor);

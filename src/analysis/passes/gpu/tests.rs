@@ -1,5 +1,6 @@
 //! Rows in, what the device did out: every cause of a gap, and sums that add up to the range.
 
+use super::OfLaunch;
 use crate::analysis::{ALL, CAUSES, Cause, Facts, Need, Value};
 use crate::trace::Filter;
 use crate::trace::testing::{START, TestTrace};
@@ -83,7 +84,7 @@ fn after_a_fork_the_same_number_is_a_call_of_each_process() {
         }
     }
     let trace = trace.open();
-    let (filter, needs) = (Filter::default(), [Need::Gpu]);
+    let (filter, needs) = (Filter::default(), [Need::Launched]);
     let facts = Facts::gather(&trace, &filter, &needs);
     let gpu = facts.gpu.as_ref().expect("times");
     assert_eq!(gpu.without_call, 0);
@@ -196,17 +197,22 @@ fn the_order_of_rows_and_files_changes_nothing() {
 }
 
 #[test]
-fn queues_and_shapes_are_kept_for_who_asks_for_them() {
+fn queues_shapes_and_all_times_of_launches_are_kept_for_who_asks_for_them() {
     let mut trace = TestTrace::new();
     let mut thread = trace.thread(1, 11);
     thread.launch_running("a", 5_000, 7, (START + 6_000, 10_000));
     let (trace, filter) = (trace.open(), Filter::default());
     let kept = |needs: &[Need]| {
         let gpu = Facts::gather(&trace, &filter, needs).gpu.expect("GPU times");
-        let launched = gpu.launched.kernels.iter().count();
-        (launched, gpu.queues.0.iter().count(), gpu.executions.shapes.iter().count())
+        let launched =
+            |of: fn(&OfLaunch) -> u64| gpu.launched.kernels.iter().map(|(_, launched)| of(launched)).sum::<u64>();
+        (
+            [launched(|of| of.kernel.count), launched(|of| of.total.count)],
+            gpu.queues.0.iter().count(),
+            gpu.executions.shapes.iter().count(),
+        )
     };
-    assert_eq!(kept(&[Need::Executions]), (0, 0, 1));
-    assert_eq!(kept(&[Need::Gpu]), (1, 0, 0));
-    assert_eq!(kept(&[Need::Gpu, Need::Queues, Need::Executions]), (1, 1, 1));
+    assert_eq!(kept(&[Need::Executions]), ([0, 0], 0, 1));
+    assert_eq!(kept(&[Need::Gpu]), ([1, 0], 0, 0));
+    assert_eq!(kept(&[Need::Gpu, Need::Launched, Need::Executions]), ([1, 1], 1, 1));
 }
