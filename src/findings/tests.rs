@@ -416,6 +416,8 @@ fn who_uses_metal_is_told_of_metal() {
     let section = trace.section(ALL[0]);
     let text = section.literal.as_deref().unwrap_or_default();
     assert!(text.contains("not known: call sites; kernels within a command buffer;"), "{text}");
+    // Dispatches are time of launches, and none of their own.
+    assert_eq!((section.get("launches"), section.get("launch_ns")), (&Value::Num(20.0), &Value::Num(160_000.0)));
     let (advised, fine) = advised(&section);
     let names: Vec<&str> = advised.iter().map(|(name, _)| name.as_str()).collect();
     assert!(names.contains(&"launch-bound") && names.contains(&"allocation-in-loop"), "{names:?}");

@@ -54,8 +54,8 @@ pub(crate) struct Parts {
 
 impl Parts {
     #[inline]
-    fn add(&mut self, part: Part, ns: i64, waited_ns: i64) {
-        self.calls[part as usize] += 1;
+    fn add(&mut self, part: Part, calls: u64, ns: i64, waited_ns: i64) {
+        self.calls[part as usize] += calls;
         self.sum_ns[part as usize] += ns - waited_ns;
         if waited_ns > 0 {
             self.sum_ns[Part::Wait as usize] += waited_ns;
@@ -204,26 +204,28 @@ impl Pass for HostTime {
                 }
                 _ => 0,
             };
+            // What a dispatch takes is time of the launch that it is encoded for.
+            let calls = u64::from(rows.table != TableId::Dispatches);
             let time = self.processes.at(process[row]);
             let end = start.saturating_add(ns);
-            if !time.any() {
+            if time.span_ns == (0, 0) {
                 time.span_ns = (start, end);
                 time.steps = steps.of(process[row]).is_some();
             }
             time.span_ns = (time.span_ns.0.min(start), time.span_ns.1.max(end));
             time.failed += u64::from(result[row] != 0 && result[row] != NOT_READY);
-            time.all.add(part, ns, waited);
+            time.all.add(part, calls, ns, waited);
             let place = steps.place(&mut self.cursor, process[row], start);
             let mut limit = None;
             match place {
                 Place::Middle(step_end) => {
-                    time.steady.add(part, ns, waited);
+                    time.steady.add(part, calls, ns, waited);
                     // A thread that does not make the steps may still be in the call when the step ends.
                     let within = step_end - start;
-                    time.middle.add(part, ns.min(within), waited.min(within));
+                    time.middle.add(part, calls, ns.min(within), waited.min(within));
                     limit = Some(step_end);
                 }
-                Place::Steady => time.steady.add(part, ns, waited),
+                Place::Steady => time.steady.add(part, calls, ns, waited),
                 Place::Outside if !time.steps => limit = Some(end),
                 _ => {}
             }
