@@ -1,9 +1,10 @@
 /* A program on Metal for ci/on-a-mac: 100 command buffers of two dispatches and a copy each, waited for one by one, and one
-   shared event; or what its argument says: mps, metal4, twice. Exit 77: this machine has not what it takes. */
+   shared event; or what its argument says: mps, metal4, twice, clocks. Exit 77: this machine has not what it takes. */
 
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
 #import <MetalPerformanceShaders/MetalPerformanceShaders.h>
+#include <time.h>
 
 static NSString *const source = @"#include <metal_stdlib>\n"
                                  "kernel void twice(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]])\n"
@@ -58,6 +59,22 @@ static int mps(id<MTLDevice> device, id<MTLCommandQueue> queue, id<MTLComputePip
     return work.error != nil;
 }
 
+/* Whether the host's time that Metal ties the GPU's to is the tracer's clock, and GPUEndTime lies on it. */
+static int clocks(id<MTLDevice> device, id<MTLCommandQueue> queue, id<MTLComputePipelineState> kernel) {
+    MTLTimestamp cpu = 0, gpu = 0;
+    uint64_t before = clock_gettime_nsec_np(CLOCK_UPTIME_RAW);
+    [device sampleTimestamps:&cpu gpuTimestamp:&gpu];
+    uint64_t after = clock_gettime_nsec_np(CLOCK_UPTIME_RAW);
+    id<MTLCommandBuffer> work = [queue commandBuffer];
+    dispatch(work, kernel, [device newBufferWithLength:BYTES options:0], 1);
+    [work commit];
+    [work waitUntilCompleted];
+    uint64_t end = clock_gettime_nsec_np(CLOCK_UPTIME_RAW), said = (uint64_t)(work.GPUEndTime * 1e9);
+    printf("host's %lld ns from the call's begin (it took %llu), the GPU's %lld from the host's; GPUEndTime %lld ns before waitUntilCompleted's end\n",
+           (long long)(cpu - before), after - before, (long long)(gpu - cpu), (long long)(end - said));
+    return !(cpu >= before && cpu <= after && said >= after && said <= end);
+}
+
 static int metal4(id<MTLDevice> device) {
 #if defined(__MAC_26_0)
     if (@available(macOS 26.0, *)) {
@@ -90,6 +107,7 @@ int main(int count, char **words) {
         if (!device || !queue || !kernel) return 77;
         if ([what isEqual:@"mps"]) return mps(device, queue, kernel);
         if ([what isEqual:@"metal4"]) return metal4(device);
+        if ([what isEqual:@"clocks"]) return clocks(device, queue, kernel);
         if ([what isEqual:@"twice"]) {
             id<MTLCommandBuffer> work = [queue commandBuffer];
             [work commit];

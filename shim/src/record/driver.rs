@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use gputrace_abi::{Event, event};
 
-use super::{Call, Layer, count_unrecorded, state};
+use super::{Call, enter};
 use crate::hooks::{self, Hook};
 use crate::interpose::driver;
 use crate::thread::State;
@@ -42,15 +42,7 @@ pub(crate) fn call(
     }
     let mut cookie = 0usize;
     let mut start = 0;
-    let call = match state() {
-        Some((state, row)) if !state.is_paused() => Call::enter(Layer::driver(state, row), &raw mut cookie),
-        Some(_) => None,
-        None => {
-            cold_path();
-            count_unrecorded(hook.class);
-            None
-        }
-    };
+    let call = enter(hook.class, &raw mut cookie);
     if let Some(call) = call {
         start = call.begin(hook.class, number);
     }

@@ -4,7 +4,7 @@ use core::hint::cold_path;
 
 use gputrace_abi::Event;
 
-use super::{Call, Layer, count_unrecorded, state};
+use super::{Call, enter};
 use crate::hooks::Hook;
 use crate::hooks::metal::devices;
 use crate::interpose::objc::Id;
@@ -23,15 +23,7 @@ pub(crate) fn message<R: Copy>(
 ) -> R {
     let mut cookie = 0usize;
     let mut start = 0;
-    let call = match state() {
-        Some((state, row)) if !state.is_paused() => Call::enter(Layer::driver(state, row), &raw mut cookie),
-        Some(_) => None,
-        None => {
-            cold_path();
-            count_unrecorded(hook.class);
-            None
-        }
-    };
+    let call = enter(hook.class, &raw mut cookie);
     let mut prepared = 0;
     if let Some(call) = call {
         prepared = before(this);

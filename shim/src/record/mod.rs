@@ -33,6 +33,20 @@ pub(crate) fn state() -> Option<(&'static State, &'static ThreadRow)> {
     Some((state, state.row()?))
 }
 
+/// Begins to record a call of the driver, or a message to Metal. None: it is inside another one, or nothing is recorded.
+#[inline(always)]
+fn enter(class: Class, cookie: *mut usize) -> Option<Call<'static>> {
+    match state() {
+        Some((state, row)) if !state.is_paused() => Call::enter(Layer::driver(state, row), cookie),
+        Some(_) => None,
+        None => {
+            cold_path();
+            count_unrecorded(class);
+            None
+        }
+    }
+}
+
 /// A call of a thread that has no row: counted as seen and dropped where there is a segment.
 #[cold]
 #[inline(never)]

@@ -49,7 +49,9 @@ pub(crate) fn number(object: Id) -> u16 {
 #[inline(never)]
 fn ask(object: Id) -> u16 {
     let find = |device: usize| DEVICES.iter().position(|place| place.load(Ordering::Relaxed) == device);
-    let place = find(object as usize).or_else(|| find(send!(object, "device"; Id) as usize));
+    // Not every encoder says whose it is.
+    let device = || if objc::responds(object, c"device") { send!(object, "device"; Id) as usize } else { usize::MAX };
+    let place = find(object as usize).or_else(|| find(device()));
     place.map_or(0, |ordinal| ordinal as u16 + 1)
 }
 

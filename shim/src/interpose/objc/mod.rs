@@ -63,6 +63,12 @@ fn selector(name: &CStr) -> Sel {
     unsafe { sel_registerName(name.as_ptr()) }
 }
 
+/// Whether an object has a method of this name.
+pub(crate) fn responds(object: Id, name: &CStr) -> bool {
+    // SAFETY: an object of the program's that a message to it is about, and a selector.
+    !object.is_null() && !unsafe { class_getInstanceMethod(object_getClass(object), selector(name)) }.is_null()
+}
+
 /// Sends a message: `send!(object, "selector:", (value: type) -> result)`. To nil: nothing, and the result is zero.
 macro_rules! send {
     ($object:expr, $selector:literal $(, ($($value:expr => $type:ty),*))? ; $result:ty) => {{
