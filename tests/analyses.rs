@@ -59,7 +59,10 @@ fn the_demo_is_reported_as_what_it_is() {
     assert_eq!((&facts["launches"], &facts["waits"], &facts["copies"]), (&60.0.into(), &1.0.into(), &2.0.into()));
     let parts = ["outside_driver_ns", "launch_ns", "wait_ns", "copy_ns", "memory_ns", "other_ns"];
     let sum: f64 = parts.iter().map(|part| facts[part].as_f64().expect("a time")).sum();
-    assert!((sum / facts["unit_host_ns"].as_f64().expect("a time") - 1.0).abs() < 1e-6, "the parts are the step: {facts}");
+    assert!(
+        (sum / facts["unit_host_ns"].as_f64().expect("a time") - 1.0).abs() < 1e-6,
+        "the parts are the step: {facts}"
+    );
     let found = summary["tables"]["findings"]["rows"].to_string();
     // The loop reads its loss in every step: four bytes, for which it waits until the kernels are done.
     assert!(

@@ -13,11 +13,14 @@ use crate::tables::{Communicator, Tables};
 
 /// Copies of NCCL that a process may have; numbers of a hostile one are not kept beyond that.
 const COPIES: usize = 64;
+/// Passes that a communicator waits for what its copy of NCCL is: the thread that tells it may be stopped in the middle.
+const PATIENCE: u16 = 200;
 
 /// What is known of a process's communicators.
 #[derive(Default)]
 pub(crate) struct Communicators {
-    /// Came in the last pass. The next one makes rows of them, when the texts of all threads were read.
+    /// Came in the last pass. The next one makes rows of them, when the texts of all threads were read; `spare` counts the
+    /// passes of those whose copy of NCCL is not known yet.
     held: Vec<Event>,
     /// Path and version of each copy of NCCL.
     copies: BTreeMap<u64, (String, i32)>,
@@ -40,13 +43,24 @@ impl Communicators {
 }
 
 impl Process {
-    /// Adds the rows of communicators that came with the last pass.
-    pub(super) fn take_communicators(&mut self, clocks: &mut Clocks, tables: &mut Tables, written: &mut Written) {
+    /// Adds the rows of communicators that came with the last pass; `all`: also of those whose copy is not known.
+    pub(super) fn take_communicators(
+        &mut self,
+        clocks: &mut Clocks,
+        tables: &mut Tables,
+        written: &mut Written,
+        all: bool,
+    ) {
         // Before its first comparison of the clocks a run's rate is a guess.
         if !self.communicators.held.is_empty() {
             clocks.tick();
         }
-        for event in std::mem::take(&mut self.communicators.held) {
+        for mut event in std::mem::take(&mut self.communicators.held) {
+            if !all && event.spare < PATIENCE && !self.communicators.copies.contains_key(&u64::from(event.result)) {
+                event.spare += 1;
+                self.communicators.held.push(event);
+                continue;
+            }
             let row = self.communicator(&event, clocks);
             if let Some(hook) = self.intake.hooks.get(usize::from(event.flags))
                 && written.insert(hook.api_id)

@@ -106,6 +106,7 @@ impl Intake {
             Item::Communicator(mut event) => {
                 self.read_hooks();
                 event.commit = thread as u32;
+                event.spare = 0; // a count of ours from here on
                 self.communicators.push(event);
             }
             Item::GpuTimes(event) => self.metal.take_times(event),

@@ -156,7 +156,7 @@ impl Process {
         }
         self.read(dead);
         self.take_texts(tables, written);
-        self.take_communicators(clocks, tables, written);
+        self.take_communicators(clocks, tables, written, false);
         self.intake.graphs.apply(horizon);
         if !self.held.is_empty() {
             self.intake.memory.apply(horizon);
@@ -390,7 +390,7 @@ impl Process {
         self.intake.graphs.apply(u64::MAX);
         self.resolve_held(clocks, tables, written);
         self.settle_metal(u64::MAX, clocks, tables, written, true);
-        self.take_communicators(clocks, tables, written);
+        self.take_communicators(clocks, tables, written, true);
         self.take_graphs(clocks, tables, true);
         self.let_threads_go(clocks, tables);
         self.let_threads_go(clocks, tables);
