@@ -14,7 +14,7 @@ use crate::util::{Finished, Scratch, Target, apple_targets, count, imports_of_ap
 fn each(name: &str, attempt: impl Fn(&str, &dyn for<'a> Fn(&'a Scratch) -> Target<'a>)) {
     let Some((dylibs, processors)) = apple_targets() else { return };
     for processor in processors {
-        attempt(&format!("{processor:?}"), &|scratch| processor.target(scratch, &dylibs, name));
+        processor.tries(|| attempt(&format!("{processor:?}"), &|scratch| processor.target(scratch, &dylibs, name)));
     }
 }
 

@@ -52,21 +52,23 @@ fn each(program: &str, arguments: &[&str], assert: impl Fn(&Run)) {
 fn each_with(program: &str, arguments: &[&str], variables: &[(&str, &str)], assert: impl Fn(&Run)) {
     let Some((dylibs, processors)) = apple_targets() else { return };
     for processor in processors {
-        let scratch = Scratch::new();
-        let file = scratch.path().join("truth");
-        let target = processor.target(&scratch, &dylibs, program).args(arguments).options(["--malloc", "off"]);
-        let target = variables.iter().fold(target, |target, (name, value)| target.env(name, value));
-        let plain = target.plain();
-        let traced = target.env("FAKE_METAL_TRUTH", &file).traced();
-        let who = format!("{processor:?} {program} {arguments:?}");
-        assert_eq!(plain.text(), traced.text(), "{who}: {}", traced.stderr);
-        assert_eq!(plain.code(), traced.code(), "{who}: {}", traced.stderr);
-        assert_eq!(plain.stderr, traced.own_stderr(), "{who}");
-        let lines = fs::read_to_string(&file).unwrap_or_default();
-        let truth = lines.lines().map(|line| serde_json::from_str(line).expect("the truth is JSON")).collect();
-        let trace = traced.read();
-        trace.assert_balanced();
-        assert(&Run { who, run: traced, trace, truth, _scratch: scratch });
+        processor.tries(|| {
+            let scratch = Scratch::new();
+            let file = scratch.path().join("truth");
+            let target = processor.target(&scratch, &dylibs, program).args(arguments).options(["--malloc", "off"]);
+            let target = variables.iter().fold(target, |target, (name, value)| target.env(name, value));
+            let plain = target.plain();
+            let traced = target.env("FAKE_METAL_TRUTH", &file).traced();
+            let who = format!("{processor:?} {program} {arguments:?}");
+            assert_eq!(plain.text(), traced.text(), "{who}: {}", traced.stderr);
+            assert_eq!(plain.code(), traced.code(), "{who}: {}", traced.stderr);
+            assert_eq!(plain.stderr, traced.own_stderr(), "{who}");
+            let lines = fs::read_to_string(&file).unwrap_or_default();
+            let truth = lines.lines().map(|line| serde_json::from_str(line).expect("the truth is JSON")).collect();
+            let trace = traced.read();
+            trace.assert_balanced();
+            assert(&Run { who, run: traced, trace, truth, _scratch: scratch });
+        });
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,6 +22,15 @@ pub(crate) enum Processor {
 }
 
 impl Processor {
+    /// Does it; with the emulator up to three times, until it goes well. Of programs with threads it ends one in some hundreds by
+    /// itself, those that nobody traces too.
+    pub(crate) fn tries(self, attempt: impl Fn()) {
+        let goes_wrong = || self == Processor::Arm && catch_unwind(AssertUnwindSafe(&attempt)).is_err();
+        if self == Processor::X86 || (goes_wrong() && goes_wrong()) {
+            attempt();
+        }
+    }
+
     fn compiler(self) -> &'static str {
         match self {
             Processor::X86 => "gcc",
