@@ -3,7 +3,7 @@
 from simulated import Gpu, variant
 
 STEPS, LAYERS = 200, 40
-NAMES = ["gemm_spin_us_3", "bias_spin_us_1", "relu_spin_us_1", "norm_spin_us_2"]
+NAMES = ["gemm_spin_us_1", "bias_spin_us_1", "relu_spin_us_1", "norm_spin_us_1"]
 
 gpu = Gpu("embed_spin_us_3", *NAMES)
 embed, layer = gpu.kernel("embed_spin_us_3"), [gpu.kernel(name) for name in NAMES]
