@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -209,7 +209,17 @@ impl Target<'_> {
     pub(crate) fn plain(&self) -> Finished {
         let mut command = self.command(&self.program);
         command.args(&self.arguments);
-        wait(command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.program)), PathBuf::new())
+        // A file that a test has just written is busy as long as a program that another test starts has yet to be executed.
+        let mut tries = 0..100;
+        let child = loop {
+            match command.spawn() {
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && tries.next().is_some() => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                other => break other.unwrap_or_else(|e| panic!("{:?}: {e}", self.program)),
+            }
+        };
+        wait(child, PathBuf::new())
     }
 
     /// The command line that runs it under gputrace, with its trace in `trace`.
