@@ -79,7 +79,7 @@ impl Process {
                 call,
                 detail: hook.detail,
                 role: hook.role,
-                numbered: event.flags & FLAG_NUMBERED != 0 || hook.name.starts_with("[MTL4"),
+                numbered: event.flags & FLAG_NUMBERED != 0,
                 at: event.start,
                 payload: event.payload,
                 stack_launches: stack.launches,

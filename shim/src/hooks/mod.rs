@@ -51,7 +51,7 @@ pub(crate) struct Hook {
     pub(crate) detail: u8,
     /// Stream 0 means the thread's own stream.
     pub(crate) per_thread: bool,
-    /// Flags of each of its events: the kinds of memory of a copy.
+    /// Flags of each of its events: the kinds of memory of a copy; that a commit is told by its number.
     pub(crate) flags: u16,
     /// Its calls are counted and leave no events.
     pub(crate) counted: bool,
@@ -65,7 +65,11 @@ unsafe impl Sync for Hook {}
 impl Hook {
     pub(crate) const fn new(name: &'static CStr, class: Class, detail: u8, counted: bool, wrapper: *const ()) -> Hook {
         let per_thread = find(name, b"_ptsz") || find(name, b"_ptds");
-        let flags = if matches!(class, Class::Transfer) { memory_kinds(name) } else { 0 };
+        let flags = match class {
+            Class::Transfer => memory_kinds(name),
+            Class::Commit if find(name, b"[MTL4") => gputrace_abi::metal::FLAG_NUMBERED,
+            _ => 0,
+        };
         Hook { name, class, detail, per_thread, flags, counted, wrapper }
     }
 }

@@ -29,14 +29,18 @@ fn ours() -> impl Iterator<Item = *mut c_char> {
     OURS.iter().map(|entry| entry.load(Ordering::Relaxed)).take_while(|entry| !entry.is_null())
 }
 
+/// Makes a call with this environment, in which our variables stay.
+fn with_ours(given: *const *mut c_char, call: impl FnOnce(*const *mut c_char) -> c_int) -> c_int {
+    let mut room = [null_mut(); MOST];
+    // SAFETY: the program's own environment, and strings that were there when the process started.
+    call(unsafe { kept(given, ours(), &mut room) })
+}
+
 interpose! {
     /// `int execve(const char *path, char *const argv[], char *const envp[])`
     fn execve(path: *const c_char, argv: *const *mut c_char, envp: *const *mut c_char) -> c_int {
-        let mut room = [null_mut(); MOST];
-        // SAFETY: the program's own environment, and strings that were there when the process started.
-        let envp = unsafe { kept(envp, ours(), &mut room) };
         // SAFETY: the program's own arguments; the environment lives through the call.
-        unsafe { libc::execve(path, argv.cast(), envp.cast()) }
+        with_ours(envp, |envp| unsafe { libc::execve(path, argv.cast(), envp.cast()) })
     }
 
     /// `int posix_spawn(pid_t *, const char *path, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
@@ -49,11 +53,8 @@ interpose! {
         argv: *const *mut c_char,
         envp: *const *mut c_char
     ) -> c_int {
-        let mut room = [null_mut(); MOST];
-        // SAFETY: the program's own environment, and strings that were there when the process started.
-        let envp = unsafe { kept(envp, ours(), &mut room) };
         // SAFETY: the program's own arguments; the environment lives through the call.
-        unsafe { libc::posix_spawn(pid, path, actions, attributes, argv, envp) }
+        with_ours(envp, |envp| unsafe { libc::posix_spawn(pid, path, actions, attributes, argv, envp) })
     }
 
     /// The same, with the file looked for in PATH.
@@ -65,10 +66,7 @@ interpose! {
         argv: *const *mut c_char,
         envp: *const *mut c_char
     ) -> c_int {
-        let mut room = [null_mut(); MOST];
-        // SAFETY: the program's own environment, and strings that were there when the process started.
-        let envp = unsafe { kept(envp, ours(), &mut room) };
         // SAFETY: the program's own arguments; the environment lives through the call.
-        unsafe { libc::posix_spawnp(pid, file, actions, attributes, argv, envp) }
+        with_ours(envp, |envp| unsafe { libc::posix_spawnp(pid, file, actions, attributes, argv, envp) })
     }
 }

@@ -108,6 +108,13 @@ pub(crate) fn present() -> Option<View> {
     if word.load(Ordering::Acquire) == LIVE { unsafe { view_at(SEGMENT.load(Ordering::Relaxed)) } } else { None }
 }
 
+/// Says in the segment what is missing or was seen: a bit of [`note`].
+pub(crate) fn say(bit: u32) {
+    if let Some(view) = present() {
+        view.header().notes.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
 /// The constructor's work: reads the environment, makes the segment, registers the main thread.
 pub(crate) fn start_in_constructor() {
     let Some(folder) = sys::variable(b"GPUTRACE_SESSION") else { return };

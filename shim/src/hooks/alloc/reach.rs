@@ -1,7 +1,5 @@
 //! Whose malloc this program has.
 
-use core::sync::atomic::Ordering;
-
 use gputrace_abi::layout::note;
 
 use crate::interpose::elf;
@@ -23,9 +21,7 @@ pub(crate) fn out_of_reach() -> u32 {
 
 /// Notes in the segment whether another allocator stands between us and libc.
 pub(crate) fn note_allocator() {
-    if elf::next_definition(c"malloc") != elf::in_library(c"libc.so.6", c"malloc")
-        && let Some(view) = session::present()
-    {
-        view.header().notes.fetch_or(note::OTHER_MALLOC, Ordering::Relaxed);
+    if elf::next_definition(c"malloc") != elf::in_library(c"libc.so.6", c"malloc") {
+        session::say(note::OTHER_MALLOC);
     }
 }

@@ -31,9 +31,7 @@ pub(super) fn meet(device: Id) {
             Err(_) => {}
         }
     }
-    if let Some(view) = session::present() {
-        view.header().notes.fetch_or(note::CONTEXTS_FULL, Ordering::Relaxed);
-    }
+    session::say(note::CONTEXTS_FULL);
 }
 
 /// The number of an object's device; 0 when it is not known.

@@ -53,7 +53,7 @@ pub(super) fn begin() -> usize {
             return number as usize;
         }
     }
-    lost();
+    session::say(note::METAL_TIMES_LOST);
     0
 }
 
@@ -103,10 +103,4 @@ pub(super) fn committed(queue: Id, buffers: *const Id, count: usize, number: usi
         }
     }
     [number, queue as u64, 0, count as u64]
-}
-
-fn lost() {
-    if let Some(view) = session::present() {
-        view.header().notes.fetch_or(note::METAL_TIMES_LOST, Ordering::Relaxed);
-    }
 }

@@ -106,12 +106,12 @@ impl Role {
                         }
                         sys::nap(NAP_NS);
                     }
-                    return tell(note::METAL_HOOKS_LATE);
+                    return session::say(note::METAL_HOOKS_LATE);
                 }
                 Err(_) => {}
             }
         }
-        tell(note::METAL_CLASSES_FULL);
+        session::say(note::METAL_CLASSES_FULL);
     }
 
     fn put_in(&self, class: usize, slot: usize) {
@@ -119,7 +119,7 @@ impl Role {
         // SAFETY: a class, and selectors.
         let lacks = |name: &&&CStr| unsafe { class_getInstanceMethod(class, selector(name)) }.is_null();
         if self.needs.iter().find(lacks).is_some() {
-            return tell(note::METAL_CLASS_UNKNOWN);
+            return session::say(note::METAL_CLASS_UNKNOWN);
         }
         for message in self.messages {
             let selector = selector(message.selector);
@@ -135,7 +135,7 @@ impl Role {
                 }
                 let types = method_getTypeEncoding(method);
                 if types.is_null() || !encoding::alike(CStr::from_ptr(types).to_bytes(), message.encoding.as_bytes()) {
-                    tell(note::METAL_SIGNATURE);
+                    session::say(note::METAL_SIGNATURE);
                     continue;
                 }
                 original.store(method_getImplementation(method) as usize, Ordering::Release);
@@ -148,12 +148,5 @@ impl Role {
                 }
             }
         }
-    }
-}
-
-/// Says in the segment what is missing.
-fn tell(bit: u32) {
-    if let Some(view) = session::present() {
-        view.header().notes.fetch_or(bit, Ordering::Relaxed);
     }
 }
