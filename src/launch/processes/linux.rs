@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::Stat;
 
@@ -37,8 +38,27 @@ pub(crate) fn newest() -> Option<u32> {
 }
 
 /// The environment with which a process was started, `NAME=value` each followed by a nul byte.
+///
+/// In the midst of an exec, when the old program is gone and the new one's stack not yet laid out, a process has none and reads
+/// as one with an empty one. That takes microseconds, but a busy machine may stop it there: it is waited for.
 pub(crate) fn environment(pid: u32) -> Option<Vec<u8>> {
-    fs::read(format!("/proc/{pid}/environ")).ok()
+    for _ in 0..EXEC_LOOKS {
+        let text = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        if !text.is_empty() || !is_in_exec(pid) {
+            return Some(text);
+        }
+        std::thread::sleep(EXEC_PAUSE);
+    }
+    None
+}
+
+/// An exec is waited for as long as this, 50 ms in all.
+const EXEC_LOOKS: u32 = 100;
+const EXEC_PAUSE: Duration = Duration::from_micros(500);
+
+/// Whether a process has a program (a thread of the kernel has none) whose stack does not yet stand.
+fn is_in_exec(pid: u32) -> bool {
+    stat(pid).is_some_and(|stat| stat.stack == 0 && !matches!(stat.state, b'Z' | b'X')) && executable_path(pid).is_ok()
 }
 
 /// Whether a process runs with rights that its file lent it: its effective user or group is not its real one.
@@ -72,6 +92,7 @@ pub(crate) fn name(pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
@@ -81,6 +102,22 @@ mod tests {
         text.truncate(20);
         assert_eq!(parse_stat(&text), None);
         assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn a_process_in_the_midst_of_its_exec_is_waited_for() {
+        for round in 0..50 {
+            let own = round.to_string();
+            let mut child = Command::new("cat").env_clear().env("ROUND", &own).stdin(Stdio::piped()).spawn().unwrap();
+            let (text, id) = (environment(child.id()), child.id());
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            assert_eq!(text, Some(format!("ROUND={own}\0").into_bytes()), "{id}");
+        }
+        let mut bare = Command::new("cat").env_clear().stdin(Stdio::piped()).spawn().unwrap();
+        assert_eq!(environment(bare.id()), Some(Vec::new()));
+        drop(bare.stdin.take());
+        bare.wait().unwrap();
     }
 
     #[test]

@@ -87,7 +87,7 @@ mod tests {
     fn a_process_with_a_folder_in_its_environment_is_found_until_it_ends() {
         let folder = Path::new("/nonexistent/gputrace-processes-test");
         let mut child = Command::new("cat").env("GPUTRACE_SESSION", folder).stdin(Stdio::piped()).spawn().unwrap();
-        // The environment is the child's own only after its exec, which spawn has seen succeed.
+        // Right after its exec, when its environment may not yet stand.
         assert_eq!(referring_to(folder, 0), [child.id()]);
         // What is not newer than the newest process is not looked at again; others come and go meanwhile.
         let (before, again, after) = (newest(), referring_to(folder, child.id()), newest());
