@@ -59,8 +59,9 @@ fn built() -> &'static Path {
     let errors = ERRORS.get_or_init(|| {
         let _lock = file_lock("build");
         let mut cargo = Command::new(env!("CARGO"));
-        let packages = ["gputrace-shim", "gputrace-inline", "fake-cuda", "fake-cuda-symbolic", "fake-nccl"]
-            .map(|name| ["-p", name]);
+        let packages =
+            ["gputrace-shim", "gputrace-inline", "fake-cuda", "fake-cuda-symbolic", "fake-cupti", "fake-nccl"]
+                .map(|name| ["-p", name]);
         cargo.args(["build", "--quiet"]).args(packages.as_flattened()).current_dir(repository());
         let target = products().parent().expect("profiles lie in the target folder");
         cargo.arg("--target-dir").arg(target);
@@ -89,7 +90,8 @@ pub(crate) enum Driver {
     Symbolic,
 }
 
-/// A folder for LD_LIBRARY_PATH in which the simulated driver is called libcuda.so.1.
+/// A folder for LD_LIBRARY_PATH in which the simulated driver is called libcuda.so.1, and the stand-in for CUPTI
+/// libcupti.so.13.
 pub(crate) fn driver_folder(driver: Driver) -> PathBuf {
     let library = match driver {
         Driver::Plain => "libfake_cuda.so",
@@ -97,7 +99,9 @@ pub(crate) fn driver_folder(driver: Driver) -> PathBuf {
     };
     let library = built().join(library);
     assert!(library.is_file(), "{} was not built", library.display());
-    folder_with(&format!("{driver:?}").to_lowercase(), "libcuda.so.1", &library)
+    let folder = format!("{driver:?}").to_lowercase();
+    folder_with(&folder, "libcupti.so.13", &built().join("libfake_cupti.so"));
+    folder_with(&folder, "libcuda.so.1", &library)
 }
 
 /// A folder for LD_LIBRARY_PATH in which the stand-in for NCCL is called libnccl.so.2.

@@ -62,14 +62,14 @@ impl Driver {
     /// The same node as it is instantiated now: with what its bodies hold.
     pub(crate) fn planned(&self, body: &Body) -> R<Body> {
         let Body::Conditional(node) = body else { return Ok(body.clone()) };
-        let mut plan = Plan { steps: Vec::new(), total_ns: 0, has_host: false, visible: false };
+        let mut plan = Plan::default();
         if let Some((graph, times)) = node.runs() {
             let body = Arc::new(self.plan(graph)?);
-            (plan.has_host, plan.visible) = (body.has_host, body.visible);
+            (plan.has_host, plan.visible, plan.nodes) = (body.has_host, body.visible, body.nodes);
             for _ in 0..times {
                 let start_ns = plan.total_ns;
                 plan.total_ns += body.total_ns;
-                plan.steps.push(Step { work: Work::Graph(body.clone()), start_ns, end_ns: plan.total_ns });
+                plan.steps.push(Step { work: Work::Graph(body.clone()), start_ns, end_ns: plan.total_ns, node: 0 });
             }
         }
         Ok(Body::Conditional(Conditional { plan: Arc::new(plan), ..node.clone() }))
@@ -88,7 +88,7 @@ impl Driver {
                 }
                 let bodies: Arc<[u64]> = (0..p.count).map(|_| self.graphs.insert(Graph::default())).collect();
                 p.bodies = bodies.as_ptr();
-                let plan = Arc::new(Plan { steps: Vec::new(), total_ns: 0, has_host: false, visible: false });
+                let plan = Arc::new(Plan::default());
                 Ok(Body::Conditional(Conditional { kind: p.kind, value: p.handle as u32, bodies, plan }))
             }
             _ => Err(NOT_SUPPORTED),

@@ -16,6 +16,8 @@ pub(crate) struct Context {
     pub(crate) flags: u32,
     pub(crate) primary: bool,
     pub(crate) id: u64,
+    /// Counted from 1.
+    pub(crate) number: u32,
     /// The legacy default stream.
     pub(crate) legacy: u64,
     /// Streams that the legacy stream waits for and that wait for it.
@@ -84,11 +86,13 @@ impl Driver {
 
     pub(crate) fn new_context(&mut self, device: i32, flags: u32, primary: bool) -> u64 {
         let id = self.id();
+        self.contexts_made += 1;
         let context = self.contexts.insert(Context {
             device,
             flags,
             primary,
             id,
+            number: self.contexts_made,
             legacy: 0,
             blocking: Vec::new(),
             all_streams: Vec::new(),

@@ -5,6 +5,7 @@
 
 use crate::codes::*;
 use crate::memory::Place;
+use crate::observe;
 use crate::state::{Driver, driver, put};
 use crate::stream::wait_for;
 use crate::table::{Default, R, driver as functions};
@@ -212,8 +213,14 @@ enum Sure {
     Both,
 }
 
-/// Copies, and waits for it as its kind demands.
+/// A call that is one copy.
 unsafe fn transfer(raw: u64, default: Default, sync: bool, sure: Sure, make: impl Fn(&Driver) -> R<Shape>) -> R {
+    observe::begin(observe::class::COPY);
+    unsafe { one(raw, default, sync, sure, make) }
+}
+
+/// Copies, and waits for it as its kind demands.
+unsafe fn one(raw: u64, default: Default, sync: bool, sure: Sure, make: impl Fn(&Driver) -> R<Shape>) -> R {
     let mut d = driver()?;
     let stream = d.stream(raw, default)?;
     let shape = make(&d)?;
@@ -289,8 +296,10 @@ unsafe fn batch(
     if dsts.is_null() || srcs.is_null() || sizes.is_null() || count == 0 {
         return Err(INVALID_VALUE);
     }
+    observe::begin(observe::class::COPY);
     (0..count).try_for_each(|i| unsafe {
-        linear(raw, default, false, Sure::Neither, *dsts.add(i), *srcs.add(i), *sizes.add(i))
+        let shape = Shape::linear(*dsts.add(i), *srcs.add(i), *sizes.add(i));
+        one(raw, default, false, Sure::Neither, |_| Ok(shape))
     })
 }
 
@@ -298,8 +307,8 @@ unsafe fn batch_3d(default: Default, ops: *const BatchOp, count: usize, raw: u64
     if ops.is_null() || count == 0 {
         return Err(INVALID_VALUE);
     }
-    (0..count)
-        .try_for_each(|i| unsafe { transfer(raw, default, false, Sure::Neither, |d| d.shape_batch(&*ops.add(i))) })
+    observe::begin(observe::class::COPY);
+    (0..count).try_for_each(|i| unsafe { one(raw, default, false, Sure::Neither, |d| d.shape_batch(&*ops.add(i))) })
 }
 
 functions! {

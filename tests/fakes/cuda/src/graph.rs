@@ -2,6 +2,7 @@
 
 use crate::codes::*;
 use crate::conditional::Conditional;
+use crate::observe;
 use crate::state::{Driver, driver, out};
 use crate::table::{R, driver as functions};
 use crate::work::{Plan, Step, Work};
@@ -48,6 +49,8 @@ type Planned = (u64, Body, Vec<usize>, bool);
 pub(crate) struct Exec {
     pub(crate) plan: Arc<Plan>,
     pub(crate) flags: u64,
+    /// An observer's name for it; no other has had it.
+    pub(crate) number: u32,
     /// The bodies and edges that parameters can be changed in.
     pub(crate) nodes: Vec<Planned>,
 }
@@ -87,6 +90,14 @@ impl Body {
         }
     }
 
+    /// How many nodes are inside it.
+    fn inside(&self) -> u32 {
+        match self {
+            Body::Child { plan, .. } | Body::Conditional(Conditional { plan, .. }) => plan.nodes,
+            _ => 0,
+        }
+    }
+
     fn work(&self) -> Work {
         match self {
             Body::Work(work) => work.clone(),
@@ -102,6 +113,12 @@ impl Plan {
         let nodes: Vec<_> = nodes.collect();
         let mut ends: Vec<Option<u64>> = vec![None; nodes.len()];
         let mut steps = Vec::with_capacity(nodes.len());
+        let mut count = 0;
+        let mut numbers = Vec::with_capacity(nodes.len());
+        for (body, ..) in &nodes {
+            numbers.push(count + 1);
+            count += 1 + body.inside();
+        }
         let mut left = nodes.iter().filter(|(.., on)| *on).count();
         while left > 0 {
             let before = left;
@@ -114,7 +131,7 @@ impl Plan {
                 let work = body.work();
                 let end_ns = start_ns + work.ns();
                 ends[i] = Some(end_ns);
-                steps.push(Step { work, start_ns, end_ns });
+                steps.push(Step { work, start_ns, end_ns, node: numbers[i] });
                 left -= 1;
             }
             if left == before {
@@ -125,6 +142,7 @@ impl Plan {
             total_ns: ends.iter().flatten().max().copied().unwrap_or(0),
             has_host: steps.iter().any(|step| step.work.has_host()),
             visible: steps.iter().any(|step| step.work.visible()),
+            nodes: count,
             steps,
         })
     }
@@ -232,7 +250,8 @@ impl Driver {
 
     fn instantiate(&mut self, graph: u64, flags: u64) -> R<u64> {
         let (plan, nodes) = (Arc::new(self.plan(graph)?), self.planned_nodes(graph)?);
-        Ok(self.execs.insert(Exec { plan, flags, nodes }))
+        let number = self.id() as u32;
+        Ok(self.execs.insert(Exec { plan, flags, number, nodes }))
     }
 
     /// Recomputes an executable graph after one of its nodes was changed.
@@ -270,10 +289,12 @@ pub(crate) struct InstantiateParams {
 }
 
 fn launch(raw: u64, default: crate::table::Default, exec: u64) -> R {
+    observe::begin(observe::class::GRAPH);
     let mut d = driver()?;
     let stream = d.stream(raw, default)?;
     let e = d.execs.get(exec).ok_or(INVALID_VALUE)?;
     let plan = e.plan.clone();
+    observe::launches(e.number);
     if d.streams.get(stream).is_some_and(|s| s.capture.is_some()) {
         // A graph that is launched under capture becomes a child of the captured one.
         let nodes = e.nodes.iter().map(|(_, body, after, on)| (body.clone(), after.clone(), !on)).collect();

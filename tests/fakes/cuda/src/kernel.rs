@@ -23,6 +23,8 @@ pub(crate) struct Kernel {
     pub(crate) ns: u64,
     pub(crate) function: u64,
     pub(crate) geometry: Geometry,
+    pub(crate) static_shared: u32,
+    pub(crate) registers: u32,
     pub(crate) builtin: Option<Box<Builtin>>,
 }
 

@@ -8,6 +8,7 @@ use crate::codes::*;
 use crate::config::config;
 use crate::context::{FAULTED, current_raw};
 use crate::kernel::{Kernel, builtin};
+use crate::observe;
 use crate::slab::parts;
 use crate::state::{Driver, FUNCTIONS, STREAMS, driver, kinds};
 use crate::table::{Default, R, driver as functions};
@@ -65,6 +66,7 @@ fn quiet(function: u64, stream: u64) -> bool {
         && PENDING.load(Relaxed) == 0
         && OPEN.load(Relaxed) == 0
         && !FAULTED.load(Relaxed)
+        && !observe::observed()
 }
 
 impl Driver {
@@ -80,7 +82,9 @@ impl Driver {
             return Err(INVALID_HANDLE);
         }
         let builtin = if f.computes { unsafe { builtin(&f.name, params, extra) } } else { None };
-        Ok(Kernel { name: f.name.clone(), ns: f.ns, function, geometry, builtin })
+        // Its attributes: bytes of its own shared memory, and registers of a thread.
+        let (static_shared, registers) = (f.attributes[1] as u32, f.attributes[4] as u32);
+        Ok(Kernel { name: f.name.clone(), ns: f.ns, function, geometry, static_shared, registers, builtin })
     }
 }
 
@@ -93,6 +97,7 @@ unsafe fn launch(
     params: *const *const c_void,
     extra: *const *const c_void,
 ) -> R {
+    observe::begin(observe::class::KERNEL);
     geometry.check()?;
     if quiet(function, stream) {
         return Ok(());

@@ -29,6 +29,8 @@ mod launch;
 mod memory;
 mod module;
 mod nodes;
+mod observe;
+mod observed;
 mod pointer;
 mod pool;
 mod procaddr;

@@ -2,6 +2,7 @@
 
 use crate::codes::*;
 use crate::memory::Place;
+use crate::observe;
 use crate::state::driver;
 use crate::stream::wait_for;
 use crate::table::{Default, R, driver as functions};
@@ -9,6 +10,7 @@ use crate::work::{Set, Work};
 
 /// Fills; a synchronous fill of pinned memory waits, one of device memory does not.
 fn fill(raw: u64, default: Default, sync: bool, set: Set) -> R {
+    observe::begin(observe::class::SET);
     let mut d = driver()?;
     let stream = d.stream(raw, default)?;
     let place = d.memory.place(set.dst);

@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::graph::{Exec, Graph};
 use crate::memory::Memory;
 use crate::module::{Function, Library, Module};
+use crate::observe::Tag;
 use crate::pool::Pool;
 use crate::slab::Slab;
 use crate::stream::Stream;
@@ -63,8 +64,20 @@ pub(crate) struct Driver {
     /// The per-thread default stream of (thread, context).
     pub(crate) thread_streams: HashMap<(u64, u64), u64>,
     pub(crate) next_id: u64,
-    /// Of the operation whose effect is happening: when its call was made, and by which thread.
-    pub(crate) cause: (u64, i32),
+    /// How many contexts there have been.
+    pub(crate) contexts_made: u32,
+    /// The call whose operation's effect is happening.
+    pub(crate) cause: Cause,
+}
+
+/// The call that an operation comes from.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Cause {
+    /// When it was made, and by which thread.
+    pub(crate) issued_ns: u64,
+    pub(crate) tid: i32,
+    /// What an observer calls it.
+    pub(crate) tag: Tag,
 }
 
 /// Bounds of the slabs that are read without the lock.
@@ -101,7 +114,8 @@ impl Driver {
             device_pools: [(0, 0); 8],
             thread_streams: HashMap::new(),
             next_id: 1,
-            cause: (0, 0),
+            contexts_made: 0,
+            cause: Cause::default(),
         }
     }
 

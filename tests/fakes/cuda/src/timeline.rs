@@ -7,9 +7,10 @@
 //! pending that the host could see without asking (a copy to pinned memory, a host function); a second one runs host
 //! functions and callbacks.
 
-use crate::state::{Driver, Guard, locked};
+use crate::observe;
+use crate::state::{Cause, Driver, Guard, locked};
 use crate::truth;
-use crate::work::{Step, Work};
+use crate::work::{Span, Step, Work};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Condvar;
@@ -30,9 +31,7 @@ const SLICE_NS: u64 = 10_000_000;
 
 pub(crate) struct Op {
     pub(crate) seq: u64,
-    /// When the call was made, and by which thread.
-    pub(crate) issued_ns: u64,
-    pub(crate) tid: i32,
+    pub(crate) cause: Cause,
     /// Streams, each with the sequence number that it must have reached.
     pub(crate) after: Vec<(u64, u64)>,
     pub(crate) work: Work,
@@ -88,7 +87,8 @@ impl Driver {
         let Some(s) = self.streams.get_mut(stream) else { return 0 };
         s.issued += 1;
         let seq = s.issued;
-        s.ops.push_back(Op { seq, issued_ns: now, tid: truth::tid(), after, work });
+        let cause = Cause { issued_ns: now, tid: truth::tid(), tag: observe::call() };
+        s.ops.push_back(Op { seq, cause, after, work });
         if s.ops.len() == 1 {
             self.timeline.ready.push((stream, now));
         }
@@ -135,7 +135,7 @@ impl Driver {
             }
             return;
         }
-        let mut start = at.max(op.issued_ns).max(s.last_end_ns);
+        let mut start = at.max(op.cause.issued_ns).max(s.last_end_ns);
         let device = s.device;
         let (engine, ns) = (op.work.engine(), op.work.ns());
         if let Some(engine) = engine {
@@ -166,9 +166,9 @@ impl Driver {
         if op.work.visible() {
             self.timeline.visible -= 1;
         }
-        self.cause = (op.issued_ns, op.tid);
+        self.cause = op.cause;
         if effect {
-            op.work.effect(self, stream, start, end);
+            op.work.effect(self, Span { stream, start, end, node: 0 });
         }
         if gone
             && let Some(s) = self.streams.remove(stream)
@@ -283,9 +283,9 @@ fn run_step(mut driver: Guard, step: &Step, stream: u64, start: u64) -> Guard {
     if step.work.has_host() {
         return unlocked(driver, || step.work.host_part(0));
     }
-    let cause = driver.streams.get(stream).and_then(|s| s.ops.front()).map(|op| (op.issued_ns, op.tid));
+    let cause = driver.streams.get(stream).and_then(|s| s.ops.front()).map(|op| op.cause);
     driver.cause = cause.unwrap_or_default();
-    step.work.effect(&mut driver, stream, start + step.start_ns, start + step.end_ns);
+    step.work.effect(&mut driver, step.span(Span { stream, start, end: start, node: 0 }));
     driver
 }
 

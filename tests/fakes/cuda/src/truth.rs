@@ -7,9 +7,10 @@
 
 use crate::config::{arm, config, injected_count};
 use crate::launch::Geometry;
-use crate::state::{Driver, locked};
+use crate::state::{Cause, Driver, locked};
 use crate::table::entries;
 use crate::timeline::now;
+use crate::work::Span;
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
 use std::fmt::Write;
@@ -52,18 +53,18 @@ pub(crate) fn device(
     driver: &Driver,
     kind: &'static str,
     name: &str,
-    stream: u64,
-    (start, end): (u64, u64),
+    span: Span,
     bytes: u64,
     geometry: Option<&Geometry>,
 ) {
     if config().truth.is_none() {
         return;
     }
+    let Span { stream, start, end, .. } = span;
     let (raw, device) = driver.streams.get(stream).map_or((stream, 0), |s| (s.raw.unwrap_or(stream), s.device));
     let mut records = RECORDS.lock().unwrap_or_else(|e| e.into_inner());
     if records.len() < MOST_RECORDS {
-        let (issued, tid) = driver.cause;
+        let Cause { issued_ns: issued, tid, .. } = driver.cause;
         let (name, geometry) = (name.to_owned(), geometry.copied());
         records.push(Record { kind, name, stream: raw, device, start, end, bytes, issued, tid, geometry });
     }

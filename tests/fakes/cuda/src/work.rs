@@ -3,6 +3,7 @@
 use crate::config::config;
 use crate::event;
 use crate::kernel::Kernel;
+use crate::observe;
 use crate::state::Driver;
 use crate::truth;
 use std::ffi::c_void;
@@ -74,17 +75,39 @@ pub(crate) enum Work {
 }
 
 /// An instantiated graph: its nodes in an order that respects their edges, each with its place in time.
+#[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) total_ns: u64,
     pub(crate) has_host: bool,
     pub(crate) visible: bool,
+    /// How many nodes it has, with those of the graphs inside it.
+    pub(crate) nodes: u32,
 }
 
 pub(crate) struct Step {
     pub(crate) work: Work,
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
+    /// Which node of its graph it is: from 1, and a graph inside counts for as many more as it has nodes.
+    pub(crate) node: u32,
+}
+
+/// Where and when an operation runs, and as which node of a graph: 0 for none.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) stream: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) node: u32,
+}
+
+impl Step {
+    /// Its span in a launch of its graph.
+    pub(crate) fn span(&self, graph: Span) -> Span {
+        let (start, end) = (graph.start + self.start_ns, graph.start + self.end_ns);
+        Span { start, end, node: graph.node + self.node, ..graph }
+    }
 }
 
 impl Shape {
@@ -190,28 +213,31 @@ impl Work {
     }
 
     /// What it does to memory and to its stream's context; nothing of the client's code is called.
-    pub(crate) fn effect(&self, driver: &mut Driver, stream: u64, start: u64, end: u64) {
+    pub(crate) fn effect(&self, driver: &mut Driver, span: Span) {
         match self {
             Work::Kernel(kernel) => {
-                truth::device(driver, "kernel", &kernel.name, stream, (start, end), 0, Some(&kernel.geometry));
-                kernel.run(driver, stream);
+                truth::device(driver, "kernel", &kernel.name, span, 0, Some(&kernel.geometry));
+                observe::kernel(driver, span, kernel);
+                kernel.run(driver, span.stream);
             }
             Work::Copy(copy) => {
                 unsafe { copy.run() };
-                truth::device(driver, "copy", copy.direction.name(), stream, (start, end), copy.shape.bytes(), None);
+                truth::device(driver, "copy", copy.direction.name(), span, copy.shape.bytes(), None);
+                observe::copy(driver, span, copy);
             }
             Work::Set(set) => {
                 unsafe { set.run() };
-                truth::device(driver, "set", "", stream, (start, end), set.bytes(), None);
+                truth::device(driver, "set", "", span, set.bytes(), None);
+                observe::set(driver, span, set);
             }
-            Work::Event(handle, ticket) => event::completed(driver, *handle, *ticket, end),
+            Work::Event(handle, ticket) => event::completed(driver, *handle, *ticket, span.end),
             Work::Free(address) => driver.memory.release(*address),
             Work::Write { address, value, bytes } => unsafe {
                 std::ptr::copy_nonoverlapping(value.to_ne_bytes().as_ptr(), *address as *mut u8, *bytes);
             },
             Work::Graph(plan) => {
                 for step in &plan.steps {
-                    step.work.effect(driver, stream, start + step.start_ns, start + step.end_ns);
+                    step.work.effect(driver, step.span(span));
                 }
             }
             Work::Nothing | Work::Host(..) | Work::Callback(..) => {}
