@@ -186,7 +186,7 @@ impl Events {
         let (kind, stream) = (rows.texts("kind"), rows.i64("stream"));
         move |output, row| {
             let name = self.name(api[row]);
-            let cat = if name.starts_with("\"cuda") { "cuda_runtime" } else { "cuda_driver" };
+            let cat = category(name);
             let (ts, dur) = (Us(start[row] - output.base_ns), Us(length[row]));
             let (pid, tid, correlation) = (pid[row], tid[row], correlation[row]);
             write!(
@@ -317,5 +317,30 @@ fn work(rows: &Rows) -> impl FnMut(&mut Output, usize, &str, &str) -> io::Result
             write!(output, r#","graph node id":{}"#, node[row])?;
         }
         Ok(())
+    }
+}
+
+/// The category of a call with this name, which is quoted: Metal's own, beside torch.profiler's two.
+fn category(name: &str) -> &'static str {
+    if name.starts_with("\"cuda") {
+        "cuda_runtime"
+    } else if name.starts_with("\"[MTL") || name.starts_with("\"MTL") {
+        "metal"
+    } else {
+        "cuda_driver"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn calls_are_named_by_whose_they_are() {
+        let names = [
+            r#""cudaLaunchKernel""#,
+            r#""cuLaunchKernel""#,
+            r#""[MTLCommandBuffer commit]""#,
+            r#""MTLCopyAllDevices""#,
+        ];
+        assert_eq!(names.map(super::category), ["cuda_runtime", "cuda_driver", "metal", "metal"]);
     }
 }

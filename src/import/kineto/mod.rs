@@ -108,7 +108,7 @@ fn place(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
             metadata(found, event, args);
             Some(())
         }
-        ("X", "cuda_runtime" | "cuda_driver" | "Runtime") => call(found, event, args),
+        ("X", "cuda_runtime" | "cuda_driver" | "metal" | "Runtime") => call(found, event, args),
         ("X", "kernel" | "Kernel") => kernel(found, event, args),
         ("X", "gpu_memcpy" | "gpu_memset" | "Memcpy" | "Memset") => copy(found, event, args, cat.ends_with("emset")),
         ("X", "cuda_sync") => {
