@@ -10,6 +10,7 @@ use gputrace_collectors::schema::{TABLES, TableId};
 
 use super::Problem;
 use super::files::Launcher;
+use super::processes::uses_metal;
 
 /// Names the tables of a finished launcher that are gone altogether.
 pub(crate) fn name(folder: &Path, launcher: &Launcher, problem: &dyn Fn(Problem)) {
@@ -17,7 +18,15 @@ pub(crate) fn name(folder: &Path, launcher: &Launcher, problem: &dyn Fn(Problem)
         return;
     };
     // No verdict calls the other calls fine (api), so their rows are not missed; most that is encoded is no dispatch.
-    for table in TABLES.iter().filter(|table| !matches!(table.id, TableId::Api | TableId::Dispatches)) {
+    let is_looked_at = |id| match id {
+        TableId::Api | TableId::Dispatches => false,
+        // Of Metal, who did not have to wait for room, and the end of a heap's buffer, are other calls.
+        TableId::Syncs | TableId::DeviceMemory => {
+            !manifest.processes.iter().any(uses_metal) || launcher.sealed(TableId::Api).is_empty()
+        }
+        _ => true,
+    };
+    for table in TABLES.iter().filter(|table| is_looked_at(table.id)) {
         let name = table.name;
         let recorded = recorded(manifest, table.id.classes());
         let removed = manifest.removed.iter().any(|removed| removed.table == name);
@@ -39,24 +48,37 @@ fn recorded(manifest: &Manifest, classes: &[&str]) -> u64 {
 mod tests {
     use std::cell::RefCell;
 
-    use gputrace_collectors::manifest::{Count, Process};
+    use gputrace_collectors::manifest::{Count, Coverage, Hook, Process};
 
     use super::*;
 
-    #[test]
-    fn a_table_that_the_manifest_knows_and_the_folder_lacks_is_named() {
-        let launches = Count { seen: 12, recorded: 12, ..Count::default() };
-        let process = Process { accounting: [("launch".to_owned(), launches)].into(), ..Process::default() };
+    /// What is said of a process that recorded 12 events of a class in this hook, and left files of these tables.
+    fn said(class: &str, hook: &str, tables: &[TableId]) -> Vec<String> {
+        let count = Count { seen: 12, recorded: 12, ..Count::default() };
+        let hooks = vec![Hook { name: hook.to_owned(), ..Hook::default() }];
+        let coverage = Coverage { hooks, ..Coverage::default() };
+        let process = Process { accounting: [(class.to_owned(), count)].into(), coverage, ..Process::default() };
         let manifest = Manifest { complete: true, processes: vec![process], ..Manifest::default() };
         let mut launcher = Launcher { manifest: Some(manifest), ..Launcher::default() };
-        let problems = |launcher: &Launcher| {
-            let seen = RefCell::new(Vec::new());
-            name(Path::new("trace"), launcher, &|problem| seen.borrow_mut().push(problem.to_string()));
-            seen.into_inner()
-        };
-        let said = problems(&launcher);
-        assert!(said.len() == 1 && said[0].contains("12 recorded events"), "{said:?}");
-        launcher.files.resize(TABLES.len(), vec!["launches/host=h/a-000000.parquet".into()]);
-        assert_eq!(problems(&launcher), Vec::<String>::new());
+        launcher.files.resize(TABLES.len(), Vec::new());
+        tables.iter().for_each(|table| launcher.files[*table as usize].push("a-000000.parquet".into()));
+        let seen = RefCell::new(Vec::new());
+        name(Path::new("trace"), &launcher, &|problem| seen.borrow_mut().push(problem.to_string()));
+        seen.into_inner()
+    }
+
+    #[test]
+    fn a_table_that_the_manifest_knows_and_the_folder_lacks_is_named() {
+        let lines = said("launch", "cuLaunchKernel", &[TableId::Api]);
+        assert!(lines.len() == 1 && lines[0].contains("12 recorded events"), "{lines:?}");
+        assert_eq!(said("launch", "cuLaunchKernel", &[TableId::Launches]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn command_buffers_that_had_room_are_no_waits_that_are_missing() {
+        let hook = "[MTLCommandQueue commandBuffer]";
+        assert_eq!(said("sync", hook, &[TableId::Api]), Vec::<String>::new());
+        assert_eq!(said("sync", hook, &[]).len(), 1);
+        assert_eq!(said("sync", "cuStreamSynchronize", &[TableId::Api]).len(), 1);
     }
 }

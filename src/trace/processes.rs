@@ -55,14 +55,18 @@ pub(crate) struct Process {
 impl Process {
     /// Whether it sent messages to objects of Metal, as far as the manifest tells.
     pub(crate) fn is_metal(&self) -> bool {
-        let hooks = self.manifest.iter().flat_map(|manifest| &manifest.coverage.hooks);
-        hooks.into_iter().any(|hook| hook.name.starts_with("[MTL"))
+        self.manifest.as_ref().is_some_and(uses_metal)
     }
 
     /// `rank 3`, or `pid 4711` where there are no ranks.
     pub(crate) fn label(&self) -> String {
         self.rank.map_or_else(|| format!("pid {}", self.pid), |rank| format!("rank {rank}"))
     }
+}
+
+/// Whether a process of a manifest sent messages to objects of Metal.
+pub(super) fn uses_metal(process: &manifest::Process) -> bool {
+    process.coverage.hooks.iter().any(|hook| hook.name.starts_with("[MTL"))
 }
 
 const COLUMNS: &[&str] = &[
