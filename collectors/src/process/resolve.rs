@@ -81,6 +81,7 @@ impl Process {
                 role: hook.role,
                 numbered: event.flags & FLAG_NUMBERED != 0,
                 at: event.start,
+                end_ns: clocks.ns(self.clock, event.end),
                 payload: event.payload,
                 stack_launches: stack.launches,
             });

@@ -57,6 +57,7 @@ pub(super) struct Message {
     pub(super) numbered: bool,
     /// Ticks at its begin.
     pub(super) at: u64,
+    pub(super) end_ns: i64,
     pub(super) payload: [u64; 4],
     pub(super) stack_launches: Option<i64>,
 }
@@ -213,7 +214,7 @@ impl Metal {
             return;
         }
         let call = &message.call;
-        let (begin_ns, end_ns) = (call.start_ns, call.start_ns.saturating_add(call.api_ns));
+        let (begin_ns, end_ns) = (call.start_ns, message.end_ns);
         // What it returns is there at its end: where it waited for room, another one may have had that address at its begin.
         let at = match (call.class, message.detail) {
             (Class::Sync, detail::ROOM) => {
