@@ -78,6 +78,7 @@ static void memory(id<MTLDevice> device) {
     id<MTLBuffer> around = [device newBufferWithBytesNoCopy:theirs length:sizeof theirs options:0 deallocator:nil];
     id<MTLBuffer> shared = [device newBufferWithLength:11111 options:MTLResourceStorageModeShared];
     id<MTLBuffer> managed = [device newBufferWithLength:22222 options:MTLResourceStorageModeManaged];
+    id<MTLTexture> image = [device newTextureWithDescriptor:nil];
     id<MTLBuffer> kept = [device newBufferWithLength:33333 options:MTLResourceStorageModePrivate];
     printf("%p %lu %lu\n", kept ? NULL : kept, [around length], [shared length]);
     /* Two owners: it lives until the second has let go. */
@@ -86,6 +87,7 @@ static void memory(id<MTLDevice> device) {
     [managed release];
     [shared release];
     [around release];
+    [image release];
     [inside release];
     [heap release];
     [descriptor release];

@@ -19,11 +19,11 @@
 //! | Sync EVENT | shared event | 0 | value | milliseconds at most |
 //! | Sync STREAM_WAIT | event | queue | value | command buffer |
 //! | Transfer | destination | encoder | source, or value of a set | bytes |
-//! | Alloc | buffer or heap | 0 | options ([`storage`]), or address of the program's own memory | bytes |
-//! | Free | buffer or heap | 0 | 0 | 0 |
+//! | Alloc | buffer, heap or texture | 0 | options ([`storage`]), or address of the program's own memory | bytes |
+//! | Free | buffer, heap or texture | 0 | 0 | 0 |
 //!
 //! A message `newCommandQueue...` (class Api) has the queue in word 0 and how many command buffers of it may be uncompleted in
-//! word 3. A buffer that ends and was not seen to begin was one of a heap's.
+//! word 3. A buffer or texture that ends and was not seen to begin was one of a heap's, or a view.
 //!
 //! An event's context is the number of its device, as [`crate::event::KIND_CONTEXT`] tells it.
 //! [`crate::event::KIND_GPU_TIMES`] tells when the GPU ran a command buffer.

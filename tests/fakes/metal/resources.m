@@ -76,6 +76,9 @@ id resource_new(const char *class_name, id device, NSUInteger bytes, NSUInteger 
 @interface _MTLSimTexture : _MTLSimResource
 @end
 @implementation _MTLSimTexture
+- (NSUInteger)pixelFormat {
+    return 70;
+}
 @end
 
 INHERITS(AGXSimBuffer, _MTLSimBuffer)

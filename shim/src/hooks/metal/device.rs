@@ -31,6 +31,11 @@ messages! {
         let [bytes, options] = [send!(descriptor, "size"; usize), send!(descriptor, "storageMode"; usize) << 4];
         [made as u64, 0, options as u64, bytes as u64]
     };
+    Alloc DEVICE newTexture "newTextureWithDescriptor:" "@@:@" (descriptor: Id) -> Id => |_, made| {
+        resources::texture::TEXTURE.meet(made);
+        let [bytes, options] = [send!(made, "allocatedSize"; usize), send!(made, "storageMode"; usize) << 4];
+        [made as u64, 0, options as u64, bytes as u64]
+    };
 
     Module NONE newPipeline "newComputePipelineStateWithFunction:error:" "@@:@^@" (function: Id, error: *mut Id) -> Id
         => |_, made| pipeline(made, function);

@@ -30,7 +30,7 @@ pub(crate) const FIRST: u16 = super::alloc::FIRST + super::alloc::COUNT;
 pub(crate) const END: u16 = feedback::END;
 
 /// The lists, in the order of their numbers.
-static LISTS: [&[Hook]; 12] = [
+static LISTS: [&[Hook]; 13] = [
     &device::HOOKS,
     &queue::HOOKS,
     &command_buffer::HOOKS,
@@ -39,6 +39,7 @@ static LISTS: [&[Hook]; 12] = [
     &resources::buffer::HOOKS,
     &resources::heap::HOOKS,
     &event::HOOKS,
+    &resources::texture::HOOKS,
     &metal4::queue::HOOKS,
     &metal4::buffer::HOOKS,
     &entry::HOOKS,

@@ -1,4 +1,5 @@
-//! The end of buffers and heaps. Buffers that a heap gave out end here too, and were not seen to begin.
+//! The end of buffers, heaps and textures. What a heap gave out, and views of textures, end here too, and were not seen to
+//! begin.
 
 pub(crate) mod buffer {
     use crate::hooks::metal::messages;
@@ -17,6 +18,17 @@ pub(crate) mod heap {
     messages! {
         /// Memory that the program shares out itself.
         HEAP: "MTLHeap", from super::buffer::END, needs ["newBufferWithLength:options:", "usedSize"];
+
+        Free DEVICE dealloc "dealloc" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
+    }
+}
+
+pub(crate) mod texture {
+    use crate::hooks::metal::messages;
+
+    messages! {
+        /// Memory of an image.
+        TEXTURE: "MTLTexture", from super::heap::END, needs ["pixelFormat", "allocatedSize"];
 
         Free DEVICE dealloc "dealloc" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
     }
