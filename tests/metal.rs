@@ -293,8 +293,30 @@ fn commits_may_be_left_by_jumps_and_exceptions() {
             let commits = count(&run.process(), "commit");
             let whole = run.truth("command_buffer").len() as u64;
             assert_eq!((commits.recorded, commits.abandoned), (whole, 50), "{}", run.who);
+            assert_command_buffers(run);
+            // The program's own handler, and ours once.
+            assert!(run.truth("command_buffer").iter().all(|line| int(line, "handlers") == 2), "{}", run.who);
         });
     }
+}
+
+#[test]
+fn a_command_buffer_that_is_gone_when_its_commit_returns_is_not_asked_for_anything() {
+    each("metal_odd.m", &["gone"], |run| {
+        assert_command_buffers(run);
+        let table = run.trace.table("command_buffers");
+        assert!(table.rows().all(|row| row.int("labelled") == 1 && row.int("queue") != 0), "{}", run.who);
+    });
+}
+
+#[test]
+fn a_commit_allocates_nothing_but_what_metal_does_for_the_completion_handler() {
+    each("metal_odd.m", &["allocations"], |run| {
+        let counts: BTreeMap<_, _> =
+            run.truth("allocations").iter().map(|line| (line["who"].to_string(), int(line, "count"))).collect();
+        // 100 commits each; the simulated Metal's list of handlers grows by one.
+        assert_eq!(counts["\"seen\""], counts["\"unseen\""] + 100, "{}", run.who);
+    });
 }
 
 #[test]

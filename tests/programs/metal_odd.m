@@ -3,6 +3,9 @@
  * usage: metal_odd released       lets go of everything before its handlers are called
  *        metal_odd jump           each commit but the last is left by longjmp
  *        metal_odd throw          the same by an exception
+ *        metal_odd throw4         the same with Metal 4, and three commits after that
+ *        metal_odd gone           the last to hold a command buffer is a handler, which runs before commit returns
+ *        metal_odd allocations    tells what it takes of malloc to commit, to a queue that was seen made and to one that was not
  *        metal_odd before|after   another one puts its own commit into the class, before the first command buffer or after
  *        metal_odd unseen         a queue of a class that no message returned
  *        metal_odd twice          commits a command buffer twice
@@ -17,6 +20,7 @@
 #include <unistd.h>
 
 #include "metal.h"
+#include "truth.h"
 
 static id<MTLDevice> device;
 static id<MTLCommandQueue> queue;
@@ -107,6 +111,92 @@ static void throwing(void) {
     printf("%lu %lu %lu %lu %lu\n", a, b, c, d, e);
 }
 
+/* Of 300 commits each is left; then three are made. */
+static void throwing4(void) {
+    id<MTL4CommandQueue> queue4 = [device newMTL4CommandQueue];
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTL4CommandBuffer> buffer = [device newCommandBuffer];
+    [buffer beginCommandBufferWithAllocator:[device newCommandAllocator]];
+    [buffer endCommandBuffer];
+    fake_at_commit = throw_it;
+    jumps = 300;
+    int caught = 0;
+    for (int commits = 0; commits < 3;) {
+        @try {
+            [queue4 commit:&buffer count:1];
+            [queue4 signalEvent:event value:++commits];
+            [event waitUntilSignaledValue:commits timeoutMS:UINT64_MAX];
+        } @catch (NSObject *thrown) {
+            caught++;
+        }
+    }
+    printf("caught %d\n", caught);
+}
+
+static void release_given(struct block *block, id given, uint64_t unused) {
+    [given release];
+}
+
+static void await_end(void) {
+    while (fake_command_buffers) usleep(100);
+}
+
+static void gone(void) {
+    struct block handler = {NULL, BLOCK_IS_GLOBAL, 0, release_given, &DESCRIPTOR};
+    fake_after_commit = await_end;
+    for (int i = 0; i < 20; i++) {
+        void *inner = objc_autoreleasePoolPush();
+        id<MTLCommandBuffer> work = [encode("short_100us") retain];
+        [work setLabel:[NSString stringWithUTF8String:"short"]];
+        [work addCompletedHandler:(id)(void *)&handler];
+        objc_autoreleasePoolPop(inner);
+        [work commit];
+    }
+}
+
+/* Calls of malloc's family, of all threads and libraries. */
+static unsigned long allocations;
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *block, size_t bytes);
+
+void *malloc(size_t bytes) {
+    __atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED);
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes) {
+    __atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED);
+    return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *block, size_t bytes) {
+    __atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED);
+    return __libc_realloc(block, bytes);
+}
+
+/* From before the commit until after the handlers; the first commit of a queue starts its thread. */
+static void count_allocations(const char *who) {
+    unsigned long count = 0;
+    for (int i = 0; i < 101; i++) {
+        void *inner = objc_autoreleasePoolPush();
+        id<MTLCommandBuffer> work = encode("nothing");
+        unsigned long before = allocations;
+        [work commit];
+        [work waitUntilCompleted];
+        if (i > 0) count += allocations - before;
+        objc_autoreleasePoolPop(inner);
+    }
+    if (truth_is_wanted()) truth("{\"kind\":\"allocations\",\"who\":\"%s\",\"count\":%lu}", who, count);
+}
+
+static void count_all_allocations(void) {
+    count_allocations("seen");
+    queue = fake_odd_queue(device);
+    count_allocations("unseen");
+}
+
 static void (*original_commit)(id, SEL);
 static int seen;
 
@@ -187,6 +277,9 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "released")) released();
     else if (!strcmp(what, "jump")) jump();
     else if (!strcmp(what, "throw")) throwing();
+    else if (!strcmp(what, "throw4")) throwing4();
+    else if (!strcmp(what, "gone")) gone();
+    else if (!strcmp(what, "allocations")) count_all_allocations();
     else if (!strcmp(what, "before")) swizzled(0);
     else if (!strcmp(what, "after")) swizzled(1);
     else if (!strcmp(what, "unseen")) unseen();

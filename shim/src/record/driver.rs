@@ -42,7 +42,7 @@ pub(crate) fn call(
     }
     let mut cookie = 0usize;
     let mut start = 0;
-    let call = enter(hook.class, &raw mut cookie);
+    let call = enter(hook.class, &raw mut cookie).ok();
     if let Some(call) = call {
         start = call.begin(hook.class, number);
     }

@@ -4,39 +4,43 @@ use core::hint::cold_path;
 
 use gputrace_abi::Event;
 
-use super::{Call, enter};
+use super::{Call, Unrecorded, enter};
 use crate::hooks::Hook;
 use crate::hooks::metal::devices;
 use crate::interpose::objc::Id;
 
 /// Passes a message on to its original and records it. `before` runs first, only if it is recorded, and what it returns goes
-/// to the original and the payload (0 where it did not run). `payload` runs after the original, recorded or not: what
-/// appears must be hooked in any case.
+/// to the original and the payload (zeros where it did not run). `payload` runs after the original, and where recording is
+/// paused too: what appears must be hooked in any case. Of a message inside another one, only the outer one's payload is
+/// asked for, which has what the program is given.
 #[inline(always)]
-pub(crate) fn message<R: Copy>(
+pub(crate) fn message<R: Copy, P: Copy + Default>(
     hook: Hook,
     number: u16,
     this: Id,
-    before: impl FnOnce(Id) -> usize,
-    original: impl FnOnce(usize) -> R,
-    payload: impl FnOnce(Id, R, usize) -> [u64; 4],
+    before: impl FnOnce(Id) -> P,
+    original: impl FnOnce(P) -> R,
+    payload: impl FnOnce(Id, R, P) -> [u64; 4],
 ) -> R {
     let mut cookie = 0usize;
     let mut start = 0;
     let call = enter(hook.class, &raw mut cookie);
-    let mut prepared = 0;
-    if let Some(call) = call {
+    let mut prepared = P::default();
+    if let Ok(call) = call {
         prepared = before(this);
         start = call.begin(hook.class, number);
     }
     // What the original may end is asked before.
-    let context = devices::number(this);
+    let context = call.map_or(0, |_| devices::number(this));
     let result = original(prepared);
     let end = call.map_or(0, |call| call.layer.state.now());
+    if let Err(Unrecorded::Inside) = call {
+        return result;
+    }
     let payload = payload(this, result, prepared);
     match call {
-        Some(call) => call.end(hook, Event { hook: number, start, end, context, payload, ..Event::default() }, 0),
-        None => cold_path(),
+        Ok(call) => call.end(hook, Event { hook: number, start, end, context, payload, ..Event::default() }, 0),
+        Err(_) => cold_path(),
     }
     result
 }

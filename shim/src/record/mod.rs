@@ -33,16 +33,27 @@ pub(crate) fn state() -> Option<(&'static State, &'static ThreadRow)> {
     Some((state, state.row()?))
 }
 
-/// Begins to record a call of the driver, or a message to Metal. None: it is inside another one, or nothing is recorded.
+/// Why a call is not recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unrecorded {
+    /// It is inside another one, which is.
+    Inside,
+    /// Nothing is.
+    Off,
+}
+
+/// Begins to record a call of the driver, or a message to Metal.
 #[inline(always)]
-fn enter(class: Class, cookie: *mut usize) -> Option<Call<'static>> {
+fn enter(class: Class, cookie: *mut usize) -> Result<Call<'static>, Unrecorded> {
     match state() {
-        Some((state, row)) if !state.is_paused() => Call::enter(Layer::driver(state, row), cookie),
-        Some(_) => None,
+        Some((state, row)) if !state.is_paused() => {
+            Call::enter(Layer::driver(state, row), cookie).ok_or(Unrecorded::Inside)
+        }
+        Some(_) => Err(Unrecorded::Off),
         None => {
             cold_path();
             count_unrecorded(class);
-            None
+            Err(Unrecorded::Off)
         }
     }
 }

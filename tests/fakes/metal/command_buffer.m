@@ -6,7 +6,8 @@
 #include "events.h"
 #include "truth.h"
 
-void (*fake_at_commit)(void);
+void (*fake_at_commit)(void), (*fake_after_commit)(void);
+volatile int fake_command_buffers;
 
 const char *text_of(NSString *label) {
     return label ? [label UTF8String] : "";
@@ -30,9 +31,9 @@ static void at_end(struct work *work) {
     int status = buffer->queue->device->vanished ? MTLStatusError : MTLStatusCompleted;
     buffer->number = __atomic_add_fetch(&numbers, 1, __ATOMIC_RELAXED);
     truth("{\"kind\":\"command_buffer\",\"number\":%lu,\"object\":%lu,\"queue\":%lu,\"label\":\"%s\",\"dispatches\":%d,"
-          "\"copies\":%d,\"start_ns\":%lu,\"end_ns\":%lu,\"status\":%d}",
+          "\"copies\":%d,\"start_ns\":%lu,\"end_ns\":%lu,\"status\":%d,\"handlers\":%d}",
           buffer->number, (unsigned long)buffer, (unsigned long)buffer->queue, text_of(buffer->label), work->dispatches,
-          work->copies, work->start_ns, work->end_ns, status);
+          work->copies, work->start_ns, work->end_ns, status, buffer->completed.count);
     timeline_set(timeline, &buffer->status, status);
     timeline_give_room(timeline);
     call_handlers(&buffer->completed, buffer);
@@ -42,6 +43,7 @@ static void at_end(struct work *work) {
 
 @implementation _MTLSimCommandBuffer
 - (id)init {
+    __atomic_fetch_add(&fake_command_buffers, 1, __ATOMIC_RELAXED);
     work.owner = self;
     work.scheduled = at_schedule;
     work.completed = at_end;
@@ -55,6 +57,7 @@ static void at_end(struct work *work) {
     [label release];
     [queue release];
     [super dealloc];
+    __atomic_fetch_sub(&fake_command_buffers, 1, __ATOMIC_RELAXED);
 }
 - (id)device {
     return queue->device;
@@ -88,6 +91,8 @@ static void at_end(struct work *work) {
     status = MTLStatusCommitted;
     [self retain];
     timeline_commit(queue->timeline, &work);
+    if (fake_after_commit)
+        fake_after_commit();
 }
 - (void)waitUntilScheduled {
     uint64_t begin = now_ns();

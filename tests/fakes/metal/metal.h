@@ -327,9 +327,10 @@ NSArray *MTLCopyAllDevices(void);
 NSArray *MTLCopyAllDevicesWithObserver(id *observer, void *handler);
 
 /* Not Apple's: a queue of a class that no message of the device returns; the end of a device; what the innermost commit
- * calls before anything else. */
+ * calls before and after all else; command buffers that are there. */
 id<MTLCommandQueue> fake_odd_queue(id<MTLDevice> device);
 void fake_vanish(id<MTLDevice> device);
-extern void (*fake_at_commit)(void);
+extern void (*fake_at_commit)(void), (*fake_after_commit)(void);
+extern volatile int fake_command_buffers;
 
 #endif

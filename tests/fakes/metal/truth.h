@@ -1,10 +1,11 @@
 /* What happened, as the simulation itself knows it: lines of JSON in the file that FAKE_METAL_TRUTH names, else nothing.
  *
- * command_buffer  number, object, queue, label, dispatches, copies, start_ns, end_ns, status, feedback (Metal 4)
+ * command_buffer  number, object, queue, label, dispatches, copies, start_ns, end_ns, status, handlers (of its end)
  * dispatch        object (command buffer), name, form, grid, group
  * copy            object, bytes, source, destination
  * wait            what (completed, scheduled, room, event), object, start_ns, end_ns
- * alloc, free     object, bytes, mode */
+ * alloc, free     object, bytes, mode
+ * allocations     who, count: of a program that counts its calls of malloc */
 #ifndef TRUTH_H
 #define TRUTH_H
 

@@ -114,6 +114,9 @@ impl Metal {
         };
         let open = open.unwrap_or_default();
         self.leave(&open);
+        // The shim asks a command buffer for its queue only where nobody saw it made.
+        let queue = if queue == 0 { open.queue } else { queue };
+        message.call.stream = queue as i64;
         let content = open.content;
         let (context, stream) = (message.context(), StreamId::new(queue, 0));
         message.call.ahead = around.pending.work(context, stream, message.at);

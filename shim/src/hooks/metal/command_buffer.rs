@@ -4,20 +4,23 @@ use gputrace_abi::metal::encoder;
 
 use super::blit::BLIT;
 use super::compute::COMPUTE;
-use super::{completed, messages, names};
-use crate::interpose::objc::{Id, Role, send};
+use super::{commits, messages};
+use crate::interpose::objc::{Id, Role, Sel, Selector, send};
 
 messages! {
     /// Work for the GPU, from its first encoder to its end.
     COMMAND_BUFFER: "MTLCommandBuffer", from super::queue::END, needs ["addCompletedHandler:", "GPUStartTime"];
 
-    Commit NONE commit "commit" "v@:" () -> () [completed::listen] => |this, ()| {
-        [this as u64, queue(this), names::label(send!(this, "label"; Id)), 1]
+    // It may be gone when its commit returns: a handler of the program's may have been the last one to hold it.
+    Commit NONE commit "commit" "v@:" () -> () [commits::begin] => |this: Id, (), begun: commits::Begun| {
+        [this as u64, begun.queue, begun.label, 1]
     };
     Api NONE enqueue "enqueue" "v@:" () -> () => |this, ()| about(this);
 
-    Sync STREAM waitUntilCompleted "waitUntilCompleted" "v@:" () -> () => |this, ()| about(this);
-    Sync SCHEDULE waitUntilScheduled "waitUntilScheduled" "v@:" () -> () => |this, ()| about(this);
+    Sync STREAM waitUntilCompleted "waitUntilCompleted" "v@:" () -> () [queue]
+        => |this: Id, (), queue| [this as u64, queue, 0, 0];
+    Sync SCHEDULE waitUntilScheduled "waitUntilScheduled" "v@:" () -> () [queue]
+        => |this: Id, (), queue| [this as u64, queue, 0, 0];
     Api NONE addScheduledHandler "addScheduledHandler:" "v@:@?" (block: Id) -> () => |this, ()| about(this);
     Api NONE addCompletedHandler "addCompletedHandler:" "v@:@?" (block: Id) -> () => |this, ()| about(this);
     Api NONE encodeSignalEvent "encodeSignalEvent:value:" "v@:@Q" (event: Id, value: u64) -> ()
@@ -44,8 +47,24 @@ messages! {
         => |this, made| begun(this, made, encoder::OTHER);
 }
 
+/// Adds a handler of ours: no message of the program's, so it goes past our own hook.
+#[inline(always)]
+pub(super) fn add_completed_handler(buffer: Id, block: Id) {
+    type Code = unsafe extern "C" fn(Id, Sel, Id);
+    static SELECTOR: Selector = Selector::new(c"addCompletedHandler:");
+    match COMMAND_BUFFER.original(buffer, Index::addCompletedHandler as usize) {
+        Some(code) => {
+            // SAFETY: the method of this selector, whose signature was compared.
+            let code: Code = unsafe { core::mem::transmute(code) };
+            // SAFETY: the command buffer that is being committed, and a block that lives for ever.
+            unsafe { code(buffer, SELECTOR.get(), block) }
+        }
+        None => send!(buffer, "addCompletedHandler:", (block => Id); ()),
+    }
+}
+
 /// The queue of a command buffer.
-fn queue(this: Id) -> u64 {
+pub(super) fn queue(this: Id) -> u64 {
     send!(this, "commandQueue"; Id) as u64
 }
 

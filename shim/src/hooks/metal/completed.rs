@@ -11,7 +11,7 @@ use gputrace_abi::Event;
 use gputrace_abi::event::KIND_GPU_TIMES;
 use gputrace_abi::layout::note;
 
-use super::devices;
+use super::{command_buffer, commits, devices};
 use crate::interpose::objc::{Id, send};
 use crate::{session, sys, thread};
 
@@ -68,19 +68,13 @@ impl Block {
 
 static COMPLETED: Block = Block::new(completed);
 
-/// MTLCommandBufferStatus: nothing was committed yet up to this one (enqueued).
-const ENQUEUED: usize = 1;
-
-/// A command buffer is about to be committed: its end will be told. One that was committed before takes no handlers, and
-/// its program is about to hear of it.
-pub(super) fn listen(buffer: Id) -> usize {
-    if send!(buffer, "status"; usize) <= ENQUEUED {
-        send!(buffer, "addCompletedHandler:", (COMPLETED.id() => Id); ());
-    }
-    0
+/// Has the end of a command buffer told.
+pub(super) fn listen(buffer: Id) {
+    command_buffer::add_completed_handler(buffer, COMPLETED.id());
 }
 
 unsafe extern "C" fn completed(_: *const Block, buffer: Id) {
+    commits::ended(buffer);
     tell(buffer as u64, buffer, 0, send!(buffer, "status"; usize) as u16, devices::number(buffer));
 }
 

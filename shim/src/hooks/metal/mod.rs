@@ -7,6 +7,7 @@
 
 mod blit;
 mod command_buffer;
+mod commits;
 mod completed;
 mod compute;
 mod device;
@@ -38,8 +39,8 @@ static LISTS: [&[Hook]; 13] = [
     &blit::HOOKS,
     &resources::buffer::HOOKS,
     &resources::heap::HOOKS,
-    &event::HOOKS,
     &resources::texture::HOOKS,
+    &event::HOOKS,
     &metal4::queue::HOOKS,
     &metal4::buffer::HOOKS,
     &entry::HOOKS,
@@ -67,8 +68,8 @@ pub(crate) fn describe(view: &View) {
 
 /// The messages of a role: hooks, trampolines, and the role itself.
 ///
-/// `[BEFORE]` runs before a message that is recorded; with `[BEFORE; INSTEAD]` its result, where it is not 0, goes to INSTEAD,
-/// which takes the original's place, and to the payload.
+/// `[BEFORE]` runs before a message that is recorded, and its result goes to the payload: what an object is asked that the
+/// original may end. With `[BEFORE; INSTEAD]` it goes to INSTEAD too, which takes the original's place where it is not 0.
 macro_rules! messages {
     (
         $(#[$doc:meta])*
@@ -132,7 +133,7 @@ macro_rules! messages {
                     $crate::interpose::objc::Sel
                     $(, $type)*
                 ) -> $result;
-                let original = |prepared: usize| {
+                let original = |prepared| {
                     $crate::hooks::metal::messages!(@instead this, prepared, $($($instead)?)?);
                     // SAFETY: the method of this selector that was there before, whose signature was compared.
                     let code: Code = unsafe { core::mem::transmute($message::ORIGINALS.at::<SLOT>()) };
@@ -140,7 +141,7 @@ macro_rules! messages {
                     unsafe { code(this, selector $(, $argument)*) }
                 };
                 let before = $crate::hooks::metal::messages!(@before $($before)?);
-                let payload = $crate::hooks::metal::messages!(@payload $result, $payload, $($($instead)?)?);
+                let payload = $crate::hooks::metal::messages!(@payload $result, $payload, $($before)?);
                 $crate::record::message($message::HOOK, $message::NUMBER, this, before, original, payload)
             }
         )*
@@ -150,10 +151,10 @@ macro_rules! messages {
     (@payload $result:ty, $payload:expr,) => {
         |this, result, _| $crate::hooks::metal::said::<$result>($payload, this, result)
     };
-    (@payload $result:ty, $payload:expr, $instead:expr) => { $payload };
-    (@before) => { |_| 0usize };
+    (@payload $result:ty, $payload:expr, $before:expr) => { $payload };
+    (@before) => { |_| () };
     (@before $before:expr) => { $before };
-    (@instead $this:ident, $prepared:ident,) => { let _ = $prepared; };
+    (@instead $this:ident, $prepared:ident,) => { _ = $prepared; };
     (@instead $this:ident, $prepared:ident, $instead:expr) => {
         if $prepared != 0 {
             return ($instead)($this, $prepared);

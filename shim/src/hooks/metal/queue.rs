@@ -1,7 +1,7 @@
 //! Messages to command queues.
 
 use super::command_buffer::COMMAND_BUFFER;
-use super::messages;
+use super::{commits, messages};
 use crate::interpose::objc::Id;
 
 messages! {
@@ -15,5 +15,6 @@ messages! {
 
 fn made(queue: Id, made: Id) -> [u64; 4] {
     COMMAND_BUFFER.meet(made);
+    commits::made(made);
     [made as u64, queue as u64, 0, 0]
 }

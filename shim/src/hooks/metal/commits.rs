@@ -1,0 +1,71 @@
+//! Command buffers on their way to their commit: which were seen made, and which have our handler.
+//!
+//! A commit asks its command buffer for no more than its label, and adds one handler, once: it may be left by an exception and
+//! tried again. Both are known by address from a small table, where a new command buffer takes the place of an old one. One that
+//! is not in it (another has its place, or nobody saw it made) is asked.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use super::command_buffer::queue;
+use super::{completed, names};
+use crate::interpose::objc::{Id, send};
+
+/// In an address of the table: a message returned the command buffer, so the collector knows its queue.
+const SEEN: usize = 1;
+/// Its end will be told.
+const HEARD: usize = 2;
+
+/// MTLCommandBufferStatus: nothing was committed yet up to this one (enqueued).
+const ENQUEUED: usize = 1;
+
+static BUFFERS: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
+static NOWHERE: AtomicUsize = AtomicUsize::new(0);
+
+/// What is known of a commit before it is made.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Begun {
+    /// The command buffer's queue; 0 where the collector knows it.
+    pub(super) queue: u64,
+    /// Key of the label.
+    pub(super) label: u64,
+}
+
+#[inline(always)]
+fn place(buffer: Id) -> &'static AtomicUsize {
+    let address = buffer as usize;
+    // The mask keeps the index inside; `get` with a fallback costs nothing and cannot panic.
+    BUFFERS.get((address >> 4 ^ address >> 14) & 1023).unwrap_or(&NOWHERE)
+}
+
+/// A message returned a new command buffer.
+#[inline(always)]
+pub(super) fn made(buffer: Id) {
+    if !buffer.is_null() {
+        place(buffer).store(buffer as usize | SEEN, Ordering::Relaxed);
+    }
+}
+
+/// A command buffer is about to be committed: its end will be told.
+#[inline(always)]
+pub(super) fn begin(buffer: Id) -> Begun {
+    let (place, address) = (place(buffer), buffer as usize);
+    let known = place.load(Ordering::Relaxed);
+    let is_seen = known & !HEARD == address | SEEN;
+    if known & !SEEN != address | HEARD {
+        place.store(address | HEARD | if is_seen { SEEN } else { 0 }, Ordering::Relaxed);
+        // One that was committed before takes no handlers, and its program is about to hear of it.
+        if is_seen || send!(buffer, "status"; usize) <= ENQUEUED {
+            completed::listen(buffer);
+        }
+    }
+    let queue = if is_seen { 0 } else { queue(buffer) };
+    Begun { queue, label: names::label(send!(buffer, "label"; Id)) }
+}
+
+/// Its handlers run: its address is about to be another one's.
+pub(super) fn ended(buffer: Id) {
+    let place = place(buffer);
+    if place.load(Ordering::Relaxed) & !(SEEN | HEARD) == buffer as usize {
+        place.store(0, Ordering::Relaxed);
+    }
+}
