@@ -298,6 +298,11 @@ fn commits_may_be_left_by_jumps_and_exceptions() {
             assert!(run.truth("command_buffer").iter().all(|line| int(line, "handlers") == 2), "{}", run.who);
         });
     }
+    each("metal_odd.m", &["throw4"], |run| {
+        let table = run.trace.table("command_buffers");
+        let known: Vec<_> = table.rows().map(|row| row.maybe_int("gpu_ns").is_some()).collect();
+        assert_eq!(known, [true; 3], "{}", run.who);
+    });
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //!
 //! A number's place among [`PLACES`] stands in its low bits; there lies the block that the feedback calls.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::ffi::c_void;
+use core::hint::cold_path;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gputrace_abi::event::detail;
 use gputrace_abi::layout::note;
@@ -37,24 +39,83 @@ struct Place {
     block: Block,
     /// The commit's number; 0: free.
     number: AtomicU64,
+    /// What must still happen before it is free: the commit returns, its feedback comes.
+    holders: AtomicU32,
+    /// The thread whose commit has not returned, by its state's address; 0: it has.
+    thread: AtomicUsize,
+    /// Our options of that commit.
+    options: AtomicPtr<c_void>,
 }
 
-static FLYING: [Place; PLACES] = [const { Place { block: Block::new(arrived), number: AtomicU64::new(0) } }; PLACES];
+impl Place {
+    const fn new() -> Place {
+        Place {
+            block: Block::new(arrived),
+            number: AtomicU64::new(0),
+            holders: AtomicU32::new(0),
+            thread: AtomicUsize::new(0),
+            options: AtomicPtr::new(core::ptr::null_mut()),
+        }
+    }
+
+    /// The commit returned, or was left.
+    fn let_go_of_options(&self) {
+        self.thread.store(0, Ordering::Relaxed);
+        let options = self.options.swap(core::ptr::null_mut(), Ordering::Relaxed);
+        send!(options, "release"; ());
+    }
+
+    /// One of its two holders is done with it.
+    fn let_go(&self) {
+        if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.number.store(0, Ordering::Release);
+        }
+    }
+}
+
+static FLYING: [Place; PLACES] = [const { Place::new() }; PLACES];
 static COMMITS: AtomicU64 = AtomicU64::new(0);
+
+fn place(number: usize) -> Option<&'static Place> {
+    FLYING.get(number % PLACES)
+}
 
 /// The number of a commit whose times will be told; 0 where too many are in flight.
 pub(super) fn begin() -> usize {
+    let thread = thread::state_slow().map_or(0, |state| &raw const *state as usize);
+    take_place(thread).unwrap_or_else(|| {
+        cold_path();
+        clear_left(thread);
+        take_place(thread).unwrap_or_else(|| {
+            session::say(note::METAL_TIMES_LOST);
+            0
+        })
+    })
+}
+
+fn take_place(thread: usize) -> Option<usize> {
     let nth = COMMITS.fetch_add(1, Ordering::Relaxed) + 1;
-    for probe in 0..PLACES as u64 {
+    (0..PLACES as u64).find_map(|probe| {
         let index = nth.wrapping_add(probe) % PLACES as u64;
         let number = nth * PLACES as u64 + index;
-        let Some(place) = FLYING.get(index as usize) else { continue };
-        if place.number.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            return number as usize;
+        let place = FLYING.get(index as usize)?;
+        place.number.compare_exchange(0, number, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        place.holders.store(2, Ordering::Relaxed);
+        place.thread.store(thread, Ordering::Relaxed);
+        Some(number as usize)
+    })
+}
+
+/// Frees the places of this thread's commits that were left by exceptions: it is about to make another one, so none of them
+/// goes on.
+#[cold]
+fn clear_left(thread: usize) {
+    for place in &FLYING {
+        if place.thread.load(Ordering::Relaxed) == thread {
+            place.let_go_of_options();
+            place.number.store(0, Ordering::Release);
         }
     }
-    session::say(note::METAL_TIMES_LOST);
-    0
 }
 
 /// New options of a commit that give its feedback to us.
@@ -62,14 +123,23 @@ pub(super) fn options(number: usize) -> Id {
     // SAFETY: a C string.
     let class = unsafe { objc_getClass(c"MTL4CommitOptions".as_ptr()) };
     let options = send!(class, "new"; Id);
-    if let Some(place) = FLYING.get(number % PLACES) {
+    if let Some(place) = place(number) {
         if options.is_null() {
-            place.number.store(0, Ordering::Relaxed);
+            place.let_go();
         } else {
+            place.options.store(options, Ordering::Relaxed);
             send!(options, "addFeedbackHandler:", (place.block.id() => Id); ());
         }
     }
     options
+}
+
+/// The commit returned.
+pub(super) fn returned(number: usize) {
+    if let Some(place) = place(number) {
+        place.let_go_of_options();
+        place.let_go();
+    }
 }
 
 unsafe extern "C" fn arrived(block: *const Block, feedback: Id) {
@@ -79,7 +149,7 @@ unsafe extern "C" fn arrived(block: *const Block, feedback: Id) {
     let failed = !send!(feedback, "error"; Id).is_null();
     let result = if failed { status::ERROR } else { status::COMPLETED };
     completed::tell(number, feedback, FLAG_NUMBERED, result, devices::number(core::ptr::null_mut()));
-    place.number.store(0, Ordering::Relaxed);
+    place.let_go();
 }
 
 /// The payload of a commit; number 0: one without times, which gets a number all the same.

@@ -13,7 +13,7 @@ pub(crate) mod queue {
             [|_| feedback::begin(); |this: Id, number: usize| {
                 let options = feedback::options(number);
                 send!(this, "commit:count:options:", (buffers => *const Id, count => usize, options => Id); ());
-                send!(options, "release"; ())
+                feedback::returned(number)
             }]
             => |this, (), number| feedback::committed(this, buffers, count, number);
         // The program's own options stay as they are: it may use them again.
