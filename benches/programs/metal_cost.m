@@ -1,0 +1,98 @@
+/* Messages to the simulated Metal, many of one kind inside one function, whose instructions benches/metal.py has counted.
+ *
+ * usage: metal_cost KIND COUNT
+ *   dispatch, pipeline, copy, outer, encoder, buffer, commit, completed: COUNT of them, after those that come first
+ *   clock: COUNT reads of it
+ *   first: the first object of each class, which is when its messages are hooked
+ * Prints the ns of one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "metal.h"
+
+static id<MTLDevice> device;
+static id<MTLCommandQueue> queue;
+static id<MTLComputePipelineState> pipeline;
+static id<MTLCommandBuffer> work;
+static id<MTLComputeCommandEncoder> kernels;
+static id<MTLBlitCommandEncoder> blit;
+static id<MTLBuffer> memory;
+static id<MTLSharedEvent> gate;
+static id<MTLCommandBuffer> *all;
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+static void begin(void) {
+    device = MTLCreateSystemDefaultDevice();
+    queue = [device newCommandQueueWithMaxCommandBufferCount:1 << 30];
+    id<MTLLibrary> library = [device newDefaultLibrary];
+    id<MTLFunction> function = [library newFunctionWithName:[NSString stringWithUTF8String:"nothing"]];
+    pipeline = [device newComputePipelineStateWithFunction:function error:NULL];
+    memory = [device newBufferWithLength:64 options:0];
+    gate = [device newSharedEvent];
+    work = [[queue commandBuffer] retain];
+    blit = [[work blitCommandEncoder] retain];
+    [blit fillBuffer:memory range:(NSRange){0, 8} value:1];
+    [blit endEncoding];
+    kernels = [[work computeCommandEncoder] retain];
+    [kernels setComputePipelineState:pipeline];
+    [kernels dispatchThreadgroups:(MTLSize){1, 1, 1} threadsPerThreadgroup:(MTLSize){1, 1, 1}];
+}
+
+/* What comes after it waits for the gate: the queue's thread sleeps while others are committed. */
+static void close_gate(void) {
+    [work encodeWaitForEvent:gate value:1];
+    [work commit];
+}
+
+__attribute__((noinline)) static void messages(const char *kind, int count) {
+    MTLSize one = {1, 1, 1};
+    if (!strcmp(kind, "first")) begin();
+    else if (!strcmp(kind, "clock"))
+        for (int i = 0; i < count; i++) seconds();
+    else if (!strcmp(kind, "dispatch"))
+        for (int i = 0; i < count; i++) [kernels dispatchThreadgroups:one threadsPerThreadgroup:one];
+    else if (!strcmp(kind, "pipeline"))
+        for (int i = 0; i < count; i++) [kernels setComputePipelineState:pipeline];
+    else if (!strcmp(kind, "copy"))
+        for (int i = 0; i < count; i++) [blit fillBuffer:memory range:(NSRange){0, 8} value:1];
+    else if (!strcmp(kind, "encoder"))
+        for (int i = 0; i < count; i++) [work computeCommandEncoder];
+    else if (!strcmp(kind, "outer"))
+        for (int i = 0; i < count; i++) [work computeCommandEncoderWithDispatchType:0];
+    else if (!strcmp(kind, "buffer"))
+        for (int i = 0; i < count; i++) [queue commandBuffer];
+    else if (!strcmp(kind, "commit"))
+        for (int i = 0; i < count; i++) [all[i] commit];
+    else if (!strcmp(kind, "completed")) {
+        [gate setSignaledValue:1];
+        [all[count - 1] waitUntilCompleted];
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3) return 2;
+    const char *kind = argv[1];
+    int count = atoi(argv[2]), commits = !strcmp(kind, "commit"), ends = !strcmp(kind, "completed");
+    void *pool = objc_autoreleasePoolPush();
+    if (strcmp(kind, "first")) begin();
+    if (commits || ends) {
+        close_gate();
+        all = calloc(count, sizeof *all);
+        for (int i = 0; i < count; i++) all[i] = [[queue commandBuffer] retain];
+        [all[0] enqueue];
+    }
+    if (ends)
+        for (int i = 0; i < count; i++) [all[i] commit];
+    double start = seconds();
+    messages(kind, count);
+    printf("%.2f\n", (seconds() - start) * 1e9 / count);
+    fflush(stdout);
+    _Exit(0);
+}
