@@ -1,7 +1,7 @@
 //! Records on their way to the client: what is pending, the client's buffer, and the thread that fills it.
 //!
-//! A buffer is asked for when the first record is there, and is filled and completed when the next record does not fit, or
-//! at a flush. It belongs to the callbacks that gave it: when they are replaced it is never given back.
+//! A buffer is asked for in a call that will need one, or else when the first record is there, and is filled and completed
+//! when the next record does not fit, or at a flush. It belongs to the callbacks that gave it: when they are replaced it is never given back.
 
 use crate::config::config;
 use crate::record::Record;
@@ -132,6 +132,35 @@ pub(crate) fn add(record: Record) {
     }
 }
 
+/// Asks for a buffer if there is none. Runs in a call of the program's, which it does not hold up: whoever is at work on
+/// buffers will see to it.
+pub(crate) fn prepare() {
+    let Ok(mut open) = OPEN.try_lock() else { return };
+    let p = pending();
+    if p.room.0 == 0
+        && let Some((request, _)) = p.callbacks
+    {
+        let registration = p.registration;
+        drop(p);
+        *open = ask(request, registration);
+    }
+}
+
+/// A buffer of the callbacks with this registration. Without one all records are dropped.
+fn ask(request: Request, registration: u64) -> Option<Buffer> {
+    let (mut at, mut size, mut most) = (std::ptr::null_mut(), 0, 0);
+    unsafe { request(&mut at, &mut size, &mut most) };
+    let mut p = pending();
+    if at.is_null() || size < SMALLEST_BUFFER {
+        p.drop_all();
+        return None;
+    }
+    if p.registration == registration {
+        p.room = (size, most);
+    }
+    Some(Buffer { registration, at, size, most })
+}
+
 /// Fills and completes buffers while there are records for a full one, or, if `all`, any.
 pub(crate) fn deliver(all: bool) {
     let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
@@ -141,15 +170,7 @@ pub(crate) fn deliver(all: bool) {
         let Some(buffer) = open.take().filter(|buffer| buffer.registration == p.registration) else {
             let registration = p.registration;
             drop(p);
-            let (mut at, mut size, mut most) = (std::ptr::null_mut(), 0, 0);
-            unsafe { request(&mut at, &mut size, &mut most) };
-            let mut p = pending();
-            if at.is_null() || size < SMALLEST_BUFFER {
-                p.drop_all();
-            } else if p.registration == registration {
-                p.room = (size, most);
-                *open = Some(Buffer { registration, at, size, most });
-            }
+            *open = ask(request, registration);
             continue;
         };
         let fitting = p.fitting(&buffer);

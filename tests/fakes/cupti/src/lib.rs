@@ -10,7 +10,8 @@
 //!   enabled; captured and zero-byte calls count and have no record.
 //! - Callbacks are the process's: the second registration replaces the first, gets what was not yet delivered, and the
 //!   first gets nothing more, not even the buffer that it had given. What is enabled is the process's too.
-//! - A buffer is asked for and completed in a thread of the library's when it is full, and in the thread that flushes.
+//! - A buffer is asked for in a call of the program's that needs one, and completed in a thread of the library's when it is
+//!   full, and in the thread that flushes.
 //! - A record is made when its call was made while its kind was enabled, and is delivered once the operation has ended.
 //!
 //! Deliberately absent: API records, external correlation, counters, and what the callbacks of a subscriber would be

@@ -74,6 +74,9 @@ extern "C" fn begun(class: u32) -> u64 {
         busy(config().cost_ns);
     }
     let wanted = (0..WANTED.len()).filter(|i| enabled & 1 << WANTED[*i] != 0).fold(0, |bits, i| bits | 1 << i);
+    if wanted != 0 {
+        delivery::prepare();
+    }
     u64::from(EPOCH.load(Relaxed) as u16) << 48 | wanted << 32 | u64::from(id)
 }
 

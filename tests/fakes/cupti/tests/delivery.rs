@@ -18,7 +18,7 @@ fn numbers(records: &[Record]) -> Vec<u32> {
 }
 
 #[test]
-fn full_buffers_come_from_a_thread_of_the_library_and_the_rest_from_the_one_that_flushes() {
+fn buffers_are_asked_for_in_launches_and_completed_in_a_thread_of_the_library_when_full() {
     alone(&[], |cuda, cupti| {
         let (party, full) = (first(), BUFFER / 216);
         cupti.register(&party);
@@ -33,6 +33,7 @@ fn full_buffers_come_from_a_thread_of_the_library_and_the_rest_from_the_one_that
         let records = party.taken();
         assert!(records.len() == full && records.iter().all(|record| record.completed_by != mine));
         let rest = cupti.flushed(&party);
+        assert_eq!(party.asked()[0], mine);
         assert!(rest.len() == 1 && rest[0].completed_by == mine);
         assert_eq!(numbers(&rest), [full as u32 + 1]);
     });

@@ -174,6 +174,7 @@ pub(crate) struct Party {
     request: unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize),
     complete: unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize),
     got: &'static Mutex<Vec<Record>>,
+    asked: &'static Mutex<Vec<ThreadId>>,
     /// It has no buffers to give.
     pub(crate) poor: &'static AtomicBool,
 }
@@ -181,6 +182,11 @@ pub(crate) struct Party {
 impl Party {
     pub(crate) fn taken(&self) -> Vec<Record> {
         std::mem::take(&mut *self.got.lock().expect("no panic holds it"))
+    }
+
+    /// The threads that asked it for buffers.
+    pub(crate) fn asked(&self) -> Vec<ThreadId> {
+        self.asked.lock().expect("no panic holds it").clone()
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -224,13 +230,15 @@ macro_rules! party {
         pub(crate) fn $name() -> Party {
             static GOT: Mutex<Vec<Record>> = Mutex::new(Vec::new());
             static POOR: AtomicBool = AtomicBool::new(false);
+            static ASKED: Mutex<Vec<ThreadId>> = Mutex::new(Vec::new());
             unsafe extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
+                ASKED.lock().expect("no panic holds it").push(std::thread::current().id());
                 requested(&POOR, buffer, size, most);
             }
             unsafe extern "C" fn complete(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
                 completed(&GOT, buffer, valid);
             }
-            Party { request, complete, got: &GOT, poor: &POOR }
+            Party { request, complete, got: &GOT, asked: &ASKED, poor: &POOR }
         }
     };
 }
