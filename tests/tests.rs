@@ -20,6 +20,7 @@
 //! | `host_memory` | the same for malloc and free |
 //! | `os_waits` | waits for the operating system: long ones recorded, short ones counted, none disturbed |
 //! | `ranges` | ranges named with NVTX are the program's own, and other tools keep theirs |
+//! | `profilers` | a program that profiles itself with CUPTI gets what it gets alone |
 //! | `analyses` | reports say what the driver counted, and the same every time |
 //! | `bottlenecks` | each example of a bottleneck has exactly its finding, and its fixed variant none |
 //! | `waits` | waits that calls do not speak of are the driver's own |
@@ -46,8 +47,8 @@
 //! | `widths` | no line of a report is longer than was asked for |
 //! | `tidy` | the repository keeps its own rules |
 //!
-//! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver and NCCL, Metal, and the
-//! loader of macOS.
+//! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver, CUPTI and NCCL, Metal, and
+//! the loader of macOS.
 
 mod util;
 
@@ -82,6 +83,7 @@ mod metal;
 mod on_a_mac;
 mod os_waits;
 mod processes;
+mod profilers;
 mod ranges;
 mod real_programs;
 mod routes;
