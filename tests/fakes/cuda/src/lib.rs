@@ -4,6 +4,7 @@
 //! vendor's documentation says and as its library was seen to, durations are known beforehand (a kernel's name holds
 //! it, `spin_us_50`; `kernel.rs`), every exported function counts its outermost calls (`truth.rs`), and failures can
 //! be injected (`config.rs` lists the environment variables). Kernels compute nothing, but for a few (`kernel.rs`).
+//! The stand-in for CUPTI observes it (`observe.rs`).
 //!
 //! A function is one item of a `driver!` list in the file of its theme; `LISTS` names the files. What no file
 //! implements but the vendor's library exports is in `unsupported.rs` and answers 801 (not supported).

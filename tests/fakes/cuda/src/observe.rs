@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 use crate::memory::Place;
 pub(crate) use crate::observed::class;
 use crate::observed::{Observer, Operation, Side, memory};
-use crate::state::{Driver, PHASE, locked};
+use crate::state::{Driver, locked, ready};
 use crate::timeline::now;
 use crate::work::{Copy, Direction, Set, Span};
 use std::cell::Cell;
@@ -34,11 +34,11 @@ pub(crate) fn observed() -> bool {
     !NOW.load(Ordering::Acquire).is_null()
 }
 
-/// A call begins that gives the device work.
+/// A call begins that gives the device work; a fork child's calls give it none.
 #[inline]
 pub(crate) fn begin(class: u32) {
     let observer = NOW.load(Ordering::Acquire);
-    if !observer.is_null() {
+    if !observer.is_null() && ready().is_ok() {
         // An observer is never freed.
         let tag = unsafe { ((*observer).begun)(class) };
         CALL.set(Tag { tag, graph: 0 });
@@ -63,7 +63,7 @@ extern "C" fn fakeCudaObserve(observer: *mut Observer) {
         LAST.store(observer, Ordering::Release);
     }
     NOW.store(observer, Ordering::Release);
-    if PHASE.load(Ordering::Acquire) == 1 {
+    if ready().is_ok() {
         locked().advance(now());
     }
 }

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Cuda, Cupti, Gate, KERNEL, MEMCPY, MEMSET, NON_BLOCKING, Record, alone, at, first};
+use std::collections::{BTreeSet, HashMap};
+
+use common::{Cuda, Cupti, Gate, KERNEL, MEMCPY, MEMCPY2, MEMSET, NON_BLOCKING, Record, alone, at, first};
 
 const ALL: &[u64] = &[KERNEL, MEMCPY, MEMSET];
 
@@ -50,6 +52,74 @@ fn kernels_copies_and_sets_have_records_that_say_what_they_were() {
         let copies: Vec<_> = records[2..5].iter().map(|c| (c.u64(8), c.u8(4), c.u8(5), c.u8(6))).collect();
         assert_eq!(copies, [(1000, 1, 2, 3), (100, 2, 3, 1), (512, 8, 3, 3)]);
         assert_eq!((records[5].u64(8), records[5].u32(4)), (400, 7));
+    });
+}
+
+#[test]
+fn copies_say_whose_memory_they_touch_and_those_between_devices_are_of_their_own_kind() {
+    alone(&[("FAKE_CUDA_DEVICES", "2")], |cuda, cupti| {
+        let memory = cuda.make("cuMemAlloc_v2", &[4096]);
+        let managed = cuda.make("cuMemAllocManaged", &[4096, 1]);
+        let mut descriptor = [64usize, 0, 0x1_0000_0001]; // a row of 64 bytes
+        let array = cuda.make("cuArrayCreate_v2", &[at(&mut descriptor)]);
+        let mut first_context = 0u64;
+        cuda.ok("cuCtxGetCurrent", &[at(&mut first_context)]);
+        let second_context = cuda.make("cuDevicePrimaryCtxRetain", &[1]);
+        cuda.ok("cuCtxSetCurrent", &[second_context]);
+        let (other, kernel) = (cuda.make("cuMemAlloc_v2", &[4096]), cuda.kernel("spin_us_1"));
+        cupti.register(&first());
+        cupti.enable(&[KERNEL, MEMCPY, MEMCPY2]);
+        assert_eq!(cuda.launch(kernel, 0), 0);
+        cuda.ok("cuCtxSynchronize", &[]);
+        cuda.ok("cuCtxSetCurrent", &[first_context]);
+        cuda.ok("cuMemcpyPeer", &[other, second_context, memory, first_context, 640]);
+        cuda.ok("cuMemcpyPeer", &[memory, first_context, memory + 64, first_context, 64]);
+        cuda.ok("cuMemcpyDtoD_v2", &[managed, memory, 32]);
+        cuda.ok("cuMemcpyDtoA_v2", &[array, 0, memory, 16]);
+        let records = synchronized(cuda, cupti);
+        let [kernel, peer, within, managed, array] = &records[..] else { panic!("{records:?}") };
+        assert_eq!((kernel.u32(40), kernel.origin().1), (1, 2), "the second device and context");
+        assert_ne!(kernel.origin().2, 7);
+        assert_eq!((peer.kind(), peer.u64(8), peer.u8(4), peer.u32(60)), (MEMCPY2, 640, 10, 2));
+        assert_eq!((peer.u32(44), peer.u32(52)), (0, 1), "from the first device to the second");
+        let copied = |copy: &Record| (copy.kind(), copy.u64(8), copy.u8(4), copy.u8(5), copy.u8(6));
+        assert_eq!(copied(within), (MEMCPY, 64, 8, 3, 3));
+        assert_eq!(copied(managed), (MEMCPY, 32, 8, 3, 5));
+        assert_eq!(copied(array), (MEMCPY, 16, 7, 3, 4));
+    });
+}
+
+#[test]
+fn threads_share_one_count_and_lose_no_record_while_another_flushes() {
+    const THREADS: usize = 4;
+    const LAUNCHES: usize = 500;
+    alone(&[], |cuda, cupti| {
+        let mut context = 0u64;
+        cuda.ok("cuCtxGetCurrent", &[at(&mut context)]);
+        let kernel = cuda.kernel("spin_ns_100");
+        cupti.register(&first());
+        cupti.enable(&[KERNEL]);
+        std::thread::scope(|scope| {
+            let launcher = || {
+                cuda.ok("cuCtxSetCurrent", &[context]);
+                let stream = cuda.stream(NON_BLOCKING);
+                (0..LAUNCHES).for_each(|_| assert_eq!(cuda.launch(kernel, stream), 0));
+                cuda.ok("cuStreamSynchronize", &[stream]);
+            };
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(launcher)).collect();
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                cupti.ok("cuptiActivityFlushAll", &[0]);
+            }
+        });
+        let records = synchronized(cuda, cupti);
+        let ids: BTreeSet<u32> = records.iter().map(|record| record.origin().0).collect();
+        assert_eq!((records.len(), ids.len()), (THREADS * LAUNCHES, THREADS * LAUNCHES));
+        assert_eq!(ids.last(), Some(&((THREADS * LAUNCHES) as u32)));
+        let mut last = HashMap::new();
+        for record in &records {
+            let (id, _, stream) = record.origin();
+            assert!(last.insert(stream, id).is_none_or(|before| before < id), "a stream's records are in order");
+        }
     });
 }
 

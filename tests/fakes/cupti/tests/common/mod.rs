@@ -15,6 +15,7 @@ use std::thread::ThreadId;
 
 pub(crate) const MEMCPY: u64 = 1;
 pub(crate) const MEMSET: u64 = 2;
+pub(crate) const MEMCPY2: u64 = 22;
 pub(crate) const KERNEL: u64 = 10;
 
 const MARK: &str = "FAKE_CUPTI_TEST_CHILD";
