@@ -61,6 +61,22 @@ fn who_registered_last_gets_everything_and_the_first_nothing_until_it_registers_
 }
 
 #[test]
+fn who_joins_inside_a_session_ruins_it() {
+    alone(&[], |cuda, cupti| {
+        let (theirs, ours) = (first(), second());
+        cupti.register(&theirs);
+        cupti.enable(&[KERNEL]);
+        launch(cuda, 5);
+        cupti.register(&ours);
+        cupti.enable(&[KERNEL]);
+        launch(cuda, 5);
+        cupti.disable(&[KERNEL]);
+        cupti.ok("cuptiActivityFlushAll", &[0]);
+        assert_eq!((theirs.count(), ours.count()), (0, 10));
+    });
+}
+
+#[test]
 fn a_flush_before_the_second_registration_saves_what_the_first_has() {
     alone(&[], |cuda, cupti| {
         let (ours, theirs) = (first(), second());

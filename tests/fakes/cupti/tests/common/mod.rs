@@ -9,8 +9,8 @@ pub(crate) use driver::{Cuda, Gate, NON_BLOCKING, at};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, Once};
 use std::thread::ThreadId;
 
 pub(crate) const MEMCPY: u64 = 1;
@@ -27,7 +27,8 @@ pub(crate) fn alone(variables: &[(&str, &str)], body: impl FnOnce(&Cuda, &Cupti)
         let cupti = Cupti::load();
         return body(&cuda, &cupti);
     }
-    build();
+    static BUILT: Once = Once::new();
+    BUILT.call_once(build);
     let name = std::thread::current().name().expect("a test has a name").to_owned();
     let mut child = Command::new(std::env::current_exe().expect("a path"));
     child.args([&name, "--exact", "--nocapture"]).env(MARK, "1").envs(variables.iter().copied());
