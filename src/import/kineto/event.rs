@@ -107,6 +107,11 @@ pub(super) struct Args<'a> {
     pub(super) name: Option<&'a RawValue>,
 }
 
+/// A text; the empty one where there is none.
+pub(super) fn text<'e>(text: &'e Option<Text<'_>>) -> &'e str {
+    text.as_ref().map_or("", |text| &text.0)
+}
+
 /// The text of a value: itself, or what its quotes hold.
 pub(super) fn plain(value: &RawValue) -> &str {
     value.get().trim_matches('"').trim()

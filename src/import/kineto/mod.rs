@@ -40,7 +40,12 @@ pub(super) fn read(input: impl BufRead) -> Result<Gathered, KinetoError> {
     let mut pieces = Pieces::new(input);
     let (mut events, mut base_ns) = (0u64, 0);
     loop {
-        match pieces.next() {
+        let next = pieces.next(|text| {
+            let taken = whole_event(&mut found, text);
+            events += u64::from(taken.is_some());
+            taken
+        });
+        match next {
             Ok(Piece::Event) => {
                 events += 1;
                 take(&mut found, &pieces.buffer);
@@ -90,6 +95,14 @@ fn take(found: &mut Gathered, text: &[u8]) {
     found.broken += u64::from(!read);
 }
 
+/// Takes an event in with which a text begins, if that is one. How many bytes it has.
+fn whole_event(found: &mut Gathered, text: &[u8]) -> Option<usize> {
+    let mut values = serde_json::Deserializer::from_slice(text).into_iter::<Event<'_>>();
+    let event = values.next()?.ok()?;
+    found.broken += u64::from(place(found, &event).is_none());
+    Some(values.byte_offset())
+}
+
 /// Takes an event in if it is one. What it lacks is counted.
 fn read_event(found: &mut Gathered, text: &[u8]) -> bool {
     let Ok(event) = serde_json::from_slice::<Event<'_>>(text) else { return false };
@@ -99,11 +112,10 @@ fn read_event(found: &mut Gathered, text: &[u8]) -> bool {
 
 /// Puts an event where it belongs. None: a value that it must have is missing.
 fn place(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
-    let text = |text: &Option<event::Text<'_>>| text.as_ref().map_or(String::new(), |t| t.0.clone().into_owned());
-    let (ph, cat) = (text(&event.ph), text(&event.cat));
+    let (ph, cat) = (event::text(&event.ph), event::text(&event.cat));
     let none = Args::default();
     let args = event.args.as_ref().unwrap_or(&none);
-    match (ph.as_str(), cat.as_str()) {
+    match (ph, cat) {
         ("M", _) => {
             metadata(found, event, args);
             Some(())
@@ -121,20 +133,20 @@ fn place(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
         }
         ("X", "python_function") => function(found, event),
         ("X", "cpu_op") if event.name.as_ref().is_some_and(|name| name.0 == OPERATOR) => {
-            range(found, event, args, &cat, "push_pop")?;
+            range(found, event, args, cat, "push_pop")?;
             let process = found.process(whole(event.pid)?);
             let tid = whole(event.tid).unwrap_or(0) as i32;
             collectives::take(found, args, process, tid, ns(event.ts)?, ns(event.dur)?.max(0));
             Some(())
         }
-        ("X", "user_annotation" | "cpu_op" | "Operator") => range(found, event, args, &cat, "push_pop"),
-        ("i" | "I", "user_annotation") => range(found, event, args, &cat, "mark"),
+        ("X", "user_annotation" | "cpu_op" | "Operator") => range(found, event, args, cat, "push_pop"),
+        ("i" | "I", "user_annotation") => range(found, event, args, cat, "mark"),
         (_, "") => {
             found.leave_out(if ph == "X" { "without a category" } else { "other" });
             Some(())
         }
         _ => {
-            found.leave_out(&cat);
+            found.leave_out(cat);
             Some(())
         }
     }

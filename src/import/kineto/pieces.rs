@@ -1,7 +1,8 @@
 //! A large JSON text in pieces: each event of `traceEvents`, and each other member of the object around it.
 //!
 //! Only one piece is in memory. Where a piece ends is all that is found out here, so that one event that is no JSON (older
-//! profilers wrote `nan`, and names as they came) costs that event, and a file that was cut off costs its last one.
+//! profilers wrote `nan`, and names as they came) costs that event, and a file that was cut off costs its last one. An event
+//! that is JSON ends where its reader says so: nearly all are read where they lie, and no byte of them is looked at twice.
 
 use std::io::{self, BufRead};
 
@@ -47,8 +48,9 @@ impl<R: BufRead> Pieces<R> {
         Pieces { input, place: Place::Start, buffer: Vec::new() }
     }
 
-    /// The next piece.
-    pub(crate) fn next(&mut self) -> io::Result<Piece> {
+    /// The next piece. Events of which all is in memory are offered to `whole` first, with what comes after them: it says
+    /// how many bytes the event had that it took, and such events are no pieces.
+    pub(crate) fn next(&mut self, mut whole: impl FnMut(&[u8]) -> Option<usize>) -> io::Result<Piece> {
         loop {
             let Some(first) = self.peek()? else {
                 let start = self.place == Place::Start;
@@ -81,6 +83,9 @@ impl<R: BufRead> Pieces<R> {
                     self.buffer.push(first);
                     self.input.consume(1);
                     return Ok(Piece::Event);
+                }
+                (Place::Events(_), b'{') if let Some(taken) = whole(read(&mut self.input)?) => {
+                    self.input.consume(taken)
                 }
                 (Place::Events(_), _) => return Ok(if self.value()? { Piece::Event } else { Piece::CutOff }),
                 (Place::Over, _) => return Ok(Piece::End),
@@ -190,7 +195,7 @@ mod tests {
         let mut pieces = Pieces::new(io::BufReader::with_capacity(3, text.as_bytes()));
         let mut all = Vec::new();
         loop {
-            let piece = pieces.next().unwrap();
+            let piece = pieces.next(|_| None).unwrap();
             let over = !matches!(piece, Piece::Event | Piece::Member(_));
             all.push((piece, if over { String::new() } else { String::from_utf8(pieces.buffer.clone()).unwrap() }));
             if over {
@@ -221,6 +226,22 @@ mod tests {
         ];
         assert_eq!(pieces(text), wanted);
         assert_eq!(pieces("[{}\n,{}]"), [event("{}"), event("{}"), over(Piece::End)]);
+    }
+
+    #[test]
+    fn events_that_are_in_memory_are_offered_where_they_lie() {
+        let text = r#"{"traceEvents": [{"a": 1} , {"b": 2}, 3, {"c": 3}], "z": {"d": 4}}"#;
+        let mut pieces = Pieces::new(text.as_bytes());
+        let mut seen = Vec::new();
+        let mut next = || {
+            pieces.next(|text| {
+                seen.push(text[2]);
+                (text[2] != b'b').then_some(br#"{"a": 1}"#.len())
+            })
+        };
+        let all: Vec<Piece> = (0..4).map(|_| next().unwrap()).collect();
+        assert_eq!(all, [Piece::Event, Piece::Event, Piece::Member("z".to_owned()), Piece::End]);
+        assert_eq!(seen, b"abc", "what is not taken comes as a piece, and members are not offered");
     }
 
     #[test]
