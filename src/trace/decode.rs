@@ -22,8 +22,9 @@ use parquet::file::statistics::Statistics;
 
 use super::{Filter, Problem, Rows, rows};
 
-/// Rows in a batch: few enough that several tables' batches fit the processor's cache together.
-const BATCH_ROWS: usize = 16_384;
+/// Rows in a batch: few enough that several tables' batches fit the processor's cache together. With 16,384 a report takes
+/// half as much memory again, and the same time.
+const BATCH_ROWS: usize = 4_096;
 
 /// Bytes up to which a file is read at once: parquet asks a file for each page with five system calls.
 const SMALL_FILE: u64 = 256 << 10;

@@ -13,7 +13,7 @@ use super::steps::Steps;
 use crate::trace::{Filter, Rows, Trace, Want};
 
 /// Batches that wait for a thread at most; all threads share them.
-const WAITING: usize = 8;
+const WAITING: usize = 16;
 
 /// A pass, and what it costs beside the others.
 pub(crate) type Costing<'p> = (u32, &'p mut dyn Pass);
