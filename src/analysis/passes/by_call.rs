@@ -23,6 +23,13 @@ pub(crate) struct ByCall<V> {
     most: usize,
 }
 
+/// Where a value is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    page: usize,
+    at: usize,
+}
+
 #[derive(Debug)]
 struct Page<V> {
     /// Process, and id without its last bits; none of a page that is free.
@@ -64,22 +71,38 @@ impl<V> ByCall<V> {
         }
     }
 
+    /// Where the value of a call is, until anything is inserted or forgotten.
+    #[inline]
+    pub(crate) fn place(&mut self, process_id: i64, correlation: i64) -> Option<Place> {
+        let (key, number) = split(process_id, correlation);
+        let page = self.find(key)?;
+        Some(Place { page, at: self.pages[page].place(number).ok()? })
+    }
+
+    /// The value at a place, if it is still there.
+    #[inline]
+    pub(crate) fn at(&self, place: Place) -> Option<&V> {
+        self.pages[place.page].values[place.at].1.as_ref()
+    }
+
     /// The value of a call.
     #[inline]
     pub(crate) fn get(&mut self, process_id: i64, correlation: i64) -> Option<&V> {
-        let (key, number) = split(process_id, correlation);
-        let found = self.find(key)?;
-        let page = &self.pages[found];
-        page.values[page.place(number).ok()?].1.as_ref()
+        let place = self.place(process_id, correlation)?;
+        self.at(place)
     }
 
     /// The same, which is not there any more then.
     #[inline]
     pub(crate) fn take(&mut self, process_id: i64, correlation: i64) -> Option<V> {
-        let (key, number) = split(process_id, correlation);
-        let found = self.find(key)?;
+        let place = self.place(process_id, correlation)?;
+        self.take_at(place)
+    }
+
+    /// The value at a place, which is not there any more then.
+    #[inline]
+    pub(crate) fn take_at(&mut self, Place { page: found, at }: Place) -> Option<V> {
         let page = &mut self.pages[found];
-        let at = page.place(number).ok()?;
         let value = page.values[at].1.take()?;
         page.live -= 1;
         if page.live == 0 && self.emptied != Some(found) {

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::calls::{Call, Calls};
 use super::device::{Device, GAP_NS, Gaps};
-use super::gaps::{self, Cause, GapKey, Longest};
+use super::gaps::{self, Cause, Caused, GapKey, Longest};
 use super::identity::{Identity, Names};
 use super::order::Operation;
 use crate::analysis::passes::groups::Groups;
@@ -219,6 +219,7 @@ impl Devices {
         }
         let at = device.longest.partition_point(|other| other.ns >= ns);
         if at < LONGEST {
+            let caused = Caused { cause: caused.cause, call: caused.call.copied() };
             let gap = Longest { start: from, ns, caused, next_name_id: of.name_id };
             device.longest.insert(at, gap);
             device.longest.truncate(LONGEST);

@@ -67,9 +67,9 @@ const LAUNCH_LATENCY_NS: i64 = 10_000;
 
 /// A gap's cause, and the call that it is blamed on: the wait, the call that took most of it, else the launch after it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caused {
+pub(crate) struct Caused<C> {
     pub(crate) cause: Cause,
-    pub(crate) call: Option<Call>,
+    pub(crate) call: Option<C>,
 }
 
 /// Which gaps are counted together.
@@ -89,13 +89,19 @@ pub(crate) struct GapKey {
 pub(crate) struct Longest {
     pub(crate) start: i64,
     pub(crate) ns: i64,
-    pub(crate) caused: Caused,
+    pub(crate) caused: Caused<Call>,
     /// Kernel that ended it.
     pub(crate) next_name_id: i64,
 }
 
 /// Looks for the cause of the gap from `from` to `to`; `call` caused the operation after it.
-pub(super) fn cause_of(from: i64, to: i64, process_id: i64, call: Option<&Call>, calls: &Calls) -> Caused {
+pub(super) fn cause_of<'c>(
+    from: i64,
+    to: i64,
+    process_id: i64,
+    call: Option<&'c Call>,
+    calls: &'c Calls,
+) -> Caused<&'c Call> {
     let Some(launch) = call else { return Caused { cause: Cause::Unknown, call: None } };
     if launch.start < from {
         let cause = match () {
@@ -103,7 +109,7 @@ pub(super) fn cause_of(from: i64, to: i64, process_id: i64, call: Option<&Call>,
             () if launch.end.saturating_add(LAUNCH_LATENCY_NS) > from => Cause::Launching,
             () => Cause::Queued,
         };
-        return Caused { cause, call: Some(*launch) };
+        return Caused { cause, call: Some(launch) };
     }
     // What the thread did from the moment when the device ran dry until it gave work again.
     let idle_ns = launch.start - from;
@@ -120,7 +126,7 @@ pub(super) fn cause_of(from: i64, to: i64, process_id: i64, call: Option<&Call>,
                 _ => None,
             };
             if let Some(cause) = cause {
-                return Caused { cause, call: Some(*other) };
+                return Caused { cause, call: Some(other) };
             }
         }
         let ns = other.end.min(launch.start) - other.start.max(from);
@@ -142,8 +148,8 @@ pub(super) fn cause_of(from: i64, to: i64, process_id: i64, call: Option<&Call>,
             ];
             let kind = kinds.into_iter().max_by_key(|(did, _)| most(*did));
             let cause = kind.filter(|(did, _)| most(*did) * 2 >= in_calls).map_or(Cause::Driver, |(_, cause)| cause);
-            Caused { cause, call: Some(*other) }
+            Caused { cause, call: Some(other) }
         }
-        _ => Caused { cause: Cause::NotLaunched, call: Some(*launch) },
+        _ => Caused { cause: Cause::NotLaunched, call: Some(launch) },
     }
 }

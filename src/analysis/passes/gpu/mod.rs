@@ -174,17 +174,19 @@ impl Gpu {
                 self.devices.add(self.launcher, &of, None, steps, &mut self.cursor);
                 continue;
             }
-            let call = self.calls.cause_of(of.process_id, of.cause);
+            let cause = self.calls.cause_of(of.process_id, of.cause);
+            let call = self.calls.at(cause);
             self.without_call += u64::from(call.is_none());
-            if let Some(call) = &call {
+            if let Some(call) = call {
                 let all = self.depth == Depth::Launched;
                 self.launched.add(&of, call, all);
                 if all {
                     self.queues.add(&of, call);
                 }
             }
-            let joined = Some((call.as_ref(), &self.calls));
+            let joined = Some((call, &self.calls));
             self.devices.add(self.launcher, &of, joined, steps, &mut self.cursor);
+            self.calls.joined(cause);
         }
         self.calls.forget(self.devices.settled_ns().unwrap_or(before), before);
     }
