@@ -7,12 +7,10 @@ use std::thread;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
-use super::clock;
+use super::passes::Pass;
 use super::passes::api::Api;
 use super::passes::collectives::Collectives;
-use super::passes::covered::Covered;
 use super::passes::critical::Critical;
-use super::passes::detect::Detect;
 use super::passes::device_memory::DeviceMemory;
 use super::passes::folds::Folds;
 use super::passes::gpu::{Depth, Gpu, identity};
@@ -26,7 +24,6 @@ use super::passes::launches::Launches;
 use super::passes::loading::Loading;
 use super::passes::metal::Metal;
 use super::passes::modules::Modules;
-use super::passes::named_steps::NamedSteps;
 use super::passes::occupancy::Occupancy;
 use super::passes::ops::Ops;
 use super::passes::os_waits::OsWaits;
@@ -39,14 +36,13 @@ use super::passes::step_sums::StepSums;
 use super::passes::steps::Steps;
 use super::passes::syncs::Syncs;
 use super::passes::transfers::Transfers;
-use super::passes::waiting::Idle;
-use super::passes::{Pass, ahead};
-use crate::trace::{self, Filter, Names, Process, Trace, Want};
+use super::{before, clock};
+use crate::trace::{self, Filter, Names, Process, Trace};
 
 /// More threads would wait for the dearest pass.
 const THREADS: usize = 4;
 
-/// A pass that an analysis may need. Steps and the host's time are always there.
+/// A pass that an analysis may need. Steps and the host's time are there beside it, unless all of them are [alone](Need::is_alone).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// [`Ops`].
@@ -103,6 +99,14 @@ pub(crate) enum Need {
     Occupancy,
     /// [`Metal`].
     Metal,
+}
+
+impl Need {
+    /// Whether the pass, and each analysis that needs it alone, asks neither for steps nor for the host's time, which would
+    /// take longer than the pass.
+    fn is_alone(self) -> bool {
+        self == Need::Executions
+    }
 }
 
 /// Results of the passes; those that were not needed are empty.
@@ -170,8 +174,7 @@ pub(crate) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Reads the trace: twice for the steps (more often where they are in doubt, or the host runs ahead of the GPU), from few
-    /// columns, then once for everything else.
+    /// Reads the trace: for the steps ([`before`]), then once for everything else.
     pub(crate) fn gather(trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Facts::gather_on(cores.min(THREADS), trace, filter, needs)
@@ -182,32 +185,9 @@ impl<'a> Facts<'a> {
         // A trace without ranges has no operators, whose launches would be held for nothing.
         let ranges = trace.may_hold(TableId::Ranges);
         let needs: Vec<Need> = needs.iter().copied().filter(|need| ranges || *need != Need::Ops).collect();
-        let mut detect = Detect::new(NamedSteps::new(trace, filter.step.as_deref()));
-        let mut idle = Idle::default();
-        let wants: Vec<Want> = Detect::WANTS.into_iter().chain([Idle::WANT]).collect();
-        let around = filter.around_steps();
-        trace.scan(&wants, &around, &mut |rows| {
-            detect.rows(rows);
-            if rows.table == TableId::DeviceMemory {
-                idle.rows(rows);
-            }
-        });
-        let idle = Arc::new(idle);
-        let mut cut = detect.cut();
-        trace.scan(&cut.wants(), &around, &mut |rows| cut.rows(rows));
-        let mut covered = Covered::new(cut.steps());
-        if covered.is_needed() {
-            trace.scan(&[Covered::WANT], &around, &mut |rows| covered.rows(rows));
-        }
         let gpu_times = trace.has_gpu_times();
-        // Of ranges the host's time inside is what counts.
-        let timed = gpu_times && !filter.projects();
-        let steps = if timed { ahead::timed(trace, &around, covered.steps()) } else { covered.steps() };
-        let steps = match filter.steps {
-            Some((first, last)) => steps.only(first, last),
-            None => steps,
-        }
-        .inside(filter);
+        let alone = !needs.is_empty() && needs.iter().all(|need| need.is_alone()) && !filter.asks_for_steps();
+        let (steps, idle) = if alone { Default::default() } else { before::steps(trace, filter, gpu_times) };
 
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
         let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });
@@ -288,7 +268,7 @@ impl<'a> Facts<'a> {
             (Need::Occupancy, 12, &mut facts.occupancy),
             (Need::Metal, 3, &mut facts.metal),
         ];
-        let mut passes: Vec<Costing<'_>> = vec![(12, &mut facts.host)];
+        let mut passes: Vec<Costing<'_>> = if alone { Vec::new() } else { vec![(12, &mut facts.host)] };
         let needed = optional.into_iter().filter(|(need, ..)| {
             needs.contains(need) && (gpu_times || !matches!(need, Need::GpuSteps | Need::GpuClock))
         });
@@ -392,7 +372,8 @@ impl<'a> Facts<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{ALL, Section};
+    use crate::analysis::kernels::Kernels;
+    use crate::analysis::{ALL, Analysis, Section};
     use crate::trace::testing::TestTrace;
 
     #[test]
@@ -408,5 +389,22 @@ mod tests {
         for threads in [2, 3, 5, 100] {
             assert!(alone == sections(threads), "{threads} threads");
         }
+    }
+
+    #[test]
+    fn sums_of_kernels_need_no_steps_and_no_calls() {
+        let trace = TestTrace::rich();
+        let trace = Trace::open(&[trace.write_parts(7).to_owned()]).unwrap();
+        let all: Vec<Need> = ALL.iter().flat_map(|a| a.needs()).copied().collect();
+        let found = |needs: &[Need], filter: &Filter| {
+            let facts = Facts::gather(&trace, filter, needs);
+            let section = Kernels.section(&facts);
+            (section, facts.steps.all.is_empty(), facts.host.processes.iter().count())
+        };
+        let (whole, without_steps, processes) = found(&all, &Filter::default());
+        assert!(!without_steps && processes > 0);
+        assert!(found(Kernels.needs(), &Filter::default()) == (whole, true, 0));
+        let named = Filter { step: Some("step".to_owned()), ..Filter::default() };
+        assert!(found(Kernels.needs(), &named).2 > 0, "whether there are such steps is to be told");
     }
 }

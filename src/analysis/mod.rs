@@ -6,6 +6,7 @@
 
 mod api;
 mod bandwidth;
+mod before;
 mod clock;
 mod collectives;
 mod copies;

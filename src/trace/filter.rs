@@ -50,6 +50,11 @@ impl Filter {
         Filter { within, ..self.clone() }
     }
 
+    /// Whether it takes the steps to know what is kept, or whether what is asked for is there.
+    pub(crate) fn asks_for_steps(&self) -> bool {
+        self.steps.is_some() || self.step.is_some()
+    }
+
     /// Whether every row is kept.
     pub(crate) fn is_all(&self) -> bool {
         !self.is_window() && self.processes.is_none() && self.device.is_none()

@@ -1,0 +1,44 @@
+//! The reads before all others, of few columns: where the steps are, and what calls take when nothing is pending.
+//!
+//! Steps take two reads, and more where they are in doubt or the host runs ahead of the GPU. A report that asks for sums alone
+//! does without ([`Need::is_alone`](super::facts::Need::is_alone)).
+
+use std::sync::Arc;
+
+use gputrace_collectors::schema::TableId;
+
+use super::passes::ahead;
+use super::passes::covered::Covered;
+use super::passes::detect::Detect;
+use super::passes::named_steps::NamedSteps;
+use super::passes::steps::Steps;
+use super::passes::waiting::Idle;
+use crate::trace::{Filter, Trace, Want};
+
+/// Finds the steps, timed by the GPU where `gpu_times` are there and the host runs ahead.
+pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, Arc<Idle>) {
+    let mut detect = Detect::new(NamedSteps::new(trace, filter.step.as_deref()));
+    let mut idle = Idle::default();
+    let wants: Vec<Want> = Detect::WANTS.into_iter().chain([Idle::WANT]).collect();
+    let around = filter.around_steps();
+    trace.scan(&wants, &around, &mut |rows| {
+        detect.rows(rows);
+        if rows.table == TableId::DeviceMemory {
+            idle.rows(rows);
+        }
+    });
+    let mut cut = detect.cut();
+    trace.scan(&cut.wants(), &around, &mut |rows| cut.rows(rows));
+    let mut covered = Covered::new(cut.steps());
+    if covered.is_needed() {
+        trace.scan(&[Covered::WANT], &around, &mut |rows| covered.rows(rows));
+    }
+    // Of ranges the host's time inside is what counts.
+    let timed = gpu_times && !filter.projects();
+    let steps = if timed { ahead::timed(trace, &around, covered.steps()) } else { covered.steps() };
+    let steps = match filter.steps {
+        Some((first, last)) => steps.only(first, last),
+        None => steps,
+    };
+    (steps.inside(filter), Arc::new(idle))
+}
