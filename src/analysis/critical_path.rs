@@ -11,6 +11,10 @@ pub(crate) struct CriticalPath;
 /// Rows of a process in the table of what is on the path.
 const NAMES: usize = 20;
 
+/// Why ranges have no critical path.
+const RANGES: &str =
+    "Ranges are not replayed: what lies between them is not theirs. See the whole run, or steps of it (--steps).";
+
 impl Analysis for CriticalPath {
     fn name(&self) -> &'static str {
         "critical-path"
@@ -71,10 +75,11 @@ impl Analysis for CriticalPath {
         gpu::unread_note(&mut section, facts);
         gpu_clock::note(&mut section, facts);
         let Some(critical) = &facts.critical else {
-            section.note(match facts.filter.projects() {
-                true => "Ranges are not replayed: what lies between them is not theirs. See the whole run, or steps of it (--steps).",
-                false => gpu::NO_TIMES,
-            });
+            if facts.filter.projects() {
+                section.note(RANGES);
+            } else {
+                gpu::no_times_note(&mut section, facts);
+            }
             return section;
         };
         let processes = processes(facts, critical);

@@ -6,6 +6,9 @@ use super::passes::gpu::{Device, Gpu};
 use super::section::Section;
 use super::{Facts, loss};
 
+/// Where operations of GPUs stand.
+const TABLES: [TableId; 2] = [TableId::Kernels, TableId::DeviceCopies];
+
 /// What is said where a trace has no times of a GPU, and how to get them.
 pub(super) const NO_TIMES: &str = "No times of a GPU are in this trace: recording takes them of Metal, and not of CUDA in this version. \
     gputrace import reads them from traces of torch.profiler (Kineto) and Nsight Systems.";
@@ -30,10 +33,7 @@ pub(super) fn sums<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&'
     unread_note(section, facts);
     let gpu = facts.gpu.as_ref().filter(|gpu| gpu.any());
     let Some(gpu) = gpu else {
-        if unread(facts).is_none() {
-            let metal = facts.processes().any(|process| facts.is_metal(process.process_id));
-            section.note(if metal { NO_METAL_TIMES } else { NO_TIMES });
-        }
+        no_times_note(section, facts);
         return None;
     };
     if gpu.without_time > 0 {
@@ -43,12 +43,22 @@ pub(super) fn sums<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&'
     Some(gpu)
 }
 
-/// Why operations of GPUs could not be read, if some could not.
-pub(crate) fn unread(facts: &Facts<'_>) -> Option<String> {
-    loss::unread(facts, &[TableId::Kernels, TableId::DeviceCopies])
+/// Says that there are no times of a GPU, where nothing else was said of them.
+pub(super) fn no_times_note(section: &mut Section, facts: &Facts<'_>) {
+    let removed = loss::removed(facts.trace);
+    let removed = removed.iter().any(|of| TABLES.iter().any(|table| of.table == table.table().name));
+    if unread(facts).is_none() && !removed {
+        let metal = facts.processes().any(|process| facts.is_metal(process.process_id));
+        section.note(if metal { NO_METAL_TIMES } else { NO_TIMES });
+    }
 }
 
-/// Says so, in a section with numbers of them.
+/// Why operations of GPUs could not be read, if some could not.
+pub(crate) fn unread(facts: &Facts<'_>) -> Option<String> {
+    loss::unread(facts, &TABLES)
+}
+
+/// Says so, and which were removed for the size limit, in a section with numbers of them.
 pub(super) fn unread_note(section: &mut Section, facts: &Facts<'_>) {
     if let Some(problem) = unread(facts) {
         section.note(format!(
@@ -56,6 +66,7 @@ pub(super) fn unread_note(section: &mut Section, facts: &Facts<'_>) {
              long. {problem}"
         ));
     }
+    loss::removed_note(section, facts, &TABLES);
 }
 
 /// `0` where one process or rank has it, else `0 of rank 3`.
@@ -69,9 +80,11 @@ pub(crate) fn name(facts: &Facts<'_>, gpu: &Gpu, device: &Device) -> String {
 mod tests {
     use std::fs;
 
+    use gputrace_collectors::manifest::Removed;
+
     use super::*;
     use crate::analysis::{ALL, Section};
-    use crate::trace::testing::TestTrace;
+    use crate::trace::testing::{START, TestTrace};
     use crate::trace::{Filter, Trace};
 
     /// The sections of a trace of which so many of four files with kernels are damaged.
@@ -90,29 +103,51 @@ mod tests {
         ALL.iter().map(|analysis| (analysis.name(), analysis.section(&facts))).collect()
     }
 
+    /// Analyses with numbers of operations.
+    const ON_GPU: [&str; 14] = [
+        "gpu-utilisation",
+        "gpu-gaps",
+        "critical-path",
+        "launch-overhead",
+        "metal-baseline",
+        "queue-length",
+        "kernels",
+        "occupancy",
+        "roofline",
+        "streams",
+        "transfers",
+        "ranks",
+        "ranges",
+        "ops",
+    ];
+
+    #[test]
+    fn answers_that_lack_removed_kernels_say_so() {
+        for all in [false, true] {
+            let mut made = if all { TestTrace::new() } else { TestTrace::rich() };
+            made.process(1, 100, None, START + 1_000_000_000);
+            made.thread(1, 11).launch("k", 2_000);
+            let about = made.manifest.as_mut().expect("a manifest");
+            about.removed.push(Removed { table: "kernels".into(), rows: 30, from_ns: START, to_ns: START + 9 });
+            for name in ON_GPU {
+                let analysis = ALL.iter().find(|analysis| analysis.name() == name).expect("an analysis");
+                let notes = made.section(*analysis).notes;
+                let said =
+                    notes.iter().filter(|note| note.starts_with("Removed") && note.contains("(30 rows)")).count();
+                let nothing_else = all && ["ranges", "ops", "ranks"].contains(&name);
+                assert!(said == 1 || nothing_else, "{name}: {notes:?}");
+                assert!(notes.iter().all(|note| note != NO_TIMES), "{name}: {notes:?}");
+            }
+        }
+    }
+
     #[test]
     fn answers_that_lack_kernels_say_so_and_why() {
         let told = |section: &Section| {
             section.notes.iter().any(|note| note.contains("could not be read") && note.contains("parquet"))
         };
-        let on_gpu = [
-            "gpu-utilisation",
-            "gpu-gaps",
-            "critical-path",
-            "launch-overhead",
-            "metal-baseline",
-            "queue-length",
-            "kernels",
-            "occupancy",
-            "roofline",
-            "streams",
-            "transfers",
-            "ranks",
-            "ranges",
-            "ops",
-        ];
         for (name, section) in damaged(2) {
-            assert_eq!(told(&section), on_gpu.contains(&name), "{name}: {:?}", section.notes);
+            assert_eq!(told(&section), ON_GPU.contains(&name), "{name}: {:?}", section.notes);
             let text = section.literal.clone().unwrap_or_default();
             assert!(name != "summary" || text.contains("operations of the GPU are missing, see below"), "{text}");
         }

@@ -73,8 +73,17 @@ pub(crate) fn note(section: &mut Section, facts: &Facts<'_>, what: &str, table: 
         ));
     }
     unread_note(section, facts, what, &[table]);
-    if let Some(removed) = removed(facts.trace).iter().find(|removed| removed.table == table.table().name) {
-        section.note(format!("Removed to keep to --max-size, and not in the numbers above: {}.", span(facts, removed)));
+    removed_note(section, facts, &[table]);
+}
+
+/// Says in a section that old rows of its tables were removed for the size limit, where that is so.
+pub(super) fn removed_note(section: &mut Section, facts: &Facts<'_>, tables: &[TableId]) {
+    let removed =
+        removed(facts.trace).into_iter().filter(|of| tables.iter().any(|table| of.table == table.table().name));
+    let spans: Vec<String> = removed.map(|removed| span(facts, &removed)).collect();
+    if !spans.is_empty() {
+        let spans = spans.join(", ");
+        section.note(format!("Removed to keep to --max-size, and not in the numbers above: {spans}."));
     }
 }
 
