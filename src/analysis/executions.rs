@@ -3,7 +3,7 @@
 use super::Facts;
 use super::passes::gpu::{Device, Gpu, OfLaunch};
 use super::passes::stats::Stats;
-use super::section::{Column, Section, Table, Unit, column, percent};
+use super::section::{Column, Section, Table, Unit, Value, column, percent};
 
 fn known<'a>(facts: &'a Facts<'_>) -> Option<&'a Gpu> {
     facts.gpu.as_ref().filter(|gpu| gpu.launched.kernels.iter().next().is_some())
@@ -18,12 +18,9 @@ pub(super) fn facts_of(section: &mut Section, facts: &Facts<'_>, wall_ns: f64) {
     let mut queue = Stats::default();
     gpu.launched.kernels.iter().for_each(|(_, of)| queue.merge(&of.queue));
     let short = of(&|of| of.short);
-    section.fact(
-        "efficiency_percent",
-        "launch efficiency (GPU busy / wall)",
-        Unit::Percent,
-        percent(busy as f64, wall_ns),
-    );
+    // Work may outlast the range that launched it: it has no share of the range's time.
+    let efficiency = if facts.filter.projects() { Value::Missing } else { percent(busy as f64, wall_ns) };
+    section.fact("efficiency_percent", "launch efficiency (GPU busy / wall)", Unit::Percent, efficiency);
     section.fact("joined_kernels", "kernels joined with their launch", Unit::Count, all);
     section.fact("queue_med_ns", "median queue time", Unit::Ns, (queue.count > 0).then(|| queue.median()));
     section.fact("short_kernels", "short kernels", Unit::Count, short);

@@ -229,13 +229,13 @@ impl Limit {
     }
 }
 
-/// GPU busy time of the wall time of the processes that use it.
+/// GPU busy time of the wall time of the processes that use it. Not of ranges: work may outlast the one that launched it.
 pub(super) fn launch_efficiency(facts: &Facts<'_>) -> Option<f64> {
     let devices = facts.gpu.as_ref()?.devices.iter();
     let (busy, wall) = devices.fold((0.0, 0.0), |(busy, wall), device| {
         (busy + device.busy().total_ns() as f64, wall + facts.wall_ns(device.named.0))
     });
-    (wall > 0.0).then(|| 100.0 * busy / wall)
+    (wall > 0.0 && !facts.filter.projects()).then(|| 100.0 * busy / wall)
 }
 
 /// Idle time of the GPUs / their operations, ns.

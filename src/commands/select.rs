@@ -132,7 +132,7 @@ pub(crate) fn wrong(message: impl Into<String>) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Need;
+    use crate::analysis::{ALL, Need, Table, Unit, Value};
     use crate::trace::testing::{START, TestTrace};
 
     #[test]
@@ -192,6 +192,42 @@ mod tests {
             assert!(ns <= 5_000.0, "{}", steps.middle_ns);
             assert!(gpu.devices.gaps.iter().all(|(_, gaps)| gaps.max_ns <= 100_000));
         }
+    }
+
+    #[test]
+    fn work_that_outlasts_its_range_is_no_share_of_the_ranges_time() {
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START + 100_000_000);
+        let mut thread = made.thread(1, 11);
+        let mut free = thread.now;
+        for _ in 0..20 {
+            // The range is over after 12 us, and what it launched runs for 400.
+            let range = thread.range_begin();
+            let begin = free.max(thread.now + 6_000);
+            free = thread.launch_running("k", 5_000, 7, (begin, 400_000));
+            thread.host(5_000);
+            thread.range_end(None, "forward", range, true);
+            thread.host(500_000);
+        }
+        let trace = made.open();
+        let select = Select { range: Some("forward".to_owned()), ..Select::default() };
+        let filter = filter(&select, &trace).expect("a range of that name");
+        let needs: Vec<Need> = ALL.iter().flat_map(|analysis| analysis.needs()).copied().collect();
+        let facts = Facts::gather(&trace, &filter, &needs);
+        let is_share = |unit: Unit| unit == Unit::Percent;
+        let mut beyond = Vec::new();
+        for analysis in ALL {
+            let section = analysis.section(&facts);
+            let stated = section.facts.iter().filter(|fact| is_share(fact.unit)).map(|fact| (fact.key, &fact.value));
+            let columns = |table: &Table| table.columns.clone().into_iter().enumerate();
+            let cells = section.tables.iter().flat_map(|table| {
+                let shares = columns(table).filter(|(_, column)| is_share(column.unit));
+                shares.flat_map(|(at, column)| table.rows.iter().map(move |row| (column.key, &row[at])))
+            });
+            let more = stated.chain(cells).filter(|(_, value)| matches!(value, Value::Num(share) if *share > 100.0));
+            beyond.extend(more.map(|(key, value)| format!("{} {key} {value:?}", analysis.name())));
+        }
+        assert_eq!(beyond, Vec::<String>::new());
     }
 
     #[test]
