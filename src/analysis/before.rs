@@ -1,9 +1,7 @@
 //! The reads before all others, of few columns: where the steps are, and what calls take when nothing is pending.
 //!
 //! Steps take two reads, and more where they are in doubt or the host runs ahead of the GPU. A report that asks for sums alone
-//! does without ([`Need::is_alone`](super::facts::Need::is_alone)).
-
-use std::sync::Arc;
+//! does without.
 
 use gputrace_collectors::schema::TableId;
 
@@ -16,7 +14,7 @@ use super::passes::waiting::Idle;
 use crate::trace::{Filter, Trace, Want};
 
 /// Finds the steps, timed by the GPU where `gpu_times` are there and the host runs ahead.
-pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, Arc<Idle>) {
+pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, Idle) {
     let mut detect = Detect::new(NamedSteps::new(trace, filter.step.as_deref()));
     let mut idle = Idle::default();
     let wants: Vec<Want> = Detect::WANTS.into_iter().chain([Idle::WANT]).collect();
@@ -40,5 +38,12 @@ pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, 
         Some((first, last)) => steps.only(first, last),
         None => steps,
     };
-    (steps.inside(filter), Arc::new(idle))
+    (steps.inside(filter), idle)
+}
+
+/// What allocations and frees take when nothing is pending, for who asks for no steps.
+pub(super) fn idle(trace: &Trace, filter: &Filter) -> Idle {
+    let mut idle = Idle::default();
+    trace.scan(&[Idle::WANT], filter, &mut |rows| idle.rows(rows));
+    idle
 }

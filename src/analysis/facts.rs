@@ -42,7 +42,7 @@ use crate::trace::{self, Filter, Names, Process, Trace};
 /// More threads would wait for the dearest pass.
 const THREADS: usize = 4;
 
-/// A pass that an analysis may need. Steps and the host's time are there beside it, unless all of them are [alone](Need::is_alone).
+/// A pass that an analysis may need. Steps and the host's time are there beside it, where any of them asks for these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// [`Ops`].
@@ -102,10 +102,14 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    /// Whether the pass, and each analysis that needs it alone, asks neither for steps nor for the host's time, which would
-    /// take longer than the pass.
-    fn is_alone(self) -> bool {
-        self == Need::Executions
+    /// Whether the pass, or an analysis that needs no other, asks for steps. To find them may take longer than the pass.
+    fn asks_for_steps(self) -> bool {
+        !matches!(self, Need::Api | Need::Executions)
+    }
+
+    /// The same of the host's time.
+    fn asks_for_host(self) -> bool {
+        self != Need::Executions
     }
 }
 
@@ -186,8 +190,16 @@ impl<'a> Facts<'a> {
         let ranges = trace.may_hold(TableId::Ranges);
         let needs: Vec<Need> = needs.iter().copied().filter(|need| ranges || *need != Need::Ops).collect();
         let gpu_times = trace.has_gpu_times();
-        let alone = !needs.is_empty() && needs.iter().all(|need| need.is_alone()) && !filter.asks_for_steps();
-        let (steps, idle) = if alone { Default::default() } else { before::steps(trace, filter, gpu_times) };
+        let everything = needs.is_empty() || filter.asks_for_steps();
+        let host = everything || needs.iter().any(|need| need.asks_for_host());
+        let (steps, idle) = match () {
+            () if everything || needs.iter().any(|need| need.asks_for_steps()) => {
+                before::steps(trace, filter, gpu_times)
+            }
+            () if host => (Steps::default(), before::idle(trace, filter)),
+            () => Default::default(),
+        };
+        let idle = Arc::new(idle);
 
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
         let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });
@@ -268,7 +280,7 @@ impl<'a> Facts<'a> {
             (Need::Occupancy, 12, &mut facts.occupancy),
             (Need::Metal, 3, &mut facts.metal),
         ];
-        let mut passes: Vec<Costing<'_>> = if alone { Vec::new() } else { vec![(12, &mut facts.host)] };
+        let mut passes: Vec<Costing<'_>> = if host { vec![(12, &mut facts.host)] } else { Vec::new() };
         let needed = optional.into_iter().filter(|(need, ..)| {
             needs.contains(need) && (gpu_times || !matches!(need, Need::GpuSteps | Need::GpuClock))
         });
@@ -372,6 +384,7 @@ impl<'a> Facts<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::api::Api;
     use crate::analysis::kernels::Kernels;
     use crate::analysis::{ALL, Analysis, Section};
     use crate::trace::testing::TestTrace;
@@ -392,19 +405,22 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_kernels_need_no_steps_and_no_calls() {
+    fn sums_of_kernels_and_calls_need_no_steps() {
         let trace = TestTrace::rich();
         let trace = Trace::open(&[trace.write_parts(7).to_owned()]).unwrap();
         let all: Vec<Need> = ALL.iter().flat_map(|a| a.needs()).copied().collect();
-        let found = |needs: &[Need], filter: &Filter| {
+        let found = |of: &dyn Analysis, needs: &[Need], filter: &Filter| {
             let facts = Facts::gather(&trace, filter, needs);
-            let section = Kernels.section(&facts);
-            (section, facts.steps.all.is_empty(), facts.host.processes.iter().count())
+            let processes = facts.host.processes.iter().map(|(id, time)| (*id, time.span_ns, time.all));
+            (of.section(&facts), facts.steps.all.len(), processes.collect::<Vec<_>>())
         };
-        let (whole, without_steps, processes) = found(&all, &Filter::default());
-        assert!(!without_steps && processes > 0);
-        assert!(found(Kernels.needs(), &Filter::default()) == (whole, true, 0));
-        let named = Filter { step: Some("step".to_owned()), ..Filter::default() };
-        assert!(found(Kernels.needs(), &named).2 > 0, "whether there are such steps is to be told");
+        let filter = Filter::default();
+        let (kernels, steps, processes) = found(&Kernels, &all, &filter);
+        assert!(steps > 0 && !processes.is_empty());
+        assert!(found(&Kernels, Kernels.needs(), &filter) == (kernels, 0, Vec::new()));
+        let (calls, ..) = found(&Api, &all, &filter);
+        assert!(found(&Api, Api.needs(), &filter) == (calls, 0, processes));
+        let named = Filter { step: Some("step".to_owned()), ..filter };
+        assert!(!found(&Kernels, Kernels.needs(), &named).2.is_empty(), "whether there are such steps is to be told");
     }
 }
