@@ -33,7 +33,24 @@ def covered(work):
     return f"SELECT sum(b - greatest(a, coalesce(before, a))) FROM ({before(work)}) WHERE before IS NULL OR b > before"
 
 
+def changes(ends, part):
+    """How much of what begins (1) and ends (-1) there is from each time to the next, in each part."""
+    over = f"OVER ({part} ORDER BY t, d)"
+    return f"SELECT *, sum(d) {over} AS n, lead(t) {over} AS next FROM ({ends})"
+
+
 SUMS = "count(*), sum({0}), min({0}), max({0}), median({0}), stddev({0})"
+# A launch and its kernel: time in the call, in the queue, of the kernel and in all, as Nsight Systems calls them.
+LAUNCHED = """SELECT l.api_id, k.name_id, l.api_ns AS a, greatest(k.start_ns - l.start_ns - l.api_ns, 0) AS q, k.gpu_ns AS k,
+    greatest(l.start_ns + l.api_ns, k.start_ns + k.gpu_ns) - l.start_ns AS t
+    FROM {kernels} k JOIN {launches} l USING (process_id, correlation_id)"""
+BEGUN = "SELECT stream, process_id, correlation_id, start_ns AS begun_ns FROM {{{}}}"
+GIVEN = "SELECT process_id, correlation_id, start_ns AS given_ns FROM {{{}}}"
+QUEUED = f"""WITH work AS (SELECT * FROM ({BEGUN.format('kernels')} UNION ALL {BEGUN.format('device_copies')})
+    JOIN ({GIVEN.format('launches')} UNION ALL {GIVEN.format('transfers')}) USING (process_id, correlation_id))
+    SELECT stream, given_ns AS t, 1 AS d FROM work UNION ALL SELECT stream, begun_ns, -1 FROM work"""
+OF_STREAMS = "SELECT stream, gpu_ns FROM {kernels} UNION ALL SELECT stream, gpu_ns FROM {device_copies}"
+ENDS = f"SELECT a AS t, 1 AS d FROM ({WORK}) UNION ALL SELECT b, -1 FROM ({WORK})"
 QUESTIONS = {
     "kernels": (
         "kernels by name, and by shape",
@@ -55,6 +72,21 @@ QUESTIONS = {
         f"({JOINED.format('kernels')} UNION ALL {JOINED.format('device_copies')})) JOIN "
         "(SELECT process_id AS p, correlation_id AS c, start_ns AS s FROM {launches} UNION ALL "
         "SELECT process_id, correlation_id, start_ns FROM {transfers}) USING (p, c) WHERE a > before GROUP BY ALL",
+    ),
+    "launch-overhead": (
+        "launches by function and thread, and with their kernels",
+        f"SELECT tid, api_id, {SUMS.format('api_ns')} FROM {{launches}} GROUP BY ALL",
+        f"SELECT api_id, name_id, {', '.join(SUMS.format(part) for part in 'aqkt')} FROM ({LAUNCHED}) GROUP BY ALL",
+    ),
+    "queue-length": (
+        "work that waits, by stream",
+        f"SELECT stream, max(n), sum(n * (next - t)) / sum(next - t) FROM ({changes(QUEUED, 'PARTITION BY stream')}) GROUP BY ALL",
+    ),
+    "streams": (
+        "work by stream, and time with two or more at once",
+        f"SELECT stream, count(*), sum(gpu_ns) FROM ({OF_STREAMS}) GROUP BY ALL",
+        covered(WORK),
+        f"SELECT sum(next - t) FROM ({changes(ENDS, '')}) WHERE n >= 2",
     ),
 }
 
