@@ -325,6 +325,17 @@ fn a_commit_allocates_nothing_but_what_metal_does_for_the_completion_handler() {
 }
 
 #[test]
+fn through_a_layer_for_debugging_each_message_counts_once() {
+    each_with("metal_training.m", &["12"], &[("FAKE_METAL_LAYER", "1")], |run| {
+        assert_command_buffers(run);
+        assert_dispatches(run);
+        assert_memory(run);
+        assert_eq!(run.trace.table("transfers").len(), run.truth("copy").len(), "{}", run.who);
+        assert_eq!(run.waits("completed").len() as u64, count(&run.process(), "sync").recorded - 13, "{}", run.who);
+    });
+}
+
+#[test]
 fn another_ones_hooks_see_each_commit_once_before_and_after_ours() {
     for order in ["before", "after"] {
         each("metal_odd.m", &[order], assert_command_buffers);

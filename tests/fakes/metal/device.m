@@ -6,6 +6,7 @@
 
 #include "classes.h"
 #include "events.h"
+#include "layer.h"
 #include "truth.h"
 
 const struct family AGX_SIM = {"AGXSim",        "AGXSimCommandQueue", "AGXSimCommandBuffer", "AGXSimComputeContext",
@@ -131,7 +132,7 @@ static void make_devices(void) {
         _MTLSimDevice *device = [objc_getClass(i % 2 ? "BronzeSimDevice" : "AGXSimDevice") new];
         device->family = family;
         device->number = i;
-        devices[i] = device;
+        devices[i] = getenv("FAKE_METAL_LAYER") ? layer_device(device) : device;
     }
 }
 
