@@ -17,7 +17,7 @@ struct Run {
     run: Finished,
     trace: Trace,
     truth: Vec<Value>,
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 impl Run {
@@ -67,7 +67,7 @@ fn each_with(program: &str, arguments: &[&str], variables: &[(&str, &str)], asse
             let truth = lines.lines().map(|line| serde_json::from_str(line).expect("the truth is JSON")).collect();
             let trace = traced.read();
             trace.assert_balanced();
-            assert(&Run { who, run: traced, trace, truth, _scratch: scratch });
+            assert(&Run { who, run: traced, trace, truth, scratch });
         });
     }
 }
@@ -206,6 +206,28 @@ fn waits_are_as_long_as_they_were() {
         assert_longest(run, "stream", "completed", LEAST_NS);
         let syncs = run.trace.table("syncs");
         assert_eq!(syncs.rows().filter(|row| row.text("kind") == "stream_wait").count(), 1, "{}", run.who);
+    });
+}
+
+#[test]
+fn an_export_has_dispatches_beside_their_commits() {
+    each("metal_training.m", &["12"], |run| {
+        let export = |out: &str| ["export", "--format", "kineto", "-o", out].map(str::to_owned);
+        let trace = run.run.trace.display().to_string();
+        run.scratch.gputrace(&[&export("out.json")[..], &[trace]].concat()).expect(0);
+        let text = fs::read_to_string(run.scratch.path().join("out.json")).expect("the export");
+        let all: Value = serde_json::from_str(&text).expect("the export is JSON");
+        let events = all["traceEvents"].as_array().expect("events");
+        let calls: Vec<&Value> = events.iter().filter(|event| event["cat"] == "metal").collect();
+        let commits: Vec<i64> = calls
+            .iter()
+            .filter(|call| call["name"] == "[MTLCommandBuffer commit]")
+            .map(|call| int(&call["args"], "correlation"))
+            .collect();
+        let dispatches: Vec<&&Value> = calls.iter().filter(|call| call["args"]["commit"].is_i64()).collect();
+        assert_eq!(dispatches.len(), run.truth("dispatch").len(), "{}", run.who);
+        assert!(dispatches.iter().all(|call| commits.contains(&int(&call["args"], "commit"))), "{}", run.who);
+        assert!(events.iter().all(|event| event["cat"] != "cuda_driver"), "{}", run.who);
     });
 }
 

@@ -27,6 +27,7 @@ pub(super) const WANTS: &[Want] = &[
     Want { table: TableId::Transfers, columns: &CALL },
     Want { table: TableId::DeviceMemory, columns: &CALL },
     Want { table: TableId::Api, columns: &CALL },
+    Want { table: TableId::Dispatches, columns: &["api_ns", "pid", "tid", "correlation_id", "api_id", "name_id"] },
     Want {
         table: TableId::Kernels,
         columns: &[
@@ -159,6 +160,7 @@ impl Events {
         };
         match rows.table {
             TableId::Kernels => each(&mut self.kernels(rows)),
+            TableId::Dispatches => each(&mut self.dispatches(rows)),
             TableId::DeviceCopies => each(&mut self.copies(rows)),
             TableId::Collectives => {
                 let mut write = self.collectives(rows);
@@ -203,6 +205,27 @@ impl Events {
                 write!(output, r#","waits for stream":{}"#, stream[row])?;
             }
             if self.host_only && rows.table == TableId::Launches && kernel[row] != NO_NAME {
+                write!(output, r#","kernel":{}"#, self.name(kernel[row]))?;
+            }
+            write!(output, "}}}}")
+        }
+    }
+
+    /// What Metal's dispatches took of the host. Readers join calls with the GPU's work by `correlation`, which is the commit's.
+    fn dispatches<'a>(&'a self, rows: &'a Rows) -> impl FnMut(&mut Output, usize) -> io::Result<()> + 'a {
+        let (start, length, api) = (rows.i64("start_ns"), rows.i64("api_ns"), rows.i64("api_id"));
+        let (pid, tid) = (rows.i32_or("pid", 0), rows.i32_or("tid", 0));
+        let (commit, kernel) = (rows.i64_or("correlation_id", -1), rows.i64_or("name_id", NO_NAME));
+        move |output, row| {
+            let (name, ts, dur) = (self.name(api[row]), Us(start[row] - output.base_ns), Us(length[row]));
+            write!(
+                output.event()?,
+                r#"{{"ph":"X","cat":"metal","name":{name},"pid":{},"tid":{},"ts":{ts},"dur":{dur},"args":{{"commit":{}"#,
+                pid[row],
+                tid[row],
+                commit[row]
+            )?;
+            if kernel[row] != NO_NAME {
                 write!(output, r#","kernel":{}"#, self.name(kernel[row]))?;
             }
             write!(output, "}}}}")
