@@ -395,6 +395,7 @@ fn a_device_that_vanishes_and_none_at_all_leave_the_program_as_it_is() {
     });
     each_with("metal_odd.m", &["nothing"], &[("FAKE_METAL_DEVICES", "0")], |run| {
         assert_eq!(run.run.text(), "(nil) (nil)\nhandled 0\n", "{}", run.who);
+        assert!(run.run.stderr.contains("too few Metal calls to judge"), "{}: {}", run.who, run.run.stderr);
     });
 }
 

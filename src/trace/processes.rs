@@ -64,9 +64,9 @@ impl Process {
     }
 }
 
-/// Whether a process of a manifest sent messages to objects of Metal.
+/// Whether a process of a manifest asked for a device of Metal, or sent messages to its objects.
 pub(super) fn uses_metal(process: &manifest::Process) -> bool {
-    process.coverage.hooks.iter().any(|hook| hook.name.starts_with("[MTL"))
+    process.coverage.hooks.iter().any(|hook| hook.name.starts_with("[MTL") || hook.name.starts_with("MTL"))
 }
 
 const COLUMNS: &[&str] = &[

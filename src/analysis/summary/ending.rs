@@ -72,11 +72,19 @@ fn more_after_the_first(subjects: &[Subject<'_>], found: &[Finding], finding: &F
     together_ns(subjects, &[first, finding]).is_some_and(|both_ns| both_ns - first.gain_ns > 1.25 * finding.gain_ns)
 }
 
+const METAL: &str = "Metal";
+/// What programs of this system have, where a trace does not tell.
+#[cfg(target_os = "linux")]
+const OWN_API: &str = "CUDA";
+/// What programs of this system have, where a trace does not tell.
+#[cfg(target_os = "macos")]
+const OWN_API: &str = METAL;
+
 /// What there is to say of a run without calls of CUDA, or of Metal.
 pub(super) fn without_calls(content: &Content<'_>) -> String {
     let facts = content.facts;
     let metal = facts.processes().any(|process| facts.is_metal(process.process_id));
-    let api = if metal { "Metal" } else { "CUDA" };
+    let api = if metal { METAL } else { OWN_API };
     let calls: u64 = facts.host.processes.iter().map(|(_, t)| t.all.calls.iter().sum::<u64>()).sum();
     const DRIVER: [TableId; 5] =
         [TableId::Launches, TableId::Syncs, TableId::Transfers, TableId::DeviceMemory, TableId::Api];
@@ -100,13 +108,14 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
     let traced: Vec<&Process> = facts.processes().filter(|p| p.traced).collect();
     let reached = |p: &&&Process| {
         let hooks = p.manifest.as_ref().map(|m| m.coverage.hooks.as_slice()).unwrap_or_default();
-        hooks.iter().any(|h| h.name.starts_with("cu") || h.name.starts_with("[MTL"))
+        p.is_metal() || hooks.iter().any(|h| h.name.starts_with("cu"))
     };
     let loaded = traced.iter().filter(reached).count();
     let plural = if traced.len() == 1 { "process" } else { "processes" };
     let why = match (traced.len(), loaded) {
         (0, _) if !content.own.known && facts.trace.processes.is_empty() => "the trace holds no events".to_owned(),
         (0, _) => "no process could be traced".to_owned(),
+        (n, 0) if api == METAL => format!("no process asked for a device ({n} {plural} traced)"),
         (n, 0) => format!("no process loaded the driver ({n} {plural} traced)"),
         (_, n) => format!("{n} of {} traced {plural} looked the driver up and called nothing", traced.len()),
     };
