@@ -13,7 +13,7 @@ use super::passes::collectives::Collectives;
 use super::passes::critical::Critical;
 use super::passes::device_memory::DeviceMemory;
 use super::passes::folds::Folds;
-use super::passes::gpu::{Depth, Gpu, identity};
+use super::passes::gpu::{Asked, Gpu, identity};
 use super::passes::gpu_clock::GpuClock;
 use super::passes::gpu_steps::GpuSteps;
 use super::passes::graphs::GraphsMade;
@@ -81,9 +81,9 @@ pub(crate) enum Need {
     Implicit,
     /// [`OsWaits`].
     OsWaits,
-    /// [`Gpu`], with the calls.
+    /// [`Gpu`], with the causes of gaps.
     Gpu,
-    /// The same, with the queues, and with all times of launches.
+    /// [`Gpu`], with the queues, and with all times of launches.
     Launched,
     /// [`GpuClock`].
     GpuClock,
@@ -203,16 +203,11 @@ impl<'a> Facts<'a> {
 
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
         let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });
-        let depths = [
-            (Need::Launched, Depth::Launched),
-            (Need::Gpu, Depth::Calls),
-            (Need::Busy, Depth::Busy),
-            (Need::Executions, Depth::Sums),
-        ];
-        let shapes = needs.contains(&Need::Executions);
-        let depth = depths.into_iter().find(|(need, _)| needs.contains(need)).map(|(_, depth)| depth);
-        let named =
-            gpu_times && (depth.is_some() || needs.iter().any(|need| matches!(need, Need::Ranks | Need::Critical)));
+        let asked = [Need::Executions, Need::Busy, Need::Gpu, Need::Launched].map(|need| needs.contains(&need));
+        let with_gpu = asked.contains(&true);
+        let [shapes, busy, gaps, launched] = asked;
+        let asked = Asked { shapes, busy, gaps, launched };
+        let named = gpu_times && (with_gpu || needs.iter().any(|need| matches!(need, Need::Ranks | Need::Critical)));
         let communication = Arc::new(if named { identity::communication(trace) } else { FxHashSet::default() });
         let summed = needs.contains(&Need::StepSums);
         let step_sums = if summed { StepSums::new(&steps, idle.clone()) } else { StepSums::default() };
@@ -253,7 +248,7 @@ impl<'a> Facts<'a> {
             critical,
             metal: Metal::default(),
             occupancy: if needs.contains(&Need::Occupancy) { Occupancy::new(trace) } else { Occupancy::default() },
-            gpu: depth.filter(|_| gpu_times).map(|depth| Gpu::new(trace, communication, depth, shapes, filter)),
+            gpu: (gpu_times && with_gpu).then(|| Gpu::new(trace, communication, asked, filter)),
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
         let optional: [(Need, u32, &mut dyn Pass); 22] = [

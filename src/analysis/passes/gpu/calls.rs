@@ -112,7 +112,8 @@ fn kind(table: TableId) -> Option<usize> {
 }
 
 impl Calls {
-    pub(super) fn add(&mut self, rows: &Rows) {
+    /// Takes rows in; `by_thread`: what a thread did at some time will be asked for.
+    pub(super) fn add(&mut self, rows: &Rows, by_thread: bool) {
         let Some(kind) = kind(rows.table) else { return };
         let (start, process, tid) = (rows.i64("start_ns"), rows.i64("process_id"), rows.i32_or("tid", 0));
         let length = rows.i64(if rows.table == TableId::OsWaits { "wait_ns" } else { "api_ns" });
@@ -136,7 +137,9 @@ impl Calls {
                 if causes {
                     self.causes.insert(process[row], cause[row], call.start, call);
                 }
-                push(queue, call);
+                if by_thread {
+                    push(queue, call);
+                }
             }
         }
     }

@@ -44,18 +44,29 @@ pub(crate) use queue::{FULL, Queue, Queues};
 /// Rows may be delivered so much later than others that began at the same time.
 pub(super) const SLACK_NS: i64 = 50_000_000;
 
-/// How much is asked of the pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Depth {
-    /// Sums of kernels and copies.
-    #[default]
-    Sums,
-    /// And what the devices were busy with, which needs the order of their operations.
-    Busy,
-    /// And launches and the causes of gaps, which need the operations' calls.
-    Calls,
-    /// And queues, and all times of launches.
-    Launched,
+/// What is asked of the pass beside sums of kernels and copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Asked {
+    /// Kernels by their shapes too.
+    pub(crate) shapes: bool,
+    /// What the devices were busy with, which needs the order of their operations.
+    pub(crate) busy: bool,
+    /// That, and the causes of gaps, which need all that the operations' threads called.
+    pub(crate) gaps: bool,
+    /// That, without the causes of gaps: queues, and all times of launches, which need the operations' own calls.
+    pub(crate) launched: bool,
+}
+
+impl Asked {
+    /// Whether operations are brought into their order.
+    fn order(self) -> bool {
+        self.busy || self.joins()
+    }
+
+    /// Whether they are joined with their calls.
+    fn joins(self) -> bool {
+        self.gaps || self.launched
+    }
 }
 
 /// The pass.
@@ -77,8 +88,7 @@ pub(crate) struct Gpu {
     pub(crate) without_time: u64,
     /// Operations that came so late that their time could not be put in its place.
     pub(crate) late: u64,
-    depth: Depth,
-    shapes: bool,
+    asked: Asked,
     communication: Arc<FxHashSet<i64>>,
     order: Order,
     /// Work that lies beside the ranges reported.
@@ -89,16 +99,9 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// For a trace with rows of these tables; `communication`: the names of NCCL's kernels; `shapes`: kernels are told apart
-    /// by their shapes too.
-    pub(crate) fn new(
-        trace: &Trace,
-        communication: Arc<FxHashSet<i64>>,
-        depth: Depth,
-        shapes: bool,
-        filter: &Filter,
-    ) -> Gpu {
-        Gpu { devices: Devices::new(trace, filter), communication, depth, shapes, ..Gpu::default() }
+    /// For a trace with rows of these tables; `communication`: the names of NCCL's kernels.
+    pub(crate) fn new(trace: &Trace, communication: Arc<FxHashSet<i64>>, asked: Asked, filter: &Filter) -> Gpu {
+        Gpu { devices: Devices::new(trace, filter), communication, asked, ..Gpu::default() }
     }
 
     /// Kernels of NCCL by name, and their times.
@@ -123,7 +126,7 @@ impl Gpu {
             let of = columns.operation(row, name[row], work);
             if let Some(of) = &of {
                 self.executions.add(of);
-                if self.shapes {
+                if self.asked.shapes {
                     self.executions.add_shape(of, (grid.get(row), block.get(row)));
                 }
             }
@@ -147,7 +150,7 @@ impl Gpu {
 
     fn take(&mut self, table: usize, of: Option<Operation>) {
         match of {
-            Some(_) if self.depth == Depth::Sums => {}
+            Some(_) if !self.asked.order() => {}
             Some(of) => self.late += u64::from(!self.order.push(table, of)),
             None => self.without_time += 1,
         }
@@ -166,11 +169,11 @@ impl Gpu {
         loop {
             let Some(of) = self.order.next(before.min(self.beside.begin())) else {
                 let Some(of) = self.beside.next(before) else { break };
-                let calls = Some(&self.calls).filter(|_| self.depth >= Depth::Calls);
+                let calls = Some(&self.calls).filter(|_| self.asked.gaps);
                 self.devices.beside(self.launcher, &of, calls, steps, &mut self.cursor);
                 continue;
             };
-            if self.depth < Depth::Calls {
+            if !self.asked.joins() {
                 self.devices.add(self.launcher, &of, None, steps, &mut self.cursor);
                 continue;
             }
@@ -178,13 +181,12 @@ impl Gpu {
             let call = self.calls.at(cause);
             self.without_call += u64::from(call.is_none());
             if let Some(call) = call {
-                let all = self.depth == Depth::Launched;
-                self.launched.add(&of, call, all);
-                if all {
+                self.launched.add(&of, call, self.asked.launched);
+                if self.asked.launched {
                     self.queues.add(&of, call);
                 }
             }
-            let joined = Some((call, &self.calls));
+            let joined = self.asked.gaps.then_some((call, &self.calls));
             self.devices.add(self.launcher, &of, joined, steps, &mut self.cursor);
             self.calls.joined(cause);
         }
@@ -218,9 +220,10 @@ const WANTS: &[Want] = &[
     Want { table: TableId::Collectives, columns: &["api_ns", "tid", "api_id", "stack_id"] },
     Want { table: TableId::OsWaits, columns: &["wait_ns", "tid", "api_id", "stack_id"] },
 ];
-/// Where those of operations begin, and where those of calls.
+/// Where those of operations begin, where those of the calls that cause them, and where those of other calls.
 const OPERATIONS: usize = 1;
-const CALLS: usize = 3;
+const OWN_CALLS: usize = 3;
+const OTHER_CALLS: usize = 5;
 /// Of work beside the ranges reported.
 const BESIDE: &[Want] = &[
     Want { table: TableId::Kernels, columns: &["gpu_ns", "device"] },
@@ -229,13 +232,17 @@ const BESIDE: &[Want] = &[
 
 impl Pass for Gpu {
     fn wants(&self) -> &'static [Want] {
-        let first = if self.shapes { 0 } else { OPERATIONS };
-        let end = if self.depth >= Depth::Calls { WANTS.len() } else { CALLS };
+        let first = if self.asked.shapes { 0 } else { OPERATIONS };
+        let end = match self.asked {
+            Asked { gaps: true, .. } => WANTS.len(),
+            Asked { launched: true, .. } => OTHER_CALLS,
+            _ => OWN_CALLS,
+        };
         &WANTS[first..end]
     }
 
     fn beside(&self) -> &'static [Want] {
-        if self.depth > Depth::Sums { BESIDE } else { &[] }
+        if self.asked.order() { BESIDE } else { &[] }
     }
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
@@ -251,7 +258,7 @@ impl Pass for Gpu {
             _ if rows.beside => self.other_work(rows),
             TableId::Kernels => self.kernels(rows),
             TableId::DeviceCopies => self.copies(rows),
-            _ => self.calls.add(rows),
+            _ => self.calls.add(rows, self.asked.gaps),
         }
         self.settle(begin.saturating_sub(SLACK_NS), steps);
     }

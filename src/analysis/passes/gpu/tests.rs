@@ -197,10 +197,11 @@ fn the_order_of_rows_and_files_changes_nothing() {
 }
 
 #[test]
-fn queues_shapes_and_all_times_of_launches_are_kept_for_who_asks_for_them() {
+fn queues_shapes_gaps_and_all_times_of_launches_are_kept_for_who_asks_for_them() {
     let mut trace = TestTrace::new();
     let mut thread = trace.thread(1, 11);
     thread.launch_running("a", 5_000, 7, (START + 6_000, 10_000));
+    thread.launch_running("a", 5_000, 7, (START + 30_000, 10_000));
     let (trace, filter) = (trace.open(), Filter::default());
     let kept = |needs: &[Need]| {
         let gpu = Facts::gather(&trace, &filter, needs).gpu.expect("GPU times");
@@ -210,9 +211,12 @@ fn queues_shapes_and_all_times_of_launches_are_kept_for_who_asks_for_them() {
             [launched(|of| of.kernel.count), launched(|of| of.total.count)],
             gpu.queues.0.iter().count(),
             gpu.executions.shapes.iter().count(),
+            gpu.devices.gaps.iter().map(|(_, gaps)| gaps.ns).sum::<i64>(),
         )
     };
-    assert_eq!(kept(&[Need::Executions]), ([0, 0], 0, 1));
-    assert_eq!(kept(&[Need::Gpu]), ([1, 0], 0, 0));
-    assert_eq!(kept(&[Need::Gpu, Need::Launched, Need::Executions]), ([1, 1], 1, 1));
+    assert_eq!(kept(&[Need::Executions]), ([0, 0], 0, 1, 0));
+    assert_eq!(kept(&[Need::Busy]), ([0, 0], 0, 0, 0));
+    assert_eq!(kept(&[Need::Gpu]), ([2, 0], 0, 0, 14_000));
+    assert_eq!(kept(&[Need::Launched]), ([2, 2], 1, 0, 0));
+    assert_eq!(kept(&[Need::Gpu, Need::Launched, Need::Executions]), ([2, 2], 1, 1, 14_000));
 }
