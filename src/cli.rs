@@ -20,7 +20,7 @@ pub(crate) use check::CheckArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use export::{ExportArgs, ExportFormat};
 pub(crate) use import::ImportArgs;
-pub(crate) use record::{HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
+pub(crate) use record::{GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
 pub(crate) use report::{Color, Format, ReportArgs};
 pub(crate) use select::Select;
 

@@ -28,8 +28,8 @@ fn all(scratch: &Scratch) -> Finished {
     let script = format!("{} > /dev/null && {python} > /dev/null && {nccl}", program("cuda_values").display());
     let truth = scratch.path().join("truth-%p.json");
     let target = scratch.shell(&script).with_driver(Driver::Plain).env("FAKE_CUDA_TRUTH", &truth);
-    let run = target.options(["--malloc", "full", "--stacks-over", "0"]).traced().expect(0);
-    // What the GPU did is not recorded: the simulated one tells.
+    let run = target.options(["--malloc", "full", "--stacks-over", "0", "--gpu-time", "full"]).traced().expect(0);
+    // And what the simulated GPU tells of itself.
     let trace = run.trace.to_string_lossy().into_owned();
     for file in names(scratch.path()).into_iter().filter(|name| name.starts_with("truth-")) {
         let file = scratch.path().join(file);

@@ -24,6 +24,7 @@
 //! | `analyses` | reports say what the driver counted, and the same every time |
 //! | `bottlenecks` | each example of a bottleneck has exactly its finding, and its fixed variant none |
 //! | `waits` | waits that calls do not speak of are the driver's own |
+//! | `gpu_time` | what the GPU did, by CUPTI's records, is what the simulated device did; whoever else uses CUPTI goes first |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass; what differs is named |
@@ -67,6 +68,7 @@ mod exports;
 mod faults;
 mod format;
 mod gates;
+mod gpu_time;
 mod graphs;
 mod hooks;
 mod host_memory;

@@ -186,6 +186,24 @@ impl Clocks {
         }
     }
 
+    /// The time of a moment of CLOCK_MONOTONIC, as [`Self::ns`] gives that of ticks: by the ticks of that moment, out of the pairs
+    /// around it.
+    pub(crate) fn ns_of_monotonic(&self, kind: ClockKind, monotonic_ns: u64) -> i64 {
+        if kind == ClockKind::Monotonic {
+            return self.ns(kind, monotonic_ns);
+        }
+        let later = self.window.partition_point(|pair| pair.monotonic_ns <= monotonic_ns);
+        // Between two pairs, or on the line of the nearest two.
+        let second = later.clamp(1, self.window.len().saturating_sub(1).max(1));
+        let (Some(from), Some(to)) = (self.window.get(second - 1), self.window.get(second)) else {
+            return monotonic_ns as i64 + self.offset_ns;
+        };
+        let wide = |pair: &Pair| (i128::from(pair.ticks), i128::from(pair.monotonic_ns));
+        let ((ticks, ns), (next_ticks, next_ns)) = (wide(from), wide(to));
+        let passed = (i128::from(monotonic_ns) - ns) * (next_ticks - ticks) / (next_ns - ns).max(1);
+        self.ns(kind, (ticks + passed).clamp(0, i128::from(u64::MAX)) as u64)
+    }
+
     /// The time between two tick counts, ns; 0 when they are in the wrong order.
     #[inline]
     pub(crate) fn span_ns(&self, kind: ClockKind, start: u64, end: u64) -> i64 {
@@ -273,6 +291,20 @@ mod tests {
         assert_eq!(clocks.span_ns(ClockKind::Tsc, 100, 100 + 2_500_000), 1_000_000);
         assert_eq!(clocks.span_ns(ClockKind::Tsc, 100, 99), 0);
         assert_eq!(clocks.ns(ClockKind::Monotonic, 5_000 + 42), (EPOCH + 42) as i64);
+    }
+
+    #[test]
+    fn the_same_moment_has_the_same_time_on_both_clocks() {
+        let mut clocks = Clocks::from_pair(pair(0));
+        // A pair that was read slowly bends the line, for both.
+        let late = Pair { monotonic_ns: pair(1_900_000_000).monotonic_ns + 3_000, ..pair(1_900_000_000) };
+        for pair in [pair(1_000_000), pair(900_000_000), late, pair(2_900_000_000), pair(3_900_000_000)] {
+            clocks.add(pair);
+        }
+        let off = |ns| clocks.ns_of_monotonic(ClockKind::Tsc, 5_000 + ns) - clocks.ns(ClockKind::Tsc, pair(ns).ticks);
+        assert!([0, 1_000_000, 2_900_000_000, 3_400_000_000, 4_000_000_000].into_iter().all(|ns| off(ns).abs() <= 2));
+        assert!([1_500_000_000, 2_400_000_000].into_iter().all(|ns| off(ns).abs() <= 3_000));
+        assert_eq!(clocks.ns_of_monotonic(ClockKind::Monotonic, 5_000 + 42), (EPOCH + 42) as i64);
     }
 
     #[test]

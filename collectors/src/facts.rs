@@ -349,6 +349,10 @@ pub(crate) fn notes(bits: u32, past: &[manifest::Past], patched: bool) -> Vec<St
             "threads that waited for room (--on-full block) gave up, as gputrace had ended or stood still: events were \
              dropped",
         ),
+        (
+            note::GPU_TIME_CUT,
+            "the program ended before CUPTI had told of all that its GPU did: the last kernels may be missing",
+        ),
         (note::NOT_INLINE, "inline hooks were asked for, but the loader did not take the engine: symbols were used"),
     ];
     ways.chain(ALL.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned())).collect()

@@ -18,6 +18,7 @@ mod encode;
 mod ending;
 mod facts;
 mod file;
+mod gpu_time;
 #[cfg(test)]
 mod hostile_tests;
 pub mod journal;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use crate::gpu_time::GpuTime;
 use gputrace_abi::Class;
 use serde::{Deserialize, Serialize};
 
@@ -146,6 +147,9 @@ pub struct Process {
     /// UUIDs of the devices that it could see, in the order of their ordinals; known after its cuInit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+    /// What came of asking CUPTI what the GPU did; missing where nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_time: Option<GpuTime>,
     /// What tracing cost this process.
     pub cost: Cost,
     /// What its shim or its reader noticed, a sentence each.

@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use gputrace_collectors::{Config, Running};
 
-use crate::cli::{HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
+use crate::cli::{GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
@@ -184,7 +184,12 @@ fn environment(
         HookRoute::Symbols => "symbols",
         HookRoute::Inline => "inline",
     };
+    let gpu_time = match args.gpu_time {
+        GpuTime::Full => "full",
+        GpuTime::Off => "off",
+    };
     let variables = [
+        ("GPUTRACE_GPU_TIME", gpu_time.to_owned()),
         ("GPUTRACE_MALLOC", malloc),
         ("GPUTRACE_HOOK", hook.to_owned()),
         ("GPUTRACE_STACKS", stacks),

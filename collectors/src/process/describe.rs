@@ -88,6 +88,7 @@ impl Process {
             notes.push(format!("{} events of hooks that its table does not have", self.intake.unknown));
         }
         notes.extend(self.intake.metal.notes());
+        notes.extend(self.gpu.notes());
         if self.ranges.orphans > 0 {
             notes.push(format!("{} ends of ranges without their beginnings", self.ranges.orphans));
         }
@@ -100,6 +101,7 @@ impl Process {
             reason: facts::not_in_full(header.notes.load(Ordering::Relaxed)),
             running: self.ended_ns.is_none(),
             balanced: accounting.values().all(manifest::Count::is_balanced),
+            gpu_time: self.gpu.describe(),
             cost: self.cost(clocks, &accounting),
             accounting,
             stacks: self.stacks(),

@@ -8,6 +8,7 @@ mod communicators;
 mod describe;
 mod devices;
 mod fetched;
+mod gpu;
 mod graphs;
 mod intake;
 mod metal;
@@ -42,12 +43,13 @@ use crate::tables::{BATCH_ROWS, Tables, ThreadRow};
 use communicators::Communicators;
 use devices::Devices;
 use fetched::Fetched;
+use gpu::Gpu;
 use intake::Intake;
 use pending::Pending;
 use ranges::Ranges;
 use thread::{Stage, Thread};
 
-/// Rows past the last used one that are looked at: threads may take rows out of order.
+/// Rows past the last used one that are looked at.
 const LOOK_AHEAD: usize = 16;
 /// New threads are looked for this often. Their events wait meanwhile.
 const LOOK_FOR_THREADS: Duration = Duration::from_millis(20);
@@ -70,6 +72,7 @@ pub(crate) struct Process {
     pub(crate) intake: Intake,
     communicators: Communicators,
     pub(crate) devices: Devices,
+    gpu: Gpu,
     /// When names of threads were last looked at.
     named: Option<Instant>,
     held: Vec<Event>,
@@ -112,6 +115,7 @@ impl Process {
             intake,
             communicators: Communicators::default(),
             devices: Devices::default(),
+            gpu: Gpu::new(id, pid),
             named: None,
             held: Vec::new(),
             threads: vec![Thread::new(usize::from(u16::MAX), 0, 0, started)],
@@ -155,7 +159,7 @@ impl Process {
             self.name_threads();
         }
         self.read(dead);
-        self.take_texts(tables, written);
+        self.take_texts(clocks, tables, written);
         self.take_communicators(clocks, tables, written, false);
         self.intake.graphs.apply(horizon);
         if !self.held.is_empty() {
@@ -164,6 +168,7 @@ impl Process {
             self.resolve_held(clocks, tables, written);
         }
         self.settle_metal(horizon, clocks, tables, written, false);
+        self.gpu.settle(false, clocks.ns(self.clock, horizon), tables, written);
         self.take_graphs(clocks, tables, false);
         self.intake.stacks.end_pass(&self.intake.fresh);
         self.let_threads_go(clocks, tables);
@@ -390,6 +395,7 @@ impl Process {
         self.intake.graphs.apply(u64::MAX);
         self.resolve_held(clocks, tables, written);
         self.settle_metal(u64::MAX, clocks, tables, written, true);
+        self.gpu.finish(ended_ns.unwrap_or_else(|| clocks.now_ns()), tables, written);
         self.take_communicators(clocks, tables, written, true);
         self.take_graphs(clocks, tables, true);
         self.let_threads_go(clocks, tables);
@@ -436,11 +442,5 @@ impl Process {
             // SAFETY: signal 0 asks only.
             None => self.pid <= 0 || unsafe { libc::kill(self.pid, 0) } != 0,
         }
-    }
-
-    /// The names of hooks must be written again.
-    pub(crate) fn announce_again(&mut self) {
-        self.intake.hooks.iter_mut().for_each(|h| h.announced = false);
-        self.intake.stacks.announce_again();
     }
 }

@@ -8,6 +8,7 @@ use gputrace_abi::event::{
 use gputrace_abi::metal::FLAG_NUMBERED;
 
 use super::Process;
+use super::gpu::{Given, Gpu, What};
 use super::intake::key;
 use super::metal;
 use super::pending::{Ahead, StreamId};
@@ -114,6 +115,14 @@ impl Process {
                     graph_exec_id: graph.map(|graph| graph.number as i64),
                     stack_launches: stack.launches,
                 };
+                let what = match hook.detail {
+                    detail::KERNEL => Some(What::Kernel(third, fourth)),
+                    detail::GRAPH => Some(What::Graph),
+                    _ => None,
+                };
+                if let Some(what) = what {
+                    gave(&mut self.gpu, &call, what);
+                }
                 tables.launch(&call, &launch);
             }
             Class::Sync => {
@@ -153,6 +162,8 @@ impl Process {
                         None => pending.work(context, stream_id, at),
                     };
                 }
+                let what = if transfer.set { What::Set(fourth) } else { What::Copy(fourth) };
+                gave(&mut self.gpu, &call, what);
                 tables.transfer(&call, &transfer);
             }
             Class::Alloc => {
@@ -282,6 +293,15 @@ impl Process {
         }
         tables.host(&call);
         true
+    }
+}
+
+/// Notes that a call gave the GPU work, where it is told what the GPU did.
+#[inline]
+fn gave(gpu: &mut Gpu, call: &Call, what: What) {
+    if gpu.is_asked() {
+        let given = Given::new((call.start_ns, call.start_ns + call.api_ns), call.correlation_id, what);
+        gpu.gave(Given { stream: call.stream, context: call.context, device: call.device, ..given });
     }
 }
 

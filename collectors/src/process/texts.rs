@@ -4,13 +4,18 @@ use gputrace_abi::event::text_kind;
 
 use super::Process;
 use super::thread::{Stage, Thread};
+use crate::clock::Clocks;
 use crate::names::{self, NameKind, Written};
 use crate::tables::Tables;
 
 impl Process {
     /// Takes in the texts that this pass read.
-    pub(super) fn take_texts(&mut self, tables: &mut Tables, written: &mut Written) {
+    pub(super) fn take_texts(&mut self, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         for text in std::mem::take(&mut self.intake.texts) {
+            if matches!(text.kind, text_kind::GPU_WORK | text_kind::GPU_TIME) {
+                self.gpu.take(&text, clocks, self.clock, tables);
+                continue;
+            }
             let name = text.text();
             let mut write = |kind: NameKind| {
                 let id = names::id(kind, &name);
@@ -23,7 +28,7 @@ impl Process {
                 text_kind::FUNCTION => {
                     write(NameKind::Kernel);
                 }
-                text_kind::LABEL => {
+                text_kind::LABEL | text_kind::KERNEL_NAME => {
                     let id = write(NameKind::Kernel);
                     written.key(gputrace_abi::text::key(text.kind, text.bytes()), id);
                 }
@@ -53,5 +58,11 @@ impl Process {
                 _ => {}
             }
         }
+    }
+
+    /// The names of hooks must be written again.
+    pub(crate) fn announce_again(&mut self) {
+        self.intake.hooks.iter_mut().for_each(|h| h.announced = false);
+        self.intake.stacks.announce_again();
     }
 }

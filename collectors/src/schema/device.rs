@@ -90,3 +90,24 @@ pub(super) const DEVICE_COPIES: Table = Table {
         NODE,
     ],
 };
+
+pub(super) const GPU_WINDOWS: Table = Table {
+    id: TableId::GpuWindows,
+    name: "gpu_windows",
+    meaning: "a stretch of time in which the GPU's work of a process was recorded: what calls that began in it caused is in \
+              kernels and device_copies, and between two of them nothing is known of the GPU",
+    columns: &[
+        START.means("calls that began from then on are recorded"),
+        Column::new("window_ns", I64, Delta, NS, "until when they are, from start_ns"),
+        PROCESS,
+        PID,
+        Column::new("kind", Text, Dictionary, NONE, "full: the whole run was asked for"),
+        Column::new(
+            "ended_by",
+            Text,
+            Dictionary,
+            NONE,
+            "aside (the program or another tool used CUPTI), end (of the process); unknown where the process was killed",
+        ),
+    ],
+};

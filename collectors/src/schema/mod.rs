@@ -190,6 +190,8 @@ pub enum TableId {
     CommandBuffers = 19,
     /// Dispatches in them.
     Dispatches = 20,
+    /// When the GPU's work was recorded.
+    GpuWindows = 21,
 }
 
 impl TableId {
@@ -245,7 +247,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 21] = [
+pub const TABLES: [Table; 22] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -267,6 +269,7 @@ pub const TABLES: [Table; 21] = [
     torch_memory::TORCH_MEMORY,
     metal::COMMAND_BUFFERS,
     metal::DISPATCHES,
+    device::GPU_WINDOWS,
 ];
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod calls;
 mod collectives;
 mod columns;
+mod gpu_windows;
 mod graphs;
 mod metal;
 mod on_gpu;
@@ -22,11 +23,13 @@ use calls::Calls;
 pub(crate) use collectives::{Collective, Communicator};
 use collectives::{CollectiveColumns, CommunicatorColumns};
 use columns::{Coded, Optional, Plain, Rows, Texts, take};
+pub(crate) use gpu_windows::GpuWindow;
+use gpu_windows::GpuWindowColumns;
 pub(crate) use graphs::{Graph, GraphKernel};
 use graphs::{GraphColumns, GraphKernelColumns};
 use metal::{BufferColumns, DispatchColumns};
 pub(crate) use metal::{CommandBuffer, Dispatch, DispatchKind};
-pub(crate) use on_gpu::{Copies, Ran};
+pub(crate) use on_gpu::{Copies, Kernel, OnGpu, Worked};
 use on_gpu::{CopyColumns, KernelColumns};
 pub(crate) use os_waits::OsWait;
 use os_waits::OsWaitColumns;
@@ -102,6 +105,7 @@ pub(crate) struct Tables {
     dispatches: DispatchColumns,
     kernels: KernelColumns,
     copies: CopyColumns,
+    gpu_windows: GpuWindowColumns,
     full: Vec<Message>,
 }
 
@@ -140,6 +144,7 @@ impl Tables {
             dispatches: DispatchColumns::default(),
             kernels: KernelColumns::default(),
             copies: CopyColumns::default(),
+            gpu_windows: GpuWindowColumns::default(),
             full: Vec::new(),
         }
     }
@@ -231,13 +236,17 @@ impl Tables {
         self.dispatches.push(row, correlation_id);
     }
 
-    /// Adds what the GPU did from then on, for so long: to `device_copies` where that was copies and nothing else, else to
-    /// `kernels`.
-    pub(crate) fn ran(&mut self, ran: &Ran, copies: Option<&Copies>, gpu: (i64, i64)) {
-        match copies {
-            Some(copies) => self.copies.push(ran, copies, gpu),
-            None => self.kernels.push(ran, gpu),
+    /// Adds a row to `kernels`, or to `device_copies`.
+    pub(crate) fn on_gpu(&mut self, of: &OnGpu, worked: &Worked) {
+        match worked {
+            Worked::Copies(copies) => self.copies.push(of, copies),
+            Worked::Kernel(kernel) => self.kernels.push(of, kernel),
         }
+    }
+
+    /// Adds a row to `gpu_windows`.
+    pub(crate) fn gpu_window(&mut self, row: &GpuWindow) {
+        self.gpu_windows.push(row);
     }
 
     /// Adds a row to `names`.
@@ -306,6 +315,7 @@ impl Tables {
         out.extend(self.dispatches.take(rows));
         out.extend(self.kernels.take(rows));
         out.extend(self.copies.take(rows));
+        out.extend(self.gpu_windows.take());
         out.into_iter()
     }
 
@@ -315,9 +325,10 @@ impl Tables {
         let calls = [&self.launches.rows, &self.syncs.rows, &self.transfers.rows];
         let others = [&self.device_memory.rows, &self.api.rows, &self.host_memory.rows];
         let libraries = [&self.collectives.rows, &self.os_waits.rows];
-        // What the GPU did is no more than command buffers are.
         let metal = [&self.command_buffers.rows, &self.dispatches.rows];
-        calls.into_iter().chain(others).chain(libraries).chain(metal).any(|r| r.count >= BATCH_ROWS)
+        let on_gpu = [self.kernels.rows(), self.copies.rows()];
+        let mut all = calls.into_iter().chain(others).chain(libraries).chain(metal).chain(on_gpu);
+        all.any(|r| r.count >= BATCH_ROWS)
     }
 
     /// Sets batches aside that are full, so that none becomes much larger.

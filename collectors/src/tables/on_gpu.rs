@@ -1,14 +1,13 @@
-//! What Metal's command buffers were on the GPU: rows of `kernels`, and of `device_copies`.
+//! What the GPU did: rows of `kernels`, and of `device_copies`.
 
 use arrow::array::ArrayRef;
 
 use super::columns::{Coded, Optional, Plain, Rows, take};
-use super::metal::CommandBuffer;
 use super::own::{DIRECTIONS, End};
 use crate::schema::TableId;
 use crate::writer::Message;
 
-/// Copies and sets of a command buffer that holds nothing else.
+/// A copy or set; or copies and sets of a Metal command buffer that holds nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Copies {
     /// All of them are sets.
@@ -21,6 +20,13 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
+    /// A copy, or a set, between these kinds of memory.
+    pub(crate) fn one(sets: bool, peer: bool, ends: [End; 2], bytes: i64) -> Copies {
+        let direction = Some(super::own::direction(sets, peer, ends));
+        let [src_kind, dst_kind] = ends.map(|end| Some(end).filter(|end| *end != End::Unknown));
+        Copies { sets, direction, src_kind: src_kind.filter(|_| !sets), dst_kind, bytes }
+    }
+
     /// Both.
     pub(crate) fn with(self, more: Copies) -> Copies {
         Copies {
@@ -33,13 +39,35 @@ impl Copies {
     }
 }
 
-/// What a command buffer was on the GPU: a row of `kernels`, or of `device_copies`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ran {
-    pub(crate) row: CommandBuffer,
+/// What the GPU did: what rows of `kernels` and of `device_copies` have in common.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OnGpu {
+    pub(crate) start_ns: i64,
+    pub(crate) gpu_ns: i64,
+    pub(crate) process_id: i64,
+    pub(crate) pid: i32,
+    pub(crate) device: Option<i32>,
     pub(crate) context: i32,
+    pub(crate) stream: i64,
+    pub(crate) correlation_id: Option<i64>,
+    pub(crate) graph_node: Option<i64>,
+}
+
+/// A kernel's own values.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kernel {
+    pub(crate) name_id: Option<i64>,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
+    /// Registers of a thread, static shared memory, dynamic shared memory.
+    pub(crate) resources: Option<[u32; 3]>,
+}
+
+/// What it was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Worked {
+    Kernel(Kernel),
+    Copies(Copies),
 }
 
 /// Columns that both tables of the GPU's work begin with.
@@ -55,16 +83,16 @@ struct WorkColumns {
 }
 
 impl WorkColumns {
-    fn push(&mut self, ran: &Ran, (start_ns, gpu_ns): (i64, i64)) {
-        let row = &ran.row;
-        // Its events have rows of their own.
+    fn push(&mut self, of: &OnGpu) {
+        // The call that caused it has a row, and an event, of its own.
         self.rows.count += 1;
-        self.front.iter_mut().zip([start_ns, gpu_ns, row.process_id]).for_each(|(column, value)| column.push(value));
-        self.pid.push(row.pid);
-        self.device.push(row.device);
-        self.context.push(ran.context);
-        self.stream.push(row.queue);
-        self.correlation_id.push(Some(row.correlation_id));
+        let front = [of.start_ns, of.gpu_ns, of.process_id];
+        self.front.iter_mut().zip(front).for_each(|(column, value)| column.push(value));
+        self.pid.push(of.pid);
+        self.device.push(of.device);
+        self.context.push(of.context);
+        self.stream.push(of.stream);
+        self.correlation_id.push(of.correlation_id);
     }
 
     fn take(&mut self) -> Vec<ArrayRef> {
@@ -78,18 +106,24 @@ pub(super) struct KernelColumns {
     work: WorkColumns,
     name_id: Optional<i64>,
     dimensions: [Plain<i32>; 6],
-    unknown: [Optional<i32>; 3],
+    resources: [Optional<i32>; 3],
     graph_node: Optional<i64>,
 }
 
 impl KernelColumns {
-    pub(super) fn push(&mut self, ran: &Ran, gpu: (i64, i64)) {
-        self.work.push(ran, gpu);
-        self.name_id.push(ran.row.name_id);
-        let dimensions = ran.grid.into_iter().chain(ran.block);
+    pub(super) fn push(&mut self, of: &OnGpu, kernel: &Kernel) {
+        self.work.push(of);
+        self.name_id.push(kernel.name_id);
+        let dimensions = kernel.grid.into_iter().chain(kernel.block);
         self.dimensions.iter_mut().zip(dimensions).for_each(|(column, value)| column.push(value as i32));
-        self.unknown.iter_mut().for_each(|column| column.push(None));
-        self.graph_node.push(None);
+        for (nth, column) in self.resources.iter_mut().enumerate() {
+            column.push(kernel.resources.map(|resources| resources[nth].min(i32::MAX as u32) as i32));
+        }
+        self.graph_node.push(of.graph_node);
+    }
+
+    pub(super) fn rows(&self) -> &Rows {
+        &self.work.rows
     }
 
     /// A batch, when there are so many rows.
@@ -100,7 +134,7 @@ impl KernelColumns {
         let mut columns = self.work.take();
         columns.extend(take![self.name_id]);
         self.dimensions.iter_mut().for_each(|column| columns.extend(take![*column]));
-        self.unknown.iter_mut().for_each(|column| columns.extend(take![*column]));
+        self.resources.iter_mut().for_each(|column| columns.extend(take![*column]));
         columns.extend(take![self.graph_node]);
         self.work.rows.batch(TableId::Kernels, columns)
     }
@@ -123,8 +157,8 @@ impl Default for CopyColumns {
 }
 
 impl CopyColumns {
-    pub(super) fn push(&mut self, ran: &Ran, copies: &Copies, gpu: (i64, i64)) {
-        self.work.push(ran, gpu);
+    pub(super) fn push(&mut self, of: &OnGpu, copies: &Copies) {
+        self.work.push(of);
         let unknown = DIRECTIONS.iter().position(|text| *text == "unknown").unwrap_or_default() as u8;
         let values = [
             Some(u8::from(copies.sets)),
@@ -139,7 +173,11 @@ impl CopyColumns {
             }
         }
         self.bytes.push(copies.bytes);
-        self.graph_node.push(None);
+        self.graph_node.push(of.graph_node);
+    }
+
+    pub(super) fn rows(&self) -> &Rows {
+        &self.work.rows
     }
 
     /// A batch, when there are so many rows.

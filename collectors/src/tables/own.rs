@@ -108,14 +108,19 @@ impl Transfer {
     }
 
     pub(crate) fn direction(&self) -> u8 {
-        let (from, to) = (self.src_kind.side(), self.dst_kind.side());
-        match (self.set, to) {
-            (true, 3) => UNKNOWN,
-            (true, to) => SETS + to as u8,
-            _ if self.peer => PEER,
-            _ if from == 3 || to == 3 => UNKNOWN,
-            _ => (from * 3 + to) as u8,
-        }
+        direction(self.set, self.peer, [self.src_kind, self.dst_kind])
+    }
+}
+
+/// Place in [`DIRECTIONS`].
+pub(super) fn direction(set: bool, peer: bool, ends: [End; 2]) -> u8 {
+    let [from, to] = ends.map(End::side);
+    match (set, to) {
+        (true, 3) => UNKNOWN,
+        (true, to) => SETS + to as u8,
+        _ if peer => PEER,
+        _ if from == 3 || to == 3 => UNKNOWN,
+        _ => (from * 3 + to) as u8,
     }
 }
 

@@ -103,10 +103,12 @@ fn fill(tables: &mut Tables) {
     let row = CommandBuffer { events: 1, completed: Some(false), gpu: Some((1, 2)), ..CommandBuffer::default() };
     tables.command_buffer(&row);
     tables.dispatch(&dispatch(DispatchKind::Threads, [100, 1, 1], [64, 1, 1]), None);
-    let ran = Ran { row, context: 1, grid: [1, 2, 3], block: [4, 5, 6] };
+    let on_gpu = OnGpu { device: Some(1), ..OnGpu::default() };
     let copies = Copies { sets: true, direction: None, src_kind: None, dst_kind: Some(End::Managed), bytes: 5 };
-    tables.ran(&ran, Some(&copies), (1, 2));
-    tables.ran(&ran, None, (1, 2));
+    tables.on_gpu(&on_gpu, &Worked::Copies(copies));
+    tables.on_gpu(&on_gpu, &Worked::Kernel(on_gpu::Kernel::default()));
+    let window = GpuWindow { start_ns: 1, window_ns: 2, process_id: 3, pid: 4, kind: 2, ended_by: 99 };
+    tables.gpu_window(&window);
     tables.host(&HostCall {
         class: Class::HostFree,
         start_ns: 1,

@@ -257,6 +257,12 @@ pub mod text_kind {
     pub const PYTHON_LINES: u64 = 18;
     /// Key is a module's, the text its path, number where it was loaded.
     pub const MODULE: u64 = 19;
+    /// What the GPU did: records as [`crate::gpu`] says.
+    pub const GPU_WORK: u64 = 20;
+    /// What became of asking CUPTI: number is one of [`crate::gpu::state`], which says what key and text are.
+    pub const GPU_TIME: u64 = 21;
+    /// The name of a kernel in [`GPU_WORK`]; its key is [`crate::text::key`], and what stands in the event is not looked at.
+    pub const KERNEL_NAME: u64 = 22;
 }
 
 /// How a library was opened whose own calls may go past our symbols.

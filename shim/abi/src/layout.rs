@@ -136,6 +136,8 @@ pub mod note {
     pub const METAL_TIMES_LOST: u32 = 1 << 17;
     /// Metal: a thread went on while another one was still putting hooks into a class.
     pub const METAL_HOOKS_LATE: u32 = 1 << 18;
+    /// The program ended before all was told of what its GPU did.
+    pub const GPU_TIME_CUT: u32 = 1 << 19;
 }
 
 /// The first page of the segment. Fields above `paused` are written once, before the segment is handed over.

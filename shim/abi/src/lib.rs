@@ -16,6 +16,7 @@ pub mod clock;
 pub mod collective;
 pub mod device;
 pub mod event;
+pub mod gpu;
 pub mod graph;
 pub mod hello;
 mod hook_row;

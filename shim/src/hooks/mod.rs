@@ -9,6 +9,8 @@
 pub(crate) mod alloc;
 #[cfg(target_os = "linux")]
 pub(crate) mod cuda;
+#[cfg(target_os = "linux")]
+pub(crate) mod cupti;
 #[cfg(target_os = "macos")]
 mod kept;
 #[cfg(target_os = "linux")]

@@ -11,7 +11,8 @@ use gputrace_abi::event::past;
 use gputrace_abi::layout::{note, route};
 
 use super::{copies, driver, elf, nccl, scope};
-use crate::{hooks, names, session, stack};
+use crate::hooks::cupti;
+use crate::{gpu_time, hooks, names, session, stack};
 
 pub(super) const RTLD_NEXT: usize = usize::MAX;
 pub(super) const RTLD_DEFAULT: usize = 0;
@@ -220,8 +221,11 @@ unsafe fn answer(
     if bytes.starts_with(b"nccl") || bytes.starts_with(b"pnccl") {
         return nccl::answer(name, handle, caller, route, look).map_or(pass, |value| Answer { jump: 0, value });
     }
-    if !bytes.starts_with(b"cu") {
+    if !bytes.starts_with(b"cu") || gpu_time::is_cupti(caller) {
         return pass;
+    }
+    if bytes.starts_with(b"cupti") {
+        return answer_cupti(name, handle, pass, look);
     }
     let Some((hook, number)) = hooks::by_name(name) else {
         // A function of a driver that is newer than this list passes by, and the trace says so.
@@ -251,6 +255,19 @@ unsafe fn answer(
         real => driver::wrapper_for(real, hook, number, handle, route),
     };
     Answer { jump: 0, value }
+}
+
+/// A function of CUPTI: only where there is one, which is what the program would have got.
+fn answer_cupti(name: &CStr, handle: usize, pass: Answer, look: impl Fn(usize) -> usize) -> Answer {
+    if handle == RTLD_NEXT {
+        return pass;
+    }
+    let real = match look(handle) {
+        ours if cupti::is_entry(ours) => look(RTLD_NEXT),
+        real => real,
+    };
+    let entry = if real == 0 { None } else { cupti::entry(name, real) };
+    Answer { jump: 0, value: entry.unwrap_or(real) }
 }
 
 unsafe fn call_dlvsym(handle: usize, name: *const c_char, version: *const c_char) -> usize {

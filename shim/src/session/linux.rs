@@ -9,7 +9,7 @@ use gputrace_abi::{MAGIC, VERSION};
 use super::path::Path;
 use super::{Failure, complain_of, fill, make_file};
 use crate::interpose::{driver, elf, inline, scope};
-use crate::{hooks, stack, sys, wait};
+use crate::{gpu_time, hooks, stack, sys, wait};
 
 pub(super) use crate::ending::listen;
 
@@ -31,6 +31,7 @@ pub(super) fn configure() {
     stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"));
     wait::configure(sys::variable(b"GPUTRACE_OS"), sys::variable(b"GPUTRACE_OS_OVER"));
     hooks::remember_preloads();
+    gpu_time::configure();
     inline::configure();
     driver::look_at_start();
     scope::look_at_start();

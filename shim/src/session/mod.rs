@@ -108,6 +108,12 @@ pub(crate) fn present() -> Option<View> {
     if word.load(Ordering::Acquire) == LIVE { unsafe { view_at(SEGMENT.load(Ordering::Relaxed)) } } else { None }
 }
 
+/// Whether calls wait for room where there is none.
+#[cfg(target_os = "linux")]
+pub(crate) fn blocks() -> bool {
+    BLOCK_WHEN_FULL.load(Ordering::Relaxed) != 0
+}
+
 /// Says in the segment what is missing or was seen: a bit of [`note`].
 pub(crate) fn say(bit: u32) {
     if let Some(view) = present() {

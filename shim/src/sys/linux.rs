@@ -1,6 +1,7 @@
 //! System calls without libc: they leave errno alone, cannot be interposed, and need no symbol version.
 
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::AtomicU32;
 
 use super::Errno;
 use crate::interpose::elf;
@@ -102,6 +103,28 @@ pub(crate) fn nap(ns: u64) {
     let time = [0, ns];
     // SAFETY: the kernel reads two 64-bit numbers.
     let _ = unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Waits until somebody wakes who waits on this word, at most so long; not at all when it holds another value.
+pub(crate) fn wait(word: &AtomicU32, value: u32, ns: u64) {
+    let time = [ns / 1_000_000_000, ns % 1_000_000_000];
+    let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let args = [word.as_ptr() as usize, operation, value as usize, time.as_ptr() as usize, 0, 0];
+    // SAFETY: the kernel reads a word that is never unmapped, and two 64-bit numbers.
+    let _ = unsafe { call(libc::SYS_futex, args) };
+}
+
+/// Wakes who waits on this word.
+pub(crate) fn wake(word: &AtomicU32) {
+    let operation = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
+    // SAFETY: the word's address and numbers.
+    let _ = unsafe { call(libc::SYS_futex, [word.as_ptr() as usize, operation, i32::MAX as usize, 0, 0, 0]) };
+}
+
+/// Names the calling thread, as `ps` and debuggers show it.
+pub(crate) fn name_thread(name: &CStr) {
+    // SAFETY: a C string.
+    let _ = unsafe { call(libc::SYS_prctl, [libc::PR_SET_NAME as usize, name.as_ptr() as usize, 0, 0, 0, 0]) };
 }
 
 /// Whether there is a process with this id.

@@ -264,7 +264,7 @@ fn gpu_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     let Some(gpu) = &main.on_gpu else {
         return match main.clock_off {
             Some(_) => " GPU   busy and idle time not known: its clock is not the host's (host side only)\n".to_owned(),
-            None => " GPU   busy not recorded in this version (host side only)\n".to_owned(),
+            None => " GPU   busy not recorded (--gpu-time full; host side only)\n".to_owned(),
         };
     };
     let (busy, idle) = (gpu.busy_ns(), gpu.all_idle_ns());

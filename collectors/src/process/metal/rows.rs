@@ -9,7 +9,7 @@ use super::{Around, Message, Metal, Open, Queue, Times, key};
 use crate::names::{self, NameKind};
 use crate::process::intake;
 use crate::process::pending::{Ahead, StreamId};
-use crate::tables::{CommandBuffer, Copies, Launch, Ran};
+use crate::tables::{CommandBuffer, Copies, Kernel, Launch, OnGpu, Worked};
 
 /// A new command buffer of a queue whose limit is not known waited for room when it took longer.
 const ROOM_NS: i64 = 20_000;
@@ -18,6 +18,37 @@ const CLOCKS_NS: i64 = 1_000_000_000;
 
 /// What ran so long ago is not held back for others that may have begun before it.
 const HELD_NS: i64 = 1_000_000_000;
+
+/// What a command buffer was on the GPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ran {
+    row: CommandBuffer,
+    context: i32,
+    grid: [u32; 3],
+    block: [u32; 3],
+}
+
+impl Ran {
+    fn on_gpu(&self, (start_ns, gpu_ns): (i64, i64)) -> OnGpu {
+        let row = &self.row;
+        OnGpu {
+            start_ns,
+            gpu_ns,
+            process_id: row.process_id,
+            pid: row.pid,
+            device: row.device,
+            context: self.context,
+            stream: row.queue,
+            correlation_id: Some(row.correlation_id),
+            graph_node: None,
+        }
+    }
+
+    fn worked(&self, copies: Option<Copies>) -> Worked {
+        let kernel = Kernel { name_id: self.row.name_id, grid: self.grid, block: self.block, resources: None };
+        copies.map_or(Worked::Kernel(kernel), Worked::Copies)
+    }
+}
 
 /// A command buffer that the GPU is done with: when it began and how long it took.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +172,7 @@ impl Metal {
         let from_ns = running.unwrap_or(i64::MAX).max(newest_ns.saturating_sub(HELD_NS));
         let ready = self.ran.partition_point(|completed| all || completed.gpu.0 < from_ns);
         for Completed { gpu, ran, copies } in self.ran.drain(..ready) {
-            around.tables.ran(&ran, copies.as_ref(), gpu);
+            around.tables.on_gpu(&ran.on_gpu(gpu), &ran.worked(copies));
         }
     }
 

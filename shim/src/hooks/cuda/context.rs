@@ -4,7 +4,7 @@ use cudarc::driver::sys::{CUcontext, CUctxCreateParams, CUexecAffinityParam, CUf
 
 use super::{handle, out};
 use crate::hooks::hooks;
-use crate::{contexts, devices, names, tls};
+use crate::{contexts, devices, gpu_time, names, tls};
 
 hooks! {
     base: super::CONTEXT;
@@ -58,6 +58,7 @@ pub(super) fn switched(context: u64, number: u64) -> [u64; 4] {
 fn initialised(result: u32, flags: u32) -> [u64; 4] {
     if result == 0 {
         devices::tell();
+        gpu_time::start();
     }
     [0, 0, 0, u64::from(flags)]
 }

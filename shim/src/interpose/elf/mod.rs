@@ -113,6 +113,31 @@ pub(crate) fn file_of(address: usize) -> [u8; 1024] {
     file
 }
 
+/// Shows the files of the loaded libraries, in search order, until the answer is true.
+pub(crate) fn each_file(look: &mut dyn FnMut(&[u8]) -> bool) {
+    visit(&mut |info| {
+        // SAFETY: null, or the loader's own C string, which is there while it visits the library.
+        look(unsafe { info.dlpi_name.as_ref().map_or(c"", |name| CStr::from_ptr(name)) }.to_bytes())
+    });
+}
+
+/// From where to where the loaded library lies that an address is in; (0, 0) when there is none.
+pub(crate) fn range_of(address: usize) -> (usize, usize) {
+    let mut range = (0, 0);
+    visit(&mut |info| {
+        if !holds(info, address) {
+            return false;
+        }
+        let ends = segments(info).iter().filter(|segment| segment.p_type == libc::PT_LOAD).map(|segment| {
+            let from = (info.dlpi_addr as usize).wrapping_add(segment.p_vaddr as usize);
+            (from, from.wrapping_add(segment.p_memsz as usize))
+        });
+        range = ends.fold((usize::MAX, 0), |all, own| (all.0.min(own.0), all.1.max(own.1)));
+        true
+    });
+    range
+}
+
 fn next_or_any(name: &CStr) -> usize {
     match next_definition(name) {
         0 => anywhere(name),

@@ -1,0 +1,358 @@
+//! What the GPU did, as CUPTI told the shim: records joined with the calls that gave the work, in the order of their time.
+//!
+//! Records come when their work is complete, so those of different streams come out of order; a row is written when no work
+//! that was given earlier can still come.
+
+mod given;
+
+use std::collections::HashMap;
+
+use gputrace_abi::clock::ClockKind;
+use gputrace_abi::event::{text_kind, unpack_block, unpack_grid};
+use gputrace_abi::gpu::{Work, kind, state};
+
+use crate::chain::Text;
+use crate::clock::Clocks;
+use crate::manifest::GpuTime;
+use crate::names::Written;
+use crate::tables::{Copies, End, GpuWindow, Kernel, OnGpu, Tables, Worked};
+use given::Calls;
+pub(super) use given::{Given, What};
+
+/// A record without its call waits so long for one that is still running.
+const PATIENCE_NS: i64 = 2_000_000_000;
+/// It is looked for this often.
+const AGAIN_NS: i64 = 50_000_000;
+/// And then its number is not trusted any more.
+const UNSURE_NS: i64 = 300_000_000;
+/// Work that was given so long ago, and of which nothing was told, is not waited for.
+const GIVEN_UP_NS: i64 = 5_000_000_000;
+/// Records that are held back at most.
+const MOST_HELD: usize = 1 << 20;
+/// Streams of CUPTI whose own handle is remembered.
+const MOST_STREAMS: usize = 1 << 14;
+/// How often work of a stream must have found calls of the same one until only such calls are looked at; and how far it counts.
+const SURE: u8 = 4;
+const MOST_SURE: u8 = 32;
+
+/// The GPU's work of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Gpu {
+    /// What the manifest says; none: nobody asked CUPTI.
+    about: Option<GpuTime>,
+    calls: Calls,
+    /// Records as they were told.
+    fresh: Vec<Told>,
+    /// Those whose call was looked for in vain, and when.
+    waiting: Vec<Told>,
+    looked_ns: i64,
+    /// When the last pass began.
+    read_to_ns: i64,
+    /// Rows that wait for earlier ones.
+    ready: Vec<(OnGpu, Worked)>,
+    /// Stream and context as the driver has them, by device, context and stream as CUPTI has them; and how sure that is.
+    streams: HashMap<(u32, u32, u32), (i64, i32, u8)>,
+    /// The window that is open: its begin, and [`gputrace_abi::gpu::reason`].
+    open: Option<(i64, u64)>,
+    /// When records went on first, or again after all was told.
+    on_since_ns: i64,
+    /// Up to when everything that was complete has been told.
+    settled_ns: i64,
+    ids: (i64, i32),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    work: Work,
+    told_ns: i64,
+    begin_ns: i64,
+}
+
+impl Gpu {
+    pub(super) fn new(process_id: i64, pid: i32) -> Gpu {
+        Gpu { ids: (process_id, pid), ..Gpu::default() }
+    }
+
+    /// Whether calls that give the GPU work are to be told to [`Self::gave`].
+    #[inline]
+    pub(super) fn is_asked(&self) -> bool {
+        self.about.is_some()
+    }
+
+    /// A call gave the GPU work.
+    pub(super) fn gave(&mut self, call: Given) {
+        self.calls.add(call);
+    }
+
+    /// What CUPTI told, and what became of asking it.
+    pub(super) fn take(&mut self, text: &Text, clocks: &Clocks, kind: ClockKind, tables: &mut Tables) {
+        let told_ns = clocks.ns(kind, text.ticks);
+        if text.kind == text_kind::GPU_WORK {
+            let about = self.about.get_or_insert_default();
+            for work in Work::all(text.bytes()) {
+                about.records += 1;
+                // CUPTI's times are ns of the clock that the collector's pairs are made with.
+                let begin_ns = clocks.ns_of_monotonic(kind, work.start);
+                if work.start == 0 || work.end < work.start {
+                    about.without_time += 1;
+                } else if self.fresh.len() < MOST_HELD {
+                    self.fresh.push(Told { work, told_ns, begin_ns });
+                }
+            }
+            return;
+        }
+        self.take_state(text, told_ns, tables);
+    }
+
+    fn take_state(&mut self, text: &Text, at_ns: i64, tables: &mut Tables) {
+        let about = self.about.get_or_insert_default();
+        match text.number {
+            state::LIBRARY => (about.library, about.version) = (Some(text.text().into_owned()), Some(text.key)),
+            state::NO_LIBRARY => about.refused = Some("no library of CUPTI was found".to_owned()),
+            state::REFUSED => about.refused = Some(format!("{} failed with {}", text.text(), result_name(text.key))),
+            state::ON => {
+                about.refused = None;
+                self.on_since_ns = at_ns;
+                self.calls.lose_place();
+                self.open = Some((at_ns, text.key));
+            }
+            state::OFF => self.close(at_ns, text.key, tables),
+            state::SETTLED => {
+                about.dropped = text.key;
+                self.settled_ns = at_ns;
+            }
+            state::ASIDE => {
+                about.aside.push(text.text().into_owned());
+                about.aside.dedup();
+                about.aside.truncate(16);
+            }
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, at_ns: i64, ended_by: u64, tables: &mut Tables) {
+        let Some((start_ns, kind)) = self.open.take() else { return };
+        let (process_id, pid) = self.ids;
+        let window_ns = at_ns.saturating_sub(start_ns).max(0);
+        if let Some(about) = &mut self.about {
+            about.windows += 1;
+            about.on_ns += window_ns;
+        }
+        tables.gpu_window(&GpuWindow { start_ns, window_ns, process_id, pid, kind, ended_by });
+    }
+
+    /// Makes rows of what was told before the last pass began: it read every ring as far as that, and the calls are known. This
+    /// pass began at `begin_ns`. `all`: no other record comes.
+    pub(super) fn settle(&mut self, all: bool, begin_ns: i64, tables: &mut Tables, written: &Written) {
+        let read_to = if all { i64::MAX } else { std::mem::replace(&mut self.read_to_ns, begin_ns) };
+        if self.waiting.is_empty() && self.fresh.is_empty() && self.ready.is_empty() {
+            return;
+        }
+        let now_ns = if all { begin_ns } else { read_to };
+        // Texts of one ring: they were told in their order.
+        let known = self.fresh.partition_point(|told| told.told_ns < read_to);
+        // Those without a call are looked at again now and then only.
+        let again = all || now_ns - self.looked_ns > AGAIN_NS;
+        let mut records = if again { std::mem::take(&mut self.waiting) } else { Vec::new() };
+        records.extend(self.fresh.drain(..known));
+        if again {
+            self.looked_ns = now_ns;
+        }
+        if let Some(first) = records.first().map(|told| told.work.correlation) {
+            // In the order of their numbers, which wrap.
+            records.sort_by_key(|told| told.work.correlation.wrapping_sub(first) as i32);
+            self.join(records, all, now_ns, written);
+        }
+        self.write(all, now_ns, tables);
+    }
+
+    fn join(&mut self, records: Vec<Told>, all: bool, now_ns: i64, written: &Written) {
+        let count = records.len();
+        let mut missed = self.look(records, true, |_| false, written);
+        // The first records of all, or the place was lost.
+        if missed.len() * 2 > count {
+            let sample: Vec<(Work, i64)> = missed.iter().map(|told| (told.work, told.begin_ns)).collect();
+            if self.calls.align(&sample, self.on_since_ns) {
+                self.learn_streams(&sample);
+                missed = self.look(missed, true, |_| false, written);
+            }
+        }
+        // What waits for long, or is the last, takes what there is.
+        let unsure = |told: &Told| all || now_ns - told.told_ns > UNSURE_NS;
+        let missed = self.look(missed, true, unsure, written);
+        let (last, later) = missed.into_iter().partition::<Vec<_>, _>(unsure);
+        self.waiting.extend(later);
+        for told in self.look(last, false, unsure, written) {
+            if all || now_ns - told.told_ns > PATIENCE_NS || self.waiting.len() >= MOST_HELD {
+                self.found(&told, None, written);
+            } else {
+                self.waiting.push(told);
+            }
+        }
+    }
+
+    /// Looks for the calls of records, `in_stream` only in theirs; returns those without one.
+    fn look(
+        &mut self,
+        records: Vec<Told>,
+        in_stream: bool,
+        anywhere: impl Fn(&Told) -> bool,
+        written: &Written,
+    ) -> Vec<Told> {
+        let mut missed = Vec::new();
+        for told in records {
+            let stream = self.stream_of(&told.work).filter(|_| in_stream);
+            match self.calls.find(&told.work, told.begin_ns, stream, anywhere(&told)) {
+                Some(call) => self.found(&told, Some(&call), written),
+                None => missed.push(told),
+            }
+        }
+        missed
+    }
+
+    fn learn_streams(&mut self, sample: &[(Work, i64)]) {
+        let handles = self.calls.handles(sample);
+        for (work, _) in sample {
+            let own = (work.device, work.context, work.stream);
+            if let Some(handle) = handles.get(&work.stream).filter(|_| self.streams.len() < MOST_STREAMS) {
+                self.streams.entry(own).or_insert((*handle, 0, SURE));
+            }
+        }
+    }
+
+    /// The driver's handle of the stream that work ran in, once enough of it has found its calls.
+    fn stream_of(&self, work: &Work) -> Option<i64> {
+        let known = self.streams.get(&(work.device, work.context, work.stream))?;
+        (known.2 >= SURE).then_some(known.0)
+    }
+
+    fn found(&mut self, told: &Told, call: Option<&Given>, written: &Written) {
+        let (work, (process_id, pid)) = (&told.work, self.ids);
+        let own = (work.device, work.context, work.stream);
+        let about = self.about.get_or_insert_default();
+        if let Some(call) = call {
+            about.joined += 1;
+            about.early += u64::from(told.begin_ns < call.start_ns);
+            about.earliest_ns = about.earliest_ns.max(call.start_ns - told.begin_ns);
+        }
+        // Nodes of a graph run in streams of the driver's own choice too.
+        if let Some(call) = call.filter(|_| work.graph == 0)
+            && (self.streams.len() < MOST_STREAMS || self.streams.contains_key(&own))
+        {
+            let known = self.streams.entry(own).or_insert((call.stream, call.context, 0));
+            match (known.0 == call.stream, known.2) {
+                (true, sure) => *known = (call.stream, call.context, sure.saturating_add(1).min(MOST_SURE)),
+                (false, 0) => *known = (call.stream, call.context, 0),
+                (false, sure) => known.2 = sure - 1,
+            }
+        }
+        let known = self.streams.get(&own).map(|(stream, context, _)| (*stream, *context));
+        let known = call.filter(|_| work.graph == 0).map(|call| (call.stream, call.context)).or(known);
+        let (stream, context) = known.unwrap_or((i64::from(work.stream), call.map_or(0, |call| call.context)));
+        let row = OnGpu {
+            start_ns: told.begin_ns,
+            gpu_ns: (work.end - work.start).min(i64::MAX as u64) as i64,
+            process_id,
+            pid,
+            device: call.and_then(|call| call.device).or(i32::try_from(work.device).ok()),
+            context,
+            stream,
+            correlation_id: call.map(|call| call.correlation_id),
+            graph_node: (work.graph != 0).then_some(work.node as i64),
+        };
+        self.ready.push((row, worked(work, written)));
+    }
+
+    /// Rows are written in the order of their begin.
+    fn write(&mut self, all: bool, now_ns: i64, tables: &mut Tables) {
+        let outstanding = self.calls.outstanding_ns(now_ns - GIVEN_UP_NS).unwrap_or(i64::MAX);
+        let waiting = self.waiting.iter().map(|told| told.begin_ns).min().unwrap_or(i64::MAX);
+        if all || self.ready.len() > MOST_HELD {
+            self.ready.sort_by_key(|(row, _)| row.start_ns);
+            self.ready.drain(..).for_each(|(row, worked)| tables.on_gpu(&row, &worked));
+            return;
+        }
+        let before_ns = self.settled_ns.min(outstanding).min(waiting);
+        if !self.ready.iter().any(|(row, _)| row.start_ns < before_ns) {
+            return;
+        }
+        self.ready.sort_by_key(|(row, _)| row.start_ns);
+        let ready = self.ready.partition_point(|(row, _)| row.start_ns < before_ns);
+        self.ready.drain(..ready).for_each(|(row, worked)| tables.on_gpu(&row, &worked));
+        if self.open.is_none() && self.waiting.is_empty() && self.fresh.is_empty() {
+            self.calls.forget_before(now_ns - GIVEN_UP_NS);
+        }
+    }
+
+    /// The process has ended: no other record comes.
+    pub(super) fn finish(&mut self, ended_ns: i64, tables: &mut Tables, written: &Written) {
+        self.settle(true, ended_ns, tables, written);
+        self.close(ended_ns.max(self.settled_ns), 0, tables);
+    }
+
+    /// What the manifest says.
+    pub(super) fn describe(&self) -> Option<GpuTime> {
+        self.about.clone()
+    }
+
+    /// What is missing, a sentence each.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let Some(about) = &self.about else { return Vec::new() };
+        let refused = about.refused.iter().map(|why| format!("what the GPU did could not be asked of CUPTI: {why}"));
+        let aside = (!about.aside.is_empty()).then(|| {
+            let first = about.aside.join(", ");
+            format!("CUPTI was used by the program or by another tool ({first}): what the GPU did meanwhile is not in the trace")
+        });
+        let lost = |count: u64, what: &str| (count > 0).then(|| format!("{count} records of the GPU's work {what}"));
+        let counts = [
+            lost(about.dropped, "were lost: CUPTI or the ring had no room"),
+            lost(about.without_time, "came without times"),
+            lost(about.records - about.without_time - about.joined, "have no call in the trace"),
+        ];
+        refused.chain(aside).chain(counts.into_iter().flatten()).collect()
+    }
+}
+
+fn worked(work: &Work, written: &Written) -> Worked {
+    if work.kind == kind::KERNEL {
+        let (block, shared) = unpack_block(work.block);
+        return Worked::Kernel(Kernel {
+            name_id: written.by_key(work.amount),
+            grid: unpack_grid(work.grid),
+            block,
+            resources: Some([work.registers, work.static_shared, shared]),
+        });
+    }
+    let [_, source, destination] = work.copy.map(end);
+    let bytes = work.amount.min(i64::MAX as u64) as i64;
+    Worked::Copies(Copies::one(work.kind == kind::SET, work.kind == kind::PEER, [source, destination], bytes))
+}
+
+/// CUpti_ActivityMemoryKind.
+fn end(kind: u8) -> End {
+    match kind {
+        1 => End::Pageable,
+        2 => End::Pinned,
+        3 | 6 => End::Device,
+        4 => End::Array,
+        5 | 7 => End::Managed,
+        _ => End::Unknown,
+    }
+}
+
+/// The results of CUPTI that have a cause which somebody can do something about.
+fn result_name(result: u64) -> String {
+    let name = match result {
+        7 => "CUPTI_ERROR_NOT_COMPATIBLE: a debugger or another profiler is at work",
+        15 => "CUPTI_ERROR_NOT_INITIALIZED",
+        24 => "CUPTI_ERROR_NOT_SUPPORTED: this driver or device does not support it",
+        35 => {
+            "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: the administrator must set the driver's NVreg_RestrictProfilingToAdminUsers=0, \
+             or the process needs CAP_SYS_ADMIN"
+        }
+        37 => "CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED: this virtual GPU does not allow profiling",
+        39 => "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: another profiler is at work",
+        other => return format!("CUPTI's result {other}"),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,58 @@
+//! Rows of `gpu_windows`.
+
+use super::columns::{Coded, Plain, Rows, take};
+use crate::schema::TableId;
+use crate::writer::Message;
+
+/// Texts of `kind`, and of `ended_by`, by [`gputrace_abi::gpu::reason`].
+const REASONS: [&str; 4] = ["unknown", "full", "aside", "end"];
+
+/// A row of `gpu_windows`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GpuWindow {
+    pub(crate) start_ns: i64,
+    pub(crate) window_ns: i64,
+    pub(crate) process_id: i64,
+    pub(crate) pid: i32,
+    /// One of [`gputrace_abi::gpu::reason`].
+    pub(crate) kind: u64,
+    /// The same.
+    pub(crate) ended_by: u64,
+}
+
+pub(super) struct GpuWindowColumns {
+    rows: Rows,
+    times: [Plain<i64>; 3],
+    pid: Plain<i32>,
+    reasons: [Coded; 2],
+}
+
+impl Default for GpuWindowColumns {
+    fn default() -> GpuWindowColumns {
+        let reasons = [(); 2].map(|()| Coded::new(&REASONS));
+        GpuWindowColumns { rows: Rows::default(), times: Default::default(), pid: Plain::default(), reasons }
+    }
+}
+
+impl GpuWindowColumns {
+    pub(super) fn push(&mut self, row: &GpuWindow) {
+        self.rows.count += 1;
+        let times = [row.start_ns, row.window_ns, row.process_id];
+        self.times.iter_mut().zip(times).for_each(|(column, value)| column.push(value));
+        self.pid.push(row.pid);
+        for (column, reason) in self.reasons.iter_mut().zip([row.kind, row.ended_by]) {
+            column.push(if reason < REASONS.len() as u64 { reason as u8 } else { 0 });
+        }
+    }
+
+    /// A batch of all rows: there are few.
+    pub(super) fn take(&mut self) -> Option<Message> {
+        if self.rows.count == 0 {
+            return None;
+        }
+        let [start, length, process] = &mut self.times;
+        let [kind, ended_by] = &mut self.reasons;
+        let columns = take![*start, *length, *process, self.pid, *kind, *ended_by];
+        self.rows.batch(TableId::GpuWindows, columns)
+    }
+}

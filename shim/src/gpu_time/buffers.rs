@@ -1,0 +1,91 @@
+//! Buffers for CUPTI's records: a bounded pool, given out when CUPTI asks, read by our thread when it gives them back.
+//!
+//! CUPTI asks in the program's own launches, and gives back in a thread of its own: neither waits here.
+
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::sys;
+
+/// Size of a buffer: about five thousand kernels.
+const BYTES: usize = 1 << 20;
+/// Buffers at most.
+const MOST: usize = 64;
+
+const FREE: u32 = 0;
+/// CUPTI has it.
+const GIVEN: u32 = 1;
+/// CUPTI gave it back.
+const FULL: u32 = 2;
+
+struct Buffer {
+    at: AtomicPtr<u8>,
+    state: AtomicU32,
+    /// Bytes that hold records.
+    valid: AtomicUsize,
+}
+
+static POOL: [Buffer; MOST] =
+    [const { Buffer { at: AtomicPtr::new(ptr::null_mut()), state: AtomicU32::new(FREE), valid: AtomicUsize::new(0) } };
+        MOST];
+/// Records that CUPTI says it dropped.
+pub(super) static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// CUPTI asks for a buffer. Without one it drops records, and says how many.
+pub(super) unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, records: *mut usize) {
+    let at = take().unwrap_or(ptr::null_mut());
+    // SAFETY: CUPTI's own variables.
+    unsafe {
+        *buffer = at;
+        *bytes = if at.is_null() { 0 } else { BYTES };
+        *records = 0;
+    }
+}
+
+fn take() -> Option<*mut u8> {
+    // SYNC POINT: buffer. Acquire, with the Release of FREE: our thread is done with its records.
+    let taken =
+        |buffer: &&Buffer| buffer.state.compare_exchange(FREE, GIVEN, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    let buffer = POOL.iter().find(taken)?;
+    let known = buffer.at.load(Ordering::Relaxed);
+    if !known.is_null() {
+        return Some(known);
+    }
+    match sys::map(BYTES, None) {
+        Ok(at) => {
+            sys::leave_out_of_dumps(at, BYTES);
+            buffer.at.store(at, Ordering::Relaxed);
+            Some(at)
+        }
+        Err(_) => {
+            buffer.state.store(FREE, Ordering::Release);
+            None
+        }
+    }
+}
+
+/// CUPTI gives a buffer back.
+pub(super) unsafe extern "C" fn complete(context: *mut c_void, stream: u32, at: *mut u8, _bytes: usize, valid: usize) {
+    let mut dropped = 0;
+    if let Some(cupti) = super::cupti() {
+        // SAFETY: CUPTI's own context and stream; it writes one number.
+        unsafe { (cupti.dropped)(context, stream, &raw mut dropped) };
+    }
+    DROPPED.fetch_add(dropped as u64, Ordering::Relaxed);
+    if let Some(buffer) = POOL.iter().find(|buffer| !at.is_null() && buffer.at.load(Ordering::Relaxed) == at) {
+        buffer.valid.store(valid.min(BYTES), Ordering::Relaxed);
+        // SYNC POINT: buffer. Release, with our thread's Acquire: the records are written.
+        buffer.state.store(FULL, Ordering::Release);
+    }
+}
+
+/// Shows each buffer that came back, and frees it.
+pub(super) fn each_full(mut read: impl FnMut(*mut u8, usize)) {
+    // SYNC POINT: buffer. Acquire, with the Release of FULL.
+    for buffer in POOL.iter().filter(|buffer| buffer.state.load(Ordering::Acquire) == FULL) {
+        read(buffer.at.load(Ordering::Relaxed), buffer.valid.load(Ordering::Relaxed));
+        // SYNC POINT: buffer. Release, with the Acquire of who takes it.
+        buffer.state.store(FREE, Ordering::Release);
+    }
+}

@@ -1,0 +1,215 @@
+//! What the GPU did, when: asked of CUPTI, whose records go through the ring of a thread of ours.
+//!
+//! That thread alone enables, flushes and reads; cuInit makes it, with every signal blocked, and a forked child has none.
+//! Hooks of the program do nothing for it: which call caused which record is found in the collector, by CUPTI's numbers
+//! of calls, which count those that give the GPU work.
+//!
+//! CUPTI has room for one. Whoever else uses it in this process ([`aside`]) goes first: before their first call goes
+//! through, ours are taken back, and nothing of ours happens until they are done.
+
+pub(crate) mod aside;
+mod buffers;
+mod engine;
+mod library;
+mod names;
+mod path;
+mod records;
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use gputrace_abi::layout::note;
+
+use self::library::Cupti;
+use self::path::Path;
+use crate::interpose::elf;
+use crate::{session, sys};
+
+/// Nothing is asked.
+const OFF: u32 = 0;
+/// Records for the whole run.
+const FULL: u32 = 1;
+
+static MODE: AtomicU32 = AtomicU32::new(OFF);
+/// The process whose thread runs, or is about to; 0: none was made.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+/// Our thread, as the kernel numbers it.
+static THREAD: AtomicU32 = AtomicU32::new(0);
+static CUPTI: AtomicPtr<Cupti> = AtomicPtr::new(ptr::null_mut());
+/// Where CUPTI's code lies.
+static CUPTI_FROM: AtomicUsize = AtomicUsize::new(0);
+static CUPTI_TO: AtomicUsize = AtomicUsize::new(0);
+/// Held while records are switched on or off, or flushed.
+static LOCK: AtomicBool = AtomicBool::new(false);
+/// Records are on.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// What our thread waits on: moves when it has something to do.
+static BELL: AtomicU32 = AtomicU32::new(0);
+/// 1: our thread has begun, or cannot.
+static READY: AtomicU32 = AtomicU32::new(0);
+/// The process ends: 1 our thread is to stop, 2 it has.
+static END: AtomicU32 = AtomicU32::new(0);
+
+/// A value that the constructor, or our thread at its start, writes once, before anybody reads it.
+struct Once<T>(UnsafeCell<T>);
+
+// SAFETY: written before it is shared, as said.
+unsafe impl<T> Sync for Once<T> {}
+
+/// The library that the user named.
+static WANTED: Once<Path> = Once(UnsafeCell::new(Path::new()));
+static BOUND: Once<Option<Cupti>> = Once(UnsafeCell::new(None));
+
+/// Reads what the launcher asked for. For the constructor.
+pub(crate) fn configure() {
+    let mode = match sys::variable(b"GPUTRACE_GPU_TIME") {
+        Some(b"full") => FULL,
+        _ => OFF,
+    };
+    MODE.store(mode, Ordering::Relaxed);
+    if let Some(file) = sys::variable(b"GPUTRACE_CUPTI") {
+        // SAFETY: one thread, which nobody knows of yet.
+        unsafe { (*WANTED.0.get()).push(file) };
+    }
+    aside::configure();
+}
+
+/// cuInit has succeeded: makes the thread, once per process.
+#[cold]
+pub(crate) fn start() {
+    if MODE.load(Ordering::Relaxed) == OFF || session::present().is_none() {
+        return;
+    }
+    let own = sys::getpid();
+    if OWNER.swap(own, Ordering::Relaxed) == own {
+        return;
+    }
+    static PTHREAD_CREATE: elf::Function = elf::Function::anywhere(c"pthread_create");
+    static PTHREAD_DETACH: elf::Function = elf::Function::anywhere(c"pthread_detach");
+    type Create = unsafe extern "C" fn(
+        *mut libc::pthread_t,
+        *const c_void,
+        unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+        *mut c_void,
+    ) -> c_int;
+    let (create, detach) = (PTHREAD_CREATE.address(), PTHREAD_DETACH.address());
+    if create == 0 || detach == 0 {
+        return;
+    }
+    type Detach = unsafe extern "C" fn(libc::pthread_t) -> c_int;
+    // SAFETY: the addresses are those of the C library's functions of these names, whose signatures these are.
+    let (create, detach) =
+        unsafe { (core::mem::transmute::<usize, Create>(create), core::mem::transmute::<usize, Detach>(detach)) };
+    // A thread begins with the signals blocked that its maker has blocked.
+    sys::without_signals(|| {
+        let mut thread: libc::pthread_t = 0;
+        // SAFETY: the function takes no argument and never unwinds; the thread's number is written before it is read.
+        unsafe {
+            if create(&raw mut thread, ptr::null(), run, ptr::null_mut()) == 0 {
+                detach(thread);
+            }
+        }
+    });
+    // What the program does next shall be recorded. Not waited for longer: this may be a library's constructor, and the loader
+    // lets nobody else in meanwhile.
+    wait_for(&READY, 1, FIRST_WAIT_NS);
+}
+
+/// cuInit waits so long for our thread.
+const FIRST_WAIT_NS: u64 = 1_000_000_000;
+
+/// Waits until a word has this value, at most so long; whether it has.
+fn wait_for(word: &AtomicU32, value: u32, ns: u64) -> bool {
+    let until = sys::clock_ns(sys::MONOTONIC) + ns;
+    loop {
+        let (found, now) = (word.load(Ordering::Acquire), sys::clock_ns(sys::MONOTONIC));
+        if found == value || now >= until {
+            return found == value;
+        }
+        sys::wait(word, found, until - now);
+    }
+}
+
+/// Whoever waits for our thread goes on.
+fn ready() {
+    READY.store(1, Ordering::Release);
+    sys::wake(&READY);
+}
+
+unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
+    THREAD.store(sys::gettid(), Ordering::Relaxed);
+    sys::name_thread(c"gputrace-gpu");
+    engine::run();
+    ready();
+    END.store(2, Ordering::Release);
+    sys::wake(&END);
+    ptr::null_mut()
+}
+
+/// The library's functions, once they are known.
+fn cupti() -> Option<&'static Cupti> {
+    // SAFETY: null, or the place that was written before its address was stored.
+    unsafe { CUPTI.load(Ordering::Acquire).as_ref() }
+}
+
+/// Does something that nobody else may do at the same time. Waits for who does, at most so long; none: in vain.
+fn locked<R>(patience_ns: Option<u64>, work: impl FnOnce() -> R) -> Option<R> {
+    const LOOK_NS: u64 = 50_000;
+    let mut looks = patience_ns.map_or(u64::MAX, |ns| ns / LOOK_NS);
+    while LOCK.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        looks = looks.checked_sub(1)?;
+        sys::nap(LOOK_NS);
+    }
+    let done = work();
+    LOCK.store(false, Ordering::Release);
+    Some(done)
+}
+
+/// Our thread is to look whether there is something to do.
+fn ring() {
+    BELL.fetch_add(1, Ordering::Release);
+    sys::wake(&BELL);
+}
+
+/// Whether a caller is CUPTI itself: what it asks the driver is none of the program's calls.
+#[inline]
+pub(crate) fn is_cupti(caller: usize) -> bool {
+    caller.wrapping_sub(CUPTI_FROM.load(Ordering::Relaxed))
+        < CUPTI_TO.load(Ordering::Relaxed).wrapping_sub(CUPTI_FROM.load(Ordering::Relaxed))
+}
+
+/// CUPTI's clock: the one whose pairs with ticks the collector keeps.
+unsafe extern "C" fn stamp() -> u64 {
+    sys::clock_ns(sys::MONOTONIC)
+}
+
+/// Has the rest told when the program calls exit. For our thread, after CUPTI registered its own functions: what was registered last is
+/// called first.
+fn listen() {
+    static ON_EXIT: elf::Function = elf::Function::of_libc(c"on_exit");
+    type OnExit = unsafe extern "C" fn(unsafe extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
+    let address = ON_EXIT.address();
+    if address != 0 {
+        // SAFETY: the address is libc's on_exit, whose signature this is; the function is never unloaded.
+        unsafe { core::mem::transmute::<usize, OnExit>(address)(at_exit, ptr::null_mut()) };
+    }
+}
+
+/// How long the end of the program waits for what the GPU did last.
+const LAST_WAIT_NS: u64 = 1_000_000_000;
+
+unsafe extern "C" fn at_exit(_: c_int, _: *mut c_void) {
+    if OWNER.load(Ordering::Relaxed) != sys::getpid() || THREAD.load(Ordering::Relaxed) == sys::gettid() {
+        return;
+    }
+    if END.compare_exchange(0, 1, Ordering::Release, Ordering::Relaxed).is_err() {
+        return;
+    }
+    ring();
+    let ns = if session::blocks() { LAST_WAIT_NS * 10 } else { LAST_WAIT_NS };
+    if !wait_for(&END, 2, ns) {
+        session::say(note::GPU_TIME_CUT);
+    }
+}

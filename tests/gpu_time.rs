@@ -1,0 +1,203 @@
+//! What the GPU did, by CUPTI's records: each kernel, copy and set is in the trace, with the time that the simulated device
+//! took and the call that gave it; and whoever else uses CUPTI gets what it gets without us.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gputrace_collectors::manifest::GpuTime;
+
+use crate::util::{Driver, Scratch, Target, Trace, driver_folder, linked_with_library, program, program_with};
+
+/// Work of one kind: when it began, how long it took, bytes, when its call began and in which thread.
+type Work = (i64, i64, i64, i64, i64);
+
+/// What the simulated device did, by kind (and a kernel's name).
+fn truth(file: &Path) -> BTreeMap<String, Vec<Work>> {
+    let text = std::fs::read_to_string(file).expect("the driver's truth");
+    let truth: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let mut all = BTreeMap::<String, Vec<Work>>::new();
+    for record in truth["device"].as_array().expect("records") {
+        let number = |name: &str| record[name].as_i64().unwrap_or_else(|| panic!("{name} of {record}"));
+        let (begin, end) = (number("start_ns"), number("end_ns"));
+        let kind = record["kind"].as_str().expect("a kind");
+        let name = if kind == "kernel" { record["name"].as_str().expect("a name") } else { kind };
+        all.entry(name.to_owned()).or_default().push((
+            begin,
+            end - begin,
+            number("bytes"),
+            number("issued_ns"),
+            number("tid"),
+        ));
+    }
+    all
+}
+
+/// The same out of a trace; calls are found by correlation.
+fn traced(trace: &Trace) -> BTreeMap<String, Vec<Work>> {
+    let names = trace.names();
+    let mut calls = BTreeMap::new();
+    for table in ["launches", "transfers"] {
+        for row in trace.table(table).rows() {
+            calls.insert(row.int("correlation_id"), (row.int("start_ns"), row.int("tid")));
+        }
+    }
+    let mut all = BTreeMap::<String, Vec<Work>>::new();
+    for table in ["kernels", "device_copies"] {
+        for row in trace.table(table).rows() {
+            let is_kernel = table == "kernels";
+            let name = match is_kernel {
+                true => names[&row.int("name_id")].clone(),
+                false => row.text("kind").to_owned(),
+            };
+            let bytes = if is_kernel { 0 } else { row.int("bytes") };
+            let (called, tid) = row.maybe_int("correlation_id").map_or((0, 0), |id| calls[&id]);
+            all.entry(name).or_default().push((row.int("start_ns"), row.int("gpu_ns"), bytes, called, tid));
+        }
+    }
+    all
+}
+
+/// What the manifest says of the command's process.
+fn about(trace: &Trace) -> GpuTime {
+    trace.root().gpu_time.expect("CUPTI was asked")
+}
+
+/// Both are the same: number and times of each, and the thread and time of the call.
+fn assert_same(found: &BTreeMap<String, Vec<Work>>, truth: &BTreeMap<String, Vec<Work>>) {
+    let count = |all: &BTreeMap<String, Vec<Work>>| -> BTreeMap<String, usize> {
+        all.iter().map(|(name, of)| (name.clone(), of.len())).collect()
+    };
+    assert_eq!(count(found), count(truth));
+    for (name, truth) in truth {
+        let (mut found, mut truth) = (found[name].clone(), truth.clone());
+        found.sort_unstable();
+        truth.sort_unstable();
+        let mut others = 0;
+        for (ours, theirs) in found.iter().zip(&truth) {
+            // Two clocks were read at one moment each, and ticks are whole ns.
+            assert!(
+                (ours.0 - theirs.0).abs() <= 50_000 && (ours.1 - theirs.1).abs() <= 2,
+                "{name}: {ours:?} {theirs:?}"
+            );
+            assert_eq!(ours.2, theirs.2, "{name}: bytes");
+            others += usize::from(ours.4 != theirs.4 || ours.3 > theirs.3 + 50_000);
+        }
+        // Where threads are stopped in the middle of calls that give the same, one may be taken for the other.
+        assert!(others * 50 <= truth.len(), "{name}: {others} of {} have another call", truth.len());
+    }
+}
+
+fn full<'a>(scratch: &'a Scratch, name: &str, words: &[&str]) -> Target<'a> {
+    let target = scratch.target(program(name)).args(words).with_driver(Driver::Plain);
+    target.env("FAKE_CUDA_TRUTH", scratch.path().join("truth.json")).options(["--gpu-time", "full"])
+}
+
+#[test]
+fn every_piece_of_work_has_its_time_and_its_call() {
+    for version in ["11.8", "12.4", "13.0", "13.5"] {
+        let scratch = Scratch::new();
+        let target = full(&scratch, "cuda_threads", &["60", "4"]).env("FAKE_CUPTI_VERSION", version);
+        let run = target.env("FAKE_CUPTI_DRIFT_PPM", "20").traced().expect(0);
+        let trace = run.read();
+        let about = about(&trace);
+        assert_eq!((about.dropped, about.without_time), (0, 0), "{about:?}");
+        assert_eq!(about.joined, about.records, "{about:?}");
+        assert_same(&traced(&trace), &truth(&scratch.path().join("truth.json")));
+        trace.assert_balanced();
+        let windows = trace.table("gpu_windows");
+        let ends: Vec<(&str, &str)> = windows.rows().map(|row| (row.text("kind"), row.text("ended_by"))).collect();
+        assert_eq!(ends, [("full", "end")]);
+    }
+}
+
+#[test]
+fn nodes_of_graphs_have_the_call_that_launched_the_graph() {
+    let scratch = Scratch::new();
+    let run = full(&scratch, "cuda_graphs", &[]).traced().expect(0);
+    let trace = run.read();
+    let about = about(&trace);
+    assert_eq!((about.joined, about.dropped), (about.records, 0), "{about:?}");
+    let (found, truth) = (traced(&trace), truth(&scratch.path().join("truth.json")));
+    let counts =
+        |all: &BTreeMap<String, Vec<Work>>| all.iter().map(|(name, of)| (name.clone(), of.len())).collect::<Vec<_>>();
+    assert_eq!(counts(&found), counts(&truth));
+    let nodes = trace.table("kernels").rows().filter(|row| row.maybe_int("graph_node").is_some()).count();
+    assert!(nodes > 0, "no kernel of a graph");
+}
+
+#[test]
+fn records_that_cupti_loses_or_has_no_time_for_are_counted() {
+    let scratch = Scratch::new();
+    let target = full(&scratch, "cuda_threads", &["60", "2"]);
+    let target = target.env("FAKE_CUPTI_DROP", "10").env("FAKE_CUPTI_INVALID", "7").env("FAKE_CUPTI_SHUFFLE", "1");
+    let trace = target.traced().expect(0).read();
+    let about = about(&trace);
+    let truth: usize = truth(&scratch.path().join("truth.json")).values().map(Vec::len).sum();
+    assert_eq!(about.records + about.dropped, truth as u64, "{about:?}");
+    assert!(about.dropped > 0 && about.without_time > 0, "{about:?}");
+    assert_eq!(about.joined, about.records - about.without_time, "{about:?}");
+    assert_eq!((trace.table("kernels").len() + trace.table("device_copies").len()) as u64, about.joined);
+}
+
+#[test]
+fn a_program_that_profiles_itself_is_stood_aside_for() {
+    let folder = driver_folder(Driver::Plain);
+    let looked_up = linked_with_library("libcuda.so.1", &folder, &[]);
+    let linked = linked_with_library("libcupti.so.13", &folder, &["-DLINKED", "-l:libcuda.so.1"]);
+    for (tag, flags) in [("looked-up", looked_up), ("linked", linked)] {
+        for words in [&[][..], &["3", "subscribe"], &["3", "finalize"]] {
+            let scratch = Scratch::new();
+            let target = scratch.target(program_with("profiled", tag, &flags)).args(words).with_driver(Driver::Plain);
+            // The same output as without us, which `tests/profilers.rs` compares with what it must be.
+            let run = target.options(["--gpu-time", "full"]).same().expect(0);
+            let trace = run.read();
+            let about = about(&trace);
+            assert_eq!(
+                about.aside.first().map(String::as_str),
+                Some("cuptiActivityRegisterCallbacks"),
+                "{tag}: {about:?}"
+            );
+            let first = trace.table("gpu_windows").rows().next().map(|row| row.text("ended_by").to_owned());
+            assert_eq!(first.as_deref(), Some("aside"), "{tag}");
+        }
+    }
+}
+
+#[test]
+fn what_cupti_refuses_is_said_and_harms_nobody() {
+    let says = |target: Target<'_>| {
+        let run = target.same().expect(0);
+        let trace = run.read();
+        assert_eq!(trace.table("kernels").len(), 0);
+        trace.assert_balanced();
+        about(&trace).refused.unwrap_or_default()
+    };
+    let scratch = Scratch::new();
+    let target = || full(&scratch, "cuda_graphs", &[]);
+    let privileges = says(target().env("FAKE_CUPTI_FAIL", "cuptiActivityEnable:35"));
+    assert!(privileges.contains("INSUFFICIENT_PRIVILEGES"), "{privileges}");
+    let callbacks = says(target().env("FAKE_CUPTI_FAIL", "cuptiActivityRegisterCallbacks:1"));
+    assert!(callbacks.contains("cuptiActivityRegisterCallbacks failed with CUPTI's result 1"), "{callbacks}");
+    let missing = says(target().env("GPUTRACE_CUPTI", "/nonexistent/libcupti.so.13"));
+    assert!(missing.contains("no library of CUPTI"), "{missing}");
+    let injected = target().env("CUDA_INJECTION64_PATH", "/opt/tool.so").traced().expect(0).read();
+    assert_eq!(about(&injected).aside, ["CUDA_INJECTION64_PATH"]);
+    assert_eq!(injected.table("kernels").len(), 0);
+}
+
+#[test]
+fn a_process_that_is_killed_loses_only_what_was_not_told() {
+    let scratch = Scratch::new();
+    let script = format!("{} 100000000 2 & sleep 1; kill -KILL $!; wait $!; true", program("cuda_threads").display());
+    let options = ["--gpu-time", "full", "--on-full", "block"];
+    let target = scratch.shell(&script).with_driver(Driver::Plain).options(options);
+    let trace = target.traced().expect(0).read();
+    let manifest = trace.manifest();
+    let about = manifest.processes.iter().find_map(|process| process.gpu_time.clone()).expect("CUPTI was asked");
+    let rows = trace.table("kernels").len() + trace.table("device_copies").len();
+    assert!(rows > 100 && rows as u64 <= about.records, "{rows} rows, {about:?}");
+    // A call that runs when the process is killed leaves no event.
+    assert!(about.joined * 100 >= about.records * 99, "{about:?}");
+    let ends: Vec<String> = trace.table("gpu_windows").rows().map(|row| row.text("ended_by").to_owned()).collect();
+    assert_eq!(ends, ["unknown"]);
+}
