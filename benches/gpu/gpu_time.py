@@ -1,4 +1,5 @@
-"""What the GPU did, by gputrace and by torch.profiler: `python gpu_time.py GPUTRACE FOLDER`.
+"""What the GPU did, by gputrace and by torch.profiler: `python gpu_time.py GPUTRACE FOLDER [PROGRAM,...]`, and what it costs:
+`python gpu_time.py GPUTRACE FOLDER cost`.
 
 Each program runs the same fixed number of steps, once under `gputrace --gpu-time full` and once under torch.profiler (CUDA only);
 kernels, copies and sets are compared by name, number and time. Then a program profiles itself under gputrace: what its
@@ -95,7 +96,7 @@ def threads():
         def work():
             with torch.cuda.stream(torch.cuda.Stream()):
                 for _ in range(20):
-                    (x @ x).relu_()
+                    (x + x).relu_()
 
         workers = [threading.Thread(target=work) for _ in range(4)]
         [worker.start() for worker in workers]
@@ -105,7 +106,21 @@ def threads():
     return step
 
 
-PROGRAMS = {"transformer": transformer, "copies": copies, "streams": streams, "graph": graph, "threads": threads}
+def gemms():
+    import torch
+
+    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    out = torch.empty_like(a)
+
+    def step():
+        for _ in range(4):
+            torch.mm(a, a, out=out)
+        torch.cuda.synchronize()
+
+    return step
+
+
+PROGRAMS = {"gemms": gemms, "transformer": transformer, "copies": copies, "streams": streams, "graph": graph, "threads": threads}
 WARM, STEPS = 5, 40
 
 
@@ -121,6 +136,47 @@ def events(profile):
     return found
 
 
+def cost(step, profiled):
+    """Median of 300 steps, ms."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    def measure():
+        times = []
+        for _ in range(300):
+            begin = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - begin)
+        torch.cuda.synchronize()
+        return statistics.median(times) * 1000
+
+    if not profiled:
+        return measure()
+    with profile(activities=[ProfilerActivity.CUDA]):
+        return measure()
+
+
+def costs(me):
+    """Step times without anything, traced without and with GPU times, and under torch.profiler, in turn."""
+    names = ["plain", "gputrace", "gputrace --gpu-time full", "torch.profiler (CUDA)"]
+    for program in ("transformer", "gemms"):
+        found = {name: [] for name in names}
+        for turn in range(3):
+            for name in names:
+                out = os.path.join(FOLDER, "cost.json")
+                command = me + ["run", program, "cost-profile" if name.startswith("torch") else "cost", out]
+                if name.startswith("gputrace"):
+                    trace = os.path.join(FOLDER, f"cost-{program}-{turn}-{len(name)}")
+                    full = ["--gpu-time", "full"] if "full" in name else []
+                    command = [GPUTRACE, "-o", trace, *full, "--"] + command
+                subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+                found[name] += json.load(open(out))["found"]["step_ms"]
+        plain = statistics.median(found["plain"])
+        for name, times in found.items():
+            middle = statistics.median(times)
+            print(f"{program:12} {name:26} {middle:8.3f} ms {100 * (middle / plain - 1):+6.1f} %  {[round(t, 3) for t in times]}")
+
+
 def run(name, how, out):
     import torch
     from torch.profiler import ProfilerActivity, profile
@@ -130,7 +186,9 @@ def run(name, how, out):
         step()
     torch.cuda.synchronize()
     marks = [time.time_ns()]
-    if how == "profile":
+    if how in ("cost", "cost-profile"):
+        found = {"step_ms": [cost(step, how == "cost-profile")]}
+    elif how == "profile":
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
             for _ in range(STEPS):
                 step()
@@ -183,6 +241,8 @@ def summed(found):
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     me = [sys.executable, os.path.abspath(__file__)]
+    if sys.argv[3:] == ["cost"]:
+        return costs(me)
     only = sys.argv[3].split(",") if len(sys.argv) > 3 else list(PROGRAMS)
     for name in only:
         base = os.path.join(FOLDER, name)

@@ -31,6 +31,10 @@ const GIVEN_UP_NS: i64 = 5_000_000_000;
 const MOST_HELD: usize = 1 << 20;
 /// Streams of CUPTI whose own handle is remembered.
 const MOST_STREAMS: usize = 1 << 14;
+/// Records of one pass whose place is looked for again.
+const TRIES: usize = 16;
+/// Records that are enough to say that numbers have gaps.
+const ENOUGH: usize = 16;
 /// How often work of a stream must have found calls of the same one until only such calls are looked at; and how far it counts.
 const SURE: u8 = 4;
 const MOST_SURE: u8 = 32;
@@ -113,7 +117,7 @@ impl Gpu {
             state::ON => {
                 about.refused = None;
                 self.on_since_ns = at_ns;
-                self.calls.lose_place();
+                self.calls.begin(at_ns);
                 self.open = Some((at_ns, text.key));
             }
             state::OFF => self.close(at_ns, text.key, tables),
@@ -167,47 +171,52 @@ impl Gpu {
     }
 
     fn join(&mut self, records: Vec<Told>, all: bool, now_ns: i64, written: &Written) {
-        let count = records.len();
-        let mut missed = self.look(records, true, |_| false, written);
-        // The first records of all, or the place was lost.
-        if missed.len() * 2 > count {
-            let sample: Vec<(Work, i64)> = missed.iter().map(|told| (told.work, told.begin_ns)).collect();
-            if self.calls.align(&sample, self.on_since_ns) {
-                self.learn_streams(&sample);
-                missed = self.look(missed, true, |_| false, written);
+        let known: Vec<(Work, i64)> = records.iter().map(|told| (told.work, told.begin_ns)).collect();
+        if !self.calls.is_aligned() && self.calls.align(&known, self.on_since_ns) {
+            self.learn_streams(&known);
+        }
+        let in_order = !self.calls.is_aligned();
+        let (count, mut tries) = (records.len(), TRIES);
+        let mut missed = Vec::new();
+        for (nth, told) in records.into_iter().enumerate() {
+            let mut call = self.look(&told, in_order, false);
+            // The place was lost: CUPTI left calls out, or counted others.
+            if call.is_none() && !in_order && tries > 0 {
+                tries -= 1;
+                if self.calls.align(known.get(nth..).unwrap_or(&[]), self.on_since_ns) {
+                    call = self.look(&told, false, false);
+                }
+            }
+            match call {
+                Some(call) => self.found(&told, Some(&call), written),
+                None => missed.push(told),
             }
         }
-        // What waits for long, or is the last, takes what there is.
-        let unsure = |told: &Told| all || now_ns - told.told_ns > UNSURE_NS;
-        let missed = self.look(missed, true, unsure, written);
-        let (last, later) = missed.into_iter().partition::<Vec<_>, _>(unsure);
-        self.waiting.extend(later);
-        for told in self.look(last, false, unsure, written) {
-            if all || now_ns - told.told_ns > PATIENCE_NS || self.waiting.len() >= MOST_HELD {
-                self.found(&told, None, written);
+        if missed.len() * 2 > count && count >= ENOUGH {
+            // There are gaps between the numbers now.
+            self.calls.lose_place();
+        }
+        for told in missed {
+            // What waits for long, or is the last, takes what there is.
+            let unsure = all || now_ns - told.told_ns > UNSURE_NS;
+            let call = if unsure { self.look(&told, !self.calls.is_aligned(), true) } else { None };
+            if call.is_some() || all || now_ns - told.told_ns > PATIENCE_NS || self.waiting.len() >= MOST_HELD {
+                self.found(&told, call.as_ref(), written);
             } else {
                 self.waiting.push(told);
             }
         }
     }
 
-    /// Looks for the calls of records, `in_stream` only in theirs; returns those without one.
-    fn look(
-        &mut self,
-        records: Vec<Told>,
-        in_stream: bool,
-        anywhere: impl Fn(&Told) -> bool,
-        written: &Written,
-    ) -> Vec<Told> {
-        let mut missed = Vec::new();
-        for told in records {
-            let stream = self.stream_of(&told.work).filter(|_| in_stream);
-            match self.calls.find(&told.work, told.begin_ns, stream, anywhere(&told)) {
-                Some(call) => self.found(&told, Some(&call), written),
-                None => missed.push(told),
-            }
+    /// Looks for the call of a record: by its number or, `in_order`, by its place in its stream.
+    fn look(&mut self, told: &Told, in_order: bool, anywhere: bool) -> Option<Given> {
+        let (work, begin_ns) = (&told.work, told.begin_ns);
+        let stream = self.stream_of(work);
+        if in_order {
+            return self.calls.next(work, begin_ns, stream);
         }
-        missed
+        let found = self.calls.find(work, begin_ns, stream, anywhere);
+        found.or_else(|| if anywhere { self.calls.find(work, begin_ns, None, true) } else { None })
     }
 
     fn learn_streams(&mut self, sample: &[(Work, i64)]) {

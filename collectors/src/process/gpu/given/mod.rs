@@ -3,7 +3,11 @@
 //! CUPTI numbers the calls that give the GPU work, one after the other over all threads, at some moment between a call's
 //! begin and its end. So calls in the order of their begin have consecutive numbers, but for calls that overlap: there the
 //! number can be any that their times allow. What was given (a kernel's shape, the bytes of a copy) and the stream say
-//! which of them it is. A record whose call is still running, and has no event yet, waits.
+//! which of them it is. CUPTI may leave out calls that we know (some that are captured), so the place of a number is looked
+//! for again where it does not fit. A record whose call is still running, and has no event yet, waits.
+//!
+//! Once another profiler has had CUPTI count every call there are gaps between the numbers, and only their order is left:
+//! work of a stream then belongs to the next call that gave the same to that stream.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,6 +15,8 @@ use gputrace_abi::gpu::{Work, kind};
 
 /// Calls that are remembered: those of ten seconds at a hundred thousand a second take 60 MB.
 const MOST: usize = 1 << 20;
+/// Streams of which it is known how far their work was found.
+const MOST_STREAMS: usize = 1 << 14;
 /// Launches of graphs, whose nodes run for as long as they like.
 const MOST_GRAPHS: usize = 1 << 14;
 /// How far from its place a call is looked for.
@@ -21,7 +27,7 @@ const LONG_NS: i64 = 10_000;
 /// Records and places that are compared when the place is not known.
 const SAMPLE: usize = 64;
 const PLACES: i64 = 4096;
-/// Records that must agree, beyond half of them, on another place than the one that is known.
+/// Records by which another place must be better than the one that is known.
 const CERTAIN: usize = 8;
 /// The GPU's clock is compared with the host's: work may seem to begin so long before its call.
 const SLACK_NS: i64 = 1_000_000;
@@ -37,6 +43,8 @@ pub(crate) enum What {
     Set(u64),
     /// A graph, with all that is in it.
     Graph,
+    /// Nothing: the call was captured, or failed.
+    Nothing,
 }
 
 impl What {
@@ -88,6 +96,10 @@ pub(crate) struct Calls {
     /// Graphs that were launched, by CUPTI's number of the launch.
     graphs: HashMap<i64, Given>,
     graph_order: VecDeque<i64>,
+    /// Begin of the last call whose work was found, of each stream and of all.
+    found: HashMap<Option<i64>, i64>,
+    /// Work that was given before is not told of.
+    since_ns: i64,
 }
 
 impl Calls {
@@ -179,6 +191,13 @@ impl Calls {
         let call = self.calls.get_mut(usize::try_from(place - self.first).ok()?)?;
         call.done = true;
         let found = *call;
+        if self.found.len() > MOST_STREAMS {
+            self.found.clear();
+        }
+        for of in [Some(found.stream), None] {
+            let last = self.found.entry(of).or_insert(found.start_ns);
+            *last = found.start_ns.max(*last);
+        }
         self.last = self.last.max(number);
         if found.what == What::Graph {
             self.graphs.insert(number, found);
@@ -194,24 +213,56 @@ impl Calls {
 
     /// Finds out where CUPTI's numbers lie among the calls: where the most of these records, and more than one in four, in
     /// the order of their numbers, find what they are of, in the same stream each time. `from_ns`: earlier calls are none of
-    /// theirs. True: a place was found.
+    /// theirs. A place that is known is given up for one that more than half of them fit and that is better by far. False: there
+    /// is none, or there are gaps between the numbers.
     pub(crate) fn align(&mut self, records: &[(Work, i64)], from_ns: i64) -> bool {
-        let Some((first, _)) = records.first() else { return false };
+        let sample = records.get(..SAMPLE).unwrap_or(records);
+        let Some((first, _)) = sample.first().filter(|_| is_dense(sample)) else { return false };
         // Numbers go on from where they were, unless they were never known.
         if self.shift.is_none() {
             self.last = i64::from(first.correlation);
         }
         let base = self.number(first.correlation);
-        let sample = records.get(..SAMPLE).unwrap_or(records);
         let begin = self.first + self.calls.partition_point(|call| call.start_ns < from_ns) as i64;
-        let end = (self.first + self.calls.len() as i64).min(begin + PLACES);
-        let best = (begin..end).map(|place| (self.score(sample, base, place), place));
-        // A place that is known is given up for a better one only.
-        let enough = if self.shift.is_some() { sample.len() / 2 + CERTAIN } else { sample.len() / 4 };
-        let best = best.max_by_key(|(score, place)| (*score, -*place)).filter(|(score, _)| *score > enough);
-        let Some((_, place)) = best else { return false };
+        let end = self.first + self.calls.len() as i64;
+        let scored = |place: i64| (self.score(sample, base, place), place);
+        let best = match self.shift {
+            None => (begin..end.min(begin + PLACES)).map(scored).max_by_key(|(score, place)| (*score, -*place)),
+            Some(shift) => {
+                let expected = base - shift;
+                let near = (expected - PLACES / 4).max(begin)..end.min(expected + PLACES / 4);
+                let best = near.map(scored).max_by_key(|(score, place)| (*score, -(*place - expected).abs()));
+                best.filter(|(score, _)| {
+                    *score > sample.len() / 2 && *score >= self.score(sample, base, expected) + CERTAIN
+                })
+            }
+        };
+        let Some((_, place)) = best.filter(|(score, _)| *score * 4 > sample.len()) else { return false };
         (self.last, self.shift) = (base, Some(base - place));
         true
+    }
+
+    /// Whether it is known where the numbers lie.
+    pub(crate) fn is_aligned(&self) -> bool {
+        self.shift.is_some()
+    }
+
+    /// The next call that gave the same to this stream (to any where none is known), whatever its number.
+    pub(crate) fn next(&mut self, work: &Work, begin_ns: i64, stream: Option<i64>) -> Option<Given> {
+        // Numbers of launches of graphs are remembered as they are.
+        let number = i64::from(work.correlation);
+        if work.graph != 0
+            && let Some(known) = self.graphs.get(&number)
+        {
+            return Some(*known);
+        }
+        let stream = stream.filter(|_| work.graph == 0);
+        let (what, before_ns) = (What::of(work), begin_ns.saturating_add(SLACK_NS));
+        let after_ns = self.found.get(&stream).copied().unwrap_or(self.since_ns).max(self.since_ns);
+        let from = self.calls.partition_point(|call| call.start_ns <= after_ns);
+        let at = (from..self.calls.len().min(from + PLACES as usize))
+            .find(|at| self.fits(self.first + *at as i64, what, stream, before_ns))?;
+        self.take(number, self.first + at as i64)
     }
 
     /// How many records find what they are of if the number `base` belongs to this place; of each of CUPTI's streams those of
@@ -252,6 +303,13 @@ impl Calls {
         self.shift = None;
     }
 
+    /// Work that is given from now on is told of, and nothing before.
+    pub(crate) fn begin(&mut self, since_ns: i64) {
+        self.lose_place();
+        self.since_ns = since_ns;
+        self.forget_before(since_ns);
+    }
+
     /// When the first call began whose record may still come; calls that are older than `given_up_ns` have none.
     pub(crate) fn outstanding_ns(&mut self, given_up_ns: i64) -> Option<i64> {
         while self.calls.front().is_some_and(|call| call.done || call.start_ns < given_up_ns) {
@@ -268,117 +326,14 @@ impl Calls {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn call(start_ns: i64, what: What) -> Given {
-        Given::new((start_ns, start_ns), start_ns * 10, what)
-    }
-
-    fn kernel(correlation: u32, grid: u64) -> Work {
-        Work { kind: kind::KERNEL, correlation, grid, block: 1, ..Work::default() }
-    }
-
-    fn calls(grids: &[u64]) -> Calls {
-        let mut calls = Calls::default();
-        for (at, grid) in grids.iter().enumerate() {
-            calls.add(call(1000 + at as i64, What::Kernel(*grid, 1)));
-        }
-        calls
-    }
-
-    fn all(calls: &mut Calls, records: &[Work]) -> Vec<Option<i64>> {
-        records.iter().map(|work| calls.find(work, 5000, None, true).map(|given| given.start_ns - 1000)).collect()
-    }
-
-    #[test]
-    fn records_find_their_calls_by_number_and_shape() {
-        let mut calls = calls(&[9, 9, 1, 2, 1, 2, 3, 1]);
-        // Numbering began at the third call.
-        let records: Vec<Work> = [1, 2, 1, 2, 3, 1].into_iter().zip(70..).map(|(grid, n)| kernel(n, grid)).collect();
-        let known: Vec<(Work, i64)> = records.iter().map(|work| (*work, 5000)).collect();
-        assert!(calls.align(&known, 0));
-        assert_eq!(all(&mut calls, &records), [2, 3, 4, 5, 6, 7].map(Some));
-        // Each is taken once.
-        assert_eq!(calls.find(&kernel(75, 1), 5000, None, true).map(|given| given.start_ns), None);
-        assert_eq!(calls.outstanding_ns(0), Some(1000));
-        assert_eq!(calls.outstanding_ns(1002), None);
-    }
-
-    #[test]
-    fn what_cupti_counts_and_we_do_not_see_moves_the_rest() {
-        let mut calls = calls(&[1, 2, 3, 4, 5, 6]);
-        let numbers = [10, 11, 12, 15, 16, 17];
-        let records: Vec<Work> = (1..=6).zip(numbers).map(|(grid, n)| kernel(n, grid)).collect();
-        let known: Vec<(Work, i64)> = records.iter().map(|work| (*work, 5000)).collect();
-        assert!(calls.align(&known, 0));
-        assert_eq!(all(&mut calls, &records), [0, 1, 2, 3, 4, 5].map(Some));
-    }
-
-    #[test]
-    fn a_call_that_comes_late_is_put_in_its_place() {
-        let mut calls = calls(&[1, 2, 3]);
-        let records: Vec<Work> = [1, 2, 3].into_iter().zip(5..).map(|(grid, n)| kernel(n, grid)).collect();
-        let known: Vec<(Work, i64)> = records.iter().map(|work| (*work, 5000)).collect();
-        assert!(calls.align(&known, 0));
-        assert_eq!(all(&mut calls, &records), [0, 1, 2].map(Some));
-        // Another thread's, which began before the last one, and one after it.
-        calls.add(call(1003, What::Kernel(8, 1)));
-        calls.add(Given::new((1001, 1009), 7, What::Copy(64)));
-        let copy = Work { kind: kind::COPY, correlation: 8, amount: 64, ..Work::default() };
-        assert_eq!(calls.find(&copy, 5000, None, true).map(|given| given.correlation_id), Some(7));
-        assert_eq!(calls.find(&kernel(9, 8), 5000, None, true).map(|given| given.start_ns), Some(1003));
-    }
-
-    #[test]
-    fn a_thread_that_is_stopped_in_a_call_has_a_later_number() {
-        let mut calls = Calls::default();
-        let given = |start: i64, end: i64, stream: i64| Given {
-            stream,
-            ..Given::new((start, end), start * 10 + stream, What::Kernel(1, 1))
-        };
-        // The second call is numbered after four of another thread, which has a stream of its own.
-        calls.add(given(1000, 1001, 1));
-        calls.add(given(1002, 1100, 2));
-        (0..4).for_each(|n| calls.add(given(1010 + 10 * n, 1011 + 10 * n, 1)));
-        calls.add(given(1200, 1201, 2));
-        let known: Vec<(Work, i64)> = (0..7).map(|n| (kernel(20 + n, 1), 5000)).collect();
-        assert!(calls.align(&known, 0));
-        let streams = [1, 1, 1, 1, 1, 2, 2];
-        let found: Vec<i64> = known
-            .iter()
-            .zip(streams)
-            .filter_map(|((work, begin), stream)| calls.find(work, *begin, Some(stream), false))
-            .map(|given| given.start_ns)
-            .collect();
-        assert_eq!(found, [1000, 1010, 1020, 1030, 1040, 1002, 1200]);
-    }
-
-    #[test]
-    fn numbers_wrap_and_nodes_of_a_graph_have_one_call() {
-        let mut calls = Calls::default();
-        for at in 0..6 {
-            calls.add(call(1000 + at, if at == 3 { What::Graph } else { What::Kernel(at as u64, 1) }));
-        }
-        let number = |at: u64| (u32::MAX - 2).wrapping_add(at as u32);
-        let mut records: Vec<Work> = [0, 1, 2, 4, 5].map(|at| kernel(number(at), at)).to_vec();
-        let node = |at| Work { graph: 1, node: at, ..kernel(number(3), at) };
-        records.splice(3..3, [node(1), node(2)]);
-        let known: Vec<(Work, i64)> = records.iter().map(|work| (*work, 5000)).collect();
-        assert!(calls.align(&known, 0));
-        assert_eq!(all(&mut calls, &records), [0, 1, 2, 3, 3, 4, 5].map(Some));
-    }
-
-    #[test]
-    fn records_of_nothing_that_we_know_find_nothing() {
-        let mut calls = calls(&[1, 2, 3]);
-        let strange: Vec<(Work, i64)> = (0..9).map(|n| (kernel(n, 77), 5000)).collect();
-        assert!(!calls.align(&strange, 0));
-        assert_eq!(calls.find(&strange[0].0, 5000, None, true).map(|given| given.start_ns), None);
-        // Work does not begin before its call.
-        let known = [(kernel(1, 1), 5000)];
-        assert!(calls.align(&known, 0));
-        assert!(calls.find(&kernel(1, 1), -2_000_000, None, true).is_none());
-    }
+/// Whether the numbers of these records, in their order, mostly follow each other.
+fn is_dense(records: &[(Work, i64)]) -> bool {
+    let pairs = records.iter().zip(records.iter().skip(1));
+    let steps =
+        pairs.map(|((one, _), (next, _))| next.correlation.wrapping_sub(one.correlation)).filter(|step| *step != 0);
+    let (dense, all) = steps.fold((0, 0), |(dense, all), step| (dense + usize::from(step == 1), all + 1));
+    dense * 2 >= all
 }
+
+#[cfg(test)]
+mod tests;
