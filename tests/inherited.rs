@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use crate::util::{Finished, Scratch, Trace, gputrace, needs, poll, program, program_with, shim};
+use crate::util::{Finished, Scratch, Trace, copied, gputrace, needs, poll, program, program_with, shim};
 
 /// What `forks` printed: launches by pid. A pid that made several images has the sum.
 fn printed(run: &Finished) -> BTreeMap<i64, u64> {
@@ -250,7 +250,7 @@ fn a_child_with_the_rights_of_another_user_is_named_though_its_file_is_hidden() 
     }
     let scratch = Scratch::new();
     let program = scratch.path().join("lends");
-    fs::copy(program_with::<&str>("reads", "plain", &[]), &program).expect("a copy");
+    copied(&program_with::<&str>("reads", "plain", &[]), &program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("our own file");
     // Whoever is nobody may write here, and read what was built.
     for folder in [scratch.path().to_owned(), scratch.path().join("run")] {
@@ -259,7 +259,7 @@ fn a_child_with_the_rights_of_another_user_is_named_though_its_file_is_hidden() 
     }
     let copy = |file: &std::path::Path| {
         let to = scratch.path().join(file.file_name().expect("a file"));
-        fs::copy(file, &to).expect("a copy");
+        copied(file, &to);
         to
     };
     let (gputrace, _) = (copy(gputrace()), copy(&shim()));

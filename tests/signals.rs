@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::limits::{prefix, with_mounts};
-use crate::util::{Driver, Scratch, Trace, gputrace, lacks, needs, poll, program, shim};
+use crate::util::{Driver, Scratch, Trace, copied, gputrace, lacks, needs, poll, program, shim};
 
 /// Waits until a file holds a text.
 #[track_caller]
@@ -129,7 +129,7 @@ fn an_administrator_can_switch_it_off() {
 fn a_setuid_program_runs_with_its_rights_and_is_named() {
     let scratch = Scratch::new();
     let program = scratch.path().join("id");
-    fs::copy("/usr/bin/id", &program).expect("a copy");
+    copied(Path::new("/usr/bin/id"), &program);
     let given = std::os::unix::fs::chown(&program, Some(65534), None).is_ok();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("our own file");
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");

@@ -238,6 +238,16 @@ pub(crate) fn odd_driver_folder() -> PathBuf {
 pub(crate) fn hooked_functions() -> BTreeSet<String> {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(shim()).output().expect("nm is installed");
     let text = String::from_utf8(output.stdout).expect("symbols are text");
-    let names = text.lines().filter_map(|line| line.split_whitespace().nth(2)).filter(|name| name.starts_with("cu"));
+    let names = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .filter(|name| name.starts_with("cu") && !name.starts_with("cupti"));
     names.map(str::to_owned).collect()
+}
+
+/// Copies a program. By another process: a child that another test forks meanwhile would hold the copy open for writing, and
+/// nobody could run it as long.
+pub(crate) fn copied(file: &Path, to: &Path) {
+    let done = Command::new("cp").arg(file).arg(to).status().expect("cp runs");
+    assert!(done.success(), "{}", to.display());
 }
