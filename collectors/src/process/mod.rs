@@ -407,7 +407,11 @@ impl Process {
         if ended_ns.is_some() {
             let header = view.header();
             let (said, at) = (header.said_exit.load(Ordering::Relaxed), header.said_at.load(Ordering::Relaxed));
-            self.ending = ending::of(self.pidfd.as_ref(), self.pid, ending::word(said, at, self.intake.latest));
+            let word = ending::word(said, at, self.intake.latest);
+            self.ending = ending::of(self.pidfd.as_ref(), self.pid, word);
+            // Its own word is nearer to its end than our notice of it.
+            let said_ns = word.filter(|_| self.ending.signal.is_none()).map(|_| clocks.ns(self.clock, at));
+            self.ended_ns = ended_ns.map(|noticed| said_ns.map_or(noticed, |said| said.min(noticed)));
         }
     }
 
