@@ -25,7 +25,7 @@ const REACH: i64 = 64;
 /// by one.
 const LONG_NS: i64 = 10_000;
 /// Records and places that are compared when the place is not known.
-const SAMPLE: usize = 64;
+const SAMPLE: usize = 256;
 const PLACES: i64 = 4096;
 /// Records by which another place must be better than the one that is known.
 const CERTAIN: usize = 8;
@@ -293,8 +293,8 @@ impl Calls {
     /// The driver's handle of each of CUPTI's streams that these records are in, as most of them say.
     pub(crate) fn handles(&self, records: &[(Work, i64)]) -> HashMap<u32, i64> {
         let Some(shift) = self.shift else { return HashMap::new() };
-        let sample = records.get(..SAMPLE).unwrap_or(records);
-        let streams = self.streams(sample, self.last, self.last - shift);
+        let many = records.get(..PLACES as usize).unwrap_or(records);
+        let streams = self.streams(many, self.last, self.last - shift);
         streams.into_iter().filter(|(_, _, count)| *count >= 4).map(|(own, handle, _)| (own, handle)).collect()
     }
 
