@@ -174,6 +174,7 @@ fn every_table_has_the_columns_of_its_schema() {
                     | TableId::GraphKernels
                     | TableId::Kernels
                     | TableId::DeviceCopies
+                    | TableId::GpuWindows
             );
             assert_eq!(shares.iter().map(|s| s.rows).sum::<u64>(), u64::from(counted));
             batches.push((table, batch));
