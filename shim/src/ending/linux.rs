@@ -18,14 +18,22 @@ pub(crate) fn prepare() {
 /// Has libc say when the program calls exit, or returns from main. For the constructor: what was registered first is
 /// called last, and so knows the number that counts.
 pub(crate) fn listen() {
+    on_exit(at_exit);
+}
+
+/// What libc calls at the end, with the status and a null pointer.
+pub(crate) type AtExit = unsafe extern "C" fn(c_int, *mut c_void);
+
+/// Has libc call this function of ours when the program calls exit, or returns from main: before all that were registered earlier.
+pub(crate) fn on_exit(function: AtExit) {
     static ON_EXIT: elf::Function = elf::Function::of_libc(c"on_exit");
-    type OnExit = unsafe extern "C" fn(unsafe extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
+    type OnExit = unsafe extern "C" fn(AtExit, *mut c_void) -> c_int;
     let address = ON_EXIT.address();
     if address != 0 {
         // SAFETY: the address is libc's on_exit, whose signature this is.
         let on_exit: OnExit = unsafe { core::mem::transmute(address) };
-        // SAFETY: the function is never unloaded (see build.rs), and looks at no argument.
-        unsafe { on_exit(at_exit, core::ptr::null_mut()) };
+        // SAFETY: the function is never unloaded (see build.rs), and its argument is null.
+        unsafe { on_exit(function, core::ptr::null_mut()) };
     }
 }
 

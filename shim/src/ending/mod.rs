@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use gputrace_abi::layout::SAID_EXIT;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{listen, prepare};
+pub(crate) use linux::{listen, on_exit, prepare};
 
 use crate::session;
 

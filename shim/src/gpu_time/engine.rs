@@ -9,9 +9,9 @@ use gputrace_abi::gpu::{WORK_BYTES, WORK_WORDS, WORKS, Work, kind, reason, state
 
 use super::library::{self, Cupti};
 use super::path::Path;
-use super::{BELL, BOUND, CUPTI, END, IS_ON, WANTED, aside, buffers, listen, locked, names, ready, records, stamp};
+use super::{BELL, BOUND, CUPTI, END, IS_ON, WANTED, aside, at_exit, buffers, locked, names, ready, records, stamp};
 use crate::thread::State;
-use crate::{session, sys, thread};
+use crate::{ending, session, sys, thread};
 
 /// How often CUPTI is asked for what is complete, while records are on.
 const FLUSH_EVERY_NS: u64 = 200_000_000;
@@ -100,8 +100,8 @@ impl Engine {
             }
             let is_on = IS_ON.load(Ordering::Relaxed);
             if !listening && is_on {
-                // Once CUPTI has registered its own.
-                listen();
+                // After CUPTI registered its own functions: what was registered last is called first.
+                ending::on_exit(at_exit);
                 listening = true;
             }
             ready();

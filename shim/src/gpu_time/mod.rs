@@ -27,12 +27,8 @@ use self::path::Path;
 use crate::interpose::elf;
 use crate::{session, sys};
 
-/// Nothing is asked.
-const OFF: u32 = 0;
-/// Records for the whole run.
-const FULL: u32 = 1;
-
-static MODE: AtomicU32 = AtomicU32::new(OFF);
+/// What the GPU did is to be recorded, for the whole run.
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
 /// The process whose thread runs, or is about to; 0: none was made.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 /// Our thread, as the kernel numbers it.
@@ -64,11 +60,7 @@ static BOUND: Once<Option<Cupti>> = Once(UnsafeCell::new(None));
 
 /// Reads what the launcher asked for. For the constructor.
 pub(crate) fn configure() {
-    let mode = match sys::variable(b"GPUTRACE_GPU_TIME") {
-        Some(b"full") => FULL,
-        _ => OFF,
-    };
-    MODE.store(mode, Ordering::Relaxed);
+    IS_ASKED.store(sys::variable(b"GPUTRACE_GPU_TIME") == Some(b"full"), Ordering::Relaxed);
     if let Some(file) = sys::variable(b"GPUTRACE_CUPTI") {
         // SAFETY: one thread, which nobody knows of yet.
         unsafe { (*WANTED.0.get()).push(file) };
@@ -79,7 +71,7 @@ pub(crate) fn configure() {
 /// cuInit has succeeded: makes the thread, once per process.
 #[cold]
 pub(crate) fn start() {
-    if MODE.load(Ordering::Relaxed) == OFF || session::present().is_none() {
+    if !IS_ASKED.load(Ordering::Relaxed) || session::present().is_none() {
         return;
     }
     let own = sys::getpid();
@@ -185,21 +177,10 @@ unsafe extern "C" fn stamp() -> u64 {
     sys::clock_ns(sys::MONOTONIC)
 }
 
-/// Has the rest told when the program calls exit. For our thread, after CUPTI registered its own functions: what was registered last is
-/// called first.
-fn listen() {
-    static ON_EXIT: elf::Function = elf::Function::of_libc(c"on_exit");
-    type OnExit = unsafe extern "C" fn(unsafe extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
-    let address = ON_EXIT.address();
-    if address != 0 {
-        // SAFETY: the address is libc's on_exit, whose signature this is; the function is never unloaded.
-        unsafe { core::mem::transmute::<usize, OnExit>(address)(at_exit, ptr::null_mut()) };
-    }
-}
-
 /// How long the end of the program waits for what the GPU did last.
 const LAST_WAIT_NS: u64 = 1_000_000_000;
 
+/// The program ends: has our thread tell the rest.
 unsafe extern "C" fn at_exit(_: c_int, _: *mut c_void) {
     if OWNER.load(Ordering::Relaxed) != sys::getpid() || THREAD.load(Ordering::Relaxed) == sys::gettid() {
         return;
