@@ -306,6 +306,9 @@ impl Calls {
     /// Work that is given from now on is told of, and nothing before.
     pub(crate) fn begin(&mut self, since_ns: i64) {
         self.lose_place();
+        // Numbers begin anew where CUPTI itself did.
+        self.graphs.clear();
+        self.graph_order.clear();
         self.since_ns = since_ns;
         self.forget_before(since_ns);
     }

@@ -153,3 +153,16 @@ fn records_of_nothing_that_we_know_find_nothing() {
     assert!(calls.align(&known, 0));
     assert!(calls.find(&kernel(1, 1), -2_000_000, None, true).is_none());
 }
+
+#[test]
+fn a_number_that_a_launch_of_a_graph_had_before_is_another_call_afterwards() {
+    let node = |number| Work { graph: 1, node: 1, ..kernel(number, 1) };
+    let mut calls = Calls::default();
+    calls.add(call(1000, What::Graph));
+    assert!(calls.align(&[(node(7), 5000)], 0));
+    assert_eq!(all(&mut calls, &[node(7), node(7)]), [Some(0), Some(0)]);
+    calls.begin(1010);
+    calls.add(call(1020, What::Graph));
+    assert!(calls.align(&[(node(7), 5000)], 1010));
+    assert_eq!(all(&mut calls, &[node(7)]), [Some(20)]);
+}
