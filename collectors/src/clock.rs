@@ -6,6 +6,7 @@
 //! an administrator who sets the date in the middle of a run does not tear the trace.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use gputrace_abi::clock::{ClockKind, counter};
 
@@ -25,6 +26,9 @@ const KEPT: usize = 512;
 /// Pieces that may still be needed: events are converted within a second of their reading.
 const PIECES: usize = 64;
 const SECOND: u64 = 1_000_000_000;
+/// The first two pairs lie so far apart: each is some ten nanoseconds off, and the line through them is the clock of all
+/// that comes before the third.
+const FIRST_NS: u64 = 1_000_000;
 
 /// A stretch of the conversion: from `ticks` on, at this slope.
 #[derive(Clone, Copy, Debug)]
@@ -78,10 +82,15 @@ impl Clocks {
         }
     }
 
-    /// Reads another pair if it is time: after as long again as the clocks have run, at most after a second.
+    /// Reads another pair if it is time: after as long again as the clocks have run, at most after a second. The second pair is
+    /// waited for, a moment, because nothing can be converted before it.
     pub(crate) fn tick(&mut self) {
         let Some(last) = self.window.back() else { return };
-        let age = monotonic_ns().saturating_sub(last.monotonic_ns);
+        let mut age = monotonic_ns().saturating_sub(last.monotonic_ns);
+        while self.window.len() < 2 && age < FIRST_NS {
+            std::thread::sleep(Duration::from_nanos(FIRST_NS - age));
+            age = monotonic_ns().saturating_sub(last.monotonic_ns);
+        }
         let due = last.monotonic_ns.saturating_sub(self.started_ns).clamp(50_000, SECOND);
         if self.window.len() < 2 || age >= due {
             self.add(read());
@@ -337,6 +346,14 @@ mod tests {
         (6..20).for_each(|s| clocks.add(moved(s)));
         let off = clocks.ns(ClockKind::Tsc, moved(19).ticks) - (EPOCH + 19 * SECOND) as i64;
         assert!(off.abs() < 1_000_000, "{off}");
+    }
+
+    #[test]
+    fn the_first_pairs_lie_far_enough_apart_for_a_line() {
+        let mut clocks = Clocks::start();
+        clocks.tick();
+        let Some((first, second)) = clocks.window.front().zip(clocks.window.get(1)) else { panic!("two pairs") };
+        assert!(second.monotonic_ns - first.monotonic_ns >= FIRST_NS);
     }
 
     #[test]
