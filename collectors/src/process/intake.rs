@@ -64,7 +64,7 @@ impl Intake {
 
     #[cold]
     #[inline(never)]
-    fn read_hooks(&mut self) {
+    pub(super) fn read_hooks(&mut self) {
         if self.hooks.is_empty() {
             self.hooks = facts::hooks(&self.view);
             self.metal.is_here = self.hooks.iter().any(|hook| hook.metal);

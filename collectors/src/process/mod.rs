@@ -23,9 +23,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use gputrace_abi::Class;
 use gputrace_abi::clock::ClockKind;
 use gputrace_abi::event::Event;
-use gputrace_abi::layout::{THREADS_MAX, View, thread_state};
+use gputrace_abi::layout::{self, THREADS_MAX, View, thread_state};
 use gputrace_abi::ring::CHUNK_SLOTS;
 use gputrace_abi::sync::Ordering;
 
@@ -53,6 +54,8 @@ use thread::{Stage, Thread};
 const LOOK_AHEAD: usize = 16;
 /// New threads are looked for this often. Their events wait meanwhile.
 const LOOK_FOR_THREADS: Duration = Duration::from_millis(20);
+/// What has begun longer ago and is in no ring waits for something: others are not held back for it.
+const UNWRITTEN_NS: i64 = 100_000_000;
 /// A thread that ended is waited for this long when its chain does not end.
 const LAST_WAIT: Duration = Duration::from_millis(1500);
 /// The thread of events whose row nobody uses.
@@ -154,7 +157,11 @@ impl Process {
         clocks.tick();
         let horizon = clock::now(self.clock);
         self.segment.view().header().heartbeat.store(horizon, Ordering::Relaxed);
-        self.find_threads(dead);
+        self.intake.read_hooks();
+        // One thread's commit and another's completion are told in order only if both threads are known.
+        self.find_threads(dead || self.intake.metal.is_here);
+        // Before the rings are read: what ends meanwhile is in them.
+        let unwritten = if dead { u64::MAX } else { self.oldest_unwritten(horizon, clocks) };
         if !dead {
             self.name_threads();
         }
@@ -167,7 +174,7 @@ impl Process {
             self.intake.stacks.attach_late(&mut self.held);
             self.resolve_held(clocks, tables, written);
         }
-        self.settle_metal(horizon, clocks, tables, written, false);
+        self.settle_metal(horizon.min(unwritten), clocks, tables, written, false);
         self.gpu.settle(false, clocks.ns(self.clock, horizon), tables, written);
         self.take_graphs(clocks, tables, false);
         self.intake.stacks.end_pass(&self.intake.fresh);
@@ -190,6 +197,23 @@ impl Process {
         self.pair_ranges(&held, clocks, tables, written);
         held.clear();
         self.held = held;
+    }
+
+    /// When the oldest of Metal's messages began that are not in a ring yet. A thread may be stopped between the end of a
+    /// commit and its event, and others use the same command buffer's address meanwhile. Messages that wait are left out: no
+    /// order hangs on them.
+    fn oldest_unwritten(&self, horizon: u64, clocks: &Clocks) -> u64 {
+        if !self.intake.metal.is_here {
+            return u64::MAX;
+        }
+        let open = |row: &layout::ThreadRow| {
+            let start = row.in_flight_start.load(Ordering::Acquire);
+            let hook = self.intake.hooks.get(row.in_flight_hook.load(Ordering::Relaxed) as usize)?;
+            let short = matches!(hook.class, Class::Commit | Class::Encode);
+            (start != 0 && short && clocks.span_ns(self.clock, start, horizon) < UNWRITTEN_NS).then_some(start)
+        };
+        let live = self.threads.iter().filter(|thread| thread.is_live());
+        live.filter_map(|thread| open(self.segment.view().thread(thread.row)?)).min().unwrap_or(u64::MAX)
     }
 
     /// Finds rows that threads have taken since.

@@ -212,6 +212,24 @@ fn a_new_command_buffer_may_have_the_address_of_one_that_completed_while_it_was_
 }
 
 #[test]
+fn a_commit_that_is_told_late_keeps_its_place() {
+    let folder = record("metal-late", |one, two| {
+        room(one, 0x1000);
+        let began = one.enter("[MTLCommandBuffer commit]");
+        // It completes, and its address is another's, before its thread runs on and tells of it.
+        two.gpu_times(0x1000, 900, 0, DONE);
+        room(two, 0x1000);
+        commit(two, 0x1000, 0);
+        two.gpu_times(0x1000, 500, 0, DONE);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        one.call_since(began, "[MTLCommandBuffer commit]", [0x1000, QUEUE, 0, 1]);
+    });
+    let buffers = table(&folder, "command_buffers");
+    assert_eq!(texts(&buffers, "status"), ["completed", "completed"]);
+    assert_eq!(values(&buffers, "gpu_ns"), [900, 500]);
+}
+
+#[test]
 fn what_nobody_commits_is_told_without_a_commit() {
     let folder = record("metal-open", |one, _| {
         room(one, 0x1000);

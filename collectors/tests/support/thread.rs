@@ -126,6 +126,15 @@ impl<'a> Thread<'a> {
         self.index += 1;
     }
 
+    /// Enters a call, which is counted with its event. Returns its start.
+    pub(crate) fn enter(&mut self, name: &str) -> u64 {
+        let order = gputrace_abi::sync::Ordering::Relaxed;
+        let start = counter();
+        self.row().in_flight_hook.store(hook(name).into(), order);
+        self.row().in_flight_start.store(start, order);
+        start
+    }
+
     /// Writes an event and counts it as the shim does. False: it was dropped.
     pub(crate) fn event(&mut self, event: Event) -> bool {
         let class = HOOKS[usize::from(event.hook)].1 as usize;
@@ -146,9 +155,9 @@ impl<'a> Thread<'a> {
 
     /// A call that takes 2,000 ticks, after which the thread goes on.
     pub(crate) fn call(&mut self, name: &str, payload: [u64; 4]) -> bool {
-        let start = counter();
+        let start = self.enter(name);
         let end = start + 2000;
-        let recorded = self.event(Event { hook: hook(name), start, end, context: 1, payload, ..Event::default() });
+        let recorded = self.leave(start, end, name, payload);
         while counter() < end {
             std::hint::spin_loop();
         }
@@ -157,7 +166,13 @@ impl<'a> Thread<'a> {
 
     /// A call that began at that tick and returns now.
     pub(crate) fn call_since(&mut self, start: u64, name: &str, payload: [u64; 4]) -> bool {
-        self.event(Event { hook: hook(name), start, end: counter(), context: 1, payload, ..Event::default() })
+        self.leave(start, counter(), name, payload)
+    }
+
+    fn leave(&mut self, start: u64, end: u64, name: &str, payload: [u64; 4]) -> bool {
+        let recorded = self.event(Event { hook: hook(name), start, end, context: 1, payload, ..Event::default() });
+        self.row().in_flight_start.store(0, gputrace_abi::sync::Ordering::Relaxed);
+        recorded
     }
 
     /// Says when the GPU ran a Metal command buffer: how many ns ago it began, and ended.
