@@ -25,6 +25,7 @@
 //! | `bottlenecks` | each example of a bottleneck has exactly its finding, and its fixed variant none |
 //! | `waits` | waits that calls do not speak of are the driver's own |
 //! | `gpu_time` | what the GPU did, by CUPTI's records, is what the simulated device did; whoever else uses CUPTI goes first |
+//! | `counters` | what is read from outside of devices and processes is what the stand-in for NVML and the kernel say |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass; what differs is named |
@@ -48,7 +49,7 @@
 //! | `widths` | no line of a report is longer than was asked for |
 //! | `tidy` | the repository keeps its own rules |
 //!
-//! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver, CUPTI and NCCL, Metal, and
+//! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver, CUPTI, NVML and NCCL, Metal, and
 //! the loader of macOS.
 
 mod util;
@@ -61,6 +62,7 @@ mod broken_imports;
 mod clients;
 mod collectives;
 mod commands;
+mod counters;
 mod drivers;
 mod environments;
 mod exactness;

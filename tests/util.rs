@@ -8,7 +8,8 @@ mod trace;
 pub(crate) use apple::{apple_targets, imports_of_apple};
 pub(crate) use build::{
     Driver, copied, driver_folder, gputrace, hooked_functions, lacks, library, linked_with, linked_with_library,
-    nccl_folder, nccl_inside, needs, odd_driver_folder, program, program_by, program_with, repository, shim,
+    nccl_folder, nccl_inside, needs, nvml_folder, odd_driver_folder, program, program_by, program_with, repository,
+    shim,
 };
 pub(crate) use run::{Finished, Scratch, Target, poll, test_hook};
 pub(crate) use trace::{Row, Table, Trace, count, orphans, truth};

@@ -254,6 +254,12 @@ pub(crate) fn monotonic_ns() -> u64 {
     clock_ns(MONOTONIC)
 }
 
+/// Processor time of this thread, ns.
+#[cfg(target_os = "linux")]
+pub(crate) fn thread_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: libc fills the struct.

@@ -13,6 +13,7 @@ mod arrivals;
 mod bindings;
 mod chain;
 mod clock;
+pub mod counters;
 mod drain;
 mod encode;
 mod ending;
@@ -73,6 +74,8 @@ pub struct Config {
     pub file_bytes: u64,
     /// ... or is this old.
     pub file_age: Duration,
+    /// What is read of devices and processes from outside; nothing unless it is set.
+    pub counters: Option<counters::Asked>,
 }
 
 impl Config {
@@ -88,6 +91,7 @@ impl Config {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             file_bytes: 64 << 20,
             file_age: Duration::from_secs(600),
+            counters: None,
         }
     }
 }

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use crate::counters::{Counters, Source};
 pub use crate::gpu_time::GpuTime;
 use gputrace_abi::Class;
 use serde::{Deserialize, Serialize};
 
-pub use crate::node::{Attached, Node};
+pub use crate::node::{Attached, Device, Node};
 
 /// The manifest, as it stands in the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,6 +46,9 @@ pub struct Manifest {
     /// Devices that traced processes could see, each once.
     #[serde(default)]
     pub devices: Vec<Device>,
+    /// What was read from outside of devices and processes; missing where nobody asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
     /// Processes that could not be traced, and why.
     pub untraced: Vec<Untraced>,
     /// Sealed files that were removed to stay within the size limit, oldest first, relative to the trace.
@@ -248,34 +252,6 @@ pub struct ExportTable {
     pub id: String,
     /// Whether the driver has it.
     pub found: bool,
-}
-
-/// A device, as its driver described it to a traced process. What the driver did not say is missing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Device {
-    /// UUID, as `nvidia-smi -L` prints it; that of a MIG instance has MIG in place of GPU there.
-    pub uuid: String,
-    /// Name.
-    pub name: String,
-    /// PCI address: domain, bus, device, function.
-    pub pci_bus_id: String,
-    /// Compute capability, such as 9.0.
-    pub compute_capability: String,
-    /// Multiprocessors.
-    pub sm_count: Option<i64>,
-    /// Threads that a multiprocessor holds.
-    pub sm_threads: Option<i64>,
-    /// Clock of the multiprocessors, Hz.
-    pub sm_clock_hz: Option<i64>,
-    /// Memory, bytes.
-    pub memory_bytes: Option<i64>,
-    /// L2 cache, bytes.
-    pub l2_bytes: Option<i64>,
-    /// Peak bandwidth of the memory: twice its clock times the width of its bus, bytes per second.
-    pub memory_peak_bytes_per_s: Option<i64>,
-    /// How it is attached, as its host's kernel says when a process first sees it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attached: Option<Attached>,
 }
 
 /// A hook that was reached.

@@ -25,6 +25,34 @@ pub struct Node {
     pub all_numa_nodes: Vec<i64>,
 }
 
+/// A device, as its driver described it to a traced process. What the driver did not say is missing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// UUID, as `nvidia-smi -L` prints it; that of a MIG instance has MIG in place of GPU there.
+    pub uuid: String,
+    /// Name.
+    pub name: String,
+    /// PCI address: domain, bus, device, function.
+    pub pci_bus_id: String,
+    /// Compute capability, such as 9.0.
+    pub compute_capability: String,
+    /// Multiprocessors.
+    pub sm_count: Option<i64>,
+    /// Threads that a multiprocessor holds.
+    pub sm_threads: Option<i64>,
+    /// Clock of the multiprocessors, Hz.
+    pub sm_clock_hz: Option<i64>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<i64>,
+    /// L2 cache, bytes.
+    pub l2_bytes: Option<i64>,
+    /// Peak bandwidth of the memory: twice its clock times the width of its bus, bytes per second.
+    pub memory_peak_bytes_per_s: Option<i64>,
+    /// How it is attached, as its host's kernel says when a process first sees it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached: Option<Attached>,
+}
+
 /// How a device is attached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Attached {

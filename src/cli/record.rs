@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use gputrace_collectors::counters::MOST_HZ;
 
 /// Options of `record`.
 #[derive(Args, Clone, Debug)]
@@ -102,6 +103,21 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value = "off")]
     pub(crate) gpu_time: GpuTime,
 
+    /// How often counters of devices and processes are read from outside, per second, at most 10; or off
+    ///
+    /// NVML (utilisation, memory, power, clocks and why they are low, PCIe, ECC, Xid) and GPM (multiprocessors, tensor pipes,
+    /// memory bandwidth, from Hopper on) of the devices that traced processes see; processor time, memory, page faults and
+    /// throttling of the processes. Nothing of it happens in them. Example: --counters 10
+    #[arg(long, value_name = "HZ", default_value = "1", value_parser = parse_hz)]
+    pub(crate) counters: Hz,
+
+    /// Whether processor counters of the processes are read as well: cycles, instructions, cache and branch misses
+    ///
+    /// By perf_event_open, in user mode, where the kernel allows it. The kernel then has more to do whenever it switches threads.
+    /// Example: --cpu-counters on
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "off")]
+    pub(crate) cpu_counters: Switch,
+
     /// How long to wait for processes that outlive the command, in seconds
     ///
     /// What they do later is not recorded. Example: --grace 0.5
@@ -138,6 +154,8 @@ impl RecordArgs {
             launch_stacks: LAUNCH_STACKS,
             nvtx: Switch::On,
             gpu_time: GpuTime::Off,
+            counters: Hz(Some(1.0)),
+            cpu_counters: Switch::Off,
             grace: Duration::from_secs(2),
             command,
             variables: Vec::new(),
@@ -207,6 +225,10 @@ pub(crate) enum GpuTime {
     Full,
 }
 
+/// Readings of counters per second; none for off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Hz(pub(crate) Option<f64>);
+
 /// A part of tracing that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
@@ -242,6 +264,14 @@ pub(super) fn parse_malloc(text: &str) -> Result<Malloc, String> {
             None => Err("expected off, sample, sample=BYTES or full".to_owned()),
         },
     }
+}
+
+pub(super) fn parse_hz(text: &str) -> Result<Hz, String> {
+    if text == "off" {
+        return Ok(Hz(None));
+    }
+    let hz = text.parse::<f64>().ok().filter(|hz| (0.001..=MOST_HZ).contains(hz));
+    hz.map(|hz| Hz(Some(hz))).ok_or_else(|| "expected a number per second, at most 10, or off".to_owned())
 }
 
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use gputrace_collectors::counters::Asked;
 use gputrace_collectors::{Config, Running};
 
 use crate::cli::{GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
@@ -119,6 +120,7 @@ fn start_run(
     let mut config = Config::new(trace.to_owned(), session.path(), host(), id);
     config.command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     config.max_size = args.max_size;
+    config.counters = args.counters.0.map(|hz| Asked { hz, cpu: args.cpu_counters == Switch::On });
     env!("CARGO_PKG_VERSION").clone_into(&mut config.tool_version);
     let program =
         Program::new(path, &args.command, environment(args, inspection, &session, libraries.engine.as_deref())?)?;

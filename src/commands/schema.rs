@@ -4,7 +4,8 @@ use std::io::Write;
 
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table as Grid, presets};
-use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES, Table};
+use gputrace_collectors::counters::COUNTERS;
+use gputrace_collectors::schema::{SCHEMA_VERSION, TABLES, Table, TableId};
 
 use crate::cli::{SchemaArgs, SchemaFormat};
 use crate::launch::exit::{Failure, USAGE};
@@ -31,21 +32,29 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<()> {
 fn as_text<'a>(tables: impl Iterator<Item = &'a Table>, width: Option<u16>) -> String {
     let mut text = format!("schema version {SCHEMA_VERSION}; a column marked ? may be null\n");
     for table in tables {
-        let mut grid = Grid::new();
-        grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-        if let Some(width) = width {
-            // Only the meanings are longer than a word.
-            grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        let kind = |nullable, name: &str| if nullable { format!("{name}?") } else { name.to_owned() };
+        let rows = table
+            .columns
+            .iter()
+            .map(|c| [c.name.to_owned(), kind(c.nullable, c.kind.name()), c.unit.into(), c.meaning.into()]);
+        text.push_str(&format!("\n{}: {}\n{}", table.name, table.meaning, grid(rows, width)));
+        if table.id == TableId::Counters {
+            let rows = COUNTERS.iter().map(|c| [c.source, c.name, c.unit, c.meaning].map(str::to_owned));
+            text.push_str(&format!("\nvalues of source, name and unit, and what they mean\n{}", grid(rows, width)));
         }
-        for column in table.columns {
-            let nullable = if column.nullable { "?" } else { "" };
-            let kind = format!("{}{nullable}", column.kind.name());
-            grid.add_row([column.name, &kind, column.unit, column.meaning]);
-        }
-        let rows = grid.lines().map(|line| format!(" {}\n", line.trim_end())).collect::<String>();
-        text.push_str(&format!("\n{}: {}\n{rows}", table.name, table.meaning));
     }
     text
+}
+
+/// Rows whose last column alone is longer than a word, and is broken where a width is given.
+fn grid(rows: impl Iterator<Item = [String; 4]>, width: Option<u16>) -> String {
+    let mut grid = Grid::new();
+    grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    if let Some(width) = width {
+        grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
+    grid.add_rows(rows);
+    grid.lines().map(|line| format!(" {}\n", line.trim_end())).collect()
 }
 
 fn as_json<'a>(tables: impl Iterator<Item = &'a Table>) -> Result<String> {
@@ -63,8 +72,13 @@ fn as_json<'a>(tables: impl Iterator<Item = &'a Table>) -> Result<String> {
         let columns: Vec<_> = table.columns.iter().map(column).collect();
         serde_json::json!({ "name": table.name, "meaning": table.meaning, "columns": columns })
     };
-    let tables: Vec<_> = tables.map(table).collect();
-    let schema = serde_json::json!({ "schema_version": SCHEMA_VERSION, "tables": tables });
+    let counter = |c: &gputrace_collectors::counters::Counter| serde_json::json!({ "source": c.source, "name": c.name, "unit": c.unit, "meaning": c.meaning });
+    let tables: Vec<_> = tables.collect();
+    let mut schema = serde_json::json!({ "schema_version": SCHEMA_VERSION });
+    if tables.iter().any(|table| table.id == TableId::Counters) {
+        schema["counters"] = COUNTERS.iter().map(counter).collect();
+    }
+    schema["tables"] = tables.into_iter().map(table).collect();
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }
 
@@ -84,6 +98,8 @@ mod tests {
             }
         }
         assert_eq!(json["schema_version"], SCHEMA_VERSION);
+        assert_eq!(json["counters"].as_array().map(Vec::len), Some(COUNTERS.len()));
+        assert!(COUNTERS.iter().all(|c| text.contains(&format!(" {} ", c.name)) && text.contains(c.meaning)));
     }
 
     #[test]

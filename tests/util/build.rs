@@ -59,9 +59,16 @@ fn built() -> &'static Path {
     let errors = ERRORS.get_or_init(|| {
         let _lock = file_lock("build");
         let mut cargo = Command::new(env!("CARGO"));
-        let packages =
-            ["gputrace-shim", "gputrace-inline", "fake-cuda", "fake-cuda-symbolic", "fake-cupti", "fake-nccl"]
-                .map(|name| ["-p", name]);
+        let packages = [
+            "gputrace-shim",
+            "gputrace-inline",
+            "fake-cuda",
+            "fake-cuda-symbolic",
+            "fake-cupti",
+            "fake-nccl",
+            "fake-nvml",
+        ]
+        .map(|name| ["-p", name]);
         cargo.args(["build", "--quiet"]).args(packages.as_flattened()).current_dir(repository());
         let target = products().parent().expect("profiles lie in the target folder");
         cargo.arg("--target-dir").arg(target);
@@ -102,6 +109,11 @@ pub(crate) fn driver_folder(driver: Driver) -> PathBuf {
     let folder = format!("{driver:?}").to_lowercase();
     folder_with(&folder, "libcupti.so.13", &built().join("libfake_cupti.so"));
     folder_with(&folder, "libcuda.so.1", &library)
+}
+
+/// A folder for LD_LIBRARY_PATH in which the stand-in for NVML is called libnvidia-ml.so.1.
+pub(crate) fn nvml_folder() -> PathBuf {
+    folder_with("nvml", "libnvidia-ml.so.1", &built().join("libfake_nvml.so"))
 }
 
 /// A folder for LD_LIBRARY_PATH in which the stand-in for NCCL is called libnccl.so.2.

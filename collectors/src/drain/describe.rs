@@ -6,7 +6,9 @@ use gputrace_abi::clock::COUNTER;
 use gputrace_abi::sync::Ordering;
 
 use super::{BUSY, Drain, LOOK_FOR_FILES};
+use crate::counters::Sampler;
 use crate::manifest::{ExitStatusInfo, Manifest, Root};
+use crate::tables::CounterRow;
 use crate::writer::Message;
 
 /// The manifest is written this often, and less often when it is large.
@@ -31,6 +33,7 @@ impl Drain {
         let mut manifest = self.manifest.clone();
         manifest.processes.extend(self.processes.values().map(|p| p.describe(&self.clocks)));
         self.processes.values().for_each(|process| manifest.add_devices(process.devices.all()));
+        manifest.counters = self.sampler.as_ref().map(Sampler::describe);
         manifest.clock = self.clocks.describe(self.clock.unwrap_or(COUNTER));
         manifest.root = self.describe_root(&manifest, None);
         manifest
@@ -46,6 +49,26 @@ impl Drain {
             exit_signal: status.signal,
             wall_ns: status.wall_ns,
         })
+    }
+
+    /// Rows of what was read from outside since the last call; at the end of all that will be.
+    pub(super) fn take_readings(&mut self, last: bool) {
+        let Some(sampler) = &mut self.sampler else { return };
+        let kind = self.clock.unwrap_or(COUNTER);
+        let mut readings: Vec<_> = sampler.take().collect();
+        if last {
+            readings.extend(sampler.finish());
+        }
+        for reading in readings {
+            self.tables.counter(&CounterRow {
+                start_ns: self.clocks.ns_of_monotonic(kind, reading.monotonic_ns),
+                interval_ns: reading.interval_ns.map(|ns| ns as i64),
+                process: reading.process,
+                device: reading.device.as_deref(),
+                id: reading.id,
+                value: reading.value,
+            });
+        }
     }
 
     /// The last look at everything.
@@ -83,6 +106,7 @@ impl Drain {
         {
             (row.exit_code, row.exit_signal) = (status.code, status.signal);
         }
+        self.take_readings(true);
         self.send_batches(true);
         for message in std::mem::take(&mut self.unsent) {
             // The writer works until the channel is closed, so this waits for it at most until the deadline.

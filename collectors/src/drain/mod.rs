@@ -23,6 +23,7 @@ use watch::Watch;
 use crate::Config;
 use crate::arrivals::{Arrival, Arrivals};
 use crate::clock::Clocks;
+use crate::counters::Sampler;
 use crate::kernel;
 use crate::manifest::{ExitStatusInfo, Manifest, Node, Untraced};
 use crate::names::Written;
@@ -69,6 +70,8 @@ pub(crate) struct Drain {
     /// Batches that the writer had no room for.
     unsent: Vec<Message>,
     clocks: Clocks,
+    /// Reads counters from outside, where it is asked for.
+    sampler: Option<Sampler>,
     tables: Tables,
     written: Written,
     processes: BTreeMap<u64, Process>,
@@ -100,6 +103,7 @@ impl Drain {
         symbols: Sender<Native>,
     ) -> io::Result<Drain> {
         let watched = Watch::new()?;
+        let sampler = Sampler::start(config.counters)?;
         let clocks = Clocks::start();
         let manifest = Manifest {
             schema_version: SCHEMA_VERSION,
@@ -125,6 +129,7 @@ impl Drain {
             deadline: Deadline::default(),
             unsent: Vec::new(),
             clocks,
+            sampler,
             tables: Tables::new(),
             written: Written::default(),
             processes: BTreeMap::new(),
@@ -285,6 +290,9 @@ impl Drain {
             _ if process.is_gone() => self.ended.push(token),
             _ => {}
         }
+        if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {
+            sampler.began(id, process.pid);
+        }
         self.processes.insert(token, process);
         // It is busy starting: what it does next is worth seeing soon.
         self.interval = self.interval.min(Duration::from_millis(10));
@@ -305,7 +313,11 @@ impl Drain {
             events += read;
             full |= read * 8 > process.slots();
             self.unsent.extend(self.tables.take_full());
+            if let (Some(sampler), Some(devices)) = (&self.sampler, process.devices.news()) {
+                sampler.sees(process.id, devices);
+            }
         }
+        self.take_readings(false);
         for token in std::mem::take(&mut self.ended) {
             self.end(token);
         }
@@ -340,6 +352,9 @@ impl Drain {
     }
 
     fn close(&mut self, mut process: Process) {
+        if let Some(sampler) = &self.sampler {
+            sampler.ended(process.id);
+        }
         self.unsent.extend(self.tables.take_full());
         self.thread_rows.extend(process.finished_threads());
         self.rows.push(process.row(&self.clocks, &self.config.host));

@@ -13,23 +13,34 @@ const MOST: usize = 64;
 
 /// Devices by ordinal.
 #[derive(Default)]
-pub(crate) struct Devices(BTreeMap<u64, Device>);
+pub(crate) struct Devices {
+    all: BTreeMap<u64, Device>,
+    /// How many of them [`Self::news`] has told of.
+    told: usize,
+}
 
 impl Devices {
     /// Takes in what a text says.
     pub(super) fn add(&mut self, text: &Text) {
         if let Some((device, name)) = device::Device::from_bytes(text.bytes())
-            && self.0.len() < MOST
+            && self.all.len() < MOST
         {
             let device = describe(&device, name);
             let attached = Attached::read(Path::new("/"), &device.pci_bus_id);
-            self.0.insert(text.key, Device { attached, ..device });
+            self.all.insert(text.key, Device { attached, ..device });
         }
     }
 
     /// In the order of their ordinals.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Device> {
-        self.0.values()
+        self.all.values()
+    }
+
+    /// All of them, when there are more than at the last call.
+    pub(crate) fn news(&mut self) -> Option<impl Iterator<Item = &Device>> {
+        let news = self.all.len() > self.told;
+        self.told = self.all.len();
+        news.then(|| self.all.values())
     }
 }
 

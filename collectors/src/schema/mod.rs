@@ -10,6 +10,7 @@
 mod calls;
 mod collectives;
 mod columns;
+mod counters;
 mod device;
 mod graphs;
 mod host_memory;
@@ -192,6 +193,8 @@ pub enum TableId {
     Dispatches = 20,
     /// When the GPU's work was recorded.
     GpuWindows = 21,
+    /// What devices, processes and control groups were seen doing from outside.
+    Counters = 22,
 }
 
 impl TableId {
@@ -247,7 +250,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 22] = [
+pub const TABLES: [Table; 23] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -270,6 +273,7 @@ pub const TABLES: [Table; 22] = [
     metal::COMMAND_BUFFERS,
     metal::DISPATCHES,
     device::GPU_WINDOWS,
+    counters::COUNTERS,
 ];
 
 #[cfg(test)]

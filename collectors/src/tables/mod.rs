@@ -3,6 +3,7 @@
 mod calls;
 mod collectives;
 mod columns;
+mod counters;
 mod gpu_windows;
 mod graphs;
 mod metal;
@@ -23,6 +24,8 @@ use calls::Calls;
 pub(crate) use collectives::{Collective, Communicator};
 use collectives::{CollectiveColumns, CommunicatorColumns};
 use columns::{Coded, Optional, Plain, Rows, Texts, take};
+use counters::CounterColumns;
+pub(crate) use counters::CounterRow;
 pub(crate) use gpu_windows::GpuWindow;
 use gpu_windows::GpuWindowColumns;
 pub(crate) use graphs::{Graph, GraphKernel};
@@ -106,6 +109,7 @@ pub(crate) struct Tables {
     kernels: KernelColumns,
     copies: CopyColumns,
     gpu_windows: GpuWindowColumns,
+    counters: CounterColumns,
     full: Vec<Message>,
 }
 
@@ -145,6 +149,7 @@ impl Tables {
             kernels: KernelColumns::default(),
             copies: CopyColumns::default(),
             gpu_windows: GpuWindowColumns::default(),
+            counters: CounterColumns::default(),
             full: Vec::new(),
         }
     }
@@ -249,6 +254,11 @@ impl Tables {
         self.gpu_windows.push(row);
     }
 
+    /// Adds a row to `counters`.
+    pub(crate) fn counter(&mut self, row: &CounterRow<'_>) {
+        self.counters.push(row);
+    }
+
     /// Adds a row to `names`.
     pub(crate) fn name(&mut self, id: i64, kind: &str, name: &str) {
         self.names.rows.count += 1;
@@ -316,6 +326,7 @@ impl Tables {
         out.extend(self.kernels.take(rows));
         out.extend(self.copies.take(rows));
         out.extend(self.gpu_windows.take());
+        out.extend(self.counters.take());
         out.into_iter()
     }
 

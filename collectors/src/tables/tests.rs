@@ -109,6 +109,8 @@ fn fill(tables: &mut Tables) {
     tables.on_gpu(&on_gpu, &Worked::Kernel(on_gpu::Kernel::default()));
     let window = GpuWindow { start_ns: 1, window_ns: 2, process_id: 3, pid: 4, kind: 2, ended_by: 99 };
     tables.gpu_window(&window);
+    let id = crate::counters::Id::Power;
+    tables.counter(&CounterRow { start_ns: 1, interval_ns: None, process: None, device: None, id, value: 700.0 });
     tables.host(&HostCall {
         class: Class::HostFree,
         start_ns: 1,
@@ -175,6 +177,7 @@ fn every_table_has_the_columns_of_its_schema() {
                     | TableId::Kernels
                     | TableId::DeviceCopies
                     | TableId::GpuWindows
+                    | TableId::Counters
             );
             assert_eq!(shares.iter().map(|s| s.rows).sum::<u64>(), u64::from(counted));
             batches.push((table, batch));

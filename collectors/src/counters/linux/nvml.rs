@@ -1,0 +1,263 @@
+//! NVML: what the driver tells of the devices that traced processes see.
+//!
+//! The library is the driver's own, loaded when the first of them is seen. What a device does not answer (a MIG instance, a virtual
+//! GPU, an old driver) is named once in the manifest and not asked again; a device that fell off the bus is left alone from then on.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use nvml_wrapper::bitmasks::event::EventTypes;
+use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::enums::event::XidError;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, EventSet, Nvml};
+
+use super::gpm::Gpm;
+use super::{Id, Page};
+
+/// The library's name: the one that the driver installs, and that containers get.
+const LIBRARY: &str = "libnvidia-ml.so.1";
+/// What changes slowly, or takes the driver longer, is read this often at most.
+const SLOW_NS: u64 = 950_000_000;
+
+type Ask = fn(&Device<'static>) -> Result<f64, NvmlError>;
+
+/// Read each time.
+const QUICK: &[(Id, Ask)] = &[
+    (Id::GpuUtilization, |gpu| Ok(f64::from(gpu.utilization_rates()?.gpu))),
+    (Id::MemoryUtilization, |gpu| Ok(f64::from(gpu.utilization_rates()?.memory))),
+    (Id::MemoryUsed, |gpu| Ok(gpu.memory_info()?.used as f64)),
+    (Id::Power, |gpu| Ok(f64::from(gpu.power_usage()?) / 1e3)),
+    (Id::SmClock, |gpu| Ok(f64::from(gpu.clock_info(Clock::SM)?) * 1e6)),
+    (Id::MemoryClock, |gpu| Ok(f64::from(gpu.clock_info(Clock::Memory)?) * 1e6)),
+    (Id::ClocksEventReasons, |gpu| Ok(gpu.current_throttle_reasons()?.bits() as f64)),
+];
+
+/// Read once a second at most.
+const SLOW: &[(Id, Ask)] = &[
+    (Id::PowerLimit, |gpu| Ok(f64::from(gpu.enforced_power_limit()?) / 1e3)),
+    (Id::Temperature, |gpu| Ok(f64::from(gpu.temperature(TemperatureSensor::Gpu)?))),
+    (Id::PcieGeneration, |gpu| Ok(f64::from(gpu.current_pcie_link_gen()?))),
+    (Id::PcieGenerationMax, |gpu| Ok(f64::from(gpu.max_pcie_link_gen()?))),
+    (Id::PcieWidth, |gpu| Ok(f64::from(gpu.current_pcie_link_width()?))),
+    (Id::PcieWidthMax, |gpu| Ok(f64::from(gpu.max_pcie_link_width()?))),
+    (Id::EccCorrected, |gpu| Ok(gpu.total_ecc_errors(MemoryError::Corrected, EccCounter::Volatile)? as f64)),
+    (Id::EccUncorrected, |gpu| Ok(gpu.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)? as f64)),
+];
+
+/// The devices, once there are any.
+#[derive(Default)]
+pub(super) struct Gpus {
+    /// None before the first device; an error is not tried again.
+    library: Option<Option<&'static Nvml>>,
+    all: BTreeMap<String, Gpu>,
+}
+
+struct Gpu {
+    uuid: Arc<str>,
+    /// None: NVML does not know it, or it is lost.
+    device: Option<Device<'static>>,
+    gpm: Option<Gpm>,
+    xid: Option<EventSet<'static>>,
+    /// Processes that see it and live.
+    seen_by: Vec<i64>,
+    /// What it does not answer.
+    refused: Vec<Id>,
+    slow_ns: Option<u64>,
+    replays: Option<(u64, u32)>,
+}
+
+impl Gpus {
+    /// A process sees these devices: UUID and PCI address.
+    pub(super) fn see(&mut self, process_id: i64, devices: &[(String, String)], page: &Page<'_>) {
+        for (uuid, pci) in devices {
+            let Some(nvml) = *self.library.get_or_insert_with(|| load(page)) else { return };
+            let gpu = self.all.entry(uuid.clone()).or_insert_with(|| Gpu::find(nvml, uuid, pci, page));
+            if !gpu.seen_by.contains(&process_id) {
+                gpu.seen_by.push(process_id);
+            }
+        }
+    }
+
+    /// It has ended.
+    pub(super) fn forget(&mut self, process_id: i64) {
+        self.all.values_mut().for_each(|gpu| gpu.seen_by.retain(|id| *id != process_id));
+    }
+
+    /// Reads the devices that a living process sees; processes are known by process id and pid.
+    pub(super) fn read(&mut self, processes: &[(i64, i32)], page: &mut Page<'_>) {
+        let Some(Some(nvml)) = self.library else { return };
+        for gpu in self.all.values_mut().filter(|gpu| !gpu.seen_by.is_empty()) {
+            gpu.read(nvml, processes, page);
+        }
+    }
+
+    /// Says why there are no rows, where nobody used a GPU.
+    pub(super) fn note_unused(&self, page: &Page<'_>) {
+        if self.library.is_none() {
+            for source in ["nvml", "gpm"] {
+                page.missing(source, "no traced process used a CUDA device".to_owned());
+            }
+        }
+    }
+}
+
+fn load(page: &Page<'_>) -> Option<&'static Nvml> {
+    match Nvml::builder().lib_path(OsStr::new(LIBRARY)).init() {
+        // Given back by the end of the process: devices refer to it as long as it may be asked.
+        Ok(nvml) => Some(Box::leak(Box::new(nvml))),
+        Err(error) => {
+            let what = match &error {
+                NvmlError::LibloadingError(_) => {
+                    format!(
+                        "{LIBRARY} is not there: it comes with the driver, into containers with NVIDIA_DRIVER_CAPABILITIES=utility"
+                    )
+                }
+                NvmlError::LibRmVersionMismatch => {
+                    format!(
+                        "{LIBRARY} is not of the driver's version: restart the machine, or install the driver's own"
+                    )
+                }
+                NvmlError::NoPermission => {
+                    "no permission to ask the driver: see the rights of /dev/nvidiactl".to_owned()
+                }
+                other => format!("{LIBRARY} does not start: {other}"),
+            };
+            page.missing("gpm", "needs NVML".to_owned());
+            page.missing("nvml", what);
+            None
+        }
+    }
+}
+
+impl Gpu {
+    fn find(nvml: &'static Nvml, uuid: &str, pci: &str, page: &Page<'_>) -> Gpu {
+        let mig = uuid.replacen("GPU-", "MIG-", 1);
+        let by_name = nvml.device_by_uuid(uuid).or_else(|error| nvml.device_by_uuid(mig.as_str()).map_err(|_| error));
+        let found = by_name.or_else(|error| nvml.device_by_pci_bus_id(pci).map_err(|_| error));
+        let mut gpu = Gpu {
+            uuid: uuid.into(),
+            device: None,
+            gpm: None,
+            xid: None,
+            seen_by: Vec::new(),
+            refused: Vec::new(),
+            slow_ns: None,
+            replays: None,
+        };
+        match found {
+            Ok(device) => {
+                gpu.gpm = Gpm::of(&device).map_err(|why| page.missing("gpm", format!("{uuid}: {why}"))).ok();
+                gpu.xid =
+                    watch(nvml, &device).map_err(|error| page.missing("nvml", format!("{uuid}: xid: {error}"))).ok();
+                gpu.device = Some(device);
+            }
+            Err(error) => page.missing("nvml", format!("{uuid}: {error}")),
+        }
+        gpu
+    }
+
+    fn read(&mut self, nvml: &'static Nvml, processes: &[(i64, i32)], page: &mut Page<'_>) {
+        self.ask(QUICK, page);
+        self.read_xid(page);
+        if let (Some(device), Some(gpm)) = (&self.device, &mut self.gpm)
+            && let Err(error) = gpm.read(nvml, device, &self.uuid, page)
+        {
+            page.missing("gpm", format!("{}: {error}", self.uuid));
+            self.gpm = None;
+        }
+        if self.slow_ns.is_none_or(|then| page.at_ns.saturating_sub(then) >= SLOW_NS) {
+            self.slow_ns = Some(page.at_ns);
+            self.ask(SLOW, page);
+            self.read_replays(page);
+            self.read_processes(processes, page);
+        }
+    }
+
+    fn ask(&mut self, list: &[(Id, Ask)], page: &mut Page<'_>) {
+        for (id, ask) in list {
+            if let Some(value) = self.one(*id, ask, page) {
+                let uuid = Arc::clone(&self.uuid);
+                page.now(None, Some(&uuid), *id, value);
+            }
+        }
+    }
+
+    /// An answer. What is refused is noted, and not asked again.
+    fn one<T>(&mut self, id: Id, ask: impl Fn(&Device<'static>) -> Result<T, NvmlError>, page: &Page<'_>) -> Option<T> {
+        let device = self.device.as_ref().filter(|_| !self.refused.contains(&id))?;
+        match ask(device) {
+            Ok(value) => Some(value),
+            Err(NvmlError::GpuLost | NvmlError::ResetRequired) => {
+                let what =
+                    "the GPU is lost, it fell off the bus or needs a reset: not read any more; see dmesg for its Xid";
+                page.missing("nvml", format!("{}: {what}", self.uuid));
+                (self.device, self.gpm, self.xid) = (None, None, None);
+                None
+            }
+            // Passing trouble: it is asked again.
+            Err(NvmlError::Timeout | NvmlError::InUse | NvmlError::NoData | NvmlError::InsufficientSize(_)) => None,
+            Err(error) => {
+                self.refused.push(id);
+                let why = match error {
+                    NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => {
+                        "this driver is too old for it".to_owned()
+                    }
+                    NvmlError::NotSupported => {
+                        "not told of for this device (a MIG instance, a virtual GPU, its kind)".to_owned()
+                    }
+                    other => other.to_string(),
+                };
+                page.missing("nvml", format!("{}: {}: {why}", self.uuid, id.counter().name));
+                None
+            }
+        }
+    }
+
+    fn read_xid(&mut self, page: &mut Page<'_>) {
+        // At most so many at once: a broken device may report without end.
+        for _ in 0..8 {
+            let Some(event) = self.xid.as_ref().map(|set| set.wait(0)) else { return };
+            match event {
+                Ok(event) => {
+                    let number = match event.event_data {
+                        Some(XidError::Value(number)) => number as f64,
+                        Some(XidError::Unknown) => 999.0,
+                        None => continue,
+                    };
+                    page.now(None, Some(&self.uuid), Id::Xid, number);
+                }
+                Err(NvmlError::Timeout) => return,
+                Err(error) => {
+                    page.missing("nvml", format!("{}: xid: {error}", self.uuid));
+                    self.xid = None;
+                }
+            }
+        }
+    }
+
+    fn read_replays(&mut self, page: &mut Page<'_>) {
+        let Some(now) = self.one(Id::PcieReplays, |gpu| gpu.pcie_replay_counter(), page) else { return };
+        if let Some((then_ns, before)) = self.replays.replace((page.at_ns, now)) {
+            page.since(then_ns, None, Some(&self.uuid), Id::PcieReplays, f64::from(now.wrapping_sub(before)));
+        }
+    }
+
+    fn read_processes(&mut self, processes: &[(i64, i32)], page: &mut Page<'_>) {
+        let Some(running) = self.one(Id::Processes, |gpu| gpu.running_compute_processes(), page) else { return };
+        page.now(None, Some(&self.uuid), Id::Processes, running.len() as f64);
+        for (process_id, pid) in processes {
+            let ours = running.iter().find(|process| i64::from(process.pid) == i64::from(*pid));
+            if let Some(UsedGpuMemory::Used(bytes)) = ours.map(|process| &process.used_gpu_memory) {
+                page.now(Some((*process_id, *pid)), Some(&self.uuid), Id::ProcessMemory, *bytes as f64);
+            }
+        }
+    }
+}
+
+/// A set that gets the device's critical Xid errors.
+fn watch(nvml: &'static Nvml, device: &Device<'static>) -> Result<EventSet<'static>, NvmlError> {
+    device.register_events(EventTypes::CRITICAL_XID_ERROR, nvml.create_event_set()?).map_err(|error| error.error)
+}
