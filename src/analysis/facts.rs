@@ -10,6 +10,7 @@ use rustc_hash::FxHashSet;
 use super::passes::Pass;
 use super::passes::api::Api;
 use super::passes::collectives::Collectives;
+use super::passes::counters::Counters;
 use super::passes::critical::Critical;
 use super::passes::device_memory::DeviceMemory;
 use super::passes::folds::Folds;
@@ -99,17 +100,19 @@ pub(crate) enum Need {
     Occupancy,
     /// [`Metal`].
     Metal,
+    /// [`Counters`].
+    Counters,
 }
 
 impl Need {
     /// Whether the pass, or an analysis that needs no other, asks for steps. To find them may take longer than the pass.
     fn asks_for_steps(self) -> bool {
-        !matches!(self, Need::Api | Need::Executions)
+        !matches!(self, Need::Api | Need::Counters | Need::Executions)
     }
 
     /// The same of the host's time.
     fn asks_for_host(self) -> bool {
-        self != Need::Executions
+        !matches!(self, Need::Counters | Need::Executions)
     }
 }
 
@@ -171,6 +174,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) occupancy: Occupancy,
     /// Metal's command buffers and dispatches.
     pub(crate) metal: Metal,
+    /// What was read from outside.
+    pub(crate) counters: Counters,
     /// What the GPU did; none where no time of it is in the trace.
     pub(crate) gpu: Option<Gpu>,
     /// The critical path, and what would be gained; none where no time of a GPU is in the trace.
@@ -247,11 +252,12 @@ impl<'a> Facts<'a> {
             implicit: Implicit::new(idle),
             critical,
             metal: Metal::default(),
+            counters: Counters::default(),
             occupancy: if needs.contains(&Need::Occupancy) { Occupancy::new(trace) } else { Occupancy::default() },
             gpu: (gpu_times && with_gpu).then(|| Gpu::new(trace, communication, asked, filter)),
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
-        let optional: [(Need, u32, &mut dyn Pass); 22] = [
+        let optional: [(Need, u32, &mut dyn Pass); 23] = [
             (Need::Ops, 60, &mut facts.ops),
             (Need::GraphsMade, 1, &mut facts.graphs),
             (Need::GraphReplays, 3, &mut facts.replays),
@@ -274,6 +280,7 @@ impl<'a> Facts<'a> {
             (Need::OsWaits, 1, &mut facts.os_waits),
             (Need::Occupancy, 12, &mut facts.occupancy),
             (Need::Metal, 3, &mut facts.metal),
+            (Need::Counters, 1, &mut facts.counters),
         ];
         let mut passes: Vec<Costing<'_>> = if host { vec![(12, &mut facts.host)] } else { Vec::new() };
         let needed = optional.into_iter().filter(|(need, ..)| {

@@ -7,9 +7,11 @@
 mod api;
 mod bandwidth;
 mod before;
+mod bound;
 mod clock;
 mod collectives;
 mod copies;
+mod counters;
 mod critical_path;
 mod decode;
 mod device_memory;
@@ -30,6 +32,7 @@ mod loss;
 mod metal_baseline;
 mod metric;
 mod modules;
+mod node_counters;
 mod node_health;
 mod occupancy;
 mod ops;
@@ -144,6 +147,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &ranks::Ranks,
     &ranges::Ranges,
     &ops::Ops,
+    &counters::Counters,
     &node_health::NodeHealth,
     &targets::Targets,
     &self_::Itself,

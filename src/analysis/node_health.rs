@@ -1,8 +1,9 @@
-//! node-health: is this node bad? What the trace holds of processors, their quota, NUMA nodes and PCIe links.
+//! node-health: is this node bad? What the trace holds of processors, their quota, NUMA nodes, PCIe links, clocks, ECC and Xid.
 
 use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::Device;
 
+use super::node_counters::{Outcome, Read};
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Metric, Need};
 
@@ -24,18 +25,21 @@ impl Analysis for NodeHealth {
                 processors of its control group (cpu.max, the tightest one above it), the processors on which it may run \
                 and their NUMA nodes, of each device its NUMA node and its PCIe link, as it is and as it could be. Found: a \
                 quota below the processors that are allowed; processors that are all on other NUMA nodes than a device; a \
-                link with fewer lanes than it could have. Throttled clocks, ECC and Xid are not recorded, and named with the \
-                command that tells.",
+                link with fewer lanes than it could have. Of the counters (--explain counters), where they were read: clocks that \
+                hardware or heat slowed down in 5 % of the readings or more (a software power cap is shown, and how devices with a \
+                limit work); memory errors that ECC could not correct; a critical Xid error, but for those that a program's own \
+                mistakes bring about (13, 31, 43, 45); a PCIe link that stayed below its highest generation while the device \
+                worked; a quota that was used up in 5 % of its periods or more. What was not read is named with the command that tells.",
             unit: "GT/s per lane for links.",
-            limits: "A link's speed is read while the device may be idle, and idle links slow down to save power: a lower speed \
-                is shown and not judged. A launcher that may run on several nodes is not judged either: a program can pin its \
+            limits: "Where NVML was not read, a link's speed is that of a device that may be idle, and idle links slow down to save \
+                power: a lower speed is shown and not judged. ECC counts since the driver was loaded. A launcher that may run on several nodes is not judged either: a program can pin its \
                 threads later. Containers may hide these files; then nothing is measured.",
             source: "Linux: cgroup-v2.rst (cpu.max), sysfs-bus-pci, proc(5); metrics.md, Verdicts (is this node bad?).",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[]
+        &[Need::Counters]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -59,8 +63,12 @@ impl Analysis for NodeHealth {
         ];
         let mut section = Section::default();
         let mut checks: Vec<(&str, Check)> = Vec::new();
-        for manifest in facts.trace.manifests() {
-            checks.extend(of_node(manifest).into_iter().map(|check| (manifest.host.as_str(), check)));
+        for (launcher, manifest) in manifests(facts) {
+            checks.extend(
+                of_node(manifest, &Read { counters: &facts.counters, launcher })
+                    .into_iter()
+                    .map(|check| (manifest.host.as_str(), check)),
+            );
         }
         // Several launchers of one host look at the same things.
         let mut all: Vec<(&str, Check)> = Vec::new();
@@ -91,28 +99,6 @@ impl Analysis for NodeHealth {
     }
 }
 
-/// What came of a check; what is wrong stands first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Outcome {
-    Found,
-    Fine,
-    NotMeasured,
-}
-
-impl Outcome {
-    fn text(self) -> &'static str {
-        match self {
-            Outcome::Found => "found",
-            Outcome::Fine => "fine",
-            Outcome::NotMeasured => "not measured",
-        }
-    }
-
-    fn of(wrong: bool) -> Outcome {
-        if wrong { Outcome::Found } else { Outcome::Fine }
-    }
-}
-
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq)]
 struct Check {
@@ -135,7 +121,13 @@ const QUOTA: &str = "quota of processors";
 /// Faults that a finding names.
 const FAULTS: usize = 4;
 
-fn of_node(manifest: &Manifest) -> Vec<Check> {
+/// The manifests, with the numbers of their launchers.
+fn manifests<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (usize, &'a Manifest)> {
+    let launchers = facts.trace.launchers.iter().enumerate();
+    launchers.filter_map(|(number, launcher)| Some((number, launcher.manifest.as_ref()?)))
+}
+
+fn of_node(manifest: &Manifest, read: &Read<'_>) -> Vec<Check> {
     let node = &manifest.node;
     let allowed: Option<u64> = node.cpus_allowed.as_deref().map(processors);
     let quota = match (node.cpu_quota, allowed) {
@@ -147,38 +139,53 @@ fn of_node(manifest: &Manifest) -> Vec<Check> {
     };
     let check = |what, (result, measured), device, ask| Check { what, result, measured, device, ask };
     let mut checks = vec![check(QUOTA, quota, None, None)];
+    if let Some(used_up) = read.quota() {
+        checks.push(check("quota used up", used_up, None, Some("cpu.stat of its control group")));
+    }
     for device in &manifest.devices {
         let name = || Some(format!("{} {}", device.name, device.pci_bus_id));
         checks.push(check("NUMA node of launcher and GPU", numa(manifest, device), name(), None));
         checks.push(check("PCIe lanes", lanes(device), name(), None));
         let ask = Some("nvidia-smi -q -d PERFORMANCE,CLOCK; lspci -vv under load");
-        checks.push(check("PCIe speed", speed(device), name(), ask));
+        checks.push(check("PCIe speed", read.link(device).unwrap_or_else(|| speed(device)), name(), ask));
     }
-    let not = || (Outcome::NotMeasured, String::new());
-    checks.extend(ELSEWHERE.map(|(what, ask)| check(what, not(), None, Some(ask))));
+    for (at, (what, ask)) in ELSEWHERE.into_iter().enumerate() {
+        let found = manifest.devices.iter().filter_map(|device| {
+            let judged = [read.clocks(device), read.ecc(device), read.xid(device)].into_iter().nth(at)??;
+            Some(check(what, judged, Some(format!("{} {}", device.name, device.pci_bus_id)), Some(ask)))
+        });
+        let before = checks.len();
+        checks.extend(found);
+        if checks.len() == before {
+            checks.push(check(what, (Outcome::NotMeasured, String::new()), None, Some(ask)));
+        }
+    }
     checks
 }
 
 /// The manifests of a process's host.
-fn of_host<'a>(facts: &'a Facts<'_>, process_id: i64) -> impl Iterator<Item = &'a Manifest> {
+fn of_host<'a>(facts: &'a Facts<'_>, process_id: i64) -> impl Iterator<Item = (Read<'a>, &'a Manifest)> {
     let host = facts.trace.process(process_id).map(|process| process.host.as_str());
-    facts.trace.manifests().filter(move |manifest| host == Some(manifest.host.as_str()))
+    let of_host = manifests(facts).filter(move |(_, manifest)| host == Some(manifest.host.as_str()));
+    of_host.map(|(launcher, manifest)| (Read { counters: &facts.counters, launcher }, manifest))
 }
 
 /// Whether anything was looked at on a process's host.
 pub(crate) fn is_known(facts: &Facts<'_>, process_id: i64) -> bool {
-    of_host(facts, process_id).flat_map(of_node).any(|check| check.result != Outcome::NotMeasured)
+    of_host(facts, process_id)
+        .flat_map(|(read, manifest)| of_node(manifest, &read))
+        .any(|check| check.result != Outcome::NotMeasured)
 }
 
 /// What is wrong with a process's host for whoever uses its GPUs, a line each.
 pub(crate) fn faults(facts: &Facts<'_>, process_id: i64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for manifest in of_host(facts, process_id) {
+    for (read, manifest) in of_host(facts, process_id) {
         // A quota is no fault while each process that gives work has a processor.
         let on_host = |id: &i64| facts.trace.process(*id).is_some_and(|process| process.host == manifest.host);
         let giving = facts.launches.processes.iter().filter(|(id, of)| of.count > 0 && on_host(id)).count();
         let is_short = manifest.node.cpu_quota.is_some_and(|quota| quota < giving as f64);
-        let found = of_node(manifest).into_iter().filter(|check| check.result == Outcome::Found);
+        let found = of_node(manifest, &read).into_iter().filter(|check| check.result == Outcome::Found);
         for check in found.filter(|check| check.what != QUOTA || is_short) {
             let device = check.device.map_or_else(String::new, |device| format!(" ({device})"));
             let line = format!("{}: {} on {}{device}", check.what, check.measured, manifest.host);
@@ -294,6 +301,65 @@ mod tests {
             assert_eq!(section.cell("findings", 0, "gain_ns"), &Value::Missing);
             assert_eq!(section.get("joint_gain_ns"), &Value::Num(0.0));
         }
+    }
+
+    #[test]
+    fn counters_are_judged_where_they_were_read() {
+        let node = |counters: &[(&str, f64)]| {
+            let mut trace = TestTrace::new();
+            let about = trace.manifest.as_mut().expect("a manifest");
+            about.devices = vec![Device { uuid: "GPU-1".into(), name: "H200".into(), ..Device::default() }];
+            for at in 0..10 {
+                let second = at * 1_000_000_000;
+                let of_device =
+                    [("gpu_utilization", 90.0), ("pcie_link_gen_max", 5.0)].into_iter().chain(counters.iter().copied());
+                of_device.for_each(|(name, value)| trace.counter(second, Err("GPU-1"), "nvml", name, value));
+            }
+            trace.section(&NodeHealth)
+        };
+        let found = |section: &Section| -> Vec<(Value, Value)> {
+            let rows = section.tables.iter().find(|table| table.key == "checks").map_or(0, |table| table.rows.len());
+            let cell = |row, column| section.cell("checks", row, column).clone();
+            let wrong = (0..rows).filter(|row| cell(*row, "result") == "found".into());
+            wrong.map(|row| (cell(row, "check"), cell(row, "measured"))).collect()
+        };
+        // A power cap, an idle device, corrected errors and a mistake of the program's are no faults of the node.
+        let fine = node(&[
+            ("clocks_event_reasons", 5.0),
+            ("ecc_corrected", 7.0),
+            ("ecc_uncorrected", 0.0),
+            ("xid", 31.0),
+            ("pcie_link_gen", 5.0),
+        ]);
+        assert_eq!((found(&fine), fine.get("fine")), (Vec::new(), &Value::Int(4)));
+        let bad = node(&[
+            ("clocks_event_reasons", 72.0),
+            ("ecc_corrected", 7.0),
+            ("ecc_uncorrected", 2.0),
+            ("xid", 79.0),
+            ("pcie_link_gen", 3.0),
+        ]);
+        let all: [(Value, Value); 4] = [
+            ("PCIe speed".into(), "generation 3 of 5 while it worked".into()),
+            (
+                "throttled clocks".into(),
+                "hardware slowdown 100 %, hardware thermal slowdown 100 % of 10 readings".into(),
+            ),
+            ("ECC errors".into(), "2 not corrected, 7 corrected".into()),
+            ("Xid errors".into(), "79 (10 times)".into()),
+        ];
+        assert_eq!(found(&bad), all);
+    }
+
+    #[test]
+    fn a_quota_that_was_used_up_is_found() {
+        let mut trace = TestTrace::new();
+        for (name, value) in [("periods", 10.0), ("throttled_periods", 4.0), ("throttled_time", 250e6)] {
+            (0..5).for_each(|second| trace.counter(second * 1_000_000_000, Ok(1), "cgroup", name, value));
+        }
+        let section = trace.section(&NodeHealth);
+        assert_eq!(section.cell("checks", 0, "check"), &"quota used up".into());
+        assert_eq!(section.cell("checks", 0, "measured"), &"in 40 % of 50 periods, 1.25 s taken away".into());
     }
 
     #[test]

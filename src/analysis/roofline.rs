@@ -7,7 +7,7 @@ use gputrace_collectors::quote;
 
 use super::occupancy::Launch;
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu};
+use super::{Analysis, Explain, Facts, Metric, Need, bound, gpu};
 
 /// The analysis.
 pub(crate) struct Roofline;
@@ -31,7 +31,7 @@ impl Analysis for Roofline {
             definition: "For each of the 20 kernels that take most time: too small, where more than half of its time goes to grids \
                 with fewer blocks than the device has multiprocessors, so that neither its memory nor its arithmetic can be \
                 the limit; else not measured: whether memory or arithmetic bounds it is known to hardware counters alone, which no \
-                trace holds. The command has Nsight Compute measure one launch of it, the one in the middle of the run.",
+                trace holds. Where GPM was read, a table says of each device what bounds it as a whole (--explain counters). The command has Nsight Compute measure one launch of it, the one in the middle of the run.",
             unit: "percent of the time of all kernels; ns in JSON.",
             limits: "Nsight Compute picks kernels by the name of the function without namespace and template arguments, so that \
                 other instances of a template may be counted and measured in its place. It runs the program again, slower, and needs \
@@ -42,7 +42,7 @@ impl Analysis for Roofline {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Gpu, Need::Occupancy]
+        &[Need::Gpu, Need::Occupancy, Need::Counters]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -55,7 +55,7 @@ impl Analysis for Roofline {
     }
 
     fn answers(&self, facts: &Facts<'_>) -> bool {
-        facts.gpu.is_some() && !facts.is_metal_only()
+        (facts.gpu.is_some() || bound::is_known(facts)) && !facts.is_metal_only()
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {
@@ -68,6 +68,7 @@ impl Analysis for Roofline {
             column("ask", "Ask", Unit::Name),
         ];
         let mut section = Section::default();
+        bound::add(&mut section, facts);
         if gpu::times(facts, &mut section).is_none() {
             return section;
         }

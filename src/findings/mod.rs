@@ -47,6 +47,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::Ranks,
     Need::StepSums,
     Need::Metal,
+    Need::Counters,
 ];
 
 /// What a rule found in one process.

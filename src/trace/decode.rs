@@ -20,6 +20,7 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::ChunkReader;
 use parquet::file::statistics::Statistics;
 
+use super::filter::NOBODY;
 use super::{Filter, Problem, Rows, rows};
 
 /// Rows in a batch: few enough that several tables' batches fit the processor's cache together. With 16,384 a report takes
@@ -188,10 +189,12 @@ impl Job {
         }
         let has = |name: &&&str| self.table.table().position(name).is_some();
         let own = super::scan::work(self.table).then_some(&"correlation_id");
-        let columns = ["start_ns", "process_id", "tid", "device"].iter().chain(own);
+        // Counters name a device by its UUID.
+        let ordinal = (self.table != TableId::Counters).then_some(&"device");
+        let columns = ["start_ns", "process_id", "tid"].iter().chain(ordinal).chain(own);
         let columns: Vec<&str> = columns.filter(has).copied().collect();
         let rows = Rows::new(self.table, &columns, batch).ok()?;
-        let (start, process) = (rows.i64("start_ns"), rows.i64("process_id"));
+        let (start, process) = (rows.i64("start_ns"), rows.i64_or("process_id", NOBODY));
         let (tid, device) = (rows.i32_or("tid", -1), rows.i32_or("device", -1));
         let cause = rows.i64_or("correlation_id", NO_CAUSE);
         let place = |values: &[i32], name: &&str, row: usize| columns.contains(name).then(|| values[row]);

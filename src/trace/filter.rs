@@ -6,6 +6,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Process, Spans};
 
+/// In place of the process's id of a row that is of no process.
+pub(crate) const NOBODY: i64 = i64::MIN;
+
 /// Rows to keep. The default keeps all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
@@ -60,11 +63,11 @@ impl Filter {
         !self.is_window() && self.processes.is_none() && self.device.is_none()
     }
 
-    /// Whether a row is kept.
+    /// Whether a row is kept; one of [`NOBODY`] is everybody's.
     pub(crate) fn keeps(&self, start_ns: i64, process_id: i64) -> bool {
         self.from_ns.is_none_or(|from| start_ns >= from)
             && self.to_ns.is_none_or(|to| start_ns < to)
-            && self.processes.as_ref().is_none_or(|p| p.contains(&process_id))
+            && (process_id == NOBODY || self.processes.as_ref().is_none_or(|p| p.contains(&process_id)))
     }
 
     /// Whether a call is kept as far as its thread and its device go; those that it does not name are none.

@@ -36,7 +36,7 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use error::{Missing, Problem, TraceError};
 pub(crate) use files::Launcher;
-pub(crate) use filter::Filter;
+pub(crate) use filter::{Filter, NOBODY};
 pub(crate) use names::{NO_NAME, Names, full_name, printable, shortened};
 pub(crate) use processes::Process;
 pub(crate) use rows::{Axes, Rows};

@@ -74,8 +74,11 @@ fn merge(wants: &[Want], filter: &Filter) -> Vec<(TableId, Vec<&'static str>)> {
     for want in wants {
         let index = tables.iter().position(|(t, _)| *t == want.table).unwrap_or_else(|| {
             let within = !filter.within.is_empty();
-            let place =
-                [(within, "tid"), (within && work(want.table), "correlation_id"), (filter.device.is_some(), "device")];
+            let place = [
+                (within, "tid"),
+                (within && work(want.table), "correlation_id"),
+                (filter.device.is_some() && want.table != TableId::Counters, "device"),
+            ];
             let place = place.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column);
             let always = ["start_ns", "process_id"].into_iter().chain(place);
             let always = always.filter(|c| want.table.table().position(c).is_some());

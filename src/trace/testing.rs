@@ -1,6 +1,7 @@
 //! Small traces for tests: rows in, a TRACE folder out, as a collector would have written it.
 
 mod metal;
+mod outside;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -9,6 +9,7 @@ pub(crate) mod api;
 pub(crate) mod by_call;
 pub(crate) mod clocks;
 pub(crate) mod collectives;
+pub(crate) mod counters;
 pub(crate) mod covered;
 pub(crate) mod critical;
 pub(crate) mod detect;

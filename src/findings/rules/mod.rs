@@ -235,10 +235,11 @@ pub(crate) const ALL: &[Rule] = &[
         title: Title::new("the node holds its GPUs back"),
         about: "the node",
         condition: "A GPU's PCIe link has fewer lanes than it could have; the launcher may run only on processors of other NUMA nodes \
-            than a GPU's; or its quota of processors is below the number of the host's processes that give GPUs work (--explain \
-            node-health). What it costs is not in the trace: gain not known. Throttled clocks are not recorded.",
-        advice: "compare with another node; lspci -vv, numactl --cpunodebind, the container's cpus; nvidia-smi -q -d PERFORMANCE \
-            tells of throttling",
+            than a GPU's; its quota of processors is below the number of the host's processes that give GPUs work, or was used up; or \
+            counters say that clocks were throttled by hardware or heat, that memory or the GPU failed (ECC, Xid), that the link was slow \
+            under load (--explain node-health). What it costs is not in the trace: gain not known.",
+        advice: "compare with another node; lspci -vv, numactl --cpunodebind, the container's cpus; nvidia-smi -q -d PERFORMANCE,ECC \
+            and dmesg tell more",
         on_metal: None,
         without: &[],
         all_of_it: false,

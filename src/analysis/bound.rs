@@ -1,0 +1,129 @@
+//! What bounds the work of a device, by GPM's metrics: arithmetic, memory, or that too little is given to it.
+
+use super::passes::counters::Of;
+use super::section::{Column, Table, Unit, Value, column};
+use super::{Facts, Section};
+
+/// Of a pipe's or the memory's peak: more makes it the limit. Nsight Compute's guide calls less than 60 % of both a problem of latency.
+const NEAR_PEAK: f64 = 60.0;
+/// Multiprocessors that have work for less of the time wait for it.
+const FED: f64 = 50.0;
+
+/// Shares in percent, over the time in which the device was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Shares {
+    /// Any kernel was on the device.
+    pub(super) graphics: f64,
+    /// A multiprocessor had a warp.
+    pub(super) multiprocessors: f64,
+    /// The busiest pipe worked: tensor, or floating point numbers of 64, 32 or 16 bits.
+    pub(super) pipe: f64,
+    /// Bandwidth of memory, of its peak.
+    pub(super) memory: f64,
+}
+
+/// What bounds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// Arithmetic.
+    Compute,
+    /// Memory.
+    Memory,
+    /// Grids that are too small, or a host that gives work too slowly.
+    Launch,
+    /// Neither: multiprocessors have work, which waits.
+    Latency,
+}
+
+impl Bound {
+    /// The limit that these shares speak for.
+    pub(super) fn of(shares: &Shares) -> Bound {
+        match shares {
+            s if s.pipe >= NEAR_PEAK && s.pipe >= s.memory => Bound::Compute,
+            s if s.memory >= NEAR_PEAK => Bound::Memory,
+            s if s.multiprocessors < FED => Bound::Launch,
+            _ => Bound::Latency,
+        }
+    }
+
+    /// In words.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Bound::Compute => "compute bound",
+            Bound::Memory => "memory bound",
+            Bound::Launch => "launch bound",
+            Bound::Latency => "latency bound",
+        }
+    }
+}
+
+/// Means over the readings in which a device was used; none where it has no GPM.
+pub(super) fn shares(of: &Of) -> Option<Shares> {
+    let mean = |name: &str| of.health.used.get(name).map_or(0.0, |values| values.mean());
+    of.health.used.contains_key("sm_util").then(|| Shares {
+        graphics: mean("graphics_util"),
+        multiprocessors: mean("sm_util"),
+        pipe: ["any_tensor_util", "fp64_util", "fp32_util", "fp16_util"].map(mean).into_iter().fold(0.0, f64::max),
+        memory: mean("dram_bw_util"),
+    })
+}
+
+/// Whether any device has GPM's metrics.
+pub(super) fn is_known(facts: &Facts<'_>) -> bool {
+    facts.counters.devices().any(|(_, of)| shares(of).is_some())
+}
+
+/// A table of the devices with their limit.
+pub(super) fn add(section: &mut Section, facts: &Facts<'_>) {
+    const COLUMNS: [Column; 8] = [
+        column("device", "Device", Unit::Name),
+        column("bound", "Looks", Unit::Text),
+        column("graphics_percent", "In use", Unit::Percent),
+        column("multiprocessors_percent", "SMs", Unit::Percent),
+        column("occupancy_percent", "Occupancy", Unit::Percent),
+        column("tensor_percent", "Tensor", Unit::Percent),
+        column("pipe_percent", "Busiest pipe", Unit::Percent),
+        column("memory_percent", "Memory", Unit::Percent),
+    ];
+    let rows = facts.counters.devices().filter_map(|(uuid, of)| {
+        let shares = shares(of)?;
+        let mean = |name: &str| of.health.used.get(name).map(|values| values.mean());
+        let row: Vec<Value> = vec![
+            super::counters::device(facts, uuid).into(),
+            Bound::of(&shares).text().into(),
+            shares.graphics.into(),
+            shares.multiprocessors.into(),
+            mean("sm_occupancy").into(),
+            mean("any_tensor_util").into(),
+            shares.pipe.into(),
+            shares.memory.into(),
+        ];
+        Some(row)
+    });
+    section.table(Table::new(
+        "bounds",
+        "Devices by GPM, over the time in which they were used",
+        &COLUMNS,
+        rows.collect(),
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_a_copy_and_tiny_kernels_are_told_apart() {
+        let of =
+            |graphics, multiprocessors, pipe, memory| Bound::of(&Shares { graphics, multiprocessors, pipe, memory });
+        // Measured on an H200: a bf16 product of 8192^3, a copy on the device, a stream of tiny kernels.
+        assert_eq!(of(99.0, 81.0, 79.0, 15.0), Bound::Compute);
+        assert_eq!(of(99.0, 97.0, 0.0, 78.0), Bound::Memory);
+        assert_eq!(of(30.0, 13.0, 0.0, 0.5), Bound::Launch);
+        // Whole multiprocessors, half of everything.
+        assert_eq!(of(99.0, 90.0, 40.0, 45.0), Bound::Latency);
+        // Both near their peaks: the higher one.
+        assert_eq!(of(99.0, 99.0, 70.0, 85.0), Bound::Memory);
+        assert_eq!(of(99.0, 99.0, 85.0, 70.0), Bound::Compute);
+    }
+}
