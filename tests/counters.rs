@@ -96,6 +96,30 @@ fn what_nvml_says_of_a_device_is_in_the_trace() {
 }
 
 #[test]
+fn an_export_has_them_as_tracks_and_a_report_of_a_rank_keeps_its_devices() {
+    let scratch = Scratch::new();
+    let (run, trace) = run(&until_read(&scratch).env("RANK", "3"));
+    let root = trace.root();
+    let path = run.trace.display().to_string();
+    scratch.gputrace(&["export", &path, "--format", "kineto", "-o", "out.json"]).expect(0);
+    let text = std::fs::read_to_string(scratch.path().join("out.json")).expect("the export");
+    let events: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let track = |name: &str| -> Vec<(i64, f64)> {
+        let all = events["traceEvents"].as_array().expect("events").iter();
+        let own = all.filter(|event| event["ph"] == "C" && event["name"] == name);
+        own.map(|event| (event["pid"].as_i64().expect("a pid"), event["args"]["value"].as_f64().expect("a value")))
+            .collect()
+    };
+    let power = track("nvml power (W)");
+    assert!(power.len() >= 3 && power.iter().all(|value| *value == (0, 612.5)), "{power:?}");
+    assert!(track("proc threads").iter().all(|(pid, _)| *pid == i64::from(root.pid)));
+    for (rank, devices) in [("3", true), ("4", false)] {
+        let report = scratch.gputrace(&["report", &path, "--only", "counters", "--rank", rank]);
+        assert_eq!(report.text().contains("compute bound"), devices, "{}{}", report.text(), report.stderr);
+    }
+}
+
+#[test]
 fn what_the_kernel_says_of_a_process_is_in_the_trace() {
     let scratch = Scratch::new();
     let (_, trace) = run(&until_read(&scratch).options(["--cpu-counters", "on"]));

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
-use super::Files;
 use super::collectives::{self, Collectives};
 use super::output::{Output, quoted};
+use super::{Files, counters};
 use crate::import::OPERATOR;
 use crate::trace::{NO_NAME, Process, Rows, Trace, Want};
 
@@ -68,6 +68,7 @@ pub(super) const WANTS: &[Want] = &[
         ],
     },
     collectives::WANT,
+    counters::WANT,
     Want { table: TableId::Ranges, columns: &["end_ns", "pid", "tid", "kind", "name_id", "domain_id"] },
 ];
 
@@ -129,7 +130,7 @@ pub(super) fn end(mut output: Output) -> io::Result<(PathBuf, u64)> {
 }
 
 /// Microseconds with three digits.
-struct Us(i64);
+pub(super) struct Us(pub(super) i64);
 
 impl std::fmt::Display for Us {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

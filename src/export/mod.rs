@@ -1,6 +1,7 @@
 //! A trace in the formats of other tools: one file for each rank.
 
 mod collectives;
+mod counters;
 mod kineto;
 mod output;
 
@@ -68,10 +69,14 @@ fn write(trace: &Trace, file: &Path, files: &mut Files) -> io::Result<u64> {
         None => Ok(()),
     })?;
     let mut events = kineto::Events::new(names(trace), host_only(trace), Collectives::read(trace));
+    let devices = counters::Devices::of(trace);
     let mut done = Ok(());
     trace.scan(kineto::WANTS, &Filter::default(), &mut |rows| {
         if done.is_ok() {
-            done = events.write(rows, files);
+            done = match rows.table {
+                TableId::Counters => counters::write(rows, &devices, files),
+                _ => events.write(rows, files),
+            };
         }
     });
     done?;

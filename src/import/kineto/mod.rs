@@ -141,6 +141,10 @@ fn place(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
         }
         ("X", "user_annotation" | "cpu_op" | "Operator") => range(found, event, args, cat, "push_pop"),
         ("i" | "I", "user_annotation") => range(found, event, args, cat, "mark"),
+        ("C", _) => {
+            found.leave_out("counter");
+            Some(())
+        }
         (_, "") => {
             found.leave_out(if ph == "X" { "without a category" } else { "other" });
             Some(())
