@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use gputrace_collectors::manifest::{Counters, Source};
 
-use crate::util::{Driver, Finished, Row, Scratch, Target, Trace, driver_folder, nvml_folder, program};
+use crate::util::{Driver, Finished, Row, Scratch, Target, Trace, driver_folder, gputrace, nvml_folder, program};
 
 const UUID: &str = "GPU-66616b65-2d63-7564-612d-6770752d3030";
 
@@ -202,4 +202,31 @@ fn a_mig_instance_has_what_its_driver_tells_of_it() {
     let missing = source(&trace, "nvml").missing;
     assert!(missing.iter().any(|text| text.contains("power: not told of for this device")), "{missing:?}");
     assert_eq!(source(&trace, "gpm").missing, [format!("{UUID}: GPM of a MIG instance is not read")]);
+}
+
+#[test]
+fn a_virtual_gpu_is_named_and_a_gpu_without_gpm_has_what_nvml_knows_of_its_link() {
+    let scratch = Scratch::new();
+    let target = until_read(&scratch).env("FAKE_NVML_VIRTUAL", "1").env("FAKE_NVML_FAIL", "nvmlDeviceGetPowerUsage:3");
+    let (_, trace) = run(&target);
+    assert_eq!(values(&trace, "nvml", "pcie_rx", |row| assert_eq!(row.text("unit"), "bytes/s"))[0], 5e6);
+    assert_eq!(source(&trace, "gpm").missing, [format!("{UUID}: GPM needs a Hopper GPU or a newer one")]);
+    let missing = source(&trace, "nvml").missing;
+    assert!(missing.iter().any(|text| text.contains("a virtual GPU")), "{missing:?}");
+    assert!(missing.iter().any(|text| text.contains("power: not told of for this device")), "{missing:?}");
+}
+
+#[test]
+fn doctor_says_whether_devices_can_be_read() {
+    let scratch = Scratch::new();
+    let ask = |variables: &[(&str, &str)]| {
+        let libraries = format!("{}:{}", driver_folder(Driver::Plain).display(), nvml_folder().display());
+        let target = scratch.target(gputrace()).arg("doctor").env("LD_LIBRARY_PATH", libraries);
+        variables.iter().fold(target, |target, (name, value)| target.env(name, value)).plain().text()
+    };
+    assert!(ask(&[]).contains("counters        NVML of driver 580.00; GPM\n"), "{}", ask(&[]));
+    let refused = ask(&[("FAKE_NVML_FAIL", "nvmlInit_v2:4")]);
+    assert!(refused.contains("note  counters        no permission to ask the driver"), "{refused}");
+    // Without a device nobody asks.
+    assert!(!ask(&[("FAKE_CUDA_DEVICES", "0")]).contains("counters "));
 }

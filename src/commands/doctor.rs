@@ -5,6 +5,7 @@
 //! because a driver that hangs or crashes must not take doctor with it.
 
 mod command;
+mod counters;
 mod driver;
 mod machine;
 

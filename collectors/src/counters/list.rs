@@ -50,6 +50,8 @@ counters! {
         PcieWidth "pcie_link_width" "" "lanes of the PCIe link, as it is now";
         PcieWidthMax "pcie_link_width_max" "" "the most that device and system can have";
         PcieReplays "pcie_replays" "" "PCIe packets that had to be sent again";
+        PcieSent "pcie_tx" "bytes/s" "sent by the GPU over PCIe, over 20 ms; read where there is no GPM";
+        PcieReceived "pcie_rx" "bytes/s" "received by it";
         EccCorrected "ecc_corrected" "" "memory errors that ECC corrected, since the driver was loaded";
         EccUncorrected "ecc_uncorrected" "" "memory errors that it could not correct, since the driver was loaded";
         Xid "xid" "" "number of a critical Xid error, when it was told of";

@@ -33,6 +33,11 @@ pub const MOST_HZ: f64 = 10.0;
 /// So long the end waits for the last readings. Only a driver that does not answer takes more than a moment.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
+/// What can be read of devices here, or why nothing can. Loads NVML, which may wake a device up.
+pub fn probe() -> Result<String, String> {
+    system::probe()
+}
+
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::Check;
+use super::{Check, counters};
 use crate::commands::record::DISABLE_FILE;
 use crate::launch::environ;
 use crate::launch::session::{self, Session};
@@ -50,6 +50,7 @@ pub(super) fn checks() -> Vec<Check> {
         ),
     });
     checks.push(judge_driver(&value));
+    checks.extend(counters::judge(&value));
     checks
 }
 
@@ -172,7 +173,8 @@ pub(crate) fn probe() -> Result<()> {
         let Some(init) = find(c"cuInit") else { return Ok(()) };
         let init = std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_uint) -> c_int>(init);
         writeln!(out, "init={}", init(0))?;
-        if let Some(devices) = number(c"cuDeviceGetCount") {
+        let devices = number(c"cuDeviceGetCount");
+        if let Some(devices) = devices {
             writeln!(out, "devices={devices}")?;
         }
         if let Some(function) = find(c"cuDeviceGetName") {
@@ -182,8 +184,11 @@ pub(crate) fn probe() -> Result<()> {
                 writeln!(out, "name={}", CStr::from_ptr(name.as_ptr()).to_string_lossy())?;
             }
         }
+        if devices.is_none_or(|devices| devices == 0) {
+            return Ok(());
+        }
     }
-    Ok(())
+    counters::probe(&mut out)
 }
 
 /// Path of the first library of this process whose name fits. The loader is asked and not /proc, which may be hidden.

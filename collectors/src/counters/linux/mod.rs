@@ -8,6 +8,7 @@ mod gpm;
 mod nvml;
 mod perf;
 mod proc;
+mod questions;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,6 +74,11 @@ struct Reader<'a> {
     processes: BTreeMap<i64, Process>,
     groups: Groups,
     gpus: Gpus,
+}
+
+/// What can be read of devices here.
+pub(super) fn probe() -> Result<String, String> {
+    nvml::probe()
 }
 
 /// Reads until the drain has no more to tell.

@@ -8,44 +8,20 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use nvml_wrapper::bitmasks::event::EventTypes;
-use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
+use nvml_wrapper::enum_wrappers::device::GpuVirtualizationMode;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, EventSet, Nvml};
 
 use super::gpm::Gpm;
+use super::questions::{Ask, QUICK, SLOW, WITHOUT_GPM};
 use super::{Id, Page};
 
 /// The library's name: the one that the driver installs, and that containers get.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 /// What changes slowly, or takes the driver longer, is read this often at most.
 const SLOW_NS: u64 = 950_000_000;
-
-type Ask = fn(&Device<'static>) -> Result<f64, NvmlError>;
-
-/// Read each time.
-const QUICK: &[(Id, Ask)] = &[
-    (Id::GpuUtilization, |gpu| Ok(f64::from(gpu.utilization_rates()?.gpu))),
-    (Id::MemoryUtilization, |gpu| Ok(f64::from(gpu.utilization_rates()?.memory))),
-    (Id::MemoryUsed, |gpu| Ok(gpu.memory_info()?.used as f64)),
-    (Id::Power, |gpu| Ok(f64::from(gpu.power_usage()?) / 1e3)),
-    (Id::SmClock, |gpu| Ok(f64::from(gpu.clock_info(Clock::SM)?) * 1e6)),
-    (Id::MemoryClock, |gpu| Ok(f64::from(gpu.clock_info(Clock::Memory)?) * 1e6)),
-    (Id::ClocksEventReasons, |gpu| Ok(gpu.current_throttle_reasons()?.bits() as f64)),
-];
-
-/// Read once a second at most.
-const SLOW: &[(Id, Ask)] = &[
-    (Id::PowerLimit, |gpu| Ok(f64::from(gpu.enforced_power_limit()?) / 1e3)),
-    (Id::Temperature, |gpu| Ok(f64::from(gpu.temperature(TemperatureSensor::Gpu)?))),
-    (Id::PcieGeneration, |gpu| Ok(f64::from(gpu.current_pcie_link_gen()?))),
-    (Id::PcieGenerationMax, |gpu| Ok(f64::from(gpu.max_pcie_link_gen()?))),
-    (Id::PcieWidth, |gpu| Ok(f64::from(gpu.current_pcie_link_width()?))),
-    (Id::PcieWidthMax, |gpu| Ok(f64::from(gpu.max_pcie_link_width()?))),
-    (Id::EccCorrected, |gpu| Ok(gpu.total_ecc_errors(MemoryError::Corrected, EccCounter::Volatile)? as f64)),
-    (Id::EccUncorrected, |gpu| Ok(gpu.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)? as f64)),
-];
 
 /// The devices, once there are any.
 #[derive(Default)]
@@ -104,32 +80,40 @@ impl Gpus {
     }
 }
 
-fn load(page: &Page<'_>) -> Option<&'static Nvml> {
-    match Nvml::builder().lib_path(OsStr::new(LIBRARY)).init() {
-        // Given back by the end of the process: devices refer to it as long as it may be asked.
-        Ok(nvml) => Some(Box::leak(Box::new(nvml))),
-        Err(error) => {
-            let what = match &error {
-                NvmlError::LibloadingError(_) => {
-                    format!(
-                        "{LIBRARY} is not there: it comes with the driver, into containers with NVIDIA_DRIVER_CAPABILITIES=utility"
-                    )
-                }
-                NvmlError::LibRmVersionMismatch => {
-                    format!(
-                        "{LIBRARY} is not of the driver's version: restart the machine, or install the driver's own"
-                    )
-                }
-                NvmlError::NoPermission => {
-                    "no permission to ask the driver: see the rights of /dev/nvidiactl".to_owned()
-                }
-                other => format!("{LIBRARY} does not start: {other}"),
-            };
-            page.missing("gpm", "needs NVML".to_owned());
-            page.missing("nvml", what);
-            None
+/// Loads and starts the library; else says why that cannot be, and what to do.
+fn start() -> Result<Nvml, String> {
+    Nvml::builder().lib_path(OsStr::new(LIBRARY)).init().map_err(|error| match error {
+        NvmlError::LibloadingError(_) => format!(
+            "{LIBRARY} is not there: it comes with the driver, into containers with NVIDIA_DRIVER_CAPABILITIES=utility"
+        ),
+        NvmlError::LibRmVersionMismatch => {
+            format!("{LIBRARY} is not of the driver's version: restart the machine, or install the driver's own")
         }
-    }
+        NvmlError::NoPermission => "no permission to ask the driver: see the rights of /dev/nvidiactl".to_owned(),
+        other => format!("{LIBRARY} does not start: {other}"),
+    })
+}
+
+fn load(page: &Page<'_>) -> Option<&'static Nvml> {
+    // Given back by the end of the process: devices refer to it as long as it may be asked.
+    let loaded = start().map(|nvml| &*Box::leak(Box::new(nvml)));
+    let refused = |why| {
+        page.missing("gpm", "needs NVML".to_owned());
+        page.missing("nvml", why);
+    };
+    loaded.map_err(refused).ok()
+}
+
+/// For `doctor`: what NVML is there, and whether its first device has GPM.
+pub(in super::super) fn probe() -> Result<String, String> {
+    let nvml = start()?;
+    let version = nvml.sys_driver_version().unwrap_or_default();
+    // A container that is given some devices sees those alone, counted from 0.
+    let gpm = nvml.device_by_index(0).and_then(|device| device.gpm_support()).unwrap_or(false);
+    Ok(format!(
+        "NVML of driver {version}; {}",
+        if gpm { "GPM" } else { "no GPM, which needs a Hopper GPU or a newer one" }
+    ))
 }
 
 impl Gpu {
@@ -149,6 +133,14 @@ impl Gpu {
         };
         match found {
             Ok(device) => {
+                if matches!(device.virtualization_mode(), Ok(GpuVirtualizationMode::Vgpu)) {
+                    page.missing(
+                        "nvml",
+                        format!(
+                            "{uuid}: a virtual GPU: what its host alone knows (power, clocks, ECC) is not told here"
+                        ),
+                    );
+                }
                 gpu.gpm = Gpm::of(&device).map_err(|why| page.missing("gpm", format!("{uuid}: {why}"))).ok();
                 gpu.xid =
                     watch(nvml, &device).map_err(|error| page.missing("nvml", format!("{uuid}: xid: {error}"))).ok();
@@ -171,6 +163,9 @@ impl Gpu {
         if self.slow_ns.is_none_or(|then| page.at_ns.saturating_sub(then) >= SLOW_NS) {
             self.slow_ns = Some(page.at_ns);
             self.ask(SLOW, page);
+            if self.gpm.is_none() {
+                self.ask(WITHOUT_GPM, page);
+            }
             self.read_replays(page);
             self.read_processes(processes, page);
         }

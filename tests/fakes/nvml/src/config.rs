@@ -9,6 +9,7 @@
 //! | FAKE_NVML_ECC | uncorrected memory errors | 0 |
 //! | FAKE_NVML_LOST_AFTER | N: from the Nth question for its utilisation on, a device is lost | never |
 //! | FAKE_NVML_MIG | 1: the devices are MIG instances | 0 |
+//! | FAKE_NVML_VIRTUAL | 1: the devices are virtual GPUs of a hypervisor, and older than GPM | 0 |
 //! | FAKE_NVML_STARTED | file that is made when somebody initialises NVML, also when that fails | none |
 //! | FAKE_NVML_READ | file that is made when a device has been asked for its memory so many times as the next says, or is lost | none |
 //! | FAKE_NVML_READINGS | how often that is | 3 |
@@ -23,6 +24,7 @@ pub(crate) struct Config {
     pub(crate) ecc: u64,
     pub(crate) lost_after: Option<u64>,
     pub(crate) mig: bool,
+    pub(crate) virtual_gpu: bool,
     pub(crate) started: Option<String>,
     pub(crate) read: Option<String>,
     pub(crate) readings: u64,
@@ -36,6 +38,7 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| Config {
     ecc: number("FAKE_NVML_ECC").unwrap_or(0),
     lost_after: number("FAKE_NVML_LOST_AFTER"),
     mig: number("FAKE_NVML_MIG") == Some(1),
+    virtual_gpu: number("FAKE_NVML_VIRTUAL") == Some(1),
     started: text("FAKE_NVML_STARTED"),
     read: text("FAKE_NVML_READ"),
     readings: number("FAKE_NVML_READINGS").unwrap_or(3),

@@ -41,7 +41,7 @@ struct Support {
 }
 
 function!(nvmlGpmQueryDeviceSupport(device: *mut c_void, out: *mut Support) {
-    known(device).map_or(INVALID_ARGUMENT, |_| put(out, Support { version: 1, supported: u32::from(!config().mig) }))
+    known(device).map_or(INVALID_ARGUMENT, |_| put(out, Support { version: 1, supported: u32::from(!config().mig && !config().virtual_gpu) }))
 });
 
 function!(nvmlGpmSampleAlloc(out: *mut *mut c_void) {

@@ -129,6 +129,15 @@ function!(nvmlDeviceGetCurrPcieLinkGeneration(device: *mut c_void, out: *mut u32
 function!(nvmlDeviceGetMaxPcieLinkGeneration(device: *mut c_void, out: *mut u32) { of_whole(device, out, |_| 5) });
 function!(nvmlDeviceGetCurrPcieLinkWidth(device: *mut c_void, out: *mut u32) { of_whole(device, out, |_| 8) });
 function!(nvmlDeviceGetMaxPcieLinkWidth(device: *mut c_void, out: *mut u32) { of_whole(device, out, |_| 16) });
+function!(nvmlDeviceGetPcieThroughput(device: *mut c_void, counter: u32, out: *mut u32) {
+    of_whole(device, out, |_| if counter == 0 { 2_500 } else { 5_000 })
+});
+function!(nvmlDeviceGetVirtualizationMode(device: *mut c_void, out: *mut u32) {
+    of(device, out, |_| if config().virtual_gpu { 2 } else { 0 })
+});
+function!(nvmlDeviceGetHandleByIndex_v2(index: u32, out: *mut *mut c_void) {
+    if u64::from(index) < DEVICES { put(out, (index as usize + 1) as *mut c_void) } else { INVALID_ARGUMENT }
+});
 function!(nvmlDeviceGetTotalEccErrors(device: *mut c_void, kind: u32, _counter: u32, out: *mut u64) {
     of_whole(device, out, |_| if kind == 1 { config().ecc } else { 3 })
 });
