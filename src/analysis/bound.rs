@@ -3,6 +3,7 @@
 use super::passes::counters::Of;
 use super::section::{Column, Table, Unit, Value, column};
 use super::{Facts, Section};
+use crate::render::share;
 
 /// Of a pipe's or the memory's peak: more makes it the limit. Nsight Compute's guide calls less than 60 % of both a problem of latency.
 const NEAR_PEAK: f64 = 60.0;
@@ -68,6 +69,30 @@ pub(super) fn shares(of: &Of) -> Option<Shares> {
     })
 }
 
+/// A line for the summary: the means over the devices that a process sees and that were used; empty without GPM.
+pub(super) fn line(facts: &Facts<'_>, process_id: i64) -> String {
+    let known = facts.trace.process(process_id).and_then(|process| process.manifest.as_ref());
+    let seen = known.map_or(&[][..], |known| &known.devices);
+    let used = facts.counters.devices().filter(|(uuid, _)| seen.iter().any(|seen| seen == uuid));
+    let all: Vec<(Shares, f64)> = used
+        .filter_map(|(_, of)| Some((shares(of)?, of.health.used.get("any_tensor_util").map_or(0.0, |v| v.mean()))))
+        .collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    let mean = |value: &dyn Fn(&(Shares, f64)) -> f64| all.iter().map(value).sum::<f64>() / all.len() as f64;
+    let shares = Shares {
+        graphics: mean(&|(s, _)| s.graphics),
+        multiprocessors: mean(&|(s, _)| s.multiprocessors),
+        pipe: mean(&|(s, _)| s.pipe),
+        memory: mean(&|(s, _)| s.memory),
+    };
+    let [tensor, memory, busy] =
+        [mean(&|(_, tensor)| *tensor), shares.memory, shares.multiprocessors].map(|p| share(p / 100.0));
+    let looks = Bound::of(&shares).text();
+    format!("  tensor pipes {tensor}, DRAM {memory} of peak, SMs busy {busy} (GPM): looks {looks}\n")
+}
+
 /// Whether any device has GPM's metrics.
 pub(super) fn is_known(facts: &Facts<'_>) -> bool {
     facts.counters.devices().any(|(_, of)| shares(of).is_some())
@@ -111,6 +136,30 @@ pub(super) fn add(section: &mut Section, facts: &Facts<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn the_summary_has_a_line_of_the_devices_that_its_process_sees() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let about = trace.manifest.as_mut().expect("a manifest");
+        about.processes[0].devices = vec!["GPU-1".to_owned()];
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..40 {
+            (0..5).for_each(|_| thread.launch("k", 2_000));
+            thread.sync("cuStreamSynchronize", "stream", 9_000_000);
+        }
+        for (device, memory) in [("GPU-1", 78.0), ("GPU-2", 1.0)] {
+            for (name, value) in
+                [("graphics_util", 99.0), ("sm_util", 97.0), ("any_tensor_util", 0.0), ("dram_bw_util", memory)]
+            {
+                trace.counter(0, Err(device), "gpm", name, value);
+            }
+        }
+        let text = trace.section(&super::super::summary::Summary).literal.unwrap_or_default();
+        let line = "\n  tensor pipes 0 %, DRAM 78 % of peak, SMs busy 97 % (GPM): looks memory bound\n";
+        assert!(text.contains(line), "{text}");
+    }
 
     #[test]
     fn a_product_a_copy_and_tiny_kernels_are_told_apart() {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Content, devices, ending, ranks};
 use crate::analysis::loss::Loss;
 use crate::analysis::{Cause, Facts, Part, ProcessSteps, What};
-use crate::analysis::{gpu, outliers};
+use crate::analysis::{bound, gpu, outliers};
 use crate::findings::{Each, Subject, worst_site};
 use crate::render::{duration, number, scale_ns, share, time};
 use crate::trace::{Process, printable, shortened};
@@ -208,6 +208,7 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     out.push_str(&gpu_line(main, &shown));
     out.push_str(&mean_idle_line(main, &shown));
     out.push_str(&each_gpu_line(main));
+    out.push_str(&bound::line(content.facts, main.process_id));
     if main.on_gpu.is_some() && gpu::unread(content.facts).is_some() {
         out.push_str("  operations of the GPU are missing, see below: it was busier than that\n");
     }
