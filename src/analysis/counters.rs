@@ -5,6 +5,7 @@ use gputrace_collectors::counters::COUNTERS;
 use super::passes::counters::{Subject, Values};
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Metric, Need, bound};
+use crate::render::time;
 
 /// The analysis.
 pub(crate) struct Counters;
@@ -126,10 +127,18 @@ fn label(facts: &Facts<'_>, subject: &Subject) -> String {
     }
 }
 
-/// What could not be read, and why, by source, each sentence once.
+/// What could not be read, and why, by source, each sentence once; and whether readings were rarer than asked.
 fn missing(facts: &Facts<'_>) -> Vec<String> {
-    let sources = facts.trace.manifests().filter_map(|manifest| manifest.counters.as_ref()).flat_map(|c| &c.sources);
+    let all = || facts.trace.manifests().filter_map(|manifest| manifest.counters.as_ref());
     let mut notes: Vec<String> = Vec::new();
+    for about in all().filter(|about| about.put_off > 0) {
+        let each = time(about.cpu_ns as f64 / about.readings.max(1) as f64);
+        notes.push(format!(
+            "{} of {} readings were followed later than asked, since one took {each} of a processor in the mean.",
+            about.put_off, about.readings
+        ));
+    }
+    let sources = all().flat_map(|c| &c.sources);
     for source in sources {
         for what in &source.missing {
             let note = format!("Not read: {}: {what}.", source.name);
@@ -143,6 +152,8 @@ fn missing(facts: &Facts<'_>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use gputrace_collectors::manifest;
+
     use super::*;
     use crate::trace::testing::TestTrace;
 
@@ -157,7 +168,19 @@ mod tests {
             trace.counter(at, Ok(1), "proc", "cpu_user", 50.0);
             trace.counter(at, Err("GPU-1"), "later", "unknown", 1.0);
         }
+        let source =
+            manifest::Source { name: "gpm".into(), missing: vec!["too old".into()], ..manifest::Source::default() };
+        let about = manifest::Counters {
+            readings: 8,
+            cpu_ns: 16_000_000,
+            put_off: 2,
+            sources: vec![source],
+            ..Default::default()
+        };
+        trace.manifest.as_mut().expect("a manifest").counters = Some(about);
         let section = trace.section(&Counters);
+        let late = "2 of 8 readings were followed later than asked, since one took 2.00 ms of a processor in the mean.";
+        assert_eq!(section.notes, [late, "Not read: gpm: too old."]);
         assert_eq!(section.get("rows"), &Value::Int(9));
         let row = |row: usize| ["subject", "name", "unit"].map(|column| section.cell("counters", row, column).clone());
         assert_eq!(row(0), ["GPU-1".into(), "memory_used".into(), "MiB".into()]);

@@ -56,6 +56,9 @@ pub struct Counters {
     pub readings: u64,
     /// Processor time that they took, ns, in the collector.
     pub cpu_ns: u64,
+    /// Readings after which the next one was put off, for what it had cost.
+    #[serde(default)]
+    pub put_off: u64,
     /// What was read where.
     pub sources: Vec<Source>,
 }

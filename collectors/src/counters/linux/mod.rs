@@ -103,8 +103,11 @@ pub(super) fn run(asked: Asked, heard: &Receiver<Told>, out: &Sender<Vec<Reading
                 reader.heed(told);
             }
             Err(RecvTimeoutError::Timeout) => {
-                let took = reader.read();
-                next = Instant::now() + period.max(took.mul_f64(COST / asked.hz));
+                let rest = reader.read().mul_f64(COST / asked.hz);
+                if rest > period {
+                    about.lock().unwrap_or_else(PoisonError::into_inner).put_off += 1;
+                }
+                next = Instant::now() + period.max(rest);
             }
             Err(RecvTimeoutError::Disconnected) => break,
         }
