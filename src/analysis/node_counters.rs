@@ -107,6 +107,15 @@ impl Read<'_> {
         Some((Outcome::of(loaded < most), format!("generation {loaded} of {most} while it worked")))
     }
 
+    /// Lanes of the link, the most that were seen.
+    pub(super) fn lanes(&self, device: &Device) -> Option<Judged> {
+        let of = self.of(device)?;
+        let [lanes, most] =
+            ["pcie_link_width", "pcie_link_width_max"].map(|name| of.get("nvml", name).map(|v| v.max()));
+        let (lanes, most) = lanes.zip(most)?;
+        Some((Outcome::of(lanes < most), format!("{lanes} of {most}")))
+    }
+
     /// Periods in which the quota of processors was used up, in any control group.
     pub(super) fn quota(&self) -> Option<Judged> {
         let own = self.counters.all.iter().filter(|((launcher, _), _)| *launcher == self.launcher);

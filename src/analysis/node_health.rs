@@ -145,7 +145,10 @@ fn of_node(manifest: &Manifest, read: &Read<'_>) -> Vec<Check> {
     for device in &manifest.devices {
         let name = || Some(format!("{} {}", device.name, device.pci_bus_id));
         checks.push(check("NUMA node of launcher and GPU", numa(manifest, device), name(), None));
-        checks.push(check("PCIe lanes", lanes(device), name(), None));
+        let by_kernel = lanes(device);
+        let lanes =
+            if by_kernel.0 == Outcome::NotMeasured { read.lanes(device).unwrap_or(by_kernel) } else { by_kernel };
+        checks.push(check("PCIe lanes", lanes, name(), None));
         let ask = Some("nvidia-smi -q -d PERFORMANCE,CLOCK; lspci -vv under load");
         checks.push(check("PCIe speed", read.link(device).unwrap_or_else(|| speed(device)), name(), ask));
     }
@@ -338,8 +341,11 @@ mod tests {
             ("ecc_uncorrected", 2.0),
             ("xid", 79.0),
             ("pcie_link_gen", 3.0),
+            ("pcie_link_width", 8.0),
+            ("pcie_link_width_max", 16.0),
         ]);
-        let all: [(Value, Value); 4] = [
+        let all: [(Value, Value); 5] = [
+            ("PCIe lanes".into(), "8 of 16".into()),
             ("PCIe speed".into(), "generation 3 of 5 while it worked".into()),
             (
                 "throttled clocks".into(),
