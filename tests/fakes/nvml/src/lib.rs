@@ -1,6 +1,6 @@
 //! A stand-in for NVML, with as many devices as anybody asks for: each UUID of the simulated CUDA driver is one of them.
 //!
-//! Values are constants of the device and of the environment ([`config`]), so that a test knows what must stand in a trace. It has
+//! Values are constants of the device and of the environment (`config.rs`), so that a test knows what must stand in a trace. It has
 //! not every function: `nvmlDeviceGetPcieReplayCounter` is missing on purpose, as newer functions are from an old driver's library.
 
 #![allow(non_snake_case)] // NVML's names
