@@ -71,6 +71,7 @@ mod faults;
 mod format;
 mod gates;
 mod gpu_time;
+mod gpu_windows;
 mod graphs;
 mod hooks;
 mod host_memory;

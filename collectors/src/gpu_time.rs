@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What came of asking CUPTI what the GPU did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuTime {
     /// Path of CUPTI's library.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,31 @@ pub struct GpuTime {
     pub early: u64,
     /// The most by which it did, ns.
     pub earliest_ns: i64,
+    /// The budget of windows, and what was spent; none where the whole run was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// Functions of CUPTI with which others began to use it: no records meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aside: Vec<String>,
+}
+
+/// What recording may cost, and what it did, in percent of the wall time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Budget {
+    /// What was allowed.
+    pub percent: f64,
+    /// What the hooks cost: events, each as long as it was measured to take when the process began.
+    pub hooks_percent: f64,
+    /// What windows cost: records, each as dear as `record_ns`; none: the run was too short to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows_percent: Option<f64>,
+    /// How much longer launches took inside windows than before them, ns; none: too few to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_ns: Option<f64>,
+    /// The same, and the GPU's part, which is not measured here: 250 ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_ns: Option<f64>,
+    /// When the hooks alone first cost what is allowed, ns since the epoch: no window opens meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent_ns: Option<i64>,
 }

@@ -96,12 +96,27 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value = "on")]
     pub(crate) nvtx: Switch,
 
-    /// Whether it is recorded when the GPU ran what: off or full
+    /// Whether it is recorded when the GPU ran what: off, windows or full
     ///
     /// full asks the CUPTI of the program's own CUDA for every kernel, copy and set, which costs the launching thread about 0.6 us
-    /// each and the GPU about 0.25 us. Not while the program's own profiler uses CUPTI. Example: --gpu-time full
+    /// each and the GPU about 0.25 us. windows does so in one window every ten seconds, as long as --budget allows, and at the same
+    /// moments in all ranks of a job; reports on the GPU are then about the windows. Not while the program's own profiler uses
+    /// CUPTI. Example: --gpu-time windows
     #[arg(long, value_enum, value_name = "HOW", default_value = "off")]
     pub(crate) gpu_time: GpuTime,
+
+    /// What recording may cost, in percent of the wall time: windows of GPU times get shorter, then rarer
+    ///
+    /// What a record costs is measured: by how much launches take longer inside windows than before them. Hooks go first. The
+    /// report says what was spent. Example: --budget 0.5
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]
+    pub(crate) budget: f64,
+
+    /// How often a window of GPU times opens, in seconds
+    ///
+    /// At a moment that is drawn anew for each. Example: --gpu-window-every 2
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_period)]
+    pub(crate) gpu_window_every: Duration,
 
     /// How often counters of devices and processes are read from outside, per second, at most 10; or off
     ///
@@ -156,6 +171,8 @@ impl RecordArgs {
             gpu_time: GpuTime::Off,
             counters: Hz(Some(1.0)),
             cpu_counters: Switch::Off,
+            budget: 1.0,
+            gpu_window_every: Duration::from_secs(10),
             grace: Duration::from_secs(2),
             command,
             variables: Vec::new(),
@@ -221,6 +238,8 @@ pub(crate) enum OnFull {
 pub(crate) enum GpuTime {
     /// Not.
     Off,
+    /// Now and then all of it.
+    Windows,
     /// All of it.
     Full,
 }
@@ -236,6 +255,20 @@ pub(crate) enum Switch {
     On,
     /// It is left alone.
     Off,
+}
+
+/// A share of the wall time: a number of percent up to 100, with or without the sign.
+pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
+    let number = number.filter(|percent| *percent > 0.0 && *percent <= 100.0);
+    number.ok_or_else(|| "expected a percentage above 0 and up to 100, such as 0.5".to_owned())
+}
+
+/// A number of seconds from a tenth to an hour.
+pub(super) fn parse_period(text: &str) -> Result<Duration, String> {
+    let period = parse_seconds(text)?;
+    let fits = period >= Duration::from_millis(100) && period <= Duration::from_secs(3600);
+    if fits { Ok(period) } else { Err("expected a number of seconds from 0.1 to 3600".to_owned()) }
 }
 
 /// A number of bytes: digits, then nothing or one of K, M, G, T, or KiB and the like, all powers of 1024.

@@ -188,10 +188,14 @@ fn environment(
     };
     let gpu_time = match args.gpu_time {
         GpuTime::Full => "full",
+        GpuTime::Windows => "windows",
         GpuTime::Off => "off",
     };
     let variables = [
         ("GPUTRACE_GPU_TIME", gpu_time.to_owned()),
+        ("GPUTRACE_BUDGET", ((args.budget * 1e4).round() as u32).max(1).to_string()),
+        ("GPUTRACE_GPU_PERIOD", args.gpu_window_every.as_millis().to_string()),
+        ("GPUTRACE_JOB", job(|name| std::env::var(name).ok()).unwrap_or_else(|| session.path().display().to_string())),
         ("GPUTRACE_MALLOC", malloc),
         ("GPUTRACE_HOOK", hook.to_owned()),
         ("GPUTRACE_STACKS", stacks),
@@ -208,6 +212,20 @@ fn environment(
         inherited = environ::with_engine(inherited, &session.add_engine(engine)?);
     }
     Ok(environ::for_target(inherited, &session.preload(), session.path().as_os_str(), &variables))
+}
+
+/// What all launchers of a job have in common, where a scheduler or the user said so: their windows open together.
+fn job(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    const NAMES: [&str; 7] = [
+        "SLURM_JOB_ID",
+        "PBS_JOBID",
+        "LSB_JOBID",
+        "FLUX_JOB_ID",
+        "PMIX_NAMESPACE",
+        "TORCHELASTIC_RUN_ID",
+        "MASTER_ADDR",
+    ];
+    NAMES.iter().find_map(|name| Some(format!("{name}={}", variable(name).filter(|value| !value.is_empty())?)))
 }
 
 /// What switches tracing off here, if something does.

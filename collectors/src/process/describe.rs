@@ -101,7 +101,7 @@ impl Process {
             reason: facts::not_in_full(header.notes.load(Ordering::Relaxed)),
             running: self.ended_ns.is_none(),
             balanced: accounting.values().all(manifest::Count::is_balanced),
-            gpu_time: self.gpu.describe(),
+            gpu_time: self.gpu.describe(self.segment.view().header()),
             cost: self.cost(clocks, &accounting),
             accounting,
             stacks: self.stacks(),

@@ -176,6 +176,9 @@ impl Process {
         }
         self.settle_metal(horizon.min(unwritten), clocks, tables, written, false);
         self.gpu.settle(false, clocks.ns(self.clock, horizon), tables, written);
+        let header = self.segment.view().header();
+        let event_ns = clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed));
+        self.gpu.govern(header, clocks.now_ns(), self.events, event_ns);
         self.take_graphs(clocks, tables, false);
         self.intake.stacks.end_pass(&self.intake.fresh);
         self.let_threads_go(clocks, tables);

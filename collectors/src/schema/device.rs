@@ -101,13 +101,19 @@ pub(super) const GPU_WINDOWS: Table = Table {
         Column::new("window_ns", I64, Delta, NS, "until when they are, from start_ns"),
         PROCESS,
         PID,
-        Column::new("kind", Text, Dictionary, NONE, "full: the whole run was asked for"),
+        Column::new(
+            "kind",
+            Text,
+            Dictionary,
+            NONE,
+            "full (the whole run was asked for) or window (one in each period)",
+        ),
         Column::new(
             "ended_by",
             Text,
             Dictionary,
             NONE,
-            "aside (the program or another tool used CUPTI), end (of the process); unknown where the process was killed",
+            "window (it was over), aside (the program or another tool used CUPTI), end (of the process); unknown where the process was killed",
         ),
     ],
 };

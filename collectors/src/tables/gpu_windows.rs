@@ -5,7 +5,7 @@ use crate::schema::TableId;
 use crate::writer::Message;
 
 /// Texts of `kind`, and of `ended_by`, by [`gputrace_abi::gpu::reason`].
-const REASONS: [&str; 4] = ["unknown", "full", "aside", "end"];
+const REASONS: [&str; 5] = ["unknown", "full", "aside", "end", "window"];
 
 /// A row of `gpu_windows`.
 #[derive(Clone, Copy, Debug)]

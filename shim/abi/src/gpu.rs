@@ -63,6 +63,8 @@ pub mod reason {
     pub const ASIDE: u64 = 2;
     /// The process ends.
     pub const END: u64 = 3;
+    /// For a window, or until the next one.
+    pub const WINDOW: u64 = 4;
 }
 
 /// A record.

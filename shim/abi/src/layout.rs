@@ -215,6 +215,13 @@ pub struct Header {
     pub shared_end: AtomicU32,
     /// Ticks that went into reading graphs.
     pub graph_ticks: AtomicU64,
+    /// What windows of GPU times may cost, in millionths of the wall time, + 1; 0: nobody has said. The collector's.
+    pub windows_ppm: AtomicU32,
+    /// What such a record was measured to cost, ns, + 1; 0: it was not yet. The collector's.
+    pub record_ns: AtomicU32,
+    /// What recording may cost, in millionths of the wall time; 0: nobody asked for windows.
+    pub budget_ppm: AtomicU32,
+    padding: AtomicU32,
 }
 
 /// Set in [`Header::shared_taken`] when the chunk is open.
@@ -294,6 +301,7 @@ const _: () = {
     assert!(offset_of!(Header, driver_version) == 440);
     assert!(offset_of!(Header, listener) == 464);
     assert!(offset_of!(Header, graph_ticks) == 480);
+    assert!(offset_of!(Header, windows_ppm) == 488);
     assert!(size_of::<HookRow>() == 64);
     assert!(size_of::<ThreadRow>() == 512);
     assert!(offset_of!(ThreadRow, in_flight_hook) == 16);

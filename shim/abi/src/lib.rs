@@ -29,6 +29,7 @@ pub mod ring;
 pub mod stack;
 pub mod sync;
 pub mod text;
+pub mod windows;
 
 pub use event::{Class, Event};
 

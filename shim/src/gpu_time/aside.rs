@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::engine::{CALLBACKS_ARE_OURS, CLOCK_IS_OURS, switch_off};
-use super::{IS_ASKED, IS_ON, OWNER, THREAD, cupti, library, locked, ring};
+use super::{IS_ON, OWNER, THREAD, cupti, is_asked, library, locked, ring};
 use crate::{session, sys};
 
 /// What a call of theirs means.
@@ -88,7 +88,7 @@ pub(super) fn take_news() -> Option<(u64, &'static [u8], bool)> {
 
 /// A call of theirs, before it goes through to the function at `original`. `arguments` are its first six.
 pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usize; 6]) {
-    if !IS_ASKED.load(Ordering::Relaxed) || THREAD.load(Ordering::Relaxed) == sys::gettid() {
+    if !is_asked() || THREAD.load(Ordering::Relaxed) == sys::gettid() {
         return;
     }
     library::learn_range(original);

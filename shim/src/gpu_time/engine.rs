@@ -1,29 +1,33 @@
 //! Our thread: switches records on and off as it is time, has CUPTI give them out, and writes them into its ring.
 
-use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use gputrace_abi::event::text_kind;
-use gputrace_abi::gpu::{WORK_BYTES, WORK_WORDS, WORKS, Work, kind, reason, state};
+use gputrace_abi::gpu::{reason, state};
 
 use super::library::{self, Cupti};
 use super::path::Path;
-use super::{BELL, BOUND, CUPTI, END, IS_ON, WANTED, aside, at_exit, buffers, locked, names, ready, records, stamp};
-use crate::thread::State;
+use super::teller::Teller;
+use super::windows::Plan;
+use super::{
+    BELL, BOUND, CUPTI, END, IS_ON, Mode, WANTED, aside, at_exit, buffers, locked, mode, ready, records, stamp,
+};
 use crate::{ending, session, sys, thread};
 
-/// How often CUPTI is asked for what is complete, while records are on.
+/// How often CUPTI is asked for what is complete, while records are on and for some time after.
 const FLUSH_EVERY_NS: u64 = 200_000_000;
 /// How often buffers that came back by themselves are read.
 const READ_EVERY_NS: u64 = 10_000_000;
-/// Nothing is on: a look now and then whether others are done with CUPTI.
+/// Nothing is on: a look now and then, for who else uses CUPTI and what the collector says of the budget.
 const LOOK_EVERY_NS: u64 = 100_000_000;
+/// No shorter: the schedule is no matter of microseconds.
+const SHORTEST_NAP_NS: u64 = 1_000_000;
 /// A program may load CUPTI's library, or CUDA's others, after cuInit.
 const SEARCHES: u32 = 60;
 const SEARCH_EVERY_NS: u64 = 500_000_000;
-/// A ring is waited for so long; then what does not fit is counted.
-const ROOM_LOOKS: u32 = 2000;
+/// Work that was given before records went off may run on: flushes until all of it is told, or so many.
+const LATE_FLUSHES: u32 = 50;
 
 /// CUPTI keeps one clock for the process, and somebody else may have given it theirs.
 pub(super) static CLOCK_IS_OURS: AtomicBool = AtomicBool::new(false);
@@ -33,9 +37,9 @@ pub(super) static CALLBACKS_ARE_OURS: AtomicBool = AtomicBool::new(false);
 /// Our thread's work.
 pub(super) fn run() {
     let Some(state) = thread::state_slow() else { return };
-    let mut teller = Teller { state, records: [0; WORKS * WORK_WORDS], count: 0, lost: 0, patient: Cell::new(true) };
+    let mut teller = Teller::new(state);
     let Some(cupti) = find(&mut teller) else { return };
-    let mut engine = Engine { cupti, teller, flushed_ns: 0, refused: false };
+    let mut engine = Engine { cupti, teller, flushed_ns: 0, late: 0, refused: false, read: 0 };
     engine.serve();
 }
 
@@ -85,19 +89,27 @@ struct Engine {
     cupti: Cupti,
     teller: Teller,
     flushed_ns: u64,
+    /// Flushes that are still to be made after records went off.
+    late: u32,
     /// CUPTI said no, and will again.
     refused: bool,
+    /// Records that were read since somebody asked.
+    read: u64,
 }
 
 impl Engine {
     fn serve(&mut self) {
+        let mut plan = Plan::new(mode() == Mode::Full);
         let mut listening = false;
         loop {
             let now = sys::clock_ns(sys::MONOTONIC);
             self.look_aside();
-            if !IS_ON.load(Ordering::Relaxed) && !self.refused && !aside::is_wanted(now) {
-                self.turn_on();
-            }
+            let changes_ns = if self.refused || aside::is_wanted(now) {
+                plan.interrupt(now);
+                u64::MAX
+            } else {
+                self.follow(&mut plan, now)
+            };
             let is_on = IS_ON.load(Ordering::Relaxed);
             if !listening && is_on {
                 // After CUPTI registered its own functions: what was registered last is called first.
@@ -105,23 +117,40 @@ impl Engine {
                 listening = true;
             }
             ready();
-            if is_on && now.saturating_sub(self.flushed_ns) >= FLUSH_EVERY_NS {
+            if (is_on || self.late > 0) && now.saturating_sub(self.flushed_ns) >= FLUSH_EVERY_NS {
                 self.flush();
             }
             self.read();
-            if !pause(if is_on { READ_EVERY_NS } else { LOOK_EVERY_NS }) {
+            plan.seen(core::mem::take(&mut self.read));
+            let nap = if is_on || self.late > 0 { READ_EVERY_NS } else { LOOK_EVERY_NS };
+            if !pause(changes_ns.saturating_sub(now).clamp(SHORTEST_NAP_NS, nap)) {
                 break;
             }
         }
         self.end();
     }
 
+    /// Switches records as the plan says; until when that holds.
+    fn follow(&mut self, plan: &mut Plan, now: u64) -> u64 {
+        let (on, until_ns) = plan.step(now);
+        match (on, IS_ON.load(Ordering::Relaxed)) {
+            (true, false) => {
+                self.turn_on(plan.reason());
+                plan.began(now);
+            }
+            (false, true) => {
+                self.turn_off(reason::WINDOW);
+                self.flush();
+            }
+            _ => {}
+        }
+        until_ns
+    }
+
     fn end(&mut self) {
         self.look_aside();
         if IS_ON.load(Ordering::Relaxed) {
-            let at = session::now();
-            locked(None, || switch_off(&self.cupti));
-            self.teller.tell_at(text_kind::GPU_TIME, reason::END, state::OFF, b"", at);
+            self.turn_off(reason::END);
         }
         // Not what is theirs.
         if CALLBACKS_ARE_OURS.load(Ordering::Relaxed) {
@@ -130,7 +159,14 @@ impl Engine {
         self.read();
     }
 
-    fn turn_on(&mut self) {
+    fn turn_off(&mut self, why: u64) {
+        let at = session::now();
+        locked(None, || switch_off(&self.cupti));
+        self.teller.tell_at(text_kind::GPU_TIME, why, state::OFF, b"", at);
+        self.late = LATE_FLUSHES;
+    }
+
+    fn turn_on(&mut self, why: u64) {
         let cupti = self.cupti;
         let refused = locked(None, || {
             if aside::is_wanted(sys::clock_ns(sys::MONOTONIC)) {
@@ -166,7 +202,7 @@ impl Engine {
                 self.teller.tell(text_kind::GPU_TIME, result.into(), state::REFUSED, function);
             }
             None if IS_ON.load(Ordering::Relaxed) => {
-                self.teller.tell(text_kind::GPU_TIME, reason::FULL, state::ON, b"");
+                self.teller.tell(text_kind::GPU_TIME, why, state::ON, b"");
             }
             None => {}
         }
@@ -178,6 +214,7 @@ impl Engine {
             if was_on {
                 self.teller.tell_at(text_kind::GPU_TIME, reason::ASIDE, state::OFF, b"", at);
             }
+            self.late = 0;
             self.teller.tell_at(text_kind::GPU_TIME, 0, state::ASIDE, name, at);
         }
         if aside::is_over(sys::clock_ns(sys::MONOTONIC)) {
@@ -199,11 +236,14 @@ impl Engine {
             let dropped = buffers::DROPPED.load(Ordering::Relaxed) + self.teller.lost;
             self.teller.tell(text_kind::GPU_TIME, dropped, state::SETTLED, b"");
         }
+        if !IS_ON.load(Ordering::Relaxed) {
+            self.late = self.late.saturating_sub(1);
+        }
     }
 
-    /// Writes the records of the buffers that came back; how many.
-    fn read(&mut self) -> u64 {
-        let (cupti, teller, mut count) = (self.cupti, &mut self.teller, 0);
+    /// Writes the records of the buffers that came back.
+    fn read(&mut self) {
+        let (cupti, teller, count) = (self.cupti, &mut self.teller, &mut self.read);
         buffers::each_full(|at, valid| {
             let mut record = ptr::null_mut();
             // SAFETY: a buffer that CUPTI filled, with as many bytes as it says; it writes the next record's address.
@@ -211,12 +251,11 @@ impl Engine {
                 // SAFETY: CUPTI returned it, and the buffer is not freed yet.
                 if let Some((work, name)) = unsafe { records::read(record) } {
                     teller.add(work, name);
-                    count += 1;
+                    *count += 1;
                 }
             }
         });
         teller.write();
-        count
     }
 }
 
@@ -227,62 +266,5 @@ pub(super) fn switch_off(cupti: &Cupti) {
             // SAFETY: a kind that was enabled.
             unsafe { (cupti.disable)(kind) };
         }
-    }
-}
-
-/// Writes records and what became of asking into our thread's ring.
-struct Teller {
-    state: &'static State,
-    /// Records that are not written yet.
-    records: [u64; WORKS * WORK_WORDS],
-    count: usize,
-    /// Records for which there was no room.
-    lost: u64,
-    /// Nobody reads: do not wait for each text.
-    patient: Cell<bool>,
-}
-
-impl Teller {
-    fn add(&mut self, mut work: Work, name: &[u8]) {
-        if work.kind == kind::KERNEL && !name.is_empty() {
-            work.amount = names::key(name, |key, name| self.tell(text_kind::KERNEL_NAME, key, 0, name));
-        }
-        if let Some(place) = self.records.get_mut(self.count * WORK_WORDS..).and_then(|rest| rest.first_chunk_mut()) {
-            *place = work.to_words();
-            self.count += 1;
-        }
-        if self.count == WORKS {
-            self.write();
-        }
-    }
-
-    fn write(&mut self) {
-        if self.count == 0 {
-            return;
-        }
-        let bytes = self.count * WORK_BYTES;
-        // SAFETY: words seen as the bytes that they are; both processors that we know are little-endian.
-        let text = unsafe { core::slice::from_raw_parts(self.records.as_ptr().cast::<u8>(), bytes) };
-        if !self.tell_at(text_kind::GPU_WORK, 0, self.count as u64, text, session::now()) {
-            self.lost += self.count as u64;
-        }
-        self.count = 0;
-    }
-
-    fn tell(&self, kind: u64, key: u64, number: u64, text: &[u8]) -> bool {
-        self.tell_at(kind, key, number, text, session::now())
-    }
-
-    /// Waits for room, which the collector makes every few milliseconds, unless the last text waited in vain.
-    fn tell_at(&self, kind: u64, key: u64, number: u64, text: &[u8], at: u64) -> bool {
-        let looks = if self.patient.get() { ROOM_LOOKS } else { 1 };
-        let told = (0..looks).any(|look| {
-            if look > 0 {
-                sys::nap(1_000_000);
-            }
-            self.state.write_text(kind, key, number, text, at)
-        });
-        self.patient.set(told);
-        told
     }
 }

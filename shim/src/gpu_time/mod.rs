@@ -14,6 +14,8 @@ mod library;
 mod names;
 mod path;
 mod records;
+mod teller;
+mod windows;
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
@@ -27,8 +29,20 @@ use self::path::Path;
 use crate::interpose::elf;
 use crate::{session, sys};
 
-/// What the GPU did is to be recorded, for the whole run.
-static IS_ASKED: AtomicBool = AtomicBool::new(false);
+/// How GPU times are recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Mode {
+    /// Not.
+    Off,
+    /// By CUPTI, for the whole run.
+    Full,
+    /// By CUPTI, in windows.
+    Windows,
+}
+
+/// A [`Mode`]. The constructor's.
+static MODE: AtomicU32 = AtomicU32::new(Mode::Off as u32);
 /// The process whose thread runs, or is about to; 0: none was made.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 /// Our thread, as the kernel numbers it.
@@ -58,9 +72,34 @@ unsafe impl<T> Sync for Once<T> {}
 static WANTED: Once<Path> = Once(UnsafeCell::new(Path::new()));
 static BOUND: Once<Option<Cupti>> = Once(UnsafeCell::new(None));
 
+/// How GPU times are recorded in this process.
+fn mode() -> Mode {
+    match MODE.load(Ordering::Relaxed) {
+        mode if mode == Mode::Full as u32 => Mode::Full,
+        mode if mode == Mode::Windows as u32 => Mode::Windows,
+        _ => Mode::Off,
+    }
+}
+
+/// What recording may cost, in millionths of the wall time; 0: there are no windows that could be shed.
+pub(crate) fn budget_ppm() -> u32 {
+    if mode() == Mode::Windows { windows::BUDGET_PPM.load(Ordering::Relaxed) } else { 0 }
+}
+
+/// Whether CUPTI is to be used.
+fn is_asked() -> bool {
+    mode() != Mode::Off
+}
+
 /// Reads what the launcher asked for. For the constructor.
 pub(crate) fn configure() {
-    IS_ASKED.store(sys::variable(b"GPUTRACE_GPU_TIME") == Some(b"full"), Ordering::Relaxed);
+    let mode = match sys::variable(b"GPUTRACE_GPU_TIME") {
+        Some(b"full") => Mode::Full,
+        Some(b"windows") => Mode::Windows,
+        _ => Mode::Off,
+    };
+    MODE.store(mode as u32, Ordering::Relaxed);
+    windows::configure();
     if let Some(file) = sys::variable(b"GPUTRACE_CUPTI") {
         // SAFETY: one thread, which nobody knows of yet.
         unsafe { (*WANTED.0.get()).push(file) };
@@ -71,7 +110,7 @@ pub(crate) fn configure() {
 /// cuInit has succeeded: makes the thread, once per process.
 #[cold]
 pub(crate) fn start() {
-    if !IS_ASKED.load(Ordering::Relaxed) || session::present().is_none() {
+    if !is_asked() || session::present().is_none() {
         return;
     }
     let own = sys::getpid();

@@ -24,6 +24,11 @@ pub(super) fn started() {}
 /// The hooks of exit listen by themselves.
 pub(super) fn listen() {}
 
+/// Metal tells when the GPU ran what at no cost that could be shed.
+pub(super) fn budget_ppm() -> u32 {
+    0
+}
+
 /// Whether the processor's counter may be used: that of arm64 is the one behind mach_absolute_time. On x86-64 the
 /// kernel alone knows what it does to the counter when the machine wakes up.
 pub(super) fn counter_is_good(wanted: Option<&[u8]>) -> bool {

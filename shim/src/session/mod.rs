@@ -266,6 +266,7 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     put(&header.forked, u32::from(forked));
     put(&header.malloc_mode, sampling::mode());
     header.sample_bytes.store(sampling::mean_bytes(), Ordering::Relaxed);
+    put(&header.budget_ppm, platform::budget_ppm());
     let moment = [now(), sys::clock_ns(sys::MONOTONIC), sys::clock_ns(libc::CLOCK_REALTIME)];
     for (place, value) in header.started.iter().zip(moment) {
         place.store(value, Ordering::Relaxed);

@@ -3,21 +3,27 @@
 //! Records come when their work is complete, so those of different streams come out of order; a row is written when no work
 //! that was given earlier can still come.
 
+mod cost;
 mod given;
+mod governor;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use gputrace_abi::clock::ClockKind;
 use gputrace_abi::event::{text_kind, unpack_block, unpack_grid};
 use gputrace_abi::gpu::{Work, kind, state};
+use gputrace_abi::layout::Header;
+use gputrace_abi::sync::Ordering;
 
 use crate::chain::Text;
 use crate::clock::Clocks;
 use crate::manifest::GpuTime;
 use crate::names::Written;
 use crate::tables::{Copies, End, GpuWindow, Kernel, OnGpu, Tables, Worked};
+use cost::Cost;
 use given::Calls;
 pub(super) use given::{Given, What};
+use governor::Governor;
 
 /// A record without its call waits so long for one that is still running.
 const PATIENCE_NS: i64 = 2_000_000_000;
@@ -25,6 +31,8 @@ const PATIENCE_NS: i64 = 2_000_000_000;
 const AGAIN_NS: i64 = 50_000_000;
 /// And then its number is not trusted any more.
 const UNSURE_NS: i64 = 300_000_000;
+/// A call that began so shortly before a window did may have been numbered in it.
+const NEAR_NS: i64 = 20_000_000;
 /// Work that was given so long ago, and of which nothing was told, is not waited for.
 const GIVEN_UP_NS: i64 = 5_000_000_000;
 /// Records that are held back at most.
@@ -56,9 +64,16 @@ pub(crate) struct Gpu {
     ready: Vec<(OnGpu, Worked)>,
     /// Stream and context as the driver has them, by device, context and stream as CUPTI has them; and how sure that is.
     streams: HashMap<(u32, u32, u32), (i64, i32, u8)>,
+    /// What records cost the program, and what they may.
+    cost: Cost,
+    governor: Governor,
+    /// The window that was closed last: from when until when calls have their work told.
+    closed: Option<(i64, i64)>,
     /// The window that is open: its begin, and [`gputrace_abi::gpu::reason`].
     open: Option<(i64, u64)>,
-    /// When records went on first, or again after all was told.
+    /// When records went on, of windows whose calls are not looked at yet.
+    begins: VecDeque<i64>,
+    /// The same of the window whose calls are.
     on_since_ns: i64,
     /// Up to when everything that was complete has been told.
     settled_ns: i64,
@@ -85,7 +100,30 @@ impl Gpu {
 
     /// A call gave the GPU work.
     pub(super) fn gave(&mut self, call: Given) {
-        self.calls.add(call);
+        let within = |from: i64, to: i64| (from..to).contains(&call.start_ns);
+        let inside = self.open.is_some_and(|(on, _)| call.start_ns >= on)
+            || self.closed.is_some_and(|(on, off)| within(on, off));
+        if matches!(call.what, What::Kernel(..)) {
+            self.cost.launch(call.end_ns - call.start_ns, inside);
+        }
+        let none_yet = self.open.is_none() && self.closed.is_none();
+        let begins = self.open.is_some_and(|(on, _)| within(on - NEAR_NS, on));
+        if inside || begins || none_yet {
+            self.calls.add(call);
+        }
+    }
+
+    /// Looks at what records cost, and tells the process what they may. `events`: those of the process so far.
+    pub(super) fn govern(&mut self, header: &Header, now_ns: i64, events: u64, event_ns: Option<f64>) {
+        let budget_ppm = header.budget_ppm.load(Ordering::Relaxed);
+        if !self.is_asked() || budget_ppm == 0 {
+            return;
+        }
+        let Some(left) = self.governor.look(budget_ppm, now_ns, events, event_ns) else { return };
+        header.windows_ppm.store(left + 1, Ordering::Relaxed);
+        if let Some(ns) = self.cost.record_ns() {
+            header.record_ns.store(ns as u32 + 1, Ordering::Relaxed);
+        }
     }
 
     /// What CUPTI told, and what became of asking it.
@@ -116,8 +154,8 @@ impl Gpu {
             state::REFUSED => about.refused = Some(format!("{} failed with {}", text.text(), result_name(text.key))),
             state::ON => {
                 about.refused = None;
-                self.on_since_ns = at_ns;
-                self.calls.begin(at_ns);
+                self.cost.end_window();
+                self.begins.push_back(at_ns);
                 self.open = Some((at_ns, text.key));
             }
             state::OFF => self.close(at_ns, text.key, tables),
@@ -138,6 +176,7 @@ impl Gpu {
         let Some((start_ns, kind)) = self.open.take() else { return };
         let (process_id, pid) = self.ids;
         let window_ns = at_ns.saturating_sub(start_ns).max(0);
+        self.closed = Some((start_ns, at_ns));
         if let Some(about) = &mut self.about {
             about.windows += 1;
             about.on_ns += window_ns;
@@ -149,10 +188,20 @@ impl Gpu {
     /// pass began at `begin_ns`. `all`: no other record comes.
     pub(super) fn settle(&mut self, all: bool, begin_ns: i64, tables: &mut Tables, written: &Written) {
         let read_to = if all { i64::MAX } else { std::mem::replace(&mut self.read_to_ns, begin_ns) };
-        if self.waiting.is_empty() && self.fresh.is_empty() && self.ready.is_empty() {
+        if self.waiting.is_empty() && self.fresh.is_empty() && self.ready.is_empty() && self.begins.is_empty() {
             return;
         }
         let now_ns = if all { begin_ns } else { read_to };
+        while let Some(at_ns) = self.begins.front().copied().filter(|at_ns| *at_ns < read_to) {
+            // Calls of the window before are forgotten with it: its records have come.
+            let told = self.fresh.partition_point(|told| told.told_ns < at_ns);
+            let mut records = std::mem::take(&mut self.waiting);
+            records.extend(self.fresh.drain(..told));
+            self.join(records, true, now_ns, written);
+            self.calls.begin(at_ns);
+            self.on_since_ns = at_ns;
+            self.begins.pop_front();
+        }
         // Texts of one ring: they were told in their order.
         let known = self.fresh.partition_point(|told| told.told_ns < read_to);
         // Those without a call are looked at again now and then only.
@@ -162,15 +211,14 @@ impl Gpu {
         if again {
             self.looked_ns = now_ns;
         }
-        if let Some(first) = records.first().map(|told| told.work.correlation) {
-            // In the order of their numbers, which wrap.
-            records.sort_by_key(|told| told.work.correlation.wrapping_sub(first) as i32);
-            self.join(records, all, now_ns, written);
-        }
+        self.join(records, all, now_ns, written);
         self.write(all, now_ns, tables);
     }
 
-    fn join(&mut self, records: Vec<Told>, all: bool, now_ns: i64, written: &Written) {
+    fn join(&mut self, mut records: Vec<Told>, all: bool, now_ns: i64, written: &Written) {
+        let Some(first) = records.first().map(|told| told.work.correlation) else { return };
+        // In the order of their numbers, which wrap.
+        records.sort_by_key(|told| told.work.correlation.wrapping_sub(first) as i32);
         let known: Vec<(Work, i64)> = records.iter().map(|told| (told.work, told.begin_ns)).collect();
         if !self.calls.is_aligned() && self.calls.align(&known, self.on_since_ns) {
             self.learn_streams(&known);
@@ -295,13 +343,17 @@ impl Gpu {
 
     /// The process has ended: no other record comes.
     pub(super) fn finish(&mut self, ended_ns: i64, tables: &mut Tables, written: &Written) {
+        self.cost.end_window();
         self.settle(true, ended_ns, tables, written);
         self.close(ended_ns.max(self.settled_ns), 0, tables);
     }
 
     /// What the manifest says.
-    pub(super) fn describe(&self) -> Option<GpuTime> {
-        self.about.clone()
+    pub(super) fn describe(&self, header: &Header) -> Option<GpuTime> {
+        let mut about = self.about.clone()?;
+        let budget_ppm = header.budget_ppm.load(Ordering::Relaxed);
+        about.budget = (budget_ppm != 0).then(|| self.governor.describe(budget_ppm, about.records, &self.cost));
+        Some(about)
     }
 
     /// What is missing, a sentence each.

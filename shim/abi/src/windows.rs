@@ -1,0 +1,105 @@
+//! When windows open in which the GPU's work is recorded, and how long they are: the same for all ranks of a job.
+//!
+//! A window opens at a moment that is computed from the wall clock and the job: all ranks open theirs together, because a
+//! synchronous job waits for the slowest of them, and would pay for each rank's window otherwise. Where in its period a
+//! window lies is drawn anew for each, so that nothing periodic of the program hides from all of them.
+
+/// A second, ns.
+const SECOND: u64 = 1_000_000_000;
+/// Of a period, the longest window is this part, whatever the budget allows.
+const LONGEST_PART: u64 = 5;
+/// A shorter window would see no step: then some periods have none.
+const SHORTEST_PART: u64 = 500;
+
+/// What the schedule goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// There is at most one window in so long, ns; at least 10 ms.
+    pub period_ns: u64,
+    /// What windows may cost, in millionths of the wall time.
+    pub ppm: u64,
+    /// What a record costs, ns.
+    pub cost_ns: u64,
+    /// What the ranks of a job have in common.
+    pub job: u64,
+}
+
+impl Terms {
+    /// How long a window may be, ns, when so many records come in a second, and in how many periods there is one; none: not at
+    /// all.
+    pub fn length(&self, rate: u64) -> Option<(u64, u64)> {
+        let allowed = u128::from(self.ppm) * u128::from(self.period_ns) / 1_000_000;
+        let cost = u128::from(self.cost_ns.max(1)) * u128::from(rate.max(1));
+        let ns = allowed * u128::from(SECOND) / cost;
+        let shortest = u128::from(self.period_ns / SHORTEST_PART);
+        match ns {
+            0 => None,
+            ns if ns < shortest => Some((shortest as u64, shortest.div_ceil(ns) as u64)),
+            ns => Some((ns.min(u128::from(self.period_ns / LONGEST_PART)) as u64, 1)),
+        }
+    }
+
+    /// When the window of a period opens, ns of the wall clock.
+    fn opens(&self, period: u64) -> u64 {
+        let room = self.period_ns - self.period_ns / LONGEST_PART;
+        period * self.period_ns + scrambled(self.job ^ scrambled(period)) % room.max(1)
+    }
+
+    /// How far ahead of this wall-clock time the next window opens, of one in so many periods.
+    pub fn ahead(&self, wall_ns: u64, one_in: u64) -> u64 {
+        let earliest = wall_ns + self.period_ns / LONGEST_PART;
+        let one_in = one_in.max(1);
+        let next = (earliest / self.period_ns).next_multiple_of(one_in);
+        let period = if self.opens(next) >= earliest { next } else { next + one_in };
+        self.opens(period).saturating_sub(wall_ns)
+    }
+}
+
+/// Steele, Lea and Flood's SplitMix64: neighbours become unlike.
+fn scrambled(number: u64) -> u64 {
+    let mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms { period_ns: 10 * SECOND, ppm: 10_000, cost_ns: 1000, job: 7 };
+
+    #[test]
+    fn a_window_costs_no_more_than_the_budget() {
+        for rate in [1, 1000, 100_000, 1_000_000, 100_000_000] {
+            for ppm in [1, 100, 10_000, 1_000_000] {
+                let Some((ns, one_in)) = (Terms { ppm, ..TERMS }).length(rate) else { panic!("{rate} {ppm}") };
+                let cost = ns as f64 * rate as f64 * 1e-9 * TERMS.cost_ns as f64 / one_in as f64;
+                assert!(cost <= TERMS.period_ns as f64 * ppm as f64 * 1e-6 * 1.01, "{rate} {ppm}: {ns} {one_in}");
+                assert!((20_000_000..=2 * SECOND).contains(&ns));
+            }
+        }
+        assert_eq!((Terms { ppm: 0, ..TERMS }).length(1000), None);
+    }
+
+    #[test]
+    fn ranks_of_a_job_open_their_windows_at_one_time_and_each_period_at_another() {
+        let wall = 1_700_000_000 * SECOND;
+        let mut places = std::vec::Vec::new();
+        let mut at = wall;
+        for _ in 0..20 {
+            let ahead = TERMS.ahead(at, 1);
+            // Another rank, which looks a little later, or whose window was shorter.
+            let other = TERMS.ahead(at + 200_000_000, 1) + 200_000_000;
+            assert!(ahead >= 2 * SECOND && (other == ahead || ahead < 2 * SECOND + 200_000_000));
+            at += ahead;
+            places.push(at % TERMS.period_ns / SECOND);
+        }
+        assert!((0..8).filter(|second| places.contains(second)).count() >= 6, "{places:?}");
+        assert!(at - wall <= 20 * 2 * TERMS.period_ns);
+        let others = (Terms { job: 8, ..TERMS }).ahead(wall, 1);
+        assert_ne!(others, TERMS.ahead(wall, 1));
+        let rare = wall + TERMS.ahead(wall, 6);
+        assert_eq!(rare / TERMS.period_ns % 6, 0);
+    }
+}

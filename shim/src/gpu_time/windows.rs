@@ -1,0 +1,133 @@
+//! When records are on in windows: one in each period, as long as the budget allows ([`gputrace_abi::windows`]). The first one
+//! opens at once, before anything is launched: CUPTI's first use is dear.
+//!
+//! How long a window may be follows from what a record costs and how many come. The collector measures that cost, and says
+//! what of the budget the hooks leave ([`gputrace_abi::layout::Header::windows_ppm`]).
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use gputrace_abi::gpu::reason;
+use gputrace_abi::windows::Terms;
+
+use crate::names::hash;
+use crate::{session, sys};
+
+const SECOND: u64 = 1_000_000_000;
+/// Host time that a record costs the launching thread and the GPU, until it is measured (docs/benchmarks.md).
+const FIRST_COST_NS: u64 = 900;
+/// A rate that is not known yet: a launch every ten microseconds.
+const FIRST_RATE: u64 = 100_000;
+
+static PERIOD_NS: AtomicU64 = AtomicU64::new(10 * SECOND);
+/// The budget in millionths of the wall time.
+pub(super) static BUDGET_PPM: AtomicU32 = AtomicU32::new(10_000);
+/// What the ranks of a job have in common.
+static JOB: AtomicU64 = AtomicU64::new(0);
+
+/// Reads the budget (millionths of the wall time), the period (ms) and the job's name. For the constructor.
+pub(super) fn configure() {
+    if let Some(ppm) = sys::variable(b"GPUTRACE_BUDGET").and_then(session::number) {
+        BUDGET_PPM.store(ppm.min(u64::from(u32::MAX)) as u32, Ordering::Relaxed);
+    }
+    if let Some(ms) = sys::variable(b"GPUTRACE_GPU_PERIOD").and_then(session::number) {
+        PERIOD_NS.store(ms.clamp(10, 3_600_000) * 1_000_000, Ordering::Relaxed);
+    }
+    JOB.store(hash(sys::variable(b"GPUTRACE_JOB").unwrap_or(b"")), Ordering::Relaxed);
+}
+
+/// What the schedule goes by now.
+fn terms() -> Terms {
+    let [ppm, cost_ns] = session::present().map_or([None; 2], |view| {
+        let header = view.header();
+        [&header.windows_ppm, &header.record_ns].map(|word| u64::from(word.load(Ordering::Relaxed)).checked_sub(1))
+    });
+    Terms {
+        period_ns: PERIOD_NS.load(Ordering::Relaxed),
+        ppm: ppm.unwrap_or(BUDGET_PPM.load(Ordering::Relaxed).into()),
+        cost_ns: cost_ns.unwrap_or(FIRST_COST_NS),
+        job: JOB.load(Ordering::Relaxed),
+    }
+}
+
+/// The schedule of a process. Times are ns of CLOCK_MONOTONIC.
+pub(super) struct Plan {
+    /// One window for the whole run.
+    is_full: bool,
+    /// When the window opens, or did.
+    opens_ns: u64,
+    is_open: bool,
+    /// How long the last window was.
+    open_ns: u64,
+    /// Records since it opened: most come after it is closed.
+    records: u64,
+    /// Records a second in the windows before.
+    rate: u64,
+}
+
+impl Plan {
+    pub(super) const fn new(is_full: bool) -> Plan {
+        Plan { is_full, opens_ns: 0, is_open: false, open_ns: 0, records: 0, rate: FIRST_RATE }
+    }
+
+    /// Whether records are to be on now, and until when that holds.
+    pub(super) fn step(&mut self, now: u64) -> (bool, u64) {
+        if self.is_full {
+            return (true, u64::MAX);
+        }
+        let terms = terms();
+        if self.is_open {
+            self.open_ns = now.saturating_sub(self.opens_ns).max(1);
+            // No less than what came already.
+            let rate = self.rate.max(per_second(self.records, self.open_ns));
+            let closes_ns = self.opens_ns.saturating_add(terms.length(rate).map_or(0, |(ns, _)| ns));
+            if now < closes_ns {
+                return (true, closes_ns);
+            }
+            self.close(now, &terms);
+        } else if now >= self.opens_ns {
+            // A window without a record says nothing of the next one.
+            if self.records > 0 {
+                self.rate = per_second(self.records, self.open_ns);
+            }
+            match terms.length(self.rate) {
+                Some((ns, _)) => return (true, now + ns),
+                // The hooks spend the whole budget.
+                None => self.close(now, &terms),
+            }
+        }
+        (false, self.opens_ns)
+    }
+
+    /// Why records are on.
+    pub(super) fn reason(&self) -> u64 {
+        if self.is_full { reason::FULL } else { reason::WINDOW }
+    }
+
+    /// Records went on.
+    pub(super) fn began(&mut self, now: u64) {
+        (self.opens_ns, self.is_open, self.records) = (now, true, 0);
+    }
+
+    /// So many records came.
+    pub(super) fn seen(&mut self, records: u64) {
+        self.records += records;
+    }
+
+    /// Somebody else uses CUPTI.
+    pub(super) fn interrupt(&mut self, now: u64) {
+        if self.is_open {
+            self.close(now, &terms());
+        }
+    }
+
+    fn close(&mut self, now: u64, terms: &Terms) {
+        self.is_open = false;
+        let one_in = terms.length(self.rate).map_or(1, |(_, one_in)| one_in);
+        self.opens_ns = now + terms.ahead(sys::clock_ns(libc::CLOCK_REALTIME), one_in);
+    }
+}
+
+/// So many in so many ns, a second.
+fn per_second(count: u64, ns: u64) -> u64 {
+    (u128::from(count) * u128::from(SECOND) / u128::from(ns.max(1))) as u64
+}
