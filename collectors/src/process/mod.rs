@@ -15,27 +15,26 @@ mod metal;
 mod named;
 pub(crate) mod pending;
 mod ranges;
+mod read;
 mod resolve;
 mod texts;
 mod thread;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use gputrace_abi::Class;
 use gputrace_abi::clock::ClockKind;
 use gputrace_abi::event::Event;
-use gputrace_abi::layout::{self, THREADS_MAX, View, thread_state};
 use gputrace_abi::ring::CHUNK_SLOTS;
 use gputrace_abi::sync::Ordering;
 
-use crate::accounting::{Books, Counters, Ending};
+use crate::accounting::{Books, Ending};
 use crate::bindings::HostBlocks;
-use crate::chain::{Chain, Item};
+use crate::chain::Chain;
 use crate::clock::{self, Clocks};
 use crate::ending;
-use crate::facts::{self, Facts};
+use crate::facts::Facts;
 use crate::manifest::ExitStatusInfo;
 use crate::names::Written;
 use crate::segment::Segment;
@@ -48,16 +47,8 @@ use gpu::Gpu;
 use intake::Intake;
 use pending::Pending;
 use ranges::Ranges;
-use thread::{Stage, Thread};
+use thread::Thread;
 
-/// Rows past the last used one that are looked at.
-const LOOK_AHEAD: usize = 16;
-/// New threads are looked for this often. Their events wait meanwhile.
-const LOOK_FOR_THREADS: Duration = Duration::from_millis(20);
-/// What has begun longer ago and is in no ring waits for something: others are not held back for it.
-const UNWRITTEN_NS: i64 = 100_000_000;
-/// A thread that ended is waited for this long when its chain does not end.
-const LAST_WAIT: Duration = Duration::from_millis(1500);
 /// The thread of events whose row nobody uses.
 const NOBODY: usize = 0;
 
@@ -200,199 +191,6 @@ impl Process {
         self.pair_ranges(&held, clocks, tables, written);
         held.clear();
         self.held = held;
-    }
-
-    /// When the oldest of Metal's messages began that are not in a ring yet. A thread may be stopped between the end of a
-    /// commit and its event, and others use the same command buffer's address meanwhile. Messages that wait are left out: no
-    /// order hangs on them.
-    fn oldest_unwritten(&self, horizon: u64, clocks: &Clocks) -> u64 {
-        if !self.intake.metal.is_here {
-            return u64::MAX;
-        }
-        let open = |row: &layout::ThreadRow| {
-            let start = row.in_flight_start.load(Ordering::Acquire);
-            let hook = self.intake.hooks.get(row.in_flight_hook.load(Ordering::Relaxed) as usize)?;
-            let short = matches!(hook.class, Class::Commit | Class::Encode);
-            (start != 0 && short && clocks.span_ns(self.clock, start, horizon) < UNWRITTEN_NS).then_some(start)
-        };
-        let live = self.threads.iter().filter(|thread| thread.is_live());
-        live.filter_map(|thread| open(self.segment.view().thread(thread.row)?)).min().unwrap_or(u64::MAX)
-    }
-
-    /// Finds rows that threads have taken since.
-    fn find_threads(&mut self, dead: bool) {
-        if !dead && self.looked_for_threads.is_some_and(|at| at.elapsed() < LOOK_FOR_THREADS) {
-            return;
-        }
-        self.looked_for_threads = Some(Instant::now());
-        let mut row = 0;
-        while row < (self.rows.len() + LOOK_AHEAD).min(THREADS_MAX) {
-            self.adopt(row);
-            row += 1;
-        }
-    }
-
-    /// The place of the thread that uses a row, if one does.
-    fn adopt(&mut self, number: usize) -> Option<usize> {
-        if let Some(Some(known)) = self.rows.get(number) {
-            return Some(*known);
-        }
-        let row = self.segment.view().thread(number)?;
-        // SYNC POINT: live, and exited. Acquire, with the Releases of the thread: the row's fields are written.
-        if !matches!(row.state.load(Ordering::Acquire), thread_state::LIVE | thread_state::EXITED) {
-            return None;
-        }
-        let generation = row.generation.load(Ordering::Relaxed);
-        let tid = row.tid.load(Ordering::Relaxed) as i32;
-        let thread = Thread::new(number, generation, tid, row.started.load(Ordering::Relaxed));
-        let place = match self.vacant.pop() {
-            Some(place) => {
-                self.threads[place] = thread;
-                place
-            }
-            None => {
-                self.threads.push(thread);
-                self.threads.len() - 1
-            }
-        };
-        if self.rows.len() <= number {
-            self.rows.resize(number + 1, None);
-        }
-        self.rows[number] = Some(place);
-        Some(place)
-    }
-
-    fn read(&mut self, dead: bool) {
-        // Which threads have ended is asked before their rings are read: what is read then is everything.
-        for thread in self.threads.iter_mut().filter(|t| t.exited.is_none() && t.is_live()) {
-            let row = self.segment.view().thread(thread.row);
-            if row.is_some_and(|r| r.state.load(Ordering::Acquire) == thread_state::EXITED) {
-                thread.exited = Some(Instant::now());
-            }
-        }
-        // All chains together are no longer than the pool, unless they are written faster than read, or lead in
-        // circles. So a pass has an end, and the next one begins with another thread.
-        let mut left = self.slots() * 2 + self.threads.len() + CHUNK_SLOTS;
-        left = left.saturating_sub(self.read_shared(dead, left));
-        let count = self.threads.len();
-        self.first_read = (self.first_read + 1) % count;
-        for n in 0..count {
-            let place = (self.first_read + n) % count;
-            left = left.saturating_sub(self.read_thread(place, dead, left));
-        }
-    }
-
-    fn read_shared(&mut self, dead: bool, most: usize) -> usize {
-        let view = *self.segment.view();
-        if self.shared.is_none() {
-            let first = view.header().shared_first.load(Ordering::Acquire);
-            self.shared = first.checked_sub(1).and_then(|first| Chain::new(&view, first));
-        }
-        let Some(mut chain) = self.shared.take() else { return 0 };
-        let torn = chain.torn;
-        // The row of an event's thread may not have been seen yet, so items are taken in one by one outside.
-        let mut items = Vec::new();
-        let steps = chain.read(&view, dead, most, |item| items.push(item));
-        for item in items {
-            let place = match &item {
-                Item::Event(event) | Item::Stack(event) | Item::Communicator(event) => {
-                    self.adopt(usize::from(event.thread)).unwrap_or(NOBODY)
-                }
-                _ => NOBODY,
-            };
-            let thread = &mut self.threads[place];
-            self.intake.take(item, &mut thread.recorded, place);
-        }
-        self.books.torn_shared += chain.torn - torn;
-        self.broken |= chain.is_broken();
-        self.shared = Some(chain);
-        steps
-    }
-
-    fn read_thread(&mut self, place: usize, dead: bool, most: usize) -> usize {
-        let view = *self.segment.view();
-        let thread = &mut self.threads[place];
-        if !thread.is_live() || place == NOBODY {
-            return 0;
-        }
-        let Some(row) = view.thread(thread.row) else { return 0 };
-        if thread.chain.is_none() {
-            // SYNC POINT: first chunk. Acquire, with the Release of the thread: the chunk is open.
-            let first = row.first_chunk.load(Ordering::Acquire);
-            thread.chain = first.checked_sub(1).and_then(|first| Chain::new(&view, first));
-        }
-        let mut steps = 0;
-        if let Some(chain) = &mut thread.chain {
-            let (intake, recorded) = (&mut self.intake, &mut thread.recorded);
-            steps = chain.read(&view, dead, most, |item| intake.take(item, recorded, place));
-            self.broken |= chain.is_broken();
-        }
-        if !dead {
-            self.retire(place, &view);
-        }
-        steps
-    }
-
-    /// Frees the row of a thread that has ended, when everything it wrote has been read.
-    fn retire(&mut self, place: usize, view: &View) {
-        let thread = &self.threads[place];
-        let Some(since) = thread.exited else { return };
-        let held_up = self.shared.as_ref().is_some_and(Chain::is_held_up);
-        let own = thread.chain.as_ref().is_none_or(|c| c.has_ended() || c.is_broken());
-        if (held_up || !own) && since.elapsed() < LAST_WAIT {
-            return;
-        }
-        self.close_thread(place, view, Ending::Exited);
-        let thread = &mut self.threads[place];
-        let Some(row) = view.thread(thread.row) else { return };
-        thread.ended = Some(row.ended.load(Ordering::Relaxed));
-        if let Some(used) = self.rows.get_mut(thread.row) {
-            *used = None;
-        }
-        Counters::clear(row);
-        // SYNC POINT: row. Release, with the Acquire of the next thread: we are done with the counters.
-        row.state.store(thread_state::FREE, Ordering::Release);
-    }
-
-    fn close_thread(&mut self, place: usize, view: &View, ending: Ending) {
-        let thread = &mut self.threads[place];
-        let Some(row) = view.thread(thread.row) else { return };
-        let torn = thread.chain.as_ref().map_or(0, |c| c.torn);
-        let class_of = |hook| facts::class_of(view, hook);
-        self.books.enter(&Counters::read(row), &thread.recorded, torn, ending, class_of);
-        thread.stage = Stage::Closed(1);
-        thread.chain = None;
-    }
-
-    /// Threads whose last events have been resolved become rows.
-    fn let_threads_go(&mut self, clocks: &Clocks, tables: &mut Tables) {
-        for place in 1..self.threads.len() {
-            match self.threads[place].stage {
-                Stage::Live | Stage::Left => {}
-                Stage::Closed(0) => {
-                    self.leave_open(place, tables);
-                    let row = self.thread_row(place, clocks);
-                    self.finished_threads.extend(row);
-                    self.threads[place].stage = Stage::Left;
-                    self.vacant.push(place);
-                }
-                Stage::Closed(passes) => self.threads[place].stage = Stage::Closed(passes - 1),
-            }
-        }
-    }
-
-    fn thread_row(&self, place: usize, clocks: &Clocks) -> Option<ThreadRow> {
-        let thread = self.threads.get(place)?;
-        let ns = |ticks: u64| clocks.ns(self.clock, ticks);
-        (thread.events() > 0).then(|| ThreadRow {
-            process_id: self.id,
-            pid: self.pid,
-            tid: thread.tid,
-            name: thread.name.clone().or_else(|| thread.named.name.clone()),
-            start_ns: ns(thread.started),
-            end_ns: thread.ended.map(ns),
-            events: thread.events() as i64,
-        })
     }
 
     /// Reads what is left and closes the books. `ended_ns`: when it ended, none if it runs on.
