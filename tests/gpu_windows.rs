@@ -60,6 +60,34 @@ fn a_window_holds_all_the_work_of_its_time_and_nothing_else() {
 }
 
 #[test]
+fn what_lies_between_windows_is_no_idle_time() {
+    let scratch = Scratch::new();
+    // 20 kernels of 50 us, and a pause: in a step of some 2 ms the GPU works for one.
+    let options = ["--gpu-window-every", "0.5", "--budget", "2"];
+    let run = in_windows(&scratch, &["3", "20", "50", "1000"], &options).traced().expect(0);
+    let trace = run.read();
+    let folder = run.trace.to_string_lossy();
+    let arguments = ["report", &folder, "--only", "summary,gpu-utilisation", "--format", "json"];
+    let report: serde_json::Value = serde_json::from_str(&scratch.gputrace(&arguments).expect(0).text()).expect("JSON");
+    let number = |of: &str, name: &str| {
+        report["analyses"][of]["facts"][name].as_f64().unwrap_or_else(|| panic!("{name} of {of}"))
+    };
+    let summary = |name: &str| number("summary", name);
+    // Steps of the whole run, and what the GPU did in those that lie in windows.
+    assert!((summary("gpu_busy_ns") - 1e6).abs() < 2e4, "{}", summary("gpu_busy_ns"));
+    assert_eq!(summary("gpu_operations"), 20.0);
+    assert!((summary("unit_ns") - summary("gpu_idle_ns") - 1e6).abs() < 2e4);
+    let (windows, truth) = (windows(&trace), issued(&scratch.path().join("truth.json")));
+    let inside: i64 = windows.iter().map(|(_, from, to)| to - from).sum();
+    let work = truth.iter().filter(|at| windows.iter().any(|(_, from, to)| (from..to).contains(at))).count();
+    let share = work as f64 * 50_000.0 / inside as f64 * 100.0;
+    let found = number("gpu-utilisation", "busy_percent");
+    assert!((found - share).abs() < 5.0, "{found} {share}");
+    let text = run.whole_lines();
+    assert!(text.contains(" windows, ") && text.contains("budget 2 %"), "{text}");
+}
+
+#[test]
 fn windows_cost_what_the_budget_allows_and_the_trace_says_what_that_was() {
     let scratch = Scratch::new();
     // A record costs 50 us: a hundred times what it does on a real GPU.

@@ -26,6 +26,7 @@
 //! | `waits` | waits that calls do not speak of are the driver's own |
 //! | `gpu_time` | what the GPU did, by CUPTI's records, is what the simulated device did; whoever else uses CUPTI goes first |
 //! | `counters` | what is read from outside of devices and processes is what the stand-in for NVML and the kernel say |
+//! | `gpu_windows` | windows hold all the work of their time, cost what the budget allows, and open together in all ranks |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass; what differs is named |

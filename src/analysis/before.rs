@@ -31,8 +31,8 @@ pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, 
     if covered.is_needed() {
         trace.scan(&[Covered::WANT], &around, &mut |rows| covered.rows(rows));
     }
-    // Of ranges the host's time inside is what counts.
-    let timed = gpu_times && !filter.projects();
+    // Of ranges the host's time inside is what counts, and between windows there are no steps of the GPU.
+    let timed = gpu_times && !filter.is_gapped();
     let steps = if timed { ahead::timed(trace, &around, covered.steps()) } else { covered.steps() };
     let steps = match filter.steps {
         Some((first, last)) => steps.only(first, last),

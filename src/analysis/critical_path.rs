@@ -11,6 +11,9 @@ pub(crate) struct CriticalPath;
 /// Rows of a process in the table of what is on the path.
 const NAMES: usize = 20;
 
+/// Why there is none of windows.
+const WINDOWS: &str = "The run is replayed from one end to the other, and between windows it is not known what the GPU did: \
+                       --gpu-time full records a run of which there is a critical path.";
 /// Why ranges have no critical path.
 const RANGES: &str =
     "Ranges are not replayed: what lies between them is not theirs. See the whole run, or steps of it (--steps).";
@@ -77,6 +80,8 @@ impl Analysis for CriticalPath {
         let Some(critical) = &facts.critical else {
             if facts.filter.projects() {
                 section.note(RANGES);
+            } else if facts.filter.observed.is_some() {
+                section.note(WINDOWS);
             } else {
                 gpu::no_times_note(&mut section, facts);
             }

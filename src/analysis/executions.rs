@@ -10,7 +10,7 @@ fn known<'a>(facts: &'a Facts<'_>) -> Option<&'a Gpu> {
 }
 
 /// Launch efficiency, queue time, short and delayed kernels.
-pub(super) fn facts_of(section: &mut Section, facts: &Facts<'_>, wall_ns: f64) {
+pub(super) fn facts_of(section: &mut Section, facts: &Facts<'_>, gpu_wall_ns: f64) {
     let Some(gpu) = known(facts) else { return };
     let of = |each: &dyn Fn(&OfLaunch) -> u64| gpu.launched.kernels.iter().map(|(_, of)| each(of)).sum::<u64>();
     let all = of(&|of| of.kernel.count);
@@ -19,7 +19,7 @@ pub(super) fn facts_of(section: &mut Section, facts: &Facts<'_>, wall_ns: f64) {
     gpu.launched.kernels.iter().for_each(|(_, of)| queue.merge(&of.queue));
     let short = of(&|of| of.short);
     // Work may outlast the range that launched it: it has no share of the range's time.
-    let efficiency = if facts.filter.projects() { Value::Missing } else { percent(busy as f64, wall_ns) };
+    let efficiency = if facts.filter.projects() { Value::Missing } else { percent(busy as f64, gpu_wall_ns) };
     section.fact("efficiency_percent", "launch efficiency (GPU busy / wall)", Unit::Percent, efficiency);
     section.fact("joined_kernels", "kernels joined with their launch", Unit::Count, all);
     section.fact("queue_med_ns", "median queue time", Unit::Ns, (queue.count > 0).then(|| queue.median()));

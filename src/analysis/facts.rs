@@ -217,7 +217,7 @@ impl<'a> Facts<'a> {
         let summed = needs.contains(&Need::StepSums);
         let step_sums = if summed { StepSums::new(&steps, idle.clone()) } else { StepSums::default() };
         // What lies between ranges is not theirs, and cannot be left out of a replay.
-        let replayed = needs.contains(&Need::Critical) && gpu_times && !filter.projects();
+        let replayed = needs.contains(&Need::Critical) && gpu_times && !filter.is_gapped();
         let critical = replayed.then(|| Critical::new(trace, communication.clone(), &steps));
         let mut facts = Facts {
             trace,
@@ -284,7 +284,12 @@ impl<'a> Facts<'a> {
         ];
         let mut passes: Vec<Costing<'_>> = if host { vec![(12, &mut facts.host)] } else { Vec::new() };
         let needed = optional.into_iter().filter(|(need, ..)| {
-            needs.contains(need) && (gpu_times || !matches!(need, Need::GpuSteps | Need::GpuClock))
+            let known = match need {
+                Need::GpuClock => gpu_times,
+                Need::GpuSteps => gpu_times && filter.observed.is_none(),
+                _ => true,
+            };
+            known && needs.contains(need)
         });
         passes.extend(needed.map(|(_, cost, pass)| (cost, pass)));
         passes.extend(facts.gpu.as_mut().map(|pass| (120, pass as &mut dyn Pass)));
@@ -366,6 +371,11 @@ impl<'a> Facts<'a> {
         let from = from.max(self.filter.from_ns.unwrap_or(i64::MIN));
         let to = to.min(self.filter.to_ns.unwrap_or(i64::MAX));
         to.saturating_sub(from).max(0) as f64
+    }
+
+    /// The part of it in which it is known what the GPU did.
+    pub(crate) fn gpu_wall_ns(&self, process_id: i64) -> f64 {
+        self.wall_ns(process_id) * self.filter.observed_share(process_id, self.lifetime(process_id))
     }
 
     /// The same, whatever the filter keeps.

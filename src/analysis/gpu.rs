@@ -5,6 +5,7 @@ use gputrace_collectors::schema::TableId;
 use super::passes::gpu::{Device, Gpu};
 use super::section::Section;
 use super::{Facts, loss};
+use crate::render::duration;
 
 /// Where operations of GPUs stand.
 const TABLES: [TableId; 2] = [TableId::Kernels, TableId::DeviceCopies];
@@ -67,6 +68,15 @@ pub(super) fn unread_note(section: &mut Section, facts: &Facts<'_>) {
         ));
     }
     loss::removed_note(section, facts, &TABLES);
+    if let Some(windows) = windows(facts) {
+        section.note(format!("{windows}: times of the GPU here are of these, and of no other time."));
+    }
+}
+
+/// In how much of the run it is known what the GPU did, where that is not all of it.
+pub(crate) fn windows(facts: &Facts<'_>) -> Option<String> {
+    let (count, ns) = facts.filter.observed.as_ref()?.sums();
+    Some(format!("GPU times are known in {count} windows, {} in all", duration(ns as f64)))
 }
 
 /// `0` where one process or rank has it, else `0 of rank 3`.

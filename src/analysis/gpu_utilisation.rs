@@ -169,7 +169,7 @@ fn per_step(facts: &Facts<'_>, gpu: &Gpu) -> Table {
         for (process_id, own) in processes {
             let Some(steps) = facts.steps.of(*process_id) else { continue };
             // Of steps that are reported in part only the usual one is known.
-            let whole = !facts.filter.projects();
+            let whole = !facts.filter.is_gapped();
             let mean_busy = own.steady.0 as f64 / steps.sorted_ns.len().max(1) as f64;
             let per_step = |ns: i64| ns as f64 / steps.middle.max(1) as f64;
             rows.push(vec![

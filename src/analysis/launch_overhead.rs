@@ -130,7 +130,8 @@ impl Analysis for LaunchOverhead {
         let encoding = Some(facts.metal.encode_ns()).filter(|ns| *ns > 0);
         section.fact("encode_ns", "time in encoding command buffers", Unit::Ns, encoding);
         section.fact("captured", "under stream capture", Unit::Count, sum(|p| p.captured as i64));
-        executions::facts_of(&mut section, facts, wall);
+        let gpu_wall = launches.processes.iter().map(|(id, _)| facts.gpu_wall_ns(*id)).sum();
+        executions::facts_of(&mut section, facts, gpu_wall);
         super::gpu::unread_note(&mut section, facts);
         super::gpu_clock::note(&mut section, facts);
         sites::launch_table(&mut section, facts);

@@ -233,7 +233,7 @@ impl Limit {
 pub(super) fn launch_efficiency(facts: &Facts<'_>) -> Option<f64> {
     let devices = facts.gpu.as_ref()?.devices.iter();
     let (busy, wall) = devices.fold((0.0, 0.0), |(busy, wall), device| {
-        (busy + device.busy().total_ns() as f64, wall + facts.wall_ns(device.named.0))
+        (busy + device.busy().total_ns() as f64, wall + facts.gpu_wall_ns(device.named.0))
     });
     (wall > 0.0 && !facts.filter.projects()).then(|| 100.0 * busy / wall)
 }

@@ -20,7 +20,7 @@ pub(crate) fn filter(select: &Select, trace: &Trace) -> Result<Filter> {
         after.map(|d| trace.began_ns().saturating_add(i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)))
     };
     let step = select.step_name().cloned();
-    let all = Filter { from_ns: at(select.from), to_ns: at(select.to), step, ..Filter::default() };
+    let all = Filter { from_ns: at(select.from), to_ns: at(select.to), step, ..Filter::of(trace) };
     if let (Some(from), Some(to)) = (select.from, select.to)
         && from >= to
     {

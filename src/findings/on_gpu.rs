@@ -55,6 +55,7 @@ impl OnGpu {
             return None;
         }
         let each = own.len() as f64 * units;
+        let is_whole = facts.filter.observed_of(process_id).is_none();
         let mean = |of: &dyn Fn(&crate::analysis::InSteps) -> i64| {
             own.iter().map(|(_, own)| of(own)).sum::<i64>() as f64 / each
         };
@@ -78,10 +79,13 @@ impl OnGpu {
             kernel_ns: times.median() as f64,
             launch_idle_ns: starved.sum::<i64>() as f64 / each,
             idle_ns: std::array::from_fn(|cause| mean(&|own| own.idle_ns[cause])),
-            mean_idle_ns: facts.steps.of(process_id).filter(|steps| !steps.sorted_ns.is_empty()).map(|steps| {
-                let idle: i64 = own.iter().flat_map(|(_, own)| own.steady.1).sum();
-                idle as f64 / (own.len() * steps.sorted_ns.len()) as f64
-            }),
+            // Of all steady steps; where some are not known there is no such mean.
+            mean_idle_ns: facts.steps.of(process_id).filter(|steps| is_whole && !steps.sorted_ns.is_empty()).map(
+                |steps| {
+                    let idle: i64 = own.iter().flat_map(|(_, own)| own.steady.1).sum();
+                    idle as f64 / (own.len() * steps.sorted_ns.len()) as f64
+                },
+            ),
             after: after.filter_map(|(key, gaps)| Some((key.did?, gaps.middle.1 as f64 / each))).collect(),
         })
     }

@@ -158,6 +158,8 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             Some(steps) => (steps.middle_ns, steps.middle_host_ns, steps.middle as f64, &time.middle),
             None => (run_ns, run_ns, 1.0, &time.all),
         };
+        // Of a run that is known in part, as much as that part says of the whole.
+        let gpu_units = if steps.is_some() { middle } else { facts.filter.observed_share(process_id, span) };
         let shares = time.shares_ns();
         let clock_off = gpu_clock_off(facts, process_id);
         let critical = facts.critical.as_ref().and_then(|critical| critical.of(process_id));
@@ -175,7 +177,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             system_ns: time.system_ns().filter(|_| looked_at(process_id, time)).map(|ns| ns as f64 / middle),
             calls: counted.calls.map(|calls| calls as f64 / middle),
             implicit_waits: counted.implicit_waits as f64 / middle,
-            on_gpu: OnGpu::of(facts, process_id, middle).filter(|_| clock_off.is_none()),
+            on_gpu: OnGpu::of(facts, process_id, gpu_units).filter(|_| clock_off.is_none()),
             waited_ns: facts.ranks.late.get(&process_id).map_or(0, Late::waited_ns) as f64 / middle,
             imbalance: None,
             critical: critical.filter(|_| clock_off.is_none()),

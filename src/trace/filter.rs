@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Process, Spans};
+use super::{Process, Spans, Trace};
 
 /// In place of the process's id of a row that is of no process.
 pub(crate) const NOBODY: i64 = i64::MIN;
@@ -26,9 +26,17 @@ pub(crate) struct Filter {
     pub(crate) device: Option<Arc<FxHashMap<i64, i32>>>,
     /// Ranges of this name are the steps.
     pub(crate) step: Option<String>,
+    /// Of what the GPU did keep what began in these times: it is known then, and not between them. Of calls nothing is left
+    /// out.
+    pub(crate) observed: Option<Arc<Spans>>,
 }
 
 impl Filter {
+    /// Keeps all of a trace.
+    pub(crate) fn of(trace: &Trace) -> Filter {
+        Filter { observed: trace.observed().map(Arc::new), ..Filter::default() }
+    }
+
     /// Keeps the processes that have one of the pids, and one of the ranks, where any are named.
     pub(crate) fn only(mut self, processes: &[Process], pids: &[i32], ranks: &[i32]) -> Filter {
         if pids.is_empty() && ranks.is_empty() {
@@ -78,7 +86,28 @@ impl Filter {
     /// The same of what the GPU did, for the call with this correlation id.
     pub(crate) fn keeps_work(&self, start_ns: i64, process_id: i64, cause: Option<i64>, device: Option<i32>) -> bool {
         self.within.iter().all(|spans| spans.hold_work(process_id, cause, start_ns))
+            && self.observed_of(process_id).is_none_or(|spans| spans.hold(process_id, None, start_ns))
             && self.keeps_device(process_id, device)
+    }
+
+    /// When it is known what the GPU did for a process; none: all the time.
+    pub(crate) fn observed_of(&self, process_id: i64) -> Option<&Spans> {
+        self.observed.as_deref().filter(|spans| spans.are_of(process_id))
+    }
+
+    /// The part of the time that is kept of a process in which it is known what the GPU did.
+    pub(crate) fn observed_share(&self, process_id: i64, span: (i64, i64)) -> f64 {
+        let Some(spans) = self.observed_of(process_id) else { return 1.0 };
+        let ns = |parts: &[(i64, i64)]| parts.iter().map(|(from, to)| to - from).sum::<i64>();
+        let kept = self.kept_of(process_id, span);
+        let seen: i64 =
+            kept.iter().map(|part| spans.inside(process_id, *part).map(|(from, to)| to - from).sum::<i64>()).sum();
+        seen as f64 / ns(&kept).max(1) as f64
+    }
+
+    /// Whether what the GPU did is kept, or known, in parts of the time that do not join.
+    pub(crate) fn is_gapped(&self) -> bool {
+        self.projects() || self.observed.is_some()
     }
 
     fn keeps_device(&self, process_id: i64, device: Option<i32>) -> bool {
@@ -97,8 +126,17 @@ impl Filter {
         self.within.iter().any(|spans| spans.projects())
     }
 
+    /// The parts of a time that lie inside of what is kept of a process, and known of the GPU.
+    pub(crate) fn inside(&self, process_id: i64, span: (i64, i64)) -> Vec<(i64, i64)> {
+        let kept = self.kept_of(process_id, span);
+        match self.observed_of(process_id) {
+            Some(spans) => kept.into_iter().flat_map(|part| spans.inside(process_id, part)).collect(),
+            None => kept,
+        }
+    }
+
     /// The parts of a time that lie inside of what is kept of a process.
-    pub(crate) fn inside(&self, process_id: i64, (from, to): (i64, i64)) -> Vec<(i64, i64)> {
+    fn kept_of(&self, process_id: i64, (from, to): (i64, i64)) -> Vec<(i64, i64)> {
         let window = (from.max(self.from_ns.unwrap_or(i64::MIN)), to.min(self.to_ns.unwrap_or(i64::MAX)));
         let whole = if window.0 < window.1 { vec![window] } else { Vec::new() };
         self.within

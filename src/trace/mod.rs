@@ -25,6 +25,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod windows;
 
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -70,6 +70,22 @@ impl Spans {
         own.map(|((_, tid), _)| *tid).min()
     }
 
+    /// Whether any is of this process.
+    pub(crate) fn are_of(&self, process_id: i64) -> bool {
+        self.processes.contains_key(&process_id)
+    }
+
+    /// Number and time of those of all processes.
+    pub(crate) fn sums(&self) -> (usize, i64) {
+        let all = self.processes.values().flatten();
+        all.fold((0, 0), |(count, ns), (from, to)| (count + 1, ns + to - from))
+    }
+
+    /// Whether a span holds all of a time.
+    pub(crate) fn cover(&self, process_id: i64, (from, to): (i64, i64)) -> bool {
+        self.inside(process_id, (from, to)).next() == Some((from, to))
+    }
+
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.processes.is_empty()

@@ -174,8 +174,11 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
         out.push_str("cost, loss and coverage not known: the manifest was not written again after the start\n");
     } else if own.known && own.seen > 0 {
         let cost = own.cost_ns.map_or("not measured".to_owned(), |(ns, wall)| share(ns / wall));
+        let windows = own.windows_percent.map_or(String::new(), |(windows, budget)| {
+            format!(" (windows {}, budget {})", share(windows / 100.0), share(budget / 100.0))
+        });
         let (lost, seen) = (number(own.dropped as f64), number(own.seen as f64));
-        let _ = write!(out, "{whole}cost {cost}  lost {lost} of {seen}  uncovered {}", own.uncovered.len());
+        let _ = write!(out, "{whole}cost {cost}{windows}  lost {lost} of {seen}  uncovered {}", own.uncovered.len());
         if let Some(ranks) = ranks::present(content) {
             let _ = write!(out, "  ranks {ranks}");
         }

@@ -28,7 +28,7 @@ pub(crate) struct Summary;
 /// have had no room.
 pub(crate) fn at_end(trace: &Path, own: Option<Manifest>) -> anyhow::Result<String> {
     let trace = Trace::open_with(&[trace.to_owned()], own)?;
-    let filter = Filter::default();
+    let filter = Filter::of(&trace);
     let facts = Facts::gather(&trace, &filter, findings::NEEDS);
     let mut text = Summary.section(&facts).literal.unwrap_or_default();
     for problem in trace.problems() {

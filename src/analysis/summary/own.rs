@@ -14,6 +14,8 @@ pub(crate) struct Own {
     /// Time that recording took in the process where it took most, ns, and how long that process ran: shells that wait
     /// for it must not dilute its share.
     pub(crate) cost_ns: Option<(f64, f64)>,
+    /// What windows of GPU times cost there, of it, and what recording may cost, in percent of the wall time.
+    pub(crate) windows_percent: Option<(f64, f64)>,
     /// Driver functions of launch, copy, set, wait or allocation that were fetched and that no hook covers.
     pub(crate) uncovered: Vec<String>,
     /// Libraries whose own calls of the driver may be missing, each with how it was opened.
@@ -39,8 +41,13 @@ impl Own {
             own.dropped += about.accounting.values().map(|c| c.dropped).sum::<u64>();
             own.unbalanced += usize::from(!about.balanced && !about.running && about.traced && !own.incomplete);
             let wall = facts.whole_wall_ns(process.process_id);
-            let cost = about.cost.total_ns.filter(|ns| wall > 0.0 && own.cost_ns.is_none_or(|(most, _)| *ns > most));
-            own.cost_ns = cost.map(|ns| (ns, wall)).or(own.cost_ns);
+            let budget = about.gpu_time.as_ref().and_then(|gpu| gpu.budget.as_ref());
+            let windows = budget.and_then(|budget| Some((budget.windows_percent?, budget.percent)));
+            let with_windows = |ns: f64| ns + windows.map_or(0.0, |(percent, _)| percent / 100.0 * wall);
+            let cost = about.cost.total_ns.map(with_windows);
+            if let Some(ns) = cost.filter(|ns| wall > 0.0 && own.cost_ns.is_none_or(|(most, _)| *ns > most)) {
+                (own.cost_ns, own.windows_percent) = (Some((ns, wall)), windows);
+            }
             let symbols = about.coverage.uncovered.iter().map(|s| s.symbol.as_str());
             own.uncovered.extend(symbols.filter(|s| matters(s)).map(str::to_owned));
             if about.coverage.inline.is_none() {

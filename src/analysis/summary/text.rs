@@ -212,6 +212,9 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     if main.on_gpu.is_some() && gpu::unread(content.facts).is_some() {
         out.push_str("  operations of the GPU are missing, see below: it was busier than that\n");
     }
+    if let Some(windows) = gpu::windows(content.facts).filter(|_| main.on_gpu.is_some()) {
+        let _ = writeln!(out, "  {windows}: the GPU's line is of these");
+    }
     let _ = write!(out, " host  outside driver {}", shown(main.outside_ns()));
     let always = [("launch calls", Part::Launch), ("waits", Part::Wait), ("copies", Part::Copy)];
     let when_seen = [("memory", Part::Memory), ("other", Part::Other)];

@@ -59,7 +59,7 @@ impl Default for Devices {
 impl Devices {
     pub(super) fn new(trace: &Trace, filter: &Filter) -> Devices {
         let places = trace.processes.iter().enumerate().map(|(place, process)| (process.process_id, place)).collect();
-        let ranges = filter.projects().then(|| Arc::new(filter.clone()));
+        let ranges = filter.is_gapped().then(|| Arc::new(filter.clone()));
         Devices { names: Names::new(&trace.processes), places, ranges, ..Devices::default() }
     }
 

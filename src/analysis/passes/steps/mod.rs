@@ -92,11 +92,18 @@ impl Steps {
         Steps::new(all, self.called)
     }
 
-    /// The same of which only what lies inside of the filter's ranges counts as their usual length.
+    /// The same of which only what lies inside of the filter's ranges counts as their usual length, and only steps of which all
+    /// is known as usual ones.
     pub(crate) fn inside(mut self, filter: &Filter) -> Steps {
         for steps in self.all.iter_mut().filter(|_| filter.projects()) {
             let process_id = steps.process_id;
             steps.inside(|span| filter.inside(process_id, span).iter().map(|(from, to)| to - from).sum());
+        }
+        for steps in &mut self.all {
+            let process_id = steps.process_id;
+            if let Some(spans) = filter.observed_of(process_id) {
+                steps.usual_where(|step| spans.cover(process_id, step));
+            }
         }
         self
     }

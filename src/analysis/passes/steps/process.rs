@@ -61,6 +61,8 @@ pub(crate) struct ProcessSteps {
     /// Where the host runs ahead.
     gpu: Option<Line>,
     usual: (i64, i64),
+    /// The steps of which it is known what the GPU did, by their number; none: all.
+    known: Option<Vec<bool>>,
     /// From the first steady step to the end of the last, ns since the epoch.
     steady_span: (i64, i64),
     /// Every so many steps a long one comes; 1 where none does.
@@ -114,6 +116,7 @@ impl ProcessSteps {
             middle_host_ns: mean(middle().map(|(_, host_ns)| host_ns).sum()),
             sorted_ns,
             usual,
+            known: None,
             steady_span: (clock.boundary(warm_up).unwrap_or(0), clock.last().unwrap_or(0)),
             every: regular.map_or(1, |(every, _)| every),
             host,
@@ -136,6 +139,19 @@ impl ProcessSteps {
         let ns: i64 = usual.filter_map(|step| self.host.between(step, step)).map(of).sum();
         self.middle_ns = ns as f64 / self.middle.max(1) as f64;
         self.middle_host_ns = self.middle_ns;
+    }
+
+    /// Counts only those as usual of which `is_known` holds from their begin to their end.
+    pub(super) fn usual_where(&mut self, is_known: impl Fn((i64, i64)) -> bool) {
+        let all = 0..self.host.steps();
+        self.known = Some(all.clone().map(|step| self.clock().between(step, step).is_some_and(&is_known)).collect());
+        let usual: Vec<usize> = all.filter(|step| self.is_middle(*step)).collect();
+        let mean = |line: &Line| {
+            let ns: i64 = usual.iter().filter_map(|step| line.between(*step, *step)).map(|(from, to)| to - from).sum();
+            ns as f64 / usual.len().max(1) as f64
+        };
+        (self.middle_ns, self.middle_host_ns) = (mean(self.clock()), mean(&self.host));
+        self.middle = usual.len() as u64;
     }
 
     /// The same steps of a host that runs ahead: their boundaries on the GPU, as many as there are on the host.
@@ -218,7 +234,8 @@ impl ProcessSteps {
     /// Whether it is a steady step of usual duration.
     pub(crate) fn is_middle(&self, step: usize) -> bool {
         let lasts = self.boundary(step + 1).zip(self.boundary(step)).map(|(end, begin)| end - begin);
-        step >= self.warm_up && lasts.is_some_and(|ns| self.is_usual(ns))
+        let known = self.known.as_ref().is_none_or(|known| known.get(step) == Some(&true));
+        known && step >= self.warm_up && lasts.is_some_and(|ns| self.is_usual(ns))
     }
 
     /// Begin and end of at most so many steady steps, spread evenly over the run: on the host, and on the GPU.
