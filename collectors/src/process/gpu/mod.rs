@@ -39,6 +39,8 @@ const GIVEN_UP_NS: i64 = 5_000_000_000;
 const MOST_HELD: usize = 1 << 20;
 /// Streams of CUPTI whose own handle is remembered.
 const MOST_STREAMS: usize = 1 << 14;
+/// Records out of which it is learned where numbers lie.
+const SAMPLE: usize = 4096;
 /// Records of one pass whose place is looked for again.
 const TRIES: usize = 16;
 /// Records that are enough to say that numbers have gaps.
@@ -219,25 +221,30 @@ impl Gpu {
         let Some(first) = records.first().map(|told| told.work.correlation) else { return };
         // In the order of their numbers, which wrap.
         records.sort_by_key(|told| told.work.correlation.wrapping_sub(first) as i32);
-        let known: Vec<(Work, i64)> = records.iter().map(|told| (told.work, told.begin_ns)).collect();
-        if !self.calls.is_aligned() && self.calls.align(&known, self.on_since_ns) {
-            self.learn_streams(&known);
+        let sample = |from: usize| -> Vec<(Work, i64)> {
+            records.iter().skip(from).take(SAMPLE).map(|told| (told.work, told.begin_ns)).collect()
+        };
+        if !self.calls.is_aligned() {
+            let first = sample(0);
+            if self.calls.align(&first, self.on_since_ns) {
+                self.learn_streams(&first);
+            }
         }
         let in_order = !self.calls.is_aligned();
         let (count, mut tries) = (records.len(), TRIES);
         let mut missed = Vec::new();
-        for (nth, told) in records.into_iter().enumerate() {
-            let mut call = self.look(&told, in_order, false);
+        for (nth, told) in records.iter().enumerate() {
+            let mut call = self.look(told, in_order, false);
             // The place was lost: CUPTI left calls out, or counted others.
             if call.is_none() && !in_order && tries > 0 {
                 tries -= 1;
-                if self.calls.align(known.get(nth..).unwrap_or(&[]), self.on_since_ns) {
-                    call = self.look(&told, false, false);
+                if self.calls.align(&sample(nth), self.on_since_ns) {
+                    call = self.look(told, false, false);
                 }
             }
             match call {
-                Some(call) => self.found(&told, Some(&call), written),
-                None => missed.push(told),
+                Some(call) => self.found(told, Some(&call), written),
+                None => missed.push(*told),
             }
         }
         if missed.len() * 2 > count && count >= ENOUGH {
