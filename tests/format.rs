@@ -40,7 +40,8 @@ fn all(scratch: &Scratch) -> Finished {
 
 /// The tables that a recorded trace of CUDA may have: what PyTorch's allocator held is in none that was not imported.
 fn recorded() -> impl Iterator<Item = &'static Table> {
-    const OTHERS: [TableId; 3] = [TableId::TorchMemory, TableId::CommandBuffers, TableId::Dispatches];
+    const OTHERS: [TableId; 4] =
+        [TableId::GpuSamples, TableId::TorchMemory, TableId::CommandBuffers, TableId::Dispatches];
     TABLES.iter().filter(|table| !OTHERS.contains(&table.id))
 }
 

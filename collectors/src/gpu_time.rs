@@ -1,4 +1,4 @@
-//! What the manifest says of asking CUPTI when the GPU ran what.
+//! What the manifest says of asking when the GPU ran what: CUPTI, or events around launches.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,30 @@ pub struct GpuTime {
     /// Functions of CUPTI with which others began to use it: no records meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aside: Vec<String>,
+    /// Launches that were timed by events around them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<TimedLaunches>,
+}
+
+/// What came of timing launches by events around them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedLaunches {
+    /// Launches that were timed.
+    pub timed: u64,
+    /// Those that were drawn when all pairs of events were under way.
+    pub without_room: u64,
+    /// Those whose events were lost: their context ended, the driver refused, or the ring had no room.
+    pub lost: u64,
+    /// Those whose second event came too late to say when they ended.
+    pub late: u64,
+    /// Those whose call is not in the trace.
+    pub without_call: u64,
+    /// What a pair of events takes by itself, ns; subtracted.
+    pub pair_ns: u64,
+    /// Contexts with a pool of events.
+    pub contexts: u64,
+    /// How far the GPU's clock may be off the host's, ns: the longest that a comparison of both took.
+    pub error_ns: u64,
 }
 
 /// What recording may cost, and what it did, in percent of the wall time.

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use crate::counters::{Counters, Source};
-pub use crate::gpu_time::{Budget, GpuTime};
+pub use crate::gpu_time::{Budget, GpuTime, TimedLaunches};
 use gputrace_abi::Class;
 use serde::{Deserialize, Serialize};
 

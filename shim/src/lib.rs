@@ -7,7 +7,7 @@
 //!
 //! Where things are: [`hooks`] the lists of hooked functions; [`interpose`] how a line of a list becomes a hook;
 //! [`record`] what a hook does ([`count`] where that is little, [`wait`] where it may wait for the operating system);
-//! [`stack`] whose line a call came from; [`graphs`] what a graph holds; [`gpu_time`] when the GPU ran what it was given; [`thread`] a thread's state and its ring;
+//! [`stack`] whose line a call came from; [`graphs`] what a graph holds; [`gpu_time`] when the GPU ran what it was given, or how long; [`thread`] a thread's state and its ring;
 //! [`session`] how the segment is made; files `linux.rs` and `macos.rs` what differs there.
 #![no_std]
 // What only the hooks of Linux use of the parts that both systems share.

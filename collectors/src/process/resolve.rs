@@ -123,6 +123,7 @@ impl Process {
                 if let Some(what) = what {
                     gave(&mut self.gpu, &call, what);
                 }
+                self.gpu.samples.launched(event, &call, &launch);
                 tables.launch(&call, &launch);
             }
             Class::Sync => {

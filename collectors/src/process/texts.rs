@@ -12,9 +12,16 @@ impl Process {
     /// Takes in the texts that this pass read.
     pub(super) fn take_texts(&mut self, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         for text in std::mem::take(&mut self.intake.texts) {
-            if matches!(text.kind, text_kind::GPU_WORK | text_kind::GPU_TIME) {
-                self.gpu.take(&text, clocks, self.clock, tables);
-                continue;
+            match text.kind {
+                text_kind::GPU_WORK | text_kind::GPU_TIME => {
+                    self.gpu.take(&text, clocks, self.clock, tables);
+                    continue;
+                }
+                text_kind::GPU_SAMPLES | text_kind::GPU_SAMPLING => {
+                    self.gpu.samples.take(&text, clocks, self.clock);
+                    continue;
+                }
+                _ => {}
             }
             let name = text.text();
             let mut write = |kind: NameKind| {

@@ -117,3 +117,48 @@ pub(super) const GPU_WINDOWS: Table = Table {
         ),
     ],
 };
+
+pub(super) const GPU_SAMPLES: Table = Table {
+    id: TableId::GpuSamples,
+    name: "gpu_samples",
+    meaning: "a launch that was timed by two events around it: kernels drawn by chance, each graph, and what NCCL launches",
+    columns: &[
+        START.means("when it began on the GPU: when the GPU passed the first event, or could have got the launch"),
+        Column::new(
+            "gpu_ns",
+            I64,
+            Delta,
+            NS,
+            "time on the GPU, without what two events take by themselves; of a graph its pauses too",
+        ),
+        PROCESS,
+        PID,
+        DEVICE.means("ordinal of the device in this process"),
+        CONTEXT,
+        STREAM,
+        CORRELATION.means("the launch: correlation_id of the same process in launches"),
+        Column::new("kind", Text, Dictionary, NONE, "kernel, graph, or collective (launched inside a call of NCCL)"),
+        Column::new(
+            "name_id",
+            I64,
+            Dictionary,
+            NONE,
+            "the kernel's name: names.name_id, kind kernel; null for graphs and when not known",
+        )
+        .optional(),
+        Column::new("grid_x", I32, Dictionary, "blocks", "grid; 0 for graphs"),
+        Column::new("grid_y", I32, Dictionary, "blocks", "grid"),
+        Column::new("grid_z", I32, Dictionary, "blocks", "grid"),
+        Column::new("block_x", I32, Dictionary, "threads", "block; 0 for graphs"),
+        Column::new("block_y", I32, Dictionary, "threads", "block"),
+        Column::new("block_z", I32, Dictionary, "threads", "block"),
+        Column::new(
+            "weight",
+            I32,
+            Dictionary,
+            "launches",
+            "launches of its kind that it stands for on average: the mean distance of two that are drawn; 1 where each is timed",
+        ),
+        Column::new("pair_ns", I64, Delta, NS, "time between both events as the GPU took it, nothing subtracted"),
+    ],
+};

@@ -195,6 +195,8 @@ pub enum TableId {
     GpuWindows = 21,
     /// What devices, processes and control groups were seen doing from outside.
     Counters = 22,
+    /// Launches that were timed.
+    GpuSamples = 23,
 }
 
 impl TableId {
@@ -250,7 +252,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 23] = [
+pub const TABLES: [Table; 24] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -274,6 +276,7 @@ pub const TABLES: [Table; 23] = [
     metal::DISPATCHES,
     device::GPU_WINDOWS,
     counters::COUNTERS,
+    device::GPU_SAMPLES,
 ];
 
 #[cfg(test)]

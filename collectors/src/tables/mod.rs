@@ -4,6 +4,7 @@ mod calls;
 mod collectives;
 mod columns;
 mod counters;
+mod gpu_samples;
 mod gpu_windows;
 mod graphs;
 mod metal;
@@ -26,6 +27,8 @@ use collectives::{CollectiveColumns, CommunicatorColumns};
 use columns::{Coded, Optional, Plain, Rows, Texts, take};
 use counters::CounterColumns;
 pub(crate) use counters::CounterRow;
+pub(crate) use gpu_samples::GpuSample;
+use gpu_samples::GpuSampleColumns;
 pub(crate) use gpu_windows::GpuWindow;
 use gpu_windows::GpuWindowColumns;
 pub(crate) use graphs::{Graph, GraphKernel};
@@ -110,6 +113,7 @@ pub(crate) struct Tables {
     copies: CopyColumns,
     gpu_windows: GpuWindowColumns,
     counters: CounterColumns,
+    gpu_samples: GpuSampleColumns,
     full: Vec<Message>,
 }
 
@@ -150,6 +154,7 @@ impl Tables {
             copies: CopyColumns::default(),
             gpu_windows: GpuWindowColumns::default(),
             counters: CounterColumns::default(),
+            gpu_samples: GpuSampleColumns::default(),
             full: Vec::new(),
         }
     }
@@ -259,6 +264,11 @@ impl Tables {
         self.counters.push(row);
     }
 
+    /// Adds a row to `gpu_samples`.
+    pub(crate) fn gpu_sample(&mut self, row: &GpuSample) {
+        self.gpu_samples.push(row);
+    }
+
     /// Adds a row to `names`.
     pub(crate) fn name(&mut self, id: i64, kind: &str, name: &str) {
         self.names.rows.count += 1;
@@ -327,6 +337,7 @@ impl Tables {
         out.extend(self.copies.take(rows));
         out.extend(self.gpu_windows.take());
         out.extend(self.counters.take());
+        out.extend(self.gpu_samples.take(rows));
         out.into_iter()
     }
 

@@ -111,6 +111,7 @@ fn fill(tables: &mut Tables) {
     tables.gpu_window(&window);
     let id = crate::counters::Id::Power;
     tables.counter(&CounterRow { start_ns: 1, interval_ns: None, process: None, device: None, id, value: 700.0 });
+    tables.gpu_sample(&GpuSample::default());
     tables.host(&HostCall {
         class: Class::HostFree,
         start_ns: 1,
@@ -178,6 +179,7 @@ fn every_table_has_the_columns_of_its_schema() {
                     | TableId::DeviceCopies
                     | TableId::GpuWindows
                     | TableId::Counters
+                    | TableId::GpuSamples
             );
             assert_eq!(shares.iter().map(|s| s.rows).sum::<u64>(), u64::from(counted));
             batches.push((table, batch));

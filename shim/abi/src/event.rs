@@ -263,6 +263,10 @@ pub mod text_kind {
     pub const GPU_TIME: u64 = 21;
     /// The name of a kernel in [`GPU_WORK`]; its key is [`crate::text::key`], and what stands in the event is not looked at.
     pub const KERNEL_NAME: u64 = 22;
+    /// How long the GPU took for launches that were timed: records as [`crate::sample`] says.
+    pub const GPU_SAMPLES: u64 = 23;
+    /// What became of timing launches: a [`crate::sample::Account`].
+    pub const GPU_SAMPLING: u64 = 24;
 }
 
 /// How a library was opened whose own calls may go past our symbols.
@@ -277,6 +281,9 @@ pub mod past {
 
 /// The call was made while its stream was being captured into a graph: nothing ran yet.
 pub const FLAG_CAPTURED: u16 = 1;
+
+/// Launch: events around it time it, and a [`crate::sample::Sample`] may follow.
+pub const FLAG_TIMED: u16 = 1 << 8;
 
 /// Collective: the call was made between ncclGroupStart and ncclGroupEnd, which does the work.
 pub const FLAG_IN_GROUP: u16 = 1 << 7;

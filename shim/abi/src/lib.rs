@@ -26,6 +26,7 @@ pub mod metal;
 pub mod patches;
 pub mod pool;
 pub mod ring;
+pub mod sample;
 pub mod stack;
 pub mod sync;
 pub mod text;

@@ -10,6 +10,7 @@
 pub(crate) mod aside;
 mod buffers;
 mod engine;
+pub(crate) mod events;
 mod library;
 mod names;
 mod path;
@@ -93,13 +94,15 @@ fn is_asked() -> bool {
 
 /// Reads what the launcher asked for. For the constructor.
 pub(crate) fn configure() {
-    let mode = match sys::variable(b"GPUTRACE_GPU_TIME") {
+    let how = sys::variable(b"GPUTRACE_GPU_TIME");
+    let mode = match how {
         Some(b"full") => Mode::Full,
         Some(b"windows") => Mode::Windows,
         _ => Mode::Off,
     };
     MODE.store(mode as u32, Ordering::Relaxed);
     windows::configure();
+    events::configure(how == Some(b"events"), false);
     if let Some(file) = sys::variable(b"GPUTRACE_CUPTI") {
         // SAFETY: one thread, which nobody knows of yet.
         unsafe { (*WANTED.0.get()).push(file) };
@@ -107,16 +110,25 @@ pub(crate) fn configure() {
     aside::configure();
 }
 
-/// cuInit has succeeded: makes the thread, once per process.
+/// cuInit has succeeded: makes the threads, once per process.
 #[cold]
 pub(crate) fn start() {
-    if !is_asked() || session::present().is_none() {
+    if session::present().is_none() {
         return;
     }
+    events::start();
     let own = sys::getpid();
-    if OWNER.swap(own, Ordering::Relaxed) == own {
+    if !is_asked() || OWNER.swap(own, Ordering::Relaxed) == own {
         return;
     }
+    spawn(run);
+    // What the program does next shall be recorded. Not waited for longer: this may be a library's constructor, and the loader
+    // lets nobody else in meanwhile.
+    wait_for(&READY, 1, FIRST_WAIT_NS);
+}
+
+/// Makes a thread of ours, with every signal blocked.
+fn spawn(work: unsafe extern "C" fn(*mut c_void) -> *mut c_void) {
     static PTHREAD_CREATE: elf::Function = elf::Function::anywhere(c"pthread_create");
     static PTHREAD_DETACH: elf::Function = elf::Function::anywhere(c"pthread_detach");
     type Create = unsafe extern "C" fn(
@@ -138,14 +150,11 @@ pub(crate) fn start() {
         let mut thread: libc::pthread_t = 0;
         // SAFETY: the function takes no argument and never unwinds; the thread's number is written before it is read.
         unsafe {
-            if create(&raw mut thread, ptr::null(), run, ptr::null_mut()) == 0 {
+            if create(&raw mut thread, ptr::null(), work, ptr::null_mut()) == 0 {
                 detach(thread);
             }
         }
     });
-    // What the program does next shall be recorded. Not waited for longer: this may be a library's constructor, and the loader
-    // lets nobody else in meanwhile.
-    wait_for(&READY, 1, FIRST_WAIT_NS);
 }
 
 /// cuInit waits so long for our thread.

@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 use gputrace_abi::{Event, event};
 
 use super::{Call, enter};
+use crate::gpu_time::events::{self, Timed};
 use crate::hooks::{self, Hook};
 use crate::interpose::driver;
 use crate::thread::State;
@@ -29,6 +30,18 @@ pub(crate) fn call(
     original: impl FnOnce(usize) -> u32,
     payload: impl FnOnce(u32) -> [u64; 4],
 ) -> u32 {
+    launch(hook, number, None::<fn() -> u64>, original, payload)
+}
+
+/// The same of a call that gives this stream work, whose time on the GPU may be asked for.
+#[inline(always)]
+pub(crate) fn launch(
+    hook: Hook,
+    number: u16,
+    stream: Option<impl Fn() -> u64>,
+    original: impl FnOnce(usize) -> u32,
+    payload: impl FnOnce(u32) -> [u64; 4],
+) -> u32 {
     let address = match hooks::original(number).load(Ordering::Relaxed) {
         0 => {
             cold_path();
@@ -42,15 +55,23 @@ pub(crate) fn call(
     }
     let mut cookie = 0usize;
     let mut start = 0;
+    let mut timed = Timed::NO;
     let call = enter(hook.class, &raw mut cookie).ok();
     if let Some(call) = call {
+        if let Some(stream) = &stream {
+            timed = events::begin(call.layer.state, hook, stream);
+        }
         start = call.begin(hook.class, number);
     }
     let result = original(address);
     let end = call.map_or(0, |call| call.layer.state.now());
+    let mut flags = 0;
+    if let (Some(call), Some(stream)) = (call, &stream) {
+        flags = events::end(call.layer.state, hook, timed, stream, result, (start, end));
+    }
     let payload = payload(result);
     match call {
-        Some(call) => call.end(hook, Event { hook: number, start, end, payload, ..Event::default() }, result),
+        Some(call) => call.end(hook, Event { hook: number, start, end, flags, payload, ..Event::default() }, result),
         None => cold_path(),
     }
     result
@@ -67,7 +88,7 @@ impl Call<'_> {
         }
         let captured = if capture::holds(*stream) { event::FLAG_CAPTURED } else { 0 };
         event.context = contexts::current(state);
-        event.flags = hook.flags | captured;
+        event.flags |= hook.flags | captured;
         event.result = result.min(u32::from(u16::MAX)) as u16;
         let (start, end) = (event.start, event.end);
         state.write(event, hook.class);

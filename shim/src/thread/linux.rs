@@ -3,8 +3,15 @@
 use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::State;
+use crate::gpu_time::events;
 use crate::interpose::elf;
 use crate::{sys, tls};
+
+/// Sets for a new thread what only this system has.
+pub(super) fn reset(state: &State) {
+    events::reset(state);
+}
 
 /// The key whose destructor ends a thread's chain; -1 when there is none.
 static EXIT_KEY: AtomicU64 = AtomicU64::new(u64::MAX);

@@ -14,6 +14,11 @@ pub(super) fn prepare(_: *mut u8, _: usize) -> Result<(), &'static [u8]> {
     Ok(())
 }
 
+/// Nothing is set for a new thread that only this system has: no launch is timed here.
+pub(super) fn reset(state: &State) {
+    state.untimed.set(0);
+}
+
 unsafe extern "C" fn at_thread_exit(state: *mut c_void) {
     // SAFETY: the key's values are states, which are never unmapped.
     let Some(state) = (unsafe { state.cast::<State>().as_ref() }) else { return };

@@ -165,6 +165,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
         .set(session::now() ^ (here as u64).rotate_left(32) ^ (u64::from(row.tid.load(Ordering::Relaxed)) << 17) | 1);
     sampling::reset(state);
     stack::reset(state);
+    platform::reset(state);
     state.counter.set(u8::from(session::uses_counter()));
     HIGHEST.fetch_max(number, Ordering::Relaxed);
     state.row.set(row);

@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub(super) block: Cell<u32>,
     /// Rounds of destructors that the ending thread has run.
     pub(super) rounds: Cell<u8>,
+    /// Launches up to and with the next one that is timed; see [`crate::gpu_time::events`].
+    pub(crate) untimed: Cell<u16>,
     /// Address of the mark of the slow path while it runs, so that a signal handler does not enter it again.
     pub(super) busy: Cell<usize>,
     /// State of the thread's random numbers.
@@ -81,6 +83,7 @@ impl State {
             busy: Cell::new(0),
             random: Cell::new(1),
             rounds: Cell::new(0),
+            untimed: Cell::new(0),
             paused: AtomicU8::new(0),
             counter: Cell::new(u8::from(session::uses_counter())),
             ranges: Cell::new(0),
@@ -102,6 +105,12 @@ impl State {
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
         if self.counter.get() != 0 { clock::counter() } else { session::now_slow() }
+    }
+
+    /// Number of its row.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn number(&self) -> u16 {
+        self.number.get()
     }
 
     /// Counts a range event; returns those before it.

@@ -6,6 +6,7 @@
 mod cost;
 mod given;
 mod governor;
+mod samples;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -24,6 +25,7 @@ use cost::Cost;
 use given::Calls;
 pub(super) use given::{Given, What};
 use governor::Governor;
+use samples::Samples;
 
 /// A record without its call waits so long for one that is still running.
 const PATIENCE_NS: i64 = 2_000_000_000;
@@ -80,6 +82,8 @@ pub(crate) struct Gpu {
     /// Up to when everything that was complete has been told.
     settled_ns: i64,
     ids: (i64, i32),
+    /// Launches that events timed.
+    pub(super) samples: Samples,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -189,6 +193,7 @@ impl Gpu {
     /// Makes rows of what was told before the last pass began: it read every ring as far as that, and the calls are known. This
     /// pass began at `begin_ns`. `all`: no other record comes.
     pub(super) fn settle(&mut self, all: bool, begin_ns: i64, tables: &mut Tables, written: &Written) {
+        self.samples.settle(all, tables);
         let read_to = if all { i64::MAX } else { std::mem::replace(&mut self.read_to_ns, begin_ns) };
         if self.waiting.is_empty() && self.fresh.is_empty() && self.ready.is_empty() && self.begins.is_empty() {
             return;
@@ -357,15 +362,16 @@ impl Gpu {
 
     /// What the manifest says.
     pub(super) fn describe(&self, header: &Header) -> Option<GpuTime> {
-        let mut about = self.about.clone()?;
+        let events = self.samples.describe();
+        let about = self.about.clone().or_else(|| events.as_ref().map(|_| GpuTime::default()))?;
         let budget_ppm = header.budget_ppm.load(Ordering::Relaxed);
-        about.budget = (budget_ppm != 0).then(|| self.governor.describe(budget_ppm, about.records, &self.cost));
-        Some(about)
+        let budget = (budget_ppm != 0).then(|| self.governor.describe(budget_ppm, about.records, &self.cost));
+        Some(GpuTime { events, budget, ..about })
     }
 
     /// What is missing, a sentence each.
     pub(super) fn notes(&self) -> Vec<String> {
-        let Some(about) = &self.about else { return Vec::new() };
+        let Some(about) = &self.about else { return self.samples.notes() };
         let refused = about.refused.iter().map(|why| format!("what the GPU did could not be asked of CUPTI: {why}"));
         let aside = (!about.aside.is_empty()).then(|| {
             let first = about.aside.join(", ");
@@ -377,7 +383,7 @@ impl Gpu {
             lost(about.without_time, "came without times"),
             lost(about.records - about.without_time - about.joined, "have no call in the trace"),
         ];
-        refused.chain(aside).chain(counts.into_iter().flatten()).collect()
+        refused.chain(aside).chain(counts.into_iter().flatten()).chain(self.samples.notes()).collect()
     }
 }
 

@@ -3,8 +3,9 @@
 use cudarc::driver::sys::{CUcontext, CUctxCreateParams, CUexecAffinityParam, CUfunc_cache, CUsharedconfig};
 
 use super::{handle, out};
+use crate::gpu_time::{self, events};
 use crate::hooks::hooks;
-use crate::{contexts, devices, gpu_time, names, tls};
+use crate::{contexts, devices, names, tls};
 
 hooks! {
     base: super::CONTEXT;
@@ -17,8 +18,10 @@ hooks! {
         => |result| switched(out(result, context), device as u64);
     Api: [cuCtxCreate_v4](context: *mut CUcontext, parameters: *mut CUctxCreateParams, flags: u32, device: i32)
         => |result| switched(out(result, context), device as u64);
-    Api: [cuCtxDestroy, cuCtxDestroy_v2](context: CUcontext) => |_| destroyed(handle(context));
-    Api: [cuCtxDetach](context: CUcontext) => |_| destroyed(handle(context));
+    Api: [cuCtxDestroy, cuCtxDestroy_v2](context: CUcontext), first events::context_ends(handle(context))
+        => |_| destroyed(handle(context));
+    Api: [cuCtxDetach](context: CUcontext), first events::context_ends(handle(context))
+        => |_| destroyed(handle(context));
     Api: [cuCtxDisablePeerAccess](CUcontext);
     Api: [cuCtxEnablePeerAccess](CUcontext, u32);
     Count: [cuCtxGetApiVersion](CUcontext, *mut u32);
@@ -41,8 +44,10 @@ hooks! {
     Api: [cuCtxSetLimit](u32, usize);
     Count: [cuCtxSetSharedMemConfig](u32);
     Count: [cuDevicePrimaryCtxGetState](i32, *mut u32, *mut i32);
-    Api: [cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2](device: i32) => |_| switched(0, device as u64);
-    Api: [cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2](device: i32) => |_| reset(device as u64);
+    Api: [cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2](device: i32), first events::device_ends(device)
+        => |_| switched(0, device as u64);
+    Api: [cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2](device: i32), first events::device_ends(device)
+        => |_| reset(device as u64);
     Api: [cuDevicePrimaryCtxRetain](context: *mut CUcontext, device: i32)
         => |result| [out(result, context), 0, 0, device as u64];
     Api: [cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2](i32, u32);

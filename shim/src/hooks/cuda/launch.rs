@@ -14,13 +14,14 @@ type Params = *mut *mut c_void;
 hooks! {
     base: super::LAUNCH;
 
-    Launch GRAPH: [cuGraphLaunch, cuGraphLaunch_ptsz](graph: CUgraphExec, stream: CUstream)
+    Launch GRAPH: [cuGraphLaunch, cuGraphLaunch_ptsz](graph: CUgraphExec, stream: CUstream) on handle(stream)
         => |_| [handle(graph), handle(stream), 0, 0];
     // The API of CUDA 3: the block's shape was set on the function beforehand.
     Launch KERNEL: [cuLaunch](function: CUfunction) => kernel(function, core::ptr::null_mut(), pack_grid(1, 1, 1), 0);
     Launch KERNEL: [cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz](
         function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32,
         shared: u32, stream: CUstream, params: Params)
+        on handle(stream)
         => kernel(function, stream, pack_grid(gx, gy, gz), pack_block(bx, by, bz, shared));
     // A kernel for each of several devices in one call, gone in CUDA 13; the event holds the first.
     Launch KERNEL: [cuLaunchCooperativeKernelMultiDevice](list: *mut CUDA_LAUNCH_PARAMS, count: u32, flags: u32)
@@ -38,9 +39,11 @@ hooks! {
     Launch KERNEL: [cuLaunchKernel, cuLaunchKernel_ptsz](
         function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32,
         shared: u32, stream: CUstream, params: Params, extra: Params)
+        on handle(stream)
         => kernel(function, stream, pack_grid(gx, gy, gz), pack_block(bx, by, bz, shared));
     Launch KERNEL: [cuLaunchKernelEx, cuLaunchKernelEx_ptsz](
         config: *const CUlaunchConfig, function: CUfunction, params: Params, extra: Params)
+        on stream_of(config)
         => |_| configured(config, function);
 }
 
@@ -64,6 +67,11 @@ fn configured(config: *const CUlaunchConfig, function: CUfunction) -> [u64; 4] {
     let Some(c) = (unsafe { config.as_ref() }) else { return [handle(function), 0, 0, 0] };
     let block = pack_block(c.blockDimX, c.blockDimY, c.blockDimZ, c.sharedMemBytes);
     launched([handle(function), handle(c.hStream), pack_grid(c.gridDimX, c.gridDimY, c.gridDimZ), block])
+}
+
+fn stream_of(config: *const CUlaunchConfig) -> u64 {
+    // SAFETY: null, or the program's launch configuration, which the driver is about to read.
+    unsafe { config.as_ref() }.map_or(0, |config| handle(config.hStream))
 }
 
 fn first(list: *const CUDA_LAUNCH_PARAMS, count: u32) -> [u64; 4] {

@@ -170,6 +170,7 @@ impl DriverCalls {
         FUNCTION_NAME.store(find(c"cuFuncGetName"), Ordering::Relaxed);
         KERNEL_NAME.store(find(c"cuKernelGetName"), Ordering::Relaxed);
         crate::devices::bind(&find);
+        crate::gpu_time::events::bind(&find);
         graphs::bind(find);
     }
 

@@ -41,8 +41,17 @@ impl Driver {
         }
     }
 
+    /// Ends the process, as the vendor's driver may, where an event is used whose context is gone.
+    fn must_live(&self, event: u64) {
+        if self.events.get(event).is_some_and(|event| self.contexts.get(event.context).is_none()) {
+            eprintln!("fake-cuda: an event was used after the end of its context");
+            std::process::abort();
+        }
+    }
+
     /// An event that may be asked or waited for by the host.
     fn plain_event(&self, event: u64) -> R<&Event> {
+        self.must_live(event);
         let event = self.events.get(event).ok_or(INVALID_HANDLE)?;
         if let Point::Captured { capture, .. } = &event.at
             && self.captures.get(*capture).is_some()
@@ -81,6 +90,7 @@ fn record(stream: u64, event: u64, default: Default) -> R {
 /// Makes an event stand for what a stream was given so far.
 pub(crate) fn record_in_stream(d: &mut Driver, stream: u64, event: u64) -> R {
     let context = d.streams.get(stream).ok_or(INVALID_HANDLE)?.context;
+    d.must_live(event);
     let e = d.events.get_mut(event).ok_or(INVALID_HANDLE)?;
     if e.context != context {
         return Err(INVALID_HANDLE);
