@@ -31,6 +31,7 @@ use super::passes::os_waits::OsWaits;
 use super::passes::ranges::Ranges;
 use super::passes::ranks::Ranks;
 use super::passes::replays::GraphReplays;
+use super::passes::samples::Samples;
 use super::passes::sites::Sites;
 use super::passes::spread::{self, Costing};
 use super::passes::step_sums::StepSums;
@@ -98,6 +99,8 @@ pub(crate) enum Need {
     Critical,
     /// [`Occupancy`].
     Occupancy,
+    /// [`Samples`].
+    Samples,
     /// [`Metal`].
     Metal,
     /// [`Counters`].
@@ -176,6 +179,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) metal: Metal,
     /// What was read from outside.
     pub(crate) counters: Counters,
+    /// Launches that were timed.
+    pub(crate) samples: Samples,
     /// What the GPU did; none where no time of it is in the trace.
     pub(crate) gpu: Option<Gpu>,
     /// The critical path, and what would be gained; none where no time of a GPU is in the trace.
@@ -253,11 +258,12 @@ impl<'a> Facts<'a> {
             critical,
             metal: Metal::default(),
             counters: Counters::default(),
+            samples: Samples::default(),
             occupancy: if needs.contains(&Need::Occupancy) { Occupancy::new(trace) } else { Occupancy::default() },
             gpu: (gpu_times && with_gpu).then(|| Gpu::new(trace, communication, asked, filter)),
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
-        let optional: [(Need, u32, &mut dyn Pass); 23] = [
+        let optional: [(Need, u32, &mut dyn Pass); 24] = [
             (Need::Ops, 60, &mut facts.ops),
             (Need::GraphsMade, 1, &mut facts.graphs),
             (Need::GraphReplays, 3, &mut facts.replays),
@@ -281,12 +287,14 @@ impl<'a> Facts<'a> {
             (Need::Occupancy, 12, &mut facts.occupancy),
             (Need::Metal, 3, &mut facts.metal),
             (Need::Counters, 1, &mut facts.counters),
+            (Need::Samples, 20, &mut facts.samples),
         ];
         let mut passes: Vec<Costing<'_>> = if host { vec![(12, &mut facts.host)] } else { Vec::new() };
         let needed = optional.into_iter().filter(|(need, ..)| {
             let known = match need {
                 Need::GpuClock => gpu_times,
                 Need::GpuSteps => gpu_times && filter.observed.is_none(),
+                Need::Samples => trace.may_hold(TableId::GpuSamples),
                 _ => true,
             };
             known && needs.contains(need)

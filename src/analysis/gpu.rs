@@ -11,7 +11,7 @@ use crate::render::duration;
 const TABLES: [TableId; 2] = [TableId::Kernels, TableId::DeviceCopies];
 
 /// What is said where a trace has no times of a GPU, and how to get them.
-pub(super) const NO_TIMES: &str = "No times of a GPU are in this trace: gputrace --gpu-time full records them, where the program's CUDA has CUPTI. \
+pub(super) const NO_TIMES: &str = "No times of a GPU are in this trace: gputrace --gpu-time full records them, where the program's CUDA has CUPTI, and --gpu-time events estimates how busy it was. \
     gputrace import reads them from traces of torch.profiler (Kineto) and Nsight Systems.";
 
 /// The same of a trace of Metal, whose times are taken when command buffers complete.

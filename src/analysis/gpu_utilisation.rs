@@ -2,7 +2,7 @@
 
 use super::passes::gpu::{Device, Gpu};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu, idle_gpus};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, idle_gpus, timed_kernels};
 
 /// The analysis.
 pub(crate) struct GpuUtilisation;
@@ -31,7 +31,8 @@ impl Analysis for GpuUtilisation {
                 same launcher to the last, which also a GPU has that did next to nothing; notes name such GPUs beside ones that work, and \
                 those that processes could see and gave no work. With --range, the range is the time \
                 of what was launched inside, and the time inside in which the GPU had no work of anybody; it is not cut in parts. Concurrent is the time with two operations or more. The range is cut into 30 parts; those under 50 % are \
-                counted. Per step: the part in the steady steps of usual duration, per step; the mean step is that of all steady ones, with \
+                counted. Where nothing but timed launches \
+                tells of the GPU (--gpu-time events), busy and utilisation are estimated from these (--explain timed-kernels). Per step: the part in the steady steps of usual duration, per step; the mean step is that of all steady ones, with \
                 gaps that are longer than a step.",
             unit: "ns in JSON; in text the column's head names the unit. Utilisation is a percentage.",
             limits: "What a kernel does inside is not known: a device that is busy may be badly used. Work of one step that runs \
@@ -44,7 +45,7 @@ impl Analysis for GpuUtilisation {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Busy]
+        &[Need::Busy, Need::Samples]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -70,11 +71,14 @@ impl Analysis for GpuUtilisation {
     }
 
     fn answers(&self, facts: &Facts<'_>) -> bool {
-        facts.gpu.is_some()
+        facts.gpu.is_some() || facts.samples.any()
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
+        if facts.gpu.is_none() && timed_kernels::utilisation(facts, &mut section) {
+            return section;
+        }
         let Some(gpu) = gpu::times(facts, &mut section) else { return section };
         let sum = |of: &dyn Fn(&Device) -> i64| gpu.devices.iter().map(of).sum::<i64>();
         let range = sum(&Device::range_ns);

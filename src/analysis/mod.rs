@@ -55,6 +55,7 @@ mod streams;
 pub(crate) mod summary;
 mod syncs;
 mod targets;
+mod timed_kernels;
 mod torch_memory;
 mod transfers;
 
@@ -72,6 +73,7 @@ pub(crate) use passes::host_time::{PARTS, Part, ProcessTime};
 pub(crate) use passes::implicit::{Calls as ImplicitCalls, Key as ImplicitKey, Kind as ImplicitKind};
 pub(crate) use passes::loading::Calls as LoadingCalls;
 pub(crate) use passes::ranks::Late;
+pub(crate) use passes::samples::Estimate;
 pub(crate) use passes::sites::{Drawn, What};
 pub(crate) use passes::stats::Stats;
 pub(crate) use passes::steps::{ProcessSteps, blocks as waits_of_host};
@@ -123,6 +125,7 @@ pub(crate) struct Explain {
 pub(crate) const ALL: &[&dyn Analysis] = &[
     &summary::Summary,
     &gpu_utilisation::GpuUtilisation,
+    &timed_kernels::TimedKernels,
     &gpu_gaps::GpuGaps,
     &critical_path::CriticalPath,
     &steps::Steps,

@@ -48,6 +48,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::StepSums,
     Need::Metal,
     Need::Counters,
+    Need::Samples,
 ];
 
 /// What a rule found in one process.

@@ -1,7 +1,7 @@
 //! One process as the rules see it: its usual step, or its run when it has no steps.
 
 use super::{Evidence, OnGpu, imbalance};
-use crate::analysis::{CriticalSums, Did, Facts, Late, PARTS, Part, ProcessSteps, Without, gpu_clock_off};
+use crate::analysis::{CriticalSums, Did, Estimate, Facts, Late, PARTS, Part, ProcessSteps, Without, gpu_clock_off};
 
 /// Processes that are looked at one by one; of more, those with most driver calls.
 const SUBJECTS: usize = 256;
@@ -40,6 +40,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) implicit_waits: f64,
     /// What its GPUs did in the unit; none where the trace does not tell.
     pub(crate) on_gpu: Option<OnGpu>,
+    /// How long its GPUs were busy in the unit, about, where only launches that were timed tell of them.
+    pub(crate) busy: Option<Busy>,
     /// Time of the unit in which its kernels of NCCL waited for other ranks, ns.
     pub(crate) waited_ns: f64,
     /// What the ranks wait for each other, where this is the one that they wait for most.
@@ -48,6 +50,25 @@ pub(crate) struct Subject<'a> {
     pub(crate) clock_off: Option<String>,
     /// Its critical path, and how long the unit would be without some of the work; none where the trace does not tell.
     critical: Option<&'a CriticalSums>,
+}
+
+/// An estimate of how long GPUs were busy in the unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Busy {
+    /// No longer than the unit.
+    pub(crate) ns: f64,
+    /// How far that may be off, 95 times in 100.
+    pub(crate) error_ns: f64,
+    /// Launches, in all of the run, and those that were timed.
+    pub(crate) launches: u64,
+    pub(crate) timed: u64,
+}
+
+impl Busy {
+    fn of(busy: &Estimate, unit_ns: f64, units: f64) -> Busy {
+        let (ns, error_ns) = (busy.ns / units, busy.error_ns() / units);
+        Busy { ns: ns.min(unit_ns), error_ns, launches: busy.launches, timed: busy.timed }
+    }
 }
 
 impl Subject<'_> {
@@ -178,6 +199,11 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             calls: counted.calls.map(|calls| calls as f64 / middle),
             implicit_waits: counted.implicit_waits as f64 / middle,
             on_gpu: OnGpu::of(facts, process_id, gpu_units).filter(|_| clock_off.is_none()),
+            busy: facts
+                .samples
+                .usual(process_id)
+                .filter(|_| facts.gpu.is_none())
+                .map(|busy| Busy::of(busy, unit_ns, middle)),
             waited_ns: facts.ranks.late.get(&process_id).map_or(0, Late::waited_ns) as f64 / middle,
             imbalance: None,
             critical: critical.filter(|_| clock_off.is_none()),

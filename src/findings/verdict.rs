@@ -116,12 +116,12 @@ const ROWS: &[Row] = &[
     Row {
         word: "UNKNOWN",
         fits: |_, f| !f.found.is_empty(),
-        text: |s| format!("nothing that the host does takes most of a {}; GPU times are not recorded", s.unit()),
+        text: |s| format!("nothing that the host does takes most of a {}; {}", s.unit(), gpu(s)),
     },
     Row {
         word: "UNKNOWN",
         fits: |_, _| true,
-        text: |_| "no steps detected, and GPU times are not recorded; no finding in the host's times".to_owned(),
+        text: |s| format!("no steps detected, and {}; no finding in the host's times", gpu(s)),
     },
 ];
 
@@ -135,6 +135,14 @@ pub(crate) fn verdict(subject: &Subject<'_>, findings: &Findings) -> Verdict {
         word: row.word,
         text: (row.text)(subject),
     })
+}
+
+/// What is known of the GPU where no times of it are in the trace.
+fn gpu(s: &Subject<'_>) -> String {
+    match &s.busy {
+        Some(busy) => format!("the GPU is busy about {} of a {}", percent(busy.ns / s.unit_ns.max(1.0)), s.unit()),
+        None => "GPU times are not recorded".to_owned(),
+    }
 }
 
 fn mean_launch_ns(s: &Subject<'_>) -> f64 {

@@ -77,7 +77,7 @@ impl Analysis for Summary {
                 and no hook covers; the line below names them, and libraries whose own calls symbols may not reach.",
             unit: "The unit of the step line holds for the lines below it.",
             limits: "Where the trace has no GPU times (--gpu-time full records them, imports have them), idle time of the \
-                GPU is not known, and nothing here claims any. Steps of fewer than two calls, or fewer than ten, are not found. Several processes: \
+                GPU is not known, and nothing here claims any; where launches were timed (--gpu-time events) busy time is an estimate, of launches alone. Steps of fewer than two calls, or fewer than ten, are not found. Several processes: \
                 numbers are of the busiest; with ranks, of the slowest, and each rank's process is its busiest.",
             source: "metrics.md, The summary that ends a run.",
         }

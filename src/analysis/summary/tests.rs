@@ -43,7 +43,7 @@ fn a_launch_bound_loop_is_named_with_its_numbers() {
 gputrace: python train.py  exit 0  1.20 s  60 steps  GPU 0
 LAUNCH BOUND: 955 launch calls take 24 % of a step; the host waits 2.7 %
 step (9 warm-up left out)  p50 11.60 ms  p99 11.60
- GPU   busy not recorded (--gpu-time full; host side only)
+ GPU   busy not recorded (--gpu-time full or events; host side only)
  host  outside driver 8.52 | launch calls 2.77 | waits 0.31 | copies 0.00
  955 launches, median 2.90 us api; 1 wait
 findings (both together: at most 3.08 ms, 27 %)

@@ -52,7 +52,8 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
         let busy = main.is_some_and(|s| s.on_gpu.is_some()) && content.findings.found.is_empty();
         let metal = content.facts.is_metal_only();
         let unknown = [
-            (main.is_some_and(|s| s.on_gpu.is_some()), "GPU busy and idle time"),
+            (main.is_some_and(|s| s.on_gpu.is_some() || s.busy.is_some()), "GPU busy and idle time"),
+            (main.is_none_or(|s| s.on_gpu.is_some() || s.busy.is_none()), "why the GPU idles"),
             (content.facts.sites.any(), "call sites"),
             (!busy || metal, "warp stalls (report has the ncu command)"),
             (!metal, "kernels within a command buffer"),
@@ -268,7 +269,7 @@ fn gpu_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     let Some(gpu) = &main.on_gpu else {
         return match main.clock_off {
             Some(_) => " GPU   busy and idle time not known: its clock is not the host's (host side only)\n".to_owned(),
-            None => " GPU   busy not recorded (--gpu-time full; host side only)\n".to_owned(),
+            None => estimate_line(main, shown),
         };
     };
     let (busy, idle) = (gpu.busy_ns(), gpu.all_idle_ns());
@@ -291,6 +292,21 @@ fn gpu_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     };
     let of = share(busy / main.unit_ns.max(1.0));
     format!(" GPU   busy {} ({of}): compute {}{exposed} | idle {}\n", shown(busy), shown(gpu.compute_ns), shown(idle))
+}
+
+/// How busy the GPU was by launches that were timed, where nothing else tells of it.
+fn estimate_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
+    let Some(busy) = &main.busy else {
+        return " GPU   busy not recorded (--gpu-time full or events; host side only)\n".to_owned();
+    };
+    let of = |ns: f64| share(ns / main.unit_ns.max(1.0));
+    let (timed, launches) = (number(busy.timed as f64), number(busy.launches as f64));
+    format!(
+        " GPU   busy about {} ({}, give or take {}): estimated, {timed} of {launches} launches timed; copies not known\n",
+        shown(busy.ns),
+        of(busy.ns),
+        of(busy.error_ns)
+    )
 }
 
 /// Where the GPU idles for much longer than in the usual step, in steps that are not usual, how long in the mean of all.

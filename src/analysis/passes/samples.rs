@@ -1,0 +1,394 @@
+//! How long the GPU was busy, estimated from launches that were timed.
+//!
+//! Launches are sorted into kinds: the same kernel in the same shape in the same stream takes about the same time. Of each kind
+//! the launches are counted, all of them, and some are timed; their mean stands for the kind. So chance decides only how well a
+//! kind's mean is known, and not how many launches of which kind were drawn. A kind of which none was timed gets the mean of
+//! its kernel in other shapes, else that of the process.
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Pass;
+use super::groups::Groups;
+use super::launches::OTHER;
+use super::steps::{Cursor, Steps};
+use crate::trace::{Axes, NO_NAME, Rows, Want};
+
+/// Kinds that are told apart.
+const KINDS: usize = 1 << 16;
+/// How much the times of a kind differ, of their mean, where too few were timed to say; that weighs as much as [`WEIGHT`] times do.
+const SPREAD: f64 = 0.5;
+const WEIGHT: f64 = 2.0;
+/// Half the width of an interval that holds the truth 95 times in 100, in standard errors.
+const SURE: f64 = 1.96;
+
+/// Launches that are taken for alike: process, device and stream, and what was launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Kind {
+    pub(crate) process_id: i64,
+    pub(crate) device: i32,
+    stream: (i32, i64),
+    /// Name of the kernel; [`GRAPH`].
+    pub(crate) name_id: i64,
+    shape: [Axes; 2],
+}
+
+/// Graphs, whichever.
+pub(crate) const GRAPH: i64 = -1;
+
+/// Launches of a kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Launched {
+    count: u64,
+    /// In steady steps of usual duration; of a process without steps all.
+    usual: u64,
+    timed: u64,
+    sum_ns: f64,
+    squares: f64,
+}
+
+/// A time that is estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Estimate {
+    pub(crate) ns: f64,
+    variance: f64,
+    pub(crate) launches: u64,
+    pub(crate) timed: u64,
+}
+
+impl Estimate {
+    /// The truth is no further away, 95 times in 100.
+    pub(crate) fn error_ns(&self) -> f64 {
+        SURE * self.variance.sqrt()
+    }
+
+    fn add(&mut self, other: &Estimate) {
+        self.ns += other.ns;
+        self.variance += other.variance;
+        self.launches += other.launches;
+        self.timed += other.timed;
+    }
+}
+
+/// A device, from its first launch to the last thing that is known of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Device {
+    pub(crate) process_id: i64,
+    pub(crate) device: i32,
+    pub(crate) range_ns: i64,
+    pub(crate) busy: Estimate,
+}
+
+impl Device {
+    /// Busy time, of the range; no more than all of it.
+    pub(crate) fn percent(&self) -> f64 {
+        (100.0 * self.busy.ns / self.range_ns.max(1) as f64).min(100.0)
+    }
+
+    /// How far that may be off, points.
+    pub(crate) fn error_points(&self) -> f64 {
+        100.0 * self.busy.error_ns() / self.range_ns.max(1) as f64
+    }
+}
+
+/// The pass.
+#[derive(Debug)]
+pub(crate) struct Samples {
+    kinds: Groups<Kind, Launched>,
+    /// By process and device: from when to when something is known.
+    spans: FxHashMap<(i64, i32), (i64, i64)>,
+    cursor: Cursor,
+    timed: u64,
+    /// What is estimated, when all rows are read: by process and device, in usual steps by process, and by kernel.
+    devices: Vec<Device>,
+    usual: FxHashMap<i64, Estimate>,
+    kernels: FxHashMap<(i64, i64), Estimate>,
+}
+
+impl Default for Samples {
+    fn default() -> Samples {
+        let other =
+            Kind { process_id: OTHER, device: -1, stream: (0, 0), name_id: NO_NAME, shape: [(0, 0, 0), (0, 0, 0)] };
+        Samples {
+            kinds: Groups::new(KINDS, other),
+            spans: FxHashMap::default(),
+            cursor: Cursor::default(),
+            timed: 0,
+            devices: Vec::new(),
+            usual: FxHashMap::default(),
+            kernels: FxHashMap::default(),
+        }
+    }
+}
+
+impl Samples {
+    /// Whether launches were timed.
+    pub(crate) fn any(&self) -> bool {
+        self.timed > 0
+    }
+
+    /// Devices, by process and ordinal.
+    pub(crate) fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// Busy time of a process's devices in its usual steps, or in all of its run.
+    pub(crate) fn usual(&self, process_id: i64) -> Option<&Estimate> {
+        self.usual.get(&process_id).filter(|busy| busy.timed > 0)
+    }
+
+    /// Time by process and kernel, most first.
+    pub(crate) fn kernels(&self) -> Vec<(&(i64, i64), &Estimate)> {
+        let mut kernels: Vec<_> = self.kernels.iter().collect();
+        kernels.sort_by(|(a, x), (b, y)| y.ns.total_cmp(&x.ns).then(a.cmp(b)));
+        kernels
+    }
+
+    fn launches(&mut self, rows: &Rows, steps: &Steps) {
+        let (kinds, start, length) = (kinds(rows), rows.i64("start_ns"), rows.i64("api_ns"));
+        let (graph, kernels) = (rows.i64_or("graph_exec_id", GRAPH), rows.i32_or("kernels", -1));
+        let captured = rows.flags("captured");
+        for row in 0..rows.len {
+            // A graph, or a launch of one kernel that was neither captured nor failed.
+            let is_graph = graph[row] != GRAPH || kernels[row] < 0;
+            if captured.get(row) || (!is_graph && kernels[row] != 1) {
+                continue;
+            }
+            let kind = kinds(row, is_graph);
+            self.span(&kind, start[row], start[row] + length[row].max(0));
+            let usual = steps.of(kind.process_id).is_none_or(|own| own.middle == 0)
+                || steps.place(&mut self.cursor, kind.process_id, start[row]).is_middle();
+            let launched = self.kinds.at(kind);
+            launched.count += 1;
+            launched.usual += u64::from(usual);
+        }
+    }
+
+    fn samples(&mut self, rows: &Rows) {
+        let (kinds, start, gpu) = (kinds(rows), rows.i64("start_ns"), rows.i64("gpu_ns"));
+        let what = rows.texts("kind");
+        for row in 0..rows.len {
+            let kind = kinds(row, what.get(row) == "graph");
+            let ns = gpu[row].max(0);
+            self.span(&kind, start[row], start[row].saturating_add(ns));
+            let launched = self.kinds.at(kind);
+            launched.timed += 1;
+            launched.sum_ns += ns as f64;
+            launched.squares += ns as f64 * ns as f64;
+            self.timed += 1;
+        }
+    }
+
+    fn span(&mut self, kind: &Kind, from: i64, to: i64) {
+        let span = self.spans.entry((kind.process_id, kind.device)).or_insert((from, to));
+        *span = (span.0.min(from), span.1.max(to));
+    }
+}
+
+/// What a row's launch is.
+fn kinds<'a>(rows: &'a Rows) -> impl Fn(usize, bool) -> Kind + use<'a> {
+    let (process, device, context) = (rows.i64("process_id"), rows.i32_or("device", -1), rows.i32_or("context", 0));
+    let (stream, name) = (rows.i64("stream"), rows.i64_or("name_id", NO_NAME));
+    let (grid, block) = (rows.axes("grid"), rows.axes("block"));
+    move |row, is_graph| {
+        let (name_id, shape) = match is_graph {
+            true => (GRAPH, [(0, 0, 0); 2]),
+            false => (name[row], [grid.get(row), block.get(row)]),
+        };
+        let stream = (context[row], stream[row]);
+        Kind { process_id: process[row], device: device[row], stream, name_id, shape }
+    }
+}
+
+/// The mean of some times, and their variance, as far as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    timed: u64,
+    sum_ns: f64,
+    squares: f64,
+}
+
+impl Mean {
+    fn add(&mut self, of: &Launched) {
+        self.timed += of.timed;
+        self.sum_ns += of.sum_ns;
+        self.squares += of.squares;
+    }
+
+    fn ns(&self) -> f64 {
+        self.sum_ns / self.timed.max(1) as f64
+    }
+
+    /// Squares of what the times are off their mean, summed.
+    fn deviations(&self) -> f64 {
+        (self.squares - self.sum_ns * self.ns()).max(0.0)
+    }
+
+    /// Of a single time; of few, as if times of a kind differed by so much of their mean.
+    fn variance(&self, spread: f64) -> f64 {
+        let free = self.timed.saturating_sub(1) as f64;
+        (self.deviations() + WEIGHT * (spread * self.ns()).powi(2)) / (free + WEIGHT)
+    }
+}
+
+/// How much the times of a kind differ, of their mean: as kinds do of which several were timed.
+fn spread(kinds: &[(Kind, Launched)]) -> f64 {
+    let (mut free, mut squares) = (WEIGHT, WEIGHT * SPREAD * SPREAD);
+    for (_, launched) in kinds.iter().filter(|(_, launched)| launched.timed > 1 && launched.sum_ns > 0.0) {
+        let mut mean = Mean::default();
+        mean.add(launched);
+        free += launched.timed as f64 - 1.0;
+        squares += mean.deviations() / (mean.ns() * mean.ns());
+    }
+    (squares / free).sqrt()
+}
+
+impl Pass for Samples {
+    fn wants(&self) -> &'static [Want] {
+        const LAUNCHES: &[&str] =
+            &["device", "context", "stream", "api_ns", "name_id", "graph_exec_id", "kernels", "captured"];
+        const SAMPLES: &[&str] = &["device", "context", "stream", "gpu_ns", "kind", "name_id"];
+        const SHAPE: &[&str] = &["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"];
+        &[
+            Want { table: TableId::Launches, columns: LAUNCHES },
+            Want { table: TableId::Launches, columns: SHAPE },
+            Want { table: TableId::GpuSamples, columns: SAMPLES },
+            Want { table: TableId::GpuSamples, columns: SHAPE },
+        ]
+    }
+
+    fn rows(&mut self, rows: &Rows, steps: &Steps) {
+        match rows.table {
+            TableId::Launches => self.launches(rows, steps),
+            _ => self.samples(rows),
+        }
+    }
+
+    fn end(&mut self, _: &Steps) {
+        // In one order, however the rows came: sums of fractions depend on it.
+        let mut kinds: Vec<(Kind, Launched)> = self.kinds.iter().map(|(kind, launched)| (*kind, *launched)).collect();
+        kinds.sort_by_key(|(kind, _)| *kind);
+        let spread = spread(&kinds);
+        let mut named: FxHashMap<(i64, i64), Mean> = FxHashMap::default();
+        let mut processes: FxHashMap<i64, Mean> = FxHashMap::default();
+        for (kind, launched) in &kinds {
+            named.entry((kind.process_id, kind.name_id)).or_default().add(launched);
+            if kind.name_id != GRAPH {
+                processes.entry(kind.process_id).or_default().add(launched);
+            }
+        }
+        let mut devices: FxHashMap<(i64, i32), Estimate> = FxHashMap::default();
+        for (kind, launched) in &kinds {
+            let mut own = Mean::default();
+            own.add(launched);
+            let around = [named.get(&(kind.process_id, kind.name_id)), processes.get(&kind.process_id)];
+            let mean = std::iter::once(own).chain(around.into_iter().flatten().copied()).find(|mean| mean.timed > 0);
+            let Some(mean) = mean else { continue };
+            let estimate = |count: u64| {
+                // What was timed is known; the rest is a kind's mean, which is not, times their number.
+                let unknown = count as f64 * (1.0 - launched.timed as f64 / launched.count.max(1) as f64).max(0.0);
+                let timed = launched.timed.max(1) as f64;
+                // Another kind's mean may be twice as long, or nothing.
+                let other = if launched.timed == 0 { mean.ns() * mean.ns() } else { 0.0 };
+                let variance = (mean.variance(spread) + other) * (unknown * unknown / timed + unknown);
+                Estimate { ns: count as f64 * mean.ns(), variance, launches: launched.count, timed: launched.timed }
+            };
+            devices.entry((kind.process_id, kind.device)).or_default().add(&estimate(launched.count));
+            self.kernels.entry((kind.process_id, kind.name_id)).or_default().add(&estimate(launched.count));
+            self.usual.entry(kind.process_id).or_default().add(&estimate(launched.usual));
+        }
+        let spans = &self.spans;
+        self.devices = devices
+            .into_iter()
+            .filter(|(_, busy)| busy.timed > 0)
+            .filter_map(|((process_id, device), busy)| {
+                let (from, to) = spans.get(&(process_id, device))?;
+                Some(Device { process_id, device, range_ns: to - from, busy })
+            })
+            .collect();
+        self.devices.sort_by_key(|device| (device.process_id, device.device));
+    }
+
+    fn names(&self, ids: &mut FxHashSet<i64>) {
+        ids.extend(self.kernels.keys().map(|(_, name)| *name).filter(|name| *name != GRAPH));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::analysis::Value;
+    use crate::analysis::gpu_utilisation::GpuUtilisation;
+    use crate::analysis::timed_kernels::TimedKernels;
+    use crate::trace::testing::{START, TestTrace};
+    use gputrace_collectors::names::NameKind;
+
+    /// A launch that was timed.
+    fn sample(trace: &mut TestTrace, kernel: &str, start_ns: i64, gpu_ns: i64) {
+        let name_id = trace.name(NameKind::Kernel, kernel);
+        let row = json!({"start_ns": start_ns, "gpu_ns": gpu_ns, "process_id": 1, "pid": 1, "device": 0, "stream": 7,
+            "kind": "kernel", "name_id": name_id, "grid_x": 1, "weight": 64});
+        trace.row(TableId::GpuSamples, row);
+    }
+
+    /// 100 launches of a long kernel and 900 of a short one in 10 ms, of which so many were timed.
+    fn trace(long: usize, short: usize) -> TestTrace {
+        let mut trace = TestTrace::new();
+        trace.process(1, 1, None, START + 11_000_000);
+        for (kernel, ns, timed) in [("long", 50_000, long), ("short", 2_000, short)] {
+            (0..timed).for_each(|n| sample(&mut trace, kernel, START + 1_000 * n as i64, ns));
+        }
+        let mut thread = trace.thread(1, 1);
+        for n in 0..1000 {
+            thread.launch(if n % 10 == 0 { "long" } else { "short" }, 3_000);
+            thread.host(7_000);
+        }
+        trace
+    }
+
+    fn number(value: &Value) -> f64 {
+        match value {
+            Value::Num(number) => *number,
+            Value::Int(number) => *number as f64,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn how_many_of_a_kind_were_drawn_does_not_matter() {
+        // 100 x 50 us and 900 x 2 us are 6.8 ms, of 10 ms less the last pause: whichever were drawn.
+        for (long, short) in [(2, 14), (9, 7), (100, 900)] {
+            let section = trace(long, short).section(&GpuUtilisation);
+            let busy = number(section.get("busy_percent"));
+            assert!((busy - 100.0 * 6.8 / 9.993).abs() < 0.01, "{busy}");
+            let error = number(section.cell("estimated_by_device", 0, "error_points"));
+            assert!(if long == 100 { error == 0.0 } else { error > 0.1 }, "{error}");
+            assert_eq!(number(section.cell("estimated_by_device", 0, "timed")) as usize, long + short);
+        }
+    }
+
+    #[test]
+    fn a_kind_that_was_never_drawn_counts_as_the_others() {
+        let section = trace(0, 10).section(&GpuUtilisation);
+        let busy = number(section.get("busy_percent"));
+        assert!((busy - 100.0 * 2.0 / 9.993).abs() < 0.01, "{busy}");
+        assert!(number(section.cell("estimated_by_device", 0, "error_points")) > 3.0);
+    }
+
+    #[test]
+    fn kernels_are_named_with_their_share() {
+        let section = trace(5, 20).section(&TimedKernels);
+        assert_eq!(section.cell("by_kernel", 0, "kernel"), &Value::from("long".to_owned()));
+        assert!((number(section.cell("by_kernel", 0, "gpu_ns")) - 5e6).abs() < 1.0);
+        assert!((number(section.cell("by_kernel", 0, "percent")) - 100.0 * 5.0 / 6.8).abs() < 0.01);
+        assert_eq!(number(section.cell("by_kernel", 1, "launches")), 900.0);
+    }
+
+    #[test]
+    fn a_trace_without_timed_launches_has_no_estimate() {
+        let section = trace(0, 0).section(&TimedKernels);
+        assert!(section.tables.is_empty() && !section.notes.is_empty());
+    }
+}
