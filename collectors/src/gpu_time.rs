@@ -24,6 +24,9 @@ pub struct GpuTime {
     pub joined: u64,
     /// Records that were lost: CUPTI dropped them, or the ring had no room.
     pub dropped: u64,
+    /// Records of what was given after a window had closed, which CUPTI goes on to make for graphs; they have no rows.
+    #[serde(default)]
+    pub outside: u64,
     /// Records without times; they have no rows.
     pub without_time: u64,
     /// Work that seemed to begin before its call did.

@@ -96,14 +96,14 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value = "on")]
     pub(crate) nvtx: Switch,
 
-    /// Whether it is recorded when the GPU ran what: off, events, windows or full
+    /// Whether it is recorded when the GPU ran what: off, auto, events, windows or full
     ///
     /// events times about one launch of a kernel in 64 by two events around it, and each graph and each launch of NCCL: without
     /// CUPTI, and beside the program's own profiler. How busy the GPU is, and with which kernels, is then estimated.
     /// full asks the CUPTI of the program's own CUDA for every kernel, copy and set, which costs the launching thread about 0.6 us
     /// each and the GPU about 0.25 us. windows does so in one window every ten seconds, as long as --budget allows, and at the same
     /// moments in all ranks of a job; reports on the GPU are then about the windows. Not while the program's own profiler uses
-    /// CUPTI. Example: --gpu-time windows
+    /// CUPTI. auto is windows, and events while CUPTI cannot be used. Example: --gpu-time auto
     #[arg(long, value_enum, value_name = "HOW", default_value = "off")]
     pub(crate) gpu_time: GpuTime,
 
@@ -240,6 +240,8 @@ pub(crate) enum OnFull {
 pub(crate) enum GpuTime {
     /// Not.
     Off,
+    /// In windows where CUPTI can be used, else by events.
+    Auto,
     /// Some launches, by events around them.
     Events,
     /// Now and then all of it.

@@ -187,6 +187,7 @@ fn environment(
         HookRoute::Inline => "inline",
     };
     let gpu_time = match args.gpu_time {
+        GpuTime::Auto => "auto",
         GpuTime::Events => "events",
         GpuTime::Full => "full",
         GpuTime::Windows => "windows",

@@ -42,6 +42,8 @@ pub(crate) enum Mode {
     Windows,
 }
 
+/// Launches are timed while CUPTI cannot be used. The constructor's.
+static OR_EVENTS: AtomicBool = AtomicBool::new(false);
 /// A [`Mode`]. The constructor's.
 static MODE: AtomicU32 = AtomicU32::new(Mode::Off as u32);
 /// The process whose thread runs, or is about to; 0: none was made.
@@ -87,6 +89,13 @@ pub(crate) fn budget_ppm() -> u32 {
     if mode() == Mode::Windows { windows::BUDGET_PPM.load(Ordering::Relaxed) } else { 0 }
 }
 
+/// CUPTI can be used from now on, or cannot: then launches are timed, where that was asked for.
+fn cupti_is_usable(usable: bool) {
+    if OR_EVENTS.load(Ordering::Relaxed) {
+        events::set_active(!usable);
+    }
+}
+
 /// Whether CUPTI is to be used.
 fn is_asked() -> bool {
     mode() != Mode::Off
@@ -97,12 +106,14 @@ pub(crate) fn configure() {
     let how = sys::variable(b"GPUTRACE_GPU_TIME");
     let mode = match how {
         Some(b"full") => Mode::Full,
-        Some(b"windows") => Mode::Windows,
+        Some(b"windows" | b"auto") => Mode::Windows,
         _ => Mode::Off,
     };
     MODE.store(mode as u32, Ordering::Relaxed);
     windows::configure();
-    events::configure(how == Some(b"events"), false);
+    let auto = how == Some(b"auto");
+    OR_EVENTS.store(auto, Ordering::Relaxed);
+    events::configure(how == Some(b"events"), auto);
     if let Some(file) = sys::variable(b"GPUTRACE_CUPTI") {
         // SAFETY: one thread, which nobody knows of yet.
         unsafe { (*WANTED.0.get()).push(file) };

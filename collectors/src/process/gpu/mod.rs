@@ -298,7 +298,12 @@ impl Gpu {
     fn found(&mut self, told: &Told, call: Option<&Given>, written: &Written) {
         let (work, (process_id, pid)) = (&told.work, self.ids);
         let own = (work.device, work.context, work.stream);
+        let is_outside = call.is_none() && self.is_between_windows(told.begin_ns);
         let about = self.about.get_or_insert_default();
+        if is_outside {
+            about.outside += 1;
+            return;
+        }
         if let Some(call) = call {
             about.joined += 1;
             about.early += u64::from(told.begin_ns < call.start_ns);
@@ -330,6 +335,11 @@ impl Gpu {
             graph_node: (work.graph != 0).then_some(work.node as i64),
         };
         self.ready.push((row, worked(work, written)));
+    }
+
+    /// Whether a moment lies after the last window that was closed, and before the one that is open.
+    fn is_between_windows(&self, ns: i64) -> bool {
+        self.closed.is_some_and(|(_, off)| ns > off) && self.open.is_none_or(|(on, _)| ns < on)
     }
 
     /// Rows are written in the order of their begin.
@@ -381,7 +391,7 @@ impl Gpu {
         let counts = [
             lost(about.dropped, "were lost: CUPTI or the ring had no room"),
             lost(about.without_time, "came without times"),
-            lost(about.records - about.without_time - about.joined, "have no call in the trace"),
+            lost(about.records - about.without_time - about.joined - about.outside, "have no call in the trace"),
         ];
         refused.chain(aside).chain(counts.into_iter().flatten()).chain(self.samples.notes()).collect()
     }

@@ -145,6 +145,15 @@ impl ProcessSteps {
     pub(super) fn usual_where(&mut self, is_known: impl Fn((i64, i64)) -> bool) {
         let all = 0..self.host.steps();
         self.known = Some(all.clone().map(|step| self.clock().between(step, step).is_some_and(&is_known)).collect());
+        // Recording makes steps longer: those that are known are compared with each other.
+        if self.usual.0 != i64::MIN {
+            let steady = all.clone().skip(self.warm_up);
+            let known = steady.filter(|step| self.known.as_ref().is_some_and(|known| known[*step]));
+            let mut lengths: Vec<i64> =
+                known.filter_map(|step| self.clock().between(step, step)).map(|(from, to)| to - from).collect();
+            lengths.sort_unstable();
+            self.usual = (quantile(&lengths, USUAL.0), quantile(&lengths, USUAL.1));
+        }
         let usual: Vec<usize> = all.filter(|step| self.is_middle(*step)).collect();
         let mean = |line: &Line| {
             let ns: i64 = usual.iter().filter_map(|step| line.between(*step, *step)).map(|(from, to)| to - from).sum();
