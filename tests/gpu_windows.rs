@@ -30,7 +30,7 @@ fn in_windows<'a>(scratch: &'a Scratch, words: &[&str], options: &[&str]) -> Tar
 #[test]
 fn a_window_holds_all_the_work_of_its_time_and_nothing_else() {
     let scratch = Scratch::new();
-    let options = ["--gpu-window-every", "0.3", "--budget", "5"];
+    let options = ["--gpu-window-every", "0.5", "--budget", "5"];
     let trace = in_windows(&scratch, &["2.5", "40"], &options).traced().expect(0).read();
     let about = trace.root().gpu_time.expect("CUPTI was asked");
     assert_eq!((about.dropped, about.without_time), (0, 0), "{about:?}");
@@ -44,6 +44,7 @@ fn a_window_holds_all_the_work_of_its_time_and_nothing_else() {
     assert!((within(-EDGE)..=within(EDGE)).contains(&about.records), "{about:?} {} {}", within(-EDGE), within(EDGE));
     assert!(about.records > 100 && about.records * 2 < issued.len() as u64, "{about:?} of {}", issued.len());
     assert!(about.joined * 100 >= about.records * 97, "{about:?}");
+    assert!(about.early * 50 <= about.records, "{about:?}");
     let mut calls: Vec<i64> = Vec::new();
     for table in ["launches", "transfers"] {
         let work = |row: &crate::util::Row<'_>| inside(row.int("start_ns"), 0);
@@ -88,6 +89,24 @@ fn what_lies_between_windows_is_no_idle_time() {
 }
 
 #[test]
+fn steps_longer_than_windows_are_those_of_the_host() {
+    let scratch = Scratch::new();
+    // A step of 600 kernels and a pause: some 50 ms, of which the GPU works for 30. Windows are shorter.
+    let options = ["--gpu-window-every", "0.5", "--budget", "0.1"];
+    let run = in_windows(&scratch, &["5", "600", "50", "20000"], &options).traced().expect(0);
+    let folder = run.trace.to_string_lossy();
+    let arguments = ["report", &folder, "--only", "summary", "--format", "json"];
+    let report: serde_json::Value = serde_json::from_str(&scratch.gputrace(&arguments).expect(0).text()).expect("JSON");
+    let facts = &report["analyses"]["summary"]["facts"];
+    let number = |name: &str| facts[name].as_f64().unwrap_or_else(|| panic!("{name}: {}", run.stderr));
+    assert!(number("steps") > 20.0 && number("launches") == 600.0 && number("wait_ns") > 1e7, "{}", run.stderr);
+    assert!(facts["gpu_busy_ns"].is_null() && run.whole_lines().contains("none holds a whole step"), "{}", run.stderr);
+    let about = run.read().root().gpu_time.expect("CUPTI was asked");
+    assert!(about.windows >= 6 && about.joined * 100 >= about.records * 75, "{about:?}");
+    assert!(about.early * 50 <= about.records, "{about:?}");
+}
+
+#[test]
 fn windows_cost_what_the_budget_allows_and_the_trace_says_what_that_was() {
     let scratch = Scratch::new();
     // A record costs 50 us: a hundred times what it does on a real GPU.
@@ -111,7 +130,7 @@ fn ranks_of_a_job_open_their_windows_together() {
     let scratch = Scratch::new();
     let words = format!("'{0}' 2.5 > /dev/null & sleep 0.2; '{0}' 2.5 > /dev/null; wait", program("steps").display());
     let target = scratch.shell(&words).with_driver(Driver::Plain);
-    let target = target.options(["--gpu-time", "windows", "--gpu-window-every", "0.4", "--budget", "5"]);
+    let target = target.options(["--gpu-time", "windows", "--gpu-window-every", "0.5", "--budget", "5"]);
     let trace = target.traced().expect(0).read();
     let windows = windows(&trace);
     let mut processes: Vec<i64> = windows.iter().map(|(process, ..)| *process).collect();

@@ -46,6 +46,10 @@ pub(super) fn sums<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&'
 
 /// Says that there are no times of a GPU, where nothing else was said of them.
 pub(super) fn no_times_note(section: &mut Section, facts: &Facts<'_>) {
+    if windows(facts).is_some() {
+        section.note("No window of GPU times lies in what is reported.");
+        return;
+    }
     let removed = loss::removed(facts.trace);
     let removed = removed.iter().any(|of| TABLES.iter().any(|table| of.table == table.table().name));
     if unread(facts).is_none() && !removed {

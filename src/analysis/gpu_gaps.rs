@@ -115,7 +115,7 @@ fn by_cause(facts: &Facts<'_>, gpu: &Gpu) -> Table {
         causes.sort_by_key(|(_, gaps)| std::cmp::Reverse(gaps.ns));
         for ((cause, key, what), gaps) in causes {
             let in_steps = device.in_steps.iter().filter_map(|(process_id, own)| {
-                let steps = facts.steps.of(*process_id)?;
+                let steps = facts.steps.of(*process_id).filter(|steps| steps.tells_of_gpu)?;
                 Some(own.idle_ns[*cause as usize] as f64 / steps.middle.max(1) as f64)
             });
             // Several processes on one device: the one whose steps have most of it.

@@ -171,7 +171,7 @@ fn per_step(facts: &Facts<'_>, gpu: &Gpu) -> Table {
         let mut processes: Vec<_> = device.in_steps.iter().collect();
         processes.sort_by_key(|(process_id, _)| **process_id);
         for (process_id, own) in processes {
-            let Some(steps) = facts.steps.of(*process_id) else { continue };
+            let Some(steps) = facts.steps.of(*process_id).filter(|steps| steps.tells_of_gpu) else { continue };
             // Of steps that are reported in part only the usual one is known.
             let whole = !facts.filter.is_gapped();
             let mean_busy = own.steady.0 as f64 / steps.sorted_ns.len().max(1) as f64;

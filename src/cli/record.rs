@@ -270,11 +270,11 @@ pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a percentage above 0 and up to 100, such as 0.5".to_owned())
 }
 
-/// A number of seconds from a tenth to an hour.
+/// A number of seconds from half of one to an hour: what was given in a window is mostly told before the next.
 pub(super) fn parse_period(text: &str) -> Result<Duration, String> {
     let period = parse_seconds(text)?;
-    let fits = period >= Duration::from_millis(100) && period <= Duration::from_secs(3600);
-    if fits { Ok(period) } else { Err("expected a number of seconds from 0.1 to 3600".to_owned()) }
+    let fits = period >= Duration::from_millis(500) && period <= Duration::from_secs(3600);
+    if fits { Ok(period) } else { Err("expected a number of seconds from 0.5 to 3600".to_owned()) }
 }
 
 /// A number of bytes: digits, then nothing or one of K, M, G, T, or KiB and the like, all powers of 1024.

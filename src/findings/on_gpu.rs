@@ -51,7 +51,7 @@ impl OnGpu {
         let gpu = facts.gpu.as_ref()?;
         let own: Vec<_> =
             gpu.devices.iter().filter_map(|device| Some((device, device.in_steps.get(&process_id)?))).collect();
-        if own.is_empty() {
+        if own.is_empty() || units <= 0.0 {
             return None;
         }
         let each = own.len() as f64 * units;

@@ -182,7 +182,9 @@ impl Job {
 
     /// The rows that the filter keeps, if there is one. Names, stacks and processes are kept for those who look them up.
     fn filtered(&self, batch: &RecordBatch) -> Option<RecordBatch> {
-        if self.filter.is_all()
+        // What was observed is a matter of the GPU's work alone.
+        let observed = super::scan::work(self.table) && self.filter.observed.is_some();
+        if self.filter.is_all() && !observed
             || matches!(self.table, TableId::Communicators | TableId::Names | TableId::Processes | TableId::Stacks)
         {
             return None;

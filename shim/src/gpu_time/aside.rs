@@ -43,7 +43,6 @@ const PATIENCE_NS: u64 = 200_000_000;
 /// Kinds of records that they have on, a bit each.
 static KINDS: AtomicU64 = AtomicU64::new(0);
 static MEASURES: AtomicBool = AtomicBool::new(false);
-static WAS_EVER: AtomicBool = AtomicBool::new(false);
 /// When they called last, ns of CLOCK_MONOTONIC; 0: never, or long ago.
 static LAST_NS: AtomicU64 = AtomicU64::new(0);
 /// They had the library last: we have not begun again.
@@ -74,11 +73,6 @@ pub(super) fn is_wanted(now: u64) -> bool {
         || (IS_ASIDE.load(Ordering::Acquire) && now.saturating_sub(LAST_NS.load(Ordering::Relaxed)) < SILENCE_NS)
 }
 
-/// Whether anybody else has called CUPTI, or was there before.
-pub(super) fn was_ever() -> bool {
-    INJECTED.load(Ordering::Relaxed) || WAS_EVER.load(Ordering::Acquire)
-}
-
 /// Whether they have just ended, once.
 pub(super) fn is_over(now: u64) -> bool {
     IS_ASIDE.load(Ordering::Acquire) && !is_wanted(now) && IS_ASIDE.swap(false, Ordering::AcqRel)
@@ -97,7 +91,6 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
     if !is_asked() || THREAD.load(Ordering::Relaxed) == sys::gettid() {
         return;
     }
-    WAS_EVER.store(true, Ordering::Release);
     library::learn_range(original);
     let now = sys::clock_ns(sys::MONOTONIC);
     let kind = |place: usize| 1u64 << (arguments.get(place).copied().unwrap_or(0) & 63);

@@ -27,9 +27,6 @@ const SHORTEST_NAP_NS: u64 = 1_000_000;
 /// A program may load CUPTI's library, or CUDA's others, after cuInit.
 const SEARCHES: u32 = 60;
 const SEARCH_EVERY_NS: u64 = 500_000_000;
-/// So long after a window CUPTI leaves the process: what was given in the window is mostly done then. Until it does, launches go
-/// on to take longer, and graphs to make records, though nothing is enabled (docs/benchmarks.md).
-const LEAVE_AFTER_NS: u64 = 300_000_000;
 /// Work that was given before records went off may run on: flushes until all of it is told, or so many.
 const LATE_FLUSHES: u32 = 50;
 
@@ -43,8 +40,7 @@ pub(super) fn run() {
     let Some(state) = thread::state_slow() else { return };
     let mut teller = Teller::new(state);
     let Some(cupti) = find(&mut teller) else { return };
-    let mut engine =
-        Engine { cupti, teller, flushed_ns: 0, leaves_ns: 0, late: 0, refused: false, was_usable: true, read: 0 };
+    let mut engine = Engine { cupti, teller, flushed_ns: 0, late: 0, refused: false, was_usable: true, read: 0 };
     engine.serve();
 }
 
@@ -96,8 +92,6 @@ struct Engine {
     cupti: Cupti,
     teller: Teller,
     flushed_ns: u64,
-    /// When CUPTI is to leave; 0: it has, or somebody else has come.
-    leaves_ns: u64,
     /// Flushes that are still to be made after records went off.
     late: u32,
     /// CUPTI said no, and will again.
@@ -135,9 +129,6 @@ impl Engine {
             if (is_on || self.late > 0) && now.saturating_sub(self.flushed_ns) >= FLUSH_EVERY_NS {
                 self.flush();
             }
-            if !is_on && self.leaves_ns != 0 && now >= self.leaves_ns {
-                self.leave();
-            }
             self.read();
             plan.seen(core::mem::take(&mut self.read));
             let nap = if is_on || self.late > 0 { READ_EVERY_NS } else { LOOK_EVERY_NS };
@@ -159,7 +150,6 @@ impl Engine {
             (false, true) => {
                 self.turn_off(reason::WINDOW);
                 self.flush();
-                self.leaves_ns = now + LEAVE_AFTER_NS;
             }
             _ => {}
         }
@@ -178,25 +168,6 @@ impl Engine {
         self.read();
     }
 
-    /// Takes CUPTI out of the process until the next window. Not where anybody else ever used it: they may have subscribed.
-    fn leave(&mut self) {
-        self.leaves_ns = 0;
-        self.flush();
-        let cupti = self.cupti;
-        let left = locked(None, || {
-            let alone = CALLBACKS_ARE_OURS.load(Ordering::Relaxed) && !aside::was_ever();
-            let left = alone && cupti.leave();
-            if left {
-                CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
-                CLOCK_IS_OURS.store(false, Ordering::Relaxed);
-            }
-            left
-        });
-        if left == Some(true) {
-            self.late = 0;
-        }
-    }
-
     fn turn_off(&mut self, why: u64) {
         let at = session::now();
         locked(None, || switch_off(&self.cupti));
@@ -205,7 +176,6 @@ impl Engine {
     }
 
     fn turn_on(&mut self, why: u64) {
-        self.leaves_ns = 0;
         let cupti = self.cupti;
         let refused = locked(None, || {
             if aside::is_wanted(sys::clock_ns(sys::MONOTONIC)) {

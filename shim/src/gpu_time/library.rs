@@ -23,7 +23,6 @@ macro_rules! functions {
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> u32,)+
             /// Since CUPTI 11.6.
             timestamps: Option<unsafe extern "C" fn(Stamp) -> u32>,
-            finalize: Option<unsafe extern "C" fn() -> u32>,
         }
 
         impl Cupti {
@@ -42,9 +41,6 @@ macro_rules! functions {
                         timestamps: core::mem::transmute::<usize, Option<unsafe extern "C" fn(Stamp) -> u32>>(
                             lookup::real_dlsym(handle, c"cuptiActivityRegisterTimestampCallback"),
                         ),
-                        finalize: core::mem::transmute::<usize, Option<unsafe extern "C" fn() -> u32>>(
-                            lookup::real_dlsym(handle, c"cuptiFinalize"),
-                        ),
                     })
                 }
             }
@@ -62,19 +58,7 @@ functions! {
     dropped c"cuptiActivityGetNumDroppedRecords" (*mut c_void, u32, *mut usize);
 }
 
-/// CUPTI of CUDA 12.6: before it, cuptiFinalize crashes where CUDA graphs are used.
-const FINALIZES: u32 = 24;
-
 impl Cupti {
-    /// Takes CUPTI out of the process, if its version does so without harm.
-    pub(super) fn leave(&self) -> bool {
-        let mut version = 0;
-        // SAFETY: it writes one number.
-        unsafe { (self.version)(&raw mut version) };
-        // SAFETY: the function takes no arguments; nobody else uses CUPTI, as the caller has looked.
-        version >= FINALIZES && self.finalize.is_some_and(|finalize| unsafe { finalize() } == 0)
-    }
-
     /// Has times told on the clock of `stamp`; whether the library can.
     pub(super) fn tell_time(&self, stamp: Stamp) -> bool {
         // SAFETY: the function is never unloaded, takes no arguments and returns a time.

@@ -175,7 +175,10 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
     } else if own.known && own.seen > 0 {
         let cost = own.cost_ns.map_or("not measured".to_owned(), |(ns, wall)| share(ns / wall));
         let windows = own.windows_percent.map_or(String::new(), |(windows, budget)| {
-            format!(" (windows {}, budget {})", share(windows / 100.0), share(budget / 100.0))
+            let over = own.cost_ns.is_some_and(|(ns, wall)| ns / wall * 100.0 > budget);
+            let budget = share(budget / 100.0);
+            let budget = if over { format!("over the budget of {budget}") } else { format!("budget {budget}") };
+            format!(" (windows {}, {budget})", share(windows / 100.0))
         });
         let (lost, seen) = (number(own.dropped as f64), number(own.seen as f64));
         let _ = write!(out, "{whole}cost {cost}{windows}  lost {lost} of {seen}  uncovered {}", own.uncovered.len());

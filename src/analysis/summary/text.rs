@@ -213,8 +213,13 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     if main.on_gpu.is_some() && gpu::unread(content.facts).is_some() {
         out.push_str("  operations of the GPU are missing, see below: it was busier than that\n");
     }
-    if let Some(windows) = gpu::windows(content.facts).filter(|_| main.on_gpu.is_some()) {
-        let _ = writeln!(out, "  {windows}: the GPU's line is of these");
+    if let Some(windows) = gpu::windows(content.facts) {
+        let what = if main.on_gpu.is_some() {
+            "the GPU's line is of these"
+        } else {
+            "none holds a whole step, and what the GPU did in one is not known (a longer --gpu-window-every, or more --budget)"
+        };
+        let _ = writeln!(out, "  {windows}: {what}");
     }
     let _ = write!(out, " host  outside driver {}", shown(main.outside_ns()));
     let always = [("launch calls", Part::Launch), ("waits", Part::Wait), ("copies", Part::Copy)];

@@ -54,6 +54,11 @@ impl Governor {
         Some(left as u32)
     }
 
+    /// When the hooks alone first cost what is allowed.
+    pub(super) fn spent_ns(&self) -> Option<i64> {
+        self.about.spent_ns
+    }
+
     /// What the manifest says, with so many records of windows.
     pub(super) fn describe(&self, budget_ppm: u32, records: u64, cost: &Cost) -> Budget {
         let run_ns = (self.looked_ns - self.began_ns.unwrap_or(self.looked_ns)).max(1);

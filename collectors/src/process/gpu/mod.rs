@@ -33,7 +33,13 @@ const PATIENCE_NS: i64 = 2_000_000_000;
 const AGAIN_NS: i64 = 50_000_000;
 /// And then its number is not trusted any more.
 const UNSURE_NS: i64 = 300_000_000;
-/// A call that began so shortly before a window did may have been numbered in it.
+/// So many calls without a record are no chance.
+const MANY: u64 = 100;
+/// Windows whose calls may still come: those of one pass, however short they are.
+const WINDOWS: usize = 64;
+/// A graph that was launched in a window runs no longer after it.
+const GRAPH_NS: i64 = 1_000_000_000;
+/// A call that began so shortly before a window did, or after it, may have been numbered in it: to switch records takes time.
 const NEAR_NS: i64 = 20_000_000;
 /// Work that was given so long ago, and of which nothing was told, is not waited for.
 const GIVEN_UP_NS: i64 = 5_000_000_000;
@@ -68,11 +74,13 @@ pub(crate) struct Gpu {
     ready: Vec<(OnGpu, Worked)>,
     /// Stream and context as the driver has them, by device, context and stream as CUPTI has them; and how sure that is.
     streams: HashMap<(u32, u32, u32), (i64, i32, u8)>,
+    /// Calls that gave work inside of windows.
+    given: u64,
     /// What records cost the program, and what they may.
     cost: Cost,
     governor: Governor,
-    /// The window that was closed last: from when until when calls have their work told.
-    closed: Option<(i64, i64)>,
+    /// The windows that were closed last: from when until when calls have their work told.
+    closed: VecDeque<(i64, i64)>,
     /// The window that is open: its begin, and [`gputrace_abi::gpu::reason`].
     open: Option<(i64, u64)>,
     /// When records went on, of windows whose calls are not looked at yet.
@@ -105,16 +113,20 @@ impl Gpu {
     }
 
     /// A call gave the GPU work.
-    pub(super) fn gave(&mut self, call: Given) {
+    pub(super) fn gave(&mut self, mut call: Given) {
         let within = |from: i64, to: i64| (from..to).contains(&call.start_ns);
         let inside = self.open.is_some_and(|(on, _)| call.start_ns >= on)
-            || self.closed.is_some_and(|(on, off)| within(on, off));
+            || self.closed.iter().rev().any(|(on, off)| within(*on, *off));
         if matches!(call.what, What::Kernel(..)) {
             self.cost.launch(call.end_ns - call.start_ns, inside);
         }
-        let none_yet = self.open.is_none() && self.closed.is_none();
-        let begins = self.open.is_some_and(|(on, _)| within(on - NEAR_NS, on));
-        if inside || begins || none_yet {
+        let none_yet = self.open.is_none() && self.closed.is_empty();
+        let near = |(on, off): (i64, i64)| within(on - NEAR_NS, on) || within(off, off.saturating_add(NEAR_NS));
+        let open = self.open.map(|(on, _)| (on, i64::MAX));
+        let is_near = !inside && self.closed.iter().copied().chain(open).any(near);
+        self.given += u64::from(inside && call.what != What::Nothing);
+        if inside || is_near || none_yet {
+            call.sure = inside || none_yet;
             self.calls.add(call);
         }
     }
@@ -182,7 +194,10 @@ impl Gpu {
         let Some((start_ns, kind)) = self.open.take() else { return };
         let (process_id, pid) = self.ids;
         let window_ns = at_ns.saturating_sub(start_ns).max(0);
-        self.closed = Some((start_ns, at_ns));
+        self.closed.push_back((start_ns, at_ns));
+        if self.closed.len() > WINDOWS {
+            self.closed.pop_front();
+        }
         if let Some(about) = &mut self.about {
             about.windows += 1;
             about.on_ns += window_ns;
@@ -298,7 +313,9 @@ impl Gpu {
     fn found(&mut self, told: &Told, call: Option<&Given>, written: &Written) {
         let (work, (process_id, pid)) = (&told.work, self.ids);
         let own = (work.device, work.context, work.stream);
-        let is_outside = call.is_none() && self.is_between_windows(told.begin_ns);
+        // Graphs go on to make records, of the last launch that was counted.
+        let after_ns = if work.graph == 0 { i64::MAX } else { GRAPH_NS };
+        let is_outside = self.is_between_windows(told.begin_ns, if call.is_none() { 0 } else { after_ns });
         let about = self.about.get_or_insert_default();
         if is_outside {
             about.outside += 1;
@@ -337,9 +354,10 @@ impl Gpu {
         self.ready.push((row, worked(work, written)));
     }
 
-    /// Whether a moment lies after the last window that was closed, and before the one that is open.
-    fn is_between_windows(&self, ns: i64) -> bool {
-        self.closed.is_some_and(|(_, off)| ns > off) && self.open.is_none_or(|(on, _)| ns < on)
+    /// Whether a moment lies so long after the last window that was closed, and before the one that is open.
+    fn is_between_windows(&self, ns: i64, after_ns: i64) -> bool {
+        self.closed.back().is_some_and(|(_, off)| ns > off.saturating_add(after_ns))
+            && self.open.is_none_or(|(on, _)| ns < on)
     }
 
     /// Rows are written in the order of their begin.
@@ -387,13 +405,27 @@ impl Gpu {
             let first = about.aside.join(", ");
             format!("CUPTI was used by the program or by another tool ({first}): what the GPU did meanwhile is not in the trace")
         });
+        let none = (about.records == 0 && about.windows > 0 && self.given > MANY).then(|| {
+            let given = self.given;
+            format!("CUPTI told of no work, though {given} calls gave the GPU some while records were on; --gpu-time events does without CUPTI")
+        });
+        let spent = self.governor.spent_ns().map(|_| {
+            "the hooks alone cost more than --budget allows for some time: no window of GPU times opened meanwhile"
+                .to_owned()
+        });
         let lost = |count: u64, what: &str| (count > 0).then(|| format!("{count} records of the GPU's work {what}"));
         let counts = [
             lost(about.dropped, "were lost: CUPTI or the ring had no room"),
             lost(about.without_time, "came without times"),
             lost(about.records - about.without_time - about.joined - about.outside, "have no call in the trace"),
         ];
-        refused.chain(aside).chain(counts.into_iter().flatten()).chain(self.samples.notes()).collect()
+        refused
+            .chain(aside)
+            .chain(none)
+            .chain(spent)
+            .chain(counts.into_iter().flatten())
+            .chain(self.samples.notes())
+            .collect()
     }
 }
 

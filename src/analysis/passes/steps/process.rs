@@ -63,6 +63,8 @@ pub(crate) struct ProcessSteps {
     usual: (i64, i64),
     /// The steps of which it is known what the GPU did, by their number; none: all.
     known: Option<Vec<bool>>,
+    /// Whether it is known of any.
+    pub(crate) tells_of_gpu: bool,
     /// From the first steady step to the end of the last, ns since the epoch.
     steady_span: (i64, i64),
     /// Every so many steps a long one comes; 1 where none does.
@@ -117,6 +119,7 @@ impl ProcessSteps {
             sorted_ns,
             usual,
             known: None,
+            tells_of_gpu: true,
             steady_span: (clock.boundary(warm_up).unwrap_or(0), clock.last().unwrap_or(0)),
             every: regular.map_or(1, |(every, _)| every),
             host,
@@ -141,22 +144,27 @@ impl ProcessSteps {
         self.middle_host_ns = self.middle_ns;
     }
 
-    /// Counts only those as usual of which `is_known` holds from their begin to their end.
+    /// Counts only those as usual of which it is known what the GPU did from their begin to their end. Where there is none, the
+    /// host's times are all that is known of a step: windows that are shorter say more of the GPU's pauses than of its work.
     pub(super) fn usual_where(&mut self, is_known: impl Fn((i64, i64)) -> bool) {
-        let all = 0..self.host.steps();
-        self.known = Some(all.clone().map(|step| self.clock().between(step, step).is_some_and(&is_known)).collect());
+        let length = |(from, to): (i64, i64)| to - from;
+        let spans: Vec<(i64, i64)> = (0..self.host.steps()).filter_map(|s| self.clock().between(s, s)).collect();
+        let known: Vec<bool> = spans.iter().map(|span| is_known(*span)).collect();
+        let steady = spans.iter().zip(&known).skip(self.warm_up).filter(|(_, known)| **known);
+        let mut lengths: Vec<i64> = steady.map(|(span, _)| length(*span)).collect();
+        self.tells_of_gpu = !lengths.is_empty();
+        if lengths.is_empty() {
+            return;
+        }
         // Recording makes steps longer: those that are known are compared with each other.
         if self.usual.0 != i64::MIN {
-            let steady = all.clone().skip(self.warm_up);
-            let known = steady.filter(|step| self.known.as_ref().is_some_and(|known| known[*step]));
-            let mut lengths: Vec<i64> =
-                known.filter_map(|step| self.clock().between(step, step)).map(|(from, to)| to - from).collect();
             lengths.sort_unstable();
             self.usual = (quantile(&lengths, USUAL.0), quantile(&lengths, USUAL.1));
         }
-        let usual: Vec<usize> = all.filter(|step| self.is_middle(*step)).collect();
+        self.known = Some(known);
+        let usual: Vec<usize> = (0..spans.len()).filter(|step| self.is_middle(*step)).collect();
         let mean = |line: &Line| {
-            let ns: i64 = usual.iter().filter_map(|step| line.between(*step, *step)).map(|(from, to)| to - from).sum();
+            let ns: i64 = usual.iter().filter_map(|step| line.between(*step, *step)).map(length).sum();
             ns as f64 / usual.len().max(1) as f64
         };
         (self.middle_ns, self.middle_host_ns) = (mean(self.clock()), mean(&self.host));
@@ -249,9 +257,11 @@ impl ProcessSteps {
 
     /// Begin and end of at most so many steady steps, spread evenly over the run: on the host, and on the GPU.
     pub(crate) fn sample(&self, most: usize) -> Vec<[(i64, i64); 2]> {
-        let all = self.host.steps() - self.warm_up;
-        let taken = all.min(most);
-        let steps = (0..taken).map(|i| self.warm_up + i * all / taken);
+        // Where it is known of some alone what the GPU did, of these.
+        let known = |step: &usize| self.known.as_ref().is_none_or(|known| known[*step]);
+        let all: Vec<usize> = (self.warm_up..self.host.steps()).filter(known).collect();
+        let taken = all.len().min(most);
+        let steps = (0..taken).map(|i| all[i * all.len() / taken]);
         let spans = |step: usize| Some([self.host.between(step, step)?, self.clock().between(step, step)?]);
         steps.filter_map(spans).collect()
     }

@@ -29,6 +29,8 @@ const SAMPLE: usize = 256;
 const PLACES: i64 = 4096;
 /// Records by which another place must be better than the one that is known.
 const CERTAIN: usize = 8;
+/// A call that began so shortly before records went on may have been counted.
+const EARLIER_NS: i64 = 20_000_000;
 /// The GPU's clock is compared with the host's: work may seem to begin so long before its call.
 const SLACK_NS: i64 = 1_000_000;
 
@@ -69,6 +71,8 @@ pub(crate) struct Given {
     pub(crate) stream: i64,
     pub(crate) context: i32,
     pub(crate) device: Option<i32>,
+    /// It is sure that there is a record of it.
+    pub(crate) sure: bool,
     /// Its record was found.
     pub(crate) done: bool,
 }
@@ -76,7 +80,7 @@ pub(crate) struct Given {
 impl Given {
     /// A call that began and ended then.
     pub(crate) fn new((start_ns, end_ns): (i64, i64), correlation_id: i64, what: What) -> Given {
-        Given { start_ns, end_ns, correlation_id, what, stream: 0, context: 0, device: None, done: false }
+        Given { start_ns, end_ns, correlation_id, what, stream: 0, context: 0, device: None, sure: true, done: false }
     }
 }
 
@@ -227,7 +231,22 @@ impl Calls {
         let end = self.first + self.calls.len() as i64;
         let scored = |place: i64| (self.score(sample, base, place), place);
         let best = match self.shift {
-            None => (begin..end.min(begin + PLACES)).map(scored).max_by_key(|(score, place)| (*score, -*place)),
+            // A call that had begun before may be the first that was counted: where work would begin before its call at the
+            // first place, and not at an earlier one.
+            None => {
+                let earlier = (begin - PLACES / 4).max(self.first);
+                let ranked = |(score, place): (usize, i64)| {
+                    let early = self.early(sample, base, place) * 20 > score;
+                    ((score, !early, -(place - begin).abs()), (score, place))
+                };
+                let all = (earlier..end.min(begin + PLACES)).map(scored).collect::<Vec<_>>();
+                let most = all.iter().map(|(score, _)| *score).max().unwrap_or(0);
+                all.into_iter()
+                    .filter(|(score, _)| *score == most)
+                    .map(ranked)
+                    .max_by_key(|(rank, _)| *rank)
+                    .map(|(_, best)| best)
+            }
             Some(shift) => {
                 let expected = base - shift;
                 let near = (expected - PLACES / 4).max(begin)..end.min(expected + PLACES / 4);
@@ -272,6 +291,12 @@ impl Calls {
         streams.iter().map(|(own, _, count)| (*own, *count)).collect::<HashMap<_, _>>().values().sum()
     }
 
+    /// How many records would begin before their call if the number `base` belongs to this place.
+    fn early(&self, records: &[(Work, i64)], base: i64, place: i64) -> usize {
+        let call = |work: &Work| self.at(place + self.number(work.correlation) - base);
+        records.iter().filter(|(work, begin_ns)| call(work).is_some_and(|call| call.start_ns > *begin_ns)).count()
+    }
+
     /// The streams in which records find what they are of: CUPTI's number, the driver's handle and how often, the commonest
     /// last.
     fn streams(&self, records: &[(Work, i64)], base: i64, place: i64) -> Vec<(u32, i64, usize)> {
@@ -310,7 +335,7 @@ impl Calls {
         self.graphs.clear();
         self.graph_order.clear();
         self.since_ns = since_ns;
-        self.forget_before(since_ns);
+        self.forget_before(since_ns - EARLIER_NS);
     }
 
     /// When the first call began whose record may still come; calls that are older than `given_up_ns` have none.
@@ -318,7 +343,7 @@ impl Calls {
         while self.calls.front().is_some_and(|call| call.done || call.start_ns < given_up_ns) {
             self.pop();
         }
-        self.calls.front().map(|call| call.start_ns)
+        self.calls.iter().find(|call| call.sure && !call.done).map(|call| call.start_ns)
     }
 
     /// Nothing that was given before this time is recorded.
