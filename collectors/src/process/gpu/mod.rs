@@ -3,6 +3,7 @@
 //! Records come when their work is complete, so those of different streams come out of order; a row is written when no work
 //! that was given earlier can still come.
 
+mod about;
 mod cost;
 mod given;
 mod governor;
@@ -33,8 +34,6 @@ const PATIENCE_NS: i64 = 2_000_000_000;
 const AGAIN_NS: i64 = 50_000_000;
 /// And then its number is not trusted any more.
 const UNSURE_NS: i64 = 300_000_000;
-/// So many calls without a record are no chance.
-const MANY: u64 = 100;
 /// Windows whose calls may still come: those of one pass, however short they are.
 const WINDOWS: usize = 64;
 /// A graph that was launched in a window runs no longer after it.
@@ -169,7 +168,9 @@ impl Gpu {
         match text.number {
             state::LIBRARY => (about.library, about.version) = (Some(text.text().into_owned()), Some(text.key)),
             state::NO_LIBRARY => about.refused = Some("no library of CUPTI was found".to_owned()),
-            state::REFUSED => about.refused = Some(format!("{} failed with {}", text.text(), result_name(text.key))),
+            state::REFUSED => {
+                about.refused = Some(format!("{} failed with {}", text.text(), about::result_name(text.key)))
+            }
             state::ON => {
                 about.refused = None;
                 self.cost.end_window();
@@ -387,46 +388,6 @@ impl Gpu {
         self.settle(true, ended_ns, tables, written);
         self.close(ended_ns.max(self.settled_ns), 0, tables);
     }
-
-    /// What the manifest says.
-    pub(super) fn describe(&self, header: &Header) -> Option<GpuTime> {
-        let events = self.samples.describe();
-        let about = self.about.clone().or_else(|| events.as_ref().map(|_| GpuTime::default()))?;
-        let budget_ppm = header.budget_ppm.load(Ordering::Relaxed);
-        let budget = (budget_ppm != 0).then(|| self.governor.describe(budget_ppm, about.records, &self.cost));
-        Some(GpuTime { events, budget, ..about })
-    }
-
-    /// What is missing, a sentence each.
-    pub(super) fn notes(&self) -> Vec<String> {
-        let Some(about) = &self.about else { return self.samples.notes() };
-        let refused = about.refused.iter().map(|why| format!("what the GPU did could not be asked of CUPTI: {why}"));
-        let aside = (!about.aside.is_empty()).then(|| {
-            let first = about.aside.join(", ");
-            format!("CUPTI was used by the program or by another tool ({first}): what the GPU did meanwhile is not in the trace")
-        });
-        let none = (about.records == 0 && about.windows > 0 && self.given > MANY).then(|| {
-            let given = self.given;
-            format!("CUPTI told of no work, though {given} calls gave the GPU some while records were on; --gpu-time events does without CUPTI")
-        });
-        let spent = self.governor.spent_ns().map(|_| {
-            "the hooks alone cost more than --budget allows for some time: no window of GPU times opened meanwhile"
-                .to_owned()
-        });
-        let lost = |count: u64, what: &str| (count > 0).then(|| format!("{count} records of the GPU's work {what}"));
-        let counts = [
-            lost(about.dropped, "were lost: CUPTI or the ring had no room"),
-            lost(about.without_time, "came without times"),
-            lost(about.records - about.without_time - about.joined - about.outside, "have no call in the trace"),
-        ];
-        refused
-            .chain(aside)
-            .chain(none)
-            .chain(spent)
-            .chain(counts.into_iter().flatten())
-            .chain(self.samples.notes())
-            .collect()
-    }
 }
 
 fn worked(work: &Work, written: &Written) -> Worked {
@@ -454,21 +415,4 @@ fn end(kind: u8) -> End {
         5 | 7 => End::Managed,
         _ => End::Unknown,
     }
-}
-
-/// The results of CUPTI that have a cause which somebody can do something about.
-fn result_name(result: u64) -> String {
-    let name = match result {
-        7 => "CUPTI_ERROR_NOT_COMPATIBLE: a debugger or another profiler is at work",
-        15 => "CUPTI_ERROR_NOT_INITIALIZED",
-        24 => "CUPTI_ERROR_NOT_SUPPORTED: this driver or device does not support it",
-        35 => {
-            "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: the administrator must set the driver's NVreg_RestrictProfilingToAdminUsers=0, \
-             or the process needs CAP_SYS_ADMIN"
-        }
-        37 => "CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED: this virtual GPU does not allow profiling",
-        39 => "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: another profiler is at work",
-        other => return format!("CUPTI's result {other}"),
-    };
-    name.to_owned()
 }

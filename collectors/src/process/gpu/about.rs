@@ -1,0 +1,69 @@
+//! What the manifest says of the GPU's times: what was asked, what came of it, and what is missing.
+
+use gputrace_abi::layout::Header;
+use gputrace_abi::sync::Ordering;
+
+use super::Gpu;
+use crate::manifest::GpuTime;
+
+/// So many calls without a record are no chance.
+const MANY: u64 = 100;
+
+impl Gpu {
+    /// What the manifest says.
+    pub(in crate::process) fn describe(&self, header: &Header) -> Option<GpuTime> {
+        let events = self.samples.describe();
+        let about = self.about.clone().or_else(|| events.as_ref().map(|_| GpuTime::default()))?;
+        let budget_ppm = header.budget_ppm.load(Ordering::Relaxed);
+        let budget = (budget_ppm != 0).then(|| self.governor.describe(budget_ppm, about.records, &self.cost));
+        Some(GpuTime { events, budget, ..about })
+    }
+
+    /// What is missing, a sentence each.
+    pub(in crate::process) fn notes(&self) -> Vec<String> {
+        let Some(about) = &self.about else { return self.samples.notes() };
+        let refused = about.refused.iter().map(|why| format!("what the GPU did could not be asked of CUPTI: {why}"));
+        let aside = (!about.aside.is_empty()).then(|| {
+            let first = about.aside.join(", ");
+            format!("CUPTI was used by the program or by another tool ({first}): what the GPU did meanwhile is not in the trace")
+        });
+        let none = (about.records == 0 && about.windows > 0 && self.given > MANY).then(|| {
+            let given = self.given;
+            format!("CUPTI told of no work, though {given} calls gave the GPU some while records were on; --gpu-time events does without CUPTI")
+        });
+        let spent = self.governor.spent_ns().map(|_| {
+            "the hooks alone cost more than --budget allows for some time: no window of GPU times opened meanwhile"
+                .to_owned()
+        });
+        let lost = |count: u64, what: &str| (count > 0).then(|| format!("{count} records of the GPU's work {what}"));
+        let counts = [
+            lost(about.dropped, "were lost: CUPTI or the ring had no room"),
+            lost(about.without_time, "came without times"),
+            lost(about.records - about.without_time - about.joined - about.outside, "have no call in the trace"),
+        ];
+        refused
+            .chain(aside)
+            .chain(none)
+            .chain(spent)
+            .chain(counts.into_iter().flatten())
+            .chain(self.samples.notes())
+            .collect()
+    }
+}
+
+/// The results of CUPTI that have a cause which somebody can do something about.
+pub(super) fn result_name(result: u64) -> String {
+    let name = match result {
+        7 => "CUPTI_ERROR_NOT_COMPATIBLE: a debugger or another profiler is at work",
+        15 => "CUPTI_ERROR_NOT_INITIALIZED",
+        24 => "CUPTI_ERROR_NOT_SUPPORTED: this driver or device does not support it",
+        35 => {
+            "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: the administrator must set the driver's NVreg_RestrictProfilingToAdminUsers=0, \
+             or the process needs CAP_SYS_ADMIN"
+        }
+        37 => "CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED: this virtual GPU does not allow profiling",
+        39 => "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: another profiler is at work",
+        other => return format!("CUPTI's result {other}"),
+    };
+    name.to_owned()
+}
