@@ -28,7 +28,7 @@ const SHORTEST_NAP_NS: u64 = 1_000_000;
 const SEARCHES: u32 = 60;
 const SEARCH_EVERY_NS: u64 = 500_000_000;
 /// Work that was given before records went off may run on: flushes until all of it is told, or so many.
-const LATE_FLUSHES: u32 = 50;
+const LATE_FLUSHES: u32 = 4;
 
 /// CUPTI keeps one clock for the process, and somebody else may have given it theirs.
 pub(super) static CLOCK_IS_OURS: AtomicBool = AtomicBool::new(false);
@@ -126,7 +126,9 @@ impl Engine {
                 listening = true;
             }
             ready();
-            if (is_on || self.late > 0) && now.saturating_sub(self.flushed_ns) >= FLUSH_EVERY_NS {
+            // A flush holds launches up: after a window each comes twice as late as the one before.
+            let every_ns = if is_on { FLUSH_EVERY_NS } else { FLUSH_EVERY_NS << (LATE_FLUSHES - self.late) };
+            if (is_on || self.late > 0) && now.saturating_sub(self.flushed_ns) >= every_ns {
                 self.flush();
             }
             self.read();

@@ -34,7 +34,8 @@ const PATIENCE_NS: i64 = 2_000_000_000;
 const AGAIN_NS: i64 = 50_000_000;
 /// And then its number is not trusted any more.
 const UNSURE_NS: i64 = 300_000_000;
-/// Windows whose calls may still come: those of one pass, however short they are.
+/// Windows whose calls may still come: those that closed so shortly ago, as many as one pass may bring.
+const LATE_NS: i64 = 10_000_000_000;
 const WINDOWS: usize = 64;
 /// A graph that was launched in a window runs no longer after it.
 const GRAPH_NS: i64 = 1_000_000_000;
@@ -196,7 +197,8 @@ impl Gpu {
         let (process_id, pid) = self.ids;
         let window_ns = at_ns.saturating_sub(start_ns).max(0);
         self.closed.push_back((start_ns, at_ns));
-        if self.closed.len() > WINDOWS {
+        let is_old = |(_, off): &(i64, i64)| *off < at_ns - LATE_NS;
+        while self.closed.front().is_some_and(is_old) || self.closed.len() > WINDOWS {
             self.closed.pop_front();
         }
         if let Some(about) = &mut self.about {
