@@ -189,7 +189,7 @@ fn what_cupti_refuses_is_said_and_harms_nobody() {
 #[test]
 fn a_process_that_is_killed_loses_only_what_was_not_told() {
     let scratch = Scratch::new();
-    let script = format!("{} 100000000 2 & sleep 3; kill -KILL $!; wait $!; true", program("cuda_threads").display());
+    let script = format!("{} 100000000 2 & sleep 1; kill -KILL $!; wait $!; true", program("cuda_threads").display());
     let options = ["--gpu-time", "full", "--on-full", "block"];
     let target = scratch.shell(&script).with_driver(Driver::Plain).options(options);
     let trace = target.traced().expect(0).read();

@@ -149,8 +149,9 @@ impl Process {
         let horizon = clock::now(self.clock);
         self.segment.view().header().heartbeat.store(horizon, Ordering::Relaxed);
         self.intake.read_hooks();
-        // One thread's commit and another's completion are told in order only if both threads are known.
-        self.find_threads(dead || self.intake.metal.is_here);
+        // One thread's commit and another's completion are told in order only if both threads are known, and CUPTI numbers the calls
+        // of all threads.
+        self.find_threads(dead || self.intake.metal.is_here || self.gpu.is_asked());
         // Before the rings are read: what ends meanwhile is in them.
         let unwritten = if dead { u64::MAX } else { self.oldest_unwritten(horizon, clocks) };
         if !dead {

@@ -256,7 +256,10 @@ impl Calls {
                 })
             }
         };
-        let Some((_, place)) = best.filter(|(score, _)| *score * 4 > sample.len()) else { return false };
+        // Work that begins before its call is not of it: the calls of some thread may not be known yet.
+        let fits =
+            |(score, place): &(usize, i64)| *score * 4 > sample.len() && self.early(sample, base, *place) * 2 <= *score;
+        let Some((_, place)) = best.filter(fits) else { return false };
         (self.last, self.shift) = (base, Some(base - place));
         true
     }
