@@ -67,7 +67,7 @@ fn fastest(calls: u64, rounds: u64, before: impl Fn(), call: impl Fn()) -> u64 {
         }
         best = best.min(session::now().saturating_sub(start));
     }
-    best.saturating_mul(256) / calls
+    best.saturating_mul(256).checked_div(calls).unwrap_or(0)
 }
 
 /// The work of `record::call` without a driver call in the middle.

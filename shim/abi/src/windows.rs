@@ -30,11 +30,11 @@ impl Terms {
     pub fn length(&self, rate: u64) -> Option<(u64, u64)> {
         let allowed = u128::from(self.ppm) * u128::from(self.period_ns) / 1_000_000;
         let cost = u128::from(self.cost_ns.max(1)) * u128::from(rate.max(1));
-        let ns = allowed * u128::from(SECOND) / cost;
+        let ns = (allowed * u128::from(SECOND)).checked_div(cost).unwrap_or(0);
         let shortest = u128::from(self.period_ns / SHORTEST_PART);
         match ns {
             0 => None,
-            ns if ns < shortest => Some((shortest as u64, shortest.div_ceil(ns) as u64)),
+            ns if ns < shortest => Some((shortest as u64, shortest.checked_div(ns).unwrap_or(0) as u64 + 1)),
             ns => Some((ns.min(u128::from(self.period_ns / LONGEST_PART)) as u64, 1)),
         }
     }
@@ -42,15 +42,18 @@ impl Terms {
     /// When the window of a period opens, ns of the wall clock.
     fn opens(&self, period: u64) -> u64 {
         let room = self.period_ns - self.period_ns / LONGEST_PART;
-        period * self.period_ns + scrambled(self.job ^ scrambled(period)) % room.max(1)
+        let place = scrambled(self.job ^ scrambled(period)).checked_rem(room).unwrap_or(0);
+        period.wrapping_mul(self.period_ns).wrapping_add(place)
     }
 
     /// How far ahead of this wall-clock time the next window opens, of one in so many periods.
     pub fn ahead(&self, wall_ns: u64, one_in: u64) -> u64 {
         let earliest = wall_ns + self.period_ns / LONGEST_PART;
         let one_in = one_in.max(1);
-        let next = (earliest / self.period_ns).next_multiple_of(one_in);
-        let period = if self.opens(next) >= earliest { next } else { next + one_in };
+        let first = earliest.checked_div(self.period_ns).unwrap_or(0);
+        let over = first.checked_rem(one_in).unwrap_or(0);
+        let next = if over == 0 { first } else { first + one_in - over };
+        let period = if self.opens(next) >= earliest { next } else { next.saturating_add(one_in) };
         self.opens(period).saturating_sub(wall_ns)
     }
 }
