@@ -158,13 +158,7 @@ impl Work {
 
     /// The records of a text.
     pub fn all(text: &[u8]) -> impl Iterator<Item = Work> + '_ {
-        text.as_chunks::<WORK_BYTES>().0.iter().map(|bytes| {
-            let mut words = [0; WORK_WORDS];
-            for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-                *word = u64::from_le_bytes(*bytes);
-            }
-            Work::from_words(&words)
-        })
+        text.as_chunks::<WORK_BYTES>().0.iter().map(|bytes| Work::from_words(&crate::text::words(bytes)))
     }
 }
 

@@ -12,6 +12,8 @@
 //! | 3 | time on the GPU, ns |
 //! | 4 | time between both events, ns: nothing subtracted |
 
+use crate::text::words;
+
 /// Words of a sample.
 pub const SAMPLE_WORDS: usize = 5;
 /// Its size.
@@ -106,14 +108,6 @@ impl Account {
             words(text.first_chunk::<ACCOUNT_BYTES>()?);
         Some(Account { timed, without_room, lost, late, dropped, pair_ns, contexts, error_ns })
     }
-}
-
-fn words<const BYTES: usize, const WORDS: usize>(bytes: &[u8; BYTES]) -> [u64; WORDS] {
-    let mut words = [0; WORDS];
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-        *word = u64::from_le_bytes(*bytes);
-    }
-    words
 }
 
 #[cfg(test)]

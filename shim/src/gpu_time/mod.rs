@@ -8,6 +8,7 @@
 //! through, ours are taken back, and nothing of ours happens until they are done.
 
 pub(crate) mod aside;
+mod batch;
 mod buffers;
 mod engine;
 pub(crate) mod events;

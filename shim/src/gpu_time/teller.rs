@@ -3,8 +3,9 @@
 use core::cell::Cell;
 
 use gputrace_abi::event::text_kind;
-use gputrace_abi::gpu::{WORK_BYTES, WORK_WORDS, WORKS, Work, kind};
+use gputrace_abi::gpu::{WORK_WORDS, WORKS, Work, kind};
 
+use super::batch::Batch;
 use super::names;
 use crate::thread::State;
 use crate::{session, sys};
@@ -16,8 +17,7 @@ const ROOM_LOOKS: u32 = 2000;
 pub(super) struct Teller {
     state: &'static State,
     /// Records that are not written yet.
-    records: [u64; WORKS * WORK_WORDS],
-    count: usize,
+    records: Batch<{ WORKS * WORK_WORDS }>,
     /// Records for which there was no room.
     pub(super) lost: u64,
     /// Nobody reads: do not wait for each text.
@@ -26,33 +26,27 @@ pub(super) struct Teller {
 
 impl Teller {
     pub(super) fn new(state: &'static State) -> Teller {
-        Teller { state, records: [0; WORKS * WORK_WORDS], count: 0, lost: 0, patient: Cell::new(true) }
+        Teller { state, records: Batch::new(), lost: 0, patient: Cell::new(true) }
     }
 
     pub(super) fn add(&mut self, mut work: Work, name: &[u8]) {
         if work.kind == kind::KERNEL && !name.is_empty() {
             work.amount = names::key(name, |key, name| self.tell(text_kind::KERNEL_NAME, key, 0, name));
         }
-        if let Some(place) = self.records.get_mut(self.count * WORK_WORDS..).and_then(|rest| rest.first_chunk_mut()) {
-            *place = work.to_words();
-            self.count += 1;
-        }
-        if self.count == WORKS {
+        if self.records.push(work.to_words()) {
             self.write();
         }
     }
 
     pub(super) fn write(&mut self) {
-        if self.count == 0 {
+        let count = self.records.count(WORK_WORDS);
+        if count == 0 {
             return;
         }
-        let bytes = self.count * WORK_BYTES;
-        // SAFETY: words seen as the bytes that they are; both processors that we know are little-endian.
-        let text = unsafe { core::slice::from_raw_parts(self.records.as_ptr().cast::<u8>(), bytes) };
-        if !self.tell_at(text_kind::GPU_WORK, 0, self.count as u64, text, session::now()) {
-            self.lost += self.count as u64;
+        if !self.tell(text_kind::GPU_WORK, 0, count, self.records.text()) {
+            self.lost += count;
         }
-        self.count = 0;
+        self.records.clear();
     }
 
     pub(super) fn tell(&self, kind: u64, key: u64, number: u64, text: &[u8]) -> bool {

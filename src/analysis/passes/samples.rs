@@ -42,9 +42,7 @@ struct Launched {
     count: u64,
     /// In steady steps of usual duration; of a process without steps all.
     usual: u64,
-    timed: u64,
-    sum_ns: f64,
-    squares: f64,
+    times: Mean,
 }
 
 /// A time that is estimated.
@@ -171,10 +169,7 @@ impl Samples {
             let kind = kinds(row, what.get(row) == "graph");
             let ns = gpu[row].max(0);
             self.span(&kind, start[row], start[row].saturating_add(ns));
-            let launched = self.kinds.at(kind);
-            launched.timed += 1;
-            launched.sum_ns += ns as f64;
-            launched.squares += ns as f64 * ns as f64;
+            self.kinds.at(kind).times.add(&Mean { timed: 1, sum_ns: ns as f64, squares: ns as f64 * ns as f64 });
             self.timed += 1;
         }
     }
@@ -209,7 +204,7 @@ struct Mean {
 }
 
 impl Mean {
-    fn add(&mut self, of: &Launched) {
+    fn add(&mut self, of: &Mean) {
         self.timed += of.timed;
         self.sum_ns += of.sum_ns;
         self.squares += of.squares;
@@ -234,10 +229,8 @@ impl Mean {
 /// How much the times of a kind differ, of their mean: as kinds do of which several were timed.
 fn spread(kinds: &[(Kind, Launched)]) -> f64 {
     let (mut free, mut squares) = (WEIGHT, WEIGHT * SPREAD * SPREAD);
-    for (_, launched) in kinds.iter().filter(|(_, launched)| launched.timed > 1 && launched.sum_ns > 0.0) {
-        let mut mean = Mean::default();
-        mean.add(launched);
-        free += launched.timed as f64 - 1.0;
+    for mean in kinds.iter().map(|(_, launched)| launched.times).filter(|mean| mean.timed > 1 && mean.sum_ns > 0.0) {
+        free += mean.timed as f64 - 1.0;
         squares += mean.deviations() / (mean.ns() * mean.ns());
     }
     (squares / free).sqrt()
@@ -272,26 +265,25 @@ impl Pass for Samples {
         let mut named: FxHashMap<(i64, i64), Mean> = FxHashMap::default();
         let mut processes: FxHashMap<i64, Mean> = FxHashMap::default();
         for (kind, launched) in &kinds {
-            named.entry((kind.process_id, kind.name_id)).or_default().add(launched);
+            named.entry((kind.process_id, kind.name_id)).or_default().add(&launched.times);
             if kind.name_id != GRAPH {
-                processes.entry(kind.process_id).or_default().add(launched);
+                processes.entry(kind.process_id).or_default().add(&launched.times);
             }
         }
         let mut devices: FxHashMap<(i64, i32), Estimate> = FxHashMap::default();
         for (kind, launched) in &kinds {
-            let mut own = Mean::default();
-            own.add(launched);
+            let own = launched.times;
             let around = [named.get(&(kind.process_id, kind.name_id)), processes.get(&kind.process_id)];
             let mean = std::iter::once(own).chain(around.into_iter().flatten().copied()).find(|mean| mean.timed > 0);
             let Some(mean) = mean else { continue };
             let estimate = |count: u64| {
                 // What was timed is known; the rest is a kind's mean, which is not, times their number.
-                let unknown = count as f64 * (1.0 - launched.timed as f64 / launched.count.max(1) as f64).max(0.0);
-                let timed = launched.timed.max(1) as f64;
+                let unknown = count as f64 * (1.0 - own.timed as f64 / launched.count.max(1) as f64).max(0.0);
+                let timed = own.timed.max(1) as f64;
                 // Another kind's mean may be twice as long, or nothing.
-                let other = if launched.timed == 0 { mean.ns() * mean.ns() } else { 0.0 };
+                let other = if own.timed == 0 { mean.ns() * mean.ns() } else { 0.0 };
                 let variance = (mean.variance(spread) + other) * (unknown * unknown / timed + unknown);
-                Estimate { ns: count as f64 * mean.ns(), variance, launches: launched.count, timed: launched.timed }
+                Estimate { ns: count as f64 * mean.ns(), variance, launches: launched.count, timed: own.timed }
             };
             devices.entry((kind.process_id, kind.device)).or_default().add(&estimate(launched.count));
             self.kernels.entry((kind.process_id, kind.name_id)).or_default().add(&estimate(launched.count));

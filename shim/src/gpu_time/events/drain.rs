@@ -7,8 +7,9 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use gputrace_abi::event::text_kind;
-use gputrace_abi::sample::{ACCOUNT_BYTES, Account, SAMPLE_BYTES, SAMPLE_WORDS, SAMPLES, Sample};
+use gputrace_abi::sample::{Account, SAMPLE_WORDS, SAMPLES, Sample};
 
+use super::super::batch::{self, Batch};
 use super::clock::{Clock, Times};
 use super::pool::{PAIRS, Pair, Pool};
 use super::{BELL, END, IS_ON, LOST, OWNER, WITHOUT_ROOM, driver};
@@ -54,8 +55,7 @@ struct Known {
 /// Samples that are not written yet, and the account.
 struct Teller {
     state: &'static State,
-    words: [u64; SAMPLES * SAMPLE_WORDS],
-    count: usize,
+    samples: Batch<{ SAMPLES * SAMPLE_WORDS }>,
     account: Account,
     told: Account,
     told_ns: u64,
@@ -93,14 +93,8 @@ unsafe extern "C" fn at_exit(_: core::ffi::c_int, _: *mut c_void) {
 fn serve(state: &'static State) {
     const UNKNOWN: Option<Known> = None;
     let mut known = [UNKNOWN; 16];
-    let mut teller = Teller {
-        state,
-        words: [0; SAMPLES * SAMPLE_WORDS],
-        count: 0,
-        account: Account::default(),
-        told: Account::default(),
-        told_ns: 0,
-    };
+    let mut teller =
+        Teller { state, samples: Batch::new(), account: Account::default(), told: Account::default(), told_ns: 0 };
     loop {
         let heard = BELL.load(Ordering::Acquire);
         let ends = END.load(Ordering::Acquire) != 0;
@@ -324,23 +318,19 @@ fn rate(ticks: u64, monotonic_ns: u64) -> f64 {
 
 impl Teller {
     fn add(&mut self, sample: Sample) {
-        if let Some(place) = self.words.get_mut(self.count * SAMPLE_WORDS..).and_then(|rest| rest.first_chunk_mut()) {
-            *place = sample.to_words();
-            self.count += 1;
-        }
-        if self.count == SAMPLES {
+        if self.samples.push(sample.to_words()) {
             self.write();
         }
     }
 
     fn write(&mut self) {
-        if self.count == 0 {
+        let count = self.samples.count(SAMPLE_WORDS);
+        if count == 0 {
             return;
         }
-        let count = self.count as u64;
-        let told = self.tell(text_kind::GPU_SAMPLES, count, &self.words, self.count * SAMPLE_BYTES);
+        let told = self.tell(text_kind::GPU_SAMPLES, count, self.samples.text());
         *(if told { &mut self.account.timed } else { &mut self.account.dropped }) += count;
-        self.count = 0;
+        self.samples.clear();
     }
 
     /// Says what became of the launches that were drawn, where that is news.
@@ -353,14 +343,12 @@ impl Teller {
             return;
         }
         self.told_ns = now;
-        if self.tell(text_kind::GPU_SAMPLING, 0, &self.account.to_words(), ACCOUNT_BYTES) {
+        if self.tell(text_kind::GPU_SAMPLING, 0, batch::bytes(&self.account.to_words())) {
             self.told = self.account;
         }
     }
 
-    fn tell(&self, kind: u64, number: u64, words: &[u64], bytes: usize) -> bool {
-        // SAFETY: words seen as the bytes that they are; both processors that we know are little-endian.
-        let text = unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<u8>(), bytes.min(size_of_val(words))) };
+    fn tell(&self, kind: u64, number: u64, text: &[u8]) -> bool {
         self.state.write_text(kind, 0, number, text, session::now())
     }
 }
