@@ -143,10 +143,16 @@ fn text(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
+/// The control group (version 2) of a process, by its pid or `self`: its folder below that of all groups.
+pub(crate) fn control_group(root: &Path, process: &str) -> Option<PathBuf> {
+    let groups = text(&root.join("proc").join(process).join("cgroup"))?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Some(PathBuf::from(group.trim_start_matches('/')))
+}
+
 /// The tightest quota of our control group and those above it, in processors.
 fn quota(root: &Path) -> Option<f64> {
-    let groups = text(&root.join("proc/self/cgroup"))?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let group = control_group(root, "self")?;
     let top = root.join("sys/fs/cgroup");
     let of = |folder: &Path| {
         let limit = text(&folder.join("cpu.max"))?;
@@ -154,7 +160,7 @@ fn quota(root: &Path) -> Option<f64> {
         let (most, period) = (most.parse::<f64>().ok()?, period.parse::<f64>().ok()?);
         (period > 0.0).then(|| most / period)
     };
-    let own: PathBuf = top.join(group.trim_start_matches('/'));
+    let own = top.join(group);
     own.ancestors().take_while(|folder| folder.starts_with(&top)).filter_map(of).reduce(f64::min)
 }
 

@@ -181,16 +181,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
         };
         // Of a run that is known in part, as much as that part says of the whole.
         let observed = || facts.filter.observed_share(process_id, span);
-        let gpu_units = match steps {
-            Some(steps) => {
-                if steps.tells_of_gpu {
-                    middle
-                } else {
-                    0.0
-                }
-            }
-            None => observed(),
-        };
+        let gpu_units = steps.map_or_else(observed, |steps| if steps.tells_of_gpu { middle } else { 0.0 });
         let shares = time.shares_ns();
         let clock_off = gpu_clock_off(facts, process_id);
         let critical = facts.critical.as_ref().and_then(|critical| critical.of(process_id));

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use crate::kernel;
+
 /// The kernel's answer to `PIDFD_GET_INFO`, as far as it is asked here.
 #[repr(C)]
 #[derive(Default)]
@@ -36,8 +38,7 @@ fn remembered(pidfd: &OwnedFd) -> Option<i32> {
 
 fn unwaited(pidfd: &OwnedFd, pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command may hold anything, and ends with the last parenthesis.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let fields = kernel::stat_fields(&stat)?;
     let status = fields.get(STAT_FIELDS - 1)?.parse().ok()?;
     // Who may not look gets a zero, which would mean success. This link asks for the same right.
     fs::read_link(format!("/proc/{pid}/ns/user")).ok()?;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Id, Page};
+use crate::node;
 
 /// The groups, each once, with the process that stands for it in rows.
 #[derive(Debug, Default)]
@@ -21,10 +22,7 @@ struct Group {
 impl Groups {
     /// A process began; `root` is `/`.
     pub(super) fn add(&mut self, root: &Path, whose: (i64, i32)) {
-        let text = fs::read_to_string(root.join(format!("proc/{}/cgroup", whose.1))).unwrap_or_default();
-        let group = text.lines().find_map(|line| line.strip_prefix("0::"));
-        if let Some(group) = group {
-            let path = PathBuf::from(group.trim_start_matches('/'));
+        if let Some(path) = node::control_group(root, &whose.1.to_string()) {
             self.groups.entry(path).or_insert(Group { members: Vec::new(), last: None }).members.push(whose);
         }
     }

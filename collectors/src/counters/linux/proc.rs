@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{Id, Page};
+use crate::kernel;
 
 /// The kernel tells user space of processor time in hundredths of a second, whatever its own clock.
 const TICK_NS: f64 = 1e7;
@@ -64,8 +65,7 @@ impl Looks {
 
 /// Sums and threads out of /proc/PID/stat.
 fn stat(text: &str) -> Option<(Sums, u64)> {
-    // The name may hold spaces and brackets; the last bracket is its end. The state is field 3.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let fields = kernel::stat_fields(text)?;
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let sums = Sums {
         user_ticks: number(14)?,

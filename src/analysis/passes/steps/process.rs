@@ -103,19 +103,15 @@ impl ProcessSteps {
             None if gpu.is_some() => (i64::MIN, calm),
             None => (quantile(&sorted_ns, USUAL.0), quantile(&sorted_ns, USUAL.1)),
         };
-        let middle =
-            || steady.iter().zip(host.lengths().skip(warm_up)).filter(|(ns, _)| (usual.0..=usual.1).contains(ns));
-        let count_of = middle().count();
-        let mean = |sum: i64| sum as f64 / count_of.max(1) as f64;
-        ProcessSteps {
+        let mut steps = ProcessSteps {
             process_id,
             tid,
             anchor,
             count,
             warm_up,
-            middle: count_of as u64,
-            middle_ns: mean(middle().map(|(ns, _)| *ns).sum()),
-            middle_host_ns: mean(middle().map(|(_, host_ns)| host_ns).sum()),
+            middle: 0,
+            middle_ns: 0.0,
+            middle_host_ns: 0.0,
             sorted_ns,
             usual,
             known: None,
@@ -124,7 +120,20 @@ impl ProcessSteps {
             every: regular.map_or(1, |(every, _)| every),
             host,
             gpu,
-        }
+        };
+        steps.count_usual();
+        steps
+    }
+
+    /// Counts the usual steps, and their mean length.
+    fn count_usual(&mut self) {
+        let usual: Vec<usize> = (0..self.host.steps()).filter(|step| self.is_middle(*step)).collect();
+        let mean = |line: &Line| {
+            let spans = usual.iter().filter_map(|step| line.between(*step, *step));
+            spans.map(|(from, to)| to - from).sum::<i64>() as f64 / usual.len().max(1) as f64
+        };
+        (self.middle_ns, self.middle_host_ns) = (mean(self.clock()), mean(&self.host));
+        self.middle = usual.len() as u64;
     }
 
     /// These steps alone, counted from 0 with those of warm-up; warm-up counts as such unless there is nothing else.
@@ -162,13 +171,7 @@ impl ProcessSteps {
             self.usual = (quantile(&lengths, USUAL.0), quantile(&lengths, USUAL.1));
         }
         self.known = Some(known);
-        let usual: Vec<usize> = (0..spans.len()).filter(|step| self.is_middle(*step)).collect();
-        let mean = |line: &Line| {
-            let ns: i64 = usual.iter().filter_map(|step| line.between(*step, *step)).map(length).sum();
-            ns as f64 / usual.len().max(1) as f64
-        };
-        (self.middle_ns, self.middle_host_ns) = (mean(self.clock()), mean(&self.host));
-        self.middle = usual.len() as u64;
+        self.count_usual();
     }
 
     /// The same steps of a host that runs ahead: their boundaries on the GPU, as many as there are on the host.
