@@ -41,8 +41,8 @@ pub(crate) struct OnGpu {
     idle_ns: [f64; CAUSES.len()],
     /// Idle time of the mean steady step, usual or not, ns; none without steps.
     pub(crate) mean_idle_ns: Option<f64>,
-    /// After waits in calls of this kind, ns.
-    after: Vec<(Did, f64)>,
+    /// After waits in calls of this kind, ns; and of that, while the host waited for the operating system.
+    after: Vec<(Did, f64, f64)>,
 }
 
 impl OnGpu {
@@ -62,6 +62,8 @@ impl OnGpu {
         let own_gaps = || gpu.devices.gaps.iter().filter(|(key, _)| key.process_id == process_id);
         let starved = own_gaps().filter(|(key, _)| SLOW_HOST.contains(&key.cause)).map(|(_, gaps)| gaps.launch_ns);
         let after = own_gaps().filter(|(key, _)| key.cause == Cause::AfterWait);
+        let after =
+            after.filter_map(|(key, gaps)| Some((key.did?, gaps.middle.1 as f64 / each, gaps.system_ns as f64 / each)));
         let kernels = gpu.launched.kernels.iter().filter(|((process, ..), _)| *process == process_id);
         let mut times = crate::analysis::Stats::default();
         kernels.for_each(|(_, of)| times.merge(&of.kernel));
@@ -86,7 +88,7 @@ impl OnGpu {
                     idle as f64 / (own.len() * steps.sorted_ns.len()) as f64
                 },
             ),
-            after: after.filter_map(|(key, gaps)| Some((key.did?, gaps.middle.1 as f64 / each))).collect(),
+            after: after.collect(),
         })
     }
 
@@ -122,6 +124,11 @@ impl OnGpu {
 
     /// Idle time after waits in calls of one of these kinds, ns.
     pub(crate) fn after_ns(&self, kinds: &[Did]) -> f64 {
-        self.after.iter().filter(|(did, _)| kinds.contains(did)).map(|(_, ns)| ns).sum()
+        self.after.iter().filter(|(did, ..)| kinds.contains(did)).map(|(_, ns, _)| ns).sum()
+    }
+
+    /// Time of it in which the host waited for the operating system, ns.
+    pub(crate) fn after_system_ns(&self, kinds: &[Did]) -> f64 {
+        self.after.iter().filter(|(did, ..)| kinds.contains(did)).map(|(.., ns)| ns).sum()
     }
 }

@@ -1,7 +1,9 @@
 //! One process as the rules see it: its usual step, or its run when it has no steps.
 
-use super::{Evidence, OnGpu, imbalance};
-use crate::analysis::{CriticalSums, Did, Estimate, Facts, Late, PARTS, Part, ProcessSteps, Without, gpu_clock_off};
+use super::{Evidence, OnGpu, SLOW_HOST, imbalance};
+use crate::analysis::{
+    Cause, CriticalSums, Did, Estimate, Facts, Late, PARTS, Part, ProcessSteps, Without, gpu_clock_off,
+};
 
 /// Processes that are looked at one by one; of more, those with most driver calls.
 const SUBJECTS: usize = 256;
@@ -137,9 +139,25 @@ impl Subject<'_> {
         gpu.communication_ns.min((gpu.all_communication_ns - self.waited_ns).max(0.0))
     }
 
-    /// Idle time after waits beyond what less waiting can gain: the host would not have launched sooner.
-    pub(crate) fn after_waits_anyway_ns(&self, gpu: &OnGpu) -> f64 {
-        gpu.after_ns(&[Did::Wait, Did::Transfer]) - self.wait_gain_ns(gpu)
+    /// Idle time after waits beyond what less waiting can gain: the host would not have launched sooner. What it did: waited for the
+    /// operating system for so long, and worked for the rest.
+    fn after_waits_anyway_ns(&self, gpu: &OnGpu) -> (f64, f64) {
+        let after = &[Did::Wait, Did::Transfer];
+        let anyway = gpu.after_ns(after) - self.wait_gain_ns(gpu);
+        let system = anyway.min(gpu.after_system_ns(after));
+        (system, anyway - system)
+    }
+
+    /// Idle time in which the loop waits for the operating system.
+    pub(crate) fn system_idle_ns(&self, gpu: &OnGpu) -> f64 {
+        gpu.idle_ns(&[Cause::System]) + self.after_waits_anyway_ns(gpu).0
+    }
+
+    /// Idle time in which the host is at work of its own, without what launching alone can take; no more than it is outside of the
+    /// driver, for nothing else of it can go away.
+    pub(crate) fn host_idle_ns(&self, gpu: &OnGpu) -> f64 {
+        let between = (gpu.idle_ns(SLOW_HOST) - gpu.launch_idle_ns).max(0.0);
+        (between + self.after_waits_anyway_ns(gpu).1).min(self.unknown_ns())
     }
 
     /// Most time that can be saved where the host spends `host_ns` on something: idle time of the GPU for that reason, or the

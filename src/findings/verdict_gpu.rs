@@ -32,7 +32,7 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
     let transfer = s.transferring_ns(gpu);
     let (waiting, latest) = findings.imbalance(s);
     let collective = gpu.idle_ns(&[Cause::Collective]);
-    let (unit, system, load) = (s.unit(), gpu.idle_ns(&[Cause::System]), gpu.idle_ns(&[Cause::Load]));
+    let (unit, system, load) = (s.unit(), s.system_idle_ns(gpu), gpu.idle_ns(&[Cause::Load]));
     let candidates: [(f64, &'static str, String); 10] = [
         (launches, "LAUNCH BOUND", format!("GPU idle {idle} of a {unit}, host too slow to feed it")),
         (host, "HOST BOUND", format!("GPU idle {idle} of a {unit}, {} for the host's own work", of(host))),
@@ -63,6 +63,13 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
         _ if findings.found.is_empty() => {
             let text = format!("no finding above {} of a {unit}; GPU busy {}", share(WORTH), of(gpu.busy_ns()));
             Verdict { word: "HEALTHY", text }
+        }
+        _ if gpu.all_idle_ns() > gpu.busy_ns() => {
+            let reasons = format!("for reasons of less than {} each", share(BOUND));
+            Verdict {
+                word: "UNKNOWN",
+                text: format!("GPU idle {idle} of a {unit}, {reasons}: see gpu-gaps, critical-path"),
+            }
         }
         _ => Verdict { word: "GPU BOUND", text: format!("GPU busy {} of a {unit}", of(gpu.busy_ns())) },
     }

@@ -50,9 +50,7 @@ const SHORT_NS: f64 = 50_000.0;
 /// The GPU idle while the host is at something else than launching.
 pub(super) fn host_work(s: &Subject<'_>) -> Option<Evidence> {
     let gpu = s.on_gpu.as_ref()?;
-    let between = (gpu.idle_ns(SLOW_HOST) - gpu.launch_idle_ns).max(0.0);
-    // The host's own work is what it does outside of the driver: no more than that can go away.
-    let gain_ns = (between + s.after_waits_anyway_ns(gpu)).min(s.unknown_ns());
+    let gain_ns = s.host_idle_ns(gpu);
     if gain_ns < HOST_WORTH * s.unit_ns {
         return None;
     }

@@ -320,7 +320,8 @@ pub(crate) const ALL: &[Rule] = &[
         about: "system waits",
         condition: "In steady steps the thread that makes them waits for the operating system (a DataLoader's queue, files, \
             Python's and other locks, threads, sleeps) for 5 % of a step or more, outside of driver calls and while no other \
-            thread launches. Gain: at most that time; with GPU times, what the run replayed without such waits gains.",
+            thread launches; with GPU times, the GPU is idle so long meanwhile, in the time after a wait for it too. Gain: at \
+            most that time; with GPU times, what the run replayed without such waits gains.",
         advice: "prepare data ahead: DataLoader(num_workers=N, prefetch_factor=4, persistent_workers=True); no contended locks, \
             joins or sleeps in the loop",
         on_metal: Some("prepare data ahead, in threads of their own; no contended locks, joins or sleeps in the loop"),

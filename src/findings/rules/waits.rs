@@ -88,7 +88,10 @@ fn waiting_lines(s: &Subject<'_>, what: What, named: bool) -> Vec<String> {
 const SYSTEM_WORTH: f64 = 0.05;
 
 pub(super) fn system_waits(s: &Subject<'_>) -> Option<Evidence> {
-    let gain_ns = s.gain_ns(s.system_ns?, |gpu| gpu.idle_ns(&[Cause::System]));
+    let gain_ns = match &s.on_gpu {
+        Some(gpu) => s.system_idle_ns(gpu),
+        None => s.system_ns?,
+    };
     if gain_ns < SYSTEM_WORTH * s.unit_ns {
         return None;
     }

@@ -61,6 +61,8 @@ pub(crate) struct Gaps {
     pub(crate) middle: (u64, i64),
     /// Of that time what launching alone can take: up to [`LAUNCH_NS`](super::devices) of each gap.
     pub(crate) launch_ns: i64,
+    /// Of it after waits, the time in which the launching thread then waited for the operating system.
+    pub(crate) system_ns: i64,
     /// The longest one.
     pub(crate) max_ns: i64,
 }

@@ -20,6 +20,11 @@ const LAUNCH_NS: i64 = 50_000;
 /// Gaps that are kept one by one.
 const LONGEST: usize = 10;
 
+/// As much of `time` as `part` is of `all`: of a gap that lies in the usual steps in part it is not told where in it what was.
+fn part_of(time: i64, part: i64, all: i64) -> i64 {
+    if part == all { time } else { (time as f64 * part as f64 / all as f64) as i64 }
+}
+
 /// The devices of a trace.
 #[derive(Debug)]
 pub(crate) struct Devices {
@@ -215,11 +220,12 @@ impl Devices {
             gaps.ns += ns;
             gaps.middle = (gaps.middle.0 + u64::from(middle > 0), gaps.middle.1 + middle);
             gaps.launch_ns += middle.min(LAUNCH_NS);
+            gaps.system_ns += part_of(caused.system_ns, middle, ns);
             gaps.max_ns = gaps.max_ns.max(ns);
         }
         let at = device.longest.partition_point(|other| other.ns >= ns);
         if at < LONGEST {
-            let caused = Caused { cause: caused.cause, call: caused.call.copied() };
+            let caused = Caused { cause: caused.cause, call: caused.call.copied(), system_ns: caused.system_ns };
             let gap = Longest { start: from, ns, caused, next_name_id: of.name_id };
             device.longest.insert(at, gap);
             device.longest.truncate(LONGEST);

@@ -70,6 +70,14 @@ const LAUNCH_LATENCY_NS: i64 = 10_000;
 pub(crate) struct Caused<C> {
     pub(crate) cause: Cause,
     pub(crate) call: Option<C>,
+    /// After a wait: time of the gap in which the launching thread then waited for the operating system.
+    pub(crate) system_ns: i64,
+}
+
+impl<C> Caused<C> {
+    fn by(cause: Cause, call: Option<C>) -> Caused<C> {
+        Caused { cause, call, system_ns: 0 }
+    }
 }
 
 /// Which gaps are counted together.
@@ -102,14 +110,14 @@ pub(super) fn cause_of<'c>(
     call: Option<&'c Call>,
     calls: &'c Calls,
 ) -> Caused<&'c Call> {
-    let Some(launch) = call else { return Caused { cause: Cause::Unknown, call: None } };
+    let Some(launch) = call else { return Caused::by(Cause::Unknown, None) };
     if launch.start < from {
         let cause = match () {
             () if to - from < KERNEL_WAIT_NS => Cause::KernelWait,
             () if launch.end.saturating_add(LAUNCH_LATENCY_NS) > from => Cause::Launching,
             () => Cause::Queued,
         };
-        return Caused { cause, call: Some(launch) };
+        return Caused::by(cause, Some(launch));
     }
     // What the thread did from the moment when the device ran dry until it gave work again.
     let idle_ns = launch.start - from;
@@ -126,7 +134,12 @@ pub(super) fn cause_of<'c>(
                 _ => None,
             };
             if let Some(cause) = cause {
-                return Caused { cause, call: Some(other) };
+                let after = (other.end, launch.start);
+                let system_ns = match cause {
+                    Cause::AfterWait => system_ns(calls, (process_id, launch.tid), after),
+                    _ => 0,
+                };
+                return Caused { cause, call: Some(other), system_ns };
             }
         }
         let ns = other.end.min(launch.start) - other.start.max(from);
@@ -148,8 +161,14 @@ pub(super) fn cause_of<'c>(
             ];
             let kind = kinds.into_iter().max_by_key(|(did, _)| most(*did));
             let cause = kind.filter(|(did, _)| most(*did) * 2 >= in_calls).map_or(Cause::Driver, |(_, cause)| cause);
-            Caused { cause, call: Some(other) }
+            Caused::by(cause, Some(other))
         }
-        _ => Caused { cause: Cause::NotLaunched, call: Some(launch) },
+        _ => Caused::by(Cause::NotLaunched, Some(launch)),
     }
+}
+
+/// How long a thread waited for the operating system from then to then.
+fn system_ns(calls: &Calls, (process_id, tid): (i64, i32), (from, to): (i64, i64)) -> i64 {
+    let waits = calls.between(process_id, tid, from, to).filter(|call| call.did == Did::System);
+    waits.map(|call| (call.end.min(to) - call.start.max(from)).max(0)).sum()
 }
