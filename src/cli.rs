@@ -20,7 +20,7 @@ pub(crate) use check::CheckArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use export::{ExportArgs, ExportFormat};
 pub(crate) use import::ImportArgs;
-pub(crate) use record::{GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
+pub(crate) use record::{BUDGET, GPU_WINDOW_EVERY, GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
 pub(crate) use report::{Color, Format, ReportArgs};
 pub(crate) use select::Select;
 
@@ -205,6 +205,21 @@ mod tests {
         }
         assert!(parse_malloc("sometimes").is_err() && parse_malloc("sample=0").is_err());
         assert!(parse_seconds("-1").is_err() && parse_seconds("soon").is_err());
+    }
+
+    #[test]
+    fn options_of_windows_belong_to_a_gpu_time_that_has_them() {
+        for option in ["--budget 2", "--gpu-window-every 5"] {
+            for how in ["", "--gpu-time off", "--gpu-time full", "--gpu-time events"] {
+                let wrong = record(&format!("gputrace {how} {option} -- x")).check().unwrap_err();
+                assert!(wrong.starts_with(option.split(' ').next().unwrap()), "{how}: {wrong}");
+                assert!(wrong.contains("--gpu-time windows or --gpu-time auto"), "{how}: {wrong}");
+                assert_eq!(record(&format!("gputrace {how} -- x")).check(), Ok(()));
+            }
+            for how in ["windows", "auto"] {
+                assert_eq!(record(&format!("gputrace --gpu-time {how} {option} -- x")).check(), Ok(()));
+            }
+        }
     }
 
     #[test]

@@ -76,9 +76,12 @@ fn explain(error: &clap::Error) -> Ending {
         // What is missing stands on the next line.
         what = format!("{what} {}", lines.next().unwrap_or_default());
     }
+    // Which values there are is the answer to a wrong one.
+    let values = text.lines().map(str::trim).find(|line| line.starts_with("[possible values: "));
+    let values = values.map(|line| format!(" {line}")).unwrap_or_default();
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: ")).map(|tip| format!(" ({tip})"));
     let subcommand = std::env::args().nth(1).filter(|word| !word.starts_with('-')).unwrap_or("record".to_owned());
-    say(&format!("{what}{}; see gputrace {subcommand} --help", tip.unwrap_or_default()));
+    say(&format!("{what}{values}{}; see gputrace {subcommand} --help", tip.unwrap_or_default()));
     Ending::Code(if subcommand == "record" { OWN_FAILURE } else { USAGE })
 }
 

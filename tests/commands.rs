@@ -310,3 +310,20 @@ fn doctor_tells_a_command_that_would_run_untraced_from_a_machine_that_does_not_w
     assert!(line.contains("would run untraced: statically linked"), "{line}");
     assert!(run.text().ends_with("traced runs work here, but not of this command: see FAIL above\n"), "{}", run.text());
 }
+
+#[test]
+fn a_wrong_value_is_answered_with_those_that_there_are() {
+    let scratch = Scratch::new();
+    let run = scratch.gputrace(&["--gpu-time", "foo", "--", "true"]).expect(125);
+    one_line(&run.stderr, "'foo'");
+    one_line(&run.stderr, "[possible values: off, auto, events, windows, full]");
+    let run = scratch.gputrace(&["report", "--format", "foo", "."]).expect(2);
+    one_line(&run.stderr, "[possible values: ");
+    // What would be ignored is refused before anything starts.
+    let run = scratch.gputrace(&["-o", "t", "--budget", "2", "--gpu-time", "full", "--", "echo", "ran"]).expect(125);
+    one_line(
+        &run.stderr,
+        "--budget is about windows of GPU times: it belongs to --gpu-time windows or --gpu-time auto",
+    );
+    assert_eq!((run.text(), scratch.path().join("t").exists()), (String::new(), false));
+}

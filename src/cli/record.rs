@@ -110,15 +110,15 @@ pub(crate) struct RecordArgs {
     /// What recording may cost, in percent of the wall time: windows of GPU times get shorter, then rarer
     ///
     /// What a record costs is measured: by how much launches take longer inside windows than before them. Hooks go first. The
-    /// report says what was spent. Example: --budget 0.5
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]
-    pub(crate) budget: f64,
+    /// report says what was spent. 1 unless told; only with --gpu-time windows or auto. Example: --budget 0.5
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub(crate) budget: Option<f64>,
 
     /// How often a window of GPU times opens, in seconds
     ///
-    /// At a moment that is drawn anew for each. Example: --gpu-window-every 2
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_period)]
-    pub(crate) gpu_window_every: Duration,
+    /// At a moment that is drawn anew for each. 10 unless told; only with --gpu-time windows or auto. Example: --gpu-window-every 2
+    #[arg(long, value_name = "SECONDS", value_parser = parse_period)]
+    pub(crate) gpu_window_every: Option<Duration>,
 
     /// How often counters of devices and processes are read from outside, per second, at most 10; or off
     ///
@@ -173,12 +173,23 @@ impl RecordArgs {
             gpu_time: GpuTime::Off,
             counters: Hz(Some(1.0)),
             cpu_counters: Switch::Off,
-            budget: 1.0,
-            gpu_window_every: Duration::from_secs(10),
+            budget: None,
+            gpu_window_every: None,
             grace: Duration::from_secs(2),
             command,
             variables: Vec::new(),
             simulated: None,
+        }
+    }
+
+    /// Err: what of the options says nothing beside the others, and what it belongs to.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let given = [("--budget", self.budget.is_some()), ("--gpu-window-every", self.gpu_window_every.is_some())];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) if !matches!(self.gpu_time, GpuTime::Windows | GpuTime::Auto) => Err(format!(
+                "{option} is about windows of GPU times: it belongs to --gpu-time windows or --gpu-time auto"
+            )),
+            _ => Ok(()),
         }
     }
 }
@@ -186,6 +197,10 @@ impl RecordArgs {
 /// Mean distance of two samples of `--malloc sample`, in bytes.
 const SAMPLE_BYTES: u64 = 512 << 10;
 
+/// Default of `--budget`, in percent.
+pub(crate) const BUDGET: f64 = 1.0;
+/// Default of `--gpu-window-every`.
+pub(crate) const GPU_WINDOW_EVERY: Duration = Duration::from_secs(10);
 /// Default of `--stacks-over`.
 const STACKS_OVER_US: u32 = 20;
 /// Default of `--launch-stacks`.

@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use gputrace_collectors::counters::Asked;
 use gputrace_collectors::{Config, Running};
 
-use crate::cli::{GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
+use crate::cli::{BUDGET, GPU_WINDOW_EVERY, GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
@@ -56,6 +56,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
     let Some(name) = args.command.first() else {
         return Err(Failure::error(OWN_FAILURE, "no command given; put it after --: gputrace -- python train.py"));
     };
+    args.check().map_err(|wrong| Failure::error(OWN_FAILURE, format!("{wrong}; see gputrace record --help")))?;
     let search = std::env::var_os("PATH");
     let path = find_command(name, search.as_deref()).map_err(|missing| missing.failure(name))?;
     if let Some(why) = switched_off() {
@@ -195,8 +196,8 @@ fn environment(
     };
     let variables = [
         ("GPUTRACE_GPU_TIME", gpu_time.to_owned()),
-        ("GPUTRACE_BUDGET", ((args.budget * 1e4).round() as u32).max(1).to_string()),
-        ("GPUTRACE_GPU_PERIOD", args.gpu_window_every.as_millis().to_string()),
+        ("GPUTRACE_BUDGET", ((args.budget.unwrap_or(BUDGET) * 1e4).round() as u32).max(1).to_string()),
+        ("GPUTRACE_GPU_PERIOD", args.gpu_window_every.unwrap_or(GPU_WINDOW_EVERY).as_millis().to_string()),
         ("GPUTRACE_JOB", job(|name| std::env::var(name).ok()).unwrap_or_else(|| session.path().display().to_string())),
         ("GPUTRACE_MALLOC", malloc),
         ("GPUTRACE_HOOK", hook.to_owned()),
