@@ -29,7 +29,8 @@ impl Analysis for Itself {
                 graphs, by process and of its wall time. Coverage: driver functions without a hook that the program \
                 fetched, libraries opened past the symbols, tables of private functions, processes that could not be traced. \
                 Stacks that were taken, and those that could not be. Detail removed to keep to --max-size. Clock \
-                comparisons that were rejected. Questions that this trace cannot answer, each with how to get the answer.",
+                comparisons that were rejected. Time of processes between their windows of GPU times, in which nothing is known of \
+                the GPU. Questions that this trace cannot answer, each with how to get the answer.",
             unit: "counts of calls; ns in JSON.",
             limits: "The account is of the whole run and all its processes' calls, whatever --from and --to leave. Whether a \
                 library that was opened past the symbols calls the driver is not known; nor whether calls went by private \
@@ -60,6 +61,12 @@ impl Analysis for Itself {
             Metric::cost("stacks_none", Count, "calls of which a stack was wanted and none could be taken").unsteady(),
             Metric::cost("stacks_unread", Count, "calls whose thread may run a Python that could not be read")
                 .unsteady(),
+            Metric::cost(
+                "gpu_unknown_percent",
+                Percent,
+                "time between windows of GPU times, of the processes' wall time",
+            )
+            .unsteady(),
             Metric::cost("removed_rows", Count, "rows removed to keep to --max-size").unsteady(),
             Metric::cost("clock_rejected", Count, "comparisons of the clocks that were rejected").unsteady(),
             Metric::cost("unanswered", Count, "questions that this trace cannot answer"),
@@ -84,6 +91,7 @@ impl Analysis for Itself {
         section.fact("uncovered", "functions without a hook", Unit::Count, own.uncovered.len() as u64);
         section.fact("past_symbols", "libraries past the symbols", Unit::Count, own.past.len() as u64);
         section.fact("untraced", "processes not traced", Unit::Count, untraced.len() as u64);
+        section.fact("gpu_unknown_percent", "GPU not known, of wall time", Unit::Percent, unknown_percent(facts));
         section.fact("stacks_none", "stacks not taken", Unit::Count, none);
         section.fact("stacks_unread", "Python not read", Unit::Count, unread);
         section.fact(
@@ -117,6 +125,15 @@ impl Analysis for Itself {
     }
 }
 
+/// The part of the time of processes with windows of GPU times that lies between them; none where there are no windows.
+fn unknown_percent(facts: &Facts<'_>) -> Value {
+    let windowed = facts.processes().map(|process| process.process_id);
+    let windowed = windowed.filter(|id| facts.filter.observed_of(*id).is_some());
+    let sum = |(wall, known): (f64, f64), id: i64| (wall + facts.wall_ns(id), known + facts.gpu_wall_ns(id));
+    let (wall_ns, known_ns) = windowed.fold((0.0, 0.0), sum);
+    if wall_ns > 0.0 { percent(wall_ns - known_ns, wall_ns) } else { Value::Missing }
+}
+
 /// A question without an answer here, why, and how to get the answer.
 type Question = (&'static str, &'static str, &'static str);
 
@@ -128,13 +145,21 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
     let stacks = taken || facts.trace.may_hold(TableId::Stacks);
     let ranked = facts.processes().filter(|process| process.rank.is_some()).count();
     let account = known().next().is_some();
-    let all: [(bool, Question); 9] = [
+    let all: [(bool, Question); 10] = [
         (
             !facts.trace.has_gpu_times(),
             (
                 "when the GPU was busy or idle, and with which kernel",
                 "no times of the GPU are recorded",
                 "gputrace import of a trace of torch.profiler or Nsight Systems",
+            ),
+        ),
+        (
+            facts.filter.observed.is_some(),
+            (
+                "what the GPU did between windows of GPU times",
+                "it was recorded in windows, or not while another profiler had CUPTI: see gpu_unknown_percent",
+                "record with --gpu-time full; or more of it with more --budget, or a shorter --gpu-window-every",
             ),
         ),
         (
@@ -316,6 +341,31 @@ mod tests {
         assert_eq!(section.cell("not_covered", 0, "name"), &"libmine.so".into());
         assert_eq!(section.cell("untraced", 0, "reason"), &"static".into());
         assert!(section.notes.iter().any(|note| note.starts_with("Removed to keep to --max-size")));
+    }
+
+    #[test]
+    fn time_between_windows_of_gpu_times_is_not_known_and_how_much_that_is() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        trace.process(2, 200, None, START + 1_000_000_000);
+        for at in [100, 600] {
+            let row = serde_json::json!({
+                "start_ns": START + at * 1_000_000, "window_ns": 25_000_000, "process_id": 1, "pid": 100, "kind": "window",
+                "ended_by": "window",
+            });
+            trace.row(TableId::GpuWindows, row);
+        }
+        trace.thread(1, 11).launch_running("k", 2_000, 7, (START + 110_000_000, 5_000));
+        let opened = trace.open();
+        let filter = crate::trace::Filter::of(&opened);
+        let section = Itself.section(&Facts::gather(&opened, &filter, Itself.needs()));
+        let questions = section.tables.iter().find(|table| table.key == "unanswered").expect("questions");
+        let asked = "what the GPU did between windows of GPU times".into();
+        assert!(questions.rows.iter().any(|row| row[0] == asked), "{:?}", questions.rows);
+        // Of the run of the process with windows; the other one has none and gave no work.
+        // What was given before a window is waited for nowhere: the first one is known from its first work on, the second one not.
+        assert_eq!(section.get("gpu_unknown_percent"), &Value::Num(98.5));
+        assert_eq!(TestTrace::rich().section(&Itself).get("gpu_unknown_percent"), &Value::Missing);
     }
 
     #[test]
