@@ -80,7 +80,8 @@ pub(super) fn unread_note(section: &mut Section, facts: &Facts<'_>) {
 /// In how much of the run it is known what the GPU did, where that is not all of it.
 pub(crate) fn windows(facts: &Facts<'_>) -> Option<String> {
     let (count, ns) = facts.filter.observed.as_ref()?.sums();
-    Some(format!("GPU times are known in {count} windows, {} in all", duration(ns as f64)))
+    let windows = if count == 1 { "window" } else { "windows" };
+    Some(format!("GPU times are known in {count} {windows}, {} in all", duration(ns as f64)))
 }
 
 /// `0` where one process or rank has it, else `0 of rank 3`.
@@ -134,6 +135,25 @@ mod tests {
         "ranges",
         "ops",
     ];
+
+    #[test]
+    fn one_window_is_no_windows() {
+        for (count, says) in [(1, "in 1 window, 20.0 ms in all"), (2, "in 2 windows, 40.0 ms in all")] {
+            let mut made = TestTrace::new();
+            made.process(1, 100, None, START + 1_000_000_000);
+            for at in 0..count {
+                let start_ns = START + at * 500_000_000;
+                let row = serde_json::json!({
+                    "start_ns": start_ns, "window_ns": 20_000_000, "process_id": 1, "kind": "window", "ended_by": "window",
+                });
+                made.row(TableId::GpuWindows, row);
+            }
+            let trace = made.open();
+            let filter = Filter::of(&trace);
+            let said = windows(&Facts::gather(&trace, &filter, &[])).expect("windows");
+            assert_eq!(said, format!("GPU times are known {says}"));
+        }
+    }
 
     #[test]
     fn answers_that_lack_removed_kernels_say_so() {

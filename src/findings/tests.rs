@@ -411,6 +411,7 @@ fn a_program_that_sleeps_or_reads_after_its_wait_is_not_bound_by_the_gpu() {
     assert_eq!(asleep.get("verdict"), &Value::from("HOST BOUND"), "{text}");
     assert!(text.contains("GPU idle 94 % of a step, 90 % while the host waits for data, locks or threads"), "{text}");
     assert_eq!(found(&asleep)[0], ("system-waits".to_owned(), 9_600), "{text}");
+    assert!(text.contains("\n 1 GPU operation, median kernel 400 us; 1 wait\n"), "{text}");
     assert!(evidence(&asleep).contains("clock_nanosleep 1 a step, 9.60 ms each"), "{}", evidence(&asleep));
 
     // The same time at work of its own, and most of it so.

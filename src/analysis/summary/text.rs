@@ -237,7 +237,8 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     let (waits, copies) = (main.waits(), main.calls(Part::Copy));
     let mut one_each = false;
     if let Some(gpu) = &main.on_gpu {
-        let _ = write!(out, "{} GPU operations, median kernel {}; ", number(gpu.operations), time(gpu.kernel_ns));
+        let operations = plural(gpu.operations, "operation", "operations");
+        let _ = write!(out, "{} GPU {operations}, median kernel {}; ", number(gpu.operations), time(gpu.kernel_ns));
         let launched = main.kernels().filter(|kernels| number(*kernels) == calls);
         one_each = launched.is_some_and(|kernels| number(kernels + copies) == number(gpu.operations));
     }
