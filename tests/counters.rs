@@ -186,11 +186,22 @@ fn a_library_that_is_missing_or_refuses_is_named_and_harms_nobody() {
 #[test]
 fn a_device_that_is_lost_is_named_once_and_the_rest_goes_on() {
     let scratch = Scratch::new();
-    let (_, trace) = run(&until_read(&scratch).env("FAKE_NVML_LOST_AFTER", "5"));
+    let (run, trace) = run(&until_read(&scratch).env("FAKE_NVML_LOST_AFTER", "5"));
     let missing = source(&trace, "nvml").missing;
     assert_eq!(missing.iter().filter(|text| text.contains("the GPU is lost")).count(), 1, "{missing:?}");
+    assert_eq!(about(&trace).lost, [UUID]);
     assert_eq!(values(&trace, "nvml", "gpu_utilization", |_| ()).len(), 2);
     assert!(source(&trace, "proc").rows > 0);
+    // The node is not fine then, and the end of the run says so.
+    let text = run.whole_lines();
+    let lost = "GPU lost: off the bus or in need of a reset on ";
+    assert_eq!(text.matches(lost).count(), 1, "{text}");
+    let path = run.trace.display().to_string();
+    let health = scratch.gputrace(&["report", &path, "--only", "node-health", "--format", "json"]).expect(0).text();
+    let health: serde_json::Value = serde_json::from_str(&health).expect("JSON");
+    let checks = health["analyses"]["node-health"]["tables"]["checks"]["rows"].as_array().expect("checks");
+    let check = checks.iter().find(|row| row["check"] == "GPU lost").expect("a check");
+    assert_eq!((&check["result"], &check["ask"]), (&"found".into(), &"dmesg | grep -i xid".into()));
 }
 
 #[test]
@@ -200,7 +211,10 @@ fn a_mig_instance_has_what_its_driver_tells_of_it() {
     assert!(values(&trace, "nvml", "memory_used", |row| assert_eq!(row.text("device"), UUID)).len() >= 3);
     assert!(values(&trace, "nvml", "power", |_| ()).is_empty());
     let missing = source(&trace, "nvml").missing;
-    assert!(missing.iter().any(|text| text.contains("power: not told of for this device")), "{missing:?}");
+    // A reason is said once, with all that it is the reason of.
+    let refused: Vec<&String> = missing.iter().filter(|text| text.contains("not told of for this device")).collect();
+    assert_eq!(refused.len(), 1, "{missing:?}");
+    assert!(refused[0].starts_with(&format!("{UUID}: ")) && refused[0].contains("power, sm_clock"), "{refused:?}");
     assert_eq!(source(&trace, "gpm").missing, [format!("{UUID}: GPM of a MIG instance is not read")]);
 }
 
@@ -214,6 +228,7 @@ fn a_virtual_gpu_is_named_and_a_gpu_without_gpm_has_what_nvml_knows_of_its_link(
     let missing = source(&trace, "nvml").missing;
     assert!(missing.iter().any(|text| text.contains("a virtual GPU")), "{missing:?}");
     assert!(missing.iter().any(|text| text.contains("power: not told of for this device")), "{missing:?}");
+    assert_eq!(about(&trace).lost, [""; 0]);
 }
 
 #[test]

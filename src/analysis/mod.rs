@@ -65,7 +65,7 @@ pub(crate) use gpu_clock::off as gpu_clock_off;
 pub(crate) use gpu_gaps::{IdleAt, idle_by_site};
 pub(crate) use loss::Loss;
 pub(crate) use metric::{Metric, Worse};
-pub(crate) use node_health::{faults as node_faults, is_known as node_is_known};
+pub(crate) use node_health::{faults as node_faults, is_known as node_is_known, lost as lost_gpus};
 pub(crate) use passes::critical::{Class, Sums as CriticalSums, Without};
 pub(crate) use passes::device_memory::Calls as AllocationCalls;
 pub(crate) use passes::gpu::{CAUSES, Cause, Did, InSteps};

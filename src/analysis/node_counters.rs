@@ -60,6 +60,13 @@ impl Read<'_> {
         self.counters.device(self.launcher, &device.uuid)
     }
 
+    /// Whether it is gone, where anything was read of it.
+    pub(super) fn lost(&self, device: &Device, is_lost: bool) -> Option<Judged> {
+        let gone = "off the bus or in need of a reset";
+        let judged = if is_lost { (Outcome::Found, gone) } else { (Outcome::Fine, "no") };
+        (is_lost || self.of(device).is_some()).then(|| (judged.0, judged.1.to_owned()))
+    }
+
     /// Why clocks were not higher.
     pub(super) fn clocks(&self, device: &Device) -> Option<Judged> {
         let health = &self.of(device)?.health;

@@ -28,7 +28,7 @@ impl Analysis for NodeHealth {
                 link with fewer lanes than it could have. Of the counters (--explain counters), where they were read: clocks that \
                 hardware or heat slowed down in 5 % of the readings or more (a software power cap is shown, and how devices with a \
                 limit work); memory errors that ECC could not correct; a critical Xid error, but for those that a program's own \
-                mistakes bring about (13, 31, 43, 45); a PCIe link that stayed below its highest generation while the device \
+                mistakes bring about (13, 31, 43, 45); a GPU that was lost while the command ran, off the bus or in need of a reset; a PCIe link that stayed below its highest generation while the device \
                 worked; a quota that was used up in 5 % of its periods or more. What was not read is named with the command that tells.",
             unit: "GT/s per lane for links.",
             limits: "Where NVML was not read, a link's speed is that of a device that may be idle, and idle links slow down to save \
@@ -109,12 +109,19 @@ struct Check {
     ask: Option<&'static str>,
 }
 
+impl Check {
+    fn line(&self, host: &str) -> String {
+        let device = self.device.as_ref().map_or_else(String::new, |device| format!(" ({device})"));
+        format!("{}: {} on {host}{device}", self.what, self.measured)
+    }
+}
+
 /// Whom to ask for what no trace holds.
-const ELSEWHERE: [(&str, &str); 3] = [
-    ("throttled clocks", "nvidia-smi -q -d PERFORMANCE"),
-    ("ECC errors", "nvidia-smi -q -d ECC"),
-    ("Xid errors", "dmesg | grep -i xid"),
-];
+const ELSEWHERE: [(&str, &str); 3] =
+    [("throttled clocks", "nvidia-smi -q -d PERFORMANCE"), ("ECC errors", "nvidia-smi -q -d ECC"), ("Xid errors", XID)];
+const XID: &str = "dmesg | grep -i xid";
+/// A check.
+const LOST: &str = "GPU lost";
 
 /// Its check.
 const QUOTA: &str = "quota of processors";
@@ -141,6 +148,13 @@ fn of_node(manifest: &Manifest, read: &Read<'_>) -> Vec<Check> {
     let mut checks = vec![check(QUOTA, quota, None, None)];
     if let Some(used_up) = read.quota() {
         checks.push(check("quota used up", used_up, None, Some("cpu.stat of its control group")));
+    }
+    let lost = manifest.counters.iter().flat_map(|counters| &counters.lost);
+    for device in &manifest.devices {
+        let is_lost = lost.clone().any(|uuid| *uuid == device.uuid);
+        if let Some(judged) = read.lost(device, is_lost) {
+            checks.push(check(LOST, judged, Some(format!("{} {}", device.name, device.pci_bus_id)), Some(XID)));
+        }
     }
     for device in &manifest.devices {
         let name = || Some(format!("{} {}", device.name, device.pci_bus_id));
@@ -190,14 +204,26 @@ pub(crate) fn faults(facts: &Facts<'_>, process_id: i64) -> Vec<String> {
         let is_short = manifest.node.cpu_quota.is_some_and(|quota| quota < giving as f64);
         let found = of_node(manifest, &read).into_iter().filter(|check| check.result == Outcome::Found);
         for check in found.filter(|check| check.what != QUOTA || is_short) {
-            let device = check.device.map_or_else(String::new, |device| format!(" ({device})"));
-            let line = format!("{}: {} on {}{device}", check.what, check.measured, manifest.host);
+            let line = check.line(&manifest.host);
             if !lines.contains(&line) {
                 lines.push(line);
             }
         }
     }
     lines.truncate(FAULTS);
+    lines
+}
+
+/// GPUs that were lost, a line each: whoever used one of them may have been over before there was anything to judge.
+pub(crate) fn lost(facts: &Facts<'_>) -> Vec<String> {
+    let lines = manifests(facts).flat_map(|(launcher, manifest)| {
+        let checks = of_node(manifest, &Read { counters: &facts.counters, launcher });
+        let lost = checks.into_iter().filter(|check| check.what == LOST && check.result == Outcome::Found);
+        lost.map(|check| check.line(&manifest.host))
+    });
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    lines.dedup();
     lines
 }
 
@@ -334,7 +360,7 @@ mod tests {
             ("xid", 31.0),
             ("pcie_link_gen", 5.0),
         ]);
-        assert_eq!((found(&fine), fine.get("fine")), (Vec::new(), &Value::Int(4)));
+        assert_eq!((found(&fine), fine.get("fine")), (Vec::new(), &Value::Int(5)));
         let bad = node(&[
             ("clocks_event_reasons", 72.0),
             ("ecc_corrected", 7.0),
@@ -355,6 +381,35 @@ mod tests {
             ("Xid errors".into(), "79 (10 times)".into()),
         ];
         assert_eq!(found(&bad), all);
+    }
+
+    #[test]
+    fn a_gpu_that_was_lost_is_found_and_the_summary_says_so_once() {
+        let of = |calls: i64, lost: &[&str]| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, crate::trace::testing::START + 1_000_000_000);
+            let about = trace.manifest.as_mut().expect("a manifest");
+            about.devices = vec![Device { uuid: "GPU-1".into(), name: "H200".into(), ..Device::default() }];
+            let lost = lost.iter().map(|uuid| (*uuid).to_owned()).collect();
+            about.counters = Some(gputrace_collectors::manifest::Counters { lost, ..Default::default() });
+            trace.counter(0, Err("GPU-1"), "nvml", "gpu_utilization", 90.0);
+            let mut thread = trace.thread(1, 11);
+            for _ in 0..calls {
+                thread.launch("k", 2_000);
+                thread.sync("cuStreamSynchronize", "stream", 9_000_000);
+            }
+            (trace.section(&NodeHealth), trace.section(&super::super::summary::Summary).literal.unwrap_or_default())
+        };
+        // A run with findings, and one that was over too soon for any.
+        for calls in [40, 1] {
+            let (node, text) = of(calls, &["GPU-1"]);
+            let row = ["check", "result", "measured"].map(|column| node.cell("checks", 0, column).clone());
+            assert_eq!(row, ["GPU lost".into(), "found".into(), "off the bus or in need of a reset".into()]);
+            let said = "GPU lost: off the bus or in need of a reset on node (H200 )";
+            assert_eq!((text.matches(said).count(), text.contains("HEALTHY")), (1, false), "{text}");
+            let (node, text) = of(calls, &[]);
+            assert_eq!((node.get("found"), text.contains("GPU lost")), (&Value::Int(0), false), "{text}");
+        }
     }
 
     #[test]

@@ -59,6 +59,9 @@ pub struct Counters {
     /// Readings after which the next one was put off, for what it had cost.
     #[serde(default)]
     pub put_off: u64,
+    /// UUIDs of devices that fell off the bus, or needed a reset, while it ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<String>,
     /// What was read where.
     pub sources: Vec<Source>,
 }

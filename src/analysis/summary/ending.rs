@@ -6,7 +6,7 @@ use gputrace_collectors::quote;
 use gputrace_collectors::schema::TableId;
 
 use super::{Content, ranks};
-use crate::analysis::loss;
+use crate::analysis::{loss, lost_gpus};
 use crate::findings::{Finding, Subject, together_ns};
 use crate::render::{file_size, number, scale_ns, share};
 use crate::trace::{Process, Trace, shortened};
@@ -120,6 +120,13 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
         (_, n) => format!("{n} of {} traced {plural} looked the driver up and called nothing", traced.len()),
     };
     format!("no {api} calls seen: {why}\n")
+}
+
+/// GPUs that were lost while the command ran, but those that a finding names.
+pub(super) fn lost_lines(content: &Content<'_>) -> String {
+    let said = |line: &String| content.findings.found.iter().any(|finding| finding.lines.contains(line));
+    let lines: Vec<String> = lost_gpus(content.facts).into_iter().filter(|line| !said(line)).collect();
+    lines.iter().take(LINES).map(|line| format!("{line}\n")).collect()
 }
 
 /// Programs that could not be traced, bounded, the same one once.

@@ -54,6 +54,33 @@ impl Page<'_> {
         }
     }
 
+    /// Says of a source which counter of somebody's it lacks, and why: all of one reason in a sentence.
+    fn lacks(&self, source: &str, whose: &str, name: &str, why: &str) {
+        let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(source) = about.source(source) else { return };
+        let (head, tail) = (format!("{whose}: "), format!(": {why}"));
+        fn names<'a>(text: &'a str, head: &str, tail: &str) -> Option<&'a str> {
+            text.strip_prefix(head)?.strip_suffix(tail)
+        }
+        match source.missing.iter_mut().find(|text| names(text, &head, &tail).is_some()) {
+            Some(text) => {
+                let known = names(text, &head, &tail).is_some_and(|names| names.split(", ").any(|known| known == name));
+                if !known {
+                    text.insert_str(text.len() - tail.len(), &format!(", {name}"));
+                }
+            }
+            None => source.missing.push(format!("{head}{name}{tail}")),
+        }
+    }
+
+    /// A device does not answer any more, and will not.
+    fn lost(&self, uuid: &str) {
+        let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
+        if !about.lost.iter().any(|known| known == uuid) {
+            about.lost.push(uuid.to_owned());
+        }
+    }
+
     /// A value of this moment.
     fn now(&mut self, process: Option<(i64, i32)>, device: Option<&Arc<str>>, id: Id, value: f64) {
         let (monotonic_ns, device) = (self.at_ns, device.cloned());

@@ -142,8 +142,7 @@ impl Gpu {
                     );
                 }
                 gpu.gpm = Gpm::of(&device).map_err(|why| page.missing("gpm", format!("{uuid}: {why}"))).ok();
-                gpu.xid =
-                    watch(nvml, &device).map_err(|error| page.missing("nvml", format!("{uuid}: xid: {error}"))).ok();
+                gpu.xid = watch(nvml, &device).map_err(|error| page.lacks("nvml", uuid, "xid", &why(error))).ok();
                 gpu.device = Some(device);
             }
             Err(error) => page.missing("nvml", format!("{uuid}: {error}")),
@@ -189,6 +188,7 @@ impl Gpu {
                 let what =
                     "the GPU is lost, it fell off the bus or needs a reset: not read any more; see dmesg for its Xid";
                 page.missing("nvml", format!("{}: {what}", self.uuid));
+                page.lost(&self.uuid);
                 (self.device, self.gpm, self.xid) = (None, None, None);
                 None
             }
@@ -196,16 +196,7 @@ impl Gpu {
             Err(NvmlError::Timeout | NvmlError::InUse | NvmlError::NoData | NvmlError::InsufficientSize(_)) => None,
             Err(error) => {
                 self.refused.push(id);
-                let why = match error {
-                    NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => {
-                        "this driver is too old for it".to_owned()
-                    }
-                    NvmlError::NotSupported => {
-                        "not told of for this device (a MIG instance, a virtual GPU, its kind)".to_owned()
-                    }
-                    other => other.to_string(),
-                };
-                page.missing("nvml", format!("{}: {}: {why}", self.uuid, id.counter().name));
+                page.lacks("nvml", &self.uuid, id.counter().name, &why(error));
                 None
             }
         }
@@ -226,7 +217,7 @@ impl Gpu {
                 }
                 Err(NvmlError::Timeout) => return,
                 Err(error) => {
-                    page.missing("nvml", format!("{}: xid: {error}", self.uuid));
+                    page.lacks("nvml", &self.uuid, "xid", &why(error));
                     self.xid = None;
                 }
             }
@@ -249,6 +240,15 @@ impl Gpu {
                 page.now(Some((*process_id, *pid)), Some(&self.uuid), Id::ProcessMemory, *bytes as f64);
             }
         }
+    }
+}
+
+/// Why a device does not tell something.
+fn why(error: NvmlError) -> String {
+    match error {
+        NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => "this driver is too old for it".to_owned(),
+        NvmlError::NotSupported => "not told of for this device (a MIG instance, a virtual GPU, its kind)".to_owned(),
+        other => other.to_string(),
     }
 }
 

@@ -69,7 +69,7 @@ impl Events {
             for (id, kind, number) in OWN {
                 match open_all(pid, kind, number) {
                     Ok(files) => events.push(Event { id, files, last: None }),
-                    Err(error) => page.missing("perf", format!("{}: {}", id.counter().name, why(&error))),
+                    Err(error) => page.lacks("perf", "counters of the kernel", id.counter().name, &why(&error)),
                 }
             }
         }
