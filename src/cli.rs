@@ -67,7 +67,10 @@ pub(crate) enum Action {
     DemoTarget,
     /// What doctor asks the driver's library, in a process of its own
     #[command(name = "__driver-probe", hide = true)]
-    DriverProbe,
+    DriverProbe {
+        /// Files that may be CUPTI
+        cupti: Vec<PathBuf>,
+    },
 }
 
 /// Options of `demo`.

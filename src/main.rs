@@ -54,7 +54,7 @@ fn dispatch(action: Action) -> Ending {
         Action::Doctor(args) => commands::doctor::run(&args),
         Action::Schema(args) => commands::schema::run(&args).map(|()| Ending::Code(0)),
         Action::DemoTarget => commands::demo_loop::run().map(|()| Ending::Code(0)),
-        Action::DriverProbe => commands::doctor::probe_driver().map(|()| Ending::Code(0)),
+        Action::DriverProbe { cupti } => commands::doctor::probe_driver(&cupti).map(|()| Ending::Code(0)),
     };
     done.unwrap_or_else(|error| {
         say(&format!("{error:#}"));

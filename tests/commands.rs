@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::faults::one_line;
 use crate::limits::with_mounts;
-use crate::util::{Scratch, gputrace, needs, program, program_with, shim};
+use crate::util::{Driver, Scratch, driver_folder, gputrace, needs, program, program_with, shim};
 
 #[test]
 fn a_command_that_is_missing_is_told_so() {
@@ -326,4 +326,39 @@ fn a_wrong_value_is_answered_with_those_that_there_are() {
         "--budget is about windows of GPU times: it belongs to --gpu-time windows or --gpu-time auto",
     );
     assert_eq!((run.text(), scratch.path().join("t").exists()), (String::new(), false));
+}
+
+#[test]
+fn doctor_says_which_cupti_would_be_used_and_what_is_in_its_way() {
+    let scratch = Scratch::new();
+    // A virtual environment with CUPTI's wheel, and a driver that has none beside it.
+    let environment = scratch.path().join("env");
+    let packages = environment.join("lib/python3.12/site-packages/nvidia/cu13/lib");
+    let (bin, driver) = (environment.join("bin"), scratch.path().join("driver"));
+    for folder in [&packages, &bin, &driver] {
+        fs::create_dir_all(folder).expect("a folder");
+    }
+    let python = scratch.file("env/bin/python", "#!/bin/sh\n");
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("our own file");
+    let link = |from: &Path, to: PathBuf| std::os::unix::fs::symlink(from, to).expect("a link");
+    link(&driver_folder(Driver::Plain).join("libcupti.so.13"), packages.join("libcupti.so.13"));
+    link(&driver_folder(Driver::Plain).join("libcuda.so.1"), driver.join("libcuda.so.1"));
+    let ask = |variables: &[(&str, &str)]| {
+        let target = scratch.target(gputrace()).args(["doctor", "--"]).arg(&python).env("LD_LIBRARY_PATH", &driver);
+        variables.iter().fold(target, |target, (name, value)| target.env(name, value)).plain().text()
+    };
+    let both = driver_folder(Driver::Plain);
+    let both = both.to_str().expect("a plain path");
+    let found = ask(&[]);
+    let line = format!("ok    cupti           {}, version ", packages.join("libcupti.so.13").display());
+    assert!(found.contains(&line) && !found.contains("injection"), "{found}");
+    // Of what the loader finds by name the folder is told, too.
+    let by_loader = ask(&[("GPUTRACE_CUPTI", "libcupti.so.13"), ("LD_LIBRARY_PATH", both)]);
+    assert!(by_loader.contains(&format!("cupti           {both}/libcupti.so.13, version ")), "{by_loader}");
+    let named = ask(&[("GPUTRACE_CUPTI", "/no/such/libcupti.so")]);
+    assert!(named.contains("note  cupti           /no/such/libcupti.so: cannot open"), "{named}");
+    let injected = ask(&[("CUDA_INJECTION64_PATH", "/opt/tool.so")]);
+    assert!(injected.contains("note  injection       CUDA_INJECTION64_PATH=/opt/tool.so: CUPTI is left"), "{injected}");
+    // Without a device nobody asks.
+    assert!(!ask(&[("FAKE_CUDA_DEVICES", "0")]).contains("cupti "));
 }

@@ -6,6 +6,7 @@
 
 mod command;
 mod counters;
+mod cupti;
 mod driver;
 mod machine;
 
@@ -62,7 +63,7 @@ impl Check {
 
 /// Prints all checks; the exit code is 1 if one failed.
 pub(crate) fn run(args: &DoctorArgs) -> Result<Ending> {
-    let mut checks = driver::checks();
+    let mut checks = driver::checks(&args.command);
     checks.extend(machine::checks());
     let fails = |checks: &[Check]| checks.iter().any(|check| check.level == Level::Fail);
     let here = !fails(&checks);

@@ -3,14 +3,15 @@
 //! The child is this executable again with the shim preloaded (and inert: GPUTRACE=off), so that one start shows
 //! whether the loader takes the shim and what the driver says. It answers in lines `key=value` on stdout.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, OsString, c_char, c_int, c_uint, c_void};
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Check, counters};
+use super::{Check, counters, cupti};
 use crate::commands::record::DISABLE_FILE;
 use crate::launch::environ;
 use crate::launch::session::{self, Session};
@@ -20,7 +21,8 @@ use crate::launch::shim::{self, SHIM};
 const PATIENCE: Duration = Duration::from_secs(30);
 const NO_DEVICE: i32 = 100;
 
-pub(super) fn checks() -> Vec<Check> {
+/// `command`: what would be traced, if anything is named.
+pub(super) fn checks(command: &[OsString]) -> Vec<Check> {
     let mut checks = vec![switch()];
     let shim = match shim::find_library(SHIM) {
         Ok(shim) => shim,
@@ -38,7 +40,8 @@ pub(super) fn checks() -> Vec<Check> {
     };
     checks.push(Check::fine("session", format!("{}", session.root().parent().unwrap_or(session.root()).display())));
     checks.push(hooks());
-    let answer = ask(&session);
+    let looked = cupti::Looked::here(command);
+    let answer = ask(&session, &looked.files);
     session.end(false);
     let value = |key: &str| answer.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     checks.push(match value("shim") {
@@ -51,6 +54,8 @@ pub(super) fn checks() -> Vec<Check> {
     });
     checks.push(judge_driver(&value));
     checks.extend(counters::judge(&value));
+    checks.extend(cupti::judge(&value, &looked));
+    checks.extend(cupti::rights());
     checks
 }
 
@@ -112,10 +117,11 @@ fn judge_driver<'a>(value: &impl Fn(&str) -> Option<&'a str>) -> Check {
 }
 
 /// Starts the child and collects its answer, which may be cut short by a crash or by our patience.
-fn ask(session: &Session) -> String {
+fn ask(session: &Session, cupti: &[PathBuf]) -> String {
     let Some(exe) = shim::own_path() else { return String::new() };
     let child = Command::new(exe)
         .arg("__driver-probe")
+        .args(cupti)
         .env(environ::PRELOAD, session.preload())
         .env("GPUTRACE_SESSION", session.path())
         .env("GPUTRACE", "off")
@@ -144,11 +150,12 @@ fn collect(mut child: Child) -> String {
     String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned()
 }
 
-/// The child's work.
-pub(crate) fn probe() -> Result<()> {
+/// The child's work; `cupti`: files that may be CUPTI.
+pub(crate) fn probe(cupti: &[PathBuf]) -> Result<()> {
     let mut out = std::io::stdout();
     let shim = mapped(|name| name == SHIM || name == "libgputrace.so");
     writeln!(out, "shim={}", if shim.is_some() { "loaded" } else { "missing" })?;
+    let driver_version;
     // SAFETY: the names end in nul bytes; each type is the signature that the driver documents for that name; every
     // pointer is to a variable that outlives its call.
     unsafe {
@@ -166,7 +173,8 @@ pub(crate) fn probe() -> Result<()> {
             let function: GetNumber = std::mem::transmute::<*mut c_void, GetNumber>(find(name)?);
             (function(&mut value) == 0).then_some(value)
         };
-        if let Some(version) = number(c"cuDriverGetVersion") {
+        driver_version = number(c"cuDriverGetVersion");
+        if let Some(version) = driver_version {
             writeln!(out, "version={version}")?;
         }
         out.flush()?;
@@ -188,7 +196,8 @@ pub(crate) fn probe() -> Result<()> {
             return Ok(());
         }
     }
-    counters::probe(&mut out)
+    counters::probe(&mut out)?;
+    cupti::probe(cupti, driver_version, &mut out)
 }
 
 /// Path of the first library of this process whose name fits. The loader is asked and not /proc, which may be hidden.
@@ -198,7 +207,7 @@ fn mapped(fits: impl Fn(&str) -> bool) -> Option<String> {
 }
 
 #[cfg(target_os = "linux")]
-fn libraries() -> Vec<String> {
+pub(super) fn libraries() -> Vec<String> {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
         // SAFETY: the loader hands out a valid structure whose name ends in a nul byte, and `names` as it was given.
         unsafe {
@@ -214,7 +223,7 @@ fn libraries() -> Vec<String> {
 }
 
 #[cfg(target_os = "macos")]
-fn libraries() -> Vec<String> {
+pub(super) fn libraries() -> Vec<String> {
     unsafe extern "C" {
         fn _dyld_image_count() -> u32;
         fn _dyld_get_image_name(number: u32) -> *const c_char;
