@@ -16,7 +16,7 @@ fn loop_of(step: impl Fn(&mut Thread<'_>)) -> Section {
 }
 
 /// Names of the findings and their gains per step in us.
-fn found(section: &Section) -> Vec<(String, i64)> {
+pub(super) fn found(section: &Section) -> Vec<(String, i64)> {
     let Some(table) = section.tables.iter().find(|t| t.key == "findings") else { return Vec::new() };
     let at = |key: &str| table.columns.iter().position(|c| c.key == key).unwrap();
     let finding = |row: &Vec<Value>| match (&row[at("name")], &row[at("gain_ns")]) {
@@ -141,7 +141,7 @@ fn a_small_copy_that_waited_is_not_advised_on_as_a_copy() {
 }
 
 /// The evidence of the first finding.
-fn evidence(section: &Section) -> String {
+pub(super) fn evidence(section: &Section) -> String {
     match section.cell("findings", 0, "evidence") {
         Value::Text(text) => text.clone(),
         other => panic!("{other:?}"),
@@ -387,76 +387,6 @@ fn of_two_waits_the_one_after_which_the_gpu_idles_is_named_first() {
     let section = trace.section(ALL[0]);
     assert_eq!(found(&section)[0].0, "wait-every-step");
     assert!(evidence(&section).starts_with("train.py:20 log  cuStreamSynchronize"), "{}", evidence(&section));
-}
-
-/// Steps of a kernel, a wait for it, and something else of the host; the GPU's times are known.
-fn after_waits(kernel_ns: i64, then: &dyn Fn(&mut Thread<'_>)) -> Section {
-    let mut trace = TestTrace::new();
-    trace.process(1, 100, None, crate::trace::testing::START + 1_000_000_000);
-    let mut thread = trace.thread(1, 11);
-    for _ in 0..40 {
-        let step = thread.range_begin();
-        let end = thread.launch_running("k", 5_000, 7, (thread.now + 6_000, kernel_ns));
-        thread.sync("cuStreamSynchronize", "stream", end + 3_000 - thread.now);
-        then(&mut thread);
-        thread.range_end(None, "step", step, true);
-    }
-    trace.section(ALL[0])
-}
-
-#[test]
-fn a_program_that_sleeps_or_reads_after_its_wait_is_not_bound_by_the_gpu() {
-    let asleep = after_waits(400_000, &|t| t.system_wait("clock_nanosleep", "sleep", 9_600_000));
-    let text = asleep.literal.as_deref().unwrap_or_default();
-    assert_eq!(asleep.get("verdict"), &Value::from("HOST BOUND"), "{text}");
-    assert!(text.contains("GPU idle 94 % of a step, 90 % while the host waits for data, locks or threads"), "{text}");
-    assert_eq!(found(&asleep)[0], ("system-waits".to_owned(), 9_600), "{text}");
-    assert!(text.contains("\n 1 GPU operation, median kernel 400 us; 1 wait\n"), "{text}");
-    assert!(evidence(&asleep).contains("clock_nanosleep 1 a step, 9.60 ms each"), "{}", evidence(&asleep));
-
-    // The same time at work of its own, and most of it so.
-    let works = after_waits(400_000, &|t| t.host(9_600_000));
-    assert_eq!(found(&works)[0].0, "host-work", "{:?}", works.literal);
-    let both = after_waits(400_000, &|t| {
-        t.system_wait("read", "file", 3_000_000);
-        t.host(6_600_000);
-    });
-    let names: Vec<_> = found(&both).into_iter().take(2).collect();
-    assert_eq!(names, [("host-work".to_owned(), 6_040), ("system-waits".to_owned(), 3_000)], "{:?}", both.literal);
-
-    // A GPU that works nearly all the time is the limit, whatever the host does in the rest.
-    let busy = after_waits(9_000_000, &|t| t.system_wait("clock_nanosleep", "sleep", 600_000));
-    assert_eq!(busy.get("verdict"), &Value::from("GPU BOUND"), "{:?}", busy.literal);
-}
-
-#[test]
-fn a_gpu_that_mostly_idles_for_many_reasons_is_not_the_limit() {
-    type Do = fn(&mut Thread<'_>);
-    let reasons: [Do; 6] = [
-        |t| t.host(80_000),
-        |t| t.alloc("cuMemAlloc_v2", "device", 1, 1 << 20, 80_000),
-        |t| t.other("cuModuleLoadData", "module", 80_000),
-        |t| t.collective("ncclAllReduce", "all_reduce", 1, 8, false, 80_000),
-        |t| t.system_wait("read", "file", 80_000),
-        |t| t.copy("HtoD", ("pinned", "device"), true, 8, 80_000),
-    ];
-    let mut trace = TestTrace::new();
-    trace.process(1, 100, None, crate::trace::testing::START + 1_000_000_000);
-    let mut thread = trace.thread(1, 11);
-    for _ in 0..40 {
-        let step = thread.range_begin();
-        for reason in reasons {
-            let end = thread.launch_running("k", 5_000, 7, (thread.now + 6_000, 80_000));
-            thread.host(end - thread.now);
-            reason(&mut thread);
-        }
-        thread.range_end(None, "step", step, true);
-    }
-    let section = trace.section(ALL[0]);
-    let text = section.literal.as_deref().unwrap_or_default();
-    assert!(!found(&section).is_empty(), "{text}");
-    let verdict = "UNKNOWN: GPU idle 52 % of a step, for reasons of less than 10 % each: see gpu-gaps, critical-path";
-    assert!(text.contains(verdict), "{text}");
 }
 
 /// Of a summary: names of the findings with what to try, and what was checked without one.

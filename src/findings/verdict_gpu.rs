@@ -74,3 +74,84 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
         _ => Verdict { word: "GPU BOUND", text: format!("GPU busy {} of a {unit}", of(gpu.busy_ns())) },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{evidence, found};
+    use crate::analysis::{ALL, Section, Value};
+    use crate::trace::testing::{START, TestTrace, Thread};
+
+    /// Steps of a kernel, a wait for it, and something else of the host; the GPU's times are known.
+    fn after_waits(kernel_ns: i64, then: &dyn Fn(&mut Thread<'_>)) -> Section {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..40 {
+            let step = thread.range_begin();
+            let end = thread.launch_running("k", 5_000, 7, (thread.now + 6_000, kernel_ns));
+            thread.sync("cuStreamSynchronize", "stream", end + 3_000 - thread.now);
+            then(&mut thread);
+            thread.range_end(None, "step", step, true);
+        }
+        trace.section(ALL[0])
+    }
+
+    #[test]
+    fn a_program_that_sleeps_or_reads_after_its_wait_is_not_bound_by_the_gpu() {
+        let asleep = after_waits(400_000, &|t| t.system_wait("clock_nanosleep", "sleep", 9_600_000));
+        let text = asleep.literal.as_deref().unwrap_or_default();
+        assert_eq!(asleep.get("verdict"), &Value::from("HOST BOUND"), "{text}");
+        assert!(
+            text.contains("GPU idle 94 % of a step, 90 % while the host waits for data, locks or threads"),
+            "{text}"
+        );
+        assert_eq!(found(&asleep)[0], ("system-waits".to_owned(), 9_600), "{text}");
+        assert!(text.contains("\n 1 GPU operation, median kernel 400 us; 1 wait\n"), "{text}");
+        assert!(evidence(&asleep).contains("clock_nanosleep 1 a step, 9.60 ms each"), "{}", evidence(&asleep));
+
+        // The same time at work of its own, and most of it so.
+        let works = after_waits(400_000, &|t| t.host(9_600_000));
+        assert_eq!(found(&works)[0].0, "host-work", "{:?}", works.literal);
+        let both = after_waits(400_000, &|t| {
+            t.system_wait("read", "file", 3_000_000);
+            t.host(6_600_000);
+        });
+        let names: Vec<_> = found(&both).into_iter().take(2).collect();
+        assert_eq!(names, [("host-work".to_owned(), 6_040), ("system-waits".to_owned(), 3_000)], "{:?}", both.literal);
+
+        // A GPU that works nearly all the time is the limit, whatever the host does in the rest.
+        let busy = after_waits(9_000_000, &|t| t.system_wait("clock_nanosleep", "sleep", 600_000));
+        assert_eq!(busy.get("verdict"), &Value::from("GPU BOUND"), "{:?}", busy.literal);
+    }
+
+    #[test]
+    fn a_gpu_that_mostly_idles_for_many_reasons_is_not_the_limit() {
+        type Do = fn(&mut Thread<'_>);
+        let reasons: [Do; 6] = [
+            |t| t.host(80_000),
+            |t| t.alloc("cuMemAlloc_v2", "device", 1, 1 << 20, 80_000),
+            |t| t.other("cuModuleLoadData", "module", 80_000),
+            |t| t.collective("ncclAllReduce", "all_reduce", 1, 8, false, 80_000),
+            |t| t.system_wait("read", "file", 80_000),
+            |t| t.copy("HtoD", ("pinned", "device"), true, 8, 80_000),
+        ];
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..40 {
+            let step = thread.range_begin();
+            for reason in reasons {
+                let end = thread.launch_running("k", 5_000, 7, (thread.now + 6_000, 80_000));
+                thread.host(end - thread.now);
+                reason(&mut thread);
+            }
+            thread.range_end(None, "step", step, true);
+        }
+        let section = trace.section(ALL[0]);
+        let text = section.literal.as_deref().unwrap_or_default();
+        assert!(!found(&section).is_empty(), "{text}");
+        let verdict =
+            "UNKNOWN: GPU idle 52 % of a step, for reasons of less than 10 % each: see gpu-gaps, critical-path";
+        assert!(text.contains(verdict), "{text}");
+    }
+}
