@@ -75,11 +75,18 @@ pub(crate) enum Action {
 
 /// Options of `demo`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  gputrace demo -o demo-trace")]
+#[command(after_help = "Examples:\n  gputrace demo -o demo-trace\n  gputrace demo --gpu-time full")]
 pub(crate) struct DemoArgs {
     /// Folder of the trace. Default: gputrace-demo-TIME in the current folder, TIME in UTC
     #[arg(short, long, value_name = "TRACE")]
     pub(crate) output: Option<PathBuf>,
+
+    /// How it is recorded when the simulated GPU ran what, as in record: off, auto, events, windows or full
+    ///
+    /// Unless told the simulated GPU tells its times by itself, all of them and for nothing. With this they come as they would of a
+    /// GPU: from a stand-in for CUPTI, and in windows every half a second, for the loop takes little longer than one.
+    #[arg(long, value_enum, value_name = "HOW", hide_possible_values = true)]
+    pub(crate) gpu_time: Option<GpuTime>,
 }
 
 /// Options of `doctor`.

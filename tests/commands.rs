@@ -362,3 +362,22 @@ fn doctor_says_which_cupti_would_be_used_and_what_is_in_its_way() {
     // Without a device nobody asks.
     assert!(!ask(&[("FAKE_CUDA_DEVICES", "0")]).contains("cupti "));
 }
+
+#[test]
+fn the_demo_can_be_recorded_as_on_a_gpu_by_the_stand_in_for_cupti() {
+    let scratch = Scratch::new();
+    for (how, kind) in [("full", "full"), ("windows", "window"), ("auto", "window")] {
+        scratch.gputrace(&["demo", "-o", how, "--gpu-time", how]).expect(0);
+        let trace = crate::util::Trace::open(&scratch.path().join(how));
+        let about = trace.root().gpu_time.expect("CUPTI was asked");
+        let library = about.library.clone().unwrap_or_default();
+        assert!(library.contains("gputrace-demo-") && library.ends_with("/libcupti.so.13"), "{about:?}");
+        assert!(about.records > 0 && about.joined > 0, "{about:?}");
+        assert!(trace.table("gpu_windows").rows().all(|row| row.text("kind") == kind), "{how}");
+        trace.assert_balanced();
+    }
+    // What is not asked for is not there, though the simulated device could tell it.
+    scratch.gputrace(&["demo", "-o", "off", "--gpu-time", "off"]).expect(0);
+    let trace = crate::util::Trace::open(&scratch.path().join("off"));
+    assert!(trace.root().gpu_time.is_none() && trace.files("kernels").is_empty());
+}

@@ -38,7 +38,7 @@ def contents(built, platform, version):
     """Yields (path in the wheel, bytes, mode), the metadata last as wheels have it."""
     data, info = f"gputrace-{version}.data", f"gputrace-{version}.dist-info"
     yield f"{data}/scripts/gputrace", (built / "gputrace").read_bytes(), EXECUTABLE
-    for library in ("libgputrace_shim.so", "libgputrace_inline.so", "libfake_cuda.so"):
+    for library in ("libgputrace_shim.so", "libgputrace_inline.so", "libfake_cuda.so", "libfake_cupti.so"):
         yield f"{data}/data/lib/gputrace/{library}", (built / library).read_bytes(), EXECUTABLE
     for name in sorted(path.name for path in ROOT.glob("LICENSE-*")):
         yield f"{info}/licenses/{name}", (ROOT / name).read_bytes(), PLAIN

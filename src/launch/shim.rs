@@ -1,7 +1,7 @@
 //! Finds the shim, the library that is loaded into the target, and the engine of inline hooks.
 //!
 //! Installed, it lies beside the executable or in `../lib/gputrace`; in a build folder it lies beside the executable
-//! or in `deps`, which is also where tests find it. The simulated driver is looked for in the same places.
+//! or in `deps`, which is also where tests find it. The simulated driver and the stand-in for CUPTI are looked for in the same places.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,6 +13,8 @@ pub(crate) const SHIM: &str = if cfg!(target_os = "macos") { "libgputrace_shim.d
 pub(crate) const ENGINE: &str = "libgputrace_inline.so";
 /// File name of the simulated driver.
 pub(crate) const FAKE_DRIVER: &str = "libfake_cuda.so";
+/// File name of the stand-in for CUPTI beside it.
+pub(crate) const FAKE_CUPTI: &str = "libfake_cupti.so";
 
 /// The first file called `name` in the places above. Err: where it was looked for, as the end of `NAME is `.
 pub(crate) fn find_library(name: &str) -> Result<PathBuf, String> {
