@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::util::{Driver, Scratch, Target, Trace, program};
+use crate::util::{Driver, Scratch, Target, Trace, driver_folder, linked_with_library, program, program_with};
 
 /// Begin and end of each window of each process.
 fn windows(trace: &Trace) -> Vec<(i64, i64, i64)> {
@@ -92,7 +92,7 @@ fn what_lies_between_windows_is_no_idle_time() {
 fn steps_longer_than_windows_are_those_of_the_host() {
     let scratch = Scratch::new();
     // A step of 3,000 kernels and a pause takes some 180 ms. No window is longer than 100.
-    let options = ["--gpu-window-every", "0.5", "--budget", "0.1"];
+    let options = ["--gpu-window-every", "0.5", "--budget", "3"];
     let run = in_windows(&scratch, &["5", "3000", "50", "30000"], &options).traced().expect(0);
     let folder = run.trace.to_string_lossy();
     let arguments = ["report", &folder, "--only", "summary", "--format", "json"];
@@ -141,4 +141,119 @@ fn ranks_of_a_job_open_their_windows_together() {
     let together = of(processes[0]).filter(|one| of(processes[1]).any(|other| (one.1 - other.1).abs() < 100_000_000));
     let (together, fewest) = (together.count(), of(processes[0]).count().min(of(processes[1]).count()));
     assert!(fewest >= 2 && together * 3 >= fewest * 2, "{together} of {fewest}: {windows:?}");
+}
+
+/// The calls of the stand-in for CUPTI, in their order: function and moment.
+fn cupti_calls(file: &Path) -> Vec<(String, i64)> {
+    let text = std::fs::read_to_string(file).expect("the truth of CUPTI");
+    let truth: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let call = |call: &serde_json::Value| Some((call["function"].as_str()?.to_owned(), call["ns"].as_i64()?));
+    truth["calls"].as_array().expect("calls").iter().filter_map(call).collect()
+}
+
+fn finalized(calls: &[(String, i64)]) -> u64 {
+    calls.iter().filter(|(function, _)| function == "cuptiFinalize").count() as u64
+}
+
+/// Steps of 200 short launches, 100,000 or more in a second.
+const MANY: [&str; 4] = ["4", "200", "2", "100"];
+const OFTEN: [&str; 4] = ["--gpu-window-every", "1", "--budget", "20"];
+
+#[test]
+fn cupti_is_taken_off_between_windows_and_put_on_again() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("cupti.json");
+    let trace = in_windows(&scratch, &MANY, &OFTEN).env("FAKE_CUPTI_TRUTH", &file).traced().expect(0).read();
+    let about = trace.root().gpu_time.expect("CUPTI was asked");
+    let calls = cupti_calls(&file);
+    assert!(about.windows >= 3 && about.detached >= 2 && about.stays.is_none(), "{about:?}");
+    assert_eq!(about.detached, finalized(&calls), "{calls:?}");
+    // Whatever happens between two windows, nothing is asked of a CUPTI that is not there.
+    for after in calls.split(|(function, _)| function == "cuptiFinalize").skip(1) {
+        let first = after.iter().find(|(function, _)| function.starts_with("cuptiActivity"));
+        let registers = |function: &str| function.starts_with("cuptiActivityRegister");
+        assert!(first.is_none_or(|(function, _)| registers(function)), "{calls:?}");
+    }
+    // Its numbers begin anew each time, and still find their calls.
+    assert!(about.joined * 100 >= about.records * 90 && about.dropped == 0, "{about:?}");
+    let budget = about.budget.expect("a budget");
+    let switches_percent = about.detached as f64 * 0.01 / 4.5 * 100.0;
+    assert!(budget.windows_percent.is_some_and(|percent| percent > switches_percent * 0.9), "{budget:?}");
+}
+
+#[test]
+fn cupti_stays_where_the_program_has_graphs() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("cupti.json");
+    // It would break them, and the program with them.
+    let words = ["4", "200", "2", "100", "1"];
+    let target = in_windows(&scratch, &words, &OFTEN).env("FAKE_CUPTI_TRUTH", &file);
+    let run = target.traced().expect(0);
+    let trace = run.read();
+    let about = trace.root().gpu_time.expect("CUPTI was asked");
+    assert!(about.stays.as_deref().is_some_and(|why| why.contains("CUDA graphs")), "{about:?} {}", run.stderr);
+    assert!(about.windows >= 3 && about.given_up.is_none(), "{about:?}");
+    let api = trace.table("api");
+    let names = trace.names();
+    let launched = api.rows().filter(|row| names[&row.int("api_id")].starts_with("cuStreamBeginCapture"));
+    let graphs_ns = launched.map(|row| row.int("start_ns")).min().expect("a capture");
+    assert!(
+        cupti_calls(&file).iter().all(|(function, at)| function != "cuptiFinalize" || *at <= graphs_ns + 1_000_000)
+    );
+    assert!(trace.table("kernels").rows().any(|row| row.maybe_int("graph_node").is_some()), "{about:?}");
+}
+
+#[test]
+fn auto_gives_cupti_up_before_the_first_graph_and_times_launches_from_then_on() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("cupti.json");
+    let words = ["3", "200", "2", "100", "1"];
+    let target = scratch.target(program("steps")).args(words).with_driver(Driver::Plain);
+    let target = target.env("FAKE_CUPTI_TRUTH", &file).options(["--gpu-time", "auto"]).options(OFTEN);
+    let run = target.traced().expect(0);
+    let trace = run.read();
+    let about = trace.root().gpu_time.expect("CUPTI was asked");
+    assert!(about.given_up.as_deref().is_some_and(|why| why.contains("CUDA graphs")), "{about:?} {}", run.stderr);
+    assert!(about.windows >= 1 && about.records > 0, "{about:?}");
+    let calls = cupti_calls(&file);
+    assert_eq!(calls.last().map(|(function, _)| function.as_str()), Some("cuptiFinalize"), "{calls:?}");
+    let events = about.events.expect("launches were timed");
+    assert!(events.timed > 100, "{events:?}");
+    let first = trace.table("gpu_samples").rows().map(|row| row.int("start_ns")).min().expect("a timed launch");
+    assert!(calls.iter().all(|(_, at)| *at < first), "events before CUPTI was off: {first} {calls:?}");
+}
+
+#[test]
+fn an_old_cupti_is_never_finalized() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("cupti.json");
+    let old = |mode: &str| {
+        let target = scratch.target(program("steps")).args(["2", "200", "2", "100"]).with_driver(Driver::Plain);
+        let target = target.env("FAKE_CUPTI_VERSION", "12.4").env("FAKE_CUPTI_TRUTH", &file);
+        let about = target.options(["--gpu-time", mode]).options(OFTEN).traced().expect(0).read().root().gpu_time;
+        about.expect("CUPTI was asked")
+    };
+    let windows = old("windows");
+    assert!(windows.stays.as_deref().is_some_and(|why| why.contains("12.6")), "{windows:?}");
+    assert_eq!((finalized(&cupti_calls(&file)), windows.detached), (0, 0));
+    std::fs::remove_file(&file).expect("the truth of CUPTI");
+    let auto = old("auto");
+    assert!(auto.given_up.as_deref().is_some_and(|why| why.contains("12.6")), "{auto:?}");
+    assert!(auto.windows == 0 && auto.events.is_some_and(|events| events.timed > 100));
+    assert!(!file.exists(), "CUPTI was called");
+}
+
+#[test]
+fn a_cupti_that_somebody_else_uses_is_not_taken_from_them() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("cupti.json");
+    let flags = linked_with_library("libcuda.so.1", &driver_folder(Driver::Plain), &[]);
+    let profiled = program_with("profiled", "looked-up", &flags);
+    let target = scratch.target(profiled).args(["3", "subscribe"]).with_driver(Driver::Plain);
+    let target = target.env("FAKE_CUPTI_TRUTH", &file).options(["--gpu-time", "windows", "--gpu-window-every", "0.5"]);
+    let trace = target.traced().expect(0).read();
+    assert!(trace.root().gpu_time.is_some_and(|about| about.detached == 0));
+    let calls = cupti_calls(&file);
+    let subscribed = calls.iter().position(|(function, _)| function == "cuptiSubscribe").expect("a subscriber");
+    assert_eq!(finalized(&calls[subscribed..]), 0, "{calls:?}");
 }

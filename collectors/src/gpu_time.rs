@@ -14,6 +14,15 @@ pub struct GpuTime {
     /// Why there are no records, or no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Why CUPTI was not used any more, and launches were timed by events instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<String>,
+    /// How often CUPTI was taken off the process after a window; each time it was put on again for the next.
+    #[serde(default)]
+    pub detached: u64,
+    /// Why it stayed between windows from some time on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stays: Option<String>,
     /// Stretches of time in which records were on.
     pub windows: u64,
     /// How long they were on, ns.
@@ -72,7 +81,8 @@ pub struct Budget {
     pub percent: f64,
     /// What the hooks cost: events, each as long as it was measured to take when the process began.
     pub hooks_percent: f64,
-    /// What windows cost: records, each as dear as `record_ns`; none: the run was too short to say.
+    /// What windows cost: records, each as dear as `record_ns`, and 10 ms each time that CUPTI was taken off and put on again;
+    /// none: the run was too short to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows_percent: Option<f64>,
     /// How much longer launches took inside windows than before them, ns; none: too few to say.

@@ -1,7 +1,8 @@
-/* Steps of known work, for some time: steps SECONDS [LAUNCHES [MICROSECONDS [PAUSE]]]
+/* Steps of known work, for some time: steps SECONDS [LAUNCHES [MICROSECONDS [PAUSE [GRAPHS]]]]
  *
  * A step is so many launches (20) of a kernel that runs so many microseconds (one of 2, 5, 10, 20, 50 or 100; 10), a wait for
- * them, and a pause of so many microseconds (200) in which nothing is given. Prints the number of steps. */
+ * them, and a pause of so many microseconds (200) in which nothing is given. After GRAPHS seconds (never) the launches of a
+ * step are captured into a graph, which is launched in their place from then on. Prints the number of steps. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,10 @@
     DO(cuModuleLoadData)                                                                                               \
     DO(cuModuleGetFunction)                                                                                            \
     DO(cuLaunchKernel)                                                                                                 \
+    DO(cuStreamBeginCapture_v2)                                                                                        \
+    DO(cuStreamEndCapture)                                                                                             \
+    DO(cuGraphInstantiateWithFlags)                                                                                    \
+    DO(cuGraphLaunch)                                                                                                  \
     DO(cuStreamSynchronize)
 #define DECLARE(name) static __typeof__(&name) p_##name;
 FUNCTIONS(DECLARE)
@@ -41,6 +46,7 @@ int main(int argc, char **argv) {
     double seconds = argc > 1 ? atof(argv[1]) : 1;
     int launches = argc > 2 ? atoi(argv[2]) : 20, spin = argc > 3 ? atoi(argv[3]) : 10;
     long pause = argc > 4 ? atol(argv[4]) : 200;
+    double graphs = argc > 5 ? atof(argv[5]) : 1e9;
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (!driver) {
         fprintf(stderr, "%s\n", dlerror());
@@ -55,6 +61,8 @@ int main(int argc, char **argv) {
     CUmodule module;
     CUfunction function;
     CUstream stream;
+    CUgraph graph;
+    CUgraphExec exec = NULL;
     char kernel[32], image[48];
     snprintf(kernel, sizeof kernel, "spin_us_%d", spin);
     snprintf(image, sizeof image, "fakecuda:%s", kernel);
@@ -66,8 +74,16 @@ int main(int argc, char **argv) {
     OK(cuModuleLoadData, &module, image);
     OK(cuModuleGetFunction, &function, module, kernel);
     long steps = 0;
-    for (double end = now() + seconds; now() < end; steps++) {
-        for (int n = 0; n < launches; n++) OK(cuLaunchKernel, function, 1, 1, 1, 64, 1, 1, 0, stream, NULL, NULL);
+    double begin = now();
+    for (; now() < begin + seconds; steps++) {
+        int first = !exec && now() > begin + graphs;
+        if (first) OK(cuStreamBeginCapture_v2, stream, 0);
+        for (int n = 0; n < launches && !exec; n++) OK(cuLaunchKernel, function, 1, 1, 1, 64, 1, 1, 0, stream, NULL, NULL);
+        if (first) {
+            OK(cuStreamEndCapture, stream, &graph);
+            OK(cuGraphInstantiateWithFlags, &exec, graph, 0);
+        }
+        if (exec) OK(cuGraphLaunch, exec, stream);
         OK(cuStreamSynchronize, stream);
         struct timespec rest = {0, pause * 1000};
         nanosleep(&rest, NULL);

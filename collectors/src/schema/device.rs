@@ -113,7 +113,8 @@ pub(super) const GPU_WINDOWS: Table = Table {
             Text,
             Dictionary,
             NONE,
-            "window (it was over), aside (the program or another tool used CUPTI), end (of the process); unknown where the process was killed",
+            "window (it was over), aside (the program or another tool used CUPTI), graphs (with --gpu-time auto: the program made its \
+             first), end (of the process); unknown where the process was killed",
         ),
     ],
 };

@@ -5,7 +5,7 @@ use crate::schema::TableId;
 use crate::writer::Message;
 
 /// Texts of `kind`, and of `ended_by`, by [`gputrace_abi::gpu::reason`].
-const REASONS: [&str; 5] = ["unknown", "full", "aside", "end", "window"];
+const REASONS: [&str; 6] = ["unknown", "full", "aside", "end", "window", "graphs"];
 
 /// A row of `gpu_windows`.
 #[derive(Clone, Copy, Debug)]

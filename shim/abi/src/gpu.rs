@@ -53,9 +53,15 @@ pub mod state {
     pub const ASIDE: u64 = 7;
     /// Nobody else uses it any more.
     pub const RESUMED: u64 = 8;
+    /// CUPTI was taken off the process until the next window: key is how long that took, ns.
+    pub const DETACHED: u64 = 9;
+    /// From now on it stays between windows. Key is one of [`super::reason`].
+    pub const STAYS: u64 = 10;
+    /// It is not used any more. Key is one of [`super::reason`].
+    pub const GIVEN_UP: u64 = 11;
 }
 
-/// Why records are on or off.
+/// Why records are on or off, and CUPTI stays or is given up.
 pub mod reason {
     /// For the whole run.
     pub const FULL: u64 = 1;
@@ -65,6 +71,12 @@ pub mod reason {
     pub const END: u64 = 3;
     /// For a window, or until the next one.
     pub const WINDOW: u64 = 4;
+    /// The program makes graphs: CUPTI cannot be taken off any more.
+    pub const GRAPHS: u64 = 5;
+    /// Somebody else uses CUPTI too, or did.
+    pub const SHARED: u64 = 6;
+    /// This CUPTI cannot be taken off: it is of a CUDA before 12.6.
+    pub const VERSION: u64 = 7;
 }
 
 /// A record.

@@ -10,6 +10,12 @@ const SECOND: u64 = 1_000_000_000;
 const LONGEST_PART: u64 = 5;
 /// A shorter window would see no step: then some periods have none.
 const SHORTEST_PART: u64 = 500;
+/// To put CUPTI on a process and take it off again holds its launches up for no longer (docs/benchmarks.md), ns.
+pub const SWITCH_NS: u64 = 10_000_000;
+/// What a launch takes longer while CUPTI is there and no record is on, ns.
+pub const IDLE_NS: u64 = 500;
+/// After a window it stays so long at least, until all work has been told.
+pub const SETTLING_NS: u64 = 140_000_000;
 
 /// What the schedule goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +26,8 @@ pub struct Terms {
     pub ppm: u64,
     /// What a record costs, ns.
     pub cost_ns: u64,
+    /// CUPTI can be taken off between windows.
+    pub detaches: bool,
     /// What the ranks of a job have in common.
     pub job: u64,
 }
@@ -30,13 +38,28 @@ impl Terms {
     pub fn length(&self, rate: u64) -> Option<(u64, u64)> {
         let allowed = u128::from(self.ppm) * u128::from(self.period_ns) / 1_000_000;
         let cost = u128::from(self.cost_ns.max(1)) * u128::from(rate.max(1));
-        let ns = (allowed * u128::from(SECOND)).checked_div(cost).unwrap_or(0);
+        let beside = u128::from(self.beside(rate));
+        let left = allowed.saturating_sub(beside);
+        let ns = (left * u128::from(SECOND)).checked_div(cost).unwrap_or(0);
         let shortest = u128::from(self.period_ns / SHORTEST_PART);
-        match ns {
-            0 => None,
-            ns if ns < shortest => Some((shortest as u64, shortest.checked_div(ns).unwrap_or(0) as u64 + 1)),
-            ns => Some((ns.min(u128::from(self.period_ns / LONGEST_PART)) as u64, 1)),
+        if ns >= shortest {
+            return Some((ns.min(u128::from(self.period_ns / LONGEST_PART)) as u64, 1));
         }
+        let least = beside + shortest * cost / u128::from(SECOND);
+        least.checked_div(allowed).map(|periods| (shortest as u64, periods as u64 + 1))
+    }
+
+    /// What a window costs beside its records, ns, when so many come in a second: CUPTI is put on and taken off again, or stays
+    /// where that costs less.
+    pub fn beside(&self, rate: u64) -> u64 {
+        let idle = |ns: u64| (u128::from(rate) * u128::from(IDLE_NS) * u128::from(ns) / u128::from(SECOND)) as u64;
+        // What cannot be changed is no window's fault.
+        if self.detaches { idle(self.period_ns).min(SWITCH_NS + idle(SETTLING_NS)) } else { 0 }
+    }
+
+    /// Whether it is worth while to take CUPTI off for so long, ns.
+    pub fn is_long(rate: u64, ns: u64) -> bool {
+        u128::from(rate) * u128::from(IDLE_NS) * u128::from(ns) > u128::from(SWITCH_NS) * u128::from(SECOND)
     }
 
     /// When the window of a period opens, ns of the wall clock.
@@ -70,19 +93,30 @@ fn scrambled(number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const TERMS: Terms = Terms { period_ns: 10 * SECOND, ppm: 10_000, cost_ns: 1000, job: 7 };
+    const TERMS: Terms = Terms { period_ns: 10 * SECOND, ppm: 10_000, cost_ns: 1000, detaches: true, job: 7 };
 
     #[test]
     fn a_window_costs_no_more_than_the_budget() {
         for rate in [1, 1000, 100_000, 1_000_000, 100_000_000] {
             for ppm in [1, 100, 10_000, 1_000_000] {
                 let Some((ns, one_in)) = (Terms { ppm, ..TERMS }).length(rate) else { panic!("{rate} {ppm}") };
-                let cost = ns as f64 * rate as f64 * 1e-9 * TERMS.cost_ns as f64 / one_in as f64;
+                let records = ns as f64 * rate as f64 * 1e-9 * TERMS.cost_ns as f64;
+                let cost = (records + TERMS.beside(rate) as f64) / one_in as f64;
                 assert!(cost <= TERMS.period_ns as f64 * ppm as f64 * 1e-6 * 1.01, "{rate} {ppm}: {ns} {one_in}");
                 assert!((20_000_000..=2 * SECOND).contains(&ns));
             }
         }
         assert_eq!((Terms { ppm: 0, ..TERMS }).length(1000), None);
+    }
+
+    #[test]
+    fn cupti_stays_where_to_take_it_off_costs_more() {
+        assert_eq!(TERMS.beside(1000), 5_000_000, "a thousand launches a second for ten seconds");
+        assert_eq!(TERMS.beside(100_000), SWITCH_NS + 7_000_000);
+        assert_eq!((Terms { detaches: false, ..TERMS }).beside(100_000), 0);
+        assert!(Terms::is_long(100_000, SECOND) && !Terms::is_long(1000, SECOND));
+        // A busy program: 10 % of the wall time would go to a window that is open for ever.
+        assert_eq!(TERMS.length(100_000), Some((830_000_000, 1)));
     }
 
     #[test]

@@ -7,8 +7,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::engine::{CALLBACKS_ARE_OURS, CLOCK_IS_OURS, switch_off};
-use super::{IS_ON, OWNER, THREAD, cupti, is_asked, library, locked, ring};
+use super::asking::{CALLBACKS_ARE_OURS, CLOCK_IS_OURS, switch_off};
+use super::{IS_ON, OWNER, THREAD, cupti, detach, is_asked, library, locked, ring};
 use crate::{session, sys};
 
 /// What a call of theirs means.
@@ -32,6 +32,8 @@ pub(crate) enum Use {
     SetsClock,
     /// Everything ends.
     Finalizes,
+    /// They want to be called, which excludes nothing.
+    Subscribes,
 }
 
 /// They are silent for so long before we begin again.
@@ -92,6 +94,7 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
         return;
     }
     library::learn_range(original);
+    detach::share();
     let now = sys::clock_ns(sys::MONOTONIC);
     let kind = |place: usize| 1u64 << (arguments.get(place).copied().unwrap_or(0) & 63);
     match what {
@@ -126,6 +129,8 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
             CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
             CLOCK_IS_OURS.store(false, Ordering::Relaxed);
         }
+        // Their silence counts from what they record.
+        Use::Subscribes => return,
         Use::Flushes => {}
     }
     LAST_NS.store(now, Ordering::Relaxed);

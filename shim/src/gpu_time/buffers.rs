@@ -89,3 +89,10 @@ pub(super) fn each_full(mut read: impl FnMut(*mut u8, usize)) {
         buffer.state.store(FREE, Ordering::Release);
     }
 }
+
+/// CUPTI was finalized: what it had is ours again.
+pub(super) fn take_back() {
+    for buffer in &POOL {
+        let _ = buffer.state.compare_exchange(GIVEN, FREE, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}

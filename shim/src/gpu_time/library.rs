@@ -23,6 +23,7 @@ macro_rules! functions {
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> u32,)+
             /// Since CUPTI 11.6.
             timestamps: Option<unsafe extern "C" fn(Stamp) -> u32>,
+            pub(super) finalize: Option<unsafe extern "C" fn() -> u32>,
         }
 
         impl Cupti {
@@ -40,6 +41,9 @@ macro_rules! functions {
                         $($field: core::mem::transmute::<usize, unsafe extern "C" fn($($argument),*) -> u32>($field),)+
                         timestamps: core::mem::transmute::<usize, Option<unsafe extern "C" fn(Stamp) -> u32>>(
                             lookup::real_dlsym(handle, c"cuptiActivityRegisterTimestampCallback"),
+                        ),
+                        finalize: core::mem::transmute::<usize, Option<unsafe extern "C" fn() -> u32>>(
+                            lookup::real_dlsym(handle, c"cuptiFinalize"),
                         ),
                     })
                 }

@@ -8,14 +8,18 @@
 //! through, ours are taken back, and nothing of ours happens until they are done.
 
 pub(crate) mod aside;
+mod asking;
 mod batch;
 mod buffers;
+mod detach;
 mod engine;
 pub(crate) mod events;
 mod library;
 mod names;
 mod path;
 mod records;
+mod search;
+mod settling;
 mod teller;
 mod windows;
 
@@ -26,6 +30,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering
 
 use gputrace_abi::layout::note;
 
+pub(crate) use self::detach::graph_comes;
 use self::library::Cupti;
 use self::path::Path;
 use crate::interpose::elf;

@@ -15,8 +15,8 @@ use crate::{session, sys};
 const SECOND: u64 = 1_000_000_000;
 /// Host time that a record costs the launching thread and the GPU, until it is measured (docs/benchmarks.md).
 const FIRST_COST_NS: u64 = 900;
-/// A rate that is not known yet: a launch every ten microseconds.
-const FIRST_RATE: u64 = 100_000;
+/// A rate that is not known yet. One that proves higher shortens the window while it is open.
+const FIRST_RATE: u64 = 10_000;
 
 static PERIOD_NS: AtomicU64 = AtomicU64::new(10 * SECOND);
 /// The budget in millionths of the wall time.
@@ -36,7 +36,7 @@ pub(super) fn configure() {
 }
 
 /// What the schedule goes by now.
-fn terms() -> Terms {
+fn terms(detaches: bool) -> Terms {
     let [ppm, cost_ns] = session::present().map_or([None; 2], |view| {
         let header = view.header();
         [&header.windows_ppm, &header.record_ns].map(|word| u64::from(word.load(Ordering::Relaxed)).checked_sub(1))
@@ -45,6 +45,7 @@ fn terms() -> Terms {
         period_ns: PERIOD_NS.load(Ordering::Relaxed),
         ppm: ppm.unwrap_or(BUDGET_PPM.load(Ordering::Relaxed).into()),
         cost_ns: cost_ns.unwrap_or(FIRST_COST_NS),
+        detaches,
         job: JOB.load(Ordering::Relaxed),
     }
 }
@@ -69,12 +70,12 @@ impl Plan {
         Plan { is_full, opens_ns: 0, is_open: false, open_ns: 0, records: 0, rate: FIRST_RATE }
     }
 
-    /// Whether records are to be on now, and until when that holds.
-    pub(super) fn step(&mut self, now: u64) -> (bool, u64) {
+    /// Whether records are to be on now, and until when that holds. `detaches`: CUPTI can be taken off between windows.
+    pub(super) fn step(&mut self, now: u64, detaches: bool) -> (bool, u64) {
         if self.is_full {
             return (true, u64::MAX);
         }
-        let terms = terms();
+        let terms = terms(detaches);
         if self.is_open {
             self.open_ns = now.saturating_sub(self.opens_ns).max(1);
             // No less than what came already.
@@ -113,10 +114,15 @@ impl Plan {
         self.records += records;
     }
 
+    /// Whether so many launches come until the next window that to keep CUPTI costs more than to take it off.
+    pub(super) fn is_long_until_next(&self, now: u64) -> bool {
+        !self.is_full && Terms::is_long(per_second(self.records, self.open_ns), self.opens_ns.saturating_sub(now))
+    }
+
     /// Somebody else uses CUPTI.
     pub(super) fn interrupt(&mut self, now: u64) {
         if self.is_open {
-            self.close(now, &terms());
+            self.close(now, &terms(true));
         }
     }
 

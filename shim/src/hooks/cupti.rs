@@ -122,6 +122,8 @@ functions! {
     cuptiRangeProfilerEnable Use::Measures;
     cuptiSassMetricsDisable Use::EndsMeasuring;
     cuptiSassMetricsEnable Use::Measures;
+    cuptiSubscribe Use::Subscribes;
+    cuptiSubscribe_v2 Use::Subscribes;
 }
 
 /// The number of what is no function: the variable by which tools are injected.

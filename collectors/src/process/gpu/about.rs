@@ -1,5 +1,6 @@
 //! What the manifest says of the GPU's times: what was asked, what came of it, and what is missing.
 
+use gputrace_abi::gpu::reason;
 use gputrace_abi::layout::Header;
 use gputrace_abi::sync::Ordering;
 
@@ -15,7 +16,8 @@ impl Gpu {
         let events = self.samples.describe();
         let about = self.about.clone().or_else(|| events.as_ref().map(|_| GpuTime::default()))?;
         let budget_ppm = header.budget_ppm.load(Ordering::Relaxed);
-        let budget = (budget_ppm != 0).then(|| self.governor.describe(budget_ppm, about.records, &self.cost));
+        let budget =
+            (budget_ppm != 0).then(|| self.governor.describe(budget_ppm, about.records, about.detached, &self.cost));
         Some(GpuTime { events, budget, ..about })
     }
 
@@ -26,6 +28,13 @@ impl Gpu {
         let aside = (!about.aside.is_empty()).then(|| {
             let first = about.aside.join(", ");
             format!("CUPTI was used by the program or by another tool ({first}): what the GPU did meanwhile is not in the trace")
+        });
+        let given_up = about
+            .given_up
+            .iter()
+            .map(|why| format!("CUPTI was not used any more, and launches were timed by events: {why}"));
+        let stays = about.stays.iter().map(|why| {
+            format!("CUPTI stayed in the process between windows, which makes each launch dearer and is not in the budget: {why}")
         });
         let none = (about.records == 0 && about.windows > 0 && self.given > MANY).then(|| {
             let given = self.given;
@@ -43,12 +52,31 @@ impl Gpu {
         ];
         refused
             .chain(aside)
+            .chain(given_up)
+            .chain(stays)
             .chain(none)
             .chain(spent)
             .chain(counts.into_iter().flatten())
             .chain(self.samples.notes())
             .collect()
     }
+}
+
+/// No library was found. `wanted`: the one that the user named, if any.
+pub(super) fn not_found(wanted: &str) -> String {
+    let named = if wanted.is_empty() { String::new() } else { format!(" at {wanted}, which GPUTRACE_CUPTI names") };
+    format!("no library of CUPTI was found{named}")
+}
+
+/// Why CUPTI cannot be taken off a process, or is not used any more.
+pub(super) fn reason_name(key: u64) -> String {
+    match key {
+        reason::GRAPHS => "the program uses CUDA graphs, from which it cannot be taken away again",
+        reason::SHARED => "another tool uses it in this process too",
+        reason::VERSION => "it is of a CUDA before 12.6, and could not be taken off again",
+        _ => "for a reason that this version does not know",
+    }
+    .to_owned()
 }
 
 /// The results of CUPTI that have a cause which somebody can do something about.

@@ -3,6 +3,8 @@
 //! Windows are the dearest thing, and shed first: they get shorter, then rarer, and none opens while the hooks alone cost
 //! what is allowed. The parts change slowly (each says a fifth of the next), so that nothing swings.
 
+use gputrace_abi::windows::SWITCH_NS;
+
 use super::cost::Cost;
 use crate::manifest::Budget;
 
@@ -59,10 +61,10 @@ impl Governor {
         self.about.spent_ns
     }
 
-    /// What the manifest says, with so many records of windows.
-    pub(super) fn describe(&self, budget_ppm: u32, records: u64, cost: &Cost) -> Budget {
+    /// What the manifest says, with so many records of windows, and CUPTI taken off so often.
+    pub(super) fn describe(&self, budget_ppm: u32, records: u64, detached: u64, cost: &Cost) -> Budget {
         let run_ns = (self.looked_ns - self.began_ns.unwrap_or(self.looked_ns)).max(1);
-        let windows_ns = records as f64 * cost.record_ns().unwrap_or(FIRST_NS);
+        let windows_ns = records as f64 * cost.record_ns().unwrap_or(FIRST_NS) + (detached * SWITCH_NS) as f64;
         let windows_percent = if run_ns > 1 { Some(windows_ns / run_ns as f64 * 100.0) } else { None };
         Budget {
             percent: f64::from(budget_ppm) / 1e4,
@@ -90,9 +92,9 @@ mod tests {
         assert_eq!((allowed.len(), allowed[0], allowed[5]), (39, 7000, 7000), "at first nothing is known");
         assert!(allowed[19..].is_sorted_by(|one, next| one >= next), "{allowed:?}");
         assert_eq!(allowed[38], 0, "the hooks alone cost more");
-        let about = governor.describe(10_000, 1_000_000, &Cost::default());
+        let about = governor.describe(10_000, 1_000_000, 10, &Cost::default());
         assert_eq!((about.percent, about.record_ns), (1.0, None));
         assert!(about.spent_ns.is_some_and(|at| (25_000_000_000..35_000_000_000).contains(&at)), "{about:?}");
-        assert!((about.windows_percent.unwrap() - 100.0 * 0.9 / 39.0).abs() < 0.1, "{about:?}");
+        assert!((about.windows_percent.unwrap() - 100.0 * (0.9 + 0.1) / 39.0).abs() < 0.1, "{about:?}");
     }
 }

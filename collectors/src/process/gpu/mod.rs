@@ -168,7 +168,7 @@ impl Gpu {
         let about = self.about.get_or_insert_default();
         match text.number {
             state::LIBRARY => (about.library, about.version) = (Some(text.text().into_owned()), Some(text.key)),
-            state::NO_LIBRARY => about.refused = Some("no library of CUPTI was found".to_owned()),
+            state::NO_LIBRARY => about.refused = Some(about::not_found(&text.text())),
             state::REFUSED => {
                 about.refused = Some(format!("{} failed with {}", text.text(), about::result_name(text.key)))
             }
@@ -178,6 +178,9 @@ impl Gpu {
                 self.begins.push_back(at_ns);
                 self.open = Some((at_ns, text.key));
             }
+            state::DETACHED => about.detached += 1,
+            state::STAYS => about.stays = Some(about::reason_name(text.key)),
+            state::GIVEN_UP => about.given_up = Some(about::reason_name(text.key)),
             state::OFF => self.close(at_ns, text.key, tables),
             state::SETTLED => {
                 about.dropped = text.key;

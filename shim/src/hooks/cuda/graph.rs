@@ -10,6 +10,7 @@ use cudarc::driver::sys::{
 };
 
 use super::{handle, out};
+use crate::gpu_time::graph_comes;
 use crate::graphs::{self, bodies};
 use crate::hooks::hooks;
 
@@ -17,7 +18,7 @@ hooks! {
     base: super::GRAPH;
 
     Api: [cuGraphClone](clone: *mut CUgraph, graph: CUgraph) => |result| [out(result, clone), 0, handle(graph), 0];
-    Api: [cuGraphCreate](graph: *mut CUgraph, flags: u32) => |result| [out(result, graph), 0, 0, 0];
+    Api: [cuGraphCreate](graph: *mut CUgraph, flags: u32), first graph_comes() => |result| [out(result, graph), 0, 0, 0];
     Api: [cuGraphDebugDotPrint](CUgraph, *const c_char, u32);
     Api: [cuGraphDestroy](graph: CUgraph) => |result| ended(result, handle(graph));
     Api: [cuGraphExecDestroy](exec: CUgraphExec) => |_| [handle(exec), 0, 0, 0];

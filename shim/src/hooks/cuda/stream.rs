@@ -9,6 +9,7 @@ use cudarc::driver::sys::{
 
 use super::{handle, out};
 use crate::capture;
+use crate::gpu_time::graph_comes;
 use crate::hooks::hooks;
 
 hooks! {
@@ -20,17 +21,18 @@ hooks! {
     Api: [cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz](
         stream: CUstream, address: CUdeviceptr, bytes: usize, flags: u32)
         => |_| [address, handle(stream), 0, bytes as u64];
-    Api: [cuStreamBeginCapture, cuStreamBeginCapture_ptsz](stream: CUstream) => |result| begins(result, stream);
-    Api: [cuStreamBeginCaptureToCig, cuStreamBeginCaptureToCig_ptsz](stream: CUstream, parameters: *mut c_void)
+    Api: [cuStreamBeginCapture, cuStreamBeginCapture_ptsz](stream: CUstream), first graph_comes()
         => |result| begins(result, stream);
+    Api: [cuStreamBeginCaptureToCig, cuStreamBeginCaptureToCig_ptsz](stream: CUstream, parameters: *mut c_void),
+        first graph_comes() => |result| begins(result, stream);
     Api: [cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz](
         stream: CUstream, graph: CUgraph, nodes: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize,
-        mode: u32)
+        mode: u32), first graph_comes()
         => |result| begins(result, stream);
-    Api: [cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz](stream: CUstream, mode: u32)
+    Api: [cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz](stream: CUstream, mode: u32), first graph_comes()
         => |result| begins(result, stream);
     Api: [cuStreamBeginRecaptureToGraph, cuStreamBeginRecaptureToGraph_ptsz](
-        stream: CUstream, mode: u32, graph: CUgraph, callback: *mut c_void, data: *mut c_void)
+        stream: CUstream, mode: u32, graph: CUgraph, callback: *mut c_void, data: *mut c_void), first graph_comes()
         => |result| begins(result, stream);
     Count: [cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz](CUstream, CUstream);
     Api: [cuStreamCreate](stream: *mut CUstream, flags: u32)

@@ -68,6 +68,16 @@ extern "C" fn fakeCudaObserve(observer: *mut Observer) {
     }
 }
 
+/// Every context fails with this error from now on, as when a kernel of it did.
+#[unsafe(no_mangle)]
+extern "C" fn fakeCudaFail(code: u32) {
+    if ready().is_ok() {
+        let mut driver = locked();
+        let contexts: Vec<u64> = driver.contexts.iter().map(|(handle, _)| handle).collect();
+        contexts.into_iter().for_each(|context| driver.fault(context, code));
+    }
+}
+
 /// Tells of an operation, unless nobody was told of its call; `details` adds what its class has.
 fn ended(driver: &Driver, span: Span, class: u32, details: impl FnOnce(&mut Operation)) {
     let Tag { tag, graph } = driver.cause.tag;

@@ -5,7 +5,6 @@ use crate::config::config;
 use crate::delivery::{self, Complete, Request};
 use crate::{clock, functions, kinds, observer};
 use std::ffi::{c_char, c_void};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The highest CUpti_ActivityAttribute.
@@ -21,8 +20,7 @@ fn enable(kind: u32) -> u32 {
     if kind == 0 || kind > kinds::LAST {
         return INVALID_KIND;
     }
-    static ENABLED: AtomicBool = AtomicBool::new(false);
-    if !ENABLED.swap(true, Relaxed) {
+    if observer::attach() {
         wait_ms(config().first_enable_ms);
     }
     delivery::start_thread();

@@ -10,7 +10,8 @@
 //! | FAKE_CUPTI_INVALID | N: every Nth record has start and end 0 | 0, none |
 //! | FAKE_CUPTI_SHUFFLE | 1: a buffer has the records of a later stream before those of an earlier one | 0 |
 //! | FAKE_CUPTI_COST_NS | a launch or graph launch takes the host so much longer while kernels are enabled | 0 |
-//! | FAKE_CUPTI_FIRST_ENABLE_MS | the first cuptiActivityEnable takes that long | 0 |
+//! | FAKE_CUPTI_IDLE_NS | a launch or graph launch takes the host so much longer from the first enable until cuptiFinalize | 0 |
+//! | FAKE_CUPTI_FIRST_ENABLE_MS | the first cuptiActivityEnable, and the first after cuptiFinalize, takes that long | 0 |
 //! | FAKE_CUPTI_FIRST_LAUNCH_MS | the first launch while kernels are enabled takes that long | 0 |
 //! | FAKE_CUPTI_FLUSH_MS | each cuptiActivityFlushAll takes that long | 0 |
 //! | FAKE_CUPTI_TRUTH | file written at exit, `%p` is the process id: `truth.rs` | none |
@@ -27,6 +28,7 @@ pub(crate) struct Config {
     pub(crate) invalid: u64,
     pub(crate) shuffle: bool,
     pub(crate) cost_ns: u64,
+    pub(crate) idle_ns: u64,
     pub(crate) first_enable_ms: u64,
     pub(crate) first_launch_ms: u64,
     pub(crate) flush_ms: u64,
@@ -42,6 +44,7 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| Config {
     invalid: number("FAKE_CUPTI_INVALID"),
     shuffle: number("FAKE_CUPTI_SHUFFLE") != 0,
     cost_ns: number("FAKE_CUPTI_COST_NS"),
+    idle_ns: number("FAKE_CUPTI_IDLE_NS"),
     first_enable_ms: number("FAKE_CUPTI_FIRST_ENABLE_MS"),
     first_launch_ms: number("FAKE_CUPTI_FIRST_LAUNCH_MS"),
     flush_ms: number("FAKE_CUPTI_FLUSH_MS"),

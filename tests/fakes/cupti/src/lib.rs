@@ -7,7 +7,9 @@
 //!
 //! What was seen of the vendor's library and holds here:
 //! - Correlation ids count the calls that give the device work, from 1, one number for all threads, while any kind is
-//!   enabled; captured and zero-byte calls count and have no record.
+//!   enabled; captured and zero-byte calls count and have no record. After cuptiFinalize they begin anew.
+//! - Graphs that were launched between the first enable and cuptiFinalize while nothing was enabled break with it: error 719
+//!   from then on. (There those that run at that moment do too.)
 //! - Callbacks are the process's: the second registration replaces the first, gets what was not yet delivered, and the
 //!   first gets nothing more, not even the buffer that it had given. What is enabled is the process's too.
 //! - A buffer is asked for in a call of the program's that needs one, and completed in a thread of the library's when it is

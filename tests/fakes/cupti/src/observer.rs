@@ -4,11 +4,15 @@ use crate::clock::busy;
 use crate::config::config;
 use crate::observed::{Observer, Operation, class};
 use crate::{delivery, kinds, record};
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// The kinds that are enabled, a bit each.
 static ENABLED: AtomicU64 = AtomicU64::new(0);
+/// From the first enable until the library is finalized: launches pay for it, whatever is enabled.
+static IS_ATTACHED: AtomicBool = AtomicBool::new(false);
+/// Graphs were launched meanwhile when nothing was enabled: they break when the library is finalized.
+static HAS_GRAPHS: AtomicBool = AtomicBool::new(false);
 /// The last correlation id.
 static CORRELATION: AtomicU32 = AtomicU32::new(0);
 /// How often the library was finalized: records of calls before the last time are not made.
@@ -23,25 +27,33 @@ static OBSERVER: Observer = Observer { begun, ended };
 
 type Observe = unsafe extern "C" fn(*const Observer);
 
-/// The driver's function, in whatever libcuda.so.1 the process has.
+/// A function of the driver's, in whatever libcuda.so.1 the process has.
+fn function(name: &CStr) -> *const c_void {
+    unsafe {
+        let driver = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
+        if driver.is_null() { driver } else { libc::dlsym(driver, name.as_ptr()) }
+    }
+}
+
 fn observe() -> Option<Observe> {
     static FOUND: AtomicU64 = AtomicU64::new(0);
     if FOUND.load(Relaxed) == 0 {
-        let found = unsafe {
-            let driver = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
-            if driver.is_null() { driver } else { libc::dlsym(driver, c"fakeCudaObserve".as_ptr()) }
-        };
-        FOUND.store(found as u64, Relaxed);
+        FOUND.store(function(c"fakeCudaObserve") as u64, Relaxed);
     }
     let found = FOUND.load(Relaxed) as *const c_void;
     // The driver exports it with this signature.
     (!found.is_null()).then(|| unsafe { std::mem::transmute::<*const c_void, Observe>(found) })
 }
 
-/// Has the driver tell what it does while anything is enabled, and what has ended until now. False without our driver.
+/// True: the library was not at work in the process.
+pub(crate) fn attach() -> bool {
+    !IS_ATTACHED.swap(true, SeqCst)
+}
+
+/// Has the driver tell what it does while the library is at work, and what has ended until now. False without our driver.
 pub(crate) fn look() -> bool {
     let Some(observe) = observe() else { return false };
-    unsafe { observe(if ENABLED.load(SeqCst) == 0 { std::ptr::null() } else { &raw const OBSERVER }) };
+    unsafe { observe(if IS_ATTACHED.load(SeqCst) { &raw const OBSERVER } else { std::ptr::null() }) };
     true
 }
 
@@ -53,15 +65,30 @@ pub(crate) fn disable(kind: u32) {
     ENABLED.fetch_and(!(1 << kind), SeqCst);
 }
 
-/// Forgets what was enabled, and the calls whose operations have yet to end.
+/// Forgets what was enabled, and the calls whose operations have yet to end. Graphs that were launched while nothing was
+/// enabled break, and the contexts with them.
 pub(crate) fn finalize() {
     ENABLED.store(0, SeqCst);
+    IS_ATTACHED.store(false, SeqCst);
+    CORRELATION.store(0, SeqCst);
     EPOCH.fetch_add(1, SeqCst);
+    let fail = function(c"fakeCudaFail");
+    if HAS_GRAPHS.swap(false, SeqCst) && !fail.is_null() {
+        const LAUNCH_FAILED: u32 = 719;
+        // The driver exports it with this signature.
+        unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn(u32)>(fail)(LAUNCH_FAILED) };
+    }
 }
 
 extern "C" fn begun(class: u32) -> u64 {
     let enabled = ENABLED.load(Relaxed);
+    if matches!(class, class::KERNEL | class::GRAPH) {
+        busy(config().idle_ns);
+    }
     if enabled == 0 {
+        if class == class::GRAPH {
+            HAS_GRAPHS.store(true, Relaxed);
+        }
         return 0;
     }
     let id = CORRELATION.fetch_add(1, Relaxed).wrapping_add(1);

@@ -1,0 +1,136 @@
+//! What our thread has CUPTI do: records go on and off, what is complete is given out and read, and CUPTI is taken off.
+
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use gputrace_abi::event::text_kind;
+use gputrace_abi::gpu::state;
+
+use super::engine::Engine;
+use super::library::Cupti;
+use super::{IS_ON, aside, buffers, detach, locked, records, stamp};
+use crate::{session, sys};
+
+/// CUPTI keeps one clock for the process, and somebody else may have given it theirs.
+pub(super) static CLOCK_IS_OURS: AtomicBool = AtomicBool::new(false);
+/// CUPTI's buffers are ours.
+pub(super) static CALLBACKS_ARE_OURS: AtomicBool = AtomicBool::new(false);
+
+impl Engine {
+    pub(super) fn turn_on(&mut self, why: u64) {
+        let cupti = self.cupti;
+        let refused = locked(None, || {
+            if aside::is_wanted(sys::clock_ns(sys::MONOTONIC)) {
+                return None;
+            }
+            if !CLOCK_IS_OURS.load(Ordering::Relaxed) {
+                CLOCK_IS_OURS.store(cupti.tell_time(stamp), Ordering::Relaxed);
+            }
+            // SAFETY: the functions are never unloaded, and take what CUPTI gives them; kinds are CUPTI's numbers.
+            unsafe {
+                match (cupti.register)(buffers::request, buffers::complete) {
+                    0 => CALLBACKS_ARE_OURS.store(true, Ordering::Relaxed),
+                    result => return Some((result, &b"cuptiActivityRegisterCallbacks"[..])),
+                }
+                for (nth, kind) in records::KINDS.into_iter().enumerate() {
+                    let result = (cupti.enable)(kind);
+                    // Kernels come first; without the others there is still something to see.
+                    if result != 0 && nth == 0 {
+                        return Some((result, b"cuptiActivityEnable"));
+                    }
+                }
+            }
+            IS_ON.store(true, Ordering::Relaxed);
+            // Somebody came meanwhile, and could not wait for us.
+            if aside::is_wanted(sys::clock_ns(sys::MONOTONIC)) {
+                switch_off(&cupti);
+            }
+            None
+        });
+        match refused.flatten() {
+            Some((result, function)) => {
+                self.is_off_for_good = true;
+                self.teller.tell(text_kind::GPU_TIME, result.into(), state::REFUSED, function);
+            }
+            None if IS_ON.load(Ordering::Relaxed) => {
+                self.teller.tell(text_kind::GPU_TIME, why, state::ON, b"");
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn turn_off(&mut self, why: u64) {
+        let at = session::now();
+        locked(None, || switch_off(&self.cupti));
+        self.teller.tell_at(text_kind::GPU_TIME, why, state::OFF, b"", at);
+    }
+
+    /// Has CUPTI give back what is complete; how many records that were.
+    pub(super) fn flush(&mut self) -> u64 {
+        self.flushed_ns = sys::clock_ns(sys::MONOTONIC);
+        let cupti = self.cupti;
+        let flushed = locked(None, || {
+            let ours = CALLBACKS_ARE_OURS.load(Ordering::Relaxed) && !aside::is_wanted(self.flushed_ns);
+            // SAFETY: a flag: only what is complete.
+            ours && unsafe { (cupti.flush)(0) } == 0
+        });
+        let told = self.read();
+        if flushed == Some(true) {
+            let dropped = buffers::DROPPED.load(Ordering::Relaxed) + self.teller.lost;
+            self.teller.tell(text_kind::GPU_TIME, dropped, state::SETTLED, b"");
+        }
+        told
+    }
+
+    /// Writes the records of the buffers that came back; how many.
+    pub(super) fn read(&mut self) -> u64 {
+        let (cupti, teller, mut count) = (self.cupti, &mut self.teller, 0);
+        buffers::each_full(|at, valid| {
+            let mut record = ptr::null_mut();
+            // SAFETY: a buffer that CUPTI filled, with as many bytes as it says; it writes the next record's address.
+            while unsafe { (cupti.next)(at, valid, &raw mut record) } == 0 && !record.is_null() {
+                // SAFETY: CUPTI returned it, and the buffer is not freed yet.
+                if let Some((work, name)) = unsafe { records::read(record) } {
+                    teller.add(work, name);
+                    count += 1;
+                }
+            }
+        });
+        teller.write();
+        self.plan.seen(count);
+        count
+    }
+
+    /// Takes CUPTI off the process, until it is used again.
+    pub(super) fn detach(&mut self) {
+        self.read();
+        let cupti = self.cupti;
+        let began_ns = sys::clock_ns(sys::MONOTONIC);
+        let done = locked(None, || {
+            let ours = CALLBACKS_ARE_OURS.load(Ordering::Relaxed) && detach::obstacle(&cupti).is_none();
+            let finalize = cupti.finalize.filter(|_| ours && !aside::is_wanted(began_ns))?;
+            CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
+            CLOCK_IS_OURS.store(false, Ordering::Relaxed);
+            // SAFETY: it takes nothing. Records are off, nobody else uses CUPTI, and there are no graphs.
+            let result = unsafe { finalize() };
+            if result == 0 {
+                buffers::take_back();
+            }
+            Some(result)
+        });
+        if done.flatten() == Some(0) {
+            let took_ns = sys::clock_ns(sys::MONOTONIC) - began_ns;
+            self.teller.tell(text_kind::GPU_TIME, took_ns, state::DETACHED, b"");
+        }
+    }
+}
+
+/// Switches records off. Under the lock.
+pub(super) fn switch_off(cupti: &Cupti) {
+    if IS_ON.swap(false, Ordering::Relaxed) {
+        for kind in records::KINDS {
+            // SAFETY: a kind that was enabled.
+            unsafe { (cupti.disable)(kind) };
+        }
+    }
+}

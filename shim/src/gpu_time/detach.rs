@@ -1,0 +1,100 @@
+//! Whether CUPTI may be taken off the process between windows, and the program's first graph, after which it may not.
+//!
+//! From its first use until it is finalized CUPTI makes each launch dearer, whether records are on or not (on an H200
+//! by 0.5 to 0.9 us, and a graph's by as much for each five of its nodes). So it is finalized when a window is over and its work
+//! is told. That is safe while other threads launch, but not
+//! - once the program has graphs: what CUPTI puts into those that are launched goes with it, and their next launch fails;
+//! - once somebody else uses CUPTI: it would be taken from them;
+//! - before CUDA 12.6, where it ends in crashes.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use gputrace_abi::gpu::reason;
+
+use super::library::Cupti;
+use super::{END, Mode, OWNER, THREAD, cupti, mode, ring};
+use crate::sys;
+
+/// CUPTI_API_VERSION of CUDA 12.6.
+const FIRST_SAFE: u32 = 24;
+/// The program waits so long with its first graph for our thread to begin.
+const PATIENCE_NS: u64 = 1_000_000_000;
+/// It is looked at so often.
+const LOOK_NS: u64 = 10_000_000;
+
+/// Somebody else has called CUPTI.
+static IS_SHARED: AtomicBool = AtomicBool::new(false);
+/// How far the program and our thread are about the first graph.
+static GRAPHS: AtomicU32 = AtomicU32::new(NONE);
+const NONE: u32 = 0;
+/// The program waits for our thread's word.
+const ASKED: u32 = 1;
+/// Our thread takes CUPTI off, or decides not to.
+const WORKING: u32 = 2;
+/// There are graphs, or will be in a moment.
+const THERE: u32 = 3;
+
+/// Somebody else calls CUPTI.
+pub(super) fn share() {
+    IS_SHARED.store(true, Ordering::Release);
+}
+
+/// Why CUPTI must stay; none: it may be taken off.
+pub(super) fn obstacle(cupti: &Cupti) -> Option<u64> {
+    let mut version = 0;
+    // SAFETY: it writes one number.
+    unsafe { (cupti.version)(&raw mut version) };
+    if cupti.finalize.is_none() || version < FIRST_SAFE {
+        Some(reason::VERSION)
+    } else if IS_SHARED.load(Ordering::Acquire) {
+        Some(reason::SHARED)
+    } else if GRAPHS.load(Ordering::Acquire) == THERE {
+        Some(reason::GRAPHS)
+    } else {
+        None
+    }
+}
+
+/// The program is about to make a graph, or to begin a capture.
+#[inline(always)]
+pub(crate) fn graph_comes() {
+    if mode() == Mode::Windows && GRAPHS.load(Ordering::Acquire) != THERE {
+        agree();
+    }
+}
+
+/// Has our thread answer for the first graph: once it has, it does not take CUPTI off any more. Without CUPTI, or where our thread
+/// does not get to it, there is nothing to wait for.
+#[cold]
+#[inline(never)]
+fn agree() {
+    if OWNER.load(Ordering::Relaxed) != sys::getpid() || THREAD.load(Ordering::Relaxed) == sys::gettid() {
+        return;
+    }
+    let until = sys::clock_ns(sys::MONOTONIC) + PATIENCE_NS;
+    let replace = |from, to| GRAPHS.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+    if replace(NONE, ASKED).is_ok() {
+        ring();
+    }
+    loop {
+        let found = GRAPHS.load(Ordering::Acquire);
+        let late = sys::clock_ns(sys::MONOTONIC) >= until;
+        let is_alone = cupti().is_none() || END.load(Ordering::Acquire) != 0;
+        match found {
+            THERE => return,
+            // It must not begin any more.
+            ASKED if late || is_alone => drop(replace(ASKED, THERE)),
+            // A graph that is made while CUPTI is being taken off is waited for, however long that takes.
+            found => sys::wait(&GRAPHS, found, LOOK_NS),
+        }
+    }
+}
+
+/// Our thread's answer to the program's first graph, if that is asked for. `work` is done before.
+pub(super) fn answer(work: impl FnOnce()) {
+    if GRAPHS.compare_exchange(ASKED, WORKING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        work();
+        GRAPHS.store(THERE, Ordering::Release);
+        sys::wake(&GRAPHS);
+    }
+}
