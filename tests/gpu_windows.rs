@@ -257,3 +257,20 @@ fn a_cupti_that_somebody_else_uses_is_not_taken_from_them() {
     let subscribed = calls.iter().position(|(function, _)| function == "cuptiSubscribe").expect("a subscriber");
     assert_eq!(finalized(&calls[subscribed..]), 0, "{calls:?}");
 }
+
+#[test]
+fn launches_are_timed_as_often_as_the_budget_allows() {
+    let timed = |budget: &str| {
+        let scratch = Scratch::new();
+        // A graph of five short kernels, some thousand times a second.
+        let target = scratch.target(program("steps")).args(["3", "5", "2", "0", "0.1"]).with_driver(Driver::Plain);
+        let trace = target.options(["--gpu-time", "auto", "--budget", budget]).traced().expect(0).read();
+        let graphs = trace.table("launches").rows().filter(|row| row.maybe_int("graph_exec_id").is_some()).count();
+        let about = trace.root().gpu_time.expect("CUPTI was asked");
+        (about.events.expect("launches were timed").timed as f64, graphs as f64)
+    };
+    let (timed_all, all) = timed("100");
+    assert!(timed_all > all * 0.95, "{timed_all} of {all}");
+    let (some, graphs) = timed("0.05");
+    assert!(some > 20.0 && some < graphs * 0.6, "{some} of {graphs}");
+}

@@ -76,7 +76,8 @@ impl Analysis for GpuUtilisation {
 
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
-        if facts.gpu.is_none() && timed_kernels::utilisation(facts, &mut section) {
+        let by_events = facts.gpu.is_none() || facts.trace.gave_cupti_up();
+        if by_events && timed_kernels::utilisation(facts, &mut section) {
             return section;
         }
         let Some(gpu) = gpu::times(facts, &mut section) else { return section };

@@ -202,6 +202,8 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
         let gpu_units = steps.map_or_else(observed, |steps| if steps.tells_of_gpu { middle } else { 0.0 });
         let shares = time.shares_ns();
         let clock_off = gpu_clock_off(facts, process_id);
+        // What was recorded before CUPTI was given up is not the run.
+        let by_events = facts.trace.gave_cupti_up() && facts.samples.any();
         let critical = facts.critical.as_ref().and_then(|critical| critical.of(process_id));
         Subject {
             facts,
@@ -217,11 +219,11 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             system_ns: time.system_ns().filter(|_| looked_at(process_id, time)).map(|ns| ns as f64 / middle),
             calls: counted.calls.map(|calls| calls as f64 / middle),
             implicit_waits: counted.implicit_waits as f64 / middle,
-            on_gpu: OnGpu::of(facts, process_id, gpu_units).filter(|_| clock_off.is_none()),
+            on_gpu: OnGpu::of(facts, process_id, gpu_units).filter(|_| clock_off.is_none() && !by_events),
             busy: facts
                 .samples
                 .usual(process_id)
-                .filter(|_| facts.gpu.is_none())
+                .filter(|_| facts.gpu.is_none() || by_events)
                 .map(|busy| Busy::of(busy, unit_ns, middle)),
             waited_ns: facts.ranks.late.get(&process_id).map_or(0, Late::waited_ns) as f64 / middle,
             imbalance: None,

@@ -112,6 +112,12 @@ impl Trace {
         self.launchers.iter().any(|launcher| tables.iter().any(|table| !launcher.sealed(*table).is_empty()))
     }
 
+    /// Whether recording the GPU's times was given up for timing launches, in some process.
+    pub(crate) fn gave_cupti_up(&self) -> bool {
+        let mut about = self.manifests().flat_map(|manifest| &manifest.processes).filter_map(|p| p.gpu_time.as_ref());
+        about.any(|gpu_time| gpu_time.given_up.is_some())
+    }
+
     /// Whether what PyTorch's allocator held is in it.
     pub(crate) fn has_torch_memory(&self) -> bool {
         self.launchers.iter().any(|launcher| !launcher.sealed(TableId::TorchMemory).is_empty())

@@ -303,7 +303,7 @@ fn gave(gpu: &mut Gpu, call: &Call, what: What) {
     if gpu.is_asked() {
         let what = if call.captured || call.result != 0 { What::Nothing } else { what };
         let given = Given::new((call.start_ns, call.start_ns + call.api_ns), call.correlation_id, what);
-        gpu.gave(Given { stream: call.stream, context: call.context, device: call.device, ..given });
+        gpu.gave(Given { stream: call.stream, context: call.context, device: call.device, ..given }, call.tid);
     }
 }
 

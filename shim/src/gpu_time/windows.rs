@@ -35,16 +35,19 @@ pub(super) fn configure() {
     JOB.store(hash(sys::variable(b"GPUTRACE_JOB").unwrap_or(b"")), Ordering::Relaxed);
 }
 
+/// What is left of the budget when the hooks have had their part, in millionths of the wall time.
+pub(super) fn ppm() -> u64 {
+    let told = session::present().map_or(0, |view| view.header().windows_ppm.load(Ordering::Relaxed));
+    u64::from(told).checked_sub(1).unwrap_or(BUDGET_PPM.load(Ordering::Relaxed).into())
+}
+
 /// What the schedule goes by now.
 fn terms(detaches: bool) -> Terms {
-    let [ppm, cost_ns] = session::present().map_or([None; 2], |view| {
-        let header = view.header();
-        [&header.windows_ppm, &header.record_ns].map(|word| u64::from(word.load(Ordering::Relaxed)).checked_sub(1))
-    });
+    let told = session::present().map_or(0, |view| view.header().record_ns.load(Ordering::Relaxed));
     Terms {
         period_ns: PERIOD_NS.load(Ordering::Relaxed),
-        ppm: ppm.unwrap_or(BUDGET_PPM.load(Ordering::Relaxed).into()),
-        cost_ns: cost_ns.unwrap_or(FIRST_COST_NS),
+        ppm: ppm(),
+        cost_ns: u64::from(told).checked_sub(1).unwrap_or(FIRST_COST_NS),
         detaches,
         job: JOB.load(Ordering::Relaxed),
     }

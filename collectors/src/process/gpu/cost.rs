@@ -1,15 +1,23 @@
-//! What recording the GPU's work costs the program: how much longer launches take inside windows than right before them.
+//! What recording the GPU's work costs the program: how much longer launches take inside windows than right before them, and how
+//! much later the next one of the same thread begins. The second holds what the first cannot see (caches that CUPTI emptied, its
+//! own thread), and also what changes in the program itself: so it is believed up to [`MOST`] times the first.
+
+use std::collections::HashMap;
 
 /// Launches of a part of the run that are enough to compare.
 const ENOUGH: u64 = 100;
-/// Steps of a doubling in which durations are counted: each is 4 % wide.
-const STEPS: f64 = 16.0;
+/// Steps of a doubling in which durations are counted: each is 1 % wide.
+const STEPS: f64 = 64.0;
 /// Durations up to 2^20 ns: longer ones waited for something.
 const STEPS_MOST: usize = 20 * STEPS as usize;
 /// The longest launches are left out: what they waited for has nothing to do with recording.
 const KEPT: f64 = 0.95;
 /// How much of what earlier windows said is kept when one more is over.
 const MEMORY: f64 = 0.9;
+/// By how much a launch may be later than it is longer, in parts of that.
+const MOST: f64 = 4.0;
+/// Threads that are remembered.
+const THREADS: usize = 1 << 12;
 /// What a kernel's record costs the GPU (measured on an H200, docs/benchmarks.md).
 const GPU_NS: f64 = 250.0;
 
@@ -48,37 +56,71 @@ impl Durations {
     }
 }
 
-/// The cost of a record.
+/// How much longer something takes inside windows.
 #[derive(Debug, Default)]
-pub(super) struct Cost {
+struct Difference {
     inside: Durations,
     /// Since the last window.
     outside: Durations,
-    /// Launches of the windows so far, each window counting less with each that follows, and their cost.
-    launches: f64,
+    /// What was in the windows so far, each window counting less with each that follows, and how much longer it took.
+    count: f64,
     more_ns: f64,
 }
 
-impl Cost {
-    /// A kernel was launched in this time, ns.
-    pub(super) fn launch(&mut self, ns: i64, inside: bool) {
+impl Difference {
+    fn add(&mut self, ns: i64, inside: bool) {
         if inside { &mut self.inside } else { &mut self.outside }.add(ns);
     }
 
-    /// All launches of a window are known, and of the time before it.
-    pub(super) fn end_window(&mut self) {
+    fn end_window(&mut self) {
         if let (Some(inside), Some(outside)) = (self.inside.mean(), self.outside.mean()) {
-            let launches = self.inside.count as f64;
-            self.launches = self.launches * MEMORY + launches;
-            self.more_ns = self.more_ns * MEMORY + launches * (inside - outside);
+            let count = self.inside.count as f64;
+            self.count = self.count * MEMORY + count;
+            self.more_ns = self.more_ns * MEMORY + count * (inside - outside);
             self.outside = Durations::default();
         }
         self.inside = Durations::default();
     }
 
+    /// The mean, ns; none: it is not known yet.
+    fn mean(&self) -> Option<f64> {
+        (self.count > 0.0).then(|| (self.more_ns / self.count).max(0.0))
+    }
+}
+
+/// The cost of a record.
+#[derive(Debug, Default)]
+pub(super) struct Cost {
+    calls: Difference,
+    /// From a launch to the next one of its thread.
+    distances: Difference,
+    /// Begin of each thread's last launch, and whether it was inside a window.
+    last: HashMap<i32, (i64, bool)>,
+}
+
+impl Cost {
+    /// A thread launched a kernel: begin and length of the call, ns.
+    pub(super) fn launch(&mut self, thread: i32, (start_ns, ns): (i64, i64), inside: bool) {
+        self.calls.add(ns, inside);
+        if self.last.len() >= THREADS {
+            self.last.clear();
+        }
+        let last = self.last.insert(thread, (start_ns, inside));
+        if let Some((before_ns, _)) = last.filter(|(_, was_inside)| *was_inside == inside) {
+            self.distances.add(start_ns - before_ns, inside);
+        }
+    }
+
+    /// All launches of a window are known, and of the time before it.
+    pub(super) fn end_window(&mut self) {
+        self.calls.end_window();
+        self.distances.end_window();
+    }
+
     /// Host time that a record costs the thread that launches, ns; none: it is not known yet.
     pub(super) fn host_ns(&self) -> Option<f64> {
-        (self.launches > 0.0).then(|| (self.more_ns / self.launches).max(0.0))
+        let call_ns = self.calls.mean()?;
+        Some(self.distances.mean().map_or(call_ns, |ns| ns.clamp(call_ns, call_ns * MOST)))
     }
 
     /// The same, and the GPU's time.
@@ -91,6 +133,15 @@ impl Cost {
 mod tests {
     use super::*;
 
+    /// Launches one after the other: each takes so long, and the next one begins so long after its end.
+    fn launches(cost: &mut Cost, inside: bool, calls: impl Iterator<Item = (i64, i64)>) {
+        let mut at = cost.last.get(&1).map_or(0, |(at, _)| *at + 1_000_000_000);
+        for (ns, rest_ns) in calls {
+            cost.launch(1, (at, ns), inside);
+            at += ns + rest_ns;
+        }
+    }
+
     #[test]
     fn what_launches_take_longer_inside_is_the_cost() {
         let mut cost = Cost::default();
@@ -98,13 +149,9 @@ mod tests {
         for window in 0..20 {
             // Durations that differ by the phase of the run, and some that waited.
             let base = 3000 + window * 200;
-            for n in 0..1000 {
-                cost.launch(base + n % 7 * 100, false);
-                cost.launch(base + n % 7 * 100 + 640, true);
-                if n % 40 == 0 {
-                    cost.launch(500_000, n % 80 == 0);
-                }
-            }
+            let call = |n: i64, more: i64| if n % 40 == 39 { (500_000, 0) } else { (base + n % 7 * 100 + more, 5000) };
+            launches(&mut cost, false, (0..1000).map(|n| call(n, 0)));
+            launches(&mut cost, true, (0..1000).map(|n| call(n, 640)));
             cost.end_window();
         }
         let found = cost.host_ns().unwrap();
@@ -113,14 +160,30 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_later_after_a_launch_is_part_of_it_within_limits() {
+        let found = |later: i64| {
+            let mut cost = Cost::default();
+            launches(&mut cost, false, (0..1000).map(|_| (3000, 20_000)));
+            launches(&mut cost, true, (0..1000).map(|_| (4000, 20_000 + later)));
+            cost.end_window();
+            cost.host_ns().unwrap()
+        };
+        let (call, with_rest, another_phase) = (found(0), found(1500), found(100_000));
+        assert!((850.0..1150.0).contains(&call) && (2000.0..3000.0).contains(&with_rest), "{call} {with_rest}");
+        assert!((3400.0..4600.0).contains(&another_phase), "{another_phase}");
+        // A program that is quicker inside: the launches themselves are not.
+        assert!((850.0..1150.0).contains(&found(-9000)));
+    }
+
+    #[test]
     fn a_window_of_few_launches_says_nothing() {
         let mut cost = Cost::default();
-        (0..1000).for_each(|_| cost.launch(3000, false));
-        (0..20).for_each(|_| cost.launch(9000, true));
+        launches(&mut cost, false, (0..1000).map(|_| (3000, 1000)));
+        launches(&mut cost, true, (0..20).map(|_| (9000, 1000)));
         cost.end_window();
         assert_eq!(cost.host_ns(), None);
         // What came before it is still what the next one is compared with.
-        (0..1000).for_each(|_| cost.launch(4000, true));
+        launches(&mut cost, true, (0..1000).map(|_| (4000, 1000)));
         cost.end_window();
         assert!((900.0..1100.0).contains(&cost.host_ns().unwrap()));
     }

@@ -112,13 +112,13 @@ impl Gpu {
         self.about.is_some()
     }
 
-    /// A call gave the GPU work.
-    pub(super) fn gave(&mut self, mut call: Given) {
+    /// A call of a thread gave the GPU work.
+    pub(super) fn gave(&mut self, mut call: Given, thread: i32) {
         let within = |from: i64, to: i64| (from..to).contains(&call.start_ns);
         let inside = self.open.is_some_and(|(on, _)| call.start_ns >= on)
             || self.closed.iter().rev().any(|(on, off)| within(*on, *off));
         if matches!(call.what, What::Kernel(..)) {
-            self.cost.launch(call.end_ns - call.start_ns, inside);
+            self.cost.launch(thread, (call.start_ns, call.end_ns - call.start_ns), inside);
         }
         let none_yet = self.open.is_none() && self.closed.is_empty();
         let near = |(on, off): (i64, i64)| within(on - NEAR_NS, on) || within(off, off.saturating_add(NEAR_NS));

@@ -10,7 +10,9 @@ use gputrace_abi::event::text_kind;
 use gputrace_abi::sample::{Account, SAMPLE_WORDS, SAMPLES, Sample};
 
 use super::super::batch::{self, Batch};
+use super::super::windows;
 use super::clock::{Clock, Times};
+use super::pace::Pace;
 use super::pool::{PAIRS, Pair, Pool};
 use super::{BELL, END, IS_ON, LOST, OWNER, WITHOUT_ROOM, driver};
 use crate::thread::State;
@@ -95,6 +97,7 @@ fn serve(state: &'static State) {
     let mut known = [UNKNOWN; 16];
     let mut teller =
         Teller { state, samples: Batch::new(), account: Account::default(), told: Account::default(), told_ns: 0 };
+    let mut pace = Pace::new(sys::clock_ns(sys::MONOTONIC));
     loop {
         let heard = BELL.load(Ordering::Acquire);
         let ends = END.load(Ordering::Acquire) != 0;
@@ -106,6 +109,7 @@ fn serve(state: &'static State) {
         }
         teller.write();
         teller.say(ends);
+        pace.set(sys::clock_ns(sys::MONOTONIC), windows::ppm());
         if ends {
             return;
         }

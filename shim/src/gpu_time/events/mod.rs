@@ -10,6 +10,7 @@
 mod clock;
 mod drain;
 mod driver;
+mod pace;
 mod pool;
 
 use core::hint::cold_path;
@@ -26,10 +27,6 @@ use crate::{capture, frame, sampling, sys};
 
 pub(crate) use self::driver::bind;
 
-/// Launches of kernels for one that is timed, on average.
-const DEFAULT_GAP: u32 = 64;
-/// The most: a gap is far below what its 16 bits hold.
-const MOST_GAP: u32 = 4096;
 /// [`State::untimed`] of threads in a forked child, and the longest gap.
 const NEVER: u16 = u16::MAX;
 const LONGEST: i64 = 0xfffe;
@@ -40,8 +37,6 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 /// The thread that reads times is wanted, whether launches are timed now or later.
 static MAY_BE: AtomicBool = AtomicBool::new(false);
-/// Mean gap by [`kind`] - 1: kernels, graphs, collectives.
-static GAPS: [AtomicU32; 3] = [AtomicU32::new(DEFAULT_GAP), AtomicU32::new(1), AtomicU32::new(1)];
 /// The process in which launches are timed; 0: none was made.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 /// What our thread waits on.
@@ -65,6 +60,7 @@ pub(super) fn start() {
         return;
     }
     END.store(0, Ordering::Relaxed);
+    pace::begin();
     spawn(drain::run);
     set_active(IS_ASKED.load(Ordering::Relaxed));
 }
@@ -73,18 +69,6 @@ pub(super) fn start() {
 pub(crate) fn set_active(on: bool) {
     IS_ON.store(on && OWNER.load(Ordering::Relaxed) == sys::getpid(), Ordering::Release);
     ring();
-}
-
-/// Sets the mean gap for a [`kind`] of launches; 1: each is timed.
-#[allow(dead_code, reason = "the governor's handle, which nobody turns yet")]
-pub(crate) fn set_gap(kind: u8, mean: u32) {
-    if let Some(gap) = GAPS.get(usize::from(kind).wrapping_sub(1)) {
-        gap.store(mean.clamp(1, MOST_GAP), Ordering::Relaxed);
-    }
-}
-
-fn gap_of(kind: u8) -> u32 {
-    GAPS.get(usize::from(kind).wrapping_sub(1)).map_or(1, |gap| gap.load(Ordering::Relaxed))
 }
 
 /// Sets a thread's countdown for its first time.
@@ -148,7 +132,7 @@ fn draw(state: &State, hook: Hook, stream: u64) -> Timed {
         _ if frame::is_running(state.library_guard.get(), &raw const here as usize) => kind::COLLECTIVE,
         _ => kind::KERNEL,
     };
-    let gap = gap_of(kind);
+    let gap = pace::gap(kind);
     let drawn = if kind == kind::KERNEL {
         let next = || sampling::geometric(state, gap.into()).min(LONGEST) as u16;
         let left = if left == 0 { next() } else { left };
@@ -193,6 +177,7 @@ fn finish(state: &State, timed: Timed, stream: u64, result: u32, [start, end]: [
     if recorded {
         [start, end, state.now()].into_iter().zip(1..).for_each(|(tick, nth)| pair.tick(nth, tick));
         pair.recorded();
+        pace::timed(Sample::from_words(&[pair.about.load(Ordering::Relaxed), 0, 0, 0, 0]).kind);
     } else {
         if result == 0 {
             LOST.fetch_add(1, Ordering::Relaxed);
