@@ -111,6 +111,72 @@ fn every_piece_of_work_has_its_time_and_its_call() {
     }
 }
 
+/// How a kernel was launched, and what follows of it on a multiprocessor of capability 9.0, which holds 2,048 threads (64 warps),
+/// 32 blocks, 65,536 registers in four parts, and 228 KiB of shared memory, of which each block takes 1 KiB for the system.
+const SHAPES: [(&str, &str, &str, f64, Option<&str>); 7] = [
+    // 8 blocks of 256 threads take 2,048 threads, and 65,536 registers.
+    ("spin_us_9_regs_32", "256", "0", 100.0, None),
+    // 64 x 32 registers of a warp are 2,048: a part of 16,384 holds 8 warps, all four hold 32, which are 4 blocks.
+    ("spin_us_8_regs_64", "256", "0", 50.0, Some("registers")),
+    // 33 x 32 = 1,056 are rounded up to 1,280: 12 warps in a part, 48 of 64.
+    ("spin_us_7_regs_33", "128", "0", 75.0, Some("registers")),
+    // 48 KiB declared and 8 KiB more, 57 KiB with the system's: 4 blocks of 4 warps.
+    ("spin_us_6_shared_49152", "128", "8192", 25.0, Some("shared memory")),
+    // 32 blocks of one warp.
+    ("spin_us_5", "32", "0", 50.0, Some("blocks")),
+    // 3 blocks of 20 warps are 60; a fourth would be too many, and registers would do for 6.
+    ("spin_us_4_regs_16", "640", "0", 93.75, Some("warps")),
+    // 2 blocks by registers (8 warps in a part, 16 of a block), and by 114 KiB of shared memory.
+    ("spin_us_3_regs_64", "512", "115712", 50.0, Some("registers, shared memory")),
+];
+
+#[test]
+fn kernels_have_their_occupancy_and_what_limits_it() {
+    let scratch = Scratch::new();
+    let words: Vec<&str> = SHAPES.iter().flat_map(|(name, block, shared, ..)| [*name, *block, *shared]).collect();
+    let run = full(&scratch, "cuda_shapes", &words).traced().expect(0);
+    let (trace, folder) = (run.read(), run.trace.to_string_lossy());
+    let names = trace.names();
+    let kernels = trace.table("kernels");
+    let mut found: Vec<(&str, f64, Option<&str>)> = kernels
+        .rows()
+        .map(|row| {
+            let name = names[&row.int("name_id")].as_str();
+            (name, row.float("occupancy_percent"), row.maybe_text("occupancy_limiter"))
+        })
+        .collect();
+    found.sort_by(|one, other| other.0.cmp(one.0));
+    assert_eq!(found, SHAPES.map(|(name, _, _, percent, limiter)| (name, percent, limiter)));
+    // The report computes the same for itself, of what any source says.
+    let run = scratch.gputrace(&["report", &folder, "--only", "occupancy", "--format", "json"]).expect(0);
+    let report: serde_json::Value = serde_json::from_str(&run.text()).expect("JSON");
+    let rows =
+        report["analyses"]["occupancy"]["tables"]["by_configuration"]["rows"].as_array().cloned().unwrap_or_default();
+    assert_eq!(rows.len(), SHAPES.len(), "{report}");
+    for row in rows {
+        let known = found.iter().find(|(name, ..)| row["kernel"] == *name).expect("a kernel");
+        assert_eq!((row["occupancy_percent"].as_f64(), row["limiter"].as_str()), (Some(known.1), known.2), "{row}");
+    }
+}
+
+#[test]
+fn a_kernels_queue_delay_runs_from_the_end_of_its_call() {
+    let scratch = Scratch::new();
+    // Three kernels behind one of 300 ms.
+    let words = ["spin_us_300000", "1", "0", "spin_us_2", "1", "0", "spin_us_2", "1", "0", "spin_us_2", "1", "0"];
+    let trace = full(&scratch, "cuda_shapes", &words).traced().expect(0).read();
+    let launches = trace.table("launches");
+    let ends: BTreeMap<i64, i64> =
+        launches.rows().map(|row| (row.int("correlation_id"), row.int("start_ns") + row.int("api_ns"))).collect();
+    let kernels = trace.table("kernels");
+    assert_eq!(kernels.len(), 4);
+    for row in kernels.rows() {
+        let late = row.int("start_ns") - ends[&row.int("correlation_id")];
+        assert_eq!(row.maybe_int("queue_ns"), Some(late).filter(|ns| *ns >= 0));
+        assert!(late > 0 || row.int("gpu_ns") > 100_000_000, "{late} ns behind a long kernel");
+    }
+}
+
 #[test]
 fn nodes_of_graphs_have_the_call_that_launched_the_graph() {
     let scratch = Scratch::new();

@@ -27,6 +27,7 @@ mod kernel;
 pub mod manifest;
 pub mod names;
 mod node;
+pub mod occupancy;
 mod process;
 pub mod schema;
 mod segment;

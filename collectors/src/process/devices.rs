@@ -7,6 +7,7 @@ use gputrace_abi::device;
 
 use crate::chain::Text;
 use crate::manifest::{Attached, Device};
+use crate::occupancy::Limits;
 
 /// Devices of a process; numbers of a hostile one are not kept beyond that.
 const MOST: usize = 64;
@@ -29,6 +30,12 @@ impl Devices {
             let attached = Attached::read(Path::new("/"), &device.pci_bus_id);
             self.all.insert(text.key, Device { attached, ..device });
         }
+    }
+
+    /// What multiprocessors hold, of each device whose compute capability is listed.
+    pub(super) fn limits(&self) -> BTreeMap<u64, &'static Limits> {
+        let known = |(ordinal, device): (&u64, &Device)| Some((*ordinal, Limits::of(&device.compute_capability)?));
+        self.all.iter().filter_map(known).collect()
     }
 
     /// In the order of their ordinals.

@@ -60,7 +60,10 @@ impl Process {
                         thread.name = Some(name.to_string());
                     }
                 }
-                text_kind::DEVICE => self.devices.add(&text),
+                text_kind::DEVICE => {
+                    self.devices.add(&text);
+                    self.gpu.limits = self.devices.limits();
+                }
                 text_kind::NCCL => self.communicators.add_copy(&text),
                 _ => {}
             }

@@ -52,6 +52,30 @@ pub(super) const KERNELS: Table = Table {
         Column::new("shared_bytes", I32, Dictionary, BYTES, "dynamic shared memory of a block; null when not known")
             .optional(),
         NODE,
+        Column::new(
+            "queue_ns",
+            I64,
+            Delta,
+            NS,
+            "queue delay: from the end of the call that caused it (of a graph's kernel: that launched the graph) to start_ns; null where it began before that, and when the call or its end is not known",
+        )
+        .optional(),
+        Column::new(
+            "occupancy_percent",
+            F64,
+            Dictionary,
+            "percent",
+            "theoretical occupancy: warps that a multiprocessor holds of this launch at once, of those that it can hold, by registers, shared memory and block; what is achieved may be lower; null when the device's limits are not known, and where the source did not tell what a launch takes",
+        )
+        .optional(),
+        Column::new(
+            "occupancy_limiter",
+            Text,
+            Dictionary,
+            NONE,
+            "what keeps it from more: blocks (that a multiprocessor holds at most), registers, shared memory or warps, or several of them, separated by a comma and a space; null where all warps are there, and when occupancy_percent is",
+        )
+        .optional(),
     ],
 };
 

@@ -135,6 +135,14 @@ impl Coded {
         self.missing = true;
         self.keys.push(self.none);
     }
+
+    #[inline]
+    pub(crate) fn push_some(&mut self, key: Option<u8>) {
+        match key {
+            Some(key) => self.push(key),
+            None => self.push_none(),
+        }
+    }
 }
 
 impl Column for Coded {

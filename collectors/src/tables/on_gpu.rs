@@ -4,6 +4,7 @@ use arrow::array::ArrayRef;
 
 use super::columns::{Coded, Optional, Plain, Rows, take};
 use super::own::{DIRECTIONS, End};
+use crate::occupancy::{Fit, Limiter};
 use crate::schema::TableId;
 use crate::writer::Message;
 
@@ -61,6 +62,10 @@ pub(crate) struct Kernel {
     pub(crate) block: [u32; 3],
     /// Registers of a thread, static shared memory, dynamic shared memory.
     pub(crate) resources: Option<[u32; 3]>,
+    /// From the end of its call to its begin, where that is later.
+    pub(crate) queue_ns: Option<i64>,
+    /// How many of its blocks fit a multiprocessor.
+    pub(crate) fit: Option<Fit>,
 }
 
 /// What it was.
@@ -101,13 +106,32 @@ impl WorkColumns {
     }
 }
 
-#[derive(Default)]
 pub(super) struct KernelColumns {
     work: WorkColumns,
     name_id: Optional<i64>,
     dimensions: [Plain<i32>; 6],
     resources: [Optional<i32>; 3],
     graph_node: Optional<i64>,
+    queue_ns: Optional<i64>,
+    occupancy: Optional<f64>,
+    limiter: Coded,
+}
+
+impl Default for KernelColumns {
+    fn default() -> KernelColumns {
+        let texts = Limiter::texts();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        KernelColumns {
+            work: WorkColumns::default(),
+            name_id: Optional::default(),
+            dimensions: Default::default(),
+            resources: Default::default(),
+            graph_node: Optional::default(),
+            queue_ns: Optional::default(),
+            occupancy: Optional::default(),
+            limiter: Coded::new(&texts),
+        }
+    }
 }
 
 impl KernelColumns {
@@ -120,6 +144,9 @@ impl KernelColumns {
             column.push(kernel.resources.map(|resources| resources[nth].min(i32::MAX as u32) as i32));
         }
         self.graph_node.push(of.graph_node);
+        self.queue_ns.push(kernel.queue_ns);
+        self.occupancy.push(kernel.fit.map(|fit| fit.percent));
+        self.limiter.push_some(kernel.fit.and_then(|fit| fit.limiter).map(Limiter::number));
     }
 
     pub(super) fn rows(&self) -> &Rows {
@@ -135,7 +162,7 @@ impl KernelColumns {
         columns.extend(take![self.name_id]);
         self.dimensions.iter_mut().for_each(|column| columns.extend(take![*column]));
         self.resources.iter_mut().for_each(|column| columns.extend(take![*column]));
-        columns.extend(take![self.graph_node]);
+        columns.extend(take![self.graph_node, self.queue_ns, self.occupancy, self.limiter]);
         self.work.rows.batch(TableId::Kernels, columns)
     }
 }
@@ -166,12 +193,7 @@ impl CopyColumns {
             copies.src_kind.map(|kind| kind as u8),
             copies.dst_kind.map(|kind| kind as u8),
         ];
-        for (column, value) in self.coded.iter_mut().zip(values) {
-            match value {
-                Some(value) => column.push(value),
-                None => column.push_none(),
-            }
-        }
+        self.coded.iter_mut().zip(values).for_each(|(column, value)| column.push_some(value));
         self.bytes.push(copies.bytes);
         self.graph_node.push(of.graph_node);
     }

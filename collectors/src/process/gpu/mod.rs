@@ -8,12 +8,13 @@ mod cost;
 mod given;
 mod governor;
 mod samples;
+mod worked;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use gputrace_abi::clock::ClockKind;
-use gputrace_abi::event::{text_kind, unpack_block, unpack_grid};
-use gputrace_abi::gpu::{Work, kind, state};
+use gputrace_abi::event::text_kind;
+use gputrace_abi::gpu::{Work, state};
 use gputrace_abi::layout::Header;
 use gputrace_abi::sync::Ordering;
 
@@ -21,7 +22,8 @@ use crate::chain::Text;
 use crate::clock::Clocks;
 use crate::manifest::GpuTime;
 use crate::names::Written;
-use crate::tables::{Copies, End, GpuWindow, Kernel, OnGpu, Tables, Worked};
+use crate::occupancy::Limits;
+use crate::tables::{GpuWindow, OnGpu, Tables, Worked};
 use cost::Cost;
 use given::Calls;
 pub(super) use given::{Given, What};
@@ -74,6 +76,8 @@ pub(crate) struct Gpu {
     ready: Vec<(OnGpu, Worked)>,
     /// Stream and context as the driver has them, by device, context and stream as CUPTI has them; and how sure that is.
     streams: HashMap<(u32, u32, u32), (i64, i32, u8)>,
+    /// What multiprocessors hold, by the device's ordinal.
+    pub(super) limits: BTreeMap<u64, &'static Limits>,
     /// Calls that gave work inside of windows.
     given: u64,
     /// What records cost the program, and what they may.
@@ -357,7 +361,9 @@ impl Gpu {
             correlation_id: call.map(|call| call.correlation_id),
             graph_node: (work.graph != 0).then_some(work.node as i64),
         };
-        self.ready.push((row, worked(work, written)));
+        let queue_ns = call.map(|call| told.begin_ns - call.end_ns).filter(|ns| *ns >= 0);
+        let limits = row.device.and_then(|device| self.limits.get(&u64::try_from(device).ok()?)).copied();
+        self.ready.push((row, worked::worked(work, queue_ns, limits, written)));
     }
 
     /// Whether a moment lies so long after the last window that was closed, and before the one that is open.
@@ -392,32 +398,5 @@ impl Gpu {
         self.cost.end_window();
         self.settle(true, ended_ns, tables, written);
         self.close(ended_ns.max(self.settled_ns), 0, tables);
-    }
-}
-
-fn worked(work: &Work, written: &Written) -> Worked {
-    if work.kind == kind::KERNEL {
-        let (block, shared) = unpack_block(work.block);
-        return Worked::Kernel(Kernel {
-            name_id: written.by_key(work.amount),
-            grid: unpack_grid(work.grid),
-            block,
-            resources: Some([work.registers, work.static_shared, shared]),
-        });
-    }
-    let [_, source, destination] = work.copy.map(end);
-    let bytes = work.amount.min(i64::MAX as u64) as i64;
-    Worked::Copies(Copies::one(work.kind == kind::SET, work.kind == kind::PEER, [source, destination], bytes))
-}
-
-/// CUpti_ActivityMemoryKind.
-fn end(kind: u8) -> End {
-    match kind {
-        1 => End::Pageable,
-        2 => End::Pinned,
-        3 | 6 => End::Device,
-        4 => End::Array,
-        5 | 7 => End::Managed,
-        _ => End::Unknown,
     }
 }

@@ -45,7 +45,7 @@ impl Ran {
     }
 
     fn worked(&self, copies: Option<Copies>) -> Worked {
-        let kernel = Kernel { name_id: self.row.name_id, grid: self.grid, block: self.block, resources: None };
+        let kernel = Kernel { name_id: self.row.name_id, grid: self.grid, block: self.block, ..Kernel::default() };
         copies.map_or(Worked::Kernel(kernel), Worked::Copies)
     }
 }

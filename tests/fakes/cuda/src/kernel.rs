@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `spin_us_N`, `spin_ns_N` | runs that long (others: FAKE_CUDA_KERNEL_US) |
 //! | `load_us_N` | its first launch takes that long: its code is loaded then |
+//! | `regs_N` | a thread takes N registers (others: 32) |
+//! | `shared_N` | a block declares N bytes of shared memory (others: 0) |
 //! | `compile_us_N` | loading an image that lists it takes that long: its code is compiled |
 //! | `saxpy` | (int n, float a, float *x, float *y): y = a x + y |
 //! | `fill_` | (unsigned *target, unsigned value, int n) |
@@ -51,6 +53,16 @@ pub(crate) fn duration_ns(name: &str) -> u64 {
 /// How long the host is busy with the code of a kernel of this name: `load_us_` or `compile_us_`.
 pub(crate) fn host_ns(name: &str, mark: &str) -> u64 {
     if config().instant { 0 } else { number(name, mark).unwrap_or(0) * 1000 }
+}
+
+/// Its attributes as far as they are known from the name: threads of a block, bytes of its own shared memory, registers of a
+/// thread, and what its code was made for.
+pub(crate) fn attributes(name: &str) -> [i32; 18] {
+    let [registers, shared] =
+        [("regs_", 32), ("shared_", 0)].map(|(mark, other)| number(name, mark).unwrap_or(other) as i32);
+    let mut all = [0; 18];
+    (all[0], all[1], all[4], all[5], all[6]) = (1024, shared, registers, 90, 90);
+    all
 }
 
 /// A launch of this kernel changes something that the host can see.

@@ -3,7 +3,7 @@
 //! holds no others. A file must exist to be loaded.
 
 use crate::codes::*;
-use crate::kernel::{computes, duration_ns, host_ns};
+use crate::kernel::{attributes, computes, duration_ns, host_ns};
 use crate::memory::{self, Kind};
 use crate::state::{Driver, driver, out, put};
 use crate::table::{R, driver as functions};
@@ -107,9 +107,7 @@ impl Driver {
         }
         let text: Arc<str> = Arc::from(name.to_string_lossy());
         let (ns, load_ns, computes) = (duration_ns(&text), host_ns(&text, "load_us_"), computes(&text));
-        let mut attributes = [0; 18];
-        (attributes[0], attributes[4], attributes[5], attributes[6]) = (1024, 32, 90, 90);
-        let symbol = name.to_owned();
+        let (attributes, symbol) = (attributes(&text), name.to_owned());
         let function = Function { name: text, symbol: symbol.clone(), ns, load_ns, computes, owner, attributes };
         let handle = self.functions.insert(function) | u64::from(computes);
         self.image(owner)?.functions.push((symbol, handle));

@@ -1,13 +1,12 @@
 //! occupancy: how much of a multiprocessor a launch can fill, what keeps it from more, and how full its last wave is.
 
-mod limits;
+use gputrace_collectors::occupancy::{Fit, Limiter, Limits};
 
 use super::passes::occupancy::{Config, Occupancy as Pass};
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need, gpu};
 use crate::trace::Axes;
-use limits::Limits;
 
 /// The analysis.
 pub(crate) struct Occupancy;
@@ -24,8 +23,8 @@ impl Analysis for Occupancy {
     fn explain(&self) -> Explain {
         Explain {
             definition: "For each kernel and launch configuration (grid, block, registers of a thread, shared memory of a block): \
-                blocks that a multiprocessor (SM) holds at once = the least of what its warps and blocks (limiter: block size), \
-                registers, and shared memory allow; theoretical occupancy = their warps / warps that it can hold; waves = \
+                blocks that a multiprocessor (SM) holds at once = the least of what its warps, registers \
+                and shared memory allow, and the blocks that it holds at all; theoretical occupancy = their warps / warps that it can hold; waves = \
                 blocks of the grid / (SMs x blocks per SM); tail = share of the last wave that is empty; lost to the tail = \
                 1 - waves / waves rounded up, of all kernels weighted by their time. Too small are grids with fewer blocks than the device has SMs.",
             unit: "percent; waves are a number of rounds; ns in JSON for time.",
@@ -103,7 +102,7 @@ pub(super) struct Launch<'a> {
     pub(super) config: &'a Config,
     limits: Option<&'static Limits>,
     sm_count: Option<i64>,
-    fit: Option<limits::Fit>,
+    fit: Option<Fit>,
     /// What the trace does not say.
     unknown: Vec<&'static str>,
 }
@@ -163,7 +162,7 @@ fn table(facts: &Facts<'_>, launches: &[(Launch<'_>, &Stats)], all_ns: i64) -> T
     let shape = |(x, y, z): Axes| format!("{x}x{y}x{z}");
     let row = |(launch, stats): &(Launch<'_>, &Stats)| -> Vec<Value> {
         let (config, fit, waves) = (launch.config, launch.fit.as_ref(), launch.waves());
-        let limiter = fit.map(|fit| fit.limiter.clone()).filter(|limiter| !limiter.is_empty());
+        let limiter = fit.and_then(|fit| fit.limiter).map(Limiter::text);
         vec![
             facts.names.full(config.name_id).into(),
             stats.sum.into(),
