@@ -20,7 +20,9 @@ pub(crate) use check::CheckArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use export::{ExportArgs, ExportFormat};
 pub(crate) use import::ImportArgs;
-pub(crate) use record::{BUDGET, GPU_WINDOW_EVERY, GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
+pub(crate) use record::{
+    BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch,
+};
 pub(crate) use report::{Color, Format, ReportArgs};
 pub(crate) use select::Select;
 

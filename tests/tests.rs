@@ -24,6 +24,7 @@
 //! | `analyses` | reports say what the driver counted, and the same every time |
 //! | `bottlenecks` | each example of a bottleneck has exactly its finding, and its fixed variant none |
 //! | `waits` | waits that calls do not speak of are the driver's own |
+//! | `gpu_activity` | what CUPTI tells beside the GPU's work is what the stand-in for CUPTI did, and harms no kernel |
 //! | `gpu_events` | how busy the GPU was, estimated from launches that events time, is what the simulated device was; nothing else notices |
 //! | `gpu_time` | what the GPU did, by CUPTI's records, is what the simulated device did; whoever else uses CUPTI goes first |
 //! | `counters` | what is read from outside of devices and processes is what the stand-in for NVML and the kernel say |
@@ -72,6 +73,7 @@ mod exports;
 mod faults;
 mod format;
 mod gates;
+mod gpu_activity;
 mod gpu_events;
 mod gpu_time;
 mod gpu_windows;

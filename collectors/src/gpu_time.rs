@@ -1,5 +1,7 @@
 //! What the manifest says of asking when the GPU ran what: CUPTI, or events around launches.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// What came of asking CUPTI what the GPU did.
@@ -42,6 +44,12 @@ pub struct GpuTime {
     pub early: u64,
     /// The most by which it did, ns.
     pub earliest_ns: i64,
+    /// Rows of `gpu_activity`, by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub activities: BTreeMap<String, u64>,
+    /// Kinds of it that CUPTI refused, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub activities_refused: Vec<String>,
     /// The budget of windows, and what was spent; none where the whole run was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,

@@ -7,7 +7,9 @@ use std::thread;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
+use super::need::Need;
 use super::passes::Pass;
+use super::passes::activity::Activities;
 use super::passes::api::Api;
 use super::passes::collectives::Collectives;
 use super::passes::counters::Counters;
@@ -43,81 +45,6 @@ use crate::trace::{self, Filter, Names, Process, Trace};
 
 /// More threads would wait for the dearest pass.
 const THREADS: usize = 4;
-
-/// A pass that an analysis may need. Steps and the host's time are there beside it, where any of them asks for these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// [`Ops`].
-    Ops,
-    /// [`GraphsMade`].
-    GraphsMade,
-    /// [`GraphReplays`].
-    GraphReplays,
-    /// [`Ranks`].
-    Ranks,
-    /// [`StepSums`].
-    StepSums,
-    /// [`Modules`].
-    Modules,
-    /// [`Api`].
-    Api,
-    /// [`Launches`].
-    Launches,
-    /// [`Syncs`].
-    Syncs,
-    /// [`Transfers`].
-    Transfers,
-    /// [`DeviceMemory`].
-    DeviceMemory,
-    /// [`HostMemory`].
-    HostMemory,
-    /// [`Loading`].
-    Loading,
-    /// [`Ranges`].
-    Ranges,
-    /// [`Collectives`].
-    Collectives,
-    /// [`Sites`].
-    Sites,
-    /// [`Implicit`].
-    Implicit,
-    /// [`OsWaits`].
-    OsWaits,
-    /// [`Gpu`], with the causes of gaps.
-    Gpu,
-    /// [`Gpu`], with the queues, and with all times of launches.
-    Launched,
-    /// [`GpuClock`].
-    GpuClock,
-    /// [`GpuSteps`].
-    GpuSteps,
-    /// [`Gpu`], what the devices were busy with.
-    Busy,
-    /// [`Gpu`], its sums, those by the shapes of kernels too.
-    Executions,
-    /// [`Critical`].
-    Critical,
-    /// [`Occupancy`].
-    Occupancy,
-    /// [`Samples`].
-    Samples,
-    /// [`Metal`].
-    Metal,
-    /// [`Counters`].
-    Counters,
-}
-
-impl Need {
-    /// Whether the pass, or an analysis that needs no other, asks for steps. To find them may take longer than the pass.
-    fn asks_for_steps(self) -> bool {
-        !matches!(self, Need::Api | Need::Counters | Need::Executions)
-    }
-
-    /// The same of the host's time.
-    fn asks_for_host(self) -> bool {
-        !matches!(self, Need::Counters | Need::Executions)
-    }
-}
 
 /// Results of the passes; those that were not needed are empty.
 pub(crate) struct Facts<'a> {
@@ -181,6 +108,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) counters: Counters,
     /// Launches that were timed.
     pub(crate) samples: Samples,
+    /// What CUPTI told beside the GPU's work.
+    pub(crate) activities: Activities,
     /// What the GPU did; none where no time of it is in the trace.
     pub(crate) gpu: Option<Gpu>,
     /// The critical path, and what would be gained; none where no time of a GPU is in the trace.
@@ -259,11 +188,12 @@ impl<'a> Facts<'a> {
             metal: Metal::default(),
             counters: Counters::default(),
             samples: Samples::default(),
+            activities: Activities::default(),
             occupancy: if needs.contains(&Need::Occupancy) { Occupancy::new(trace) } else { Occupancy::default() },
             gpu: (gpu_times && with_gpu).then(|| Gpu::new(trace, communication, asked, filter)),
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
-        let optional: [(Need, u32, &mut dyn Pass); 24] = [
+        let optional: [(Need, u32, &mut dyn Pass); 25] = [
             (Need::Ops, 60, &mut facts.ops),
             (Need::GraphsMade, 1, &mut facts.graphs),
             (Need::GraphReplays, 3, &mut facts.replays),
@@ -288,6 +218,7 @@ impl<'a> Facts<'a> {
             (Need::Metal, 3, &mut facts.metal),
             (Need::Counters, 1, &mut facts.counters),
             (Need::Samples, 20, &mut facts.samples),
+            (Need::Activities, 1, &mut facts.activities),
         ];
         let mut passes: Vec<Costing<'_>> = if host { vec![(12, &mut facts.host)] } else { Vec::new() };
         let needed = optional.into_iter().filter(|(need, ..)| {
@@ -295,6 +226,7 @@ impl<'a> Facts<'a> {
                 Need::GpuClock => gpu_times,
                 Need::GpuSteps => gpu_times && filter.observed.is_none(),
                 Need::Samples => trace.may_hold(TableId::GpuSamples),
+                Need::Activities => trace.may_hold(TableId::GpuActivity),
                 _ => true,
             };
             known && needs.contains(need)

@@ -32,6 +32,7 @@ mod loss;
 mod metal_baseline;
 mod metric;
 mod modules;
+mod need;
 mod node_counters;
 mod node_health;
 mod occupancy;
@@ -58,13 +59,15 @@ mod targets;
 mod timed_kernels;
 mod torch_memory;
 mod transfers;
+mod unified_memory;
 
-pub(crate) use facts::{Facts, Need};
+pub(crate) use facts::Facts;
 pub(crate) use gpu::name as gpu_name;
 pub(crate) use gpu_clock::off as gpu_clock_off;
 pub(crate) use gpu_gaps::{IdleAt, idle_by_site};
 pub(crate) use loss::Loss;
 pub(crate) use metric::{Metric, Worse};
+pub(crate) use need::Need;
 pub(crate) use node_health::{faults as node_faults, is_known as node_is_known, lost as lost_gpus};
 pub(crate) use passes::critical::{Class, Sums as CriticalSums, Without};
 pub(crate) use passes::device_memory::Calls as AllocationCalls;
@@ -143,6 +146,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &modules::Modules,
     &syncs::Syncs,
     &transfers::Transfers,
+    &unified_memory::UnifiedMemory,
     &device_memory::DeviceMemory,
     &host_memory::HostMemory,
     &os_waits::OsWaits,

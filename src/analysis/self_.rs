@@ -28,7 +28,8 @@ impl Analysis for Itself {
                 abandoned, over all processes. Cost: recorded events times the measured cost of one, and the reading of \
                 graphs, by process and of its wall time. Coverage: driver functions without a hook that the program \
                 fetched, libraries opened past the symbols, tables of private functions, processes that could not be traced. \
-                Stacks that were taken, and those that could not be. Detail removed to keep to --max-size. Clock \
+                Overhead that CUPTI tells of: its own (buffers, flushes, instrumentation) and the driver's (loading of code at a first \
+                launch, full queues); threads of CUPTI itself count too. Stacks that were taken, and those that could not be. Detail removed to keep to --max-size. Clock \
                 comparisons that were rejected. Time of processes between their windows of GPU times, in which nothing is known of \
                 the GPU. Questions that this trace cannot answer, each with how to get the answer.",
             unit: "counts of calls; ns in JSON.",
@@ -40,7 +41,7 @@ impl Analysis for Itself {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::GpuClock]
+        &[Need::GpuClock, Need::Activities]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -55,6 +56,7 @@ impl Analysis for Itself {
                 "cost of the tracing in the process where it is most, of its wall time",
             )
             .unsteady(),
+            Metric::cost("cupti_ns", Ns, "time that CUPTI itself took of threads, its own among them").unsteady(),
             Metric::cost("uncovered", Count, "driver functions that matter, were fetched and have no hook"),
             Metric::cost("past_symbols", Count, "libraries opened so that their own calls may be missing"),
             Metric::cost("untraced", Count, "processes that could not be traced"),
@@ -88,6 +90,9 @@ impl Analysis for Itself {
         section.fact("dropped", "lost", Unit::Count, own.dropped);
         section.fact("lost_percent", "of them", Unit::Percent, percent(own.dropped as f64, own.seen as f64));
         section.fact("cost_percent", "cost, of wall time", Unit::Percent, cost);
+        let cupti = facts.activities.of("overhead").filter(|(key, _)| OF_CUPTI.contains(&key.what.as_str()));
+        let cupti = cupti.map(|(_, sum)| sum.ns).reduce(|sum, ns| sum + ns);
+        section.fact("cupti_ns", "taken by CUPTI itself", Unit::Ns, cupti);
         section.fact("uncovered", "functions without a hook", Unit::Count, own.uncovered.len() as u64);
         section.fact("past_symbols", "libraries past the symbols", Unit::Count, own.past.len() as u64);
         section.fact("untraced", "processes not traced", Unit::Count, untraced.len() as u64);
@@ -119,6 +124,7 @@ impl Analysis for Itself {
         section.table(unanswered(&questions));
         section.table(by_class(facts));
         section.table(by_process(facts));
+        section.table(overhead(facts));
         section.table(not_covered(facts));
         section.table(Table::new("untraced", "Processes that were not traced", &UNTRACED, untraced));
         section
@@ -283,6 +289,33 @@ fn by_process(facts: &Facts<'_>) -> Table {
     Table::new("by_process", "Cost and stacks by process", &COLUMNS, known.map(row).collect())
 }
 
+/// Overhead that there would not be without CUPTI; the rest is the driver's own.
+const OF_CUPTI: [&str; 5] = ["buffer_flush", "buffer_request", "instrumentation", "memory_init", "resource"];
+
+fn overhead(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 6] = [
+        column("process", "Process", Unit::Text),
+        column("what", "Overhead", Unit::Text),
+        column("whose", "Of", Unit::Text),
+        column("count", "Times", Unit::Count),
+        column("total_ns", "Total", Unit::Ns),
+        column("wall_percent", "Of wall", Unit::Percent),
+    ];
+    let mut all: Vec<_> = facts.activities.of("overhead").collect();
+    all.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.ns), &key.what, key.process_id));
+    let rows = all.into_iter().map(|(key, sum)| {
+        vec![
+            facts.label(key.process_id).into(),
+            key.what.as_str().into(),
+            if OF_CUPTI.contains(&key.what.as_str()) { "CUPTI" } else { "the driver" }.into(),
+            sum.count.into(),
+            sum.ns.into(),
+            percent(sum.ns as f64, facts.whole_wall_ns(key.process_id)),
+        ]
+    });
+    Table::new("overhead", "Overhead, as CUPTI tells it, while records were on", &COLUMNS, rows.collect())
+}
+
 fn not_covered(facts: &Facts<'_>) -> Table {
     const COLUMNS: [Column; 3] = [
         column("process", "Process", Unit::Text),
@@ -366,6 +399,27 @@ mod tests {
         // What was given before a window is waited for nowhere: the first one is known from its first work on, the second one not.
         assert_eq!(section.get("gpu_unknown_percent"), &Value::Num(98.5));
         assert_eq!(TestTrace::rich().section(&Itself).get("gpu_unknown_percent"), &Value::Missing);
+    }
+
+    #[test]
+    fn overhead_is_told_apart_by_whose_it_is() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        for (at, (what, ns)) in
+            (0..).zip([("buffer_flush", 4_000_000), ("lazy_loading", 9_000_000), ("buffer_flush", 1_000_000)])
+        {
+            let row = serde_json::json!({
+                "start_ns": START + at, "activity_ns": ns, "process_id": 1, "pid": 100, "kind": "overhead", "what": what,
+            });
+            trace.row(TableId::GpuActivity, row);
+        }
+        let section = trace.section(&Itself);
+        assert_eq!(section.get("cupti_ns"), &Value::Int(5_000_000));
+        let row = |row| ["what", "whose", "count", "total_ns"].map(|of| section.cell("overhead", row, of).clone());
+        assert_eq!(row(0), ["lazy_loading".into(), "the driver".into(), Value::Int(1), Value::Int(9_000_000)]);
+        assert_eq!(row(1), ["buffer_flush".into(), "CUPTI".into(), Value::Int(2), Value::Int(5_000_000)]);
+        assert_eq!(section.cell("overhead", 1, "wall_percent"), &Value::Num(0.5));
+        assert_eq!(TestTrace::rich().section(&Itself).get("cupti_ns"), &Value::Missing);
     }
 
     #[test]

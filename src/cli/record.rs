@@ -107,6 +107,15 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value = "off")]
     pub(crate) gpu_time: GpuTime,
 
+    /// What else CUPTI is asked for, where it is used: overhead, sync, unified-memory, separated by commas, or none
+    ///
+    /// overhead is what CUPTI itself and the loading of code took, and is nearly free. sync, waits as CUPTI sees them, and
+    /// unified-memory, pages of managed memory that moved and faults, are for --gpu-time full only: with sync each wait costs
+    /// 0.1 to 0.2 us, and CUPTI numbers calls so that fewer kernels may find theirs; unified-memory takes 20 ms at the first
+    /// allocation of such memory and 10 to 20 ms in each flush. Example: --gpu-activity overhead,unified-memory
+    #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',', default_value = "overhead")]
+    pub(crate) gpu_activity: Vec<GpuActivity>,
+
     /// What recording may cost, in percent of the wall time: windows of GPU times get shorter, then rarer
     ///
     /// What a record costs is measured: by how much launches take longer inside windows than before them. Hooks go first. The
@@ -171,6 +180,7 @@ impl RecordArgs {
             launch_stacks: LAUNCH_STACKS,
             nvtx: Switch::On,
             gpu_time: GpuTime::Off,
+            gpu_activity: vec![GpuActivity::Overhead],
             counters: Hz(Some(1.0)),
             cpu_counters: Switch::Off,
             budget: None,
@@ -189,6 +199,10 @@ impl RecordArgs {
             Some((option, _)) if !matches!(self.gpu_time, GpuTime::Windows | GpuTime::Auto) => Err(format!(
                 "{option} is about windows of GPU times: it belongs to --gpu-time windows or --gpu-time auto"
             )),
+            _ if self.gpu_time != GpuTime::Full && self.gpu_activity.iter().any(|kind| kind.costs_on()) => Err(
+                "--gpu-activity sync and unified-memory cost the program something between windows too: they belong to --gpu-time full"
+                    .to_owned(),
+            ),
             _ => Ok(()),
         }
     }
@@ -263,6 +277,26 @@ pub(crate) enum GpuTime {
     Windows,
     /// All of it.
     Full,
+}
+
+/// What CUPTI is asked for beside the GPU's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GpuActivity {
+    /// What CUPTI and the loading of code took.
+    Overhead,
+    /// Waits.
+    Sync,
+    /// Managed memory that moved, and faults.
+    UnifiedMemory,
+    /// Nothing.
+    None,
+}
+
+impl GpuActivity {
+    /// What it costs goes on when records are off.
+    fn costs_on(self) -> bool {
+        matches!(self, GpuActivity::Sync | GpuActivity::UnifiedMemory)
+    }
 }
 
 /// Readings of counters per second; none for off.

@@ -16,7 +16,9 @@ use anyhow::{Context, Result};
 use gputrace_collectors::counters::Asked;
 use gputrace_collectors::{Config, Running};
 
-use crate::cli::{BUDGET, GPU_WINDOW_EVERY, GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch};
+use crate::cli::{
+    BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch,
+};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
@@ -194,7 +196,15 @@ fn environment(
         GpuTime::Windows => "windows",
         GpuTime::Off => "off",
     };
+    let activity = |kind: &GpuActivity| match kind {
+        GpuActivity::Overhead => Some("overhead"),
+        GpuActivity::Sync => Some("sync"),
+        GpuActivity::UnifiedMemory => Some("unified-memory"),
+        GpuActivity::None => None,
+    };
+    let activities: Vec<&str> = args.gpu_activity.iter().filter_map(activity).collect();
     let variables = [
+        ("GPUTRACE_GPU_ACTIVITY", activities.join(",")),
         ("GPUTRACE_GPU_TIME", gpu_time.to_owned()),
         ("GPUTRACE_BUDGET", ((args.budget.unwrap_or(BUDGET) * 1e4).round() as u32).max(1).to_string()),
         ("GPUTRACE_GPU_PERIOD", args.gpu_window_every.unwrap_or(GPU_WINDOW_EVERY).as_millis().to_string()),

@@ -13,7 +13,7 @@ impl Process {
     pub(super) fn take_texts(&mut self, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         for text in std::mem::take(&mut self.intake.texts) {
             match text.kind {
-                text_kind::GPU_WORK | text_kind::GPU_TIME => {
+                text_kind::GPU_WORK | text_kind::GPU_TIME | text_kind::GPU_ACTIVITY => {
                     self.gpu.take(&text, clocks, self.clock, tables);
                     continue;
                 }

@@ -7,6 +7,7 @@
 //! **Rule for [`SCHEMA_VERSION`].** It is bumped when a column goes away or changes its type, unit or meaning. A new
 //! column or table needs no bump: readers ask by name and take a missing column as null.
 
+mod activity;
 mod calls;
 mod collectives;
 mod columns;
@@ -197,6 +198,8 @@ pub enum TableId {
     Counters = 22,
     /// Launches that were timed.
     GpuSamples = 23,
+    /// What CUPTI told beside the GPU's work.
+    GpuActivity = 24,
 }
 
 impl TableId {
@@ -252,7 +255,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 24] = [
+pub const TABLES: [Table; 25] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -277,6 +280,7 @@ pub const TABLES: [Table; 24] = [
     device::GPU_WINDOWS,
     counters::COUNTERS,
     device::GPU_SAMPLES,
+    activity::GPU_ACTIVITY,
 ];
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod calls;
 mod collectives;
 mod columns;
 mod counters;
+mod gpu_activity;
 mod gpu_samples;
 mod gpu_windows;
 mod graphs;
@@ -27,6 +28,8 @@ use collectives::{CollectiveColumns, CommunicatorColumns};
 use columns::{Coded, Optional, Plain, Rows, Texts, take};
 use counters::CounterColumns;
 pub(crate) use counters::CounterRow;
+use gpu_activity::GpuActivityColumns;
+pub(crate) use gpu_activity::{GpuActivity, KINDS as GPU_ACTIVITY_KINDS};
 pub(crate) use gpu_samples::GpuSample;
 use gpu_samples::GpuSampleColumns;
 pub(crate) use gpu_windows::GpuWindow;
@@ -114,6 +117,7 @@ pub(crate) struct Tables {
     gpu_windows: GpuWindowColumns,
     counters: CounterColumns,
     gpu_samples: GpuSampleColumns,
+    gpu_activity: GpuActivityColumns,
     full: Vec<Message>,
 }
 
@@ -155,6 +159,7 @@ impl Tables {
             gpu_windows: GpuWindowColumns::default(),
             counters: CounterColumns::default(),
             gpu_samples: GpuSampleColumns::default(),
+            gpu_activity: GpuActivityColumns::default(),
             full: Vec::new(),
         }
     }
@@ -269,6 +274,11 @@ impl Tables {
         self.gpu_samples.push(row);
     }
 
+    /// Adds a row to `gpu_activity`.
+    pub(crate) fn gpu_activity(&mut self, row: &GpuActivity) {
+        self.gpu_activity.push(row);
+    }
+
     /// Adds a row to `names`.
     pub(crate) fn name(&mut self, id: i64, kind: &str, name: &str) {
         self.names.rows.count += 1;
@@ -338,6 +348,7 @@ impl Tables {
         out.extend(self.gpu_windows.take());
         out.extend(self.counters.take());
         out.extend(self.gpu_samples.take(rows));
+        out.extend(self.gpu_activity.take(rows));
         out.into_iter()
     }
 
@@ -348,7 +359,7 @@ impl Tables {
         let others = [&self.device_memory.rows, &self.api.rows, &self.host_memory.rows];
         let libraries = [&self.collectives.rows, &self.os_waits.rows];
         let metal = [&self.command_buffers.rows, &self.dispatches.rows];
-        let on_gpu = [self.kernels.rows(), self.copies.rows()];
+        let on_gpu = [self.kernels.rows(), self.copies.rows(), self.gpu_activity.rows()];
         let mut all = calls.into_iter().chain(others).chain(libraries).chain(metal).chain(on_gpu);
         all.any(|r| r.count >= BATCH_ROWS)
     }

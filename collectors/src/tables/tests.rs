@@ -112,6 +112,8 @@ fn fill(tables: &mut Tables) {
     let id = crate::counters::Id::Power;
     tables.counter(&CounterRow { start_ns: 1, interval_ns: None, process: None, device: None, id, value: 700.0 });
     tables.gpu_sample(&GpuSample::default());
+    let activity = gputrace_abi::activity::Activity::of(0, 2);
+    tables.gpu_activity(&GpuActivity { start_ns: 1, process_id: 3, pid: 4, activity });
     tables.host(&HostCall {
         class: Class::HostFree,
         start_ns: 1,
@@ -180,6 +182,7 @@ fn every_table_has_the_columns_of_its_schema() {
                     | TableId::GpuWindows
                     | TableId::Counters
                     | TableId::GpuSamples
+                    | TableId::GpuActivity
             );
             assert_eq!(shares.iter().map(|s| s.rows).sum::<u64>(), u64::from(counted));
             batches.push((table, batch));

@@ -267,6 +267,8 @@ pub mod text_kind {
     pub const GPU_SAMPLES: u64 = 23;
     /// What became of timing launches: a [`crate::sample::Account`].
     pub const GPU_SAMPLING: u64 = 24;
+    /// What CUPTI tells beside the GPU's work: records as [`crate::activity`] says.
+    pub const GPU_ACTIVITY: u64 = 25;
 }
 
 /// How a library was opened whose own calls may go past our symbols.

@@ -59,6 +59,9 @@ pub mod state {
     pub const STAYS: u64 = 10;
     /// It is not used any more. Key is one of [`super::reason`].
     pub const GIVEN_UP: u64 = 11;
+    /// CUPTI refused a kind of what it tells beside the GPU's work: key is its result, the text the kind's name
+    /// ([`crate::activity::kind`]).
+    pub const KIND_REFUSED: u64 = 12;
 }
 
 /// Why records are on or off, and CUPTI stays or is given up.

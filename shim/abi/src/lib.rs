@@ -12,6 +12,7 @@
 #[cfg(any(test, loom))]
 extern crate std;
 
+pub mod activity;
 pub mod clock;
 pub mod collective;
 pub mod device;

@@ -8,7 +8,7 @@ use gputrace_abi::gpu::state;
 
 use super::engine::Engine;
 use super::library::Cupti;
-use super::{IS_ON, aside, buffers, detach, locked, records, stamp};
+use super::{IS_ON, activity, aside, buffers, detach, locked, records, stamp};
 use crate::{session, sys};
 
 /// CUPTI keeps one clock for the process, and somebody else may have given it theirs.
@@ -40,6 +40,7 @@ impl Engine {
                     }
                 }
             }
+            activity::switch_on(&cupti);
             IS_ON.store(true, Ordering::Relaxed);
             // Somebody came meanwhile, and could not wait for us.
             if aside::is_wanted(sys::clock_ns(sys::MONOTONIC)) {
@@ -53,6 +54,7 @@ impl Engine {
                 self.teller.tell(text_kind::GPU_TIME, result.into(), state::REFUSED, function);
             }
             None if IS_ON.load(Ordering::Relaxed) => {
+                activity::tell_refusals(&self.teller);
                 self.teller.tell(text_kind::GPU_TIME, why, state::ON, b"");
             }
             None => {}
@@ -93,6 +95,9 @@ impl Engine {
                 if let Some((work, name)) = unsafe { records::read(record) } {
                     teller.add(work, name);
                     count += 1;
+                // SAFETY: the same.
+                } else if let Some(activity) = unsafe { activity::read(record) } {
+                    teller.add_activity(&activity);
                 }
             }
         });
@@ -132,5 +137,6 @@ pub(super) fn switch_off(cupti: &Cupti) {
             // SAFETY: a kind that was enabled.
             unsafe { (cupti.disable)(kind) };
         }
+        activity::switch_off(cupti);
     }
 }

@@ -15,6 +15,15 @@ pub(super) type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut us
 pub(super) type Complete = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 pub(super) type Stamp = unsafe extern "C" fn() -> u64;
 
+/// What cuptiActivityConfigureUnifiedMemoryCounter is told of a counter.
+#[repr(C)]
+pub(super) struct Counter {
+    pub(super) scope: u32,
+    pub(super) kind: u32,
+    pub(super) device: u32,
+    pub(super) enable: u32,
+}
+
 macro_rules! functions {
     ($($field:ident $name:literal ($($argument:ty),*);)+) => {
         /// The functions that are used. Each returns a CUptiResult, 0 for success.
@@ -24,6 +33,7 @@ macro_rules! functions {
             /// Since CUPTI 11.6.
             timestamps: Option<unsafe extern "C" fn(Stamp) -> u32>,
             pub(super) finalize: Option<unsafe extern "C" fn() -> u32>,
+            pub(super) configure_memory: Option<unsafe extern "C" fn(*const Counter, u32) -> u32>,
         }
 
         impl Cupti {
@@ -45,6 +55,10 @@ macro_rules! functions {
                         finalize: core::mem::transmute::<usize, Option<unsafe extern "C" fn() -> u32>>(
                             lookup::real_dlsym(handle, c"cuptiFinalize"),
                         ),
+                        configure_memory: core::mem::transmute::<
+                            usize,
+                            Option<unsafe extern "C" fn(*const Counter, u32) -> u32>,
+                        >(lookup::real_dlsym(handle, c"cuptiActivityConfigureUnifiedMemoryCounter")),
                     })
                 }
             }

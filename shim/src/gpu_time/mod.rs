@@ -7,6 +7,7 @@
 //! CUPTI has room for one. Whoever else uses it in this process ([`aside`]) goes first: before their first call goes
 //! through, ours are taken back, and nothing of ours happens until they are done.
 
+mod activity;
 pub(crate) mod aside;
 mod asking;
 mod batch;
@@ -125,6 +126,7 @@ pub(crate) fn configure() {
         unsafe { (*WANTED.0.get()).push(file) };
     }
     aside::configure();
+    activity::configure();
 }
 
 /// cuInit has succeeded: makes the threads, once per process.

@@ -17,19 +17,19 @@ const KERNEL: u32 = 10;
 const PEER: u32 = 22;
 
 /// A record that CUPTI keeps in its buffer.
-struct Record(*const u8);
+pub(super) struct Record(pub(super) *const u8);
 
 impl Record {
     /// # Safety
     /// The record has so many bytes.
-    unsafe fn u32(&self, at: usize) -> u32 {
+    pub(super) unsafe fn u32(&self, at: usize) -> u32 {
         // SAFETY: the caller's promise.
         unsafe { self.0.add(at).cast::<u32>().read_unaligned() }
     }
 
     /// # Safety
     /// The same.
-    unsafe fn u64(&self, at: usize) -> u64 {
+    pub(super) unsafe fn u64(&self, at: usize) -> u64 {
         // SAFETY: the caller's promise.
         unsafe { self.0.add(at).cast::<u64>().read_unaligned() }
     }

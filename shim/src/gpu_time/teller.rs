@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 
+use gputrace_abi::activity::{ACTIVITIES, ACTIVITY_WORDS, Activity};
 use gputrace_abi::event::text_kind;
 use gputrace_abi::gpu::{WORK_WORDS, WORKS, Work, kind};
 
@@ -18,6 +19,7 @@ pub(super) struct Teller {
     state: &'static State,
     /// Records that are not written yet.
     records: Batch<{ WORKS * WORK_WORDS }>,
+    activities: Batch<{ ACTIVITIES * ACTIVITY_WORDS }>,
     /// Records for which there was no room.
     pub(super) lost: u64,
     /// Nobody reads: do not wait for each text.
@@ -26,7 +28,7 @@ pub(super) struct Teller {
 
 impl Teller {
     pub(super) fn new(state: &'static State) -> Teller {
-        Teller { state, records: Batch::new(), lost: 0, patient: Cell::new(true) }
+        Teller { state, records: Batch::new(), activities: Batch::new(), lost: 0, patient: Cell::new(true) }
     }
 
     pub(super) fn add(&mut self, mut work: Work, name: &[u8]) {
@@ -34,11 +36,33 @@ impl Teller {
             work.amount = names::key(name, |key, name| self.tell(text_kind::KERNEL_NAME, key, 0, name));
         }
         if self.records.push(work.to_words()) {
-            self.write();
+            self.write_records();
         }
     }
 
+    pub(super) fn add_activity(&mut self, activity: &Activity) {
+        if self.activities.push(activity.to_words()) {
+            self.write_activities();
+        }
+    }
+
+    /// Writes what is not written yet.
     pub(super) fn write(&mut self) {
+        self.write_records();
+        self.write_activities();
+    }
+
+    fn write_activities(&mut self) {
+        let count = self.activities.count(ACTIVITY_WORDS);
+        if count > 0 {
+            if !self.tell(text_kind::GPU_ACTIVITY, 0, count, self.activities.text()) {
+                self.lost += count;
+            }
+            self.activities.clear();
+        }
+    }
+
+    fn write_records(&mut self) {
         let count = self.records.count(WORK_WORDS);
         if count == 0 {
             return;

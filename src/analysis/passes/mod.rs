@@ -4,6 +4,7 @@
 //! and threads move through time together to within a batch (see [`crate::trace`]). A pass that needs more says how it
 //! gets it.
 
+pub(crate) mod activity;
 pub(crate) mod ahead;
 pub(crate) mod api;
 pub(crate) mod by_call;

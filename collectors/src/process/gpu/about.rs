@@ -50,7 +50,9 @@ impl Gpu {
             lost(about.without_time, "came without times"),
             lost(about.records - about.without_time - about.joined - about.outside, "have no call in the trace"),
         ];
+        let kinds = about.activities_refused.iter().map(|kind| format!("CUPTI does not tell of {kind}"));
         refused
+            .chain(kinds)
             .chain(aside)
             .chain(given_up)
             .chain(stays)

@@ -4,6 +4,7 @@
 //! that was given earlier can still come.
 
 mod about;
+mod activity;
 mod cost;
 mod given;
 mod governor;
@@ -165,7 +166,11 @@ impl Gpu {
             }
             return;
         }
-        self.take_state(text, told_ns, tables);
+        if text.kind == text_kind::GPU_ACTIVITY {
+            self.take_activities(text, clocks, kind, tables);
+        } else {
+            self.take_state(text, told_ns, tables);
+        }
     }
 
     fn take_state(&mut self, text: &Text, at_ns: i64, tables: &mut Tables) {
@@ -190,6 +195,7 @@ impl Gpu {
                 about.dropped = text.key;
                 self.settled_ns = at_ns;
             }
+            state::KIND_REFUSED => self.take_refusal(text),
             state::ASIDE => {
                 about.aside.push(text.text().into_owned());
                 about.aside.dedup();

@@ -2,6 +2,7 @@
 
 use crate::codes::*;
 use crate::config::config;
+use crate::observe;
 use crate::state::{Driver, driver, out, put, ready};
 use crate::stream::Stream;
 use crate::table::{Code, R, driver as functions};
@@ -141,7 +142,9 @@ impl Driver {
 
 /// Blocks until all work of a context so far has ended.
 pub(crate) fn synchronize(context: u64) -> R {
+    let mut waiting = observe::waits(observe::wait::CONTEXT);
     let mut d = driver()?;
+    waiting.within(&d, context, None);
     if d.contexts.get(context).is_none() {
         return Err(INVALID_CONTEXT);
     }

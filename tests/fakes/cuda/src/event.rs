@@ -1,6 +1,7 @@
 //! Events: a point in a stream, with the time at which the device passed it.
 
 use crate::codes::*;
+use crate::observe;
 use crate::state::{Driver, driver, out};
 use crate::stream::Issued;
 use crate::table::{Default, R, driver as functions};
@@ -82,6 +83,7 @@ pub(crate) fn wait_in_stream(d: &mut Driver, stream: u64, event: u64) -> R {
 }
 
 fn record(stream: u64, event: u64, default: Default) -> R {
+    let _counted = observe::waits(observe::wait::RECORD);
     let mut d = driver()?;
     let stream = d.stream(stream, default)?;
     record_in_stream(&mut d, stream, event)
@@ -168,10 +170,12 @@ functions! {
         }
     }
     fn cuEventSynchronize(event: u64) = "cuEventSynchronize" 2000 |_| {
+        let mut waiting = observe::waits(observe::wait::EVENT);
         let mut d = driver()?;
         d.plain_event(event)?;
         d.refuse_in_capture()?;
         let e = d.plain_event(event)?;
+        waiting.within(&d, e.context, None);
         let (context, at) = (e.context, e.at.clone());
         // A later record by another thread is not waited for.
         let d = wait(d, |d| match at {

@@ -4,8 +4,8 @@
 
 use crate::kernel::Kernel;
 use crate::memory::Place;
-pub(crate) use crate::observed::class;
-use crate::observed::{Observer, Operation, Side, memory};
+use crate::observed::{Observer, Operation, Side, Wait, memory};
+pub(crate) use crate::observed::{class, wait};
 use crate::state::{Driver, locked, ready};
 use crate::timeline::now;
 use crate::work::{Copy, Direction, Set, Span};
@@ -53,6 +53,41 @@ pub(crate) fn launches(graph: u32) {
 /// The calling thread's call.
 pub(crate) fn call() -> Tag {
     if observed() { CALL.get() } else { Tag::default() }
+}
+
+/// A call that waits, until this is dropped.
+pub(crate) struct Waiting(Option<Wait>);
+
+/// A call begins that waits, of this kind.
+pub(crate) fn waits(kind: u32) -> Waiting {
+    let observer = NOW.load(Ordering::Acquire);
+    if observer.is_null() || ready().is_err() {
+        return Waiting(None);
+    }
+    // An observer is never freed.
+    let tag = unsafe { ((*observer).waits)(kind) };
+    let wait = Wait { tag, kind, context: 0, legacy: 0, stream: u64::MAX, start_ns: now(), end_ns: 0 };
+    Waiting((tag != 0).then_some(wait))
+}
+
+impl Waiting {
+    /// What it waits in, by handle: a context, and perhaps a stream.
+    pub(crate) fn within(&mut self, driver: &Driver, context: u64, stream: Option<u64>) {
+        let Some(wait) = &mut self.0 else { return };
+        wait.context = driver.contexts.get(context).map_or(0, |context| context.number);
+        if let Some(stream) = stream.and_then(|stream| driver.streams.get(stream)) {
+            (wait.stream, wait.legacy) = (stream.id, u32::from(stream.raw == Some(0)));
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let observer = LAST.load(Ordering::Acquire);
+        if let Some(wait) = self.0.filter(|_| !observer.is_null()) {
+            unsafe { ((*observer).waited)(&Wait { end_ns: now(), ..wait }) };
+        }
+    }
 }
 
 /// Makes `observer` the one that is told of calls, or nobody if it is null; then tells what has ended until now, so that

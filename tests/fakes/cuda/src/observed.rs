@@ -10,6 +10,10 @@ pub(crate) struct Observer {
     pub(crate) begun: extern "C" fn(u32) -> u64,
     /// An operation of the device has ended.
     pub(crate) ended: extern "C" fn(*const Operation),
+    /// A call begins that waits, of this kind ([`wait`]). What it returns comes back with its end; 0: its end is not told.
+    pub(crate) waits: extern "C" fn(u32) -> u64,
+    /// Such a call ends.
+    pub(crate) waited: extern "C" fn(*const Wait),
 }
 
 /// What a call or an operation is.
@@ -28,6 +32,35 @@ pub(crate) mod memory {
     pub(crate) const DEVICE: u32 = 3;
     pub(crate) const ARRAY: u32 = 4;
     pub(crate) const MANAGED: u32 = 5;
+}
+
+/// Which call waits, numbered as CUPTI numbers it.
+pub(crate) mod wait {
+    /// It waits for nothing: an event is recorded.
+    pub(crate) const RECORD: u32 = 0;
+    pub(crate) const EVENT: u32 = 1;
+    /// A stream waits for an event.
+    pub(crate) const STREAM_EVENT: u32 = 2;
+    pub(crate) const STREAM: u32 = 3;
+    pub(crate) const CONTEXT: u32 = 4;
+}
+
+/// A call that waited. Times are CLOCK_MONOTONIC.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Wait {
+    /// What `waits` said of it.
+    pub(crate) tag: u64,
+    /// One of [`wait`].
+    pub(crate) kind: u32,
+    /// The context's number.
+    pub(crate) context: u32,
+    /// 1: the stream is the legacy one.
+    pub(crate) legacy: u32,
+    /// cuStreamGetId's; u64::MAX for none.
+    pub(crate) stream: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
 }
 
 /// One side of a copy, or the target of a set.

@@ -1,6 +1,7 @@
 //! Streams: creation, waiting, and how the legacy default stream orders itself among the others.
 
 use crate::codes::*;
+use crate::observe;
 use crate::state::{Driver, driver, out, put};
 use crate::table::{Default, R, driver as functions};
 use crate::timeline::{Op, PENDING, wait};
@@ -225,11 +226,13 @@ functions! {
     fn cuStreamDestroy_v2(stream: u64) = "cuStreamDestroy" 4000 |_| { driver()?.destroy_stream(stream) }
     fn cuStreamSynchronize(stream: u64)
         = "cuStreamSynchronize" 2000 + "cuStreamSynchronize_ptsz" 7000 |default| {
+        let mut waiting = observe::waits(observe::wait::STREAM);
         let mut d = driver()?;
         let stream = d.stream(stream, default)?;
         d.refuse_on_captured(stream)?;
         d.refuse_in_capture()?;
         let s = d.streams.get(stream).ok_or(INVALID_HANDLE)?;
+        waiting.within(&d, s.context, Some(stream));
         let (context, legacy, mut points) = (s.context, s.raw == Some(0), vec![(stream, s.issued)]);
         if legacy {
             // Waiting for the legacy stream waits for what it would wait for.
@@ -258,11 +261,13 @@ functions! {
     }
     fn cuStreamWaitEvent(stream: u64, event: u64, flags: u32)
         = "cuStreamWaitEvent" 3020 + "cuStreamWaitEvent_ptsz" 7000 |default| {
+        let mut waiting = observe::waits(observe::wait::STREAM_EVENT);
         let mut d = driver()?;
         let stream = d.stream(stream, default)?;
         if flags > 1 {
             return Err(INVALID_VALUE);
         }
+        waiting.within(&d, d.streams.get(stream).map_or(0, |s| s.context), Some(stream));
         crate::event::wait_in_stream(&mut d, stream, event)
     }
     fn cuStreamAddCallback(stream: u64, callback: Option<StreamCallback>, data: *mut c_void, flags: u32)

@@ -3,7 +3,7 @@
 use crate::codes::*;
 use crate::config::config;
 use crate::delivery::{self, Complete, Request};
-use crate::{clock, functions, kinds, observer};
+use crate::{beside, clock, functions, kinds, observer};
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
@@ -19,6 +19,12 @@ fn wait_ms(ms: u64) {
 fn enable(kind: u32) -> u32 {
     if kind == 0 || kind > kinds::LAST {
         return INVALID_KIND;
+    }
+    if config().refused == u64::from(kind) {
+        return NOT_SUPPORTED;
+    }
+    if kind == kinds::UNIFIED_MEMORY_COUNTER && !beside::is_configured() {
+        return INVALID_OPERATION;
     }
     if observer::attach() {
         wait_ms(config().first_enable_ms);
@@ -45,9 +51,11 @@ fn flush() -> u32 {
     if !delivery::registered() {
         return INVALID_OPERATION;
     }
+    let start_ns = clock::now();
     wait_ms(config().flush_ms);
     observer::look();
     delivery::deliver(true);
+    beside::overhead(beside::FLUSH, start_ns);
     SUCCESS
 }
 
@@ -115,6 +123,9 @@ functions! {
     }
     fn cuptiActivityEnable(kind: u32) [kind] { enable(kind) }
     fn cuptiActivityDisable(kind: u32) [kind] { disable(kind) }
+    fn cuptiActivityConfigureUnifiedMemoryCounter(counters: *const u32, count: u32) [count] {
+        beside::configure(counters, count)
+    }
     fn cuptiActivityFlushAll(flag: u32) [flag] { flush() }
     fn cuptiActivityFlushPeriod(ms: u32) [ms] { SUCCESS }
     fn cuptiActivityGetNextRecord(buffer: *mut u8, valid: usize, record: *mut *mut u8) [0] { next(buffer, valid, record) }

@@ -3,6 +3,8 @@
 //! A buffer is asked for in a call that will need one, or else when the first record is there, and is filled and completed
 //! when the next record does not fit, or at a flush. It belongs to the callbacks that gave it: when they are replaced it is never given back.
 
+use crate::beside;
+use crate::clock::now;
 use crate::config::config;
 use crate::record::Record;
 use crate::truth;
@@ -149,7 +151,9 @@ pub(crate) fn prepare() {
 /// A buffer of the callbacks with this registration. Without one all records are dropped.
 fn ask(request: Request, registration: u64) -> Option<Buffer> {
     let (mut at, mut size, mut most) = (std::ptr::null_mut(), 0, 0);
+    let start_ns = now();
     unsafe { request(&mut at, &mut size, &mut most) };
+    beside::overhead(beside::REQUEST, start_ns);
     let mut p = pending();
     if at.is_null() || size < SMALLEST_BUFFER {
         p.drop_all();
@@ -185,7 +189,7 @@ pub(crate) fn deliver(all: bool) {
         if config().shuffle {
             records.sort_by_key(|record| std::cmp::Reverse(record.stream));
         }
-        truth::delivered(records.len());
+        truth::delivered(records.iter().map(|record| record.bytes.as_slice()));
         let bytes: Vec<u8> = records.into_iter().flat_map(|record| record.bytes).collect();
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.at, bytes.len());

@@ -10,6 +10,10 @@
 //!   enabled; captured and zero-byte calls count and have no record. After cuptiFinalize they begin anew.
 //! - Graphs that were launched between the first enable and cuptiFinalize while nothing was enabled break with it: error 719
 //!   from then on. (There those that run at that moment do too.)
+//! - Once waits (SYNCHRONIZATION) were enabled, calls that wait and records of events are counted among the others, until
+//!   cuptiFinalize.
+//! - Overhead tells of buffers that were asked for and of flushes; a full queue has details that the client frees. Managed memory
+//!   (UNIFIED_MEMORY_COUNTER) is told of once it was configured; of faults of the processor the end means nothing.
 //! - Callbacks are the process's: the second registration replaces the first, gets what was not yet delivered, and the
 //!   first gets nothing more, not even the buffer that it had given. What is enabled is the process's too.
 //! - A buffer is asked for in a call of the program's that needs one, and completed in a thread of the library's when it is
@@ -24,6 +28,7 @@
 )]
 
 mod activity;
+mod beside;
 mod callbacks;
 mod clock;
 mod config;
@@ -43,6 +48,7 @@ mod codes {
     pub(crate) const MAX_LIMIT_REACHED: u32 = 12;
     pub(crate) const NOT_INITIALIZED: u32 = 15;
     pub(crate) const INVALID_KIND: u32 = 21;
+    pub(crate) const NOT_SUPPORTED: u32 = 24;
     pub(crate) const MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: u32 = 39;
 }
 
@@ -55,6 +61,7 @@ mod kinds {
     pub(crate) const OVERHEAD: u32 = 17;
     /// Between two devices.
     pub(crate) const MEMCPY2: u32 = 22;
+    pub(crate) const UNIFIED_MEMORY_COUNTER: u32 = 25;
     pub(crate) const SYNCHRONIZATION: u32 = 38;
     pub(crate) const GRAPH_TRACE: u32 = 51;
     pub(crate) const LAST: u32 = 54;

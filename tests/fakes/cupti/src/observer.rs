@@ -2,8 +2,8 @@
 
 use crate::clock::busy;
 use crate::config::config;
-use crate::observed::{Observer, Operation, class};
-use crate::{delivery, kinds, record};
+use crate::observed::{Observer, Operation, Wait, class};
+use crate::{beside, delivery, kinds, record};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -17,13 +17,15 @@ static HAS_GRAPHS: AtomicBool = AtomicBool::new(false);
 static CORRELATION: AtomicU32 = AtomicU32::new(0);
 /// How often the library was finalized: records of calls before the last time are not made.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
+/// Calls that wait are counted too.
+static NUMBERS_WAITS: AtomicBool = AtomicBool::new(false);
 /// Operations that records were made of, for FAKE_CUPTI_DROP and FAKE_CUPTI_INVALID.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// What a record needs to have been enabled when its call was made.
 const WANTED: [u32; 5] = [kinds::CONCURRENT_KERNEL, kinds::KERNEL, kinds::MEMCPY, kinds::MEMCPY2, kinds::MEMSET];
 
-static OBSERVER: Observer = Observer { begun, ended };
+static OBSERVER: Observer = Observer { begun, ended, waits, waited };
 
 type Observe = unsafe extern "C" fn(*const Observer);
 
@@ -61,6 +63,11 @@ pub(crate) fn enable(kind: u32) {
     ENABLED.fetch_or(1 << kind, SeqCst);
 }
 
+/// Whether a kind is enabled.
+pub(crate) fn is_enabled(kind: u32) -> bool {
+    ENABLED.load(Relaxed) & 1 << kind != 0
+}
+
 pub(crate) fn disable(kind: u32) {
     ENABLED.fetch_and(!(1 << kind), SeqCst);
 }
@@ -71,6 +78,7 @@ pub(crate) fn finalize() {
     ENABLED.store(0, SeqCst);
     IS_ATTACHED.store(false, SeqCst);
     CORRELATION.store(0, SeqCst);
+    NUMBERS_WAITS.store(false, SeqCst);
     EPOCH.fetch_add(1, SeqCst);
     let fail = function(c"fakeCudaFail");
     if HAS_GRAPHS.swap(false, SeqCst) && !fail.is_null() {
@@ -99,6 +107,7 @@ extern "C" fn begun(class: u32) -> u64 {
             busy(config().first_launch_ms * 1_000_000);
         }
         busy(config().cost_ns);
+        beside::launched(id);
     }
     let wanted = (0..WANTED.len()).filter(|i| enabled & 1 << WANTED[*i] != 0).fold(0, |bits, i| bits | 1 << i);
     if wanted != 0 {
@@ -107,11 +116,26 @@ extern "C" fn begun(class: u32) -> u64 {
     u64::from(EPOCH.load(Relaxed) as u16) << 48 | wanted << 32 | u64::from(id)
 }
 
+extern "C" fn waits(_kind: u32) -> u64 {
+    if is_enabled(kinds::SYNCHRONIZATION) {
+        NUMBERS_WAITS.store(true, Relaxed);
+    }
+    if ENABLED.load(Relaxed) == 0 || !NUMBERS_WAITS.load(Relaxed) {
+        return 0;
+    }
+    u64::from(CORRELATION.fetch_add(1, Relaxed).wrapping_add(1))
+}
+
+extern "C" fn waited(wait: *const Wait) {
+    beside::waited(unsafe { &*wait });
+}
+
 extern "C" fn ended(operation: *const Operation) {
     let operation = unsafe { &*operation };
     if operation.tag >> 48 != u64::from(EPOCH.load(Relaxed) as u16) {
         return;
     }
+    beside::moved(operation);
     let wanted = |kind: u32| WANTED.iter().position(|k| *k == kind).is_some_and(|i| operation.tag >> 32 & 1 << i != 0);
     let kind = match record::kind(operation) {
         kinds::CONCURRENT_KERNEL if !wanted(kinds::CONCURRENT_KERNEL) => kinds::KERNEL,

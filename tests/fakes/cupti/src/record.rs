@@ -22,7 +22,7 @@ const FIRST_STREAM: u32 = 7;
 const LATER_STREAMS: u32 = 10;
 
 /// A number in the bytes of a record.
-trait Field {
+pub(crate) trait Field {
     fn put(self, bytes: &mut [u8], offset: usize);
 }
 
@@ -39,15 +39,15 @@ macro_rules! fields {
 fields!(u8 u16 u32 u64);
 
 /// A record that begins with its kind; the rest is 0.
-struct Bytes(Vec<u8>);
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
 impl Bytes {
-    fn new(kind: u32) -> Bytes {
+    pub(crate) fn new(kind: u32) -> Bytes {
         let bytes = Bytes(vec![0; config().layout.size(kind).unwrap_or(0)]);
         bytes.with(0, kind)
     }
 
-    fn with(mut self, offset: usize, value: impl Field) -> Bytes {
+    pub(crate) fn with(mut self, offset: usize, value: impl Field) -> Bytes {
         value.put(&mut self.0, offset);
         self
     }
@@ -68,10 +68,7 @@ pub(crate) fn kind(operation: &Operation) -> u32 {
 /// The record of an operation, of this kind; without a time if `invalid`.
 pub(crate) fn record(operation: &Operation, kind: u32, invalid: bool) -> Record {
     let times = if invalid { (0, 0) } else { (recorded(operation.start_ns), recorded(operation.end_ns)) };
-    let stream = match (operation.legacy, operation.context) {
-        (1, 1) => FIRST_STREAM,
-        _ => operation.stream as u32 + LATER_STREAMS,
-    };
+    let stream = stream(operation.legacy, operation.context, operation.stream);
     let bytes = match kind {
         kinds::MEMCPY => memcpy(operation, times, stream),
         kinds::MEMCPY2 => memcpy2(operation, times, stream),
@@ -79,6 +76,14 @@ pub(crate) fn record(operation: &Operation, kind: u32, invalid: bool) -> Record 
         _ => kernel(operation, kind, times, stream),
     };
     Record { stream, bytes: bytes.0 }
+}
+
+/// CUPTI's number of a stream.
+pub(crate) fn stream(legacy: u32, context: u32, id: u64) -> u32 {
+    match (legacy, context) {
+        (1, 1) => FIRST_STREAM,
+        _ => id as u32 + LATER_STREAMS,
+    }
 }
 
 fn graph_node(operation: &Operation) -> u64 {

@@ -1,11 +1,12 @@
 //! What really happened: the calls of this library in their order, and what became of records.
 //!
 //! Written at exit to the file that FAKE_CUPTI_TRUTH names: `{"pid", "calls": [{"function", "argument", "ns", "tid",
-//! "result"}], "delivered", "dropped"}`. The argument is the kind, flag or switch of the call; times are those since the
+//! "result"}], "delivered", "dropped", "kinds"}`, the last of them how many records of each kind were delivered. The argument is the kind, flag or switch of the call; times are those since the
 //! Unix epoch, when the call began. Functions that only ask are left out. A fork child that made no call writes nothing.
 
 use crate::clock::now;
 use crate::config::config;
+use crate::kinds;
 use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -28,6 +29,7 @@ static CALLS: Mutex<Vec<Ended>> = Mutex::new(Vec::new());
 /// The process of the last call.
 static CALLER: AtomicU32 = AtomicU32::new(0);
 static DELIVERED: AtomicUsize = AtomicUsize::new(0);
+static KINDS: [AtomicUsize; kinds::LAST as usize + 1] = [const { AtomicUsize::new(0) }; kinds::LAST as usize + 1];
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) fn call(function: &'static str, argument: u64) -> Call {
@@ -47,8 +49,14 @@ impl Call {
     }
 }
 
-pub(crate) fn delivered(records: usize) {
-    DELIVERED.fetch_add(records, Relaxed);
+pub(crate) fn delivered<'a>(records: impl Iterator<Item = &'a [u8]>) {
+    for record in records {
+        DELIVERED.fetch_add(1, Relaxed);
+        let kind = record.first_chunk().map_or(0, |kind| u32::from_ne_bytes(*kind));
+        if let Some(count) = KINDS.get(kind as usize) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
 }
 
 pub(crate) fn dropped(records: usize) {
@@ -86,6 +94,9 @@ fn json() -> String {
             ended.result,
         );
     }
-    let _ = writeln!(text, "],\"delivered\":{},\"dropped\":{}}}", DELIVERED.load(Relaxed), DROPPED.load(Relaxed));
+    let delivered = KINDS.iter().map(|count| count.load(Relaxed)).enumerate().filter(|(_, count)| *count > 0);
+    let kinds: Vec<String> = delivered.map(|(kind, count)| format!("\"{kind}\":{count}")).collect();
+    let (delivered, dropped) = (DELIVERED.load(Relaxed), DROPPED.load(Relaxed));
+    let _ = writeln!(text, "],\"delivered\":{delivered},\"dropped\":{dropped},\"kinds\":{{{}}}}}", kinds.join(","));
     text
 }
