@@ -25,8 +25,9 @@ impl Analysis for UnifiedMemory {
             definition: "Records of CUPTI on managed (unified) memory, summed by process, what happened and why: pages that moved to the \
                 device (HtoD), to the host (DtoH) or between devices (DtoD), because of a fault, since the program asked for it (user), since the \
                 driver guessed (prefetch), to make room (eviction) or by access counters; faults of the processor, and groups of faults of the \
-                GPU by what it wanted; thrashing, throttling, mappings. Moved by faults = bytes of all ways whose cause is a fault: a prefetch \
-                (cudaMemPrefetchAsync) would have moved them before they were needed.",
+                GPU by what it wanted; thrashing, throttling, mappings. Moved on demand = bytes of all ways \
+                whose cause is a fault, or a guess, which the driver makes beside faults: asking for them before \
+                (cudaMemPrefetchAsync) would have had them there when they were needed.",
             unit: "bytes, counts; ns in JSON for time; bytes per second.",
             limits: "Only with --gpu-time full --gpu-activity unified-memory, and from the first record on. A time is that of the move, or until the \
                 GPU may go on after a fault; how long a kernel stood still for it is not known. Faults of the processor have no duration. \
@@ -44,7 +45,7 @@ impl Analysis for UnifiedMemory {
         const METRICS: &[Metric] = &[
             Metric::cost("to_device_bytes", Bytes, "managed memory that moved to a device"),
             Metric::cost("to_host_bytes", Bytes, "managed memory that moved to the host"),
-            Metric::cost("faulted_bytes", Bytes, "managed memory that moved because of faults"),
+            Metric::cost("on_demand_bytes", Bytes, "managed memory that moved because of faults, or beside them"),
             Metric::cost("gpu_faults", Count, "groups of faults of the GPU"),
             Metric::cost("cpu_faults", Count, "faults of the processor"),
         ];
@@ -65,8 +66,11 @@ impl Analysis for UnifiedMemory {
         let faults = |what: &str| known(of(what).iter().map(|sum| sum.faults).sum());
         section.fact("to_device_bytes", "moved to devices", Unit::Bytes, bytes("HtoD"));
         section.fact("to_host_bytes", "moved to the host", Unit::Bytes, bytes("DtoH"));
-        let faulted = all().filter(|(key, _)| key.cause == "fault").map(|(_, sum)| sum.bytes).sum();
-        section.fact("faulted_bytes", "moved by faults", Unit::Bytes, known(faulted));
+        let on_demand = all()
+            .filter(|(key, _)| ["fault", "prefetch"].contains(&key.cause.as_str()))
+            .map(|(_, sum)| sum.bytes)
+            .sum();
+        section.fact("on_demand_bytes", "moved on demand", Unit::Bytes, known(on_demand));
         section.fact("gpu_faults", "groups of faults of the GPU", Unit::Count, faults("gpu_fault"));
         section.fact("cpu_faults", "faults of the processor", Unit::Count, faults("cpu_fault"));
         if !is_told {
@@ -121,7 +125,7 @@ mod tests {
             ("HtoD", Some("fault"), Some(1_000), Some(4096), None),
             ("HtoD", Some("fault"), Some(3_000), Some(12_288), None),
             ("HtoD", Some("user"), Some(1_000), Some(65_536), None),
-            ("DtoH", Some("fault"), Some(500), Some(4096), None),
+            ("DtoH", Some("prefetch"), Some(500), Some(4096), None),
             ("gpu_fault", Some("write"), Some(20_000), None, Some(3)),
             ("cpu_fault", None, None, None, Some(1)),
         ];
@@ -133,7 +137,7 @@ mod tests {
             trace.row(TableId::GpuActivity, row);
         }
         let section = trace.section(&UnifiedMemory);
-        let facts = ["to_device_bytes", "to_host_bytes", "faulted_bytes", "gpu_faults", "cpu_faults"];
+        let facts = ["to_device_bytes", "to_host_bytes", "on_demand_bytes", "gpu_faults", "cpu_faults"];
         assert_eq!(facts.map(|key| section.get(key).clone()), [81_920, 4096, 20_480, 3, 1].map(Value::Int));
         let row = |row| ["what", "cause", "count", "bytes"].map(|of| section.cell("by_cause", row, of).clone());
         assert_eq!(row(0), ["HtoD".into(), "user".into(), Value::Int(1), Value::Int(65_536)]);
@@ -145,7 +149,7 @@ mod tests {
     #[test]
     fn without_records_there_is_a_way_to_get_them() {
         let section = TestTrace::rich().section(&UnifiedMemory);
-        assert_eq!(section.get("faulted_bytes"), &Value::Missing);
+        assert_eq!(section.get("on_demand_bytes"), &Value::Missing);
         assert!(section.notes[0].contains("--gpu-activity unified-memory"), "{:?}", section.notes);
     }
 }
