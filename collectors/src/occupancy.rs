@@ -58,12 +58,12 @@ pub struct Fit {
 /// What can bound the blocks of a multiprocessor: how many it holds at all, its registers, its shared memory, its warps.
 const RESOURCES: [&str; 4] = ["blocks", "registers", "shared memory", "warps"];
 
-/// What keeps blocks from being more: one of [`RESOURCES`], or several that allow equally many; a bit each.
+/// What keeps blocks from being more: one resource, or several that allow equally many; a bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limiter(u8);
 
 impl Limiter {
-    /// Its number, below [`Self::texts`]' length.
+    /// Its number, below 16.
     pub fn number(self) -> u8 {
         self.0
     }
