@@ -1,7 +1,7 @@
 //! What CUPTI tells beside the GPU's work: each record a row with what the stand-in for CUPTI says of it, and kernels are recorded
 //! whatever becomes of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use gputrace_collectors::manifest::GpuTime;
@@ -173,24 +173,27 @@ fn a_kind_that_cupti_refuses_is_said_once_and_harms_no_other() {
 #[test]
 fn details_of_a_full_queue_are_given_back() {
     let scratch = Scratch::new();
-    // The stand-in takes 1,237 bytes for each from malloc.
+    // The stand-in takes 54,321 bytes for each from malloc.
     let target = target(&scratch, "13.0", "overhead").env("FAKE_CUPTI_QUEUE_FULL", "4");
     let trace = target.options(["--malloc", "full"]).traced().expect(0).read();
     let full = counts(&trace)[&("overhead".to_owned(), "queue_full".to_owned())];
     assert_eq!(full, 2 * ROUNDS / 4);
+    // What happened to each address, in order: blocks are given to others later.
     let memory = trace.table("host_memory");
-    let taken: BTreeSet<i64> = memory
-        .rows()
-        .filter(|row| row.text("action") == "alloc" && row.int("bytes") == 1237)
-        .map(|row| row.int("address"))
-        .collect();
+    let mut at = BTreeMap::<i64, Vec<(i64, i64, &str, i64)>>::new();
+    for row in memory.rows() {
+        let event = (row.int("start_ns"), row.int("tid"), row.text("action"), row.int("bytes"));
+        at.entry(row.int("address")).or_default().push(event);
+    }
+    at.values_mut().for_each(|events| events.sort_unstable());
+    let pairs = at.values().flat_map(|events| events.iter().zip(events.iter().skip(1)));
     // Given back by our thread, not by the program's.
     let pid = i64::from(trace.root().pid);
-    let given_back: Vec<i64> = memory
-        .rows()
-        .filter(|row| row.text("action") == "free" && row.int("tid") != pid && taken.contains(&row.int("address")))
-        .map(|row| row.int("address"))
-        .collect();
-    let once: BTreeSet<&i64> = given_back.iter().collect();
-    assert_eq!((given_back.len() as i64, once.len() as i64), (full, full));
+    let given_back =
+        pairs.filter(|(taken, next)| taken.3 == 54_321 && taken.2 == "alloc" && next.2 == "free" && next.1 != pid);
+    assert_eq!(given_back.count() as i64, full);
+    assert_eq!(
+        memory.rows().filter(|row| row.text("action") == "alloc" && row.int("bytes") == 54_321).count() as i64,
+        full
+    );
 }

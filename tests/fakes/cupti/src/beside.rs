@@ -23,7 +23,7 @@ const INSTRUMENTATION: u32 = 2 << 16;
 const QUEUE_FULL: u32 = 6 << 16;
 
 /// Bytes of what a record of a full queue says beside.
-const DETAIL_BYTES: usize = 1237;
+const DETAIL_BYTES: usize = 54_321;
 
 static CONFIGURED: AtomicBool = AtomicBool::new(false);
 
