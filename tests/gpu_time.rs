@@ -268,3 +268,15 @@ fn a_process_that_is_killed_loses_only_what_was_not_told() {
     let ends: Vec<String> = trace.table("gpu_windows").rows().map(|row| row.text("ended_by").to_owned()).collect();
     assert_eq!(ends, ["unknown"]);
 }
+
+#[test]
+fn records_that_come_by_themselves_are_not_waited_for() {
+    let scratch = Scratch::new();
+    // A graph of a thousand short kernels, and a flush that takes longer than all of our buffers last: none may be made meanwhile.
+    let target = scratch.target(program("steps")).args(["3", "1000", "1", "0", "0.1"]).with_driver(Driver::Plain);
+    let target = target.env("FAKE_CUPTI_FLUSH_MS", "4000").options(["--gpu-time", "full", "--on-full", "block"]);
+    let trace = target.traced().expect(0).read();
+    let about = about(&trace);
+    assert!(about.records > 400_000 && about.dropped == 0, "{about:?}");
+    assert_eq!((about.joined, trace.table("kernels").len() as u64), (about.records, about.records), "{about:?}");
+}

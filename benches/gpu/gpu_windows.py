@@ -89,7 +89,7 @@ def main():
                 if how == "windows":
                     print("  ", name, "windows", json.dumps(placed(trace, steps)), flush=True)
                 found[how].append(sorted(took for _, took in steps))
-        plain = statistics.median(statistics.median(times) for times in found["plain"])
+        plain = statistics.median(statistics.median(times) for times in found[hows[0]])
         for how, runs in found.items():
             middle = statistics.median(statistics.median(times) for times in runs)
             tails = [f"{1000 * times[int(len(times) * 0.99)]:.2f}/{1000 * times[-1]:.2f}" for times in runs]

@@ -78,10 +78,15 @@ impl Engine {
         });
         let told = self.read();
         if flushed == Some(true) {
-            let dropped = buffers::DROPPED.load(Ordering::Relaxed) + self.teller.lost;
-            self.teller.tell(text_kind::GPU_TIME, dropped, state::SETTLED, b"");
+            self.settled(session::now());
         }
         told
+    }
+
+    /// All that was complete at this moment, in ticks, is told.
+    pub(super) fn settled(&self, at: u64) {
+        let dropped = buffers::DROPPED.load(Ordering::Relaxed) + self.teller.lost;
+        self.teller.tell_at(text_kind::GPU_TIME, dropped, state::SETTLED, b"", at);
     }
 
     /// Writes the records of the buffers that came back; how many.

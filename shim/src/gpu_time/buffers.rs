@@ -80,6 +80,11 @@ pub(super) unsafe extern "C" fn complete(context: *mut c_void, stream: u32, at: 
     }
 }
 
+/// Whether CUPTI has any.
+pub(super) fn are_given() -> bool {
+    POOL.iter().any(|buffer| buffer.state.load(Ordering::Relaxed) == GIVEN)
+}
+
 /// Shows each buffer that came back, and frees it.
 pub(super) fn each_full(mut read: impl FnMut(*mut u8, usize)) {
     // SYNC POINT: buffer. Acquire, with the Release of FULL.

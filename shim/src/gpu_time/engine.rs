@@ -10,11 +10,14 @@ use super::library::Cupti;
 use super::settling::Settling;
 use super::teller::Teller;
 use super::windows::Plan;
-use super::{BELL, END, IS_ON, Mode, OR_EVENTS, aside, at_exit, cupti_is_usable, detach, mode, ready, search};
-use crate::{ending, sys, thread};
+use super::{BELL, END, IS_ON, Mode, OR_EVENTS, aside, at_exit, buffers, cupti_is_usable, detach, mode, ready, search};
+use crate::{ending, session, sys, thread};
 
-/// How often CUPTI is asked for what is complete, while records are on.
-const FLUSH_EVERY_NS: u64 = 200_000_000;
+/// CUPTI is asked for what is complete, while records are on, when it had some for so long and gave nothing back by itself. Where
+/// much comes a flush lasts until no more does, and buffers run out meanwhile.
+const FLUSH_AFTER_NS: u64 = 200_000_000;
+/// Where buffers come back by themselves all is told that was complete before the last that came so long ago.
+const FLOW_NS: u64 = 1_000_000_000;
 /// How often buffers that came back by themselves are read.
 const READ_EVERY_NS: u64 = 10_000_000;
 /// Nothing is on: a look now and then, for who else uses CUPTI and what the collector says of the budget.
@@ -29,8 +32,18 @@ pub(super) fn run() {
     let Some(cupti) = search::find(&mut teller) else { return };
     let plan = Plan::new(mode() == Mode::Full);
     let settling = Settling::new();
-    let mut engine =
-        Engine { cupti, teller, plan, settling, flushed_ns: 0, is_off_for_good: false, was_usable: true, stays: None };
+    let mut engine = Engine {
+        cupti,
+        teller,
+        plan,
+        settling,
+        flushed_ns: 0,
+        quiet_ns: 0,
+        flowed: (0, 0),
+        is_off_for_good: false,
+        was_usable: true,
+        stays: None,
+    };
     engine.serve();
 }
 
@@ -51,6 +64,10 @@ pub(super) struct Engine {
     /// What a window still has to bring.
     settling: Settling,
     pub(super) flushed_ns: u64,
+    /// When CUPTI last had nothing, or gave something back by itself.
+    quiet_ns: u64,
+    /// When it was last told what is settled without a flush: by the clock, and in ticks.
+    flowed: (u64, u64),
     /// CUPTI said no, and will again, or it is given up.
     pub(super) is_off_for_good: bool,
     was_usable: bool,
@@ -86,21 +103,39 @@ impl Engine {
                 listening = true;
             }
             ready();
-            let flush_ns =
-                if is_on { Some(self.flushed_ns.saturating_add(FLUSH_EVERY_NS)) } else { self.settling.due_ns() };
+            if self.read() > 0 || !buffers::are_given() {
+                self.quiet_ns = now;
+                self.flow(now);
+            }
+            let flush_ns = match is_on {
+                true => Some(self.flushed_ns.max(self.quiet_ns).saturating_add(FLUSH_AFTER_NS)),
+                false => self.settling.due_ns(),
+            };
             if flush_ns.is_some_and(|due_ns| due_ns <= now) {
                 let told = self.flush();
                 if !is_on && self.settling.flushed(now, told) {
                     self.part(now);
                 }
             }
-            self.read();
             let nap = if is_on || self.settling.due_ns().is_some() { READ_EVERY_NS } else { LOOK_EVERY_NS };
             if !pause(changes_ns.saturating_sub(now).clamp(SHORTEST_NAP_NS, nap)) {
                 break;
             }
         }
         self.end();
+    }
+
+    /// Buffers come back by themselves, or there is nothing that could: what was complete some time ago is told.
+    fn flow(&mut self, now: u64) {
+        let (told_ns, at) = self.flowed;
+        if now.saturating_sub(told_ns) < FLOW_NS {
+            return;
+        }
+        self.flowed = (now, session::now());
+        // Not while this has just begun: a flush has told it, or nothing was there.
+        if IS_ON.load(Ordering::Relaxed) && now.saturating_sub(told_ns) < 2 * FLOW_NS {
+            self.settled(at);
+        }
     }
 
     /// Switches records as the plan says; until when that holds.

@@ -46,6 +46,10 @@ const GRAPH_NS: i64 = 1_000_000_000;
 const NEAR_NS: i64 = 20_000_000;
 /// Work that was given so long ago, and of which nothing was told, is not waited for.
 const GIVEN_UP_NS: i64 = 5_000_000_000;
+/// A window is compared with what came before it, and so long after it.
+const COMPARED_NS: i64 = 2_000_000_000;
+/// Records that wait for their call at most: all are looked at again and again.
+const MOST_WAITING: usize = 1 << 17;
 /// Records that are held back at most.
 const MOST_HELD: usize = 1 << 20;
 /// Streams of CUPTI whose own handle is remembered.
@@ -143,6 +147,10 @@ impl Gpu {
             return;
         }
         let Some(left) = self.governor.look(budget_ppm, now_ns, events, event_ns) else { return };
+        // The next window shall know what the last one cost, and the first has nothing to be compared with before it.
+        if self.open.is_none() && self.closed.back().is_some_and(|(_, off)| *off < now_ns - COMPARED_NS) {
+            self.cost.end_window();
+        }
         header.windows_ppm.store(left + 1, Ordering::Relaxed);
         if let Some(ns) = self.cost.record_ns() {
             header.record_ns.store(ns as u32 + 1, Ordering::Relaxed);
@@ -269,7 +277,14 @@ impl Gpu {
         let in_order = !self.calls.is_aligned();
         let (count, mut tries) = (records.len(), TRIES);
         let mut missed = Vec::new();
+        // A launch of a graph has thousands of records: those of one whose call is not known are not looked at one by one.
+        let mut unknown = None;
+        let graph = |told: &Told| (told.work.graph != 0).then_some(told.work.correlation);
         for (nth, told) in records.iter().enumerate() {
+            if unknown.is_some() && unknown == graph(told) {
+                missed.push(*told);
+                continue;
+            }
             let mut call = self.look(told, in_order, false);
             // The place was lost: CUPTI left calls out, or counted others.
             if call.is_none() && !in_order && tries > 0 {
@@ -280,9 +295,13 @@ impl Gpu {
             }
             match call {
                 Some(call) => self.found(told, Some(&call), written),
-                None => missed.push(*told),
+                None => {
+                    unknown = graph(told);
+                    missed.push(*told);
+                }
             }
         }
+        unknown = None;
         if missed.len() * 2 > count && count >= ENOUGH {
             // There are gaps between the numbers now.
             self.calls.lose_place();
@@ -290,8 +309,10 @@ impl Gpu {
         for told in missed {
             // What waits for long, or is the last, takes what there is.
             let unsure = all || now_ns - told.told_ns > UNSURE_NS;
-            let call = if unsure { self.look(&told, !self.calls.is_aligned(), true) } else { None };
-            if call.is_some() || all || now_ns - told.told_ns > PATIENCE_NS || self.waiting.len() >= MOST_HELD {
+            let known_to_be = unknown.is_some() && unknown == graph(&told);
+            let call = if unsure && !known_to_be { self.look(&told, !self.calls.is_aligned(), true) } else { None };
+            unknown = graph(&told).filter(|_| unsure && call.is_none());
+            if call.is_some() || all || now_ns - told.told_ns > PATIENCE_NS || self.waiting.len() >= MOST_WAITING {
                 self.found(&told, call.as_ref(), written);
             } else {
                 self.waiting.push(told);
