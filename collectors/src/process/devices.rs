@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use gputrace_abi::device;
 
@@ -9,6 +10,8 @@ use crate::chain::Text;
 use crate::manifest::{Attached, Device};
 use crate::occupancy::Limits;
 
+/// So long after cuInit its thread may begin.
+const NEW: Duration = Duration::from_secs(2);
 /// Devices of a process; numbers of a hostile one are not kept beyond that.
 const MOST: usize = 64;
 
@@ -18,6 +21,8 @@ pub(crate) struct Devices {
     all: BTreeMap<u64, Device>,
     /// How many of them [`Self::news`] has told of.
     told: usize,
+    /// When the first was told of, as cuInit succeeded.
+    since: Option<Instant>,
 }
 
 impl Devices {
@@ -26,10 +31,16 @@ impl Devices {
         if let Some((device, name)) = device::Device::from_bytes(text.bytes())
             && self.all.len() < MOST
         {
+            self.since.get_or_insert_with(Instant::now);
             let device = describe(&device, name);
             let attached = Attached::read(Path::new("/"), &device.pci_bus_id);
             self.all.insert(text.key, Device { attached, ..device });
         }
+    }
+
+    /// The process has looked at its driver just now: cuInit makes a thread that asks CUPTI, and waits for it a second at most.
+    pub(super) fn are_new(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() < NEW)
     }
 
     /// What multiprocessors hold, of each device whose compute capability is listed.
@@ -58,7 +69,8 @@ fn describe(device: &device::Device, name: &[u8]) -> Device {
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| hex[part].to_owned());
     let pci = device.pci.split(|byte| *byte == 0).next().unwrap_or_default();
     // Memory moves two words a clock.
-    let peak = known(memory_khz).zip(known(bus_bits)).map(|(khz, bits)| khz * 1000 * 2 * bits / 8);
+    let peak = known(memory_khz).zip(known(bus_bits));
+    let peak = peak.and_then(|(khz, bits)| Some((khz * 2000).checked_mul(bits)? / 8));
     Device {
         uuid: format!("GPU-{}", parts.join("-")),
         name: String::from_utf8_lossy(name).into_owned(),

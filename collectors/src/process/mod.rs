@@ -150,8 +150,9 @@ impl Process {
         self.segment.view().header().heartbeat.store(horizon, Ordering::Relaxed);
         self.intake.read_hooks();
         // One thread's commit and another's completion are told in order only if both threads are known, and CUPTI numbers the calls
-        // of all threads.
-        self.find_threads(dead || self.intake.metal.is_here || self.gpu.is_asked());
+        // of all threads. That CUPTI is asked must be known before the first launch is looked at.
+        let in_order = self.intake.metal.is_here || self.gpu.is_asked() || self.devices.are_new();
+        self.find_threads(dead || in_order);
         // Before the rings are read: what ends meanwhile is in them.
         let unwritten = if dead { u64::MAX } else { self.oldest_unwritten(horizon, clocks) };
         if !dead {

@@ -9,6 +9,8 @@ mod cost;
 mod given;
 mod governor;
 mod samples;
+#[cfg(test)]
+mod tests;
 mod worked;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
