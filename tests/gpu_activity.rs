@@ -53,10 +53,7 @@ fn each_record_is_a_row_in_every_version() {
         let memory = ["HtoD", "DtoH", "cpu_fault", "gpu_fault"].map(|what| count("unified_memory", what));
         assert_eq!(memory, [ROUNDS; 4], "{version}: {found:?}");
         assert_eq!(count("overhead", "instrumentation"), 1, "{version}: {found:?}");
-        assert!(
-            count("overhead", "buffer_request") > 0 && count("overhead", "buffer_flush") > 0,
-            "{version}: {found:?}"
-        );
+        assert!(count("overhead", "buffer_request") > 0, "{version}: {found:?}");
         // All that was delivered, and nothing else, is in the table and in the manifest.
         let truth = delivered(scratch.path());
         let of =

@@ -58,11 +58,13 @@ pub(crate) fn waited(of: &Wait) {
     add(record);
 }
 
-/// The library itself has taken from a thread's time until now.
-pub(crate) fn overhead(what: u32, start_ns: u64) {
-    if is_enabled(kinds::OVERHEAD) {
+/// The library itself has taken from a thread's time until now; whether that is told.
+pub(crate) fn overhead(what: u32, start_ns: u64) -> bool {
+    let is_told = is_enabled(kinds::OVERHEAD);
+    if is_told {
         add(of_thread(what, start_ns));
     }
+    is_told
 }
 
 fn of_thread(what: u32, start_ns: u64) -> Bytes {
