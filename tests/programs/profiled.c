@@ -5,7 +5,8 @@
  * of graphs, and how many records were dropped. Nothing of it depends on who else looks on, or on when that was.
  *
  * Words: `subscribe` holds a subscription from the first session on; `finalize` ends each session with cuptiFinalize.
- * CUPTI's functions are linked with -DLINKED, and looked up in libcupti.so.13 at the first session otherwise. */
+ * `plain` leaves graphs out. CUPTI's functions are linked with -DLINKED, and otherwise looked up at the first session, in the
+ * library that PROFILED_CUPTI names, or in libcupti.so.13. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -52,7 +53,8 @@ static void find(void) {
 #define FIND(name) p_##name = name;
     EACH(FIND)
 #else
-    void *library = dlopen("libcupti.so.13", RTLD_NOW);
+    const char *file = getenv("PROFILED_CUPTI");
+    void *library = dlopen(file ? file : "libcupti.so.13", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         printf("no CUPTI: %s\n", dlerror());
         exit(1);
@@ -118,7 +120,8 @@ static void work(int rounds) {
         OK(cuMemcpyHtoDAsync_v2(memory, pinned, COPY_BYTES, streams[0]));
         OK(cuMemcpyDtoHAsync_v2(pinned, memory, COPY_BYTES, streams[1]));
         OK(cuMemsetD8Async(memory, 1, SET_BYTES, streams[0]));
-        OK(cuGraphLaunch(exec, streams[0]));
+        if (exec)
+            OK(cuGraphLaunch(exec, streams[0]));
     }
     OK(cuCtxSynchronize());
 }
@@ -145,7 +148,7 @@ static void session(int nth, int rounds, int finalize) {
         OK(p_cuptiFinalize());
 }
 
-static void prepare(void) {
+static void prepare(int graphs) {
     CUcontext context;
     CUmodule module;
     CUgraph graph;
@@ -159,6 +162,8 @@ static void prepare(void) {
     OK(cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc_v2(&memory, COPY_BYTES));
     OK(cuMemAllocHost_v2(&pinned, COPY_BYTES));
+    if (!graphs)
+        return;
     OK(cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED));
     for (int i = 0; i < 2; i++)
         OK(cuLaunchKernel(kernels[1], 1, 1, 1, 32, 1, 1, 0, streams[0], NULL, NULL));
@@ -168,14 +173,15 @@ static void prepare(void) {
 }
 
 int main(int argc, char **argv) {
-    int rounds = 3, subscribe = 0, finalize = 0;
+    int rounds = 3, subscribe = 0, finalize = 0, graphs = 1;
     for (int i = 1; i < argc; i++) {
         subscribe |= strcmp(argv[i], "subscribe") == 0;
         finalize |= strcmp(argv[i], "finalize") == 0;
+        graphs &= strcmp(argv[i], "plain") != 0;
         rounds = atoi(argv[i]) > 0 ? atoi(argv[i]) : rounds;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    prepare();
+    prepare(graphs);
     work(rounds);
     find();
     uint32_t version = 0;

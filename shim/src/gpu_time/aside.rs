@@ -32,7 +32,7 @@ pub(crate) enum Use {
     SetsClock,
     /// Everything ends.
     Finalizes,
-    /// They want to be called, which excludes nothing.
+    /// They want to be called.
     Subscribes,
 }
 
@@ -93,8 +93,13 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
     if !is_asked() || THREAD.load(Ordering::Relaxed) == sys::gettid() {
         return;
     }
-    library::learn_range(original);
-    detach::share();
+    // Programs bring copies of their own too (Triton's Proton). The driver serves one of them at a time.
+    let is_another = cupti().is_some_and(|cupti| !library::is_beside(original, cupti.enable as usize));
+    if is_another {
+        library::learn_other(original);
+    } else {
+        detach::share();
+    }
     let now = sys::clock_ns(sys::MONOTONIC);
     let kind = |place: usize| 1u64 << (arguments.get(place).copied().unwrap_or(0) & 63);
     match what {
@@ -102,17 +107,17 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
             for (place, argument) in THEIRS.iter().zip(arguments) {
                 place.store(if what == Use::Registers { *argument } else { 0 }, Ordering::Relaxed);
             }
-            stand_aside(number, now);
+            stand_aside(number, now, is_another);
             CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
         }
         Use::Enables(place) => {
-            stand_aside(number, now);
+            stand_aside(number, now, is_another);
             give_back();
             KINDS.fetch_or(kind(place), Ordering::AcqRel);
         }
         Use::Measures => {
             MEASURES.store(true, Ordering::Release);
-            stand_aside(number, now);
+            stand_aside(number, now, is_another);
         }
         Use::Disables(place) => {
             KINDS.fetch_and(!kind(place), Ordering::AcqRel);
@@ -120,24 +125,24 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
         Use::EndsMeasuring => MEASURES.store(false, Ordering::Release),
         Use::SetsClock => {
             CLOCK_IS_OURS.store(false, Ordering::Relaxed);
-            stand_aside(number, now);
+            stand_aside(number, now, is_another);
         }
         Use::Finalizes => {
-            stand_aside(number, now);
+            stand_aside(number, now, is_another);
             KINDS.store(0, Ordering::Release);
             MEASURES.store(false, Ordering::Release);
             CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
             CLOCK_IS_OURS.store(false, Ordering::Relaxed);
         }
-        // Their silence counts from what they record.
-        Use::Subscribes => return,
+        Use::Subscribes => stand_aside(number, now, is_another),
         Use::Flushes => {}
     }
     LAST_NS.store(now, Ordering::Relaxed);
 }
 
-/// Takes our records back, in the calling thread: theirs begin when it returns.
-fn stand_aside(number: usize, now: u64) {
+/// Takes our records back, in the calling thread: theirs begin when it returns. `is_another`: ours and theirs are two copies of
+/// the library, and ours must go altogether.
+fn stand_aside(number: usize, now: u64, is_another: bool) {
     LAST_NS.store(now, Ordering::Relaxed);
     if IS_ASIDE.swap(true, Ordering::AcqRel) || OWNER.load(Ordering::Relaxed) != sys::getpid() {
         return;
@@ -151,6 +156,9 @@ fn stand_aside(number: usize, now: u64) {
             switch_off(cupti);
             // SAFETY: a flag: only what is complete.
             unsafe { (cupti.flush)(0) };
+        }
+        if let Some(cupti) = cupti().filter(|_| is_another) {
+            detach::take_off(cupti);
         }
         was_on
     });

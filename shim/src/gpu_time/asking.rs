@@ -116,19 +116,8 @@ impl Engine {
         self.read();
         let cupti = self.cupti;
         let began_ns = sys::clock_ns(sys::MONOTONIC);
-        let done = locked(None, || {
-            let ours = CALLBACKS_ARE_OURS.load(Ordering::Relaxed) && detach::obstacle(&cupti).is_none();
-            let finalize = cupti.finalize.filter(|_| ours && !aside::is_wanted(began_ns))?;
-            CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
-            CLOCK_IS_OURS.store(false, Ordering::Relaxed);
-            // SAFETY: it takes nothing. Records are off, nobody else uses CUPTI, and there are no graphs.
-            let result = unsafe { finalize() };
-            if result == 0 {
-                buffers::take_back();
-            }
-            Some(result)
-        });
-        if done.flatten() == Some(0) {
+        let done = locked(None, || !aside::is_wanted(began_ns) && detach::take_off(&cupti));
+        if done == Some(true) {
             let took_ns = sys::clock_ns(sys::MONOTONIC) - began_ns;
             self.teller.tell(text_kind::GPU_TIME, took_ns, state::DETACHED, b"");
         }

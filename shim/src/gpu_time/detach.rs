@@ -11,8 +11,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use gputrace_abi::gpu::reason;
 
+use super::asking::{CALLBACKS_ARE_OURS, CLOCK_IS_OURS};
 use super::library::Cupti;
-use super::{END, Mode, OWNER, THREAD, cupti, mode, ring};
+use super::{END, OWNER, THREAD, buffers, cupti, is_asked, ring};
 use crate::sys;
 
 /// CUPTI_API_VERSION of CUDA 12.6.
@@ -55,10 +56,24 @@ pub(super) fn obstacle(cupti: &Cupti) -> Option<u64> {
     }
 }
 
+/// Finalizes CUPTI, where it is at work for us and that may be. Under the lock, when records are off; whether it did.
+pub(super) fn take_off(cupti: &Cupti) -> bool {
+    let ours = CALLBACKS_ARE_OURS.load(Ordering::Relaxed) && obstacle(cupti).is_none();
+    let Some(finalize) = cupti.finalize.filter(|_| ours) else { return false };
+    CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
+    CLOCK_IS_OURS.store(false, Ordering::Relaxed);
+    // SAFETY: it takes nothing. Records are off, nobody else uses this CUPTI, and there are no graphs.
+    let done = unsafe { finalize() } == 0;
+    if done {
+        buffers::take_back();
+    }
+    done
+}
+
 /// The program is about to make a graph, or to begin a capture.
 #[inline(always)]
 pub(crate) fn graph_comes() {
-    if mode() == Mode::Windows && GRAPHS.load(Ordering::Acquire) != THERE {
+    if is_asked() && GRAPHS.load(Ordering::Acquire) != THERE {
         agree();
     }
 }

@@ -5,7 +5,6 @@
 //! toolkit's `extras`; else what the loader finds by name.
 
 use core::ffi::{CStr, c_void};
-use core::sync::atomic::Ordering;
 
 use super::path::Path;
 use crate::interpose::{elf, lookup};
@@ -158,8 +157,17 @@ fn loaded(beginning: &[u8], accept: &mut dyn FnMut(&[u8]) -> bool) -> Option<Pat
 }
 
 /// Notes where the library lies that has this function: what it looks up for itself is none of the program's.
-pub(super) fn learn_range(function: usize) {
+fn learn_range(function: usize) {
+    super::CUPTI_RANGE.learn(elf::range_of(function));
+}
+
+/// The same of the copy that somebody else uses.
+pub(super) fn learn_other(function: usize) {
+    super::OTHER_RANGE.learn(elf::range_of(function));
+}
+
+/// Whether two functions lie in one library.
+pub(super) fn is_beside(function: usize, other: usize) -> bool {
     let (from, to) = elf::range_of(function);
-    super::CUPTI_FROM.store(from, Ordering::Relaxed);
-    super::CUPTI_TO.store(to, Ordering::Relaxed);
+    (from..to).contains(&other)
 }

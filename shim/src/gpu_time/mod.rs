@@ -59,8 +59,9 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 static THREAD: AtomicU32 = AtomicU32::new(0);
 static CUPTI: AtomicPtr<Cupti> = AtomicPtr::new(ptr::null_mut());
 /// Where CUPTI's code lies.
-static CUPTI_FROM: AtomicUsize = AtomicUsize::new(0);
-static CUPTI_TO: AtomicUsize = AtomicUsize::new(0);
+static CUPTI_RANGE: Range = Range::new();
+/// The same of a copy that somebody else uses.
+static OTHER_RANGE: Range = Range::new();
 /// Held while records are switched on or off, or flushed.
 static LOCK: AtomicBool = AtomicBool::new(false);
 /// Records are on.
@@ -71,6 +72,27 @@ static BELL: AtomicU32 = AtomicU32::new(0);
 static READY: AtomicU32 = AtomicU32::new(0);
 /// The process ends: 1 our thread is to stop, 2 it has.
 static END: AtomicU32 = AtomicU32::new(0);
+
+/// Where code lies.
+struct Range {
+    from: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Range {
+    const fn new() -> Range {
+        Range { from: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
+    }
+
+    fn learn(&self, (from, to): (usize, usize)) {
+        self.from.store(from, Ordering::Relaxed);
+        self.bytes.store(to.wrapping_sub(from), Ordering::Relaxed);
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        address.wrapping_sub(self.from.load(Ordering::Relaxed)) < self.bytes.load(Ordering::Relaxed)
+    }
+}
 
 /// A value that the constructor, or our thread at its start, writes once, before anybody reads it.
 struct Once<T>(UnsafeCell<T>);
@@ -235,8 +257,7 @@ fn ring() {
 /// Whether a caller is CUPTI itself: what it asks the driver is none of the program's calls.
 #[inline]
 pub(crate) fn is_cupti(caller: usize) -> bool {
-    caller.wrapping_sub(CUPTI_FROM.load(Ordering::Relaxed))
-        < CUPTI_TO.load(Ordering::Relaxed).wrapping_sub(CUPTI_FROM.load(Ordering::Relaxed))
+    CUPTI_RANGE.holds(caller) || OTHER_RANGE.holds(caller)
 }
 
 /// CUPTI's clock: the one whose pairs with ticks the collector keeps.

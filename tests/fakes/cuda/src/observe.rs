@@ -103,6 +103,12 @@ extern "C" fn fakeCudaObserve(observer: *mut Observer) {
     }
 }
 
+/// Who is told of calls, if anybody is.
+#[unsafe(no_mangle)]
+extern "C" fn fakeCudaObserved() -> *const Observer {
+    NOW.load(Ordering::Acquire)
+}
+
 /// Every context fails with this error from now on, as when a kernel of it did.
 #[unsafe(no_mangle)]
 extern "C" fn fakeCudaFail(code: u32) {

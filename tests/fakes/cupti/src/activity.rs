@@ -26,6 +26,9 @@ fn enable(kind: u32) -> u32 {
     if kind == kinds::UNIFIED_MEMORY_COUNTER && !beside::is_configured() {
         return INVALID_OPERATION;
     }
+    if observer::is_taken() {
+        return MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    }
     if observer::attach() {
         wait_ms(config().first_enable_ms);
     }
@@ -114,6 +117,9 @@ functions! {
     }
     fn cuptiActivityRegisterCallbacks(request: Option<Request>, complete: Option<Complete>) [0] {
         let (Some(request), Some(complete)) = (request, complete) else { return INVALID_PARAMETER };
+        if observer::is_taken() {
+            return MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+        }
         delivery::register(Some((request, complete)));
         SUCCESS
     }

@@ -25,7 +25,7 @@ functions! {
         if handle.is_null() {
             return INVALID_PARAMETER;
         }
-        if TAKEN.swap(true, SeqCst) {
+        if observer::is_taken() || TAKEN.swap(true, SeqCst) {
             return MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
         }
         *handle = (&raw const HANDLE).cast();

@@ -47,6 +47,16 @@ fn observe() -> Option<Observe> {
     (!found.is_null()).then(|| unsafe { std::mem::transmute::<*const c_void, Observe>(found) })
 }
 
+/// Another copy of the library is at work in the process: the driver serves one.
+pub(crate) fn is_taken() -> bool {
+    let observed = function(c"fakeCudaObserved");
+    // The driver exports it with this signature.
+    let observed = (!observed.is_null()).then(|| unsafe {
+        std::mem::transmute::<*const c_void, unsafe extern "C" fn() -> *const Observer>(observed)()
+    });
+    observed.is_some_and(|observer| !observer.is_null() && !std::ptr::eq(observer, &raw const OBSERVER))
+}
+
 /// True: the library was not at work in the process.
 pub(crate) fn attach() -> bool {
     !IS_ATTACHED.swap(true, SeqCst)
