@@ -1,0 +1,72 @@
+//! What hooks cost is held under `--budget`: the dearest detail is left out first, what is left out is counted, and a budget
+//! that is kept leaves out nothing.
+
+use gputrace_collectors::manifest::{HookBudget, Process};
+
+use crate::util::{Driver, Finished, Scratch, Trace, program, truth};
+
+/// Runs steps of launches with hardly a pause, each launch with a stack, under this budget.
+fn steps(scratch: &Scratch, seconds: &str, options: &[&str]) -> Finished {
+    let target = scratch.target(program("steps")).args([seconds, "200", "2", "1"]).with_driver(Driver::Plain);
+    let target = target.env("FAKE_CUDA_TRUTH", scratch.path().join("truth.json"));
+    target.options(["--launch-stacks", "1"]).options(options).traced().expect(0)
+}
+
+/// Launches that the driver counted.
+fn launched(scratch: &Scratch) -> u64 {
+    truth(&scratch.path().join("truth.json"))["cuLaunchKernel"]
+}
+
+fn budget(trace: &Trace) -> (Process, HookBudget) {
+    let root = trace.root();
+    let budget = root.budget.clone().expect("a budget");
+    (root, budget)
+}
+
+/// What was left out, in its order.
+fn parts(budget: &HookBudget) -> Vec<&str> {
+    budget.shed.iter().map(|part| part.what.as_str()).collect()
+}
+
+#[test]
+fn stacks_go_first_and_those_that_are_missing_are_counted() {
+    let scratch = Scratch::new();
+    let run = steps(&scratch, "3", &["--budget", "0.01", "--malloc", "off", "--gpu-time", "events"]);
+    let trace = run.read();
+    trace.assert_balanced();
+    assert_eq!(trace.calls()["cuLaunchKernel"], launched(&scratch));
+    let (root, budget) = budget(&trace);
+    assert_eq!((budget.percent, parts(&budget)), (0.01, vec!["stacks"]), "{budget:?}");
+    let [shed] = &budget.shed[..] else { panic!("{budget:?}") };
+    assert!(shed.sampled_out > 100 && shed.to_ns.is_none() && shed.one_in.is_none(), "{shed:?}");
+    // Each launch had a stack until then, and none has one from then on.
+    let (mut with, mut without) = (0, 0);
+    for row in trace.table("launches").rows() {
+        let has = row.maybe_int("stack_id").is_some();
+        assert!(!has || row.int("start_ns") < shed.from_ns + 100_000_000, "a stack after {shed:?}");
+        *(if has { &mut with } else { &mut without }) += 1;
+    }
+    // Waits count as well.
+    let missing = shed.sampled_out + root.stacks.none + root.stacks.lost;
+    assert!(with > 0 && without > 100 && without <= missing, "{with} {without} {root:?}");
+    assert!(
+        budget.stack_ns.is_some_and(|ns| ns > 10.0) && root.cost.stacks_ns.is_some_and(|ns| ns > 1000.0),
+        "{root:?}"
+    );
+    assert!(budget.most_percent >= budget.hooks_percent && budget.hooks_percent > 0.01, "{budget:?}");
+    let line = run.stderr.lines().find(|line| line.starts_with("budget 0.01 %: hooks cost "));
+    assert!(line.is_some_and(|line| line.contains("left out: stacks ")), "{}", run.stderr);
+}
+
+#[test]
+fn a_large_budget_leaves_out_nothing_and_none_says_nothing() {
+    let scratch = Scratch::new();
+    let run = steps(&scratch, "2.5", &["--budget", "100"]);
+    let trace = run.read();
+    trace.assert_balanced();
+    let (_, budget) = budget(&trace);
+    assert!(budget.shed.is_empty() && budget.hooks_percent > 0.0, "{budget:?}");
+    assert!(run.stderr.contains("nothing was left out for it"), "{}", run.stderr);
+    let run = steps(&scratch, "0.1", &[]);
+    assert!(run.read().root().budget.is_none() && !run.stderr.contains("budget"), "{}", run.stderr);
+}
