@@ -70,3 +70,41 @@ fn a_large_budget_leaves_out_nothing_and_none_says_nothing() {
     let run = steps(&scratch, "0.1", &[]);
     assert!(run.read().root().budget.is_none() && !run.stderr.contains("budget"), "{}", run.stderr);
 }
+
+#[test]
+fn samples_of_malloc_get_rarer_and_their_sums_stay_right() {
+    const BYTES: i64 = 1000;
+    let scratch = Scratch::new();
+    let target = scratch.target(program("mallocs")).args(["lasting", "3", &BYTES.to_string()]);
+    let run = target
+        .options(["--malloc", "sample=524288", "--on-full", "block", "--stacks", "off", "--budget", "0.01"])
+        .traced()
+        .expect(0);
+    let trace = run.read();
+    trace.assert_balanced();
+    let (root, budget) = budget(&trace);
+    assert_eq!(parts(&budget), ["malloc"], "{budget:?}");
+    let shed = &budget.shed[0];
+    assert!(shed.one_in == Some(64) && shed.to_ns.is_none(), "{shed:?}");
+    let allocations = root.accounting["host_alloc"];
+    assert!(shed.sampled_out <= allocations.sampled_out && allocations.dropped == 0, "{shed:?} {allocations:?}");
+    let printed = run.text().lines().next().and_then(|line| line.parse::<f64>().ok()).expect("the number of blocks");
+    assert!(allocations.seen as f64 >= printed, "{allocations:?} of {printed}");
+    let table = trace.table("host_memory");
+    let ours = || table.rows().filter(|row| row.text("action") == "alloc" && row.int("bytes") == BYTES);
+    let (mut before, mut after) = (0.0, 0.0);
+    for row in ours() {
+        // What was drawn before is over long before this.
+        *(if row.int("start_ns") < shed.from_ns + 500_000_000 { &mut before } else { &mut after }) +=
+            row.float("weight_bytes");
+    }
+    assert!(before > 0.0 && after > 0.0);
+    // No worse than if samples had lain 64 times as far apart all the time, within five deviations.
+    let p = 1.0 - (-(BYTES as f64) / (524_288.0 * 64.0)).exp();
+    let deviation = BYTES as f64 * (printed * (1.0 - p) / p).sqrt();
+    let off = (before + after - printed * BYTES as f64).abs();
+    assert!(
+        off <= 5.0 * deviation && 5.0 * deviation < 0.5 * printed * BYTES as f64,
+        "{before} {after} {printed} {deviation}"
+    );
+}

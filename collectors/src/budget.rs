@@ -15,7 +15,8 @@ pub struct HookBudget {
     /// What one stack took on average, ns; none: none was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack_ns: Option<f64>,
-    /// What was left out, in the order of its begin; at the same moment the dearest first.
+    /// What was left out, in the order of its begin; at the same moment the dearest first. What there was nothing of is not
+    /// among it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shed: Vec<ShedPart>,
 }

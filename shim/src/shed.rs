@@ -2,10 +2,10 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use gputrace_abi::layout::Header;
+use gputrace_abi::layout::{Header, malloc_mode};
 use gputrace_abi::shed::may;
 
-use crate::{session, stack, sys};
+use crate::{sampling, session, stack, sys};
 
 /// What recording may cost, in millionths of the wall time; 0: nobody said. The constructor's.
 static PPM: AtomicU32 = AtomicU32::new(0);
@@ -22,5 +22,6 @@ pub(crate) fn configure() {
 pub(crate) fn tell(header: &Header) {
     let stacks = if stack::is_on() { may::STACKS } else { 0 };
     header.shed_ppm.store(PPM.load(Ordering::Relaxed), Ordering::Relaxed);
-    header.may_shed.store(stacks, Ordering::Relaxed);
+    let malloc = if sampling::mode() == malloc_mode::SAMPLE { may::MALLOC } else { 0 };
+    header.may_shed.store(stacks | malloc, Ordering::Relaxed);
 }

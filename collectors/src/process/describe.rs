@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use gputrace_abi::Class;
-use gputrace_abi::layout::stacks;
+use gputrace_abi::layout::{malloc_mode, stacks};
+use gputrace_abi::shed::Shed;
 use gputrace_abi::sync::{AtomicU64, Ordering};
 
 use super::Process;
@@ -162,13 +163,21 @@ impl Process {
                 .cost_ns(self.clock, header.stack_ticks.load(Ordering::Relaxed).saturating_mul(256))
                 .unwrap_or(0.0),
             left_out: [header.stacks_shed.load(Ordering::Relaxed).min(MOST), 0, 0],
+            rarer: Shed::of(header.shed.load(Ordering::Relaxed)).malloc,
             ..Work::default()
         };
+        let sampled = header.malloc_mode.load(Ordering::Relaxed) == malloc_mode::SAMPLE;
         for (class, count) in accounting {
             // A wait that was too short for an event had the clock read twice all the same.
             let timed = class == Class::OsWait.name();
             *(if timed { &mut work.events } else { &mut work.passed }) += count.sampled_out;
             work.events += count.recorded + count.dropped;
+            if sampled && [Class::HostAlloc, Class::HostFree].iter().any(|of| class == of.name()) {
+                work.malloc += count.recorded + count.dropped;
+            }
+            if class == Class::HostAlloc.name() {
+                work.left_out[1] = count.sampled_out;
+            }
         }
         work
     }

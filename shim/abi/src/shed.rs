@@ -17,9 +17,6 @@ pub mod may {
     pub const LAUNCHES: u32 = 4;
 }
 
-/// No power is higher, whatever the word says: sums stay inside their numbers.
-const MOST: u8 = 16;
-
 /// What is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shed {
@@ -32,10 +29,13 @@ pub struct Shed {
 }
 
 impl Shed {
+    /// No power is higher, whatever the word says: sums stay inside their numbers.
+    pub const MOST: u8 = 16;
+
     /// What the word says.
     #[inline]
     pub fn of(word: u32) -> Shed {
-        let power = |shift: u32| ((word >> shift) as u8).min(MOST);
+        let power = |shift: u32| ((word >> shift) as u8).min(Shed::MOST);
         Shed { stacks: word & 1 != 0, malloc: power(8), launches: power(16) }
     }
 
@@ -53,6 +53,6 @@ mod tests {
     fn a_word_says_what_was_put_into_it_and_no_word_more_than_can_be() {
         let shed = Shed { stacks: true, malloc: 6, launches: 3 };
         assert_eq!((Shed::of(shed.word()), Shed::of(0)), (shed, Shed::default()));
-        assert_eq!(Shed::of(u32::MAX), Shed { stacks: true, malloc: MOST, launches: MOST });
+        assert_eq!(Shed::of(u32::MAX), Shed { stacks: true, malloc: Shed::MOST, launches: Shed::MOST });
     }
 }

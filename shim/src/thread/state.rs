@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub(super) block: Cell<u32>,
     /// Rounds of destructors that the ending thread has run.
     pub(super) rounds: Cell<u8>,
+    /// By how many powers of two `countdown` was drawn longer than was asked for; see [`crate::sampling`].
+    pub(crate) rarer: Cell<u8>,
     /// Launches up to and with the next one that is timed; see [`crate::gpu_time::events`].
     pub(crate) untimed: Cell<u16>,
     /// Address of the mark of the slow path while it runs, so that a signal handler does not enter it again.
@@ -83,6 +85,7 @@ impl State {
             busy: Cell::new(0),
             random: Cell::new(1),
             rounds: Cell::new(0),
+            rarer: Cell::new(0),
             untimed: Cell::new(0),
             paused: AtomicU8::new(0),
             counter: Cell::new(u8::from(session::uses_counter())),

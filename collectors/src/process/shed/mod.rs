@@ -29,6 +29,9 @@ pub(crate) struct Work {
     /// Stacks taken, and what they took, ns.
     pub(crate) stacks: u64,
     pub(crate) stacks_ns: f64,
+    /// Events of malloc's family among them, where it is sampled, and how much rarer samples are now than was asked for.
+    pub(crate) malloc: u64,
+    pub(crate) rarer: u8,
     /// What was left out, by its part: stacks, allocations without an event.
     pub(crate) left_out: [u64; 3],
 }
@@ -55,7 +58,14 @@ impl Work {
         let taken_ns = self.stacks_ns - before.stacks_ns;
         let missing = self.left_out[0].saturating_sub(before.left_out[0]);
         let all_ns = self.cost_ns(prices) - before.cost_ns(prices);
-        Load { fixed: part(all_ns - taken_ns), stacks: part(taken_ns + missing as f64 * stack_ns), ..Load::default() }
+        let malloc_ns = self.malloc.saturating_sub(before.malloc) as f64 * prices.event_ns.unwrap_or(0.0);
+        Load {
+            fixed: part(all_ns - taken_ns - malloc_ns),
+            stacks: part(taken_ns + missing as f64 * stack_ns),
+            // As many more as samples would lie nearer to each other.
+            malloc: part(malloc_ns) * f64::from(self.rarer).exp2(),
+            ..Load::default()
+        }
     }
 }
 
@@ -160,7 +170,7 @@ impl Shedding {
             hooks_percent: (cost(work) - cost(&self.first)) / ns * 100.0,
             most_percent: self.most_ppm / 1e4,
             stack_ns: (work.stacks > 0).then(|| work.stacks_ns / work.stacks as f64),
-            shed: self.parts.clone(),
+            shed: self.parts.iter().filter(|part| part.sampled_out > 0).cloned().collect(),
         })
     }
 }
