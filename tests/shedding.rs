@@ -108,3 +108,46 @@ fn samples_of_malloc_get_rarer_and_their_sums_stay_right() {
         "{before} {after} {printed} {deviation}"
     );
 }
+
+#[test]
+fn launches_go_last_and_each_is_counted_all_the_same() {
+    let scratch = Scratch::new();
+    let run = steps(&scratch, "4", &["--budget", "0.01", "--malloc", "sample=4096"]);
+    let trace = run.read();
+    trace.assert_balanced();
+    trace.assert_counts(&truth(&scratch.path().join("truth.json")));
+    let (root, budget) = budget(&trace);
+    let parts: Vec<&str> = parts(&budget).into_iter().filter(|part| *part != "malloc").collect();
+    assert_eq!(parts, ["stacks", "launches"], "{budget:?}");
+    assert!(budget.shed.is_sorted_by_key(|part| part.from_ns), "{budget:?}");
+    let shed = budget.shed.last().expect("launches");
+    let hook = root.coverage.hooks.iter().find(|hook| hook.name == "cuLaunchKernel").expect("launches");
+    let count = root.accounting["launch"];
+    assert_eq!((hook.calls, count.seen), (launched(&scratch), launched(&scratch)));
+    assert_eq!((hook.left_out, count.sampled_out), (shed.sampled_out, shed.sampled_out), "{shed:?}");
+    // One in 64 is recorded, drawn anew each time: five deviations, and what threads had not taken notice of.
+    let left = |row: &crate::util::Row<'_>| row.int("start_ns") > shed.from_ns + 200_000_000;
+    let kept = trace.table("launches").rows().filter(left).count() as f64;
+    let wanted = shed.sampled_out as f64 / 63.0;
+    assert!(shed.one_in == Some(64) && wanted > 100.0 && kept > 0.0, "{shed:?}");
+    assert!(kept <= wanted + 5.0 * wanted.sqrt(), "{kept} of {wanted}");
+    assert!(root.cost.counted_ns.is_some_and(|ns| ns > 0.0), "{:?}", root.cost);
+    let folder = run.trace.to_string_lossy();
+    let report = scratch.gputrace(&["report", &folder, "--only", "launch-overhead,host-memory"]).expect(0).text();
+    assert_eq!(report.matches("launches of kernels were left out").count(), 1, "{report}");
+}
+
+#[test]
+fn no_window_of_gpu_times_opens_while_launches_are_left_out() {
+    let scratch = Scratch::new();
+    let run = steps(&scratch, "4", &["--budget", "0.01", "--gpu-time", "windows", "--gpu-window-every", "0.5"]);
+    let trace = run.read();
+    trace.assert_balanced();
+    let (root, budget) = budget(&trace);
+    let shed = budget.shed.iter().find(|part| part.what == "launches").expect("launches");
+    // The thread that asks CUPTI takes notice within a second.
+    let late = |row: &crate::util::Row<'_>| row.int("start_ns") > shed.from_ns + 1_000_000_000;
+    assert_eq!(trace.table("gpu_windows").rows().filter(late).count(), 0, "{shed:?}");
+    let about = root.gpu_time.expect("CUPTI was asked");
+    assert!(about.records > 0 && about.joined * 100 >= about.records * 90, "{about:?}");
+}

@@ -106,15 +106,24 @@ pub(crate) fn geometric(state: &State, mean: u64) -> i64 {
     (-natural_logarithm(uniform(state)) / per_trial) as i64 + 1
 }
 
+/// Whether this one is drawn, of two to the power of `power`.
+pub(crate) fn one_in(state: &State, power: u8) -> bool {
+    random(state).leading_zeros() >= power.into()
+}
+
 /// A number above 0, at most 1.
 fn uniform(state: &State) -> f64 {
+    ((random(state) >> 11) + 1) as f64 / (1u64 << 53) as f64
+}
+
+fn random(state: &State) -> u64 {
     // xorshift64*: good enough for distances, and a few cycles.
     let mut x = state.random.get() | 1;
     x ^= x >> 12;
     x ^= x << 25;
     x ^= x >> 27;
     state.random.set(x);
-    ((x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) + 1) as f64 / (1u64 << 53) as f64
+    x.wrapping_mul(0x2545_f491_4f6c_dd1d)
 }
 
 /// ln x for 0 < x <= 1, to 1e-9: exponent and a series in z = (m-1)/(m+1). libm would be another library to load.

@@ -130,7 +130,8 @@ impl Process {
             }
         }
         let (table, counted) = self.counted();
-        for (hook, calls) in table.iter().zip(&counted).filter(|(hook, _)| hook.counted) {
+        // Some are only counted always, launches where they are left out.
+        for (hook, calls) in table.iter().zip(&counted) {
             books.enter_counted(hook.class as usize, *calls);
         }
         books.close()
@@ -169,11 +170,17 @@ impl Process {
         let sampled = header.malloc_mode.load(Ordering::Relaxed) == malloc_mode::SAMPLE;
         for (class, count) in accounting {
             // A wait that was too short for an event had the clock read twice all the same.
-            let timed = class == Class::OsWait.name();
-            *(if timed { &mut work.events } else { &mut work.passed }) += count.sampled_out;
+            *(match class.as_str() {
+                of if of == Class::OsWait.name() => &mut work.events,
+                of if of == Class::Launch.name() => &mut work.left_out[2],
+                _ => &mut work.passed,
+            }) += count.sampled_out;
             work.events += count.recorded + count.dropped;
             if sampled && [Class::HostAlloc, Class::HostFree].iter().any(|of| class == of.name()) {
                 work.malloc += count.recorded + count.dropped;
+            }
+            if class == Class::Launch.name() {
+                work.launches = count.recorded + count.dropped;
             }
             if class == Class::HostAlloc.name() {
                 work.left_out[1] = count.sampled_out;
@@ -185,18 +192,30 @@ impl Process {
     pub(super) fn prices(&self, clocks: &Clocks) -> Prices {
         let header = self.segment.view().header();
         let price = |word: &AtomicU64| clocks.cost_ns(self.clock, word.load(Ordering::Relaxed));
-        Prices { event_ns: price(&header.event_cost), passed_ns: price(&header.malloc_cost) }
+        Prices {
+            event_ns: price(&header.event_cost),
+            passed_ns: price(&header.malloc_cost),
+            counted_ns: price(&header.counted_cost),
+        }
     }
 
     fn cost(&self, clocks: &Clocks, accounting: &BTreeMap<String, Count>) -> Cost {
         let (work, prices) = (self.work(clocks, accounting), self.prices(clocks));
-        let Prices { event_ns, passed_ns: malloc_ns } = prices;
+        let Prices { event_ns, passed_ns: malloc_ns, counted_ns } = prices;
         // Costs are given in 1/256 ticks.
         let graphs = self.segment.view().header().graph_ticks.load(Ordering::Relaxed).saturating_mul(256);
         let graphs_ns = clocks.cost_ns(self.clock, graphs);
         let stacks_ns = (work.stacks_ns > 0.0).then_some(work.stacks_ns);
         let measured = event_ns.is_some() || malloc_ns.is_some();
         let total_ns = measured.then(|| work.cost_ns(&prices) + graphs_ns.unwrap_or(0.0));
-        Cost { event_ns, malloc_ns, events: work.events, graphs_ns, stacks_ns, total_ns }
+        Cost {
+            event_ns,
+            malloc_ns,
+            counted_ns: counted_ns.filter(|_| work.left_out[2] > 0),
+            events: work.events,
+            graphs_ns,
+            stacks_ns,
+            total_ns,
+        }
     }
 }

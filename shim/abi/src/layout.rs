@@ -229,6 +229,8 @@ pub struct Header {
     pub may_shed: AtomicU32,
     /// Ticks that went into taking stacks.
     pub stack_ticks: AtomicU64,
+    /// Measured cost of a launch that is only counted, in 1/256 ticks; 0 when not measured.
+    pub counted_cost: AtomicU64,
     /// Stacks that were not looked for, since they are left out.
     pub stacks_shed: AtomicU64,
 }

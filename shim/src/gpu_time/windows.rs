@@ -39,7 +39,10 @@ pub(super) fn configure() {
 fn terms(detaches: bool) -> Terms {
     let [ppm, cost_ns] = session::present().map_or([None; 2], |view| {
         let header = view.header();
-        [&header.windows_ppm, &header.record_ns].map(|word| u64::from(word.load(Ordering::Relaxed)).checked_sub(1))
+        let said = |word: &AtomicU32| u64::from(word.load(Ordering::Relaxed)).checked_sub(1);
+        // Windows are the dearest: none opens while anything else is left out.
+        let none = header.shed.load(Ordering::Relaxed) != 0;
+        [if none { Some(0) } else { said(&header.windows_ppm) }, said(&header.record_ns)]
     });
     Terms {
         period_ns: PERIOD_NS.load(Ordering::Relaxed),

@@ -268,7 +268,7 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     put(&header.malloc_mode, sampling::mode());
     header.sample_bytes.store(sampling::mean_bytes(), Ordering::Relaxed);
     put(&header.budget_ppm, platform::budget_ppm());
-    shed::tell(header);
+    shed::tell(header, platform::spares_launches());
     let moment = [now(), sys::clock_ns(sys::MONOTONIC), sys::clock_ns(libc::CLOCK_REALTIME)];
     for (place, value) in header.started.iter().zip(moment) {
         place.store(value, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 //! segment, and kept for the manifest. Windows of GPU times are the dearest and are not open meanwhile (`gpu/governor.rs`).
 
 mod ladder;
+mod work;
 
 use std::collections::VecDeque;
 
@@ -10,7 +11,8 @@ use gputrace_abi::shed::Shed;
 use gputrace_abi::sync::Ordering;
 
 use crate::manifest::{HookBudget, ShedPart};
-use ladder::{Ladder, Load};
+use ladder::Ladder;
+pub(super) use work::{Prices, Work};
 
 /// What was spent is looked at this often.
 const EVERY_NS: i64 = 1_000_000_000;
@@ -18,56 +20,6 @@ const EVERY_NS: i64 = 1_000_000_000;
 const SPAN_NS: i64 = 10 * EVERY_NS;
 /// What is left out, in the order of its going.
 const PARTS: [&str; 3] = ["stacks", "malloc", "launches"];
-
-/// What a process did so far that costs.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Work {
-    /// Events recorded or dropped, and waits too short for one.
-    pub(crate) events: u64,
-    /// Calls of malloc's family that were only counted, and calls of functions that always are.
-    pub(crate) passed: u64,
-    /// Stacks taken, and what they took, ns.
-    pub(crate) stacks: u64,
-    pub(crate) stacks_ns: f64,
-    /// Events of malloc's family among them, where it is sampled, and how much rarer samples are now than was asked for.
-    pub(crate) malloc: u64,
-    pub(crate) rarer: u8,
-    /// What was left out, by its part: stacks, allocations without an event.
-    pub(crate) left_out: [u64; 3],
-}
-
-/// What each thing costs, ns.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Prices {
-    pub(crate) event_ns: Option<f64>,
-    pub(crate) passed_ns: Option<f64>,
-}
-
-impl Work {
-    /// What it cost, ns.
-    pub(crate) fn cost_ns(&self, prices: &Prices) -> f64 {
-        self.events as f64 * prices.event_ns.unwrap_or(0.0)
-            + self.passed as f64 * prices.passed_ns.unwrap_or(0.0)
-            + self.stacks_ns
-    }
-
-    /// What it would have cost in so many ns if nothing had been left out, in millionths, after what was `before`.
-    fn load(&self, before: &Work, prices: &Prices, ns: i64) -> Load {
-        let part = |cost_ns: f64| cost_ns / ns.max(1) as f64 * 1e6;
-        let stack_ns = self.stacks_ns / self.stacks.max(1) as f64;
-        let taken_ns = self.stacks_ns - before.stacks_ns;
-        let missing = self.left_out[0].saturating_sub(before.left_out[0]);
-        let all_ns = self.cost_ns(prices) - before.cost_ns(prices);
-        let malloc_ns = self.malloc.saturating_sub(before.malloc) as f64 * prices.event_ns.unwrap_or(0.0);
-        Load {
-            fixed: part(all_ns - taken_ns - malloc_ns),
-            stacks: part(taken_ns + missing as f64 * stack_ns),
-            // As many more as samples would lie nearer to each other.
-            malloc: part(malloc_ns) * f64::from(self.rarer).exp2(),
-            ..Load::default()
-        }
-    }
-}
 
 /// What is left out in a process.
 #[derive(Debug, Default)]
@@ -172,5 +124,46 @@ impl Shedding {
             stack_ns: (work.stacks > 0).then(|| work.stacks_ns / work.stacks as f64),
             shed: self.parts.iter().filter(|part| part.sampled_out > 0).cloned().collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::Memory;
+    use gputrace_abi::layout::{SMALLEST_BYTES, malloc_mode};
+    use gputrace_abi::shed::may;
+
+    const PRICES: Prices = Prices { event_ns: Some(30.0), passed_ns: Some(1.0), counted_ns: Some(5.0) };
+
+    #[test]
+    fn the_account_says_what_was_left_out_from_when_to_when_and_how_much() {
+        let memory = Memory::new(SMALLEST_BYTES, malloc_mode::SAMPLE);
+        let header = memory.view.header();
+        header.may_shed.store(may::LAUNCHES | may::STACKS, Ordering::Relaxed);
+        let (mut shedding, mut work) = (Shedding::default(), Work::default());
+        let mut look = |second: i64, work: Work| {
+            shedding.look(header, second * EVERY_NS, PRICES, || work);
+            (shedding.describe(header), Shed::of(header.shed.load(Ordering::Relaxed)))
+        };
+        assert_eq!(look(0, work), (None, Shed::default()), "nobody gave a budget");
+        header.shed_ppm.store(10_000, Ordering::Relaxed);
+        for second in 1..40 {
+            // 10 % for three seconds, and nothing after it.
+            let launches = if second < 5 { 3_333_333 } else { 0 };
+            let recorded = if second > 3 { launches / 64 } else { launches };
+            work.events += recorded;
+            work.launches += recorded;
+            work.left_out[2] += launches - recorded;
+            look(second, work);
+        }
+        let (about, shed) = look(40, work);
+        let about = about.expect("a budget");
+        assert_eq!(shed, Shed::default());
+        let [part] = &about.shed[..] else { panic!("no stacks were there to be left out: {about:?}") };
+        assert_eq!((part.what.as_str(), part.one_in), ("launches", Some(64)));
+        assert_eq!(part.sampled_out, work.left_out[2]);
+        assert!(part.from_ns >= 2 * EVERY_NS && part.to_ns.is_some_and(|to| to > part.from_ns), "{part:?}");
+        assert!(about.most_percent > about.hooks_percent && about.hooks_percent > 0.1, "{about:?}");
     }
 }
