@@ -320,10 +320,12 @@ fn a_wrong_value_is_answered_with_those_that_there_are() {
     let run = scratch.gputrace(&["report", "--format", "foo", "."]).expect(2);
     one_line(&run.stderr, "[possible values: ");
     // What would be ignored is refused before anything starts.
-    let run = scratch.gputrace(&["-o", "t", "--budget", "2", "--gpu-time", "full", "--", "echo", "ran"]).expect(125);
+    let run = scratch
+        .gputrace(&["-o", "t", "--gpu-window-every", "2", "--gpu-time", "full", "--", "echo", "ran"])
+        .expect(125);
     one_line(
         &run.stderr,
-        "--budget is about windows of GPU times: it belongs to --gpu-time windows or --gpu-time auto",
+        "--gpu-window-every is about windows of GPU times: it belongs to --gpu-time windows or --gpu-time auto",
     );
     assert_eq!((run.text(), scratch.path().join("t").exists()), (String::new(), false));
 }

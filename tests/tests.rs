@@ -29,6 +29,7 @@
 //! | `gpu_time` | what the GPU did, by CUPTI's records, is what the simulated device did; whoever else uses CUPTI goes first |
 //! | `counters` | what is read from outside of devices and processes is what the stand-in for NVML and the kernel say |
 //! | `gpu_windows` | windows hold all the work of their time, cost what the budget allows, and open together in all ranks |
+//! | `shedding` | the hooks keep to the budget: the dearest detail goes first, and what is left out is counted |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass; what differs is named |
@@ -99,6 +100,7 @@ mod real_programs;
 mod routes;
 mod sanitizers;
 mod selectors;
+mod shedding;
 mod signals;
 mod stacks;
 mod tidy;

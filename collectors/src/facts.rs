@@ -232,7 +232,8 @@ pub(crate) fn coverage(view: &View, known: &[Hook], counted: &[u64]) -> Vec<mani
     };
     let mut reached = Vec::new();
     for (n, hook) in hooks.iter().enumerate() {
-        let calls = if hook.counted { counted.get(n).copied().unwrap_or(0) } else { hook.calls };
+        let only_counted = counted.get(n).copied().unwrap_or(0);
+        let calls = hook.calls + only_counted;
         let patched = view.hook(n).is_some_and(|row| row.read().inline == why::PATCHED);
         // A call needs no look-up when the program is linked to the function; the shim does not see that it is. Nor
         // does it see, where the function itself is patched, by which way a call came to it.
@@ -250,6 +251,7 @@ pub(crate) fn coverage(view: &View, known: &[Hook], counted: &[u64]) -> Vec<mani
             routes: routes.collect(),
             calls,
             counted: hook.counted,
+            left_out: if hook.counted { 0 } else { only_counted },
         });
     }
     reached

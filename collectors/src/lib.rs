@@ -11,6 +11,7 @@ mod accounting;
 pub mod archive;
 mod arrivals;
 mod bindings;
+mod budget;
 mod chain;
 mod clock;
 pub mod counters;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use crate::budget::{HookBudget, ShedPart};
 pub use crate::counters::{Counters, Source};
 pub use crate::gpu_time::{Budget, GpuTime, TimedLaunches};
 use gputrace_abi::Class;
@@ -154,6 +155,9 @@ pub struct Process {
     /// What came of asking CUPTI what the GPU did; missing where nobody asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_time: Option<GpuTime>,
+    /// What recording may cost, and what was left out to keep to it; missing where nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<HookBudget>,
     /// What tracing cost this process.
     pub cost: Cost,
     /// What its shim or its reader noticed, a sentence each.
@@ -269,6 +273,13 @@ pub struct Hook {
     /// Calls are counted here and leave no rows: the function takes less time than two reads of the clock.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub counted: bool,
+    /// Calls among them that were only counted, to keep to the budget, and have no rows.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A driver function that no hook covers.
@@ -289,13 +300,19 @@ pub struct Cost {
     pub event_ns: Option<f64>,
     /// Time that one sampled-out malloc or free takes longer, ns.
     pub malloc_ns: Option<f64>,
+    /// Time that a launch takes which is only counted, ns; missing where none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_ns: Option<f64>,
     /// Driver events recorded or dropped.
     pub events: u64,
     /// Time that went into reading graphs when they were instantiated or updated, ns; missing when none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graphs_ns: Option<f64>,
-    /// events x event_ns + calls of malloc's family x malloc_ns + graphs_ns, ns; missing when neither of the first two was
-    /// measured.
+    /// Time that went into taking stacks, ns; missing when none was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacks_ns: Option<f64>,
+    /// events x event_ns + calls of malloc's family x malloc_ns + launches only counted x counted_ns + graphs_ns + stacks_ns, ns; missing when neither of the
+    /// first two was measured.
     pub total_ns: Option<f64>,
 }
 

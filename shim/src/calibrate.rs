@@ -10,12 +10,15 @@ use gputrace_abi::layout::{CHUNKS_AT, ThreadRow, View};
 use gputrace_abi::{Class, Event, event::detail, local};
 
 use crate::hooks::Hook;
+#[cfg(target_os = "linux")]
+use crate::record::thinned;
 use crate::record::{Call, Layer};
 use crate::thread::State;
 use crate::{session, sys};
 
-/// Cost of an event and of a malloc that is not recorded, in 1/256 ticks; 0: not measured.
+/// Cost of an event, of a launch that is only counted and of a malloc that is not recorded, in 1/256 ticks; 0: not measured.
 static EVENT: AtomicU64 = AtomicU64::new(0);
+static COUNTED: AtomicU64 = AtomicU64::new(0);
 static MALLOC: AtomicU64 = AtomicU64::new(0);
 
 /// At the start of a process that may live for a millisecond only: some 20 us, for a figure that is good to a quarter.
@@ -36,6 +39,7 @@ pub(crate) fn with_driver() {
 /// Writes the figures into a segment's header.
 pub(crate) fn tell(view: &View) {
     view.header().event_cost.store(EVENT.load(Ordering::Relaxed), Ordering::Relaxed);
+    view.header().counted_cost.store(COUNTED.load(Ordering::Relaxed), Ordering::Relaxed);
     view.header().malloc_cost.store(MALLOC.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
@@ -49,7 +53,9 @@ fn measure(events: u64, rounds: u64) {
     let event = fastest(events, rounds, || state.rewind(), || record_one(&state, row));
     let count = AtomicU64::new(0);
     let pass = fastest(events, rounds, || (), || local::increment(core::hint::black_box(&count)));
+    let counted = counted(&state, row, |count_one| fastest(events, rounds, || (), count_one));
     EVENT.store(event, Ordering::Relaxed);
+    COUNTED.store(counted, Ordering::Relaxed);
     MALLOC.store(pass, Ordering::Relaxed);
     tell(&view);
     // SAFETY: the state and the row are not used any more.
@@ -70,10 +76,31 @@ fn fastest(calls: u64, rounds: u64, before: impl Fn(), call: impl Fn()) -> u64 {
     best.saturating_mul(256).checked_div(calls).unwrap_or(0)
 }
 
+const LAUNCH: Hook = Hook::new(c"cuLaunchKernel", Class::Launch, detail::KERNEL, false, core::ptr::null());
+
+/// Measures a launch that is left out.
+#[cfg(target_os = "linux")]
+fn counted(state: &State, row: &ThreadRow, measured: impl FnOnce(&dyn Fn()) -> u64) -> u64 {
+    use gputrace_abi::shed::Shed;
+    state.header().shed.store(Shed { launches: Shed::MOST, ..Shed::default() }.word(), Ordering::Relaxed);
+    state.rewind();
+    measured(&|| {
+        let mut cookie = 0usize;
+        if !thinned::choose(state, row, LAUNCH, &raw mut cookie) {
+            thinned::over(state, 0, 0, [0; 4]);
+        }
+    })
+}
+
+/// None is left out.
+#[cfg(target_os = "macos")]
+fn counted(_: &State, _: &ThreadRow, _: impl FnOnce(&dyn Fn()) -> u64) -> u64 {
+    0
+}
+
 /// The work of `record::call` without a driver call in the middle.
 #[inline(always)]
 fn record_one(state: &State, row: &ThreadRow) {
-    const LAUNCH: Hook = Hook::new(c"cuLaunchKernel", Class::Launch, detail::KERNEL, false, core::ptr::null());
     let mut cookie = 0usize;
     let Some(call) = Call::enter(Layer::driver(state, row), &raw mut cookie) else { return };
     let start = call.begin(LAUNCH.class, 0);

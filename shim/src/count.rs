@@ -2,14 +2,17 @@
 //!
 //! Cost: docs/benchmarks.md, about 2 ns. Each thread adds to a block of counters of its own, in the segment, so that
 //! threads do not wait for each other's cache lines and a kill loses nothing; when all blocks are some thread's, to
-//! everybody's, atomically. The collector adds the blocks up: a counted call was seen, and sampled out.
+//! everybody's, atomically. The collector adds the blocks up: a counted call was seen, and sampled out. Launches that are left out
+//! to keep to a budget are counted here as well.
 
 use core::sync::atomic::Ordering;
 
+use gputrace_abi::layout::View;
 use gputrace_abi::local;
 
 use crate::interpose::driver;
 use crate::record::{self, NO_DEVICE};
+use crate::thread::State;
 use crate::{hooks, session, thread, tls};
 
 /// Counts a call and passes it on to its original. `effect` runs after the original with its result.
@@ -59,7 +62,18 @@ fn slow(number: u16) {
         local::increment(&view.header().nested);
         return;
     }
-    match state.and_then(|state| state.counters(&view)) {
+    add(&view, state, number);
+}
+
+/// Counts a call of this thread's, wherever it is made.
+pub(crate) fn of_thread(state: &State, number: u16) {
+    if let Some(view) = session::present() {
+        add(&view, Some(state), number);
+    }
+}
+
+fn add(view: &View, state: Option<&State>, number: u16) {
+    match state.and_then(|state| state.counters(view)) {
         Some(block) => {
             if let Some(counter) = block.get(usize::from(number)) {
                 local::increment(counter);

@@ -40,6 +40,7 @@ mod nccl;
 mod record;
 mod sampling;
 mod session;
+mod shed;
 #[cfg(target_os = "linux")]
 mod stack;
 #[cfg(target_os = "macos")]

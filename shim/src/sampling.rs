@@ -5,12 +5,16 @@
 //! 1 - exp(-s/mean), so sums over recorded blocks of s / (1 - exp(-s/mean)) are unbiased. The distance to the next
 //! sample is drawn anew each time (the process has no memory), so a thread keeps one number, its countdown.
 //!
+//! To keep to a budget the collector may want samples further apart ([`gputrace_abi::shed`]). A distance that is drawn keeps
+//! its mean, and the event that ends it says which that was: so sums stay unbiased whenever it changes.
+//!
 //! Frees of recorded blocks are found through a filter of one byte per page (hashed), which stays in the cache, and
 //! behind it an exact table.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gputrace_abi::layout::malloc_mode;
+use gputrace_abi::shed::Shed;
 
 use crate::session;
 use crate::thread::State;
@@ -62,27 +66,33 @@ pub(crate) fn mean_bytes() -> u64 {
     MEAN_BYTES.load(Ordering::Relaxed)
 }
 
-/// Sets a thread's countdown for its first time.
+/// Sets a thread's countdown for its first time. Its segment is known.
 pub(crate) fn reset(state: &State) {
     state.countdown.set(match mode() {
         malloc_mode::OFF => i64::MAX,
         malloc_mode::FULL => i64::MIN / 2,
-        _ => distance(state),
+        _ => {
+            let rarer = Shed::of(state.header().shed.load(Ordering::Relaxed)).malloc;
+            state.rarer.set(rarer);
+            distance(state, mean_bytes() as f64 * (1u64 << rarer) as f64)
+        }
     });
 }
 
-/// The slow path was taken: whether this allocation is recorded. Draws the next distance.
-pub(crate) fn chooses(state: &State) -> bool {
+/// The slow path was taken: whether this allocation is recorded, and by how many powers of two samples lay further apart
+/// than was asked for. Draws the next distance.
+pub(crate) fn chooses(state: &State) -> Option<u8> {
     if is_off() || state.countdown.get() > 0 {
-        return false;
+        return None;
     }
+    let rarer = state.rarer.get();
     reset(state);
-    true
+    Some(rarer)
 }
 
 /// An exponentially distributed number of bytes, at least 1.
-fn distance(state: &State) -> i64 {
-    (-natural_logarithm(uniform(state)) * mean_bytes() as f64) as i64 + 1
+fn distance(state: &State, mean: f64) -> i64 {
+    ((-natural_logarithm(uniform(state)) * mean) as i64).saturating_add(1)
 }
 
 /// Trials up to and with the first success, where one in `mean` succeeds: geometrically distributed, at least 1.
@@ -96,15 +106,24 @@ pub(crate) fn geometric(state: &State, mean: u64) -> i64 {
     (-natural_logarithm(uniform(state)) / per_trial) as i64 + 1
 }
 
+/// Whether this one is drawn, of two to the power of `power`.
+pub(crate) fn one_in(state: &State, power: u8) -> bool {
+    random(state).leading_zeros() >= power.into()
+}
+
 /// A number above 0, at most 1.
 fn uniform(state: &State) -> f64 {
+    ((random(state) >> 11) + 1) as f64 / (1u64 << 53) as f64
+}
+
+fn random(state: &State) -> u64 {
     // xorshift64*: good enough for distances, and a few cycles.
     let mut x = state.random.get() | 1;
     x ^= x >> 12;
     x ^= x << 25;
     x ^= x >> 27;
     state.random.set(x);
-    ((x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) + 1) as f64 / (1u64 << 53) as f64
+    x.wrapping_mul(0x2545_f491_4f6c_dd1d)
 }
 
 /// ln x for 0 < x <= 1, to 1e-9: exponent and a series in z = (m-1)/(m+1). libm would be another library to load.

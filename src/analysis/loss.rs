@@ -5,7 +5,7 @@
 use gputrace_collectors::manifest::Removed;
 use gputrace_collectors::schema::TableId;
 
-use super::{Facts, Section};
+use super::{Facts, Need, Section};
 use crate::render::{duration, number, share};
 use crate::trace::{Problem, Trace};
 
@@ -54,6 +54,33 @@ impl Loss {
         let all = self.recorded + self.dropped;
         if all == 0 { 1.0 } else { self.recorded as f64 / all as f64 }
     }
+}
+
+/// Whether the pass counts or sums calls that launch kernels, or goes by their order.
+fn is_of_launches(need: Need) -> bool {
+    use Need::{Api, Critical, Launched, Launches, Ops, Ranges, Ranks, StepSums};
+    matches!(need, Api | Critical | Launched | Launches | Ops | Ranges | Ranks | StepSums)
+}
+
+/// Says in the section of an analysis of launches that some were left out to keep to the budget, if some were.
+pub(crate) fn note_shed(section: &mut Section, facts: &Facts<'_>, needs: &[Need]) {
+    let after = |at: i64| duration(at.saturating_sub(facts.trace.began_ns()).max(0) as f64);
+    let parts =
+        facts.processes().filter_map(|process| process.manifest.as_ref()?.budget.as_ref()).flat_map(|b| &b.shed);
+    let parts: Vec<_> = parts.filter(|part| part.what == "launches").collect();
+    let (Some(from_ns), true) =
+        (parts.iter().map(|part| part.from_ns).min(), needs.iter().any(|need| is_of_launches(*need)))
+    else {
+        return;
+    };
+    let to_ns = parts.iter().map(|part| part.to_ns).collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
+    let until = to_ns.map_or("the end".to_owned(), after);
+    let missing: u64 = parts.iter().map(|part| part.sampled_out).sum();
+    section.note(format!(
+        "To keep to --budget {} launches of kernels were left out between {} and {until}: what is counted or summed of launches is without them. The manifest counts them by function.",
+        number(missing as f64),
+        after(from_ns),
+    ));
 }
 
 /// Says in a section that some of a table's events are missing, if some are, and `what` they are.

@@ -28,7 +28,7 @@ mod idle_gpus;
 mod implicit_syncs;
 mod kernels;
 mod launch_overhead;
-mod loss;
+pub(crate) mod loss;
 mod metal_baseline;
 mod metric;
 mod modules;

@@ -207,6 +207,8 @@ fn environment(
         ("GPUTRACE_GPU_ACTIVITY", activities.join(",")),
         ("GPUTRACE_GPU_TIME", gpu_time.to_owned()),
         ("GPUTRACE_BUDGET", ((args.budget.unwrap_or(BUDGET) * 1e4).round() as u32).max(1).to_string()),
+        // What nobody gave is the budget of windows alone.
+        ("GPUTRACE_SHED", if args.budget.is_some() { "on" } else { "off" }.to_owned()),
         ("GPUTRACE_GPU_PERIOD", args.gpu_window_every.unwrap_or(GPU_WINDOW_EVERY).as_millis().to_string()),
         ("GPUTRACE_JOB", job(|name| std::env::var(name).ok()).unwrap_or_else(|| session.path().display().to_string())),
         ("GPUTRACE_MALLOC", malloc),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::select::{self, wrong};
-use crate::analysis::{ALL, Analysis, Facts, Need};
+use crate::analysis::{ALL, Analysis, Facts, Need, loss};
 use crate::cli::ReportArgs;
 use crate::findings;
 use crate::render::{self, Layout, Report};
@@ -29,7 +29,12 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     let facts = Facts::gather(&trace, &filter, &needs);
     select::found(&args.select, &facts)?;
     let asked = |a: &dyn Analysis| !args.only.is_empty() || a.answers(&facts);
-    let sections = chosen.into_iter().filter(|a| asked(*a)).map(|a| (a, a.section(&facts))).collect();
+    let section = |of: &dyn Analysis| {
+        let mut section = of.section(&facts);
+        loss::note_shed(&mut section, &facts, of.needs());
+        section
+    };
+    let sections = chosen.into_iter().filter(|a| asked(*a)).map(|a| (a, section(a))).collect();
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
     let report = Report { traces, sections, problems: trace.problems() };
     let layout = Layout::of_report(args.output.is_some(), args.width, args.color);

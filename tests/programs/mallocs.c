@@ -1,13 +1,15 @@
 /* Allocates in a way that can be counted.
  *
- * usage: mallocs known COUNT | mallocs traffic BLOCKS BYTES
+ * usage: mallocs known COUNT | mallocs traffic BLOCKS BYTES | mallocs lasting SECONDS BYTES
  *   known     each function of malloc's family COUNT times, with sizes that nobody else uses (see below)
- *   traffic   BLOCKS blocks of BYTES, one after another, none of them touched */
+ *   traffic   BLOCKS blocks of BYTES, one after another, none of them touched
+ *   lasting   the same for so many seconds, after which it prints the number of blocks */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* What the compiler must not know, or it removes the pairs. */
 static void *volatile place, *volatile nothing;
@@ -30,6 +32,13 @@ int main(int argc, char **argv) {
             free(KEEP(reallocarray(nothing, 2, 35004)));
             free(nothing);
         }
+    } else if (!strcmp(argv[1], "lasting")) {
+        size_t bytes = strtoul(argv[3], NULL, 10);
+        time_t end = time(NULL) + count;
+        long blocks = 0;
+        for (; time(NULL) <= end; blocks += 1000)
+            for (int i = 0; i < 1000; i++) free(KEEP(malloc(bytes)));
+        printf("%ld\n", blocks);
     } else {
         size_t bytes = strtoul(argv[3], NULL, 10);
         for (int i = 0; i < count; i++) free(KEEP(malloc(bytes)));

@@ -88,9 +88,11 @@ impl Trace {
         let mut calls = BTreeMap::new();
         let processes: Vec<Process> = self.manifests().into_iter().flat_map(|m| m.processes).collect();
         let hooks = processes.iter().flat_map(|p| &p.coverage.hooks);
-        for hook in hooks.filter(|hook| hook.counted && hook.calls > 0) {
-            *calls.entry(hook.name.clone()).or_default() += hook.calls;
+        for hook in hooks.filter(|hook| hook.counted || hook.left_out > 0) {
+            let counted = if hook.counted { hook.calls } else { hook.left_out };
+            *calls.entry(hook.name.clone()).or_default() += counted;
         }
+        calls.retain(|_, calls| *calls > 0);
         for table in ["launches", "syncs", "transfers", "device_memory", "api"] {
             for row in self.table(table).rows() {
                 *calls.entry(names[&row.int("api_id")].clone()).or_default() += 1;

@@ -1,16 +1,19 @@
 //! A process as others see it: its row in `processes`, its part of the manifest.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use gputrace_abi::Class;
-use gputrace_abi::layout::stacks;
-use gputrace_abi::sync::Ordering;
+use gputrace_abi::layout::{malloc_mode, stacks};
+use gputrace_abi::shed::Shed;
+use gputrace_abi::sync::{AtomicU64, Ordering};
 
 use super::Process;
-use crate::accounting::{Counters, Ending};
+use super::shed::{Prices, Work};
+use crate::accounting::{Counters, Ending, MOST};
 use crate::clock::Clocks;
 use crate::facts;
-use crate::manifest::{self, Cost, Coverage};
+use crate::manifest::{self, Cost, Count, Coverage};
 use crate::tables::ProcessRow;
 
 impl Process {
@@ -56,21 +59,8 @@ impl Process {
     /// The process's part of the manifest: final after `finish`, before it as of now.
     pub(crate) fn describe(&self, clocks: &Clocks) -> manifest::Process {
         let header = self.segment.view().header();
-        let mut books = self.books.clone();
         let hooks = &self.intake.hooks;
-        let class_of = |hook| facts::class_of(self.segment.view(), hook);
-        for thread in self.threads.iter().skip(1).filter(|t| t.is_live()) {
-            if let Some(row) = self.segment.view().thread(thread.row) {
-                books.enter(&Counters::read(row), &thread.recorded, 0, Ending::Cut, class_of);
-            }
-        }
-        let counted = facts::counted(self.segment.view());
-        let read = if hooks.is_empty() && !counted.is_empty() { facts::hooks(self.segment.view()) } else { Vec::new() };
-        let table = if hooks.is_empty() { &read } else { hooks };
-        for (hook, calls) in table.iter().zip(&counted).filter(|(hook, _)| hook.counted) {
-            books.enter_counted(hook.class as usize, *calls);
-        }
-        let accounting = books.close();
+        let accounting = self.accounting();
         let unread = header.stacks[stacks::UNREAD].load(Ordering::Relaxed);
         let inline = facts::inline(self.segment.view());
         let mut notes =
@@ -103,12 +93,13 @@ impl Process {
             balanced: accounting.values().all(manifest::Count::is_balanced),
             gpu_time: self.gpu.describe(self.segment.view().header()),
             cost: self.cost(clocks, &accounting),
+            budget: self.shedding.describe(header),
             accounting,
             stacks: self.stacks(),
             devices: self.devices.all().map(|device| device.uuid.clone()).collect(),
             nested: header.nested.load(Ordering::Relaxed),
             coverage: Coverage {
-                hooks: facts::coverage(self.segment.view(), hooks, &counted),
+                hooks: facts::coverage(self.segment.view(), hooks, &facts::counted(self.segment.view())),
                 uncovered: self.fetched.symbols.clone(),
                 export_tables: self.fetched.export_tables.clone(),
                 past_symbols: self.fetched.past_symbols.clone(),
@@ -129,22 +120,102 @@ impl Process {
         }
     }
 
-    fn cost(&self, clocks: &Clocks, accounting: &BTreeMap<String, manifest::Count>) -> Cost {
+    /// The account of its calls, as of now.
+    pub(super) fn accounting(&self) -> BTreeMap<String, Count> {
+        let mut books = self.books.clone();
+        let class_of = |hook| facts::class_of(self.segment.view(), hook);
+        for thread in self.threads.iter().skip(1).filter(|t| t.is_live()) {
+            if let Some(row) = self.segment.view().thread(thread.row) {
+                books.enter(&Counters::read(row), &thread.recorded, 0, Ending::Cut, class_of);
+            }
+        }
+        let (table, counted) = self.counted();
+        // Some are only counted always, launches where they are left out.
+        for (hook, calls) in table.iter().zip(&counted) {
+            books.enter_counted(hook.class as usize, *calls);
+        }
+        books.close()
+    }
+
+    /// The hook table, and the calls of each hook that were counted only.
+    fn counted(&self) -> (Cow<'_, [facts::Hook]>, Vec<u64>) {
+        let counted = facts::counted(self.segment.view());
+        let hooks = &self.intake.hooks;
+        let read = if hooks.is_empty() && !counted.is_empty() { facts::hooks(self.segment.view()) } else { Vec::new() };
+        (if hooks.is_empty() { read.into() } else { hooks.into() }, counted)
+    }
+
+    /// Decides once a second what is left out for the budget.
+    pub(super) fn shed(&mut self, clocks: &Clocks) {
+        let mut shedding = std::mem::take(&mut self.shedding);
+        let work = || self.work(clocks, &self.accounting());
+        shedding.look(self.segment.view().header(), clocks.now_ns(), self.prices(clocks), work);
+        self.shedding = shedding;
+    }
+
+    /// What the process did that costs.
+    pub(super) fn work(&self, clocks: &Clocks, accounting: &BTreeMap<String, Count>) -> Work {
         let header = self.segment.view().header();
-        let event_ns = clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed));
-        let malloc_ns = clocks.cost_ns(self.clock, header.malloc_cost.load(Ordering::Relaxed));
-        let (mut events, mut passed) = (0, 0);
+        let stacks = self.stacks();
+        let mut work = Work {
+            stacks: [stacks.python, stacks.native, stacks.none].iter().map(|count| *count.min(&MOST)).sum(),
+            // Costs are given in 1/256 ticks.
+            stacks_ns: clocks
+                .cost_ns(self.clock, header.stack_ticks.load(Ordering::Relaxed).saturating_mul(256))
+                .unwrap_or(0.0),
+            left_out: [header.stacks_shed.load(Ordering::Relaxed).min(MOST), 0, 0],
+            rarer: Shed::of(header.shed.load(Ordering::Relaxed)).malloc,
+            ..Work::default()
+        };
+        let sampled = header.malloc_mode.load(Ordering::Relaxed) == malloc_mode::SAMPLE;
         for (class, count) in accounting {
             // A wait that was too short for an event had the clock read twice all the same.
-            let timed = class == Class::OsWait.name();
-            *(if timed { &mut events } else { &mut passed }) += count.sampled_out;
-            events += count.recorded + count.dropped;
+            *(match class.as_str() {
+                of if of == Class::OsWait.name() => &mut work.events,
+                of if of == Class::Launch.name() => &mut work.left_out[2],
+                _ => &mut work.passed,
+            }) += count.sampled_out;
+            work.events += count.recorded + count.dropped;
+            if sampled && [Class::HostAlloc, Class::HostFree].iter().any(|of| class == of.name()) {
+                work.malloc += count.recorded + count.dropped;
+            }
+            if class == Class::Launch.name() {
+                work.launches = count.recorded + count.dropped;
+            }
+            if class == Class::HostAlloc.name() {
+                work.left_out[1] = count.sampled_out;
+            }
         }
+        work
+    }
+
+    pub(super) fn prices(&self, clocks: &Clocks) -> Prices {
+        let header = self.segment.view().header();
+        let price = |word: &AtomicU64| clocks.cost_ns(self.clock, word.load(Ordering::Relaxed));
+        Prices {
+            event_ns: price(&header.event_cost),
+            passed_ns: price(&header.malloc_cost),
+            counted_ns: price(&header.counted_cost),
+        }
+    }
+
+    fn cost(&self, clocks: &Clocks, accounting: &BTreeMap<String, Count>) -> Cost {
+        let (work, prices) = (self.work(clocks, accounting), self.prices(clocks));
+        let Prices { event_ns, passed_ns: malloc_ns, counted_ns } = prices;
         // Costs are given in 1/256 ticks.
-        let graphs = header.graph_ticks.load(Ordering::Relaxed).saturating_mul(256);
+        let graphs = self.segment.view().header().graph_ticks.load(Ordering::Relaxed).saturating_mul(256);
         let graphs_ns = clocks.cost_ns(self.clock, graphs);
-        let parts = [event_ns.map(|ns| ns * events as f64), malloc_ns.map(|ns| ns * passed as f64), graphs_ns];
-        let total_ns = (event_ns.is_some() || malloc_ns.is_some()).then(|| parts.into_iter().flatten().sum());
-        Cost { event_ns, malloc_ns, events, graphs_ns, total_ns }
+        let stacks_ns = (work.stacks_ns > 0.0).then_some(work.stacks_ns);
+        let measured = event_ns.is_some() || malloc_ns.is_some();
+        let total_ns = measured.then(|| work.cost_ns(&prices) + graphs_ns.unwrap_or(0.0));
+        Cost {
+            event_ns,
+            malloc_ns,
+            counted_ns: counted_ns.filter(|_| work.left_out[2] > 0),
+            events: work.events,
+            graphs_ns,
+            stacks_ns,
+            total_ns,
+        }
     }
 }

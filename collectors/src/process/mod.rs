@@ -17,6 +17,7 @@ pub(crate) mod pending;
 mod ranges;
 mod read;
 mod resolve;
+mod shed;
 mod texts;
 mod thread;
 
@@ -47,6 +48,7 @@ use gpu::Gpu;
 use intake::Intake;
 use pending::Pending;
 use ranges::Ranges;
+use shed::Shedding;
 use thread::Thread;
 
 /// The thread of events whose row nobody uses.
@@ -67,6 +69,7 @@ pub(crate) struct Process {
     communicators: Communicators,
     pub(crate) devices: Devices,
     gpu: Gpu,
+    shedding: Shedding,
     /// When names of threads were last looked at.
     named: Option<Instant>,
     held: Vec<Event>,
@@ -110,6 +113,7 @@ impl Process {
             communicators: Communicators::default(),
             devices: Devices::default(),
             gpu: Gpu::new(id, pid),
+            shedding: Shedding::default(),
             named: None,
             held: Vec::new(),
             threads: vec![Thread::new(usize::from(u16::MAX), 0, 0, started)],
@@ -172,6 +176,9 @@ impl Process {
         let header = self.segment.view().header();
         let event_ns = clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed));
         self.gpu.govern(header, clocks.now_ns(), self.events, event_ns);
+        if !dead {
+            self.shed(clocks);
+        }
         self.take_graphs(clocks, tables, false);
         self.intake.stacks.end_pass(&self.intake.fresh);
         self.let_threads_go(clocks, tables);
@@ -230,6 +237,8 @@ impl Process {
         self.leave_numbered_open(tables);
         self.books.enter_recorded(&self.threads[NOBODY].recorded);
         self.books.enter_rowless(&view.header().rowless);
+        let (work, prices) = (self.work(clocks, &self.accounting()), self.prices(clocks));
+        self.shedding.finish(ended_ns.unwrap_or_else(|| clocks.now_ns()), prices, work);
         self.ended_ns = ended_ns;
         if ended_ns.is_some() {
             let header = view.header();

@@ -6,6 +6,7 @@ use gputrace_abi::event::{
     Event, FLAG_CAPTURED, FLAG_IN_GROUP, MemoryKind, detail, memory_kinds, unpack_block, unpack_grid,
 };
 use gputrace_abi::metal::FLAG_NUMBERED;
+use gputrace_abi::shed::Shed;
 
 use super::Process;
 use super::gpu::{Given, Gpu, What};
@@ -277,7 +278,9 @@ impl Process {
     fn host_alloc(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables) {
         let Some(mut call) = self.host_call(event, clocks) else { return };
         let bytes = event.payload[3];
-        call.weight_bytes = weight(bytes, self.facts.sample_bytes);
+        // Samples lay further apart by so many powers of two, to keep to a budget.
+        let rarer = event.payload[1].min(Shed::MOST.into()) as i32;
+        call.weight_bytes = weight(bytes, self.facts.sample_bytes * f64::from(rarer).exp2());
         self.host_blocks.insert(event.payload[0], bytes, call.weight_bytes);
         tables.host(&call);
     }

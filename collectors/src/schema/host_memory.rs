@@ -30,7 +30,7 @@ pub(super) const HOST_MEMORY: Table = Table {
             F64,
             Dictionary,
             BYTES,
-            "bytes of allocation that this row stands for: bytes / (1 - exp(-bytes / mean)) when sampled, else bytes",
+            "bytes of allocation that this row stands for: bytes / (1 - exp(-bytes / mean)) when sampled, else bytes; the mean distance of samples is longer while --budget makes them rarer",
         ),
     ],
 };

@@ -221,7 +221,18 @@ pub struct Header {
     pub record_ns: AtomicU32,
     /// What recording may cost, in millionths of the wall time; 0: nobody asked for windows.
     pub budget_ppm: AtomicU32,
-    padding: AtomicU32,
+    /// What is left out, as [`crate::shed::Shed`] has it. The collector's.
+    pub shed: AtomicU32,
+    /// What recording may cost, in millionths of the wall time, where something may be left out for it; else 0.
+    pub shed_ppm: AtomicU32,
+    /// What may be left out: bits of [`crate::shed::may`].
+    pub may_shed: AtomicU32,
+    /// Ticks that went into taking stacks.
+    pub stack_ticks: AtomicU64,
+    /// Measured cost of a launch that is only counted, in 1/256 ticks; 0 when not measured.
+    pub counted_cost: AtomicU64,
+    /// Stacks that were not looked for, since they are left out.
+    pub stacks_shed: AtomicU64,
 }
 
 /// Set in [`Header::shared_taken`] when the chunk is open.
@@ -302,6 +313,8 @@ const _: () = {
     assert!(offset_of!(Header, listener) == 464);
     assert!(offset_of!(Header, graph_ticks) == 480);
     assert!(offset_of!(Header, windows_ppm) == 488);
+    assert!(offset_of!(Header, shed) == 500);
+    assert!(offset_of!(Header, stack_ticks) == 512);
     assert!(size_of::<HookRow>() == 64);
     assert!(size_of::<ThreadRow>() == 512);
     assert!(offset_of!(ThreadRow, in_flight_hook) == 16);

@@ -28,6 +28,7 @@ pub mod patches;
 pub mod pool;
 pub mod ring;
 pub mod sample;
+pub mod shed;
 pub mod stack;
 pub mod sync;
 pub mod text;

@@ -51,6 +51,8 @@ pub(crate) enum Mode {
 
 /// Launches are timed while CUPTI cannot be used. The constructor's.
 static OR_EVENTS: AtomicBool = AtomicBool::new(false);
+/// Launches must all be recorded. The constructor's.
+static NEEDS_LAUNCHES: AtomicBool = AtomicBool::new(false);
 /// A [`Mode`]. The constructor's.
 static MODE: AtomicU32 = AtomicU32::new(Mode::Off as u32);
 /// The process whose thread runs, or is about to; 0: none was made.
@@ -118,6 +120,16 @@ pub(crate) fn budget_ppm() -> u32 {
     if mode() == Mode::Windows { windows::BUDGET_PPM.load(Ordering::Relaxed) } else { 0 }
 }
 
+/// Whether CUPTI's records are on.
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+/// Whether launches may be left out. Not where each of the GPU's times is to find its own, or stands for others that are counted.
+pub(crate) fn spares_launches() -> bool {
+    !NEEDS_LAUNCHES.load(Ordering::Relaxed)
+}
+
 /// CUPTI can be used from now on, or cannot: then launches are timed, where that was asked for.
 fn cupti_is_usable(usable: bool) {
     if OR_EVENTS.load(Ordering::Relaxed) {
@@ -139,6 +151,7 @@ pub(crate) fn configure() {
         _ => Mode::Off,
     };
     MODE.store(mode as u32, Ordering::Relaxed);
+    NEEDS_LAUNCHES.store(matches!(how, Some(b"full" | b"events" | b"auto")), Ordering::Relaxed);
     windows::configure();
     let auto = how == Some(b"auto");
     OR_EVENTS.store(auto, Ordering::Relaxed);

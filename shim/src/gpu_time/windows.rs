@@ -38,7 +38,13 @@ pub(super) fn configure() {
 
 /// What is left of the budget when the hooks have had their part, in millionths of the wall time.
 pub(super) fn ppm() -> u64 {
-    let told = session::present().map_or(0, |view| view.header().windows_ppm.load(Ordering::Relaxed));
+    let [told, shed] = session::present().map_or([0; 2], |view| {
+        [&view.header().windows_ppm, &view.header().shed].map(|word| word.load(Ordering::Relaxed))
+    });
+    // The GPU's times are the dearest: none while anything else is left out.
+    if shed != 0 {
+        return 0;
+    }
     u64::from(told).checked_sub(1).unwrap_or(BUDGET_PPM.load(Ordering::Relaxed).into())
 }
 

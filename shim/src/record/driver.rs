@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use gputrace_abi::{Event, event};
 
-use super::{Call, enter};
+use super::{Call, enter, thinned};
 use crate::gpu_time::events::{self, Timed};
 use crate::hooks::{self, Hook};
 use crate::interpose::driver;
@@ -56,7 +56,8 @@ pub(crate) fn launch(
     let mut cookie = 0usize;
     let mut start = 0;
     let mut timed = Timed::NO;
-    let call = enter(hook.class, &raw mut cookie).ok();
+    let mark = &raw mut cookie;
+    let call = enter(hook.class, mark, |state, row| thinned::enter(state, row, hook, mark)).ok();
     if let Some(call) = call {
         if let Some(stream) = &stream {
             timed = events::begin(call.layer.state, hook, stream);
@@ -69,10 +70,17 @@ pub(crate) fn launch(
     if let (Some(call), Some(stream)) = (call, &stream) {
         flags = events::end(call.layer.state, hook, timed, stream, result, (start, end));
     }
-    let payload = payload(result);
+    // Asked for in each arm: what both share would go through memory.
     match call {
-        Some(call) => call.end(hook, Event { hook: number, start, end, flags, payload, ..Event::default() }, result),
-        None => cold_path(),
+        Some(call) => {
+            let payload = payload(result);
+            call.end(hook, Event { hook: number, start, end, flags, payload, ..Event::default() }, result);
+        }
+        None => {
+            cold_path();
+            let [first, second, third, fourth] = payload(result);
+            thinned::leave(number, mark.cast(), result, first, second, third, fourth);
+        }
     }
     result
 }

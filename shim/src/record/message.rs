@@ -24,7 +24,7 @@ pub(crate) fn message<R: Copy, P: Copy + Default>(
 ) -> R {
     let mut cookie = 0usize;
     let mut start = 0;
-    let call = enter(hook.class, &raw mut cookie);
+    let call = enter(hook.class, &raw mut cookie, |_, _| false);
     let mut prepared = P::default();
     if let Ok(call) = call {
         prepared = before(this);

@@ -7,6 +7,8 @@
 mod driver;
 #[cfg(target_os = "macos")]
 mod message;
+#[cfg(target_os = "linux")]
+pub(crate) mod thinned;
 
 use core::cell::Cell;
 use core::hint::cold_path;
@@ -42,13 +44,19 @@ enum Unrecorded {
     Off,
 }
 
-/// Begins to record a call of the driver, or a message to Metal.
+/// Begins to record a call of the driver, or a message to Metal. `held` says of one of a thread that is held whether it is
+/// recorded, and has begun it then.
 #[inline(always)]
-fn enter(class: Class, cookie: *mut usize) -> Result<Call<'static>, Unrecorded> {
+fn enter(
+    class: Class,
+    cookie: *mut usize,
+    held: impl FnOnce(&'static State, &'static ThreadRow) -> bool,
+) -> Result<Call<'static>, Unrecorded> {
     match state() {
-        Some((state, row)) if !state.is_paused() => {
+        Some((state, row)) if !state.is_held() => {
             Call::enter(Layer::driver(state, row), cookie).ok_or(Unrecorded::Inside)
         }
+        Some((state, row)) if held(state, row) => Ok(Call { layer: Layer::driver(state, row) }),
         Some(_) => Err(Unrecorded::Off),
         None => {
             cold_path();

@@ -12,7 +12,7 @@ use crate::interpose::{driver, elf, inline, scope};
 use crate::{gpu_time, hooks, stack, sys, wait};
 
 pub(super) use crate::ending::listen;
-pub(super) use crate::gpu_time::budget_ppm;
+pub(super) use crate::gpu_time::{budget_ppm, spares_launches};
 
 /// Whether the loader put this copy in front of libc, as preloading does: one that the program loads itself comes last.
 pub(crate) fn was_preloaded() -> bool {

@@ -29,6 +29,11 @@ pub(super) fn budget_ppm() -> u32 {
     0
 }
 
+/// Whether launches may be left out. Each of Metal's times is to find its own.
+pub(super) fn spares_launches() -> bool {
+    false
+}
+
 /// Whether the processor's counter may be used: that of arm64 is the one behind mach_absolute_time. On x86-64 the
 /// kernel alone knows what it does to the counter when the machine wakes up.
 pub(super) fn counter_is_good(wanted: Option<&[u8]>) -> bool {

@@ -4,6 +4,9 @@
 //! `--stacks-over` (20 us) get a stack, and of launches about one in `--launch-stacks` (1,000), drawn with geometric gaps:
 //! every 1,000th would be the same kernel wherever 1,000 divides a step. A launch after a pause of its thread gets one
 //! too: it says what the host did instead of feeding the GPU.
+//!
+//! What they take is measured as they are taken. To keep to a budget the collector may leave out all of them
+//! ([`gputrace_abi::shed`]): then what would get one pays a load, and is counted.
 
 mod frames;
 mod known;
@@ -15,6 +18,7 @@ pub(crate) mod rate;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::layout::stacks;
+use gputrace_abi::shed::Shed;
 use gputrace_abi::{Class, Event, event};
 
 use frames::Frames;
@@ -56,6 +60,11 @@ pub(crate) fn configure(stacks: Option<&[u8]>, launches: Option<&[u8]>) {
     let launches = launches.and_then(read).filter(|n| *n > 0).unwrap_or(DEFAULT_LAUNCHES);
     LAUNCHES.store(if OVER_US.load(Ordering::Relaxed) == OFF { OFF } else { launches }, Ordering::Relaxed);
     native::prepare();
+}
+
+/// Whether stacks are taken in this process.
+pub(crate) fn is_on() -> bool {
+    OVER_US.load(Ordering::Relaxed) != OFF
 }
 
 /// Sets a thread's thresholds for its first time.
@@ -154,6 +163,17 @@ pub(crate) fn capture(state: &State, start: u64, why: Why) {
 #[cold]
 #[inline(never)]
 fn take(state: &State, start: u64, why: Why, python: bool, native: bool) {
+    let header = state.header();
+    if Shed::of(header.shed.load(Ordering::Relaxed)).stacks {
+        header.stacks_shed.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let begun = state.now();
+    walk(state, start, why, python, native);
+    header.stack_ticks.fetch_add(state.now().wrapping_sub(begun), Ordering::Relaxed);
+}
+
+fn walk(state: &State, start: u64, why: Why, python: bool, native: bool) {
     let mut frames = Frames::new();
     let looked = if python { python::walk(&mut frames) } else { python::Looked::None };
     if looked == python::Looked::Found {

@@ -39,7 +39,7 @@ pub(crate) fn pause(paused: bool) {
     }
     for number in 0..=HIGHEST.load(Ordering::Relaxed) {
         // SAFETY: `prepare` mapped one state more than there are rows; the field is an atomic.
-        unsafe { &(*states.add(number + 1)).paused }.store(u8::from(paused), Ordering::SeqCst);
+        unsafe { &*states.add(number + 1) }.hold(State::PAUSED, paused);
     }
 }
 
@@ -169,7 +169,9 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     state.counter.set(u8::from(session::uses_counter()));
     HIGHEST.fetch_max(number, Ordering::Relaxed);
     state.row.set(row);
-    state.paused.store((view.header().paused.load(Ordering::SeqCst) != 0) as u8, Ordering::SeqCst);
+    state.held.store(0, Ordering::SeqCst);
+    state.hold(State::PAUSED, view.header().paused.load(Ordering::SeqCst) != 0);
+    state.notice_shed();
     // The first chunk now, in the constructor for the main thread: a hook may have no system call left to it later.
     state.next_chunk();
     // SYNC POINT: live. Release, with the collector's Acquire: the row's fields are written.

@@ -4,8 +4,9 @@ use core::cell::Cell;
 use core::hint::cold_path;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use gputrace_abi::layout::{CHUNKS_AT, Counters, Header, ThreadRow};
+use gputrace_abi::layout::{CHUNKS_AT, COUNTERS_AT, Counters, Header, ThreadRow};
 use gputrace_abi::ring::{CHUNK_BYTES, CHUNK_SLOTS, Place, Slot, Tail};
+use gputrace_abi::shed::Shed;
 use gputrace_abi::{Class, Event, clock, event};
 
 use crate::session;
@@ -25,8 +26,9 @@ pub(crate) struct State {
     pub(crate) context: Cell<u16>,
     /// Number of the row.
     pub(super) number: Cell<u16>,
-    /// Not 0: nothing is recorded. Set by any thread of the process; here, and not in the segment, for its cache line.
-    pub(super) paused: AtomicU8,
+    /// Why calls are not simply recorded: [`State::PAUSED`], [`State::THINNED`]; 0: they are. Set by any thread of the process;
+    /// here, and not in the segment, for its cache line.
+    pub(super) held: AtomicU8,
     /// Not 0: ticks are the processor's counter.
     pub(super) counter: Cell<u8>,
     /// Range events so far, recorded or not; wraps.
@@ -53,6 +55,8 @@ pub(crate) struct State {
     pub(super) block: Cell<u32>,
     /// Rounds of destructors that the ending thread has run.
     pub(super) rounds: Cell<u8>,
+    /// By how many powers of two `countdown` was drawn longer than was asked for; see [`crate::sampling`].
+    pub(crate) rarer: Cell<u8>,
     /// Launches up to and with the next one that is timed; see [`crate::gpu_time::events`].
     pub(crate) untimed: Cell<u16>,
     /// Address of the mark of the slow path while it runs, so that a signal handler does not enter it again.
@@ -66,7 +70,7 @@ const _: () = assert!(size_of::<State>() == 128);
 const _: () = assert!(core::mem::offset_of!(State, launches_left) < 64);
 
 impl State {
-    /// A state that no thread owns, for measuring: writes go to `segment`'s first chunk.
+    /// A state that no thread owns, for measuring: writes go to `segment`'s first chunk, counts to its first block.
     pub(crate) fn detached(row: &ThreadRow, segment: *const u8) -> State {
         State {
             row: Cell::new(row),
@@ -83,22 +87,50 @@ impl State {
             busy: Cell::new(0),
             random: Cell::new(1),
             rounds: Cell::new(0),
+            rarer: Cell::new(0),
             untimed: Cell::new(0),
-            paused: AtomicU8::new(0),
+            held: AtomicU8::new(0),
             counter: Cell::new(u8::from(session::uses_counter())),
             ranges: Cell::new(0),
             long_ticks: Cell::new(u64::MAX),
             last_end: Cell::new(0),
             launches_left: Cell::new(i64::MAX),
-            counters: Cell::new(core::ptr::null()),
+            counters: Cell::new(segment.wrapping_add(COUNTERS_AT).cast()),
             block: Cell::new(0),
         }
+    }
+
+    /// Nothing is recorded.
+    pub(crate) const PAUSED: u8 = 1;
+    /// Not all launches are.
+    pub(crate) const THINNED: u8 = 2;
+
+    /// Whether calls are not simply recorded.
+    #[inline(always)]
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed) != 0
     }
 
     /// Whether recording is switched off.
     #[inline(always)]
     pub(crate) fn is_paused(&self) -> bool {
-        self.paused.load(Ordering::Relaxed) != 0
+        self.held.load(Ordering::Relaxed) & State::PAUSED != 0
+    }
+
+    /// Sets one of the reasons, or takes it back.
+    pub(crate) fn hold(&self, why: u8, on: bool) {
+        if on {
+            self.held.fetch_or(why, Ordering::SeqCst);
+        } else {
+            self.held.fetch_and(!why, Ordering::SeqCst);
+        }
+    }
+
+    /// Sees whether the collector wants launches to be left out.
+    pub(super) fn notice_shed(&self) {
+        if Shed::of(self.header().shed.load(Ordering::Relaxed)).launches != 0 {
+            self.hold(State::THINNED, true);
+        }
     }
 
     /// The time in the segment's ticks.
@@ -173,6 +205,7 @@ impl State {
     #[cold]
     #[inline(never)]
     fn write_slow(&self, event: Event, class: Class) {
+        self.notice_shed();
         if !self.write_apart(event) {
             self.count_dropped(class);
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use gputrace_collectors::quote;
 use gputrace_collectors::schema::TableId;
 
-use super::{Content, ranks};
+use super::{Content, budget, ranks};
 use crate::analysis::{loss, lost_gpus};
 use crate::findings::{Finding, Subject, together_ns};
 use crate::render::{file_size, number, scale_ns, share};
@@ -195,6 +195,9 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
         out.push('\n');
     } else if !own.known {
         out.push_str("cost, loss and coverage not known: no manifest\n");
+    }
+    if let Some(line) = budget::line(content.facts) {
+        let _ = writeln!(out, "{line}");
     }
     let named: Vec<&str> = own.uncovered.iter().chain(&own.past).map(String::as_str).collect();
     if !named.is_empty() {

@@ -1,5 +1,6 @@
 //! summary: the whole run on one screen. Ends every traced run, and opens every report.
 
+mod budget;
 mod devices;
 mod ending;
 mod own;

@@ -126,7 +126,7 @@ fn allocation<const FULL: bool>(
 ) -> *mut c_void {
     if FULL {
         let Some((state, row)) = known().or_else(registered) else { return original() };
-        return record_alloc::<FULL>(state, row, number, bytes, old, original);
+        return record_alloc::<FULL>(state, row, number, [bytes, old], 0, original);
     }
     if passes(bytes) { original() } else { sample(number, bytes, old, original) }
 }
@@ -151,8 +151,8 @@ fn passes(bytes: usize) -> bool {
 #[inline(never)]
 fn sample(number: u16, bytes: usize, old: usize, original: impl FnOnce() -> *mut c_void) -> *mut c_void {
     let Some((state, row)) = registered() else { return original() };
-    if sampling::chooses(state) {
-        return record_alloc::<false>(state, row, number, bytes, old, original);
+    if let Some(rarer) = sampling::chooses(state) {
+        return record_alloc::<false>(state, row, number, [bytes, old], rarer, original);
     }
     if let Some(seen) = row.seen.get(ALLOC) {
         local::increment(seen);
@@ -165,8 +165,8 @@ fn record_alloc<const FULL: bool>(
     state: &State,
     row: &ThreadRow,
     number: u16,
-    bytes: usize,
-    old: usize,
+    [bytes, old]: [usize; 2],
+    rarer: u8,
     original: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
     if state.is_paused() {
@@ -184,7 +184,8 @@ fn record_alloc<const FULL: bool>(
     if !FULL {
         sampling::track(block as usize);
     }
-    record::write(state, number, Class::HostAlloc, start, end, [block as usize as u64, 0, old as u64, bytes as u64]);
+    let payload = [block as usize as u64, rarer.into(), old as u64, bytes as u64];
+    record::write(state, number, Class::HostAlloc, start, end, payload);
     block
 }
 

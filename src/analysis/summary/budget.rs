@@ -1,0 +1,86 @@
+//! The line about the budget: what the hooks cost, and which detail was left out to keep to it.
+
+use gputrace_collectors::manifest::{HookBudget, ShedPart};
+
+use crate::analysis::Facts;
+use crate::render::{duration, number, share};
+
+/// Parts that are named; of a load that came and went there are more.
+const NAMED: usize = 4;
+
+/// The line; none where nobody gave a budget. Of several processes the one whose hooks cost most is told of.
+pub(super) fn line(facts: &Facts<'_>) -> Option<String> {
+    let all = || facts.processes().filter_map(|process| process.manifest.as_ref()?.budget.as_ref());
+    let dearest = all().max_by(|one, other| one.hooks_percent.total_cmp(&other.hooks_percent))?;
+    let HookBudget { percent, hooks_percent, most_percent, shed, .. } = dearest;
+    let [allowed, cost, most] = [percent, hooks_percent, most_percent].map(|percent| share(percent / 100.0));
+    let over = if most_percent > percent { ", over it" } else { "" };
+    let left_out = match shed.as_slice() {
+        [] => "nothing was left out for it".to_owned(),
+        parts => {
+            let named: Vec<String> = parts.iter().take(NAMED).map(|part| said(facts, part)).collect();
+            let more = if parts.len() > NAMED { ", ..." } else { "" };
+            format!("left out: {}{more}", named.join(", "))
+        }
+    };
+    let others = all().filter(|other| !std::ptr::eq(*other, dearest) && !other.shed.is_empty()).count();
+    let others = if others > 0 { format!("; and in {others} more processes") } else { String::new() };
+    Some(format!("budget {allowed}: hooks cost {cost} (dearest 10 s {most}{over}); {left_out}{others}"))
+}
+
+/// What was left out, when, and how much.
+fn said(facts: &Facts<'_>, part: &ShedPart) -> String {
+    let after = |at: i64| duration(at.saturating_sub(facts.trace.began_ns()).max(0) as f64);
+    let until = part.to_ns.map_or("the end".to_owned(), after);
+    let what = match (part.what.as_str(), part.one_in) {
+        ("malloc", Some(times)) => format!("malloc's samples, {times} times rarer,"),
+        (what, Some(times)) => format!("{what}, one in {times} kept,"),
+        (what, None) => what.to_owned(),
+    };
+    format!("{what} {} .. {until} ({})", after(part.from_ns), number(part.sampled_out as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Filter;
+    use crate::trace::testing::{START, TestTrace};
+
+    fn said_of(budget: Option<HookBudget>) -> Option<String> {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        trace.manifest.as_mut().expect("a manifest").processes[0].budget = budget;
+        let opened = trace.open();
+        let filter = Filter::of(&opened);
+        line(&Facts::gather(&opened, &filter, &[]))
+    }
+
+    #[test]
+    fn the_line_says_what_was_allowed_and_spent_and_what_was_left_out_and_when() {
+        assert_eq!(said_of(None), None);
+        let mut budget = HookBudget { percent: 1.0, hooks_percent: 0.4, most_percent: 0.5, ..HookBudget::default() };
+        let nothing = "budget 1 %: hooks cost 0.4 % (dearest 10 s 0.5 %); nothing was left out for it";
+        assert_eq!(said_of(Some(budget.clone())).as_deref(), Some(nothing));
+        budget.most_percent = 2.0;
+        let part = |what: &str, one_in: Option<u64>, to_ns: Option<i64>| ShedPart {
+            what: what.to_owned(),
+            from_ns: START + 1_000_000_000,
+            to_ns,
+            one_in,
+            sampled_out: 1234,
+        };
+        budget.shed = vec![
+            part("stacks", None, Some(START + 2_000_000_000)),
+            part("malloc", Some(64), None),
+            part("launches", Some(8), None),
+        ];
+        let line = said_of(Some(budget)).expect("a line");
+        let (head, parts) = line.split_once("; left out: ").expect("what was left out");
+        assert_eq!(head, "budget 1 %: hooks cost 0.4 % (dearest 10 s 2 %, over it)");
+        assert_eq!(
+            parts,
+            "stacks 1.00 s .. 2.00 s (1,234), malloc's samples, 64 times rarer, 1.00 s .. the end (1,234), \
+             launches, one in 8 kept, 1.00 s .. the end (1,234)"
+        );
+    }
+}
