@@ -36,6 +36,8 @@ pub(crate) fn choose(state: &State, row: &ThreadRow, hook: Hook, cookie: *mut us
     let rarer = Shed::of(state.header().shed.load(Ordering::Relaxed)).launches;
     if rarer == 0 {
         state.hold(State::THINNED, false);
+        // The launches that were left out are no pause before this one.
+        state.last_end.set(state.now());
         return true;
     }
     let alone = state.library_guard.get() == 0 && !gpu_time::is_on();
