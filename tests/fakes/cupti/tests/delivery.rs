@@ -184,8 +184,8 @@ extern "C" fn monotonic() -> u64 {
 
 #[test]
 fn records_are_on_the_devices_clock_until_the_client_gives_its_own() {
-    extern "C" fn hour_behind() -> u64 {
-        monotonic() - 3_600_000_000_000
+    extern "C" fn hour_ahead() -> u64 {
+        monotonic() + 3_600_000_000_000
     }
     let clock = [("FAKE_CUPTI_OFFSET_NS", "-5000000000"), ("FAKE_CUPTI_DRIFT_PPM", "100000")];
     alone(&clock, |cuda, cupti| {
@@ -212,10 +212,10 @@ fn records_are_on_the_devices_clock_until_the_client_gives_its_own() {
         let begin = monotonic();
         launch(cuda, 1);
         one(begin, monotonic());
-        cupti.ok("cuptiActivityRegisterTimestampCallback", &[hour_behind as *const () as u64]);
-        let begin = hour_behind();
+        cupti.ok("cuptiActivityRegisterTimestampCallback", &[hour_ahead as *const () as u64]);
+        let begin = hour_ahead();
         launch(cuda, 1);
-        one(begin - 1_000_000, hour_behind() + 1_000_000);
+        one(begin - 1_000_000, hour_ahead() + 1_000_000);
     });
 }
 
