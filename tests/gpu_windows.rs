@@ -204,6 +204,27 @@ fn cupti_stays_where_the_program_has_graphs() {
 }
 
 #[test]
+fn no_window_opens_while_a_graph_is_captured() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("cupti.json");
+    // The capture stays open for longer than two windows are apart.
+    let words = ["3.5", "20", "10", "200", "0.5", "1.5"];
+    let target = in_windows(&scratch, &words, &["--gpu-window-every", "0.5", "--budget", "20"]);
+    let trace = target.env("FAKE_CUPTI_TRUTH", &file).traced().expect(0).read();
+    let (api, names) = (trace.table("api"), trace.names());
+    let moment = |name: &str| {
+        let row = api.rows().find(|row| names[&row.int("api_id")].starts_with(name)).expect("a capture");
+        row.int("start_ns")
+    };
+    // A window that opens in the moment in which the capture begins is no matter of this.
+    let capture = moment("cuStreamBeginCapture") + 50_000_000..moment("cuStreamEndCapture");
+    assert!(capture.end - capture.start > 1_000_000_000, "{capture:?}");
+    let enables = cupti_calls(&file).into_iter().filter(|(function, _)| function == "cuptiActivityEnable");
+    let (during, others): (Vec<_>, Vec<_>) = enables.partition(|(_, at)| capture.contains(at));
+    assert!(during.is_empty() && others.len() >= 6, "{during:?} {capture:?}");
+}
+
+#[test]
 fn auto_gives_cupti_up_before_the_first_graph_and_times_launches_from_then_on() {
     let scratch = Scratch::new();
     let file = scratch.path().join("cupti.json");

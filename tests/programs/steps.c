@@ -1,8 +1,9 @@
-/* Steps of known work, for some time: steps SECONDS [LAUNCHES [MICROSECONDS [PAUSE [GRAPHS]]]]
+/* Steps of known work, for some time: steps SECONDS [LAUNCHES [MICROSECONDS [PAUSE [GRAPHS [HOLD]]]]]
  *
  * A step is so many launches (20) of a kernel that runs so many microseconds (one of 2, 5, 10, 20, 50 or 100; 10), a wait for
  * them, and a pause of so many microseconds (200) in which nothing is given. After GRAPHS seconds (never) the launches of a
- * step are captured into a graph, which is launched in their place from then on. Prints the number of steps. */
+ * step are captured into a graph, which is launched in their place from then on; the capture stays open for HOLD seconds (0).
+ * Prints the number of steps. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ int main(int argc, char **argv) {
     double seconds = argc > 1 ? atof(argv[1]) : 1;
     int launches = argc > 2 ? atoi(argv[2]) : 20, spin = argc > 3 ? atoi(argv[3]) : 10;
     long pause = argc > 4 ? atol(argv[4]) : 200;
-    double graphs = argc > 5 ? atof(argv[5]) : 1e9;
+    double graphs = argc > 5 ? atof(argv[5]) : 1e9, hold = argc > 6 ? atof(argv[6]) : 0;
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (!driver) {
         fprintf(stderr, "%s\n", dlerror());
@@ -80,6 +81,8 @@ int main(int argc, char **argv) {
         if (first) OK(cuStreamBeginCapture_v2, stream, 0);
         for (int n = 0; n < launches && !exec; n++) OK(cuLaunchKernel, function, 1, 1, 1, 64, 1, 1, 0, stream, NULL, NULL);
         if (first) {
+            struct timespec held = {(time_t)hold, (long)((hold - (time_t)hold) * 1e9)};
+            nanosleep(&held, NULL);
             OK(cuStreamEndCapture, stream, &graph);
             OK(cuGraphInstantiateWithFlags, &exec, graph, 0);
         }

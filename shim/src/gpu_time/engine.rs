@@ -11,7 +11,7 @@ use super::settling::Settling;
 use super::teller::Teller;
 use super::windows::Plan;
 use super::{BELL, END, IS_ON, Mode, OR_EVENTS, aside, at_exit, buffers, cupti_is_usable, detach, mode, ready, search};
-use crate::{ending, session, sys, thread};
+use crate::{capture, ending, session, sys, thread};
 
 /// CUPTI is asked for what is complete, while records are on, when it had some for so long and gave nothing back by itself. Where
 /// much comes a flush lasts until no more does, and buffers run out meanwhile.
@@ -142,6 +142,8 @@ impl Engine {
     fn follow(&mut self, now: u64) -> u64 {
         let (on, until_ns) = self.plan.step(now, detach::obstacle(&self.cupti).is_none());
         match (on, IS_ON.load(Ordering::Relaxed)) {
+            // CUPTI allocates when it is put on, and a capture may forbid that to the whole process.
+            (true, false) if capture::any() => {}
             (true, false) => {
                 self.settling.end();
                 self.turn_on(self.plan.reason());
