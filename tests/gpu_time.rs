@@ -244,6 +244,18 @@ fn a_program_that_brings_its_own_copy_of_cupti_gets_the_driver_for_itself() {
 }
 
 #[test]
+fn a_cupti_that_keeps_its_own_clock_is_followed() {
+    let scratch = Scratch::new();
+    let target = full(&scratch, "cuda_threads", &["60", "1"]);
+    let target = target.env("FAKE_CUPTI_FAIL", "cuptiActivityRegisterTimestampCallback:1");
+    let trace = target.env("FAKE_CUPTI_DRIFT_PPM", "20").traced().expect(0).read();
+    let about = about(&trace);
+    assert!(about.clock_error_ns.is_some_and(|ns| ns < 1_000_000), "{about:?}");
+    assert_eq!(about.joined, about.records, "{about:?}");
+    assert_same(&traced(&trace), &truth(&scratch.path().join("truth.json")), 0);
+}
+
+#[test]
 fn what_cupti_refuses_is_said_and_harms_nobody() {
     let says = |target: Target<'_>| {
         let run = target.same().expect(0);

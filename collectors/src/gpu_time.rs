@@ -25,6 +25,10 @@ pub struct GpuTime {
     /// Why it stayed between windows from some time on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stays: Option<String>,
+    /// How far its times may be off the host's where it keeps a clock of its own, ns: half of the longest that it took to read
+    /// both; none: it was given the host's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_error_ns: Option<u64>,
     /// Stretches of time in which records were on.
     pub windows: u64,
     /// How long they were on, ns.

@@ -62,6 +62,8 @@ pub mod state {
     /// CUPTI refused a kind of what it tells beside the GPU's work: key is its result, the text the kind's name
     /// ([`crate::activity::kind`]).
     pub const KIND_REFUSED: u64 = 12;
+    /// CUPTI does not take our clock: its times are converted, and may be so many ns off. That is the key.
+    pub const CLOCK: u64 = 13;
 }
 
 /// Why records are on or off, and CUPTI stays or is given up.

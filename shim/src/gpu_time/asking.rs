@@ -3,9 +3,11 @@
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use gputrace_abi::activity::Activity;
 use gputrace_abi::event::text_kind;
-use gputrace_abi::gpu::state;
+use gputrace_abi::gpu::{Work, state};
 
+use super::clock::Clock;
 use super::engine::Engine;
 use super::library::Cupti;
 use super::{IS_ON, activity, aside, buffers, detach, locked, records, stamp};
@@ -18,13 +20,14 @@ pub(super) static CALLBACKS_ARE_OURS: AtomicBool = AtomicBool::new(false);
 
 impl Engine {
     pub(super) fn turn_on(&mut self, why: u64) {
-        let cupti = self.cupti;
+        let (cupti, clock) = (self.cupti, &mut self.clock);
         let refused = locked(None, || {
             if aside::is_wanted(sys::clock_ns(sys::MONOTONIC)) {
                 return None;
             }
             if !CLOCK_IS_OURS.load(Ordering::Relaxed) {
                 CLOCK_IS_OURS.store(cupti.tell_time(stamp), Ordering::Relaxed);
+                *clock = Clock::new();
             }
             // SAFETY: the functions are never unloaded, and take what CUPTI gives them; kinds are CUPTI's numbers.
             unsafe {
@@ -91,18 +94,23 @@ impl Engine {
 
     /// Writes the records of the buffers that came back; how many.
     pub(super) fn read(&mut self) -> u64 {
-        let (cupti, teller, mut count) = (self.cupti, &mut self.teller, 0);
+        let is_theirs = !CLOCK_IS_OURS.load(Ordering::Relaxed) && IS_ON.load(Ordering::Relaxed);
+        if is_theirs && let Some(error_ns) = self.clock.compare(&self.cupti) {
+            self.teller.tell(text_kind::GPU_TIME, error_ns, state::CLOCK, b"");
+        }
+        let (cupti, clock, teller, mut count) = (self.cupti, &self.clock, &mut self.teller, 0);
+        let ours = |time: u64| if time == 0 { 0 } else { clock.ours(time) };
         buffers::each_full(|at, valid| {
             let mut record = ptr::null_mut();
             // SAFETY: a buffer that CUPTI filled, with as many bytes as it says; it writes the next record's address.
             while unsafe { (cupti.next)(at, valid, &raw mut record) } == 0 && !record.is_null() {
                 // SAFETY: CUPTI returned it, and the buffer is not freed yet.
                 if let Some((work, name)) = unsafe { records::read(record) } {
-                    teller.add(work, name);
+                    teller.add(Work { start: ours(work.start), end: ours(work.end), ..work }, name);
                     count += 1;
                 // SAFETY: the same.
-                } else if let Some(activity) = unsafe { activity::read(record) } {
-                    teller.add_activity(&activity);
+                } else if let Some(found) = unsafe { activity::read(record) } {
+                    teller.add_activity(&Activity { start: ours(found.start), end: ours(found.end), ..found });
                 }
             }
         });

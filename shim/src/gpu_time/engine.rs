@@ -6,6 +6,7 @@ use gputrace_abi::event::text_kind;
 use gputrace_abi::gpu::{reason, state};
 
 use super::asking::CALLBACKS_ARE_OURS;
+use super::clock::Clock;
 use super::library::Cupti;
 use super::settling::Settling;
 use super::teller::Teller;
@@ -36,6 +37,7 @@ pub(super) fn run() {
         cupti,
         teller,
         plan,
+        clock: Clock::new(),
         settling,
         flushed_ns: 0,
         quiet_ns: 0,
@@ -61,6 +63,8 @@ pub(super) struct Engine {
     pub(super) cupti: Cupti,
     pub(super) teller: Teller,
     pub(super) plan: Plan,
+    /// Where CUPTI tells times on its own.
+    pub(super) clock: Clock,
     /// What a window still has to bring.
     settling: Settling,
     pub(super) flushed_ns: u64,

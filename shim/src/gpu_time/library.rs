@@ -71,6 +71,7 @@ functions! {
     enable c"cuptiActivityEnable" (u32);
     disable c"cuptiActivityDisable" (u32);
     flush c"cuptiActivityFlushAll" (u32);
+    time c"cuptiGetTimestamp" (*mut u64);
     next c"cuptiActivityGetNextRecord" (*mut u8, usize, *mut *mut u8);
     dropped c"cuptiActivityGetNumDroppedRecords" (*mut c_void, u32, *mut usize);
 }
