@@ -240,6 +240,14 @@ fn auto_gives_cupti_up_before_the_first_graph_and_times_launches_from_then_on() 
     assert_eq!(calls.last().map(|(function, _)| function.as_str()), Some("cuptiFinalize"), "{calls:?}");
     let events = about.events.expect("launches were timed");
     assert!(events.timed > 100, "{events:?}");
+    // 200 kernels of 2 us in a step, and a pause: estimated of the time that events tell of.
+    let folder = run.trace.to_string_lossy();
+    let arguments = ["report", &folder, "--only", "gpu-utilisation", "--format", "json"];
+    let report: serde_json::Value = serde_json::from_str(&scratch.gputrace(&arguments).expect(0).text()).expect("JSON");
+    let facts = &report["analyses"]["gpu-utilisation"]["facts"];
+    let busy_ns = trace.table("gpu_samples").rows().map(|row| row.int("gpu_ns")).sum::<i64>() as f64;
+    assert!(facts["busy_ns"].as_f64().is_some_and(|ns| ns >= busy_ns), "{facts}");
+    assert!(facts["range_ns"].as_f64().is_some_and(|ns| ns < 2.5e9), "of the last two seconds: {facts}");
     let first = trace.table("gpu_samples").rows().map(|row| row.int("start_ns")).min().expect("a timed launch");
     assert!(calls.iter().all(|(_, at)| *at < first), "events before CUPTI was off: {first} {calls:?}");
 }
@@ -294,4 +302,22 @@ fn launches_are_timed_as_often_as_the_budget_allows() {
     assert!(timed_all > all * 0.95, "{timed_all} of {all}");
     let (some, graphs) = timed("0.05");
     assert!(some > 20.0 && some < graphs * 0.6, "{some} of {graphs}");
+}
+
+#[test]
+fn what_cupti_does_not_give_out_or_do_is_said() {
+    let says = |failure: &str| {
+        let scratch = Scratch::new();
+        let target = in_windows(&scratch, &MANY, &OFTEN).env("FAKE_CUPTI_FAIL", failure);
+        let trace = target.traced().expect(0).read();
+        let notes = trace.root().notes.join("\n");
+        (trace.root().gpu_time.expect("CUPTI was asked"), notes)
+    };
+    let (about, notes) = says("cuptiFinalize:1");
+    assert!(about.detached == 0 && about.stays.is_some_and(|why| why.contains("cuptiFinalize failed")), "{notes}");
+    let (about, notes) = says("cuptiActivityFlushAll:1");
+    assert!(about.without_record > 1000 && notes.contains("have no record of it"), "{about:?} {notes}");
+    assert!(notes.contains("cuptiActivityFlushAll failed"), "{notes}");
+    let (about, notes) = says("cuptiGetResultString:1");
+    assert!(about.without_record <= 20 && notes.is_empty(), "{about:?} {notes}");
 }

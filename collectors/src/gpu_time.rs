@@ -37,6 +37,9 @@ pub struct GpuTime {
     pub records: u64,
     /// Those whose call was found.
     pub joined: u64,
+    /// Calls that gave the GPU work while records were on, and of which none came: of the end of a killed program, say.
+    #[serde(default)]
+    pub without_record: u64,
     /// Records that were lost: CUPTI dropped them, or the ring had no room.
     pub dropped: u64,
     /// Records of what was given after a window had closed, which CUPTI goes on to make for graphs; they have no rows.

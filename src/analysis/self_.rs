@@ -157,7 +157,7 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
             (
                 "when the GPU was busy or idle, and with which kernel",
                 "no times of the GPU are recorded",
-                "gputrace import of a trace of torch.profiler or Nsight Systems",
+                "--gpu-time full or windows; gputrace import of a trace of torch.profiler or Nsight Systems",
             ),
         ),
         (

@@ -82,6 +82,8 @@ pub mod reason {
     pub const SHARED: u64 = 6;
     /// This CUPTI cannot be taken off: it is of a CUDA before 12.6.
     pub const VERSION: u64 = 7;
+    /// cuptiFinalize failed.
+    pub const FAILED: u64 = 8;
 }
 
 /// A record.

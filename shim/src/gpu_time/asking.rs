@@ -77,11 +77,15 @@ impl Engine {
         let flushed = locked(None, || {
             let ours = CALLBACKS_ARE_OURS.load(Ordering::Relaxed) && !aside::is_wanted(self.flushed_ns);
             // SAFETY: a flag: only what is complete.
-            ours && unsafe { (cupti.flush)(0) } == 0
+            ours.then(|| unsafe { (cupti.flush)(0) })
         });
         let told = self.read();
-        if flushed == Some(true) {
-            self.settled(session::now());
+        match flushed.flatten() {
+            Some(0) => self.settled(session::now()),
+            Some(result) => {
+                self.teller.tell(text_kind::GPU_TIME, result.into(), state::REFUSED, b"cuptiActivityFlushAll");
+            }
+            None => {}
         }
         told
     }
@@ -119,8 +123,8 @@ impl Engine {
         count
     }
 
-    /// Takes CUPTI off the process, until it is used again.
-    pub(super) fn detach(&mut self) {
+    /// Takes CUPTI off the process, until it is used again; whether it went.
+    pub(super) fn detach(&mut self) -> bool {
         self.read();
         let cupti = self.cupti;
         let began_ns = sys::clock_ns(sys::MONOTONIC);
@@ -129,6 +133,7 @@ impl Engine {
             let took_ns = sys::clock_ns(sys::MONOTONIC) - began_ns;
             self.teller.tell(text_kind::GPU_TIME, took_ns, state::DETACHED, b"");
         }
+        done == Some(true)
     }
 }
 

@@ -60,11 +60,11 @@ pub(super) fn obstacle(cupti: &Cupti) -> Option<u64> {
 pub(super) fn take_off(cupti: &Cupti) -> bool {
     let ours = CALLBACKS_ARE_OURS.load(Ordering::Relaxed) && obstacle(cupti).is_none();
     let Some(finalize) = cupti.finalize.filter(|_| ours) else { return false };
-    CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
-    CLOCK_IS_OURS.store(false, Ordering::Relaxed);
     // SAFETY: it takes nothing. Records are off, nobody else uses this CUPTI, and there are no graphs.
     let done = unsafe { finalize() } == 0;
     if done {
+        CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
+        CLOCK_IS_OURS.store(false, Ordering::Relaxed);
         buffers::take_back();
     }
     done

@@ -169,13 +169,13 @@ impl Engine {
         if !self.plan.is_long_until_next(now) {
             return;
         }
-        match detach::obstacle(&self.cupti) {
-            None => self.detach(),
-            why if why != self.stays => {
-                self.stays = why;
-                self.teller.tell(text_kind::GPU_TIME, why.unwrap_or(0), state::STAYS, b"");
-            }
-            _ => {}
+        let why = detach::obstacle(&self.cupti).or_else(|| {
+            let gone = self.detach() || aside::is_wanted(now);
+            (!gone).then_some(reason::FAILED)
+        });
+        if why.is_some() && why != self.stays {
+            self.stays = why;
+            self.teller.tell(text_kind::GPU_TIME, why.unwrap_or(0), state::STAYS, b"");
         }
     }
 

@@ -43,6 +43,18 @@ struct Launched {
     /// In steady steps of usual duration; of a process without steps all.
     usual: u64,
     times: Mean,
+    /// From the first of them, or of what was timed, to the last.
+    span: Option<(i64, i64)>,
+}
+
+impl Launched {
+    fn reach(&mut self, from: i64, to: i64) {
+        self.span = wider(self.span, (from, to));
+    }
+}
+
+fn wider(span: Option<(i64, i64)>, (from, to): (i64, i64)) -> Option<(i64, i64)> {
+    Some(span.map_or((from, to), |(first, last)| (first.min(from), last.max(to))))
 }
 
 /// A time that is estimated.
@@ -93,8 +105,6 @@ impl Device {
 #[derive(Debug)]
 pub(crate) struct Samples {
     kinds: Groups<Kind, Launched>,
-    /// By process and device: from when to when something is known.
-    spans: FxHashMap<(i64, i32), (i64, i64)>,
     cursor: Cursor,
     timed: u64,
     /// What is estimated, when all rows are read: by process and device, in usual steps by process, and by kernel.
@@ -109,7 +119,6 @@ impl Default for Samples {
             Kind { process_id: OTHER, device: -1, stream: (0, 0), name_id: NO_NAME, shape: [(0, 0, 0), (0, 0, 0)] };
         Samples {
             kinds: Groups::new(KINDS, other),
-            spans: FxHashMap::default(),
             cursor: Cursor::default(),
             timed: 0,
             devices: Vec::new(),
@@ -153,10 +162,10 @@ impl Samples {
                 continue;
             }
             let kind = kinds(row, is_graph);
-            self.span(&kind, start[row], start[row] + length[row].max(0));
             let usual = steps.of(kind.process_id).is_none_or(|own| own.middle == 0)
                 || steps.place(&mut self.cursor, kind.process_id, start[row]).is_middle();
             let launched = self.kinds.at(kind);
+            launched.reach(start[row], start[row] + length[row].max(0));
             launched.count += 1;
             launched.usual += u64::from(usual);
         }
@@ -168,15 +177,11 @@ impl Samples {
         for row in 0..rows.len {
             let kind = kinds(row, what.get(row) == "graph");
             let ns = gpu[row].max(0);
-            self.span(&kind, start[row], start[row].saturating_add(ns));
-            self.kinds.at(kind).times.add(&Mean { timed: 1, sum_ns: ns as f64, squares: ns as f64 * ns as f64 });
+            let launched = self.kinds.at(kind);
+            launched.reach(start[row], start[row].saturating_add(ns));
+            launched.times.add(&Mean { timed: 1, sum_ns: ns as f64, squares: ns as f64 * ns as f64 });
             self.timed += 1;
         }
-    }
-
-    fn span(&mut self, kind: &Kind, from: i64, to: i64) {
-        let span = self.spans.entry((kind.process_id, kind.device)).or_insert((from, to));
-        *span = (span.0.min(from), span.1.max(to));
     }
 }
 
@@ -271,11 +276,15 @@ impl Pass for Samples {
             }
         }
         let mut devices: FxHashMap<(i64, i32), Estimate> = FxHashMap::default();
+        let mut spans: FxHashMap<(i64, i32), Option<(i64, i64)>> = FxHashMap::default();
         for (kind, launched) in &kinds {
             let own = launched.times;
             let around = [named.get(&(kind.process_id, kind.name_id)), processes.get(&kind.process_id)];
             let mean = std::iter::once(own).chain(around.into_iter().flatten().copied()).find(|mean| mean.timed > 0);
+            // Where nothing like it was timed (events began later), it has no part in the time that is told of either.
             let Some(mean) = mean else { continue };
+            let span = spans.entry((kind.process_id, kind.device)).or_insert(None);
+            *span = launched.span.map_or(*span, |own| wider(*span, own));
             let estimate = |count: u64| {
                 // What was timed is known; the rest is a kind's mean, which is not, times their number.
                 let unknown = count as f64 * (1.0 - own.timed as f64 / launched.count.max(1) as f64).max(0.0);
@@ -289,12 +298,11 @@ impl Pass for Samples {
             self.kernels.entry((kind.process_id, kind.name_id)).or_default().add(&estimate(launched.count));
             self.usual.entry(kind.process_id).or_default().add(&estimate(launched.usual));
         }
-        let spans = &self.spans;
         self.devices = devices
             .into_iter()
             .filter(|(_, busy)| busy.timed > 0)
             .filter_map(|((process_id, device), busy)| {
-                let (from, to) = spans.get(&(process_id, device))?;
+                let (from, to) = (*spans.get(&(process_id, device))?)?;
                 Some(Device { process_id, device, range_ns: to - from, busy })
             })
             .collect();

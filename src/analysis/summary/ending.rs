@@ -187,6 +187,8 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
             let budget = if over { format!("over the budget of {budget}") } else { format!("budget {budget}") };
             format!(" (windows {}, {budget})", share(windows / 100.0))
         });
+        let windows =
+            if own.has_cupti { format!("{windows}, without CUPTI's own 0.6 us a launch and more") } else { windows };
         let (lost, seen) = (number(own.dropped as f64), number(own.seen as f64));
         let _ = write!(out, "{whole}cost {cost}{windows}  lost {lost} of {seen}  uncovered {}", own.uncovered.len());
         if let Some(ranks) = ranks::present(content) {

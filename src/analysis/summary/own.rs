@@ -16,6 +16,8 @@ pub(crate) struct Own {
     pub(crate) cost_ns: Option<(f64, f64)>,
     /// What windows of GPU times cost there, of it, and what recording may cost, in percent of the wall time.
     pub(crate) windows_percent: Option<(f64, f64)>,
+    /// CUPTI was at work for the whole run, which is not in the cost.
+    pub(crate) has_cupti: bool,
     /// Driver functions of launch, copy, set, wait or allocation that were fetched and that no hook covers.
     pub(crate) uncovered: Vec<String>,
     /// Libraries whose own calls of the driver may be missing, each with how it was opened.
@@ -41,6 +43,7 @@ impl Own {
             own.dropped += about.accounting.values().map(|c| c.dropped).sum::<u64>();
             own.unbalanced += usize::from(!about.balanced && !about.running && about.traced && !own.incomplete);
             let wall = facts.whole_wall_ns(process.process_id);
+            own.has_cupti |= about.gpu_time.as_ref().is_some_and(|gpu| gpu.budget.is_none() && gpu.windows > 0);
             let budget = about.gpu_time.as_ref().and_then(|gpu| gpu.budget.as_ref());
             let windows = budget.and_then(|budget| Some((budget.windows_percent?, budget.percent)));
             let with_windows = |ns: f64| ns + windows.map_or(0.0, |(percent, _)| percent / 100.0 * wall);

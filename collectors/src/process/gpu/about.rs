@@ -9,6 +9,8 @@ use crate::manifest::GpuTime;
 
 /// So many calls without a record are no chance.
 const MANY: u64 = 100;
+/// So few are: copies of nothing, and what ran at the end of the process.
+const FEW: u64 = 20;
 
 impl Gpu {
     /// What the manifest says.
@@ -18,7 +20,12 @@ impl Gpu {
         let budget_ppm = header.budget_ppm.load(Ordering::Relaxed);
         let budget =
             (budget_ppm != 0).then(|| self.governor.describe(budget_ppm, about.records, about.detached, &self.cost));
-        Some(GpuTime { events, budget, ..about })
+        Some(GpuTime { events, budget, without_record: self.without_record(), ..about })
+    }
+
+    /// Calls that gave the GPU work while records were on, and of which none came.
+    fn without_record(&self) -> u64 {
+        self.given.saturating_sub(self.calls.answered)
     }
 
     /// What is missing, a sentence each.
@@ -40,6 +47,13 @@ impl Gpu {
             let given = self.given;
             format!("CUPTI told of no work, though {given} calls gave the GPU some while records were on; --gpu-time events does without CUPTI")
         });
+        let missing = self.without_record();
+        let missing = (about.records > 0 && missing * 100 > self.given && missing > FEW).then(|| {
+            let given = self.given;
+            format!(
+                "{missing} of {given} calls that gave the GPU work while it was recorded have no record of it: its busy time is too low there"
+            )
+        });
         let spent = self.governor.spent_ns().map(|_| {
             "the hooks alone cost more than --budget allows for some time: no window of GPU times opened meanwhile"
                 .to_owned()
@@ -57,6 +71,7 @@ impl Gpu {
             .chain(given_up)
             .chain(stays)
             .chain(none)
+            .chain(missing)
             .chain(spent)
             .chain(counts.into_iter().flatten())
             .chain(self.samples.notes())
@@ -76,6 +91,7 @@ pub(super) fn reason_name(key: u64) -> String {
         reason::GRAPHS => "the program uses CUDA graphs, from which it cannot be taken away again",
         reason::SHARED => "another tool uses it in this process too",
         reason::VERSION => "it is of a CUDA before 12.6, and could not be taken off again",
+        reason::FAILED => "cuptiFinalize failed",
         _ => "for a reason that this version does not know",
     }
     .to_owned()

@@ -104,6 +104,8 @@ pub(crate) struct Calls {
     found: HashMap<Option<i64>, i64>,
     /// Work that was given before is not told of.
     since_ns: i64,
+    /// Calls inside windows whose work was told of.
+    pub(crate) answered: u64,
 }
 
 impl Calls {
@@ -194,6 +196,7 @@ impl Calls {
     fn take(&mut self, number: i64, place: i64) -> Option<Given> {
         let call = self.calls.get_mut(usize::try_from(place - self.first).ok()?)?;
         call.done = true;
+        self.answered += u64::from(call.sure);
         let found = *call;
         if self.found.len() > MOST_STREAMS {
             self.found.clear();
