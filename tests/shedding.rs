@@ -53,7 +53,8 @@ fn stacks_go_first_and_those_that_are_missing_are_counted() {
         budget.stack_ns.is_some_and(|ns| ns > 10.0) && root.cost.stacks_ns.is_some_and(|ns| ns > 1000.0),
         "{root:?}"
     );
-    assert!(budget.most_percent >= budget.hooks_percent && budget.hooks_percent > 0.01, "{budget:?}");
+    // Of a run shorter than ten seconds both are the same, but for how they were added up.
+    assert!(budget.most_percent >= budget.hooks_percent * 0.999 && budget.hooks_percent > 0.01, "{budget:?}");
     let line = run.stderr.lines().find(|line| line.starts_with("budget 0.01 %: hooks cost "));
     assert!(line.is_some_and(|line| line.contains("left out: stacks ")), "{}", run.stderr);
 }

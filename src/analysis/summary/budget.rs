@@ -13,7 +13,7 @@ pub(super) fn line(facts: &Facts<'_>) -> Option<String> {
     let all = || facts.processes().filter_map(|process| process.manifest.as_ref()?.budget.as_ref());
     let dearest = all().max_by(|one, other| one.hooks_percent.total_cmp(&other.hooks_percent))?;
     let HookBudget { percent, hooks_percent, most_percent, shed, .. } = dearest;
-    let [allowed, cost, most] = [percent, hooks_percent, most_percent].map(|percent| share(percent / 100.0));
+    let [cost, most] = [hooks_percent, most_percent].map(|percent| share(percent / 100.0));
     let over = if most_percent > percent { ", over it" } else { "" };
     let left_out = match shed.as_slice() {
         [] => "nothing was left out for it".to_owned(),
@@ -25,7 +25,7 @@ pub(super) fn line(facts: &Facts<'_>) -> Option<String> {
     };
     let others = all().filter(|other| !std::ptr::eq(*other, dearest) && !other.shed.is_empty()).count();
     let others = if others > 0 { format!("; and in {others} more processes") } else { String::new() };
-    Some(format!("budget {allowed}: hooks cost {cost} (dearest 10 s {most}{over}); {left_out}{others}"))
+    Some(format!("budget {percent} %: hooks cost {cost} (dearest 10 s {most}{over}); {left_out}{others}"))
 }
 
 /// What was left out, when, and how much.

@@ -183,8 +183,7 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
         let cost = own.cost_ns.map_or("not measured".to_owned(), |(ns, wall)| share(ns / wall));
         let windows = own.windows_percent.map_or(String::new(), |(windows, budget)| {
             let over = own.cost_ns.is_some_and(|(ns, wall)| ns / wall * 100.0 > budget);
-            let budget = share(budget / 100.0);
-            let budget = if over { format!("over the budget of {budget}") } else { format!("budget {budget}") };
+            let budget = if over { format!("over the budget of {budget} %") } else { format!("budget {budget} %") };
             format!(" (windows {}, {budget})", share(windows / 100.0))
         });
         let windows =
