@@ -13,10 +13,7 @@ pub(crate) fn stat(pid: u32) -> Option<Stat> {
 }
 
 fn parse_stat(text: &[u8]) -> Option<Stat> {
-    // The name in parentheses may itself hold anything: what follows the last one counts.
-    let end = text.iter().rposition(|b| *b == b')')?;
-    let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let fields = fields(text)?;
     let number = |at: usize| fields.get(at)?.parse().ok();
     Some(Stat {
         state: *fields.first()?.as_bytes().first()?,
@@ -24,6 +21,13 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         start: number(19)?,
         stack: number(25).unwrap_or(0),
     })
+}
+
+/// The fields of `/proc/PID/stat` from the state on, which is the third. The name in parentheses before it may itself hold
+/// anything: what follows the last one counts.
+fn fields(text: &[u8]) -> Option<Vec<&str>> {
+    let end = text.iter().rposition(|b| *b == b')')?;
+    Some(std::str::from_utf8(&text[end + 1..]).ok()?.split_ascii_whitespace().collect())
 }
 
 /// Pids of all processes in sight.
@@ -39,15 +43,20 @@ pub(crate) fn newest() -> Option<u32> {
 
 /// The environment with which a process was started, `NAME=value` each followed by a nul byte.
 ///
-/// In the midst of an exec, when the old program is gone and the new one's stack not yet laid out, a process has none and reads
-/// as one with an empty one. That takes microseconds, but a busy machine may stop it there: it is waited for.
+/// In the midst of an exec, when the old program is gone and the new one's environment not yet laid out, a process reads as one
+/// that has none. That takes microseconds, but a busy machine may stop it there: it is waited for. None counts only when it is
+/// read after the process was seen to be past that.
 pub(crate) fn environment(pid: u32) -> Option<Vec<u8>> {
+    let mut settled = false;
     for _ in 0..EXEC_LOOKS {
         let text = fs::read(format!("/proc/{pid}/environ")).ok()?;
-        if !text.is_empty() || !is_in_exec(pid) {
+        if settled || !text.is_empty() {
             return Some(text);
         }
-        std::thread::sleep(EXEC_PAUSE);
+        settled = !is_in_exec(pid);
+        if !settled {
+            std::thread::sleep(EXEC_PAUSE);
+        }
     }
     None
 }
@@ -56,9 +65,15 @@ pub(crate) fn environment(pid: u32) -> Option<Vec<u8>> {
 const EXEC_LOOKS: u32 = 100;
 const EXEC_PAUSE: Duration = Duration::from_micros(500);
 
-/// Whether a process has a program (a thread of the kernel has none) whose stack does not yet stand.
+/// Whether a process has a program (a thread of the kernel has none) whose environment does not yet stand.
 fn is_in_exec(pid: u32) -> bool {
-    stat(pid).is_some_and(|stat| stat.stack == 0 && !matches!(stat.state, b'Z' | b'X')) && executable_path(pid).is_ok()
+    let text = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    environment_is_missing(&text) && executable_path(pid).is_ok()
+}
+
+/// By the line of `/proc/PID/stat`: the end of the environment is the last thing that an exec lays out. A stack stands before.
+fn environment_is_missing(stat: &[u8]) -> bool {
+    fields(stat).is_some_and(|fields| !matches!(fields.first(), Some(&"Z" | &"X")) && fields.get(48) == Some(&"0"))
 }
 
 /// Whether a process runs with rights that its file lent it: its effective user or group is not its real one.
@@ -109,15 +124,31 @@ mod tests {
         for round in 0..50 {
             let own = round.to_string();
             let mut child = Command::new("cat").env_clear().env("ROUND", &own).stdin(Stdio::piped()).spawn().unwrap();
-            let (text, id) = (environment(child.id()), child.id());
+            let (text, id) = (whenever_it_stands(child.id()), child.id());
             drop(child.stdin.take());
             child.wait().unwrap();
             assert_eq!(text, Some(format!("ROUND={own}\0").into_bytes()), "{id}");
         }
         let mut bare = Command::new("cat").env_clear().stdin(Stdio::piped()).spawn().unwrap();
-        assert_eq!(environment(bare.id()), Some(Vec::new()));
+        assert_eq!(whenever_it_stands(bare.id()), Some(Vec::new()));
         drop(bare.stdin.take());
         bare.wait().unwrap();
+    }
+
+    /// However long a busy machine stops the process in its exec.
+    fn whenever_it_stands(pid: u32) -> Option<Vec<u8>> {
+        (0..200).find_map(|_| environment(pid))
+    }
+
+    #[test]
+    fn an_exec_is_over_when_the_environment_stands() {
+        let line = |state: &str, end: u64| {
+            let zeros = "0 ".repeat(22);
+            format!("12 (a b) {state} 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0 0 1 2 140000 {zeros}{end} 0").into_bytes()
+        };
+        assert_eq!(fields(&line("R", 99)).unwrap()[48], "99");
+        assert!(environment_is_missing(&line("R", 0)) && !environment_is_missing(&line("R", 99)));
+        assert!(!environment_is_missing(&line("Z", 0)) && !environment_is_missing(b"12 (a) R 7"));
     }
 
     #[test]
