@@ -21,7 +21,7 @@ pub(crate) fn configure() {
 /// Writes into a segment's header what the budget is, and what could be left out for it.
 /// `launches`: they may be.
 pub(crate) fn tell(header: &Header, launches: bool) {
-    let stacks = if stack::is_on() { may::STACKS } else { 0 };
+    let stacks = if stack::is_on() || stack::wants_allocations() { may::STACKS } else { 0 };
     header.shed_ppm.store(PPM.load(Ordering::Relaxed), Ordering::Relaxed);
     let malloc = if sampling::mode() == malloc_mode::SAMPLE { may::MALLOC } else { 0 };
     let launches = if launches { may::LAUNCHES } else { 0 };

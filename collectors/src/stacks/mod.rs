@@ -10,7 +10,7 @@ mod python;
 use std::collections::HashMap;
 
 use gputrace_abi::event::{Event, text_kind};
-use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, NATIVE, PYTHON};
+use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, MIXED, MIXED_PYTHON, NATIVE, PYTHON};
 
 use crate::chain::Text;
 use crate::names::Written;
@@ -124,6 +124,10 @@ impl Stacks {
             rows.push(match stack.language {
                 PYTHON => self.codes.get(&frame.key)?.row(frame.offset),
                 NATIVE => native_row(self.modules.get(&frame.key), frame),
+                MIXED if frame.offset & MIXED_PYTHON != 0 => {
+                    self.codes.get(&frame.key)?.row(frame.offset ^ MIXED_PYTHON)
+                }
+                MIXED => native_row(self.modules.get(&frame.key), frame),
                 _ => return None,
             });
         }
@@ -132,7 +136,7 @@ impl Stacks {
         }
         let id = content(&rows);
         match (written.insert(id), stack.language) {
-            (true, NATIVE) => tables.native(Native { id, pid: self.pid, rows }),
+            (true, NATIVE | MIXED) => tables.native(Native { id, pid: self.pid, rows }),
             (true, _) => tables.stack(id, &rows),
             (false, _) => {}
         }
@@ -157,8 +161,10 @@ impl Stacks {
         if !OURS.contains(&text.kind) {
             return false;
         }
-        self.bytes += bytes.len() + 128;
-        if self.bytes > MOST_BYTES {
+        // What fell out of the shim's memory is told again.
+        let again = text.kind == text_kind::STACK && self.stacks.contains_key(&text.key);
+        self.bytes += if again { 0 } else { bytes.len() + 128 };
+        if again || self.bytes > MOST_BYTES {
             return true;
         }
         match text.kind {

@@ -100,7 +100,7 @@ impl Event {
 /// | Sync | event or context | stream | flags | 0 |
 /// | Transfer | destination | stream | source (or value of a set) | bytes |
 /// | Alloc, Free | address or handle | stream | pool, or address of a mapping | bytes |
-/// | HostAlloc, HostFree | address | by how many powers of two samples lay further apart than was asked for | old address of a realloc | bytes |
+/// | HostAlloc, HostFree | address | by how many powers of two samples lay further apart than was asked for | key of its stack ([`crate::stack`]), 0 none | bytes |
 /// | Module, Api | handle | stream | second handle | number |
 /// | Range | key of its name ([`crate::text::key`]) | key of its domain, 0 the default one | number, see [`range`] | category, colour << 32 |
 /// | Collective | communicator and root or peer ([`crate::collective::pack_party`]) | stream | elements, or bytes | data type and operator ([`crate::collective::pack_type`]) |

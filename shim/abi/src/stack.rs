@@ -1,6 +1,7 @@
 //! Stacks as they travel through a ring.
 //!
-//! After the event of a call comes [`KIND_STACK`](crate::event::KIND_STACK) with the stack's key. What the key stands
+//! After the event of a call comes [`KIND_STACK`](crate::event::KIND_STACK) with the stack's key; that of an allocation holds
+//! it itself. What the key stands
 //! for is written before its first use in a process, as texts of the same rings: a
 //! [`STACK`](crate::event::text_kind::STACK) with the frames, innermost first, and before that each code object or module
 //! that its frames name. Keys are hashes that mean nothing outside the process.
@@ -9,6 +10,10 @@
 pub const PYTHON: u64 = 1;
 /// The frames are of native code: key is that of a module, offset an address in its file.
 pub const NATIVE: u64 = 2;
+/// The frames are of both, those of Python with [`MIXED_PYTHON`] in their offset.
+pub const MIXED: u64 = 3;
+/// Set in the offset of a Python frame among native ones.
+pub const MIXED_PYTHON: u64 = 1 << 63;
 /// Added to the language: there were more frames than were taken.
 pub const CUT: u64 = 1 << 8;
 

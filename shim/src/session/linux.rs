@@ -9,7 +9,7 @@ use gputrace_abi::{MAGIC, VERSION};
 use super::path::Path;
 use super::{Failure, complain_of, fill, make_file};
 use crate::interpose::{driver, elf, inline, scope};
-use crate::{gpu_time, hooks, stack, sys, wait};
+use crate::{gpu_time, hooks, sampling, stack, sys, wait};
 
 pub(super) use crate::ending::listen;
 pub(super) use crate::gpu_time::{budget_ppm, spares_launches};
@@ -29,7 +29,8 @@ pub(super) fn is_in_place() -> bool {
 /// Reads what else the launcher asked for.
 pub(super) fn configure() {
     stack::remember_main_stack(sys::environment() as usize);
-    stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"));
+    let allocations = !sampling::is_off() && sys::variable(b"GPUTRACE_MALLOC_STACKS") != Some(b"off");
+    stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"), allocations);
     wait::configure(sys::variable(b"GPUTRACE_OS"), sys::variable(b"GPUTRACE_OS_OVER"));
     hooks::remember_preloads();
     gpu_time::configure();

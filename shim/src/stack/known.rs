@@ -7,10 +7,9 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 const WAYS: usize = 4;
-const BUCKETS: usize = 4096;
 
-/// A set of hashes.
-pub(super) struct Known([[AtomicU64; WAYS]; BUCKETS]);
+/// A set of so many times four hashes.
+pub(super) struct Known<const BUCKETS: usize = 4096>([[AtomicU64; WAYS]; BUCKETS]);
 
 /// New for each segment; odd, so that no entry is zero by design.
 static SALT: AtomicU64 = AtomicU64::new(1);
@@ -20,8 +19,13 @@ pub(crate) fn begin_segment(ticks: u64) {
     SALT.store(ticks.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, Ordering::Relaxed);
 }
 
-impl Known {
-    pub(super) const fn new() -> Known {
+/// The number that is new for each segment.
+pub(super) fn salt() -> u64 {
+    SALT.load(Ordering::Relaxed)
+}
+
+impl<const BUCKETS: usize> Known<BUCKETS> {
+    pub(super) const fn new() -> Self {
         Known([const { [const { AtomicU64::new(0) }; WAYS] }; BUCKETS])
     }
 
@@ -30,7 +34,7 @@ impl Known {
     }
 
     fn entry(hash: u64) -> u64 {
-        hash ^ SALT.load(Ordering::Relaxed)
+        hash ^ salt()
     }
 
     /// Whether it was written.

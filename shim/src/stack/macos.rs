@@ -7,6 +7,20 @@ pub(crate) fn is_on() -> bool {
     false
 }
 
+/// Nor do allocations.
+#[inline(always)]
+pub(crate) fn wants_allocations() -> bool {
+    false
+}
+
+/// The key of an allocation's stack: there is none.
+pub(crate) fn of_allocation(_: &State, _: Option<u64>) -> u64 {
+    0
+}
+
+/// The thread ends.
+pub(crate) fn forget(_: &State) {}
+
 /// A thread's first time: there are no thresholds.
 pub(crate) fn reset(_: &State) {}
 

@@ -8,6 +8,7 @@
 //! What they take is measured as they are taken. To keep to a budget the collector may leave out all of them
 //! ([`gputrace_abi::shed`]): then what would get one pays a load, and is counted.
 
+mod allocation;
 mod frames;
 mod known;
 mod memory;
@@ -19,13 +20,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::layout::stacks;
 use gputrace_abi::shed::Shed;
-use gputrace_abi::{Class, Event, event};
+use gputrace_abi::{Class, Event, event, stack};
 
-use frames::Frames;
+pub(crate) use allocation::{forget, is_wanted as wants_allocations, key as of_allocation};
+use frames::{Frames, Sink};
 use known::Known;
 pub(crate) use known::begin_segment;
 pub(crate) use native::remember_main_stack;
-pub(crate) use python::library_opens;
 
 use crate::sampling;
 use crate::thread::State;
@@ -53,13 +54,20 @@ pub(crate) enum Why {
     Launches(u64),
 }
 
-/// Reads what the launcher asked for. For the constructor.
-pub(crate) fn configure(stacks: Option<&[u8]>, launches: Option<&[u8]>) {
+/// Reads what the launcher asked for. For the constructor. `allocations`: they get stacks.
+pub(crate) fn configure(stacks: Option<&[u8]>, launches: Option<&[u8]>, allocations: bool) {
     let read = |text: &[u8]| if text == b"off" { Some(OFF) } else { crate::session::number(text) };
     OVER_US.store(stacks.and_then(read).unwrap_or(DEFAULT_OVER_US), Ordering::Relaxed);
     let launches = launches.and_then(read).filter(|n| *n > 0).unwrap_or(DEFAULT_LAUNCHES);
     LAUNCHES.store(if OVER_US.load(Ordering::Relaxed) == OFF { OFF } else { launches }, Ordering::Relaxed);
     native::prepare();
+    allocation::configure(allocations);
+}
+
+/// The program opens a library.
+pub(crate) fn library_opens() {
+    python::library_opens();
+    allocation::library_opens();
 }
 
 /// Whether stacks are taken in this process.
@@ -174,7 +182,8 @@ fn take(state: &State, start: u64, why: Why, python: bool, native: bool) {
 }
 
 fn walk(state: &State, start: u64, why: Why, python: bool, native: bool) {
-    let mut frames = Frames::new();
+    let mut frames = Frames::unused();
+    frames.begin(stack::PYTHON);
     let looked = if python { python::walk(&mut frames) } else { python::Looked::None };
     if looked == python::Looked::Found {
         return finish(state, start, why, &mut frames, stacks::PYTHON);
@@ -182,35 +191,31 @@ fn walk(state: &State, start: u64, why: Why, python: bool, native: bool) {
     if looked == python::Looked::Unread {
         count(state, stacks::UNREAD);
     }
-    frames.begin_native();
+    frames.begin(stack::NATIVE);
     if native {
-        native::walk(&mut frames);
+        native::walk(|pc, _| frames.native(pc));
     }
-    let what = if frames.count > 0 { stacks::NATIVE } else { stacks::NONE };
+    let what = if frames.key.count > 0 { stacks::NATIVE } else { stacks::NONE };
     finish(state, start, why, &mut frames, what);
 }
 
 fn finish(state: &State, start: u64, why: Why, frames: &mut Frames, what: usize) {
     count(state, what);
-    if frames.count == 0 {
+    if frames.key.count == 0 {
         return;
     }
+    let key = frames.key.hash;
     // Unknown stacks are described first. Where the ring has no room, the collector learns of a stack that it does not
     // know, which counts as none.
-    if !STACKS.has(frames.hash) && frames.describe(state) {
-        STACKS.insert(frames.hash);
+    if !STACKS.has(key) && frames.describe(state, key) {
+        STACKS.insert(key);
     }
     let launches = match why {
         Why::Itself => 0,
         Why::Launches(n) => n,
     };
-    let event = Event {
-        hook: event::KIND_STACK,
-        start,
-        end: start,
-        payload: [frames.hash, 0, launches, 0],
-        ..Event::default()
-    };
+    let event =
+        Event { hook: event::KIND_STACK, start, end: start, payload: [key, 0, launches, 0], ..Event::default() };
     state.write_apart(event);
 }
 

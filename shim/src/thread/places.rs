@@ -11,7 +11,7 @@ use gputrace_abi::{Event, event};
 
 use super::patience::Patience;
 use super::state::State;
-use crate::{frame, session};
+use crate::{frame, session, stack};
 
 /// What comes before is done before what comes after, as a signal handler of this thread sees it.
 #[inline(always)]
@@ -209,6 +209,7 @@ impl State {
     /// Ends the thread's chain, so that the collector can free the row. At thread exit.
     pub(super) fn close(&self) {
         let Some(row) = self.row() else { return };
+        stack::forget(self);
         // SAFETY: the segment is mapped as long as this state has a row.
         if let Some(view) = unsafe { session::view_at(self.segment.get()) } {
             self.leave_shared_chain(&view);

@@ -67,7 +67,7 @@ pub const IMAGE: u8 = 1;
 /// Module: the driver's linker takes code in, which it compiles, or puts it together.
 pub const LINK: u8 = 2;
 
-/// HostAlloc: a block that another block was moved to (word 2 is the old address).
+/// HostAlloc: a block that another block was moved to.
 pub const REALLOC: u8 = 1;
 
 /// Range: one begins; it ends with its thread's next [`POP`] in its domain.

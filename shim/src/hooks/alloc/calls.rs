@@ -11,38 +11,38 @@ use super::{ALIGNED_ALLOC, CALLOC, FREE, MALLOC, POSIX_MEMALIGN, REALLOC};
 #[cfg(target_os = "linux")]
 use super::{MEMALIGN, REALLOCARRAY};
 use crate::thread::{self, State};
-use crate::{record, sampling, session, tls};
+use crate::{record, sampling, session, stack, tls};
 
 const ALLOC: usize = Class::HostAlloc as usize;
 const FREED: usize = Class::HostFree as usize;
 
-/// In full mode one call in so many is timed; a second stamp for each would cost 9 ns.
+/// In full mode one call in so many is timed; a second stamp for each would cost 9 ns. Of samples each is.
 const TIMED_ONE_IN: u64 = 64;
 
 /// `void *malloc(size_t size)`
 pub(super) unsafe extern "C" fn malloc<const FULL: bool>(bytes: usize) -> *mut c_void {
     // SAFETY: the program's own argument.
-    allocation::<FULL>(MALLOC, bytes, 0, || unsafe { next::malloc()(bytes) })
+    allocation::<FULL>(MALLOC, bytes, || unsafe { next::malloc()(bytes) })
 }
 
 /// `void *calloc(size_t count, size_t size)`
 pub(super) unsafe extern "C" fn calloc<const FULL: bool>(count: usize, size: usize) -> *mut c_void {
     let bytes = count.saturating_mul(size).min(1 << 62);
     // SAFETY: the program's own arguments.
-    allocation::<FULL>(CALLOC, bytes, 0, || unsafe { next::calloc()(count, size) })
+    allocation::<FULL>(CALLOC, bytes, || unsafe { next::calloc()(count, size) })
 }
 
 /// `void *memalign(size_t alignment, size_t size)`
 #[cfg(target_os = "linux")]
 pub(super) unsafe extern "C" fn memalign<const FULL: bool>(alignment: usize, bytes: usize) -> *mut c_void {
     // SAFETY: the program's own arguments.
-    allocation::<FULL>(MEMALIGN, bytes, 0, || unsafe { next::memalign()(alignment, bytes) })
+    allocation::<FULL>(MEMALIGN, bytes, || unsafe { next::memalign()(alignment, bytes) })
 }
 
 /// `void *aligned_alloc(size_t alignment, size_t size)`
 pub(super) unsafe extern "C" fn aligned_alloc<const FULL: bool>(alignment: usize, bytes: usize) -> *mut c_void {
     // SAFETY: the program's own arguments.
-    allocation::<FULL>(ALIGNED_ALLOC, bytes, 0, || unsafe { next::aligned_alloc()(alignment, bytes) })
+    allocation::<FULL>(ALIGNED_ALLOC, bytes, || unsafe { next::aligned_alloc()(alignment, bytes) })
 }
 
 /// `int posix_memalign(void **block, size_t alignment, size_t size)`
@@ -52,7 +52,7 @@ pub(super) unsafe extern "C" fn posix_memalign<const FULL: bool>(
     bytes: usize,
 ) -> c_int {
     let mut result = 0;
-    allocation::<FULL>(POSIX_MEMALIGN, bytes, 0, || {
+    allocation::<FULL>(POSIX_MEMALIGN, bytes, || {
         // SAFETY: the program's own arguments.
         result = unsafe { next::posix_memalign()(place, alignment, bytes) };
         // SAFETY: a call that succeeded has written the place.
@@ -118,17 +118,12 @@ fn registered() -> Option<(&'static State, &'static ThreadRow)> {
 }
 
 #[inline(always)]
-fn allocation<const FULL: bool>(
-    number: u16,
-    bytes: usize,
-    old: usize,
-    original: impl FnOnce() -> *mut c_void,
-) -> *mut c_void {
+fn allocation<const FULL: bool>(number: u16, bytes: usize, original: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if FULL {
         let Some((state, row)) = known().or_else(registered) else { return original() };
-        return record_alloc::<FULL>(state, row, number, [bytes, old], 0, original);
+        return record_alloc::<FULL>(state, row, number, bytes, 0, original);
     }
-    if passes(bytes) { original() } else { sample(number, bytes, old, original) }
+    if passes(bytes) { original() } else { sample(number, bytes, original) }
 }
 
 /// Takes the bytes off the thread's countdown. True: nothing else to do for this allocation.
@@ -149,10 +144,10 @@ fn passes(bytes: usize) -> bool {
 /// Registers the thread if needed; records if a sample fell into the allocation.
 #[cold]
 #[inline(never)]
-fn sample(number: u16, bytes: usize, old: usize, original: impl FnOnce() -> *mut c_void) -> *mut c_void {
+fn sample(number: u16, bytes: usize, original: impl FnOnce() -> *mut c_void) -> *mut c_void {
     let Some((state, row)) = registered() else { return original() };
     if let Some(rarer) = sampling::chooses(state) {
-        return record_alloc::<false>(state, row, number, [bytes, old], rarer, original);
+        return record_alloc::<false>(state, row, number, bytes, rarer, original);
     }
     if let Some(seen) = row.seen.get(ALLOC) {
         local::increment(seen);
@@ -165,7 +160,7 @@ fn record_alloc<const FULL: bool>(
     state: &State,
     row: &ThreadRow,
     number: u16,
-    [bytes, old]: [usize; 2],
+    bytes: usize,
     rarer: u8,
     original: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
@@ -176,7 +171,8 @@ fn record_alloc<const FULL: bool>(
     local::increment(seen);
     let start = state.now();
     let block = original();
-    let end = if chosen.load(Ordering::Relaxed) % TIMED_ONE_IN == 0 { state.now() } else { start };
+    let timed = !FULL || chosen.load(Ordering::Relaxed) % TIMED_ONE_IN == 0;
+    let end = if timed { state.now() } else { start };
     if block.is_null() {
         return block;
     }
@@ -184,7 +180,12 @@ fn record_alloc<const FULL: bool>(
     if !FULL {
         sampling::track(block as usize);
     }
-    let payload = [block as usize as u64, rarer.into(), old as u64, bytes as u64];
+    let mut stack_key = 0;
+    if stack::wants_allocations() {
+        let stands_for = if FULL { TIMED_ONE_IN } else { 1 };
+        stack_key = stack::of_allocation(state, timed.then_some(stands_for));
+    }
+    let payload = [block as usize as u64, rarer.into(), stack_key, bytes as u64];
     record::write(state, number, Class::HostAlloc, start, end, payload);
     block
 }
@@ -259,7 +260,7 @@ fn resize<const FULL: bool>(
     }
     // The free is written before the allocation, with a time before it: the new block may have the old one's address.
     let before = if tracked { session::now() } else { 0 };
-    allocation::<FULL>(number, bytes, old, || {
+    allocation::<FULL>(number, bytes, || {
         let new = original();
         if tracked && new.is_null() && bytes != 0 {
             if !FULL {

@@ -2,7 +2,7 @@
 //!
 //! The next definition is what the program would have called: a preloaded jemalloc or tcmalloc, else libc; on macOS
 //! libSystem, whose malloc asks its zones.
-//! Payload: address, 0, old address of a realloc, bytes.
+//! Payload: address, by how many powers of two samples lay further apart than was asked for, key of the stack, bytes.
 
 mod calls;
 #[cfg(target_os = "linux")]

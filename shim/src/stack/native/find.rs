@@ -3,6 +3,8 @@
 //! glibc 2.35 and newer answer with `_dl_find_object`, which takes no lock; older ones walk the list of libraries.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use gputrace_abi::event::text_kind;
 
@@ -16,6 +18,8 @@ use crate::{session, sys};
 pub(super) struct Object {
     /// Where it was loaded: its addresses in the file are so much lower.
     pub(super) base: usize,
+    /// Where its last segment ends.
+    end: usize,
     /// Its `.eh_frame_hdr`; 0 when it has none.
     pub(super) tables: usize,
     /// Its path; empty for the program itself.
@@ -42,9 +46,24 @@ struct Link {
 
 static FIND_OBJECT: Function = Function::anywhere(c"_dl_find_object");
 
-/// Finds what answers without a lock. For the constructor.
+/// Where our own code lies.
+static OURS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Finds what answers without a lock, and ourselves. For the constructor.
 pub(in crate::stack) fn prepare() {
     FIND_OBJECT.address();
+    if let Some(object) = object(prepare as *const () as usize) {
+        let [start, end] = &OURS;
+        start.store(object.base, Ordering::Relaxed);
+        end.store(object.end, Ordering::Relaxed);
+    }
+}
+
+/// Where our own code lies.
+#[inline(always)]
+pub(super) fn ours() -> Range<usize> {
+    let [start, end] = &OURS;
+    start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)
 }
 
 /// Whether libraries are found without a lock.
@@ -73,7 +92,7 @@ fn ask(function: usize, address: usize) -> Option<Object> {
     }
     // SAFETY: the loader's entry of a library that is loaded: code in it is being executed.
     let link = unsafe { found.link.as_ref()? };
-    Some(Object { base: link.base, tables: found.tables, name: name(link.name) })
+    Some(Object { base: link.base, end: found.end, tables: found.tables, name: name(link.name) })
 }
 
 fn name(name: *const c_char) -> Option<&'static CStr> {
@@ -103,7 +122,9 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, walk: *mut c
         return 0;
     }
     let tables = segments.iter().find(|s| s.p_type == libc::PT_GNU_EH_FRAME).map_or(0, start);
-    walk.found = Some(Object { base, tables, name: name(info.dlpi_name) });
+    let ends =
+        segments.iter().filter(|s| s.p_type == libc::PT_LOAD).map(|s| start(s).saturating_add(s.p_memsz as usize));
+    walk.found = Some(Object { base, end: ends.max().unwrap_or(base), tables, name: name(info.dlpi_name) });
     1
 }
 

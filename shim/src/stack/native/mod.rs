@@ -11,10 +11,12 @@ mod bounds;
 mod bytes;
 mod cache;
 mod find;
+pub(super) mod remembered;
 mod rules;
 mod table;
 
-use super::Frames;
+use core::ops::Range;
+
 use super::memory::word;
 use crate::thread::State;
 use cache::Known;
@@ -24,29 +26,33 @@ pub(crate) use bounds::remember_main_stack;
 pub(super) use find::{is_lock_free, prepare};
 
 /// Where a thread is.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     pc: usize,
     stack: usize,
     frame: usize,
 }
 
-/// Fills in the calling thread's frames, innermost first.
-#[inline(never)]
-pub(super) fn walk(frames: &mut Frames) {
+/// Tells the calling thread's frames, innermost first, until `each` says that it is enough: the address behind its call, and
+/// from where to where the frame lies on the stack.
+#[inline(always)]
+pub(super) fn walk(mut each: impl FnMut(usize, Range<usize>) -> bool) {
     let mut place = here();
     let end = bounds::end_of_stack(place.stack);
-    let ours = find::object(place.pc).map(|object| object.base);
+    let limit = end.unwrap_or(place.stack + OWN_BYTES);
+    let ours = find::ours();
     let mut inside = true;
     for _ in 0..FRAMES_MAX {
-        let Some(next) = step(place, end.unwrap_or(place.stack + OWN_BYTES)) else { return };
+        let next = step(place, limit).map(|step| step.next);
+        inside = inside && ours.contains(&place.pc);
+        if !inside {
+            let extent = place.stack..next.map_or(limit, |next| next.stack);
+            if !each(place.pc, extent) || end.is_none() {
+                return;
+            }
+        }
+        let Some(next) = next else { return };
         place = next;
-        if inside {
-            inside = find::object(place.pc - 1).map(|object| object.base) == ours;
-        }
-        if !inside && (!frames.push(0, place.pc as u64, 0) || end.is_none()) {
-            return;
-        }
     }
 }
 
@@ -93,40 +99,57 @@ fn here() -> Place {
     Place { pc, stack, frame }
 }
 
+/// The way from a frame to its caller's.
+struct Step {
+    next: Place,
+    /// Where the caller's address and frame pointer were read; 0: the frame pointer was not.
+    caller_at: usize,
+    frame_at: usize,
+}
+
 /// The frame that called this one. `end`: where the stack ends.
-fn step(place: Place, end: usize) -> Option<Place> {
+#[inline(always)]
+fn step(place: Place, end: usize) -> Option<Step> {
     // A return address may stand behind the last instruction of a function that does not return: the call is before.
     let pc = place.pc - 1;
-    let known = cache::get(pc).unwrap_or_else(|| {
-        let known = look_up(pc);
-        cache::put(pc, known);
-        known
-    });
+    let known = cache::get(pc).unwrap_or_else(|| learn(pc));
     let read = |at: usize| {
         // SAFETY: between the stack pointer and the end of the stack everything is mapped.
         (place.stack..end).contains(&at).then(|| unsafe { word(at) }).flatten()
     };
-    let next = match known {
+    let step = match known {
         Known::Rule(Rule { base, cfa, frame, caller }) => {
             let base = match base {
                 Base::Stack => place.stack,
                 Base::Frame => place.frame,
             };
             let cfa = base.checked_add_signed(cfa as isize)?;
-            let at = |offset: i32| cfa.checked_add_signed(offset as isize).and_then(read);
-            let frame = match frame {
-                Some(offset) => at(offset)?,
-                None => place.frame,
+            let at = |offset: i32| cfa.wrapping_add_signed(offset as isize);
+            let (frame, frame_at) = match frame {
+                Some(offset) => (read(at(offset))?, at(offset)),
+                None => (place.frame, 0),
             };
-            Place { pc: at(caller?)?, stack: cfa, frame }
+            let caller_at = at(caller?);
+            Step { next: Place { pc: read(caller_at)?, stack: cfa, frame }, caller_at, frame_at }
         }
         Known::Otherwise => return None,
         Known::Undescribed => {
-            let pc = read(place.frame.checked_add(8)?).filter(|pc| *pc > 1 && find::object(pc - 1).is_some())?;
-            Place { pc, stack: place.frame + 16, frame: read(place.frame)? }
+            let caller_at = place.frame.checked_add(8)?;
+            let pc = read(caller_at).filter(|pc| *pc > 1 && find::object(pc - 1).is_some())?;
+            let next = Place { pc, stack: place.frame + 16, frame: read(place.frame)? };
+            Step { next, caller_at, frame_at: place.frame }
         }
     };
-    (next.stack > place.stack && next.stack <= end && next.pc > 1).then_some(next)
+    let Place { pc, stack, .. } = step.next;
+    (stack > place.stack && stack <= end && pc > 1).then_some(step)
+}
+
+#[cold]
+#[inline(never)]
+fn learn(pc: usize) -> Known {
+    let known = look_up(pc);
+    cache::put(pc, known);
+    known
 }
 
 fn look_up(pc: usize) -> Known {
@@ -134,6 +157,14 @@ fn look_up(pc: usize) -> Known {
     // SAFETY: the library is loaded: code of it is being executed.
     let Some(function) = (unsafe { table::function(object.tables, pc) }) else { return Known::Undescribed };
     rules::rule(&function, pc).map_or(Known::Otherwise, Known::Rule)
+}
+
+/// The code of the function that begins at this address, as far as it is described in one piece; empty where it is not.
+pub(super) fn extent(function: usize) -> Range<usize> {
+    let object = find::object(function).filter(|object| object.tables != 0);
+    // SAFETY: the library is loaded; who asks found the function in it.
+    let extent = object.and_then(|object| unsafe { table::extent(object.tables, function) });
+    extent.unwrap_or(0..0)
 }
 
 /// What a frame's address means outside of this process: its library's key, and the address in that library's file.

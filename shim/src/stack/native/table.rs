@@ -4,6 +4,8 @@
 //! The format is the Linux Standard Base's, after DWARF. What no linker of today writes is not read: such a function has
 //! no description.
 
+use core::ops::Range;
+
 use super::bytes::{Bytes, encoding};
 
 /// What a library says about one function.
@@ -24,6 +26,25 @@ pub(super) struct Function {
 /// # Safety
 /// `header` is the `.eh_frame_hdr` of a library that stays loaded, in a segment with its `.eh_frame`.
 pub(super) unsafe fn function(header: usize, pc: usize) -> Option<Function> {
+    // SAFETY: the caller's promise.
+    unsafe { find(header, pc) }.map(|(function, _)| function)
+}
+
+/// The code of the function that holds `pc`.
+///
+/// # Safety
+/// As for [`function`].
+pub(super) unsafe fn extent(header: usize, pc: usize) -> Option<Range<usize>> {
+    // SAFETY: the caller's promise.
+    let (function, bytes) = unsafe { find(header, pc)? };
+    Some(function.start..function.start.checked_add(bytes)?)
+}
+
+/// The description of the function that holds `pc`, and its length.
+///
+/// # Safety
+/// `header` is the `.eh_frame_hdr` of a library that stays loaded, in a segment with its `.eh_frame`.
+unsafe fn find(header: usize, pc: usize) -> Option<(Function, usize)> {
     // SAFETY: the caller's promise; a header has 12 bytes before its list.
     let mut bytes = unsafe { Bytes::new(header, 12) };
     let [version, pointer, count, table] = bytes.u32()?.to_le_bytes();
@@ -46,7 +67,7 @@ pub(super) unsafe fn function(header: usize, pc: usize) -> Option<Function> {
     let (start, description) = entry(low.checked_sub(1)?)?;
     // SAFETY: the list leads to a description.
     let function = unsafe { describe(description)? };
-    (function.0.start == start && pc - start < function.1).then_some(function.0)
+    (function.0.start == start && pc - start < function.1).then_some(function)
 }
 
 /// One entry of `.eh_frame`, without its length.

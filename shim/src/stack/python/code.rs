@@ -27,7 +27,7 @@ pub(in crate::stack) fn write(state: &State, key: u64, code: usize) -> bool {
     }
     let Search::Found(python) = find::python() else { return false };
     // SAFETY: a frame of the calling thread holds the code object.
-    let written = unsafe { write_code(&python, state, key, code) };
+    let written = unsafe { write_code(python, state, key, code) };
     if written {
         WRITTEN.insert(key);
     }

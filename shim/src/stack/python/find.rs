@@ -6,15 +6,16 @@
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::MaybeUninit;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::layout::{self, Layout};
 use super::published;
 use crate::interpose::elf;
+use crate::stack::native;
 use crate::sys;
 
 /// An interpreter.
-#[derive(Clone, Copy)]
 pub(super) struct Python {
     pub(super) layout: Layout,
     /// Types of code objects, texts and bytes.
@@ -23,6 +24,8 @@ pub(super) struct Python {
     pub(super) bytes_type: usize,
     /// The second number of its version.
     pub(super) minor: u8,
+    /// The code of the function that runs Python's, as far as it lies in one piece.
+    pub(super) evaluation: Range<usize>,
     this_thread: unsafe extern "C" fn() -> usize,
     is_initialized: unsafe extern "C" fn() -> c_int,
 }
@@ -43,7 +46,7 @@ impl Python {
 
 /// What was found.
 pub(super) enum Search {
-    Found(Python),
+    Found(&'static Python),
     None,
     /// A Python whose structures are not known.
     Unknown,
@@ -89,7 +92,7 @@ pub(super) fn python() -> Search {
     let none = NONE.wrapping_add(opened() % (u32::MAX - NONE));
     match STATE.load(Ordering::Acquire) {
         // SAFETY: FOUND is set, with Release, after it was written, and never changes again.
-        FOUND => Search::Found(unsafe { (*PYTHON.0.get()).assume_init() }),
+        FOUND => Search::Found(unsafe { (*PYTHON.0.get()).assume_init_ref() }),
         UNKNOWN => Search::Unknown,
         state if state == none || state == LOOKING => Search::None,
         state => {
@@ -97,15 +100,11 @@ pub(super) fn python() -> Search {
                 return Search::None;
             }
             // Under the loader's lock, which a handler must not leave held, nor this state.
-            let found = sys::without_signals(look);
-            if let Search::Found(python) = found {
+            let (state, found) = match sys::without_signals(look) {
                 // SAFETY: LOOKING was set by this thread, so no other one writes, and none reads before FOUND.
-                unsafe { (*PYTHON.0.get()).write(python) };
-            }
-            let state = match found {
-                Search::Found(_) => FOUND,
-                Search::Unknown => UNKNOWN,
-                Search::None => none,
+                Looked::Python(python) => (FOUND, Search::Found(unsafe { (*PYTHON.0.get()).write(python) })),
+                Looked::Unknown => (UNKNOWN, Search::Unknown),
+                Looked::None => (none, Search::None),
             };
             STATE.store(state, Ordering::Release);
             found
@@ -113,24 +112,32 @@ pub(super) fn python() -> Search {
     }
 }
 
-fn look() -> Search {
+/// What came of looking.
+enum Looked {
+    Python(Python),
+    None,
+    Unknown,
+}
+
+fn look() -> Looked {
     let this_thread = elf::anywhere(c"PyGILState_GetThisThreadState");
     if this_thread == 0 {
-        return Search::None;
+        return Looked::None;
     }
-    let Some(minor) = minor_version() else { return Search::Unknown };
-    let Some(layout) = layout::of(minor) else { return Search::Unknown };
+    let Some(minor) = minor_version() else { return Looked::Unknown };
+    let Some(layout) = layout::of(minor) else { return Looked::Unknown };
     let names = [c"Py_IsInitialized", c"PyCode_Type", c"PyUnicode_Type", c"PyBytes_Type", c"_PyRuntime"];
     let [is_initialized, code_type, text_type, bytes_type, runtime] = names.map(elf::anywhere);
     if [is_initialized, code_type, text_type, bytes_type, runtime].contains(&0) {
-        return Search::Unknown;
+        return Looked::Unknown;
     }
-    Search::Found(Python {
+    Looked::Python(Python {
         layout: published::refine(layout, runtime, minor),
         code_type,
         text_type,
         bytes_type,
         minor,
+        evaluation: native::extent(elf::anywhere(c"_PyEval_EvalFrameDefault")),
         // SAFETY: CPython's function of this name has this signature.
         this_thread: unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(this_thread) },
         // SAFETY: as above.

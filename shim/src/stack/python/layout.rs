@@ -22,6 +22,8 @@ pub(super) struct Layout {
     pub(super) unit: Instruction,
     /// Frame: who owns it, a byte; from [`OWNED_BY_INTERPRETER`] on it belongs to no function.
     pub(super) owner: u16,
+    /// Frame: whether C called the function, a byte (3.11); newer versions have a frame that no function owns there.
+    pub(super) entry: u16,
     /// Frame and code object: which copy of the bytecode runs, and the copies (free-threaded 3.14).
     pub(super) copy: u16,
     pub(super) copies: u16,
@@ -71,6 +73,7 @@ const PYTHON_3_8: Layout = Layout {
     instruction: 104,
     unit: Instruction::Byte,
     owner: NONE,
+    entry: NONE,
     copy: NONE,
     copies: NONE,
     bytecode: NONE,
@@ -101,6 +104,7 @@ const PYTHON_3_11: Layout = Layout {
     instruction: 56,
     unit: Instruction::Address,
     owner: 69,
+    entry: 68,
     bytecode: 184,
     first_traceable: 168,
     name: 128,
@@ -116,6 +120,7 @@ const PYTHON_3_12: Layout = Layout {
     previous: 8,
     code: 0,
     owner: 70,
+    entry: NONE,
     bytecode: 192,
     first_traceable: 176,
     first_line: 68,

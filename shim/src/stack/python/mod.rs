@@ -8,14 +8,18 @@
 //!
 //! A version that is not in the table, or memory that does not look as the table says, means no Python stack, counted.
 
+use core::ops::Range;
+
 mod code;
 mod find;
 mod layout;
 mod published;
 
+use super::frames::Sink;
 use super::memory::{number, word};
-use super::{Frames, known, memory};
+use super::{Frames, known, memory, native};
 use find::Python;
+use gputrace_abi::stack::DEPTH_MAX;
 use layout::{Instruction, Layout, NONE, OWNED_BY_INTERPRETER};
 
 pub(super) use code::write;
@@ -33,56 +37,213 @@ pub(super) enum Looked {
     Unread,
 }
 
-/// Fills in the calling thread's frames, innermost first.
+/// Tells the calling thread's frames, innermost first.
 pub(super) fn walk(frames: &mut Frames) -> Looked {
     let python = match find::python() {
         find::Search::Found(python) => python,
         find::Search::None => return Looked::None,
         find::Search::Unknown => return Looked::Unread,
     };
-    let thread = python.this_thread();
-    if thread == 0 || !python.is_initialized() {
-        return Looked::None;
-    }
-    // SAFETY: the calling thread's state, which the interpreter frees when the thread ends, and when it is finalised
-    // itself: see above. Frames and code objects that it leads to are alive while the frames are.
-    match unsafe { walk_thread(&python, thread, frames) } {
-        _ if frames.count > 0 => Looked::Found,
-        Some(()) => Looked::None,
-        None => Looked::Unread,
+    let mut walk = match Activations::of(python) {
+        Begun::Nothing => return Looked::None,
+        Begun::Unread => return Looked::Unread,
+        Begun::At(walk) => walk,
+    };
+    while !walk.is_over() && walk.next(frames) {}
+    match walk.unread {
+        _ if frames.key.count > 0 => Looked::Found,
+        false => Looked::None,
+        true => Looked::Unread,
     }
 }
 
-/// # Safety
-/// `thread` is the state of the calling thread.
-unsafe fn walk_thread(python: &Python, thread: usize, frames: &mut Frames) -> Option<()> {
-    let layout = &python.layout;
-    // SAFETY: the caller's promise, for all reads below.
-    unsafe {
-        if word(thread + usize::from(layout.thread_id))? != libc::pthread_self() as usize {
+/// The calling thread's Python frames, in groups: the functions that one call of the interpreter's evaluation runs, which calls
+/// itself only where C stands between two functions (before 3.11: for each function).
+pub(super) struct Activations {
+    python: &'static Python,
+    frame: usize,
+    /// Where the mark of the group's end stands on C's stack; 0: nowhere.
+    mark: usize,
+    unread: bool,
+}
+
+enum Begun {
+    At(Activations),
+    Nothing,
+    Unread,
+}
+
+impl Activations {
+    /// Those of an interpreter that was found before; none where there is none, or the thread runs no Python.
+    pub(super) fn of_this_thread() -> Option<Activations> {
+        if !find::is_known() {
             return None;
         }
-        let mut frame = word(thread + usize::from(layout.frame))?;
-        if layout.through != NONE {
-            frame = word(frame + usize::from(layout.through))?;
+        let find::Search::Found(python) = find::python() else { return None };
+        match Activations::of(python) {
+            Begun::At(mut walk) => {
+                walk.mark = walk.find_mark();
+                Some(walk)
+            }
+            _ => None,
         }
-        while frame != 0 {
-            if !python.is_initialized() {
+    }
+
+    fn of(python: &'static Python) -> Begun {
+        let thread = python.this_thread();
+        if thread == 0 || !python.is_initialized() {
+            return Begun::Nothing;
+        }
+        // SAFETY: the calling thread's state, which the interpreter frees when the thread ends, and when it is finalised
+        // itself: see above.
+        match unsafe { innermost(&python.layout, thread) } {
+            Some(0) => Begun::Nothing,
+            Some(frame) => Begun::At(Activations { python, frame, mark: 0, unread: false }),
+            None => Begun::Unread,
+        }
+    }
+
+    /// No frame is left.
+    pub(super) fn is_over(&self) -> bool {
+        self.frame == 0
+    }
+
+    /// Whether this frame of C's runs the next group.
+    pub(super) fn runs(&self, pc: usize, extent: &Range<usize>) -> bool {
+        self.frame != 0 && (extent.contains(&self.mark) || self.mark == 0 && self.python.evaluation.contains(&pc))
+    }
+
+    /// Tells the next group's frames. False: no more are taken.
+    pub(super) fn next(&mut self, sink: &mut impl Sink) -> bool {
+        // SAFETY: frames of the calling thread, and what they hold: alive while the frames are.
+        match unsafe { self.group(sink) } {
+            Some(room) => {
+                self.mark = self.find_mark();
+                room
+            }
+            None => {
+                (self.frame, self.unread) = (0, true);
+                true
+            }
+        }
+    }
+
+    /// # Safety
+    /// `frame` is one of the calling thread's.
+    unsafe fn group(&mut self, sink: &mut impl Sink) -> Option<bool> {
+        let layout = &self.python.layout;
+        while self.frame != 0 {
+            if !self.python.is_initialized() {
                 return None;
             }
-            let next = word(frame + usize::from(layout.previous))?;
-            if !is_shim(layout, frame) {
-                let (code, offset) = position(python, frame)?;
-                if let Some(offset) = offset
-                    && !frames.push(identity(layout, code)?, offset as u64, code)
-                {
-                    return Some(());
+            let frame = self.frame;
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.frame = word(frame + usize::from(layout.previous))?;
+                let mark = is_shim(layout, frame);
+                if !mark {
+                    let (code, offset) = position(self.python, frame)?;
+                    if let Some(offset) = offset
+                        && !sink.python(identity(layout, code)?, offset as u64, code)
+                    {
+                        return Some(false);
+                    }
                 }
+                // Where the mark is not known, any will do.
+                if frame == self.mark || self.mark == 0 && (mark || is_entry(layout, frame)) {
+                    return Some(true);
+                }
+            }
+        }
+        Some(true)
+    }
+
+    /// Where the next group's mark stands: since 3.12 it is a variable of the function that runs the group, on C's stack. Other
+    /// frames that no function owns are no marks.
+    fn find_mark(&self) -> usize {
+        let layout = &self.python.layout;
+        if layout.owner == NONE || layout.entry != NONE {
+            return 0;
+        }
+        let here = 0u8;
+        let mut frame = self.frame;
+        for _ in 0..MOST_IN_GROUP {
+            // SAFETY: frames of the calling thread.
+            if frame != 0 && unsafe { is_shim(layout, frame) } && native::reaches(&raw const here as usize, frame) {
+                return frame;
+            }
+            // SAFETY: as above; a null pointer is no frame.
+            frame = match unsafe { word(frame + usize::from(layout.previous)) } {
+                Some(frame) if frame != 0 => frame,
+                _ => break,
+            };
+        }
+        0
+    }
+}
+
+/// A hash of the calling thread's frames, of an interpreter that was found before; none where the thread runs no Python, or none
+/// that can be read.
+pub(super) fn hash() -> Option<u64> {
+    if !find::is_known() {
+        return None;
+    }
+    let find::Search::Found(python) = find::python() else { return None };
+    let Begun::At(Activations { mut frame, .. }) = Activations::of(python) else { return None };
+    let layout = &python.layout;
+    let mut hash = 0;
+    for _ in 0..DEPTH_MAX {
+        if frame == 0 || !python.is_initialized() {
+            break;
+        }
+        // SAFETY: frames of the calling thread, and what they hold: alive while the frames are.
+        unsafe {
+            let Some(next) = word(frame + usize::from(layout.previous)) else { break };
+            if is_shim(layout, frame) {
+                hash = known::mix(hash, 1);
+            } else {
+                let Some((code, offset)) = position(python, frame) else { break };
+                let version = match layout.version {
+                    NONE => identity(layout, code),
+                    version => number(code + usize::from(version)).map(|version| version as u64),
+                };
+                let Some(version) = version else { break };
+                hash = known::mix(
+                    known::mix(hash, code as u64 ^ version.rotate_left(32)),
+                    offset.map_or(u64::MAX, u64::from),
+                );
             }
             frame = next;
         }
     }
-    Some(())
+    Some(hash)
+}
+
+/// Longer groups are looked for by the code that runs them.
+const MOST_IN_GROUP: usize = 10_000;
+
+/// The thread's innermost frame; 0 where it has none.
+///
+/// # Safety
+/// `thread` is the state of the calling thread.
+unsafe fn innermost(layout: &Layout, thread: usize) -> Option<usize> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if word(thread + usize::from(layout.thread_id))? != libc::pthread_self() as usize {
+            return None;
+        }
+        let frame = word(thread + usize::from(layout.frame))?;
+        if layout.through == NONE { Some(frame) } else { word(frame + usize::from(layout.through)) }
+    }
+}
+
+/// Whether C called the function of this frame, as far as the frame itself says (3.11); before each was called so.
+unsafe fn is_entry(layout: &Layout, frame: usize) -> bool {
+    match layout.entry {
+        NONE => layout.owner == NONE,
+        // SAFETY: a frame of the calling thread.
+        entry => unsafe { memory::byte(frame + usize::from(entry)) }.is_none_or(|entry| entry != 0),
+    }
 }
 
 /// Whether the frame only marks where C called Python.

@@ -1,0 +1,132 @@
+//! The stack of an allocation: native frames, and in the place of each of the interpreter's own the Python functions that it
+//! runs.
+//!
+//! malloc is called where no other hook is: under any lock, the loader's too, on stacks of a few KiB, in signal handlers, and by
+//! an interpreter that is just making a frame. So nothing here takes a lock or looks anything up that may: libraries are found
+//! without one or not at all, Python was found when libraries were opened. A stack whose key is known costs no memory of the
+//! thread's; what is needed to describe a new one is borrowed.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use gputrace_abi::shed::Shed;
+use gputrace_abi::stack::MIXED;
+
+use super::frames::{Frames, Sink};
+use super::known::Known;
+use super::{known, native, python};
+use crate::thread::State;
+
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Stacks that were described: as many as a large program has that allocates everywhere. Pages that nobody needs stay the kernel's.
+static DESCRIBED: Known<65_536> = Known::new();
+
+/// Reads what the launcher asked for. For the constructor, after libraries can be found.
+pub(super) fn configure(wanted: bool) {
+    WANTED.store(wanted && native::is_lock_free(), Ordering::Relaxed);
+    if wanted {
+        python::prepare();
+    }
+}
+
+/// A library is about to be opened, by a call that takes the loader's lock itself: Python may have come with the one before.
+pub(super) fn library_opens() {
+    if is_wanted() {
+        python::prepare();
+    }
+}
+
+/// Whether allocations get stacks in this process.
+#[inline(always)]
+pub(crate) fn is_wanted() -> bool {
+    WANTED.load(Ordering::Relaxed)
+}
+
+/// The key of the calling thread's stack; 0: none was taken. `timed`: what it takes is measured, and stands for so many.
+#[inline(never)]
+pub(crate) fn key(state: &State, timed: Option<u64>) -> u64 {
+    let header = state.header();
+    if Shed::of(header.shed.load(Ordering::Relaxed)).stacks {
+        header.stacks_shed.fetch_add(1, Ordering::Relaxed);
+        return 0;
+    }
+    if !native::is_on_own_stack() {
+        return 0;
+    }
+    let Some(stands_for) = timed else { return walk_and_describe(state) };
+    let begun = state.now();
+    let key = walk_and_describe(state);
+    let ticks = state.now().wrapping_sub(begun);
+    header.stack_ticks.fetch_add(ticks.wrapping_mul(stands_for), Ordering::Relaxed);
+    key
+}
+
+#[inline(always)]
+fn walk_and_describe(state: &State) -> u64 {
+    let Some(native) = native::remembered::hash(state) else { return 0 };
+    let key = python::hash().map_or(native, |python| known::mix(native, python));
+    if !DESCRIBED.has(key) {
+        describe(state, key);
+    }
+    key
+}
+
+/// Walks again, and tells the collector. A stack that finds no room is told with its next use.
+#[cold]
+#[inline(never)]
+fn describe(state: &State, key: u64) {
+    SPARE.borrow(|frames| {
+        frames.begin(MIXED);
+        walk(frames);
+        if frames.key.count > 0 && frames.describe(state, key) {
+            DESCRIBED.insert(key);
+        }
+    });
+}
+
+/// The thread ends.
+pub(crate) fn forget(state: &State) {
+    native::remembered::forget(state.number());
+}
+
+fn walk(sink: &mut impl Sink) {
+    let mut python = python::Activations::of_this_thread();
+    let mut room = true;
+    native::walk(|pc, extent| {
+        room = match python.as_mut().filter(|python| python.runs(pc, &extent)) {
+            Some(python) => python.next(sink),
+            None => sink.native(pc),
+        };
+        room
+    });
+    // Where the way through native code ends early, what Python knows of lies further out.
+    while room && let Some(python) = python.as_mut().filter(|python| !python.is_over()) {
+        room = python.next(sink);
+    }
+}
+
+static SPARE: Spare =
+    Spare([const { Place { taken: AtomicBool::new(false), frames: UnsafeCell::new(Frames::unused()) } }; 8]);
+
+/// Memory for stacks that are being described. A place that a thread left by siglongjmp or its end stays taken.
+struct Spare([Place; 8]);
+
+struct Place {
+    taken: AtomicBool,
+    frames: UnsafeCell<Frames>,
+}
+
+// SAFETY: a place's frames are touched only by who has set `taken`.
+unsafe impl Sync for Spare {}
+
+impl Spare {
+    fn borrow(&self, work: impl FnOnce(&mut Frames)) {
+        let free = |place: &&Place| !place.taken.swap(true, Ordering::Acquire);
+        if let Some(place) = self.0.iter().find(free) {
+            // SAFETY: this thread took the place, and nobody else does before it is given back.
+            work(unsafe { &mut *place.frames.get() });
+            place.taken.store(false, Ordering::Release);
+        }
+    }
+}
