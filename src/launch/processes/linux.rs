@@ -144,7 +144,8 @@ mod tests {
     fn an_exec_is_over_when_the_environment_stands() {
         let line = |state: &str, end: u64| {
             let zeros = "0 ".repeat(22);
-            format!("12 (a b) {state} 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0 0 1 2 140000 {zeros}{end} 0").into_bytes()
+            format!("12 (a b) {state} 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0 0 1 2 140000 {zeros}{end} 0")
+                .into_bytes()
         };
         assert_eq!(fields(&line("R", 99)).unwrap()[48], "99");
         assert!(environment_is_missing(&line("R", 0)) && !environment_is_missing(&line("R", 99)));

@@ -67,8 +67,10 @@ pub const IMAGE: u8 = 1;
 /// Module: the driver's linker takes code in, which it compiles, or puts it together.
 pub const LINK: u8 = 2;
 
-/// HostAlloc: a block that another block was moved to (word 2 is the old address).
+/// HostAlloc: a block that another block was moved to.
 pub const REALLOC: u8 = 1;
+/// HostAlloc and HostFree: memory of the kernel's, not of an allocator; word 1 is protection, and flags << 32.
+pub const MAP: u8 = 2;
 
 /// Range: one begins; it ends with its thread's next [`POP`] in its domain.
 pub const PUSH: u8 = 1;
