@@ -220,27 +220,6 @@ impl Memory {
     }
 }
 
-/// Sizes of malloc's recorded blocks, so that a free can say what it gives back.
-#[derive(Debug, Default)]
-pub(crate) struct HostBlocks(ByHandle<(u64, f64)>);
-
-/// Blocks beyond this number are not remembered, and their frees have no size.
-const HOST_BLOCKS: usize = 1 << 18;
-
-impl HostBlocks {
-    /// A block was recorded.
-    pub(crate) fn insert(&mut self, address: u64, bytes: u64, weight: f64) {
-        if self.0.len() < HOST_BLOCKS || self.0.contains_key(&address) {
-            self.0.insert(address, (bytes, weight));
-        }
-    }
-
-    /// It is freed.
-    pub(crate) fn remove(&mut self, address: u64) -> Option<(u64, f64)> {
-        self.0.remove(&address)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

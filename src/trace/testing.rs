@@ -1,5 +1,6 @@
 //! Small traces for tests: rows in, a TRACE folder out, as a collector would have written it.
 
+mod host;
 mod metal;
 mod outside;
 
@@ -432,15 +433,5 @@ impl Thread<'_> {
             "name_id": name_id,
         });
         self.trace.row(TableId::Ranges, row);
-    }
-
-    /// malloc or free.
-    pub(crate) fn malloc(&mut self, action: &str, bytes: i64, weight: f64) {
-        let row = json!({
-            "start_ns": self.now, "process_id": self.process_id, "tid": self.tid, "action": action, "bytes": bytes,
-            "weight_bytes": weight,
-        });
-        self.trace.row(TableId::HostMemory, row);
-        self.now += 10;
     }
 }

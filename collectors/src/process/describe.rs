@@ -77,6 +77,12 @@ impl Process {
         if self.intake.unknown > 0 {
             notes.push(format!("{} events of hooks that its table does not have", self.intake.unknown));
         }
+        if self.host.forgotten() > 0 {
+            let blocks = self.host.forgotten();
+            notes.push(format!(
+                "too many blocks of malloc were live at once: the frees of {blocks} have no size, age or stack"
+            ));
+        }
         notes.extend(self.intake.metal.notes());
         notes.extend(self.gpu.notes());
         if self.ranges.orphans > 0 {

@@ -10,6 +10,7 @@ mod devices;
 mod fetched;
 mod gpu;
 mod graphs;
+mod host;
 mod intake;
 mod metal;
 mod named;
@@ -31,7 +32,6 @@ use gputrace_abi::ring::CHUNK_SLOTS;
 use gputrace_abi::sync::Ordering;
 
 use crate::accounting::{Books, Ending};
-use crate::bindings::HostBlocks;
 use crate::chain::Chain;
 use crate::clock::{self, Clocks};
 use crate::ending;
@@ -45,6 +45,7 @@ use communicators::Communicators;
 use devices::Devices;
 use fetched::Fetched;
 use gpu::Gpu;
+use host::HostMemory;
 use intake::Intake;
 use pending::Pending;
 use ranges::Ranges;
@@ -73,12 +74,14 @@ pub(crate) struct Process {
     /// When names of threads were last looked at.
     named: Option<Instant>,
     held: Vec<Event>,
+    /// Every event up to this time was read in the pass that holds events back, or before.
+    held_up_to: u64,
     pub(crate) threads: Vec<Thread>,
     /// Place of the thread that uses a row.
     rows: Vec<Option<usize>>,
     vacant: Vec<usize>,
     shared: Option<Chain>,
-    pub(crate) host_blocks: HostBlocks,
+    host: HostMemory,
     ranges: Ranges,
     pending: Pending,
     books: Books,
@@ -116,11 +119,12 @@ impl Process {
             shedding: Shedding::default(),
             named: None,
             held: Vec::new(),
+            held_up_to: 0,
             threads: vec![Thread::new(usize::from(u16::MAX), 0, 0, started)],
             rows: Vec::new(),
             vacant: Vec::new(),
             shared: None,
-            host_blocks: HostBlocks::default(),
+            host: HostMemory::default(),
             ranges: Ranges::default(),
             pending: Pending::default(),
             books: Books::default(),
@@ -171,6 +175,7 @@ impl Process {
             self.intake.stacks.attach_late(&mut self.held);
             self.resolve_held(clocks, tables, written);
         }
+        self.settle_host(self.held_up_to, clocks, tables, written);
         self.settle_metal(horizon.min(unwritten), clocks, tables, written, false);
         self.gpu.settle(false, clocks.ns(self.clock, horizon), tables, written);
         let header = self.segment.view().header();
@@ -183,6 +188,7 @@ impl Process {
         self.intake.stacks.end_pass(&self.intake.fresh);
         self.let_threads_go(clocks, tables);
         std::mem::swap(&mut self.held, &mut self.intake.fresh);
+        self.held_up_to = horizon;
         // A burst must not keep its memory for ever.
         if self.intake.fresh.capacity() > 1 << 16 && self.held.len() < 1 << 12 {
             self.intake.fresh = Vec::new();
@@ -228,6 +234,7 @@ impl Process {
         self.intake.memory.apply(u64::MAX);
         self.intake.graphs.apply(u64::MAX);
         self.resolve_held(clocks, tables, written);
+        self.settle_host(u64::MAX, clocks, tables, written);
         self.settle_metal(u64::MAX, clocks, tables, written, true);
         self.gpu.finish(ended_ns.unwrap_or_else(|| clocks.now_ns()), tables, written);
         self.take_communicators(clocks, tables, written, true);

@@ -6,7 +6,6 @@ use gputrace_abi::event::{
     Event, FLAG_CAPTURED, FLAG_IN_GROUP, MemoryKind, detail, memory_kinds, unpack_block, unpack_grid,
 };
 use gputrace_abi::metal::FLAG_NUMBERED;
-use gputrace_abi::shed::Shed;
 
 use super::Process;
 use super::gpu::{Given, Gpu, What};
@@ -18,12 +17,11 @@ use crate::clock::Clocks;
 use crate::facts::Role;
 use crate::names::{NameKind, Written};
 
-use crate::tables::{Call, Collective, End, HostCall, Launch, OsWait, Tables, Transfer};
+use crate::tables::{Call, Collective, End, Launch, OsWait, Tables, Transfer};
 
 impl Process {
     /// Adds the rows of events whose bindings are all known.
     pub(crate) fn resolve(&mut self, events: &[Event], clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
-        let mut frees = Vec::new();
         for event in events {
             let Some(hook) = self.intake.hooks.get_mut(usize::from(event.hook)) else { continue };
             if !hook.announced {
@@ -33,10 +31,9 @@ impl Process {
                 }
             }
             match hook.class {
-                Class::HostAlloc => self.host_alloc(event, clocks, tables),
-                Class::HostFree => {
-                    if !self.host_free(event, clocks, tables, false) {
-                        frees.push(event);
+                Class::HostAlloc | Class::HostFree => {
+                    if let Some(thread) = self.threads.get(event.commit as usize) {
+                        self.host.take(event, thread.tid);
                     }
                 }
                 // Paired afterwards.
@@ -44,10 +41,6 @@ impl Process {
                 Class::OsWait => self.os_wait(event, clocks, tables, written),
                 _ => self.driver_call(event, clocks, tables, written),
             }
-        }
-        // A block that one thread took and another one freed, whose ring was read first.
-        for event in frees {
-            self.host_free(event, clocks, tables, true);
         }
     }
 
@@ -256,48 +249,6 @@ impl Process {
             stack_id: stack.id,
         });
     }
-
-    fn host_call(&self, event: &Event, clocks: &Clocks) -> Option<HostCall> {
-        let hook = self.intake.hooks.get(usize::from(event.hook))?;
-        let thread = self.threads.get(event.commit as usize)?;
-        let timed = event.end != event.start;
-        Some(HostCall {
-            class: hook.class,
-            start_ns: clocks.ns(self.clock, event.start),
-            api_ns: timed.then(|| clocks.span_ns(self.clock, event.start, event.end)),
-            process_id: self.id,
-            pid: self.pid,
-            tid: thread.tid,
-            api_id: hook.api_id,
-            address: event.payload[0] as i64,
-            bytes: event.payload[3] as i64,
-            weight_bytes: 0.0,
-        })
-    }
-
-    fn host_alloc(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables) {
-        let Some(mut call) = self.host_call(event, clocks) else { return };
-        let bytes = event.payload[3];
-        // Samples lay further apart by so many powers of two, to keep to a budget.
-        let rarer = event.payload[1].min(Shed::MOST.into()) as i32;
-        call.weight_bytes = weight(bytes, self.facts.sample_bytes * f64::from(rarer).exp2());
-        self.host_blocks.insert(event.payload[0], bytes, call.weight_bytes);
-        tables.host(&call);
-    }
-
-    /// False: the block is not known yet, and `anyway` does not ask for a row without its size.
-    fn host_free(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables, anyway: bool) -> bool {
-        let block = self.host_blocks.remove(event.payload[0]);
-        if block.is_none() && !anyway {
-            return false;
-        }
-        let Some(mut call) = self.host_call(event, clocks) else { return true };
-        if let Some((bytes, weight)) = block {
-            (call.bytes, call.weight_bytes) = (bytes as i64, weight);
-        }
-        tables.host(&call);
-        true
-    }
 }
 
 /// Notes that a call gave the GPU work, where it is told what the GPU did.
@@ -308,18 +259,6 @@ fn gave(gpu: &mut Gpu, call: &Call, what: What) {
         let given = Given::new((call.start_ns, call.start_ns + call.api_ns), call.correlation_id, what);
         gpu.gave(Given { stream: call.stream, context: call.context, device: call.device, ..given }, call.tid);
     }
-}
-
-/// Bytes of allocation that a recorded block of this size stands for, where samples have this mean distance.
-///
-/// A block of `s` bytes is recorded with probability 1 - exp(-s / mean), so sums of s / (1 - exp(-s / mean)) are
-/// right on average. An empty block has no probability, and weight 0.
-fn weight(bytes: u64, mean: f64) -> f64 {
-    let bytes = bytes as f64;
-    if mean <= 0.0 || bytes <= 0.0 {
-        return bytes;
-    }
-    bytes / -(-bytes / mean).exp_m1()
 }
 
 /// Whether a call about modules compiles or links code. Of code in memory text is compiled, machine code is not; each of
@@ -367,13 +306,5 @@ mod tests {
         let others = [b"\x7fELF", b"\x50\xed\x55\xba", b"\xb1\x43\x62\x46", b"\0\0\0\0"];
         assert!(!others.into_iter().any(of));
         assert!(compiles(detail::LINK, 0) && !compiles(detail::NONE, u64::from(b'/')));
-    }
-
-    #[test]
-    fn weights_make_sampled_sums_right() {
-        // A large block is always recorded and stands for itself; a small one stands for about the mean distance.
-        assert!((weight(1 << 30, 524_288.0) - (1u64 << 30) as f64).abs() < 1.0);
-        assert!((weight(16, 524_288.0) - 524_296.0).abs() < 1.0);
-        assert_eq!((weight(100, 0.0), weight(0, 524_288.0)), (100.0, 0.0));
     }
 }

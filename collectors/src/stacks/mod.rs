@@ -113,6 +113,16 @@ impl Stacks {
         StackOf { id, launches: id.map(|_| launches as i64) }
     }
 
+    /// The id of the stack with this key, which the call itself says; none for 0.
+    pub(crate) fn by_key(&mut self, key: u64, tables: &mut Tables, written: &mut Written) -> Option<i64> {
+        if key == 0 {
+            return None;
+        }
+        let id = self.id(key, tables, written);
+        self.lost += u64::from(id.is_none());
+        id
+    }
+
     /// The id of a stack; its rows are written with its first use.
     fn id(&mut self, key: u64, tables: &mut Tables, written: &mut Written) -> Option<i64> {
         let stack = self.stacks.get_mut(&key)?;

@@ -8,6 +8,7 @@ mod gpu_activity;
 mod gpu_samples;
 mod gpu_windows;
 mod graphs;
+mod host_memory;
 mod metal;
 mod on_gpu;
 mod os_waits;
@@ -16,8 +17,6 @@ mod ranges;
 mod rows;
 mod stacks;
 
-use gputrace_abi::Class;
-
 use crate::schema::TableId;
 use crate::symbols::Native;
 use crate::writer::Message;
@@ -25,7 +24,7 @@ pub(crate) use calls::Call;
 use calls::Calls;
 pub(crate) use collectives::{Collective, Communicator};
 use collectives::{CollectiveColumns, CommunicatorColumns};
-use columns::{Coded, Optional, Plain, Rows, Texts, take};
+use columns::{Plain, Rows, Texts, take};
 use counters::CounterColumns;
 pub(crate) use counters::CounterRow;
 use gpu_activity::GpuActivityColumns;
@@ -36,6 +35,8 @@ pub(crate) use gpu_windows::GpuWindow;
 use gpu_windows::GpuWindowColumns;
 pub(crate) use graphs::{Graph, GraphKernel};
 use graphs::{GraphColumns, GraphKernelColumns};
+use host_memory::HostColumns;
+pub(crate) use host_memory::{HostAction, HostCall};
 use metal::{BufferColumns, DispatchColumns};
 pub(crate) use metal::{CommandBuffer, Dispatch, DispatchKind};
 pub(crate) use on_gpu::{Copies, Kernel, OnGpu, Worked};
@@ -50,40 +51,11 @@ pub(crate) use rows::{ProcessRow, ThreadRow, processes, threads};
 pub(crate) use stacks::StackColumns;
 pub use stacks::StackRow;
 
-/// Texts of `action`.
+/// Texts of `device_memory.action`.
 const ACTIONS: [&str; 2] = ["alloc", "free"];
 
 /// Rows of a batch: enough to make the cost of the hand-over small, and half a megabyte or so.
 pub(crate) const BATCH_ROWS: usize = 8192;
-
-/// A row of `host_memory`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HostCall {
-    pub(crate) class: Class,
-    pub(crate) start_ns: i64,
-    pub(crate) api_ns: Option<i64>,
-    pub(crate) process_id: i64,
-    pub(crate) pid: i32,
-    pub(crate) tid: i32,
-    pub(crate) api_id: i64,
-    pub(crate) address: i64,
-    pub(crate) bytes: i64,
-    pub(crate) weight_bytes: f64,
-}
-
-struct HostColumns {
-    rows: Rows,
-    start_ns: Plain<i64>,
-    api_ns: Optional<i64>,
-    process_id: Plain<i64>,
-    pid: Plain<i32>,
-    tid: Plain<i32>,
-    api_id: Plain<i64>,
-    action: Coded,
-    address: Plain<i64>,
-    bytes: Plain<i64>,
-    weight_bytes: Plain<f64>,
-}
 
 #[derive(Default)]
 struct NameColumns {
@@ -123,19 +95,6 @@ pub(crate) struct Tables {
 
 impl Tables {
     pub(crate) fn new() -> Tables {
-        let host_memory = HostColumns {
-            rows: Rows::default(),
-            start_ns: Plain::default(),
-            api_ns: Optional::default(),
-            process_id: Plain::default(),
-            pid: Plain::default(),
-            tid: Plain::default(),
-            api_id: Plain::default(),
-            action: Coded::new(&ACTIONS),
-            address: Plain::default(),
-            bytes: Plain::default(),
-            weight_bytes: Plain::default(),
-        };
         Tables {
             launches: Calls::default(),
             syncs: Calls::default(),
@@ -146,7 +105,7 @@ impl Tables {
             communicators: CommunicatorColumns::default(),
             graphs: GraphColumns::default(),
             graph_kernels: GraphKernelColumns::default(),
-            host_memory,
+            host_memory: HostColumns::default(),
             names: NameColumns::default(),
             ranges: RangeColumns::default(),
             stacks: StackColumns::default(),
@@ -221,18 +180,7 @@ impl Tables {
     /// Adds a row to `host_memory`.
     #[inline]
     pub(crate) fn host(&mut self, call: &HostCall) {
-        let own = &mut self.host_memory;
-        own.rows.add(call.process_id, call.class);
-        own.start_ns.push(call.start_ns);
-        own.api_ns.push(call.api_ns);
-        own.process_id.push(call.process_id);
-        own.pid.push(call.pid);
-        own.tid.push(call.tid);
-        own.api_id.push(call.api_id);
-        own.action.push(u8::from(call.class == Class::HostFree));
-        own.address.push(call.address);
-        own.bytes.push(call.bytes);
-        own.weight_bytes.push(call.weight_bytes);
+        self.host_memory.push(call);
     }
 
     /// Adds a row to `os_waits`.
@@ -321,22 +269,7 @@ impl Tables {
         out.extend(self.transfers.take(rows));
         out.extend(self.device_memory.take(rows));
         out.extend(self.api.take(rows));
-        if self.host_memory.rows.count >= rows {
-            let own = &mut self.host_memory;
-            let columns = take![
-                own.start_ns,
-                own.api_ns,
-                own.process_id,
-                own.pid,
-                own.tid,
-                own.api_id,
-                own.action,
-                own.address,
-                own.bytes,
-                own.weight_bytes
-            ];
-            out.extend(own.rows.batch(TableId::HostMemory, columns));
-        }
+        out.extend(self.host_memory.take(rows));
         out.extend(self.ranges.take(rows));
         out.extend(self.communicators.take());
         out.extend(self.collectives.take(rows));

@@ -1,6 +1,7 @@
 //! Batches have the columns that the schema says.
 
 use arrow::array::RecordBatch;
+use gputrace_abi::Class;
 use gputrace_abi::graph::{Contents, Kernel};
 
 use super::own::DIRECTIONS;
@@ -115,7 +116,7 @@ fn fill(tables: &mut Tables) {
     let activity = gputrace_abi::activity::Activity::of(0, 2);
     tables.gpu_activity(&GpuActivity { start_ns: 1, process_id: 3, pid: 4, activity });
     tables.host(&HostCall {
-        class: Class::HostFree,
+        action: HostAction::Culled,
         start_ns: 1,
         api_ns: None,
         process_id: 3,
@@ -125,6 +126,9 @@ fn fill(tables: &mut Tables) {
         address: 7,
         bytes: 8,
         weight_bytes: 9.0,
+        stack_id: None,
+        age_ns: Some(10),
+        calls: 11,
     });
 }
 

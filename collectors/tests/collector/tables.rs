@@ -3,6 +3,7 @@
 use gputrace_abi::clock::counter;
 use gputrace_abi::event::{Event, MemoryKind, memory_flags, pack_block, pack_grid, text_kind};
 use gputrace_abi::layout::malloc_mode;
+use gputrace_abi::stack;
 use gputrace_collectors::names::{NameKind, id};
 
 use crate::rows::{batches, count, flags, floats, numbers, texts, values};
@@ -237,6 +238,43 @@ fn sampled_allocations_carry_their_weight_and_frees_their_size() {
     ];
     assert_eq!(rows, wanted);
     assert_eq!(numbers(&host, "api_ns").iter().filter(|n| n.is_none()).count(), 1);
+}
+
+#[test]
+fn an_allocation_says_its_stack_and_a_free_that_of_its_block_and_how_long_it_lived() {
+    let folder = Folder::new("blocks");
+    let running = collect(&folder);
+    let mut target = Target::with(&folder.session(), Memory::new(16 << 20, malloc_mode::FULL));
+    let (mut one, mut two) = (target.thread(1), target.thread(2));
+    let frame = std::str::from_utf8(&[1; 16]).unwrap();
+    // The stack was told of by another thread.
+    two.text(text_kind::STACK, 77, stack::NATIVE, frame);
+    one.call("malloc", [0x1000, 0, 77, 16]);
+    two.call("free", [0x1000, 0, 0, 0]);
+    one.call("malloc", [0x1000, 0, 0, 32]);
+    one.call("malloc", [0x2000, 0, 78, 48]);
+    two.call("free", [0x1000, 0, 0, 0]);
+    target.exit(0);
+    let manifest = finish(running);
+    assert_exact(&folder, &manifest);
+    let host = batches(&folder.trace(), "host_memory");
+    let (starts, ages) = (values(&host, "start_ns"), numbers(&host, "age_ns"));
+    let stacks = numbers(&host, "stack_id");
+    let of = |bytes: i64, action: &str| {
+        let mut rows = values(&host, "bytes").into_iter().zip(texts(&host, "action"));
+        let row = rows.position(|row| row == (bytes, action.to_owned())).unwrap();
+        (starts[row], ages[row], stacks[row])
+    };
+    let stack = of(16, "alloc").2;
+    assert!(stack.is_some() && values(&batches(&folder.trace(), "stacks"), "stack_id").contains(&stack.unwrap()));
+    for (bytes, stack) in [(16, stack), (32, None)] {
+        let (alloc, free) = (of(bytes, "alloc"), of(bytes, "free"));
+        assert_eq!(alloc, (alloc.0, None, stack));
+        assert_eq!(free, (free.0, Some(free.0 - alloc.0), stack));
+    }
+    // Its stack was never described.
+    assert_eq!((of(48, "alloc").2, manifest.processes[0].stacks.lost), (None, 1));
+    assert_eq!(values(&host, "calls"), [1; 5]);
 }
 
 #[test]

@@ -69,6 +69,8 @@ pub const LINK: u8 = 2;
 
 /// HostAlloc: a block that another block was moved to.
 pub const REALLOC: u8 = 1;
+/// HostAlloc and HostFree: memory of the kernel's, not of an allocator; word 1 is protection, and flags << 32.
+pub const MAP: u8 = 2;
 
 /// Range: one begins; it ends with its thread's next [`POP`] in its domain.
 pub const PUSH: u8 = 1;
