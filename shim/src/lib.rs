@@ -49,6 +49,7 @@ mod stack;
 mod sys;
 mod thread;
 mod tls;
+mod tracked;
 #[cfg(target_os = "linux")]
 mod wait;
 

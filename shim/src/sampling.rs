@@ -1,4 +1,4 @@
-//! Which allocations are recorded, and which of their frees.
+//! Which allocations are recorded.
 //!
 //! Allocations are points on a line of bytes; samples fall on that line as a Poisson process with a mean distance of
 //! 512 KiB. An allocation of `s` bytes is recorded if at least one sample falls into it, with probability
@@ -8,31 +8,20 @@
 //! To keep to a budget the collector may want samples further apart ([`gputrace_abi::shed`]). A distance that is drawn keeps
 //! its mean, and the event that ends it says which that was: so sums stay unbiased whenever it changes.
 //!
-//! Frees of recorded blocks are found through a filter of one byte per page (hashed), which stays in the cache, and
-//! behind it an exact table.
+//! Frees of recorded blocks are found by [`crate::tracked`].
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use gputrace_abi::layout::malloc_mode;
 use gputrace_abi::shed::Shed;
 
-use crate::session;
 use crate::thread::State;
+use crate::{session, tracked};
 
 const DEFAULT_MEAN_BYTES: u64 = 512 << 10;
 
 static MODE: AtomicU32 = AtomicU32::new(malloc_mode::OFF);
 static MEAN_BYTES: AtomicU64 = AtomicU64::new(0);
-
-const PAGES: usize = 1 << 16;
-/// Recorded live blocks on the pages with this number modulo 65,536; sticks at 255.
-static FILTER: [AtomicU8; PAGES] = [const { AtomicU8::new(0) }; PAGES];
-
-/// Recorded live blocks: buckets of one cache line.
-static TRACKED: [Bucket; 8192] = [const { Bucket([const { AtomicUsize::new(0) }; 8]) }; 8192];
-
-#[repr(align(64))]
-struct Bucket([AtomicUsize; 8]);
 
 /// `GPUTRACE_MALLOC`: sample, sample:BYTES or full; none: off.
 pub(crate) fn configure(wanted: Option<&[u8]>) {
@@ -44,10 +33,12 @@ pub(crate) fn configure(wanted: Option<&[u8]>) {
             (malloc_mode::SAMPLE, bytes.filter(|b| *b > 0).unwrap_or(DEFAULT_MEAN_BYTES))
         }
     };
-    MODE.store(mode, Ordering::Relaxed);
+    // Where blocks are remembered stands before the first one is recorded.
     MEAN_BYTES.store(mean, Ordering::Relaxed);
-    // free(NULL) always takes the slow path, so that the fast one need not ask.
-    page(0).store(u8::MAX, Ordering::Relaxed);
+    if mode == malloc_mode::SAMPLE {
+        tracked::prepare(mean);
+    }
+    MODE.store(mode, Ordering::Release);
 }
 
 /// Whether allocations are not looked at at all.
@@ -138,43 +129,4 @@ fn natural_logarithm(x: f64) -> f64 {
             + z2 * (1.0 / 5.0
                 + z2 * (1.0 / 7.0 + z2 * (1.0 / 9.0 + z2 * (1.0 / 11.0 + z2 * (1.0 / 13.0 + z2 * (1.0 / 15.0)))))));
     exponent as f64 * core::f64::consts::LN_2 + 2.0 * z * series
-}
-
-#[inline(always)]
-fn page(address: usize) -> &'static AtomicU8 {
-    // The mask keeps the index inside the table.
-    FILTER.get(address >> 12 & (PAGES - 1)).unwrap_or(&FULL_PAGE)
-}
-
-static FULL_PAGE: AtomicU8 = AtomicU8::new(u8::MAX);
-
-/// Whether a block at this address may have been recorded. False for all others but those on the same few pages.
-#[inline(always)]
-pub(crate) fn may_be_tracked(address: usize) -> bool {
-    page(address).load(Ordering::Relaxed) != 0
-}
-
-fn bucket(address: usize) -> Option<&'static Bucket> {
-    let hash = (address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51;
-    TRACKED.get(hash as usize)
-}
-
-/// Remembers a recorded block until it is freed. A full bucket forgets it: its free will not be recorded.
-pub(crate) fn track(address: usize) {
-    let Some(Bucket(places)) = bucket(address) else { return };
-    if places.iter().any(|p| p.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed).is_ok()) {
-        let _ = page(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1));
-    }
-}
-
-/// Whether the block that is about to be freed was recorded; forgets it. Before the free: another thread may get, and
-/// record, the same address right after it.
-pub(crate) fn untrack(address: usize) -> bool {
-    let Some(Bucket(places)) = bucket(address) else { return false };
-    let found = places.iter().any(|p| p.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok());
-    if found {
-        let lower = |n: u8| if n == u8::MAX { None } else { n.checked_sub(1) };
-        let _ = page(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
-    }
-    found
 }

@@ -206,6 +206,15 @@ pub(crate) fn limit(resource: libc::__rlimit_resource_t) -> u64 {
     if result.is_ok() { limits[0] } else { u64::MAX }
 }
 
+/// The machine's memory, bytes; 0 where the kernel does not say.
+pub(crate) fn memory_bytes() -> u64 {
+    // SAFETY: all zeros is a valid structure, which the kernel fills.
+    let mut info: libc::sysinfo = unsafe { core::mem::zeroed() };
+    // SAFETY: writes the structure.
+    let told = unsafe { call(libc::SYS_sysinfo, [(&raw mut info) as usize, 0, 0, 0, 0, 0]) };
+    told.map_or(0, |_| info.totalram.saturating_mul(u64::from(info.mem_unit)))
+}
+
 /// Maps memory for reading and writing: shared and of a file, or private and anonymous.
 pub(crate) fn map(bytes: usize, file: Option<&Fd>) -> Result<*mut u8, Errno> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;

@@ -131,6 +131,17 @@ pub(crate) fn limit(resource: c_int) -> u64 {
     }
 }
 
+/// The machine's memory, bytes; 0 where the kernel does not say.
+pub(crate) fn memory_bytes() -> u64 {
+    let (mut bytes, mut size) = (0u64, size_of::<u64>());
+    let mut name = [libc::CTL_HW, libc::HW_MEMSIZE];
+    let told = checked(|| {
+        // SAFETY: writes the number, which is this large.
+        unsafe { libc::sysctl(name.as_mut_ptr(), 2, (&raw mut bytes).cast(), &mut size, core::ptr::null_mut(), 0) }
+    });
+    if told.is_ok() { bytes } else { 0 }
+}
+
 /// Maps memory for reading and writing: shared and of a file, or private and anonymous.
 pub(crate) fn map(bytes: usize, file: Option<&Fd>) -> Result<*mut u8, Errno> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;

@@ -11,7 +11,7 @@ use super::{ALIGNED_ALLOC, CALLOC, FREE, MALLOC, POSIX_MEMALIGN, REALLOC};
 #[cfg(target_os = "linux")]
 use super::{MEMALIGN, REALLOCARRAY};
 use crate::thread::{self, State};
-use crate::{record, sampling, session, stack, tls};
+use crate::{record, sampling, session, stack, tls, tracked};
 
 const ALLOC: usize = Class::HostAlloc as usize;
 const FREED: usize = Class::HostFree as usize;
@@ -178,7 +178,7 @@ fn record_alloc<const FULL: bool>(
     }
     local::increment(chosen);
     if !FULL {
-        sampling::track(block as usize);
+        tracked::insert(block as usize);
     }
     let mut stack_key = 0;
     if stack::wants_allocations() {
@@ -193,7 +193,7 @@ fn record_alloc<const FULL: bool>(
 /// The block is about to be freed, and no filter has it. False: it may have been recorded, or the thread is not known.
 #[inline(always)]
 fn free_passes(block: usize) -> bool {
-    if sampling::may_be_tracked(block) {
+    if tracked::may_be(block) {
         return false;
     }
     let Some(row) = tls::get().and_then(State::row) else { return false };
@@ -223,7 +223,7 @@ fn sampled_free(block: usize) {
         return;
     }
     let Some((state, row)) = registered() else { return };
-    if sampling::may_be_tracked(block) && sampling::untrack(block) {
+    if tracked::may_be(block) && tracked::remove(block) {
         record_free(state, row, block, state.now());
     } else if let Some(seen) = row.seen.get(FREED) {
         local::increment(seen);
@@ -250,7 +250,7 @@ fn resize<const FULL: bool>(
     original: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
     // Before the call: another thread may get, and record, the old address as soon as it is free.
-    let tracked = old != 0 && (FULL || sampling::may_be_tracked(old) && sampling::untrack(old));
+    let tracked = old != 0 && (FULL || tracked::may_be(old) && tracked::remove(old));
     if old != 0
         && !tracked
         && let Some(seen) = tls::get().and_then(State::row).and_then(|row| row.seen.get(FREED))
@@ -264,7 +264,7 @@ fn resize<const FULL: bool>(
         let new = original();
         if tracked && new.is_null() && bytes != 0 {
             if !FULL {
-                sampling::track(old); // the old block lives on
+                tracked::insert(old); // the old block lives on
             }
         } else if tracked && let Some((state, row)) = registered() {
             record_free(state, row, old, before);
