@@ -288,6 +288,28 @@ fn native_frames_have_lines_where_there_is_debugging_information() {
 }
 
 #[test]
+fn code_made_at_run_time_has_the_name_that_the_process_wrote_for_perf() {
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = program_with("made_code", "program", &linked_with(&driver_folder(Driver::Plain), &[]));
+    let target = scratch.target(program).arg("LazyFunction:*made here").with_instant_driver();
+    let run = target.options(["--stacks-over", "0"]).traced().expect(0);
+    let trace = run.read();
+    std::fs::remove_file(run.text().trim()).expect("the map that the program wrote");
+    let table = trace.table("stacks");
+    let made: Vec<_> = table.rows().filter(|row| row.maybe_text("module").is_none()).collect();
+    assert_eq!(made.len(), 1);
+    assert_eq!((made[0].text("language"), made[0].text("function")), ("native", "LazyFunction:*made here"));
+    assert_eq!((made[0].maybe_text("file"), made[0].maybe_int("line")), (None, None));
+    assert!(
+        table.rows().any(|row| row.text("function") == "main"),
+        "the caller of the code is found by its frame pointer"
+    );
+}
+
+#[test]
 fn a_stack_that_is_deeper_than_the_limit_says_that_it_was_cut() {
     let scratch = Scratch::new();
     let target = scratch.target(native_program()).arg("deep").with_instant_driver();

@@ -10,6 +10,7 @@ use rustc_hash::FxHashSet;
 use super::need::Need;
 use super::passes::Pass;
 use super::passes::activity::Activities;
+use super::passes::allocations::Allocations;
 use super::passes::api::Api;
 use super::passes::collectives::Collectives;
 use super::passes::counters::Counters;
@@ -86,6 +87,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) device_memory: DeviceMemory,
     /// malloc.
     pub(crate) host_memory: HostMemory,
+    /// malloc by stack, thread and process.
+    pub(crate) allocations: Allocations,
     /// Modules and other driver calls.
     pub(crate) loading: Loading,
     /// Ranges that the program named.
@@ -153,6 +156,11 @@ impl<'a> Facts<'a> {
         // What lies between ranges is not theirs, and cannot be left out of a replay.
         let replayed = needs.contains(&Need::Critical) && gpu_times && !filter.is_gapped();
         let critical = replayed.then(|| Critical::new(trace, communication.clone(), &steps));
+        let allocations = if needs.contains(&Need::Allocations) {
+            Allocations::new(trace, filter, &steps)
+        } else {
+            Allocations::default()
+        };
         let mut facts = Facts {
             trace,
             filter,
@@ -177,6 +185,7 @@ impl<'a> Facts<'a> {
             transfers: Transfers::default(),
             device_memory: DeviceMemory::default(),
             host_memory: HostMemory::default(),
+            allocations,
             loading: Loading::default(),
             ranges: Ranges::new(folds),
             collectives: Collectives::default(),
@@ -193,7 +202,7 @@ impl<'a> Facts<'a> {
             gpu: (gpu_times && with_gpu).then(|| Gpu::new(trace, communication, asked, filter)),
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
-        let optional: [(Need, u32, &mut dyn Pass); 25] = [
+        let optional: [(Need, u32, &mut dyn Pass); 26] = [
             (Need::Ops, 60, &mut facts.ops),
             (Need::GraphsMade, 1, &mut facts.graphs),
             (Need::GraphReplays, 3, &mut facts.replays),
@@ -208,6 +217,7 @@ impl<'a> Facts<'a> {
             (Need::Transfers, 1, &mut facts.transfers),
             (Need::DeviceMemory, 1, &mut facts.device_memory),
             (Need::HostMemory, 1, &mut facts.host_memory),
+            (Need::Allocations, 2, &mut facts.allocations),
             (Need::Loading, 1, &mut facts.loading),
             (Need::Ranges, 1, &mut facts.ranges),
             (Need::Collectives, 1, &mut facts.collectives),
@@ -246,6 +256,7 @@ impl<'a> Facts<'a> {
         stacks.extend(facts.gpu.iter().flat_map(|gpu| gpu.devices.stacks()));
         stacks.extend(facts.step_sums.stacks());
         stacks.extend(facts.device_memory.torch.stacks());
+        stacks.extend(facts.allocations.stacks());
         if !stacks.is_empty() {
             facts.stacks = trace.sites(&stacks);
         }

@@ -27,6 +27,8 @@ pub(crate) enum Need {
     DeviceMemory,
     /// `HostMemory`.
     HostMemory,
+    /// `Allocations`.
+    Allocations,
     /// `Loading`.
     Loading,
     /// `Ranges`.

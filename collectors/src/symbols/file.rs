@@ -1,21 +1,23 @@
 //! What one program or library says about the addresses in it: symbols, and lines where it has debugging information.
 //!
 //! Symbols are `.symtab` and `.dynsym`; an address between two symbols belongs to neither. Lines are DWARF's, in the file
-//! itself or in the one that its build id names below /usr/lib/debug, and not read when they are larger than
+//! itself or in the one that was installed apart (`debug_file.rs`), and not read when they are larger than
 //! [`MOST_DEBUG_BYTES`] or compressed.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 use gimli::{EndianRcSlice, RunTimeEndian};
 use object::read::{ReadCache, elf::ElfFile64};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
+use super::debug_file;
+
 type Reader = EndianRcSlice<RunTimeEndian>;
-type Elf<'a> = ElfFile64<'a, Endianness, &'a ReadCache<fs::File>>;
+pub(super) type Elf<'a> = ElfFile64<'a, Endianness, &'a ReadCache<fs::File>>;
 
 /// More debugging information is not read: libraries with gigabytes of it exist.
 const MOST_DEBUG_BYTES: u64 = 256 << 20;
@@ -47,17 +49,17 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Reads it. None: it is no ELF file of 64 bits, or cannot be read.
-    pub(super) fn read(path: &Path) -> Option<File> {
-        let cache = ReadCache::new(fs::File::open(path).ok()?);
+    /// Reads the file that a process sees at `path` below `root`. None: it is no ELF file of 64 bits, or cannot be read.
+    pub(super) fn read(root: &Path, path: &Path) -> Option<File> {
+        let cache = ReadCache::new(debug_file::open(&debug_file::inside(root, path))?);
         let elf = Elf::parse(&cache).ok()?;
         let mut file = File { symbols: Vec::new(), names: Vec::new(), lines: None, known: HashMap::new() };
         file.add_symbols(&elf);
         file.lines = debug_information(&elf);
         if file.lines.is_none()
-            && let Some(path) = debug_file(&elf)
+            && let Some(apart) = debug_file::find(&elf, root, path)
         {
-            let cache = ReadCache::new(fs::File::open(path).ok()?);
+            let cache = ReadCache::new(apart);
             if let Ok(elf) = Elf::parse(&cache) {
                 file.add_symbols(&elf);
                 file.lines = debug_information(&elf);
@@ -150,11 +152,81 @@ fn debug_information(elf: &Elf<'_>) -> Option<addr2line::Context<Reader>> {
     addr2line::Context::from_dwarf(gimli::Dwarf::load(load).ok()?).ok()
 }
 
-/// The file of debugging information that Debian and others install apart.
-fn debug_file(elf: &Elf<'_>) -> Option<PathBuf> {
-    let id = elf.build_id().ok()??;
-    let (first, rest) = id.split_first()?;
-    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{first:02x}/{rest}.debug"));
-    path.exists().then_some(path)
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    use super::*;
+
+    const SOURCE: &str = "static __attribute__((noinline)) int hidden(int n) {\n    return n * 3;\n}\n\
+        int seen(int n) { return hidden(n) + 1; }\n";
+
+    /// A library whose symbols and lines were put into `libx.debug`, as distributions do, in a folder that is a process's root.
+    struct Stripped {
+        root: PathBuf,
+        /// Address of `hidden`.
+        hidden: u64,
+    }
+
+    impl Stripped {
+        fn new(name: &str) -> Stripped {
+            let root = std::env::temp_dir().join(format!("gputrace-debuglink-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&root);
+            fs::create_dir_all(root.join("opt/lib")).unwrap();
+            fs::write(root.join("opt/lib/x.c"), SOURCE).unwrap();
+            let run = |line: &str| {
+                let mut words = line.split(' ');
+                let mut command = Command::new(words.next().unwrap());
+                assert!(command.args(words).current_dir(root.join("opt/lib")).status().expect("binutils").success());
+            };
+            run("cc -g -O1 -shared -fPIC -Wl,--build-id=none x.c -o libx.so");
+            let cache = ReadCache::new(fs::File::open(root.join("opt/lib/libx.so")).unwrap());
+            let elf = Elf::parse(&cache).unwrap();
+            let hidden = elf.symbols().find(|symbol| symbol.name() == Ok("hidden")).unwrap().address();
+            run("objcopy --only-keep-debug libx.so libx.debug");
+            run("objcopy --strip-all --add-gnu-debuglink=libx.debug libx.so");
+            Stripped { root, hidden }
+        }
+
+        fn find(&self) -> Site {
+            let mut file = File::read(&self.root, Path::new("/opt/lib/libx.so")).unwrap();
+            file.find(self.hidden)[0].clone()
+        }
+
+        fn move_to(&self, folder: &str) {
+            fs::create_dir_all(self.root.join(folder)).unwrap();
+            fs::rename(self.root.join("opt/lib/libx.debug"), self.root.join(folder).join("libx.debug")).unwrap();
+        }
+    }
+
+    impl Drop for Stripped {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.root);
+        }
+    }
+
+    #[test]
+    fn a_stripped_library_is_read_by_the_file_that_its_debuglink_names() {
+        for folder in ["opt/lib", "opt/lib/.debug", "usr/lib/debug/opt/lib"] {
+            let library = Stripped::new(&folder.replace('/', "-"));
+            if folder != "opt/lib" {
+                library.move_to(folder);
+            }
+            let site = library.find();
+            assert_eq!(site.function, "hidden", "{folder}");
+            assert!(site.line.is_some_and(|line| (1..=3).contains(&line)), "{site:?}");
+            assert!(site.file.unwrap().ends_with("x.c"));
+        }
+    }
+
+    #[test]
+    fn a_file_of_another_sum_is_of_another_build() {
+        let library = Stripped::new("sum");
+        let path = library.root.join("opt/lib/libx.debug");
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(library.find(), Site::default());
+    }
 }

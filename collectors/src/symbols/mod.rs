@@ -3,7 +3,9 @@
 //! That reads files, some of them large, so it has a thread of its own between drain and writer, which nobody waits for.
 //! At the end of the trace what is left is written as module and address alone when the time is up.
 
+mod debug_file;
 mod file;
+mod perf_map;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use crossbeam_channel::{Receiver, Sender};
 use crate::tables::{StackColumns, StackRow};
 use crate::writer::Message;
 use file::File;
+use perf_map::PerfMaps;
 
 /// Files whose symbols are kept in memory.
 const MOST_FILES: usize = 64;
@@ -34,7 +37,8 @@ pub(crate) type Deadline = Arc<OnceLock<Instant>>;
 
 /// The thread's work: until nobody sends any more.
 pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline: &Deadline) {
-    let mut files = Files { open: HashMap::new(), deadline: deadline.clone() };
+    let maps = PerfMaps::new(Path::new("/proc"));
+    let mut files = Files { open: HashMap::new(), maps, deadline: deadline.clone() };
     let mut columns = StackColumns::default();
     while let Ok(first) = stacks.recv() {
         let mut next = Some(first);
@@ -57,6 +61,7 @@ pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline:
 
 struct Files {
     open: HashMap<PathBuf, Option<File>>,
+    maps: PerfMaps,
     deadline: Deadline,
 }
 
@@ -66,7 +71,7 @@ impl Files {
         let mut rows = Vec::with_capacity(stack.rows.len());
         for row in &stack.rows {
             let (Some(module), Some(offset)) = (&row.module, row.offset) else {
-                rows.push(row.clone());
+                rows.push(self.made_at_run_time(stack.pid, row));
                 continue;
             };
             // What was pushed is the address after the call.
@@ -88,21 +93,34 @@ impl Files {
         rows
     }
 
+    /// A frame in no file.
+    fn made_at_run_time(&mut self, pid: i32, row: &StackRow) -> StackRow {
+        let may_read = self.may_read();
+        // What was pushed is the address after the call.
+        let address = row.offset.filter(|_| row.module.is_none()).map(|address| (address as u64).wrapping_sub(1));
+        let function = address.and_then(|address| self.maps.find(pid, address, may_read));
+        StackRow { function: function.unwrap_or(&row.function).to_owned(), ..row.clone() }
+    }
+
+    fn may_read(&self) -> bool {
+        self.deadline.get().is_none_or(|end| Instant::now() + RESERVE <= *end)
+    }
+
     fn file(&mut self, pid: i32, module: &str) -> Option<&mut File> {
         let path = Path::new(module);
         if !path.is_absolute() {
             return None;
         }
         if !self.open.contains_key(path) {
-            if self.deadline.get().is_some_and(|end| Instant::now() + RESERVE > *end) {
+            if !self.may_read() {
                 return None;
             }
             if self.open.len() >= MOST_FILES {
                 self.open.clear();
             }
             // The process may see another file of this name than we do.
-            let inside = PathBuf::from(format!("/proc/{pid}/root{module}"));
-            let file = File::read(&inside).or_else(|| File::read(path));
+            let root = PathBuf::from(format!("/proc/{pid}/root"));
+            let file = File::read(&root, path).or_else(|| File::read(Path::new("/"), path));
             self.open.insert(path.to_owned(), file);
         }
         self.open.get_mut(path)?.as_mut()

@@ -6,6 +6,7 @@
 
 pub(crate) mod activity;
 pub(crate) mod ahead;
+pub(crate) mod allocations;
 pub(crate) mod api;
 pub(crate) mod by_call;
 pub(crate) mod clocks;
@@ -23,6 +24,7 @@ pub(crate) mod gpu_clock;
 pub(crate) mod gpu_steps;
 pub(crate) mod graphs;
 pub(crate) mod groups;
+pub(crate) mod growth;
 pub(crate) mod host_memory;
 pub(crate) mod host_time;
 pub(crate) mod implicit;

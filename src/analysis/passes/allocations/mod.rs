@@ -1,0 +1,328 @@
+//! malloc by the stack that called it: what was allocated, what is live at the end and was at the peak, what lived shortly,
+//! what grows, and what the calls took; the same by thread and process.
+//!
+//! Numbers are estimates where malloc was sampled: a row of b bytes stands for `weight_bytes` bytes and weight / b calls. What
+//! was live at the peak is known without another read: a process counts its new peaks, and before a stack's live memory changes
+//! for the first time after one, it notes what it was then. A row takes the same few steps however many stacks there are, and
+//! the memory needed is in proportion to these.
+
+mod sums;
+#[cfg(test)]
+mod tests;
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Pass;
+use super::groups::Groups;
+use super::growth::{Growth, Slope, Span};
+use super::launches::OTHER;
+use super::steps::{Cursor, Steps};
+use crate::trace::{Filter, NO_STACK, Rows, Trace, Want};
+pub(crate) use sums::{Amount, Calls, Mapped, SLOW_NS, Timed};
+
+/// A block that is freed so soon was made for a moment only.
+pub(crate) const SHORT_NS: i64 = 1_000_000;
+/// Parts of a process's time in which growth is looked for where it has no steps, and those of its beginning that are left out.
+const SLICES: usize = 100;
+const FIRST_SLICES: usize = 10;
+
+/// What was allocated.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    /// Everything.
+    pub(crate) all: Amount,
+    /// In steady steps.
+    pub(crate) steady: Amount,
+}
+
+impl Sums {
+    fn add(&mut self, amount: Amount, is_steady: bool) {
+        self.all.add(amount);
+        if is_steady {
+            self.steady.add(amount);
+        }
+    }
+}
+
+/// What one stack of a process did.
+#[derive(Debug, Default)]
+pub(crate) struct AtStack {
+    /// What it allocated.
+    pub(crate) sums: Sums,
+    /// What of it is live now, and after the last row: at the end.
+    pub(crate) live: Amount,
+    /// What was live when the process had the peak of this number.
+    at_peak: (u64, Amount),
+    /// Frees whose block's age is known, and the sum of these ages.
+    pub(crate) aged: (f64, f64),
+    /// Blocks that were freed within [`SHORT_NS`], and culled ones.
+    pub(crate) short: Amount,
+    /// Others that were freed before their thread's next allocation that is in the trace.
+    pub(crate) before_next: Amount,
+    /// Allocations, and the frees of their blocks.
+    pub(crate) calls: [Calls; 2],
+    /// Memory from the kernel.
+    pub(crate) mapped: Mapped,
+    growth: Growth,
+}
+
+/// One thread.
+#[derive(Debug, Default)]
+pub(crate) struct OfThread {
+    /// What it allocated.
+    pub(crate) sums: Sums,
+    /// Its allocations and frees.
+    pub(crate) calls: [Calls; 2],
+    /// Address of its last allocation.
+    last: i64,
+}
+
+/// One process.
+#[derive(Debug, Default)]
+pub(crate) struct OfProcess {
+    /// What it allocated.
+    pub(crate) sums: Sums,
+    /// What is live now, and after the last row: at the end.
+    pub(crate) live: Amount,
+    /// Its most, by bytes.
+    pub(crate) peak: Amount,
+    /// When that was.
+    pub(crate) peak_at_ns: i64,
+    /// Allocations and frees.
+    pub(crate) calls: [Calls; 2],
+    /// Allocations that were culled.
+    pub(crate) culled: f64,
+    first_ns: Option<i64>,
+    peaks: u64,
+}
+
+/// By what growth is measured in a process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Beat {
+    /// Its steps.
+    Steps(Span),
+    /// Equal parts of its time: when it begins, and ns of each.
+    Slices { from_ns: i64, each_ns: i64 },
+}
+
+/// The pass.
+#[derive(Debug)]
+pub(crate) struct Allocations {
+    /// By process.
+    pub(crate) processes: Groups<i64, OfProcess>,
+    /// By process and stack.
+    pub(crate) stacks: Groups<(i64, i64), AtStack>,
+    /// By process and thread.
+    pub(crate) threads: Groups<(i64, i32), OfThread>,
+    beats: FxHashMap<i64, Beat>,
+    cursors: [Cursor; 2],
+}
+
+impl Default for Allocations {
+    fn default() -> Self {
+        Allocations {
+            processes: Groups::default(),
+            stacks: Groups::new(200_000, (OTHER, NO_STACK)),
+            threads: Groups::new(10_000, (OTHER, 0)),
+            beats: FxHashMap::default(),
+            cursors: Default::default(),
+        }
+    }
+}
+
+impl AtStack {
+    /// What was live when its process had its peak.
+    pub(crate) fn at_peak(&self, process: &OfProcess) -> Amount {
+        if self.at_peak.0 == process.peaks { self.at_peak.1 } else { self.live }
+    }
+
+    fn age(&mut self, amount: Amount, age: i64) {
+        self.aged = (self.aged.0 + amount.blocks, self.aged.1 + amount.blocks * age as f64);
+    }
+
+    /// Called before live memory changes in a step.
+    fn note(&mut self, peaks: u64, at: Option<(usize, Span)>) {
+        if self.at_peak.0 != peaks {
+            self.at_peak = (peaks, self.live);
+        }
+        if let Some((step, span)) = at {
+            self.growth.until(step, self.live.bytes, span);
+        }
+    }
+}
+
+impl Beat {
+    /// Which steps, or slices, count.
+    pub(crate) fn span(self) -> Span {
+        match self {
+            Beat::Steps(span) => span,
+            Beat::Slices { .. } => Span { first: FIRST_SLICES, end: SLICES },
+        }
+    }
+
+    /// The step of a time: 0 before the first, and the end after the last.
+    fn step(self, steps: &Steps, cursor: &mut Cursor, process_id: i64, at: i64) -> usize {
+        match self {
+            Beat::Steps(span) => match steps.index(cursor, process_id, at) {
+                Some((_, step)) => step,
+                None if steps.of(process_id).is_some_and(|own| at < own.first_ns()) => 0,
+                None => span.end,
+            },
+            Beat::Slices { from_ns, each_ns } => ((at - from_ns).max(0) / each_ns.max(1)).min(SLICES as i64) as usize,
+        }
+    }
+}
+
+impl Allocations {
+    /// Of a trace with these steps.
+    pub(crate) fn new(trace: &Trace, filter: &Filter, steps: &Steps) -> Allocations {
+        let beat = |process: &crate::trace::Process| {
+            if let Some(own) = steps.of(process.process_id) {
+                return Some(Beat::Steps(Span { first: own.warm_up, end: own.each().len() }));
+            }
+            let from_ns = process.start_ns.max(filter.from_ns.unwrap_or(0));
+            let to_ns = process.end_ns.or(trace.ended_ns())?.min(filter.to_ns.unwrap_or(i64::MAX));
+            let each_ns = to_ns.checked_sub(from_ns)? / SLICES as i64;
+            (process.start_ns > 0 && each_ns > 0).then_some(Beat::Slices { from_ns, each_ns })
+        };
+        let beats = trace.processes.iter().filter_map(|process| Some((process.process_id, beat(process)?)));
+        Allocations { beats: beats.collect(), ..Allocations::default() }
+    }
+
+    /// By what growth is measured in a process.
+    pub(crate) fn beat(&self, process_id: i64) -> Option<Beat> {
+        self.beats.get(&process_id).copied()
+    }
+
+    /// How the live memory of a stack grows.
+    pub(crate) fn slope(&self, process_id: i64, stack: &AtStack) -> Option<Slope> {
+        stack.growth.slope(self.beat(process_id)?.span())
+    }
+
+    /// Ids of all stacks.
+    pub(crate) fn stacks(&self) -> FxHashSet<i64> {
+        self.stacks.iter().map(|((_, stack_id), _)| *stack_id).filter(|id| *id != NO_STACK).collect()
+    }
+}
+
+/// A row of one call.
+struct Call {
+    whose: (i64, i64),
+    tid: i32,
+    at: i64,
+    api_ns: i64,
+    address: i64,
+    amount: Amount,
+    /// Of a free: the age of its block, negative where that is not known.
+    freed_after: Option<i64>,
+}
+
+impl Allocations {
+    fn call(&mut self, call: &Call, steps: &Steps) {
+        let (process_id, amount) = (call.whose.0, call.amount);
+        let process = self.processes.at(process_id);
+        let stack = self.stacks.at(call.whose);
+        let thread = self.threads.at((process_id, call.tid));
+        let first_ns = *process.first_ns.get_or_insert(call.at);
+        for calls in [&mut process.calls, &mut stack.calls, &mut thread.calls] {
+            calls[usize::from(call.freed_after.is_some())].add(amount.blocks, call.api_ns);
+        }
+        let beat = self.beats.get(&process_id);
+        let step = beat.map(|beat| (beat.step(steps, &mut self.cursors[1], process_id, call.at), beat.span()));
+        if let Some(age) = call.freed_after {
+            if age >= 0 {
+                stack.age(amount, age);
+                match age {
+                    ..=SHORT_NS => stack.short.add(amount),
+                    _ if thread.last == call.address => stack.before_next.add(amount),
+                    _ => {}
+                }
+            }
+            // What was allocated before the first row that is looked at is none of what is live.
+            if age < 0 || call.at - age >= first_ns {
+                stack.note(process.peaks, step);
+                stack.live.remove(amount);
+                process.live.remove(amount);
+            }
+            return;
+        }
+        thread.last = call.address;
+        let is_steady = steps.place(&mut self.cursors[0], process_id, call.at).is_steady();
+        for sums in [&mut process.sums, &mut stack.sums, &mut thread.sums] {
+            sums.add(amount, is_steady);
+        }
+        stack.note(process.peaks, step);
+        stack.live.add(amount);
+        process.live.add(amount);
+        if process.live.bytes > process.peak.bytes {
+            (process.peak, process.peak_at_ns) = (process.live, call.at);
+            process.peaks += 1;
+        }
+    }
+
+    fn culled(&mut self, whose: (i64, i64), tid: i32, at: i64, amount: Amount, age: i64, steps: &Steps) {
+        let process = self.processes.at(whose.0);
+        let stack = self.stacks.at(whose);
+        let thread = self.threads.at((whose.0, tid));
+        process.first_ns.get_or_insert(at);
+        process.culled += amount.blocks;
+        stack.short.add(amount);
+        stack.age(amount, age.max(0));
+        let is_steady = steps.place(&mut self.cursors[0], whose.0, at).is_steady();
+        for (sums, calls) in [
+            (&mut process.sums, &mut process.calls),
+            (&mut stack.sums, &mut stack.calls),
+            (&mut thread.sums, &mut thread.calls),
+        ] {
+            sums.add(amount, is_steady);
+            calls.iter_mut().for_each(|calls| calls.add(amount.blocks, -1));
+        }
+    }
+}
+
+impl Pass for Allocations {
+    fn wants(&self) -> &'static [Want] {
+        const COLUMNS: &[&str] =
+            &["tid", "api_ns", "action", "address", "bytes", "weight_bytes", "stack_id", "age_ns", "calls"];
+        &[Want { table: TableId::HostMemory, columns: COLUMNS }]
+    }
+
+    fn rows(&mut self, rows: &Rows, steps: &Steps) {
+        let (process_id, start, tid) = (rows.i64("process_id"), rows.i64("start_ns"), rows.i32_or("tid", 0));
+        let (api_ns, age_ns, calls) = (rows.i64_or("api_ns", -1), rows.i64_or("age_ns", -1), rows.i64("calls"));
+        let (action, address) = (rows.texts("action"), rows.i64("address"));
+        let (stack_id, bytes, weight) =
+            (rows.i64_or("stack_id", NO_STACK), rows.i64("bytes"), rows.f64("weight_bytes"));
+        for row in 0..rows.len {
+            let amount = Amount::of(bytes[row], weight[row], calls[row]);
+            let whose = (process_id[row], stack_id[row]);
+            match action.get(row) {
+                "map" => self.stacks.at(whose).mapped.map(false, amount.bytes),
+                "reserve" => self.stacks.at(whose).mapped.map(true, amount.bytes),
+                "unmap" => self.stacks.at(whose).mapped.unmap(amount.bytes),
+                "culled" => self.culled(whose, tid[row], start[row], amount, age_ns[row], steps),
+                action => {
+                    let call = Call {
+                        whose,
+                        tid: tid[row],
+                        at: start[row],
+                        api_ns: api_ns[row],
+                        address: address[row],
+                        amount,
+                        freed_after: (action == "free").then_some(age_ns[row]),
+                    };
+                    self.call(&call, steps);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, _: &Steps) {
+        for ((process_id, _), stack) in self.stacks.iter_mut() {
+            if let Some(span) = self.beats.get(process_id).map(|beat| beat.span()) {
+                stack.growth.until(span.end, stack.live.bytes, span);
+            }
+        }
+    }
+}
