@@ -26,10 +26,16 @@ pub(super) fn is_in_place() -> bool {
     was_preloaded()
 }
 
+/// Reads whether calls of mmap's family are recorded.
+pub(super) fn configure_maps() {
+    hooks::alloc::maps::configure(sys::variable(b"GPUTRACE_MMAP") == Some(b"1"));
+}
+
 /// Reads what else the launcher asked for.
 pub(super) fn configure() {
     stack::remember_main_stack(sys::environment() as usize);
-    let allocations = !sampling::is_off() && sys::variable(b"GPUTRACE_MALLOC_STACKS") != Some(b"off");
+    let allocations = (!sampling::is_off() || hooks::alloc::maps::are_wanted())
+        && sys::variable(b"GPUTRACE_MALLOC_STACKS") != Some(b"off");
     stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"), allocations);
     wait::configure(sys::variable(b"GPUTRACE_OS"), sys::variable(b"GPUTRACE_OS_OVER"));
     hooks::remember_preloads();

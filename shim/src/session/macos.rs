@@ -49,3 +49,6 @@ pub(super) fn make(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> 
 pub(super) fn refuse(why: Refusal) {
     complain_of(why);
 }
+
+/// Calls of mmap's family are not hooked here.
+pub(super) fn configure_maps() {}

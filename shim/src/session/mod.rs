@@ -147,6 +147,7 @@ pub(crate) fn start_in_constructor() {
         NOTES.store(out_of_reach, Ordering::Relaxed);
     }
     sampling::configure(malloc.filter(|_| out_of_reach == 0));
+    platform::configure_maps();
     hooks::alloc::lead_all();
     info::remember_variables();
     platform::configure();

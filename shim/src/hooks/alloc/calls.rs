@@ -6,10 +6,10 @@ use core::sync::atomic::Ordering;
 use gputrace_abi::layout::ThreadRow;
 use gputrace_abi::{Class, local};
 
+#[cfg(target_os = "linux")]
+use super::number::{MEMALIGN, PVALLOC, REALLOCARRAY, VALLOC};
 use super::platform::next;
 use super::{ALIGNED_ALLOC, CALLOC, FREE, MALLOC, POSIX_MEMALIGN, REALLOC};
-#[cfg(target_os = "linux")]
-use super::{MEMALIGN, REALLOCARRAY};
 use crate::thread::{self, State};
 use crate::{record, sampling, session, stack, tls, tracked};
 
@@ -43,6 +43,20 @@ pub(super) unsafe extern "C" fn memalign<const FULL: bool>(alignment: usize, byt
 pub(super) unsafe extern "C" fn aligned_alloc<const FULL: bool>(alignment: usize, bytes: usize) -> *mut c_void {
     // SAFETY: the program's own arguments.
     allocation::<FULL>(ALIGNED_ALLOC, bytes, || unsafe { next::aligned_alloc()(alignment, bytes) })
+}
+
+/// `void *valloc(size_t size)`
+#[cfg(target_os = "linux")]
+pub(super) unsafe extern "C" fn valloc<const FULL: bool>(bytes: usize) -> *mut c_void {
+    // SAFETY: the program's own argument.
+    allocation::<FULL>(VALLOC, bytes, || unsafe { next::valloc()(bytes) })
+}
+
+/// `void *pvalloc(size_t size)`
+#[cfg(target_os = "linux")]
+pub(super) unsafe extern "C" fn pvalloc<const FULL: bool>(bytes: usize) -> *mut c_void {
+    // SAFETY: the program's own argument.
+    allocation::<FULL>(PVALLOC, bytes, || unsafe { next::pvalloc()(bytes) })
 }
 
 /// `int posix_memalign(void **block, size_t alignment, size_t size)`
@@ -102,6 +116,20 @@ pub(super) unsafe extern "C" fn free<const FULL: bool>(block: *mut c_void) {
     }
     // SAFETY: the program's own argument.
     unsafe { next::free()(block) }
+}
+
+/// `void free_sized(void *block, size_t size)`: to free, which every allocator has.
+#[cfg(target_os = "linux")]
+pub(super) unsafe extern "C" fn free_sized<const FULL: bool>(block: *mut c_void, _: usize) {
+    // SAFETY: the program's own argument.
+    unsafe { free::<FULL>(block) }
+}
+
+/// `void free_aligned_sized(void *block, size_t alignment, size_t size)`
+#[cfg(target_os = "linux")]
+pub(super) unsafe extern "C" fn free_aligned_sized<const FULL: bool>(block: *mut c_void, _: usize, _: usize) {
+    // SAFETY: the program's own argument.
+    unsafe { free::<FULL>(block) }
 }
 
 /// The calling thread's state and row, if it has them.

@@ -10,13 +10,27 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use gputrace_abi::layout::malloc_mode;
 
-use super::calls;
+use super::{calls, maps};
 use crate::interpose::elf;
 use crate::sampling;
 
-/// One line a function; ours for the modes is the one of the same name in [`calls`].
+/// What an entry may lead to: the function of the same name in [`calls`] for its mode, in [`maps`] if they are wanted.
+macro_rules! ours {
+    (calls, $name:ident) => {
+        match sampling::mode() {
+            malloc_mode::OFF => None,
+            malloc_mode::FULL => Some(calls::$name::<true> as *mut ()),
+            _ => Some(calls::$name::<false> as *mut ()),
+        }
+    };
+    (maps, $name:ident) => {
+        maps::are_wanted().then_some(maps::$name as *mut ())
+    };
+}
+
+/// One line a function: its symbol, or that of the function that is asked instead, and where ours is.
 macro_rules! entries {
-    ($($name:ident = $symbol:literal, ($($argument:ident : $type:ty),*) -> $result:ty;)*) => {
+    ($($name:ident = $symbol:literal, $ours:ident, ($($argument:ident : $type:ty),*) -> $result:ty;)*) => {
         /// The next definitions. Each begins as a function that finds the real one, so that no call has to ask.
         pub(super) mod next {
             use super::*;
@@ -62,15 +76,10 @@ macro_rules! entries {
                         return;
                     }
                     loop {
-                        let mode = sampling::mode();
-                        let target = match mode {
-                            malloc_mode::OFF => next,
-                            malloc_mode::FULL => calls::$name::<true> as *mut (),
-                            _ => calls::$name::<false> as *mut (),
-                        };
-                        TARGET.store(target, Ordering::Relaxed);
+                        let wanted = ours!($ours, $name);
+                        TARGET.store(wanted.unwrap_or(next), Ordering::Relaxed);
                         // Another thread's first call may be between the two lines of the constructor.
-                        if sampling::mode() == mode {
+                        if ours!($ours, $name) == wanted {
                             return;
                         }
                     }
@@ -101,15 +110,26 @@ macro_rules! entries {
 }
 
 entries! {
-    aligned_alloc = c"aligned_alloc", (alignment: usize, bytes: usize) -> *mut c_void;
-    calloc = c"calloc", (count: usize, size: usize) -> *mut c_void;
-    free = c"free", (block: *mut c_void) -> ();
-    malloc = c"malloc", (bytes: usize) -> *mut c_void;
-    malloc_usable_size = c"malloc_usable_size", (block: *mut c_void) -> usize;
-    memalign = c"memalign", (alignment: usize, bytes: usize) -> *mut c_void;
-    posix_memalign = c"posix_memalign", (place: *mut *mut c_void, alignment: usize, bytes: usize) -> c_int;
-    realloc = c"realloc", (block: *mut c_void, bytes: usize) -> *mut c_void;
-    reallocarray = c"reallocarray", (block: *mut c_void, count: usize, size: usize) -> *mut c_void;
+    aligned_alloc = c"aligned_alloc", calls, (alignment: usize, bytes: usize) -> *mut c_void;
+    brk = c"brk", maps, (end: *mut c_void) -> c_int;
+    calloc = c"calloc", calls, (count: usize, size: usize) -> *mut c_void;
+    free = c"free", calls, (block: *mut c_void) -> ();
+    // New in C23: where libc has them not, nobody else would free what a program frees by them.
+    free_aligned_sized = c"free", calls, (block: *mut c_void, alignment: usize, bytes: usize) -> ();
+    free_sized = c"free", calls, (block: *mut c_void, bytes: usize) -> ();
+    malloc = c"malloc", calls, (bytes: usize) -> *mut c_void;
+    malloc_usable_size = c"malloc_usable_size", calls, (block: *mut c_void) -> usize;
+    memalign = c"memalign", calls, (alignment: usize, bytes: usize) -> *mut c_void;
+    mmap = c"mmap", maps, (address: *mut c_void, length: usize, protection: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
+    mmap64 = c"mmap64", maps, (address: *mut c_void, length: usize, protection: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
+    mremap = c"mremap", maps, (old: *mut c_void, old_length: usize, length: usize, flags: c_int, address: *mut c_void) -> *mut c_void;
+    munmap = c"munmap", maps, (address: *mut c_void, length: usize) -> c_int;
+    posix_memalign = c"posix_memalign", calls, (place: *mut *mut c_void, alignment: usize, bytes: usize) -> c_int;
+    pvalloc = c"pvalloc", calls, (bytes: usize) -> *mut c_void;
+    realloc = c"realloc", calls, (block: *mut c_void, bytes: usize) -> *mut c_void;
+    reallocarray = c"reallocarray", calls, (block: *mut c_void, count: usize, size: usize) -> *mut c_void;
+    sbrk = c"sbrk", maps, (increment: isize) -> *mut c_void;
+    valloc = c"valloc", calls, (bytes: usize) -> *mut c_void;
 }
 
 #[cold]

@@ -10,6 +10,8 @@ mod entry;
 #[cfg(target_os = "macos")]
 mod interposed;
 #[cfg(target_os = "linux")]
+pub(crate) mod maps;
+#[cfg(target_os = "linux")]
 mod reach;
 
 use gputrace_abi::Class;
@@ -37,30 +39,60 @@ const fn function(name: &'static str, class: Class, detail: u8) -> Function {
     Function { name, class, detail }
 }
 
-/// How many functions there are.
-pub(crate) const COUNT: u16 = 8;
 /// Number of the first.
 pub(crate) const FIRST: u16 = super::FIRST_OF_ALLOC;
 
 /// The functions.
-pub(crate) static LIST: [Function; COUNT as usize] = [
+#[cfg(target_os = "linux")]
+pub(crate) static LIST: [Function; 16] = [
     function("malloc", Class::HostAlloc, detail::NONE),
     function("calloc", Class::HostAlloc, detail::NONE),
     function("realloc", Class::HostAlloc, detail::REALLOC),
-    function("memalign", Class::HostAlloc, detail::NONE),
     function("aligned_alloc", Class::HostAlloc, detail::NONE),
     function("posix_memalign", Class::HostAlloc, detail::NONE),
+    function("free", Class::HostFree, detail::NONE),
+    function("memalign", Class::HostAlloc, detail::NONE),
     function("reallocarray", Class::HostAlloc, detail::REALLOC),
+    function("valloc", Class::HostAlloc, detail::NONE),
+    function("pvalloc", Class::HostAlloc, detail::NONE),
+    function("mmap", Class::HostAlloc, detail::MAP),
+    function("mmap64", Class::HostAlloc, detail::MAP),
+    function("mremap", Class::HostAlloc, detail::MAP),
+    function("brk", Class::HostAlloc, detail::MAP),
+    function("sbrk", Class::HostAlloc, detail::MAP),
+    function("munmap", Class::HostFree, detail::MAP),
+];
+
+/// The functions.
+#[cfg(target_os = "macos")]
+pub(crate) static LIST: [Function; 6] = [
+    function("malloc", Class::HostAlloc, detail::NONE),
+    function("calloc", Class::HostAlloc, detail::NONE),
+    function("realloc", Class::HostAlloc, detail::REALLOC),
+    function("aligned_alloc", Class::HostAlloc, detail::NONE),
+    function("posix_memalign", Class::HostAlloc, detail::NONE),
     function("free", Class::HostFree, detail::NONE),
 ];
 
 const MALLOC: u16 = FIRST;
-const CALLOC: u16 = MALLOC + 1;
-const REALLOC: u16 = MALLOC + 2;
+const CALLOC: u16 = FIRST + 1;
+const REALLOC: u16 = FIRST + 2;
+const ALIGNED_ALLOC: u16 = FIRST + 3;
+const POSIX_MEMALIGN: u16 = FIRST + 4;
+const FREE: u16 = FIRST + 5;
+/// Those of Linux alone.
 #[cfg(target_os = "linux")]
-const MEMALIGN: u16 = MALLOC + 3;
-const ALIGNED_ALLOC: u16 = MALLOC + 4;
-const POSIX_MEMALIGN: u16 = MALLOC + 5;
-#[cfg(target_os = "linux")]
-const REALLOCARRAY: u16 = MALLOC + 6;
-const FREE: u16 = MALLOC + 7;
+mod number {
+    use super::FIRST;
+
+    pub(super) const MEMALIGN: u16 = FIRST + 6;
+    pub(super) const REALLOCARRAY: u16 = FIRST + 7;
+    pub(super) const VALLOC: u16 = FIRST + 8;
+    pub(super) const PVALLOC: u16 = FIRST + 9;
+    pub(super) const MMAP: u16 = FIRST + 10;
+    pub(super) const MMAP64: u16 = FIRST + 11;
+    pub(super) const MREMAP: u16 = FIRST + 12;
+    pub(super) const BRK: u16 = FIRST + 13;
+    pub(super) const SBRK: u16 = FIRST + 14;
+    pub(super) const MUNMAP: u16 = FIRST + 15;
+}
