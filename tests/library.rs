@@ -73,16 +73,26 @@ fn it_contains_no_panic_and_no_unwinder() {
 fn it_exports_hooks_and_its_controls_and_nothing_else() {
     let symbols = said_by("nm", &["-D", "--defined-only"], released());
     let ours = |name: &str| {
-        const MALLOC: [&str; 9] = [
+        const MEMORY: [&str; 19] = [
             "aligned_alloc",
+            "brk",
             "calloc",
             "free",
+            "free_aligned_sized",
+            "free_sized",
             "malloc",
             "malloc_usable_size",
             "memalign",
+            "mmap",
+            "mmap64",
+            "mremap",
+            "munmap",
             "posix_memalign",
+            "pvalloc",
             "realloc",
             "reallocarray",
+            "sbrk",
+            "valloc",
         ];
         const ENDING: [&str; 2] = ["_Exit", "_exit"];
         const LOADER: [&str; 5] = ["dlclose", "dlmopen", "dlopen", "dlsym", "dlvsym"];
@@ -93,7 +103,7 @@ fn it_exports_hooks_and_its_controls_and_nothing_else() {
             || name.starts_with("nccl")
             || name.starts_with("gputrace_")
             || name.starts_with("InitializeInjectionNvtx")
-            || MALLOC.contains(&name)
+            || MEMORY.contains(&name)
             || ENDING.contains(&name)
             || LOADER.contains(&name)
     };

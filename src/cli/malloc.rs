@@ -19,9 +19,9 @@ pub(crate) struct MallocArgs {
 
     /// Whether recorded allocations get a stack, of Python lines or of native functions: on or off
     ///
-    /// --stacks is about calls of the driver and leaves this as it is. Example: --malloc full --malloc-stacks off
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "on")]
-    pub(crate) malloc_stacks: Switch,
+    /// As --stacks unless told. Example: --malloc full --malloc-stacks off
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) malloc_stacks: Option<Switch>,
 
     /// Record memory that the program asks the kernel for, too: mmap, munmap, mremap, brk, sbrk
     ///
@@ -44,7 +44,7 @@ pub(crate) enum Malloc {
 
 impl Default for MallocArgs {
     fn default() -> MallocArgs {
-        MallocArgs { malloc: Malloc::Sample(SAMPLE_BYTES), malloc_stacks: Switch::On, mmap: false }
+        MallocArgs { malloc: Malloc::Sample(SAMPLE_BYTES), malloc_stacks: None, mmap: false }
     }
 }
 
@@ -63,8 +63,9 @@ impl MallocArgs {
             Malloc::Full => "full".to_owned(),
         };
         let mut variables = vec![("GPUTRACE_MALLOC", mode)];
-        if self.malloc_stacks == Switch::Off {
-            variables.push((STACKS, "off".to_owned()));
+        if let Some(stacks) = self.malloc_stacks {
+            let stacks = if stacks == Switch::Off { "off" } else { "on" };
+            variables.push((STACKS, stacks.to_owned()));
         }
         if self.mmap {
             variables.push((MMAP, "1".to_owned()));

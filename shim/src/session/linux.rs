@@ -34,9 +34,11 @@ pub(super) fn configure_maps() {
 /// Reads what else the launcher asked for.
 pub(super) fn configure() {
     stack::remember_main_stack(sys::environment() as usize);
-    let allocations = (!sampling::is_off() || hooks::alloc::maps::are_wanted())
-        && sys::variable(b"GPUTRACE_MALLOC_STACKS") != Some(b"off");
-    stack::configure(sys::variable(b"GPUTRACE_STACKS"), sys::variable(b"GPUTRACE_LAUNCH_STACKS"), allocations);
+    let calls = sys::variable(b"GPUTRACE_STACKS");
+    // As those of calls unless told.
+    let wanted = sys::variable(b"GPUTRACE_MALLOC_STACKS").or(calls) != Some(b"off");
+    let allocations = wanted && (!sampling::is_off() || hooks::alloc::maps::are_wanted());
+    stack::configure(calls, sys::variable(b"GPUTRACE_LAUNCH_STACKS"), allocations);
     wait::configure(sys::variable(b"GPUTRACE_OS"), sys::variable(b"GPUTRACE_OS_OVER"));
     hooks::remember_preloads();
     gpu_time::configure();
