@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::util::{
-    Driver, Finished, Scratch, Target, Trace, driver_folder, lacks, linked_with, needs, program_with, repository,
+    Driver, Finished, Row, Scratch, Target, Trace, driver_folder, lacks, linked_with, needs, program_with, repository,
 };
 
 /// Every interpreter that is here.
@@ -124,6 +124,51 @@ fn stacks_are_read_in_greenlets() {
     match pythons.into_iter().find(has_greenlet) {
         Some(python) => assert_eq!(compare(Scratch::new().target(python).arg(script()).arg("greenlets")), 6),
         None => assert!(!lacks("greenlet (GPUTRACE_TEST_VENVS)")),
+    }
+}
+
+#[test]
+fn every_allocation_has_pythons_own_functions_among_the_native_ones() {
+    let scratch = Scratch::new();
+    for python in pythons() {
+        println!("{}", python.display());
+        let target = scratch.target(python).arg(script()).env("ALLOCATE", "1").with_driver(Driver::Plain);
+        let run = target.options(["--malloc", "sample=16K"]).traced().expect(0);
+        let trace = run.read();
+        let mut stacks: HashMap<i64, Vec<(i64, Option<Frame>)>> = HashMap::new();
+        for row in trace.table("stacks").rows() {
+            let file = row.maybe_text("file").unwrap_or_default().to_owned();
+            let frame = (row.text("function").to_owned(), file, row.maybe_int("line"));
+            let python = (row.text("language") == "python").then_some(frame);
+            stacks.entry(row.int("stack_id")).or_default().push((row.int("depth"), python));
+        }
+        stacks.values_mut().for_each(|frames| frames.sort_by_key(|(depth, _)| *depth));
+        let table = trace.table("host_memory");
+        let blocks: Vec<_> = table.rows().filter(|r| r.text("action") == "alloc").collect();
+        let (mut count, mut between) = (0, 0);
+        for line in run.text().lines() {
+            let said: Value = serde_json::from_str(line).expect("the program writes JSON");
+            let (bytes, thread) = (said["bytes"].as_i64().expect("a number"), said["thread"].as_i64());
+            let ours = |row: &&Row<'_>| (bytes..bytes + 900).contains(&row.int("bytes"));
+            let block = blocks.iter().find(ours).unwrap_or_else(|| panic!("no block for {line}"));
+            assert_eq!(Some(block.int("tid")), thread);
+            let stack = &stacks[&block.maybe_int("stack_id").expect("a stack")];
+            assert!(stack[0].1.is_none(), "a native function called malloc");
+            let got: Vec<&Frame> = stack.iter().filter_map(|(_, frame)| frame.as_ref()).collect();
+            let expected = said["stack"].as_array().expect("a list");
+            let whole = stack.len() < 128;
+            assert!(if whole { got.len() == expected.len() } else { got.len() <= expected.len() }, "{line} {stack:?}");
+            for (got, expected) in got.iter().zip(expected) {
+                let text = |at: usize| cut(expected[at].as_str().expect("a text"), LONGEST[at]);
+                assert_eq!(**got, (text(0), text(1), expected[2].as_i64()), "{}", said["scenario"]);
+            }
+            // Where C called Python, its functions stand between those of Python.
+            let first = stack.iter().position(|(_, frame)| frame.is_some()).expect("one of Python");
+            let last = stack.iter().rposition(|(_, frame)| frame.is_some()).expect("one of Python");
+            between += usize::from(stack[first..last].iter().any(|(_, frame)| frame.is_none()));
+            count += 1;
+        }
+        assert!(count > 80 && between > 10, "{count} {between}");
     }
 }
 

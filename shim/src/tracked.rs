@@ -22,11 +22,7 @@ const BUCKET: usize = 8;
 #[repr(align(64))]
 struct Bucket([AtomicUsize; BUCKET]);
 
-static FEW_PAGES: [AtomicU8; FEWEST] = {
-    let mut pages = [const { AtomicU8::new(0) }; FEWEST];
-    pages[0] = AtomicU8::new(ALWAYS);
-    pages
-};
+static FEW_PAGES: [AtomicU8; FEWEST] = [const { AtomicU8::new(0) }; FEWEST];
 static PAGES: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const FEW_PAGES).cast_mut().cast());
 /// One less than there are pages.
 static PAGE_MASK: AtomicUsize = AtomicUsize::new(FEWEST - 1);
@@ -43,6 +39,7 @@ pub(crate) fn prepare(mean_bytes: u64) {
         BUCKET_MASK.store(places / BUCKET - 1, Ordering::Relaxed);
         BUCKETS.store(at.cast(), Ordering::Release);
     }
+    page(0).store(ALWAYS, Ordering::Relaxed);
     if places > FEWEST
         && let Ok(at) = sys::map(places, None)
     {

@@ -1,6 +1,7 @@
 """Waits in many places, each with what Python itself says about the stack: tests/stacks.rs compares the trace with it.
 
 Prints a line of JSON for each wait, in their order: the scenario, the thread, and the frames, innermost first.
+With ALLOCATE in the environment a block is allocated before each wait, whose bytes and stack the line tells instead.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ function = ctypes.c_void_p()
 scenario = ""
 lines = []
 output = threading.Lock()
+blocks = []
 QUALIFIED = hasattr((lambda: 0).__code__, "co_qualname")
 
 
@@ -51,9 +53,15 @@ def launch():
 def expect(frame):
     """What Python says about the caller's stack, for a wait on the same line."""
     launch()
+    line = {"scenario": scenario, "thread": threading.get_native_id()}
     with output:
-        stack = list(frames(frame))
-        lines.append({"scenario": scenario, "thread": threading.get_native_id(), "stack": stack})
+        if "ALLOCATE" in os.environ:
+            line["bytes"] = 1000000 + 1000 * len(lines)
+            line["stack"], block = list(frames(sys._getframe())), bytearray(line["bytes"])
+            blocks.append(block)
+        else:
+            line["stack"] = list(frames(frame))
+        lines.append(line)
 
 
 def wait(sync=cuda.cuStreamSynchronize):

@@ -46,10 +46,8 @@ pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline:
             for (depth, row) in files.resolve(&stack).iter().enumerate() {
                 columns.push(stack.id, depth, row);
             }
-            next = stacks.try_recv().ok().filter(|_| columns.len() < crate::tables::BATCH_ROWS);
-            if next.is_none() {
-                break;
-            }
+            let full = columns.len() >= crate::tables::BATCH_ROWS;
+            next = if full { None } else { stacks.try_recv().ok() };
         }
         if let Some(batch) = columns.take()
             && writer.send(batch).is_err()
@@ -124,5 +122,28 @@ impl Files {
             self.open.insert(path.to_owned(), file);
         }
         self.open.get_mut(path)?.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_stack_is_left_out_where_more_come_than_a_batch_holds() {
+        let (stacks, resolved) = crossbeam_channel::unbounded();
+        let (writer, written) = crossbeam_channel::unbounded();
+        let frames = 50;
+        let wanted = 3 * crate::tables::BATCH_ROWS / frames;
+        for id in 0..wanted as i64 {
+            let rows = vec![StackRow { language: "native", ..StackRow::default() }; frames];
+            stacks.send(Native { id, pid: 0, rows }).unwrap();
+        }
+        drop(stacks);
+        run(&resolved, &writer, &Deadline::default());
+        drop(writer);
+        let rows: usize =
+            written.iter().map(|m| if let Message::Rows(_, batch, _) = m { batch.num_rows() } else { 0 }).sum();
+        assert_eq!(rows, wanted * frames);
     }
 }
