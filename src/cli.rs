@@ -7,6 +7,7 @@ mod check;
 mod diff;
 mod export;
 mod import;
+mod malloc;
 mod record;
 mod report;
 mod select;
@@ -20,8 +21,9 @@ pub(crate) use check::CheckArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use export::{ExportArgs, ExportFormat};
 pub(crate) use import::ImportArgs;
+pub(crate) use malloc::MallocArgs;
 pub(crate) use record::{
-    BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch,
+    BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, OnFull, OsWaits, RecordArgs, Switch,
 };
 pub(crate) use report::{Color, Format, ReportArgs};
 pub(crate) use select::Select;
@@ -166,7 +168,7 @@ mod tests {
 
     use clap::CommandFactory;
 
-    use super::record::{parse_malloc, parse_seconds, parse_size};
+    use super::record::{parse_seconds, parse_size};
     use super::*;
 
     fn arguments(line: &str) -> Vec<OsString> {
@@ -205,17 +207,15 @@ mod tests {
     #[test]
     fn options_are_parsed_with_their_units() {
         let args = record(
-            "gputrace --malloc sample=64K --max-size 20GiB --segment-memory 1M --on-full block --stacks off --stacks-over 100 \
+            "gputrace --max-size 20GiB --segment-memory 1M --on-full block --stacks off --stacks-over 100 \
              --launch-stacks 0 --grace 0.5 -- x",
         );
-        assert_eq!(args.malloc, Malloc::Sample(65_536));
         assert_eq!((args.max_size, args.segment_memory), (20 << 30, 1 << 20));
         assert_eq!((args.on_full, args.grace), (OnFull::Block, Duration::from_millis(500)));
         assert_eq!((args.stacks, args.stacks_over, args.launch_stacks), (Switch::Off, 100, 0));
         for wrong in ["", "x", "1X", "-1", "0", "99999999999T", "1.5G"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }
-        assert!(parse_malloc("sometimes").is_err() && parse_malloc("sample=0").is_err());
         assert!(parse_seconds("-1").is_err() && parse_seconds("soon").is_err());
     }
 

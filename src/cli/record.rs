@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gputrace_collectors::counters::MOST_HZ;
 
+use super::malloc::MallocArgs;
+
 /// Options of `record`.
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -25,12 +27,9 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 
-    /// How malloc and free are recorded: off, sample, sample=BYTES or full
-    ///
-    /// sample records one allocation per BYTES allocated on average (512K unless told); full records each one, which
-    /// costs more. Example: --malloc sample=64K
-    #[arg(long, value_name = "MODE", default_value = "sample", value_parser = parse_malloc)]
-    pub(crate) malloc: Malloc,
+    /// Host memory.
+    #[command(flatten)]
+    pub(crate) malloc: MallocArgs,
 
     /// In which processes waits for the operating system are recorded: cuda, all or off
     ///
@@ -169,7 +168,7 @@ impl RecordArgs {
     pub(crate) fn new(output: Option<PathBuf>, command: Vec<OsString>) -> RecordArgs {
         RecordArgs {
             output,
-            malloc: Malloc::Sample(SAMPLE_BYTES),
+            malloc: MallocArgs::default(),
             os: OsWaits::Cuda,
             os_over: OS_OVER_US,
             max_size: 2 << 30,
@@ -211,9 +210,6 @@ impl RecordArgs {
     }
 }
 
-/// Mean distance of two samples of `--malloc sample`, in bytes.
-const SAMPLE_BYTES: u64 = 512 << 10;
-
 /// Default of `--budget`, in percent.
 pub(crate) const BUDGET: f64 = 1.0;
 /// Default of `--gpu-window-every`.
@@ -234,17 +230,6 @@ pub(crate) enum OsWaits {
     All,
     /// In none.
     Off,
-}
-
-/// How malloc and free are recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Malloc {
-    /// Not at all.
-    Off,
-    /// One per so many bytes on average.
-    Sample(u64),
-    /// Each one.
-    Full,
 }
 
 /// How driver calls are reached.
@@ -343,18 +328,6 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     };
     let number: u64 = number.parse().map_err(|_| "expected a size such as 500000, 64M or 2G".to_owned())?;
     number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(|| "out of range".to_owned())
-}
-
-pub(super) fn parse_malloc(text: &str) -> Result<Malloc, String> {
-    match text {
-        "off" => Ok(Malloc::Off),
-        "sample" => Ok(Malloc::Sample(SAMPLE_BYTES)),
-        "full" => Ok(Malloc::Full),
-        _ => match text.strip_prefix("sample=") {
-            Some(size) => parse_size(size).map(Malloc::Sample),
-            None => Err("expected off, sample, sample=BYTES or full".to_owned()),
-        },
-    }
 }
 
 pub(super) fn parse_hz(text: &str) -> Result<Hz, String> {

@@ -17,7 +17,7 @@ use gputrace_collectors::counters::Asked;
 use gputrace_collectors::{Config, Running};
 
 use crate::cli::{
-    BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, OnFull, OsWaits, RecordArgs, Switch,
+    BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, MallocArgs, OnFull, OsWaits, RecordArgs, Switch,
 };
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
@@ -162,11 +162,6 @@ fn environment(
     if inspection.obstacle.as_ref().is_some_and(|obstacle| !Obstacle::lets_children_be_traced(obstacle)) {
         return Ok(inherited);
     }
-    let malloc = match args.malloc {
-        Malloc::Off => "off".to_owned(),
-        Malloc::Sample(bytes) => format!("sample:{bytes}"),
-        Malloc::Full => "full".to_owned(),
-    };
     let on_full = match args.on_full {
         OnFull::Drop => "drop",
         OnFull::Block => "block",
@@ -203,7 +198,7 @@ fn environment(
         GpuActivity::None => None,
     };
     let activities: Vec<&str> = args.gpu_activity.iter().filter_map(activity).collect();
-    let variables = [
+    let mut variables = vec![
         ("GPUTRACE_GPU_ACTIVITY", activities.join(",")),
         ("GPUTRACE_GPU_TIME", gpu_time.to_owned()),
         ("GPUTRACE_BUDGET", ((args.budget.unwrap_or(BUDGET) * 1e4).round() as u32).max(1).to_string()),
@@ -211,7 +206,6 @@ fn environment(
         ("GPUTRACE_SHED", if args.budget.is_some() { "on" } else { "off" }.to_owned()),
         ("GPUTRACE_GPU_PERIOD", args.gpu_window_every.unwrap_or(GPU_WINDOW_EVERY).as_millis().to_string()),
         ("GPUTRACE_JOB", job(|name| std::env::var(name).ok()).unwrap_or_else(|| session.path().display().to_string())),
-        ("GPUTRACE_MALLOC", malloc),
         ("GPUTRACE_HOOK", hook.to_owned()),
         ("GPUTRACE_STACKS", stacks),
         ("GPUTRACE_LAUNCH_STACKS", launch_stacks),
@@ -220,6 +214,9 @@ fn environment(
         ("GPUTRACE_SEGMENT_MEMORY", args.segment_memory.to_string()),
         ("GPUTRACE_ON_FULL", on_full.to_owned()),
     ];
+    // What a gputrace around this one asked for is not asked for here.
+    MallocArgs::SWITCHES.iter().for_each(|name| environ::unset(&mut inherited, name));
+    variables.extend(args.malloc.variables());
     if args.nvtx == Switch::On {
         inherited = environ::with_nvtx(inherited, &session.preload());
     }

@@ -96,6 +96,12 @@ pub(crate) fn set(environment: &mut Vec<OsString>, name: &str, value: &[u8]) {
     }
 }
 
+/// Takes a variable away.
+pub(crate) fn unset(environment: &mut Vec<OsString>, name: &str) {
+    let start = [name.as_bytes(), b"="].concat();
+    environment.retain(|entry| !entry.as_bytes().starts_with(&start));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,5 +160,12 @@ mod tests {
         assert_eq!(inner, entries(&expected));
         let stale = with_nvtx(entries(&["GPUTRACE_NVTX_NEXT=/tool.so"]), OsStr::new("/s/$LIB/x.so"));
         assert_eq!(stale, entries(&["GPUTRACE_NVTX_NEXT=", "NVTX_INJECTION64_PATH=/s/$LIB/x.so"]));
+    }
+
+    #[test]
+    fn a_variable_that_is_taken_away_is_gone_with_each_of_its_entries() {
+        let mut environment = ["A=1", "AB=2", "A=3"].map(OsString::from).to_vec();
+        unset(&mut environment, "A");
+        assert_eq!(environment, ["AB=2"]);
     }
 }

@@ -42,7 +42,7 @@ pub(super) const HOST_MEMORY: Table = Table {
             F64,
             Dictionary,
             BYTES,
-            "bytes of allocation that this row stands for: bytes / (1 - exp(-bytes / mean)) when sampled, else bytes; the mean distance of samples is longer while --budget makes them rarer; for culled the bytes of all; for an unmap of nothing known 0",
+            "bytes of allocation that this row stands for: bytes / (1 - exp(-bytes / mean)) when sampled, else bytes; the mean distance of samples is longer while --budget makes them rarer; for culled the bytes of all; for reserve, and an unmap of it or of nothing known, 0",
         ),
         STACK.means("who allocated: stacks.stack_id; for free and unmap that of the block's allocation; null where no stack was taken"),
         Column::new(
@@ -53,6 +53,6 @@ pub(super) const HOST_MEMORY: Table = Table {
             "free, unmap: how long the block lived; culled: the mean; null for others, and where that is not known",
         )
         .optional(),
-        Column::new("calls", I64, Dictionary, NONE, "calls that the row sums: 1, and of culled as many as there were"),
+        Column::new("calls", I64, Dictionary, NONE, "calls that the row sums: 1; of culled as many as there were; 0 for further pieces of one unmap, and for what a map took the place of"),
     ],
 };

@@ -96,7 +96,7 @@ impl Default for HostColumns {
 impl HostColumns {
     #[inline]
     pub(super) fn push(&mut self, call: &HostCall) {
-        self.rows.add(call.process_id, call.action.class());
+        self.rows.add_events(call.process_id, call.action.class(), call.calls.max(0) as u64);
         self.start_ns.push(call.start_ns);
         self.api_ns.push(call.api_ns);
         self.process_id.push(call.process_id);

@@ -128,7 +128,7 @@ fn fill(tables: &mut Tables) {
         weight_bytes: 9.0,
         stack_id: None,
         age_ns: Some(10),
-        calls: 11,
+        calls: 1,
     });
 }
 

@@ -278,6 +278,32 @@ fn an_allocation_says_its_stack_and_a_free_that_of_its_block_and_how_long_it_liv
 }
 
 #[test]
+fn mapped_memory_is_given_back_piece_by_piece() {
+    let folder = Folder::new("mapped");
+    let running = collect(&folder);
+    let mut target = Target::with(&folder.session(), Memory::new(16 << 20, malloc_mode::SAMPLE));
+    let mut one = target.thread(1);
+    one.call("mmap", [0x10000, 3, 0, 0x4000]);
+    one.call("mmap", [0x20000, 0, 0, 0x1000]);
+    // Of a block of malloc's the address says nothing about regions.
+    one.call("malloc", [0x10000, 0, 0, 1 << 30]);
+    one.call("munmap", [0x11000, 0, 0, 0x1000]);
+    target.exit(0);
+    assert_exact(&folder, &finish(running));
+    let host = batches(&folder.trace(), "host_memory");
+    let sizes = values(&host, "bytes").into_iter().zip(floats(&host, "weight_bytes").into_iter().map(|w| w as i64));
+    let rows: Vec<_> = texts(&host, "action").into_iter().zip(values(&host, "address")).zip(sizes).collect();
+    let row = |action: &str, address, bytes, weight| ((action.to_owned(), address), (bytes, weight));
+    let wanted = [
+        row("map", 0x10000, 0x4000, 0x4000),
+        row("reserve", 0x20000, 0x1000, 0),
+        row("alloc", 0x10000, 1 << 30, 1 << 30),
+        row("unmap", 0x11000, 0x1000, 0x1000),
+    ];
+    assert_eq!(rows, wanted);
+}
+
+#[test]
 fn a_process_without_events_has_its_row_and_no_other_file() {
     let folder = Folder::new("quiet");
     let running = collect(&folder);

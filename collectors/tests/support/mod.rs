@@ -23,7 +23,7 @@ pub(crate) use memory::Memory;
 pub(crate) use thread::Thread;
 
 /// Hooks of the pretended shim: name, class, detail.
-pub(crate) const HOOKS: [(&str, Class, u8); 40] = [
+pub(crate) const HOOKS: [(&str, Class, u8); 42] = [
     ("cuLaunchKernel", Class::Launch, detail::KERNEL),
     ("cuGraphLaunch", Class::Launch, detail::GRAPH),
     ("cuStreamSynchronize", Class::Sync, detail::STREAM),
@@ -64,6 +64,8 @@ pub(crate) const HOOKS: [(&str, Class, u8); 40] = [
     ("[MTLDevice newBufferWithLength:options:]", Class::Alloc, detail::DEVICE),
     ("[MTLDevice newBufferWithBytesNoCopy]", Class::Alloc, detail::REGISTERED),
     ("[MTLBuffer dealloc]", Class::Free, detail::DEVICE),
+    ("mmap", Class::HostAlloc, detail::MAP),
+    ("munmap", Class::HostFree, detail::MAP),
 ];
 
 /// The hook whose calls are only counted.

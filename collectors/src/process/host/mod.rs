@@ -1,15 +1,17 @@
-//! Host memory of one process: rows of malloc's and free's family, and which block a free ends.
+//! Host memory of one process: rows of malloc's, free's and mmap's family, and which block a free ends.
 //!
 //! One thread allocates what another one frees, and the same address is soon used again: events are put into the order of
 //! their time before blocks are looked for, as far as every ring was read. One order stays open: malloc's time is from
 //! before the call, so that a block may seem to be allocated again just before another thread frees it.
 
 mod blocks;
+mod mapping;
+mod regions;
 
 use std::collections::HashMap;
 
 use gputrace_abi::Class;
-use gputrace_abi::event::Event;
+use gputrace_abi::event::{Event, detail};
 use gputrace_abi::shed::Shed;
 
 use super::Process;
@@ -17,6 +19,8 @@ use crate::clock::Clocks;
 use crate::names::Written;
 use crate::tables::{BATCH_ROWS, HostAction, HostCall, Tables};
 use blocks::{Block, Blocks};
+use mapping::Remapped;
+use regions::Regions;
 
 /// A malloc that was not timed may have taken its block so much later than it began.
 const GRACE_NS: i64 = 100_000;
@@ -32,6 +36,8 @@ pub(super) struct HostMemory {
     waiting: Vec<Event>,
     blocks: Blocks,
     displaced: HashMap<u64, Displaced>,
+    regions: Regions,
+    remapped: Vec<Remapped>,
 }
 
 /// A block that was not seen freed before another one had its address.
@@ -117,19 +123,26 @@ impl Process {
             calls: 1,
             ..HostCall::default()
         };
-        if hook.class == Class::HostAlloc {
-            call.stack_id = self.intake.stacks.by_key(stack, tables, written);
-            let rarer = rarer.min(Shed::MOST.into()) as u8;
-            let block = Block { start_ns: call.start_ns, bytes, rarer, stack_id: call.stack_id };
-            call.weight_bytes = self.weight(&block);
-            self.host.allocate(address, &block, &call);
-        } else {
+        let maps = hook.detail == detail::MAP;
+        if hook.class == Class::HostFree {
             call.action = HostAction::Free;
+            if maps {
+                return self.host.unmap(event, &call, |row| tables.host(row));
+            }
             if let Some(block) = self.host.free(address, &call) {
                 (call.bytes, call.weight_bytes) = (block.bytes as i64, self.weight(&block));
                 call.stack_id = block.stack_id;
                 call.age_ns = Some((call.start_ns - block.start_ns).max(0));
             }
+        } else {
+            call.stack_id = self.intake.stacks.by_key(stack, tables, written);
+            if maps {
+                return self.host.map(event, &call, |row| tables.host(row));
+            }
+            let rarer = rarer.min(Shed::MOST.into()) as u8;
+            let block = Block { start_ns: call.start_ns, bytes, rarer, stack_id: call.stack_id };
+            call.weight_bytes = self.weight(&block);
+            self.host.allocate(address, &block, &call);
         }
         tables.host(&call);
     }
