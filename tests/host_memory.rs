@@ -116,3 +116,49 @@ fn what_recording_malloc_costs_is_known_without_a_driver() {
         assert!(summary.is_some_and(|line| !line.contains("not measured")), "{}", run.stderr);
     }
 }
+
+/// Calls and bytes of allocations by function and power of two of the size, in rows of their own and in sums.
+fn allocated(run: &Finished) -> BTreeMap<(String, u32), (i64, f64)> {
+    let trace = run.read();
+    let names = trace.names();
+    let mut sums = BTreeMap::new();
+    for row in trace.table("host_memory").rows().filter(|row| ["alloc", "culled"].contains(&row.text("action"))) {
+        let bits = i64::BITS - row.int("bytes").leading_zeros();
+        let sum: &mut (i64, f64) = sums.entry((names[&row.int("api_id")].clone(), bits)).or_default();
+        *sum = (sum.0 + row.int("calls"), sum.1 + row.float("weight_bytes"));
+    }
+    sums
+}
+
+#[test]
+fn culled_allocations_are_sums_that_add_up_to_what_each_would() {
+    let record = |more: &[&str]| {
+        let scratch = Scratch::new();
+        let target = scratch.target(program("mallocs")).args(["traffic", "20000", "1000"]);
+        let options = [&["--malloc", "full", "--on-full", "block"], more].concat();
+        let run = target.options(options).traced().expect(0);
+        run.read().assert_balanced();
+        (scratch, run)
+    };
+    // Longer than the program runs on any machine: what is freed at all is culled.
+    let ((_whole, whole), (_culled, culled)) = (record(&[]), record(&["--cull", "10000"]));
+    assert_eq!(allocated(&whole), allocated(&culled));
+    let rows = |run: &Finished| run.read().table("host_memory").len();
+    assert!(rows(&whole) > 40_000 && rows(&culled) < 200, "{} and {} rows", rows(&whole), rows(&culled));
+    for class in ["host_alloc", "host_free"] {
+        let (whole, culled) = (count(&whole.read().root(), class), count(&culled.read().root(), class));
+        assert_eq!((whole.culled, whole.recorded), (0, culled.recorded + culled.culled), "{class}");
+        assert!(culled.culled >= 20_000 && culled.dropped == 0, "{class}: {culled:?}");
+    }
+    let trace = culled.read();
+    let starts: Vec<i64> = trace.table("host_memory").rows().map(|row| row.int("start_ns")).collect();
+    assert!(starts.is_sorted());
+    assert_eq!(trace.manifest().host_memory.cull_ns, Some(10_000_000_000));
+}
+
+#[test]
+fn culling_what_is_only_sampled_is_refused() {
+    let scratch = Scratch::new();
+    let run = scratch.gputrace(&["--cull", "1", "--", "true"]).expect(125);
+    assert!(run.stderr.contains("--malloc full"), "{}", run.stderr);
+}

@@ -7,6 +7,7 @@
 //! The collector takes everything in a segment for the work of an enemy: positions are copied, indexes checked, chains
 //! bounded. It promises the traced process that it never blocks it, and the reader that every call is accounted for.
 
+mod account;
 mod accounting;
 pub mod archive;
 mod arrivals;
@@ -21,6 +22,7 @@ mod ending;
 mod facts;
 mod file;
 mod gpu_time;
+mod host_memory;
 #[cfg(test)]
 mod hostile_tests;
 pub mod journal;
@@ -78,6 +80,8 @@ pub struct Config {
     pub file_age: Duration,
     /// What is read of devices and processes from outside; nothing unless it is set.
     pub counters: Option<counters::Asked>,
+    /// What is asked for of host memory: the shim was told of it apart.
+    pub host_memory: manifest::HostMemory,
 }
 
 impl Config {
@@ -94,6 +98,7 @@ impl Config {
             file_bytes: 64 << 20,
             file_age: Duration::from_secs(600),
             counters: None,
+            host_memory: manifest::HostMemory::default(),
         }
     }
 }

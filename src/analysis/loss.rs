@@ -12,7 +12,7 @@ use crate::trace::{Problem, Trace};
 /// Events that were wanted, and those that found no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Loss {
-    /// Recorded.
+    /// Recorded, each or in sums.
     pub(crate) recorded: u64,
     /// Dropped.
     pub(crate) dropped: u64,
@@ -43,7 +43,7 @@ impl Loss {
         let classes = tables.iter().flat_map(|table| table.classes());
         let counts = classes.filter_map(|class| accounts.get(*class));
         let sum = counts.fold(Loss::default(), |sum, count| Loss {
-            recorded: sum.recorded + count.recorded,
+            recorded: sum.recorded + count.kept(),
             dropped: sum.dropped + count.dropped,
         });
         Some(sum)

@@ -7,6 +7,8 @@ pub(crate) enum Unit {
     Text,
     /// A name that text output may shorten; JSON has it in full.
     Name,
+    /// A whole stack: in JSON alone.
+    Stack,
     /// A number of things.
     Count,
     /// Nanoseconds.
@@ -26,7 +28,7 @@ pub(crate) enum Unit {
 impl Unit {
     /// Whether it is not a number.
     pub(crate) fn is_text(self) -> bool {
-        matches!(self, Unit::Text | Unit::Name)
+        matches!(self, Unit::Text | Unit::Name | Unit::Stack)
     }
 }
 

@@ -24,8 +24,8 @@ impl Analysis for Itself {
 
     fn explain(&self) -> Explain {
         Explain {
-            definition: "From the manifest. Account by class of calls: seen = recorded + dropped + sampled out + in flight + \
-                abandoned, over all processes. Cost: recorded events times the measured cost of one, and the reading of \
+            definition: "From the manifest. Account by class of calls: seen = recorded + culled + dropped + sampled out + in flight \
+                + abandoned, over all processes; culled allocations are in the trace as sums (--cull). Cost: recorded events times the measured cost of one, and the reading of \
                 graphs, by process and of its wall time. Coverage: driver functions without a hook that the program \
                 fetched, libraries opened past the symbols, tables of private functions, processes that could not be traced. \
                 Overhead that CUPTI tells of: its own (buffers, flushes, instrumentation) and the driver's (loading of code at a first \
@@ -225,10 +225,11 @@ fn unanswered(questions: &[Question]) -> Table {
 }
 
 fn by_class(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 8] = [
+    const COLUMNS: [Column; 9] = [
         column("class", "Class", Unit::Text),
         column("seen", "Seen", Unit::Count),
         column("recorded", "Recorded", Unit::Count),
+        column("culled", "Culled", Unit::Count),
         column("dropped", "Lost", Unit::Count),
         column("lost_percent", "Of seen", Unit::Percent),
         column("sampled_out", "Sampled out", Unit::Count),
@@ -240,6 +241,7 @@ fn by_class(facts: &Facts<'_>) -> Table {
         let sum = classes.entry(class).or_default();
         sum.seen += count.seen;
         sum.recorded += count.recorded;
+        sum.culled += count.culled;
         sum.dropped += count.dropped;
         sum.sampled_out += count.sampled_out;
         sum.in_flight += count.in_flight;
@@ -250,6 +252,7 @@ fn by_class(facts: &Facts<'_>) -> Table {
             class.into(),
             count.seen.into(),
             count.recorded.into(),
+            count.culled.into(),
             count.dropped.into(),
             percent(count.dropped as f64, count.seen as f64),
             count.sampled_out.into(),

@@ -1,6 +1,7 @@
 //! Options of `record` that are about host memory.
 
 use clap::Args;
+use gputrace_collectors::manifest::HostMemory;
 
 use super::record::{Switch, parse_size};
 
@@ -29,7 +30,19 @@ pub(crate) struct MallocArgs {
     /// threads. Example: --mmap --malloc full
     #[arg(long)]
     pub(crate) mmap: bool,
+
+    /// Sum up allocations that are freed again within so many milliseconds; fractions are allowed
+    ///
+    /// Each of them and its free would be a row; so they are one for each thread, stack, function and power of two of the size in
+    /// about a second. Sums of allocations stay what they were; live memory is without them. Only with --malloc full.
+    /// Example: --malloc full --cull 0.5
+    #[arg(long, value_name = "MS", value_parser = parse_cull)]
+    pub(crate) cull: Option<Cull>,
 }
+
+/// How long a block lives, at most, that is left out, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cull(i64);
 
 /// How malloc and free are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +57,7 @@ pub(crate) enum Malloc {
 
 impl Default for MallocArgs {
     fn default() -> MallocArgs {
-        MallocArgs { malloc: Malloc::Sample(SAMPLE_BYTES), malloc_stacks: None, mmap: false }
+        MallocArgs { malloc: Malloc::Sample(SAMPLE_BYTES), malloc_stacks: None, mmap: false, cull: None }
     }
 }
 
@@ -54,6 +67,23 @@ const MMAP: &str = "GPUTRACE_MMAP";
 impl MallocArgs {
     /// Variables that are there only where something differs from the default.
     pub(crate) const SWITCHES: [&str; 2] = [STACKS, MMAP];
+
+    /// Err: what of them says nothing beside the others.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.cull.is_some() && self.malloc != Malloc::Full {
+            return Err("--cull is about blocks of which each is recorded: it belongs to --malloc full".to_owned());
+        }
+        Ok(())
+    }
+
+    /// What the collector is told.
+    pub(crate) fn asked(&self) -> HostMemory {
+        HostMemory {
+            stacks: self.malloc_stacks == Switch::On && self.malloc != Malloc::Off,
+            mmap: self.mmap,
+            cull_ns: self.cull.map(|Cull(ns)| ns),
+        }
+    }
 
     /// What the shim is told: variables and their values.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
@@ -86,6 +116,12 @@ pub(super) fn parse_malloc(text: &str) -> Result<Malloc, String> {
     }
 }
 
+fn parse_cull(text: &str) -> Result<Cull, String> {
+    let ns = text.parse::<f64>().ok().map(|ms| (ms * 1e6).round()).filter(|ns| (1.0..=1e10).contains(ns));
+    ns.map(|ns| Cull(ns as i64))
+        .ok_or_else(|| "expected milliseconds above 0 and up to 10000, such as 1 or 0.5".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -106,6 +142,19 @@ mod tests {
     fn modes_are_parsed_with_their_units() {
         assert_eq!(args("--malloc sample=64K").malloc, Malloc::Sample(65_536));
         assert!(parse_malloc("sometimes").is_err() && parse_malloc("sample=0").is_err());
+    }
+
+    #[test]
+    fn culling_takes_milliseconds_and_needs_each_allocation() {
+        assert_eq!(args("--malloc full --cull 0.25").asked().cull_ns, Some(250_000));
+        assert_eq!(args("--malloc full --cull 2").check(), Ok(()));
+        for wrong in ["0", "-1", "x", "1e9", "nan", "0.0000001"] {
+            assert!(parse_cull(wrong).is_err(), "{wrong}");
+        }
+        for mode in ["", "--malloc sample=1K", "--malloc off"] {
+            let error = args(&format!("{mode} --cull 2")).check().unwrap_err();
+            assert!(error.contains("--cull") && error.contains("--malloc full"), "{error}");
+        }
     }
 
     #[test]

@@ -206,7 +206,7 @@ impl RecordArgs {
                     .to_owned(),
             );
         }
-        Ok(())
+        self.malloc.check()
     }
 }
 

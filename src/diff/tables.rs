@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{Change, Part};
-use crate::analysis::{Analysis, Section, Table, Unit, Value};
+use crate::analysis::{Analysis, Column, Section, Table, Unit, Value};
 
 /// Rows of a part that are kept.
 const ROWS: usize = 1000;
@@ -90,8 +90,9 @@ fn changed(what: String, unit: Unit, [before, after]: [Option<f64>; 2]) -> Optio
 
 /// What a row is about: its texts, but for those that another run has otherwise.
 fn name_of(table: &Table, row: &[Value]) -> String {
-    let texts =
-        table.columns.iter().zip(row).filter(|(column, _)| column.unit.is_text() && !NO_NAME.contains(&column.key));
+    let is_name =
+        |column: &Column| column.unit.is_text() && column.unit != Unit::Stack && !NO_NAME.contains(&column.key);
+    let texts = table.columns.iter().zip(row).filter(|(column, _)| is_name(column));
     let texts = texts.filter_map(|(column, value)| match value {
         Value::Text(text) if column.key == "process" && !text.starts_with("rank ") => None,
         // Flags say how a row is to be read, not which it is.
@@ -121,7 +122,6 @@ pub(super) fn sort(rows: &mut [Change]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Column;
 
     #[test]
     fn rows_are_matched_by_their_texts_and_the_largest_difference_comes_first() {

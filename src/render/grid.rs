@@ -52,7 +52,7 @@ pub(super) fn grid(table: &Table, layout: Layout) -> String {
     let constant = constant(table);
     let said: Vec<&str> = constant.iter().filter_map(|(_, text)| text.as_deref()).collect();
     let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
-    let varying = (0..table.columns.len()).filter(|at| constant.iter().all(|(c, _)| c != at));
+    let varying = shown_columns(table).filter(|at| constant.iter().all(|(c, _)| c != at));
     let mut columns: Vec<Cells<'_>> = varying
         .map(|at| {
             let about = &table.columns[at];
@@ -106,7 +106,12 @@ fn constant(table: &Table) -> Vec<(usize, Option<String>)> {
         (Value::Text(text), column) if table.rows.len() > 1 => Some((at, Some(format!("{} {text}", column.title)))),
         _ => None,
     };
-    (0..table.columns.len()).filter(same).filter_map(about).collect()
+    shown_columns(table).filter(same).filter_map(about).collect()
+}
+
+/// Columns that text has.
+pub(super) fn shown_columns(table: &Table) -> impl Iterator<Item = usize> {
+    (0..table.columns.len()).filter(|at| table.columns[*at].unit != Unit::Stack)
 }
 
 /// Characters of a line whose columns have so many.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::grid::shown_columns;
 use super::{Report, numbers};
 use crate::analysis::{Section, Table};
 
@@ -43,15 +44,11 @@ fn render_section(out: &mut String, section: &Section) {
 
 fn render_table(out: &mut String, table: &Table) {
     let shown = &table.rows[..table.rows.len().min(ROWS)];
-    let columns: Vec<(String, Vec<String>)> = table
-        .columns
-        .iter()
-        .enumerate()
-        .map(|(at, column)| numbers::column(column, shown.iter().map(|row| &row[at])))
-        .collect();
+    let columns: Vec<(String, Vec<String>)> =
+        shown_columns(table).map(|at| numbers::column(&table.columns[at], shown.iter().map(|row| &row[at]))).collect();
     let heads: Vec<&str> = columns.iter().map(|(head, _)| head.as_str()).collect();
     let rule = |c: &crate::analysis::Column| if c.unit.is_text() { "---" } else { "---:" };
-    let rules: Vec<&str> = table.columns.iter().map(rule).collect();
+    let rules: Vec<&str> = shown_columns(table).map(|at| rule(&table.columns[at])).collect();
     let _ = writeln!(out, "| {} |\n| {} |", heads.join(" | "), rules.join(" | "));
     for row in 0..shown.len() {
         let cells: Vec<String> = columns.iter().map(|(_, column)| escaped(&column[row])).collect();

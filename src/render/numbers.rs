@@ -117,7 +117,7 @@ pub(crate) fn value(value: &Value, unit: Unit) -> String {
         Unit::BytesPerS => bytes(number_of) + "/s",
         Unit::Percent => percent(number_of),
         Unit::PerS => number(number_of) + " /s",
-        Unit::Count | Unit::Text | Unit::Name => number(number_of),
+        Unit::Count | Unit::Text | Unit::Name | Unit::Stack => number(number_of),
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn unit_name(unit: Unit) -> &'static str {
         Unit::Percent => "%",
         Unit::PerS => "1/s",
         Unit::Count => "count",
-        Unit::Text | Unit::Name => "text",
+        Unit::Text | Unit::Name | Unit::Stack => "text",
     }
 }
 

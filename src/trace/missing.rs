@@ -41,7 +41,7 @@ pub(crate) fn name(folder: &Path, launcher: &Launcher, problem: &dyn Fn(Problem)
 
 fn recorded(manifest: &Manifest, classes: &[&str]) -> u64 {
     let accounts = manifest.processes.iter().flat_map(|p| &p.accounting);
-    accounts.filter(|(class, _)| classes.contains(&class.as_str())).map(|(_, count)| count.recorded).sum()
+    accounts.filter(|(class, _)| classes.contains(&class.as_str())).map(|(_, count)| count.kept()).sum()
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ pub(crate) fn read(trace: &Trace) -> Vec<Process> {
                 exe: known.exe.clone(),
                 traced: known.traced,
                 reason: known.reason.clone(),
-                events: known.accounting.values().map(|c| c.recorded as i64).sum(),
+                events: known.accounting.values().map(|c| c.kept() as i64).sum(),
                 ..Process::default()
             });
             process.manifest = Some(known.clone());

@@ -1,14 +1,16 @@
-//! Stacks behind ids, and the one line of each that a report names: its site.
+//! Stacks behind ids, and the one line of each that a report names: its site. A frame is kept once, however many stacks have it.
 //!
 //! The innermost frame is seldom the one that its user can change: `torch/cuda/__init__.py` waits because `train.py`
 //! says so. So the site is the innermost frame of the user's own code, which is everything that is neither installed
-//! (site-packages, dist-packages) nor Python's or the system's own; without one it is the innermost frame.
+//! (site-packages, dist-packages) nor Python's or the system's own, nor a function of an allocator or inlined out of a library's
+//! headers; without one it is the innermost frame that is no allocator's, and else the innermost.
 //!
 //! The text of a Python line is shown where its file is readable now and was last changed before the trace began.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use gputrace_collectors::schema::TableId;
@@ -40,47 +42,98 @@ pub(crate) struct Site {
     pub(crate) text: Option<String>,
 }
 
-/// The sites of the stacks that a report needs.
+/// The stacks that a report needs, and their sites.
 #[derive(Debug, Default)]
-pub(crate) struct Sites(FxHashMap<i64, Site>);
+pub(crate) struct Sites {
+    sites: FxHashMap<i64, Site>,
+    stacks: FxHashMap<i64, Vec<u32>>,
+    frames: Vec<Arc<Frame>>,
+}
 
-struct Frame {
-    python: bool,
-    function: String,
-    file: String,
-    line: Option<i32>,
-    module: String,
+/// A frame of a stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Frame {
+    /// Of Python's code.
+    pub(crate) python: bool,
+    /// Function, demangled; empty when not known.
+    pub(crate) function: String,
+    /// Path of the source; empty when not known.
+    pub(crate) file: String,
+    /// Line in it.
+    pub(crate) line: Option<i32>,
+    /// Path of the program or library; empty for Python and for code made at run time.
+    pub(crate) module: String,
+}
+
+/// Frames by number.
+#[derive(Default)]
+struct Frames {
+    /// Function as it stands in the table, by which it is found, and its number.
+    numbers: FxHashMap<Arc<Frame>, u32>,
+    all: Vec<Arc<Frame>>,
+}
+
+impl Frames {
+    fn number(&mut self, mangled: Frame) -> u32 {
+        if let Some(number) = self.numbers.get(&mangled) {
+            return *number;
+        }
+        let number = self.all.len() as u32;
+        let function = if mangled.python { printable(&mangled.function) } else { full_name(&mangled.function) };
+        self.all.push(Arc::new(Frame { function, ..mangled.clone() }));
+        self.numbers.insert(Arc::new(mangled), number);
+        number
+    }
 }
 
 impl Trace {
     /// Reads the stacks with these ids and no others.
     pub(crate) fn sites(&self, ids: &FxHashSet<i64>) -> Sites {
-        let mut stacks: FxHashMap<i64, BTreeMap<i32, Frame>> = FxHashMap::default();
+        let (mut frames, mut found) = (Frames::default(), FxHashMap::<i64, BTreeMap<i32, u32>>::default());
         let columns = &["stack_id", "depth", "language", "function", "file", "line", "module"];
         self.scan(&[Want { table: TableId::Stacks, columns }], &Filter::default(), &mut |rows| {
             let (id, depth) = (rows.i64_or("stack_id", NO_STACK), rows.i32_or("depth", 0));
             let (language, function, file) = (rows.texts("language"), rows.texts("function"), rows.texts("file"));
             let (line, module) = (rows.i32_or("line", 0), rows.texts("module"));
             for row in (0..rows.len).filter(|row| ids.contains(&id[*row])) {
-                stacks.entry(id[row]).or_default().entry(depth[row]).or_insert_with(|| Frame {
-                    python: language.get(row) == "python",
-                    function: function.get(row).to_owned(),
-                    file: file.get(row).to_owned(),
-                    line: Some(line[row]).filter(|line| *line > 0),
-                    module: module.get(row).to_owned(),
+                found.entry(id[row]).or_default().entry(depth[row]).or_insert_with(|| {
+                    frames.number(Frame {
+                        python: language.get(row) == "python",
+                        function: function.get(row).to_owned(),
+                        file: file.get(row).to_owned(),
+                        line: Some(line[row]).filter(|line| *line > 0),
+                        module: module.get(row).to_owned(),
+                    })
                 });
             }
         });
+        let stacks: FxHashMap<i64, Vec<u32>> =
+            found.into_iter().map(|(id, stack)| (id, stack.into_values().collect())).collect();
         let mut sources = Sources { files: FxHashMap::default(), began_ns: self.began_ns() };
-        let sites = stacks.iter().filter_map(|(id, frames)| Some((*id, site(frames, &mut sources)?)));
-        Sites(sites.collect())
+        let sites = stacks.iter().filter_map(|(id, numbers)| {
+            let frames: Vec<&Frame> = numbers.iter().map(|number| &*frames.all[*number as usize]).collect();
+            Some((*id, site(&frames, &mut sources)?))
+        });
+        Sites { sites: sites.collect(), stacks, frames: frames.all }
     }
 }
 
 impl Sites {
     /// The site of a stack, if it is known.
     pub(crate) fn get(&self, stack_id: i64) -> Option<&Site> {
-        self.0.get(&stack_id)
+        self.sites.get(&stack_id)
+    }
+
+    /// The frames of a stack, innermost first.
+    pub(crate) fn frames(&self, stack_id: i64) -> impl Iterator<Item = &Frame> {
+        let numbers = self.stacks.get(&stack_id).map_or(&[][..], Vec::as_slice);
+        numbers.iter().map(|number| &*self.frames[*number as usize])
+    }
+
+    /// All of a stack as one text, innermost first: `step /u/train.py:44 < main /u/train.py:90 < start (libc.so.6)`.
+    pub(crate) fn whole(&self, stack_id: i64) -> Option<String> {
+        let frames: Vec<String> = self.frames(stack_id).map(Frame::text).collect();
+        (!frames.is_empty()).then(|| frames.join(" < "))
     }
 }
 
@@ -124,12 +177,13 @@ impl Site {
     }
 }
 
-fn site(frames: &BTreeMap<i32, Frame>, sources: &mut Sources) -> Option<Site> {
-    let frame = frames.values().find(|frame| frame.is_own()).or_else(|| frames.values().next())?;
+fn site(frames: &[&Frame], sources: &mut Sources) -> Option<Site> {
+    let allocates = |frame: &&&Frame| !frame.is_allocator();
+    let own = frames.iter().find(|frame| frame.is_own());
+    let frame = own.or_else(|| frames.iter().find(allocates)).or_else(|| frames.first())?;
     let place = if frame.file.is_empty() { &frame.module } else { &frame.file };
     let text = if frame.python { frame.line.and_then(|line| sources.line(&frame.file, line)) } else { None };
-    let function = if frame.python { printable(&frame.function) } else { full_name(&frame.function) };
-    Some(Site { file: printable(place), line: frame.line, function, text })
+    Some(Site { file: printable(place), line: frame.line, function: frame.function.clone(), text })
 }
 
 impl Frame {
@@ -140,7 +194,67 @@ impl Frame {
             return !installed(&self.file) && !self.file.starts_with('<') && !is_standard_library(&self.file);
         }
         let system = ["/lib/", "/lib64/", "/usr/lib", "/usr/local/cuda", "/opt/cuda"];
-        !self.function.is_empty() && !installed(&self.module) && !system.iter().any(|s| self.module.starts_with(s))
+        let is_of = |path: &str, folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
+        // Templates and generics of standard libraries are compiled into the program.
+        let is_library = is_of(&self.module, &system) || is_of(&self.file, &["/usr/include/", "/rustc/"]);
+        let program = self.module.rsplit('/').next().unwrap_or_default();
+        let is_python = program.starts_with("python3") || program.starts_with("libpython");
+        !self.function.is_empty() && !installed(&self.module) && !is_library && !is_python && !self.is_allocator()
+    }
+
+    /// Whether it only passes a wish for memory on: functions of malloc's family, operators of C++, allocators of Python and Rust.
+    fn is_allocator(&self) -> bool {
+        const NAMES: [&str; 17] = [
+            "malloc",
+            "calloc",
+            "realloc",
+            "reallocarray",
+            "memalign",
+            "aligned_alloc",
+            "posix_memalign",
+            "valloc",
+            "pvalloc",
+            "mmap",
+            "mmap64",
+            "mremap",
+            "brk",
+            "sbrk",
+            "strdup",
+            "strndup",
+            "morecore",
+        ];
+        const STARTS: [&str; 17] = [
+            "operator new",
+            "__libc_",
+            "__gnu_cxx::new_allocator",
+            "std::__new_allocator",
+            "std::allocator",
+            "__gnu_cxx::__alloc_traits",
+            "PyMem_",
+            "_PyMem_",
+            "PyObject_Malloc",
+            "PyObject_Calloc",
+            "PyObject_Realloc",
+            "_PyObject_Malloc",
+            "_PyObject_Calloc",
+            "_PyObject_Realloc",
+            "__rust_",
+            "__rdl_",
+            "alloc::alloc::",
+        ];
+        let name = self.function.as_str();
+        !self.python && (NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start)))
+    }
+
+    /// `main /u/train.py:90`, `start (libc.so.6)`.
+    fn text(&self) -> String {
+        let place = if self.file.is_empty() { &self.module } else { &self.file };
+        let function = if self.function.is_empty() { "?" } else { self.function.as_str() };
+        match (self.line, place.rsplit('/').next().unwrap_or_default()) {
+            (_, "") => function.to_owned(),
+            (Some(line), _) => format!("{function} {}:{line}", printable(place)),
+            (None, name) => format!("{function} ({})", printable(name)),
+        }
     }
 }
 
@@ -190,17 +304,12 @@ mod tests {
 
     fn frame(language: &str, function: &str, file: &str, line: i32, module: &str) -> Frame {
         let line = Some(line).filter(|line| *line > 0);
-        Frame {
-            python: language == "python",
-            function: function.into(),
-            file: file.into(),
-            line,
-            module: module.into(),
-        }
+        let (function, python) = (full_name(function), language == "python");
+        Frame { python, function, file: file.into(), line, module: module.into() }
     }
 
     fn of(frames: Vec<Frame>) -> Site {
-        let frames = (0..).zip(frames).collect();
+        let frames: Vec<&Frame> = frames.iter().collect();
         site(&frames, &mut Sources { files: FxHashMap::default(), began_ns: i64::MAX }).unwrap()
     }
 
@@ -238,6 +347,66 @@ mod tests {
         with_line[1].file = "/home/u/model.cpp".into();
         with_line[1].line = Some(7);
         assert_eq!(of(with_line).short(), "model.cpp:7 model::forward");
+    }
+
+    #[test]
+    fn who_only_passes_a_wish_for_memory_on_is_not_the_site() {
+        let site = of(vec![
+            frame("native", "malloc", "", 0, "/home/u/libown_malloc.so"),
+            frame("native", "_Znwm", "", 0, "/home/u/program"),
+            frame(
+                "native",
+                "_ZNSt15__new_allocatorIiE8allocateEmPKv",
+                "/usr/include/c++/12/bits/new_allocator.h",
+                137,
+                "/home/u/program",
+            ),
+            frame(
+                "native",
+                "_ZNSt6vectorIiSaIiEE17_M_realloc_insertIJiEEEvv",
+                "/usr/include/c++/12/bits/vector.tcc",
+                440,
+                "/home/u/program",
+            ),
+            frame("native", "_ZN5Model4growEv", "/home/u/model.cpp", 12, "/home/u/program"),
+        ]);
+        assert_eq!(site.short(), "model.cpp:12 Model::grow");
+        // In an interpreter it is the line of Python, whatever of the interpreter's own functions lies below it.
+        let site = of(vec![
+            frame("native", "_PyObject_Malloc", "", 0, "/usr/bin/python3.11"),
+            frame("native", "PyList_New", "", 0, "/usr/bin/python3.11"),
+            frame("python", "load", "/home/u/data.py", 31, ""),
+        ]);
+        assert_eq!(site.short(), "data.py:31 load");
+        let site = of(vec![
+            frame("native", "malloc", "", 0, "/lib/x86_64-linux-gnu/libc.so.6"),
+            frame("native", "png_create", "", 0, "/usr/lib/libpng.so"),
+        ]);
+        assert_eq!(site.short(), "png_create (libpng.so)");
+        assert_eq!(of(vec![frame("native", "malloc", "", 0, "/lib/libc.so.6")]).short(), "malloc (libc.so.6)");
+    }
+
+    #[test]
+    fn a_stack_as_a_whole_names_all_its_frames_each_kept_once() {
+        let mut trace = super::super::testing::TestTrace::new();
+        let mut row =
+            |stack_id: i64, depth: i32, language: &str, function: &str, file: Option<&str>, module: Option<&str>| {
+                let line = file.map(|_| 7);
+                let row = serde_json::json!({
+                    "stack_id": stack_id, "depth": depth, "language": language, "function": function, "file": file,
+                    "line": line, "module": module,
+                });
+                trace.row(TableId::Stacks, row);
+            };
+        for id in [1, 2] {
+            row(id, 1, "native", "_ZN5Model4growEv", None, Some("/home/u/libm.so"));
+            row(id, 0, "python", "load", Some("/home/u/data.py"), None);
+            row(id, 2, "native", "", None, None);
+        }
+        let sites = trace.open().sites(&[1, 2].into_iter().collect());
+        assert_eq!(sites.whole(1).as_deref(), Some("load /home/u/data.py:7 < Model::grow (libm.so) < ?"));
+        assert_eq!((sites.whole(1), sites.whole(3)), (sites.whole(2), None));
+        assert_eq!(sites.frames.len(), 3);
     }
 
     #[test]

@@ -114,6 +114,7 @@ impl Drain {
             started_ns: clocks.now_ns(),
             clock: clocks.describe(COUNTER),
             node: Node::here(),
+            host_memory: config.host_memory,
             ..Manifest::default()
         };
         let now = Instant::now();
@@ -282,6 +283,9 @@ impl Drain {
         };
         let mut process = Process::new(id, arrival.pid, segment);
         (process.file, process.foreign) = (arrival.file, arrival.foreign);
+        if let Some(within_ns) = self.config.host_memory.cull_ns {
+            process.cull(within_ns);
+        }
         self.clock = self.clock.or(Some(process.clock));
         let token = self.next;
         self.next += 1;

@@ -77,12 +77,7 @@ impl Process {
         if self.intake.unknown > 0 {
             notes.push(format!("{} events of hooks that its table does not have", self.intake.unknown));
         }
-        if self.host.forgotten() > 0 {
-            let blocks = self.host.forgotten();
-            notes.push(format!(
-                "too many blocks of malloc were live at once: the frees of {blocks} have no size, age or stack"
-            ));
-        }
+        notes.extend(self.host.notes());
         notes.extend(self.intake.metal.notes());
         notes.extend(self.gpu.notes());
         if self.ranges.orphans > 0 {
@@ -140,7 +135,13 @@ impl Process {
         for (hook, calls) in table.iter().zip(&counted) {
             books.enter_counted(hook.class as usize, *calls);
         }
-        books.close()
+        let mut accounting = books.close();
+        for class in [Class::HostAlloc, Class::HostFree] {
+            if let Some(count) = accounting.get_mut(class.name()) {
+                count.cull(self.host.culled());
+            }
+        }
+        accounting
     }
 
     /// The hook table, and the calls of each hook that were counted only.
@@ -181,7 +182,7 @@ impl Process {
                 of if of == Class::Launch.name() => &mut work.left_out[2],
                 _ => &mut work.passed,
             }) += count.sampled_out;
-            work.events += count.recorded + count.dropped;
+            work.events += count.recorded + count.culled + count.dropped;
             if sampled && [Class::HostAlloc, Class::HostFree].iter().any(|of| class == of.name()) {
                 work.malloc += count.recorded + count.dropped;
             }

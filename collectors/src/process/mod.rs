@@ -234,7 +234,7 @@ impl Process {
         self.intake.memory.apply(u64::MAX);
         self.intake.graphs.apply(u64::MAX);
         self.resolve_held(clocks, tables, written);
-        self.settle_host(u64::MAX, clocks, tables, written);
+        self.finish_host(clocks, tables, written);
         self.settle_metal(u64::MAX, clocks, tables, written, true);
         self.gpu.finish(ended_ns.unwrap_or_else(|| clocks.now_ns()), tables, written);
         self.take_communicators(clocks, tables, written, true);

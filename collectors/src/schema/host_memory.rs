@@ -15,7 +15,7 @@ pub(super) const HOST_MEMORY: Table = Table {
             I64,
             Dictionary,
             NS,
-            "time inside the allocator; null where only one clock read was made",
+            "time inside the allocator; null where only one clock read was made; for culled the mean of those that have it",
         )
         .optional(),
         PROCESS,
@@ -27,7 +27,7 @@ pub(super) const HOST_MEMORY: Table = Table {
             Text,
             Dictionary,
             NONE,
-            "alloc or free (a realloc is both); map: memory from the kernel, reserve: addresses without memory (PROT_NONE), unmap: the end of either (--mmap); culled: allocations that were freed again within --cull, summed by stack, function and process over about a second",
+            "alloc or free (a realloc is both); map: memory from the kernel, reserve: addresses without memory (PROT_NONE), unmap: the end of either (--mmap); culled: allocations that were freed again within --cull, summed by thread, stack, function and power of two of the size over about a second, at the end of which the row stands",
         ),
         Column::new("address", I64, Delta, NONE, "address of the block or region; 0 for culled"),
         Column::new(

@@ -197,7 +197,15 @@ impl Rows {
         let class = class as u8;
         match self.shares.last_mut() {
             Some(last) if last.process_id == process_id && last.class == class => last.rows += events,
-            _ => add(&mut self.shares, Share { process_id, class, rows: events }),
+            _ => add(&mut self.shares, Share { process_id, class, rows: events, culled: 0 }),
+        }
+    }
+
+    /// A row that sums so many allocations and their frees.
+    pub(super) fn add_culled(&mut self, process_id: i64, allocations: u64) {
+        self.count += 1;
+        for class in [Class::HostAlloc, Class::HostFree] {
+            add(&mut self.shares, Share { process_id, class: class as u8, rows: 0, culled: allocations });
         }
     }
 

@@ -96,7 +96,11 @@ impl Default for HostColumns {
 impl HostColumns {
     #[inline]
     pub(super) fn push(&mut self, call: &HostCall) {
-        self.rows.add_events(call.process_id, call.action.class(), call.calls.max(0) as u64);
+        let calls = call.calls.max(0) as u64;
+        match call.action {
+            HostAction::Culled => self.rows.add_culled(call.process_id, calls),
+            action => self.rows.add_events(call.process_id, action.class(), calls),
+        }
         self.start_ns.push(call.start_ns);
         self.api_ns.push(call.api_ns);
         self.process_id.push(call.process_id);

@@ -116,7 +116,7 @@ fn fill(tables: &mut Tables) {
     let activity = gputrace_abi::activity::Activity::of(0, 2);
     tables.gpu_activity(&GpuActivity { start_ns: 1, process_id: 3, pid: 4, activity });
     tables.host(&HostCall {
-        action: HostAction::Culled,
+        action: HostAction::Unmap,
         start_ns: 1,
         api_ns: None,
         process_id: 3,

@@ -12,6 +12,8 @@ pub(crate) struct Share {
     pub(crate) process_id: i64,
     pub(crate) class: u8,
     pub(crate) rows: u64,
+    /// Events that its rows of another kind sum.
+    pub(crate) culled: u64,
 }
 
 /// What the writer tells everybody else.
@@ -40,7 +42,7 @@ impl Report {
         manifest.removed = self.removed.clone();
         self.notes.iter().for_each(|n| manifest.note(n));
         for share in &self.lost {
-            manifest.lose(share.process_id, share.class, share.rows);
+            manifest.lose(share);
         }
     }
 
@@ -72,7 +74,7 @@ impl Report {
 pub(crate) fn add(list: &mut Vec<Share>, share: Share) {
     let same = |s: &&mut Share| s.process_id == share.process_id && s.class == share.class;
     match list.iter_mut().rev().find(same) {
-        Some(found) => found.rows += share.rows,
+        Some(found) => (found.rows, found.culled) = (found.rows + share.rows, found.culled + share.culled),
         None => list.push(share),
     }
 }

@@ -22,15 +22,16 @@ pub(super) struct Remapped {
 }
 
 impl HostMemory {
-    /// Memory was mapped: `call` is its row but for the action.
-    pub(super) fn map(&mut self, event: &Event, call: &HostCall, mut row: impl FnMut(&HostCall)) {
+    /// The rows of memory that was mapped; the last one is `call` itself, with its action.
+    pub(super) fn map(&mut self, event: &Event, call: &HostCall) -> Vec<HostCall> {
         let [from, how, _, bytes] = event.payload;
         let (protection, flags) = (how as u32, (how >> 32) as u32);
         let to = from.saturating_add(bytes);
         // No call of its own.
         let end = HostCall { api_ns: None, calls: 0, ..*call };
-        for piece in self.regions.take(from, to) {
-            row(&ended(&end, &piece));
+        let pieces = self.regions.take(from, to);
+        let mut rows: Vec<HostCall> = pieces.iter().map(|piece| ended(&end, piece)).collect();
+        for piece in pieces {
             // The kernel puts a region over another one only where it is told to.
             if flags & libc::MAP_FIXED as u32 == 0 {
                 let until_ns = call.start_ns + call.api_ns.unwrap_or(GRACE_NS);
@@ -44,11 +45,12 @@ impl HostMemory {
             true => (HostAction::Reserve, 0.0),
             false => (HostAction::Map, bytes as f64),
         };
-        row(&HostCall { action, weight_bytes, ..*call });
+        rows.push(HostCall { action, weight_bytes, ..*call });
+        rows
     }
 
-    /// Memory was given back.
-    pub(super) fn unmap(&mut self, event: &Event, call: &HostCall, mut row: impl FnMut(&HostCall)) {
+    /// The rows of memory that was given back.
+    pub(super) fn unmap(&mut self, event: &Event, call: &HostCall) -> Vec<HostCall> {
         let [from, _, _, bytes] = event.payload;
         let to = from.saturating_add(bytes);
         let late = |remapped: &Remapped| {
@@ -62,12 +64,11 @@ impl HostMemory {
             None => self.regions.take(from, to),
         };
         if pieces.is_empty() {
-            row(&HostCall { action: HostAction::Unmap, weight_bytes: 0.0, ..*call });
+            return vec![HostCall { action: HostAction::Unmap, weight_bytes: 0.0, ..*call }];
         }
-        for (n, piece) in pieces.iter().enumerate() {
-            let (calls, api_ns) = if n == 0 { (call.calls, call.api_ns) } else { (0, None) };
-            row(&ended(&HostCall { calls, api_ns, ..*call }, piece));
-        }
+        let mut rows: Vec<HostCall> = pieces.iter().map(|piece| ended(call, piece)).collect();
+        rows.iter_mut().skip(1).for_each(|row| (row.calls, row.api_ns) = (0, None));
+        rows
     }
 }
 
@@ -95,17 +96,11 @@ mod tests {
     type Row = (HostAction, i64, i64, i64, Option<i64>, i64);
 
     fn rows(host: &mut HostMemory, (tid, start_ns): (i32, i64), payload: [u64; 4], maps: bool) -> Vec<Row> {
-        let mut rows = Vec::new();
         let (address, bytes) = (payload[0] as i64, payload[3] as i64);
         let call = HostCall { tid, start_ns, address, bytes, calls: 1, ..HostCall::default() };
         let event = Event { payload, ..Event::default() };
-        let row = |c: &HostCall| rows.push((c.action, c.address, c.bytes, c.weight_bytes as i64, c.age_ns, c.calls));
-        if maps {
-            host.map(&event, &call, row)
-        } else {
-            host.unmap(&event, &call, row)
-        }
-        rows
+        let rows = if maps { host.map(&event, &call) } else { host.unmap(&event, &call) };
+        rows.iter().map(|c| (c.action, c.address, c.bytes, c.weight_bytes as i64, c.age_ns, c.calls)).collect()
     }
 
     use HostAction::{Map, Reserve, Unmap};

@@ -5,6 +5,7 @@
 //! before the call, so that a block may seem to be allocated again just before another thread frees it.
 
 mod blocks;
+mod culling;
 mod mapping;
 mod regions;
 
@@ -19,6 +20,7 @@ use crate::clock::Clocks;
 use crate::names::Written;
 use crate::tables::{BATCH_ROWS, HostAction, HostCall, Tables};
 use blocks::{Block, Blocks};
+use culling::Culling;
 use mapping::Remapped;
 use regions::Regions;
 
@@ -38,6 +40,8 @@ pub(super) struct HostMemory {
     displaced: HashMap<u64, Displaced>,
     regions: Regions,
     remapped: Vec<Remapped>,
+    /// Where rows wait, and which are left out; none where all are written.
+    culling: Option<Culling>,
 }
 
 /// A block that was not seen freed before another one had its address.
@@ -55,9 +59,30 @@ impl HostMemory {
         self.waiting.push(Event { commit: tid as u32, ..*event });
     }
 
-    /// Blocks that there was no room for.
-    pub(super) fn forgotten(&self) -> u64 {
-        self.blocks.forgotten()
+    /// Allocations that were left out, and as many frees.
+    pub(super) fn culled(&self) -> u64 {
+        self.culling.as_ref().map_or(0, Culling::culled)
+    }
+
+    /// What a reader must know, a sentence each.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let (forgotten, early) = (self.blocks.forgotten(), self.culling.as_ref().map_or(0, Culling::early));
+        let forgotten = (forgotten > 0).then(|| {
+            format!("too many blocks of malloc were live at once: the frees of {forgotten} have no size, age or stack")
+        });
+        let early = (early > 0).then(|| {
+            format!(
+                "--cull kept {early} allocations that it might have left out: too many lived within its time at once"
+            )
+        });
+        forgotten.into_iter().chain(early).collect()
+    }
+
+    fn put(&mut self, call: &HostCall, tables: &mut Tables) {
+        match &mut self.culling {
+            None => tables.host(call),
+            Some(culling) => culling.push(*call, &mut |row| tables.host(row)),
+        }
     }
 
     fn allocate(&mut self, address: u64, block: &Block, call: &HostCall) {
@@ -83,6 +108,24 @@ impl HostMemory {
 }
 
 impl Process {
+    /// From now on allocations that are freed within so long become sums, where each is recorded.
+    pub(crate) fn cull(&mut self, within_ns: i64) {
+        if self.facts.malloc_mode == "full" {
+            self.host.culling = Some(Culling::new(within_ns, self.id, self.pid));
+        }
+    }
+
+    /// Makes rows of all events, whatever they wait for.
+    pub(super) fn finish_host(&mut self, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
+        self.settle_host(u64::MAX, clocks, tables, written);
+        if let Some(culling) = &mut self.host.culling {
+            culling.finish(&mut |row| {
+                tables.host(row);
+                tables.settle();
+            });
+        }
+    }
+
     /// Makes rows of the events up to that time. No earlier one comes later.
     pub(super) fn settle_host(&mut self, horizon: u64, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         if self.host.waiting.is_empty() {
@@ -127,24 +170,29 @@ impl Process {
         if hook.class == Class::HostFree {
             call.action = HostAction::Free;
             if maps {
-                return self.host.unmap(event, &call, |row| tables.host(row));
+                return self.host.unmap(event, &call).iter().for_each(|row| self.host.put(row, tables));
             }
             if let Some(block) = self.host.free(address, &call) {
                 (call.bytes, call.weight_bytes) = (block.bytes as i64, self.weight(&block));
                 call.stack_id = block.stack_id;
                 call.age_ns = Some((call.start_ns - block.start_ns).max(0));
+                if let Some(culling) = &mut self.host.culling
+                    && culling.frees(&call, &block, &mut |row| tables.host(row))
+                {
+                    return;
+                }
             }
         } else {
             call.stack_id = self.intake.stacks.by_key(stack, tables, written);
             if maps {
-                return self.host.map(event, &call, |row| tables.host(row));
+                return self.host.map(event, &call).iter().for_each(|row| self.host.put(row, tables));
             }
             let rarer = rarer.min(Shed::MOST.into()) as u8;
             let block = Block { start_ns: call.start_ns, bytes, rarer, stack_id: call.stack_id };
             call.weight_bytes = self.weight(&block);
             self.host.allocate(address, &block, &call);
         }
-        tables.host(&call);
+        self.host.put(&call, tables);
     }
 
     /// Bytes of allocation that a recorded block stands for.

@@ -1,0 +1,64 @@
+//! The account of one class of calls in one process, as the manifest has it: every call that began went somewhere.
+
+use serde::{Deserialize, Serialize};
+
+/// Where the calls of one class in one process went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Calls that began.
+    pub seen: u64,
+    /// Events in the trace.
+    pub recorded: u64,
+    /// Events of allocations that `--cull` left out, and of their frees: they stand in the trace as sums.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub culled: u64,
+    /// Events that found no room, were torn by a killed writer, or could not be stored.
+    pub dropped: u64,
+    /// Calls that sampling left out.
+    pub sampled_out: u64,
+    /// Calls that were running when the process ended.
+    pub in_flight: u64,
+    /// Calls that never returned to the hook: longjmp or thread cancellation.
+    pub abandoned: u64,
+}
+
+impl Count {
+    /// Events that stand in the trace, each or in a sum.
+    pub fn kept(&self) -> u64 {
+        self.recorded + self.culled
+    }
+
+    /// So many events are not in the trace each, but in sums.
+    pub(crate) fn cull(&mut self, events: u64) {
+        self.culled = events.min(self.recorded);
+        self.recorded -= self.culled;
+    }
+
+    /// Whether every call that was seen is accounted for.
+    pub fn is_balanced(&self) -> bool {
+        self.seen == self.kept() + self.dropped + self.sampled_out + self.in_flight + self.abandoned
+    }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unaccounted_call_is_noticed() {
+        let count = Count { seen: 3, recorded: 2, ..Count::default() };
+        assert!(!count.is_balanced());
+        assert!(Count { abandoned: 1, ..count }.is_balanced());
+    }
+
+    #[test]
+    fn what_is_culled_was_recorded_and_is_still_accounted_for() {
+        let mut count = Count { seen: 9, recorded: 7, dropped: 2, ..Count::default() };
+        count.cull(5);
+        assert_eq!((count.recorded, count.culled, count.kept(), count.is_balanced()), (2, 5, 7, true));
+    }
+}
