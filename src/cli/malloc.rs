@@ -76,10 +76,11 @@ impl MallocArgs {
         Ok(())
     }
 
-    /// What the collector is told.
-    pub(crate) fn asked(&self) -> HostMemory {
+    /// What the collector is told. `calls`: whether those of the driver get stacks.
+    pub(crate) fn asked(&self, calls: Switch) -> HostMemory {
+        let stacks = self.malloc_stacks.unwrap_or(calls) == Switch::On;
         HostMemory {
-            stacks: self.malloc_stacks == Switch::On && self.malloc != Malloc::Off,
+            stacks: stacks && (self.malloc != Malloc::Off || self.mmap),
             mmap: self.mmap,
             cull_ns: self.cull.map(|Cull(ns)| ns),
         }
