@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn culling_takes_milliseconds_and_needs_each_allocation() {
-        assert_eq!(args("--malloc full --cull 0.25").asked().cull_ns, Some(250_000));
+        assert_eq!(args("--malloc full --cull 0.25").asked(Switch::On).cull_ns, Some(250_000));
         assert_eq!(args("--malloc full --cull 2").check(), Ok(()));
         for wrong in ["0", "-1", "x", "1e9", "nan", "0.0000001"] {
             assert!(parse_cull(wrong).is_err(), "{wrong}");
