@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use gputrace_abi::event::{Event, text_kind};
 use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, MIXED, MIXED_PYTHON, NATIVE, PYTHON};
 
+use crate::bindings::ByHandle;
 use crate::chain::Text;
 use crate::names::Written;
 use crate::symbols::Native;
@@ -47,9 +48,9 @@ pub(crate) struct Stacks {
     pid: i32,
     /// Path of the program, which the loader calls nothing.
     exe: String,
-    modules: HashMap<u64, String>,
-    stacks: HashMap<u64, Stack>,
-    codes: HashMap<u64, Code>,
+    modules: ByHandle<String>,
+    stacks: ByHandle<Stack>,
+    codes: ByHandle<Code>,
     /// Line tables whose code object has not come yet.
     tables: HashMap<u64, Vec<u8>>,
     bytes: usize,

@@ -4,8 +4,6 @@
 //! open addressing, of which four fifths are used at most. The table grows by a quarter and in 64 parts, each by
 //! itself: nothing doubles at once. All together it is 30 to 38 bytes for each block.
 
-use std::collections::HashMap;
-
 use crate::bindings::ByHandle;
 
 /// Blocks beyond this number are not remembered: their frees have no size. About 600 MB.
@@ -59,7 +57,7 @@ pub(crate) struct Blocks {
     begin_ns: i64,
     large: ByHandle<u64>,
     stacks: Vec<i64>,
-    numbers: HashMap<i64, u32>,
+    numbers: ByHandle<u32>,
     forgotten: u64,
 }
 
@@ -122,8 +120,8 @@ impl Part {
         let count = self.slots.len();
         let mut place = self.after(hole);
         while self.slots[place].address != 0 {
-            let pushed = (place + count - self.home(self.slots[place].address)) % count;
-            if pushed >= (place + count - hole) % count {
+            let since = |from: usize| if place >= from { place - from } else { place + count - from };
+            if since(self.home(self.slots[place].address)) >= since(hole) {
                 self.slots[hole] = std::mem::take(&mut self.slots[place]);
                 hole = place;
             }
@@ -189,7 +187,7 @@ impl Blocks {
 
     /// The number of a stack, from 1 on; 0 where there is no room for another.
     fn number(&mut self, id: i64) -> u32 {
-        if let Some(number) = self.numbers.get(&id) {
+        if let Some(number) = self.numbers.get(&(id as u64)) {
             return *number;
         }
         if self.stacks.len() >= MOST_STACKS {
@@ -197,7 +195,7 @@ impl Blocks {
         }
         self.stacks.push(id);
         let number = self.stacks.len() as u32;
-        self.numbers.insert(id, number);
+        self.numbers.insert(id as u64, number);
         number
     }
 }
@@ -208,6 +206,8 @@ fn part(address: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     fn block(n: u64) -> Block {

@@ -9,13 +9,12 @@ mod culling;
 mod mapping;
 mod regions;
 
-use std::collections::HashMap;
-
 use gputrace_abi::Class;
 use gputrace_abi::event::{Event, detail};
 use gputrace_abi::shed::Shed;
 
 use super::Process;
+use crate::bindings::ByHandle;
 use crate::clock::Clocks;
 use crate::names::Written;
 use crate::tables::{BATCH_ROWS, HostAction, HostCall, Tables};
@@ -36,8 +35,10 @@ const MOST_WAITING: usize = 1 << 20;
 pub(super) struct HostMemory {
     /// Events whose turn has not come; `commit` holds the id of their thread.
     waiting: Vec<Event>,
+    /// How many there were at most, less and less of those that are long ago.
+    most_waited: usize,
     blocks: Blocks,
-    displaced: HashMap<u64, Displaced>,
+    displaced: ByHandle<Displaced>,
     regions: Regions,
     remapped: Vec<Remapped>,
     /// Where rows wait, and which are left out; none where all are written.
@@ -144,8 +145,11 @@ impl Process {
             tables.settle();
         }
         waiting.drain(..ready);
-        // A burst must not keep its memory for ever.
-        waiting.shrink_to(waiting.len().max(1 << 14));
+        // A burst must not keep its memory for ever, and to give it back and take it again each time costs more than to use it.
+        self.host.most_waited = (ready + waiting.len()).max(self.host.most_waited - self.host.most_waited / 8);
+        if waiting.capacity() > 4 * self.host.most_waited.max(1 << 14) {
+            waiting.shrink_to(2 * self.host.most_waited);
+        }
         self.host.waiting = waiting;
     }
 
@@ -197,8 +201,11 @@ impl Process {
 
     /// Bytes of allocation that a recorded block stands for.
     fn weight(&self, block: &Block) -> f64 {
-        // Samples lay further apart by so many powers of two, to keep to a budget.
-        weight(block.bytes, self.facts.sample_bytes * f64::from(block.rarer).exp2())
+        match block.rarer {
+            0 => weight(block.bytes, self.facts.sample_bytes),
+            // Samples lay further apart by so many powers of two, to keep to a budget.
+            rarer => weight(block.bytes, self.facts.sample_bytes * f64::from(rarer).exp2()),
+        }
     }
 }
 
