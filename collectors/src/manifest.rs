@@ -144,6 +144,9 @@ pub struct Process {
     pub reason: Option<String>,
     /// Still running when the collector ended: what it did afterwards is not in the trace.
     pub running: bool,
+    /// It runs a Python that gives out small objects from pools of its own, which malloc does not see.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub python_pools: bool,
     /// Counts by class name; classes without calls are left out.
     pub accounting: BTreeMap<String, Count>,
     /// `seen` is the sum of the rest in every class. Only a process that has ended must be balanced.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use gputrace_abi::Class;
-use gputrace_abi::layout::{malloc_mode, stacks};
+use gputrace_abi::layout::{malloc_mode, note, stacks};
 use gputrace_abi::shed::Shed;
 use gputrace_abi::sync::{AtomicU64, Ordering};
 
@@ -78,6 +78,13 @@ impl Process {
             notes.push(format!("{} events of hooks that its table does not have", self.intake.unknown));
         }
         notes.extend(self.host.notes());
+        let unfollowed = header.unfollowed.load(Ordering::Relaxed);
+        if unfollowed > 0 {
+            notes.push(format!(
+                "more sampled blocks were live at once than are followed: the frees of {unfollowed} are not recorded, and what \
+                 is live is less than it seems"
+            ));
+        }
         notes.extend(self.intake.metal.notes());
         notes.extend(self.gpu.notes());
         if self.ranges.orphans > 0 {
@@ -91,6 +98,7 @@ impl Process {
             traced: true,
             reason: facts::not_in_full(header.notes.load(Ordering::Relaxed)),
             running: self.ended_ns.is_none(),
+            python_pools: header.notes.load(Ordering::Relaxed) & note::PYTHON_POOLS != 0,
             balanced: accounting.values().all(manifest::Count::is_balanced),
             gpu_time: self.gpu.describe(self.segment.view().header()),
             cost: self.cost(clocks, &accounting),

@@ -138,6 +138,10 @@ pub mod note {
     pub const METAL_HOOKS_LATE: u32 = 1 << 18;
     /// The program ended before all was told of what its GPU did.
     pub const GPU_TIME_CUT: u32 = 1 << 19;
+    /// C++'s operator new is of the allocator that stands before libc's malloc, and need not come to malloc.
+    pub const OTHER_NEW: u32 = 1 << 20;
+    /// Python is here, and gives out small objects from pools of its own.
+    pub const PYTHON_POOLS: u32 = 1 << 21;
 }
 
 /// The first page of the segment. Fields above `paused` are written once, before the segment is handed over.

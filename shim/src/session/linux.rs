@@ -49,6 +49,7 @@ pub(super) fn configure() {
 
 /// There is a segment now.
 pub(super) fn started() {
+    stack::started();
     wait::started(driver::is_known());
 }
 

@@ -9,6 +9,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use gputrace_abi::layout::note;
 use gputrace_abi::shed::Shed;
 use gputrace_abi::stack::MIXED;
 
@@ -16,8 +17,11 @@ use super::frames::{Frames, Sink};
 use super::known::Known;
 use super::{known, native, python};
 use crate::thread::State;
+use crate::{session, sys};
 
 static WANTED: AtomicBool = AtomicBool::new(false);
+/// A Python would keep small objects in pools of its own (PYTHONMALLOC does not say otherwise).
+static POOLS: AtomicBool = AtomicBool::new(false);
 
 /// Stacks that were described: as many as a large program has that allocates everywhere. Pages that nobody needs stay the kernel's.
 static DESCRIBED: Known<65_536> = Known::new();
@@ -25,15 +29,25 @@ static DESCRIBED: Known<65_536> = Known::new();
 /// Reads what the launcher asked for. For the constructor, after libraries can be found.
 pub(super) fn configure(wanted: bool) {
     WANTED.store(wanted && native::is_lock_free(), Ordering::Relaxed);
-    if wanted {
-        python::prepare();
-    }
+    POOLS.store(!sys::variable(b"PYTHONMALLOC").is_some_and(|name| name.starts_with(b"malloc")), Ordering::Relaxed);
+}
+
+/// There is a segment, and libraries are opened by the loader alone.
+pub(super) fn started() {
+    look_for_python();
 }
 
 /// A library is about to be opened, by a call that takes the loader's lock itself: Python may have come with the one before.
 pub(super) fn library_opens() {
-    if is_wanted() {
+    look_for_python();
+}
+
+fn look_for_python() {
+    if is_wanted() && !python::is_known() {
         python::prepare();
+        if python::is_known() && POOLS.load(Ordering::Relaxed) {
+            session::say(note::PYTHON_POOLS);
+        }
     }
 }
 

@@ -64,6 +64,11 @@ pub(crate) fn configure(stacks: Option<&[u8]>, launches: Option<&[u8]>, allocati
     allocation::configure(allocations);
 }
 
+/// There is a segment now.
+pub(crate) fn started() {
+    allocation::started();
+}
+
 /// The program opens a library.
 pub(crate) fn library_opens() {
     python::library_opens();

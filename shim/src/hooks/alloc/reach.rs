@@ -19,9 +19,18 @@ pub(crate) fn out_of_reach() -> u32 {
     }
 }
 
-/// Notes in the segment whether another allocator stands between us and libc.
+/// Notes in the segment whether another allocator stands between us and libc, and whether C++ goes past its malloc.
+///
+/// Its operator new is not hooked: a symbol of ours for it would be found before the C++ library of every plugin that brings
+/// its own, and which of these to call then, and for how long it stays loaded, nobody could say.
 pub(crate) fn note_allocator() {
-    if elf::next_definition(c"malloc") != elf::in_library(c"libc.so.6", c"malloc") {
-        session::say(note::OTHER_MALLOC);
+    let malloc = elf::next_definition(c"malloc");
+    if malloc == elf::in_library(c"libc.so.6", c"malloc") {
+        return;
+    }
+    session::say(note::OTHER_MALLOC);
+    let operator_new = elf::next_definition(c"_Znwm");
+    if operator_new != 0 && elf::range_of(operator_new) == elf::range_of(malloc) {
+        session::say(note::OTHER_NEW);
     }
 }
