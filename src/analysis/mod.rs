@@ -8,6 +8,7 @@ mod api;
 mod bandwidth;
 mod before;
 mod bound;
+mod by_stack;
 mod clock;
 mod collectives;
 mod copies;
@@ -23,12 +24,17 @@ mod gpu_clock;
 mod gpu_gaps;
 mod gpu_utilisation;
 mod graphs;
+mod host_allocations;
+mod host_leaks;
 mod host_memory;
+mod host_peak;
+mod host_temporaries;
 mod idle_gpus;
 mod implicit_syncs;
 mod kernels;
 mod launch_overhead;
 pub(crate) mod loss;
+mod malloc_time;
 mod metal_baseline;
 mod metric;
 mod modules;
@@ -149,6 +155,11 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &unified_memory::UnifiedMemory,
     &device_memory::DeviceMemory,
     &host_memory::HostMemory,
+    &host_allocations::HostAllocations,
+    &host_peak::HostPeak,
+    &host_leaks::HostLeaks,
+    &host_temporaries::HostTemporaries,
+    &malloc_time::MallocTime,
     &os_waits::OsWaits,
     &collectives::Collectives,
     &ranks::Ranks,

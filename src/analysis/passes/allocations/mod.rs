@@ -94,6 +94,7 @@ pub(crate) struct OfProcess {
     /// Allocations that were culled.
     pub(crate) culled: f64,
     first_ns: Option<i64>,
+    growth: Growth,
     peaks: u64,
 }
 
@@ -152,6 +153,15 @@ impl AtStack {
     }
 }
 
+impl OfProcess {
+    /// Called before live memory changes in a step.
+    fn note(&mut self, at: Option<(usize, Span)>) {
+        if let Some((step, span)) = at {
+            self.growth.until(step, self.live.bytes, span);
+        }
+    }
+}
+
 impl Beat {
     /// Which steps, or slices, count.
     pub(crate) fn span(self) -> Span {
@@ -200,6 +210,11 @@ impl Allocations {
         stack.growth.slope(self.beat(process_id)?.span())
     }
 
+    /// The same of a process.
+    pub(crate) fn slope_of(&self, process_id: i64) -> Option<Slope> {
+        self.processes.get(&process_id)?.growth.slope(self.beat(process_id)?.span())
+    }
+
     /// Ids of all stacks.
     pub(crate) fn stacks(&self) -> FxHashSet<i64> {
         self.stacks.iter().map(|((_, stack_id), _)| *stack_id).filter(|id| *id != NO_STACK).collect()
@@ -241,6 +256,7 @@ impl Allocations {
             }
             // What was allocated before the first row that is looked at is none of what is live.
             if age < 0 || call.at - age >= first_ns {
+                process.note(step);
                 stack.note(process.peaks, step);
                 stack.live.remove(amount);
                 process.live.remove(amount);
@@ -252,6 +268,7 @@ impl Allocations {
         for sums in [&mut process.sums, &mut stack.sums, &mut thread.sums] {
             sums.add(amount, is_steady);
         }
+        process.note(step);
         stack.note(process.peaks, step);
         stack.live.add(amount);
         process.live.add(amount);
@@ -297,6 +314,7 @@ impl Pass for Allocations {
         for row in 0..rows.len {
             let amount = Amount::of(bytes[row], weight[row], calls[row]);
             let whose = (process_id[row], stack_id[row]);
+            self.processes.at(whose.0);
             match action.get(row) {
                 "map" => self.stacks.at(whose).mapped.map(false, amount.bytes),
                 "reserve" => self.stacks.at(whose).mapped.map(true, amount.bytes),
@@ -319,6 +337,10 @@ impl Pass for Allocations {
     }
 
     fn end(&mut self, _: &Steps) {
+        for (process_id, process) in self.processes.iter_mut() {
+            let span = self.beats.get(process_id).map(|beat| beat.span());
+            process.note(span.map(|span| (span.end, span)));
+        }
         for ((process_id, _), stack) in self.stacks.iter_mut() {
             if let Some(span) = self.beats.get(process_id).map(|beat| beat.span()) {
                 stack.growth.until(span.end, stack.live.bytes, span);
