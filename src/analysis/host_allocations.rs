@@ -128,7 +128,7 @@ fn by_thread(facts: &Facts<'_>) -> Table {
         column("name", "Name", Unit::Name),
         column("bytes", "Bytes", Unit::Bytes),
         column("calls", "Calls", Unit::Count),
-        column("per_s", "Calls a second", Unit::PerS),
+        column("calls_per_s", "Calls a second", Unit::PerS),
         column("per_step", "Per step", Unit::Count),
         column("per_step_bytes", "Bytes a step", Unit::Bytes),
     ];
@@ -223,7 +223,8 @@ mod tests {
         assert_eq!(cells(0)[0..2], ["train.py:9 load".into(), Value::Int(2)]);
         assert_eq!(cells(0)[3..], [Value::Missing, Value::Num(0.0)]);
         assert_eq!(cells(1), ["train.py:44 step".into(), 120i64.into(), 1000.0.into(), 100.0.into(), 3.0.into()]);
-        let thread = ["tid", "name", "calls", "per_s", "per_step"].map(|c| section.cell("by_thread", 0, c).clone());
+        let thread =
+            ["tid", "name", "calls", "calls_per_s", "per_step"].map(|c| section.cell("by_thread", 0, c).clone());
         assert_eq!(thread, ["11".into(), "python".into(), 121i64.into(), 121.0.into(), 3.0.into()]);
         assert_eq!(section.cell("by_thread", 1, "bytes"), &Value::Num(7000.0));
     }

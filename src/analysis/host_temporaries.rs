@@ -39,7 +39,7 @@ impl Analysis for HostTemporaries {
             Metric::about("temporaries", Count, "allocations that were freed at once"),
             Metric::about("temporary_bytes", Bytes, "their bytes"),
             Metric::cost("temporary_percent", Percent, "of all allocations").unsteady(),
-            Metric::cost("per_s", PerS, "temporary allocations a second, over all processes").unsteady(),
+            Metric::cost("calls_per_s", PerS, "temporary allocations a second, over all processes").unsteady(),
         ];
         METRICS
     }
@@ -64,7 +64,7 @@ impl Analysis for HostTemporaries {
         section.fact("temporaries", "temporary allocations", Unit::Count, whole(sum.blocks));
         section.fact("temporary_bytes", "their bytes", Unit::Bytes, sum.bytes);
         section.fact("temporary_percent", "of all allocations", Unit::Percent, percent(sum.blocks, made));
-        section.fact("per_s", "a second", Unit::PerS, rate);
+        section.fact("calls_per_s", "a second", Unit::PerS, rate);
         let mut rows = Vec::new();
         for of in all.iter().take(MOST) {
             let (short, made) = (of.short(facts), of.stack.sums.all.blocks);
@@ -95,7 +95,7 @@ const COLUMNS: [Column; 10] = [
     column("bytes", "Bytes", Unit::Bytes),
     column("mean_bytes", "Mean", Unit::BytesEach),
     column("own_percent", "Of its own", Unit::Percent),
-    column("per_s", "A second", Unit::PerS),
+    column("calls_per_s", "A second", Unit::PerS),
     column("per_step", "Per step, about", Unit::Count),
     PLACE,
     STACK,
@@ -142,7 +142,7 @@ mod tests {
             (&Value::Int(11), &Value::Num(6000.0))
         );
         assert_eq!(section.get("temporary_percent"), &Value::Num(100.0 * 11.0 / 12.0));
-        assert_eq!(section.get("per_s"), &Value::Num(5.5));
+        assert_eq!(section.get("calls_per_s"), &Value::Num(5.5));
         let row = |row: usize| {
             ["site", "calls", "own_percent", "mean_bytes"].map(|c| section.cell("by_stack", row, c).clone())
         };

@@ -7,6 +7,7 @@ use super::passes::allocations::{Calls, OfProcess};
 use super::passes::counters::{Of, Subject};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
+use crate::trace::Site;
 
 /// The analysis.
 pub(crate) struct MallocTime;
@@ -102,10 +103,12 @@ impl Analysis for MallocTime {
 /// Allocations and frees together, estimated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum {
-    calls: f64,
+    /// Calls.
+    pub(crate) calls: f64,
     /// Time in them.
     pub(crate) ns: f64,
-    timed: u64,
+    /// Calls that were timed.
+    pub(crate) timed: u64,
     slow: (f64, f64),
 }
 
@@ -129,6 +132,12 @@ impl Sum {
             slow: (self.slow.0 + other.slow.0, self.slow.1 + other.slow.1),
         }
     }
+}
+
+/// The stack in whose allocations and frees a process spent most time, with its site.
+pub(crate) fn slowest<'a>(facts: &'a Facts<'_>, process_id: i64) -> Option<&'a Site> {
+    let all = largest(facts, |of| if of.process_id == process_id { Sum::of(&of.stack.calls).ns } else { 0.0 });
+    all.first()?.site(facts)
 }
 
 /// What /proc says of a process.
