@@ -40,6 +40,8 @@ pub(crate) enum What {
 struct Program {
     process_id: i64,
     pid: i32,
+    /// Path of its program.
+    exe: String,
     /// `python (rank 3)`, `python (pid 4711)`.
     name: String,
     /// Mean distance of samples in bytes, 1 where each allocation is there.
@@ -113,6 +115,13 @@ impl<'a> Heap<'a> {
         Heap { facts, programs, lines }
     }
 
+    /// The program that allocated most.
+    fn main(&self) -> Option<&Program> {
+        let mut bytes = vec![0i64; self.programs.len()];
+        self.lines.iter().for_each(|line| bytes[line.program] += line.values[What::AllocSpace as usize]);
+        self.programs.iter().zip(bytes).max_by_key(|(_, bytes)| *bytes).map(|(program, _)| program)
+    }
+
     /// The frames of a line, innermost first.
     fn frames(&self, line: &Line) -> Vec<&Frame> {
         self.facts.stacks.frames(line.stack_id).collect()
@@ -126,6 +135,7 @@ fn program(facts: &Facts<'_>, process_id: i64) -> Program {
     Program {
         process_id,
         pid: process.map_or(0, |process| process.pid),
+        exe: process.map_or_else(String::new, |process| process.exe.clone()),
         name: format!("{name} ({})", facts.label(process_id)),
         sample_bytes: mode.strip_prefix("sample:").and_then(|bytes| bytes.parse().ok()).unwrap_or(1),
     }

@@ -51,6 +51,10 @@ pub(super) fn write(heap: &Heap<'_>, at: At, output: &mut impl Write) -> io::Res
         let value = tables.value_type(what, unit);
         tables.profile.part(field::SAMPLE_TYPE, value.bytes());
     }
+    // The first library is what a profile is said to be of.
+    if let Some(main) = heap.main() {
+        tables.mapping(&main.exe);
+    }
     for line in &heap.lines {
         let mut frames: Vec<i64> = heap.frames(line).into_iter().map(|frame| tables.location(frame)).collect();
         if frames.is_empty() {
