@@ -19,7 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use check::CheckArgs;
 pub(crate) use diff::DiffArgs;
-pub(crate) use export::{ExportArgs, ExportFormat};
+pub(crate) use export::{ExportArgs, ExportAt, ExportFormat, ExportValue};
 pub(crate) use import::ImportArgs;
 pub(crate) use malloc::MallocArgs;
 pub(crate) use record::{

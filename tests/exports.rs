@@ -172,3 +172,41 @@ fn an_export_that_cannot_be_written_says_so() {
     let run = scratch.gputrace(&["export", "imported", "--format", "speedscope", "-o", "e.json"]).expect(2);
     assert!(run.own_stderr().contains("speedscope"), "{}", run.own_stderr());
 }
+
+#[test]
+fn malloc_by_stack_is_exported_with_the_sums_of_its_rows() {
+    let scratch = Scratch::new();
+    let target = scratch.target(program("mallocs")).args(["traffic", "300", "70001"]);
+    let run = target.options(["--malloc", "full", "--on-full", "block"]).traced().expect(0);
+    let trace = run.trace.to_string_lossy().into_owned();
+    let export = |more: &[&str], file: &str| {
+        scratch.gputrace(&[&["export", &trace, "-o", file, "--format"], more].concat()).expect(0);
+        std::fs::read(scratch.path().join(file)).expect("the export")
+    };
+    let sum = |text: Vec<u8>| -> i64 {
+        let text = String::from_utf8(text).expect("a text");
+        assert!(text.lines().all(|line| line.starts_with("mallocs (pid ")), "{text}");
+        text.lines().map(|line| line.rsplit(' ').next().expect("a value").parse::<i64>().expect("a number")).sum()
+    };
+    let rows = run.read().table("host_memory");
+    let of = |action: &str| -> i64 {
+        rows.rows().filter(|row| row.text("action") == action).map(|row| row.float("weight_bytes") as i64).sum()
+    };
+    assert!(of("alloc") > 300 * 70_001);
+    assert_eq!(sum(export(&["folded"], "alloc.folded")), of("alloc"));
+    let inuse = sum(export(&["folded", "--value", "inuse_space"], "inuse.folded"));
+    assert_eq!(inuse, of("alloc") - of("free"));
+    let peak = sum(export(&["folded", "--value", "inuse_space", "--at", "peak"], "peak.folded"));
+    assert!(peak >= inuse && peak < of("alloc"), "{peak} of {}", of("alloc"));
+    // Compressed, whatever its name.
+    assert_eq!(export(&["pprof"], "heap.pb")[..2], [0x1f, 0x8b]);
+    for (wrong, says) in [
+        (&["pprof", "--value", "alloc_space"][..], "--format folded"),
+        (&["kineto", "--at", "peak"], "--format pprof"),
+        (&["folded", "--at", "peak"], "--value inuse_space"),
+    ] {
+        let run = scratch.gputrace(&[&["export", &trace, "-o", "x", "--format"], wrong].concat()).expect(2);
+        assert!(run.own_stderr().contains(says), "{}", run.own_stderr());
+    }
+    assert!(!scratch.path().join("x").exists());
+}

@@ -27,13 +27,17 @@ impl Analysis for HostMemory {
             definition: "malloc's and free's family. By default one allocation per 512 KiB on average is recorded (Poisson by \
                 bytes), and stands for weight_bytes = bytes / (1 - exp(-bytes / mean)). Allocated, rate, live and the sizes \
                 are sums of weights: estimates without bias. Live is what was allocated in the trace and not freed. In full \
-                mode every call is recorded and the numbers are counts. Events that found no room are lost: then the \
+                mode every call is recorded and the numbers are counts; what --cull summed counts as allocated, and not as live. Resident \
+                memory is what /proc told of the process (--counters); beyond malloc is its mean less what was live of malloc: the \
+                program itself, stacks, files, memory of the GPU's driver, what the allocator keeps (fragmentation, its caches). Mapped is what mmap's \
+                family gave and was not unmapped (--mmap). Events that found no room are lost: then the \
                 estimates rest on the share that is stated and are too low, and their error is not known.",
             unit: "bytes, bytes/s; in text powers of 1024. The error is two standard deviations of the allocated bytes, in \
                 percent of them.",
             limits: "Numbers of allocations are estimates with a larger error than bytes, most of all for small sizes. \
-                Memory from mmap, from the stack and from allocators that do not call malloc is not seen. Where memory was \
-                allocated (call sites) is not recorded in this version.",
+                Memory from mmap (without --mmap), from the stack and from allocators that do not call malloc is not seen. Resident memory is read \
+                once a second. Mapped memory that was never touched is not resident, and reserved addresses are not counted; an unmap of \
+                these takes from what is mapped. Lines are in host-allocations, host-peak and host-leaks.",
             source: "Poisson sampling by bytes as in heapprofd and tcmalloc; metrics.md, Memory.",
         }
     }
@@ -57,13 +61,19 @@ impl Analysis for HostMemory {
             .unsteady(),
             Metric::about("error_percent", Percent, "error of the estimate: two standard deviations"),
             Metric::about("allocations", Count, "allocations of malloc, estimated"),
+            Metric::cost(
+                "peak_resident_bytes",
+                Bytes,
+                "most resident memory that was read of a process that calls malloc, where that is most",
+            )
+            .unsteady(),
         ];
         METRICS
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
-        let hosts = || facts.host_memory.processes.iter();
+        let hosts = || facts.host_memory.processes.iter().filter(|(_, host)| host.any());
         let sum = |of: fn(&ProcessHost) -> f64| -> f64 { hosts().map(|(_, h)| of(h)).sum() };
         let bytes = sum(|h| h.bytes);
         if hosts().next().is_none() {
@@ -82,6 +92,8 @@ impl Analysis for HostMemory {
         let known = loss.is_none_or(|loss| loss.dropped == 0);
         section.fact("error_percent", "error of the estimate (+-)", Unit::Percent, known.then_some(error));
         section.fact("allocations", "allocations (estimate)", Unit::Count, sum(|h| h.count).round() as i64);
+        let resident = hosts().filter_map(|(_, h)| h.resident_peak).max_by(f64::total_cmp);
+        section.fact("peak_resident_bytes", "most resident", Unit::Bytes, resident);
         loss::note(&mut section, facts, "events of malloc and free", TableId::HostMemory);
         section.table(by_process(facts));
         section.table(sizes(facts));
@@ -91,13 +103,13 @@ impl Analysis for HostMemory {
 }
 
 fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(&'a i64, &'a ProcessHost)> {
-    let mut processes: Vec<_> = facts.host_memory.processes.iter().collect();
+    let mut processes: Vec<_> = facts.host_memory.processes.iter().filter(|(_, host)| host.any()).collect();
     processes.sort_by(|(a_id, a), (b_id, b)| b.bytes.total_cmp(&a.bytes).then(a_id.cmp(b_id)));
     processes
 }
 
 fn by_process(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 10] = [
+    const COLUMNS: [Column; 13] = [
         column("process", "Process", Unit::Text),
         column("program", "Program", Unit::Name),
         column("mode", "Mode", Unit::Text),
@@ -108,6 +120,9 @@ fn by_process(facts: &Facts<'_>) -> Table {
         column("peak_live_bytes", "Peak live", Unit::Bytes),
         column("live_at_end_bytes", "Live at end", Unit::Bytes),
         column("timed_avg_ns", "Avg call", Unit::Ns),
+        column("mapped_at_end_bytes", "Mapped at end", Unit::Bytes),
+        column("peak_resident_bytes", "Peak resident", Unit::Bytes),
+        column("beyond_malloc_bytes", "Resident beyond malloc", Unit::Bytes),
     ];
     let row = |(id, host): (&i64, &ProcessHost)| {
         let seconds = host.span_s();
@@ -125,6 +140,9 @@ fn by_process(facts: &Facts<'_>) -> Table {
             host.peak.into(),
             host.live.into(),
             (host.timed.0 > 0).then(|| host.timed.1 as f64 / host.timed.0 as f64).into(),
+            host.mapped_line.first_ns().map(|_| host.mapped).into(),
+            host.resident_peak.into(),
+            (host.beyond.0 > 0).then(|| host.beyond.1 / host.beyond.0 as f64).into(),
         ]
     };
     Table::new("by_process", "By process", &COLUMNS, processes(facts).into_iter().map(row).collect())
@@ -150,19 +168,26 @@ fn sizes(facts: &Facts<'_>) -> Table {
 }
 
 fn over_time(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 4] = [
+    const COLUMNS: [Column; 5] = [
         column("process", "Process", Unit::Text),
         column("program", "Program", Unit::Name),
+        column("memory", "Memory", Unit::Text),
         column("after_ns", "After", Unit::Ns),
         column("live_bytes", "Live", Unit::Bytes),
     ];
     let mut rows = Vec::new();
     for (id, host) in processes(facts).into_iter().take(10) {
-        for (at, bytes) in host.line.points(POINTS) {
-            rows.push(vec![facts.label(*id).into(), facts.program(*id).into(), at.into(), bytes.into()]);
+        let lines = [("malloc", &host.line), ("mapped", &host.mapped_line), ("resident", &host.resident_line)];
+        let begin = lines.iter().filter_map(|(_, line)| line.first_ns()).min().unwrap_or(0);
+        for (memory, line) in lines {
+            let since = line.first_ns().unwrap_or(begin) - begin;
+            for (at, bytes) in line.points(POINTS) {
+                let (process, program) = (facts.label(*id).into(), facts.program(*id).into());
+                rows.push(vec![process, program, memory.into(), (since + at).into(), bytes.into()]);
+            }
         }
     }
-    let title = "Live over time (estimate, most in each span; After: since the first row)";
+    let title = "Memory over time (most in each span; After: since the first row; malloc: an estimate)";
     Table::new("over_time", title, &COLUMNS, rows)
 }
 
@@ -189,6 +214,33 @@ mod tests {
         assert_eq!(section.cell("sizes", 0, "from_bytes"), &Value::Int(1024));
         assert!(matches!(section.get("error_percent"), Value::Num(e) if (e - 11.76).abs() < 0.1), "{section:?}");
     }
+
+    #[test]
+    fn what_was_culled_is_allocated_and_mapped_and_resident_memory_stand_beside_malloc() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let mut thread = trace.thread(1, 11);
+        thread.malloc("alloc", 600, 600.0);
+        thread.culled(5, 10, 1000, 200);
+        for (action, bytes) in [("map", 5000), ("reserve", 1 << 30), ("unmap", 2000)] {
+            thread.host_memory(action, bytes, bytes as f64, serde_json::json!({}));
+        }
+        trace.counter(100, Ok(1), "proc", "rss", 9000.0);
+        trace.counter(200, Ok(1), "proc", "rss", 7000.0);
+        trace.counter(200, Ok(2), "proc", "rss", 70_000.0);
+        let section = trace.section(&HostMemory);
+        assert_eq!((section.get("rows"), section.get("allocations")), (&Value::Int(11), &Value::Int(11)));
+        assert_eq!((section.get("allocated_bytes"), section.get("peak_live_bytes")), (&1600.0.into(), &600.0.into()));
+        assert_eq!(section.get("peak_resident_bytes"), &9000.0.into());
+        let cell = |column: &str| section.cell("by_process", 0, column).clone();
+        assert_eq!((cell("mapped_at_end_bytes"), cell("beyond_malloc_bytes")), (3000i64.into(), 7400.0.into()));
+        assert_eq!(cell("live_at_end_bytes"), 600.0.into());
+        let last: Vec<Value> =
+            section.tables.iter().find(|t| t.key == "over_time").unwrap().rows.iter().map(|r| r[2].clone()).collect();
+        assert_eq!(last, ["malloc".into(), "mapped".into(), "resident".into()]);
+        assert_eq!(section.cell("over_time", 1, "live_bytes"), &5000i64.into());
+    }
+
     #[test]
     fn lost_events_are_stated_and_leave_the_error_unknown() {
         let mut trace = TestTrace::new();

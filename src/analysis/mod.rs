@@ -8,6 +8,7 @@ mod api;
 mod bandwidth;
 mod before;
 mod bound;
+mod by_stack;
 mod clock;
 mod collectives;
 mod copies;
@@ -23,12 +24,17 @@ mod gpu_clock;
 mod gpu_gaps;
 mod gpu_utilisation;
 mod graphs;
+mod host_allocations;
+mod host_leaks;
 mod host_memory;
+mod host_peak;
+mod host_temporaries;
 mod idle_gpus;
 mod implicit_syncs;
 mod kernels;
 mod launch_overhead;
 pub(crate) mod loss;
+mod malloc_time;
 mod metal_baseline;
 mod metric;
 mod modules;
@@ -65,7 +71,9 @@ pub(crate) use facts::Facts;
 pub(crate) use gpu::name as gpu_name;
 pub(crate) use gpu_clock::off as gpu_clock_off;
 pub(crate) use gpu_gaps::{IdleAt, idle_by_site};
+pub(crate) use host_leaks::{Growing, growing};
 pub(crate) use loss::Loss;
+pub(crate) use malloc_time::{Sum as MallocSum, slowest as slowest_in_malloc};
 pub(crate) use metric::{Metric, Worse};
 pub(crate) use need::Need;
 pub(crate) use node_health::{faults as node_faults, is_known as node_is_known, lost as lost_gpus};
@@ -149,6 +157,11 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &unified_memory::UnifiedMemory,
     &device_memory::DeviceMemory,
     &host_memory::HostMemory,
+    &host_allocations::HostAllocations,
+    &host_peak::HostPeak,
+    &host_leaks::HostLeaks,
+    &host_temporaries::HostTemporaries,
+    &malloc_time::MallocTime,
     &os_waits::OsWaits,
     &collectives::Collectives,
     &ranks::Ranks,

@@ -7,22 +7,36 @@ use clap::{Args, ValueEnum};
 /// Options of `export`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    override_usage = "gputrace export TRACE... --format kineto -o FILE",
-    after_help = "Of several ranks each gets a file of its own: FILE with -rank0, -rank1 before the ending. An older file is \
-                  replaced.\n\nExit code: 0 when everything was exported; 1 if the trace cannot be read in full, or a file \
-                  cannot be written; 2 if export was called wrongly.\n\nExample:\n  \
-                  gputrace export trace --format kineto -o trace.json.gz"
+    override_usage = "gputrace export TRACE... --format FORMAT -o FILE",
+    after_help = "kineto: of several ranks each gets a file of its own: FILE with -rank0, -rank1 before the ending. pprof and folded: \
+                  one file of all processes. An older file is replaced.\n\nExit code: 0 when everything was exported; 1 if the trace \
+                  cannot be read in full, or a file cannot be written; 2 if export was called wrongly.\n\nExamples:\n  \
+                  gputrace export trace --format kineto -o trace.json.gz\n  \
+                  gputrace export trace --format pprof --at peak -o heap.pb.gz\n  \
+                  gputrace export trace --format folded --value inuse_space --at peak -o heap.folded"
 )]
 pub(crate) struct ExportArgs {
     /// Folder of a trace; several are exported as one run
     #[arg(value_name = "TRACE", required = true)]
     pub(crate) traces: Vec<PathBuf>,
 
-    /// Format: kineto is torch.profiler's JSON, which Holistic Trace Analysis and Perfetto's viewer read
+    /// Format of the file
+    ///
+    /// kineto is torch.profiler's JSON, which Holistic Trace Analysis and Perfetto's viewer read. pprof and folded are malloc by
+    /// stack: a heap profile for pprof, with alloc_objects, alloc_space, inuse_objects and inuse_space as Go's have them; or a line for
+    /// each stack and its value, for flame graphs.
     #[arg(long, value_enum, required = true)]
     pub(crate) format: ExportFormat,
 
-    /// File to write to; compressed when its name ends in .gz
+    /// When memory in use is looked at, of pprof and folded. Default: end
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub(crate) at: Option<ExportAt>,
+
+    /// Which value each line of folded has. Default: alloc_space
+    #[arg(long, value_enum, value_name = "VALUE")]
+    pub(crate) value: Option<ExportValue>,
+
+    /// File to write to; compressed when its name ends in .gz, a profile of pprof always
     #[arg(short, long, value_name = "FILE", required = true)]
     pub(crate) output: PathBuf,
 }
@@ -32,4 +46,50 @@ pub(crate) struct ExportArgs {
 pub(crate) enum ExportFormat {
     /// torch.profiler's JSON.
     Kineto,
+    /// A heap profile for pprof.
+    Pprof,
+    /// Folded stacks for flame graphs.
+    Folded,
+}
+
+/// When memory in use is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportAt {
+    /// At the end of each process, or of the trace: what was never freed.
+    End,
+    /// When each process had most.
+    Peak,
+}
+
+/// The value of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum ExportValue {
+    /// Bytes allocated.
+    AllocSpace,
+    /// Blocks allocated.
+    AllocObjects,
+    /// Bytes in use.
+    InuseSpace,
+    /// Blocks in use.
+    InuseObjects,
+}
+
+impl ExportArgs {
+    /// Err: what of the options says nothing beside the others, and what it belongs to.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let inuse = matches!(self.value, Some(ExportValue::InuseSpace | ExportValue::InuseObjects));
+        if self.value.is_some() && self.format != ExportFormat::Folded {
+            return Err("--value belongs to --format folded: a profile of pprof has all four values".to_owned());
+        }
+        match (self.at, self.format) {
+            (Some(_), ExportFormat::Kineto) => {
+                Err("--at is about memory in use: it belongs to --format pprof or folded".to_owned())
+            }
+            (Some(_), ExportFormat::Folded) if !inuse => {
+                Err("--at is about memory in use: it belongs to --value inuse_space or inuse_objects".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
 }

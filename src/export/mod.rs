@@ -1,7 +1,8 @@
-//! A trace in the formats of other tools: one file for each rank.
+//! A trace in the formats of other tools.
 
 mod collectives;
 mod counters;
+pub(crate) mod heap;
 mod kineto;
 mod output;
 
@@ -19,7 +20,7 @@ use output::Output;
 /// What was written.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// Each file with its events.
+    /// Each file with its events, or stacks.
     pub(crate) files: Vec<(PathBuf, u64)>,
     /// Ranges that have no end.
     pub(crate) open_ranges: u64,

@@ -1,4 +1,4 @@
-//! A file of JSON that is written from front to end, compressed where its name ends so.
+//! A file that is written from front to end, compressed where its name ends so or its format wants it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -23,11 +23,19 @@ enum Sink {
 }
 
 impl Output {
-    /// Makes the file, in place of an older one.
+    /// Makes the file, in place of an older one; compressed where its name ends in .gz.
     pub(super) fn create(path: &Path) -> io::Result<Output> {
+        Output::make(path, path.extension().is_some_and(|end| end == "gz"))
+    }
+
+    /// Makes the file and compresses it, whatever its name.
+    pub(super) fn gzipped(path: &Path) -> io::Result<Output> {
+        Output::make(path, true)
+    }
+
+    fn make(path: &Path, gzip: bool) -> io::Result<Output> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let file = BufWriter::with_capacity(1 << 20, File::create(path).map_err(named)?);
-        let gzip = path.extension().is_some_and(|end| end == "gz");
         let sink = if gzip { Sink::Gzip(GzEncoder::new(file, Compression::fast())) } else { Sink::Plain(file) };
         Ok(Output { path: path.to_owned(), sink, base_ns: 0, events: 0 })
     }

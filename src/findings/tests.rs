@@ -15,12 +15,13 @@ fn loop_of(step: impl Fn(&mut Thread<'_>)) -> Section {
     trace.section(ALL[0])
 }
 
-/// Names of the findings and their gains per step in us.
+/// Names of the findings and their gains per step in us, 0 where they are not known.
 pub(super) fn found(section: &Section) -> Vec<(String, i64)> {
     let Some(table) = section.tables.iter().find(|t| t.key == "findings") else { return Vec::new() };
     let at = |key: &str| table.columns.iter().position(|c| c.key == key).unwrap();
     let finding = |row: &Vec<Value>| match (&row[at("name")], &row[at("gain_ns")]) {
         (Value::Text(name), Value::Num(ns)) => (name.clone(), (ns / 1e3).round() as i64),
+        (Value::Text(name), Value::Missing) => (name.clone(), 0),
         other => panic!("{other:?}"),
     };
     table.rows.iter().map(finding).collect()
@@ -40,6 +41,48 @@ fn allocation_in_the_loop_costs_at_most_its_calls() {
         t.host(600_000);
     };
     expect(step, "ALLOCATION BOUND", ("allocation-in-loop", 300));
+}
+
+#[test]
+fn host_memory_that_grows_with_the_steps_is_found_with_its_line_and_what_does_not_is_fine() {
+    let section = |grows: bool| {
+        let mut trace = TestTrace::new();
+        let line = trace.stack("keep", "/home/u/train.py", 44);
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..40 {
+            let block = thread.malloc_at(line, 1 << 16, f64::from(1 << 16));
+            (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
+            thread.host(900_000);
+            if !grows {
+                thread.free_block(&block);
+            }
+            thread.sync("cuStreamSynchronize", "stream", 1_000);
+        }
+        trace.section(ALL[0])
+    };
+    let (leak, fine) = (section(true), section(false));
+    assert_eq!(found(&leak), [("host-memory-growth".to_owned(), 0)], "{:?}", leak.literal);
+    let text = leak.literal.unwrap();
+    assert!(
+        text.contains("train.py:44 keep  64.0 KiB a step") || text.contains("train.py:44 keep  64 KiB a step"),
+        "{text}"
+    );
+    assert_eq!(found(&fine), []);
+    assert!(fine.literal.unwrap().contains("host memory"));
+}
+
+#[test]
+fn malloc_in_the_loop_costs_at_most_its_time() {
+    let step = |t: &mut Thread<'_>| {
+        for n in 0..64 {
+            let timed = (n % 16 == 0).then_some(5_000);
+            t.host_memory("alloc", 100, 100.0, serde_json::json!({ "api_ns": timed }));
+            t.host(4_990);
+        }
+        t.host(680_000);
+    };
+    // Four of 64 were timed: 320 us of a millisecond.
+    expect(step, "HOST BOUND", ("malloc-time", 320));
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(crate) use processes::Process;
 pub(crate) use rows::{Axes, Rows};
 pub(crate) use scan::Want;
 pub(crate) use spans::Spans;
-pub(crate) use stacks::{NO_STACK, Site, Sites};
+pub(crate) use stacks::{Frame, NO_STACK, Site, Sites};
 
 /// One trace, made of all folders that were named.
 pub(crate) struct Trace {

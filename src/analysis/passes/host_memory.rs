@@ -1,4 +1,4 @@
-//! malloc and free, as a sample by bytes or in full.
+//! malloc and free, as a sample by bytes or in full; memory from the kernel and what is resident beside them.
 //!
 //! A sampled allocation stands for `weight_bytes`, so sums of weights are unbiased estimates. An allocation of b bytes
 //! is sampled with probability p = b / weight; the variance of the sum is at most the sum of (1 - p) weight^2 over the
@@ -7,10 +7,11 @@
 use gputrace_collectors::schema::TableId;
 
 use super::Pass;
+use super::allocations::Amount;
 use super::groups::Groups;
 use super::steps::Steps;
 use super::timeline::Timeline;
-use crate::trace::{Rows, Want};
+use crate::trace::{NOBODY, Rows, Want};
 
 /// Powers of two of block sizes.
 pub(crate) const SIZES: usize = 48;
@@ -20,8 +21,6 @@ pub(crate) const SIZES: usize = 48;
 pub(crate) struct ProcessHost {
     /// Allocations seen: samples, or all.
     pub(crate) allocations: u64,
-    /// Frees seen.
-    pub(crate) frees: u64,
     /// Estimated bytes allocated.
     pub(crate) bytes: f64,
     /// Variance of that estimate.
@@ -34,6 +33,16 @@ pub(crate) struct ProcessHost {
     pub(crate) peak: f64,
     /// Live bytes over time.
     pub(crate) line: Timeline,
+    /// Bytes mapped and not unmapped again (--mmap), and the same over time.
+    pub(crate) mapped: i64,
+    /// Over time.
+    pub(crate) mapped_line: Timeline,
+    /// Resident memory over time, as /proc told it.
+    pub(crate) resident_line: Timeline,
+    /// The most of it.
+    pub(crate) resident_peak: Option<f64>,
+    /// Readings of it, and the sum of what it was beyond what was live of malloc.
+    pub(crate) beyond: (u64, f64),
     /// Estimated allocations and bytes by power of two of the size.
     pub(crate) sizes: [(f64, f64); SIZES],
     /// Times that were measured: calls and their sum.
@@ -46,13 +55,17 @@ impl Default for ProcessHost {
     fn default() -> Self {
         ProcessHost {
             allocations: 0,
-            frees: 0,
             bytes: 0.0,
             variance: 0.0,
             count: 0.0,
             live: 0.0,
             peak: 0.0,
             line: Timeline::default(),
+            mapped: 0,
+            mapped_line: Timeline::default(),
+            resident_line: Timeline::default(),
+            resident_peak: None,
+            beyond: (0, 0.0),
             sizes: [(0.0, 0.0); SIZES],
             timed: (0, 0),
             span_ns: (i64::MAX, i64::MIN),
@@ -61,27 +74,44 @@ impl Default for ProcessHost {
 }
 
 impl ProcessHost {
-    fn alloc(&mut self, bytes: i64, weight: f64) {
-        self.allocations += 1;
-        // An empty block stands for nothing.
-        let b = bytes as f64;
-        if bytes <= 0 {
-            return;
+    /// An allocation, or as many as `calls` says, of `each` bytes.
+    fn alloc(&mut self, each: i64, amount: Amount) {
+        self.bytes += amount.bytes;
+        self.variance += amount.variance;
+        self.count += amount.blocks;
+        if each > 0 {
+            let size = &mut self.sizes[(each.ilog2() as usize).min(SIZES - 1)];
+            size.0 += amount.blocks;
+            size.1 += amount.bytes;
         }
-        let weight = weight.max(b);
-        self.bytes += weight;
-        self.variance += (1.0 - b / weight) * weight * weight;
-        self.count += weight / b;
-        self.live += weight;
+    }
+
+    /// What is live is more, or less, from then on.
+    fn live(&mut self, at: i64, bytes: f64) {
+        self.live = (self.live + bytes).max(0.0);
         self.peak = self.peak.max(self.live);
-        let size = &mut self.sizes[(bytes.ilog2() as usize).min(SIZES - 1)];
-        size.0 += weight / b;
-        size.1 += weight;
+        self.line.set(at, self.live as i64);
+    }
+
+    fn map(&mut self, at: i64, bytes: f64) {
+        self.mapped = self.mapped.saturating_add(bytes as i64).max(0);
+        self.mapped_line.set(at, self.mapped);
+    }
+
+    fn resident(&mut self, at: i64, bytes: f64) {
+        self.resident_line.set(at, bytes as i64);
+        self.resident_peak = Some(self.resident_peak.map_or(bytes, |most| most.max(bytes)));
+        self.beyond = (self.beyond.0 + 1, self.beyond.1 + (bytes - self.live).max(0.0));
     }
 
     /// Two standard deviations of [`Self::bytes`], as a share of it.
     pub(crate) fn error(&self) -> f64 {
         if self.bytes > 0.0 { 2.0 * self.variance.sqrt() / self.bytes } else { 0.0 }
+    }
+
+    /// Whether it called malloc or mmap.
+    pub(crate) fn any(&self) -> bool {
+        self.span_ns.0 <= self.span_ns.1 || self.mapped_line.first_ns().is_some()
     }
 
     /// From the first row to the last, s.
@@ -99,27 +129,56 @@ pub(crate) struct HostMemory {
 
 impl Pass for HostMemory {
     fn wants(&self) -> &'static [Want] {
-        &[Want { table: TableId::HostMemory, columns: &["api_ns", "action", "bytes", "weight_bytes"] }]
+        const COLUMNS: &[&str] = &["api_ns", "action", "bytes", "weight_bytes", "calls"];
+        &[
+            Want { table: TableId::HostMemory, columns: COLUMNS },
+            Want { table: TableId::Counters, columns: &["source", "name", "value"] },
+        ]
     }
 
     fn rows(&mut self, rows: &Rows, _steps: &Steps) {
+        if rows.table == TableId::Counters {
+            return self.resident(rows);
+        }
         let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
         let (length, action) = (rows.i64_or("api_ns", -1), rows.texts("action"));
-        let (bytes, weight) = (rows.i64("bytes"), rows.f64("weight_bytes"));
+        let (bytes, weight, calls) = (rows.i64("bytes"), rows.f64("weight_bytes"), rows.i64("calls"));
         for row in 0..rows.len {
             let host = self.processes.at(process[row]);
-            host.span_ns = (host.span_ns.0.min(start[row]), host.span_ns.1.max(start[row]));
-            if length[row] >= 0 {
-                host.timed = (host.timed.0 + 1, host.timed.1 + length[row]);
+            let (at, amount) = (start[row], Amount::of(bytes[row], weight[row], calls[row]));
+            match action.get(row) {
+                "map" => host.map(at, amount.bytes),
+                // A reservation is no memory; nor is it known of an unmap which of the two it ends.
+                "reserve" => {}
+                "unmap" => host.map(at, -amount.bytes),
+                action => {
+                    host.span_ns = (host.span_ns.0.min(at), host.span_ns.1.max(at));
+                    if length[row] >= 0 {
+                        host.timed = (host.timed.0 + 1, host.timed.1 + length[row]);
+                    }
+                    let rows = calls[row].max(1) as u64;
+                    if action != "free" {
+                        host.allocations += rows;
+                        host.alloc(bytes[row], amount);
+                    }
+                    match action {
+                        "free" => host.live(at, -amount.bytes),
+                        "culled" => {}
+                        _ => host.live(at, amount.bytes),
+                    }
+                }
             }
-            let weight = if weight[row].is_finite() { weight[row] } else { 0.0 };
-            if action.get(row) == "alloc" {
-                host.alloc(bytes[row], weight);
-            } else {
-                host.frees += 1;
-                host.live = (host.live - weight).max(0.0);
-            }
-            host.line.set(start[row], host.live as i64);
+        }
+    }
+}
+
+impl HostMemory {
+    fn resident(&mut self, rows: &Rows) {
+        let (source, name) = (rows.texts("source"), rows.texts("name"));
+        let (process, start, value) = (rows.i64_or("process_id", NOBODY), rows.i64("start_ns"), rows.f64("value"));
+        let is_it = |row: &usize| (source.get(*row), name.get(*row)) == ("proc", "rss") && process[*row] != NOBODY;
+        for row in (0..rows.len).filter(is_it).filter(|row| value[*row].is_finite()) {
+            self.processes.at(process[row]).resident(start[row], value[row].max(0.0));
         }
     }
 }
@@ -131,10 +190,12 @@ mod tests {
     #[test]
     fn a_sample_stands_for_its_weight() {
         let mut host = ProcessHost::default();
-        host.alloc(1000, 500_000.0);
-        host.alloc(4_000_000, 4_000_000.0);
-        assert_eq!((host.allocations, host.bytes, host.peak), (2, 4_500_000.0, 4_500_000.0));
-        assert_eq!(host.count, 501.0);
+        for (bytes, weight) in [(1000, 500_000.0), (4_000_000, 4_000_000.0)] {
+            let amount = Amount::of(bytes, weight, 1);
+            host.alloc(bytes, amount);
+            host.live(0, amount.bytes);
+        }
+        assert_eq!((host.count, host.bytes, host.peak), (501.0, 4_500_000.0, 4_500_000.0));
         assert!((host.error() - 2.0 * 499_499.0 / 4_500_000.0).abs() < 1e-3);
         assert_eq!(host.sizes[9], (500.0, 500_000.0));
     }

@@ -32,6 +32,11 @@ impl Timeline {
         self.bins[bin] = Some((most.max(value), value));
     }
 
+    /// When its first value was set.
+    pub(crate) fn first_ns(&self) -> Option<i64> {
+        self.first_ns
+    }
+
     /// Width of a bin.
     fn width_ns(&self) -> i64 {
         WIDTH_NS << self.doublings

@@ -3,6 +3,7 @@
 //! Where the trace has GPU times no gain is larger than what the run replayed without the rule's class of work would gain.
 
 mod copies;
+mod host;
 mod launching;
 mod lines;
 mod memory;
@@ -13,6 +14,7 @@ mod waits;
 use super::{Evidence, Subject};
 use crate::analysis::{Class, node_is_known};
 use copies::{exposed_copies, pageable_copies, small_transfers, sync_copies};
+use host::{host_memory_growth, malloc_is_known, malloc_is_timed, malloc_time};
 use launching::{exposed_communication, host_work, launch_bound};
 pub(crate) use lines::worst_site;
 use memory::{allocation_in_loop, warm_up};
@@ -173,6 +175,25 @@ pub(crate) const ALL: &[Rule] = &[
         evaluate: hidden_waits,
     },
     Rule {
+        name: "host-memory-growth",
+        title: Title::new("host memory that grows with every step"),
+        about: "host memory",
+        condition: "Live memory of malloc grows from step to step, all the time and by more than chance would have it (--explain host-leaks), \
+            in stacks that together grow by 1 MiB and more in the run, and by 1 % of the process's peak. It costs no time until memory is short: gain not known.",
+        advice: "let go of what is kept from step to step: losses and outputs in a list (keep loss.item(), not loss), caches \
+            without a bound, logs; report --only host-leaks has all stacks",
+        on_metal: Some(
+            "let go of what is kept from step to step: command buffers and textures in a list, caches without a bound, logs, missing \
+            autorelease pools; report --only host-leaks has all stacks",
+        ),
+        without: &[],
+        all_of_it: false,
+        gain_known: false,
+        effort: Effort::Medium,
+        recorded: |s| s.per_step && malloc_is_known(s),
+        evaluate: host_memory_growth,
+    },
+    Rule {
         name: "host-work",
         title: Title::new("the GPU waits for the host's own work"),
         about: "host work",
@@ -229,6 +250,23 @@ pub(crate) const ALL: &[Rule] = &[
         effort: Effort::Low,
         recorded: always,
         evaluate: launch_bound,
+    },
+    Rule {
+        name: "malloc-time",
+        title: Title::new("time in malloc"),
+        about: "malloc",
+        condition: "The thread that makes the steps spends 5 % of a step or more in malloc and free, as timed calls tell it (--explain \
+            malloc-time; at least 50 in such steps). Gain: at most that time; with GPU times, the part of it in which the GPU may be idle for the host's own \
+            work, which host-work names as well.",
+        advice: "allocate before the loop and use buffers again; fewer small objects; another allocator (LD_PRELOAD of jemalloc or \
+            tcmalloc), or MALLOC_TRIM_THRESHOLD_ and MALLOC_TOP_PAD_ where slow calls are page faults",
+        on_metal: Some("allocate before the loop and use buffers again; fewer small objects"),
+        without: &[Class::Host],
+        all_of_it: false,
+        gain_known: true,
+        effort: Effort::Medium,
+        recorded: malloc_is_timed,
+        evaluate: malloc_time,
     },
     Rule {
         name: "node-faults",

@@ -17,8 +17,8 @@ use super::Pass;
 use super::groups::Groups;
 use super::growth::{Growth, Slope, Span};
 use super::launches::OTHER;
-use super::steps::{Cursor, Steps};
-use crate::trace::{Filter, NO_STACK, Rows, Trace, Want};
+use super::steps::{Cursor, ProcessSteps, Steps};
+use crate::trace::{Filter, NO_STACK, Process, Rows, Trace, Want};
 pub(crate) use sums::{Amount, Calls, Mapped, SLOW_NS, Timed};
 
 /// A block that is freed so soon was made for a moment only.
@@ -74,6 +74,8 @@ pub(crate) struct OfThread {
     pub(crate) sums: Sums,
     /// Its allocations and frees.
     pub(crate) calls: [Calls; 2],
+    /// Those in steady steps of usual duration.
+    pub(crate) middle: [Calls; 2],
     /// Address of its last allocation.
     last: i64,
 }
@@ -94,6 +96,7 @@ pub(crate) struct OfProcess {
     /// Allocations that were culled.
     pub(crate) culled: f64,
     first_ns: Option<i64>,
+    growth: Growth,
     peaks: u64,
 }
 
@@ -152,6 +155,15 @@ impl AtStack {
     }
 }
 
+impl OfProcess {
+    /// Called before live memory changes in a step.
+    fn note(&mut self, at: Option<(usize, Span)>) {
+        if let Some((step, span)) = at {
+            self.growth.until(step, self.live.bytes, span);
+        }
+    }
+}
+
 impl Beat {
     /// Which steps, or slices, count.
     pub(crate) fn span(self) -> Span {
@@ -177,16 +189,15 @@ impl Beat {
 impl Allocations {
     /// Of a trace with these steps.
     pub(crate) fn new(trace: &Trace, filter: &Filter, steps: &Steps) -> Allocations {
-        let beat = |process: &crate::trace::Process| {
-            if let Some(own) = steps.of(process.process_id) {
-                return Some(Beat::Steps(Span { first: own.warm_up, end: own.each().len() }));
-            }
+        let slices = |process: &Process| {
             let from_ns = process.start_ns.max(filter.from_ns.unwrap_or(0));
             let to_ns = process.end_ns.or(trace.ended_ns())?.min(filter.to_ns.unwrap_or(i64::MAX));
             let each_ns = to_ns.checked_sub(from_ns)? / SLICES as i64;
             (process.start_ns > 0 && each_ns > 0).then_some(Beat::Slices { from_ns, each_ns })
         };
-        let beats = trace.processes.iter().filter_map(|process| Some((process.process_id, beat(process)?)));
+        let slices = trace.processes.iter().filter_map(|process| Some((process.process_id, slices(process)?)));
+        let of_steps = |own: &ProcessSteps| Beat::Steps(Span { first: own.warm_up, end: own.each().len() });
+        let beats = slices.chain(steps.all.iter().map(|own| (own.process_id, of_steps(own))));
         Allocations { beats: beats.collect(), ..Allocations::default() }
     }
 
@@ -198,6 +209,11 @@ impl Allocations {
     /// How the live memory of a stack grows.
     pub(crate) fn slope(&self, process_id: i64, stack: &AtStack) -> Option<Slope> {
         stack.growth.slope(self.beat(process_id)?.span())
+    }
+
+    /// The same of a process.
+    pub(crate) fn slope_of(&self, process_id: i64) -> Option<Slope> {
+        self.processes.get(&process_id)?.growth.slope(self.beat(process_id)?.span())
     }
 
     /// Ids of all stacks.
@@ -228,6 +244,10 @@ impl Allocations {
         for calls in [&mut process.calls, &mut stack.calls, &mut thread.calls] {
             calls[usize::from(call.freed_after.is_some())].add(amount.blocks, call.api_ns);
         }
+        let place = steps.place(&mut self.cursors[0], process_id, call.at);
+        if place.is_middle() {
+            thread.middle[usize::from(call.freed_after.is_some())].add(amount.blocks, call.api_ns);
+        }
         let beat = self.beats.get(&process_id);
         let step = beat.map(|beat| (beat.step(steps, &mut self.cursors[1], process_id, call.at), beat.span()));
         if let Some(age) = call.freed_after {
@@ -241,6 +261,7 @@ impl Allocations {
             }
             // What was allocated before the first row that is looked at is none of what is live.
             if age < 0 || call.at - age >= first_ns {
+                process.note(step);
                 stack.note(process.peaks, step);
                 stack.live.remove(amount);
                 process.live.remove(amount);
@@ -248,10 +269,10 @@ impl Allocations {
             return;
         }
         thread.last = call.address;
-        let is_steady = steps.place(&mut self.cursors[0], process_id, call.at).is_steady();
         for sums in [&mut process.sums, &mut stack.sums, &mut thread.sums] {
-            sums.add(amount, is_steady);
+            sums.add(amount, place.is_steady());
         }
+        process.note(step);
         stack.note(process.peaks, step);
         stack.live.add(amount);
         process.live.add(amount);
@@ -269,13 +290,16 @@ impl Allocations {
         process.culled += amount.blocks;
         stack.short.add(amount);
         stack.age(amount, age.max(0));
-        let is_steady = steps.place(&mut self.cursors[0], whose.0, at).is_steady();
+        let place = steps.place(&mut self.cursors[0], whose.0, at);
+        if place.is_middle() {
+            thread.middle.iter_mut().for_each(|calls| calls.add(amount.blocks, -1));
+        }
         for (sums, calls) in [
             (&mut process.sums, &mut process.calls),
             (&mut stack.sums, &mut stack.calls),
             (&mut thread.sums, &mut thread.calls),
         ] {
-            sums.add(amount, is_steady);
+            sums.add(amount, place.is_steady());
             calls.iter_mut().for_each(|calls| calls.add(amount.blocks, -1));
         }
     }
@@ -297,6 +321,7 @@ impl Pass for Allocations {
         for row in 0..rows.len {
             let amount = Amount::of(bytes[row], weight[row], calls[row]);
             let whose = (process_id[row], stack_id[row]);
+            self.processes.at(whose.0);
             match action.get(row) {
                 "map" => self.stacks.at(whose).mapped.map(false, amount.bytes),
                 "reserve" => self.stacks.at(whose).mapped.map(true, amount.bytes),
@@ -319,6 +344,10 @@ impl Pass for Allocations {
     }
 
     fn end(&mut self, _: &Steps) {
+        for (process_id, process) in self.processes.iter_mut() {
+            let span = self.beats.get(process_id).map(|beat| beat.span());
+            process.note(span.map(|span| (span.end, span)));
+        }
         for ((process_id, _), stack) in self.stacks.iter_mut() {
             if let Some(span) = self.beats.get(process_id).map(|beat| beat.span()) {
                 stack.growth.until(span.end, stack.live.bytes, span);

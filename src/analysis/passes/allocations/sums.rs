@@ -49,7 +49,7 @@ pub(crate) struct Mapped {
 
 impl Amount {
     /// What a row stands for: `bytes` is of one block, `weight` of all, and `calls` is what the row itself says.
-    pub(super) fn of(bytes: i64, weight: f64, calls: i64) -> Amount {
+    pub(crate) fn of(bytes: i64, weight: f64, calls: i64) -> Amount {
         let (each, calls) = (bytes.max(0) as f64, calls.max(1) as f64);
         let weight = if weight.is_finite() { weight.max(0.0) } else { 0.0 };
         let sampled = calls == 1.0 && weight > each && each > 0.0;

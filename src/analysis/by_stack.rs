@@ -1,0 +1,118 @@
+//! What the analyses of malloc by stack share: the stacks of all processes, largest first, and how a row shows one.
+
+use super::passes::allocations::{Amount, AtStack, OfProcess};
+use super::section::{Column, Section, Unit, Value, column};
+use super::{Facts, loss};
+use crate::trace::{NO_STACK, Site};
+use gputrace_collectors::schema::TableId;
+
+/// Stands in place of a site for allocations of which no stack is known.
+const NONE: &str = "(no stack)";
+/// Stacks of a table: each has all of its frames in JSON.
+pub(super) const MOST: usize = 200;
+
+/// The first columns of a table by stack.
+pub(super) const PROCESS: Column = column("process", "Process", Unit::Text);
+/// Whose line.
+pub(super) const SITE: Column = column("site", "Line", Unit::Text);
+/// The last ones.
+pub(super) const PLACE: Column = column("place", "File", Unit::Name);
+/// All of the stack.
+pub(super) const STACK: Column = column("stack", "Stack", Unit::Stack);
+
+/// A stack of a process.
+#[derive(Clone, Copy)]
+pub(crate) struct OfStack<'a> {
+    /// The process.
+    pub(crate) process_id: i64,
+    /// The stack's id, or [`NO_STACK`].
+    pub(crate) stack_id: i64,
+    /// What it did.
+    pub(crate) stack: &'a AtStack,
+    /// What its process did.
+    pub(crate) process: &'a OfProcess,
+}
+
+/// All stacks of which there is some of a quantity, most first.
+pub(super) fn largest<'a>(facts: &'a Facts<'_>, of: impl Fn(&OfStack<'a>) -> f64) -> Vec<OfStack<'a>> {
+    let all = facts.allocations.stacks.iter().filter_map(|((process_id, stack_id), stack)| {
+        let process = facts.allocations.processes.get(process_id)?;
+        Some(OfStack { process_id: *process_id, stack_id: *stack_id, stack, process })
+    });
+    let mut all: Vec<(f64, OfStack<'a>)> = all.map(|stack| (of(&stack), stack)).filter(|(of, _)| *of > 0.0).collect();
+    all.sort_by(|(a_of, a), (b_of, b)| {
+        b_of.total_cmp(a_of).then_with(|| (a.process_id, a.stack_id).cmp(&(b.process_id, b.stack_id)))
+    });
+    all.into_iter().map(|(_, stack)| stack).collect()
+}
+
+impl OfStack<'_> {
+    /// Its site, where it is known.
+    pub(crate) fn site<'a>(&self, facts: &'a Facts<'_>) -> Option<&'a Site> {
+        facts.stacks.get(self.stack_id)
+    }
+
+    /// A row: process, line, these values, file and all of the stack.
+    pub(super) fn row<const N: usize>(&self, facts: &Facts<'_>, values: [Value; N]) -> Vec<Value> {
+        let site = self.site(facts);
+        let head = [facts.label(self.process_id).into(), site.map_or_else(|| NONE.to_owned(), Site::short).into()];
+        let tail = [site.map(Site::place).into(), facts.stacks.whole(self.stack_id).into()];
+        head.into_iter().chain(values).chain(tail).collect()
+    }
+
+    /// Of its allocations those that lived shortly.
+    pub(super) fn short(&self, facts: &Facts<'_>) -> Amount {
+        let mut short = self.stack.short;
+        if sees_each_call(facts, self.process_id) {
+            short.add(self.stack.before_next);
+        }
+        short
+    }
+}
+
+/// Whether every call of malloc in a process has its own row, so that it is known which is the next one of a thread.
+pub(super) fn sees_each_call(facts: &Facts<'_>, process_id: i64) -> bool {
+    let full = facts.trace.process(process_id).is_some_and(|process| process.malloc_mode.starts_with("full"));
+    full && facts.allocations.processes.get(&process_id).is_some_and(|process| process.culled == 0.0)
+}
+
+/// A whole number of estimated blocks or calls.
+pub(super) fn whole(number: f64) -> Value {
+    Value::from(number.round().max(0.0) as i64)
+}
+
+/// Bytes; what rows of several threads brought in another order is none.
+pub(super) fn bytes(bytes: f64) -> Value {
+    Value::from(bytes.max(0.0))
+}
+
+/// A part of a quantity in each steady step of a process, where there are steps.
+pub(super) fn per_step(facts: &Facts<'_>, process_id: i64, steady: f64) -> Option<f64> {
+    let steps = facts.steps.of(process_id)?.sorted_ns.len();
+    (steps > 0).then(|| steady / steps as f64)
+}
+
+/// Two standard deviations of an estimate, in percent of it; not known where events were lost.
+pub(super) fn error_percent(facts: &Facts<'_>, amount: Amount) -> Value {
+    let lost = loss::Loss::of(facts, &[TableId::HostMemory]).is_some_and(|loss| loss.dropped > 0);
+    let known = !lost && amount.bytes > 0.0;
+    known.then(|| 100.0 * amount.error_bytes() / amount.bytes).into()
+}
+
+/// Says that there is nothing, where there is nothing, and what is missing. Whether there is something.
+pub(super) fn begin(section: &mut Section, facts: &Facts<'_>) -> bool {
+    let any = facts.allocations.processes.iter().next().is_some();
+    if !any {
+        section.note("No malloc or free in this trace (recorded with --malloc off, or too little to be sampled).");
+    } else if facts.allocations.stacks.iter().all(|((_, stack_id), _)| *stack_id == NO_STACK) {
+        section
+            .note("No allocation has a stack: none were taken (--stacks off, --malloc-stacks off, an older version).");
+    }
+    loss::note(section, facts, "events of malloc and free", TableId::HostMemory);
+    any
+}
+
+/// Whether an analysis of malloc has something to say.
+pub(super) fn any(facts: &Facts<'_>) -> bool {
+    facts.allocations.processes.iter().next().is_some()
+}

@@ -1,0 +1,251 @@
+//! host-allocations: who allocates on the host, how much and how often, and what comes from the kernel.
+
+use std::cmp::Reverse;
+
+use super::by_stack::{self, MOST, PLACE, PROCESS, SITE, STACK, bytes, largest, per_step, whole};
+use super::passes::allocations::Amount;
+use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::{Analysis, Explain, Facts, Metric, Need};
+
+/// The analysis.
+pub(crate) struct HostAllocations;
+
+impl Analysis for HostAllocations {
+    fn name(&self) -> &'static str {
+        "host-allocations"
+    }
+
+    fn title(&self) -> &'static str {
+        "Allocations of the host"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "What malloc's family gave, by the stack that asked for it and by thread: calls, bytes, mean size, mean age of the \
+                blocks that were freed again, and per steady step (what lies in steady steps, by their number). With --mmap also what came from the \
+                kernel by stack: mapped (memory), reserved (addresses without memory), and what of both was not unmapped again.",
+            unit: "calls, bytes, ns; estimates in sampled mode, where a sample stands for weight_bytes and weight / bytes calls. The error \
+                is two standard deviations of the bytes.",
+            limits: "Numbers of small allocations are rough in sampled mode. Blocks that are never freed have no age, so that the mean is \
+                too small where many live on. Culled blocks count in the step in which their row begins, about a second at a time. \
+                A row of an unmap does not say whether memory or addresses ended: it is taken from what its line had made. Memory that \
+                a program takes by system calls of its own is not seen.",
+            source: "metrics.md, Memory; heaptrack, memray.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Allocations]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("allocations", Count, "allocations of malloc"),
+            Metric::about("allocated_bytes", Bytes, "bytes that malloc gave"),
+            Metric::about("error_percent", Percent, "error of the bytes: two standard deviations"),
+            Metric::about("mean_bytes", BytesEach, "mean size of an allocation"),
+            Metric::cost("per_step", Count, "allocations in a steady step, of the process with most")
+                .unsteady()
+                .of_step(),
+            Metric::cost("per_step_bytes", Bytes, "bytes allocated in a steady step, of the process with most")
+                .unsteady()
+                .of_step(),
+            Metric::about("mapped_bytes", Bytes, "bytes that came from mmap's family (--mmap)"),
+        ];
+        METRICS
+    }
+
+    fn answers(&self, facts: &Facts<'_>) -> bool {
+        by_stack::any(facts)
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        if !by_stack::begin(&mut section, facts) {
+            return section;
+        }
+        let mut sum = Amount::default();
+        facts.allocations.processes.iter().for_each(|(_, process)| sum.add(process.sums.all));
+        let in_step = |of: fn(&Amount) -> f64| {
+            let each = facts.allocations.processes.iter();
+            each.filter_map(|(id, process)| per_step(facts, *id, of(&process.sums.steady))).max_by(f64::total_cmp)
+        };
+        let mapped: f64 = facts.allocations.stacks.iter().map(|(_, stack)| stack.mapped.bytes[0]).sum();
+        let any_mapped = facts.allocations.stacks.iter().any(|(_, stack)| stack.mapped.calls > 0);
+        section.fact("allocations", "allocations", Unit::Count, whole(sum.blocks));
+        section.fact("allocated_bytes", "allocated", Unit::Bytes, sum.bytes);
+        section.fact("error_percent", "error (+-)", Unit::Percent, by_stack::error_percent(facts, sum));
+        let mean = (sum.blocks > 0.0).then(|| sum.bytes / sum.blocks);
+        section.fact("mean_bytes", "mean size", Unit::BytesEach, mean);
+        section.fact("per_step", "a step", Unit::Count, in_step(|steady| steady.blocks));
+        section.fact("per_step_bytes", "bytes a step", Unit::Bytes, in_step(|steady| steady.bytes));
+        section.fact("mapped_bytes", "mapped", Unit::Bytes, any_mapped.then_some(mapped));
+        section.table(of_stacks(facts));
+        section.table(by_thread(facts));
+        section.table(from_kernel(facts));
+        section
+    }
+}
+
+fn of_stacks(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 11] = [
+        PROCESS,
+        SITE,
+        column("bytes", "Bytes", Unit::Bytes),
+        column("error_percent", "+-", Unit::Percent),
+        column("calls", "Calls", Unit::Count),
+        column("mean_bytes", "Mean size", Unit::BytesEach),
+        column("mean_age_ns", "Mean age", Unit::Ns),
+        column("per_step", "Per step", Unit::Count),
+        column("per_step_bytes", "Bytes a step", Unit::Bytes),
+        PLACE,
+        STACK,
+    ];
+    let mut rows = Vec::new();
+    let all = largest(facts, |of| of.stack.sums.all.bytes);
+    for of in all.iter().take(MOST) {
+        let (sums, (aged, age_ns)) = (of.stack.sums, of.stack.aged);
+        let values: [Value; 7] = [
+            sums.all.bytes.into(),
+            by_stack::error_percent(facts, sums.all),
+            whole(sums.all.blocks),
+            (sums.all.bytes / sums.all.blocks).into(),
+            (age_ns / aged).into(),
+            per_step(facts, of.process_id, sums.steady.blocks).into(),
+            per_step(facts, of.process_id, sums.steady.bytes).into(),
+        ];
+        rows.push(of.row(facts, values));
+    }
+    let left_out = all.len().saturating_sub(MOST);
+    Table { left_out, ..Table::new("by_stack", "By stack", &COLUMNS, rows) }
+}
+
+fn by_thread(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 8] = [
+        PROCESS,
+        column("tid", "Thread", Unit::Text),
+        column("name", "Name", Unit::Name),
+        column("bytes", "Bytes", Unit::Bytes),
+        column("calls", "Calls", Unit::Count),
+        column("calls_per_s", "Calls a second", Unit::PerS),
+        column("per_step", "Per step", Unit::Count),
+        column("per_step_bytes", "Bytes a step", Unit::Bytes),
+    ];
+    let names = facts.trace.thread_names();
+    let mut threads: Vec<_> = facts.allocations.threads.iter().filter(|(_, t)| t.sums.all.blocks > 0.0).collect();
+    threads.sort_by(|(a_key, a), (b_key, b)| b.sums.all.bytes.total_cmp(&a.sums.all.bytes).then(a_key.cmp(b_key)));
+    let row = |(key, thread): &(&(i64, i32), &super::passes::allocations::OfThread)| {
+        let (process_id, tid) = **key;
+        let (all, steady) = (thread.sums.all, thread.sums.steady);
+        vec![
+            facts.label(process_id).into(),
+            tid.to_string().into(),
+            names.get(*key).cloned().into(),
+            all.bytes.into(),
+            whole(all.blocks),
+            (all.blocks * 1e9 / facts.wall_ns(process_id)).into(),
+            per_step(facts, process_id, steady.blocks).into(),
+            per_step(facts, process_id, steady.bytes).into(),
+        ]
+    };
+    Table::new("by_thread", "By thread", &COLUMNS, threads.iter().map(row).collect())
+}
+
+fn from_kernel(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 10] = [
+        PROCESS,
+        SITE,
+        column("calls", "Calls", Unit::Count),
+        column("bytes", "Mapped", Unit::Bytes),
+        column("live_bytes", "Still mapped", Unit::Bytes),
+        column("live_percent", "Of all that is", Unit::Percent),
+        column("reserved_bytes", "Reserved", Unit::Bytes),
+        column("live_reserved_bytes", "Still reserved", Unit::Bytes),
+        PLACE,
+        STACK,
+    ];
+    let mut all = largest(facts, |of| of.stack.mapped.calls as f64);
+    all.sort_by_key(|of| Reverse(of.stack.mapped.bytes[0] as u64));
+    let live: f64 = all.iter().map(|of| of.stack.mapped.live[0].max(0.0)).sum();
+    let row = |of: &by_stack::OfStack<'_>| {
+        let mapped = of.stack.mapped;
+        let values: [Value; 6] = [
+            mapped.calls.into(),
+            mapped.bytes[0].into(),
+            bytes(mapped.live[0]),
+            percent(mapped.live[0].max(0.0), live),
+            mapped.bytes[1].into(),
+            bytes(mapped.live[1]),
+        ];
+        of.row(facts, values)
+    };
+    let rows = all.iter().take(MOST).map(row).collect();
+    let left_out = all.len().saturating_sub(MOST);
+    Table { left_out, ..Table::new("from_kernel", "From the kernel, by stack (--mmap)", &COLUMNS, rows) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn allocations_are_told_by_stack_thread_and_step() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let step = trace.stack("step", "/home/u/train.py", 44);
+        let before = trace.stack("load", "/home/u/train.py", 9);
+        trace.thread_row(1, 11, "python");
+        trace.thread(1, 12).malloc_at(before, 7000, 7000.0);
+        let mut thread = trace.thread(1, 11);
+        thread.malloc_at(before, 1 << 20, f64::from(1 << 20));
+        for n in 0..40 {
+            let began = thread.range_begin();
+            for _ in 0..3 {
+                let block = thread.malloc_at(step, 1000, 1000.0);
+                thread.host(90);
+                thread.free_block(&block);
+            }
+            thread.launch("k", 10_000);
+            thread.now = began + 1_000_000;
+            thread.range_end(None, &format!("step {n}"), began, true);
+        }
+        let section = trace.section(&HostAllocations);
+        assert_eq!((section.get("allocations"), section.get("per_step")), (&Value::Int(122), &Value::Num(3.0)));
+        assert_eq!(section.get("per_step_bytes"), &Value::Num(3000.0));
+        assert_eq!(section.get("mapped_bytes"), &Value::Missing);
+        let cells = |row: usize| {
+            ["site", "calls", "mean_bytes", "mean_age_ns", "per_step"].map(|c| section.cell("by_stack", row, c).clone())
+        };
+        assert_eq!(cells(0)[0..2], ["train.py:9 load".into(), Value::Int(2)]);
+        assert_eq!(cells(0)[3..], [Value::Missing, Value::Num(0.0)]);
+        assert_eq!(cells(1), ["train.py:44 step".into(), 120i64.into(), 1000.0.into(), 100.0.into(), 3.0.into()]);
+        let thread =
+            ["tid", "name", "calls", "calls_per_s", "per_step"].map(|c| section.cell("by_thread", 0, c).clone());
+        assert_eq!(thread, ["11".into(), "python".into(), 121i64.into(), 121.0.into(), 3.0.into()]);
+        assert_eq!(section.cell("by_thread", 1, "bytes"), &Value::Num(7000.0));
+    }
+
+    #[test]
+    fn what_the_kernel_gave_stands_apart_with_what_of_it_is_left() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let [arena, file] = ["arena", "file"].map(|f| trace.stack(f, "/home/u/x.py", 1));
+        let mut thread = trace.thread(1, 11);
+        for (stack, action, bytes) in
+            [(arena, "reserve", 1000), (arena, "unmap", 400), (file, "map", 90), (file, "unmap", 30)]
+        {
+            thread.host_memory(action, bytes, bytes as f64, json!({ "stack_id": stack }));
+        }
+        let section = trace.section(&HostAllocations);
+        assert_eq!((section.get("mapped_bytes"), section.get("allocations")), (&Value::Num(90.0), &Value::Int(0)));
+        let row = |row: usize| {
+            ["site", "bytes", "live_bytes", "live_reserved_bytes"].map(|c| section.cell("from_kernel", row, c).clone())
+        };
+        assert_eq!(row(0), ["x.py:1 file".into(), 90.0.into(), 60.0.into(), 0.0.into()]);
+        assert_eq!(row(1), ["x.py:1 arena".into(), 0.0.into(), 0.0.into(), 600.0.into()]);
+    }
+}

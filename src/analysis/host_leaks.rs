@@ -1,0 +1,291 @@
+//! host-leaks: what malloc gave and never got back, and what grows from step to step.
+
+use super::by_stack::{self, MOST, OfStack, PLACE, PROCESS, SITE, STACK, bytes, largest, whole};
+use super::passes::allocations::{Amount, Beat};
+use super::passes::growth::Slope;
+use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::{Analysis, Explain, Facts, Metric, Need};
+
+/// The analysis.
+pub(crate) struct HostLeaks;
+
+/// A sampled stack grows by more than so many standard deviations of what is live of it: chance alone makes less.
+const DEVIATIONS: f64 = 3.0;
+
+impl Analysis for HostLeaks {
+    fn name(&self) -> &'static str {
+        "host-leaks"
+    }
+
+    fn title(&self) -> &'static str {
+        "Leaks of the host"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "Live at the end: allocated in the trace and not freed in it, by stack. Growing: a line by least squares through the \
+                live bytes of a stack at the end of each step after warm-up (of each hundredth of the process's time after the first tenth, \
+                where there are no steps). A stack grows when its slope is 6 standard errors above none, each half of the steps has at \
+                least 0.4 of it, and, in sampled mode, the growth is more than 3 standard deviations of the live samples. So a program that \
+                never ends shows its leak, and what was allocated before the first step, or fills up once, is none by growth.",
+            unit: "bytes; bytes per step or per second; significance in standard errors of the slope (at most a million, where nothing \
+                is left beside the line).",
+            limits: "What is live at the end of a program is often meant to be: tables, caches, what exit gives back in one go. Growth is no \
+                proof either: a log that is kept in memory, or a cache that is still filling. Fewer than 10 steps tell nothing. Live bytes of \
+                steps next to each other are alike, so that the standard error is too small; that is why 6 are asked for. A leak that is \
+                spread over many stacks may be below the threshold in each: the growth of the whole process is told as well. Mapped memory is \
+                in host-allocations.",
+            source: "least squares; leak detection by growth as in memray and Instruments; metrics.md, Memory.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Allocations]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("live_at_end_bytes", Bytes, "bytes of malloc that were never freed"),
+            Metric::about("live_at_end_blocks", Count, "the blocks that they are in"),
+            Metric::about("error_percent", Percent, "error of these bytes: two standard deviations"),
+            Metric::cost("growing_stacks", Count, "stacks whose live memory grows").unsteady(),
+            Metric::cost("growth_per_step_bytes", Bytes, "by how much they grow in a step, together")
+                .unsteady()
+                .of_step(),
+            Metric::cost("growth_bytes_per_s", BytesPerS, "by how much they grow in a second, together").unsteady(),
+        ];
+        METRICS
+    }
+
+    fn answers(&self, facts: &Facts<'_>) -> bool {
+        by_stack::any(facts)
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        if !by_stack::begin(&mut section, facts) {
+            return section;
+        }
+        let mut live = Amount::default();
+        facts.allocations.processes.iter().for_each(|(_, process)| live.add(process.live));
+        let growing = growing(facts);
+        let steps: Vec<f64> = growing.iter().filter_map(Growing::per_step).collect();
+        let a_second: f64 = growing.iter().filter_map(|grows| grows.a_second(facts)).sum();
+        section.fact("live_at_end_bytes", "live at the end", Unit::Bytes, bytes(live.bytes));
+        section.fact("live_at_end_blocks", "in blocks", Unit::Count, whole(live.blocks));
+        section.fact("error_percent", "error (+-)", Unit::Percent, by_stack::error_percent(facts, live));
+        section.fact("growing_stacks", "stacks that grow", Unit::Count, growing.len() as i64);
+        let any_steps = facts.allocations.processes.iter().any(|(id, _)| facts.steps.of(*id).is_some());
+        let per_step = any_steps.then(|| steps.iter().sum::<f64>());
+        section.fact("growth_per_step_bytes", "by, a step", Unit::Bytes, per_step);
+        section.fact("growth_bytes_per_s", "by, a second", Unit::BytesPerS, a_second);
+        section.table(of_growing(facts, &growing));
+        section.table(by_process(facts));
+        section.table(at_end(facts));
+        section
+    }
+}
+
+/// A stack whose live memory grows.
+pub(crate) struct Growing<'a> {
+    /// The stack.
+    pub(crate) of: OfStack<'a>,
+    /// How.
+    pub(crate) slope: Slope,
+    beat: Beat,
+}
+
+impl Growing<'_> {
+    /// Bytes in a step, where there are steps.
+    pub(crate) fn per_step(&self) -> Option<f64> {
+        matches!(self.beat, Beat::Steps(_)).then_some(self.slope.each)
+    }
+
+    /// Bytes in a second.
+    pub(crate) fn a_second(&self, facts: &Facts<'_>) -> Option<f64> {
+        a_second(facts, self.of.process_id, self.beat, self.slope)
+    }
+}
+
+fn a_second(facts: &Facts<'_>, process_id: i64, beat: Beat, slope: Slope) -> Option<f64> {
+    let each_ns = match beat {
+        Beat::Steps(_) => facts.steps.of(process_id)?.mean_ns(),
+        Beat::Slices { each_ns, .. } => each_ns as f64,
+    };
+    (each_ns > 0.0).then(|| slope.each * 1e9 / each_ns)
+}
+
+/// Stacks whose live memory grows all the time, those that grow most first.
+pub(crate) fn growing<'a>(facts: &'a Facts<'_>) -> Vec<Growing<'a>> {
+    let slope = |of: &OfStack<'_>| facts.allocations.slope(of.process_id, of.stack).filter(|slope| slope.is_steady);
+    let grows = largest(facts, |of| slope(of).map_or(0.0, |slope| slope.each)).into_iter().filter_map(|of| {
+        let (slope, beat) = (slope(&of)?, facts.allocations.beat(of.process_id)?);
+        let span = beat.span();
+        let growth = slope.each * (span.end - span.first) as f64;
+        (growth > DEVIATIONS / 2.0 * of.stack.live.error_bytes()).then_some(Growing { of, slope, beat })
+    });
+    grows.collect()
+}
+
+fn of_growing(facts: &Facts<'_>, growing: &[Growing<'_>]) -> Table {
+    const COLUMNS: [Column; 9] = [
+        PROCESS,
+        SITE,
+        column("per_step_bytes", "A step", Unit::Bytes),
+        column("bytes_per_s", "A second", Unit::BytesPerS),
+        column("significance", "Significance", Unit::Count),
+        column("live_at_end_bytes", "Live at end", Unit::Bytes),
+        column("blocks", "Blocks", Unit::Count),
+        PLACE,
+        STACK,
+    ];
+    let row = |grows: &Growing<'_>| {
+        let live = grows.of.stack.live;
+        let values: [Value; 5] = [
+            grows.per_step().into(),
+            grows.a_second(facts).into(),
+            grows.slope.errors.into(),
+            bytes(live.bytes),
+            whole(live.blocks),
+        ];
+        grows.of.row(facts, values)
+    };
+    let rows = growing.iter().take(MOST).map(row).collect();
+    let left_out = growing.len().saturating_sub(MOST);
+    Table { left_out, ..Table::new("growing", "Growing, by stack", &COLUMNS, rows) }
+}
+
+fn by_process(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 7] = [
+        PROCESS,
+        column("program", "Program", Unit::Name),
+        column("live_at_end_bytes", "Live at end", Unit::Bytes),
+        column("grows", "Grows", Unit::Text),
+        column("per_step_bytes", "A step", Unit::Bytes),
+        column("bytes_per_s", "A second", Unit::BytesPerS),
+        column("significance", "Significance", Unit::Count),
+    ];
+    let mut all: Vec<_> = facts.allocations.processes.iter().collect();
+    all.sort_by(|(a_id, a), (b_id, b)| b.live.bytes.total_cmp(&a.live.bytes).then(a_id.cmp(b_id)));
+    let row = |(id, process): &(&i64, &super::passes::allocations::OfProcess)| {
+        let id = **id;
+        let (slope, beat) = (facts.allocations.slope_of(id), facts.allocations.beat(id));
+        let both = slope.zip(beat);
+        vec![
+            facts.label(id).into(),
+            facts.program(id).into(),
+            bytes(process.live.bytes),
+            slope.map(|slope| slope.is_steady).into(),
+            both.filter(|(_, beat)| matches!(beat, Beat::Steps(_))).map(|(slope, _)| slope.each).into(),
+            both.and_then(|(slope, beat)| a_second(facts, id, beat, slope)).into(),
+            slope.map(|slope| slope.errors).into(),
+        ]
+    };
+    Table::new("by_process", "All of a process (a slope below 0 shrinks)", &COLUMNS, all.iter().map(row).collect())
+}
+
+fn at_end(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 8] = [
+        PROCESS,
+        SITE,
+        column("bytes", "Live at end", Unit::Bytes),
+        column("error_bytes", "+-", Unit::Bytes),
+        column("percent", "Of it", Unit::Percent),
+        column("blocks", "Blocks", Unit::Count),
+        PLACE,
+        STACK,
+    ];
+    let mut rows = Vec::new();
+    let all = largest(facts, |of| of.stack.live.bytes);
+    for of in all.iter().take(MOST) {
+        let live = of.stack.live;
+        let values: [Value; 4] = [
+            live.bytes.into(),
+            live.error_bytes().into(),
+            percent(live.bytes, of.process.live.bytes),
+            whole(live.blocks),
+        ];
+        rows.push(of.row(facts, values));
+    }
+    let left_out = all.len().saturating_sub(MOST);
+    Table { left_out, ..Table::new("by_stack", "Live at the end, by stack", &COLUMNS, rows) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::testing::{START, TestTrace, Thread};
+
+    /// Steps of a millisecond, in which `act` does something.
+    fn steps(trace: &mut TestTrace, count: usize, mut act: impl FnMut(&mut Thread<'_>, usize)) {
+        let mut thread = trace.thread(1, 11);
+        for step in 0..count {
+            let began = thread.range_begin();
+            act(&mut thread, step);
+            thread.launch("k", 10_000);
+            thread.now = began + 1_000_000;
+            thread.range_end(None, &format!("step {step}"), began, true);
+        }
+    }
+
+    #[test]
+    fn what_grows_with_the_steps_is_told_from_what_is_only_live_at_the_end() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let [history, table, cache] =
+            [("history", 3), ("table", 4), ("cache", 5)].map(|(f, line)| trace.stack(f, "/home/u/x.py", line));
+        trace.thread(1, 11).malloc_at(table, 1 << 30, f64::from(1 << 30));
+        steps(&mut trace, 100, |thread, step| {
+            thread.malloc_at(history, 256, 256.0);
+            if step < 30 {
+                thread.malloc_at(cache, 1 << 20, f64::from(1 << 20));
+            }
+        });
+        let section = trace.section(&HostLeaks);
+        assert_eq!(section.get("growing_stacks"), &Value::Int(1));
+        assert_eq!(section.get("live_at_end_blocks"), &Value::Int(131));
+        let close = |value: &Value, to: f64| matches!(value, Value::Num(v) if (v - to).abs() < 0.001 * to);
+        assert!(close(section.get("growth_per_step_bytes"), 256.0), "{section:?}");
+        assert!(close(section.get("growth_bytes_per_s"), 256_000.0), "{section:?}");
+        assert_eq!(section.cell("growing", 0, "site"), &"x.py:3 history".into());
+        assert_eq!(section.cell("growing", 0, "live_at_end_bytes"), &25_600.0.into());
+        assert_eq!(section.cell("by_stack", 0, "site"), &"x.py:4 table".into());
+        assert_eq!(section.cell("by_process", 0, "grows"), &false.into());
+    }
+
+    #[test]
+    fn a_sampled_stack_grows_when_its_samples_are_too_many_for_chance() {
+        for (samples, grows) in [(6, 0), (60, 1)] {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 300_000_000);
+            let leak = trace.stack("leak", "/home/u/x.py", 3);
+            steps(&mut trace, 300, |thread, step| {
+                if step % (300 / samples) == 0 {
+                    thread.malloc_at(leak, 64, 524_320.0);
+                }
+            });
+            let section = trace.section(&HostLeaks);
+            assert_eq!(section.get("growing_stacks"), &Value::Int(grows), "{samples} samples: {section:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_without_steps_grows_with_time() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 10_000_000_000);
+        let leak = trace.stack("leak", "/home/u/x.py", 3);
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..1000 {
+            thread.host(9_999_990);
+            thread.malloc_at(leak, 100, 100.0);
+        }
+        let section = trace.section(&HostLeaks);
+        assert_eq!(section.get("growth_per_step_bytes"), &Value::Missing);
+        assert!(
+            matches!(section.get("growth_bytes_per_s"), Value::Num(v) if (v - 10_000.0).abs() < 50.0),
+            "{section:?}"
+        );
+        assert_eq!(section.cell("growing", 0, "per_step_bytes"), &Value::Missing);
+    }
+}

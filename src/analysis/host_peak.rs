@@ -1,0 +1,176 @@
+//! host-peak: what was live when a process held most memory of malloc, by stack.
+
+use super::by_stack::{self, MOST, PLACE, PROCESS, SITE, STACK, largest, whole};
+use super::passes::allocations::OfProcess;
+use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::{Analysis, Explain, Facts, Metric, Need};
+
+/// The analysis.
+pub(crate) struct HostPeak;
+
+impl Analysis for HostPeak {
+    fn name(&self) -> &'static str {
+        "host-peak"
+    }
+
+    fn title(&self) -> &'static str {
+        "Live at the peak of malloc's memory"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "What malloc had given and not got back at the moment when that was most in bytes, by the stack that allocated it; \
+                of each process its own moment. The line is the innermost frame of the user's own code that is no allocator's. With \
+                --malloc sample a sample stands for weight_bytes (--explain host-memory), and the error is two standard deviations of \
+                the sum over the live samples: sqrt(sum of weight (weight - bytes)).",
+            unit: "bytes; blocks are estimates in sampled mode. After: since the process's start.",
+            limits: "The peak of an estimate is a little higher than the real one: of all moments the one counts at which the samples \
+                say most. Of several threads rows are in the order of their time but for some ms, which moves the peak by what was allocated \
+                in these. Blocks of fewer bytes than the distance of samples may be missing altogether. Memory from mmap is told apart \
+                (host-allocations), and what the allocator keeps for itself is in neither: host-memory has resident memory beside it.",
+            source: "heaptrack and memray, peak; Poisson sampling as in heapprofd; metrics.md, Memory.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Allocations]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::cost("peak_bytes", Bytes, "most bytes of malloc live at once, in the process where that is most")
+                .unsteady(),
+            Metric::about("error_percent", Percent, "error of that: two standard deviations"),
+            Metric::about("peak_blocks", Count, "blocks that were live then"),
+            Metric::about("largest_percent", Percent, "the part of it that the largest stack had"),
+        ];
+        METRICS
+    }
+
+    fn answers(&self, facts: &Facts<'_>) -> bool {
+        by_stack::any(facts)
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        if !by_stack::begin(&mut section, facts) {
+            return section;
+        }
+        let processes = processes(facts);
+        let (id, most) = processes[0];
+        let of_most = largest(facts, |of| if of.process_id == id { of.stack.at_peak(of.process).bytes } else { 0.0 });
+        let first = of_most.first().map_or(0.0, |of| of.stack.at_peak(of.process).bytes);
+        section.fact("peak_bytes", "most live at once", Unit::Bytes, most.peak.bytes);
+        section.fact("error_percent", "error (+-)", Unit::Percent, by_stack::error_percent(facts, most.peak));
+        section.fact("peak_blocks", "in blocks", Unit::Count, whole(most.peak.blocks));
+        section.fact("largest_percent", "of one stack", Unit::Percent, percent(first, most.peak.bytes));
+        if processes.len() > 1 {
+            section.table(by_process(facts, &processes));
+        }
+        section.table(at_peak(facts));
+        section
+    }
+}
+
+fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(i64, &'a OfProcess)> {
+    let mut all: Vec<_> = facts.allocations.processes.iter().map(|(id, process)| (*id, process)).collect();
+    all.sort_by(|(a_id, a), (b_id, b)| b.peak.bytes.total_cmp(&a.peak.bytes).then(a_id.cmp(b_id)));
+    all
+}
+
+fn by_process(facts: &Facts<'_>, processes: &[(i64, &OfProcess)]) -> Table {
+    const COLUMNS: [Column; 6] = [
+        PROCESS,
+        column("program", "Program", Unit::Name),
+        column("peak_bytes", "Peak", Unit::Bytes),
+        column("error_percent", "+-", Unit::Percent),
+        column("peak_after_ns", "After", Unit::Ns),
+        column("live_at_end_bytes", "Live at end", Unit::Bytes),
+    ];
+    let row = |(id, process): &(i64, &OfProcess)| {
+        let start = facts.trace.process(*id).map(|process| process.start_ns).filter(|start| *start > 0);
+        let after = start.filter(|_| process.peak_at_ns > 0).map(|start| (process.peak_at_ns - start).max(0));
+        vec![
+            facts.label(*id).into(),
+            facts.program(*id).into(),
+            process.peak.bytes.into(),
+            by_stack::error_percent(facts, process.peak),
+            after.into(),
+            by_stack::bytes(process.live.bytes),
+        ]
+    };
+    Table::new("by_process", "By process", &COLUMNS, processes.iter().map(row).collect())
+}
+
+fn at_peak(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 9] = [
+        PROCESS,
+        SITE,
+        column("bytes", "At peak", Unit::Bytes),
+        column("error_bytes", "+-", Unit::Bytes),
+        column("percent", "Of it", Unit::Percent),
+        column("blocks", "Blocks", Unit::Count),
+        column("live_at_end_bytes", "Live at end", Unit::Bytes),
+        PLACE,
+        STACK,
+    ];
+    let mut rows = Vec::new();
+    let all = largest(facts, |of| of.stack.at_peak(of.process).bytes);
+    for of in all.iter().take(MOST) {
+        let amount = of.stack.at_peak(of.process);
+        let values: [Value; 5] = [
+            amount.bytes.into(),
+            amount.error_bytes().into(),
+            percent(amount.bytes, of.process.peak.bytes),
+            whole(amount.blocks),
+            by_stack::bytes(of.stack.live.bytes),
+        ];
+        rows.push(of.row(facts, values));
+    }
+    let left_out = all.len().saturating_sub(MOST);
+    Table { left_out, ..Table::new("by_stack", "By stack, at the peak of each process", &COLUMNS, rows) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn the_peak_is_shared_out_to_the_lines_that_held_it() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let load = trace.stack("load", "/home/u/data.py", 31);
+        let model = trace.stack("model", "/home/u/model.py", 7);
+        let mut thread = trace.thread(1, 11);
+        thread.host(500_000);
+        let batch = thread.malloc_at(load, 750_000, 1_000_000.0);
+        thread.malloc_at(model, 3_000_000, 3_000_000.0);
+        thread.free_block(&batch);
+        thread.malloc("alloc", 1000, 1000.0);
+        let section = trace.section(&HostPeak);
+        assert_eq!((section.get("peak_bytes"), section.get("peak_blocks")), (&Value::Num(4e6), &Value::Int(2)));
+        assert_eq!(section.get("largest_percent"), &Value::Num(75.0));
+        // One sample of a million bytes that was drawn with probability 3/4.
+        assert_eq!(section.get("error_percent"), &Value::Num(25.0));
+        let row = |row: usize| {
+            ["site", "bytes", "error_bytes", "live_at_end_bytes"].map(|c| section.cell("by_stack", row, c).clone())
+        };
+        assert_eq!(row(0), ["model.py:7 model".into(), 3e6.into(), 0.0.into(), 3e6.into()]);
+        assert_eq!(row(1), ["data.py:31 load".into(), 1e6.into(), 1e6.into(), 0.0.into()]);
+        assert_eq!(section.cell("by_stack", 0, "stack"), &Value::from("model /home/u/model.py:7"));
+        assert_eq!(section.tables.len(), 1);
+    }
+
+    #[test]
+    fn a_trace_without_malloc_says_so_and_one_without_stacks_too() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        assert!(trace.section(&HostPeak).notes[0].starts_with("No malloc or free"));
+        trace.thread(1, 11).malloc("alloc", 1000, 1000.0);
+        let section = trace.section(&HostPeak);
+        assert!(section.notes[0].starts_with("No allocation has a stack"), "{:?}", section.notes);
+        assert_eq!(section.cell("by_stack", 0, "site"), &Value::from("(no stack)"));
+    }
+}

@@ -1,0 +1,172 @@
+//! pprof's profile.proto (github.com/google/pprof), with the four sample types of Go's heap profiles.
+//!
+//! One profile holds all processes: each sample has its process as a label, so that `-tagroot process` shows them apart and
+//! `-tagfocus pid=4711` one of them. A location is a frame without its address: everything is symbolised already, and
+//! mappings only name libraries.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+
+use super::protobuf::Message;
+use super::{At, Heap, name_of, no_frames};
+use crate::trace::Frame;
+
+/// Fields of the messages, by their names in profile.proto.
+mod field {
+    pub(super) const SAMPLE_TYPE: u32 = 1;
+    pub(super) const SAMPLE: u32 = 2;
+    pub(super) const MAPPING: u32 = 3;
+    pub(super) const LOCATION: u32 = 4;
+    pub(super) const FUNCTION: u32 = 5;
+    pub(super) const STRING_TABLE: u32 = 6;
+    pub(super) const TIME_NANOS: u32 = 9;
+    pub(super) const DURATION_NANOS: u32 = 10;
+    pub(super) const PERIOD_TYPE: u32 = 11;
+    pub(super) const PERIOD: u32 = 12;
+    pub(super) const COMMENT: u32 = 13;
+    pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
+}
+
+/// Types and units of a sample's values, in their order.
+const TYPES: [(&str, &str); 4] =
+    [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")];
+
+/// What a profile refers to by number.
+#[derive(Default)]
+struct Tables {
+    profile: Message,
+    texts: FxHashMap<String, i64>,
+    order: Vec<String>,
+    mappings: FxHashMap<String, i64>,
+    functions: FxHashMap<(String, String), i64>,
+    locations: FxHashMap<Frame, i64>,
+}
+
+/// Writes the profile.
+pub(super) fn write(heap: &Heap<'_>, at: At, output: &mut impl Write) -> io::Result<()> {
+    let mut tables = Tables::default();
+    tables.text("");
+    for (what, unit) in TYPES {
+        let value = tables.value_type(what, unit);
+        tables.profile.part(field::SAMPLE_TYPE, value.bytes());
+    }
+    // The first library is what a profile is said to be of.
+    if let Some(main) = heap.main() {
+        tables.mapping(&main.exe);
+    }
+    for line in &heap.lines {
+        let mut frames: Vec<i64> = heap.frames(line).into_iter().map(|frame| tables.location(frame)).collect();
+        if frames.is_empty() {
+            frames.push(tables.location(&Frame { function: no_frames(line).to_owned(), ..Frame::default() }));
+        }
+        let program = &heap.programs[line.program];
+        let mut sample = Message::default();
+        sample.numbers(1, frames);
+        sample.numbers(2, line.values);
+        sample.part(3, tables.label("process", Err(&program.name)).bytes());
+        sample.part(3, tables.label("pid", Ok(program.pid.into())).bytes());
+        tables.profile.part(field::SAMPLE, sample.bytes());
+    }
+    let trace = heap.facts.trace;
+    tables.profile.number(field::TIME_NANOS, trace.began_ns());
+    let duration = trace.ended_ns().map_or(0, |ended| ended.saturating_sub(trace.began_ns()));
+    tables.profile.number(field::DURATION_NANOS, duration);
+    let period = tables.value_type("space", "bytes");
+    tables.profile.part(field::PERIOD_TYPE, period.bytes());
+    tables.profile.number(field::PERIOD, heap.programs.iter().map(|program| program.sample_bytes).max().unwrap_or(1));
+    let when = match at {
+        At::End => "in use: at the end of each process",
+        At::Peak => "in use: when each process had most",
+    };
+    let comment = tables.text(when);
+    tables.profile.numbers(field::COMMENT, [comment]);
+    let default = tables.text(TYPES[3].0);
+    tables.profile.number(field::DEFAULT_SAMPLE_TYPE, default);
+    let order = std::mem::take(&mut tables.order);
+    order.iter().for_each(|text| tables.profile.part(field::STRING_TABLE, text.as_bytes()));
+    output.write_all(tables.profile.bytes())
+}
+
+impl Tables {
+    /// The number of a text; that of the empty one is 0.
+    fn text(&mut self, text: &str) -> i64 {
+        if let Some(number) = self.texts.get(text) {
+            return *number;
+        }
+        let number = self.order.len() as i64;
+        self.order.push(text.to_owned());
+        self.texts.insert(text.to_owned(), number);
+        number
+    }
+
+    fn value_type(&mut self, what: &str, unit: &str) -> Message {
+        let mut message = Message::default();
+        message.number(1, self.text(what));
+        message.number(2, self.text(unit));
+        message
+    }
+
+    fn label(&mut self, key: &str, value: Result<i64, &str>) -> Message {
+        let mut label = Message::default();
+        label.number(1, self.text(key));
+        match value {
+            Ok(number) => label.number(3, number),
+            Err(text) => label.number(2, self.text(text)),
+        }
+        label
+    }
+
+    fn location(&mut self, frame: &Frame) -> i64 {
+        if let Some(id) = self.locations.get(frame) {
+            return *id;
+        }
+        let id = self.locations.len() as i64 + 1;
+        self.locations.insert(frame.clone(), id);
+        let mut line = Message::default();
+        line.number(1, self.function(frame));
+        line.number(2, frame.line.unwrap_or(0).into());
+        let mut location = Message::default();
+        location.number(1, id);
+        location.number(2, self.mapping(&frame.module));
+        location.part(4, line.bytes());
+        self.profile.part(field::LOCATION, location.bytes());
+        id
+    }
+
+    fn function(&mut self, frame: &Frame) -> i64 {
+        let key = (name_of(frame), frame.file.clone());
+        if let Some(id) = self.functions.get(&key) {
+            return *id;
+        }
+        let id = self.functions.len() as i64 + 1;
+        let (name, file) = (self.text(&key.0), self.text(&key.1));
+        self.functions.insert(key, id);
+        let mut function = Message::default();
+        // Its name as people read it, and as the linker does, of which only the first is in a trace.
+        for (field, value) in [(1, id), (2, name), (3, name), (4, file)] {
+            function.number(field, value);
+        }
+        self.profile.part(field::FUNCTION, function.bytes());
+        id
+    }
+
+    /// The number of a library; 0 for Python and for code that lies in none.
+    fn mapping(&mut self, module: &str) -> i64 {
+        if module.is_empty() {
+            return 0;
+        }
+        if let Some(id) = self.mappings.get(module) {
+            return *id;
+        }
+        let id = self.mappings.len() as i64 + 1;
+        self.mappings.insert(module.to_owned(), id);
+        let mut mapping = Message::default();
+        mapping.number(1, id);
+        mapping.number(5, self.text(module));
+        // Functions, files, lines and inlined frames are there: pprof need not look for the library.
+        (7..=10).for_each(|field| mapping.number(field, 1));
+        self.profile.part(field::MAPPING, mapping.bytes());
+        id
+    }
+}

@@ -1,0 +1,160 @@
+//! Heap profiles, read back.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use super::*;
+use crate::trace::testing::{START, TestTrace};
+
+/// Two processes: 100 bytes allocated in all by `a`, of which the peak holds 100 and the end 30; 70 by nobody known.
+fn trace() -> TestTrace {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 1_000_000);
+    trace.process(2, 200, Some(3), START + 1_000_000);
+    let a = trace.stack("a;b", "/home/u/x.py", 7);
+    let mut thread = trace.thread(1, 11);
+    let first = thread.malloc_at(a, 70, 70.0);
+    thread.malloc_at(a, 30, 30.0);
+    thread.free_block(&first);
+    thread.culled(a, 4, 400, 500);
+    trace.thread(2, 12).malloc("alloc", 50, 100.0);
+    trace
+}
+
+fn written(write: impl FnOnce(&Path) -> io::Result<Written>, name: &str) -> (Vec<u8>, u64) {
+    let folder = std::env::temp_dir().join(format!("gputrace-heap-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let done = write(&folder.join(name)).unwrap();
+    let bytes = std::fs::read(&done.files[0].0).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    (bytes, done.files[0].1)
+}
+
+#[test]
+fn folded_stacks_have_the_value_that_was_asked_for() {
+    let recorded = trace();
+    let trace = recorded.open();
+    let text = |what, at| String::from_utf8(written(|file| folded(&trace, file, what, at), "f").0).unwrap();
+    let space = "python (pid 100);a:b (x.py:7) 500\npython (rank 3);[no stack] 100\n";
+    assert_eq!(text(What::AllocSpace, At::End), space);
+    assert_eq!(text(What::AllocObjects, At::End), space.replace(" 500", " 6").replace("] 100", "] 2"));
+    assert_eq!(text(What::InuseSpace, At::End), space.replace(" 500", " 30"));
+    assert_eq!(text(What::InuseSpace, At::Peak), space.replace(" 500", " 100"));
+    assert_eq!(text(What::InuseObjects, At::Peak), space.replace(" 500", " 2").replace("] 100", "] 2"));
+}
+
+/// The fields of a message: numbers, and bytes.
+#[derive(Default)]
+struct Fields(BTreeMap<u64, Vec<(u64, Vec<u8>)>>);
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let (first, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        value |= u64::from(first & 0x7f) << shift;
+        shift += 7;
+        if first & 0x80 == 0 {
+            return value;
+        }
+    }
+}
+
+impl Fields {
+    fn read(mut bytes: &[u8]) -> Fields {
+        let mut fields = Fields::default();
+        while !bytes.is_empty() {
+            let key = varint(&mut bytes);
+            let number = varint(&mut bytes);
+            let mut part = Vec::new();
+            if key & 7 == 2 {
+                let (own, rest) = bytes.split_at(number as usize);
+                (part, bytes) = (own.to_vec(), rest);
+            }
+            fields.0.entry(key >> 3).or_default().push((number, part));
+        }
+        fields
+    }
+
+    fn parts(&self, field: u64) -> impl Iterator<Item = Fields> {
+        self.0.get(&field).into_iter().flatten().map(|(_, part)| Fields::read(part))
+    }
+
+    fn number(&self, field: u64) -> u64 {
+        self.0.get(&field).map_or(0, |all| all[0].0)
+    }
+
+    fn packed(&self, field: u64) -> Vec<u64> {
+        let (mut bytes, mut all) = (self.0[&field][0].1.as_slice(), Vec::new());
+        while !bytes.is_empty() {
+            all.push(varint(&mut bytes));
+        }
+        all
+    }
+}
+
+/// Each sample as text: frames from the outermost on, labels, values.
+fn samples(bytes: &[u8]) -> (Vec<String>, Fields) {
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain).unwrap();
+    let profile = Fields::read(&plain);
+    let texts: Vec<String> = profile.0[&6].iter().map(|(_, t)| String::from_utf8(t.clone()).unwrap()).collect();
+    let text = |number: u64| texts[number as usize].as_str();
+    let functions: BTreeMap<u64, (u64, u64)> =
+        profile.parts(5).map(|f| (f.number(1), (f.number(2), f.number(4)))).collect();
+    let locations: BTreeMap<u64, (u64, u64)> = profile
+        .parts(4)
+        .map(|l| (l.number(1), l.parts(4).map(|line| (line.number(1), line.number(2))).next().unwrap()))
+        .collect();
+    let frame = |location: u64| {
+        let (function, line) = locations[&location];
+        let (name, file) = functions[&function];
+        format!("{} {}:{line}", text(name), text(file))
+    };
+    let sample = |sample: Fields| {
+        let frames: Vec<String> = sample.packed(1).into_iter().rev().map(frame).collect();
+        let labels: Vec<String> =
+            sample.parts(3).map(|l| format!("{}={}{}", text(l.number(1)), text(l.number(2)), l.number(3))).collect();
+        format!("{} {} {:?}", frames.join(" > "), labels.join(" "), sample.packed(2))
+    };
+    assert_eq!(texts[0], "");
+    let types: Vec<String> = profile.parts(1).map(|t| format!("{}/{}", text(t.number(1)), text(t.number(2)))).collect();
+    assert_eq!(types, ["alloc_objects/count", "alloc_space/bytes", "inuse_objects/count", "inuse_space/bytes"]);
+    assert_eq!(text(profile.number(14)), "inuse_space");
+    (profile.parts(2).map(sample).collect(), profile)
+}
+
+#[test]
+fn a_profile_of_pprof_says_what_the_trace_does() {
+    let recorded = trace();
+    let trace = recorded.open();
+    let (bytes, stacks) = written(|file| pprof(&trace, file, At::End), "heap.pb");
+    let (lines, profile) = samples(&bytes);
+    let wanted = [
+        "a;b /home/u/x.py:7 process=python (pid 100)0 pid=100 [6, 500, 1, 30]",
+        "[no stack] :0 process=python (rank 3)0 pid=200 [2, 100, 2, 100]",
+    ];
+    assert_eq!((lines.as_slice(), stacks), (wanted.map(str::to_owned).as_slice(), 2));
+    assert_eq!((profile.number(9), profile.number(12)), (START as u64, 524_288));
+    let (peak, _) = samples(&written(|file| pprof(&trace, file, At::Peak), "peak.pb.gz").0);
+    assert!(peak[0].ends_with("[6, 500, 2, 100]"), "{peak:?}");
+}
+
+#[test]
+fn a_frame_without_a_name_has_its_librarys() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 1_000_000);
+    let row = |depth: i32, function: &str| {
+        serde_json::json!({
+            "stack_id": 5, "depth": depth, "language": "native", "function": function, "module": "/lib/libx.so",
+        })
+    };
+    trace.row(gputrace_collectors::schema::TableId::Stacks, row(0, ""));
+    trace.row(gputrace_collectors::schema::TableId::Stacks, row(1, "_ZN5model7forwardEi"));
+    trace.thread(1, 11).malloc_at(5, 8, 8.0);
+    let opened = trace.open();
+    let (lines, profile) = samples(&written(|file| pprof(&opened, file, At::End), "x.pb.gz").0);
+    assert!(lines[0].starts_with("model::forward :0 > [libx.so] :0 "), "{lines:?}");
+    // The first mapping is the program itself.
+    assert_eq!((profile.parts(3).count(), profile.parts(4).map(|l| l.number(2)).collect::<Vec<_>>()), (2, vec![2, 2]));
+}

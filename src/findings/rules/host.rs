@@ -1,0 +1,62 @@
+//! Rules about memory of the host: malloc.
+
+use super::lines::ms;
+use crate::analysis::{Growing, MallocSum, growing, slowest_in_malloc};
+use crate::findings::{Evidence, Subject};
+use crate::render::{bytes, number};
+use crate::trace::Site;
+
+/// Less growth in a run is no finding, nor is a smaller part of the peak.
+const GROWTH_BYTES: f64 = 1048576.0;
+const GROWTH_SHARE: f64 = 0.01;
+/// A smaller part of a step in malloc is no finding.
+const MALLOC_SHARE: f64 = 0.05;
+/// Fewer timed calls do not tell how long the others take.
+const TIMED: u64 = 50;
+
+/// Whether calls of malloc in the process are in the trace.
+pub(super) fn malloc_is_known(s: &Subject<'_>) -> bool {
+    s.facts.allocations.processes.get(&s.process_id).is_some()
+}
+
+pub(super) fn host_memory_growth(s: &Subject<'_>) -> Option<Evidence> {
+    let (steps, process) = (s.steps?, s.facts.allocations.processes.get(&s.process_id)?);
+    let grows: Vec<Growing<'_>> =
+        growing(s.facts).into_iter().filter(|grows| grows.of.process_id == s.process_id).collect();
+    let per_step: f64 = grows.iter().filter_map(Growing::per_step).sum();
+    let in_run = per_step * steps.sorted_ns.len() as f64;
+    if in_run < GROWTH_BYTES || in_run < GROWTH_SHARE * process.peak.bytes {
+        return None;
+    }
+    let line = |grows: &Growing<'_>| {
+        let site = grows.of.site(s.facts).map_or_else(|| "(no stack)".to_owned(), Site::short);
+        let live = bytes(grows.of.stack.live.bytes.max(0.0));
+        Some(format!("{site}  {} a step, {live} live at the end", bytes(grows.per_step()?)))
+    };
+    Some(Evidence { gain_ns: 0.0, of_run: false, lines: grows.iter().take(3).filter_map(line).collect() })
+}
+
+/// What the thread that makes the steps spends in malloc, where enough calls were timed.
+fn in_loop(s: &Subject<'_>) -> Option<MallocSum> {
+    let thread = s.facts.allocations.threads.get(&(s.process_id, s.steps?.tid))?;
+    Some(MallocSum::of(&thread.middle)).filter(|sum| sum.timed >= TIMED)
+}
+
+/// Whether it is known how long malloc takes in the loop.
+pub(super) fn malloc_is_timed(s: &Subject<'_>) -> bool {
+    in_loop(s).is_some()
+}
+
+pub(super) fn malloc_time(s: &Subject<'_>) -> Option<Evidence> {
+    let sum = in_loop(s)?;
+    let ns = sum.ns / s.units;
+    if ns < MALLOC_SHARE * s.unit_ns {
+        return None;
+    }
+    let gain_ns = s.gain_ns(ns, |gpu| s.host_idle_ns(gpu).min(ns));
+    let lines = [
+        Some(format!("{} a step in {} calls of malloc and free, about", ms(ns), number(sum.calls / s.units))),
+        slowest_in_malloc(s.facts, s.process_id).map(|site| format!("most from {}", site.short())),
+    ];
+    Some(Evidence { gain_ns, of_run: false, lines: lines.into_iter().flatten().collect() })
+}
