@@ -162,3 +162,19 @@ fn culling_what_is_only_sampled_is_refused() {
     let run = scratch.gputrace(&["--cull", "1", "--", "true"]).expect(125);
     assert!(run.stderr.contains("--malloc full"), "{}", run.stderr);
 }
+
+#[test]
+fn a_report_says_what_python_keeps_in_pools_of_its_own() {
+    if !crate::util::needs(&["python3"]) {
+        return;
+    }
+    let note = |variable: Option<&str>| {
+        let scratch = Scratch::new();
+        let target = scratch.target("python3").args(["-c", "blocks = [bytes(100000) for _ in range(1000)]"]);
+        let target = if let Some(value) = variable { target.env("PYTHONMALLOC", value) } else { target };
+        target.options(["--malloc", "sample=64K"]).traced().expect(0);
+        let report = scratch.gputrace(&["report", "trace0", "--only", "host-memory"]).expect(0);
+        report.text().contains("pools of its own")
+    };
+    assert!(note(None) && note(Some("debug")) && !note(Some("malloc")));
+}

@@ -95,6 +95,13 @@ impl Analysis for HostMemory {
         let resident = hosts().filter_map(|(_, h)| h.resident_peak).max_by(f64::total_cmp);
         section.fact("peak_resident_bytes", "most resident", Unit::Bytes, resident);
         loss::note(&mut section, facts, "events of malloc and free", TableId::HostMemory);
+        let pools = facts.trace.manifests().flat_map(|m| &m.processes).filter(|process| process.python_pools).count();
+        if pools > 0 {
+            section.note(format!(
+                "Python gives out objects of up to 512 bytes from pools of its own ({pools} of the processes): they are not \
+                 among these. With PYTHONMALLOC=malloc in the environment each of them is, and with --mmap the pools are."
+            ));
+        }
         section.table(by_process(facts));
         section.table(sizes(facts));
         section.table(over_time(facts));
