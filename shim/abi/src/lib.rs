@@ -24,6 +24,7 @@ mod hook_row;
 pub mod layout;
 pub mod local;
 pub mod metal;
+pub mod note;
 pub mod patches;
 pub mod pool;
 pub mod ring;
