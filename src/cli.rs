@@ -21,7 +21,7 @@ pub(crate) use check::CheckArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use export::{ExportArgs, ExportAt, ExportFormat, ExportValue};
 pub(crate) use import::ImportArgs;
-pub(crate) use malloc::MallocArgs;
+pub(crate) use malloc::{Malloc, MallocArgs};
 pub(crate) use record::{
     BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, OnFull, OsWaits, RecordArgs, Switch,
 };
@@ -211,7 +211,7 @@ mod tests {
              --launch-stacks 0 --grace 0.5 -- x",
         );
         assert_eq!((args.max_size, args.segment_memory), (20 << 30, 1 << 20));
-        assert_eq!((args.on_full, args.grace), (OnFull::Block, Duration::from_millis(500)));
+        assert_eq!((args.on_full, args.grace), (Some(OnFull::Block), Duration::from_millis(500)));
         assert_eq!((args.stacks, args.stacks_over, args.launch_stacks), (Switch::Off, 100, 0));
         for wrong in ["", "x", "1X", "-1", "0", "99999999999T", "1.5G"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");

@@ -68,9 +68,10 @@ pub(crate) struct RecordArgs {
 
     /// What a call does that finds its process's memory full: drop its event and count it, or block
     ///
-    /// block loses nothing and can slow the command down. Example: --on-full block
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "drop")]
-    pub(crate) on_full: OnFull,
+    /// block loses nothing and can slow the command down: what --malloc full does unless told, where drop is the rule otherwise.
+    /// Example: --on-full block
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) on_full: Option<OnFull>,
 
     /// Whether stacks of Python lines, or of native functions, are taken: on or off
     #[arg(long, value_enum, value_name = "WHAT", default_value = "on")]
@@ -174,7 +175,7 @@ impl RecordArgs {
             max_size: 2 << 30,
             segment_memory: 16 << 20,
             hook: HookRoute::Auto,
-            on_full: OnFull::Drop,
+            on_full: None,
             stacks: Switch::On,
             stacks_over: STACKS_OVER_US,
             launch_stacks: LAUNCH_STACKS,

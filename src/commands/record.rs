@@ -17,7 +17,7 @@ use gputrace_collectors::counters::Asked;
 use gputrace_collectors::{Config, Running};
 
 use crate::cli::{
-    BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, MallocArgs, OnFull, OsWaits, RecordArgs, Switch,
+    BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, MallocArgs, OnFull, OsWaits, RecordArgs, Switch,
 };
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
@@ -163,7 +163,9 @@ fn environment(
     if inspection.obstacle.as_ref().is_some_and(|obstacle| !Obstacle::lets_children_be_traced(obstacle)) {
         return Ok(inherited);
     }
-    let on_full = match args.on_full {
+    // Whoever wants each block wants no holes among them: a free that is missing is a leak.
+    let usual = if args.malloc.malloc == Malloc::Full { OnFull::Block } else { OnFull::Drop };
+    let on_full = match args.on_full.unwrap_or(usual) {
         OnFull::Drop => "drop",
         OnFull::Block => "block",
     };

@@ -144,7 +144,7 @@ impl Archive {
             .i64("stack_id", frames.iter().map(|(id, ..)| *id))
             .i32("depth", frames.iter().map(|(_, depth, _)| *depth))
             .text("language", rows().map(|frame| frame.language))
-            .text("function", rows().map(|frame| frame.function.as_str()))
+            .text("function", rows().map(|frame| &*frame.function))
             .text("file", rows().map(|frame| frame.file.as_deref()))
             .i32("line", rows().map(|frame| frame.line))
             .text("module", rows().map(|frame| frame.module.as_deref()))

@@ -8,6 +8,7 @@ mod lines;
 mod python;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use gputrace_abi::event::{Event, text_kind};
 use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, MIXED, MIXED_PYTHON, NATIVE, PYTHON};
@@ -47,8 +48,8 @@ pub(crate) struct StackOf {
 pub(crate) struct Stacks {
     pid: i32,
     /// Path of the program, which the loader calls nothing.
-    exe: String,
-    modules: ByHandle<String>,
+    exe: Arc<str>,
+    modules: ByHandle<Arc<str>>,
     stacks: ByHandle<Stack>,
     codes: ByHandle<Code>,
     /// Line tables whose code object has not come yet.
@@ -64,7 +65,7 @@ pub(crate) struct Stacks {
 impl Stacks {
     /// Of a process with this pid and program.
     pub(crate) fn new(pid: i32, exe: &str) -> Stacks {
-        Stacks { pid, exe: exe.to_owned(), ..Stacks::default() }
+        Stacks { pid, exe: exe.into(), ..Stacks::default() }
     }
 
     /// A stack came, for the call of this thread that began when the record says.
@@ -186,7 +187,7 @@ impl Stacks {
                 self.stacks.insert(text.key, Stack { frames, language, cut, id: None });
             }
             text_kind::MODULE => {
-                let path = if bytes.is_empty() { self.exe.clone() } else { text.text().into_owned() };
+                let path = if bytes.is_empty() { self.exe.clone() } else { text.text().into_owned().into() };
                 self.modules.insert(text.key, path);
             }
             text_kind::PYTHON_LINES => {
@@ -209,7 +210,7 @@ impl Stacks {
 }
 
 /// A frame of native code before its symbol is known; of code that lies in no file where there is no module.
-fn native_row(module: Option<&String>, frame: &Frame) -> StackRow {
+fn native_row(module: Option<&Arc<str>>, frame: &Frame) -> StackRow {
     StackRow { language: "native", module: module.cloned(), offset: Some(frame.offset as i64), ..StackRow::default() }
 }
 
@@ -217,7 +218,7 @@ fn native_row(module: Option<&String>, frame: &Frame) -> StackRow {
 pub(crate) fn content(rows: &[StackRow]) -> i64 {
     let mut hash = crate::names::Hash::new("stack");
     for row in rows {
-        for text in [Some(row.language), Some(&row.function), row.file.as_deref(), row.module.as_deref()] {
+        for text in [Some(row.language), Some(&*row.function), row.file.as_deref(), row.module.as_deref()] {
             hash.text(text.unwrap_or("\0"));
         }
         hash.number(row.line.map_or(u64::MAX, |l| l as u64));

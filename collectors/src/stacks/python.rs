@@ -1,5 +1,7 @@
 //! A Python code object: its name, its file, and the lines of its instructions.
 
+use std::sync::Arc;
+
 use gputrace_abi::stack::{PYTHON_CODE_BYTES, PythonCode};
 
 use super::lines;
@@ -7,8 +9,8 @@ use crate::tables::StackRow;
 
 /// A code object, as the process described it.
 pub(super) struct Code {
-    name: String,
-    file: String,
+    name: Arc<str>,
+    file: Arc<str>,
     minor: u8,
     first_line: u32,
     /// None where it did not come in whole.
@@ -23,8 +25,8 @@ impl Code {
         let (name, file) = texts.split_at_checked(head.name_bytes.into())?;
         let whole = table.len() as u64 == u64::from(head.lines_bytes);
         Some(Code {
-            name: decode(name, head.name_unit),
-            file: decode(file, head.file_unit),
+            name: decode(name, head.name_unit).into(),
+            file: decode(file, head.file_unit).into(),
             minor: head.minor,
             first_line: head.first_line,
             table: whole.then_some(table),
@@ -75,7 +77,7 @@ mod tests {
     fn a_line_table_with_a_hole_gives_no_lines() {
         let head = PythonCode { minor: 9, name_bytes: 1, first_line: 7, lines_bytes: 2, ..PythonCode::default() };
         let whole = code(head, b"fa.py", &[0, 1]).unwrap().row(0);
-        assert_eq!((whole.function.as_str(), whole.file.as_deref(), whole.line), ("f", Some("a.py"), Some(8)));
+        assert_eq!((&*whole.function, whole.file.as_deref(), whole.line), ("f", Some("a.py"), Some(8)));
         assert_eq!(code(head, b"fa.py", &[0]).unwrap().row(0).line, None);
         assert!(Code::read(b"short", Vec::new()).is_none());
         assert!(code(PythonCode { name_bytes: 9, ..head }, b"fa.py", &[]).is_none());

@@ -5,16 +5,18 @@
 //! [`MOST_DEBUG_BYTES`] or compressed.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+
 use std::fs;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use gimli::{EndianRcSlice, RunTimeEndian};
 use object::read::{ReadCache, elf::ElfFile64};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use super::debug_file;
+use crate::bindings::ByHandle;
 
 type Reader = EndianRcSlice<RunTimeEndian>;
 pub(super) type Elf<'a> = ElfFile64<'a, Endianness, &'a ReadCache<fs::File>>;
@@ -28,8 +30,8 @@ const MOST_SYMBOLS: usize = 4 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Site {
     /// Mangled; empty when there is no symbol.
-    pub(crate) function: String,
-    pub(crate) file: Option<String>,
+    pub(crate) function: Arc<str>,
+    pub(crate) file: Option<Arc<str>>,
     pub(crate) line: Option<u32>,
 }
 
@@ -45,7 +47,7 @@ pub(super) struct File {
     symbols: Vec<Symbol>,
     names: Vec<u8>,
     lines: Option<addr2line::Context<Reader>>,
-    known: HashMap<u64, Vec<Site>>,
+    known: ByHandle<Vec<Site>>,
 }
 
 impl File {
@@ -53,7 +55,7 @@ impl File {
     pub(super) fn read(root: &Path, path: &Path) -> Option<File> {
         let cache = ReadCache::new(debug_file::open(&debug_file::inside(root, path))?);
         let elf = Elf::parse(&cache).ok()?;
-        let mut file = File { symbols: Vec::new(), names: Vec::new(), lines: None, known: HashMap::new() };
+        let mut file = File { symbols: Vec::new(), names: Vec::new(), lines: None, known: ByHandle::default() };
         file.add_symbols(&elf);
         file.lines = debug_information(&elf);
         if file.lines.is_none()
@@ -103,7 +105,7 @@ impl File {
         if let Some(outermost) = sites.last_mut()
             && let Some(symbol) = symbol
         {
-            outermost.function = symbol;
+            outermost.function = symbol.into();
         }
         sites
     }
@@ -125,8 +127,8 @@ fn inlined(lines: &addr2line::Context<Reader>, address: u64) -> Vec<Site> {
         let name = frame.function.as_ref().and_then(|f| f.raw_name().ok()).map(Cow::into_owned);
         let location = frame.location;
         sites.push(Site {
-            function: name.unwrap_or_default(),
-            file: location.as_ref().and_then(|l| l.file).map(str::to_owned),
+            function: name.unwrap_or_default().into(),
+            file: location.as_ref().and_then(|l| l.file).map(Arc::from),
             line: location.and_then(|l| l.line),
         });
         if sites.len() >= 64 {
@@ -214,7 +216,7 @@ mod tests {
                 library.move_to(folder);
             }
             let site = library.find();
-            assert_eq!(site.function, "hidden", "{folder}");
+            assert_eq!(&*site.function, "hidden", "{folder}");
             assert!(site.line.is_some_and(|line| (1..=3).contains(&line)), "{site:?}");
             assert!(site.file.unwrap().ends_with("x.c"));
         }

@@ -7,7 +7,6 @@ mod debug_file;
 mod file;
 mod perf_map;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -38,7 +37,7 @@ pub(crate) type Deadline = Arc<OnceLock<Instant>>;
 /// The thread's work: until nobody sends any more.
 pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline: &Deadline) {
     let maps = PerfMaps::new(Path::new("/proc"));
-    let mut files = Files { open: HashMap::new(), maps, deadline: deadline.clone() };
+    let mut files = Files { open: Vec::new(), maps, deadline: deadline.clone() };
     let mut columns = StackColumns::default();
     while let Ok(first) = stacks.recv() {
         let mut next = Some(first);
@@ -58,7 +57,8 @@ pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline:
 }
 
 struct Files {
-    open: HashMap<PathBuf, Option<File>>,
+    /// By path; the paths of frames are mostly the same texts in memory.
+    open: Vec<(Arc<str>, Option<File>)>,
     maps: PerfMaps,
     deadline: Deadline,
 }
@@ -97,31 +97,37 @@ impl Files {
         // What was pushed is the address after the call.
         let address = row.offset.filter(|_| row.module.is_none()).map(|address| (address as u64).wrapping_sub(1));
         let function = address.and_then(|address| self.maps.find(pid, address, may_read));
-        StackRow { function: function.unwrap_or(&row.function).to_owned(), ..row.clone() }
+        match function {
+            Some(function) => StackRow { function: function.into(), ..row.clone() },
+            None => row.clone(),
+        }
     }
 
     fn may_read(&self) -> bool {
         self.deadline.get().is_none_or(|end| Instant::now() + RESERVE <= *end)
     }
 
-    fn file(&mut self, pid: i32, module: &str) -> Option<&mut File> {
-        let path = Path::new(module);
-        if !path.is_absolute() {
-            return None;
-        }
-        if !self.open.contains_key(path) {
-            if !self.may_read() {
-                return None;
+    fn file(&mut self, pid: i32, module: &Arc<str>) -> Option<&mut File> {
+        let same = |(path, _): &(Arc<str>, _)| Arc::ptr_eq(path, module);
+        let known = self.open.iter().position(same).or_else(|| self.open.iter().position(|(path, _)| path == module));
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let path = Path::new(&**module);
+                if !path.is_absolute() || !self.may_read() {
+                    return None;
+                }
+                if self.open.len() >= MOST_FILES {
+                    self.open.clear();
+                }
+                // The process may see another file of this name than we do.
+                let root = PathBuf::from(format!("/proc/{pid}/root"));
+                let file = File::read(&root, path).or_else(|| File::read(Path::new("/"), path));
+                self.open.push((module.clone(), file));
+                self.open.len() - 1
             }
-            if self.open.len() >= MOST_FILES {
-                self.open.clear();
-            }
-            // The process may see another file of this name than we do.
-            let root = PathBuf::from(format!("/proc/{pid}/root"));
-            let file = File::read(&root, path).or_else(|| File::read(Path::new("/"), path));
-            self.open.insert(path.to_owned(), file);
-        }
-        self.open.get_mut(path)?.as_mut()
+        };
+        self.open.get_mut(place)?.1.as_mut()
     }
 }
 

@@ -1,24 +1,26 @@
 //! The table of stacks.
 
+use std::sync::Arc;
+
 use arrow::array::ArrayRef;
 
 use super::columns::{Flags, Optional, Plain, Rows, Texts, take};
 use crate::schema::TableId;
 use crate::writer::Message;
 
-/// A row of `stacks`: one frame.
+/// A row of `stacks`: one frame. Texts are shared: a program has few, and many frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StackRow {
     /// `python` or `native`.
     pub language: &'static str,
     /// Its name; empty when it is not known.
-    pub function: String,
+    pub function: Arc<str>,
     /// Source file.
-    pub file: Option<String>,
+    pub file: Option<Arc<str>>,
     /// Line in it.
     pub line: Option<i32>,
     /// Of native code the program's or library's file.
-    pub module: Option<String>,
+    pub module: Option<Arc<str>>,
     /// Of native code the address in that file.
     pub offset: Option<i64>,
     /// Whether it is the outermost one that was taken, and there were more.

@@ -20,7 +20,7 @@ use crate::thread::State;
 use crate::{session, sys};
 
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// A Python would keep small objects in pools of its own (PYTHONMALLOC does not say otherwise).
+/// A Python would keep small objects in pools of its own (PYTHONMALLOC does not say otherwise), and it was not said yet.
 static POOLS: AtomicBool = AtomicBool::new(false);
 
 /// Stacks that were described: as many as a large program has that allocates everywhere. Pages that nobody needs stay the kernel's.
@@ -43,11 +43,14 @@ pub(super) fn library_opens() {
 }
 
 fn look_for_python() {
-    if is_wanted() && !python::is_known() {
+    if !is_wanted() {
+        return;
+    }
+    if !python::is_known() {
         python::prepare();
-        if python::is_known() && POOLS.load(Ordering::Relaxed) {
-            session::say(note::PYTHON_POOLS);
-        }
+    }
+    if python::is_known() && POOLS.swap(false, Ordering::Relaxed) {
+        session::say(note::PYTHON_POOLS);
     }
 }
 
@@ -57,7 +60,8 @@ pub(crate) fn is_wanted() -> bool {
     WANTED.load(Ordering::Relaxed)
 }
 
-/// The key of the calling thread's stack; 0: none was taken. `timed`: what it takes is measured, and stands for so many.
+/// The key of the calling thread's stack; 0: none was taken. `timed`: what it takes is measured, and stands for so many; what a new
+/// stack takes, always.
 #[inline(never)]
 pub(crate) fn key(state: &State, timed: Option<u64>) -> u64 {
     let header = state.header();
@@ -68,18 +72,13 @@ pub(crate) fn key(state: &State, timed: Option<u64>) -> u64 {
     if !native::is_on_own_stack() {
         return 0;
     }
-    let Some(stands_for) = timed else { return walk_and_describe(state) };
-    let begun = state.now();
-    let key = walk_and_describe(state);
-    let ticks = state.now().wrapping_sub(begun);
-    header.stack_ticks.fetch_add(ticks.wrapping_mul(stands_for), Ordering::Relaxed);
-    key
-}
-
-#[inline(always)]
-fn walk_and_describe(state: &State) -> u64 {
+    let begun = if timed.is_some() { state.now() } else { 0 };
     let Some(native) = native::remembered::hash(state) else { return 0 };
     let key = python::hash().map_or(native, |python| known::mix(native, python));
+    if let Some(stands_for) = timed {
+        let ticks = state.now().wrapping_sub(begun);
+        header.stack_ticks.fetch_add(ticks.wrapping_mul(stands_for), Ordering::Relaxed);
+    }
     if !DESCRIBED.has(key) {
         describe(state, key);
     }
@@ -90,6 +89,7 @@ fn walk_and_describe(state: &State) -> u64 {
 #[cold]
 #[inline(never)]
 fn describe(state: &State, key: u64) {
+    let begun = state.now();
     SPARE.borrow(|frames| {
         frames.begin(MIXED);
         walk(frames);
@@ -97,6 +97,7 @@ fn describe(state: &State, key: u64) {
             DESCRIBED.insert(key);
         }
     });
+    state.header().stack_ticks.fetch_add(state.now().wrapping_sub(begun), Ordering::Relaxed);
 }
 
 /// The thread ends.

@@ -125,8 +125,8 @@ const STANDARD: &[&str] = &[
 pub(super) fn frame(name: &str) -> StackRow {
     let row = |function: &str, file: String, line| StackRow {
         language: "python",
-        function: function.to_owned(),
-        file: Some(file),
+        function: function.into(),
+        file: Some(file.into()),
         line,
         ..StackRow::default()
     };

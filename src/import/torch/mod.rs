@@ -165,8 +165,13 @@ impl Reader<'_, '_> {
         let file = file.filter(|file| file.ends_with(".py") || file.starts_with('<'));
         let line = self.pickle.int(at, "line").and_then(|line| i32::try_from(line).ok()).filter(|line| *line > 0);
         let function = self.pickle.text(at, "name").unwrap_or_default().into_owned();
-        let row =
-            file.map(|file| StackRow { language: "python", function, file: Some(file), line, ..StackRow::default() });
+        let row = file.map(|file| StackRow {
+            language: "python",
+            function: function.into(),
+            file: Some(file.into()),
+            line,
+            ..StackRow::default()
+        });
         let frame = row.map(|row| self.found.stacks.frame(row));
         self.frames.insert(at, frame);
         frame
