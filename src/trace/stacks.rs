@@ -196,10 +196,14 @@ impl Frame {
         let system = ["/lib/", "/lib64/", "/usr/lib", "/usr/local/cuda", "/opt/cuda"];
         let is_of = |path: &str, folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
         // Templates and generics of standard libraries are compiled into the program.
-        let is_library = is_of(&self.module, &system) || is_of(&self.file, &["/usr/include/", "/rustc/"]);
+        let generic = self.function.trim_start_matches(['<', '&']);
+        let is_library = is_of(&self.module, &system)
+            || is_of(&self.file, &["/usr/include/", "/rustc/"])
+            || is_of(generic, &["alloc::", "core::", "std::"]);
+        // An interpreter, and the library by which calls are traced.
         let program = self.module.rsplit('/').next().unwrap_or_default();
-        let is_python = program.starts_with("python3") || program.starts_with("libpython");
-        !self.function.is_empty() && !installed(&self.module) && !is_library && !is_python && !self.is_allocator()
+        let is_around = is_of(program, &["python3", "libpython", "libgputrace"]);
+        !self.function.is_empty() && !installed(&self.module) && !is_library && !is_around && !self.is_allocator()
     }
 
     /// Whether it only passes a wish for memory on: functions of malloc's family, operators of C++, allocators of Python and Rust.

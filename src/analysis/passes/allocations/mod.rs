@@ -19,7 +19,7 @@ use super::growth::{Growth, Slope, Span};
 use super::launches::OTHER;
 use super::steps::{Cursor, ProcessSteps, Steps};
 use crate::trace::{Filter, NO_STACK, Process, Rows, Trace, Want};
-pub(crate) use sums::{Amount, Calls, Mapped, SLOW_NS, Timed};
+pub(crate) use sums::{Amount, Calls, Mapped};
 
 /// A block that is freed so soon was made for a moment only.
 pub(crate) const SHORT_NS: i64 = 1_000_000;
