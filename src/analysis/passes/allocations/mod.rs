@@ -259,8 +259,9 @@ impl Allocations {
                     _ => {}
                 }
             }
-            // What was allocated before the first row that is looked at is none of what is live.
-            if age < 0 || call.at - age >= first_ns {
+            // What was allocated before the first row that is looked at, or is not known at all, is none of what is live.
+            let is_live = if age >= 0 { call.at - age >= first_ns } else { amount.bytes > 0.0 };
+            if is_live {
                 process.note(step);
                 stack.note(process.peaks, step);
                 stack.live.remove(amount);
