@@ -18,6 +18,7 @@
 //! | `collectives` | calls of NCCL are seen in every copy of it, with their values |
 //! | `processes` | who each process is, how it came to be and how it ended |
 //! | `host_memory` | the same for malloc and free |
+//! | `allocations` | what reports say of malloc by stack is what the program did |
 //! | `os_waits` | waits for the operating system: long ones recorded, short ones counted, none disturbed |
 //! | `ranges` | ranges named with NVTX are the program's own, and other tools keep theirs |
 //! | `profilers` | a program that profiles itself with CUPTI gets what it gets alone |
@@ -59,6 +60,7 @@
 mod util;
 
 mod aarch64;
+mod allocations;
 mod analyses;
 mod apple;
 mod bottlenecks;

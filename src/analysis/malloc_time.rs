@@ -23,14 +23,14 @@ impl Analysis for MallocTime {
 
     fn explain(&self) -> Explain {
         Explain {
-            definition: "Time inside calls of malloc's and free's family. In full mode one call in 64 is timed and stands for the others: time = \
-                calls * mean of those that were timed, allocations and frees each for themselves; in sampled mode every sample is timed and stands for \
+            definition: "Time inside calls of malloc's family, and of free's where any is timed. In full mode one call in 64 is timed and stands for the \
+                others: time = calls * mean of those that were timed, allocations and frees each for themselves; in sampled mode every sample is timed and stands for \
                 weight / bytes calls. Calls above 10 us had to wait: for the lock of an arena that another thread holds, or for the kernel, \
                 which gives new pages (page faults, mmap, brk) or takes them back; or their processor was taken from them. Beside them stand page faults a second \
                 and the processor's time in the kernel, from /proc, where --counters read them.",
             unit: "ns in JSON; over all threads, which run at the same time: their share of the wall time may exceed 100 %. Percent of the process's \
                 wall time.",
-            limits: "Estimates from few timed calls are rough: their number is told. Culled calls have no times and count like the others. \
+            limits: "Frees are not timed in this version: what they take is in no number. Estimates from few timed calls are rough: their number is told. Culled calls have no times and count like the others. \
                 Why a call was slow is not known: many slow calls in several threads at once speak of a lock, in one of page faults, which \
                 the counters confirm. A large allocation is slow later, when its pages are touched first: that is no time in malloc. \
                 Page faults and system time are of the whole process, whatever caused them.",
@@ -45,7 +45,7 @@ impl Analysis for MallocTime {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("time_ns", Ns, "time in malloc and free, over all threads"),
+            Metric::about("time_ns", Ns, "time in malloc, and free where that is timed, over all threads"),
             Metric::cost("wall_percent", Percent, "that time of the process's wall time, where that is most")
                 .unsteady(),
             Metric::about("timed_calls", Count, "calls that were timed"),
@@ -79,7 +79,7 @@ impl Analysis for MallocTime {
         let most = |of: fn(&FromOutside) -> Option<f64>| {
             processes.iter().filter_map(|(id, _)| of(&FromOutside::of(facts, *id))).max_by(f64::total_cmp)
         };
-        section.fact("time_ns", "time in malloc and free", Unit::Ns, known(sum.ns));
+        section.fact("time_ns", "time in malloc", Unit::Ns, known(sum.ns));
         section.fact("wall_percent", "of wall time", Unit::Percent, wall.max_by(f64::total_cmp));
         section.fact("timed_calls", "calls that were timed", Unit::Count, sum.timed);
         section.fact("avg_ns", "mean of a call", Unit::Ns, known(sum.ns / sum.calls));
@@ -90,6 +90,10 @@ impl Analysis for MallocTime {
         section.table(by_process(facts, &processes));
         section.table(of_stacks(facts));
         section.table(by_thread(facts));
+        let frees = |(_, process): &(i64, &OfProcess)| process.calls[1].calls > 0.0 && process.calls[1].timed.rows == 0;
+        if sum.timed > 0 && processes.iter().any(frees) {
+            section.note("Frees were not timed: what they take is in no number here.");
+        }
         if sum.timed == 0 {
             section.note("No call of malloc was timed: there were too few.");
         }

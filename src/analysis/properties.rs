@@ -104,7 +104,12 @@ fn run(thread: &mut Thread<'_>, of: &Loop, free: &mut [i64; STREAMS as usize + 1
                 Act::Memory(ns) => {
                     thread.alloc("cuMemAlloc_v2", "device", 0x1000, ns, ns);
                     thread.free("cuMemFree_v2", "device", 0x1000, ns / 2);
-                    thread.malloc("alloc", ns, 524_288.0);
+                    // Of three lines, of which one gives nothing back.
+                    let block = thread.malloc_at(ns % 3, ns, 524_288.0);
+                    if ns % 3 != 0 {
+                        thread.free_block(&block);
+                    }
+                    thread.culled(ns % 3, 1 + ns % 5, ns, ns);
                 }
                 Act::Collective(ns) => thread.collective("ncclAllReduce", "collective", 1, ns, false, ns),
                 Act::System(ns) => thread.system_wait("poll", "poll", ns),

@@ -27,7 +27,8 @@ pub(super) fn found(section: &Section) -> Vec<(String, i64)> {
     table.rows.iter().map(finding).collect()
 }
 
-fn expect(step: impl Fn(&mut Thread<'_>), verdict: &str, finding: (&str, i64)) {
+/// The only finding, and the verdict.
+pub(super) fn expect(step: impl Fn(&mut Thread<'_>), verdict: &str, finding: (&str, i64)) {
     let section = loop_of(step);
     assert_eq!(found(&section), [(finding.0.to_owned(), finding.1)], "{:?}", section.literal);
     assert_eq!(section.get("verdict"), &Value::from(verdict), "{:?}", section.literal);
@@ -41,48 +42,6 @@ fn allocation_in_the_loop_costs_at_most_its_calls() {
         t.host(600_000);
     };
     expect(step, "ALLOCATION BOUND", ("allocation-in-loop", 300));
-}
-
-#[test]
-fn host_memory_that_grows_with_the_steps_is_found_with_its_line_and_what_does_not_is_fine() {
-    let section = |grows: bool| {
-        let mut trace = TestTrace::new();
-        let line = trace.stack("keep", "/home/u/train.py", 44);
-        let mut thread = trace.thread(1, 11);
-        for _ in 0..40 {
-            let block = thread.malloc_at(line, 1 << 16, f64::from(1 << 16));
-            (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
-            thread.host(900_000);
-            if !grows {
-                thread.free_block(&block);
-            }
-            thread.sync("cuStreamSynchronize", "stream", 1_000);
-        }
-        trace.section(ALL[0])
-    };
-    let (leak, fine) = (section(true), section(false));
-    assert_eq!(found(&leak), [("host-memory-growth".to_owned(), 0)], "{:?}", leak.literal);
-    let text = leak.literal.unwrap();
-    assert!(
-        text.contains("train.py:44 keep  64.0 KiB a step") || text.contains("train.py:44 keep  64 KiB a step"),
-        "{text}"
-    );
-    assert_eq!(found(&fine), []);
-    assert!(fine.literal.unwrap().contains("host memory"));
-}
-
-#[test]
-fn malloc_in_the_loop_costs_at_most_its_time() {
-    let step = |t: &mut Thread<'_>| {
-        for n in 0..64 {
-            let timed = (n % 16 == 0).then_some(5_000);
-            t.host_memory("alloc", 100, 100.0, serde_json::json!({ "api_ns": timed }));
-            t.host(4_990);
-        }
-        t.host(680_000);
-    };
-    // Four of 64 were timed: 320 us of a millisecond.
-    expect(step, "HOST BOUND", ("malloc-time", 320));
 }
 
 #[test]

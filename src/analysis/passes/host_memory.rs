@@ -158,7 +158,7 @@ impl Pass for HostMemory {
                     }
                     let rows = calls[row].max(1) as u64;
                     if action != "free" {
-                        host.allocations += rows;
+                        host.allocations = host.allocations.saturating_add(rows);
                         host.alloc(bytes[row], amount);
                     }
                     match action {

@@ -3,6 +3,7 @@
 mod budget;
 mod devices;
 mod ending;
+mod needs;
 mod own;
 mod ranks;
 #[cfg(test)]
@@ -12,12 +13,11 @@ mod text;
 use std::path::Path;
 
 use gputrace_collectors::Manifest;
-use gputrace_collectors::schema::TableId;
 
 use super::passes::period::Name;
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::slowest::slowest;
-use super::{Analysis, Cause, Explain, Facts, Loss, Metric, Need};
+use super::{Analysis, Cause, Explain, Facts, Metric, Need};
 use crate::findings::{self, Findings, OnGpu, Subject, Verdict};
 use crate::render::share as shown;
 use crate::trace::{Filter, Trace};
@@ -31,23 +31,12 @@ pub(crate) struct Summary;
 pub(crate) fn at_end(trace: &Path, own: Option<Manifest>) -> anyhow::Result<String> {
     let trace = Trace::open_with(&[trace.to_owned()], own)?;
     let filter = Filter::of(&trace);
-    let facts = Facts::gather(&trace, &filter, &needs_at_end(&trace));
+    let facts = Facts::gather(&trace, &filter, &needs::at_end(&trace));
     let mut text = Summary.section(&facts).literal.unwrap_or_default();
     for problem in trace.problems() {
         text.push_str(&format!("{problem}\n"));
     }
     Ok(text)
-}
-
-/// Of malloc in full there may be hundreds of millions of rows, which take longer to read than anybody waits for a summary: a report
-/// reads them.
-const MOST_OF_MALLOC: u64 = 20_000_000;
-
-/// What findings read, as far as it is read soon.
-fn needs_at_end(trace: &Trace) -> Vec<Need> {
-    let of_malloc = trace.processes.iter().filter_map(|process| Loss::of_process(process, &[TableId::HostMemory]));
-    let few = of_malloc.map(|loss| loss.recorded).sum::<u64>() <= MOST_OF_MALLOC;
-    findings::NEEDS.iter().copied().filter(|need| few || *need != Need::Allocations).collect()
 }
 
 /// What the text and the numbers of the summary are made from.

@@ -1,12 +1,12 @@
 //! Whole summaries of small traces, to the letter.
 
 use gputrace_collectors::Manifest;
-use gputrace_collectors::manifest::{self, Count, Device, Root, Untraced};
+use gputrace_collectors::manifest::{self, Device, Root, Untraced};
 use gputrace_collectors::schema::TableId;
 use serde_json::json;
 
 use super::Summary;
-use crate::analysis::{Analysis, Facts, Need};
+use crate::analysis::{Analysis, Facts};
 use crate::trace::testing::{START, TestTrace, Thread};
 use crate::trace::{Filter, Trace};
 
@@ -437,15 +437,4 @@ fn of_two_gpus_the_one_that_idles_is_named_with_its_share() {
     let facts = Facts::gather(&opened, &filter, Summary.needs());
     let alone = Summary.section(&facts).literal.unwrap_or_default();
     assert!(!alone.contains("IDLE GPU") && !alone.contains("the mean of"), "{alone}");
-}
-
-#[test]
-fn millions_of_calls_of_malloc_do_not_hold_the_end_of_a_run_up() {
-    for (recorded, read) in [(1_000_000, true), (30_000_000, false)] {
-        let mut trace = TestTrace::new();
-        trace.process(1, 100, None, START + 1_000_000_000);
-        let count = Count { seen: recorded, recorded, ..Count::default() };
-        trace.manifest.as_mut().unwrap().processes[0].accounting.insert("host_alloc".to_owned(), count);
-        assert_eq!(super::needs_at_end(&trace.open()).contains(&Need::Allocations), read);
-    }
 }

@@ -55,8 +55,57 @@ pub(super) fn malloc_time(s: &Subject<'_>) -> Option<Evidence> {
     }
     let gain_ns = s.gain_ns(ns, |gpu| s.host_idle_ns(gpu).min(ns));
     let lines = [
-        Some(format!("{} a step in {} calls of malloc and free, about", ms(ns), number(sum.calls / s.units))),
+        Some(format!("{} a step in {} calls of malloc, about", ms(ns), number(sum.calls / s.units))),
         slowest_in_malloc(s.facts, s.process_id).map(|site| format!("most from {}", site.short())),
     ];
     Some(Evidence { gain_ns, of_run: false, lines: lines.into_iter().flatten().collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analysis::ALL;
+    use crate::findings::tests::{expect, found};
+    use crate::trace::testing::{TestTrace, Thread};
+
+    #[test]
+    fn host_memory_that_grows_with_the_steps_is_found_with_its_line_and_what_does_not_is_fine() {
+        let section = |grows: bool| {
+            let mut trace = TestTrace::new();
+            let line = trace.stack("keep", "/home/u/train.py", 44);
+            let mut thread = trace.thread(1, 11);
+            for _ in 0..40 {
+                let block = thread.malloc_at(line, 1 << 16, f64::from(1 << 16));
+                (0..5).for_each(|k| thread.launch(&format!("k{k}"), 2_000));
+                thread.host(900_000);
+                if !grows {
+                    thread.free_block(&block);
+                }
+                thread.sync("cuStreamSynchronize", "stream", 1_000);
+            }
+            trace.section(ALL[0])
+        };
+        let (leak, fine) = (section(true), section(false));
+        assert_eq!(found(&leak), [("host-memory-growth".to_owned(), 0)], "{:?}", leak.literal);
+        let text = leak.literal.unwrap();
+        assert!(
+            text.contains("train.py:44 keep  64.0 KiB a step") || text.contains("train.py:44 keep  64 KiB a step"),
+            "{text}"
+        );
+        assert_eq!(found(&fine), []);
+        assert!(fine.literal.unwrap().contains("host memory"));
+    }
+
+    #[test]
+    fn malloc_in_the_loop_costs_at_most_its_time() {
+        let step = |t: &mut Thread<'_>| {
+            for n in 0..64 {
+                let timed = (n % 16 == 0).then_some(5_000);
+                t.host_memory("alloc", 100, 100.0, serde_json::json!({ "api_ns": timed }));
+                t.host(4_990);
+            }
+            t.host(680_000);
+        };
+        // Four of 64 were timed: 320 us of a millisecond.
+        expect(step, "HOST BOUND", ("malloc-time", 320));
+    }
 }

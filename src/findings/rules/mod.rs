@@ -255,7 +255,7 @@ pub(crate) const ALL: &[Rule] = &[
         name: "malloc-time",
         title: Title::new("time in malloc"),
         about: "malloc",
-        condition: "The thread that makes the steps spends 5 % of a step or more in malloc and free, as timed calls tell it (--explain \
+        condition: "The thread that makes the steps spends 5 % of a step or more in malloc, as timed calls tell it (--explain \
             malloc-time; at least 50 in such steps). Gain: at most that time; with GPU times, the part of it in which the GPU may be idle for the host's own \
             work, which host-work names as well.",
         advice: "allocate before the loop and use buffers again; fewer small objects; another allocator (LD_PRELOAD of jemalloc or \

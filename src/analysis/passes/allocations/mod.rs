@@ -19,7 +19,7 @@ use super::growth::{Growth, Slope, Span};
 use super::launches::OTHER;
 use super::steps::{Cursor, ProcessSteps, Steps};
 use crate::trace::{Filter, NO_STACK, Process, Rows, Trace, Want};
-pub(crate) use sums::{Amount, Calls, Mapped, SLOW_NS, Timed};
+pub(crate) use sums::{Amount, Calls, Mapped};
 
 /// A block that is freed so soon was made for a moment only.
 pub(crate) const SHORT_NS: i64 = 1_000_000;
@@ -259,8 +259,9 @@ impl Allocations {
                     _ => {}
                 }
             }
-            // What was allocated before the first row that is looked at is none of what is live.
-            if age < 0 || call.at - age >= first_ns {
+            // What was allocated before the first row that is looked at, or is not known at all, is none of what is live.
+            let is_live = if age >= 0 { call.at - age >= first_ns } else { amount.bytes > 0.0 };
+            if is_live {
                 process.note(step);
                 stack.note(process.peaks, step);
                 stack.live.remove(amount);

@@ -97,16 +97,6 @@ impl Calls {
         }
     }
 
-    /// More of them.
-    pub(crate) fn merge(&mut self, other: &Calls) {
-        self.calls += other.calls;
-        for (all, more) in [(&mut self.timed, &other.timed), (&mut self.slow, &other.slow)] {
-            all.rows += more.rows;
-            all.calls += more.calls;
-            all.ns += more.ns;
-        }
-    }
-
     /// How many calls one that was timed stands for.
     fn scale(&self) -> f64 {
         if self.timed.calls > 0.0 { self.calls / self.timed.calls } else { 0.0 }
@@ -165,8 +155,6 @@ mod tests {
         samples.add(500.0, 30);
         samples.add(1.0, 11_000);
         assert_eq!((samples.ns(), samples.slow()), (26_000.0, (1.0, 11_000.0)));
-        samples.merge(&calls);
-        assert_eq!((samples.calls, samples.timed.rows, samples.slow.rows), (565.0, 3, 2));
         assert_eq!(Calls::default().ns(), 0.0);
     }
 

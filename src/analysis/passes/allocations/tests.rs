@@ -104,6 +104,24 @@ fn blocks_that_lived_shortly_are_told_from_those_that_were_freed_before_the_next
 }
 
 #[test]
+fn a_free_of_a_block_that_nobody_saw_being_made_takes_nothing_from_what_is_live() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 1_000_000_000);
+    let mut thread = trace.thread(1, 11);
+    thread.host(1_000_000);
+    thread.malloc("free", 0, 0.0);
+    let empty = thread.malloc_at(5, 0, 0.0);
+    thread.malloc("alloc", 100, 100.0);
+    // Made before what is looked at begins.
+    thread.host_memory("free", 70, 70.0, serde_json::json!({ "age_ns": 900_000 }));
+    thread.free_block(&empty);
+    of(&trace, |found| {
+        let live = found.processes.get(&1).unwrap().live;
+        assert_eq!((live.blocks, live.bytes), (1.0, 100.0));
+    });
+}
+
+#[test]
 fn memory_from_the_kernel_is_none_of_mallocs() {
     let mut trace = TestTrace::new();
     trace.process(1, 100, None, START + 1_000_000_000);

@@ -1,4 +1,4 @@
-//! Stacks behind ids, and the one line of each that a report names: its site. A frame is kept once, however many stacks have it.
+//! The one line of a stack that a report names: its site.
 //!
 //! The innermost frame is seldom the one that its user can change: `torch/cuda/__init__.py` waits because `train.py`
 //! says so. So the site is the innermost frame of the user's own code, which is everything that is neither installed
@@ -7,20 +7,14 @@
 //!
 //! The text of a Python line is shown where its file is readable now and was last changed before the trace began.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use gputrace_collectors::schema::TableId;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::names::{full_name, printable, shortened};
-use super::{Filter, Trace, Want};
-
-/// Stands for a missing `stack_id`: real ids are not negative.
-pub(crate) const NO_STACK: i64 = -1;
+use super::Frame;
+use crate::trace::names::{printable, shortened};
 
 /// Characters of a site, and of a function in it.
 const SHORT: usize = 52;
@@ -40,101 +34,6 @@ pub(crate) struct Site {
     pub(crate) function: String,
     /// The line's text, without blanks around it.
     pub(crate) text: Option<String>,
-}
-
-/// The stacks that a report needs, and their sites.
-#[derive(Debug, Default)]
-pub(crate) struct Sites {
-    sites: FxHashMap<i64, Site>,
-    stacks: FxHashMap<i64, Vec<u32>>,
-    frames: Vec<Arc<Frame>>,
-}
-
-/// A frame of a stack.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Frame {
-    /// Of Python's code.
-    pub(crate) python: bool,
-    /// Function, demangled; empty when not known.
-    pub(crate) function: String,
-    /// Path of the source; empty when not known.
-    pub(crate) file: String,
-    /// Line in it.
-    pub(crate) line: Option<i32>,
-    /// Path of the program or library; empty for Python and for code made at run time.
-    pub(crate) module: String,
-}
-
-/// Frames by number.
-#[derive(Default)]
-struct Frames {
-    /// Function as it stands in the table, by which it is found, and its number.
-    numbers: FxHashMap<Arc<Frame>, u32>,
-    all: Vec<Arc<Frame>>,
-}
-
-impl Frames {
-    fn number(&mut self, mangled: Frame) -> u32 {
-        if let Some(number) = self.numbers.get(&mangled) {
-            return *number;
-        }
-        let number = self.all.len() as u32;
-        let function = if mangled.python { printable(&mangled.function) } else { full_name(&mangled.function) };
-        self.all.push(Arc::new(Frame { function, ..mangled.clone() }));
-        self.numbers.insert(Arc::new(mangled), number);
-        number
-    }
-}
-
-impl Trace {
-    /// Reads the stacks with these ids and no others.
-    pub(crate) fn sites(&self, ids: &FxHashSet<i64>) -> Sites {
-        let (mut frames, mut found) = (Frames::default(), FxHashMap::<i64, BTreeMap<i32, u32>>::default());
-        let columns = &["stack_id", "depth", "language", "function", "file", "line", "module"];
-        self.scan(&[Want { table: TableId::Stacks, columns }], &Filter::default(), &mut |rows| {
-            let (id, depth) = (rows.i64_or("stack_id", NO_STACK), rows.i32_or("depth", 0));
-            let (language, function, file) = (rows.texts("language"), rows.texts("function"), rows.texts("file"));
-            let (line, module) = (rows.i32_or("line", 0), rows.texts("module"));
-            for row in (0..rows.len).filter(|row| ids.contains(&id[*row])) {
-                found.entry(id[row]).or_default().entry(depth[row]).or_insert_with(|| {
-                    frames.number(Frame {
-                        python: language.get(row) == "python",
-                        function: function.get(row).to_owned(),
-                        file: file.get(row).to_owned(),
-                        line: Some(line[row]).filter(|line| *line > 0),
-                        module: module.get(row).to_owned(),
-                    })
-                });
-            }
-        });
-        let stacks: FxHashMap<i64, Vec<u32>> =
-            found.into_iter().map(|(id, stack)| (id, stack.into_values().collect())).collect();
-        let mut sources = Sources { files: FxHashMap::default(), began_ns: self.began_ns() };
-        let sites = stacks.iter().filter_map(|(id, numbers)| {
-            let frames: Vec<&Frame> = numbers.iter().map(|number| &*frames.all[*number as usize]).collect();
-            Some((*id, site(&frames, &mut sources)?))
-        });
-        Sites { sites: sites.collect(), stacks, frames: frames.all }
-    }
-}
-
-impl Sites {
-    /// The site of a stack, if it is known.
-    pub(crate) fn get(&self, stack_id: i64) -> Option<&Site> {
-        self.sites.get(&stack_id)
-    }
-
-    /// The frames of a stack, innermost first.
-    pub(crate) fn frames(&self, stack_id: i64) -> impl Iterator<Item = &Frame> {
-        let numbers = self.stacks.get(&stack_id).map_or(&[][..], Vec::as_slice);
-        numbers.iter().map(|number| &*self.frames[*number as usize])
-    }
-
-    /// All of a stack as one text, innermost first: `step /u/train.py:44 < main /u/train.py:90 < start (libc.so.6)`.
-    pub(crate) fn whole(&self, stack_id: i64) -> Option<String> {
-        let frames: Vec<String> = self.frames(stack_id).map(Frame::text).collect();
-        (!frames.is_empty()).then(|| frames.join(" < "))
-    }
 }
 
 impl Site {
@@ -177,7 +76,8 @@ impl Site {
     }
 }
 
-fn site(frames: &[&Frame], sources: &mut Sources) -> Option<Site> {
+/// The site of a stack with these frames.
+pub(super) fn site(frames: &[&Frame], sources: &mut Sources) -> Option<Site> {
     let allocates = |frame: &&&Frame| !frame.is_allocator();
     let own = frames.iter().find(|frame| frame.is_own());
     let frame = own.or_else(|| frames.iter().find(allocates)).or_else(|| frames.first())?;
@@ -196,10 +96,14 @@ impl Frame {
         let system = ["/lib/", "/lib64/", "/usr/lib", "/usr/local/cuda", "/opt/cuda"];
         let is_of = |path: &str, folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
         // Templates and generics of standard libraries are compiled into the program.
-        let is_library = is_of(&self.module, &system) || is_of(&self.file, &["/usr/include/", "/rustc/"]);
+        let generic = self.function.trim_start_matches(['<', '&']);
+        let is_library = is_of(&self.module, &system)
+            || is_of(&self.file, &["/usr/include/", "/rustc/"])
+            || is_of(generic, &["alloc::", "core::", "std::"]);
+        // An interpreter, and the library by which calls are traced.
         let program = self.module.rsplit('/').next().unwrap_or_default();
-        let is_python = program.starts_with("python3") || program.starts_with("libpython");
-        !self.function.is_empty() && !installed(&self.module) && !is_library && !is_python && !self.is_allocator()
+        let is_around = is_of(program, &["python3", "libpython", "libgputrace"]);
+        !self.function.is_empty() && !installed(&self.module) && !is_library && !is_around && !self.is_allocator()
     }
 
     /// Whether it only passes a wish for memory on: functions of malloc's family, operators of C++, allocators of Python and Rust.
@@ -245,17 +149,6 @@ impl Frame {
         let name = self.function.as_str();
         !self.python && (NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start)))
     }
-
-    /// `main /u/train.py:90`, `start (libc.so.6)`.
-    fn text(&self) -> String {
-        let place = if self.file.is_empty() { &self.module } else { &self.file };
-        let function = if self.function.is_empty() { "?" } else { self.function.as_str() };
-        match (self.line, place.rsplit('/').next().unwrap_or_default()) {
-            (_, "") => function.to_owned(),
-            (Some(line), _) => format!("{function} {}:{line}", printable(place)),
-            (None, name) => format!("{function} ({})", printable(name)),
-        }
-    }
 }
 
 /// `.../lib/python3.11/asyncio/runners.py`
@@ -264,12 +157,17 @@ fn is_standard_library(path: &str) -> bool {
 }
 
 /// Python sources, as far as they were read.
-struct Sources {
+pub(super) struct Sources {
     files: FxHashMap<String, Option<Vec<String>>>,
     began_ns: i64,
 }
 
 impl Sources {
+    /// Of a trace that began then.
+    pub(super) fn new(began_ns: i64) -> Sources {
+        Sources { files: FxHashMap::default(), began_ns }
+    }
+
     fn line(&mut self, path: &str, line: i32) -> Option<String> {
         if !self.files.contains_key(path) {
             let lines = if self.files.len() < MOST_FILES { self.read(path) } else { None };
@@ -301,6 +199,7 @@ impl Sources {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::names::full_name;
 
     fn frame(language: &str, function: &str, file: &str, line: i32, module: &str) -> Frame {
         let line = Some(line).filter(|line| *line > 0);
@@ -310,7 +209,7 @@ mod tests {
 
     fn of(frames: Vec<Frame>) -> Site {
         let frames: Vec<&Frame> = frames.iter().collect();
-        site(&frames, &mut Sources { files: FxHashMap::default(), began_ns: i64::MAX }).unwrap()
+        site(&frames, &mut Sources::new(i64::MAX)).unwrap()
     }
 
     #[test]
@@ -387,29 +286,6 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_as_a_whole_names_all_its_frames_each_kept_once() {
-        let mut trace = super::super::testing::TestTrace::new();
-        let mut row =
-            |stack_id: i64, depth: i32, language: &str, function: &str, file: Option<&str>, module: Option<&str>| {
-                let line = file.map(|_| 7);
-                let row = serde_json::json!({
-                    "stack_id": stack_id, "depth": depth, "language": language, "function": function, "file": file,
-                    "line": line, "module": module,
-                });
-                trace.row(TableId::Stacks, row);
-            };
-        for id in [1, 2] {
-            row(id, 1, "native", "_ZN5Model4growEv", None, Some("/home/u/libm.so"));
-            row(id, 0, "python", "load", Some("/home/u/data.py"), None);
-            row(id, 2, "native", "", None, None);
-        }
-        let sites = trace.open().sites(&[1, 2].into_iter().collect());
-        assert_eq!(sites.whole(1).as_deref(), Some("load /home/u/data.py:7 < Model::grow (libm.so) < ?"));
-        assert_eq!((sites.whole(1), sites.whole(3)), (sites.whole(2), None));
-        assert_eq!(sites.frames.len(), 3);
-    }
-
-    #[test]
     fn a_long_site_keeps_its_front() {
         let function = format!("outer::{}::inner", "x".repeat(60));
         let line =
@@ -424,12 +300,12 @@ mod tests {
         let path = std::env::temp_dir().join(format!("gputrace-source-{}.py", std::process::id()));
         fs::write(&path, "def f():\n    loss.item()  # \x1b[31m\n").unwrap();
         let name = path.to_str().unwrap();
-        let line = |began_ns: i64, line: i32| Sources { files: FxHashMap::default(), began_ns }.line(name, line);
+        let line = |began_ns: i64, line: i32| Sources::new(began_ns).line(name, line);
         assert_eq!(line(i64::MAX, 2).as_deref(), Some("loss.item()  # \u{fffd}[31m"));
         assert_eq!((line(i64::MAX, 3), line(i64::MAX, 0), line(i64::MAX, -1)), (None, None, None));
         assert_eq!(line(1, 2), None, "it was changed after the trace began");
         fs::remove_file(&path).unwrap();
-        let mut sources = Sources { files: FxHashMap::default(), began_ns: i64::MAX };
+        let mut sources = Sources::new(i64::MAX);
         assert_eq!(
             [name, "/etc/hostname", "/proc/self/environ", "train.py"].map(|p| sources.line(p, 1)),
             [const { None }; 4]

@@ -1,0 +1,153 @@
+//! Stacks behind ids, and the one line of each that a report names. A frame is kept once, however many stacks have it.
+
+mod site;
+
+use std::collections::BTreeMap;
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::names::{full_name, printable};
+use super::{Filter, Trace, Want};
+pub(crate) use site::Site;
+use site::{Sources, site};
+
+/// Stands for a missing `stack_id`: real ids are not negative.
+pub(crate) const NO_STACK: i64 = -1;
+
+/// The stacks that a report needs, and their sites.
+#[derive(Debug, Default)]
+pub(crate) struct Sites {
+    sites: FxHashMap<i64, Site>,
+    stacks: FxHashMap<i64, Vec<u32>>,
+    frames: Vec<Frame>,
+}
+
+/// A frame of a stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Frame {
+    /// Of Python's code.
+    pub(crate) python: bool,
+    /// Function, demangled; empty when not known.
+    pub(crate) function: String,
+    /// Path of the source; empty when not known.
+    pub(crate) file: String,
+    /// Line in it.
+    pub(crate) line: Option<i32>,
+    /// Path of the program or library; empty for Python and for code made at run time.
+    pub(crate) module: String,
+}
+
+/// Frames by number.
+#[derive(Default)]
+struct Frames {
+    /// By what stands in the table, where functions are mangled.
+    numbers: FxHashMap<Frame, u32>,
+    all: Vec<Frame>,
+}
+
+impl Frames {
+    fn number(&mut self, mangled: Frame) -> u32 {
+        if let Some(number) = self.numbers.get(&mangled) {
+            return *number;
+        }
+        let number = self.all.len() as u32;
+        let function = if mangled.python { printable(&mangled.function) } else { full_name(&mangled.function) };
+        self.all.push(Frame { function, ..mangled.clone() });
+        self.numbers.insert(mangled, number);
+        number
+    }
+}
+
+impl Trace {
+    /// Reads the stacks with these ids and no others.
+    pub(crate) fn sites(&self, ids: &FxHashSet<i64>) -> Sites {
+        let (mut frames, mut found) = (Frames::default(), FxHashMap::<i64, BTreeMap<i32, u32>>::default());
+        let columns = &["stack_id", "depth", "language", "function", "file", "line", "module"];
+        self.scan(&[Want { table: TableId::Stacks, columns }], &Filter::default(), &mut |rows| {
+            let (id, depth) = (rows.i64_or("stack_id", NO_STACK), rows.i32_or("depth", 0));
+            let (language, function, file) = (rows.texts("language"), rows.texts("function"), rows.texts("file"));
+            let (line, module) = (rows.i32_or("line", 0), rows.texts("module"));
+            for row in (0..rows.len).filter(|row| ids.contains(&id[*row])) {
+                found.entry(id[row]).or_default().entry(depth[row]).or_insert_with(|| {
+                    frames.number(Frame {
+                        python: language.get(row) == "python",
+                        function: function.get(row).to_owned(),
+                        file: file.get(row).to_owned(),
+                        line: Some(line[row]).filter(|line| *line > 0),
+                        module: module.get(row).to_owned(),
+                    })
+                });
+            }
+        });
+        let stacks: FxHashMap<i64, Vec<u32>> =
+            found.into_iter().map(|(id, stack)| (id, stack.into_values().collect())).collect();
+        let mut sources = Sources::new(self.began_ns());
+        let sites = stacks.iter().filter_map(|(id, numbers)| {
+            let frames: Vec<&Frame> = numbers.iter().map(|number| &frames.all[*number as usize]).collect();
+            Some((*id, site(&frames, &mut sources)?))
+        });
+        Sites { sites: sites.collect(), stacks, frames: frames.all }
+    }
+}
+
+impl Sites {
+    /// The site of a stack, if it is known.
+    pub(crate) fn get(&self, stack_id: i64) -> Option<&Site> {
+        self.sites.get(&stack_id)
+    }
+
+    /// The frames of a stack, innermost first.
+    pub(crate) fn frames(&self, stack_id: i64) -> impl Iterator<Item = &Frame> {
+        let numbers = self.stacks.get(&stack_id).map_or(&[][..], Vec::as_slice);
+        numbers.iter().map(|number| &self.frames[*number as usize])
+    }
+
+    /// All of a stack as one text, innermost first: `step /u/train.py:44 < main /u/train.py:90 < start (libc.so.6)`.
+    pub(crate) fn whole(&self, stack_id: i64) -> Option<String> {
+        let frames: Vec<String> = self.frames(stack_id).map(Frame::text).collect();
+        (!frames.is_empty()).then(|| frames.join(" < "))
+    }
+}
+
+impl Frame {
+    /// `main /u/train.py:90`, `start (libc.so.6)`.
+    fn text(&self) -> String {
+        let place = if self.file.is_empty() { &self.module } else { &self.file };
+        let function = if self.function.is_empty() { "?" } else { self.function.as_str() };
+        match (self.line, place.rsplit('/').next().unwrap_or_default()) {
+            (_, "") => function.to_owned(),
+            (Some(line), _) => format!("{function} {}:{line}", printable(place)),
+            (None, name) => format!("{function} ({})", printable(name)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::testing::TestTrace;
+
+    #[test]
+    fn a_stack_as_a_whole_names_all_its_frames_each_kept_once() {
+        let mut trace = TestTrace::new();
+        let mut row =
+            |stack_id: i64, depth: i32, language: &str, function: &str, file: Option<&str>, module: Option<&str>| {
+                let line = file.map(|_| 7);
+                let row = serde_json::json!({
+                    "stack_id": stack_id, "depth": depth, "language": language, "function": function, "file": file,
+                    "line": line, "module": module,
+                });
+                trace.row(TableId::Stacks, row);
+            };
+        for id in [1, 2] {
+            row(id, 1, "native", "_ZN5Model4growEv", None, Some("/home/u/libm.so"));
+            row(id, 0, "python", "load", Some("/home/u/data.py"), None);
+            row(id, 2, "native", "", None, None);
+        }
+        let sites = trace.open().sites(&[1, 2].into_iter().collect());
+        assert_eq!(sites.whole(1).as_deref(), Some("load /home/u/data.py:7 < Model::grow (libm.so) < ?"));
+        assert_eq!((sites.whole(1), sites.whole(3)), (sites.whole(2), None));
+        assert_eq!(sites.frames.len(), 3);
+    }
+}
