@@ -191,7 +191,7 @@ mod tests {
             ("odd", "odd", "<built-in>", None),
         ] {
             let row = frame(name);
-            assert_eq!((row.function.as_str(), row.file.as_deref(), row.line), (function, Some(file), line), "{name}");
+            assert_eq!((&*row.function, row.file.as_deref(), row.line), (function, Some(file), line), "{name}");
         }
     }
 
