@@ -26,9 +26,9 @@ impl Analysis for HostLeaks {
     fn explain(&self) -> Explain {
         Explain {
             definition: "Live at the end: allocated in the trace and not freed in it, by stack. Growing: a line by least squares through the \
-                live bytes of a stack at the end of each step after warm-up (of each hundredth of the process's time after the first tenth, \
+                live bytes of a stack at the end of each step after warm-up (of each hundredth of the process's time without its first and last tenth, \
                 where there are no steps). A stack grows when its slope is 6 standard errors above none, each half of the steps has at \
-                least 0.4 of it, 10 blocks and more are live at the end (one that is made anew, larger and larger, is a table and its content is looked \
+                least 0.4 of it, 10 blocks and more are live after the last of them (one that is made anew, larger and larger, is a table and its content is looked \
                 at by itself), and, in sampled mode, the growth is more than 3 standard deviations of the live samples. So a program that \
                 never ends shows its leak, and what was allocated before the first step, or fills up once, is none by growth.",
             unit: "bytes; bytes per step or per second; significance in standard errors of the slope (at most a million, where nothing \
@@ -126,7 +126,7 @@ pub(crate) fn growing<'a>(facts: &'a Facts<'_>) -> Vec<Growing<'a>> {
         let (slope, beat) = (slope(&of)?, facts.allocations.beat(of.process_id)?);
         let span = beat.span();
         let growth = slope.each * (span.end - span.first) as f64;
-        let live = of.stack.live;
+        let live = of.stack.grown();
         let is_sure = live.blocks >= BLOCKS && growth > DEVIATIONS / 2.0 * live.error_bytes();
         is_sure.then_some(Growing { of, slope, beat })
     });
@@ -140,13 +140,13 @@ fn of_growing(facts: &Facts<'_>, growing: &[Growing<'_>]) -> Table {
         column("per_step_bytes", "A step", Unit::Bytes),
         column("bytes_per_s", "A second", Unit::BytesPerS),
         column("significance", "Significance", Unit::Count),
-        column("live_at_end_bytes", "Live at end", Unit::Bytes),
+        column("live_bytes", "Live by then", Unit::Bytes),
         column("blocks", "Blocks", Unit::Count),
         PLACE,
         STACK,
     ];
     let row = |grows: &Growing<'_>| {
-        let live = grows.of.stack.live;
+        let live = grows.of.stack.grown();
         let values: [Value; 5] = [
             grows.per_step().into(),
             grows.a_second(facts).into(),
@@ -219,6 +219,8 @@ fn at_end(facts: &Facts<'_>) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use gputrace_collectors::schema::TableId;
+
     use super::*;
     use crate::trace::testing::{START, TestTrace, Thread};
 
@@ -254,7 +256,7 @@ mod tests {
         assert!(close(section.get("growth_per_step_bytes"), 256.0), "{section:?}");
         assert!(close(section.get("growth_bytes_per_s"), 256_000.0), "{section:?}");
         assert_eq!(section.cell("growing", 0, "site"), &"x.py:3 history".into());
-        assert_eq!(section.cell("growing", 0, "live_at_end_bytes"), &25_600.0.into());
+        assert_eq!(section.cell("growing", 0, "live_bytes"), &25_600.0.into());
         assert_eq!(section.cell("by_stack", 0, "site"), &"x.py:4 table".into());
         assert_eq!(section.cell("by_process", 0, "grows"), &false.into());
     }
@@ -272,6 +274,28 @@ mod tests {
             });
             let section = trace.section(&HostLeaks);
             assert_eq!(section.get("growing_stacks"), &Value::Int(grows), "{samples} samples: {section:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_at_the_exit_has_leaked_until_then() {
+        for with_steps in [true, false] {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 100_000_000);
+            let history = trace.stack("history", "/home/u/x.py", 3);
+            let mut blocks = Vec::new();
+            steps(&mut trace, 98, |thread, _| blocks.push(thread.malloc_at(history, 256, 256.0)));
+            if !with_steps {
+                trace.clear(TableId::Launches);
+                trace.clear(TableId::Ranges);
+            }
+            let mut thread = trace.thread(1, 11);
+            thread.now = START + 99_000_000;
+            blocks.iter().for_each(|block| thread.free_block(block));
+            let section = trace.section(&HostLeaks);
+            assert_eq!(section.get("live_at_end_bytes"), &0.0.into());
+            assert_eq!(section.get("growing_stacks"), &Value::Int(1), "{section:?}");
+            assert!(matches!(section.cell("growing", 0, "live_bytes"), Value::Num(live) if *live > 20_000.0));
         }
     }
 

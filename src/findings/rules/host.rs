@@ -30,8 +30,8 @@ pub(super) fn host_memory_growth(s: &Subject<'_>) -> Option<Evidence> {
     }
     let line = |grows: &Growing<'_>| {
         let site = grows.of.site(s.facts).map_or_else(|| "(no stack)".to_owned(), Site::short);
-        let live = bytes(grows.of.stack.live.bytes.max(0.0));
-        Some(format!("{site}  {} a step, {live} live at the end", bytes(grows.per_step()?)))
+        let live = bytes(grows.of.stack.grown().bytes.max(0.0));
+        Some(format!("{site}  {} a step, {live} live after the last", bytes(grows.per_step()?)))
     };
     Some(Evidence { gain_ns: 0.0, of_run: false, lines: grows.iter().take(3).filter_map(line).collect() })
 }

@@ -108,7 +108,7 @@ impl Frame {
 
     /// Whether it only passes a wish for memory on: functions of malloc's family, operators of C++, allocators of Python and Rust.
     fn is_allocator(&self) -> bool {
-        const NAMES: [&str; 17] = [
+        const NAMES: [&str; 23] = [
             "malloc",
             "calloc",
             "realloc",
@@ -126,6 +126,12 @@ impl Frame {
             "strdup",
             "strndup",
             "morecore",
+            "xmalloc",
+            "xcalloc",
+            "xrealloc",
+            "g_malloc",
+            "g_malloc0",
+            "g_realloc",
         ];
         const STARTS: [&str; 17] = [
             "operator new",

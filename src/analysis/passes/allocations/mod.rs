@@ -23,9 +23,10 @@ pub(crate) use sums::{Amount, Calls, Mapped};
 
 /// A block that is freed so soon was made for a moment only.
 pub(crate) const SHORT_NS: i64 = 1_000_000;
-/// Parts of a process's time in which growth is looked for where it has no steps, and those of its beginning that are left out.
+/// Parts of a process's time in which growth is looked for where it has no steps, and those of its begin and of its end, when it
+/// gives back what it has, that are left out.
 const SLICES: usize = 100;
-const FIRST_SLICES: usize = 10;
+const LEFT_OUT: usize = 10;
 
 /// What was allocated.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,6 +66,8 @@ pub(crate) struct AtStack {
     /// Memory from the kernel.
     pub(crate) mapped: Mapped,
     growth: Growth,
+    /// What was live after the last step, or slice, in which growth is looked for.
+    grown: Option<Amount>,
 }
 
 /// One thread.
@@ -140,6 +143,11 @@ impl AtStack {
         if self.at_peak.0 == process.peaks { self.at_peak.1 } else { self.live }
     }
 
+    /// What was live when the steps were over: what a program gives back at its exit has leaked until then.
+    pub(crate) fn grown(&self) -> Amount {
+        self.grown.unwrap_or(self.live)
+    }
+
     fn age(&mut self, amount: Amount, age: i64) {
         self.aged = (self.aged.0 + amount.blocks, self.aged.1 + amount.blocks * age as f64);
     }
@@ -151,6 +159,9 @@ impl AtStack {
         }
         if let Some((step, span)) = at {
             self.growth.until(step, self.live.bytes, span);
+            if step >= span.end {
+                self.grown.get_or_insert(self.live);
+            }
         }
     }
 }
@@ -169,7 +180,7 @@ impl Beat {
     pub(crate) fn span(self) -> Span {
         match self {
             Beat::Steps(span) => span,
-            Beat::Slices { .. } => Span { first: FIRST_SLICES, end: SLICES },
+            Beat::Slices { .. } => Span { first: LEFT_OUT, end: SLICES - LEFT_OUT },
         }
     }
 
