@@ -2,4 +2,5 @@
 
 mod calls;
 mod estimates;
+mod stress;
 mod trees;
