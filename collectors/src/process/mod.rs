@@ -74,7 +74,7 @@ pub(crate) struct Process {
     /// When names of threads were last looked at.
     named: Option<Instant>,
     held: Vec<Event>,
-    /// Every event up to this time was read in the pass that holds events back, or before.
+    /// Every event up to this time, of new threads too, was read in the pass that holds events back, or before.
     held_up_to: u64,
     pub(crate) threads: Vec<Thread>,
     /// Place of the thread that uses a row.
@@ -160,7 +160,7 @@ impl Process {
         // One thread's commit and another's completion are told in order only if both threads are known, and CUPTI numbers the calls
         // of all threads. That CUPTI is asked must be known before the first launch is looked at.
         let in_order = self.intake.metal.is_here || self.gpu.is_asked() || self.devices.are_new();
-        self.find_threads(dead || in_order);
+        let looked = self.find_threads(dead || in_order);
         // Before the rings are read: what ends meanwhile is in them.
         let unwritten = if dead { u64::MAX } else { self.oldest_unwritten(horizon, clocks) };
         if !dead {
@@ -188,7 +188,9 @@ impl Process {
         self.intake.stacks.end_pass(&self.intake.fresh);
         self.let_threads_go(clocks, tables);
         std::mem::swap(&mut self.held, &mut self.intake.fresh);
-        self.held_up_to = horizon;
+        if looked {
+            self.held_up_to = horizon;
+        }
         // A burst must not keep its memory for ever.
         if self.intake.fresh.capacity() > 1 << 16 && self.held.len() < 1 << 12 {
             self.intake.fresh = Vec::new();

@@ -41,10 +41,10 @@ impl Process {
         live.filter_map(|thread| open(self.segment.view().thread(thread.row)?)).min().unwrap_or(u64::MAX)
     }
 
-    /// Finds rows that threads have taken since.
-    pub(super) fn find_threads(&mut self, dead: bool) {
-        if !dead && self.looked_for_threads.is_some_and(|at| at.elapsed() < LOOK_FOR_THREADS) {
-            return;
+    /// Finds rows that threads have taken since; whether it looked for them, as it does not each time unless it must.
+    pub(super) fn find_threads(&mut self, must: bool) -> bool {
+        if !must && self.looked_for_threads.is_some_and(|at| at.elapsed() < LOOK_FOR_THREADS) {
+            return false;
         }
         self.looked_for_threads = Some(Instant::now());
         let mut row = 0;
@@ -52,6 +52,7 @@ impl Process {
             self.adopt(row);
             row += 1;
         }
+        true
     }
 
     /// The place of the thread that uses a row, if one does.

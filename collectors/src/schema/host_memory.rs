@@ -15,7 +15,7 @@ pub(super) const HOST_MEMORY: Table = Table {
             I64,
             Dictionary,
             NS,
-            "time inside the allocator; null where only one clock read was made; for culled the mean of those that have it",
+            "time inside the allocator; null where only one clock read was made, for an allocation when it ended: start_ns is that; for culled the mean of those that have it",
         )
         .optional(),
         PROCESS,

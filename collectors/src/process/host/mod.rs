@@ -1,8 +1,8 @@
 //! Host memory of one process: rows of malloc's, free's and mmap's family, and which block a free ends.
 //!
 //! One thread allocates what another one frees, and the same address is soon used again: events are put into the order of
-//! their time before blocks are looked for, as far as every ring was read. One order stays open: malloc's time is from
-//! before the call, so that a block may seem to be allocated again just before another thread frees it.
+//! their time before blocks are looked for, as far as every ring was read. That time is the end of a call that allocates,
+//! when it has its block, and the start of one that frees, which still has it: so two owners never overlap.
 
 mod blocks;
 mod culling;
@@ -14,7 +14,6 @@ use gputrace_abi::event::{Event, detail};
 use gputrace_abi::shed::Shed;
 
 use super::Process;
-use crate::bindings::ByHandle;
 use crate::clock::Clocks;
 use crate::names::Written;
 use crate::tables::{BATCH_ROWS, HostAction, HostCall, Tables};
@@ -23,10 +22,6 @@ use culling::Culling;
 use mapping::Remapped;
 use regions::Regions;
 
-/// A malloc that was not timed may have taken its block so much later than it began.
-const GRACE_NS: i64 = 100_000;
-/// Blocks that another one took the place of, and that are remembered.
-const MOST_DISPLACED: usize = 1 << 12;
 /// Events that wait for others, at most; only a process that makes times up has more.
 const MOST_WAITING: usize = 1 << 20;
 
@@ -38,19 +33,10 @@ pub(super) struct HostMemory {
     /// How many there were at most, less and less of those that are long ago.
     most_waited: usize,
     blocks: Blocks,
-    displaced: ByHandle<Displaced>,
     regions: Regions,
     remapped: Vec<Remapped>,
     /// Where rows wait, and which are left out; none where all are written.
     culling: Option<Culling>,
-}
-
-/// A block that was not seen freed before another one had its address.
-struct Displaced {
-    block: Block,
-    /// Thread that allocated the other one, and by when it had it.
-    by: i32,
-    until_ns: i64,
 }
 
 impl HostMemory {
@@ -85,27 +71,6 @@ impl HostMemory {
             Some(culling) => culling.push(*call, &mut |row| tables.host(row)),
         }
     }
-
-    fn allocate(&mut self, address: u64, block: &Block, call: &HostCall) {
-        let Some(old) = self.blocks.insert(address, block) else { return };
-        if self.displaced.len() >= MOST_DISPLACED {
-            self.displaced.clear();
-        }
-        let until_ns = call.start_ns + call.api_ns.unwrap_or(GRACE_NS);
-        self.displaced.insert(address, Displaced { block: old, by: call.tid, until_ns });
-    }
-
-    /// The block that a free ends.
-    fn free(&mut self, address: u64, call: &HostCall) -> Option<Block> {
-        if !self.displaced.is_empty()
-            && let Some(old) = self.displaced.remove(&address)
-            && old.by != call.tid
-            && call.start_ns <= old.until_ns
-        {
-            return Some(old.block);
-        }
-        self.blocks.remove(address)
-    }
 }
 
 impl Process {
@@ -133,8 +98,9 @@ impl Process {
             return;
         }
         let mut waiting = std::mem::take(&mut self.host.waiting);
-        waiting.sort_by_key(|event| event.start);
-        let mut ready = waiting.partition_point(|event| event.start <= horizon);
+        // A free takes no time, as far as it is recorded; nor does a malloc that was not timed.
+        waiting.sort_by_key(|event| event.end);
+        let mut ready = waiting.partition_point(|event| event.end <= horizon);
         if waiting.len() - ready > MOST_WAITING {
             ready = waiting.len();
         }
@@ -176,7 +142,7 @@ impl Process {
             if maps {
                 return self.host.unmap(event, &call).iter().for_each(|row| self.host.put(row, tables));
             }
-            if let Some(block) = self.host.free(address, &call) {
+            if let Some(block) = self.host.blocks.remove(address) {
                 (call.bytes, call.weight_bytes) = (block.bytes as i64, self.weight(&block));
                 call.stack_id = block.stack_id;
                 call.age_ns = Some((call.start_ns - block.start_ns).max(0));
@@ -194,7 +160,7 @@ impl Process {
             let rarer = rarer.min(Shed::MOST.into()) as u8;
             let block = Block { start_ns: call.start_ns, bytes, rarer, stack_id: call.stack_id };
             call.weight_bytes = self.weight(&block);
-            self.host.allocate(address, &block, &call);
+            self.host.blocks.insert(address, &block);
         }
         self.host.put(&call, tables);
     }
@@ -231,25 +197,5 @@ mod tests {
         assert!((weight(1 << 30, 524_288.0) - (1u64 << 30) as f64).abs() < 1.0);
         assert!((weight(16, 524_288.0) - 524_296.0).abs() < 1.0);
         assert_eq!((weight(100, 0.0), weight(0, 524_288.0)), (100.0, 0.0));
-    }
-
-    #[test]
-    fn a_free_ends_the_block_of_its_time_though_the_address_was_in_use_again() {
-        let block = |bytes| Block { bytes, ..Block::default() };
-        let call = |tid, start_ns| HostCall { tid, start_ns, ..HostCall::default() };
-        let mut host = HostMemory::default();
-        // Thread 2 began to allocate, thread 1 freed, thread 2 got that block.
-        host.allocate(16, &block(1), &call(1, 0));
-        host.allocate(16, &block(2), &call(2, 1_000));
-        assert_eq!(host.free(16, &call(1, 1_500)), Some(block(1)));
-        assert_eq!(host.free(16, &call(1, 1_600)), Some(block(2)));
-        assert_eq!(host.free(16, &call(1, 1_700)), None);
-        // The free of the first was lost: whoever allocated the second frees it, and so does anybody later.
-        for (tid, start_ns) in [(2, 1_500), (1, 1_000_000)] {
-            host.allocate(16, &block(1), &call(1, 0));
-            host.allocate(16, &block(2), &call(2, 1_000));
-            assert_eq!(host.free(16, &call(tid, start_ns)), Some(block(2)));
-            assert_eq!(host.free(16, &call(tid, start_ns)), None);
-        }
     }
 }

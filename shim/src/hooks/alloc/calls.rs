@@ -16,7 +16,8 @@ use crate::{record, sampling, session, stack, tls, tracked};
 const ALLOC: usize = Class::HostAlloc as usize;
 const FREED: usize = Class::HostFree as usize;
 
-/// In full mode one call in so many is timed; a second stamp for each would cost 9 ns. Of samples each is.
+/// In full mode one call in so many is timed; a second stamp for each would cost 9 ns. Of samples each is. The others have the
+/// stamp of their end: from then on they have their block, and other threads may have freed it until then.
 const TIMED_ONE_IN: u64 = 64;
 
 /// `void *malloc(size_t size)`
@@ -197,10 +198,11 @@ fn record_alloc<const FULL: bool>(
     }
     let (Some(seen), Some(chosen)) = (row.seen.get(ALLOC), row.chosen.get(ALLOC)) else { return original() };
     local::increment(seen);
-    let start = state.now();
-    let block = original();
     let timed = !FULL || chosen.load(Ordering::Relaxed) % TIMED_ONE_IN == 0;
-    let end = if timed { state.now() } else { start };
+    let before = if timed { state.now() } else { 0 };
+    let block = original();
+    let end = state.now();
+    let start = if timed { before } else { end };
     if block.is_null() {
         return block;
     }

@@ -1,0 +1,101 @@
+//! The books stay right with threads that come and go, free each other's blocks and fork, under 10,000 signals a second.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::util::{Finished, Row, Scratch, Trace, count, program};
+
+/// What the program says: blocks that it allocated and blocks that live at its end, by size.
+struct Said {
+    blocks: BTreeMap<i64, [i64; 2]>,
+}
+
+impl Said {
+    fn by(run: &Finished) -> Said {
+        let (mut blocks, mut children) = (BTreeMap::new(), 0);
+        for line in run.text().lines() {
+            let number = |text: &str| text.parse().expect("a number");
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                ["children", n] => children = number(n),
+                [bytes, allocated, live] => _ = blocks.insert(number(bytes), [number(allocated), number(live)]),
+                _ => panic!("{line}"),
+            }
+        }
+        assert!(blocks.len() == 64 && children > 0, "{}", run.text());
+        Said { blocks }
+    }
+}
+
+fn stressed(scratch: &Scratch, smallest: i64, mode: &str) -> (Said, Trace) {
+    let target = scratch.target(program("malloc_stress")).args(["64", "8", "100", &smallest.to_string()]);
+    let run = target.options(["--malloc", mode, "--on-full", "block"]).traced().expect(0);
+    let trace = run.read();
+    trace.assert_balanced();
+    (Said::by(&run), trace)
+}
+
+/// The innermost function of each stack.
+fn innermost(trace: &Trace) -> HashMap<i64, String> {
+    let table = trace.table("stacks");
+    let first = table.rows().filter(|row| row.int("depth") == 0);
+    first.map(|row| (row.int("stack_id"), row.text("function").to_owned())).collect()
+}
+
+#[test]
+fn every_block_of_sixty_four_threads_has_its_size_its_stack_and_its_end() {
+    let scratch = Scratch::new();
+    let (said, trace) = stressed(&scratch, 20_000, "full");
+    let root = trace.root();
+    let functions = innermost(&trace);
+    // Blocks that were allocated, and that live, by size.
+    let mut own: BTreeMap<i64, [i64; 2]> = BTreeMap::new();
+    let (mut stacks, mut without) = (0, 0);
+    let table = trace.table("host_memory");
+    let ours = |row: &Row<'_>| (20_000..20_064).contains(&row.int("bytes"));
+    for row in table.rows().filter(|row| row.int("process_id") == root.process_id && ours(row)) {
+        let bytes = row.int("bytes");
+        let counts = own.entry(bytes).or_default();
+        let alloc = row.text("action") == "alloc";
+        counts[0] += i64::from(alloc);
+        counts[1] += if alloc { 1 } else { -1 };
+        if !alloc {
+            assert!(row.maybe_int("age_ns").is_some_and(|ns| ns >= 0), "the age of a block of {bytes}");
+        }
+        match row.maybe_int("stack_id") {
+            Some(id) => assert_eq!(functions[&id], format!("make_{}", bytes % 4)),
+            None => without += 1,
+        }
+        stacks += 1;
+    }
+    assert_eq!(own, said.blocks);
+    // Few stacks are described at a time: the first use of one may find no room.
+    assert!(without * 100 < stacks, "{without} of {stacks} have no stack");
+}
+
+#[test]
+fn samples_of_sixty_four_threads_say_what_they_allocated_and_what_lives() {
+    let scratch = Scratch::new();
+    let (said, trace) = stressed(&scratch, 700, "sample=1K");
+    let root = trace.root();
+    assert_eq!(count(&root, "host_alloc").dropped, 0);
+    let mut estimates = [0.0, 0.0];
+    let table = trace.table("host_memory");
+    let bytes = 700..764;
+    for row in table.rows().filter(|r| r.int("process_id") == root.process_id && bytes.contains(&r.int("bytes"))) {
+        let weight = row.float("weight_bytes");
+        let alloc = row.text("action") == "alloc";
+        estimates[0] += if alloc { weight } else { 0.0 };
+        estimates[1] += if alloc { weight } else { -weight };
+    }
+    for (at, what) in ["allocated", "live"].iter().enumerate() {
+        let (mut truth, mut variance) = (0.0, 0.0);
+        for (bytes, counts) in &said.blocks {
+            let (s, n) = (*bytes as f64, counts[at] as f64);
+            let p = 1.0 - (-s / 1024.0).exp();
+            truth += n * s;
+            variance += n * s * s * (1.0 - p) / p;
+        }
+        let off = (estimates[at] - truth) / variance.sqrt();
+        assert!(off.abs() < 5.0, "{what}: {} of {truth}, off by {off} standard errors", estimates[at]);
+        assert!(variance.sqrt() * 5.0 < truth * 0.3, "the test proves nothing");
+    }
+}
