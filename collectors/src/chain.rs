@@ -88,6 +88,8 @@ pub(crate) struct Chain {
     cursor: Cursor,
     state: State,
     hole_since: Option<Instant>,
+    /// It was read to its end the last time.
+    whole: bool,
     /// Commit words of holes of the present chunk that were passed over.
     holes: Vec<u32>,
     /// Chunks that were read, with the holes whose writers may still come.
@@ -119,6 +121,7 @@ impl Chain {
             cursor,
             state: State::Open,
             hole_since: None,
+            whole: true,
             holes: Vec::new(),
             held: Vec::new(),
             text: None,
@@ -130,6 +133,12 @@ impl Chain {
     /// The chain's last slot was read.
     pub(crate) fn has_ended(&self) -> bool {
         self.state == State::Ended
+    }
+
+    /// Whether everything that stood in it when it was read is known: it is not where more was written than is read at once, or
+    /// where a slot holds it up.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole || self.state != State::Open
     }
 
     /// It leads out of the pool, and what came after that is not read.
@@ -149,6 +158,7 @@ impl Chain {
         }
         self.held.retain(|(chunk, holes)| !let_go(view, *chunk, holes));
         let mut steps = 0;
+        self.whole = false;
         while steps < most {
             steps += 1;
             match self.cursor.step(view, dead) {
@@ -158,6 +168,7 @@ impl Chain {
                 }
                 Step::Empty => {
                     self.hole_since = None;
+                    self.whole = true;
                     break;
                 }
                 Step::Hole => {

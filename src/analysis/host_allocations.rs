@@ -28,8 +28,7 @@ impl Analysis for HostAllocations {
                 is two standard deviations of the bytes.",
             limits: "Numbers of small allocations are rough in sampled mode. Blocks that are never freed have no age, so that the mean is \
                 too small where many live on. Culled blocks count in the step in which their row begins, about a second at a time. \
-                A row of an unmap does not say whether memory or addresses ended: it is taken from what its line had made. Memory that \
-                a program takes by system calls of its own is not seen.",
+                Memory that a program takes by system calls of its own is not seen.",
             source: "metrics.md, Memory; heaptrack, memray.",
         }
     }
@@ -235,10 +234,13 @@ mod tests {
         trace.process(1, 100, None, START + 1_000_000_000);
         let [arena, file] = ["arena", "file"].map(|f| trace.stack(f, "/home/u/x.py", 1));
         let mut thread = trace.thread(1, 11);
-        for (stack, action, bytes) in
-            [(arena, "reserve", 1000), (arena, "unmap", 400), (file, "map", 90), (file, "unmap", 30)]
-        {
-            thread.host_memory(action, bytes, bytes as f64, json!({ "stack_id": stack }));
+        for (stack, action, bytes, weight, age_ns) in [
+            (arena, "reserve", 1000, 0.0, None),
+            (arena, "unmap", 400, 0.0, Some(10)),
+            (file, "map", 90, 90.0, None),
+            (file, "unmap", 30, 30.0, Some(10)),
+        ] {
+            thread.host_memory(action, bytes, weight, json!({ "stack_id": stack, "age_ns": age_ns }));
         }
         let section = trace.section(&HostAllocations);
         assert_eq!((section.get("mapped_bytes"), section.get("allocations")), (&Value::Num(90.0), &Value::Int(0)));

@@ -23,14 +23,14 @@ impl Analysis for MallocTime {
 
     fn explain(&self) -> Explain {
         Explain {
-            definition: "Time inside calls of malloc's family, and of free's where any is timed. In full mode one call in 64 is timed and stands for the \
+            definition: "Time inside calls of malloc's and free's families. In full mode one call in 61 is timed and stands for the \
                 others: time = calls * mean of those that were timed, allocations and frees each for themselves; in sampled mode every sample is timed and stands for \
                 weight / bytes calls. Calls above 10 us had to wait: for the lock of an arena that another thread holds, or for the kernel, \
                 which gives new pages (page faults, mmap, brk) or takes them back; or their processor was taken from them. Beside them stand page faults a second \
                 and the processor's time in the kernel, from /proc, where --counters read them.",
             unit: "ns in JSON; over all threads, which run at the same time: their share of the wall time may exceed 100 %. Percent of the process's \
                 wall time.",
-            limits: "Frees are not timed in this version: what they take is in no number. Estimates from few timed calls are rough: their number is told. Culled calls have no times and count like the others. \
+            limits: "A time holds one read of the clock, 10 to 15 ns. Estimates from few timed calls are rough: their number is told. Culled calls have no times and count like the others. \
                 Why a call was slow is not known: many slow calls in several threads at once speak of a lock, in one of page faults, which \
                 the counters confirm. A large allocation is slow later, when its pages are touched first: that is no time in malloc. \
                 Page faults and system time are of the whole process, whatever caused them.",

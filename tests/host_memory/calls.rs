@@ -104,7 +104,7 @@ fn culled_allocations_are_sums_that_add_up_to_what_each_would() {
         (scratch, run)
     };
     // Longer than the program runs on any machine: what is freed at all is culled.
-    let ((_whole, whole), (_culled, culled)) = (record(&[]), record(&["--cull", "10000"]));
+    let ((whole_scratch, whole), (culled_scratch, culled)) = (record(&[]), record(&["--cull", "10000"]));
     assert_eq!(allocated(&whole), allocated(&culled));
     let rows = |run: &Finished| run.read().table("host_memory").len();
     assert!(rows(&whole) > 40_000 && rows(&culled) < 200, "{} and {} rows", rows(&whole), rows(&culled));
@@ -117,6 +117,20 @@ fn culled_allocations_are_sums_that_add_up_to_what_each_would() {
     let starts: Vec<i64> = trace.table("host_memory").rows().map(|row| row.int("start_ns")).collect();
     assert!(starts.is_sorted());
     assert_eq!(trace.manifest().host_memory.cull_ns, Some(10_000_000_000));
+    // A report says the same of both.
+    let report = |scratch: &Scratch, run: &Finished| {
+        let arguments = ["report", &run.trace.to_string_lossy(), "--only", "host-memory", "--format", "json"];
+        let text = scratch.gputrace(&arguments).expect(0).text();
+        let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let section = &report["analyses"]["host-memory"];
+        let fact = |fact: &str| section["facts"][fact].clone();
+        let live = &section["tables"]["by_process"]["rows"][0]["live_at_end_bytes"];
+        let facts = ["rows", "allocated_bytes", "allocations", "error_percent"].map(fact);
+        (facts, section["tables"]["sizes"]["rows"].clone(), live.clone())
+    };
+    let said = report(&whole_scratch, &whole);
+    assert!(said.0.iter().all(|fact| fact.is_number()) && said.1[0].is_object() && said.2.is_number(), "{said:?}");
+    assert_eq!(said, report(&culled_scratch, &culled));
 }
 
 #[test]

@@ -81,6 +81,7 @@ pub(crate) struct Process {
     rows: Vec<Option<usize>>,
     vacant: Vec<usize>,
     shared: Option<Chain>,
+    shared_read_to: u64,
     host: HostMemory,
     ranges: Ranges,
     pending: Pending,
@@ -101,7 +102,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn new(id: i64, pid: i32, segment: Segment) -> Process {
         let facts = Facts::read(&segment);
-        let intake = Intake::new(*segment.view(), Stacks::new(pid, &facts.exe));
+        let intake = Intake::new(*segment.view(), Stacks::new(id, pid, &facts.exe));
         let started = segment.view().started().ticks;
         Process {
             id,
@@ -124,6 +125,7 @@ impl Process {
             rows: Vec::new(),
             vacant: Vec::new(),
             shared: None,
+            shared_read_to: 0,
             host: HostMemory::default(),
             ranges: Ranges::default(),
             pending: Pending::default(),
@@ -157,16 +159,17 @@ impl Process {
         let horizon = clock::now(self.clock);
         self.segment.view().header().heartbeat.store(horizon, Ordering::Relaxed);
         self.intake.read_hooks();
-        // One thread's commit and another's completion are told in order only if both threads are known, and CUPTI numbers the calls
-        // of all threads. That CUPTI is asked must be known before the first launch is looked at.
-        let in_order = self.intake.metal.is_here || self.gpu.is_asked() || self.devices.are_new();
+        // One thread's commit and another's completion are told in order only if both threads are known, as are one's allocation and
+        // another's free, and CUPTI numbers the calls of all threads. That CUPTI is asked must be known before the first launch is looked at.
+        let in_order =
+            self.intake.metal.is_here || self.host.is_here() || self.gpu.is_asked() || self.devices.are_new();
         let looked = self.find_threads(dead || in_order);
         // Before the rings are read: what ends meanwhile is in them.
         let unwritten = if dead { u64::MAX } else { self.oldest_unwritten(horizon, clocks) };
         if !dead {
             self.name_threads();
         }
-        self.read(dead);
+        let read_to = self.read(horizon, dead);
         self.take_texts(clocks, tables, written);
         self.take_communicators(clocks, tables, written, false);
         self.intake.graphs.apply(horizon);
@@ -189,7 +192,7 @@ impl Process {
         self.let_threads_go(clocks, tables);
         std::mem::swap(&mut self.held, &mut self.intake.fresh);
         if looked {
-            self.held_up_to = horizon;
+            self.held_up_to = read_to;
         }
         // A burst must not keep its memory for ever.
         if self.intake.fresh.capacity() > 1 << 16 && self.held.len() < 1 << 12 {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gputrace_abi::Class;
+use gputrace_abi::event::Event;
 use gputrace_abi::layout::{self, THREADS_MAX, View, thread_state};
 use gputrace_abi::ring::CHUNK_SLOTS;
 use gputrace_abi::sync::Ordering;
@@ -23,6 +24,15 @@ const LOOK_FOR_THREADS: Duration = Duration::from_millis(20);
 const UNWRITTEN_NS: i64 = 100_000_000;
 /// A thread that ended is waited for this long when its chain does not end.
 const LAST_WAIT: Duration = Duration::from_millis(1500);
+
+/// How far a chain was read, of which these events are new: to the horizon, else to the last of them.
+fn reached(before: u64, chain: Option<&Chain>, fresh: &[Event], horizon: u64) -> u64 {
+    match chain {
+        Some(chain) if !chain.is_whole() => fresh.last().map_or(before, |event| before.max(event.start)),
+        _ => horizon,
+    }
+}
+
 impl Process {
     /// When the oldest of Metal's messages began that are not in a ring yet. A thread may be stopped between the end of a
     /// commit and its event, and others use the same command buffer's address meanwhile. Messages that wait are left out: no
@@ -85,7 +95,9 @@ impl Process {
         Some(place)
     }
 
-    pub(super) fn read(&mut self, dead: bool) {
+    /// Reads all rings, of which everything up to `horizon` is written. Gives the time up to which all of it was read: an earlier
+    /// one where so much is written that a ring could not be read to its end.
+    pub(super) fn read(&mut self, horizon: u64, dead: bool) -> u64 {
         // Which threads have ended is asked before their rings are read: what is read then is everything.
         for thread in self.threads.iter_mut().filter(|t| t.exited.is_none() && t.is_live()) {
             let row = self.segment.view().thread(thread.row);
@@ -97,12 +109,19 @@ impl Process {
         // circles. So a pass has an end, and the next one begins with another thread.
         let mut left = self.slots() * 2 + self.threads.len() + CHUNK_SLOTS;
         left = left.saturating_sub(self.read_shared(dead, left));
+        self.shared_read_to = reached(self.shared_read_to, self.shared.as_ref(), &self.intake.fresh, horizon);
+        let mut all_read_to = self.shared_read_to;
         let count = self.threads.len();
         self.first_read = (self.first_read + 1) % count;
         for n in 0..count {
             let place = (self.first_read + n) % count;
+            let before = self.intake.fresh.len();
             left = left.saturating_sub(self.read_thread(place, dead, left));
+            let (thread, fresh) = (&mut self.threads[place], &self.intake.fresh[before..]);
+            thread.read_to = reached(thread.read_to, thread.chain.as_ref(), fresh, horizon);
+            all_read_to = all_read_to.min(thread.read_to);
         }
+        all_read_to
     }
 
     fn read_shared(&mut self, dead: bool, most: usize) -> usize {
@@ -216,5 +235,38 @@ impl Process {
             end_ns: thread.ended.map(ns),
             events: thread.events() as i64,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gputrace_abi::layout::malloc_mode;
+
+    use super::*;
+    use crate::chain::Item;
+    use crate::support::{Memory, Thread as Writer, hook};
+
+    #[test]
+    fn a_ring_that_is_not_read_to_its_end_is_read_to_its_last_event() {
+        let memory = Memory::new(16 << 20, malloc_mode::FULL);
+        let mut writer = Writer::new(memory.view, 1);
+        for start in 100..110 {
+            writer.event(Event { hook: hook("malloc"), start, end: start, ..Event::default() });
+        }
+        let first = memory.view.thread(0).unwrap().first_chunk.load(Ordering::Acquire) - 1;
+        let mut chain = Chain::new(&memory.view, first).unwrap();
+        let (mut fresh, mut read_to, mut seen) = (Vec::new(), 0, Vec::new());
+        for most in [4, 0, 3, 100] {
+            fresh.clear();
+            chain.read(&memory.view, false, most, |item| {
+                if let Item::Event(event) = item {
+                    fresh.push(event);
+                }
+            });
+            read_to = reached(read_to, Some(&chain), &fresh, 500);
+            seen.push(read_to);
+        }
+        assert_eq!(seen, [103, 103, 106, 500]);
+        assert_eq!(reached(7, None, &[], 500), 500);
     }
 }

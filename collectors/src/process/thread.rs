@@ -21,6 +21,8 @@ pub(crate) struct Thread {
     pub(super) started: u64,
     pub(super) ended: Option<u64>,
     pub(super) chain: Option<Chain>,
+    /// All its events up to then are read.
+    pub(super) read_to: u64,
     /// Events read, by class.
     pub(super) recorded: ByClass,
     /// Driver calls and ranges that have their correlation id.
@@ -52,6 +54,7 @@ impl Thread {
             started,
             ended: None,
             chain: None,
+            read_to: 0,
             recorded: [0; CLASSES],
             calls: 0,
             pushed: Pushed::default(),

@@ -46,6 +46,7 @@ pub(crate) struct StackOf {
 /// The stacks of one process.
 #[derive(Default)]
 pub(crate) struct Stacks {
+    process_id: i64,
     pid: i32,
     /// Path of the program, which the loader calls nothing.
     exe: Arc<str>,
@@ -63,9 +64,9 @@ pub(crate) struct Stacks {
 }
 
 impl Stacks {
-    /// Of a process with this pid and program.
-    pub(crate) fn new(pid: i32, exe: &str) -> Stacks {
-        Stacks { pid, exe: exe.into(), ..Stacks::default() }
+    /// Of a process with these ids and this program.
+    pub(crate) fn new(process_id: i64, pid: i32, exe: &str) -> Stacks {
+        Stacks { process_id, pid, exe: exe.into(), ..Stacks::default() }
     }
 
     /// A stack came, for the call of this thread that began when the record says.
@@ -146,7 +147,11 @@ impl Stacks {
         if let Some(outermost) = rows.last_mut() {
             outermost.cut = stack.cut;
         }
-        let id = content(&rows);
+        let mut id = content(&rows);
+        // An address in no file means something in its own process only.
+        if rows.iter().any(|row| row.language == "native" && row.module.is_none()) {
+            id = (id ^ self.process_id) & i64::MAX;
+        }
         match (written.insert(id), stack.language) {
             (true, NATIVE | MIXED) => tables.native(Native { id, pid: self.pid, rows }),
             (true, _) => tables.stack(id, &rows),

@@ -148,7 +148,7 @@ impl Pass for HostMemory {
             let (at, amount) = (start[row], Amount::of(bytes[row], weight[row], calls[row]));
             match action.get(row) {
                 "map" => host.map(at, amount.bytes),
-                // A reservation is no memory; nor is it known of an unmap which of the two it ends.
+                // A reservation is no memory, and its end weighs nothing.
                 "reserve" => {}
                 "unmap" => host.map(at, -amount.bytes),
                 action => {

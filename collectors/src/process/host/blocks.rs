@@ -213,9 +213,9 @@ mod tests {
     fn block(n: u64) -> Block {
         Block {
             start_ns: 1_800_000_000_000_000_000 + n as i64,
-            bytes: if n % 97 == 0 { n << 33 } else { n },
+            bytes: if n.is_multiple_of(97) { n << 33 } else { n },
             rarer: (n % 17) as u8,
-            stack_id: (n % 5 != 0).then_some(-(n as i64 % 1000)),
+            stack_id: (!n.is_multiple_of(5)).then_some(-(n as i64 % 1000)),
         }
     }
 

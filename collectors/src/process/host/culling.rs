@@ -168,11 +168,11 @@ mod tests {
         HostCall { start_ns, address, bytes, weight_bytes: bytes as f64, tid: 1, calls: 1, ..HostCall::default() }
     }
 
-    /// Blocks of (start, age, bytes), each at an address of its own; the rows: action, start, bytes, weight, age, calls.
-    fn rows(
-        within_ns: i64,
-        blocks: &[(i64, i64, i64)],
-    ) -> (Vec<(HostAction, i64, i64, f64, Option<i64>, i64)>, Culling) {
+    /// Action, start, bytes, weight, age and calls.
+    type Row = (HostAction, i64, i64, f64, Option<i64>, i64);
+
+    /// The rows of blocks of (start, age, bytes), each at an address of its own.
+    fn rows(within_ns: i64, blocks: &[(i64, i64, i64)]) -> (Vec<Row>, Culling) {
         let mut calls = Vec::new();
         for (n, (start_ns, age_ns, bytes)) in blocks.iter().enumerate() {
             let alloc = alloc(*start_ns, 16 * (n as i64 + 1), *bytes);

@@ -32,6 +32,7 @@ pub(super) struct HostMemory {
     waiting: Vec<Event>,
     /// How many there were at most, less and less of those that are long ago.
     most_waited: usize,
+    is_here: bool,
     blocks: Blocks,
     regions: Regions,
     remapped: Vec<Remapped>,
@@ -43,7 +44,13 @@ impl HostMemory {
     /// An event of malloc's or free's, by the thread with this id.
     #[inline]
     pub(super) fn take(&mut self, event: &Event, tid: i32) {
+        self.is_here = true;
         self.waiting.push(Event { commit: tid as u32, ..*event });
+    }
+
+    /// Whether the process had an event of these.
+    pub(super) fn is_here(&self) -> bool {
+        self.is_here
     }
 
     /// Allocations that were left out, and as many frees.

@@ -18,7 +18,8 @@ const FREED: usize = Class::HostFree as usize;
 
 /// In full mode one call in so many is timed; a second stamp for each would cost 9 ns. Of samples each is. The others have the
 /// stamp of their end: from then on they have their block, and other threads may have freed it until then.
-const TIMED_ONE_IN: u64 = 64;
+/// A prime, or a loop of as many calls would time the same one again and again.
+const TIMED_ONE_IN: u64 = 61;
 
 /// `void *malloc(size_t size)`
 pub(super) unsafe extern "C" fn malloc<const FULL: bool>(bytes: usize) -> *mut c_void {
@@ -112,11 +113,12 @@ pub(super) unsafe extern "C" fn malloc_usable_size<const FULL: bool>(block: *mut
 
 /// `void free(void *block)`
 pub(super) unsafe extern "C" fn free<const FULL: bool>(block: *mut c_void) {
-    if FULL || !free_passes(block as usize) {
-        freed::<FULL>(block as usize);
-    }
     // SAFETY: the program's own argument.
-    unsafe { next::free()(block) }
+    let original = || unsafe { next::free()(block) };
+    if !FULL && free_passes(block as usize) {
+        return original();
+    }
+    freed::<FULL>(block as usize, original);
 }
 
 /// `void free_sized(void *block, size_t size)`: to free, which every allocator has.
@@ -235,40 +237,55 @@ fn free_passes(block: usize) -> bool {
 
 /// A free of a block that may have been recorded, or of a thread without a state.
 #[inline(always)]
-fn freed<const FULL: bool>(block: usize) {
+fn freed<const FULL: bool>(block: usize, original: impl FnOnce()) {
     if !FULL {
-        return sampled_free(block);
+        return sampled_free(block, original);
     }
-    if block != 0
-        && let Some((state, row)) = known().or_else(registered)
-    {
-        record_free(state, row, block, state.now());
+    match known().or_else(registered) {
+        Some((state, row)) if block != 0 => record_free::<FULL>(state, row, block, original),
+        _ => original(),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn sampled_free(block: usize) {
+fn sampled_free(block: usize, original: impl FnOnce()) {
     if block == 0 {
-        return;
+        return original();
     }
-    let Some((state, row)) = registered() else { return };
+    let Some((state, row)) = registered() else { return original() };
     if tracked::may_be(block) && tracked::remove(block) {
-        record_free(state, row, block, state.now());
-    } else if let Some(seen) = row.seen.get(FREED) {
+        return record_free::<false>(state, row, block, original);
+    }
+    if let Some(seen) = row.seen.get(FREED) {
         local::increment(seen);
     }
+    original();
+}
+
+/// The block is free from the event's start on: another thread may have it before the call returns.
+#[inline(always)]
+fn record_free<const FULL: bool>(state: &State, row: &ThreadRow, block: usize, original: impl FnOnce()) {
+    if state.is_paused() {
+        return original();
+    }
+    let timed = !FULL || row.chosen.get(FREED).is_some_and(|n| n.load(Ordering::Relaxed) % TIMED_ONE_IN == 0);
+    let start = state.now();
+    if !timed {
+        // Written before: a heap that is corrupt may end the process there.
+        write_free(state, row, block, [start, start]);
+        return original();
+    }
+    original();
+    write_free(state, row, block, [start, state.now()]);
 }
 
 #[inline(always)]
-fn record_free(state: &State, row: &ThreadRow, block: usize, now: u64) {
-    if state.is_paused() {
-        return;
-    }
+fn write_free(state: &State, row: &ThreadRow, block: usize, [start, end]: [u64; 2]) {
     let (Some(seen), Some(chosen)) = (row.seen.get(FREED), row.chosen.get(FREED)) else { return };
     local::increment(seen);
     local::increment(chosen);
-    record::write(state, FREE, Class::HostFree, now, now, [block as u64, 0, 0, 0]);
+    record::write(state, FREE, Class::HostFree, start, end, [block as u64, 0, 0, 0]);
 }
 
 /// Frees the old block and allocates the new one, as far as the books are concerned.
@@ -296,8 +313,11 @@ fn resize<const FULL: bool>(
             if !FULL {
                 tracked::insert(old); // the old block lives on
             }
-        } else if tracked && let Some((state, row)) = registered() {
-            record_free(state, row, old, before);
+        } else if tracked
+            && let Some((state, row)) = registered()
+            && !state.is_paused()
+        {
+            write_free(state, row, old, [before, before]);
         }
         new
     })

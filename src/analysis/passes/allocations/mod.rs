@@ -336,8 +336,11 @@ impl Pass for Allocations {
             self.processes.at(whose.0);
             match action.get(row) {
                 "map" => self.stacks.at(whose).mapped.map(false, amount.bytes),
-                "reserve" => self.stacks.at(whose).mapped.map(true, amount.bytes),
-                "unmap" => self.stacks.at(whose).mapped.unmap(amount.bytes),
+                // Addresses without memory weigh nothing.
+                "reserve" => self.stacks.at(whose).mapped.map(true, bytes[row] as f64),
+                "unmap" if age_ns[row] < 0 => {}
+                "unmap" if weight[row] > 0.0 => self.stacks.at(whose).mapped.unmap(false, amount.bytes),
+                "unmap" => self.stacks.at(whose).mapped.unmap(true, bytes[row] as f64),
                 "culled" => self.culled(whose, tid[row], start[row], amount, age_ns[row], steps),
                 action => {
                     let call = Call {

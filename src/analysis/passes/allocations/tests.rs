@@ -127,12 +127,19 @@ fn memory_from_the_kernel_is_none_of_mallocs() {
     trace.process(1, 100, None, START + 1_000_000_000);
     let a = trace.stack("a", "/home/u/x.py", 1);
     let mut thread = trace.thread(1, 11);
-    for (action, bytes) in [("reserve", 1000), ("map", 300), ("unmap", 100)] {
-        thread.host_memory(action, bytes, bytes as f64, serde_json::json!({ "stack_id": a }));
+    for (action, bytes, weight, age_ns) in [
+        ("reserve", 1000, 0.0, None),
+        ("map", 300, 300.0, None),
+        ("unmap", 100, 100.0, Some(10)),
+        ("unmap", 400, 0.0, Some(20)),
+        // Of nothing that is known.
+        ("unmap", 77, 0.0, None),
+    ] {
+        thread.host_memory(action, bytes, weight, serde_json::json!({ "stack_id": a, "age_ns": age_ns }));
     }
     of(&trace, |found| {
         let stack = found.stacks.get(&(1, a)).unwrap();
-        assert_eq!((stack.mapped.bytes, stack.mapped.live, stack.mapped.calls), ([300.0, 1000.0], [200.0, 1000.0], 2));
+        assert_eq!((stack.mapped.bytes, stack.mapped.live, stack.mapped.calls), ([300.0, 1000.0], [200.0, 600.0], 2));
         assert_eq!((stack.sums.all, stack.calls[0].calls), (Amount::default(), 0.0));
     });
 }
