@@ -21,7 +21,7 @@ use crate::tables::{StackRow, Tables};
 use python::Code;
 
 /// Bytes of descriptions that are kept of one process; a hostile one could send them without end.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 256 << 20;
 /// Events that are looked through for the one that a stack follows: signal handlers may have recorded in between.
 const LOOK_BACK: usize = 16;
 
