@@ -1,7 +1,7 @@
 //! What the analyses of malloc by stack share: the stacks of all processes, largest first, and how a row shows one.
 
 use super::passes::allocations::{Amount, AtStack, OfProcess};
-use super::section::{Column, Section, Unit, Value, column};
+use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Facts, loss};
 use crate::trace::{NO_STACK, Site};
 use gputrace_collectors::schema::TableId;
@@ -68,6 +68,18 @@ impl OfStack<'_> {
         }
         short
     }
+}
+
+/// A table by stack of the first of `all`: its name and title, and what stands between a row's site and its file.
+pub(super) fn table<const N: usize>(
+    facts: &Facts<'_>,
+    all: &[OfStack<'_>],
+    [name, title]: [&'static str; 2],
+    columns: &'static [Column],
+    values: impl Fn(&OfStack<'_>) -> [Value; N],
+) -> Table {
+    let rows = all.iter().take(MOST).map(|of| of.row(facts, values(of))).collect();
+    Table { left_out: all.len().saturating_sub(MOST), ..Table::new(name, title, columns, rows) }
 }
 
 /// Whether every call of malloc in a process has its own row, so that it is known which is the next one of a thread.

@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::by_stack::{self, MOST, PLACE, PROCESS, SITE, STACK, bytes, largest, per_step, whole};
+use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, bytes, largest, per_step, whole};
 use super::passes::allocations::Amount;
-use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
 
 /// The analysis.
@@ -101,11 +101,10 @@ fn of_stacks(facts: &Facts<'_>) -> Table {
         PLACE,
         STACK,
     ];
-    let mut rows = Vec::new();
     let all = largest(facts, |of| of.stack.sums.all.bytes);
-    for of in all.iter().take(MOST) {
+    by_stack::table(facts, &all, ["by_stack", "By stack"], &COLUMNS, |of| {
         let (sums, (aged, age_ns)) = (of.stack.sums, of.stack.aged);
-        let values: [Value; 7] = [
+        [
             sums.all.bytes.into(),
             by_stack::error_percent(facts, sums.all),
             whole(sums.all.blocks),
@@ -113,11 +112,8 @@ fn of_stacks(facts: &Facts<'_>) -> Table {
             (age_ns / aged).into(),
             per_step(facts, of.process_id, sums.steady.blocks).into(),
             per_step(facts, of.process_id, sums.steady.bytes).into(),
-        ];
-        rows.push(of.row(facts, values));
-    }
-    let left_out = all.len().saturating_sub(MOST);
-    Table { left_out, ..Table::new("by_stack", "By stack", &COLUMNS, rows) }
+        ]
+    })
 }
 
 fn by_thread(facts: &Facts<'_>) -> Table {
@@ -167,27 +163,24 @@ fn from_kernel(facts: &Facts<'_>) -> Table {
     let mut all = largest(facts, |of| of.stack.mapped.calls as f64);
     all.sort_by_key(|of| Reverse(of.stack.mapped.bytes[0] as u64));
     let live: f64 = all.iter().map(|of| of.stack.mapped.live[0].max(0.0)).sum();
-    let row = |of: &by_stack::OfStack<'_>| {
+    by_stack::table(facts, &all, ["from_kernel", "From the kernel, by stack (--mmap)"], &COLUMNS, |of| {
         let mapped = of.stack.mapped;
-        let values: [Value; 6] = [
+        [
             mapped.calls.into(),
             mapped.bytes[0].into(),
             bytes(mapped.live[0]),
             percent(mapped.live[0].max(0.0), live),
             mapped.bytes[1].into(),
             bytes(mapped.live[1]),
-        ];
-        of.row(facts, values)
-    };
-    let rows = all.iter().take(MOST).map(row).collect();
-    let left_out = all.len().saturating_sub(MOST);
-    Table { left_out, ..Table::new("from_kernel", "From the kernel, by stack (--mmap)", &COLUMNS, rows) }
+        ]
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
+    use super::super::section::Value;
     use super::*;
     use crate::trace::testing::{START, TestTrace};
 

@@ -201,20 +201,11 @@ fn at_end(facts: &Facts<'_>) -> Table {
         PLACE,
         STACK,
     ];
-    let mut rows = Vec::new();
     let all = largest(facts, |of| of.stack.live.bytes);
-    for of in all.iter().take(MOST) {
+    by_stack::table(facts, &all, ["by_stack", "Live at the end, by stack"], &COLUMNS, |of| {
         let live = of.stack.live;
-        let values: [Value; 4] = [
-            live.bytes.into(),
-            live.error_bytes().into(),
-            percent(live.bytes, of.process.live.bytes),
-            whole(live.blocks),
-        ];
-        rows.push(of.row(facts, values));
-    }
-    let left_out = all.len().saturating_sub(MOST);
-    Table { left_out, ..Table::new("by_stack", "Live at the end, by stack", &COLUMNS, rows) }
+        [live.bytes.into(), live.error_bytes().into(), percent(live.bytes, of.process.live.bytes), whole(live.blocks)]
+    })
 }
 
 #[cfg(test)]

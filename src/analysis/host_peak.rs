@@ -1,8 +1,8 @@
 //! host-peak: what was live when a process held most memory of malloc, by stack.
 
-use super::by_stack::{self, MOST, PLACE, PROCESS, SITE, STACK, largest, whole};
+use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, largest, whole};
 use super::passes::allocations::OfProcess;
-use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
 
 /// The analysis.
@@ -115,25 +115,22 @@ fn at_peak(facts: &Facts<'_>) -> Table {
         PLACE,
         STACK,
     ];
-    let mut rows = Vec::new();
     let all = largest(facts, |of| of.stack.at_peak(of.process).bytes);
-    for of in all.iter().take(MOST) {
+    by_stack::table(facts, &all, ["by_stack", "By stack, at the peak of each process"], &COLUMNS, |of| {
         let amount = of.stack.at_peak(of.process);
-        let values: [Value; 5] = [
+        [
             amount.bytes.into(),
             amount.error_bytes().into(),
             percent(amount.bytes, of.process.peak.bytes),
             whole(amount.blocks),
             by_stack::bytes(of.stack.live.bytes),
-        ];
-        rows.push(of.row(facts, values));
-    }
-    let left_out = all.len().saturating_sub(MOST);
-    Table { left_out, ..Table::new("by_stack", "By stack, at the peak of each process", &COLUMNS, rows) }
+        ]
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::section::Value;
     use super::*;
     use crate::trace::testing::{START, TestTrace};
 

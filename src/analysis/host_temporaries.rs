@@ -1,8 +1,8 @@
 //! host-temporaries: allocations that were given back at once, by stack.
 
-use super::by_stack::{self, MOST, PLACE, PROCESS, SITE, STACK, largest, per_step, sees_each_call, whole};
+use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, largest, per_step, sees_each_call, whole};
 use super::passes::allocations::Amount;
-use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::section::{Column, Section, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
 
 /// The analysis.
@@ -65,10 +65,9 @@ impl Analysis for HostTemporaries {
         section.fact("temporary_bytes", "their bytes", Unit::Bytes, sum.bytes);
         section.fact("temporary_percent", "of all allocations", Unit::Percent, percent(sum.blocks, made));
         section.fact("calls_per_s", "a second", Unit::PerS, rate);
-        let mut rows = Vec::new();
-        for of in all.iter().take(MOST) {
+        section.table(by_stack::table(facts, &all, ["by_stack", "By stack"], &COLUMNS, |of| {
             let (short, made) = (of.short(facts), of.stack.sums.all.blocks);
-            let values: [Value; 6] = [
+            [
                 whole(short.blocks),
                 short.bytes.into(),
                 (short.bytes / short.blocks).into(),
@@ -76,11 +75,8 @@ impl Analysis for HostTemporaries {
                 a_second(facts, of.process_id, short.blocks).into(),
                 per_step(facts, of.process_id, of.stack.sums.steady.blocks * (short.blocks / made.max(1.0)).min(1.0))
                     .into(),
-            ];
-            rows.push(of.row(facts, values));
-        }
-        let left_out = all.len().saturating_sub(MOST);
-        section.table(Table { left_out, ..Table::new("by_stack", "By stack", &COLUMNS, rows) });
+            ]
+        }));
         if facts.allocations.processes.iter().any(|(id, _)| !sees_each_call(facts, *id)) {
             section.note("Not every call has a row: temporary is what was freed within 1 ms, or culled.");
         }
@@ -110,6 +106,7 @@ fn a_second(facts: &Facts<'_>, process_id: i64, calls: f64) -> Option<f64> {
 mod tests {
     use serde_json::json;
 
+    use super::super::section::Value;
     use super::*;
     use crate::trace::testing::{START, TestTrace};
 

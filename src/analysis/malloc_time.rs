@@ -2,10 +2,10 @@
 
 use gputrace_collectors::schema::TableId;
 
-use super::by_stack::{self, MOST, PLACE, PROCESS, SITE, STACK, largest, whole};
+use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, largest, whole};
 use super::passes::allocations::{Calls, OfProcess};
 use super::passes::counters::{Of, Subject};
-use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
 use crate::trace::Site;
 
@@ -223,23 +223,19 @@ fn of_stacks(facts: &Facts<'_>) -> Table {
         PLACE,
         STACK,
     ];
-    let mut rows = Vec::new();
     let all = largest(facts, |of| Sum::of(&of.stack.calls).ns);
-    for of in all.iter().take(MOST) {
+    let title = "By stack of the allocation (frees of its blocks with it)";
+    by_stack::table(facts, &all, ["by_stack", title], &COLUMNS, |of| {
         let sum = Sum::of(&of.stack.calls);
-        let values: [Value; 6] = [
+        [
             sum.ns.into(),
             share(facts, of.process_id, sum.ns).into(),
             (sum.ns / sum.calls).into(),
             whole(sum.slow.0),
             sum.slow.1.into(),
             sum.timed.into(),
-        ];
-        rows.push(of.row(facts, values));
-    }
-    let left_out = all.len().saturating_sub(MOST);
-    let title = "By stack of the allocation (frees of its blocks with it)";
-    Table { left_out, ..Table::new("by_stack", title, &COLUMNS, rows) }
+        ]
+    })
 }
 
 fn by_thread(facts: &Facts<'_>) -> Table {
@@ -277,6 +273,7 @@ fn by_thread(facts: &Facts<'_>) -> Table {
 mod tests {
     use serde_json::json;
 
+    use super::super::section::Value;
     use super::*;
     use crate::trace::testing::{START, TestTrace};
 
