@@ -2,5 +2,6 @@
 
 mod calls;
 mod estimates;
+mod odd;
 mod stress;
 mod trees;
