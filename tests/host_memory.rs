@@ -3,5 +3,6 @@
 mod calls;
 mod estimates;
 mod odd;
+mod peers;
 mod stress;
 mod trees;
