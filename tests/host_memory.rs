@@ -4,5 +4,6 @@ mod calls;
 mod estimates;
 mod odd;
 mod peers;
+mod stacks;
 mod stress;
 mod trees;
