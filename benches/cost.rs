@@ -1,7 +1,7 @@
 //! What tracing costs, in paired runs: `cargo bench --bench cost [-- NAME...]`.
 //!
 //! Names: launch, call, stack, range, malloc, wait, start, import, memory. Each compares in turn (A B A B ...) and prints medians; `launch` has its
-//! baseline in the same process. lttng-ust and heaptrack take part where they are installed. The machine's noise shows
+//! baseline in the same process. GPUTRACE_COMMAND names another gputrace than this build's. lttng-ust and heaptrack take part where they are installed. The machine's noise shows
 //! in the quartiles; docs/benchmarks.md keeps the figures with the commands that made them.
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,13 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 use std::{env, fs};
 
-const GPUTRACE: &str = env!("CARGO_BIN_EXE_gputrace");
+#[path = "cost/malloc.rs"]
+mod malloc;
+
+/// The command: GPUTRACE_COMMAND, or what cargo built.
+fn gputrace() -> PathBuf {
+    env::var_os("GPUTRACE_COMMAND").map_or_else(|| env!("CARGO_BIN_EXE_gputrace").into(), PathBuf::from)
+}
 
 fn main() {
     let wanted: Vec<String> = env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
@@ -21,7 +27,7 @@ fn main() {
         ("call", Bench::call),
         ("stack", Bench::stack),
         ("range", Bench::range),
-        ("malloc", Bench::malloc),
+        ("malloc", malloc::measure),
         ("wait", Bench::wait),
         ("start", Bench::start),
         ("import", Bench::import),
@@ -76,7 +82,7 @@ impl Bench {
     /// The command, traced into a folder of its own, with these options.
     fn traced(&self, trace: &str, options: &[&str], program: &Path) -> Command {
         let _ = fs::remove_dir_all(self.work.join(trace));
-        let mut command = Command::new(GPUTRACE);
+        let mut command = Command::new(gputrace());
         command.arg("-o").arg(self.work.join(trace)).args(options).arg("--").arg(program);
         command.stderr(Stdio::null());
         command
@@ -170,37 +176,6 @@ impl Bench {
         let times = ready.then(|| lines(&mut Command::new(program)));
         lttng(&["destroy", &session]);
         times.map(|t| Spread::of(t.iter().filter_map(|l| l.parse().ok()).collect()))
-    }
-
-    /// ns added to a malloc+free pair of 16..512 bytes, by mode; heaptrack in the same run.
-    fn malloc(&self) {
-        let program = self.compile("malloc_cost", &["malloc_cost.c", "-lpthread"]);
-        let modes = ["none", "off", "sample", "full", "heaptrack"];
-        let has_heaptrack = Command::new("heaptrack").arg("--version").output().is_ok();
-        let mut times = modes.map(|_| Vec::new());
-        for _ in 0..5 {
-            for (mode, times) in modes.iter().zip(&mut times) {
-                let mut command = match *mode {
-                    "none" => Command::new(&program),
-                    "heaptrack" if !has_heaptrack => continue,
-                    "heaptrack" => {
-                        let mut command = Command::new("heaptrack");
-                        command.arg("-o").arg(self.work.join("heap")).arg(&program);
-                        command
-                    }
-                    mode => self.traced("malloc", &["--malloc", mode], &program),
-                };
-                command.args(["31", "50000"]);
-                times.extend(lines(&mut command).iter().filter_map(|l| l.parse::<f64>().ok()));
-                if *mode == "full" {
-                    println!("malloc full: {}", self.lost("malloc"));
-                }
-            }
-        }
-        let spreads = times.map(Spread::of);
-        for (mode, spread) in modes.iter().zip(&spreads) {
-            println!("malloc {mode}: ns per pair {spread}, added {:.2}", spread.median - spreads[0].median);
-        }
     }
 
     /// ns added to calls that may wait for the operating system and return at once: without us, with such waits off, in

@@ -2,5 +2,8 @@
 
 mod calls;
 mod estimates;
+mod odd;
+mod peers;
+mod stacks;
 mod stress;
 mod trees;

@@ -2,7 +2,17 @@
 
 use crate::util::{Driver, Scratch, Target, count, lacks, library, needs, program, program_with};
 
-const MALLOC_MODES: [&str; 4] = ["off", "sample", "sample=1", "full"];
+/// Ways to look at memory: options of gputrace.
+const MEMORY: [&[&str]; 5] = [
+    &["--malloc", "off"],
+    &["--malloc", "sample"],
+    &["--malloc", "sample=1"],
+    &["--malloc", "full"],
+    &["--malloc", "full", "--mmap"],
+];
+
+/// All that can be seen of it, and what is seen unless told otherwise.
+const MOST_AND_DEFAULT: [&[&str]; 2] = [MEMORY[4], &[]];
 
 #[test]
 fn exit_codes_are_passed_on() {
@@ -10,6 +20,7 @@ fn exit_codes_are_passed_on() {
     for code in [0, 1, 2, 42, 124, 125, 126, 127, 128, 137, 255] {
         scratch.shell(&format!("exit {code}")).same().expect(code);
     }
+    scratch.shell("exit 42").options(MEMORY[4]).same().expect(42);
 }
 
 #[test]
@@ -38,7 +49,10 @@ fn a_shell_shows_128_and_the_signals_number() {
 fn every_byte_of_output_is_passed_on() {
     let scratch = Scratch::new();
     let all = (0..=255u8).map(|byte| format!("\\{byte:03o}")).collect::<String>();
-    scratch.shell(&format!("printf '{all}'; seq 1 200000; printf '{all}' >&2; printf 'no newline'")).same();
+    let script = format!("printf '{all}'; seq 1 200000; printf '{all}' >&2; printf 'no newline'");
+    for memory in MOST_AND_DEFAULT {
+        scratch.shell(&script).options(memory).same();
+    }
 }
 
 #[test]
@@ -65,14 +79,17 @@ fn closed_standard_descriptors_stay_closed() {
 #[test]
 fn a_program_sees_the_same_of_itself() {
     let scratch = Scratch::new();
-    scratch.target(program("state")).args(["one", "", "two words", "*"]).own_group().same().expect(42);
+    for memory in MOST_AND_DEFAULT {
+        let target = scratch.target(program("state")).args(["one", "", "two words", "*"]).options(memory);
+        target.own_group().same().expect(42);
+    }
 }
 
 #[test]
 fn errno_is_what_the_function_itself_leaves() {
     let scratch = Scratch::new();
-    for mode in MALLOC_MODES {
-        let target = scratch.target(program("errnos")).options(["--malloc", mode]);
+    for memory in MEMORY {
+        let target = scratch.target(program("errnos")).options(memory);
         target.same();
         target.with_instant_driver().same();
     }
@@ -91,11 +108,13 @@ fn without_asker(text: &str) -> Vec<String> {
 #[test]
 fn loader_errors_keep_their_text() {
     let scratch = Scratch::new();
-    let target = scratch.target(program("dl_errors"));
-    assert_eq!(without_asker(&target.plain().text()), without_asker(&target.traced().text()));
-    for driver in [Driver::Plain, Driver::Symbolic] {
-        let target = target.clone().arg(crate::util::driver_folder(driver).join("libcuda.so.1"));
+    for memory in MOST_AND_DEFAULT {
+        let target = scratch.target(program("dl_errors")).options(memory);
         assert_eq!(without_asker(&target.plain().text()), without_asker(&target.traced().text()));
+        for driver in [Driver::Plain, Driver::Symbolic] {
+            let target = target.clone().arg(crate::util::driver_folder(driver).join("libcuda.so.1"));
+            assert_eq!(without_asker(&target.plain().text()), without_asker(&target.traced().text()));
+        }
     }
 }
 
@@ -113,8 +132,10 @@ fn libraries_are_found_through_the_callers_own_run_path() {
         let run_path = format!("-Wl,{tags},-rpath,{}", hidden.display());
         let flags = ["-DPLUGIN", "-shared", "-fPIC", &run_path, "-Wl,--no-as-needed", needed];
         let plugin = program_with("lookup", &format!("plugin{tags}{}", std::process::id()), &flags);
-        let run = scratch.target(program("lookup")).arg(&plugin).same();
-        assert!(run.text().contains("from the plugin: inner, next inner's, default found"), "{}", run.text());
+        for memory in MOST_AND_DEFAULT {
+            let run = scratch.target(program("lookup")).arg(&plugin).options(memory).same();
+            assert!(run.text().contains("from the plugin: inner, next inner's, default found"), "{}", run.text());
+        }
         std::fs::remove_file(plugin).expect("our own file");
     }
 }
@@ -123,13 +144,15 @@ fn libraries_are_found_through_the_callers_own_run_path() {
 #[track_caller]
 fn escaped(way: &str, left: u64) {
     let scratch = Scratch::new();
-    let run = scratch.target(program("escape")).arg(way).with_odd_driver().same();
-    assert_eq!(run.text(), "launched 100 after\n");
-    let trace = run.read();
-    trace.assert_balanced();
-    let process = trace.root();
-    assert_eq!(count(&process, "launch").recorded, 100, "{process:?}");
-    assert_eq!(count(&process, "sync").abandoned, left, "{process:?}");
+    for memory in MOST_AND_DEFAULT {
+        let run = scratch.target(program("escape")).arg(way).options(memory).with_odd_driver().same();
+        assert_eq!(run.text(), "launched 100 after\n");
+        let trace = run.read();
+        trace.assert_balanced();
+        let process = trace.root();
+        assert_eq!(count(&process, "launch").recorded, 100, "{process:?}");
+        assert_eq!(count(&process, "sync").abandoned, left, "{process:?}");
+    }
 }
 
 #[test]
@@ -169,6 +192,7 @@ fn thrown_out(rest_us: &str, options: &[&str]) -> usize {
 fn a_signal_handler_may_leave_a_launch_at_any_instruction() {
     // All that comes after is recorded, for which every chunk is needed many times.
     assert_eq!(thrown_out("1000", &["--on-full", "block"]), 400_000);
+    assert_eq!(thrown_out("1000", &[&["--on-full", "block"], MEMORY[4]].concat()), 400_000);
 }
 
 #[test]
@@ -190,6 +214,7 @@ fn a_thread_may_be_cancelled_at_any_instruction_of_a_hooked_call() {
 fn two_thousand_threads_are_traced_one_by_one() {
     let scratch = Scratch::new();
     let target = scratch.target(program("threads")).args(["2000", "10"]).with_instant_driver();
+    target.clone().options(MEMORY[4]).same().read().assert_balanced();
     let launches = count(&target.same().read().root(), "launch");
     assert_eq!(launches.seen, 40_000);
     // More threads than chunks, all at once: without loss only when they may wait.
@@ -233,13 +258,13 @@ fn another_preloaded_allocator_stays_the_programs_allocator() {
             lacks(name);
             continue;
         };
-        for mode in MALLOC_MODES {
-            let target = scratch.target(program("mallocs")).args(["known", "50"]).options(["--malloc", mode]);
+        for memory in MEMORY {
+            let target = scratch.target(program("mallocs")).args(["known", "50"]).options(memory);
             let run = target.env("LD_PRELOAD", &path).same();
             let process = run.read().root();
             let noted = process.notes.iter().any(|note| note.contains("malloc"));
-            assert!(noted, "{name} {mode}: {:?}", process.notes);
-            if mode == "full" {
+            assert!(noted, "{name} {memory:?}: {:?}", process.notes);
+            if memory[1] == "full" {
                 let blocks = run.read().table("host_memory");
                 let ours = blocks.rows().filter(|row| row.text("action") == "alloc" && row.int("bytes") == 70_001);
                 assert_eq!(ours.count(), 50, "{name}");
@@ -258,7 +283,9 @@ fn another_preloaded_allocator_stays_the_programs_allocator() {
 fn a_quota_library_keeps_its_say() {
     let scratch = Scratch::new();
     let target = scratch.target(program("cuda_routes")).arg("dlopen").with_driver(Driver::Symbolic);
-    target.env("LD_PRELOAD", library("quota")).same();
+    for memory in MOST_AND_DEFAULT {
+        target.clone().env("LD_PRELOAD", library("quota")).options(memory).same();
+    }
 }
 
 #[test]
@@ -310,8 +337,8 @@ for i in range(2000):
     thread.join()
 after = count()
 print(before[0] == after[0], after[1] - before[1] < 20)";
-    for mode in MALLOC_MODES {
-        let run = scratch.target("python3").args(["-c", script]).options(["--malloc", mode]).same();
-        assert_eq!(run.text(), "True True\n", "{mode}");
+    for memory in MEMORY {
+        let run = scratch.target("python3").args(["-c", script]).options(memory).same();
+        assert_eq!(run.text(), "True True\n", "{memory:?}");
     }
 }

@@ -1,12 +1,12 @@
-/* malloc_cost ROUNDS PAIRS THREADS LARGEST: ns per malloc+free pair of 16..LARGEST bytes, 32 blocks alive per
- * thread. */
+/* malloc_cost ROUNDS PAIRS THREADS LARGEST DEPTH: ns per malloc+free pair of 16..LARGEST bytes, 32 blocks alive per thread,
+ * made by a function that so many others have called, one the next. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-static int pairs, largest;
+static int pairs, largest, depth;
 
 static double now(void) {
     struct timespec t;
@@ -14,7 +14,12 @@ static double now(void) {
     return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
-static void *work(void *seed) {
+static __attribute__((noinline)) void *work_at(int above, void *seed) {
+    if (above > 1) {
+        void *result = work_at(above - 1, seed);
+        __asm__ volatile("" ::: "memory"); /* or the call would be a jump */
+        return result;
+    }
     unsigned x = 12345 + (unsigned)(size_t)seed;
     void *alive[32] = {0};
     double start = now();
@@ -30,11 +35,16 @@ static void *work(void *seed) {
     return result;
 }
 
+static void *work(void *seed) {
+    return work_at(depth, seed);
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 101;
     pairs = argc > 2 ? atoi(argv[2]) : 50000;
     int threads = argc > 3 ? atoi(argv[3]) : 1;
     largest = argc > 4 ? atoi(argv[4]) : 512;
+    depth = argc > 5 ? atoi(argv[5]) : 1;
     for (int r = 0; r < rounds; r++) {
         pthread_t id[64];
         double sum = 0;

@@ -1,6 +1,8 @@
 //! What sampled mode says of bytes is right on average, and as far off as it may be.
 
-use crate::util::{Scratch, count, program};
+use std::collections::HashMap;
+
+use crate::util::{Row, Scratch, count, program};
 
 /// Traffic in blocks of one size; the estimate must lie within five standard deviations of what Poisson sampling of bytes
 /// has: variance n s^2 (1 - p) / p, with p = 1 - exp(-s / mean).
@@ -37,4 +39,55 @@ fn the_estimate_of_sampled_bytes_is_unbiased_for_blocks_of_the_means_size() {
 #[test]
 fn the_estimate_of_sampled_bytes_is_unbiased_in_between() {
     estimate_is_right(100_000, 65_000, 524_288);
+}
+
+/// Two hundred threads draw two hundred times: what each is said to have allocated, and to have left alive, lies within three
+/// standard errors as often as it must, and all together are not off to one side.
+#[test]
+fn estimates_of_many_seeds_lie_within_their_error_and_their_mean_is_the_truth() {
+    const MEAN: f64 = 8192.0;
+    const SEEDS: usize = 200;
+    let scratch = Scratch::new();
+    let target = scratch.target(program("malloc_seeds")).arg(SEEDS.to_string());
+    let run = target.options(["--malloc", "sample=8K"]).traced().expect(0);
+    let trace = run.read();
+    trace.assert_balanced();
+    let mut found: HashMap<i64, [f64; 2]> = HashMap::new();
+    let table = trace.table("host_memory");
+    let ours = |row: &Row<'_>| [1025, 1200, 1900, 5000].contains(&row.int("bytes"));
+    for row in table.rows().filter(ours) {
+        let [allocated, live] = found.entry(row.int("tid")).or_default();
+        let weight = row.float("weight_bytes");
+        let frees = row.text("action") == "free";
+        *allocated += if frees { 0.0 } else { weight };
+        *live += if frees { -weight } else { weight };
+    }
+    // In standard errors: how far each estimate is off.
+    let mut off: [Vec<f64>; 2] = Default::default();
+    for line in run.text().lines() {
+        let numbers: Vec<f64> = line.split(' ').map(|number| number.parse().expect("a number")).collect();
+        let estimates = found[&(numbers[0] as i64)];
+        for (what, off) in off.iter_mut().enumerate() {
+            let (mut truth, mut variance) = (0.0, 0.0);
+            for counted in numbers[1..].chunks(3) {
+                let (s, n) = (counted[0], counted[1 + what]);
+                let p = 1.0 - (-s / MEAN).exp();
+                truth += n * s;
+                variance += n * s * s * (1.0 - p) / p;
+            }
+            assert!(variance.sqrt() < 0.1 * truth, "the test proves nothing");
+            off.push((estimates[what] - truth) / variance.sqrt());
+        }
+    }
+    for (off, what) in off.iter().zip(["allocated", "live"]) {
+        assert_eq!(off.len(), SEEDS);
+        let within = off.iter().filter(|off| off.abs() <= 3.0).count();
+        assert!(within * 100 >= 97 * SEEDS, "{what}: {within} of {SEEDS} within three standard errors");
+        let mean = off.iter().sum::<f64>() / SEEDS as f64;
+        let error = mean * (SEEDS as f64).sqrt();
+        // Three would be exceeded by chance in one run of 370.
+        assert!(error.abs() < 5.0, "{what}: the mean is off by {error} of its own standard errors");
+        let spread = (off.iter().map(|off| off * off).sum::<f64>() / SEEDS as f64).sqrt();
+        assert!((0.75..1.25).contains(&spread), "{what}: spread {spread} of what is stated");
+    }
 }

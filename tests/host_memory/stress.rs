@@ -2,11 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::util::{Finished, Row, Scratch, Trace, count, program};
+use crate::util::{Finished, Scratch, Trace, count, program};
 
-/// What the program says: blocks that it allocated and blocks that live at its end, by size.
+/// As the program has it.
+const CHILD: i64 = 40;
+const CHILD_BYTES: i64 = 50_000;
+
+/// What the program says: blocks that it allocated and blocks that live at its end, by size; and how many children it had.
 struct Said {
     blocks: BTreeMap<i64, [i64; 2]>,
+    children: i64,
 }
 
 impl Said {
@@ -21,7 +26,7 @@ impl Said {
             }
         }
         assert!(blocks.len() == 64 && children > 0, "{}", run.text());
-        Said { blocks }
+        Said { blocks, children }
     }
 }
 
@@ -46,14 +51,18 @@ fn every_block_of_sixty_four_threads_has_its_size_its_stack_and_its_end() {
     let (said, trace) = stressed(&scratch, 20_000, "full");
     let root = trace.root();
     let functions = innermost(&trace);
-    // Blocks that were allocated, and that live, by size.
-    let mut own: BTreeMap<i64, [i64; 2]> = BTreeMap::new();
+    // Blocks that were allocated, and that live, by size; in the program and in its children.
+    let (mut own, mut others) = (BTreeMap::new(), BTreeMap::new());
     let (mut stacks, mut without) = (0, 0);
     let table = trace.table("host_memory");
-    let ours = |row: &Row<'_>| (20_000..20_064).contains(&row.int("bytes"));
-    for row in table.rows().filter(|row| row.int("process_id") == root.process_id && ours(row)) {
+    for row in table.rows() {
         let bytes = row.int("bytes");
-        let counts = own.entry(bytes).or_default();
+        let mine = row.int("process_id") == root.process_id;
+        let ours = if mine { 20_000..20_064 } else { CHILD_BYTES..CHILD_BYTES + CHILD };
+        if !ours.contains(&bytes) {
+            continue;
+        }
+        let counts: &mut [i64; 2] = if mine { &mut own } else { &mut others }.entry(bytes).or_default();
         let alloc = row.text("action") == "alloc";
         counts[0] += i64::from(alloc);
         counts[1] += if alloc { 1 } else { -1 };
@@ -67,6 +76,8 @@ fn every_block_of_sixty_four_threads_has_its_size_its_stack_and_its_end() {
         stacks += 1;
     }
     assert_eq!(own, said.blocks);
+    let of_children = (0..CHILD).map(|i| (CHILD_BYTES + i, [said.children, i % 2 * said.children]));
+    assert_eq!(others, of_children.collect::<BTreeMap<_, _>>());
     // Few stacks are described at a time: the first use of one may find no room.
     assert!(without * 100 < stacks, "{without} of {stacks} have no stack");
 }

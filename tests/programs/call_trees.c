@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define FIRST_BYTES 10000
-#define DEEPEST 110
+#define DEEPEST 230
 #define KEPT __attribute__((noinline, noclone, used, visibility("default")))
 
 struct walk;

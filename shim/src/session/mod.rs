@@ -179,6 +179,7 @@ fn start_forked(word: &AtomicU32) {
         // path, and other threads of this young child find STARTING.
         unsafe { sys::unmap(old, SEGMENT_BYTES.load(Ordering::Relaxed)) };
     }
+    thread::begin_segment();
     finish_start(word, make(true));
 }
 

@@ -48,6 +48,12 @@ pub(crate) const UNKNOWN_CONTEXT: u16 = u16::MAX;
 
 /// Where the search for a free row begins.
 static NEXT_ROW: AtomicU32 = AtomicU32::new(0);
+
+/// A forked child has a segment of its own, with rows that nobody has taken: the collector looks for threads from the first on.
+pub(crate) fn begin_segment() {
+    NEXT_ROW.store(0, Ordering::Relaxed);
+    HIGHEST.store(0, Ordering::Relaxed);
+}
 /// Makes the states' memory, has it wiped at a fork and threads' ends told. Once, in the constructor.
 pub(crate) fn prepare() -> Result<(), &'static [u8]> {
     let at = sys::map(STATES_BYTES, None).map_err(|_| &b"no address space for its thread states"[..])?;

@@ -133,14 +133,16 @@ impl Memory {
         let mut hash = outermost.map_or(seed, |entry| entry.hash);
         let ours = find::ours();
         let new = self.fresh.get(..fresh).unwrap_or(&[]).iter().rev();
-        let places = self.entries.get_mut(known..).unwrap_or(&mut []);
         let mut count = known;
-        for (place, entry) in places.iter_mut().zip(new) {
+        for entry in new {
             if !ours.contains(&entry.place.pc) {
                 hash = known::mix(hash, entry.place.pc as u64);
             }
-            *place = Entry { hash, ..*entry };
-            count += 1;
+            // Known and new ones together may be more than are remembered: the innermost are in the hash only.
+            if let Some(place) = self.entries.get_mut(count) {
+                *place = Entry { hash, ..*entry };
+                count += 1;
+            }
         }
         (count, Some(hash))
     }

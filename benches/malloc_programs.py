@@ -1,0 +1,125 @@
+"""What recording malloc costs whole programs: alone, sampled, in full without and with stacks, under heaptrack and memray.
+
+usage: malloc_programs.py [--gputrace PATH] [--memray PATH] [--rounds N] [PROGRAM...]
+
+Programs: churn (Python objects, PYTHONMALLOC=malloc), sqlite (Python's sqlite3), compile (cc1 -O2 of a generated file), redis
+(redis-server, 200,000 requests by redis-benchmark). All ways run in turn, N times; prints the median seconds of each and the median of
+the ratios to the run alone of the same turn, with its quartiles. What is not installed is left out, and said.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def source(functions):
+    """A file of C that takes a compiler a while."""
+    body = "\n".join(
+        f"int f{n}(int *p, int k) {{ int s = {n}; for (int i = 0; i < k; i++) {{ s += p[i] * (i ^ {n}); if (s & {1 << n % 9}) s ^= p[k - i - 1] / (i + 1); "
+        f"switch (s % 7) {{ case 0: s += f{n - 1 if n else 0}(p, k / 2); break; case 3: s *= 3; break; default: p[i] = s; }} }} return s; }}"
+        for n in range(functions)
+    )
+    return body + "\n"
+
+
+def ways(arguments, work):
+    """Names of the ways, and what each puts before a command."""
+    ours = lambda *options: [arguments.gputrace, "-o", str(work / "trace"), *options, "--"]
+    all_ways = {
+        "alone": [],
+        "sample": ours("--malloc", "sample"),
+        "full, no stacks": ours("--malloc", "full", "--malloc-stacks", "off"),
+        "full": ours("--malloc", "full"),
+    }
+    if shutil.which("heaptrack"):
+        all_ways["heaptrack"] = ["heaptrack", "-o", str(work / "heap")]
+    else:
+        print("heaptrack is not installed", file=sys.stderr)
+    return all_ways
+
+
+def timed(command, **more):
+    begin = time.monotonic()
+    subprocess.run(command, check=True, **QUIET, **more)
+    return time.monotonic() - begin
+
+
+def redis(prefix, work):
+    """Seconds that redis-benchmark takes, the server's start and end left out."""
+    place = work / "redis.sock"
+    server = subprocess.Popen([*prefix, "redis-server", "--port", "0", "--unixsocket", place, "--save", "", "--dir", work], **QUIET)
+    try:
+        while True:
+            try:
+                with socket.socket(socket.AF_UNIX) as asked:
+                    asked.connect(str(place))
+                break
+            except OSError:
+                time.sleep(0.02)
+        return timed(["redis-benchmark", "-s", place, "-q", "-n", "50000", "-d", "100", "-t", "set,get,lpush,lrange_100"])
+    finally:
+        subprocess.run(["redis-cli", "-s", place, "shutdown", "nosave"], **QUIET)
+        server.wait()
+        place.unlink(missing_ok=True)
+
+
+def programs(arguments, work):
+    """By name: a function that runs the program behind a prefix, and gives the seconds; and memray's command for it."""
+    scripts = {"churn": ("object_churn.py", "200000"), "sqlite": ("sqlite_rows.py", "100000")}
+    found = {}
+    for name, (script, amount) in scripts.items():
+        words = [str(HERE / "programs" / script), amount]
+        variables = os.environ | {"PYTHONMALLOC": "malloc"}
+        run = lambda prefix, words=words, variables=variables: timed([*prefix, sys.executable, *words], env=variables)
+        memray = [arguments.memray, "run", "-q", "-f", "-o", str(work / "memray.bin")]
+        profiled = lambda words=words, variables=variables, memray=memray: timed([*memray, *words], env=variables)
+        found[name] = run, profiled if arguments.memray else None
+    # The compiler proper: heaptrack does not follow the driver's children.
+    compiler = subprocess.run(["cc", "-print-prog-name=cc1"], capture_output=True, text=True, check=True).stdout.strip()
+    file = work / "large.c"
+    file.write_text(source(400))
+    found["compile"] = lambda prefix: timed([*prefix, compiler, "-quiet", "-O2", "-w", file, "-o", "/dev/null"]), None
+    if shutil.which("redis-server"):
+        found["redis"] = lambda prefix: redis(prefix, work), None
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gputrace", default=str(HERE.parent / "target/release/gputrace"))
+    parser.add_argument("--memray")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("programs", nargs="*")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        known = programs(arguments, work)
+        for name in arguments.programs or known:
+            run, profiled = known[name]
+            times = {}
+            for _ in range(arguments.rounds):
+                for way, prefix in ways(arguments, work).items():
+                    times.setdefault(way, []).append(run(prefix))
+                    for rest in work.glob("heap*"):
+                        rest.unlink()
+                    shutil.rmtree(work / "trace", ignore_errors=True)
+                if profiled:
+                    times.setdefault("memray", []).append(profiled())
+            for way, seconds in times.items():
+                ratios = [one / alone for one, alone in zip(seconds, times["alone"], strict=True)]
+                low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+                print(f"{name:8} {way:16} {statistics.median(seconds):7.3f} s  {middle:6.3f} ({low:.3f} .. {high:.3f})", flush=True)
+
+
+if __name__ == "__main__":
+    main()
