@@ -105,9 +105,13 @@ impl Process {
             return;
         }
         let mut waiting = std::mem::take(&mut self.host.waiting);
-        // A free takes no time, as far as it is recorded; nor does a malloc that was not timed.
-        waiting.sort_by_key(|event| event.end);
-        let mut ready = waiting.partition_point(|event| event.end <= horizon);
+        let hooks = &self.intake.hooks;
+        let time = |event: &Event| match hooks.get(usize::from(event.hook)) {
+            Some(hook) if hook.class == Class::HostFree => event.start,
+            _ => event.end,
+        };
+        waiting.sort_by_key(time);
+        let mut ready = waiting.partition_point(|event| time(event) <= horizon);
         if waiting.len() - ready > MOST_WAITING {
             ready = waiting.len();
         }
