@@ -143,6 +143,87 @@ fn ranks_of_a_job_open_their_windows_together() {
     assert!(fewest >= 2 && together * 3 >= fewest * 2, "{together} of {fewest}: {windows:?}");
 }
 
+/// What devices did, as two simulated drivers say it: of a device that both processes share.
+fn done(scratch: &Scratch) -> Vec<(i64, i64)> {
+    let mut done: Vec<(i64, i64)> = Vec::new();
+    for name in ["one.json", "two.json"] {
+        let text = std::fs::read_to_string(scratch.path().join(name)).expect("the driver's truth");
+        let truth: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let record = |record: &serde_json::Value| Some((record["start_ns"].as_i64()?, record["end_ns"].as_i64()?));
+        done.extend(truth["device"].as_array().expect("records").iter().filter_map(record));
+    }
+    done.sort_unstable();
+    done
+}
+
+/// Time that these spans cover, within some.
+fn covered(spans: &[(i64, i64)], within: (i64, i64)) -> i64 {
+    let (mut sum, mut upto) = (0, within.0);
+    for (from, to) in spans {
+        let to = (*to).min(within.1);
+        sum += (to - (*from).max(upto)).max(0);
+        upto = upto.max(to);
+    }
+    sum
+}
+
+/// Two processes with steps of 20 kernels of 50 us and a pause, on one GPU; the second one is there for a part of the time.
+fn sharing(scratch: &Scratch, options: &[&str]) -> crate::util::Finished {
+    let steps = program("steps");
+    let of = |file: &str, seconds: &str| {
+        let file = scratch.path().join(file);
+        format!("FAKE_CUDA_TRUTH={} {} {seconds} 20 50 1500 > /dev/null", file.display(), steps.display())
+    };
+    let script = format!("{} & sleep 0.7; {}; wait", of("one.json", "3.5"), of("two.json", "2"));
+    scratch.shell(&script).with_driver(Driver::Plain).options(options).traced().expect(0)
+}
+
+/// A fact, or a number of each row of a table, of the report.
+fn report(scratch: &Scratch, run: &crate::util::Finished) -> serde_json::Value {
+    let folder = run.trace.to_string_lossy();
+    let arguments = ["report", &folder, "--only", "summary,gpu-utilisation,gpu-gaps", "--format", "json"];
+    serde_json::from_str(&scratch.gputrace(&arguments).expect(0).text()).expect("JSON")
+}
+
+#[test]
+fn the_work_of_processes_that_share_a_gpu_is_in_one_order() {
+    let scratch = Scratch::new();
+    let run = sharing(&scratch, &["--gpu-time", "full"]);
+    let started: Vec<i64> = run.read().table("kernels").rows().map(|row| row.int("start_ns")).collect();
+    assert!(started.is_sorted(), "{} kernels", started.len());
+    let report = report(&scratch, &run);
+    let facts = &report["analyses"]["gpu-utilisation"]["facts"];
+    assert_eq!(facts["devices"], 1);
+    let truth = covered(&done(&scratch), (0, i64::MAX)) as f64;
+    let busy = facts["busy_ns"].as_f64().expect("a time");
+    assert!((busy / truth - 1.0).abs() < 0.01, "{busy} {truth}");
+}
+
+#[test]
+fn busy_and_idle_of_a_shared_gpu_make_the_step() {
+    let scratch = Scratch::new();
+    let run = sharing(&scratch, &["--gpu-time", "windows", "--gpu-window-every", "0.5", "--budget", "20"]);
+    let report = report(&scratch, &run);
+    let analyses = &report["analyses"];
+    let facts = &analyses["summary"]["facts"];
+    let of = |name: &str| facts[name].as_f64().unwrap_or_else(|| panic!("{name}: {}", run.stderr));
+    let (unit, own, idle) = (of("unit_ns"), of("gpu_busy_ns"), of("gpu_idle_ns"));
+    assert!(((own + idle) / unit - 1.0).abs() < 0.02, "{own} {idle} {unit}: {}", run.stderr);
+    // Known is what lies in windows of both, while both live: there the GPU was as busy as the drivers say.
+    let windows = windows(&run.read());
+    let first = windows.iter().map(|window| window.0).min().expect("windows");
+    let (one, two): (Vec<(i64, i64, i64)>, Vec<_>) = windows.into_iter().partition(|window| window.0 == first);
+    let both = one.iter().flat_map(|one| two.iter().map(move |two| (one.1.max(two.1), one.2.min(two.2))));
+    let both: Vec<(i64, i64)> = both.filter(|(from, to)| from < to).collect();
+    assert!(both.len() >= 2, "{one:?} {two:?}");
+    let done = done(&scratch);
+    let busy: i64 = both.iter().map(|span| covered(&done, *span)).sum();
+    let share = 100.0 * busy as f64 / both.iter().map(|(from, to)| to - from).sum::<i64>() as f64;
+    let per_step = 100.0 * of("gpu_busy_ns") / unit;
+    assert!(share > 20.0 && per_step > 20.0 && share < 95.0, "{share} {per_step}");
+    assert_eq!(analyses["gpu-utilisation"]["facts"]["devices"], 1);
+}
+
 /// The calls of the stand-in for CUPTI, in their order: function and moment.
 fn cupti_calls(file: &Path) -> Vec<(String, i64)> {
     let text = std::fs::read_to_string(file).expect("the truth of CUPTI");

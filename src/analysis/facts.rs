@@ -17,7 +17,7 @@ use super::passes::counters::Counters;
 use super::passes::critical::Critical;
 use super::passes::device_memory::DeviceMemory;
 use super::passes::folds::Folds;
-use super::passes::gpu::{Asked, Gpu, identity};
+use super::passes::gpu::{Asked, Gpu, communication};
 use super::passes::gpu_clock::GpuClock;
 use super::passes::gpu_steps::GpuSteps;
 use super::passes::graphs::GraphsMade;
@@ -150,7 +150,7 @@ impl<'a> Facts<'a> {
         let [shapes, busy, gaps, launched] = asked;
         let asked = Asked { shapes, busy, gaps, launched };
         let named = gpu_times && (with_gpu || needs.iter().any(|need| matches!(need, Need::Ranks | Need::Critical)));
-        let communication = Arc::new(if named { identity::communication(trace) } else { FxHashSet::default() });
+        let communication = Arc::new(if named { communication::communication(trace) } else { FxHashSet::default() });
         let summed = needs.contains(&Need::StepSums);
         let step_sums = if summed { StepSums::new(&steps, idle.clone()) } else { StepSums::default() };
         // What lies between ranges is not theirs, and cannot be left out of a replay.
@@ -196,7 +196,7 @@ impl<'a> Facts<'a> {
             critical,
             metal: Metal::default(),
             counters: Counters::default(),
-            samples: Samples::default(),
+            samples: Samples::new(trace),
             activities: Activities::default(),
             occupancy: if needs.contains(&Need::Occupancy) { Occupancy::new(trace) } else { Occupancy::default() },
             gpu: (gpu_times && with_gpu).then(|| Gpu::new(trace, communication, asked, filter)),

@@ -47,7 +47,7 @@ pub(super) fn sums<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&'
 /// Says that there are no times of a GPU, where nothing else was said of them.
 pub(super) fn no_times_note(section: &mut Section, facts: &Facts<'_>) {
     if windows(facts).is_some() {
-        section.note("No window of GPU times lies in what is reported.");
+        section.note("No window of GPU times lies in what is reported, or none that all processes on a GPU had at the same time.");
         return;
     }
     let removed = loss::removed(facts.trace);

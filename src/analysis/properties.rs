@@ -205,7 +205,7 @@ fn intervals(trace: &Trace) -> Vec<(usize, i64, i64)> {
     let want = |table, columns| Want { table, columns };
     let wants =
         [want(TableId::Kernels, &["gpu_ns", "name_id"] as &[_]), want(TableId::DeviceCopies, &["gpu_ns"] as &[_])];
-    let communication = super::passes::gpu::identity::communication(trace);
+    let communication = super::passes::gpu::communication::communication(trace);
     trace.scan(&wants, &Filter::default(), &mut |rows| {
         let (start, length) = (rows.i64("start_ns"), rows.i64("gpu_ns"));
         let names = if rows.table == TableId::Kernels { rows.i64("name_id") } else { start.clone() };

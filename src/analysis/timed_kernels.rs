@@ -130,6 +130,10 @@ pub(super) fn utilisation(facts: &Facts<'_>, section: &mut Section) -> bool {
          each other count each for itself, up to all of the time.",
         100.0 * error / range.max(1.0)
     ));
+    let most = devices.iter().map(|device| device.processes).max().unwrap_or_default();
+    if most > 1 {
+        section.note(format!("Up to {most} processes share a GPU: its busy time is the sum of theirs."));
+    }
     let ordinals: BTreeSet<i32> = devices.iter().map(|device| device.device).collect();
     let rows = devices.iter().map(|device| {
         let name = match ordinals.len() == devices.len() {

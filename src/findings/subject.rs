@@ -64,12 +64,14 @@ pub(crate) struct Busy {
     /// Launches, in all of the run, and those that were timed.
     pub(crate) launches: u64,
     pub(crate) timed: u64,
+    /// Processes that use these GPUs; what the others launched is not in it.
+    pub(crate) processes: usize,
 }
 
 impl Busy {
-    fn of(busy: &Estimate, unit_ns: f64, units: f64) -> Busy {
+    fn of(busy: &Estimate, processes: usize, unit_ns: f64, units: f64) -> Busy {
         let (ns, error_ns) = (busy.ns / units, busy.error_ns() / units);
-        Busy { ns: ns.min(unit_ns), error_ns, launches: busy.launches, timed: busy.timed }
+        Busy { ns: ns.min(unit_ns), error_ns, launches: busy.launches, timed: busy.timed, processes }
     }
 }
 
@@ -224,7 +226,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
                 .samples
                 .usual(process_id)
                 .filter(|_| facts.gpu.is_none() || by_events)
-                .map(|busy| Busy::of(busy, unit_ns, middle)),
+                .map(|busy| Busy::of(busy, facts.samples.sharing(process_id), unit_ns, middle)),
             waited_ns: facts.ranks.late.get(&process_id).map_or(0, Late::waited_ns) as f64 / middle,
             imbalance: None,
             critical: critical.filter(|_| clock_off.is_none()),

@@ -9,6 +9,7 @@
 
 mod contain;
 mod decode;
+mod devices;
 mod error;
 mod files;
 mod filter;
@@ -35,6 +36,7 @@ use gputrace_collectors::manifest::Device;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
+pub(crate) use devices::{DeviceNames, Identity, sharing};
 pub(crate) use error::{Missing, Problem, TraceError};
 pub(crate) use files::Launcher;
 pub(crate) use filter::{Filter, NOBODY};

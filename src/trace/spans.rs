@@ -28,6 +28,45 @@ impl Spans {
         self
     }
 
+    /// The same, where what is inside of one of these processes is so only while it is of each that lives then: from its first
+    /// work to its end. Those without spans are inside all the time.
+    pub(crate) fn known_of_all(mut self, lives: &[(i64, (i64, i64))]) -> Spans {
+        let mut edges: Vec<(i64, [i64; 2])> = Vec::new();
+        for (process, (from, to)) in lives {
+            let mut open = *from;
+            let whole = [(*from, *to)];
+            for (begin, end) in self.processes.get(process).map_or(&whole[..], |spans| spans) {
+                edges.extend([(*begin, [1, 0]), (*end, [-1, 0])]);
+                // Before the span it is not known what the process did.
+                if open < *begin {
+                    edges.extend([(open, [0, 1]), ((*begin).min(*to).max(open), [0, -1])]);
+                }
+                open = open.max(*end);
+            }
+            if open < *to {
+                edges.extend([(open, [0, 1]), (*to, [0, -1])]);
+            }
+        }
+        edges.sort_unstable();
+        let (mut inside, mut unknown, mut known_from, mut known) = (0, 0, None, Vec::new());
+        for (at, [in_span, in_doubt]) in edges {
+            (inside, unknown) = (inside + in_span, unknown + in_doubt);
+            match known_from {
+                None if inside > 0 && unknown == 0 => known_from = Some(at),
+                Some(from) if inside == 0 || unknown > 0 => {
+                    known.extend((from < at).then_some((from, at)));
+                    known_from = None;
+                }
+                _ => {}
+            }
+        }
+        merge(&mut known);
+        for (process, _) in lives {
+            self.processes.insert(*process, known.clone());
+        }
+        self
+    }
+
     /// From now on the GPU's work is inside where the call that caused it is ([`add_call`](Self::add_call)), whenever it ran.
     pub(crate) fn project(&mut self) {
         self.calls.get_or_insert_default();
@@ -126,6 +165,22 @@ fn holds(spans: &[(i64, i64)], at: i64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_processes_that_share_a_device_is_known_what_is_of_each_that_lives() {
+        let mut spans = Spans::default();
+        for (process, span) in [(1, (0, 100)), (1, (200, 300)), (1, (400, 500)), (2, (210, 310)), (3, (0, 9))] {
+            spans.add(process, None, span);
+        }
+        // The second one begins at 150 and ends at 390; the fourth one is known all the time.
+        let lives = [(1, (0, 1000)), (2, (150, 390)), (4, (0, 1000))];
+        let spans = spans.ordered().known_of_all(&lives);
+        for process in [1, 2, 4] {
+            let known: Vec<_> = spans.inside(process, (0, 1000)).collect();
+            assert_eq!(known, [(0, 100), (210, 300), (400, 500)], "{process}");
+        }
+        assert_eq!(spans.inside(3, (0, 1000)).collect::<Vec<_>>(), [(0, 9)]);
+    }
 
     #[test]
     fn spans_hold_what_begins_inside_of_them_in_their_thread() {

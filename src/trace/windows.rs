@@ -3,7 +3,7 @@
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Filter, Spans, Trace, Want};
+use super::{DeviceNames, Filter, Identity, Spans, Trace, Want, sharing};
 
 /// A window of a process.
 #[derive(Debug)]
@@ -49,9 +49,10 @@ impl Trace {
     /// there is no such process.
     ///
     /// What was given before a window opened is not told of, and may still run then. So a window's time begins when a call has
-    /// waited for all of it, before or in the window, or with the first work that was given in the window.
+    /// waited for all of it, before or in the window, or with the first work that was given in the window. Of a device that
+    /// processes share, all is known while it is of each of them that has given work.
     pub(crate) fn observed(&self) -> Option<Spans> {
-        let mut windows = self.windows();
+        let (mut windows, whole) = self.windows();
         if windows.0.is_empty() {
             return None;
         }
@@ -65,10 +66,21 @@ impl Trace {
                 streams.entry(process[row]).or_default().insert(stream[row]);
             }
         });
-        let wants = [TableId::Launches, TableId::Transfers].map(|table| Want { table, columns: &[] });
+        let names = DeviceNames::new(&self.processes);
+        let mut used: FxHashMap<Identity, Vec<i64>> = FxHashMap::default();
+        let mut gave: FxHashMap<(i64, i32), i64> = FxHashMap::default();
+        let wants = [TableId::Launches, TableId::Transfers].map(|table| Want { table, columns: &["device"] });
         self.scan(&wants, &all, &mut |rows| {
-            let (start, process) = (rows.i64("start_ns"), rows.i64("process_id"));
+            let (start, process, device) = (rows.i64("start_ns"), rows.i64("process_id"), rows.i32_or("device", -1));
             for row in 0..rows.len {
+                if device[row] >= 0 {
+                    let first = gave.entry((process[row], device[row])).or_insert_with(|| {
+                        let device = names.identity(rows.launcher, process[row], device[row]);
+                        used.entry(device).or_default().push(process[row]);
+                        start[row]
+                    });
+                    *first = start[row].min(*first);
+                }
                 if let Some(window) = windows.after(process[row], start[row]) {
                     window.gave = window.gave.max(start[row]);
                 }
@@ -90,11 +102,23 @@ impl Trace {
                 }
             }
         });
-        Some(windows.spans())
+        let spans = windows.spans();
+        let groups = sharing(&used);
+        Some(groups.iter().fold(spans, |spans, group| {
+            // Of who told of nothing, nothing is known, then as ever.
+            let told = group.iter().filter(|process| spans.are_of(**process) || whole.contains(process));
+            let lives = told.map(|process| {
+                let own = gave.iter().filter(|((of, _), _)| of == process).map(|(_, first)| *first);
+                let end = self.process(*process).and_then(|process| process.end_ns);
+                (*process, (own.min().unwrap_or(i64::MAX), end.unwrap_or(i64::MAX)))
+            });
+            let lives: Vec<_> = lives.collect();
+            spans.known_of_all(&lives)
+        }))
     }
 
-    /// Those of processes of whose run some is in none.
-    fn windows(&self) -> Windows {
+    /// Those of processes of whose run some is in none; and the other processes that have any.
+    fn windows(&self) -> (Windows, FxHashSet<i64>) {
         let (mut windows, mut partial) = (Windows::default(), FxHashSet::default());
         let want = [Want { table: TableId::GpuWindows, columns: &["window_ns", "kind", "ended_by"] }];
         self.scan(&want, &Filter::default(), &mut |rows| {
@@ -109,9 +133,10 @@ impl Trace {
                 windows.0.entry(process[row]).or_default().push(window);
             }
         });
+        let whole = windows.0.keys().copied().filter(|process| !partial.contains(process)).collect();
         windows.0.retain(|process, _| partial.contains(process));
         windows.0.values_mut().for_each(|of| of.sort_unstable_by_key(|window| window.from));
-        windows
+        (windows, whole)
     }
 }
 

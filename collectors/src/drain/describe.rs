@@ -101,6 +101,8 @@ impl Drain {
             self.close(process);
             self.make_room(deadline);
         }
+        self.write_worked();
+        self.make_room(deadline);
         if let (Some(root), Some(status)) = (self.root, status)
             && let Some(row) = self.rows.iter_mut().rev().find(|r| r.pid as u32 == root)
         {

@@ -326,6 +326,7 @@ impl Drain {
             self.end(token);
         }
         self.end_unwatched();
+        self.write_worked();
         self.changed |= events > 0;
         self.interval = if full || events > 4 * WORTH {
             self.interval / 2
@@ -335,6 +336,14 @@ impl Drain {
             self.interval
         }
         .clamp(BUSY, IDLE);
+    }
+
+    /// Writes what GPUs did as far as that is known of all processes.
+    fn write_worked(&mut self) {
+        let clocks = &self.clocks;
+        let unwritten = self.processes.values_mut().filter_map(|process| process.unwritten_work_ns(clocks)).min();
+        self.tables.write_worked(unwritten.unwrap_or(i64::MAX));
+        self.unsent.extend(self.tables.take_full());
     }
 
     /// Processes without a descriptor (there was none left) are asked whether they live.

@@ -202,6 +202,11 @@ impl Process {
         self.held.len()
     }
 
+    /// When the earliest row of what the GPU did may begin that is still to come; none: it holds nobody up.
+    pub(crate) fn unwritten_work_ns(&mut self, clocks: &Clocks) -> Option<i64> {
+        self.gpu.unwritten_ns(clocks.now_ns())
+    }
+
     fn resolve_held(&mut self, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         let mut held = std::mem::take(&mut self.held);
         for part in held.chunks(BATCH_ROWS) {

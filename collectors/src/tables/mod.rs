@@ -9,6 +9,7 @@ mod gpu_samples;
 mod gpu_windows;
 mod graphs;
 mod host_memory;
+mod in_order;
 mod metal;
 mod on_gpu;
 mod os_waits;
@@ -37,6 +38,7 @@ pub(crate) use graphs::{Graph, GraphKernel};
 use graphs::{GraphColumns, GraphKernelColumns};
 use host_memory::HostColumns;
 pub(crate) use host_memory::{HostAction, HostCall};
+use in_order::InOrder;
 use metal::{BufferColumns, DispatchColumns};
 pub(crate) use metal::{CommandBuffer, Dispatch, DispatchKind};
 pub(crate) use on_gpu::{Copies, Kernel, OnGpu, Worked};
@@ -90,6 +92,7 @@ pub(crate) struct Tables {
     counters: CounterColumns,
     gpu_samples: GpuSampleColumns,
     gpu_activity: GpuActivityColumns,
+    in_order: InOrder,
     full: Vec<Message>,
 }
 
@@ -119,6 +122,7 @@ impl Tables {
             counters: CounterColumns::default(),
             gpu_samples: GpuSampleColumns::default(),
             gpu_activity: GpuActivityColumns::default(),
+            in_order: InOrder::default(),
             full: Vec::new(),
         }
     }

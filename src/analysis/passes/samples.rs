@@ -12,7 +12,7 @@ use super::Pass;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::steps::{Cursor, Steps};
-use crate::trace::{Axes, NO_NAME, Rows, Want};
+use crate::trace::{Axes, DeviceNames, Identity, NO_NAME, Rows, Trace, Want};
 
 /// Kinds that are told apart.
 const KINDS: usize = 1 << 16;
@@ -49,12 +49,20 @@ struct Launched {
 
 impl Launched {
     fn reach(&mut self, from: i64, to: i64) {
-        self.span = wider(self.span, (from, to));
+        self.span = Some(wider(self.span, (from, to)));
     }
 }
 
-fn wider(span: Option<(i64, i64)>, (from, to): (i64, i64)) -> Option<(i64, i64)> {
-    Some(span.map_or((from, to), |(first, last)| (first.min(from), last.max(to))))
+fn wider(span: Option<(i64, i64)>, (from, to): (i64, i64)) -> (i64, i64) {
+    span.map_or((from, to), |(first, last)| (first.min(from), last.max(to)))
+}
+
+/// What is summed of a device, and the processes that use it, each with its ordinal there.
+#[derive(Debug, Default)]
+struct OfDevice {
+    span: Option<(i64, i64)>,
+    busy: Estimate,
+    used_by: Vec<(i64, i32)>,
 }
 
 /// A time that is estimated.
@@ -80,11 +88,14 @@ impl Estimate {
     }
 }
 
-/// A device, from its first launch to the last thing that is known of it.
+/// A device, from its first launch to the last thing that is known of it; of all processes that use it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Device {
+    /// The first one of these processes, and its ordinal there.
     pub(crate) process_id: i64,
     pub(crate) device: i32,
+    /// How many there are.
+    pub(crate) processes: usize,
     pub(crate) range_ns: i64,
     pub(crate) busy: Estimate,
 }
@@ -104,12 +115,16 @@ impl Device {
 /// The pass.
 #[derive(Debug)]
 pub(crate) struct Samples {
+    names: DeviceNames,
+    /// By process: those of another launcher use other devices.
+    launchers: FxHashMap<i64, usize>,
     kinds: Groups<Kind, Launched>,
     cursor: Cursor,
     timed: u64,
     /// What is estimated, when all rows are read: by process and device, in usual steps by process, and by kernel.
     devices: Vec<Device>,
     usual: FxHashMap<i64, Estimate>,
+    sharing: FxHashMap<i64, usize>,
     kernels: FxHashMap<(i64, i64), Estimate>,
 }
 
@@ -118,28 +133,41 @@ impl Default for Samples {
         let other =
             Kind { process_id: OTHER, device: -1, stream: (0, 0), name_id: NO_NAME, shape: [(0, 0, 0), (0, 0, 0)] };
         Samples {
+            names: DeviceNames::default(),
+            launchers: FxHashMap::default(),
             kinds: Groups::new(KINDS, other),
             cursor: Cursor::default(),
             timed: 0,
             devices: Vec::new(),
             usual: FxHashMap::default(),
+            sharing: FxHashMap::default(),
             kernels: FxHashMap::default(),
         }
     }
 }
 
 impl Samples {
+    /// Of the processes of a trace.
+    pub(crate) fn new(trace: &Trace) -> Samples {
+        Samples { names: DeviceNames::new(&trace.processes), ..Samples::default() }
+    }
+
+    /// How many processes use the devices of this one, itself among them.
+    pub(crate) fn sharing(&self, process_id: i64) -> usize {
+        self.sharing.get(&process_id).copied().unwrap_or(1)
+    }
+
     /// Whether launches were timed.
     pub(crate) fn any(&self) -> bool {
         self.timed > 0
     }
 
-    /// Devices, by process and ordinal.
+    /// Devices, by their first process and its ordinal.
     pub(crate) fn devices(&self) -> &[Device] {
         &self.devices
     }
 
-    /// Busy time of a process's devices in its usual steps, or in all of its run.
+    /// Time in which a process's own launches kept its devices busy, in its usual steps or in all of its run.
     pub(crate) fn usual(&self, process_id: i64) -> Option<&Estimate> {
         self.usual.get(&process_id).filter(|busy| busy.timed > 0)
     }
@@ -256,6 +284,10 @@ impl Pass for Samples {
     }
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
+        let mut last = None;
+        for process in rows.i64("process_id").iter().filter(|process| last.replace(**process) != Some(**process)) {
+            self.launchers.insert(*process, rows.launcher);
+        }
         match rows.table {
             TableId::Launches => self.launches(rows, steps),
             _ => self.samples(rows),
@@ -275,16 +307,13 @@ impl Pass for Samples {
                 processes.entry(kind.process_id).or_default().add(&launched.times);
             }
         }
-        let mut devices: FxHashMap<(i64, i32), Estimate> = FxHashMap::default();
-        let mut spans: FxHashMap<(i64, i32), Option<(i64, i64)>> = FxHashMap::default();
+        let mut devices: FxHashMap<Identity, OfDevice> = FxHashMap::default();
         for (kind, launched) in &kinds {
             let own = launched.times;
             let around = [named.get(&(kind.process_id, kind.name_id)), processes.get(&kind.process_id)];
             let mean = std::iter::once(own).chain(around.into_iter().flatten().copied()).find(|mean| mean.timed > 0);
             // Where nothing like it was timed (events began later), it has no part in the time that is told of either.
             let Some(mean) = mean else { continue };
-            let span = spans.entry((kind.process_id, kind.device)).or_insert(None);
-            *span = launched.span.map_or(*span, |own| wider(*span, own));
             let estimate = |count: u64| {
                 // What was timed is known; the rest is a kind's mean, which is not, times their number.
                 let unknown = count as f64 * (1.0 - own.timed as f64 / launched.count.max(1) as f64).max(0.0);
@@ -294,16 +323,26 @@ impl Pass for Samples {
                 let variance = (mean.variance(spread) + other) * (unknown * unknown / timed + unknown);
                 Estimate { ns: count as f64 * mean.ns(), variance, launches: launched.count, timed: own.timed }
             };
-            devices.entry((kind.process_id, kind.device)).or_default().add(&estimate(launched.count));
+            let launcher = self.launchers.get(&kind.process_id).copied().unwrap_or_default();
+            let device = devices.entry(self.names.identity(launcher, kind.process_id, kind.device)).or_default();
+            device.span = launched.span.map_or(device.span, |own| Some(wider(device.span, own)));
+            device.busy.add(&estimate(launched.count));
+            if device.used_by.last().is_none_or(|(process_id, _)| *process_id != kind.process_id) {
+                device.used_by.push((kind.process_id, kind.device));
+            }
             self.kernels.entry((kind.process_id, kind.name_id)).or_default().add(&estimate(launched.count));
             self.usual.entry(kind.process_id).or_default().add(&estimate(launched.usual));
         }
         self.devices = devices
-            .into_iter()
-            .filter(|(_, busy)| busy.timed > 0)
-            .filter_map(|((process_id, device), busy)| {
-                let (from, to) = (*spans.get(&(process_id, device))?)?;
-                Some(Device { process_id, device, range_ns: to - from, busy })
+            .into_values()
+            .filter(|of| of.busy.timed > 0)
+            .filter_map(|OfDevice { span, busy, used_by }| {
+                let ((from, to), (process_id, device)) = (span?, *used_by.first()?);
+                for (process_id, _) in &used_by {
+                    let sharing = self.sharing.entry(*process_id).or_default();
+                    *sharing = used_by.len().max(*sharing);
+                }
+                Some(Device { process_id, device, processes: used_by.len(), range_ns: to - from, busy })
             })
             .collect();
         self.devices.sort_by_key(|device| (device.process_id, device.device));
@@ -367,6 +406,27 @@ mod tests {
             assert!(if long == 100 { error == 0.0 } else { error > 0.1 }, "{error}");
             assert_eq!(number(section.cell("estimated_by_device", 0, "timed")) as usize, long + short);
         }
+    }
+
+    #[test]
+    fn a_device_that_processes_share_is_one() {
+        let mut trace = trace(100, 900);
+        // Another process, at the same time, with kernels that take a fifth of it.
+        trace.process(2, 2, None, START + 11_000_000);
+        let name_id = trace.name(NameKind::Kernel, "other");
+        let row = json!({"start_ns": START, "gpu_ns": 200_000, "process_id": 2, "pid": 2, "device": 0, "stream": 7,
+            "kind": "kernel", "name_id": name_id, "grid_x": 1, "weight": 64});
+        trace.row(TableId::GpuSamples, row);
+        let mut thread = trace.thread(2, 2);
+        for _ in 0..10 {
+            thread.launch("other", 3_000);
+            thread.host(996_000);
+        }
+        let section = trace.section(&GpuUtilisation);
+        assert_eq!(section.get("devices"), &Value::from(1u64));
+        let busy = number(section.get("busy_percent"));
+        assert!((busy - 100.0 * 8.8 / 9.993).abs() < 0.01, "{busy}");
+        assert!(section.notes.iter().any(|note| note.contains("2 processes")), "{:?}", section.notes);
     }
 
     #[test]

@@ -308,8 +308,12 @@ fn estimate_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     };
     let of = |ns: f64| share(ns / main.unit_ns.max(1.0));
     let (timed, launches) = (number(busy.timed as f64), number(busy.launches as f64));
+    let shared = match busy.processes {
+        0 | 1 => String::new(),
+        others => format!("  by this process alone: {others} processes share the GPU, see gpu-utilisation\n"),
+    };
     format!(
-        " GPU   busy about {} ({}, give or take {}): estimated, {timed} of {launches} launches timed; copies not known\n",
+        " GPU   busy about {} ({}, give or take {}): estimated, {timed} of {launches} launches timed; copies not known\n{shared}",
         shown(busy.ns),
         of(busy.ns),
         of(busy.error_ns)

@@ -246,13 +246,26 @@ impl Gpu {
         self.write(all, now_ns, tables);
     }
 
+    /// No row that is still to come begins before this time; none: this process holds nobody up.
+    pub(super) fn unwritten_ns(&mut self, now_ns: i64) -> Option<i64> {
+        self.about.as_ref()?;
+        // Before records are on, nothing is told of.
+        let settled = self.open.map(|(on, _)| self.settled_ns.max(on - NEAR_NS));
+        let told = self.fresh.iter().chain(&self.waiting).map(|told| told.begin_ns).min();
+        let ready = self.ready.iter().map(|(row, _)| row.start_ns).min();
+        let given = self.calls.outstanding_ns(now_ns - GIVEN_UP_NS);
+        let earliest = [settled, told, ready, given].into_iter().flatten().min()?;
+        // A process that stands still holds the others up for a while only.
+        Some(earliest.max(now_ns - GIVEN_UP_NS))
+    }
+
     /// Rows are written in the order of their begin.
     fn write(&mut self, all: bool, now_ns: i64, tables: &mut Tables) {
         let outstanding = self.calls.outstanding_ns(now_ns - GIVEN_UP_NS).unwrap_or(i64::MAX);
         let waiting = self.waiting.iter().map(|told| told.begin_ns).min().unwrap_or(i64::MAX);
         if all || self.ready.len() > MOST_HELD {
             self.ready.sort_by_key(|(row, _)| row.start_ns);
-            self.ready.drain(..).for_each(|(row, worked)| tables.on_gpu(&row, &worked));
+            self.ready.drain(..).for_each(|(row, worked)| tables.worked(row, worked));
             return;
         }
         let before_ns = self.settled_ns.min(outstanding).min(waiting);
@@ -261,7 +274,7 @@ impl Gpu {
         }
         self.ready.sort_by_key(|(row, _)| row.start_ns);
         let ready = self.ready.partition_point(|(row, _)| row.start_ns < before_ns);
-        self.ready.drain(..ready).for_each(|(row, worked)| tables.on_gpu(&row, &worked));
+        self.ready.drain(..ready).for_each(|(row, worked)| tables.worked(row, worked));
         if self.open.is_none() && self.waiting.is_empty() && self.fresh.is_empty() {
             self.calls.forget_before(now_ns - GIVEN_UP_NS);
         }

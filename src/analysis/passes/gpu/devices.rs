@@ -7,12 +7,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::calls::{Call, Calls};
 use super::device::{Device, GAP_NS, Gaps};
 use super::gaps::{self, Cause, Caused, GapKey, Longest};
-use super::identity::{Identity, Names};
 use super::order::Operation;
 use crate::analysis::passes::groups::Groups;
 use crate::analysis::passes::launches::OTHER;
 use crate::analysis::passes::steps::{Cursor, Steps};
-use crate::trace::{Filter, NO_NAME, NO_STACK, Trace};
+use crate::trace::{DeviceNames, Filter, Identity, NO_NAME, NO_STACK, Trace};
 
 /// A host that does nothing but launch needs no longer from one launch to the next (outliers of metrics.md): what a gap has
 /// beyond that is other work of the host.
@@ -28,7 +27,7 @@ fn part_of(time: i64, part: i64, all: i64) -> i64 {
 /// The devices of a trace.
 #[derive(Debug)]
 pub(crate) struct Devices {
-    names: Names,
+    names: DeviceNames,
     index: FxHashMap<Identity, usize>,
     known: FxHashMap<(i64, i32), usize>,
     /// That of the last operation.
@@ -48,7 +47,7 @@ impl Default for Devices {
     fn default() -> Devices {
         let other = GapKey { process_id: OTHER, cause: Cause::Unknown, did: None, api_id: OTHER, stack_id: NO_STACK };
         Devices {
-            names: Names::default(),
+            names: DeviceNames::default(),
             index: FxHashMap::default(),
             known: FxHashMap::default(),
             last: ((OTHER, 0), 0),
@@ -65,7 +64,7 @@ impl Devices {
     pub(super) fn new(trace: &Trace, filter: &Filter) -> Devices {
         let places = trace.processes.iter().enumerate().map(|(place, process)| (process.process_id, place)).collect();
         let ranges = filter.is_gapped().then(|| Arc::new(filter.clone()));
-        Devices { names: Names::new(&trace.processes), places, ranges, ..Devices::default() }
+        Devices { names: DeviceNames::new(&trace.processes), places, ranges, ..Devices::default() }
     }
 
     /// Puts them into the order of the processes that use them, whichever files came first. Nothing comes any more.

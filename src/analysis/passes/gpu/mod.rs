@@ -11,13 +11,13 @@
 
 mod beside;
 mod calls;
+pub(crate) mod communication;
 mod copies;
 mod cover;
 mod device;
 mod devices;
 mod executions;
 mod gaps;
-pub(crate) mod identity;
 mod launched;
 pub(super) mod order;
 mod queue;

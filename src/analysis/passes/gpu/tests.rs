@@ -4,6 +4,8 @@ use super::OfLaunch;
 use crate::analysis::{ALL, CAUSES, Cause, Facts, Need, Value};
 use crate::trace::Filter;
 use crate::trace::testing::{START, TestTrace};
+use gputrace_collectors::schema::TableId;
+use serde_json::json;
 
 /// The idle time by cause, without those that have none, and everything else that a test asks for.
 fn idle(trace: &TestTrace) -> Vec<(Cause, i64)> {
@@ -129,6 +131,41 @@ fn a_gap_longer_than_a_step_is_idle_time_of_the_mean_step() {
     let cell = |column: &str| number(utilisation.cell("per_step", 0, column));
     // There what lies before the first operation and after the last one is not busy, and so idle.
     assert!(cell("idle_ns").abs_diff(usual) <= 5 && cell("mean_idle_ns").abs_diff(mean) <= 30);
+}
+
+#[test]
+fn a_gpu_that_processes_share_is_known_while_both_have_windows() {
+    let mut trace = TestTrace::new();
+    // Steps of a ms with a kernel of 300 us; the other process's lie between them.
+    for (process, window) in [(1, (20, 60)), (2, (35, 75))] {
+        trace.process(process, 100 * process as i32, None, START + 100_000_000);
+        let mut thread = trace.thread(process, 10 + process as i32);
+        thread.now = START + (process - 1) * 500_000;
+        for _ in 0..100 {
+            let step = thread.range_begin();
+            let begin = thread.now + 10_000;
+            thread.launch_running("k", 5_000, 7, (begin, 300_000));
+            thread.sync("cuCtxSynchronize", "context", 310_000);
+            thread.host(1_000_000 - (thread.now - step));
+            thread.range_end(None, "step", step, true);
+        }
+        let row = json!({"start_ns": START + window.0 * 1_000_000, "window_ns": (window.1 - window.0) * 1_000_000,
+            "process_id": process, "kind": "window", "ended_by": "window"});
+        trace.row(TableId::GpuWindows, row);
+    }
+    let trace = trace.open();
+    let filter = Filter::of(&trace);
+    let needs: Vec<Need> = ALL.iter().flat_map(|analysis| analysis.needs()).copied().collect();
+    let facts = Facts::gather(&trace, &filter, &needs);
+    let section = ALL[0].section(&facts);
+    let ms = |name: &str| match section.get(name) {
+        Value::Num(ns) => ns / 1e6,
+        other => panic!("{name}: {other:?}"),
+    };
+    // What lies before the first operation and after the last one is not known.
+    for (name, truth) in [("unit_ns", 1.0), ("gpu_busy_ns", 0.6), ("gpu_idle_ns", 0.4)] {
+        assert!((ms(name) - truth).abs() < 0.02, "{name}: {} ms", ms(name));
+    }
 }
 
 #[test]
