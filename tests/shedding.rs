@@ -31,7 +31,8 @@ fn parts(budget: &HookBudget) -> Vec<&str> {
 #[test]
 fn stacks_go_first_and_those_that_are_missing_are_counted() {
     let scratch = Scratch::new();
-    let run = steps(&scratch, "3", &["--budget", "0.01", "--malloc", "off", "--gpu-time", "events"]);
+    let run =
+        steps(&scratch, "3", &["--budget", "0.01", "--malloc", "off", "--gpu-time", "events", "--on-full", "block"]);
     let trace = run.read();
     trace.assert_balanced();
     assert_eq!(trace.calls()["cuLaunchKernel"], launched(&scratch));

@@ -326,8 +326,11 @@ pub(crate) fn notes(bits: u32, past: &[manifest::Past], patched: bool) -> Vec<St
             "a limit (RLIMIT_AS, RLIMIT_FSIZE or free space) made the segment smaller than asked for",
         ),
         (note::SECOND_DRIVER, "a second copy of the driver library was reached: its calls are not covered"),
-        (note::OTHER_MALLOC, "malloc is not libc's: calls are passed to a preloaded allocator"),
-        (note::OTHER_NEW, "that allocator has an operator new of its own: what C++ allocates by it may be missing"),
+        (
+            note::OTHER_MALLOC,
+            "malloc is not libc's: calls are passed to another allocator, which was preloaded or linked",
+        ),
+        (note::OTHER_NEW, "that allocator has an operator new of its own: what C++ allocates by it is missing"),
         (note::CONTEXTS_FULL, "too many CUDA contexts: some events have no context"),
         (note::SANITIZER, SANITIZER),
         (note::OWN_MALLOC, OWN_MALLOC),

@@ -296,7 +296,10 @@ pub struct Cost {
     /// Time that went into taking stacks, ns; missing when none was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks_ns: Option<f64>,
-    /// events x event_ns + calls of malloc's family x malloc_ns + launches only counted x counted_ns + graphs_ns + stacks_ns, ns; missing when neither of the
+    /// Time that threads waited for room in their rings (`--on-full block`), ns; missing when none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ns: Option<f64>,
+    /// events x event_ns + calls of malloc's family x malloc_ns + launches only counted x counted_ns + graphs_ns + stacks_ns + waited_ns, ns; missing when neither of the
     /// first two was measured.
     pub total_ns: Option<f64>,
 }

@@ -33,13 +33,16 @@ pub(crate) struct OfStack<'a> {
     pub(crate) process: &'a OfProcess,
 }
 
+/// Less is what rounding left of sums and differences of weights.
+const DUST: f64 = 0.5;
+
 /// All stacks of which there is some of a quantity, most first.
 pub(super) fn largest<'a>(facts: &'a Facts<'_>, of: impl Fn(&OfStack<'a>) -> f64) -> Vec<OfStack<'a>> {
     let all = facts.allocations.stacks.iter().filter_map(|((process_id, stack_id), stack)| {
         let process = facts.allocations.processes.get(process_id)?;
         Some(OfStack { process_id: *process_id, stack_id: *stack_id, stack, process })
     });
-    let mut all: Vec<(f64, OfStack<'a>)> = all.map(|stack| (of(&stack), stack)).filter(|(of, _)| *of > 0.0).collect();
+    let mut all: Vec<(f64, OfStack<'a>)> = all.map(|stack| (of(&stack), stack)).filter(|(of, _)| *of > DUST).collect();
     all.sort_by(|(a_of, a), (b_of, b)| {
         b_of.total_cmp(a_of).then_with(|| (a.process_id, a.stack_id).cmp(&(b.process_id, b.stack_id)))
     });
@@ -115,13 +118,27 @@ pub(super) fn error_percent(facts: &Facts<'_>, amount: Amount) -> Value {
 pub(super) fn begin(section: &mut Section, facts: &Facts<'_>) -> bool {
     let any = facts.allocations.processes.iter().next().is_some();
     if !any {
-        section.note("No malloc or free in this trace (recorded with --malloc off, or too little to be sampled).");
+        section.note(nothing(facts));
     } else if facts.allocations.stacks.iter().all(|((_, stack_id), _)| *stack_id == NO_STACK) {
         section
             .note("No allocation has a stack: none were taken (--stacks off, --malloc-stacks off, an older version).");
     }
     loss::note(section, facts, "events of malloc and free", TableId::HostMemory);
     any
+}
+
+/// Why there is nothing.
+pub(super) fn nothing(facts: &Facts<'_>) -> String {
+    let all = || facts.trace.manifests().flat_map(|manifest| &manifest.processes);
+    let refused = all().find_map(|process| process.reason.as_ref().filter(|reason| reason.contains("malloc")));
+    let untraced = facts.trace.manifests().flat_map(|manifest| &manifest.untraced).next();
+    match (refused, untraced) {
+        (Some(reason), _) => format!("No malloc or free in this trace: {reason}."),
+        (None, Some(one)) if all().next().is_none() => {
+            format!("No malloc or free in this trace: {} was not traced ({}).", one.exe, one.reason)
+        }
+        _ => "No malloc or free in this trace (recorded with --malloc off, or too little to be sampled).".to_owned(),
+    }
 }
 
 /// Whether an analysis of malloc has something to say.

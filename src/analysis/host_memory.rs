@@ -2,6 +2,7 @@
 
 use gputrace_collectors::schema::TableId;
 
+use super::by_stack;
 use super::loss::{self, Loss};
 use super::passes::host_memory::ProcessHost;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
@@ -77,7 +78,7 @@ impl Analysis for HostMemory {
         let sum = |of: fn(&ProcessHost) -> f64| -> f64 { hosts().map(|(_, h)| of(h)).sum() };
         let bytes = sum(|h| h.bytes);
         if hosts().next().is_none() {
-            section.note("No malloc or free in this trace (recorded with --malloc off, or too little to be sampled).");
+            section.note(by_stack::nothing(facts));
             loss::note(&mut section, facts, "events of malloc and free", TableId::HostMemory);
             return section;
         }
@@ -97,9 +98,19 @@ impl Analysis for HostMemory {
         loss::note(&mut section, facts, "events of malloc and free", TableId::HostMemory);
         let pools = facts.trace.manifests().flat_map(|m| &m.processes).filter(|process| process.python_pools).count();
         if pools > 0 {
+            let mapped = facts.trace.manifests().any(|manifest| manifest.host_memory.mmap);
             section.note(format!(
                 "Python gives out objects of up to 512 bytes from pools of its own ({pools} of the processes): they are not \
-                 among these. With PYTHONMALLOC=malloc in the environment each of them is, and with --mmap the pools are."
+                 among these. With PYTHONMALLOC=malloc in the environment each of them is{}.",
+                if mapped { "; the pools are among what is mapped" } else { ", and with --mmap the pools are" }
+            ));
+        }
+        let past = |note: &String| note.contains("operator new of its own");
+        let past =
+            facts.trace.manifests().flat_map(|m| &m.processes).filter(|process| process.notes.iter().any(past)).count();
+        if past > 0 {
+            section.note(format!(
+                "What C++ allocates is missing in {past} of the processes: their allocator has an operator new of its own."
             ));
         }
         section.table(by_process(facts));

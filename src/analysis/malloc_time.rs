@@ -5,7 +5,7 @@ use gputrace_collectors::schema::TableId;
 use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, largest, whole};
 use super::passes::allocations::{Calls, OfProcess};
 use super::passes::counters::{Of, Subject};
-use super::section::{Column, Section, Table, Unit, column, percent};
+use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
 use crate::trace::Site;
 
@@ -48,6 +48,7 @@ impl Analysis for MallocTime {
             Metric::about("time_ns", Ns, "time in malloc, and free where that is timed, over all threads"),
             Metric::cost("wall_percent", Percent, "that time of the process's wall time, where that is most")
                 .unsteady(),
+            Metric::about("error_percent", Percent, "error of the time: two standard deviations"),
             Metric::about("timed_calls", Count, "calls that were timed"),
             Metric::cost("avg_ns", Ns, "mean of a call").unsteady(),
             Metric::about("slow_calls", Count, "calls above 10 us"),
@@ -80,6 +81,7 @@ impl Analysis for MallocTime {
             processes.iter().filter_map(|(id, _)| of(&FromOutside::of(facts, *id))).max_by(f64::total_cmp)
         };
         section.fact("time_ns", "time in malloc", Unit::Ns, known(sum.ns));
+        section.fact("error_percent", "error (+-)", Unit::Percent, sum.error_percent());
         section.fact("wall_percent", "of wall time", Unit::Percent, wall.max_by(f64::total_cmp));
         section.fact("timed_calls", "calls that were timed", Unit::Count, sum.timed);
         section.fact("avg_ns", "mean of a call", Unit::Ns, known(sum.ns / sum.calls));
@@ -114,6 +116,7 @@ pub(crate) struct Sum {
     /// Calls that were timed.
     pub(crate) timed: u64,
     slow: (f64, f64),
+    variance: f64,
 }
 
 impl Sum {
@@ -123,7 +126,7 @@ impl Sum {
             let timed = calls.timed.rows;
             // Calls of which none was timed have no time; they are none of the mean either.
             let all = if timed > 0 { calls.calls } else { 0.0 };
-            Sum { calls: all, ns: calls.ns(), timed, slow: calls.slow() }
+            Sum { calls: all, ns: calls.ns(), timed, slow: calls.slow(), variance: calls.variance() }
         };
         of(&calls[0]).and(of(&calls[1]))
     }
@@ -134,7 +137,13 @@ impl Sum {
             ns: self.ns + other.ns,
             timed: self.timed + other.timed,
             slow: (self.slow.0 + other.slow.0, self.slow.1 + other.slow.1),
+            variance: self.variance + other.variance,
         }
+    }
+
+    /// Two standard deviations of the time, in percent of it.
+    fn error_percent(&self) -> Value {
+        (self.ns > 0.0).then(|| 200.0 * self.variance.sqrt() / self.ns).into()
     }
 }
 
@@ -211,15 +220,16 @@ fn by_process(facts: &Facts<'_>, processes: &[(i64, &OfProcess)]) -> Table {
 }
 
 fn of_stacks(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 10] = [
+    const COLUMNS: [Column; 11] = [
         PROCESS,
         SITE,
         column("total_ns", "Total", Unit::Ns),
+        column("error_percent", "+-", Unit::Percent),
         column("wall_percent", "Of wall", Unit::Percent),
         column("avg_ns", "Avg", Unit::Ns),
+        column("timed_calls", "Timed", Unit::Count),
         column("slow_calls", "Above 10 us", Unit::Count),
         column("slow_ns", "Time in these", Unit::Ns),
-        column("timed_calls", "Timed", Unit::Count),
         PLACE,
         STACK,
     ];
@@ -229,11 +239,12 @@ fn of_stacks(facts: &Facts<'_>) -> Table {
         let sum = Sum::of(&of.stack.calls);
         [
             sum.ns.into(),
+            sum.error_percent(),
             share(facts, of.process_id, sum.ns).into(),
             (sum.ns / sum.calls).into(),
+            sum.timed.into(),
             whole(sum.slow.0),
             sum.slow.1.into(),
-            sum.timed.into(),
         ]
     })
 }
@@ -273,7 +284,6 @@ fn by_thread(facts: &Facts<'_>) -> Table {
 mod tests {
     use serde_json::json;
 
-    use super::super::section::Value;
     use super::*;
     use crate::trace::testing::{START, TestTrace};
 
@@ -305,6 +315,10 @@ mod tests {
         assert_eq!(
             row(0),
             ["x.py:4 large".into(), 1_920_000.0.into(), 30_000.0.into(), 64i64.into(), 1_920_000.0.into()]
+        );
+        // One call of 64 says how long all were: it may have been the only one that was slow.
+        assert!(
+            matches!(section.cell("by_stack", 0, "error_percent"), Value::Num(error) if (198.0..199.0).contains(error))
         );
         assert_eq!(row(1), ["x.py:3 small".into(), 32_000.0.into(), 50.0.into(), 0i64.into(), 0.0.into()]);
         assert_eq!(section.cell("by_thread", 0, "total_ns"), &1_952_000.0.into());

@@ -220,9 +220,11 @@ impl Process {
         // Costs are given in 1/256 ticks.
         let graphs = self.segment.view().header().graph_ticks.load(Ordering::Relaxed).saturating_mul(256);
         let graphs_ns = clocks.cost_ns(self.clock, graphs);
+        let waited = self.segment.view().header().waited_ticks.load(Ordering::Relaxed).saturating_mul(256);
+        let waited_ns = clocks.cost_ns(self.clock, waited).filter(|ns| *ns > 0.0);
         let stacks_ns = (work.stacks_ns > 0.0).then_some(work.stacks_ns);
         let measured = event_ns.is_some() || malloc_ns.is_some();
-        let total_ns = measured.then(|| work.cost_ns(&prices) + graphs_ns.unwrap_or(0.0));
+        let total_ns = measured.then(|| work.cost_ns(&prices) + graphs_ns.unwrap_or(0.0) + waited_ns.unwrap_or(0.0));
         Cost {
             event_ns,
             malloc_ns,
@@ -230,6 +232,7 @@ impl Process {
             events: work.events,
             graphs_ns,
             stacks_ns,
+            waited_ns,
             total_ns,
         }
     }

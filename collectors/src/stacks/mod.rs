@@ -192,7 +192,12 @@ impl Stacks {
                 self.stacks.insert(text.key, Stack { frames, language, cut, id: None });
             }
             text_kind::MODULE => {
-                let path = if bytes.is_empty() { self.exe.clone() } else { text.text().into_owned().into() };
+                let path = match bytes.first() {
+                    None => self.exe.clone(),
+                    Some(b'/') => text.text().into_owned().into(),
+                    // As it was given to dlopen: the process is where it was, or no longer there.
+                    Some(_) => absolute(self.pid, &text.text()).into(),
+                };
                 self.modules.insert(text.key, path);
             }
             text_kind::PYTHON_LINES => {
@@ -212,6 +217,12 @@ impl Stacks {
         }
         true
     }
+}
+
+/// A path that begins in a process's working directory, as far as that can be read. A name without a folder is none (the vdso).
+fn absolute(pid: i32, path: &str) -> String {
+    let folder = std::fs::read_link(format!("/proc/{pid}/cwd")).ok().filter(|_| path.contains('/'));
+    folder.map_or_else(|| path.to_owned(), |folder| folder.join(path).to_string_lossy().into_owned())
 }
 
 /// A frame of native code before its symbol is known; of code that lies in no file where there is no module.

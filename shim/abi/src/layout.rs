@@ -190,6 +190,8 @@ pub struct Header {
     pub counted_cost: AtomicU64,
     /// Stacks that were not looked for, since they are left out.
     pub stacks_shed: AtomicU64,
+    /// Ticks that threads waited for room in their rings.
+    pub waited_ticks: AtomicU64,
     /// Sampled blocks that found no place where they are remembered: their frees are not recorded.
     pub unfollowed: AtomicU64,
 }

@@ -59,7 +59,12 @@ impl State {
         let here = 0usize;
         // A signal handler inside the slow path would wait for what it interrupted.
         let waits = header.block_when_full.load(Ordering::Relaxed) != 0 && !self.is_busy(&raw const here as usize);
-        waits && patience.nap(header)
+        let begun = self.now();
+        let napped = waits && patience.nap(header);
+        if waits {
+            header.waited_ticks.fetch_add(self.now().wrapping_sub(begun), Ordering::Relaxed);
+        }
+        napped
     }
 
     /// Commits the slots that a reservation took but did not fit into, so that the reader sees no hole.

@@ -146,7 +146,7 @@ fn name_of(frame: &Frame) -> String {
     let module = frame.module.rsplit('/').next().unwrap_or_default();
     match (frame.function.as_str(), module) {
         ("", "") => "[unknown]".to_owned(),
-        ("", module) => format!("[{module}]"),
+        ("", module) => format!("[{module}{}]", frame.name()),
         (function, _) => function.to_owned(),
     }
 }

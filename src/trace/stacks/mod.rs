@@ -36,6 +36,8 @@ pub(crate) struct Frame {
     pub(crate) line: Option<i32>,
     /// Path of the program or library; empty for Python and for code made at run time.
     pub(crate) module: String,
+    /// Address in it of a function without a name.
+    pub(crate) address: Option<i64>,
 }
 
 /// Frames by number.
@@ -63,11 +65,12 @@ impl Trace {
     /// Reads the stacks with these ids and no others.
     pub(crate) fn sites(&self, ids: &FxHashSet<i64>) -> Sites {
         let (mut frames, mut found) = (Frames::default(), FxHashMap::<i64, BTreeMap<i32, u32>>::default());
-        let columns = &["stack_id", "depth", "language", "function", "file", "line", "module"];
+        let columns = &["stack_id", "depth", "language", "function", "file", "line", "module", "offset"];
         self.scan(&[Want { table: TableId::Stacks, columns }], &Filter::default(), &mut |rows| {
             let (id, depth) = (rows.i64_or("stack_id", NO_STACK), rows.i32_or("depth", 0));
             let (language, function, file) = (rows.texts("language"), rows.texts("function"), rows.texts("file"));
             let (line, module) = (rows.i32_or("line", 0), rows.texts("module"));
+            let offset = rows.i64_or("offset", -1);
             for row in (0..rows.len).filter(|row| ids.contains(&id[*row])) {
                 found.entry(id[row]).or_default().entry(depth[row]).or_insert_with(|| {
                     frames.number(Frame {
@@ -76,6 +79,7 @@ impl Trace {
                         file: file.get(row).to_owned(),
                         line: Some(line[row]).filter(|line| *line > 0),
                         module: module.get(row).to_owned(),
+                        address: Some(offset[row]).filter(|at| *at >= 0 && function.get(row).is_empty()),
                     })
                 });
             }

@@ -83,10 +83,18 @@ pub(super) fn site(frames: &[&Frame], sources: &mut Sources) -> Option<Site> {
     let frame = own.or_else(|| frames.iter().find(allocates)).or_else(|| frames.first())?;
     let place = if frame.file.is_empty() { &frame.module } else { &frame.file };
     let text = if frame.python { frame.line.and_then(|line| sources.line(&frame.file, line)) } else { None };
-    Some(Site { file: printable(place), line: frame.line, function: frame.function.clone(), text })
+    Some(Site { file: printable(place), line: frame.line, function: frame.name(), text })
 }
 
 impl Frame {
+    /// The function's name, or where it is in its module.
+    pub(crate) fn name(&self) -> String {
+        match self.address.filter(|_| self.function.is_empty()) {
+            Some(address) => format!("+{address:#x}"),
+            None => self.function.clone(),
+        }
+    }
+
     /// Whether it is code of the program's author.
     fn is_own(&self) -> bool {
         let installed = |path: &str| path.contains("/site-packages/") || path.contains("/dist-packages/");
@@ -210,7 +218,7 @@ mod tests {
     fn frame(language: &str, function: &str, file: &str, line: i32, module: &str) -> Frame {
         let line = Some(line).filter(|line| *line > 0);
         let (function, python) = (full_name(function), language == "python");
-        Frame { python, function, file: file.into(), line, module: module.into() }
+        Frame { python, function, file: file.into(), line, module: module.into(), address: None }
     }
 
     fn of(frames: Vec<Frame>) -> Site {

@@ -18,7 +18,7 @@ const FREED: usize = Class::HostFree as usize;
 
 /// In full mode one call in so many is timed; a second stamp for each would cost 9 ns. Of samples each is. The others have the
 /// stamp of their end: from then on they have their block, and other threads may have freed it until then.
-/// A prime, or a loop of as many calls would time the same one again and again.
+/// Not the first, which finds nothing in any cache. A prime, or a loop of as many calls would time the same one again and again.
 const TIMED_ONE_IN: u64 = 61;
 
 /// `void *malloc(size_t size)`
@@ -200,7 +200,7 @@ fn record_alloc<const FULL: bool>(
     }
     let (Some(seen), Some(chosen)) = (row.seen.get(ALLOC), row.chosen.get(ALLOC)) else { return original() };
     local::increment(seen);
-    let timed = !FULL || chosen.load(Ordering::Relaxed) % TIMED_ONE_IN == 0;
+    let timed = !FULL || chosen.load(Ordering::Relaxed) % TIMED_ONE_IN == TIMED_ONE_IN - 1;
     let before = if timed { state.now() } else { 0 };
     let block = original();
     let end = state.now();
@@ -269,7 +269,8 @@ fn record_free<const FULL: bool>(state: &State, row: &ThreadRow, block: usize, o
     if state.is_paused() {
         return original();
     }
-    let timed = !FULL || row.chosen.get(FREED).is_some_and(|n| n.load(Ordering::Relaxed) % TIMED_ONE_IN == 0);
+    let timed =
+        !FULL || row.chosen.get(FREED).is_some_and(|n| n.load(Ordering::Relaxed) % TIMED_ONE_IN == TIMED_ONE_IN - 1);
     let start = state.now();
     if !timed {
         // Written before: a heap that is corrupt may end the process there.

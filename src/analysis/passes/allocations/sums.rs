@@ -23,6 +23,8 @@ pub(crate) struct Timed {
     pub(crate) calls: f64,
     /// The time of these.
     pub(crate) ns: f64,
+    /// Its parts, squared.
+    squares: f64,
 }
 
 /// Calls of one kind: allocations or frees.
@@ -82,6 +84,7 @@ impl Timed {
         self.rows += 1;
         self.calls += calls;
         self.ns += calls * ns;
+        self.squares += (calls * ns).powi(2);
     }
 }
 
@@ -105,6 +108,12 @@ impl Calls {
     /// Time in all calls, estimated.
     pub(crate) fn ns(&self) -> f64 {
         self.scale() * self.timed.ns
+    }
+
+    /// Variance of that estimate: a few calls that were timed stand for many, and one of them may have been stopped.
+    pub(crate) fn variance(&self) -> f64 {
+        let drawn = 1.0 - self.timed.rows as f64 / self.calls.max(1.0);
+        self.scale().powi(2) * self.timed.squares * drawn.max(0.0)
     }
 
     /// Calls above [`SLOW_NS`] and the time in them, estimated.
