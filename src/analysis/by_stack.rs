@@ -141,6 +141,35 @@ pub(super) fn nothing(facts: &Facts<'_>) -> String {
     }
 }
 
+/// Less than this by malloc is no word at the end of a run that did not ask for each call.
+const WORTH_A_LINE: f64 = (16 << 20) as f64;
+
+/// What malloc gave to the process that had most live at once, in a line for a run that is about nothing else; none where it is little.
+pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
+    use crate::render::{bytes, share};
+    let processes = facts.allocations.processes.iter();
+    let (id, process) = processes.max_by(|(_, a), (_, b)| a.peak.bytes.total_cmp(&b.peak.bytes))?;
+    let all = process.sums.all.bytes;
+    let asked = facts.trace.process(*id).is_some_and(|process| process.malloc_mode == "full");
+    if !asked && all < WORTH_A_LINE || all <= 0.0 {
+        return None;
+    }
+    let at_peak = |of: &OfStack<'_>| if of.process_id == *id { of.stack.at_peak(of.process).bytes } else { 0.0 };
+    let of_most = largest(facts, at_peak);
+    let first = of_most.first().and_then(|of| Some((at_peak(of), of.site(facts)?)));
+    let by = first.map_or_else(String::new, |(part, site)| {
+        format!(" ({} by {})", share(part / process.peak.bytes.max(1.0)), site.short())
+    });
+    let about = if asked { "" } else { "about " };
+    Some(format!(
+        "malloc of {}: {about}{} allocated, most live {}{by}, {} live at the end\n",
+        facts.program(*id).unwrap_or_else(|| facts.label(*id)),
+        bytes(all),
+        bytes(process.peak.bytes),
+        bytes(process.live.bytes.max(0.0)),
+    ))
+}
+
 /// Whether an analysis of malloc has something to say.
 pub(super) fn any(facts: &Facts<'_>) -> bool {
     facts.allocations.processes.iter().next().is_some()

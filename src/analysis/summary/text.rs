@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Content, devices, ending, ranks};
 use crate::analysis::loss::Loss;
 use crate::analysis::{Cause, Facts, Part, ProcessSteps, What};
-use crate::analysis::{bound, gpu, outliers};
+use crate::analysis::{bound, by_stack, gpu, outliers};
 use crate::findings::{Each, Subject, worst_site};
 use crate::render::{duration, number, scale_ns, share, time};
 use crate::trace::{Process, printable, shortened};
@@ -34,6 +34,7 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
         }
         _ => {
             out.push_str(&ending::without_calls(content));
+            out.push_str(&by_stack::line(content.facts).unwrap_or_default());
             out.push_str(&ranks::failed(content));
         }
     }
