@@ -205,6 +205,9 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
                 "no steps detected: times are of the run, {} {unit} of driver calls",
                 shown(main.unit_ns)
             );
+            if let Some(why) = main.without_steps() {
+                let _ = writeln!(out, "  steps are found in launches, and {why}: --step NAME, or a larger budget");
+            }
         }
     }
     out.push_str(&gpu_line(main, &shown));
