@@ -219,7 +219,7 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     }
     if let Some(windows) = gpu::windows(content.facts) {
         let what = if main.on_gpu.is_some() {
-            "the GPU's line is of these"
+            "the lines of GPU and host are of steps in these, where CUPTI makes launches dearer (launch-overhead has the run's)"
         } else {
             "none holds a whole step, and what the GPU did in one is not known (a longer --gpu-window-every, or more --budget)"
         };
