@@ -161,6 +161,11 @@ impl Events {
         Events { names, host_only, collectives, open_ranges: 0 }
     }
 
+    /// Names, as JSON has them.
+    pub(super) fn names(&self) -> &FxHashMap<i64, String> {
+        &self.names
+    }
+
     /// Writes each row to the file of its process.
     pub(super) fn write(&mut self, rows: &Rows, files: &mut Files) -> io::Result<()> {
         let process = rows.i64("process_id");
