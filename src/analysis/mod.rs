@@ -21,6 +21,7 @@ mod executions;
 mod facts;
 mod gpu;
 mod gpu_clock;
+mod gpu_cost;
 mod gpu_gaps;
 mod gpu_utilisation;
 mod graphs;
