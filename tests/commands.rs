@@ -24,6 +24,7 @@ fn a_command_that_is_missing_is_told_so() {
         (&["schema", "lunches"], 2, "the tables are"),
         (&["--no-such-option", "--", "true"], 125, "--no-such-option"),
         (&["--malloc", "sometimes", "--", "true"], 125, "sometimes"),
+        (&["--budget", "-1", "-o", "t", "--", "true"], 125, "expected a percentage above 0 and up to 100"),
         (
             &["-o", "t", "--segment-memory", "100T", "--", "true"],
             125,

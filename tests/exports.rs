@@ -102,6 +102,29 @@ fn every_call_of_a_recorded_trace_comes_back() {
 }
 
 #[test]
+fn windows_timed_launches_and_what_cupti_told_are_exported_and_are_no_work_of_the_gpu() {
+    let scratch = Scratch::new();
+    for (mode, table, category) in [
+        ("windows", "gpu_windows", "Trace"),
+        ("windows", "gpu_activity", "overhead"),
+        ("events", "gpu_samples", "gpu_sample"),
+    ] {
+        let target = scratch.target(program("steps")).args(["1.2", "10", "10", "10000"]).with_driver(Driver::Plain);
+        let target = target.options(["--gpu-time", mode, "--malloc", "off", "--os", "off", "--counters", "off"]);
+        let windows = ["--gpu-window-every", "0.5", "--budget", "20"];
+        let run = target.options(windows.into_iter().filter(|_| mode == "windows")).traced().expect(0);
+        let (trace, file) = (run.trace.to_string_lossy().into_owned(), format!("{table}.json"));
+        comes_back(&scratch, &trace, &file);
+        let text = std::fs::read_to_string(scratch.path().join(&file)).expect("an export");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let events = value["traceEvents"].as_array().expect("events");
+        let told: Vec<_> = events.iter().filter(|event| event["cat"] == category).collect();
+        assert!(!told.is_empty() && told.len() == run.read().table(table).len(), "{table}: {} events", told.len());
+        assert!(told.iter().all(|event| event["args"]["stream"].is_null() && event["pid"].is_i64()), "{told:?}");
+    }
+}
+
+#[test]
 fn calls_of_nccl_come_back_with_bytes_and_communicators() {
     let scratch = Scratch::new();
     let call = |n: usize, name: &str, dtype: &str, elements: (i64, i64), group: &str| {

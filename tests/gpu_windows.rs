@@ -86,6 +86,7 @@ fn what_lies_between_windows_is_no_idle_time() {
     assert!((found - share).abs() < 5.0, "{found} {share}");
     let text = run.whole_lines();
     assert!(text.contains(" windows, ") && text.contains("budget 2 %"), "{text}");
+    assert!(text.contains("the lines of GPU and host are of steps in these"), "{text}");
 }
 
 #[test]

@@ -137,6 +137,15 @@ fn launches_go_last_and_each_is_counted_all_the_same() {
     let folder = run.trace.to_string_lossy();
     let report = scratch.gputrace(&["report", &folder, "--only", "launch-overhead,host-memory"]).expect(0).text();
     assert_eq!(report.matches("launches of kernels were left out").count(), 1, "{report}");
+    // Whatever counts launches says so, or does not count.
+    let most = ["check", &folder, "--max", "launch-overhead.launches=1000000000", "--max", "syncs.waits=1000000000"];
+    let check = scratch.gputrace(&most).expect(2).text();
+    assert!(check.contains("launch-overhead.launches") && check.contains("1 of 2 limits not measured"), "{check}");
+    let file = scratch.path().join("trace.json");
+    let export = scratch.gputrace(&["export", &folder, "--format", "kineto", "-o", &file.to_string_lossy()]).expect(0);
+    assert!(export.stderr.contains("launches of kernels were left out"), "{}", export.stderr);
+    let text = std::fs::read_to_string(&file).expect("the export");
+    assert!(text.contains("process_labels"), "{}", &text[..text.len().min(2000)]);
 }
 
 #[test]

@@ -29,6 +29,18 @@ fn a_child_that_clears_its_environment() {
 }
 
 #[test]
+fn a_child_that_a_gputrace_inside_traces() {
+    let scratch = Scratch::new();
+    let inner = scratch.new_trace();
+    let victim = victim(&scratch, "count");
+    let script = format!("{} -o {} -- sh -c '{victim}'", crate::util::gputrace().display(), inner.display());
+    let run = scratch.shell(&script).traced().expect(0);
+    named(&run, 1, "another gputrace that runs inside this one traces it");
+    let calls = crate::util::Trace::open(&inner).calls();
+    assert_eq!(calls["cuLaunchKernel"], 6000, "{calls:?}");
+}
+
+#[test]
 fn a_program_that_is_started_through_its_loader_is_reached_and_not_named() {
     let loader = "/lib64/ld-linux-x86-64.so.2";
     if !std::path::Path::new(loader).exists() {

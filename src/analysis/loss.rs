@@ -2,12 +2,12 @@
 //!
 //! The account is of whole processes: how much of a loss lies in the span that `--from` and `--to` leave is not known.
 
-use gputrace_collectors::manifest::Removed;
+use gputrace_collectors::manifest::{Removed, ShedPart};
 use gputrace_collectors::schema::TableId;
 
 use super::{Facts, Need, Section};
 use crate::render::{duration, number, share};
-use crate::trace::{Problem, Trace};
+use crate::trace::{Problem, Process, Trace};
 
 /// Events that were wanted, and those that found no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,7 +38,7 @@ impl Loss {
     }
 
     /// The same of one process.
-    pub(crate) fn of_process(process: &crate::trace::Process, tables: &[TableId]) -> Option<Loss> {
+    pub(crate) fn of_process(process: &Process, tables: &[TableId]) -> Option<Loss> {
         let accounts = &process.manifest.as_ref()?.accounting;
         let classes = tables.iter().flat_map(|table| table.classes());
         let counts = classes.filter_map(|class| accounts.get(*class));
@@ -62,25 +62,57 @@ fn is_of_launches(need: Need) -> bool {
     matches!(need, Api | Critical | Launched | Launches | Ops | Ranges | Ranks | StepSums)
 }
 
+/// Launches of kernels that have no row, to keep to `--budget`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Shed {
+    /// How many.
+    pub(crate) launches: u64,
+    from_ns: i64,
+    /// None: the end.
+    to_ns: Option<i64>,
+}
+
+impl Shed {
+    /// Those of some processes; none where all launches have a row.
+    pub(crate) fn of<'p>(processes: impl Iterator<Item = &'p Process>) -> Option<Shed> {
+        let parts = parts(processes).filter(|part| part.what == "launches" && part.sampled_out > 0);
+        let shed = parts.map(|part| Shed { launches: part.sampled_out, from_ns: part.from_ns, to_ns: part.to_ns });
+        shed.reduce(|one, other| Shed {
+            launches: one.launches + other.launches,
+            from_ns: one.from_ns.min(other.from_ns),
+            to_ns: one.to_ns.zip(other.to_ns).map(|(one, other)| one.max(other)),
+        })
+    }
+
+    /// `to keep to --budget 1,234 launches of kernels were left out between 1.00 s and the end`
+    pub(crate) fn text(&self, trace: &Trace) -> String {
+        let after = |at: i64| duration(at.saturating_sub(trace.began_ns()).max(0) as f64);
+        let until = self.to_ns.map_or("the end".to_owned(), after);
+        let (number, from) = (number(self.launches as f64), after(self.from_ns));
+        format!("to keep to --budget {number} launches of kernels were left out between {from} and {until}")
+    }
+}
+
+/// What was left out of processes to keep to the budget.
+fn parts<'p>(processes: impl Iterator<Item = &'p Process>) -> impl Iterator<Item = &'p ShedPart> {
+    processes.filter_map(|process| process.manifest.as_ref()?.budget.as_ref()).flat_map(|budget| &budget.shed)
+}
+
+/// Whether calls of a process have no stack because that would have cost more than the budget.
+pub(crate) fn stacks_are_shed(process: &Process) -> bool {
+    parts(std::iter::once(process)).any(|part| part.what == "stacks" && part.sampled_out > 0)
+}
+
 /// Says in the section of an analysis of launches that some were left out to keep to the budget, if some were.
 pub(crate) fn note_shed(section: &mut Section, facts: &Facts<'_>, needs: &[Need]) {
-    let after = |at: i64| duration(at.saturating_sub(facts.trace.began_ns()).max(0) as f64);
-    let parts =
-        facts.processes().filter_map(|process| process.manifest.as_ref()?.budget.as_ref()).flat_map(|b| &b.shed);
-    let parts: Vec<_> = parts.filter(|part| part.what == "launches").collect();
-    let (Some(from_ns), true) =
-        (parts.iter().map(|part| part.from_ns).min(), needs.iter().any(|need| is_of_launches(*need)))
-    else {
-        return;
-    };
-    let to_ns = parts.iter().map(|part| part.to_ns).collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
-    let until = to_ns.map_or("the end".to_owned(), after);
-    let missing: u64 = parts.iter().map(|part| part.sampled_out).sum();
-    section.note(format!(
-        "To keep to --budget {} launches of kernels were left out between {} and {until}: what is counted or summed of launches is without them. The manifest counts them by function.",
-        number(missing as f64),
-        after(from_ns),
-    ));
+    let shed = Shed::of(facts.processes()).filter(|_| needs.iter().any(|need| is_of_launches(*need)));
+    if let Some(shed) = shed {
+        let mut text = shed.text(facts.trace);
+        text.replace_range(..1, "T");
+        section.note(format!(
+            "{text}: what is counted or summed of launches is without them. The manifest counts them by function."
+        ));
+    }
 }
 
 /// Says in a section that some of a table's events are missing, if some are, and `what` they are.

@@ -8,7 +8,7 @@ use gputrace_collectors::schema::TableId;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::summary::Own;
 use super::{Analysis, Explain, Facts, Metric, Need};
-use super::{gpu_clock, loss};
+use super::{gpu_clock, gpu_cost, loss};
 
 /// The analysis.
 pub(crate) struct Itself;
@@ -26,7 +26,8 @@ impl Analysis for Itself {
         Explain {
             definition: "From the manifest. Account by class of calls: seen = recorded + culled + dropped + sampled out + in flight \
                 + abandoned, over all processes; culled allocations are in the trace as sums (--cull). Cost: recorded events times the measured cost of one, and the reading of \
-                graphs, by process and of its wall time. Coverage: driver functions without a hook that the program \
+                graphs, by process and of its wall time; beside it what records of CUPTI and timed launches took of host and GPU, about: their \
+                number times a price, of an H200 or measured in the run. Coverage: driver functions without a hook that the program \
                 fetched, libraries opened past the symbols, tables of private functions, processes that could not be traced. \
                 Overhead that CUPTI tells of: its own (buffers, flushes, instrumentation) and the driver's (loading of code at a first \
                 launch, full queues); threads of CUPTI itself count too. Stacks that were taken, and those that could not be. Detail removed to keep to --max-size. Clock \
@@ -125,6 +126,7 @@ impl Analysis for Itself {
         section.table(by_class(facts));
         section.table(by_process(facts));
         section.table(overhead(facts));
+        section.table(gpu_cost::table(facts));
         section.table(not_covered(facts));
         section.table(Table::new("untraced", "Processes that were not traced", &UNTRACED, untraced));
         section

@@ -121,7 +121,7 @@ pub(crate) struct RecordArgs {
     /// Windows of GPU times get shorter, then rarer: what a record costs is measured by how much launches take longer inside
     /// windows than before them. Where the hooks alone cost more, stacks are left out, then samples of malloc get rarer, then launches of kernels are only counted but for one in 8 or 64 (not with --gpu-time full, auto or events), and all is recorded again when the load has gone. What was left out is counted, and the report says what, when, and what was spent.
     /// Unless told, 1 for windows, and nothing else is left out. Example: --budget 0.5
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true)]
     pub(crate) budget: Option<f64>,
 
     /// How often a window of GPU times opens, in seconds

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 
 use super::select::wrong;
+use crate::analysis::Shed;
 use crate::cli::{ExportArgs, ExportAt, ExportFormat, ExportValue};
 use crate::export::heap::{At, What};
 use crate::trace::{Missing, Trace};
@@ -30,6 +31,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let written = written.with_context(|| format!("cannot write the export {}", args.output.display()))?;
     for (file, number) in &written.files {
         say(&format!("{}: {number} {unit}", file.display()));
+    }
+    if let Some(shed) = Shed::of(trace.processes.iter()).filter(|_| args.format == ExportFormat::Kineto) {
+        say(&format!("{}: they are not in it", shed.text(&trace)));
     }
     if written.open_ranges > 0 {
         say(&format!("{} ranges without an end are left out", written.open_ranges));

@@ -10,8 +10,9 @@ mod spread;
 mod tables;
 
 use crate::analysis::summary::main_subject;
-use crate::analysis::{Analysis, Facts, Need, Section, Unit};
+use crate::analysis::{ALL, Analysis, Facts, Need, Section, Shed, Unit};
 use crate::findings;
+use crate::render::number;
 use crate::trace::{Problem, shortened};
 use kernels::Pair;
 use samples::{Kernel, MOST_KERNELS, QUANTITIES, Quantity, Samples};
@@ -97,6 +98,8 @@ pub(crate) struct About {
     pub(crate) steps: Option<u64>,
     /// Whose steps they are: the GPU's where the host runs ahead of it.
     pub(crate) timed_by: &'static str,
+    /// Launches that have no row, to keep to a budget.
+    pub(crate) launches_shed: u64,
 }
 
 /// The comparison.
@@ -144,6 +147,9 @@ impl Diff {
             parts.extend(tables::parts(*analysis, &sections));
         }
         let about = |side: &Side<'_>, main: Option<&findings::Subject<'_>>| About::of(side, main);
+        if [before, after].iter().any(|side| Shed::of(side.facts.processes()).is_some()) {
+            without_launches(&mut parts);
+        }
         let mut problems = before.facts.trace.problems();
         problems.extend(after.facts.trace.problems());
         Diff { before: about(before, main[0]), after: about(after, main[1]), per_step, parts, problems }
@@ -161,6 +167,7 @@ impl Diff {
             ("version of gputrace", a.tool_version.clone(), b.tool_version.clone()),
             ("command", a.command.clone(), b.command.clone()),
             ("devices", a.devices.join(", "), b.devices.join(", ")),
+            ("launches left out for --budget", number(a.launches_shed as f64), number(b.launches_shed as f64)),
             ("what times the steps", a.timed_by.to_owned(), b.timed_by.to_owned()),
         ];
         let shown = |text: &str| if text.is_empty() { "not known".to_owned() } else { shortened(text, width) };
@@ -184,7 +191,29 @@ impl About {
             devices,
             process: main.map(|subject| side.facts.label(subject.process_id)),
             steps: main.and_then(|subject| subject.steps).map(|steps| steps.count),
+            launches_shed: Shed::of(side.facts.processes()).map_or(0, |shed| shed.launches),
             timed_by: main.and_then(|subject| subject.steps).map_or("", |steps| steps.whose()),
+        }
+    }
+}
+
+/// Takes back what is compared of launches, where one trace has not all of them.
+fn without_launches(parts: &mut [Part]) {
+    const WHY: &str = "launches were left out to keep to --budget";
+    for part in parts {
+        let analysis = ALL.iter().find(|analysis| analysis.name() == part.name);
+        let is_of_launches = |row: &Change| match part.name.as_str() {
+            // The analysis of that name counts none.
+            "steps" => [Quantity::Launches, Quantity::LaunchNs].map(|of| about(of).0).contains(&row.what.as_str()),
+            KERNEL_LAUNCHES => true,
+            KERNEL_TIMES => part.title.contains(LAUNCH_TIME),
+            name if name.starts_with("launch-overhead.") => true,
+            _ => analysis
+                .is_some_and(|of| of.metrics().iter().any(|metric| metric.of_launches && metric.key == row.what)),
+        };
+        let touched: Vec<bool> = part.rows.iter().map(is_of_launches).collect();
+        for (row, _) in part.rows.iter_mut().zip(touched).filter(|(_, touched)| *touched) {
+            (row.unmeasured, row.beyond, row.note) = (true, None, Some(format!("not compared: {WHY}")));
         }
     }
 }
@@ -217,7 +246,7 @@ fn about(quantity: Quantity) -> (&'static str, Unit) {
     match quantity {
         Quantity::Duration => ("duration", Unit::Ns),
         Quantity::Launches => ("launches", Unit::Count),
-        Quantity::LaunchNs => ("time in launch calls", Unit::Ns),
+        Quantity::LaunchNs => (LAUNCH_TIME, Unit::Ns),
         Quantity::Waits => ("waits", Unit::Count),
         Quantity::WaitNs => ("time in waits", Unit::Ns),
         Quantity::Copies => ("copies and sets", Unit::Count),
@@ -229,12 +258,17 @@ fn about(quantity: Quantity) -> (&'static str, Unit) {
     }
 }
 
+/// Names of the parts by kernel, and what the second one is of without times of a GPU.
+const KERNEL_LAUNCHES: &str = "kernels.launches";
+const KERNEL_TIMES: &str = "kernels.time_ns";
+const LAUNCH_TIME: &str = "time in launch calls";
+
 /// Launches and times by kernel; what did not change is left out.
 fn by_kernel(before: &Samples, after: &Samples) -> Vec<Part> {
     let gpu = before.gpu && after.gpu;
     let pairs = kernels::pairs(&before.kernels, &after.kernels);
     let per = if before.per_step { "of a step" } else { "of the run" };
-    let time = if gpu { "time on the GPU" } else { "time in launch calls" };
+    let time = if gpu { "time on the GPU" } else { LAUNCH_TIME };
     let time_of = |kernel: &Kernel| if gpu { kernel.gpu_ns.clone() } else { kernel.launch_ns.clone() };
     let left_out = before.left_out + after.left_out;
     let unseen =
@@ -270,8 +304,8 @@ fn by_kernel(before: &Samples, after: &Samples) -> Vec<Part> {
         Part { name: name.to_owned(), title, rows, left_out: 0, note: unseen.clone() }
     };
     vec![
-        part("kernels.launches", format!("Kernels: launches {per}"), Unit::Count, &|kernel| kernel.count.clone()),
-        part("kernels.time_ns", format!("Kernels: {time} {per}"), Unit::Ns, &time_of),
+        part(KERNEL_LAUNCHES, format!("Kernels: launches {per}"), Unit::Count, &|kernel| kernel.count.clone()),
+        part(KERNEL_TIMES, format!("Kernels: {time} {per}"), Unit::Ns, &time_of),
     ]
 }
 
@@ -279,8 +313,9 @@ pub(crate) use render::{json, markdown, text};
 
 #[cfg(test)]
 mod tests {
+    use gputrace_collectors::manifest::{HookBudget, ShedPart};
+
     use super::*;
-    use crate::analysis::ALL;
     use crate::trace::testing::{START, TestTrace};
     use crate::trace::{Filter, Trace};
 
@@ -313,6 +348,25 @@ mod tests {
     fn row(diff: &Diff, part: &str, what: &str) -> Change {
         let part = diff.parts.iter().find(|p| p.name == part).unwrap_or_else(|| panic!("no {part}"));
         part.rows.iter().find(|row| row.what == what).unwrap_or_else(|| panic!("no {what} in {part:?}")).clone()
+    }
+
+    #[test]
+    fn launches_are_not_compared_where_some_were_left_out() {
+        let (one, mut other) = (made(1, 1, "gemm"), made(2, 2, "gemm"));
+        let part = ShedPart { what: "launches".into(), sampled_out: 9, ..ShedPart::default() };
+        let budget = HookBudget { shed: vec![part], ..HookBudget::default() };
+        other.manifest.as_mut().expect("a manifest").processes[0].budget = Some(budget);
+        compared(&one, &other, |diff| {
+            let launches = row(diff, "steps", "launches");
+            assert!(launches.unmeasured && launches.beyond.is_none() && launches.note.is_some(), "{launches:?}");
+            assert_eq!(row(diff, "steps", "waits").beyond, Some(true));
+            assert!(
+                diff.apart(16).contains(&"launches left out for --budget (0 / 9)".to_owned()),
+                "{:?}",
+                diff.apart(16)
+            );
+            assert!(text(diff).contains("not known"), "{}", text(diff));
+        });
     }
 
     #[test]

@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use super::collectives::{self, Collectives};
 use super::output::{Output, quoted};
 use super::{Files, counters};
+use crate::analysis::Shed;
 use crate::import::OPERATOR;
 use crate::trace::{NO_NAME, Process, Rows, Trace, Want};
 
@@ -108,6 +109,13 @@ pub(super) fn head(output: &mut Output, trace: &Trace, processes: &[&Process]) -
             output.event()?,
             r#"{{"ph":"M","name":"process_name","ts":0,"pid":{pid},"tid":0,"args":{{"name":{name}}}}}"#
         )?;
+        if let Some(shed) = Shed::of(std::iter::once(*process)) {
+            let labels = quoted(&shed.text(trace));
+            write!(
+                output.event()?,
+                r#"{{"ph":"M","name":"process_labels","ts":0,"pid":{pid},"tid":0,"args":{{"labels":{labels}}}}}"#
+            )?;
+        }
     }
     output.base_ns = base_ns(trace);
     Ok(())
@@ -151,6 +159,11 @@ impl Events {
     /// With these names, as JSON has them.
     pub(super) fn new(names: FxHashMap<i64, String>, host_only: bool, collectives: Collectives) -> Events {
         Events { names, host_only, collectives, open_ranges: 0 }
+    }
+
+    /// Names, as JSON has them.
+    pub(super) fn names(&self) -> &FxHashMap<i64, String> {
+        &self.names
     }
 
     /// Writes each row to the file of its process.

@@ -5,11 +5,13 @@ mod counters;
 pub(crate) mod heap;
 mod kineto;
 mod output;
+mod told;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gputrace_collectors::manifest::GpuTime;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
@@ -72,10 +74,12 @@ fn write(trace: &Trace, file: &Path, files: &mut Files) -> io::Result<u64> {
     let mut events = kineto::Events::new(names(trace), host_only(trace), Collectives::read(trace));
     let devices = counters::Devices::of(trace);
     let mut done = Ok(());
-    trace.scan(kineto::WANTS, &Filter::default(), &mut |rows| {
+    let wants: Vec<Want> = kineto::WANTS.iter().chain(&told::WANTS).copied().collect();
+    trace.scan(&wants, &Filter::default(), &mut |rows| {
         if done.is_ok() {
             done = match rows.table {
                 TableId::Counters => counters::write(rows, &devices, files),
+                table if told::is_told(table) => told::write(rows, events.names(), files),
                 _ => events.write(rows, files),
             };
         }
@@ -117,9 +121,11 @@ fn names(trace: &Trace) -> FxHashMap<i64, String> {
     names
 }
 
-/// Whether nothing is known of what the GPU did.
+/// Whether the kernel of some launch is told by the launch alone: nothing is known of what the GPU did, or only in windows.
 fn host_only(trace: &Trace) -> bool {
-    trace.launchers.iter().all(|launcher| launcher.sealed(TableId::Kernels).is_empty())
+    let in_windows = |gpu: &GpuTime| gpu.budget.is_some();
+    let mut about = trace.manifests().flat_map(|manifest| &manifest.processes).filter_map(|of| of.gpu_time.as_ref());
+    about.any(in_windows) || trace.launchers.iter().all(|launcher| launcher.sealed(TableId::Kernels).is_empty())
 }
 
 /// Hands every name of a thread to `each`.

@@ -7,7 +7,7 @@
 //! **Invariant:** a gain is an upper bound that follows from recorded times alone. Where the trace has GPU times it is idle
 //! time of the GPU that the rule is to blame for, each ns for one rule, but that the rules of copies may name the same, and
 //! that malloc's time is part of the host's work, and no more than the step would be shorter if the rule's work were not there ([`crate::analysis::CriticalSums`]); else it is time
-//! of the host, and nothing here speaks of the GPU's idle time.
+//! of the host, and nothing here speaks of the GPU's idle time, but that none is longer than the GPU may idle where launches were timed.
 
 mod imbalance;
 mod on_gpu;
@@ -144,7 +144,8 @@ pub(crate) fn together_ns(subjects: &[Subject<'_>], findings: &[&Finding]) -> Op
     let is_rank = |process_id: &i64| own.facts.ranks.late.contains_key(process_id);
     if !findings.iter().all(|finding| is_rank(&finding.process_id)) {
         let one = findings.iter().all(|finding| finding.process_id == own.process_id);
-        return one.then(|| own.shorter_ns(without).map_or(blamed, |ns| blamed.min(ns)).min(own.unit_ns));
+        let most = own.may_idle_ns().unwrap_or(own.unit_ns);
+        return one.then(|| own.shorter_ns(without).map_or(blamed, |ns| blamed.min(ns)).min(most));
     }
     // Each rank keeps the work that no finding is about, and its collectives end when the last one comes to them.
     let ranks = || subjects.iter().filter(|subject| is_rank(&subject.process_id));
@@ -171,6 +172,11 @@ pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
         let mut worst: Option<Finding> = None;
         for subject in subjects.iter().filter(|subject| rule.is_about(subject.metal)) {
             let Some(Evidence { gain_ns: blamed_ns, of_run, lines }) = (rule.evaluate)(subject) else { continue };
+            let of_unit = !(of_run && subject.per_step);
+            let blamed_ns = match subject.may_idle_ns().filter(|_| of_unit && rule.name != IMBALANCE) {
+                Some(idle_ns) => blamed_ns.min(idle_ns),
+                None => blamed_ns,
+            };
             let shorter = if of_run { None } else { subject.shorter_ns(Without::these(rule.without)) };
             let gain_ns = match shorter {
                 Some(ns) if rule.all_of_it => ns,

@@ -2,7 +2,8 @@
 
 use super::{Evidence, OnGpu, SLOW_HOST, imbalance};
 use crate::analysis::{
-    Cause, CriticalSums, Did, Estimate, Facts, Late, PARTS, Part, ProcessSteps, Without, gpu_clock_off,
+    Cause, CriticalSums, Did, Facts, Late, PARTS, Part, ProcessSteps, Samples, Shed, Without, gpu_clock_off,
+    stacks_are_shed,
 };
 
 /// Processes that are looked at one by one; of more, those with most driver calls.
@@ -64,14 +65,23 @@ pub(crate) struct Busy {
     /// Launches, in all of the run, and those that were timed.
     pub(crate) launches: u64,
     pub(crate) timed: u64,
+    /// Of it what is sure: one stream's, less how far that may be off.
+    pub(crate) at_least_ns: f64,
     /// Processes that use these GPUs; what the others launched is not in it.
     pub(crate) processes: usize,
 }
 
 impl Busy {
-    fn of(busy: &Estimate, processes: usize, unit_ns: f64, units: f64) -> Busy {
-        let (ns, error_ns) = (busy.ns / units, busy.error_ns() / units);
-        Busy { ns: ns.min(unit_ns), error_ns, launches: busy.launches, timed: busy.timed, processes }
+    fn of(samples: &Samples, process_id: i64, unit_ns: f64, units: f64) -> Option<Busy> {
+        let busy = samples.usual(process_id)?;
+        Some(Busy {
+            ns: (busy.ns / units).min(unit_ns),
+            error_ns: busy.error_ns() / units,
+            launches: busy.launches,
+            timed: busy.timed,
+            at_least_ns: (samples.at_least_ns(process_id) / units).min(unit_ns),
+            processes: samples.sharing(process_id),
+        })
     }
 }
 
@@ -111,6 +121,17 @@ impl Subject<'_> {
     /// system. Python's or other work of the host, or the host's processor was another's.
     pub(crate) fn unknown_ns(&self) -> f64 {
         (self.outside_ns() - self.system_ns.unwrap_or(0.0)).max(0.0)
+    }
+
+    /// Why there may be no steps, where something is known to be in the way of finding them.
+    pub(crate) fn without_steps(&self) -> Option<String> {
+        let own = self.facts.trace.process(self.process_id).into_iter();
+        Shed::of(own).map(|shed| shed.text(self.facts.trace))
+    }
+
+    /// Whether calls lack their stack to keep to a budget: what is counted by line is too little then.
+    pub(crate) fn lacks_stacks(&self) -> bool {
+        self.facts.trace.process(self.process_id).is_some_and(stacks_are_shed)
     }
 
     /// `step` or `run`.
@@ -160,6 +181,12 @@ impl Subject<'_> {
     pub(crate) fn host_idle_ns(&self, gpu: &OnGpu) -> f64 {
         let between = (gpu.idle_ns(SLOW_HOST) - gpu.launch_idle_ns).max(0.0);
         (between + self.after_waits_anyway_ns(gpu).1).min(self.unknown_ns())
+    }
+
+    /// Most time that anything can save but less work of the GPU, where only launches that were timed tell of it: what it may idle
+    /// of the unit.
+    pub(crate) fn may_idle_ns(&self) -> Option<f64> {
+        Some((self.unit_ns - self.busy.as_ref()?.at_least_ns).max(0.0))
     }
 
     /// Most time that can be saved where the host spends `host_ns` on something: idle time of the GPU for that reason, or the
@@ -222,11 +249,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             calls: counted.calls.map(|calls| calls as f64 / middle),
             implicit_waits: counted.implicit_waits as f64 / middle,
             on_gpu: OnGpu::of(facts, process_id, gpu_units).filter(|_| clock_off.is_none() && !by_events),
-            busy: facts
-                .samples
-                .usual(process_id)
-                .filter(|_| facts.gpu.is_none() || by_events)
-                .map(|busy| Busy::of(busy, facts.samples.sharing(process_id), unit_ns, middle)),
+            busy: Busy::of(&facts.samples, process_id, unit_ns, middle).filter(|_| facts.gpu.is_none() || by_events),
             waited_ns: facts.ranks.late.get(&process_id).map_or(0, Late::waited_ns) as f64 / middle,
             imbalance: None,
             critical: critical.filter(|_| clock_off.is_none()),

@@ -121,7 +121,10 @@ const ROWS: &[Row] = &[
     Row {
         word: "UNKNOWN",
         fits: |_, _| true,
-        text: |s| format!("no steps detected, and {}; no finding in the host's times", gpu(s)),
+        text: |s| {
+            let why = s.without_steps().map_or(String::new(), |why| format!(" ({why})"));
+            format!("no steps detected{why}, and {}; no finding in the host's times", gpu(s))
+        },
     },
 ];
 

@@ -130,7 +130,8 @@ impl Watch {
         let environment = processes::environment(pid);
         let reach = reach(environment.as_deref(), &self.session);
         let reached = reach == Reach::Preloaded;
-        if pid == std::process::id() || !(reach != Reach::Unknown || processes::descends(pid, self.target)) {
+        let is_named = matches!(reach, Reach::Preloaded | Reach::Dropped);
+        if pid == std::process::id() || !(is_named || processes::descends(pid, self.target)) {
             self.known.insert(pid, Known::Stranger);
             return None;
         }
@@ -153,6 +154,7 @@ impl Watch {
             return self.name(pid, image, why.to_owned());
         }
         let why = match environment {
+            Some(_) if reach == Reach::Inner => "another gputrace that runs inside this one traces it: see its trace",
             Some(_) if reach == Reach::Dropped => "its LD_PRELOAD was removed or replaced, so its loader finds no shim",
             Some(_) => "its environment was cleared, so LD_PRELOAD did not reach it",
             None => "it runs as another user or with other privileges, so the loader ignores LD_PRELOAD",

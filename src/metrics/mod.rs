@@ -5,7 +5,7 @@
 
 mod quantity;
 
-use crate::analysis::{ALL, Analysis, Facts, Loss, Metric, Need, Section, Unit, Value};
+use crate::analysis::{ALL, Analysis, Facts, Loss, Metric, Need, Section, Shed, Unit, Value};
 use crate::render::share;
 
 pub(crate) use quantity::{parse, shown};
@@ -70,6 +70,7 @@ pub(crate) struct Answers {
     sections: Vec<(&'static str, Section)>,
     not_whole: Option<String>,
     lost: Option<String>,
+    shed: Option<String>,
 }
 
 impl Answers {
@@ -92,6 +93,7 @@ impl Answers {
             sections,
             not_whole: problem.map(|problem| format!("the trace is not whole: {problem}")),
             lost: lost.map(|lost| format!("{} of the driver's calls are lost", share(lost))),
+            shed: Shed::of(facts.processes()).map(|shed| shed.text(facts.trace)),
         }
     }
 
@@ -105,6 +107,9 @@ impl Answers {
         let of = |key: &str| section.facts.iter().find(|fact| fact.key == key).map(|fact| &fact.value);
         if named.metric.of_step && of("unit") != Some(&Value::from("step")) {
             return Answer::Unknown(NO_STEPS.to_owned());
+        }
+        if let Some(shed) = self.shed.as_ref().filter(|_| named.metric.of_launches) {
+            return Answer::Unknown(shed.clone());
         }
         match of(named.metric.key) {
             Some(Value::Int(value)) => Answer::Known(*value as f64),
@@ -137,6 +142,7 @@ mod tests {
     use crate::render::unit_name;
     use crate::trace::Filter;
     use crate::trace::testing::TestTrace;
+    use gputrace_collectors::manifest::{HookBudget, ShedPart};
 
     #[test]
     fn what_analyses_declare_is_what_they_state() {
@@ -170,6 +176,28 @@ mod tests {
         assert!(said("waits").contains("syncs.waits") && said("waits").contains("summary.waits"), "{}", said("waits"));
         assert!(said("").starts_with(": no such metric"));
         assert!(find("summary.step_p50_ns").is_ok_and(|named| named.name() == "summary.step_p50_ns"));
+    }
+
+    #[test]
+    fn what_counts_launches_is_not_known_where_some_were_left_out() {
+        let answers = |shed: bool, name: &str| {
+            let mut made = TestTrace::rich();
+            let part = ShedPart { what: "launches".into(), sampled_out: 9, ..ShedPart::default() };
+            let budget = HookBudget { shed: vec![part], ..HookBudget::default() };
+            made.manifest.as_mut().expect("a manifest").processes[0].budget = shed.then_some(budget);
+            let named = find(name).unwrap_or_else(|error| panic!("{error}"));
+            let (trace, filter) = (made.open(), Filter::default());
+            Answers::of(&[named], &Facts::gather(&trace, &filter, &Answers::needs(&[named]))).get(&named)
+        };
+        for name in ["summary.launches", "launch-overhead.launches"] {
+            assert!(matches!(answers(false, name), Answer::Known(_)), "{name}");
+            let why = answers(true, name);
+            assert!(
+                matches!(&why, Answer::Unknown(why) if why.contains("9 launches of kernels were left out")),
+                "{why:?}"
+            );
+        }
+        assert_eq!(answers(true, "summary.waits"), answers(false, "summary.waits"));
     }
 
     #[test]

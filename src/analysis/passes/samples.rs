@@ -124,6 +124,7 @@ pub(crate) struct Samples {
     /// What is estimated, when all rows are read: by process and device, in usual steps by process, and by kernel.
     devices: Vec<Device>,
     usual: FxHashMap<i64, Estimate>,
+    at_least_ns: FxHashMap<i64, f64>,
     sharing: FxHashMap<i64, usize>,
     kernels: FxHashMap<(i64, i64), Estimate>,
 }
@@ -140,6 +141,7 @@ impl Default for Samples {
             timed: 0,
             devices: Vec::new(),
             usual: FxHashMap::default(),
+            at_least_ns: FxHashMap::default(),
             sharing: FxHashMap::default(),
             kernels: FxHashMap::default(),
         }
@@ -170,6 +172,12 @@ impl Samples {
     /// Time in which a process's own launches kept its devices busy, in its usual steps or in all of its run.
     pub(crate) fn usual(&self, process_id: i64) -> Option<&Estimate> {
         self.usual.get(&process_id).filter(|busy| busy.timed > 0)
+    }
+
+    /// Time in which one stream of the process was busy in its usual steps, or in all of its run, less how far that may be off: its
+    /// kernels run one after another, those of several streams may run beside each other.
+    pub(crate) fn at_least_ns(&self, process_id: i64) -> f64 {
+        self.at_least_ns.get(&process_id).copied().unwrap_or_default()
     }
 
     /// Time by process and kernel, most first.
@@ -308,6 +316,7 @@ impl Pass for Samples {
             }
         }
         let mut devices: FxHashMap<Identity, OfDevice> = FxHashMap::default();
+        let mut streams: FxHashMap<(i64, i32, (i32, i64)), Estimate> = FxHashMap::default();
         for (kind, launched) in &kinds {
             let own = launched.times;
             let around = [named.get(&(kind.process_id, kind.name_id)), processes.get(&kind.process_id)];
@@ -332,6 +341,12 @@ impl Pass for Samples {
             }
             self.kernels.entry((kind.process_id, kind.name_id)).or_default().add(&estimate(launched.count));
             self.usual.entry(kind.process_id).or_default().add(&estimate(launched.usual));
+            let stream = streams.entry((kind.process_id, kind.device, kind.stream)).or_default();
+            stream.add(&estimate(launched.usual));
+        }
+        for ((process_id, ..), busy) in streams {
+            let least = self.at_least_ns.entry(process_id).or_default();
+            *least = least.max(busy.ns - busy.error_ns());
         }
         self.devices = devices
             .into_values()

@@ -206,6 +206,9 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
                 "no steps detected: times are of the run, {} {unit} of driver calls",
                 shown(main.unit_ns)
             );
+            if let Some(why) = main.without_steps() {
+                let _ = writeln!(out, "  steps are found in launches, and {why}: --step NAME, or a larger budget");
+            }
         }
     }
     out.push_str(&gpu_line(main, &shown));
@@ -217,7 +220,7 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     }
     if let Some(windows) = gpu::windows(content.facts) {
         let what = if main.on_gpu.is_some() {
-            "the GPU's line is of these"
+            "the lines of GPU and host are of steps in these, where CUPTI makes launches dearer (launch-overhead has the run's)"
         } else {
             "none holds a whole step, and what the GPU did in one is not known (a longer --gpu-window-every, or more --budget)"
         };

@@ -1,4 +1,4 @@
-//! CUPTI: which library `--gpu-time full` and `windows` would use, and what may keep them from it.
+//! CUPTI: which library `--gpu-time full`, `windows` and `auto` would use, and what may keep them from it.
 //!
 //! The shim takes the one of the CUDA libraries that a program has loaded (`shim/src/gpu_time`). doctor has no program: it looks
 //! where one would have these, in the packages of the command's Python or of the one in PATH, and in toolkits; then it asks the
@@ -26,7 +26,7 @@ const OF_TOOLKIT: [&str; 3] = ["extras/CUPTI/lib64", "lib64", "lib"];
 const SHOWN: usize = 4;
 /// Names a library for the shim.
 const NAMED: &str = "GPUTRACE_CUPTI";
-const CURE: &str = "GPUTRACE_CUPTI names one, and --gpu-time events needs none";
+const CURE: &str = "GPUTRACE_CUPTI names one; --gpu-time events needs none, and auto goes on with events";
 
 /// Files that the child tries, in this order, before it asks the loader; and the folders in which they were looked for.
 #[derive(Default)]
@@ -161,8 +161,10 @@ pub(super) fn judge<'a>(value: &impl Fn(&str) -> Option<&'a str>, looked: &Looke
         };
         return Some(Check::note("cupti", found, CURE));
     };
-    let found =
-        format!("{file}, version {}, for --gpu-time full and windows", value("cupti_version").unwrap_or("unknown"));
+    let found = format!(
+        "{file}, version {}, for --gpu-time full, windows and auto",
+        value("cupti_version").unwrap_or("unknown")
+    );
     let major = NAMES.iter().find(|(_, name)| file.ends_with(name)).map(|(major, _)| *major);
     let driver = value("version").and_then(|version| version.parse::<i32>().ok()).map(|version| version / 1000);
     match (major, driver) {
@@ -197,7 +199,7 @@ fn restricted(parameters: &str) -> Option<Check> {
 
 /// Whether another tool is to be loaded into every program that uses CUDA.
 fn injected(path: &str) -> Option<Check> {
-    let cure = "unset it for --gpu-time full and windows; --gpu-time events works beside it";
+    let cure = "unset it for --gpu-time full and windows; --gpu-time auto and events work beside it";
     let found = format!("CUDA_INJECTION64_PATH={path}: CUPTI is left to that tool");
     (!path.is_empty()).then(|| Check::note("injection", found, cure))
 }
@@ -240,7 +242,7 @@ mod tests {
         let fine = judged("version=13000\ncupti=/x/libcupti.so.13\ncupti_version=130000", &none).unwrap();
         assert_eq!(
             fine.line(),
-            "ok    cupti           /x/libcupti.so.13, version 130000, for --gpu-time full and windows\n"
+            "ok    cupti           /x/libcupti.so.13, version 130000, for --gpu-time full, windows and auto\n"
         );
         let newer = judged("version=12020\ncupti=/x/libcupti.so.13\ncupti_version=130000", &none).unwrap();
         assert!(

@@ -10,9 +10,9 @@ pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
     // Whoever knows the GPU's times need not guess from the host's calls and waits whether the GPU was the limit.
     let (gain_ns, host_limits) = match &s.on_gpu {
         Some(gpu) => (gpu.launch_idle_ns.min(host_ns + s.unknown_ns()), true),
-        // An estimate is no more than that, and beside all copies: what it leaves idle is only a limit.
+        // What an estimate leaves idle is a limit, to which all gains are held.
         None => match &s.busy {
-            Some(busy) => (host_ns.min(s.unit_ns - busy.ns), true),
+            Some(_) => (host_ns, true),
             None => (host_ns, host_ns < SHORT_NS * calls && s.share(Part::Wait) < 0.5),
         },
     };

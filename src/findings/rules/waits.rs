@@ -75,13 +75,38 @@ fn waiting_lines(s: &Subject<'_>, what: What, named: bool) -> Vec<String> {
         let (a_ns, b_ns) = (per_unit(s, a).1, per_unit(s, b).1);
         idle_ns(b).cmp(&idle_ns(a)).then(b_ns.total_cmp(&a_ns))
     });
+    let all = if s.lacks_stacks() { costs_by_site(s.facts, &[what]) } else { Vec::new() };
+    if !all.is_empty() && sites.iter().any(|at| at.site.is_some()) {
+        // What has no stack is told where those are that have one.
+        sites.retain(|at| at.site.is_some());
+    }
     let line = |at: &AtSite| {
-        let (number, ns) = per_unit(s, at);
+        let (mut number, mut ns) = per_unit(s, at);
+        let mut about = "";
+        if !all.is_empty() && at.site.is_some() {
+            let times = missing(s, &all, at);
+            (number, ns, about) = (number * times.0, ns * times.1, "about ");
+        }
         let site = at.site.as_ref().map(|site| format!("{}  ", site.short())).unwrap_or_default();
         let called = at.called(s.facts);
-        format!("{site}{called} {}, {} each", count(s, number), ms(ns / number.max(1e-9)))
+        format!("{site}{called} {about}{}, {} each", count(s, number), ms(ns / number.max(1e-9)))
     };
     sites.iter().take(2).map(line).collect()
+}
+
+/// Where calls lack their stack to keep to a budget: calls of the unit, and their time, that all of the line's function have for
+/// each of it that has a stack.
+fn missing(s: &Subject<'_>, all: &[AtSite], at: &AtSite) -> (f64, f64) {
+    let same = |other: &&AtSite| {
+        other.process_id == at.process_id && other.api_id == at.api_id && other.direction == at.direction
+    };
+    let sum = |with: &dyn Fn(&AtSite) -> bool| {
+        let calls = all.iter().filter(same).filter(|at| with(at)).map(|at| per_unit(s, at));
+        calls.fold((0.0, 0.0), |sum, (number, ns)| (sum.0 + number, sum.1 + ns))
+    };
+    let (whole, known) = (sum(&|_| true), sum(&|at| at.site.is_some()));
+    let times = |whole: f64, known: f64| if known > 0.0 { whole / known } else { 1.0 };
+    (times(whole.0, known.0), times(whole.1, known.1))
 }
 
 /// So much of a step is a finding: PyTorch's own limit for a DataLoader.

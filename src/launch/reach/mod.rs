@@ -14,6 +14,7 @@ pub(super) use linux::{cut_off, uses_cuda};
 pub(super) use macos::{cut_off, uses_cuda};
 
 use super::environ::PRELOAD;
+use super::links::preload;
 
 /// What the environment of a process says of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(super) enum Reach {
     Preloaded,
     /// It is one of ours, but LD_PRELOAD is without the shim.
     Dropped,
+    /// LD_PRELOAD has the shim of another session: that of a gputrace inside this one.
+    Inner,
     /// The environment says nothing, or cannot be read.
     Unknown,
 }
@@ -31,10 +34,15 @@ pub(super) fn reach(environment: Option<&[u8]>, session: &Path) -> Reach {
     let Some(environment) = environment else { return Reach::Unknown };
     let session = session.as_os_str().as_bytes();
     let names = |text: &[u8]| text.windows(session.len()).any(|window| window == session);
-    let mut variables = environment.split(|byte| *byte == 0);
-    let loads = |variable: &[u8]| variable.strip_prefix(PRELOAD.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
-    if variables.any(|variable| loads(variable) && names(variable)) {
+    let of_loader =
+        |variable: &&[u8]| variable.strip_prefix(PRELOAD.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
+    let preloaded = || environment.split(|byte| *byte == 0).filter(of_loader);
+    let shim = preload(Path::new(""));
+    let has_shim = |variable: &[u8]| variable.windows(shim.len()).any(|window| window == shim.as_bytes());
+    if preloaded().any(names) {
         Reach::Preloaded
+    } else if preloaded().any(has_shim) {
+        Reach::Inner
     } else if names(environment) {
         Reach::Dropped
     } else {
@@ -53,6 +61,8 @@ mod tests {
         assert_eq!(of("A=1\0LD_PRELOAD=/x.so:/tmp/gputrace-1-abc/$LIB/l.so\0"), Reach::Preloaded);
         assert_eq!(of("LD_PRELOAD=libm.so.6\0GPUTRACE_SESSION=/tmp/gputrace-1-abc\0"), Reach::Dropped);
         assert_eq!(of("OLD_LD_PRELOAD=/tmp/gputrace-1-abc/$LIB/l.so\0"), Reach::Dropped);
+        let inner = preload(Path::new("/tmp/gputrace-2-def"));
+        assert_eq!(of(&format!("LD_PRELOAD={}:libm.so.6\0", inner.display())), Reach::Inner);
         assert_eq!(of("HOME=/root\0"), Reach::Unknown);
         assert_eq!(reach(None, session), Reach::Unknown);
     }

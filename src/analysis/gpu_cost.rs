@@ -1,0 +1,85 @@
+//! What recording the GPU's times cost the program and the GPU, about, as far as the cost of recording leaves it out: a table of `self`.
+//!
+//! Nothing in the process measures what CUPTI takes of a run that has it all the time, nor what the GPU loses to records and events: here are
+//! their numbers times prices that were measured once (docs/benchmarks.md), or in the run, where it says so.
+
+use gputrace_collectors::manifest::GpuTime;
+
+use super::Facts;
+use super::section::{Column, Table, Unit, Value, column, percent};
+
+/// What a record of CUPTI takes of the launching thread, and of the GPU, ns: an H200 with CUDA 13.
+const RECORD_NS: f64 = 600.0;
+const RECORD_GPU_NS: f64 = 250.0;
+
+/// The table.
+pub(super) fn table(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 7] = [
+        column("process", "Process", Unit::Text),
+        column("how", "GPU times by", Unit::Text),
+        column("count", "Records", Unit::Count),
+        column("host_ns", "Host, each", Unit::Ns),
+        column("host_percent", "Of wall", Unit::Percent),
+        column("gpu_ns", "GPU, each", Unit::Ns),
+        column("gpu_percent", "Of wall (GPU)", Unit::Percent),
+    ];
+    let mut rows = Vec::new();
+    for process in facts.processes() {
+        let Some(about) = process.manifest.as_ref().and_then(|about| about.gpu_time.as_ref()) else { continue };
+        let wall = facts.whole_wall_ns(process.process_id);
+        for (how, count, host_ns, gpu_ns) in prices(about) {
+            let of_wall = |ns: f64| percent(count as f64 * ns, wall);
+            rows.push(vec![
+                facts.label(process.process_id).into(),
+                how.into(),
+                count.into(),
+                host_ns.into(),
+                host_ns.map_or(Value::Missing, of_wall),
+                gpu_ns.into(),
+                of_wall(gpu_ns),
+            ]);
+        }
+    }
+    Table::new("gpu_times", "What the GPU's times cost, about", &COLUMNS, rows)
+}
+
+/// How they were recorded, how many, and what each takes of the host and of the GPU.
+fn prices(about: &GpuTime) -> Vec<(&'static str, u64, Option<f64>, f64)> {
+    let measured = about.budget.as_ref().and_then(|budget| budget.host_ns);
+    let records = (about.records > 0).then_some(match measured {
+        Some(ns) => ("CUPTI, the host's part as measured", about.records, Some(ns), RECORD_GPU_NS),
+        None => ("CUPTI, as on an H200", about.records, Some(RECORD_NS), RECORD_GPU_NS),
+    });
+    let events = about.events.as_ref().filter(|events| events.timed > 0);
+    // What the host's part is stands in the cost of recording: it is made in hooks.
+    let events = events.map(|events| ("events, the GPU's part as measured", events.timed, None, events.pair_ns as f64));
+    records.into_iter().chain(events).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gputrace_collectors::manifest::{Budget, GpuTime, TimedLaunches};
+
+    use crate::analysis::{ALL, Value};
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn each_way_of_recording_has_its_price() {
+        let measured = Budget { host_ns: Some(900.0), ..Budget::default() };
+        let events = TimedLaunches { timed: 1000, pair_ns: 2_000, ..TimedLaunches::default() };
+        let cases = [
+            (GpuTime { records: 10_000, ..GpuTime::default() }, Value::Num(0.6), 0.25),
+            (GpuTime { records: 10_000, budget: Some(measured), ..GpuTime::default() }, Value::Num(0.9), 0.25),
+            (GpuTime { events: Some(events), ..GpuTime::default() }, Value::Missing, 0.2),
+        ];
+        for (about, host, gpu) in cases {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000_000);
+            trace.manifest.as_mut().expect("a manifest").processes[0].gpu_time = Some(about);
+            let itself = ALL.iter().find(|analysis| analysis.name() == "self").expect("an analysis");
+            let section = trace.section(*itself);
+            assert_eq!(section.cell("gpu_times", 0, "host_percent"), &host);
+            assert_eq!(section.cell("gpu_times", 0, "gpu_percent"), &Value::Num(gpu));
+        }
+    }
+}
