@@ -1,4 +1,4 @@
-//! What recording the GPU's times cost the program and the GPU, about, as far as the cost of recording leaves it out: a table of `self`.
+//! What recording the GPU's times cost the program and the GPU, about, as far as the cost of recording leaves it out: tables of `self`.
 //!
 //! Nothing in the process measures what CUPTI takes of a run that has it all the time, nor what the GPU loses to records and events: here are
 //! their numbers times prices that were measured once (docs/benchmarks.md), or in the run, where it says so.
@@ -11,6 +11,9 @@ use super::section::{Column, Table, Unit, Value, column, percent};
 /// What a record of CUPTI takes of the launching thread, and of the GPU, ns: an H200 with CUDA 13.
 const RECORD_NS: f64 = 600.0;
 const RECORD_GPU_NS: f64 = 250.0;
+
+/// Overhead that there would not be without CUPTI; the rest is the driver's own.
+pub(super) const OF_CUPTI: [&str; 5] = ["buffer_flush", "buffer_request", "instrumentation", "memory_init", "resource"];
 
 /// The table.
 pub(super) fn table(facts: &Facts<'_>) -> Table {
@@ -41,6 +44,31 @@ pub(super) fn table(facts: &Facts<'_>) -> Table {
         }
     }
     Table::new("gpu_times", "What the GPU's times cost, about", &COLUMNS, rows)
+}
+
+/// What CUPTI tells that it took, and what the driver did, while its records were on.
+pub(super) fn overhead(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 6] = [
+        column("process", "Process", Unit::Text),
+        column("what", "Overhead", Unit::Text),
+        column("whose", "Of", Unit::Text),
+        column("count", "Times", Unit::Count),
+        column("total_ns", "Total", Unit::Ns),
+        column("wall_percent", "Of wall", Unit::Percent),
+    ];
+    let mut all: Vec<_> = facts.activities.of("overhead").collect();
+    all.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.ns), &key.what, key.process_id));
+    let rows = all.into_iter().map(|(key, sum)| {
+        vec![
+            facts.label(key.process_id).into(),
+            key.what.as_str().into(),
+            if OF_CUPTI.contains(&key.what.as_str()) { "CUPTI" } else { "the driver" }.into(),
+            sum.count.into(),
+            sum.ns.into(),
+            percent(sum.ns as f64, facts.whole_wall_ns(key.process_id)),
+        ]
+    });
+    Table::new("overhead", "Overhead, as CUPTI tells it, while records were on", &COLUMNS, rows.collect())
 }
 
 /// How they were recorded, how many, and what each takes of the host and of the GPU.

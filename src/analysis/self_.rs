@@ -91,7 +91,7 @@ impl Analysis for Itself {
         section.fact("dropped", "lost", Unit::Count, own.dropped);
         section.fact("lost_percent", "of them", Unit::Percent, percent(own.dropped as f64, own.seen as f64));
         section.fact("cost_percent", "cost, of wall time", Unit::Percent, cost);
-        let cupti = facts.activities.of("overhead").filter(|(key, _)| OF_CUPTI.contains(&key.what.as_str()));
+        let cupti = facts.activities.of("overhead").filter(|(key, _)| gpu_cost::OF_CUPTI.contains(&key.what.as_str()));
         let cupti = cupti.map(|(_, sum)| sum.ns).reduce(|sum, ns| sum + ns);
         section.fact("cupti_ns", "taken by CUPTI itself", Unit::Ns, cupti);
         section.fact("uncovered", "functions without a hook", Unit::Count, own.uncovered.len() as u64);
@@ -125,7 +125,7 @@ impl Analysis for Itself {
         section.table(unanswered(&questions));
         section.table(by_class(facts));
         section.table(by_process(facts));
-        section.table(overhead(facts));
+        section.table(gpu_cost::overhead(facts));
         section.table(gpu_cost::table(facts));
         section.table(not_covered(facts));
         section.table(Table::new("untraced", "Processes that were not traced", &UNTRACED, untraced));
@@ -292,33 +292,6 @@ fn by_process(facts: &Facts<'_>) -> Table {
         ]
     };
     Table::new("by_process", "Cost and stacks by process", &COLUMNS, known.map(row).collect())
-}
-
-/// Overhead that there would not be without CUPTI; the rest is the driver's own.
-const OF_CUPTI: [&str; 5] = ["buffer_flush", "buffer_request", "instrumentation", "memory_init", "resource"];
-
-fn overhead(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 6] = [
-        column("process", "Process", Unit::Text),
-        column("what", "Overhead", Unit::Text),
-        column("whose", "Of", Unit::Text),
-        column("count", "Times", Unit::Count),
-        column("total_ns", "Total", Unit::Ns),
-        column("wall_percent", "Of wall", Unit::Percent),
-    ];
-    let mut all: Vec<_> = facts.activities.of("overhead").collect();
-    all.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.ns), &key.what, key.process_id));
-    let rows = all.into_iter().map(|(key, sum)| {
-        vec![
-            facts.label(key.process_id).into(),
-            key.what.as_str().into(),
-            if OF_CUPTI.contains(&key.what.as_str()) { "CUPTI" } else { "the driver" }.into(),
-            sum.count.into(),
-            sum.ns.into(),
-            percent(sum.ns as f64, facts.whole_wall_ns(key.process_id)),
-        ]
-    });
-    Table::new("overhead", "Overhead, as CUPTI tells it, while records were on", &COLUMNS, rows.collect())
 }
 
 fn not_covered(facts: &Facts<'_>) -> Table {

@@ -1,4 +1,4 @@
-//! The drain's manifest while it works, and the last look at everything.
+//! The drain's manifest while it works, what several processes tell together, and the last look at everything.
 
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,14 @@ impl Drain {
                 value: reading.value,
             });
         }
+    }
+
+    /// Writes what GPUs did as far as that is known of all processes.
+    pub(super) fn write_worked(&mut self) {
+        let clocks = &self.clocks;
+        let unwritten = self.processes.values_mut().filter_map(|process| process.unwritten_work_ns(clocks)).min();
+        self.tables.write_worked(unwritten.unwrap_or(i64::MAX));
+        self.unsent.extend(self.tables.take_full());
     }
 
     /// The last look at everything.

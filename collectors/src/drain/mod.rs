@@ -338,14 +338,6 @@ impl Drain {
         .clamp(BUSY, IDLE);
     }
 
-    /// Writes what GPUs did as far as that is known of all processes.
-    fn write_worked(&mut self) {
-        let clocks = &self.clocks;
-        let unwritten = self.processes.values_mut().filter_map(|process| process.unwritten_work_ns(clocks)).min();
-        self.tables.write_worked(unwritten.unwrap_or(i64::MAX));
-        self.unsent.extend(self.tables.take_full());
-    }
-
     /// Processes without a descriptor (there was none left) are asked whether they live.
     fn end_unwatched(&mut self) {
         let unwatched = self.processes.iter().filter(|(_, p)| p.pidfd.is_none());

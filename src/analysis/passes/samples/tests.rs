@@ -1,0 +1,98 @@
+//! How well the estimate is known, and of whom it is.
+
+use serde_json::json;
+
+use super::*;
+use crate::analysis::Value;
+use crate::analysis::gpu_utilisation::GpuUtilisation;
+use crate::analysis::timed_kernels::TimedKernels;
+use crate::trace::testing::{START, TestTrace};
+use gputrace_collectors::names::NameKind;
+
+/// A launch that was timed.
+fn sample(trace: &mut TestTrace, kernel: &str, start_ns: i64, gpu_ns: i64) {
+    let name_id = trace.name(NameKind::Kernel, kernel);
+    let row = json!({"start_ns": start_ns, "gpu_ns": gpu_ns, "process_id": 1, "pid": 1, "device": 0, "stream": 7,
+        "kind": "kernel", "name_id": name_id, "grid_x": 1, "weight": 64});
+    trace.row(TableId::GpuSamples, row);
+}
+
+/// 100 launches of a long kernel and 900 of a short one in 10 ms, of which so many were timed.
+fn trace(long: usize, short: usize) -> TestTrace {
+    let mut trace = TestTrace::new();
+    trace.process(1, 1, None, START + 11_000_000);
+    for (kernel, ns, timed) in [("long", 50_000, long), ("short", 2_000, short)] {
+        (0..timed).for_each(|n| sample(&mut trace, kernel, START + 1_000 * n as i64, ns));
+    }
+    let mut thread = trace.thread(1, 1);
+    for n in 0..1000 {
+        thread.launch(if n % 10 == 0 { "long" } else { "short" }, 3_000);
+        thread.host(7_000);
+    }
+    trace
+}
+
+fn number(value: &Value) -> f64 {
+    match value {
+        Value::Num(number) => *number,
+        Value::Int(number) => *number as f64,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn how_many_of_a_kind_were_drawn_does_not_matter() {
+    // 100 x 50 us and 900 x 2 us are 6.8 ms, of 10 ms less the last pause: whichever were drawn.
+    for (long, short) in [(2, 14), (9, 7), (100, 900)] {
+        let section = trace(long, short).section(&GpuUtilisation);
+        let busy = number(section.get("busy_percent"));
+        assert!((busy - 100.0 * 6.8 / 9.993).abs() < 0.01, "{busy}");
+        let error = number(section.cell("estimated_by_device", 0, "error_points"));
+        assert!(if long == 100 { error == 0.0 } else { error > 0.1 }, "{error}");
+        assert_eq!(number(section.cell("estimated_by_device", 0, "timed")) as usize, long + short);
+    }
+}
+
+#[test]
+fn a_device_that_processes_share_is_one() {
+    let mut trace = trace(100, 900);
+    // Another process, at the same time, with kernels that take a fifth of it.
+    trace.process(2, 2, None, START + 11_000_000);
+    let name_id = trace.name(NameKind::Kernel, "other");
+    let row = json!({"start_ns": START, "gpu_ns": 200_000, "process_id": 2, "pid": 2, "device": 0, "stream": 7,
+        "kind": "kernel", "name_id": name_id, "grid_x": 1, "weight": 64});
+    trace.row(TableId::GpuSamples, row);
+    let mut thread = trace.thread(2, 2);
+    for _ in 0..10 {
+        thread.launch("other", 3_000);
+        thread.host(996_000);
+    }
+    let section = trace.section(&GpuUtilisation);
+    assert_eq!(section.get("devices"), &Value::from(1u64));
+    let busy = number(section.get("busy_percent"));
+    assert!((busy - 100.0 * 8.8 / 9.993).abs() < 0.01, "{busy}");
+    assert!(section.notes.iter().any(|note| note.contains("2 processes")), "{:?}", section.notes);
+}
+
+#[test]
+fn a_kind_that_was_never_drawn_counts_as_the_others() {
+    let section = trace(0, 10).section(&GpuUtilisation);
+    let busy = number(section.get("busy_percent"));
+    assert!((busy - 100.0 * 2.0 / 9.993).abs() < 0.01, "{busy}");
+    assert!(number(section.cell("estimated_by_device", 0, "error_points")) > 3.0);
+}
+
+#[test]
+fn kernels_are_named_with_their_share() {
+    let section = trace(5, 20).section(&TimedKernels);
+    assert_eq!(section.cell("by_kernel", 0, "kernel"), &Value::from("long".to_owned()));
+    assert!((number(section.cell("by_kernel", 0, "gpu_ns")) - 5e6).abs() < 1.0);
+    assert!((number(section.cell("by_kernel", 0, "percent")) - 100.0 * 5.0 / 6.8).abs() < 0.01);
+    assert_eq!(number(section.cell("by_kernel", 1, "launches")), 900.0);
+}
+
+#[test]
+fn a_trace_without_timed_launches_has_no_estimate() {
+    let section = trace(0, 0).section(&TimedKernels);
+    assert!(section.tables.is_empty() && !section.notes.is_empty());
+}

@@ -1,0 +1,169 @@
+//! Two made traces: what differs beyond the spread, what is not compared.
+
+use gputrace_collectors::manifest::{HookBudget, ShedPart};
+
+use super::*;
+use crate::trace::testing::{START, TestTrace};
+use crate::trace::{Filter, Trace};
+
+/// A loop of 60 steps with noise; `waits` of them in a step, and a kernel of this name.
+fn made(seed: i64, waits: usize, kernel: &str) -> TestTrace {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 1_000_000_000);
+    let mut thread = trace.thread(1, 11);
+    for step in 0..60 {
+        let began = thread.range_begin();
+        thread.host(100_000 + (step * 7919 + seed * 104_729) % 9_973);
+        thread.launch("first", 3_000);
+        thread.launch(kernel, 4_000 + (step * 31 + seed) % 500);
+        thread.launch("last", 3_000);
+        (0..waits).for_each(|_| thread.sync("cuStreamSynchronize", "stream", 20_000));
+        thread.range_end(None, &format!("step {step}"), began, true);
+    }
+    trace
+}
+
+fn compared<T>(before: &TestTrace, after: &TestTrace, with: impl FnOnce(&Diff) -> T) -> T {
+    let traces: [Trace; 2] = [before.open(), after.open()];
+    let filter = Filter::default();
+    let facts = [0, 1].map(|i| Facts::gather(&traces[i], &filter, &needs(ALL)));
+    let [before, after] = [0, 1].map(|i| Side { trace: "abc".chars().nth(i).into_iter().collect(), facts: &facts[i] });
+    with(&Diff::of(&before, &after, ALL, &OWN_PARTS))
+}
+
+fn row(diff: &Diff, part: &str, what: &str) -> Change {
+    let part = diff.parts.iter().find(|p| p.name == part).unwrap_or_else(|| panic!("no {part}"));
+    part.rows.iter().find(|row| row.what == what).unwrap_or_else(|| panic!("no {what} in {part:?}")).clone()
+}
+
+#[test]
+fn launches_are_not_compared_where_some_were_left_out() {
+    let (one, mut other) = (made(1, 1, "gemm"), made(2, 2, "gemm"));
+    let part = ShedPart { what: "launches".into(), sampled_out: 9, ..ShedPart::default() };
+    let budget = HookBudget { shed: vec![part], ..HookBudget::default() };
+    other.manifest.as_mut().expect("a manifest").processes[0].budget = Some(budget);
+    compared(&one, &other, |diff| {
+        let launches = row(diff, "steps", "launches");
+        assert!(launches.unmeasured && launches.beyond.is_none() && launches.note.is_some(), "{launches:?}");
+        assert_eq!(row(diff, "steps", "waits").beyond, Some(true));
+        assert!(diff.apart(16).contains(&"launches left out for --budget (0 / 9)".to_owned()), "{:?}", diff.apart(16));
+        assert!(text(diff).contains("not known"), "{}", text(diff));
+    });
+}
+
+#[test]
+fn a_trace_does_not_differ_from_itself_nor_from_its_like() {
+    let (one, other) = (made(1, 1, "gemm"), made(2, 1, "gemm"));
+    compared(&one, &one, |diff| {
+        assert!(text(diff).ends_with("\nno difference beyond spread\n"), "{}", text(diff));
+        assert!(diff.parts.iter().filter(|part| part.name != "steps").all(|part| part.rows.is_empty()));
+    });
+    compared(&one, &other, |diff| assert!(text(diff).ends_with("\nno difference beyond spread\n"), "{}", text(diff)));
+}
+
+#[test]
+fn another_wait_in_each_step_is_beyond_the_spread() {
+    compared(&made(1, 1, "gemm"), &made(2, 2, "gemm"), |diff| {
+        let waits = row(diff, "steps", "waits");
+        assert_eq!((waits.before, waits.after, waits.beyond), (Some(1.0), Some(2.0), Some(true)));
+        assert_eq!(row(diff, "steps", "duration").beyond, Some(true));
+        assert_eq!(row(diff, "steps", "launches").beyond, Some(false));
+        assert_eq!(row(diff, "syncs", "waits").by(), 60.0);
+        assert_eq!(row(diff, "syncs.by_call", "stream cuStreamSynchronize").by(), 60.0 * 20_000.0);
+        let said = text(diff);
+        assert!(said.ends_with("\n3 differences beyond spread\n"), "{said}");
+        assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
+        let read: serde_json::Value = serde_json::from_str(&json(diff)).unwrap();
+        assert_eq!((&read["diff_version"], &read["beyond_spread"]), (&1.into(), &3.into()));
+        assert!(markdown(diff).contains("| waits | 1 | 2 | +1 | +100.0 | yes |"), "{}", markdown(diff));
+    });
+}
+
+#[test]
+fn a_number_of_a_step_says_where_it_is_the_mean() {
+    let rare = |every: usize| {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = trace.thread(1, 11);
+        for step in 0..60 {
+            let began = thread.range_begin();
+            thread.host(100_000);
+            thread.launch("first", 3_000);
+            if step % every == 0 {
+                thread.sync("cuStreamSynchronize", "stream", 1_000);
+            }
+            thread.range_end(None, "step", began, true);
+        }
+        trace
+    };
+    compared(&rare(4), &rare(3), |diff| {
+        let waits = row(diff, "steps", "waits");
+        assert_eq!((waits.before, waits.after, waits.mean), (Some(0.25), Some(1.0 / 3.0), true));
+        assert!(!row(diff, "steps", "launches").mean);
+        let said = text(diff);
+        assert!(said.contains("  waits (mean) ") && said.contains("  launches  "), "{said}");
+        let read: serde_json::Value = serde_json::from_str(&json(diff)).unwrap();
+        let rows = read["parts"][0]["rows"].as_array().cloned().unwrap_or_default();
+        assert!(rows.iter().any(|row| row["what"] == "waits" && row["mean"] == true), "{rows:?}");
+    });
+}
+
+#[test]
+fn gpu_times_that_one_trace_lacks_are_no_difference() {
+    let mut timed = made(1, 1, "gemm");
+    let mut thread = timed.thread(1, 11);
+    for step in 0..60 {
+        thread.now = START + step * 100_000;
+        let begin = thread.now + 5_000;
+        thread.launch_running("timed", 3_000, 7, (begin, 50_000));
+    }
+    compared(&timed, &made(1, 1, "gemm"), |diff| {
+        let kernels = row(diff, "steps", "time of kernels on the GPU");
+        assert!(kernels.before.is_some_and(|ns| ns > 0.0));
+        assert_eq!((kernels.after, kernels.by(), kernels.beyond), (None, 0.0, None));
+        assert_eq!(kernels.note.as_deref(), Some("not measured in after"));
+        let busy = row(diff, "gpu-utilisation", "busy_ns");
+        assert_eq!((busy.after, busy.by(), busy.note.as_deref()), (None, 0.0, Some("not measured in after")));
+    });
+}
+
+#[test]
+fn a_renamed_kernel_is_said_to_be_matched_by_pattern() {
+    compared(&made(1, 1, "gemm"), &made(1, 1, "gemm_v2"), |diff| {
+        let kernel = row(diff, "kernels.launches", "gemm_v2");
+        assert_eq!((kernel.before, kernel.after, kernel.beyond), (Some(1.0), Some(1.0), Some(false)));
+        assert_eq!(kernel.note.as_deref(), Some("matched by pattern; before: gemm"));
+    });
+}
+
+#[test]
+fn what_is_not_the_same_around_the_two_is_said_at_the_top() {
+    let (one, mut other) = (made(1, 1, "gemm"), made(1, 1, "gemm"));
+    if let Some(manifest) = &mut other.manifest {
+        manifest.tool_version = "9.9.9".into();
+        manifest.command = vec!["python".into(), "other\u{1b}.py".into()];
+    }
+    compared(&one, &other, |diff| {
+        let said = text(diff);
+        let line = said.lines().nth(2).unwrap_or_default();
+        assert!(line.starts_with("not the same: version of gputrace (0.0.0 / 9.9.9); command ("), "{line}");
+        assert!(!said.contains('\u{1b}'));
+    });
+}
+
+#[test]
+fn without_steps_the_runs_are_compared_and_no_spread_is_claimed() {
+    let run = |launches: usize| {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let mut thread = trace.thread(1, 11);
+        (0..launches).for_each(|i| thread.launch(&format!("k{i}"), 2_000));
+        trace
+    };
+    compared(&run(12), &run(15), |diff| {
+        assert_eq!(row(diff, "steps", "launches").by(), 3.0);
+        assert_eq!(diff.beyond(), 0);
+        assert!(text(diff).contains("spread is not known"), "{}", text(diff));
+    });
+    compared(&TestTrace::new(), &TestTrace::new(), |diff| assert!(text(diff).ends_with("\nno difference\n")));
+}
