@@ -174,3 +174,29 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
 pub(super) fn any(facts: &Facts<'_>) -> bool {
     facts.allocations.processes.iter().next().is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Need;
+    use crate::trace::Filter;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn a_run_about_nothing_else_is_told_what_malloc_held_where_that_was_much() {
+        for (bytes, told) in [(1 << 20, false), (64 << 20, true)] {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 200_000_000);
+            let load = trace.stack("load", "/home/u/data.py", 31);
+            let mut thread = trace.thread(1, 11);
+            thread.malloc_at(load, bytes, bytes as f64);
+            thread.malloc_at(load, bytes / 2, bytes as f64 / 2.0);
+            let trace = trace.open();
+            let filter = Filter::default();
+            let facts = Facts::gather(&trace, &filter, &[Need::Allocations]);
+            let expected = "malloc of python: about 96.0 MiB allocated, most live 96.0 MiB (100 % by data.py:31 load), \
+                96.0 MiB live at the end\n";
+            assert_eq!(line(&facts), told.then(|| expected.to_owned()));
+        }
+    }
+}

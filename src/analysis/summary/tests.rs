@@ -200,21 +200,6 @@ cost 0.4 %  lost 10 of 1,000  uncovered 0
 }
 
 #[test]
-fn a_program_without_cuda_is_told_what_it_held_where_that_was_much() {
-    for (bytes, told) in [(1 << 20, false), (64 << 20, true)] {
-        let mut trace = TestTrace::new();
-        trace.process(1, 100, None, START + 200_000_000);
-        let load = trace.stack("load", "/home/u/data.py", 31);
-        let mut thread = trace.thread(1, 11);
-        thread.malloc_at(load, bytes, bytes as f64);
-        thread.malloc_at(load, bytes / 2, bytes as f64 / 2.0);
-        thread.malloc("free", bytes, bytes as f64);
-        let line = "malloc of python: about 96.0 MiB allocated, most live 96.0 MiB (100 % by data.py:31 load), ";
-        assert_eq!(summary(&trace).contains(line), told, "{}", summary(&trace));
-    }
-}
-
-#[test]
 fn calls_without_a_period_have_no_steps() {
     let mut trace = TestTrace::new();
     let mut thread = trace.thread(1, 11);
