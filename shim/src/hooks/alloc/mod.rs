@@ -74,6 +74,10 @@ pub(crate) static LIST: [Function; 6] = [
     function("free", Class::HostFree, detail::NONE),
 ];
 
+/// How many there are.
+#[cfg(target_os = "macos")]
+pub(crate) const COUNT: u16 = LIST.len() as u16;
+
 const MALLOC: u16 = FIRST;
 const CALLOC: u16 = FIRST + 1;
 const REALLOC: u16 = FIRST + 2;
