@@ -71,6 +71,7 @@ static const struct {
     {SYSTEM, THUNK(pthread_threadid_np)},
     {SYSTEM, SAME(realloc)},
     {SYSTEM, SAME(strlen)},
+    {SYSTEM, THUNK(sysctl)},
     {SYSTEM, SAME(unlink)},
     {SYSTEM, SAME(write)},
     {OBJC, SAME(class_addMethod)},

@@ -195,3 +195,12 @@ size_t mac_pthread_get_stacksize_np(pthread_t thread) {
     find_stack(thread);
     return own_stack.bytes;
 }
+
+int mac_sysctl(int *name, unsigned count, void *value, size_t *bytes, void *replacement, size_t replacement_bytes) {
+    enum { HARDWARE = 6, MEMORY = 24 };
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (count != 2 || name[0] != HARDWARE || name[1] != MEMORY || *bytes != sizeof memory || replacement || replacement_bytes)
+        macho_fail("sysctl: unknown name, or a new value");
+    memcpy(value, &memory, sizeof memory);
+    return 0;
+}

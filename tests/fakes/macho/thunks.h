@@ -37,6 +37,7 @@ void *mac_pthread_getspecific(unsigned long key);
 int mac_pthread_key_create(unsigned long *key, void (*destructor)(void *));
 int mac_pthread_setspecific(unsigned long key, const void *value);
 int mac_pthread_threadid_np(pthread_t thread, uint64_t *number);
+int mac_sysctl(int *name, unsigned count, void *value, size_t *bytes, void *replacement, size_t replacement_bytes);
 
 /* objc.c and registers.S */
 extern void *_NSConcreteGlobalBlock[32];
