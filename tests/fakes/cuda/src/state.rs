@@ -17,7 +17,7 @@ use crate::table::R;
 use crate::timeline::Timeline;
 use crate::vmm::Physical;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// The first part of a handle, by the kind of its object.
@@ -137,6 +137,11 @@ pub(crate) fn locked() -> Guard {
     DRIVER.lock().unwrap_or_else(|e| e.into_inner())
 }
 
+/// The same in a fork's child, where another thread of the parent may have held the lock for ever.
+pub(crate) fn locked_if_free() -> Option<Guard> {
+    DRIVER.try_lock().ok()
+}
+
 #[inline]
 pub(crate) fn ready() -> R {
     if PHASE.load(Ordering::Acquire) == 1 { Ok(()) } else { Err(NOT_INITIALIZED) }
@@ -155,9 +160,17 @@ pub(crate) fn initialise() -> R {
     }
 }
 
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is a fork's child.
+pub(crate) fn is_child() -> bool {
+    IS_CHILD.load(Ordering::Relaxed)
+}
+
 /// Runs in a fork's child, which cannot use its parent's contexts: every call fails from here on, as with the vendor's
 /// driver.
 pub(crate) extern "C" fn forked() {
+    IS_CHILD.store(true, Ordering::Relaxed);
     let _ = PHASE.compare_exchange(1, 2, Ordering::AcqRel, Ordering::Acquire);
     crate::truth::forget();
 }

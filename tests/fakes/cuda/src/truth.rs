@@ -145,7 +145,10 @@ fn json() -> String {
     }
     text.push_str("},\"device\":[");
     let offset = epoch_offset();
-    for (i, record) in RECORDS.lock().unwrap_or_else(|e| e.into_inner()).iter().enumerate() {
+    // A fork's child has done nothing on a device, and waits for no lock that a thread of its parent held.
+    let child = crate::state::is_child();
+    let records = if child { None } else { Some(RECORDS.lock().unwrap_or_else(|e| e.into_inner())) };
+    for (i, record) in records.iter().flat_map(|records| records.iter()).enumerate() {
         let _ = write!(
             text,
             "{}\n{{\"kind\":\"{}\",\"name\":\"{}\",\"stream\":{},\"device\":{},\"start_ns\":{},\"end_ns\":{},\"bytes\":{},\"issued_ns\":{},\"tid\":{}",
@@ -165,8 +168,9 @@ fn json() -> String {
         }
         text.push('}');
     }
-    let driver = locked();
-    let (used, peak) = driver.memory.used_and_peak();
+    drop(records);
+    let driver = if child { crate::state::locked_if_free() } else { Some(locked()) };
+    let (used, peak) = driver.map_or((0, 0), |driver| driver.memory.used_and_peak());
     let _ = writeln!(text, "],\"allocated\":{used},\"peak\":{peak},\"injected\":{}}}", injected_count());
     text
 }
