@@ -49,7 +49,8 @@ pub(super) fn walk(frames: &mut Frames) -> Looked {
         Begun::Unread => return Looked::Unread,
         Begun::At(walk) => walk,
     };
-    while !walk.is_over() && walk.next(frames) {}
+    // Where groups end is of no use here, and is not looked for.
+    while !walk.is_over() && walk.tell(frames) {}
     match walk.unread {
         _ if frames.key.count > 0 => Looked::Found,
         false => Looked::None,
@@ -113,19 +114,20 @@ impl Activations {
         self.frame != 0 && (extent.contains(&self.mark) || self.mark == 0 && self.python.evaluation.contains(&pc))
     }
 
-    /// Tells the next group's frames. False: no more are taken.
+    /// Tells the next group's frames, and finds where the one after it ends. False: no more are taken.
     pub(super) fn next(&mut self, sink: &mut impl Sink) -> bool {
+        let room = self.tell(sink);
+        self.mark = self.find_mark();
+        room
+    }
+
+    /// Tells the next group's frames; without a mark, those up to the next frame that could be one. False: no more are taken.
+    fn tell(&mut self, sink: &mut impl Sink) -> bool {
         // SAFETY: frames of the calling thread, and what they hold: alive while the frames are.
-        match unsafe { self.group(sink) } {
-            Some(room) => {
-                self.mark = self.find_mark();
-                room
-            }
-            None => {
-                (self.frame, self.unread) = (0, true);
-                true
-            }
-        }
+        unsafe { self.group(sink) }.unwrap_or_else(|| {
+            (self.frame, self.unread) = (0, true);
+            true
+        })
     }
 
     /// # Safety
