@@ -56,9 +56,10 @@ fn the_estimate_is_within_three_points_of_the_truth() {
         let truth = busy(&scratch.path().join("truth.json"));
         let found = section(&scratch, &run, "gpu-utilisation");
         let percent = found["facts"]["busy_percent"].as_f64().unwrap_or_else(|| panic!("{scenario}: {found}"));
-        assert!((3.0..97.0).contains(&truth), "{scenario}: {truth} % proves nothing");
+        // On a busy machine the device waits for its host nearly always: three points would prove nothing there.
+        assert!(truth < 97.0, "{scenario}: {truth} % proves nothing");
         assert!(
-            (percent - truth).abs() < 3.0,
+            (percent - truth).abs() < f64::min(3.0, truth / 2.0),
             "{scenario}: {percent:.2} %, in truth {truth:.2} %; {:?}",
             about(&trace)
         );
