@@ -4,6 +4,7 @@ mod apple;
 mod build;
 mod run;
 mod trace;
+mod turns;
 
 pub(crate) use apple::{apple_targets, imports_of_apple};
 pub(crate) use build::{

@@ -47,7 +47,7 @@ fn innermost(trace: &Trace) -> HashMap<i64, String> {
 
 #[test]
 fn every_block_of_sixty_four_threads_has_its_size_its_stack_and_its_end() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::alone();
     let (said, trace) = stressed(&scratch, 20_000, "full");
     let root = trace.root();
     let functions = innermost(&trace);
@@ -84,7 +84,7 @@ fn every_block_of_sixty_four_threads_has_its_size_its_stack_and_its_end() {
 
 #[test]
 fn samples_of_sixty_four_threads_say_what_they_allocated_and_what_lives() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::alone();
     let (said, trace) = stressed(&scratch, 700, "sample=1K");
     let root = trace.root();
     assert_eq!(count(&root, "host_alloc").dropped, 0);

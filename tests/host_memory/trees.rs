@@ -41,7 +41,7 @@ fn compare(choices: [&str; 2], blocks: usize, threads: usize, seed: u32) -> usiz
     let library = program_with("call_trees", &tag(".so"), &[&other[..], &library].concat());
     let linked = [library.display().to_string(), "-lpthread".to_owned()];
     let program = program_with("call_trees", &tag(""), &[&own[..], &linked].concat());
-    let scratch = Scratch::new();
+    let scratch = Scratch::alone();
     let target = scratch.target(program).args([blocks, threads, seed as usize].map(|n| n.to_string()));
     let run = target.options(["--malloc", "full", "--on-full", "block"]).same().expect(0);
     let trace = run.read();

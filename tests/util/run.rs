@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::trace::Trace;
+use super::turns::Turn;
 use super::{Driver, driver_folder, gputrace, odd_driver_folder, shim};
 
 /// Nothing here takes this long; a run that does hangs, and is ended.
@@ -20,17 +21,27 @@ const HANGS: Duration = Duration::from_secs(180);
 pub(crate) struct Scratch {
     path: PathBuf,
     traces: AtomicU32,
+    _turn: Turn,
 }
 
 impl Scratch {
     /// A new folder. Its path is short, because the session's socket lies below it.
     pub(crate) fn new() -> Scratch {
+        Scratch::with(Turn::shared())
+    }
+
+    /// For a test that keeps every processor busy: no other runs until it is dropped.
+    pub(crate) fn alone() -> Scratch {
+        Scratch::with(Turn::alone())
+    }
+
+    fn with(turn: Turn) -> Scratch {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("gt-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).expect("the temporary folder is writable");
-        Scratch { path, traces: AtomicU32::new(0) }
+        Scratch { path, traces: AtomicU32::new(0), _turn: turn }
     }
 
     /// Its path.
