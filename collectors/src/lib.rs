@@ -32,6 +32,7 @@ pub mod names;
 mod node;
 pub mod occupancy;
 mod process;
+pub mod rollups;
 pub mod schema;
 mod segment;
 mod stacks;
@@ -82,6 +83,8 @@ pub struct Config {
     pub counters: Option<counters::Asked>,
     /// What is asked for of host memory: the shim was told of it apart.
     pub host_memory: manifest::HostMemory,
+    /// Length of the periods whose events are summed up; none: no sums are made.
+    pub rollup: Option<Duration>,
 }
 
 impl Config {
@@ -99,6 +102,7 @@ impl Config {
             file_age: Duration::from_secs(600),
             counters: None,
             host_memory: manifest::HostMemory::default(),
+            rollup: Some(Duration::from_secs(1)),
         }
     }
 }

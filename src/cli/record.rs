@@ -145,6 +145,13 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value = "off")]
     pub(crate) cpu_counters: Switch,
 
+    /// Length of the periods in which all events are added up, in seconds, at least 1; or off
+    ///
+    /// The tables rollups and rollup_names hold their sums, whatever becomes of the single events: what --max-size removes stays known,
+    /// and what sampling leaves out is counted. Example: --rollup 10
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_rollup)]
+    pub(crate) rollup: Rollup,
+
     /// How long to wait for processes that outlive the command, in seconds
     ///
     /// What they do later is not recorded. Example: --grace 0.5
@@ -184,6 +191,7 @@ impl RecordArgs {
             gpu_activity: vec![GpuActivity::Overhead],
             counters: Hz(Some(1.0)),
             cpu_counters: Switch::Off,
+            rollup: Rollup(Some(Duration::from_secs(1))),
             budget: None,
             gpu_window_every: None,
             grace: Duration::from_secs(2),
@@ -292,6 +300,10 @@ impl GpuActivity {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Hz(pub(crate) Option<f64>);
 
+/// Length of the periods of rollups; none for off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rollup(pub(crate) Option<Duration>);
+
 /// A part of tracing that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
@@ -313,6 +325,15 @@ pub(super) fn parse_period(text: &str) -> Result<Duration, String> {
     let period = parse_seconds(text)?;
     let fits = period >= Duration::from_millis(500) && period <= Duration::from_secs(3600);
     if fits { Ok(period) } else { Err("expected a number of seconds from 0.5 to 3600".to_owned()) }
+}
+
+/// A number of seconds from 1 to an hour, or off.
+fn parse_rollup(text: &str) -> Result<Rollup, String> {
+    if text == "off" {
+        return Ok(Rollup(None));
+    }
+    let period = parse_seconds(text).ok().filter(|p| (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(p));
+    period.map(|period| Rollup(Some(period))).ok_or_else(|| "expected a number of seconds from 1 to 3600, or off".to_owned())
 }
 
 /// A number of bytes: digits, then nothing or one of K, M, G, T, or KiB and the like, all powers of 1024.

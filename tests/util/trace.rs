@@ -163,6 +163,7 @@ impl Trace {
                 *recorded.entry((row.int("process_id"), class)).or_default() += 1 + u64::from(both);
             }
         }
+        let summed = ["rollups", "rollup_names"].map(|table| self.summed(table));
         for process in processes() {
             assert!(process.balanced || process.running, "{process:?}");
             for (class, count) in &process.accounting {
@@ -171,12 +172,31 @@ impl Trace {
                 if class == "range" {
                     rows += orphans(process);
                 }
+                // Sums hold every event that is in no call any more, with a row of its own or without.
+                for of in summed.iter().filter(|of| !of.is_empty()) {
+                    let events = of.get(&(process.process_id, class.clone())).copied().unwrap_or(0);
+                    let all = count.kept() + count.dropped + count.sampled_out;
+                    let lost = if class == "range" { orphans(process) } else { 0 };
+                    assert_eq!(events + lost, all, "{class} in the rollups of {}", process.exe);
+                }
                 // Of what Metal encodes only dispatches are rows.
                 if class != "encode" {
                     assert_eq!(rows, count.kept(), "{class} rows of {}", process.exe);
                 }
             }
         }
+    }
+}
+
+impl Trace {
+    /// Events by process and class, as a table of rollups sums them up.
+    pub(crate) fn summed(&self, table: &str) -> HashMap<(i64, String), u64> {
+        let mut summed: HashMap<(i64, String), u64> = HashMap::new();
+        for row in self.table(table).rows() {
+            let key = (row.int("process_id"), row.text("class").to_owned());
+            *summed.entry(key).or_default() += row.int("events") as u64;
+        }
+        summed
     }
 }
 

@@ -23,7 +23,10 @@ impl Drain {
         let start = Instant::now();
         self.changed = false;
         self.send_live();
+        let manifest_ns = self.clocks.now_ns();
         let manifest = self.describe();
+        let running = manifest.processes.iter().filter(|process| process.running);
+        running.for_each(|process| self.counted.looked(process, manifest_ns, &mut self.tables));
         self.unsent.push(Message::Manifest(Box::new(manifest)));
         self.described = Instant::now();
         self.describing_takes = start.elapsed();

@@ -5,6 +5,7 @@
 //! never waits for the writer: when the channel is full the rings hold what comes, and drop and count beyond that.
 
 mod bell;
+mod counted;
 mod describe;
 mod watch;
 
@@ -18,6 +19,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use gputrace_abi::clock::{COUNTER, ClockKind};
 
 pub(crate) use bell::Bell;
+use counted::Counted;
 use watch::Watch;
 
 use crate::Config;
@@ -28,6 +30,7 @@ use crate::kernel;
 use crate::manifest::{ExitStatusInfo, Manifest, Node, Untraced};
 use crate::names::Written;
 use crate::process::Process;
+use crate::rollups::Rollups;
 use crate::schema::{SCHEMA_VERSION, TableId};
 use crate::symbols::{Deadline, Native};
 use crate::tables::{self, ProcessRow, Tables, ThreadRow};
@@ -73,6 +76,7 @@ pub(crate) struct Drain {
     /// Reads counters from outside, where it is asked for.
     sampler: Option<Sampler>,
     tables: Tables,
+    counted: Counted,
     written: Written,
     processes: BTreeMap<u64, Process>,
     /// Processes by token whose end was noticed.
@@ -117,6 +121,8 @@ impl Drain {
             host_memory: config.host_memory,
             ..Manifest::default()
         };
+        let mut tables = Tables::new();
+        tables.sum_up(config.rollup.map(Rollups::new));
         let now = Instant::now();
         let drain = Drain {
             config,
@@ -131,7 +137,8 @@ impl Drain {
             unsent: Vec::new(),
             clocks,
             sampler,
-            tables: Tables::new(),
+            tables,
+            counted: Counted::default(),
             written: Written::default(),
             processes: BTreeMap::new(),
             ended: Vec::new(),
@@ -363,7 +370,9 @@ impl Drain {
         self.unsent.extend(self.tables.take_full());
         self.thread_rows.extend(process.finished_threads());
         self.rows.push(process.row(&self.clocks, &self.config.host));
-        self.manifest.processes.push(process.describe(&self.clocks));
+        let described = process.describe(&self.clocks);
+        self.counted.ended(&described, self.clocks.now_ns(), &mut self.tables);
+        self.manifest.processes.push(described);
         self.manifest.add_devices(process.devices.all());
         if let Some(file) = &process.file {
             self.arrivals.forget(file);
@@ -380,6 +389,7 @@ impl Drain {
         if due {
             self.batched = Instant::now();
             self.take_names_again();
+            self.tables.settle_rollups(self.clocks.now_ns(), all);
             self.unsent.extend(self.tables.take(1));
             self.send_rows(all);
         }
@@ -426,6 +436,7 @@ impl Drain {
         let threads: Vec<ThreadRow> = self.processes.values().flat_map(|p| p.live_threads(&self.clocks)).collect();
         self.unsent.extend(tables::processes(&rows).map(|b| Message::Live(TableId::Processes, b)));
         self.unsent.extend(tables::threads(&threads).map(|b| Message::Live(TableId::Threads, b)));
+        self.unsent.extend(self.tables.live_rollups());
     }
 
     /// Sends what the writer has room for. True: nothing is left.

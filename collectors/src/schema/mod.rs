@@ -20,6 +20,7 @@ mod names;
 mod os_waits;
 mod processes;
 mod ranges;
+mod rollups;
 mod stacks;
 mod torch_memory;
 
@@ -200,6 +201,10 @@ pub enum TableId {
     GpuSamples = 23,
     /// What CUPTI told beside the GPU's work.
     GpuActivity = 24,
+    /// Sums of short periods.
+    Rollups = 25,
+    /// Sums of longer ones, by name and line.
+    RollupNames = 26,
 }
 
 impl TableId {
@@ -255,7 +260,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 25] = [
+pub const TABLES: [Table; 27] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -281,6 +286,8 @@ pub const TABLES: [Table; 25] = [
     counters::COUNTERS,
     device::GPU_SAMPLES,
     activity::GPU_ACTIVITY,
+    rollups::ROLLUPS,
+    rollups::ROLLUP_NAMES,
 ];
 
 #[cfg(test)]

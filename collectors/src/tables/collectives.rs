@@ -48,7 +48,7 @@ pub(crate) struct Collective {
 
 impl Collective {
     /// Bytes that the count stands for; 0 when the type is not known.
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         let size = match self.data_type {
             NO_TYPE => 1,
             known => TYPES.get(usize::from(known)).map_or(0, |(_, bytes)| *bytes),

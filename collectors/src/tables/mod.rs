@@ -4,6 +4,7 @@ mod calls;
 mod collectives;
 mod columns;
 mod counters;
+mod folding;
 mod gpu_activity;
 mod gpu_samples;
 mod gpu_windows;
@@ -15,9 +16,11 @@ mod on_gpu;
 mod os_waits;
 mod own;
 mod ranges;
+mod rollups;
 mod rows;
 mod stacks;
 
+use crate::rollups::Rollups;
 use crate::schema::TableId;
 use crate::symbols::Native;
 use crate::writer::Message;
@@ -93,6 +96,8 @@ pub(crate) struct Tables {
     gpu_samples: GpuSampleColumns,
     gpu_activity: GpuActivityColumns,
     in_order: InOrder,
+    /// Sums of what goes through here, where they are asked for.
+    rollups: Option<Rollups>,
     full: Vec<Message>,
 }
 
@@ -123,6 +128,7 @@ impl Tables {
             gpu_samples: GpuSampleColumns::default(),
             gpu_activity: GpuActivityColumns::default(),
             in_order: InOrder::default(),
+            rollups: None,
             full: Vec::new(),
         }
     }
@@ -130,39 +136,46 @@ impl Tables {
     /// Adds a row to `launches`.
     #[inline]
     pub(crate) fn launch(&mut self, call: &Call, launch: &Launch) {
+        self.fold_call(call, launch.name_id, 0);
         self.launches.push(call).push(launch);
     }
 
     /// Adds a row to `syncs`.
     #[inline]
     pub(crate) fn sync(&mut self, call: &Call, detail: u8, handle: i64) {
+        self.fold_call(call, None, 0);
         self.syncs.push(call).push(detail, handle);
     }
 
     /// Adds a row to `transfers`.
     #[inline]
     pub(crate) fn transfer(&mut self, call: &Call, transfer: &Transfer) {
+        self.fold_call(call, None, transfer.bytes);
         self.transfers.push(call).push(transfer);
     }
 
     /// Adds a row to `device_memory`.
     pub(crate) fn memory(&mut self, call: &Call, detail: u8, address: i64, bytes: i64) {
+        self.fold_call(call, None, bytes);
         self.device_memory.push(call).push(call.class, detail, address, bytes);
     }
 
     /// Adds a row to `api`.
     #[inline]
     pub(crate) fn api(&mut self, call: &Call, handle: i64, jit: bool) {
+        self.fold_call(call, None, 0);
         self.api.push(call).push(call.class, handle, jit);
     }
 
     /// Adds a row to `ranges`.
     pub(crate) fn range(&mut self, range: &Range) {
+        self.fold_range(range);
         self.ranges.push(range);
     }
 
     /// Adds a row to `collectives`.
     pub(crate) fn collective(&mut self, call: &Call, collective: &Collective) {
+        self.fold_call(call, None, collective.bytes() as i64);
         self.collectives.push(call).push(collective);
     }
 
@@ -184,27 +197,32 @@ impl Tables {
     /// Adds a row to `host_memory`.
     #[inline]
     pub(crate) fn host(&mut self, call: &HostCall) {
+        self.fold_host(call);
         self.host_memory.push(call);
     }
 
     /// Adds a row to `os_waits`.
     pub(crate) fn os_wait(&mut self, wait: &OsWait) {
+        self.fold_wait(wait);
         self.os_waits.push(wait);
     }
 
     /// Adds a row to `command_buffers`.
     pub(crate) fn command_buffer(&mut self, row: &CommandBuffer) {
+        self.fold_encoded(row.process_id, row.pid, row.start_ns, row.events);
         self.command_buffers.push(row);
     }
 
     /// Adds a row to `dispatches`; without an id its command buffer was not seen committed.
     #[inline]
     pub(crate) fn dispatch(&mut self, row: &Dispatch, correlation_id: Option<i64>) {
+        self.fold_encoded(row.process_id, row.pid, row.start_ns, 1);
         self.dispatches.push(row, correlation_id);
     }
 
     /// Adds a row to `kernels`, or to `device_copies`.
     pub(crate) fn on_gpu(&mut self, of: &OnGpu, worked: &Worked) {
+        self.fold_worked(of, worked);
         match worked {
             Worked::Copies(copies) => self.copies.push(of, copies),
             Worked::Kernel(kernel) => self.kernels.push(of, kernel),
@@ -286,6 +304,7 @@ impl Tables {
         out.extend(self.counters.take());
         out.extend(self.gpu_samples.take(rows));
         out.extend(self.gpu_activity.take(rows));
+        out.extend(self.take_rollups());
         out.into_iter()
     }
 

@@ -43,7 +43,7 @@ const FULL_BYTES: usize = 8 << 20;
 /// After trouble with the disk the writer leaves it alone for this long.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Tables whose files are never removed for the size limit: small, and the others mean nothing without them.
-const KEPT: [TableId; 7] = [
+const KEPT: [TableId; 9] = [
     TableId::Names,
     TableId::Processes,
     TableId::Threads,
@@ -51,6 +51,8 @@ const KEPT: [TableId; 7] = [
     TableId::Communicators,
     TableId::Graphs,
     TableId::GraphKernels,
+    TableId::Rollups,
+    TableId::RollupNames,
 ];
 
 /// What the drain sends.
