@@ -34,6 +34,7 @@ use super::passes::os_waits::OsWaits;
 use super::passes::ranges::Ranges;
 use super::passes::ranks::Ranks;
 use super::passes::replays::GraphReplays;
+use super::passes::rollups::Rollups;
 use super::passes::samples::Samples;
 use super::passes::sites::Sites;
 use super::passes::spread::{self, Costing};
@@ -109,6 +110,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) metal: Metal,
     /// What was read from outside.
     pub(crate) counters: Counters,
+    /// Sums of all events.
+    pub(crate) rollups: Rollups,
     /// Launches that were timed.
     pub(crate) samples: Samples,
     /// What CUPTI told beside the GPU's work.
@@ -196,13 +199,14 @@ impl<'a> Facts<'a> {
             critical,
             metal: Metal::default(),
             counters: Counters::default(),
+            rollups: Rollups::default(),
             samples: Samples::new(trace),
             activities: Activities::default(),
             occupancy: if needs.contains(&Need::Occupancy) { Occupancy::new(trace) } else { Occupancy::default() },
             gpu: (gpu_times && with_gpu).then(|| Gpu::new(trace, communication, asked, filter)),
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
-        let optional: [(Need, u32, &mut dyn Pass); 26] = [
+        let optional: [(Need, u32, &mut dyn Pass); 27] = [
             (Need::Ops, 60, &mut facts.ops),
             (Need::GraphsMade, 1, &mut facts.graphs),
             (Need::GraphReplays, 3, &mut facts.replays),
@@ -227,6 +231,7 @@ impl<'a> Facts<'a> {
             (Need::Occupancy, 12, &mut facts.occupancy),
             (Need::Metal, 3, &mut facts.metal),
             (Need::Counters, 1, &mut facts.counters),
+            (Need::Rollups, 1, &mut facts.rollups),
             (Need::Samples, 20, &mut facts.samples),
             (Need::Activities, 1, &mut facts.activities),
         ];
@@ -257,6 +262,7 @@ impl<'a> Facts<'a> {
         stacks.extend(facts.step_sums.stacks());
         stacks.extend(facts.device_memory.torch.stacks());
         stacks.extend(facts.allocations.stacks());
+        stacks.extend(facts.rollups.stacks());
         if !stacks.is_empty() {
             facts.stacks = trace.sites(&stacks);
         }

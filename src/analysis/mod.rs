@@ -53,6 +53,7 @@ mod queue_length;
 mod ranges;
 mod ranks;
 mod results;
+mod rollups;
 mod roofline;
 mod section;
 mod self_;
@@ -168,6 +169,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &ranks::Ranks,
     &ranges::Ranges,
     &ops::Ops,
+    &rollups::AllEvents,
     &counters::Counters,
     &node_health::NodeHealth,
     &targets::Targets,

@@ -65,16 +65,18 @@ pub(crate) enum Need {
     Metal,
     /// `Counters`.
     Counters,
+    /// `Rollups`.
+    Rollups,
 }
 
 impl Need {
     /// Whether the pass, or an analysis that needs no other, asks for steps. To find them may take longer than the pass.
     pub(super) fn asks_for_steps(self) -> bool {
-        !matches!(self, Need::Activities | Need::Api | Need::Counters | Need::Executions)
+        !matches!(self, Need::Activities | Need::Api | Need::Counters | Need::Executions | Need::Rollups)
     }
 
     /// The same of the host's time.
     pub(super) fn asks_for_host(self) -> bool {
-        !matches!(self, Need::Activities | Need::Counters | Need::Executions)
+        !matches!(self, Need::Activities | Need::Counters | Need::Executions | Need::Rollups)
     }
 }

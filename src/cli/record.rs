@@ -333,7 +333,9 @@ fn parse_rollup(text: &str) -> Result<Rollup, String> {
         return Ok(Rollup(None));
     }
     let period = parse_seconds(text).ok().filter(|p| (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(p));
-    period.map(|period| Rollup(Some(period))).ok_or_else(|| "expected a number of seconds from 1 to 3600, or off".to_owned())
+    period
+        .map(|period| Rollup(Some(period)))
+        .ok_or_else(|| "expected a number of seconds from 1 to 3600, or off".to_owned())
 }
 
 /// A number of bytes: digits, then nothing or one of K, M, G, T, or KiB and the like, all powers of 1024.

@@ -3,6 +3,7 @@
 mod host;
 mod metal;
 mod outside;
+mod rollups;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -179,6 +180,11 @@ impl TestTrace {
             thread.free("cuMemFree_v2", "device", 0x1000, 9_000);
             thread.range_end(None, &format!("step {step}"), began, true);
         }
+        trace.rollup(
+            0,
+            "launch",
+            &json!({"events": 5, "timed": 5, "total_ns": 9_000, "max_ns": 2_000, "durations": "39:5"}),
+        );
         trace
     }
 

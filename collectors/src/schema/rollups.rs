@@ -19,7 +19,8 @@ const FUNCTION: Column = Column::new(
     "function that was called: names.name_id, kind api; null for ranges and for what a GPU did, for events that were only counted, and where a period has more keys than are kept apart",
 )
 .optional();
-const ANY_STREAM: Column = STREAM.means("bits of the stream handle, as in launches; null where there is none, as with api_id").optional();
+const ANY_STREAM: Column =
+    STREAM.means("bits of the stream handle, as in launches; null where there is none, as with api_id").optional();
 const EVENTS: Column = Column::new(
     "events",
     I64,
@@ -34,7 +35,8 @@ const ERRORS: Column = Column::new(
     NONE,
     "calls of CUDA or NCCL among them that failed: another result than 0, CUDA_ERROR_NOT_READY (600) or, of NCCL, ncclInProgress (7)",
 );
-const TIMED: Column = Column::new("timed", I64, Dictionary, NONE, "how many have a duration: those that the next columns are about");
+const TIMED: Column =
+    Column::new("timed", I64, Dictionary, NONE, "how many have a duration: those that the next columns are about");
 const TOTAL: Column = Column::new(
     "total_ns",
     I64,

@@ -2,9 +2,7 @@
 
 use gputrace_abi::Class;
 
-use super::{
-    Call, HostAction, HostCall, OnGpu, OsWait, Range, RangeKind, Tables, Worked, rollups,
-};
+use super::{Call, HostAction, HostCall, OnGpu, OsWait, Range, RangeKind, Tables, Worked, rollups};
 use crate::rollups::{Folded, Key, Kind, Rollups};
 use crate::schema::TableId;
 use crate::writer::Message;

@@ -41,6 +41,7 @@ pub(crate) mod period;
 pub(crate) mod ranges;
 pub(crate) mod ranks;
 pub(crate) mod replays;
+pub(crate) mod rollups;
 pub(crate) mod samples;
 pub(crate) mod sites;
 pub(crate) mod spread;

@@ -1,0 +1,101 @@
+//! Processes that come: segments that are taken over, and those that cannot be traced.
+
+use std::os::fd::AsRawFd;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use super::{Drain, LOOK_FOR_FILES};
+use crate::arrivals::Arrival;
+use crate::kernel;
+use crate::manifest::Untraced;
+use crate::process::Process;
+use crate::tables::ProcessRow;
+
+impl Drain {
+    fn next_process_id(&mut self) -> i64 {
+        let id = crate::process_id(self.config.launcher_id, self.sequence);
+        self.sequence += 1;
+        id
+    }
+
+    pub(super) fn note_untraced(&mut self, process: Untraced) {
+        let row = ProcessRow {
+            process_id: self.next_process_id(),
+            pid: process.pid,
+            host: self.config.host.clone(),
+            exe: process.exe.clone(),
+            origin: "exec",
+            start_ns: self.clocks.now_ns(),
+            reason: Some(process.reason.clone()),
+            malloc_mode: "off".to_owned(),
+            ..ProcessRow::default()
+        };
+        self.rows.push(row);
+        self.manifest.untraced.push(process);
+        self.changed = true;
+    }
+
+    /// Notes a process whose segment did not come. The user is told of the first one; the summary has them all.
+    fn refuse(&mut self, process: Untraced) {
+        if self.manifest.untraced.iter().all(|known| known.reason != process.reason) {
+            let Untraced { pid, exe, reason } = &process;
+            let line = format!("process {pid} ({exe}) is not traced: {reason}; the summary tells which others are not");
+            self.shared.lock().unwrap_or_else(PoisonError::into_inner).warnings.push_back(line);
+        }
+        self.note_untraced(process);
+    }
+
+    /// Takes over the segments that have come.
+    pub(super) fn welcome(&mut self) {
+        let mut came = Vec::new();
+        self.arrivals.accept(|arrival| came.push(arrival));
+        if self.looked_for_files.elapsed() >= LOOK_FOR_FILES {
+            self.looked_for_files = Instant::now();
+            self.arrivals.adopt_files(|arrival| came.push(arrival));
+        }
+        for arrival in came {
+            self.take_over(arrival);
+        }
+    }
+
+    fn take_over(&mut self, arrival: Arrival) {
+        self.changed = true;
+        // An exec: the image that had the pid is no more. A file may belong to any of a pid's images.
+        let same = |p: &&Process| p.pid == arrival.pid && arrival.file.is_none() && !p.foreign && !arrival.foreign;
+        if let Some(token) = self.processes.iter().find(|(_, p)| same(p)).map(|(token, _)| *token) {
+            self.end(token);
+        }
+        let id = self.next_process_id();
+        let segment = match arrival.segment {
+            Ok(segment) => segment,
+            Err(refused) => {
+                self.sequence -= 1;
+                self.refuse(Untraced {
+                    pid: arrival.pid,
+                    exe: arrival.exe.unwrap_or_else(|| kernel::executable(arrival.pid)),
+                    reason: refused.to_string(),
+                });
+                return;
+            }
+        };
+        let mut process = Process::new(id, arrival.pid, segment);
+        (process.file, process.foreign) = (arrival.file, arrival.foreign);
+        if let Some(within_ns) = self.config.host_memory.cull_ns {
+            process.cull(within_ns);
+        }
+        self.clock = self.clock.or(Some(process.clock));
+        let token = self.next;
+        self.next += 1;
+        match arrival.pidfd {
+            Some(pidfd) if self.watch(pidfd.as_raw_fd(), token).is_ok() => process.pidfd = Some(pidfd),
+            _ if process.is_gone() => self.ended.push(token),
+            _ => {}
+        }
+        if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {
+            sampler.began(id, process.pid);
+        }
+        self.processes.insert(token, process);
+        // It is busy starting: what it does next is worth seeing soon.
+        self.interval = self.interval.min(Duration::from_millis(10));
+    }
+}

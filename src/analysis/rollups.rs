@@ -1,0 +1,261 @@
+//! rollups: all events of the run, also those of which no single one is in the trace.
+
+use super::passes::rollups::{Rollups, Sum, What};
+use super::section::{Column, Section, Table, Unit, Value, column};
+use super::{Analysis, Explain, Facts, Metric, Need};
+use crate::trace::Site;
+
+/// The analysis.
+pub(crate) struct AllEvents;
+
+/// Classes whose course over time is shown.
+const OVER_TIME: [&str; 4] = ["launch", "sync", "transfer", "kernel"];
+
+impl Analysis for AllEvents {
+    fn name(&self) -> &'static str {
+        "rollups"
+    }
+
+    fn title(&self) -> &'static str {
+        "All events, in sums"
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            definition: "From the tables rollups and rollup_names, which hold every event of the run in sums, whatever became of the single ones \
+                (removed for --max-size, sampled out, left out for --budget, dropped). By class: events, how many a second over the whole \
+                range, durations. By kernel, range, function and line, the most time first. Over time: parts of equal length, events by \
+                when they began. Errors are results of CUDA and NCCL other than success and not ready.",
+            unit: "ns in JSON, of host calls the time inside the original function, of kernels that on the GPU; events, where a range that \
+                ends is two; bytes.",
+            limits: "Quantiles are known to 12.5 %. Times are of events that have a duration: of sampled mallocs those that were timed. A call \
+                counts whole where it began. --from and --to leave whole periods (rollups a second, rollup_names a minute, unless --rollup \
+                says otherwise), and ranges or steps cannot be cut out. The same work stands on the host (launch) and on the GPU (kernel).",
+            source: "gputrace schema rollups; the manifest's accounts, which have the same sums.",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Rollups]
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        use Unit::*;
+        const METRICS: &[Metric] = &[
+            Metric::about("range_ns", Ns, "time that the sums cover"),
+            Metric::about("events", Count, "events of all classes"),
+            Metric::about("errors", Count, "calls of CUDA and NCCL that failed"),
+            Metric::about("launches_per_s", PerS, "launches a second, over the whole range"),
+            Metric::cost("launch_ns_p50", Ns, "median of a launch").unsteady(),
+            Metric::cost("launch_ns_p99", Ns, "99 of 100 launches take no longer").unsteady(),
+            Metric::about("sync_ns", Ns, "time in synchronisation calls"),
+            Metric::cost("sync_ns_p99", Ns, "99 of 100 synchronisation calls take no longer").unsteady(),
+            Metric::about("transfer_bytes", Bytes, "bytes that calls copied or set"),
+            Metric::about("kernel_ns", Ns, "time of kernels on the GPU, as far as it was recorded"),
+        ];
+        METRICS
+    }
+
+    fn answers(&self, facts: &Facts<'_>) -> bool {
+        facts.rollups.range_ns() > 0 && facts.filter.within.is_empty()
+    }
+
+    fn section(&self, facts: &Facts<'_>) -> Section {
+        let mut section = Section::default();
+        let all = &facts.rollups;
+        if !facts.filter.within.is_empty() {
+            section.note("Sums of periods cannot be cut to ranges or steps.");
+            return section;
+        }
+        if all.range_ns() == 0 {
+            section.note("No sums in this trace (recorded with --rollup off, imported, or by an older version).");
+            return section;
+        }
+        let per_s = |count: i64| count as f64 / (all.range_ns() as f64 / 1e9);
+        let quantile = |class: &str, share| all.of(class).and_then(|sum| sum.quantile_ns(share));
+        section.fact("range_ns", "range", Unit::Ns, all.range_ns());
+        section.fact("events", "events", Unit::Count, all.classes().map(|(_, sum)| sum.events).sum::<i64>());
+        section.fact("errors", "failed calls", Unit::Count, all.classes().map(|(_, sum)| sum.errors).sum::<i64>());
+        section.fact("launches_per_s", "launches a second", Unit::PerS, all.of("launch").map(|sum| per_s(sum.events)));
+        section.fact("launch_ns_p50", "launch, median", Unit::Ns, quantile("launch", 0.5));
+        section.fact("launch_ns_p99", "launch, p99", Unit::Ns, quantile("launch", 0.99));
+        section.fact("sync_ns", "in synchronisation", Unit::Ns, all.of("sync").map(|sum| sum.ns));
+        section.fact("sync_ns_p99", "synchronisation, p99", Unit::Ns, quantile("sync", 0.99));
+        section.fact("transfer_bytes", "copied", Unit::Bytes, all.of("transfer").map(|sum| sum.bytes));
+        section.fact("kernel_ns", "kernels", Unit::Ns, all.of("kernel").map(|sum| sum.ns));
+        section.table(by_class(all, per_s));
+        section.table(by_what(facts));
+        section.table(over_time(all));
+        section
+    }
+}
+
+/// Duration columns of a sum: total, mean, median, p99, longest.
+fn durations(sum: &Sum) -> [Value; 5] {
+    let timed = sum.timed > 0;
+    [
+        timed.then_some(sum.ns).into(),
+        sum.mean_ns().into(),
+        sum.quantile_ns(0.5).into(),
+        sum.quantile_ns(0.99).into(),
+        timed.then_some(sum.max_ns).into(),
+    ]
+}
+
+const TOTAL: Column = column("total_ns", "Total", Unit::Ns);
+const MEAN: Column = column("avg_ns", "Mean", Unit::Ns);
+const MEDIAN: Column = column("p50_ns", "Median", Unit::Ns);
+const P99: Column = column("p99_ns", "p99", Unit::Ns);
+const LONGEST: Column = column("max_ns", "Max", Unit::Ns);
+const BYTES: Column = column("bytes", "Bytes", Unit::BytesEach);
+const EVENTS: Column = column("events", "Events", Unit::Count);
+const ERRORS: Column = column("errors", "Failed", Unit::Count);
+const CLASS: Column = column("class", "Class", Unit::Text);
+
+fn some(bytes: i64) -> Value {
+    (bytes > 0).then_some(bytes).into()
+}
+
+fn by_class(all: &Rollups, per_s: impl Fn(i64) -> f64) -> Table {
+    const COLUMNS: [Column; 10] = [
+        CLASS,
+        EVENTS,
+        column("events_per_s", "A second", Unit::PerS),
+        ERRORS,
+        TOTAL,
+        MEAN,
+        MEDIAN,
+        P99,
+        LONGEST,
+        BYTES,
+    ];
+    let mut classes: Vec<_> = all.classes().collect();
+    classes.sort_by_key(|(class, sum)| (std::cmp::Reverse(sum.ns), *class));
+    let rows = classes.into_iter().map(|(class, sum)| {
+        let mut row: Vec<Value> = vec![class.into(), sum.events.into(), per_s(sum.events).into(), sum.errors.into()];
+        row.extend(durations(sum));
+        row.push(some(sum.bytes));
+        row
+    });
+    Table::new("by_class", "By class", &COLUMNS, rows.collect())
+}
+
+/// What events are about, in words: kernel or range, else the function; and the line, where it is known.
+fn named(facts: &Facts<'_>, what: &What) -> [Value; 2] {
+    let known = |id: i64| (id >= 0).then(|| facts.names.full(id));
+    let name = known(what.name_id).or_else(|| known(what.api_id));
+    let line = facts.stacks.get(what.stack_id).map(Site::short);
+    [name.into(), line.into()]
+}
+
+fn by_what(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 11] = [
+        CLASS,
+        column("name", "What", Unit::Name),
+        column("site", "Line", Unit::Name),
+        EVENTS,
+        ERRORS,
+        TOTAL,
+        MEAN,
+        MEDIAN,
+        P99,
+        LONGEST,
+        BYTES,
+    ];
+    let mut all: Vec<_> = facts.rollups.what().filter(|(_, _, sum)| sum.timed > 0).collect();
+    all.sort_by_key(|(class, what, sum)| (std::cmp::Reverse(sum.ns), *class, what.name_id, what.api_id, what.stack_id));
+    let rows = all.into_iter().map(|(class, what, sum)| {
+        let mut row: Vec<Value> = vec![class.into()];
+        row.extend(named(facts, what));
+        row.extend([sum.events.into(), sum.errors.into()]);
+        row.extend(durations(sum));
+        row.push(some(sum.bytes));
+        row
+    });
+    Table::new("by_what", "By kernel, range, function and line", &COLUMNS, rows.collect())
+}
+
+fn over_time(all: &Rollups) -> Table {
+    const COLUMNS: [Column; 7] = [
+        column("start_ns", "From", Unit::Ns),
+        column("launches_per_s", "Launches a second", Unit::PerS),
+        column("launch_ns_p99", "Launch p99", Unit::Ns),
+        column("sync_ns", "In waits", Unit::Ns),
+        column("transfer_bytes", "Copied", Unit::BytesEach),
+        column("kernel_ns", "Kernels", Unit::Ns),
+        column("errors", "Failed", Unit::Count),
+    ];
+    let part_s = (all.part_ns() as f64 / 1e9).max(1e-9);
+    let rows = all.over_time(&OVER_TIME).map(|(start_ns, sums)| {
+        let [launch, sync, transfer, kernel] = [0, 1, 2, 3].map(|n| sums.get(n).cloned().unwrap_or_default());
+        let errors = launch.errors + sync.errors + transfer.errors;
+        vec![
+            start_ns.into(),
+            (launch.events as f64 / part_s).into(),
+            launch.quantile_ns(0.99).into(),
+            sync.ns.into(),
+            some(transfer.bytes),
+            kernel.ns.into(),
+            errors.into(),
+        ]
+    });
+    Table::new("by_part", "Over time", &COLUMNS, rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use gputrace_collectors::names::NameKind;
+    use serde_json::json;
+
+    use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    fn trace() -> TestTrace {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, Some(0), START + 10_000_000_000);
+        let (launch, kernel) = (trace.name(NameKind::Api, "cuLaunchKernel"), trace.name(NameKind::Kernel, "gemm"));
+        let sync = trace.name(NameKind::Api, "cuStreamSynchronize");
+        for second in 0..4 {
+            // 1,792 to 2,047 ns, and one of 4,096 or more.
+            let launches = json!({"api_id": launch, "name_id": kernel, "events": 1000, "errors": second, "timed": 900,
+                "total_ns": 1_800_000, "max_ns": 4_500, "durations": "39:899 44:1"});
+            let waits = json!({"api_id": sync, "events": 2, "timed": 2, "total_ns": 500_000_000, "max_ns": 499_999_999,
+                "durations": "1:1 111:1"});
+            trace.rollup(second * 1_000_000_000, "launch", &launches);
+            trace.rollup(second * 1_000_000_000, "sync", &waits);
+        }
+        trace
+    }
+
+    #[test]
+    fn sums_are_added_up_by_class_and_by_kernel() {
+        let section = trace().section(&AllEvents);
+        assert_eq!(section.get("events"), &Value::Int(4008));
+        assert_eq!(section.get("errors"), &Value::Int(6));
+        assert_eq!(section.get("launches_per_s"), &Value::Num(1000.0));
+        assert_eq!(section.get("launch_ns_p50"), &Value::Num(1920.0));
+        assert_eq!(section.get("sync_ns"), &Value::Int(2_000_000_000));
+        let of = |row, column| section.cell("by_class", row, column).clone();
+        assert_eq!([of(0, "class"), of(0, "avg_ns")], ["sync".into(), Value::Num(250_000_000.0)]);
+        assert_eq!([of(1, "class"), of(1, "max_ns")], ["launch".into(), Value::Int(4500)]);
+        let of = |row, column| section.cell("by_what", row, column).clone();
+        assert_eq!([of(0, "name"), of(0, "events")], ["cuStreamSynchronize".into(), Value::Int(8)]);
+        assert_eq!([of(1, "name"), of(1, "events")], ["gemm".into(), Value::Int(4000)]);
+    }
+
+    #[test]
+    fn parts_of_the_time_hold_what_began_in_them() {
+        let section = trace().section(&AllEvents);
+        let parts = section.tables.iter().find(|table| table.key == "by_part").unwrap();
+        assert_eq!(parts.rows.len(), 4);
+        assert_eq!(section.cell("by_part", 3, "errors"), &Value::Int(3));
+        assert_eq!(section.cell("by_part", 3, "start_ns"), &Value::Int(3_000_000_000));
+    }
+
+    #[test]
+    fn without_sums_it_says_why() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        assert!(trace.section(&AllEvents).notes[0].starts_with("No sums in this trace"));
+    }
+}
