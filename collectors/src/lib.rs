@@ -15,7 +15,9 @@ mod bindings;
 mod budget;
 mod chain;
 mod clock;
+mod control;
 pub mod counters;
+pub mod detail;
 mod drain;
 mod encode;
 mod ending;
@@ -53,6 +55,7 @@ use arrivals::Arrivals;
 use drain::{Bell, Command, Drain};
 use writer::{Shared, Writer};
 
+pub use control::control_path;
 pub use facts::quote;
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
 pub use writer::was_killed;
@@ -82,6 +85,8 @@ pub struct Config {
     pub counters: Option<counters::Asked>,
     /// What is asked for of host memory: the shim was told of it apart.
     pub host_memory: manifest::HostMemory,
+    /// Which single events are kept.
+    pub detail: detail::Detail,
 }
 
 impl Config {
@@ -99,6 +104,7 @@ impl Config {
             file_age: Duration::from_secs(600),
             counters: None,
             host_memory: manifest::HostMemory::default(),
+            detail: detail::Detail::Full,
         }
     }
 }
@@ -254,6 +260,11 @@ impl Running {
     /// The pid of the command itself, whose row gets the exit status.
     pub fn root(&self, pid: u32) {
         self.tell(Command::Root(pid));
+    }
+
+    /// Somebody asks for what just happened to be kept.
+    pub fn dump(&self, why: &str) {
+        self.tell(Command::Dump(why.to_owned()));
     }
 
     /// Lines about trouble for the launcher to print, also those that come while the collector finishes.
