@@ -12,6 +12,9 @@ pub struct Count {
     /// Events of allocations that `--cull` left out, and of their frees: they stand in the trace as sums.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub culled: u64,
+    /// Events that `--detail` left out: they were read, and nothing near them was worth keeping.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
     /// Events that found no room, were torn by a killed writer, or could not be stored.
     pub dropped: u64,
     /// Calls that sampling left out.
@@ -34,9 +37,17 @@ impl Count {
         self.recorded -= self.culled;
     }
 
+    /// So many of its events, and of those in sums, are not in the trace.
+    pub(crate) fn leave_out(&mut self, events: u64, culled: u64) {
+        let (events, culled) = (events.min(self.recorded), culled.min(self.culled));
+        self.recorded -= events;
+        self.culled -= culled;
+        self.left_out += events + culled;
+    }
+
     /// Whether every call that was seen is accounted for.
     pub fn is_balanced(&self) -> bool {
-        self.seen == self.kept() + self.dropped + self.sampled_out + self.in_flight + self.abandoned
+        self.seen == self.kept() + self.left_out + self.dropped + self.sampled_out + self.in_flight + self.abandoned
     }
 }
 
@@ -53,6 +64,13 @@ mod tests {
         let count = Count { seen: 3, recorded: 2, ..Count::default() };
         assert!(!count.is_balanced());
         assert!(Count { abandoned: 1, ..count }.is_balanced());
+    }
+
+    #[test]
+    fn what_is_left_out_was_recorded_and_is_still_accounted_for() {
+        let mut count = Count { seen: 9, recorded: 6, culled: 2, dropped: 1, ..Count::default() };
+        count.leave_out(4, 2);
+        assert_eq!((count.recorded, count.culled, count.left_out, count.is_balanced()), (2, 0, 6, true));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Where every call went: seen = recorded + dropped + sampled out + in flight + abandoned. Of what is recorded here
-//! `--cull` may leave some out afterwards.
+//! `--cull` and `--detail` may leave some out afterwards.
 //!
 //! A thread counts what it saw, dropped and abandoned in its row of the segment; the reader counts what it found in
 //! the rings. The two agree but for the calls that a thread was in the middle of when it died, and for slots that it

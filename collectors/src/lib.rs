@@ -15,7 +15,9 @@ mod bindings;
 mod budget;
 mod chain;
 mod clock;
+mod control;
 pub mod counters;
+pub mod detail;
 mod drain;
 mod encode;
 mod ending;
@@ -54,6 +56,7 @@ use arrivals::Arrivals;
 use drain::{Bell, Command, Drain};
 use writer::{Shared, Writer};
 
+pub use control::control_path;
 pub use facts::quote;
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
 pub use writer::was_killed;
@@ -85,6 +88,8 @@ pub struct Config {
     pub host_memory: manifest::HostMemory,
     /// Length of the periods whose events are summed up; none: no sums are made.
     pub rollup: Option<Duration>,
+    /// Which single events are kept.
+    pub detail: detail::Detail,
 }
 
 impl Config {
@@ -103,6 +108,7 @@ impl Config {
             counters: None,
             host_memory: manifest::HostMemory::default(),
             rollup: Some(Duration::from_secs(1)),
+            detail: detail::Detail::Full,
         }
     }
 }
@@ -258,6 +264,11 @@ impl Running {
     /// The pid of the command itself, whose row gets the exit status.
     pub fn root(&self, pid: u32) {
         self.tell(Command::Root(pid));
+    }
+
+    /// Somebody asks for what just happened to be kept.
+    pub fn dump(&self, why: &str) {
+        self.tell(Command::Dump(why.to_owned()));
     }
 
     /// Lines about trouble for the launcher to print, also those that come while the collector finishes.

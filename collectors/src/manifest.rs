@@ -2,7 +2,7 @@
 //!
 //! One JSON file per launcher in `TRACE/manifest/`, replaced as a whole: at the start, every few seconds, at the end.
 //! The promise "nothing is lost in silence" is kept here: for each process and class
-//! `seen = recorded + culled + dropped + sampled_out + in_flight + abandoned`, and `balanced` says whether that holds.
+//! `seen = recorded + culled + left_out + dropped + sampled_out + in_flight + abandoned`, and `balanced` says whether that holds.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 pub use crate::account::Count;
 pub use crate::budget::{HookBudget, ShedPart};
 pub use crate::counters::{Counters, Source};
+pub use crate::detail::{Interval, KeptDetail, Windows};
 pub use crate::gpu_time::{Budget, GpuTime, TimedLaunches};
 use gputrace_abi::Class;
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,9 @@ pub struct Manifest {
     /// What was asked for of host memory.
     #[serde(default)]
     pub host_memory: HostMemory,
+    /// Of which time single events were kept; missing where all were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<KeptDetail>,
     /// Processes that could not be traced, and why.
     pub untraced: Vec<Untraced>,
     /// Sealed files that were removed to stay within the size limit, oldest first, relative to the trace.

@@ -7,6 +7,7 @@ use gputrace_abi::sync::Ordering;
 
 use super::{BUSY, Drain, LOOK_FOR_FILES};
 use crate::counters::Sampler;
+use crate::detail;
 use crate::manifest::{ExitStatusInfo, Manifest, Root};
 use crate::tables::CounterRow;
 use crate::writer::Message;
@@ -32,13 +33,17 @@ impl Drain {
         self.describing_takes = start.elapsed();
     }
 
-    fn describe(&self) -> Manifest {
+    pub(super) fn describe(&self) -> Manifest {
         let mut manifest = self.manifest.clone();
         manifest.processes.extend(self.processes.values().map(|p| p.describe(&self.clocks)));
         self.processes.values().for_each(|process| manifest.add_devices(process.devices.all()));
         manifest.counters = self.sampler.as_ref().map(Sampler::describe);
         manifest.clock = self.clocks.describe(self.clock.unwrap_or(COUNTER));
         manifest.root = self.describe_root(&manifest, None);
+        if let Some(stage) = &self.stage {
+            manifest.detail = Some(stage.describe());
+            stage.left_out().enter(&mut manifest.processes);
+        }
         manifest
     }
 
@@ -78,8 +83,9 @@ impl Drain {
     pub(super) fn write_worked(&mut self) {
         let clocks = &self.clocks;
         let unwritten = self.processes.values_mut().filter_map(|process| process.unwritten_work_ns(clocks)).min();
-        self.tables.write_worked(unwritten.unwrap_or(i64::MAX));
-        self.unsent.extend(self.tables.take_full());
+        self.unwritten_ns = unwritten.unwrap_or(i64::MAX);
+        self.tables.write_worked(self.unwritten_ns);
+        detail::hand_on(&mut self.stage, self.tables.take_full(), &mut self.unsent);
     }
 
     /// The last look at everything.
@@ -119,15 +125,17 @@ impl Drain {
         {
             (row.exit_code, row.exit_signal) = (status.code, status.signal);
         }
+        self.note_end(status);
         self.take_readings(true);
         self.send_batches(true);
-        for message in std::mem::take(&mut self.unsent) {
+        for message in self.last_messages() {
             // The writer works until the channel is closed, so this waits for it at most until the deadline.
             if self.writer.send_deadline(message, deadline.max(Instant::now() + BUSY)).is_err() {
                 self.manifest.note("the writer could not keep up at the end: the last rows are missing");
                 break;
             }
         }
+        self.finish_dumps(deadline);
         self.clocks.tick();
         let mut manifest = self.describe();
         manifest.root = self.describe_root(&manifest, status);

@@ -7,6 +7,7 @@
 mod bell;
 mod counted;
 mod describe;
+mod dumps;
 mod watch;
 mod welcome;
 
@@ -21,12 +22,15 @@ use gputrace_abi::clock::{COUNTER, ClockKind};
 
 pub(crate) use bell::Bell;
 use counted::Counted;
+use dumps::Dump;
 use watch::Watch;
 
 use crate::Config;
 use crate::arrivals::Arrivals;
 use crate::clock::Clocks;
+use crate::control::Control;
 use crate::counters::Sampler;
+use crate::detail::{self, Stage};
 use crate::manifest::{ExitStatusInfo, Manifest, Node, Untraced};
 use crate::names::Written;
 use crate::process::Process;
@@ -50,13 +54,15 @@ const BATCH_AGE: Duration = Duration::from_millis(200);
 pub(crate) enum Command {
     Untraced(Untraced),
     Root(u32),
+    Dump(String),
     Finish { root: Option<ExitStatusInfo>, deadline: Instant },
 }
 
 const SOCKET: u64 = 0;
 const BELL: u64 = 1;
+const CONTROL: u64 = 2;
 /// Tokens from here on are processes.
-const PROCESSES: u64 = 2;
+const PROCESSES: u64 = 3;
 
 /// The drain.
 pub(crate) struct Drain {
@@ -72,6 +78,14 @@ pub(crate) struct Drain {
     deadline: Deadline,
     /// Batches that the writer had no room for.
     unsent: Vec<Message>,
+    /// What holds single events back, where not all are kept.
+    stage: Option<Stage>,
+    /// Where others ask for something; none where it could not be made.
+    control: Option<Control>,
+    /// What was asked to be kept, and is not on the disk yet.
+    dumps: Vec<Dump>,
+    /// When the earliest row of what GPUs did may begin that is still to come.
+    unwritten_ns: i64,
     clocks: Clocks,
     /// Reads counters from outside, where it is asked for.
     sampler: Option<Sampler>,
@@ -109,7 +123,7 @@ impl Drain {
         let watched = Watch::new()?;
         let sampler = Sampler::start(config.counters)?;
         let clocks = Clocks::start();
-        let manifest = Manifest {
+        let mut manifest = Manifest {
             schema_version: SCHEMA_VERSION,
             tool_version: config.tool_version.clone(),
             command: config.command.clone(),
@@ -123,6 +137,13 @@ impl Drain {
         };
         let mut tables = Tables::new();
         tables.sum_up(config.rollup.map(Rollups::new));
+        let control = Control::listen(&config.session);
+        if let Err(error) = &control {
+            manifest
+                .note(&format!("nobody can ask this session for anything: its control socket cannot be made: {error}"));
+        }
+        let stage = Stage::new(config.detail, manifest.started_ns);
+        manifest.detail = stage.as_ref().map(Stage::describe);
         let now = Instant::now();
         let drain = Drain {
             config,
@@ -135,6 +156,10 @@ impl Drain {
             symbols,
             deadline: Deadline::default(),
             unsent: Vec::new(),
+            stage,
+            control: control.ok(),
+            dumps: Vec::new(),
+            unwritten_ns: i64::MAX,
             clocks,
             sampler,
             tables,
@@ -158,6 +183,9 @@ impl Drain {
         };
         if let Some(socket) = drain.arrivals.descriptor() {
             drain.watch(socket, SOCKET)?;
+        }
+        if let Some(control) = &drain.control {
+            drain.watch(control.descriptor(), CONTROL)?;
         }
         drain.watch(drain.bell.descriptor(), BELL)?;
         Ok(drain)
@@ -188,6 +216,7 @@ impl Drain {
             self.welcome();
             self.pass();
             self.send_batches(false);
+            self.answer();
             self.describe_in_time();
         };
         self.finish(root, deadline)
@@ -195,14 +224,14 @@ impl Drain {
 
     /// Sleeps until something happens or the rings are due.
     fn sleep(&mut self) {
-        let wait = match (self.processes.is_empty(), self.unsent.is_empty() && !self.arrivals.is_waiting()) {
+        let wait = match (self.processes.is_empty(), !self.is_behind() && !self.arrivals.is_waiting()) {
             (_, false) => Duration::from_millis(2),
             (false, true) => self.interval,
             (true, true) => LOOK_FOR_FILES,
         };
         let (bell, ended) = (&self.bell, &mut self.ended);
         self.watched.sleep(wait, |token| match token {
-            SOCKET => {}
+            SOCKET | CONTROL => {}
             BELL => bell.quiet(),
             token => ended.push(token),
         });
@@ -214,6 +243,7 @@ impl Drain {
             match self.commands.try_recv() {
                 Ok(Command::Untraced(process)) => self.note_untraced(process),
                 Ok(Command::Root(pid)) => self.root = Some(pid),
+                Ok(Command::Dump(why)) => self.dump(None, &why),
                 Ok(Command::Finish { root, deadline }) => return Some((root, deadline)),
                 Err(crossbeam_channel::TryRecvError::Empty) => return None,
                 // The launcher is gone without a word.
@@ -236,7 +266,7 @@ impl Drain {
             let read = process.pass(&mut self.clocks, &mut self.tables, &mut self.written, false);
             events += read;
             full |= read * 8 > process.slots();
-            self.unsent.extend(self.tables.take_full());
+            detail::hand_on(&mut self.stage, self.tables.take_full(), &mut self.unsent);
             if let (Some(sampler), Some(devices)) = (&self.sampler, process.devices.news()) {
                 sampler.sees(process.id, devices);
             }
@@ -273,6 +303,7 @@ impl Drain {
         self.changed = true;
         let now = self.clocks.now_ns();
         process.finish(&mut self.clocks, &mut self.tables, &mut self.written, Some(now));
+        self.note_death(&process);
         self.close(process);
     }
 
@@ -280,7 +311,7 @@ impl Drain {
         if let Some(sampler) = &self.sampler {
             sampler.ended(process.id);
         }
-        self.unsent.extend(self.tables.take_full());
+        detail::hand_on(&mut self.stage, self.tables.take_full(), &mut self.unsent);
         self.thread_rows.extend(process.finished_threads());
         self.rows.push(process.row(&self.clocks, &self.config.host));
         let described = process.describe(&self.clocks);
@@ -303,7 +334,7 @@ impl Drain {
             self.batched = Instant::now();
             self.take_names_again();
             self.tables.settle_rollups(self.clocks.now_ns(), all);
-            self.unsent.extend(self.tables.take(1));
+            detail::hand_on(&mut self.stage, self.tables.take(1), &mut self.unsent);
             self.send_rows(all);
         }
         self.flush_unsent();
@@ -367,6 +398,6 @@ impl Drain {
             }
         }
         self.unsent.extend(unsent);
-        self.unsent.is_empty()
+        self.unsent.is_empty() && self.flush_wanted()
     }
 }

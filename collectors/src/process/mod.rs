@@ -268,6 +268,11 @@ impl Process {
         }
     }
 
+    /// The signal that ended it, and when; none: it exited, or that is not known.
+    pub(crate) fn killed_by(&self) -> Option<(i32, i64)> {
+        self.ending.signal.zip(self.ended_ns)
+    }
+
     /// Rows of threads that have ended since the last call.
     pub(crate) fn finished_threads(&mut self) -> Vec<ThreadRow> {
         std::mem::take(&mut self.finished_threads)

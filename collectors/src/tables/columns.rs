@@ -201,6 +201,12 @@ impl Rows {
         }
     }
 
+    /// The same where no column says how many events that are: the row has a share of its own, in the order of the rows.
+    pub(super) fn add_apart(&mut self, process_id: i64, class: Class, events: u64) {
+        self.count += 1;
+        self.shares.push(Share { process_id, class: class as u8, rows: events, culled: 0 });
+    }
+
     /// A row that sums so many allocations and their frees.
     pub(super) fn add_culled(&mut self, process_id: i64, allocations: u64) {
         self.count += 1;

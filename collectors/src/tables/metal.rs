@@ -119,7 +119,7 @@ impl Default for BufferColumns {
 
 impl BufferColumns {
     pub(super) fn push(&mut self, row: &CommandBuffer) {
-        self.rows.add_events(row.process_id, Class::Encode, row.events);
+        self.rows.add_apart(row.process_id, Class::Encode, row.events);
         let numbers = [row.start_ns, row.process_id, row.correlation_id, row.queue];
         self.numbers.iter_mut().zip(numbers).for_each(|(column, value)| column.push(value));
         self.pid.push(row.pid);

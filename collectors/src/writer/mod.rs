@@ -18,7 +18,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::encode::{self, Press};
 use crate::file::{TableFile, io_error};
@@ -63,6 +63,8 @@ pub(crate) enum Message {
     Live(TableId, RecordBatch),
     /// The manifest as it is now.
     Manifest(Box<Manifest>),
+    /// Everything so far is to be brought to disk, and the sender told whether that went well.
+    Flush(Sender<bool>),
 }
 
 /// The writer.
@@ -136,6 +138,11 @@ impl Writer {
                 self.live.retain(|(t, _)| *t != table);
                 self.live.push((table, batch));
                 self.dirty.get_or_insert_with(Instant::now);
+            }
+            Message::Flush(done) => {
+                self.flush();
+                // Who asked may be gone.
+                let _ = done.try_send(!self.is_down());
             }
             Message::Manifest(mut manifest) => {
                 self.report(|r| r.complete(&mut manifest));

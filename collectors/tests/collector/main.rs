@@ -7,6 +7,7 @@ mod support;
 
 mod accounting;
 mod arrivals;
+mod detail;
 mod faults;
 mod limits;
 mod metal;

@@ -1,0 +1,74 @@
+//! Calls that returned an error for the first time: a moment worth keeping.
+//!
+//! Each result counts once in a process. Libraries ask for what is not there while they start, and programs that catch an error
+//! make it again and again; the one that matters may come after it, and has a code of its own.
+
+use std::collections::{HashMap, HashSet};
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int32Type;
+
+use super::split::{Part, numbers};
+use crate::names::NameKind;
+use crate::schema::TableId;
+use crate::writer::Message;
+
+/// CUDA_ERROR_NOT_READY, the answer to a query that what was asked for is not done yet.
+const NOT_READY: i32 = 600;
+/// ncclInProgress: the call goes on in the background.
+const IN_PROGRESS: i32 = 7;
+/// Results that are remembered.
+const MOST_KNOWN: usize = 1 << 16;
+
+/// A call that failed.
+pub(super) struct Failed {
+    /// When it returned.
+    pub(super) at_ns: i64,
+    pub(super) why: String,
+}
+
+/// What failed before, and what functions are called.
+#[derive(Default)]
+pub(super) struct Failures {
+    known: HashSet<(i64, bool, i32)>,
+    names: HashMap<i64, String>,
+}
+
+impl Failures {
+    /// Learns the names of functions.
+    pub(super) fn learn(&mut self, message: &Message) {
+        let Message::Rows(TableId::Names, rows, _) = message else { return };
+        let text = |column: &str| rows.column_by_name(column).and_then(|column| column.as_string_opt::<i32>());
+        let (Some(kinds), Some(names)) = (text("kind"), text("name")) else { return };
+        for ((id, kind), name) in numbers(rows, "name_id").iter().zip(kinds).zip(names) {
+            if let (Some(_), Some(name)) = (kind.filter(|kind| *kind == NameKind::Api.name()), name) {
+                self.names.insert(*id, name.to_owned());
+            }
+        }
+    }
+
+    /// The first call of a batch whose result its process never had before.
+    pub(super) fn first_of(&mut self, part: &Part) -> Option<Failed> {
+        let rows = part.rows();
+        let results = rows.column_by_name("result")?.as_primitive_opt::<Int32Type>()?.values();
+        let nccl = part.table() == TableId::Collectives;
+        let answer = if nccl { IN_PROGRESS } else { NOT_READY };
+        let column = |name| numbers(rows, name);
+        let (processes, starts, lengths) = (column("process_id"), column("start_ns"), column("api_ns"));
+        let mut first: Option<Failed> = None;
+        for (row, result) in results.iter().enumerate().filter(|(_, result)| **result != 0 && **result != answer) {
+            let process_id = *processes.get(row)?;
+            if self.known.len() >= MOST_KNOWN || !self.known.insert((process_id, nccl, *result)) {
+                continue;
+            }
+            let at_ns = starts.get(row)?.saturating_add(*lengths.get(row)?);
+            if first.as_ref().is_none_or(|first| at_ns < first.at_ns) {
+                let name = column("api_id").get(row).and_then(|id| self.names.get(id));
+                let name = name.map_or("a call", String::as_str);
+                let pid = rows.column_by_name("pid")?.as_primitive_opt::<Int32Type>()?.value(row);
+                first = Some(Failed { at_ns, why: format!("{name} returned {result} in process {pid}") });
+            }
+        }
+        first
+    }
+}

@@ -1,0 +1,188 @@
+//! Moments worth keeping, where single events are held back: who asks for them, what else makes one, and what is told to
+//! whoever waits until the disk has it.
+
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, TryRecvError, TrySendError, bounded};
+
+use super::{BUSY, Drain};
+use crate::control::{Client, Request};
+use crate::detail::{self, Refused};
+use crate::facts::quote;
+use crate::manifest::ExitStatusInfo;
+use crate::process::Process;
+use crate::writer::Message;
+
+/// Passes after an interval's end until every event of it was read, held back for its bindings, and made a row.
+const PASSES: u32 = 3;
+/// What the GPU did in an interval is told of later; it is waited for this long.
+const GPU_LATE_NS: i64 = 6_000_000_000;
+/// Signals by which programs end their own children when all is well.
+const USUAL: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGPIPE];
+
+/// An interval that somebody waits for.
+pub(super) struct Dump {
+    to_ns: i64,
+    /// Passes since its end.
+    passes: u32,
+    client: Client,
+    /// The writer's word, once it was told to bring everything to disk.
+    written: Option<Receiver<bool>>,
+}
+
+impl Drain {
+    /// Whether the writer has not yet taken all that is for it, or a client is about to say something.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.unsent.is_empty()
+            || self.stage.as_ref().is_some_and(|stage| !stage.is_empty())
+            || self.control.as_ref().is_some_and(|control| control.is_waiting())
+    }
+
+    /// Sends rows that were held back and are wanted. False: so many wait that no more must come.
+    pub(super) fn flush_wanted(&mut self) -> bool {
+        let Some(stage) = &mut self.stage else { return true };
+        while let Some(message) = stage.next() {
+            if let Err(TrySendError::Full(message)) = self.writer.try_send(message) {
+                stage.put_back(message);
+                break;
+            }
+        }
+        !stage.is_full()
+    }
+
+    /// What is left for the writer at the end, when no more rows come.
+    pub(super) fn last_messages(&mut self) -> Vec<Message> {
+        self.take_wanted();
+        if let Some(stage) = &mut self.stage {
+            stage.finish();
+        }
+        std::mem::take(&mut self.unsent)
+    }
+
+    /// Answers who asks, and looks after what has been asked for.
+    pub(super) fn answer(&mut self) {
+        let now_ns = self.clocks.now_ns();
+        if let Some(stage) = &mut self.stage {
+            stage.tick(now_ns);
+        }
+        let requests = self.control.as_mut().map(|control| control.take()).unwrap_or_default();
+        for (request, client) in requests {
+            match request {
+                Request::Ping => client.answer(Ok(&self.about())),
+                Request::Dump => self.dump(Some(client), "gputrace dump"),
+                Request::Unknown(word) => client.answer(Err(&format!("{word}: this gputrace does not know that"))),
+            }
+        }
+        for mut dump in std::mem::take(&mut self.dumps) {
+            match dump.written.as_ref().map(|written| written.try_recv()) {
+                Some(Err(TryRecvError::Empty)) => self.dumps.push(dump),
+                Some(written) => self.tell(dump.client, written == Ok(true)),
+                None => {
+                    dump.passes += u32::from(self.has_reached(dump.to_ns, now_ns));
+                    if dump.passes >= PASSES {
+                        dump.written = Some(self.bring_to_disk());
+                    }
+                    self.dumps.push(dump);
+                }
+            }
+        }
+    }
+
+    /// Whether what began before this moment is over, and as good as told.
+    fn has_reached(&self, to_ns: i64, now_ns: i64) -> bool {
+        let is_late = now_ns > to_ns.saturating_add(GPU_LATE_NS);
+        now_ns >= to_ns && self.unsent.is_empty() && (self.unwritten_ns >= to_ns || is_late)
+    }
+
+    /// Has the writer bring all rows so far to disk, and the account of them.
+    fn bring_to_disk(&mut self) -> Receiver<bool> {
+        let (sender, receiver) = bounded(1);
+        detail::hand_on(&mut self.stage, self.tables.take(1), &mut self.unsent);
+        // What is wanted goes first: rows that wait for the writer are part of what was asked for.
+        self.take_wanted();
+        self.send_live();
+        self.unsent.push(Message::Manifest(Box::new(self.describe())));
+        self.unsent.push(Message::Flush(sender));
+        receiver
+    }
+
+    fn take_wanted(&mut self) {
+        if let Some(stage) = &mut self.stage {
+            self.unsent.extend(std::iter::from_fn(|| stage.next()));
+        }
+    }
+
+    fn tell(&self, client: Client, is_written: bool) {
+        let trace = self.config.trace.display();
+        match is_written {
+            true => client.answer(Ok(&trace.to_string())),
+            false => {
+                client.answer(Err(&format!("it could not be written to {trace}; its last lines on stderr say why")))
+            }
+        }
+    }
+
+    /// The launcher's pid, the trace and the command.
+    fn about(&self) -> String {
+        let words: Vec<String> = self.config.command.iter().map(|word| quote(word)).collect();
+        format!("{}\t{}\t{}", std::process::id(), self.config.trace.display(), words.join(" "))
+    }
+
+    /// Keeps what just happened.
+    pub(super) fn dump(&mut self, client: Option<Client>, why: &str) {
+        let now_ns = self.clocks.now_ns();
+        let opened = self.stage.as_mut().ok_or(Refused::NoRecorder).and_then(|stage| stage.trigger(now_ns, why));
+        self.changed = true;
+        match (opened, client) {
+            (Ok(to_ns), Some(client)) => self.dumps.push(Dump { to_ns, passes: 0, client, written: None }),
+            (Ok(_), None) => {}
+            (Err(refused), Some(client)) => client.answer(Err(refused.text())),
+            (Err(refused), None) => {
+                let line = format!("{why}: {}", refused.text());
+                self.shared.lock().unwrap_or_else(PoisonError::into_inner).warnings.push_back(line);
+            }
+        }
+    }
+
+    /// A process has ended: its death is worth keeping.
+    pub(super) fn note_death(&mut self, process: &Process) {
+        let (Some(stage), Some((signal, at_ns))) = (&mut self.stage, process.killed_by()) else { return };
+        if self.root == Some(process.pid as u32) {
+            let _ = stage.trigger(at_ns, &ended_by(signal));
+        } else if !USUAL.contains(&signal) {
+            let _ = stage.trigger(at_ns, &format!("process {} was ended by signal {signal}", process.pid));
+        }
+        self.changed = true;
+    }
+
+    /// The command has ended: so it is, unless all went well.
+    pub(super) fn note_end(&mut self, status: Option<ExitStatusInfo>) {
+        let status = status.unwrap_or_default();
+        let why = match (status.signal, status.code) {
+            (Some(signal), _) => ended_by(signal),
+            (None, Some(code)) if code != 0 => format!("the command ended with exit code {code}"),
+            _ => return,
+        };
+        let of_root = |row: &&crate::tables::ProcessRow| self.root == Some(row.pid as u32);
+        let ended_ns = self.rows.iter().rev().find(of_root).and_then(|row| row.end_ns);
+        let at_ns = ended_ns.unwrap_or_else(|| self.clocks.now_ns());
+        if let Some(stage) = &mut self.stage {
+            stage.trigger_last(at_ns, &why);
+        }
+    }
+
+    /// Answers who still waits when the run is over.
+    pub(super) fn finish_dumps(&mut self, deadline: Instant) {
+        for dump in std::mem::take(&mut self.dumps) {
+            let (sender, receiver) = bounded(1);
+            let deadline = deadline.max(Instant::now() + BUSY);
+            let sent = self.writer.send_deadline(Message::Flush(sender), deadline).is_ok();
+            self.tell(dump.client, sent && receiver.recv_deadline(deadline) == Ok(true));
+        }
+    }
+}
+
+fn ended_by(signal: i32) -> String {
+    format!("the command was ended by signal {signal}")
+}
