@@ -10,6 +10,7 @@
 //! | `hooks` | no function of the driver is without a hook, and each hook has its function's signature |
 //! | `selectors` | the messages that the shim hooks on macOS are Metal's, with Metal's signatures |
 //! | `on_a_mac` | what only a Mac can prove is listed by a script that runs to its end everywhere |
+//! | `rollups` | sums of all events are those of the single ones, and stay when these go |
 //! | `routes` | each way by which programs reach the driver is seen, once |
 //! | `inline` | calls that symbols do not reach are seen by inline hooks, and named where there are none |
 //! | `drivers` | drivers older and newer than the lists, closed, opened again, replaced |
@@ -99,6 +100,7 @@ mod processes;
 mod profilers;
 mod ranges;
 mod real_programs;
+mod rollups;
 mod routes;
 mod sanitizers;
 mod selectors;

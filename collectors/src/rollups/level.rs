@@ -267,7 +267,7 @@ mod tests {
         level.settle(0, true);
         let mut found = rows(&mut level);
         found.sort_unstable();
-        assert_eq!(found, [(-10, Some(0), 1), (0, Some(0), 2), (30, Some(0), 1), (40, Some(0), 1)]);
+        assert_eq!(found, [(-10, Some(0), 1), (0, Some(0), 1), (0, Some(0), 1), (30, Some(0), 1), (40, Some(0), 1)]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Batches have the columns that the schema says.
 
+use std::time::Duration;
+
 use arrow::array::RecordBatch;
 use gputrace_abi::Class;
 use gputrace_abi::graph::{Contents, Kernel};
@@ -8,6 +10,7 @@ use super::own::DIRECTIONS;
 use super::*;
 use crate::archive::Columns;
 use crate::process::pending::Ahead;
+use crate::rollups::Rollups;
 use crate::schema::{TABLES, Type};
 
 fn call(class: Class) -> Call {
@@ -170,7 +173,9 @@ fn communicator() -> Communicator {
 #[test]
 fn every_table_has_the_columns_of_its_schema() {
     let mut tables = Tables::new();
+    tables.sum_up(Some(Rollups::new(Duration::from_secs(1))));
     fill(&mut tables);
+    tables.settle_rollups(0, true);
     let mut batches: Vec<(TableId, RecordBatch)> = Vec::new();
     for message in tables.take(1) {
         if let Message::Rows(table, batch, shares) = message {
@@ -187,6 +192,8 @@ fn every_table_has_the_columns_of_its_schema() {
                     | TableId::Counters
                     | TableId::GpuSamples
                     | TableId::GpuActivity
+                    | TableId::Rollups
+                    | TableId::RollupNames
             );
             assert_eq!(shares.iter().map(|s| s.rows).sum::<u64>(), u64::from(counted));
             batches.push((table, batch));

@@ -1,0 +1,146 @@
+//! Sums of all events: exactly what the single ones are, and what remains when those are gone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::util::{Finished, Scratch, Trace, count, poll, program};
+
+/// Events, time, shortest, longest and failed calls.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sums([i64; 5]);
+
+impl Sums {
+    fn add(&mut self, [events, ns, least, most, failed]: [i64; 5]) {
+        let [all, sum, min, max, bad] = self.0;
+        let min = if all == 0 { least } else { min.min(least) };
+        self.0 = [all + events, sum + ns, min, max.max(most), bad + failed];
+    }
+}
+
+/// Single calls by function.
+fn single(trace: &Trace) -> BTreeMap<i64, Sums> {
+    let mut sums: BTreeMap<i64, Sums> = BTreeMap::new();
+    for table in ["launches", "syncs", "transfers", "device_memory", "api"] {
+        for row in trace.table(table).rows() {
+            let (ns, result) = (row.int("api_ns"), row.int("result"));
+            let failed = i64::from(result != 0 && result != 600);
+            sums.entry(row.int("api_id")).or_default().add([1, ns, ns, ns, failed]);
+        }
+    }
+    sums
+}
+
+/// The same from a table of sums, whose histograms hold as many as are timed.
+fn summed(trace: &Trace, table: &str) -> BTreeMap<i64, Sums> {
+    let mut sums: BTreeMap<i64, Sums> = BTreeMap::new();
+    let table = trace.table(table);
+    let of_driver = |class: &str| ["launch", "sync", "transfer", "alloc", "free", "api", "module"].contains(&class);
+    for row in table.rows().filter(|row| of_driver(row.text("class"))) {
+        let Some(api) = row.maybe_int("api_id") else { continue };
+        let parts = row.text("durations").split(' ').filter_map(|part| part.split_once(':'));
+        assert_eq!(parts.map(|(_, n)| n.parse::<i64>().expect("a count")).sum::<i64>(), row.int("timed"));
+        let values = ["events", "total_ns", "min_ns", "max_ns", "errors"].map(|column| row.int(column));
+        sums.entry(api).or_default().add(values);
+    }
+    sums
+}
+
+/// A section of the report.
+fn section(scratch: &Scratch, run: &Finished, name: &str) -> Value {
+    let trace = run.trace.to_string_lossy().into_owned();
+    let report = scratch.gputrace(&["report", &trace, "--only", name, "--format", "json"]).expect(0).text();
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    report["analyses"][name].clone()
+}
+
+#[test]
+fn sums_are_those_of_the_single_calls_by_function() {
+    let scratch = Scratch::new();
+    for (name, arguments) in [("cuda_every", &["dlsym"][..]), ("cuda_values", &[]), ("threads", &["4", "20000"])] {
+        let target = scratch.target(program(name)).args(arguments).with_instant_driver();
+        let trace = target.options(["--on-full", "block", "--malloc", "full"]).traced().expect(0).read();
+        trace.assert_balanced();
+        let calls = single(&trace);
+        assert!(calls.len() >= 3, "{name}: {calls:?}");
+        assert_eq!(summed(&trace, "rollups"), calls, "{name}");
+        assert_eq!(summed(&trace, "rollup_names"), calls, "{name}");
+    }
+}
+
+#[test]
+fn periods_begin_at_multiples_of_their_length_and_hold_what_began_in_them() {
+    let scratch = Scratch::new();
+    let run = scratch.target(program("victim")).arg(scratch.path().join("count")).args(["2500", "1000"]);
+    let trace = run.with_instant_driver().options(["--rollup", "2"]).traced().expect(0).read();
+    let mut launches: BTreeMap<i64, i64> = BTreeMap::new();
+    for row in trace.table("launches").rows() {
+        *launches.entry(row.int("start_ns").div_euclid(2_000_000_000)).or_default() += 1;
+    }
+    let mut summed: BTreeMap<i64, i64> = BTreeMap::new();
+    for row in trace.table("rollups").rows().filter(|row| row.text("class") == "launch") {
+        assert_eq!((row.int("period_ns"), row.int("start_ns") % 2_000_000_000), (2_000_000_000, 0));
+        *summed.entry(row.int("start_ns") / 2_000_000_000).or_default() += row.int("events");
+    }
+    assert!(launches.len() >= 2, "{launches:?}");
+    assert_eq!(summed, launches);
+    let long = trace.table("rollup_names");
+    assert!(long.rows().all(|row| row.int("period_ns") == 120_000_000_000));
+}
+
+#[test]
+fn what_is_removed_for_the_size_of_the_trace_is_still_counted() {
+    let scratch = Scratch::new();
+    let target = scratch.target(program("threads")).args(["4", "200000"]).with_instant_driver();
+    let run = target.options(["--on-full", "block", "--max-size", "256K", "--malloc", "off"]).traced().expect(0);
+    let trace = run.read();
+    let launches = count(&trace.root(), "launch");
+    let rows = trace.table("launches").rows().count() as u64;
+    assert!(launches.recorded == 1_600_000 && rows < launches.recorded, "{rows} of {launches:?}");
+    let found = section(&scratch, &run, "rollups");
+    let classes = found["tables"]["by_class"]["rows"].as_array().expect("classes");
+    let launch = classes.iter().find(|row| row["class"] == "launch").expect("launches");
+    assert_eq!((launch["events"].as_u64(), launch["errors"].as_i64()), (Some(1_600_000), Some(0)));
+}
+
+#[test]
+fn a_killed_collector_leaves_the_sums_of_all_but_the_last_two_seconds() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("count");
+    let target = scratch.target(program("victim")).arg(&file).args(["8000", "1000"]).with_instant_driver();
+    let mut started = target.start_to_be_killed();
+    let counted = || Some(i64::from_le_bytes(std::fs::read(&file).ok()?.get(..8)?.try_into().ok()?));
+    poll(Duration::from_secs(30), || counted().filter(|n| *n >= 3000)).expect("the victim works");
+    let early = counted().expect("a count");
+    let read = std::time::Instant::now();
+    poll(Duration::from_secs(30), || (read.elapsed() > Duration::from_millis(1_700)).then_some(())).expect("time");
+    started.kill();
+    let late = counted().expect("a count");
+    let trace = started.trace.to_string_lossy().into_owned();
+    let report = scratch.gputrace(&["report", &trace, "--only", "rollups", "--format", "json"]).text();
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let classes = report["analyses"]["rollups"]["tables"]["by_class"]["rows"].as_array().expect("classes");
+    let launch = classes.iter().find(|row| row["class"] == "launch").expect("launches");
+    let events = launch["events"].as_i64().expect("a number");
+    assert!((early..=late + 1).contains(&events), "{events} summed, {early} were there, {late} at the kill");
+}
+
+#[test]
+fn without_rollups_there_are_none_and_other_lengths_are_refused() {
+    let scratch = Scratch::new();
+    let run = scratch
+        .target(program("cuda_every"))
+        .arg("dlsym")
+        .with_instant_driver()
+        .options(["--rollup", "off"])
+        .traced()
+        .expect(0);
+    assert!(run.read().files("rollups").is_empty() && run.read().files("rollup_names").is_empty());
+    let found = section(&scratch, &run, "rollups");
+    assert!(found["notes"][0].as_str().expect("a note").contains("--rollup off"), "{found}");
+    for wrong in ["0", "0.5", "3601", "fast"] {
+        let refused = scratch.gputrace(&["--rollup", wrong, "--", "true"]);
+        assert!(refused.stderr.contains("expected a number of seconds from 1 to 3600, or off"), "{}", refused.stderr);
+    }
+}
