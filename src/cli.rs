@@ -4,7 +4,9 @@
 //! documentation; each names its unit, its default and what it is for.
 
 mod check;
+mod detail;
 mod diff;
+mod dump;
 mod export;
 mod import;
 mod malloc;
@@ -19,6 +21,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use check::CheckArgs;
 pub(crate) use diff::DiffArgs;
+pub(crate) use dump::DumpArgs;
 pub(crate) use export::{ExportArgs, ExportAt, ExportFormat, ExportValue};
 pub(crate) use import::ImportArgs;
 pub(crate) use malloc::{Malloc, MallocArgs};
@@ -58,6 +61,8 @@ pub(crate) enum Action {
     Import(ImportArgs),
     /// Compare two traces, number by number
     Diff(DiffArgs),
+    /// Have a running session keep what just happened
+    Dump(DumpArgs),
     /// Write a trace in a format that other tools read
     Export(ExportArgs),
     /// Trace and report a training loop on the simulated GPU
@@ -128,11 +133,12 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 11] = [
+const SUBCOMMANDS: [&str; 12] = [
     "record",
     "report",
     "check",
     "diff",
+    "dump",
     "import",
     "export",
     "demo",

@@ -50,6 +50,7 @@ fn dispatch(action: Action) -> Ending {
         Action::Export(args) => commands::export::run(&args).map(|()| Ending::Code(0)),
         Action::Import(args) => commands::import::run(&args).map(|()| Ending::Code(0)),
         Action::Diff(args) => commands::diff::run(&args).map(|()| Ending::Code(0)),
+        Action::Dump(args) => commands::dump::run(&args).map(|()| Ending::Code(0)),
         Action::Demo(args) => commands::demo::run(args),
         Action::Doctor(args) => commands::doctor::run(&args),
         Action::Schema(args) => commands::schema::run(&args).map(|()| Ending::Code(0)),

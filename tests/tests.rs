@@ -31,6 +31,7 @@
 //! | `gpu_time` | what the GPU did, by CUPTI's records, is what the simulated device did; whoever else uses CUPTI goes first |
 //! | `counters` | what is read from outside of devices and processes is what the stand-in for NVML and the kernel say |
 //! | `gpu_windows` | windows hold all the work of their time, cost what the budget allows, and open together in all ranks |
+//! | `flight_recorder` | single events that are kept around moments worth it, or in windows, are all of their time, and the account has the rest |
 //! | `shedding` | the hooks keep to the budget: the dearest detail goes first, and what is left out is counted |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
@@ -75,6 +76,7 @@ mod environments;
 mod exactness;
 mod exports;
 mod faults;
+mod flight_recorder;
 mod format;
 mod gates;
 mod gpu_activity;

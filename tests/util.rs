@@ -12,5 +12,5 @@ pub(crate) use build::{
     nccl_folder, nccl_inside, needs, nvml_folder, odd_driver_folder, program, program_by, program_with, repository,
     shim,
 };
-pub(crate) use run::{Finished, Scratch, Target, poll, test_hook};
+pub(crate) use run::{Finished, Scratch, Started, Target, poll, test_hook};
 pub(crate) use trace::{Row, Table, Trace, count, orphans, truth};

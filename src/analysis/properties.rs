@@ -162,7 +162,7 @@ fn report(folders: &[PathBuf], rank: Option<i32>) -> (Json, String) {
     let sections: Vec<_> = ALL.iter().map(|analysis| (*analysis, analysis.section(&facts))).collect();
     let text = sections[0].1.literal.clone().unwrap_or_default();
     let text = text.split("next: gputrace report").next().unwrap_or_default().to_owned();
-    let report = Report { traces: Vec::new(), sections, problems: trace.problems() };
+    let report = Report { traces: Vec::new(), notes: Vec::new(), sections, problems: trace.problems() };
     let mut json: Json = serde_json::from_str(&report.render(Format::Json, Layout::PLAIN)).unwrap();
     json["analyses"]["summary"]["facts"]["trace_bytes"] = Json::Null;
     (json, text)

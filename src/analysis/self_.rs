@@ -24,8 +24,8 @@ impl Analysis for Itself {
 
     fn explain(&self) -> Explain {
         Explain {
-            definition: "From the manifest. Account by class of calls: seen = recorded + culled + dropped + sampled out + in flight \
-                + abandoned, over all processes; culled allocations are in the trace as sums (--cull). Cost: recorded events times the measured cost of one, and the reading of \
+            definition: "From the manifest. Account by class of calls: seen = recorded + culled + left out + dropped + sampled out + in flight \
+                + abandoned, over all processes; culled allocations are in the trace as sums (--cull); left out is what --detail did not keep. Cost: recorded events times the measured cost of one, and the reading of \
                 graphs, by process and of its wall time; beside it what records of CUPTI and timed launches took of host and GPU, about: their \
                 number times a price, of an H200 or measured in the run. Coverage: driver functions without a hook that the program \
                 fetched, libraries opened past the symbols, tables of private functions, processes that could not be traced. \
@@ -227,11 +227,12 @@ fn unanswered(questions: &[Question]) -> Table {
 }
 
 fn by_class(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 9] = [
+    const COLUMNS: [Column; 10] = [
         column("class", "Class", Unit::Text),
         column("seen", "Seen", Unit::Count),
         column("recorded", "Recorded", Unit::Count),
         column("culled", "Culled", Unit::Count),
+        column("left_out", "Left out", Unit::Count),
         column("dropped", "Lost", Unit::Count),
         column("lost_percent", "Of seen", Unit::Percent),
         column("sampled_out", "Sampled out", Unit::Count),
@@ -244,6 +245,7 @@ fn by_class(facts: &Facts<'_>) -> Table {
         sum.seen += count.seen;
         sum.recorded += count.recorded;
         sum.culled += count.culled;
+        sum.left_out += count.left_out;
         sum.dropped += count.dropped;
         sum.sampled_out += count.sampled_out;
         sum.in_flight += count.in_flight;
@@ -255,6 +257,7 @@ fn by_class(facts: &Facts<'_>) -> Table {
             count.seen.into(),
             count.recorded.into(),
             count.culled.into(),
+            count.left_out.into(),
             count.dropped.into(),
             percent(count.dropped as f64, count.seen as f64),
             count.sampled_out.into(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gputrace_collectors::counters::MOST_HZ;
 
+use super::detail::DetailArgs;
 use super::malloc::MallocArgs;
 
 /// Options of `record`.
@@ -50,6 +51,10 @@ pub(crate) struct RecordArgs {
     /// Example: --max-size 20G
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_size)]
     pub(crate) max_size: u64,
+
+    /// Which single events.
+    #[command(flatten)]
+    pub(crate) detail: DetailArgs,
 
     /// Shared memory for the events of one process, in bytes or with K, M, G (powers of 1024)
     ///
@@ -180,6 +185,7 @@ impl RecordArgs {
             os: OsWaits::Cuda,
             os_over: OS_OVER_US,
             max_size: 2 << 30,
+            detail: DetailArgs::default(),
             segment_memory: 16 << 20,
             hook: HookRoute::Auto,
             on_full: None,
@@ -215,6 +221,7 @@ impl RecordArgs {
                     .to_owned(),
             );
         }
+        self.detail.check()?;
         self.malloc.check()
     }
 }

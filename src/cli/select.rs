@@ -24,6 +24,11 @@ pub(crate) struct Select {
     #[arg(long, value_name = "SECONDS", value_parser = super::record::parse_seconds)]
     pub(crate) to: Option<Duration>,
 
+    /// Of a trace that has single events in intervals only (record --flight-recorder, --detail), this one, counted from 1. Default:
+    /// the last
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["from", "to"])]
+    pub(crate) interval: Option<u32>,
+
     /// Only what lies inside ranges of NVTX of this name, thread by thread, and what the GPU did for launches in there
     #[arg(long, value_name = "NAME")]
     pub(crate) range: Option<String>,

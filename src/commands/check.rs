@@ -125,6 +125,7 @@ fn compared(args: &CheckArgs, given: &Given) -> Result<Vec<(Named, f64, bool)>> 
 fn answers(folders: &[PathBuf], select: &Select, metrics: &[Named]) -> Result<(Answers, Vec<Problem>)> {
     let trace = Trace::open(folders)?;
     let filter = select::filter(select, &trace)?;
+    select::tell(&trace, &filter);
     let facts = Facts::gather(&trace, &filter, &Answers::needs(metrics));
     select::found(select, &facts)?;
     let answers = Answers::of(metrics, &facts);

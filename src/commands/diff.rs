@@ -20,6 +20,7 @@ pub(crate) fn run(args: &DiffArgs) -> Result<()> {
     let [before, after] = traces;
     let (before, after) = (before?, after?);
     let filters = [select::filter(&args.select, &before)?, select::filter(&args.select, &after)?];
+    [(&before, &filters[0]), (&after, &filters[1])].into_iter().for_each(|(trace, filter)| select::tell(trace, filter));
     let facts = [Facts::gather(&before, &filters[0], &needs), Facts::gather(&after, &filters[1], &needs)];
     facts.iter().try_for_each(|facts| select::found(&args.select, facts))?;
     let side = |folder: &std::path::Path, facts| Side { trace: folder.to_string_lossy().into_owned(), facts };

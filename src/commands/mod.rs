@@ -5,6 +5,7 @@ pub(crate) mod demo;
 pub(crate) mod demo_loop;
 pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod dump;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod record;

@@ -123,6 +123,7 @@ fn start_run(
     let mut config = Config::new(trace.to_owned(), session.path(), host(), id);
     config.command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     config.max_size = args.max_size;
+    config.detail = args.detail.wanted();
     config.host_memory = args.malloc.asked(args.stacks);
     config.counters = args.counters.0.map(|hz| Asked { hz, cpu: args.cpu_counters == Switch::On });
     config.rollup = args.rollup.0;

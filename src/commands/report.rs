@@ -36,7 +36,8 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     };
     let sections = chosen.into_iter().filter(|a| asked(*a)).map(|a| (a, section(a))).collect();
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
-    let report = Report { traces, sections, problems: trace.problems() };
+    let notes = trace.about_intervals(&filter).into_iter().collect();
+    let report = Report { traces, notes, sections, problems: trace.problems() };
     let layout = Layout::of_report(args.output.is_some(), args.width, args.color);
     match &args.output {
         Some(file) => {

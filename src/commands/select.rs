@@ -20,7 +20,7 @@ pub(crate) fn filter(select: &Select, trace: &Trace) -> Result<Filter> {
         after.map(|d| trace.began_ns().saturating_add(i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)))
     };
     let step = select.step_name().cloned();
-    let all = Filter { from_ns: at(select.from), to_ns: at(select.to), step, ..Filter::of(trace) };
+    let all = Filter { step, ..span(select, trace, at(select.from), at(select.to))? };
     if let (Some(from), Some(to)) = (select.from, select.to)
         && from >= to
     {
@@ -53,6 +53,23 @@ pub(crate) fn filter(select: &Select, trace: &Trace) -> Result<Filter> {
     filter.within = within;
     filter.steps = select.kept_steps();
     Ok(filter)
+}
+
+/// The span of time: the user's, or an interval of which there are single events.
+fn span(select: &Select, trace: &Trace, from_ns: Option<i64>, to_ns: Option<i64>) -> Result<Filter> {
+    if from_ns.is_some() || to_ns.is_some() {
+        return Ok(Filter { from_ns, to_ns, ..Filter::whole(trace) });
+    }
+    let Some(number) = select.interval else { return Ok(Filter::of(trace)) };
+    match trace.intervals() {
+        None => {
+            Err(wrong("--interval: the trace has all single events, and no intervals; --from and --to choose a span"))
+        }
+        Some(all) if number as usize > all.len() => {
+            Err(wrong(format!("--interval {number}: the trace has {} intervals of single events", all.len())))
+        }
+        Some(_) => Ok(Filter::whole(trace).in_interval(trace, number as usize - 1)),
+    }
 }
 
 /// The time of these steps, in each process that has them.
@@ -111,6 +128,14 @@ fn projected(trace: &Trace, filter: &Filter, mut spans: Spans) -> Spans {
         (0..rows.len).for_each(|row| spans.add_call(process[row], call[row]));
     });
     spans.ordered()
+}
+
+/// Says on stderr which interval of a trace a command is about, where its output does not.
+pub(crate) fn tell(trace: &Trace, filter: &Filter) {
+    if let Some(about) = trace.about_intervals(filter) {
+        let folder = trace.folders.first().map(|folder| folder.display().to_string()).unwrap_or_default();
+        crate::say(&format!("{folder}: {about}"));
+    }
 }
 
 /// Fails when the ranges that the user calls steps are not in the trace.

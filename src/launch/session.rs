@@ -145,6 +145,42 @@ pub(crate) fn bases() -> Vec<PathBuf> {
     bases
 }
 
+/// The folders of sessions in `bases` that somebody may still be at work in: the launcher's pid, the folder, its owner.
+pub(crate) fn find(bases: &[PathBuf]) -> Vec<Found> {
+    let mut found = Vec::new();
+    for entry in bases.iter().flat_map(fs::read_dir).flatten().flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).filter(|n| is_session_name(n)) else {
+            continue;
+        };
+        let pid = rest.split('-').next().and_then(|pid| pid.parse().ok());
+        let about = fs::symlink_metadata(entry.path()).ok().filter(fs::Metadata::is_dir);
+        if let (Some(pid), Some(about)) = (pid, about) {
+            found.push(Found { pid, path: entry.path(), owner: about.uid() });
+        }
+    }
+    found.sort_by_key(|session| session.pid);
+    found
+}
+
+/// A session's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The launcher's pid.
+    pub(crate) pid: u32,
+    /// The whole folder.
+    pub(crate) path: PathBuf,
+    /// Its owner's user id.
+    pub(crate) owner: u32,
+}
+
+impl Found {
+    /// GPUTRACE_SESSION.
+    pub(crate) fn session(&self) -> PathBuf {
+        self.path.join("s")
+    }
+}
+
 /// Removes what dead launchers of this user left in `bases`, unless a process still refers to it.
 pub(crate) fn sweep(bases: &[PathBuf]) {
     // SAFETY: the call only reads this process's credentials.
@@ -230,6 +266,18 @@ mod tests {
         sweep(&bases);
         assert!(alive.path().exists() && other.exists());
         assert!(!dead_root.exists());
+    }
+
+    #[test]
+    fn sessions_are_found_by_their_name_and_nothing_else_is() {
+        let folder = Folder::new("session-find");
+        let bases = [folder.path().to_owned(), folder.path().join("none")];
+        folder.file("gputrace-notes/notes", b"", 0o600);
+        folder.file("gputrace-1-abcdef", b"", 0o600);
+        let session = session(&folder);
+        let [found] = find(&bases).try_into().unwrap();
+        assert_eq!((found.pid, &found.path), (std::process::id(), &session.root));
+        assert_eq!(found.session(), session.path());
     }
 
     #[test]

@@ -26,18 +26,24 @@ pub(crate) struct Supervisor<'a> {
     stop: Option<i32>,
     /// The target stands still.
     stopped: bool,
+    /// A signal that is the launcher's own and that the target is not told of.
+    own: Option<i32>,
+    /// It came.
+    asked: bool,
     /// When SIGINT and SIGTERM came, the last two.
     interrupts: [Option<Instant>; 2],
 }
 
 impl<'a> Supervisor<'a> {
-    pub(crate) fn new(signals: &'a Signals, target: u32) -> Supervisor<'a> {
+    /// `own`: a signal that is for the launcher alone.
+    pub(crate) fn new(signals: &'a Signals, target: u32, own: Option<i32>) -> Supervisor<'a> {
         let init = std::process::id() == 1;
-        Supervisor { signals, target, init, stop: None, stopped: false, interrupts: [None; 2] }
+        Supervisor { signals, target, init, stop: None, stopped: false, own, asked: false, interrupts: [None; 2] }
     }
 
-    /// Waits for the target's end; calls `tick` after the time that it returned, first after `first`.
-    pub(crate) fn until_end(&mut self, first: Duration, mut tick: impl FnMut() -> Duration) -> Ending {
+    /// Waits for the target's end; calls `tick` after the time that it returned, first after `first`, and when the launcher's own
+    /// signal came, which it is told.
+    pub(crate) fn until_end(&mut self, first: Duration, mut tick: impl FnMut(bool) -> Duration) -> Ending {
         let mut next = Instant::now() + first;
         loop {
             self.take_signals(next.saturating_duration_since(Instant::now()));
@@ -50,8 +56,9 @@ impl<'a> Supervisor<'a> {
                 signals::stop_self(signal);
                 self.stopped = false;
             }
-            if Instant::now() >= next {
-                next = Instant::now() + tick();
+            let asked = std::mem::take(&mut self.asked);
+            if asked || Instant::now() >= next {
+                next = Instant::now() + tick(asked);
             }
         }
     }
@@ -59,6 +66,10 @@ impl<'a> Supervisor<'a> {
     fn take_signals(&mut self, timeout: Duration) {
         for signal in self.signals.wait(timeout) {
             self.note_interrupt(signal.number);
+            if self.own == Some(signal.number) {
+                self.asked = true;
+                continue;
+            }
             match signals::duty(signal, self.signals.leader(), signals::is_of(self.target)) {
                 Duty::Forward => signals::send(self.target, signal.number),
                 Duty::StopTogether => self.stop = Some(signal.number),

@@ -20,6 +20,7 @@ pub(super) fn render(report: &Report) -> String {
         "report_version": VERSION,
         "tool_version": env!("CARGO_PKG_VERSION"),
         "traces": report.traces,
+        "notes": report.notes,
         "analyses": analyses,
         "problems": report.problems.iter().map(problem).collect::<Vec<_>>(),
     });

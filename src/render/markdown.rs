@@ -14,6 +14,9 @@ pub(super) fn render(report: &Report) -> String {
     for trace in &report.traces {
         let _ = writeln!(out, "\nTrace: `{}`", trace.replace('`', "'"));
     }
+    for note in &report.notes {
+        let _ = writeln!(out, "\n{}", escaped(note));
+    }
     for (analysis, section) in &report.sections {
         let _ = writeln!(out, "\n## {}\n", analysis.title());
         render_section(&mut out, section);

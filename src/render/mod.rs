@@ -30,6 +30,8 @@ pub(crate) fn summary(text: &str) -> String {
 pub(crate) struct Report {
     /// The folders, as the user named them.
     pub(crate) traces: Vec<String>,
+    /// What the whole report is about, where that is not the whole run.
+    pub(crate) notes: Vec<String>,
     /// The answers, in the order of [`crate::analysis::ALL`].
     pub(crate) sections: Vec<(&'static dyn Analysis, Section)>,
     /// What could not be read.

@@ -17,6 +17,7 @@ const INDENT: usize = 4;
 
 pub(super) fn render(report: &Report, layout: Layout) -> String {
     let mut out = String::new();
+    report.notes.iter().for_each(|note| push(&mut out, note, layout, 2));
     for (analysis, section) in &report.sections {
         if !out.is_empty() {
             out.push('\n');

@@ -29,11 +29,24 @@ pub(crate) struct Filter {
     /// Of what the GPU did keep what began in these times: it is known then, and not between them. Of calls nothing is left
     /// out.
     pub(crate) observed: Option<Arc<Spans>>,
+    /// The interval of single events that is kept, of those of the trace; none: the user named a span, or all were kept.
+    pub(crate) interval: Option<usize>,
+    /// Launchers that have not kept what happened in it.
+    pub(crate) left_out_launchers: usize,
 }
 
 impl Filter {
-    /// Keeps all of a trace.
+    /// Keeps all of a trace; of one that has single events in intervals only, the last one.
     pub(crate) fn of(trace: &Trace) -> Filter {
+        let all = Filter::whole(trace);
+        match trace.usual_interval() {
+            Some(place) => all.in_interval(trace, place),
+            None => all,
+        }
+    }
+
+    /// Keeps all of a trace, whatever lies between its single events.
+    pub(crate) fn whole(trace: &Trace) -> Filter {
         Filter { observed: trace.observed().map(Arc::new), ..Filter::default() }
     }
 
@@ -46,7 +59,9 @@ impl Filter {
             (pids.is_empty() || pids.contains(&p.pid))
                 && (ranks.is_empty() || p.rank.is_some_and(|r| ranks.contains(&r)))
         };
-        self.processes = Some(processes.iter().filter(keep).map(|p| p.process_id).collect());
+        let known = self.processes.take();
+        let keep = processes.iter().filter(keep).map(|p| p.process_id);
+        self.processes = Some(keep.filter(|id| known.as_ref().is_none_or(|known| known.contains(id))).collect());
         self
     }
 

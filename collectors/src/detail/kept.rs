@@ -49,12 +49,12 @@ pub struct Interval {
 
 impl Windows {
     /// Begin of the window whose period holds a moment.
-    fn before(&self, at_ns: i64) -> i64 {
+    fn before(self, at_ns: i64) -> i64 {
         at_ns - at_ns.rem_euclid(self.period_ns.max(1))
     }
 
     /// The windows between two moments, the first and the last one cut off there.
-    pub fn between(&self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = (i64, i64)> {
+    pub fn between(self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = (i64, i64)> {
         let (first, period, length) = (self.before(from_ns), self.period_ns.max(1), self.length_ns);
         let begins = (0..).map(move |n: i64| first.saturating_add(n.saturating_mul(period)));
         let all = begins.take_while(move |begin| *begin < to_ns);

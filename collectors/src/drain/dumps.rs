@@ -1,6 +1,7 @@
 //! Moments worth keeping, where single events are held back: who asks for them, what else makes one, and what is told to
 //! whoever waits until the disk has it.
 
+use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::time::Instant;
 
@@ -114,7 +115,8 @@ impl Drain {
     }
 
     fn tell(&self, client: Client, is_written: bool) {
-        let trace = self.config.trace.display();
+        let trace = self.trace();
+        let trace = trace.display();
         match is_written {
             true => client.answer(Ok(&trace.to_string())),
             false => {
@@ -123,10 +125,15 @@ impl Drain {
         }
     }
 
+    /// The trace's folder for somebody who may be in another one.
+    fn trace(&self) -> PathBuf {
+        std::path::absolute(&self.config.trace).unwrap_or_else(|_| self.config.trace.clone())
+    }
+
     /// The launcher's pid, the trace and the command.
     fn about(&self) -> String {
         let words: Vec<String> = self.config.command.iter().map(|word| quote(word)).collect();
-        format!("{}\t{}\t{}", std::process::id(), self.config.trace.display(), words.join(" "))
+        format!("{}\t{}\t{}", std::process::id(), self.trace().display(), words.join(" "))
     }
 
     /// Keeps what just happened.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use gputrace_collectors::quote;
 use gputrace_collectors::schema::TableId;
 
-use super::{Content, budget, ranks};
+use super::{Content, budget, detail, ranks};
 use crate::analysis::{loss, lost_gpus};
 use crate::findings::{Finding, Subject, together_ns};
 use crate::render::{file_size, number, scale_ns, share};
@@ -97,6 +97,13 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
     }
     if loss::removed(facts.trace).iter().any(|removed| DRIVER.iter().any(|of| of.table().name == removed.table)) {
         return format!("UNKNOWN: {api} calls were removed to keep to --max-size, and too few are left to judge\n");
+    }
+    let (left_out, kept) = detail::counts(facts);
+    if left_out > 0 {
+        let (left_out, all) = (number(left_out as f64), number((left_out + kept) as f64));
+        return format!(
+            "UNKNOWN: {left_out} of {all} calls were left out, as --detail asked for: too few are left to judge\n"
+        );
     }
     if calls > 0 {
         return format!("UNKNOWN: too few {api} calls to judge ({calls})\n");

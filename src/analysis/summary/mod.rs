@@ -1,6 +1,7 @@
 //! summary: the whole run on one screen. Ends every traced run, and opens every report.
 
 mod budget;
+mod detail;
 mod devices;
 mod ending;
 mod needs;

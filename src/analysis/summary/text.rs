@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Content, devices, ending, ranks};
+use super::{Content, detail, devices, ending, ranks};
 use crate::analysis::loss::Loss;
 use crate::analysis::{Cause, Facts, Part, ProcessSteps, What};
 use crate::analysis::{bound, by_stack, gpu, outliers};
@@ -66,6 +66,7 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
             let _ = writeln!(out, "not known: {}", unknown.join("; "));
         }
     }
+    out.push_str(&detail::lines(content));
     out.push_str(&ending::own_lines(content));
     out
 }

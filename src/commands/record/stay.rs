@@ -13,7 +13,7 @@ use crate::analysis::summary;
 use crate::cli::RecordArgs;
 use crate::import::device_times;
 use crate::launch::inspect::Inspection;
-use crate::launch::signals::Signals;
+use crate::launch::signals::{self, Signals};
 use crate::launch::supervise::{HURRIED, Supervisor};
 use crate::launch::watch::{self, Watch};
 use crate::launch::{processes, session, trace_folder};
@@ -33,12 +33,16 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
         running.untraced(Untraced { pid: target as i32, exe, reason: obstacle.to_string() });
     }
     session::sweep(&session::bases());
-    let mut supervisor = Supervisor::new(signals, target);
+    let own = args.detail.is_triggered().then(signals::dump_signal);
+    let mut supervisor = Supervisor::new(signals, target, own);
     let mut watch =
         Watch::new(session.root().to_owned(), target, inspection.obstacle.is_some().then(|| inspection.program()));
     let warnings = running.warnings();
     let mut said = Vec::new();
-    let ending = supervisor.until_end(watch::EAGER, || {
+    let ending = supervisor.until_end(watch::EAGER, |asked| {
+        if asked {
+            running.dump("a signal to gputrace");
+        }
         let (found, next) = watch.look();
         found.into_iter().for_each(|process| running.untraced(process));
         warn(&warnings, &mut said);

@@ -6,6 +6,12 @@ use std::time::Duration;
 
 use super::Signal;
 
+/// The signal by which the launcher is asked to keep what just happened. Programs have uses of their own for the classic ones;
+/// this one nothing known uses.
+pub(crate) fn dump_signal() -> i32 {
+    libc::SIGRTMAX()
+}
+
 /// The signals that come, instead of acting on the launcher.
 pub(crate) struct Signals {
     fd: OwnedFd,

@@ -14,6 +14,11 @@ const SIGNALS: i32 = 32;
 /// Number and sender of a signal, as the handler writes them.
 const BYTES: usize = 8;
 
+/// The signal by which the launcher is asked to keep what just happened: there are none in real time here.
+pub(crate) fn dump_signal() -> i32 {
+    libc::SIGINFO
+}
+
 /// The signals that come, instead of acting on the launcher.
 pub(crate) struct Signals {
     pipe: PipeReader,

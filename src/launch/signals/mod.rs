@@ -10,9 +10,9 @@ mod linux;
 mod macos;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::Signals;
+pub(crate) use linux::{Signals, dump_signal};
 #[cfg(target_os = "macos")]
-pub(crate) use macos::Signals;
+pub(crate) use macos::{Signals, dump_signal};
 
 use super::processes;
 

@@ -1,0 +1,71 @@
+//! The summary's lines on a trace that does not hold all single events: when, why, and how many.
+
+use gputrace_collectors::manifest::{Count, KeptDetail};
+
+use super::Content;
+use crate::analysis::Facts;
+use crate::render::{duration, number, share};
+use crate::trace::Interval;
+
+/// Intervals that get a line: as many as triggers may open, and one of the end.
+const LINES: usize = 11;
+
+/// How many single events were kept, and the intervals with their reasons; nothing where all were.
+pub(super) fn lines(content: &Content<'_>) -> String {
+    let trace = content.facts.trace;
+    let Some(intervals) = trace.intervals() else { return String::new() };
+    let (left_out, kept) = counts(content.facts);
+    let about = || trace.manifests().filter_map(|manifest| manifest.detail.as_ref());
+    let what = match about().next().map(|detail| detail.mode.as_str()) {
+        Some("windows") => plural(intervals.len(), "window", "windows"),
+        Some("rollup") => "none, --detail rollup".to_owned(),
+        _ => plural(intervals.len(), "dump", "dumps"),
+    };
+    let all = left_out + kept;
+    let of_all = if all == 0 { String::new() } else { format!(" ({})", share(kept as f64 / all as f64)) };
+    let mut out =
+        format!("single events kept: {what}; {} of {} calls{of_all}\n", number(kept as f64), number(all as f64));
+    if about().all(|detail| detail.windows.is_none()) {
+        let hidden = intervals.len().saturating_sub(LINES);
+        if hidden > 0 {
+            out.push_str(&format!("  {hidden} earlier ones\n"));
+        }
+        for (place, interval) in intervals.iter().enumerate().skip(hidden) {
+            out.push_str(&format!("  {}  {}\n", place + 1, line(content.facts, interval)));
+        }
+    }
+    about().for_each(|detail| out.push_str(&limits(detail)));
+    out
+}
+
+fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// Events that were left out, and those that are in the trace.
+pub(super) fn counts(facts: &Facts<'_>) -> (u64, u64) {
+    let accounts = facts.trace.manifests().flat_map(|manifest| &manifest.processes).flat_map(|p| p.accounting.values());
+    accounts.fold((0, 0), |(left_out, kept), count: &Count| (left_out + count.left_out, kept + count.kept()))
+}
+
+/// `12.0 s .. 43.0 s  cuMemAlloc_v2 returned 2 in process 4711`: times since the trace began.
+fn line(facts: &Facts<'_>, interval: &Interval) -> String {
+    let after = |at: i64| duration(at.saturating_sub(facts.trace.began_ns()).max(0) as f64);
+    format!("{} .. {}  {}", after(interval.from_ns), after(interval.to_ns), interval.why)
+}
+
+/// What of what was asked for could not be done.
+fn limits(detail: &KeptDetail) -> String {
+    let mut out = String::new();
+    if let (Some(held_ns), Some(before_ns)) = (detail.held_ns, detail.before_ns) {
+        let (held, asked) = (duration(held_ns as f64), duration(before_ns as f64));
+        out.push_str(&format!(
+            "  events of {held} filled what may wait, not {asked}: --flight-recorder-memory allows for more\n"
+        ));
+    }
+    if detail.refused > 0 {
+        let more = plural(detail.refused as usize, "reason for a dump", "reasons for a dump");
+        out.push_str(&format!("  {more} came when there were as many as may be\n"));
+    }
+    out
+}

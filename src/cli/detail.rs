@@ -1,0 +1,155 @@
+//! Options of `record` that say which single events are kept.
+
+use std::time::Duration;
+
+use clap::Args;
+use gputrace_collectors::detail::{Detail, QUEUE_BYTES};
+
+use super::record::{parse_seconds, parse_size};
+
+/// What `--detail triggered` keeps before a trigger.
+const BEFORE: Duration = Duration::from_secs(5);
+
+/// Which single events.
+#[derive(Args, Clone, Debug, Default, PartialEq)]
+pub(crate) struct DetailArgs {
+    /// Which single events are kept: full, windows=LENGTH/PERIOD, triggered or rollup
+    ///
+    /// full keeps all. windows=1s/60s keeps those that begin in the first second of each minute of the wall clock, on all hosts at
+    /// the same moments. triggered keeps the 5 s before and the second after each of these: gputrace dump asks for it, SIGRTMAX is
+    /// sent to gputrace, a call of the driver or of NCCL returns an error that its process never had before, a signal ends a
+    /// process, the command ends with another exit code than 0. rollup keeps none. Names, stacks, processes, counters and the
+    /// account of all calls are kept always. Example: --detail windows=1s/60s
+    #[arg(long, value_name = "WHAT", default_value = "full", value_parser = parse)]
+    pub(crate) detail: DetailKind,
+
+    /// Keep only the last seconds before something happens: --detail triggered with so many, 30 unless told
+    ///
+    /// Example: --flight-recorder 60
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "30", value_parser = parse_recorder)]
+    pub(crate) flight_recorder: Option<Duration>,
+
+    /// Memory for events that wait for something to happen, in bytes or with K, M, G (powers of 1024)
+    ///
+    /// Where they take more, less than was asked for is kept before it, and the summary says how much. 256M unless told.
+    /// Example: --flight-recorder-memory 1G
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) flight_recorder_memory: Option<u64>,
+}
+
+/// What `--detail` names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum DetailKind {
+    /// All.
+    #[default]
+    Full,
+    /// Those of windows: length and period.
+    Windows(Duration, Duration),
+    /// Those around triggers.
+    Triggered,
+    /// None.
+    Rollup,
+}
+
+impl DetailArgs {
+    /// Err: what of it says nothing beside the rest.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let other = !matches!(self.detail, DetailKind::Full | DetailKind::Triggered);
+        if self.flight_recorder.is_some() && other {
+            return Err("--flight-recorder is --detail triggered: no other --detail goes with it".to_owned());
+        }
+        if self.flight_recorder_memory.is_some() && !self.is_triggered() {
+            return Err(
+                "--flight-recorder-memory belongs to --flight-recorder or --detail triggered: nothing else waits in memory"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether events wait for something to happen.
+    pub(crate) fn is_triggered(&self) -> bool {
+        self.flight_recorder.is_some() || self.detail == DetailKind::Triggered
+    }
+
+    /// For the collector.
+    pub(crate) fn wanted(&self) -> Detail {
+        let bytes = self.flight_recorder_memory.unwrap_or(QUEUE_BYTES);
+        match (self.flight_recorder, self.detail) {
+            (Some(before), _) => Detail::Triggered { before, bytes },
+            (None, DetailKind::Triggered) => Detail::Triggered { before: BEFORE, bytes },
+            (None, DetailKind::Windows(length, period)) => Detail::Windows { length, period },
+            (None, DetailKind::Rollup) => Detail::Rollup,
+            (None, DetailKind::Full) => Detail::Full,
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<DetailKind, String> {
+    match text {
+        "full" => return Ok(DetailKind::Full),
+        "triggered" => return Ok(DetailKind::Triggered),
+        "rollup" => return Ok(DetailKind::Rollup),
+        _ => {}
+    }
+    let expected = "expected full, windows=LENGTH/PERIOD such as windows=1s/60s, triggered or rollup";
+    let (length, period) = text.strip_prefix("windows=").and_then(|pair| pair.split_once('/')).ok_or(expected)?;
+    let (length, period) = (parse_time(length)?, parse_time(period)?);
+    if length.is_zero() || length >= period {
+        return Err("a window must be longer than nothing and shorter than its period".to_owned());
+    }
+    Ok(DetailKind::Windows(length, period))
+}
+
+/// A number with its unit, ms, s, m or h; of seconds without one.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let seconds = match unit {
+        "ms" => 1e-3,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("{text}: expected a time such as 500ms, 1s or 5m")),
+    };
+    let time = number.parse::<f64>().ok().and_then(|n| Duration::try_from_secs_f64(n * seconds).ok());
+    time.filter(|time| *time <= MOST).ok_or_else(|| format!("{text}: expected a time such as 500ms, 1s or 5m"))
+}
+
+/// Nobody waits longer for a window.
+const MOST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A number of seconds from a tenth of one to an hour.
+fn parse_recorder(text: &str) -> Result<Duration, String> {
+    let time = parse_seconds(text)?;
+    let fits = (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&time);
+    if fits { Ok(time) } else { Err("expected a number of seconds from 0.1 to 3600".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_have_a_length_and_a_longer_period() {
+        let seconds = Duration::from_secs;
+        assert_eq!(parse("windows=1s/60s"), Ok(DetailKind::Windows(seconds(1), seconds(60))));
+        assert_eq!(parse("windows=500ms/5m"), Ok(DetailKind::Windows(Duration::from_millis(500), seconds(300))));
+        for wrong in ["windows", "windows=1s", "windows=2s/1s", "windows=0/1", "windows=1d/2d", "windows=-1/2", "some"]
+        {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_recorder("30").is_ok() && parse_recorder("0").is_err() && parse_recorder("1e9").is_err());
+    }
+
+    #[test]
+    fn a_flight_recorder_is_triggered_and_nothing_else() {
+        let recorder = DetailArgs { flight_recorder: Some(BEFORE), ..DetailArgs::default() };
+        assert_eq!(recorder.wanted(), Detail::Triggered { before: BEFORE, bytes: QUEUE_BYTES });
+        assert!(recorder.check().is_ok() && recorder.is_triggered());
+        assert!(DetailArgs { detail: DetailKind::Rollup, ..recorder }.check().is_err());
+        let memory = DetailArgs { flight_recorder_memory: Some(1), ..DetailArgs::default() };
+        assert!(memory.check().is_err());
+        assert_eq!(DetailArgs::default().wanted(), Detail::Full);
+    }
+}
