@@ -13,6 +13,7 @@ mod malloc;
 mod record;
 mod report;
 mod select;
+mod switch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub(crate) use record::{
 };
 pub(crate) use report::{Color, Format, ReportArgs};
 pub(crate) use select::Select;
+pub(crate) use switch::{CaptureRange, SwitchArgs};
 
 /// What is parsed.
 #[derive(Debug, Parser)]
@@ -63,6 +65,10 @@ pub(crate) enum Action {
     Diff(DiffArgs),
     /// Have a running session keep what just happened
     Dump(DumpArgs),
+    /// Have a running session record from now on
+    Start(SwitchArgs),
+    /// Have a running session record no more, until start
+    Stop(SwitchArgs),
     /// Write a trace in a format that other tools read
     Export(ExportArgs),
     /// Trace and report a training loop on the simulated GPU
@@ -133,12 +139,14 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 12] = [
+const SUBCOMMANDS: [&str; 14] = [
     "record",
     "report",
     "check",
     "diff",
     "dump",
+    "start",
+    "stop",
     "import",
     "export",
     "demo",

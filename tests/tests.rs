@@ -47,6 +47,7 @@
 //! | `apple` | the shim for macOS, its machine code executed under a Mach-O loader of our own |
 //! | `metal` | Metal's trace is what the simulated Metal did, and the program cannot tell |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
+//! | `switching` | recording that is switched on and off, by the program and from outside, and of which time the report is |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
 //! | `interpreters` | Python embedded, in several interpreters, and while it ends: harmless, and no stack that was not so |
 //! | `unreached` | children that the shim cannot reach run as they do alone and are named when they use CUDA |
@@ -109,6 +110,7 @@ mod selectors;
 mod shedding;
 mod signals;
 mod stacks;
+mod switching;
 mod tidy;
 mod transparency;
 mod unreached;

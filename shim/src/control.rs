@@ -1,11 +1,38 @@
-//! What the traced program itself may call: `gputrace_pause`, `gputrace_resume`, `gputrace_recording`.
+//! Recording that is switched: what the traced program itself may call, `gputrace_pause`, `gputrace_resume`,
+//! `gputrace_recording`; and cuProfilerStart and cuProfilerStop, where these are to switch it (`--capture-range`).
 //!
 //! Recording on and off inside one process is the honest way to price the tracer: the same program, the same memory,
 //! the same clocks a moment apart. From Python: `ctypes.CDLL(None).gputrace_pause()`.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{session, thread};
+use gputrace_abi::layout::{Header, SWITCHES_KEPT};
+
+use crate::{session, sys, thread};
+
+/// A process begins without recording.
+static BEGINS_PAUSED: AtomicBool = AtomicBool::new(false);
+/// The driver's profiler calls switch recording.
+static BY_PROFILER: AtomicBool = AtomicBool::new(false);
+
+/// Reads what the launcher asked for. For the constructor.
+pub(crate) fn configure() {
+    let wanted = sys::variable(b"GPUTRACE_PAUSED");
+    BY_PROFILER.store(wanted == Some(b"profiler"), Ordering::Relaxed);
+    BEGINS_PAUSED.store(matches!(wanted, Some(b"on" | b"profiler")), Ordering::Relaxed);
+}
+
+/// Sets how a new segment begins.
+pub(crate) fn begin(header: &Header) {
+    header.paused.store(u32::from(BEGINS_PAUSED.load(Ordering::Relaxed)), Ordering::Relaxed);
+}
+
+/// The program called cuProfilerStart or cuProfilerStop.
+pub(crate) fn profiler(starts: bool) {
+    if BY_PROFILER.load(Ordering::Relaxed) {
+        set(u32::from(!starts));
+    }
+}
 
 /// Stops recording in this process. Returns 1 when it is traced, 0 otherwise.
 #[unsafe(no_mangle)]
@@ -27,7 +54,16 @@ pub extern "C" fn gputrace_recording() -> i32 {
 
 fn set(paused: u32) -> i32 {
     let Some(view) = session::present() else { return 0 };
-    view.header().paused.store(paused, Ordering::SeqCst);
+    let header = view.header();
+    // All that is recorded lies between the two times that are told.
+    let before = session::now();
+    header.paused.store(paused, Ordering::SeqCst);
     thread::pause(paused != 0);
+    let at = if paused == 0 { session::now() } else { before };
+    let number = header.switches.load(Ordering::Relaxed);
+    if let Some(word) = header.switched.get(number as usize % SWITCHES_KEPT) {
+        word.store(at << 1 | u64::from(paused == 0), Ordering::Relaxed);
+    }
+    header.switches.store(number.wrapping_add(1), Ordering::Release);
     1
 }

@@ -9,6 +9,7 @@ use gputrace_collectors::counters::MOST_HZ;
 
 use super::detail::DetailArgs;
 use super::malloc::MallocArgs;
+use super::switch::CaptureRange;
 
 /// Options of `record`.
 #[derive(Args, Clone, Debug)]
@@ -121,6 +122,20 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',', default_value = "overhead")]
     pub(crate) gpu_activity: Vec<GpuActivity>,
 
+    /// Record nothing until gputrace start says so, or the program itself does
+    ///
+    /// By gputrace_resume, or by cudaProfilerStart with --capture-range. A call costs 2 ns at most until then. What the report says is
+    /// of the time in which recording was on.
+    #[arg(long)]
+    pub(crate) start_paused: bool,
+
+    /// What switches recording in each process: none, or cudaProfilerApi
+    ///
+    /// cudaProfilerApi records from cudaProfilerStart (cuProfilerStart, torch.cuda.profiler.start) to cudaProfilerStop, as often as
+    /// they are called, and nothing before the first. Example: --capture-range cudaProfilerApi
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "none")]
+    pub(crate) capture_range: CaptureRange,
+
     /// What recording may cost, in percent of the wall time: the dearest detail is left out first
     ///
     /// Windows of GPU times get shorter, then rarer: what a record costs is measured by how much launches take longer inside
@@ -186,6 +201,8 @@ impl RecordArgs {
             os_over: OS_OVER_US,
             max_size: 2 << 30,
             detail: DetailArgs::default(),
+            start_paused: false,
+            capture_range: CaptureRange::None,
             segment_memory: 16 << 20,
             hook: HookRoute::Auto,
             on_full: None,

@@ -25,12 +25,17 @@ struct Live {
 
 /// Asks the session and prints the folder of its trace.
 pub(crate) fn run(args: &DumpArgs) -> Result<()> {
+    request(args.session.as_deref(), "dump")
+}
+
+/// Asks the session that is named, or the only one, and prints its answer.
+pub(super) fn request(session: Option<&str>, word: &str) -> Result<()> {
     let all = session::find(&session::bases());
-    let session = match &args.session {
+    let session = match session {
         Some(name) => named(name, all)?,
         None => only(live(all))?,
     };
-    let trace = ask(&session, "dump").with_context(|| format!("session of gputrace {}", session.pid))?;
+    let trace = ask(&session, word).with_context(|| format!("session of gputrace {}", session.pid))?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{trace}").and_then(|()| out.flush()).context("cannot write to stdout")
 }
@@ -38,7 +43,7 @@ pub(crate) fn run(args: &DumpArgs) -> Result<()> {
 /// The only session of this user.
 fn only(live: Vec<Live>) -> Result<Found> {
     match live.as_slice() {
-        [] => Err(wrong("no session of this user is running; name one: gputrace dump PID")),
+        [] => Err(wrong("no session of this user is running; name one by its pid")),
         [one] => Ok(one.found.clone()),
         several => {
             let of = |live: &Live| format!("{} ({})", live.found.pid, live.command);

@@ -13,3 +13,4 @@ pub(crate) mod report;
 pub(crate) mod schema;
 pub(crate) mod select;
 mod select_device;
+pub(crate) mod switch;

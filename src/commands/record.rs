@@ -17,7 +17,8 @@ use gputrace_collectors::counters::Asked;
 use gputrace_collectors::{Config, Running};
 
 use crate::cli::{
-    BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, MallocArgs, OnFull, OsWaits, RecordArgs, Switch,
+    BUDGET, CaptureRange, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, MallocArgs, OnFull, OsWaits,
+    RecordArgs, Switch,
 };
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
@@ -196,6 +197,11 @@ fn environment(
         GpuTime::Windows => "windows",
         GpuTime::Off => "off",
     };
+    let paused = match (args.capture_range, args.start_paused) {
+        (CaptureRange::CudaProfilerApi, _) => "profiler",
+        (CaptureRange::None, true) => "on",
+        (CaptureRange::None, false) => "off",
+    };
     let activity = |kind: &GpuActivity| match kind {
         GpuActivity::Overhead => Some("overhead"),
         GpuActivity::Sync => Some("sync"),
@@ -212,6 +218,7 @@ fn environment(
         ("GPUTRACE_GPU_PERIOD", args.gpu_window_every.unwrap_or(GPU_WINDOW_EVERY).as_millis().to_string()),
         ("GPUTRACE_JOB", job(|name| std::env::var(name).ok()).unwrap_or_else(|| session.path().display().to_string())),
         ("GPUTRACE_HOOK", hook.to_owned()),
+        ("GPUTRACE_PAUSED", paused.to_owned()),
         ("GPUTRACE_STACKS", stacks),
         ("GPUTRACE_LAUNCH_STACKS", launch_stacks),
         ("GPUTRACE_OS", os.to_owned()),

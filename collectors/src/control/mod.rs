@@ -7,6 +7,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `ping` | the launcher's pid, the trace's folder and the command, with tabs between them |
+//! | `start`, `stop` | the trace's folder: all processes of the session, and those that come, record from now on, or do not |
 //! | `dump` | the trace's folder, once what just happened, and the second after it, is in there |
 
 use std::fs;
@@ -49,6 +50,10 @@ pub(crate) struct Client(UnixStream);
 pub(crate) enum Request {
     Ping,
     Dump,
+    /// Record from now on.
+    Start,
+    /// Record no more until [`Request::Start`].
+    Stop,
     /// A word that this version does not know.
     Unknown(String),
 }
@@ -124,6 +129,8 @@ impl Request {
         match line.split_whitespace().next().unwrap_or_default() {
             "ping" => Request::Ping,
             "dump" => Request::Dump,
+            "start" => Request::Start,
+            "stop" => Request::Stop,
             other => Request::Unknown(other.to_owned()),
         }
     }

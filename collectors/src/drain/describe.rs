@@ -40,6 +40,7 @@ impl Drain {
         manifest.counters = self.sampler.as_ref().map(Sampler::describe);
         manifest.clock = self.clocks.describe(self.clock.unwrap_or(COUNTER));
         manifest.root = self.describe_root(&manifest, None);
+        manifest.detail = self.describe_switches();
         if let Some(stage) = &self.stage {
             manifest.detail = Some(stage.describe());
             stage.left_out().enter(&mut manifest.processes);

@@ -72,6 +72,8 @@ impl Drain {
             match request {
                 Request::Ping => client.answer(Ok(&self.about())),
                 Request::Dump => self.dump(Some(client), "gputrace dump"),
+                Request::Start => self.switch_all(true, client),
+                Request::Stop => self.switch_all(false, client),
                 Request::Unknown(word) => client.answer(Err(&format!("{word}: this gputrace does not know that"))),
             }
         }
@@ -126,7 +128,7 @@ impl Drain {
     }
 
     /// The trace's folder for somebody who may be in another one.
-    fn trace(&self) -> PathBuf {
+    pub(super) fn trace(&self) -> PathBuf {
         std::path::absolute(&self.config.trace).unwrap_or_else(|_| self.config.trace.clone())
     }
 

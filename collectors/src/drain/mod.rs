@@ -8,6 +8,7 @@ mod bell;
 mod counted;
 mod describe;
 mod dumps;
+mod switch;
 mod watch;
 mod welcome;
 
@@ -23,6 +24,7 @@ use gputrace_abi::clock::{COUNTER, ClockKind};
 pub(crate) use bell::Bell;
 use counted::Counted;
 use dumps::Dump;
+use switch::Switch;
 use watch::Watch;
 
 use crate::Config;
@@ -84,6 +86,7 @@ pub(crate) struct Drain {
     control: Option<Control>,
     /// What was asked to be kept, and is not on the disk yet.
     dumps: Vec<Dump>,
+    switch: Switch,
     /// When the earliest row of what GPUs did may begin that is still to come.
     unwritten_ns: i64,
     clocks: Clocks,
@@ -159,6 +162,7 @@ impl Drain {
             stage,
             control: control.ok(),
             dumps: Vec::new(),
+            switch: Switch::default(),
             unwritten_ns: i64::MAX,
             clocks,
             sampler,
@@ -217,6 +221,7 @@ impl Drain {
             self.pass();
             self.send_batches(false);
             self.answer();
+            self.see_switches();
             self.describe_in_time();
         };
         self.finish(root, deadline)
@@ -308,6 +313,8 @@ impl Drain {
     }
 
     fn close(&mut self, mut process: Process) {
+        process.see_switches(&self.clocks);
+        self.switch.ended(&process.recording, process.ended_ns.unwrap_or_else(|| self.clocks.now_ns()));
         if let Some(sampler) = &self.sampler {
             sampler.ended(process.id);
         }

@@ -94,6 +94,8 @@ impl Drain {
         if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {
             sampler.began(id, process.pid);
         }
+        process.begin_recording(&self.clocks);
+        self.switch.apply(&mut process, self.clocks.now_ns());
         self.processes.insert(token, process);
         // It is busy starting: what it does next is worth seeing soon.
         self.interval = self.interval.min(Duration::from_millis(10));

@@ -17,6 +17,7 @@ mod named;
 pub(crate) mod pending;
 mod ranges;
 mod read;
+mod recording;
 mod resolve;
 mod shed;
 mod texts;
@@ -49,6 +50,7 @@ use host::HostMemory;
 use intake::Intake;
 use pending::Pending;
 use ranges::Ranges;
+pub(crate) use recording::Recording;
 use shed::Shedding;
 use thread::Thread;
 
@@ -71,6 +73,7 @@ pub(crate) struct Process {
     pub(crate) devices: Devices,
     gpu: Gpu,
     shedding: Shedding,
+    pub(crate) recording: Recording,
     /// When names of threads were last looked at.
     named: Option<Instant>,
     held: Vec<Event>,
@@ -93,7 +96,7 @@ pub(crate) struct Process {
     first_read: usize,
     broken: bool,
     /// Set when it is read for the last time.
-    ended_ns: Option<i64>,
+    pub(crate) ended_ns: Option<i64>,
     /// How it ended, where that is known.
     ending: ExitStatusInfo,
     events: u64,
@@ -118,6 +121,7 @@ impl Process {
             devices: Devices::default(),
             gpu: Gpu::new(id, pid),
             shedding: Shedding::default(),
+            recording: Recording::default(),
             named: None,
             held: Vec::new(),
             held_up_to: 0,

@@ -97,6 +97,9 @@ pub mod stacks {
     pub const UNREAD: usize = 3;
 }
 
+/// Length of [`Header::switched`].
+pub const SWITCHES_KEPT: usize = 64;
+
 /// The first page of the segment. Fields above `paused` are written once, before the segment is handed over.
 #[repr(C)]
 pub struct Header {
@@ -194,6 +197,10 @@ pub struct Header {
     pub waited_ticks: AtomicU64,
     /// Sampled blocks that found no place where they are remembered: their frees are not recorded.
     pub unfollowed: AtomicU64,
+    /// How often the process itself has switched its recording.
+    pub switches: AtomicU64,
+    /// The last of these, each at its number modulo the length: ticks << 1, and 1 where it was switched on.
+    pub switched: [AtomicU64; SWITCHES_KEPT],
 }
 
 /// Set in [`Header::shared_taken`] when the chunk is open.

@@ -5,7 +5,7 @@
 //! wherever n divides a step. A launch that fails, one that NCCL makes, and all while CUPTI's records are on, whose numbers
 //! count each of them, are recorded.
 //!
-//! Threads take notice when they fill a chunk ([`State::notice_shed`]), and here when it is over: a hook that records
+//! Threads take notice when they fill a chunk ([`State::notice`]), and here when it is over: a hook that records
 //! everything reads no word for it but the one by which recording is paused.
 
 use core::ffi::c_void;

@@ -29,7 +29,7 @@ use macos as platform;
 
 use self::path::Path;
 use crate::sys::{self, Errno};
-use crate::{calibrate, hooks, sampling, shed, stack, thread};
+use crate::{calibrate, control, hooks, sampling, shed, stack, thread};
 
 /// The process's state, in memory that a fork wipes to UNSET.
 const UNSET: u32 = 0;
@@ -152,6 +152,7 @@ pub(crate) fn start_in_constructor() {
     info::remember_variables();
     platform::configure();
     shed::configure();
+    control::configure();
     if let Err(why) = thread::prepare() {
         return complain(why);
     }
@@ -271,6 +272,7 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     header.sample_bytes.store(sampling::mean_bytes(), Ordering::Relaxed);
     put(&header.budget_ppm, platform::budget_ppm());
     shed::tell(header, platform::spares_launches());
+    control::begin(header);
     let moment = [now(), sys::clock_ns(sys::MONOTONIC), sys::clock_ns(libc::CLOCK_REALTIME)];
     for (place, value) in header.started.iter().zip(moment) {
         place.store(value, Ordering::Relaxed);

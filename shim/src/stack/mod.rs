@@ -147,6 +147,7 @@ pub(crate) fn after_wait(state: &State, start: u64, end: u64) {
 #[cold]
 #[inline(never)]
 fn consider(state: &State, launch: bool, since: u64, start: u64, end: u64) {
+    state.notice();
     let over_us = OVER_US.load(Ordering::Relaxed);
     let mut why = None;
     if over_us != OFF {

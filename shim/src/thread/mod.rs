@@ -176,8 +176,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     HIGHEST.fetch_max(number, Ordering::Relaxed);
     state.row.set(row);
     state.held.store(0, Ordering::SeqCst);
-    state.hold(State::PAUSED, view.header().paused.load(Ordering::SeqCst) != 0);
-    state.notice_shed();
+    state.notice();
     // The first chunk now, in the constructor for the main thread: a hook may have no system call left to it later.
     state.next_chunk();
     // SYNC POINT: live. Release, with the collector's Acquire: the row's fields are written.

@@ -114,7 +114,24 @@ impl State {
     /// Whether recording is switched off.
     #[inline(always)]
     pub(crate) fn is_paused(&self) -> bool {
-        self.held.load(Ordering::Relaxed) & State::PAUSED != 0
+        self.held.load(Ordering::Relaxed) & State::PAUSED != 0 && self.stays_paused()
+    }
+
+    /// The collector switches recording on by the segment's word alone, which a thread that records does not read.
+    #[cold]
+    #[inline(never)]
+    fn stays_paused(&self) -> bool {
+        let paused = &self.header().paused;
+        if paused.load(Ordering::Relaxed) != 0 {
+            return true;
+        }
+        self.hold(State::PAUSED, false);
+        // Whoever pauses sets the word first and each thread's mark then: one that was taken back in between is set again.
+        let anew = paused.load(Ordering::SeqCst) != 0;
+        if anew {
+            self.hold(State::PAUSED, true);
+        }
+        anew
     }
 
     /// Sets one of the reasons, or takes it back.
@@ -126,8 +143,11 @@ impl State {
         }
     }
 
-    /// Sees whether the collector wants launches to be left out.
-    pub(super) fn notice_shed(&self) {
+    /// Sees whether the collector wants launches to be left out, or nothing to be recorded.
+    pub(crate) fn notice(&self) {
+        if self.header().paused.load(Ordering::SeqCst) != 0 {
+            self.hold(State::PAUSED, true);
+        }
         if Shed::of(self.header().shed.load(Ordering::Relaxed)).launches != 0 {
             self.hold(State::THINNED, true);
         }
@@ -205,7 +225,7 @@ impl State {
     #[cold]
     #[inline(never)]
     fn write_slow(&self, event: Event, class: Class) {
-        self.notice_shed();
+        self.notice();
         if !self.write_apart(event) {
             self.count_dropped(class);
         }

@@ -4,7 +4,14 @@ use core::ffi::{c_char, c_void};
 
 use cudarc::driver::sys::{CUasyncCallbackHandle, CUlogsCallbackHandle};
 
+use crate::control;
 use crate::hooks::hooks;
+
+/// Switches recording where that is asked for, whatever the driver says of the call: another tool may have its profiler.
+fn profiler(starts: bool) -> [u64; 4] {
+    control::profiler(starts);
+    [0; 4]
+}
 
 hooks! {
     base: super::TOOLS;
@@ -32,6 +39,6 @@ hooks! {
     Api: [cuLogsRegisterCallback](*mut c_void, *mut c_void, *mut CUlogsCallbackHandle);
     Api: [cuLogsUnregisterCallback](CUlogsCallbackHandle);
     Api: [cuProfilerInitialize](*const c_char, *const c_char, u32);
-    Api: [cuProfilerStart]();
-    Api: [cuProfilerStop]();
+    Api: [cuProfilerStart]() => |_| profiler(true);
+    Api: [cuProfilerStop]() => |_| profiler(false);
 }

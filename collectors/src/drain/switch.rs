@@ -1,0 +1,119 @@
+//! Recording that is off for a while: of which time single events are in the trace.
+//!
+//! A process records or not by a word in its segment's header, which the collector (`gputrace start`, `gputrace stop`) and the
+//! process itself set. A thread that records reads it only where it is slow anyway: the last events of each may be
+//! later than the interval says, none of the interval is missing.
+
+use crate::control::Client;
+use crate::manifest::{Interval, KeptDetail};
+use crate::process::{Process, Recording};
+
+use super::Drain;
+
+/// Intervals that are told.
+const MOST: usize = 1000;
+
+/// When recording was on.
+#[derive(Default)]
+pub(super) struct Switch {
+    /// What was asked for last, from outside.
+    asked: Option<bool>,
+    /// It was off in any process.
+    was_off: bool,
+    /// Intervals of processes that have ended.
+    over: Vec<(i64, i64)>,
+}
+
+impl Switch {
+    /// Tells a process that has just come what was asked for.
+    pub(super) fn apply(&self, process: &mut Process, now_ns: i64) {
+        if let Some(on) = self.asked {
+            process.record(on, now_ns);
+        }
+    }
+
+    /// A process has ended.
+    pub(super) fn ended(&mut self, recording: &Recording, ended_ns: i64) {
+        self.was_off |= recording.was_off;
+        self.over.extend(recording.intervals(ended_ns));
+        self.over = union(std::mem::take(&mut self.over));
+    }
+
+    /// Of which time single events are in the trace, as of now; none where that is all of it.
+    fn describe<'a>(&self, running: impl Iterator<Item = &'a Recording>, now_ns: i64) -> Option<KeptDetail> {
+        let (mut was_off, mut all) = (self.was_off, self.over.clone());
+        for recording in running {
+            was_off |= recording.was_off;
+            all.extend(recording.intervals(now_ns));
+        }
+        let mut intervals = union(all);
+        let more = intervals.len().saturating_sub(MOST);
+        intervals.drain(..more);
+        let interval = |(from_ns, to_ns)| Interval { from_ns, to_ns, why: "recording was on".to_owned() };
+        was_off.then(|| KeptDetail {
+            mode: "switched".to_owned(),
+            intervals: intervals.into_iter().map(interval).collect(),
+            refused: more as u64,
+            ..KeptDetail::default()
+        })
+    }
+}
+
+/// The time that any of them covers.
+fn union(mut all: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    all.sort_unstable();
+    let mut joined: Vec<(i64, i64)> = Vec::with_capacity(all.len());
+    for (from, to) in all {
+        match joined.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => joined.push((from, to)),
+        }
+    }
+    joined
+}
+
+impl Drain {
+    /// Switches all processes, and those that come.
+    pub(super) fn switch_all(&mut self, on: bool, client: Client) {
+        self.switch.asked = Some(on);
+        self.see_switches();
+        let now_ns = self.clocks.now_ns();
+        self.processes.values_mut().for_each(|process| process.record(on, now_ns));
+        self.changed = true;
+        client.answer(Ok(&self.trace().display().to_string()));
+    }
+
+    /// Sees whether processes have switched themselves.
+    pub(super) fn see_switches(&mut self) {
+        for process in self.processes.values_mut() {
+            self.changed |= process.see_switches(&self.clocks);
+        }
+    }
+
+    /// As [`Switch::describe`] has it.
+    pub(super) fn describe_switches(&self) -> Option<KeptDetail> {
+        self.switch.describe(self.processes.values().map(|process| &process.recording), self.clocks.now_ns())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_any_process_recorded_is_in_the_trace() {
+        assert_eq!(union(vec![(5, 9), (1, 3), (8, 12), (3, 4), (20, 21)]), [(1, 4), (5, 12), (20, 21)]);
+        let mut switch = Switch::default();
+        assert_eq!(switch.describe([].into_iter(), 9), None);
+        let mut recording = Recording::new(10, false);
+        switch.ended(&Recording::new(0, true), 5);
+        assert_eq!(switch.describe([&recording].into_iter(), 30).unwrap().intervals, [interval(0, 5)]);
+        recording.turn(true, 20);
+        let kept = switch.describe([&recording].into_iter(), 30).unwrap();
+        assert_eq!(kept.intervals, [interval(0, 5), interval(20, 30)]);
+    }
+
+    fn interval(from_ns: i64, to_ns: i64) -> Interval {
+        Interval { from_ns, to_ns, why: "recording was on".to_owned() }
+    }
+}

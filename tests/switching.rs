@@ -1,0 +1,118 @@
+//! Recording that is switched on and off: by the program's profiler calls, and from outside.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gputrace_collectors::manifest::Interval;
+use serde_json::Value;
+
+use crate::util::{
+    Driver, Scratch, Target, Trace, count, driver_folder, gputrace, linked_with_library, poll, program_with,
+};
+
+fn switched<'a>(scratch: &'a Scratch, scenario: &str) -> Target<'a> {
+    let flags = linked_with_library("libcuda.so.1", &driver_folder(Driver::Plain), &["-l:libcuda.so.1"]);
+    let target = scratch.target(program_with("switched", "linked", &flags)).arg(scenario);
+    target.with_driver(Driver::Plain).options(["--malloc", "off"])
+}
+
+fn intervals(trace: &Trace) -> Vec<Interval> {
+    let detail = trace.manifest().detail.expect("recording was off for a while");
+    assert_eq!(detail.mode, "switched");
+    detail.intervals
+}
+
+/// Grids of all launches, in their order, each run of equal ones once.
+fn grids(trace: &Trace) -> Vec<(i64, usize)> {
+    let mut runs: Vec<(i64, usize)> = Vec::new();
+    for row in trace.table("launches").rows() {
+        match runs.last_mut() {
+            Some((grid, count)) if *grid == row.int("grid_x") => *count += 1,
+            _ => runs.push((row.int("grid_x"), 1)),
+        }
+    }
+    runs
+}
+
+#[test]
+fn what_lies_between_the_profilers_calls_is_recorded_and_nothing_else() {
+    let scratch = Scratch::new();
+    let run = switched(&scratch, "profiler").options(["--capture-range", "cudaProfilerApi"]).same();
+    let trace = run.read();
+    trace.assert_balanced();
+    assert_eq!(grids(&trace), [(50, 50), (25, 25)]);
+    let intervals = intervals(&trace);
+    let inside = |at: i64| intervals.iter().any(|interval| (interval.from_ns..interval.to_ns).contains(&at));
+    let launches = trace.table("launches");
+    assert!(launches.rows().all(|row| inside(row.int("start_ns"))), "{intervals:?}");
+    // Kernels have their names though their module was loaded before.
+    let names = trace.names();
+    assert!(launches.rows().all(|row| names[&row.int("name_id")] == "spin_us_40"));
+    let path = run.trace.to_string_lossy().into_owned();
+    let report = scratch.gputrace(&["report", &path, "--only", "launch-overhead", "--format", "json"]).expect(0).text();
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let said = report["analyses"]["launch-overhead"]["facts"]["launches"].as_i64().expect("launches");
+    assert_eq!((said, intervals.len()), (25, 2), "{intervals:?}");
+}
+
+#[test]
+fn without_being_asked_the_profilers_calls_change_nothing() {
+    let scratch = Scratch::new();
+    let trace = switched(&scratch, "profiler").same().read();
+    assert_eq!(grids(&trace), [(100, 100), (50, 50), (100, 100), (25, 25), (10, 10)]);
+    assert_eq!(trace.manifest().detail, None);
+}
+
+fn made(file: &Path) -> Option<i64> {
+    Some(i64::from_le_bytes(std::fs::read(file).ok()?.get(..8)?.try_into().ok()?))
+}
+
+/// Launches that the trace has so far.
+fn recorded(trace: &Path) -> Option<u64> {
+    let manifests = trace.join("manifest").is_dir().then(|| Trace::open(trace).manifests())?;
+    let processes = manifests.iter().flat_map(|manifest| &manifest.processes);
+    Some(processes.map(|process| count(process, "launch").seen).sum())
+}
+
+#[test]
+fn a_session_is_switched_on_and_off_while_it_runs() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let scratch = Scratch::new();
+    let file = scratch.path().join("made");
+    let started = switched(&scratch, "loop").arg(&file).options(["--start-paused"]).start();
+    let trace = started.trace.clone();
+    let until_made = |more: i64| {
+        let from = made(&file).unwrap_or(0);
+        poll(PATIENCE, || made(&file).filter(|now| *now >= from + more)).expect("the program goes on")
+    };
+    let session = started.pid().to_string();
+    let tell = |word: &str| {
+        let told = scratch.target(gputrace()).args([word, &session]).plain().expect(0).text();
+        assert_eq!(Path::new(told.trim_end()), trace.canonicalize().expect("the trace"), "{word}");
+    };
+    until_made(500);
+    let early = made(&file).expect("a count");
+    tell("start");
+    poll(PATIENCE, || recorded(&trace).filter(|seen| *seen >= 200)).expect("launches are recorded");
+    tell("stop");
+    let stopped = made(&file).expect("a count");
+    until_made(3000);
+    let paused = made(&file).expect("a count");
+    tell("start");
+    until_made(300);
+    std::fs::write(file.with_extension("stop"), "").expect("a file");
+    let run = started.wait().expect(0);
+    let all = made(&file).expect("a count") as u64;
+    let trace = run.read();
+    trace.assert_balanced();
+    let seen = count(&trace.root(), "launch").seen;
+    // A thread that records sees that it is to stop when a call takes longer, or 511 events later.
+    let most = (stopped - early) as u64 + 600 + all - paused as u64 + 10;
+    assert!((500..=most).contains(&seen), "{seen} of {all}: not before {early}, until {stopped}, from {paused}");
+    let intervals = intervals(&trace);
+    assert_eq!(intervals.len(), 2, "{intervals:?}");
+    let starts: Vec<i64> = trace.table("launches").rows().map(|row| row.int("start_ns")).collect();
+    let inside =
+        |interval: &Interval| starts.iter().filter(|at| (interval.from_ns..interval.to_ns).contains(at)).count();
+    assert!(inside(&intervals[0]) >= 200 && inside(&intervals[1]) >= 290, "{intervals:?}");
+}
