@@ -65,6 +65,7 @@ fn an_error_of_the_driver_keeps_what_came_before_it_with_the_call_itself() {
     assert!(launches.len() > 100 && launches.len() < 4000, "{}", launches.len());
     let [seen, recorded, left_out] = sums(&trace);
     assert!(left_out > 0 && recorded > 0 && seen >= recorded + left_out, "{seen} {recorded} {left_out}");
+    scratch.gputrace(&["report", &run.trace.to_string_lossy()]).expect(0);
     let text = run.whole_lines();
     assert!(text.contains("single events kept: 1 dump; ") && text.contains("cuMemAlloc_v2 returned 2"), "{text}");
 }
@@ -77,7 +78,7 @@ fn a_run_in_which_nothing_happens_keeps_no_single_event_and_says_so() {
     trace.assert_balanced();
     assert_eq!((starts(&trace).len(), kept(&trace).intervals.len()), (0, 0));
     let text = run.whole_lines();
-    assert!(text.contains("calls were left out, as --detail asked for"), "{text}");
+    assert!(text.contains("events were left out, as --detail asked for"), "{text}");
     assert!(text.contains("single events kept: 0 dumps; 0 of "), "{text}");
     // What a report can say is that, and nothing of idle or missing calls.
     let report = scratch.gputrace(&["report", &run.trace.to_string_lossy()]).expect(0).text();

@@ -283,8 +283,9 @@ impl Stage {
         self.wanted.is_empty()
     }
 
-    /// No other rows come: what still waits is not wanted.
-    pub(crate) fn finish(&mut self) {
+    /// No other rows come: what still waits is not wanted, and no interval goes on.
+    pub(crate) fn finish(&mut self, now_ns: i64) {
+        self.kept.intervals.iter_mut().for_each(|interval| interval.to_ns = interval.to_ns.min(now_ns));
         self.queue.drain().iter().for_each(|held| self.left_out.add(held.part.shares()));
     }
 

@@ -86,10 +86,11 @@ fn a_trigger_keeps_what_began_around_it_and_the_rest_is_left_out() {
     assert_eq!(starts, wanted);
     assert_eq!(shares.iter().map(|share| share.rows).sum::<u64>(), 23);
     assert_eq!(left_out(&stage), [("sync".to_owned(), 20)].into());
-    stage.finish();
+    assert_eq!(stage.describe().intervals[0].to_ns, 10_500_000_000);
+    stage.finish(10_250_000_000);
     assert_eq!(left_out(&stage), [("sync".to_owned(), 20)].into());
     let [interval] = stage.describe().intervals.try_into().unwrap();
-    assert_eq!((interval.from_ns, interval.to_ns), (4_500_000_000, 10_500_000_000));
+    assert_eq!((interval.from_ns, interval.to_ns), (4_500_000_000, 10_250_000_000));
     assert_eq!(interval.why, "a test");
 }
 
@@ -131,7 +132,7 @@ fn what_is_too_old_or_too_much_is_let_go_and_no_interval_claims_it() {
     assert!(from_ns > SECOND && starts.iter().all(|start| *start >= from_ns), "{from_ns}");
     let kept: u64 = shares.iter().map(|share| share.rows).sum();
     assert!(kept == starts.len() as u64 && kept > 0 && kept < 2400);
-    stage.finish();
+    stage.finish(31 * SECOND);
     assert_eq!(left_out(&stage)["sync"] + kept, 2400);
 }
 
