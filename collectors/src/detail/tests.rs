@@ -36,7 +36,7 @@ fn call(class: Class, start_ns: i64, process_id: i64, result: i32) -> Call {
 }
 
 fn triggered(before: Duration, bytes: u64) -> Stage {
-    Stage::new(Detail::Triggered { before, bytes }, 0).expect("a stage")
+    Stage::new(Detail::Triggered { before, bytes, slow: None }, 0).expect("a stage")
 }
 
 /// Gives the stage a batch of waits that began at these times.
@@ -243,4 +243,29 @@ fn the_first_call_that_returns_an_error_is_worth_keeping_and_later_ones_of_that_
     ];
     assert_eq!(found, said);
     assert_eq!(passed(&mut stage).0, [30, 50, 60].map(|second| second * SECOND));
+}
+
+#[test]
+fn a_wait_that_takes_far_longer_than_is_usual_is_worth_keeping_where_that_was_asked_for() {
+    for (slow, said) in [(Some(5), vec!["cuCtxSynchronize took 30000 us, where 1048 us are usual"]), (None, Vec::new())]
+    {
+        let detail = Detail::Triggered { before: Duration::from_secs(1), bytes: QUEUE_BYTES, slow };
+        let mut stage = Stage::new(detail, 0).unwrap();
+        let mut tables = Tables::new();
+        tables.name(7, "api", "cuCtxSynchronize");
+        let wait = |tables: &mut Tables, at: i64, api_ns: i64, kind: u8| {
+            tables.sync(&Call { api_ns, ..call(Class::Sync, at * SECOND, 1, 0) }, kind, 0);
+        };
+        // Nobody knows yet what is usual; then a wait of four times the usual, a slow one, and a question, which is no wait.
+        let (context, query) = (1, 4);
+        wait(&mut tables, 1, 80_000_000, context);
+        (2..400).for_each(|at| wait(&mut tables, at, 1_000_000, context));
+        give(&mut stage, &mut tables);
+        for (at, api_ns, kind) in [(500, 4_000_000, context), (600, 30_000_000, context), (700, 90_000_000, query)] {
+            wait(&mut tables, at, api_ns, kind);
+            give(&mut stage, &mut tables);
+        }
+        let whys: Vec<String> = stage.describe().intervals.into_iter().map(|interval| interval.why).collect();
+        assert_eq!(whys, said);
+    }
 }
