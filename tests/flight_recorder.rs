@@ -120,6 +120,61 @@ fn a_crash_and_an_exit_that_is_no_success_keep_the_end() {
     }
 }
 
+#[test]
+fn a_child_that_crashes_is_worth_keeping_and_one_that_is_told_to_end_is_not() {
+    for (end, why) in [("crash", Some(" was ended by signal 11")), ("term", None)] {
+        let scratch = Scratch::new();
+        // The command itself ends well.
+        let script = format!("'{}' 100 {end} > /dev/null; exit 0", program("incident").display());
+        let target = scratch.shell(&script).with_driver(Driver::Plain).options(["--flight-recorder"]);
+        let trace = target.traced().expect(0).read();
+        trace.assert_balanced();
+        let whys: Vec<String> = kept(&trace).intervals.into_iter().map(|interval| interval.why).collect();
+        match why {
+            Some(why) => {
+                assert!(whys.len() == 1 && whys[0].starts_with("process ") && whys[0].ends_with(why), "{whys:?}")
+            }
+            None => assert!(whys.is_empty(), "{whys:?}"),
+        }
+        assert_eq!(trace.table("launches").len(), if why.is_some() { 100 } else { 0 });
+    }
+}
+
+#[test]
+fn what_the_gpu_did_is_kept_with_the_calls_that_caused_it() {
+    let scratch = Scratch::new();
+    let options = ["--flight-recorder", "1", "--gpu-time", "full"];
+    let trace = incident(&scratch, &["1500", "error", "1500"], &options).traced().expect(0).read();
+    trace.assert_balanced();
+    let [interval] = kept(&trace).intervals.try_into().expect("one dump");
+    let inside = |at: i64| (interval.from_ns..interval.to_ns).contains(&at);
+    let calls = |table: &str, column: &str| -> Vec<i64> {
+        trace.table(table).rows().filter_map(|row| row.maybe_int(column)).collect()
+    };
+    assert!(calls("kernels", "start_ns").into_iter().all(inside));
+    let (launched, ran) = (calls("launches", "correlation_id"), calls("kernels", "correlation_id"));
+    let missing = launched.iter().filter(|call| !ran.contains(call)).count();
+    // A kernel begins a little after its call: of the last one before the end it may be outside.
+    assert!(launched.len() > 100 && missing <= 1, "{missing} of {}", launched.len());
+}
+
+#[test]
+fn the_account_of_a_killed_collector_does_not_claim_what_was_held_back() {
+    let scratch = Scratch::new();
+    let mut started = incident(&scratch, &["1000000", "nothing"], &["--flight-recorder"]).start_to_be_killed();
+    until_launched(&started, 2000);
+    started.kill();
+    let trace = Trace::open(&started.trace);
+    let process = &trace.manifest().processes[0];
+    // SAFETY: the pid is that of a process of ours that runs.
+    unsafe { libc::kill(process.pid, libc::SIGKILL) };
+    // What was read last was in no batch yet.
+    let count = process.accounting["launch"];
+    assert!(count.left_out > 0 && count.left_out > count.recorded, "{count:?}");
+    let report = scratch.gputrace(&["report", &started.trace.to_string_lossy(), "--only", "self"]).text();
+    assert!(report.starts_with("no single event was kept"), "{report}");
+}
+
 /// Waits until a session has read a number of launches.
 fn until_launched(started: &Started, launches: u64) {
     let read = || {

@@ -1,7 +1,7 @@
 /* Steps, and then something happens: incident STEPS WHAT [STEPS]
  *
  * A step is a launch, a wait for it and a pause of a millisecond. After STEPS of them WHAT happens: `error`, an allocation that
- * fails; `slow`, a wait for 5,000 launches in blocks of 32; `crash`, SIGSEGV; `exit`, the end with code 3; `nothing`. What goes on makes STEPS more steps (none). Prints the number
+ * fails; `slow`, a wait for 5,000 launches in blocks of 32; `crash`, SIGSEGV; `term`, SIGTERM; `exit`, the end with code 3; `nothing`. What goes on makes STEPS more steps (none). Prints the number
  * of launches before and after. */
 #include <dlfcn.h>
 #include <signal.h>
@@ -72,6 +72,7 @@ int main(int argc, char **argv) {
         must(p_cuCtxSynchronize());
     }
     if (!strcmp(what, "crash")) raise(SIGSEGV);
+    if (!strcmp(what, "term")) raise(SIGTERM);
     if (!strcmp(what, "exit")) return 3;
     steps(after, function);
     printf("%d %d\n", before, after);
