@@ -65,8 +65,26 @@ fn an_error_of_the_driver_keeps_what_came_before_it_with_the_call_itself() {
     assert!(launches.len() > 100 && launches.len() < 4000, "{}", launches.len());
     let [seen, recorded, left_out] = sums(&trace);
     assert!(left_out > 0 && recorded > 0 && seen >= recorded + left_out, "{seen} {recorded} {left_out}");
+    scratch.gputrace(&["report", &run.trace.to_string_lossy()]).expect(0);
     let text = run.whole_lines();
     assert!(text.contains("single events kept: 1 dump; ") && text.contains("cuMemAlloc_v2 returned 2"), "{text}");
+}
+
+#[test]
+fn a_wait_far_longer_than_usual_keeps_itself_and_what_it_waited_for() {
+    let scratch = Scratch::new();
+    let options = ["--flight-recorder", "1", "--dump-slow", "3"];
+    let run = incident(&scratch, &["1000", "slow", "10"], &options).traced().expect(0);
+    let trace = run.read();
+    trace.assert_balanced();
+    let detail = kept(&trace);
+    // A machine that is busy elsewhere may have had others.
+    let slow = |why: &str| why.contains("cuCtxSynchronize took ") && why.contains(" us are usual");
+    assert!(detail.intervals.iter().any(|interval| slow(&interval.why)), "{detail:?}");
+    assert_inside(&trace, &detail.intervals);
+    let longest = trace.table("syncs").rows().map(|row| row.int("api_ns")).max().expect("waits");
+    let burst = trace.table("launches").rows().filter(|row| row.int("block_x") == 32).count();
+    assert!(longest > 200_000_000 && burst == 5000, "{longest} ns, {burst} launches");
 }
 
 #[test]
@@ -77,7 +95,7 @@ fn a_run_in_which_nothing_happens_keeps_no_single_event_and_says_so() {
     trace.assert_balanced();
     assert_eq!((starts(&trace).len(), kept(&trace).intervals.len()), (0, 0));
     let text = run.whole_lines();
-    assert!(text.contains("calls were left out, as --detail asked for"), "{text}");
+    assert!(text.contains("events were left out, as --detail asked for"), "{text}");
     assert!(text.contains("single events kept: 0 dumps; 0 of "), "{text}");
     // What a report can say is that, and nothing of idle or missing calls.
     let report = scratch.gputrace(&["report", &run.trace.to_string_lossy()]).expect(0).text();
@@ -100,6 +118,61 @@ fn a_crash_and_an_exit_that_is_no_success_keep_the_end() {
         assert_eq!(trace.table("launches").len(), 200, "{what}");
         assert_eq!(sums(&trace)[2], 0, "{what}");
     }
+}
+
+#[test]
+fn a_child_that_crashes_is_worth_keeping_and_one_that_is_told_to_end_is_not() {
+    for (end, why) in [("crash", Some(" was ended by signal 11")), ("term", None)] {
+        let scratch = Scratch::new();
+        // The command itself ends well.
+        let script = format!("'{}' 100 {end} > /dev/null; exit 0", program("incident").display());
+        let target = scratch.shell(&script).with_driver(Driver::Plain).options(["--flight-recorder"]);
+        let trace = target.traced().expect(0).read();
+        trace.assert_balanced();
+        let whys: Vec<String> = kept(&trace).intervals.into_iter().map(|interval| interval.why).collect();
+        match why {
+            Some(why) => {
+                assert!(whys.len() == 1 && whys[0].starts_with("process ") && whys[0].ends_with(why), "{whys:?}")
+            }
+            None => assert!(whys.is_empty(), "{whys:?}"),
+        }
+        assert_eq!(trace.table("launches").len(), if why.is_some() { 100 } else { 0 });
+    }
+}
+
+#[test]
+fn what_the_gpu_did_is_kept_with_the_calls_that_caused_it() {
+    let scratch = Scratch::new();
+    let options = ["--flight-recorder", "1", "--gpu-time", "full"];
+    let trace = incident(&scratch, &["1500", "error", "1500"], &options).traced().expect(0).read();
+    trace.assert_balanced();
+    let [interval] = kept(&trace).intervals.try_into().expect("one dump");
+    let inside = |at: i64| (interval.from_ns..interval.to_ns).contains(&at);
+    let calls = |table: &str, column: &str| -> Vec<i64> {
+        trace.table(table).rows().filter_map(|row| row.maybe_int(column)).collect()
+    };
+    assert!(calls("kernels", "start_ns").into_iter().all(inside));
+    let (launched, ran) = (calls("launches", "correlation_id"), calls("kernels", "correlation_id"));
+    let missing = launched.iter().filter(|call| !ran.contains(call)).count();
+    // A kernel begins a little after its call: of the last one before the end it may be outside.
+    assert!(launched.len() > 100 && missing <= 1, "{missing} of {}", launched.len());
+}
+
+#[test]
+fn the_account_of_a_killed_collector_does_not_claim_what_was_held_back() {
+    let scratch = Scratch::new();
+    let mut started = incident(&scratch, &["1000000", "nothing"], &["--flight-recorder"]).start_to_be_killed();
+    until_launched(&started, 2000);
+    started.kill();
+    let trace = Trace::open(&started.trace);
+    let process = &trace.manifest().processes[0];
+    // SAFETY: the pid is that of a process of ours that runs.
+    unsafe { libc::kill(process.pid, libc::SIGKILL) };
+    // What was read last was in no batch yet.
+    let count = process.accounting["launch"];
+    assert!(count.left_out > 0 && count.left_out > count.recorded, "{count:?}");
+    let report = scratch.gputrace(&["report", &started.trace.to_string_lossy(), "--only", "self"]).text();
+    assert!(report.starts_with("no single event was kept"), "{report}");
 }
 
 /// Waits until a session has read a number of launches.
@@ -212,7 +285,10 @@ fn windows_hold_all_rows_that_begin_in_them_and_none_else() {
     let report =
         scratch.gputrace(&["report", &run.trace.to_string_lossy(), "--only", "launch-overhead"]).expect(0).text();
     let head = report.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(head.contains("this is number ") && head.contains(", a window of the wall clock)"), "{head}");
+    assert!(
+        head.starts_with("single events were kept in ") && head.contains(", a window of the wall clock)"),
+        "{head}"
+    );
 }
 
 #[test]
@@ -254,6 +330,7 @@ fn options_that_say_nothing_beside_each_other_are_refused() {
         &["--flight-recorder-memory", "1G"],
         &["--detail", "windows=2s/1s"],
         &["--flight-recorder", "0"],
+        &["--dump-slow", "10"],
     ] {
         let (code, text) = refused(options);
         assert!(code == Some(125) && text.lines().count() == 1, "{options:?}: {code:?} {text}");

@@ -105,6 +105,27 @@ fn what_is_removed_for_the_size_of_the_trace_is_still_counted() {
 }
 
 #[test]
+fn sums_are_of_the_whole_run_whatever_single_events_were_kept() {
+    let scratch = Scratch::new();
+    for detail in ["rollup", "triggered"] {
+        let target = scratch.target(program("threads")).args(["4", "20000"]).with_instant_driver();
+        let run = target.options(["--on-full", "block", "--malloc", "off", "--detail", detail]).traced().expect(0);
+        let trace = run.read();
+        trace.assert_balanced();
+        assert_eq!(trace.table("launches").rows().count(), 0);
+        let found = section(&scratch, &run, "rollups");
+        assert_eq!(found["facts"]["launches_per_s"].as_f64().map(|n| n > 1000.0), Some(true), "{found}");
+        let classes = found["tables"]["by_class"]["rows"].as_array().expect("classes");
+        let launch = classes.iter().find(|row| row["class"] == "launch").expect("launches");
+        assert_eq!(launch["events"].as_u64(), Some(160_000));
+        // And the report itself leads there.
+        let path = run.trace.to_string_lossy().into_owned();
+        let report = scratch.gputrace(&["report", &path]).expect(0).text();
+        assert!(report.contains("rollups has the sums of all"), "{report}");
+    }
+}
+
+#[test]
 fn a_killed_collector_leaves_the_sums_of_all_but_the_last_two_seconds() {
     let scratch = Scratch::new();
     let file = scratch.path().join("count");

@@ -35,6 +35,13 @@ pub(crate) struct DetailArgs {
     /// Example: --flight-recorder-memory 1G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) flight_recorder_memory: Option<u64>,
+
+    /// A wait for the GPU that took more than so many times what is usual is something that happens, too
+    ///
+    /// Usual is the 99th percentile of the waits of that function in that process so far, from the 200th on; waits below a millisecond
+    /// are never meant. Goes with --flight-recorder and --detail triggered. Example: --dump-slow 10
+    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    pub(crate) dump_slow: Option<u32>,
 }
 
 /// What `--detail` names.
@@ -64,6 +71,11 @@ impl DetailArgs {
                     .to_owned(),
             );
         }
+        if self.dump_slow.is_some() && !self.is_triggered() {
+            return Err(
+                "--dump-slow belongs to --flight-recorder or --detail triggered: nothing else is dumped".to_owned()
+            );
+        }
         Ok(())
     }
 
@@ -74,10 +86,10 @@ impl DetailArgs {
 
     /// For the collector.
     pub(crate) fn wanted(&self) -> Detail {
-        let bytes = self.flight_recorder_memory.unwrap_or(QUEUE_BYTES);
+        let (bytes, slow) = (self.flight_recorder_memory.unwrap_or(QUEUE_BYTES), self.dump_slow);
         match (self.flight_recorder, self.detail) {
-            (Some(before), _) => Detail::Triggered { before, bytes },
-            (None, DetailKind::Triggered) => Detail::Triggered { before: BEFORE, bytes },
+            (Some(before), _) => Detail::Triggered { before, bytes, slow },
+            (None, DetailKind::Triggered) => Detail::Triggered { before: BEFORE, bytes, slow },
             (None, DetailKind::Windows(length, period)) => Detail::Windows { length, period },
             (None, DetailKind::Rollup) => Detail::Rollup,
             (None, DetailKind::Full) => Detail::Full,
@@ -145,11 +157,12 @@ mod tests {
     #[test]
     fn a_flight_recorder_is_triggered_and_nothing_else() {
         let recorder = DetailArgs { flight_recorder: Some(BEFORE), ..DetailArgs::default() };
-        assert_eq!(recorder.wanted(), Detail::Triggered { before: BEFORE, bytes: QUEUE_BYTES });
+        assert_eq!(recorder.wanted(), Detail::Triggered { before: BEFORE, bytes: QUEUE_BYTES, slow: None });
         assert!(recorder.check().is_ok() && recorder.is_triggered());
         assert!(DetailArgs { detail: DetailKind::Rollup, ..recorder }.check().is_err());
         let memory = DetailArgs { flight_recorder_memory: Some(1), ..DetailArgs::default() };
         assert!(memory.check().is_err());
+        assert!(DetailArgs { dump_slow: Some(9), ..DetailArgs::default() }.check().is_err());
         assert_eq!(DetailArgs::default().wanted(), Detail::Full);
     }
 }

@@ -3,7 +3,7 @@
 //! | path | what |
 //! |---|---|
 //! | `gputrace-<pid>-<random>/` | mode 0700, in $XDG_RUNTIME_DIR or else /tmp; locked (flock) as long as the launcher lives |
-//! | `s/` | GPUTRACE_SESSION: the collector's socket and the segments of processes that found no collector |
+//! | `s/` | GPUTRACE_SESSION: the collector's socket, the one where others ask it (`control`), and the segments of processes that found no collector |
 //! | `no-libasan.so/` | what LD_PRELOAD leads to, see `links.rs` |
 //!
 //! `s` is a folder of its own so that it can go while the links stay: processes that outlive the launcher then load an

@@ -65,6 +65,14 @@ impl Filter {
         self
     }
 
+    /// The same for sums of all events: an interval of single events does not bound them, a span that the user named does.
+    pub(crate) fn of_sums(&self) -> Filter {
+        match self.interval {
+            Some(_) => Filter { from_ns: None, to_ns: None, ..self.clone() },
+            None => self.clone(),
+        }
+    }
+
     /// Whether only a span of time is kept.
     pub(crate) fn is_window(&self) -> bool {
         self.from_ns.is_some() || self.to_ns.is_some() || !self.within.is_empty()

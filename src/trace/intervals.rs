@@ -5,7 +5,7 @@
 //! chosen one and theirs is taken, and who has less than half of it is left out.
 
 use gputrace_collectors::launcher_of;
-use gputrace_collectors::manifest::{KeptDetail, Manifest};
+use gputrace_collectors::manifest::{self, KeptDetail, Manifest};
 use rustc_hash::FxHashSet;
 
 use super::{Filter, Trace};
@@ -49,7 +49,9 @@ impl Trace {
         let all = self.intervals()?;
         let after = |at: i64| duration(at.saturating_sub(self.began_ns()).max(0) as f64);
         let text = match (filter.interval.and_then(|place| Some((place, all.get(place)?))), all.len()) {
-            (_, 0) => "no single event was kept: there is nothing to report of single calls".to_owned(),
+            (_, 0) => {
+                "no single event was kept: rollups has the sums of all, and nothing is known of single calls".to_owned()
+            }
             (None, 1) => "single events were kept in one interval: what is not in it is not known".to_owned(),
             (None, n) => {
                 format!(
@@ -79,6 +81,8 @@ impl Trace {
 }
 
 const WINDOW: &str = "a window of the wall clock";
+/// A year has half a million minutes. A manifest that claims more windows is damaged.
+const MOST_WINDOWS: i64 = 1 << 20;
 
 /// The intervals of a launcher.
 fn of(manifest: &Manifest, detail: &KeptDetail) -> Vec<Interval> {
@@ -91,12 +95,12 @@ fn of(manifest: &Manifest, detail: &KeptDetail) -> Vec<Interval> {
     // While it runs, the manifest knows of no later moment than its last look at the clock.
     let last = manifest.clock.pairs.last().and_then(|pair| i64::try_from(pair.realtime_ns).ok());
     let ended_ns = manifest.ended_ns.or(last).unwrap_or(manifest.started_ns);
-    let windows = detail.windows.into_iter().flat_map(|windows| {
-        let cut = move |(from_ns, to_ns)| Interval {
-            from_ns,
-            to_ns,
-            why: WINDOW.to_owned(),
-            cut: to_ns - from_ns < windows.length_ns,
+    let span_ns = ended_ns.saturating_sub(manifest.started_ns);
+    let few = |windows: &manifest::Windows| span_ns / windows.period_ns.max(1) < MOST_WINDOWS;
+    let windows = detail.windows.filter(few).into_iter().flat_map(|windows| {
+        let cut = move |(from_ns, to_ns): (i64, i64)| {
+            let cut = to_ns.saturating_sub(from_ns) < windows.length_ns;
+            Interval { from_ns, to_ns, why: WINDOW.to_owned(), cut }
         };
         windows.between(manifest.started_ns, ended_ns).map(cut)
     });
@@ -108,12 +112,13 @@ impl Filter {
     pub(crate) fn in_interval(mut self, trace: &Trace, place: usize) -> Filter {
         let Some(chosen) = trace.intervals().and_then(|all| all.into_iter().nth(place)) else { return self };
         let (mut from_ns, mut to_ns) = (chosen.from_ns, chosen.to_ns);
+        let half_ns = chosen.to_ns.saturating_sub(chosen.from_ns) / 2;
         let mut left_out = FxHashSet::default();
         for manifest in trace.manifests() {
             let Some(detail) = &manifest.detail else { continue };
             let part = |own: &Interval| (own.from_ns.max(from_ns), own.to_ns.min(to_ns));
-            let common = of(manifest, detail).iter().map(part).max_by_key(|(from, to)| to - from);
-            match common.filter(|(from, to)| (to - from) * 2 >= chosen.to_ns - chosen.from_ns) {
+            let common = of(manifest, detail).iter().map(part).max_by_key(|(from, to)| to.saturating_sub(*from));
+            match common.filter(|(from, to)| to.saturating_sub(*from) >= half_ns) {
                 Some(common) => (from_ns, to_ns) = common,
                 None => _ = left_out.insert(manifest.launcher_id as i64),
             }
@@ -129,7 +134,7 @@ impl Filter {
 
 #[cfg(test)]
 mod tests {
-    use gputrace_collectors::manifest::{self, Windows};
+    use gputrace_collectors::manifest::Windows;
 
     use super::*;
     use crate::analysis::{Facts, Need};

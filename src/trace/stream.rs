@@ -32,7 +32,9 @@ impl<'a> Stream<'a> {
         beside: bool,
     ) -> Stream<'a> {
         let (files, journal) = (launcher.sealed(table).to_vec(), launcher.journal.clone());
-        let job = Arc::new(Job { table, columns, filter: filter.clone(), beside, files, journal });
+        let sums = matches!(table, TableId::Rollups | TableId::RollupNames);
+        let filter = if sums { filter.of_sums() } else { filter.clone() };
+        let job = Arc::new(Job { table, columns, filter, beside, files, journal });
         let mut stream = Stream { trace, job, messages: None };
         if !stream.job.files.is_empty() || stream.job.journal.is_some() {
             stream.decode_from(0);

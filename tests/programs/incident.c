@@ -1,7 +1,7 @@
 /* Steps, and then something happens: incident STEPS WHAT [STEPS]
  *
  * A step is a launch, a wait for it and a pause of a millisecond. After STEPS of them WHAT happens: `error`, an allocation that
- * fails; `crash`, SIGSEGV; `exit`, the end with code 3; `nothing`. What goes on makes STEPS more steps (none). Prints the number
+ * fails; `slow`, a wait for 5,000 launches in blocks of 32; `crash`, SIGSEGV; `term`, SIGTERM; `exit`, the end with code 3; `nothing`. What goes on makes STEPS more steps (none). Prints the number
  * of launches before and after. */
 #include <dlfcn.h>
 #include <signal.h>
@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
     CUdevice device;
     CUcontext context;
     CUmodule module;
-    CUfunction function;
+    CUfunction function, slow;
     CUdeviceptr address;
     must(p_cuInit(0));
     must(p_cuDeviceGet(&device, 0));
@@ -64,8 +64,15 @@ int main(int argc, char **argv) {
     must(p_cuModuleLoadData(&module, "fakecuda:spin_us_2"));
     must(p_cuModuleGetFunction(&function, module, "spin_us_2"));
     steps(before, function);
-    if (!strcmp(what, "error") && !p_cuMemAlloc_v2(&address, (size_t)1 << 60)) return 4;
+    if (!strcmp(what, "error") && !p_cuMemAlloc_v2(&address, (size_t)1 << 42)) return 4;
+    if (!strcmp(what, "slow")) {
+        must(p_cuModuleLoadData(&module, "fakecuda:spin_us_100"));
+        must(p_cuModuleGetFunction(&slow, module, "spin_us_100"));
+        for (int n = 0; n < 5000; n++) must(p_cuLaunchKernel(slow, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
+        must(p_cuCtxSynchronize());
+    }
     if (!strcmp(what, "crash")) raise(SIGSEGV);
+    if (!strcmp(what, "term")) raise(SIGTERM);
     if (!strcmp(what, "exit")) return 3;
     steps(after, function);
     printf("%d %d\n", before, after);

@@ -175,7 +175,7 @@ impl Trace {
                 // Sums hold every event that is in no call any more, with a row of its own or without.
                 for of in summed.iter().filter(|of| !of.is_empty()) {
                     let events = of.get(&(process.process_id, class.clone())).copied().unwrap_or(0);
-                    let all = count.kept() + count.dropped + count.sampled_out;
+                    let all = count.kept() + count.left_out + count.dropped + count.sampled_out;
                     let lost = if class == "range" { orphans(process) } else { 0 };
                     assert_eq!(events + lost, all, "{class} in the rollups of {}", process.exe);
                 }

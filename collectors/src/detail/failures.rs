@@ -20,8 +20,8 @@ const IN_PROGRESS: i32 = 7;
 /// Results that are remembered.
 const MOST_KNOWN: usize = 1 << 16;
 
-/// A call that failed.
-pub(super) struct Failed {
+/// A call worth keeping.
+pub(super) struct Noted {
     /// When it returned.
     pub(super) at_ns: i64,
     pub(super) why: String,
@@ -47,15 +47,20 @@ impl Failures {
         }
     }
 
+    /// What a function is called.
+    pub(super) fn name(&self, api_id: i64) -> String {
+        self.names.get(&api_id).map_or("a call", String::as_str).to_owned()
+    }
+
     /// The first call of a batch whose result its process never had before.
-    pub(super) fn first_of(&mut self, part: &Part) -> Option<Failed> {
+    pub(super) fn first_of(&mut self, part: &Part) -> Option<Noted> {
         let rows = part.rows();
         let results = rows.column_by_name("result")?.as_primitive_opt::<Int32Type>()?.values();
         let nccl = part.table() == TableId::Collectives;
         let answer = if nccl { IN_PROGRESS } else { NOT_READY };
         let column = |name| numbers(rows, name);
         let (processes, starts, lengths) = (column("process_id"), column("start_ns"), column("api_ns"));
-        let mut first: Option<Failed> = None;
+        let mut first: Option<Noted> = None;
         for (row, result) in results.iter().enumerate().filter(|(_, result)| **result != 0 && **result != answer) {
             let process_id = *processes.get(row)?;
             if self.known.len() >= MOST_KNOWN || !self.known.insert((process_id, nccl, *result)) {
@@ -63,10 +68,9 @@ impl Failures {
             }
             let at_ns = starts.get(row)?.saturating_add(*lengths.get(row)?);
             if first.as_ref().is_none_or(|first| at_ns < first.at_ns) {
-                let name = column("api_id").get(row).and_then(|id| self.names.get(id));
-                let name = name.map_or("a call", String::as_str);
+                let name = column("api_id").get(row).map_or_else(String::new, |id| self.name(*id));
                 let pid = rows.column_by_name("pid")?.as_primitive_opt::<Int32Type>()?.value(row);
-                first = Some(Failed { at_ns, why: format!("{name} returned {result} in process {pid}") });
+                first = Some(Noted { at_ns, why: format!("{name} returned {result} in process {pid}") });
             }
         }
         first

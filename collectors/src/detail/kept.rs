@@ -50,7 +50,7 @@ pub struct Interval {
 impl Windows {
     /// Begin of the window whose period holds a moment.
     fn before(self, at_ns: i64) -> i64 {
-        at_ns - at_ns.rem_euclid(self.period_ns.max(1))
+        at_ns.saturating_sub(at_ns.rem_euclid(self.period_ns.max(1)))
     }
 
     /// The windows between two moments, the first and the last one cut off there.
@@ -66,7 +66,7 @@ impl Windows {
 impl KeptDetail {
     /// Whether what begins at a moment is kept.
     pub(crate) fn holds(&self, at_ns: i64) -> bool {
-        self.windows.is_some_and(|windows| at_ns - windows.before(at_ns) < windows.length_ns)
+        self.windows.is_some_and(|windows| at_ns.saturating_sub(windows.before(at_ns)) < windows.length_ns)
             || self.intervals.iter().any(|interval| (interval.from_ns..interval.to_ns).contains(&at_ns))
     }
 

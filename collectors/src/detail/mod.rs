@@ -10,6 +10,7 @@ mod account;
 mod failures;
 mod kept;
 mod queue;
+mod slow;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ pub(crate) use account::LeftOut;
 use failures::Failures;
 pub use kept::{Interval, KeptDetail, Windows};
 use queue::{Held, Queue};
+use slow::Slow;
 use split::Part;
 
 use crate::schema::TableId;
@@ -54,6 +56,8 @@ pub enum Detail {
         before: Duration,
         /// Bytes of rows that may wait for one.
         bytes: u64,
+        /// A wait that takes so many times what is usual is one.
+        slow: Option<u32>,
     },
     /// None.
     Rollup,
@@ -128,6 +132,7 @@ pub(crate) struct Stage {
     newest_ns: i64,
     left_out: LeftOut,
     failures: Failures,
+    slow: Option<Slow>,
     /// Rows that are wanted, on their way to the writer, in order.
     wanted: VecDeque<Message>,
     wanted_bytes: usize,
@@ -138,6 +143,10 @@ impl Stage {
     pub(crate) fn new(detail: Detail, started_ns: i64) -> Option<Stage> {
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let mut kept = KeptDetail { mode: detail.name().to_owned(), ..KeptDetail::default() };
+        let slow = match detail {
+            Detail::Triggered { slow, .. } => slow.map(Slow::new),
+            _ => None,
+        };
         let mut most_bytes = 0;
         match detail {
             Detail::Full => return None,
@@ -145,7 +154,7 @@ impl Stage {
             Detail::Windows { length, period } => {
                 kept.windows = Some(Windows { length_ns: ns(length), period_ns: ns(period).max(1) });
             }
-            Detail::Triggered { before, bytes } => {
+            Detail::Triggered { before, bytes, .. } => {
                 (kept.before_ns, kept.after_ns) = (Some(ns(before)), Some(AFTER_NS));
                 most_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             }
@@ -157,6 +166,7 @@ impl Stage {
             newest_ns: i64::MIN,
             left_out: LeftOut::default(),
             failures: Failures::default(),
+            slow,
             wanted: VecDeque::new(),
             wanted_bytes: 0,
         })
@@ -171,10 +181,13 @@ impl Stage {
         match message {
             Message::Rows(table, rows, shares) if is_single(table) => {
                 let part = Part::new(table, rows, shares);
-                if self.before_ns().is_some()
-                    && let Some(failed) = self.failures.first_of(&part)
-                {
-                    let _ = self.trigger(failed.at_ns, &failed.why);
+                if self.before_ns().is_some() {
+                    let failed = self.failures.first_of(&part);
+                    let name = |function| self.failures.name(function);
+                    let slowest = self.slow.as_mut().and_then(|slow| slow.slowest_of(&part, name));
+                    for noted in failed.into_iter().chain(slowest) {
+                        let _ = self.trigger(noted.at_ns, &noted.why);
+                    }
                 }
                 self.sort(part);
             }
@@ -283,8 +296,9 @@ impl Stage {
         self.wanted.is_empty()
     }
 
-    /// No other rows come: what still waits is not wanted.
-    pub(crate) fn finish(&mut self) {
+    /// No other rows come: what still waits is not wanted, and no interval goes on.
+    pub(crate) fn finish(&mut self, now_ns: i64) {
+        self.kept.intervals.iter_mut().for_each(|interval| interval.to_ns = interval.to_ns.min(now_ns));
         self.queue.drain().iter().for_each(|held| self.left_out.add(held.part.shares()));
     }
 

@@ -171,18 +171,18 @@ impl<'a> Events<'a> {
 }
 
 /// A column of texts out of a fixed list.
-struct Texts<'a> {
+pub(super) struct Texts<'a> {
     keys: &'a [u8],
     texts: &'a StringArray,
 }
 
 impl<'a> Texts<'a> {
-    fn of(rows: &'a RecordBatch, column: &str) -> Option<Texts<'a>> {
+    pub(super) fn of(rows: &'a RecordBatch, column: &str) -> Option<Texts<'a>> {
         let column = rows.column_by_name(column)?.as_dictionary_opt::<UInt8Type>()?;
         Some(Texts { keys: column.keys().values(), texts: column.values().as_string_opt::<i32>()? })
     }
 
-    fn get(&self, row: usize) -> &'a str {
+    pub(super) fn get(&self, row: usize) -> &'a str {
         let key = self.keys.get(row).map(|key| usize::from(*key));
         key.filter(|key| *key < self.texts.len()).map_or("", |key| self.texts.value(key))
     }

@@ -36,7 +36,7 @@ fn call(class: Class, start_ns: i64, process_id: i64, result: i32) -> Call {
 }
 
 fn triggered(before: Duration, bytes: u64) -> Stage {
-    Stage::new(Detail::Triggered { before, bytes }, 0).expect("a stage")
+    Stage::new(Detail::Triggered { before, bytes, slow: None }, 0).expect("a stage")
 }
 
 /// Gives the stage a batch of waits that began at these times.
@@ -86,10 +86,11 @@ fn a_trigger_keeps_what_began_around_it_and_the_rest_is_left_out() {
     assert_eq!(starts, wanted);
     assert_eq!(shares.iter().map(|share| share.rows).sum::<u64>(), 23);
     assert_eq!(left_out(&stage), [("sync".to_owned(), 20)].into());
-    stage.finish();
+    assert_eq!(stage.describe().intervals[0].to_ns, 10_500_000_000);
+    stage.finish(10_250_000_000);
     assert_eq!(left_out(&stage), [("sync".to_owned(), 20)].into());
     let [interval] = stage.describe().intervals.try_into().unwrap();
-    assert_eq!((interval.from_ns, interval.to_ns), (4_500_000_000, 10_500_000_000));
+    assert_eq!((interval.from_ns, interval.to_ns), (4_500_000_000, 10_250_000_000));
     assert_eq!(interval.why, "a test");
 }
 
@@ -131,7 +132,7 @@ fn what_is_too_old_or_too_much_is_let_go_and_no_interval_claims_it() {
     assert!(from_ns > SECOND && starts.iter().all(|start| *start >= from_ns), "{from_ns}");
     let kept: u64 = shares.iter().map(|share| share.rows).sum();
     assert!(kept == starts.len() as u64 && kept > 0 && kept < 2400);
-    stage.finish();
+    stage.finish(31 * SECOND);
     assert_eq!(left_out(&stage)["sync"] + kept, 2400);
 }
 
@@ -242,4 +243,29 @@ fn the_first_call_that_returns_an_error_is_worth_keeping_and_later_ones_of_that_
     ];
     assert_eq!(found, said);
     assert_eq!(passed(&mut stage).0, [30, 50, 60].map(|second| second * SECOND));
+}
+
+#[test]
+fn a_wait_that_takes_far_longer_than_is_usual_is_worth_keeping_where_that_was_asked_for() {
+    for (slow, said) in [(Some(5), vec!["cuCtxSynchronize took 30000 us, where 1048 us are usual"]), (None, Vec::new())]
+    {
+        let detail = Detail::Triggered { before: Duration::from_secs(1), bytes: QUEUE_BYTES, slow };
+        let mut stage = Stage::new(detail, 0).unwrap();
+        let mut tables = Tables::new();
+        tables.name(7, "api", "cuCtxSynchronize");
+        let wait = |tables: &mut Tables, at: i64, api_ns: i64, kind: u8| {
+            tables.sync(&Call { api_ns, ..call(Class::Sync, at * SECOND, 1, 0) }, kind, 0);
+        };
+        // Nobody knows yet what is usual; then a wait of four times the usual, a slow one, and a question, which is no wait.
+        let (context, query) = (1, 4);
+        wait(&mut tables, 1, 80_000_000, context);
+        (2..400).for_each(|at| wait(&mut tables, at, 1_000_000, context));
+        give(&mut stage, &mut tables);
+        for (at, api_ns, kind) in [(500, 4_000_000, context), (600, 30_000_000, context), (700, 90_000_000, query)] {
+            wait(&mut tables, at, api_ns, kind);
+            give(&mut stage, &mut tables);
+        }
+        let whys: Vec<String> = stage.describe().intervals.into_iter().map(|interval| interval.why).collect();
+        assert_eq!(whys, said);
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, TryRecvError, TrySendError, bounded};
+use crossbeam_channel::{Receiver, TryRecvError, bounded};
 
 use super::{BUSY, Drain};
 use crate::control::{Client, Request};
@@ -33,34 +33,6 @@ pub(super) struct Dump {
 }
 
 impl Drain {
-    /// Whether the writer has not yet taken all that is for it, or a client is about to say something.
-    pub(super) fn is_behind(&self) -> bool {
-        !self.unsent.is_empty()
-            || self.stage.as_ref().is_some_and(|stage| !stage.is_empty())
-            || self.control.as_ref().is_some_and(|control| control.is_waiting())
-    }
-
-    /// Sends rows that were held back and are wanted. False: so many wait that no more must come.
-    pub(super) fn flush_wanted(&mut self) -> bool {
-        let Some(stage) = &mut self.stage else { return true };
-        while let Some(message) = stage.next() {
-            if let Err(TrySendError::Full(message)) = self.writer.try_send(message) {
-                stage.put_back(message);
-                break;
-            }
-        }
-        !stage.is_full()
-    }
-
-    /// What is left for the writer at the end, when no more rows come.
-    pub(super) fn last_messages(&mut self) -> Vec<Message> {
-        self.take_wanted();
-        if let Some(stage) = &mut self.stage {
-            stage.finish();
-        }
-        std::mem::take(&mut self.unsent)
-    }
-
     /// Answers who asks, and looks after what has been asked for.
     pub(super) fn answer(&mut self) {
         let now_ns = self.clocks.now_ns();
@@ -108,12 +80,6 @@ impl Drain {
         self.unsent.push(Message::Manifest(Box::new(self.describe())));
         self.unsent.push(Message::Flush(sender));
         receiver
-    }
-
-    fn take_wanted(&mut self) {
-        if let Some(stage) = &mut self.stage {
-            self.unsent.extend(std::iter::from_fn(|| stage.next()));
-        }
     }
 
     fn tell(&self, client: Client, is_written: bool) {

@@ -8,6 +8,7 @@ mod bell;
 mod counted;
 mod describe;
 mod dumps;
+mod send;
 mod switch;
 mod watch;
 mod welcome;
@@ -15,10 +16,9 @@ mod welcome;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use crossbeam_channel::{Receiver, Sender};
 use gputrace_abi::clock::{COUNTER, ClockKind};
 
 pub(crate) use bell::Bell;
@@ -347,17 +347,6 @@ impl Drain {
         self.flush_unsent();
     }
 
-    /// Names that the writer could not store must be written once more.
-    fn take_names_again(&mut self) {
-        let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut report.names_lost) {
-            self.written.forget();
-            for process in self.processes.values_mut() {
-                process.announce_again();
-            }
-        }
-    }
-
     /// Rows of processes and threads that have ended. The root's last image waits for its exit status.
     fn send_rows(&mut self, all: bool) {
         let is_root = |row: &ProcessRow| self.root.is_none_or(|root| row.pid as u32 == root);
@@ -377,34 +366,5 @@ impl Drain {
         if some && !all {
             self.send_live();
         }
-    }
-
-    /// Rows of everything that still runs, for the journal.
-    fn send_live(&mut self) {
-        let host = &self.config.host;
-        let mut rows: Vec<ProcessRow> = self.processes.values().map(|p| p.row(&self.clocks, host)).collect();
-        rows.extend(self.rows.iter().cloned());
-        let threads: Vec<ThreadRow> = self.processes.values().flat_map(|p| p.live_threads(&self.clocks)).collect();
-        self.unsent.extend(tables::processes(&rows).map(|b| Message::Live(TableId::Processes, b)));
-        self.unsent.extend(tables::threads(&threads).map(|b| Message::Live(TableId::Threads, b)));
-        self.unsent.extend(self.tables.live_rollups());
-    }
-
-    /// Sends what the writer has room for. True: nothing is left.
-    fn flush_unsent(&mut self) -> bool {
-        let mut unsent = std::mem::take(&mut self.unsent).into_iter();
-        for message in unsent.by_ref() {
-            match self.writer.try_send(message) {
-                Ok(()) => {}
-                Err(TrySendError::Full(message)) => {
-                    self.unsent.push(message);
-                    break;
-                }
-                // The writer is gone, which only a defect of ours can bring about; the rings must still be emptied.
-                Err(TrySendError::Disconnected(_)) => {}
-            }
-        }
-        self.unsent.extend(unsent);
-        self.unsent.is_empty() && self.flush_wanted()
     }
 }

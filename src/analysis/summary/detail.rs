@@ -21,10 +21,15 @@ pub(super) fn lines(content: &Content<'_>) -> String {
         Some("rollup") => "none, --detail rollup".to_owned(),
         _ => plural(intervals.len(), "dump", "dumps"),
     };
+    let switched = about().any(|detail| detail.mode == "switched");
     let all = left_out + kept;
     let of_all = if all == 0 { String::new() } else { format!(" ({})", share(kept as f64 / all as f64)) };
-    let mut out =
-        format!("single events kept: {what}; {} of {} calls{of_all}\n", number(kept as f64), number(all as f64));
+    let mut out = match switched {
+        true => format!("recording was on in {}\n", plural(intervals.len(), "interval", "intervals")),
+        false => {
+            format!("single events kept: {what}; {} of {} events{of_all}\n", number(kept as f64), number(all as f64))
+        }
+    };
     if about().all(|detail| detail.windows.is_none()) {
         let hidden = intervals.len().saturating_sub(LINES);
         if hidden > 0 {
@@ -45,7 +50,9 @@ fn plural(count: usize, one: &str, many: &str) -> String {
 /// Events that were left out, and those that are in the trace.
 pub(super) fn counts(facts: &Facts<'_>) -> (u64, u64) {
     let accounts = facts.trace.manifests().flat_map(|manifest| &manifest.processes).flat_map(|p| p.accounting.values());
-    accounts.fold((0, 0), |(left_out, kept), count: &Count| (left_out + count.left_out, kept + count.kept()))
+    accounts.fold((0, 0), |(left_out, kept), count: &Count| {
+        (left_out.saturating_add(count.left_out), kept.saturating_add(count.kept()))
+    })
 }
 
 /// `12.0 s .. 43.0 s  cuMemAlloc_v2 returned 2 in process 4711`: times since the trace began.

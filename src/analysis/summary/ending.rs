@@ -102,7 +102,7 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
     if left_out > 0 {
         let (left_out, all) = (number(left_out as f64), number((left_out + kept) as f64));
         return format!(
-            "UNKNOWN: {left_out} of {all} calls were left out, as --detail asked for: too few are left to judge\n"
+            "UNKNOWN: {left_out} of {all} events were left out, as --detail asked for: too few are left to judge\n"
         );
     }
     if calls > 0 {

@@ -1,0 +1,88 @@
+//! What goes to the writer: it is never waited for, and what it has no room for is kept.
+
+use std::sync::PoisonError;
+
+use crossbeam_channel::TrySendError;
+
+use super::Drain;
+use crate::schema::TableId;
+use crate::tables::{self, ProcessRow, ThreadRow};
+use crate::writer::Message;
+
+impl Drain {
+    /// Names that the writer could not store must be written once more.
+    pub(super) fn take_names_again(&mut self) {
+        let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut report.names_lost) {
+            self.written.forget();
+            for process in self.processes.values_mut() {
+                process.announce_again();
+            }
+        }
+    }
+
+    /// Rows of everything that still runs, for the journal.
+    pub(super) fn send_live(&mut self) {
+        let host = &self.config.host;
+        let mut rows: Vec<ProcessRow> = self.processes.values().map(|p| p.row(&self.clocks, host)).collect();
+        rows.extend(self.rows.iter().cloned());
+        let threads: Vec<ThreadRow> = self.processes.values().flat_map(|p| p.live_threads(&self.clocks)).collect();
+        self.unsent.extend(tables::processes(&rows).map(|b| Message::Live(TableId::Processes, b)));
+        self.unsent.extend(tables::threads(&threads).map(|b| Message::Live(TableId::Threads, b)));
+        self.unsent.extend(self.tables.live_rollups());
+    }
+
+    /// Sends what the writer has room for. True: nothing is left.
+    pub(super) fn flush_unsent(&mut self) -> bool {
+        let mut unsent = std::mem::take(&mut self.unsent).into_iter();
+        for message in unsent.by_ref() {
+            match self.writer.try_send(message) {
+                Ok(()) => {}
+                Err(TrySendError::Full(message)) => {
+                    self.unsent.push(message);
+                    break;
+                }
+                // The writer is gone, which only a defect of ours can bring about; the rings must still be emptied.
+                Err(TrySendError::Disconnected(_)) => {}
+            }
+        }
+        self.unsent.extend(unsent);
+        self.unsent.is_empty() && self.flush_wanted()
+    }
+
+    /// Whether the writer has not yet taken all that is for it, or a client is about to say something.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.unsent.is_empty()
+            || self.stage.as_ref().is_some_and(|stage| !stage.is_empty())
+            || self.control.as_ref().is_some_and(|control| control.is_waiting())
+    }
+
+    /// Sends rows that were held back and are wanted. False: so many wait that no more must come.
+    pub(super) fn flush_wanted(&mut self) -> bool {
+        let Some(stage) = &mut self.stage else { return true };
+        while let Some(message) = stage.next() {
+            if let Err(TrySendError::Full(message)) = self.writer.try_send(message) {
+                stage.put_back(message);
+                break;
+            }
+        }
+        !stage.is_full()
+    }
+
+    /// What is left for the writer at the end, when no more rows come.
+    pub(super) fn last_messages(&mut self) -> Vec<Message> {
+        self.take_wanted();
+        let now_ns = self.clocks.now_ns();
+        if let Some(stage) = &mut self.stage {
+            stage.finish(now_ns);
+        }
+        std::mem::take(&mut self.unsent)
+    }
+
+    /// Takes all rows that were held back and are wanted for the writer: they go first.
+    pub(super) fn take_wanted(&mut self) {
+        if let Some(stage) = &mut self.stage {
+            self.unsent.extend(std::iter::from_fn(|| stage.next()));
+        }
+    }
+}
