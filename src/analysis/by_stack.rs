@@ -107,11 +107,17 @@ pub(super) fn per_step(facts: &Facts<'_>, process_id: i64, steady: f64) -> Optio
     (steps > 0).then(|| steady / steps as f64)
 }
 
-/// Two standard deviations of an estimate, in percent of it; not known where events were lost.
+/// Two standard deviations of an estimate, in percent of it; not known where events were lost or removed.
 pub(super) fn error_percent(facts: &Facts<'_>, amount: Amount) -> Value {
-    let lost = loss::Loss::of(facts, &[TableId::HostMemory]).is_some_and(|loss| loss.dropped > 0);
+    let dropped = loss::Loss::of(facts, &[TableId::HostMemory]).is_some_and(|loss| loss.dropped > 0);
+    let lost = dropped || is_removed(facts);
     let known = !lost && amount.bytes > 0.0;
     known.then(|| 100.0 * amount.error_bytes() / amount.bytes).into()
+}
+
+/// Whether old rows of malloc were removed for the size limit.
+pub(super) fn is_removed(facts: &Facts<'_>) -> bool {
+    loss::removed(facts.trace).iter().any(|removed| removed.table == TableId::HostMemory.table().name)
 }
 
 /// Says that there is nothing, where there is nothing, and what is missing. Whether there is something.
@@ -129,6 +135,9 @@ pub(super) fn begin(section: &mut Section, facts: &Facts<'_>) -> bool {
 
 /// Why there is nothing.
 pub(super) fn nothing(facts: &Facts<'_>) -> String {
+    if is_removed(facts) {
+        return "No malloc or free is left in this trace: older rows were removed to keep to --max-size.".to_owned();
+    }
     let all = || facts.trace.manifests().flat_map(|manifest| &manifest.processes);
     let refused = all().find_map(|process| process.reason.as_ref().filter(|reason| reason.contains("malloc")));
     let untraced = facts.trace.manifests().flat_map(|manifest| &manifest.untraced).next();
@@ -161,8 +170,9 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
         format!(" ({} by {})", share(part / process.peak.bytes.max(1.0)), site.short())
     });
     let about = if asked { "" } else { "about " };
+    let left = if is_removed(facts) { ", in the rows that --max-size left" } else { "" };
     Some(format!(
-        "malloc of {}: {about}{} allocated, most live {}{by}, {} live at the end\n",
+        "malloc of {}: {about}{} allocated, most live {}{by}, {} live at the end{left}\n",
         facts.program(*id).unwrap_or_else(|| facts.label(*id)),
         bytes(all),
         bytes(process.peak.bytes),

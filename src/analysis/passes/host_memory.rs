@@ -19,6 +19,8 @@ pub(crate) const SIZES: usize = 48;
 /// Host memory of one process.
 #[derive(Debug)]
 pub(crate) struct ProcessHost {
+    /// Events that the rows stand for, as the account counts them: one each, of culled blocks two.
+    pub(crate) events: u64,
     /// Allocations seen: samples, or all.
     pub(crate) allocations: u64,
     /// Estimated bytes allocated.
@@ -54,6 +56,7 @@ pub(crate) struct ProcessHost {
 impl Default for ProcessHost {
     fn default() -> Self {
         ProcessHost {
+            events: 0,
             allocations: 0,
             bytes: 0.0,
             variance: 0.0,
@@ -146,6 +149,9 @@ impl Pass for HostMemory {
         for row in 0..rows.len {
             let host = self.processes.at(process[row]);
             let (at, amount) = (start[row], Amount::of(bytes[row], weight[row], calls[row]));
+            let events = calls[row].max(0) as u64;
+            let each = if action.get(row) == "culled" { 2 } else { 1 };
+            host.events = host.events.saturating_add(events.saturating_mul(each));
             match action.get(row) {
                 "map" => host.map(at, amount.bytes),
                 // A reservation is no memory, and its end weighs nothing.
