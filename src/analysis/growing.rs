@@ -137,6 +137,12 @@ impl Verdict {
     }
 }
 
+impl<'a> AsRef<OfStack<'a>> for Growing<'a> {
+    fn as_ref(&self) -> &OfStack<'a> {
+        &self.of
+    }
+}
+
 impl Growing<'_> {
     /// Bytes in a step, where there are steps.
     pub(crate) fn per_step(&self) -> Option<f64> {

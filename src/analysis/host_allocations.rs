@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, bytes, largest, per_step, whole};
+use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, bytes, largest, per_step, whole};
 use super::passes::allocations::Amount;
 use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
@@ -88,7 +88,7 @@ impl Analysis for HostAllocations {
 }
 
 fn of_stacks(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 11] = [
+    const COLUMNS: [Column; 13] = [
         PROCESS,
         SITE,
         column("bytes", "Bytes", Unit::Bytes),
@@ -98,8 +98,10 @@ fn of_stacks(facts: &Facts<'_>) -> Table {
         column("mean_age_ns", "Mean age", Unit::Ns),
         column("per_step", "Per step", Unit::Count),
         column("per_step_bytes", "Bytes a step", Unit::Bytes),
+        VIA,
         PLACE,
         STACK,
+        STACK_ID,
     ];
     let all = largest(facts, |of| of.stack.sums.all.bytes);
     by_stack::table(facts, &all, ["by_stack", "By stack"], &COLUMNS, |of| {
@@ -148,7 +150,7 @@ fn by_thread(facts: &Facts<'_>) -> Table {
 }
 
 fn from_kernel(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 10] = [
+    const COLUMNS: [Column; 12] = [
         PROCESS,
         SITE,
         column("calls", "Calls", Unit::Count),
@@ -157,8 +159,10 @@ fn from_kernel(facts: &Facts<'_>) -> Table {
         column("live_percent", "Of all that is", Unit::Percent),
         column("reserved_bytes", "Reserved", Unit::Bytes),
         column("live_reserved_bytes", "Still reserved", Unit::Bytes),
+        VIA,
         PLACE,
         STACK,
+        STACK_ID,
     ];
     let mut all = largest(facts, |of| of.stack.mapped.calls as f64);
     all.sort_by_key(|of| Reverse(of.stack.mapped.bytes[0] as u64));

@@ -1,9 +1,9 @@
 //! host-leaks: what malloc gave and never got back, and what grows from step to step.
 
-use super::by_stack::{self, MOST, PLACE, PROCESS, SITE, STACK, bytes, largest, whole};
+use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, bytes, largest, whole};
 use super::growing::{Growing, Verdict, a_second, seeming};
 use super::passes::allocations::{Amount, Beat};
-use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
 
 /// The analysis.
@@ -90,7 +90,7 @@ impl Analysis for HostLeaks {
 }
 
 fn of_growing(facts: &Facts<'_>, growing: &[Growing<'_>]) -> Table {
-    const COLUMNS: [Column; 9] = [
+    const COLUMNS: [Column; 11] = [
         PROCESS,
         SITE,
         column("per_step_bytes", "A step", Unit::Bytes),
@@ -98,48 +98,35 @@ fn of_growing(facts: &Facts<'_>, growing: &[Growing<'_>]) -> Table {
         column("significance", "Significance", Unit::Count),
         column("live_bytes", "Live by then", Unit::Bytes),
         column("blocks", "Blocks", Unit::Count),
+        VIA,
         PLACE,
         STACK,
+        STACK_ID,
     ];
-    let row = |grows: &Growing<'_>| {
+    by_stack::table(facts, growing, ["growing", "Growing, by stack"], &COLUMNS, |grows| {
         let live = grows.of.stack.grown();
-        let values: [Value; 5] = [
-            grows.per_step().into(),
-            grows.a_second(facts).into(),
-            grows.slope.errors.into(),
-            bytes(live.bytes),
-            whole(live.blocks),
-        ];
-        grows.of.row(facts, values)
-    };
-    let rows = growing.iter().take(MOST).map(row).collect();
-    let left_out = growing.len().saturating_sub(MOST);
-    Table { left_out, ..Table::new("growing", "Growing, by stack", &COLUMNS, rows) }
+        let (each, a_second) = (grows.per_step(), grows.a_second(facts));
+        [each.into(), a_second.into(), grows.slope.errors.into(), bytes(live.bytes), whole(live.blocks)]
+    })
 }
 
 fn of_unsure(facts: &Facts<'_>, unsure: &[Growing<'_>]) -> Table {
-    const COLUMNS: [Column; 8] = [
+    const COLUMNS: [Column; 10] = [
         PROCESS,
         SITE,
         column("per_step_bytes", "A step", Unit::Bytes),
         column("bytes_per_s", "A second", Unit::BytesPerS),
         column("significance", "Significance", Unit::Count),
         column("reason", "Why not", Unit::Text),
+        VIA,
         PLACE,
         STACK,
+        STACK_ID,
     ];
-    let row = |grows: &Growing<'_>| {
-        let values: [Value; 4] = [
-            grows.per_step().into(),
-            grows.a_second(facts).into(),
-            grows.slope.errors.into(),
-            grows.verdict.why().into(),
-        ];
-        grows.of.row(facts, values)
-    };
-    let rows = unsure.iter().take(MOST).map(row).collect();
-    let left_out = unsure.len().saturating_sub(MOST);
-    Table { left_out, ..Table::new("unsure", "May grow, not counted above, by stack", &COLUMNS, rows) }
+    by_stack::table(facts, unsure, ["unsure", "May grow, not counted above, by stack"], &COLUMNS, |grows| {
+        let (each, a_second) = (grows.per_step(), grows.a_second(facts));
+        [each.into(), a_second.into(), grows.slope.errors.into(), grows.verdict.why().into()]
+    })
 }
 
 fn by_process(facts: &Facts<'_>, growing: &[Growing<'_>]) -> Table {
@@ -188,15 +175,17 @@ fn note_few_samples(section: &mut Section, facts: &Facts<'_>, growing: &[Growing
 }
 
 fn at_end(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 8] = [
+    const COLUMNS: [Column; 10] = [
         PROCESS,
         SITE,
         column("bytes", "Live at end", Unit::Bytes),
         column("error_bytes", "+-", Unit::Bytes),
         column("percent", "Of it", Unit::Percent),
         column("blocks", "Blocks", Unit::Count),
+        VIA,
         PLACE,
         STACK,
+        STACK_ID,
     ];
     let all = largest(facts, |of| of.stack.live.bytes);
     by_stack::table(facts, &all, ["by_stack", "Live at the end, by stack"], &COLUMNS, |of| {
@@ -209,6 +198,7 @@ fn at_end(facts: &Facts<'_>) -> Table {
 mod tests {
     use gputrace_collectors::schema::TableId;
 
+    use super::super::section::Value;
     use super::*;
     use crate::trace::testing::{START, TestTrace, Thread};
 
@@ -368,5 +358,30 @@ mod tests {
             "{section:?}"
         );
         assert_eq!(section.cell("growing", 0, "per_step_bytes"), &Value::Missing);
+    }
+
+    #[test]
+    fn rows_of_one_line_are_told_apart_by_their_callers_and_ids() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 10_000_000_000);
+        let frame = |id: i64, depth: i32, function: &str, line: i32| {
+            serde_json::json!({
+                "stack_id": id, "depth": depth, "language": "python", "function": function, "file": "/home/u/x.py", "line": line,
+            })
+        };
+        for (id, caller) in [(1 << 60, 10), (7, 20)] {
+            trace.row(TableId::Stacks, frame(id, 0, "copy", 3));
+            trace.row(TableId::Stacks, frame(id, 1, "main", caller));
+        }
+        trace.row(TableId::Stacks, frame(8, 0, "other", 4));
+        let mut thread = trace.thread(1, 11);
+        for (id, bytes) in [(1 << 60, 300), (7, 200), (8, 100)] {
+            thread.malloc_at(id, bytes, bytes as f64);
+        }
+        let section = trace.section(&HostLeaks);
+        let row = |row: usize| ["site", "via", "stack_id"].map(|column| section.cell("by_stack", row, column).clone());
+        assert_eq!(row(0), ["x.py:3 copy".into(), "x.py:10 main".into(), (1i64 << 60).to_string().into()]);
+        assert_eq!(row(1), ["x.py:3 copy".into(), "x.py:20 main".into(), "7".into()]);
+        assert_eq!(row(2), ["x.py:4 other".into(), Value::Missing, "8".into()]);
     }
 }

@@ -4,6 +4,7 @@
 //! ([`passes`]), several in one read. To add an analysis: write its file, name it in [`ALL`]; `report --only`,
 //! `--explain` and every format then know it.
 
+mod apart;
 mod api;
 mod bandwidth;
 mod before;
