@@ -91,12 +91,17 @@ impl Analysis for HostMemory {
         section.fact("rows", "allocations recorded", Unit::Count, hosts().map(|(_, h)| h.allocations).sum::<u64>());
         section.fact("lost", "events lost", Unit::Count, loss.map(|loss| loss.dropped));
         section.fact("kept_percent", "share of the events that is here", Unit::Percent, kept.map(|kept| 100.0 * kept));
-        section.fact("allocated_bytes", "allocated in all (estimate)", Unit::Bytes, bytes);
+        let sampled = is_sampled(facts);
+        let titled = |exact: &'static str, estimate: &'static str| if sampled { estimate } else { exact };
+        let title = titled("allocated in all", "allocated in all (estimate)");
+        section.fact("allocated_bytes", title, Unit::Bytes, bytes);
         let peak = hosts().map(|(_, h)| h.peak).fold(0.0, f64::max);
-        section.fact("peak_live_bytes", "most live at once (estimate)", Unit::Bytes, peak);
+        let title = titled("most live at once", "most live at once (estimate)");
+        section.fact("peak_live_bytes", title, Unit::Bytes, peak);
         let known = !removed && loss.is_none_or(|loss| loss.dropped == 0);
-        section.fact("error_percent", "error of the estimate (+-)", Unit::Percent, known.then_some(error));
-        section.fact("allocations", "allocations (estimate)", Unit::Count, sum(|h| h.count).round() as i64);
+        section.fact("error_percent", "error of the sums (+-)", Unit::Percent, known.then_some(error));
+        let title = titled("allocations", "allocations (estimate)");
+        section.fact("allocations", title, Unit::Count, sum(|h| h.count).round() as i64);
         let resident = hosts().filter_map(|(_, h)| h.resident_peak).max_by(f64::total_cmp);
         section.fact("peak_resident_bytes", "most resident", Unit::Bytes, resident);
         loss::note(&mut section, facts, "events of malloc and free", TableId::HostMemory);
@@ -132,6 +137,12 @@ impl Analysis for HostMemory {
         section.table(over_time(facts));
         section
     }
+}
+
+/// Whether malloc was sampled in any of the processes, so that sums over them are estimates.
+fn is_sampled(facts: &Facts<'_>) -> bool {
+    let is_full = |id: i64| facts.trace.process(id).is_some_and(|process| process.malloc_mode.starts_with("full"));
+    processes(facts).into_iter().any(|(id, _)| !is_full(*id))
 }
 
 /// The share of the events that is here, of which there are so many: where rows were removed these are counted, and the share
@@ -207,7 +218,11 @@ fn sizes(facts: &Facts<'_>) -> Table {
             rows.push(vec![(1i64 << power).into(), (count.round() as i64).into(), bytes.into(), percent(bytes, whole)]);
         }
     }
-    Table::new("sizes", "By size (each row up to twice its size; estimates)", &COLUMNS, rows)
+    let title = match is_sampled(facts) {
+        true => "By size (each row up to twice its size; estimates)",
+        false => "By size (each row up to twice its size)",
+    };
+    Table::new("sizes", title, &COLUMNS, rows)
 }
 
 fn over_time(facts: &Facts<'_>) -> Table {
@@ -230,7 +245,10 @@ fn over_time(facts: &Facts<'_>) -> Table {
             }
         }
     }
-    let title = "Memory over time (most in each span; After: since the first row; malloc: an estimate)";
+    let title = match is_sampled(facts) {
+        true => "Memory over time (most in each span; After: since the first row; malloc: an estimate)",
+        false => "Memory over time (most in each span; After: since the first row)",
+    };
     Table::new("over_time", title, &COLUMNS, rows)
 }
 
@@ -327,5 +345,19 @@ mod tests {
         all_gone.manifest.as_mut().unwrap().removed.push(removed);
         let notes = all_gone.section(&HostMemory).notes;
         assert!(notes[0].starts_with("No malloc or free is left"), "{notes:?}");
+    }
+
+    #[test]
+    fn only_what_was_sampled_is_an_estimate() {
+        for (mode, says) in [("full", false), ("sample:524288", true)] {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000);
+            trace.set(TableId::Processes, "malloc_mode", &serde_json::json!(mode));
+            trace.thread(1, 11).malloc("alloc", 600, 600.0);
+            let section = trace.section(&HostMemory);
+            let facts = section.facts.iter().filter(|fact| fact.title.contains("(estimate)")).count();
+            let tables = section.tables.iter().filter(|table| table.title.contains("estimate")).count();
+            assert_eq!((facts, tables), if says { (3, 2) } else { (0, 0) }, "{mode}");
+        }
     }
 }
