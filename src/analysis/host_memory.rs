@@ -4,7 +4,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::by_stack::{self, is_removed};
 use super::loss::{self, Loss};
-use super::passes::host_memory::ProcessHost;
+use super::passes::host_memory::{ProcessHost, SIZES, smallest};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
 use crate::render::share;
@@ -211,11 +211,11 @@ fn sizes(facts: &Facts<'_>) -> Table {
     ];
     let whole: f64 = facts.host_memory.processes.iter().map(|(_, h)| h.bytes).sum();
     let mut rows = Vec::new();
-    for power in 0..super::passes::host_memory::SIZES {
-        let sizes = facts.host_memory.processes.iter().map(|(_, h)| h.sizes[power]);
+    for class in 0..SIZES {
+        let sizes = facts.host_memory.processes.iter().map(|(_, h)| h.sizes[class]);
         let (count, bytes) = sizes.fold((0.0, 0.0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-        if bytes > 0.0 {
-            rows.push(vec![(1i64 << power).into(), (count.round() as i64).into(), bytes.into(), percent(bytes, whole)]);
+        if count > 0.0 {
+            rows.push(vec![smallest(class).into(), (count.round() as i64).into(), bytes.into(), percent(bytes, whole)]);
         }
     }
     let title = match is_sampled(facts) {
@@ -348,15 +348,19 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_sampled_is_an_estimate() {
+    fn only_what_was_sampled_is_an_estimate_and_blocks_of_no_bytes_are_a_size_too() {
         for (mode, says) in [("full", false), ("sample:524288", true)] {
             let mut trace = TestTrace::new();
             trace.process(1, 100, None, START + 1_000_000);
             trace.set(TableId::Processes, "malloc_mode", &serde_json::json!(mode));
+            trace.thread(1, 11).malloc("alloc", 0, 0.0);
             trace.thread(1, 11).malloc("alloc", 600, 600.0);
             let section = trace.section(&HostMemory);
             let facts = section.facts.iter().filter(|fact| fact.title.contains("(estimate)")).count();
             let tables = section.tables.iter().filter(|table| table.title.contains("estimate")).count();
+            let sizes =
+                [0, 1].map(|row| ["from_bytes", "allocations"].map(|column| section.cell("sizes", row, column)));
+            assert_eq!(sizes, [[&Value::Int(0), &Value::Int(1)], [&Value::Int(512), &Value::Int(1)]]);
             assert_eq!((facts, tables), if says { (3, 2) } else { (0, 0) }, "{mode}");
         }
     }
