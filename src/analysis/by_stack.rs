@@ -152,6 +152,9 @@ pub(super) fn nothing(facts: &Facts<'_>) -> String {
     if is_removed(facts) {
         return "No malloc or free is left in this trace: older rows were removed to keep to --max-size.".to_owned();
     }
+    if loss::is_incomplete(facts.trace) {
+        return "No malloc or free in what had been written of this trace.".to_owned();
+    }
     let all = || facts.trace.manifests().flat_map(|manifest| &manifest.processes);
     let refused = all().find_map(|process| process.reason.as_ref().filter(|reason| reason.contains("malloc")));
     let untraced = facts.trace.manifests().flat_map(|manifest| &manifest.untraced).next();

@@ -7,7 +7,7 @@ use super::loss::{self, Loss};
 use super::passes::host_memory::{ProcessHost, SIZES, smallest};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
-use crate::render::share;
+use crate::render::{duration, share};
 
 /// The analysis.
 pub(crate) struct HostMemory;
@@ -105,7 +105,14 @@ impl Analysis for HostMemory {
         let resident = hosts().filter_map(|(_, h)| h.resident_peak).max_by(f64::total_cmp);
         section.fact("peak_resident_bytes", "most resident", Unit::Bytes, resident);
         loss::note(&mut section, facts, "events of malloc and free", TableId::HostMemory);
-        if removed {
+        if loss::is_incomplete(facts.trace) {
+            let last = hosts().map(|(_, host)| host.span_ns.1).max().unwrap_or(0);
+            section.note(format!(
+                "The last event of malloc and free that is here came {} after the begin of the trace; which share of all that is, is not \
+                 known, and what is live at the end is what was live then.",
+                duration(last.saturating_sub(facts.trace.began_ns()).max(0) as f64)
+            ));
+        } else if removed {
             section.note(match kept {
                 Some(kept) => format!(
                     "The numbers above are of {} of the events of malloc and free: the rest was removed or found no room. What was \
@@ -146,12 +153,15 @@ fn is_sampled(facts: &Facts<'_>) -> bool {
 }
 
 /// The share of the events that is here, of which there are so many: where rows were removed these are counted, and the share
-/// is that of the whole run.
-fn kept(facts: &Facts<'_>, loss: Loss, events: u64) -> Option<f64> {
-    if !is_removed(facts) {
-        return Some(loss.kept());
+/// is that of the whole run. Of a collector that was killed it is not known.
+fn kept(facts: &Facts<'_>, counted: Loss, events: u64) -> Option<f64> {
+    if loss::is_incomplete(facts.trace) {
+        return None;
     }
-    let all = loss.recorded + loss.dropped;
+    if !is_removed(facts) {
+        return Some(counted.kept());
+    }
+    let all = counted.recorded + counted.dropped;
     (!facts.filter.is_window() && all > 0).then(|| (events as f64 / all as f64).min(1.0))
 }
 
@@ -363,5 +373,21 @@ mod tests {
             assert_eq!(sizes, [[&Value::Int(0), &Value::Int(1)], [&Value::Int(512), &Value::Int(1)]]);
             assert_eq!((facts, tables), if says { (3, 2) } else { (0, 0) }, "{mode}");
         }
+    }
+
+    #[test]
+    fn of_a_killed_collector_it_says_until_when_it_has_events_and_that_the_rest_is_missing() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        trace.manifest.as_mut().unwrap().complete = false;
+        let nothing = trace.section(&HostMemory).notes;
+        assert!(nothing[0].starts_with("No malloc or free in what had been written"), "{nothing:?}");
+        let mut thread = trace.thread(1, 11);
+        thread.host(500_000_000);
+        thread.malloc("alloc", 600, 600.0);
+        let section = trace.section(&HostMemory);
+        assert_eq!(section.get("kept_percent"), &Value::Missing);
+        let says = |note: &String| note.contains("that is here came 500 ms after the begin of the trace");
+        assert!(section.notes.iter().any(says), "{:?}", section.notes);
     }
 }
