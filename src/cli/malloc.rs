@@ -76,14 +76,15 @@ impl MallocArgs {
         Ok(())
     }
 
+    /// Whether anything of host memory is recorded.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.malloc != Malloc::Off || self.mmap
+    }
+
     /// What the collector is told. `calls`: whether those of the driver get stacks.
     pub(crate) fn asked(&self, calls: Switch) -> HostMemory {
         let stacks = self.malloc_stacks.unwrap_or(calls) == Switch::On;
-        HostMemory {
-            stacks: stacks && (self.malloc != Malloc::Off || self.mmap),
-            mmap: self.mmap,
-            cull_ns: self.cull.map(|Cull(ns)| ns),
-        }
+        HostMemory { stacks: stacks && self.is_recorded(), mmap: self.mmap, cull_ns: self.cull.map(|Cull(ns)| ns) }
     }
 
     /// What the shim is told: variables and their values.
