@@ -72,3 +72,18 @@ fn sums_are_the_same_when_short_lives_are_culled() {
         assert_eq!(moment["calls"].as_i64(), Some(10 * STEPS));
     }
 }
+
+/// The demo's loop makes each batch when it has waited for the GPU: a MiB, of which samples meet nearly all.
+#[test]
+fn what_a_loop_allocates_while_the_gpu_has_nothing_to_do_is_told_with_its_line() {
+    let scratch = Scratch::new();
+    crate::util::shim();
+    scratch.target(crate::util::gputrace()).args(["demo", "-o", "t"]).plain().expect(0);
+    let json = scratch.gputrace(&["report", "t", "--only", "host-allocations", "--format", "json"]).expect(0).text();
+    let report = serde_json::from_str::<Value>(&json).expect("JSON")["analyses"].clone();
+    let facts = &report["host-allocations"]["facts"];
+    assert!(facts["in_gaps"].as_i64() > Some(0) && facts["in_gaps_ns"].as_i64() > Some(0), "{facts}");
+    let load = row(&report, "host-allocations", "in_gaps", "load");
+    let all = row(&report, "host-allocations", "by_stack", "load");
+    assert!(load["calls"].as_i64() > Some(50) && load["calls"].as_i64() <= all["calls"].as_i64(), "{load} of {all}");
+}

@@ -26,6 +26,14 @@ fn a_command_that_is_missing_is_told_so() {
         (&["--malloc", "sometimes", "--", "true"], 125, "sometimes"),
         (&["--budget", "-1", "-o", "t", "--", "true"], 125, "expected a percentage above 0 and up to 100"),
         (
+            &["--malloc", "full", "--cull", "-1", "-o", "t", "--", "true"],
+            125,
+            "invalid value '-1' for '--cull <MS>': expected milliseconds above 0",
+        ),
+        (&["--os-over", "-1", "-o", "t", "--", "true"], 125, "invalid value '-1' for '--os-over <US>'"),
+        (&["--max-size", "-1", "-o", "t", "--", "true"], 125, "invalid value '-1' for '--max-size <SIZE>'"),
+        (&["--malloc", "-1", "-o", "t", "--", "true"], 125, "invalid value '-1' for '--malloc <MODE>'"),
+        (
             &["-o", "t", "--segment-memory", "100T", "--", "true"],
             125,
             "asks for 100 TiB for each process, and this machine",

@@ -226,7 +226,8 @@ fn malloc_by_stack_is_exported_with_the_sums_of_its_rows() {
     for (wrong, says) in [
         (&["pprof", "--value", "alloc_space"][..], "--format folded"),
         (&["kineto", "--at", "peak"], "--format pprof"),
-        (&["folded", "--at", "peak"], "--value inuse_space"),
+        (&["folded", "--at", "peak"], "add --value inuse_space or --value inuse_objects"),
+        (&["folded", "--at", "peak", "--value", "alloc_space"], "add --value inuse_space or --value inuse_objects"),
     ] {
         let run = scratch.gputrace(&[&["export", &trace, "-o", "x", "--format"], wrong].concat()).expect(2);
         assert!(run.own_stderr().contains(says), "{}", run.own_stderr());

@@ -124,6 +124,18 @@ fn a_killed_collector_leaves_a_readable_trace_and_the_target_runs_on_to_its_end(
     let manifest = Trace::open(&trace).manifest();
     assert!(!manifest.complete);
     assert!(manifest.processes.iter().any(|process| process.exe.ends_with("victim")), "{:?}", manifest.processes);
+    // Any report says that it is not all, also one without the summary, and of malloc until when it is.
+    let folder = trace.to_str().expect("a plain path");
+    for (analyses, says) in [
+        ("launch-overhead,syncs", "The collector was killed"),
+        ("host-leaks", "The collector was killed"),
+        ("host-memory", "The collector was killed"),
+        ("summary,host-memory", "the collector was killed"),
+    ] {
+        let report = scratch.gputrace(&["report", folder, "--only", analyses, "--width", "1000"]).expect(0).text();
+        assert_eq!(report.matches(says).count(), 1, "{analyses}: {report}");
+        assert_eq!(report.matches("was killed,").count(), 1, "{analyses}: {report}");
+    }
     // Nobody works in the folder any more, so it is another run's.
     let again = scratch.gputrace(&["-o", trace.to_str().expect("a plain path"), "--", "true"]).expect(125);
     one_line(&again.stderr, "holds the trace of another run");

@@ -1,4 +1,5 @@
-//! Children that the shim cannot reach: they run as they do alone, and those that use CUDA are named with the reason.
+//! Children that the shim cannot reach: they run as they do alone, and those that use CUDA, or where malloc is recorded all of
+//! them, are named with the reason.
 
 use crate::util::{Driver, Finished, Scratch, driver_folder, lacks, needs, program};
 
@@ -9,13 +10,13 @@ fn victim(scratch: &Scratch, name: &str) -> String {
     format!("LD_LIBRARY_PATH={} {} {} 6000 1000", folder.display(), program("victim").display(), count.display())
 }
 
-/// Asserts that so many processes were named, each with this reason.
+/// Asserts that so many processes were named, each with this reason. Shells around them may be, too: malloc is recorded.
 #[track_caller]
 fn named(run: &Finished, count: usize, reason: &str) {
     let untraced = run.read().manifest().untraced;
-    assert_eq!(untraced.len(), count, "{untraced:?}\n{}", run.stderr);
-    let fits = |u: &gputrace_collectors::Untraced| u.exe.ends_with("victim") && u.reason.contains(reason);
-    assert!(untraced.iter().all(fits), "{untraced:?}");
+    let is_victim = |u: &&gputrace_collectors::Untraced| u.exe.ends_with("victim");
+    assert_eq!(untraced.iter().filter(is_victim).count(), count, "{untraced:?}\n{}", run.stderr);
+    assert!(untraced.iter().all(|u| u.reason.contains(reason)), "{untraced:?}");
 }
 
 #[test]
@@ -64,6 +65,28 @@ fn a_child_whose_preload_is_dropped_or_replaced() {
     let [dropped, replaced] = ["dropped", "replaced"].map(|name| victim(&scratch, name));
     let run = scratch.shell(&format!("env -u LD_PRELOAD {dropped} & LD_PRELOAD=libm.so.6 {replaced}; wait"));
     named(&run.traced().expect(0), 2, "LD_PRELOAD was removed or replaced");
+}
+
+#[test]
+fn children_without_cuda_are_named_where_malloc_is_recorded() {
+    let scratch = Scratch::new();
+    // As long as the others: looks may be seconds apart.
+    let script = "env -i sleep 6 & LD_PRELOAD=libm.so.6 sleep 6 & sleep 6; wait";
+    for (mode, reasons) in [("off", &[][..]), ("sample", &["removed or replaced", "environment was cleared"])] {
+        let script = if mode == "off" { script.replace(" 6", " 1") } else { script.to_owned() };
+        let run = scratch.shell(&script).options(["--malloc", mode]).traced().expect(0);
+        let trace = run.read();
+        let mut untraced = trace.manifest().untraced;
+        untraced.sort_by(|a, b| a.reason.cmp(&b.reason));
+        assert_eq!(untraced.len(), reasons.len(), "{mode}: {untraced:?}");
+        for (one, reason) in untraced.iter().zip(reasons) {
+            assert!(one.exe.ends_with("sleep") && one.reason.contains(reason), "{one:?}");
+            assert!(run.stderr.contains("not traced: ") && run.stderr.contains(reason), "{}", run.stderr);
+        }
+        let table = trace.table("processes");
+        let rows: Vec<_> = table.rows().filter(|row| row.int("traced") == 0).collect();
+        assert_eq!(rows.len(), reasons.len(), "{mode}");
+    }
 }
 
 #[test]

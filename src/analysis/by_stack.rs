@@ -2,14 +2,14 @@
 
 use super::passes::allocations::{Amount, AtStack, OfProcess};
 use super::section::{Column, Section, Table, Unit, Value, column};
-use super::{Facts, loss};
+use super::{Facts, apart, loss};
 use crate::trace::{NO_STACK, Site};
 use gputrace_collectors::schema::TableId;
 
 /// Stands in place of a site for allocations of which no stack is known.
 const NONE: &str = "(no stack)";
 /// Stacks of a table: each has all of its frames in JSON.
-pub(super) const MOST: usize = 200;
+const MOST: usize = 200;
 
 /// The first columns of a table by stack.
 pub(super) const PROCESS: Column = column("process", "Process", Unit::Text);
@@ -17,8 +17,12 @@ pub(super) const PROCESS: Column = column("process", "Process", Unit::Text);
 pub(super) const SITE: Column = column("site", "Line", Unit::Text);
 /// The last ones.
 pub(super) const PLACE: Column = column("place", "File", Unit::Name);
+/// Where several rows are of one line, what tells them apart.
+pub(super) const VIA: Column = column("via", "Via", Unit::Name);
 /// All of the stack.
 pub(super) const STACK: Column = column("stack", "Stack", Unit::Stack);
+/// Its id, in digits, of which programs that read JSON keep all.
+pub(super) const STACK_ID: Column = column("stack_id", "Id", Unit::Stack);
 
 /// A stack of a process.
 #[derive(Clone, Copy)]
@@ -49,17 +53,24 @@ pub(super) fn largest<'a>(facts: &'a Facts<'_>, of: impl Fn(&OfStack<'a>) -> f64
     all.into_iter().map(|(_, stack)| stack).collect()
 }
 
+impl<'a> AsRef<OfStack<'a>> for OfStack<'a> {
+    fn as_ref(&self) -> &OfStack<'a> {
+        self
+    }
+}
+
 impl OfStack<'_> {
     /// Its site, where it is known.
     pub(crate) fn site<'a>(&self, facts: &'a Facts<'_>) -> Option<&'a Site> {
         facts.stacks.get(self.stack_id)
     }
 
-    /// A row: process, line, these values, file and all of the stack.
-    pub(super) fn row<const N: usize>(&self, facts: &Facts<'_>, values: [Value; N]) -> Vec<Value> {
+    /// A row: process, line, these values, what tells it apart, file, all of the stack and its id.
+    fn row<const N: usize>(&self, facts: &Facts<'_>, values: [Value; N], via: Option<String>) -> Vec<Value> {
         let site = self.site(facts);
+        let id = (self.stack_id != NO_STACK).then(|| self.stack_id.to_string());
         let head = [facts.label(self.process_id).into(), site.map_or_else(|| NONE.to_owned(), Site::short).into()];
-        let tail = [site.map(Site::place).into(), facts.stacks.whole(self.stack_id).into()];
+        let tail = [via.into(), site.map(Site::place).into(), facts.stacks.whole(self.stack_id).into(), id.into()];
         head.into_iter().chain(values).chain(tail).collect()
     }
 
@@ -73,16 +84,19 @@ impl OfStack<'_> {
     }
 }
 
-/// A table by stack of the first of `all`: its name and title, and what stands between a row's site and its file.
-pub(super) fn table<const N: usize>(
+/// A table by stack of the first of `all`: its name and title, and what stands between a row's site and what tells it apart.
+pub(super) fn table<'a, T: AsRef<OfStack<'a>>, const N: usize>(
     facts: &Facts<'_>,
-    all: &[OfStack<'_>],
+    all: &[T],
     [name, title]: [&'static str; 2],
     columns: &'static [Column],
-    values: impl Fn(&OfStack<'_>) -> [Value; N],
+    values: impl Fn(&T) -> [Value; N],
 ) -> Table {
-    let rows = all.iter().take(MOST).map(|of| of.row(facts, values(of))).collect();
-    Table { left_out: all.len().saturating_sub(MOST), ..Table::new(name, title, columns, rows) }
+    let shown = &all[..all.len().min(MOST)];
+    let stacks: Vec<OfStack<'a>> = shown.iter().map(|row| *row.as_ref()).collect();
+    let ways = apart::ways(facts, &stacks);
+    let rows = shown.iter().zip(stacks).zip(ways).map(|((row, of), via)| of.row(facts, values(row), via)).collect();
+    Table { left_out: all.len() - shown.len(), ..Table::new(name, title, columns, rows) }
 }
 
 /// Whether every call of malloc in a process has its own row, so that it is known which is the next one of a thread.
@@ -107,11 +121,17 @@ pub(super) fn per_step(facts: &Facts<'_>, process_id: i64, steady: f64) -> Optio
     (steps > 0).then(|| steady / steps as f64)
 }
 
-/// Two standard deviations of an estimate, in percent of it; not known where events were lost.
+/// Two standard deviations of an estimate, in percent of it; not known where events were lost or removed.
 pub(super) fn error_percent(facts: &Facts<'_>, amount: Amount) -> Value {
-    let lost = loss::Loss::of(facts, &[TableId::HostMemory]).is_some_and(|loss| loss.dropped > 0);
+    let dropped = loss::Loss::of(facts, &[TableId::HostMemory]).is_some_and(|loss| loss.dropped > 0);
+    let lost = dropped || is_removed(facts);
     let known = !lost && amount.bytes > 0.0;
     known.then(|| 100.0 * amount.error_bytes() / amount.bytes).into()
+}
+
+/// Whether old rows of malloc were removed for the size limit.
+pub(super) fn is_removed(facts: &Facts<'_>) -> bool {
+    loss::removed(facts.trace).iter().any(|removed| removed.table == TableId::HostMemory.table().name)
 }
 
 /// Says that there is nothing, where there is nothing, and what is missing. Whether there is something.
@@ -129,6 +149,12 @@ pub(super) fn begin(section: &mut Section, facts: &Facts<'_>) -> bool {
 
 /// Why there is nothing.
 pub(super) fn nothing(facts: &Facts<'_>) -> String {
+    if is_removed(facts) {
+        return "No malloc or free is left in this trace: older rows were removed to keep to --max-size.".to_owned();
+    }
+    if loss::is_incomplete(facts.trace) {
+        return "No malloc or free in what had been written of this trace.".to_owned();
+    }
     let all = || facts.trace.manifests().flat_map(|manifest| &manifest.processes);
     let refused = all().find_map(|process| process.reason.as_ref().filter(|reason| reason.contains("malloc")));
     let untraced = facts.trace.manifests().flat_map(|manifest| &manifest.untraced).next();
@@ -161,8 +187,9 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
         format!(" ({} by {})", share(part / process.peak.bytes.max(1.0)), site.short())
     });
     let about = if asked { "" } else { "about " };
+    let left = if is_removed(facts) { ", in the rows that --max-size left" } else { "" };
     Some(format!(
-        "malloc of {}: {about}{} allocated, most live {}{by}, {} live at the end\n",
+        "malloc of {}: {about}{} allocated, most live {}{by}, {} live at the end{left}\n",
         facts.program(*id).unwrap_or_else(|| facts.label(*id)),
         bytes(all),
         bytes(process.peak.bytes),

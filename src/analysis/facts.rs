@@ -149,9 +149,10 @@ impl<'a> Facts<'a> {
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
         let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });
         let asked = [Need::Executions, Need::Busy, Need::Gpu, Need::Launched].map(|need| needs.contains(&need));
-        let with_gpu = asked.contains(&true);
+        let allocations = needs.contains(&Need::GpuAllocations) && trace.may_hold(TableId::HostMemory);
+        let with_gpu = asked.contains(&true) || allocations;
         let [shapes, busy, gaps, launched] = asked;
-        let asked = Asked { shapes, busy, gaps, launched };
+        let asked = Asked { shapes, busy, gaps: gaps || allocations, allocations, launched };
         let named = gpu_times && (with_gpu || needs.iter().any(|need| matches!(need, Need::Ranks | Need::Critical)));
         let communication = Arc::new(if named { communication::communication(trace) } else { FxHashSet::default() });
         let summed = needs.contains(&Need::StepSums);

@@ -2,10 +2,12 @@
 
 use std::cmp::Reverse;
 
-use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, bytes, largest, per_step, whole};
+use super::by_stack::{self, OfStack, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, bytes, largest, per_step, whole};
 use super::passes::allocations::Amount;
+use super::passes::gpu::Allocated;
 use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
+use crate::render::number;
 
 /// The analysis.
 pub(crate) struct HostAllocations;
@@ -23,18 +25,21 @@ impl Analysis for HostAllocations {
         Explain {
             definition: "What malloc's family gave, by the stack that asked for it and by thread: calls, bytes, mean size, mean age of the \
                 blocks that were freed again, and per steady step (what lies in steady steps, by their number). With --mmap also what came from the \
-                kernel by stack: mapped (memory), reserved (addresses without memory), and what of both was not unmapped again.",
+                kernel by stack: mapped (memory), reserved (addresses without memory), and what of both was not unmapped again. In GPU idle gaps: \
+                allocated by the thread that gave a GPU its next work, from the moment when the GPU had run dry until the call that gave it, \
+                in gaps that are the host's (--explain gpu-gaps); each allocation once, whichever GPUs waited.",
             unit: "calls, bytes, ns; estimates in sampled mode, where a sample stands for weight_bytes and weight / bytes calls. The error \
                 is two standard deviations of the bytes.",
             limits: "Numbers of small allocations are rough in sampled mode. Blocks that are never freed have no age, so that the mean is \
                 too small where many live on. Culled blocks count in the step in which their row begins, about a second at a time. \
-                Memory that a program takes by system calls of its own is not seen.",
+                They, and what a GPU's thread allocated beyond a million rows in one gap, are in no gap. That something was allocated in a gap does not \
+                say that the gap is long because of it: malloc-time has what the calls took. Memory that a program takes by system calls of its own is not seen.",
             source: "metrics.md, Memory; heaptrack, memray.",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Allocations]
+        &[Need::Allocations, Need::GpuAllocations]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -51,6 +56,9 @@ impl Analysis for HostAllocations {
                 .unsteady()
                 .of_step(),
             Metric::about("mapped_bytes", Bytes, "bytes that came from mmap's family (--mmap)"),
+            Metric::about("in_gaps", Count, "allocations in idle gaps of GPUs, by the threads that these waited for"),
+            Metric::about("in_gaps_bytes", Bytes, "their bytes"),
+            Metric::about("in_gaps_ns", Ns, "idle time of the gaps in which something was allocated"),
         ];
         METRICS
     }
@@ -80,15 +88,20 @@ impl Analysis for HostAllocations {
         section.fact("per_step", "a step", Unit::Count, in_step(|steady| steady.blocks));
         section.fact("per_step_bytes", "bytes a step", Unit::Bytes, in_step(|steady| steady.bytes));
         section.fact("mapped_bytes", "mapped", Unit::Bytes, any_mapped.then_some(mapped));
+        let in_gaps = in_gaps(facts);
+        section.fact("in_gaps", "in GPU idle gaps", Unit::Count, in_gaps.map(|found| whole(found.all.blocks)));
+        section.fact("in_gaps_bytes", "their bytes", Unit::Bytes, in_gaps.map(|found| found.all.bytes));
+        section.fact("in_gaps_ns", "idle time of these gaps", Unit::Ns, in_gaps.map(|found| found.gaps.1));
         section.table(of_stacks(facts));
         section.table(by_thread(facts));
+        in_gaps.into_iter().for_each(|found| of_gaps(&mut section, facts, found));
         section.table(from_kernel(facts));
         section
     }
 }
 
 fn of_stacks(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 11] = [
+    const COLUMNS: [Column; 13] = [
         PROCESS,
         SITE,
         column("bytes", "Bytes", Unit::Bytes),
@@ -98,8 +111,10 @@ fn of_stacks(facts: &Facts<'_>) -> Table {
         column("mean_age_ns", "Mean age", Unit::Ns),
         column("per_step", "Per step", Unit::Count),
         column("per_step_bytes", "Bytes a step", Unit::Bytes),
+        VIA,
         PLACE,
         STACK,
+        STACK_ID,
     ];
     let all = largest(facts, |of| of.stack.sums.all.bytes);
     by_stack::table(facts, &all, ["by_stack", "By stack"], &COLUMNS, |of| {
@@ -147,8 +162,40 @@ fn by_thread(facts: &Facts<'_>) -> Table {
     Table::new("by_thread", "By thread", &COLUMNS, threads.iter().map(row).collect())
 }
 
+/// What was allocated in idle gaps of GPUs; none where it is not known when they were idle.
+fn in_gaps<'a>(facts: &'a Facts<'_>) -> Option<&'a Allocated> {
+    facts.gpu.as_ref().filter(|gpu| gpu.any()).map(|gpu| &gpu.devices.allocated)
+}
+
+fn of_gaps(section: &mut Section, facts: &Facts<'_>, found: &Allocated) {
+    const COLUMNS: [Column; 9] = [
+        PROCESS,
+        SITE,
+        column("calls", "Calls", Unit::Count),
+        column("bytes", "Bytes", Unit::Bytes),
+        column("own_percent", "Of its own", Unit::Percent),
+        VIA,
+        PLACE,
+        STACK,
+        STACK_ID,
+    ];
+    let of_stack = |of: &OfStack<'_>| found.stacks.get(&(of.process_id, of.stack_id)).copied().unwrap_or_default();
+    let all = largest(facts, |of| of_stack(of).blocks);
+    section.table(by_stack::table(facts, &all, ["in_gaps", "In GPU idle gaps, by stack"], &COLUMNS, |of| {
+        let inside = of_stack(of);
+        let own = percent(inside.blocks, of.stack.sums.all.blocks);
+        [whole(inside.blocks), inside.bytes.into(), own]
+    }));
+    if found.unplaced > 0 {
+        section.note(format!(
+            "{} allocations were culled, or were too many to be kept: whether they lie in idle gaps is not known.",
+            number(found.unplaced as f64)
+        ));
+    }
+}
+
 fn from_kernel(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 10] = [
+    const COLUMNS: [Column; 12] = [
         PROCESS,
         SITE,
         column("calls", "Calls", Unit::Count),
@@ -157,8 +204,10 @@ fn from_kernel(facts: &Facts<'_>) -> Table {
         column("live_percent", "Of all that is", Unit::Percent),
         column("reserved_bytes", "Reserved", Unit::Bytes),
         column("live_reserved_bytes", "Still reserved", Unit::Bytes),
+        VIA,
         PLACE,
         STACK,
+        STACK_ID,
     ];
     let mut all = largest(facts, |of| of.stack.mapped.calls as f64);
     all.sort_by_key(|of| Reverse(of.stack.mapped.bytes[0] as u64));
@@ -242,5 +291,49 @@ mod tests {
         };
         assert_eq!(row(0), ["x.py:1 file".into(), 90.0.into(), 60.0.into(), 0.0.into()]);
         assert_eq!(row(1), ["x.py:1 arena".into(), 0.0.into(), 0.0.into(), 600.0.into()]);
+    }
+
+    #[test]
+    fn what_the_launching_thread_allocates_while_the_gpu_has_nothing_to_do_is_told_by_stack() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let [fill, warm, other] = ["fill", "warm", "other"].map(|f| trace.stack(f, "/home/u/x.py", 1));
+        let mut thread = trace.thread(1, 11);
+        // The GPU is busy.
+        let end = thread.launch_running("a", 5_000, 7, (START + 6_000, 100_000));
+        thread.malloc_at(warm, 7, 7.0);
+        thread.malloc_at(fill, 1, 1.0);
+        thread.host(end - thread.now);
+        // It has run dry.
+        (0..3).for_each(|_| _ = thread.malloc_at(fill, 1000, 1000.0));
+        thread.culled(warm, 4, 400, 100);
+        thread.host(50_000);
+        let launched = thread.now;
+        thread.launch_running("b", 5_000, 7, (launched + 6_000, 10_000));
+        // Another thread, and one that has given work already.
+        trace.thread(1, 12).host(0);
+        let mut beside = trace.thread(1, 12);
+        beside.now = end + 10;
+        beside.malloc_at(other, 5000, 5000.0);
+        let mut thread = trace.thread(1, 11);
+        thread.now = launched + 5_500;
+        thread.malloc_at(warm, 9, 9.0);
+        let section = trace.section(&HostAllocations);
+        let facts = ["in_gaps", "in_gaps_bytes", "in_gaps_ns"].map(|fact| section.get(fact).clone());
+        assert_eq!(facts, [3i64.into(), 3000.0.into(), (launched - end).into()]);
+        let row = ["site", "calls", "bytes", "own_percent"].map(|column| section.cell("in_gaps", 0, column).clone());
+        assert_eq!(row, ["x.py:1 fill".into(), 3i64.into(), 3000.0.into(), 75.0.into()]);
+        assert_eq!(section.tables.iter().find(|table| table.key == "in_gaps").unwrap().rows.len(), 1);
+        assert!(section.notes.iter().any(|note| note.starts_with("4 allocations were culled")), "{:?}", section.notes);
+    }
+
+    #[test]
+    fn without_times_of_a_gpu_nothing_is_said_of_its_gaps() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        trace.thread(1, 11).malloc("alloc", 100, 100.0);
+        let section = trace.section(&HostAllocations);
+        assert_eq!(section.get("in_gaps"), &Value::Missing);
+        assert!(section.tables.iter().all(|table| table.key != "in_gaps"));
     }
 }

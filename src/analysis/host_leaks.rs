@@ -1,18 +1,13 @@
 //! host-leaks: what malloc gave and never got back, and what grows from step to step.
 
-use super::by_stack::{self, MOST, OfStack, PLACE, PROCESS, SITE, STACK, bytes, largest, whole};
+use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, bytes, largest, whole};
+use super::growing::{Growing, Verdict, a_second, seeming};
 use super::passes::allocations::{Amount, Beat};
-use super::passes::growth::Slope;
-use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
 
 /// The analysis.
 pub(crate) struct HostLeaks;
-
-/// A sampled stack grows by more than so many standard deviations of what is live of it: chance alone makes less.
-const DEVIATIONS: f64 = 3.0;
-/// What grows in fewer blocks is a table that is made anew, larger: what is kept in it grows as well, or it is none.
-const BLOCKS: f64 = 10.0;
 
 impl Analysis for HostLeaks {
     fn name(&self) -> &'static str {
@@ -29,7 +24,8 @@ impl Analysis for HostLeaks {
                 live bytes of a stack at the end of each step after warm-up (of each hundredth of the process's time without its first and last tenth, \
                 where there are no steps). A stack grows when its slope is 6 standard errors above none, each half of the steps has at \
                 least 0.4 of it, 10 blocks and more are live after the last of them (one that is made anew, larger and larger, is a table and its content is looked \
-                at by itself), and, in sampled mode, the growth is more than 3 standard deviations of the live samples. So a program that \
+                at by itself), and, in sampled mode, the growth is more than 3 standard deviations of the live samples, of which that takes more than 9. What \
+                has such a slope and fails the rest may grow, and stands apart with the reason. So a program that \
                 never ends shows its leak, and what was allocated before the first step, or fills up once, is none by growth.",
             unit: "bytes; bytes per step or per second; significance in standard errors of the slope (at most a million, where nothing \
                 is left beside the line).",
@@ -72,7 +68,8 @@ impl Analysis for HostLeaks {
         }
         let mut live = Amount::default();
         facts.allocations.processes.iter().for_each(|(_, process)| live.add(process.live));
-        let growing = growing(facts);
+        let (growing, unsure): (Vec<_>, Vec<_>) =
+            seeming(facts).into_iter().partition(|grows| grows.verdict == Verdict::Grows);
         let steps: Vec<f64> = growing.iter().filter_map(Growing::per_step).collect();
         let a_second: f64 = growing.iter().filter_map(|grows| grows.a_second(facts)).sum();
         section.fact("live_at_end_bytes", "live at the end", Unit::Bytes, bytes(live.bytes));
@@ -84,57 +81,16 @@ impl Analysis for HostLeaks {
         section.fact("growth_per_step_bytes", "by, a step", Unit::Bytes, per_step);
         section.fact("growth_bytes_per_s", "by, a second", Unit::BytesPerS, a_second);
         section.table(of_growing(facts, &growing));
-        section.table(by_process(facts));
+        section.table(of_unsure(facts, &unsure));
+        section.table(by_process(facts, &growing));
         section.table(at_end(facts));
+        note_few_samples(&mut section, facts, &growing, &unsure);
         section
     }
 }
 
-/// A stack whose live memory grows.
-pub(crate) struct Growing<'a> {
-    /// The stack.
-    pub(crate) of: OfStack<'a>,
-    /// How.
-    pub(crate) slope: Slope,
-    beat: Beat,
-}
-
-impl Growing<'_> {
-    /// Bytes in a step, where there are steps.
-    pub(crate) fn per_step(&self) -> Option<f64> {
-        matches!(self.beat, Beat::Steps(_)).then_some(self.slope.each)
-    }
-
-    /// Bytes in a second.
-    pub(crate) fn a_second(&self, facts: &Facts<'_>) -> Option<f64> {
-        a_second(facts, self.of.process_id, self.beat, self.slope)
-    }
-}
-
-fn a_second(facts: &Facts<'_>, process_id: i64, beat: Beat, slope: Slope) -> Option<f64> {
-    let each_ns = match beat {
-        Beat::Steps(_) => facts.steps.of(process_id)?.mean_ns(),
-        Beat::Slices { each_ns, .. } => each_ns as f64,
-    };
-    (each_ns > 0.0).then(|| slope.each * 1e9 / each_ns)
-}
-
-/// Stacks whose live memory grows all the time, those that grow most first.
-pub(crate) fn growing<'a>(facts: &'a Facts<'_>) -> Vec<Growing<'a>> {
-    let slope = |of: &OfStack<'_>| facts.allocations.slope(of.process_id, of.stack).filter(|slope| slope.is_steady);
-    let grows = largest(facts, |of| slope(of).map_or(0.0, |slope| slope.each)).into_iter().filter_map(|of| {
-        let (slope, beat) = (slope(&of)?, facts.allocations.beat(of.process_id)?);
-        let span = beat.span();
-        let growth = slope.each * (span.end - span.first) as f64;
-        let live = of.stack.grown();
-        let is_sure = live.blocks >= BLOCKS && growth > DEVIATIONS / 2.0 * live.error_bytes();
-        is_sure.then_some(Growing { of, slope, beat })
-    });
-    grows.collect()
-}
-
 fn of_growing(facts: &Facts<'_>, growing: &[Growing<'_>]) -> Table {
-    const COLUMNS: [Column; 9] = [
+    const COLUMNS: [Column; 11] = [
         PROCESS,
         SITE,
         column("per_step_bytes", "A step", Unit::Bytes),
@@ -142,31 +98,44 @@ fn of_growing(facts: &Facts<'_>, growing: &[Growing<'_>]) -> Table {
         column("significance", "Significance", Unit::Count),
         column("live_bytes", "Live by then", Unit::Bytes),
         column("blocks", "Blocks", Unit::Count),
+        VIA,
         PLACE,
         STACK,
+        STACK_ID,
     ];
-    let row = |grows: &Growing<'_>| {
+    by_stack::table(facts, growing, ["growing", "Growing, by stack"], &COLUMNS, |grows| {
         let live = grows.of.stack.grown();
-        let values: [Value; 5] = [
-            grows.per_step().into(),
-            grows.a_second(facts).into(),
-            grows.slope.errors.into(),
-            bytes(live.bytes),
-            whole(live.blocks),
-        ];
-        grows.of.row(facts, values)
-    };
-    let rows = growing.iter().take(MOST).map(row).collect();
-    let left_out = growing.len().saturating_sub(MOST);
-    Table { left_out, ..Table::new("growing", "Growing, by stack", &COLUMNS, rows) }
+        let (each, a_second) = (grows.per_step(), grows.a_second(facts));
+        [each.into(), a_second.into(), grows.slope.errors.into(), bytes(live.bytes), whole(live.blocks)]
+    })
 }
 
-fn by_process(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 7] = [
+fn of_unsure(facts: &Facts<'_>, unsure: &[Growing<'_>]) -> Table {
+    const COLUMNS: [Column; 10] = [
+        PROCESS,
+        SITE,
+        column("per_step_bytes", "A step", Unit::Bytes),
+        column("bytes_per_s", "A second", Unit::BytesPerS),
+        column("significance", "Significance", Unit::Count),
+        column("reason", "Why not", Unit::Text),
+        VIA,
+        PLACE,
+        STACK,
+        STACK_ID,
+    ];
+    by_stack::table(facts, unsure, ["unsure", "May grow, not counted above, by stack"], &COLUMNS, |grows| {
+        let (each, a_second) = (grows.per_step(), grows.a_second(facts));
+        [each.into(), a_second.into(), grows.slope.errors.into(), grows.verdict.why().into()]
+    })
+}
+
+fn by_process(facts: &Facts<'_>, growing: &[Growing<'_>]) -> Table {
+    const COLUMNS: [Column; 8] = [
         PROCESS,
         column("program", "Program", Unit::Name),
         column("live_at_end_bytes", "Live at end", Unit::Bytes),
         column("grows", "Grows", Unit::Text),
+        column("reason", "Why not", Unit::Text),
         column("per_step_bytes", "A step", Unit::Bytes),
         column("bytes_per_s", "A second", Unit::BytesPerS),
         column("significance", "Significance", Unit::Count),
@@ -177,29 +146,46 @@ fn by_process(facts: &Facts<'_>) -> Table {
         let id = **id;
         let (slope, beat) = (facts.allocations.slope_of(id), facts.allocations.beat(id));
         let both = slope.zip(beat);
+        let verdict = Verdict::of_process(facts, id, growing);
         vec![
             facts.label(id).into(),
             facts.program(id).into(),
             bytes(process.live.bytes),
-            slope.map(|slope| slope.is_steady).into(),
+            verdict.word().into(),
+            verdict.why().into(),
             both.filter(|(_, beat)| matches!(beat, Beat::Steps(_))).map(|(slope, _)| slope.each).into(),
             both.and_then(|(slope, beat)| a_second(facts, id, beat, slope)).into(),
             slope.map(|slope| slope.errors).into(),
         ]
     };
-    Table::new("by_process", "All of a process (a slope below 0 shrinks)", &COLUMNS, all.iter().map(row).collect())
+    Table::new("by_process", "All of a process", &COLUMNS, all.iter().map(row).collect())
+}
+
+/// Says of how many stacks and processes it is not known whether they grow, and what would tell.
+fn note_few_samples(section: &mut Section, facts: &Facts<'_>, growing: &[Growing<'_>], unsure: &[Growing<'_>]) {
+    let processes = facts.allocations.processes.iter().map(|(id, _)| Verdict::of_process(facts, *id, growing));
+    let processes = processes.filter(Verdict::lacks_samples).count();
+    let stacks = unsure.iter().filter(|grows| grows.verdict.lacks_samples()).count();
+    if processes + stacks > 0 {
+        section.note(format!(
+            "Too few samples are live to judge growth by in {processes} of the processes and {stacks} of the stacks: chance alone \
+             may make as much. A longer run, a smaller --malloc sample=BYTES or --malloc full tells more."
+        ));
+    }
 }
 
 fn at_end(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 8] = [
+    const COLUMNS: [Column; 10] = [
         PROCESS,
         SITE,
         column("bytes", "Live at end", Unit::Bytes),
         column("error_bytes", "+-", Unit::Bytes),
         column("percent", "Of it", Unit::Percent),
         column("blocks", "Blocks", Unit::Count),
+        VIA,
         PLACE,
         STACK,
+        STACK_ID,
     ];
     let all = largest(facts, |of| of.stack.live.bytes);
     by_stack::table(facts, &all, ["by_stack", "Live at the end, by stack"], &COLUMNS, |of| {
@@ -212,6 +198,7 @@ fn at_end(facts: &Facts<'_>) -> Table {
 mod tests {
     use gputrace_collectors::schema::TableId;
 
+    use super::super::section::Value;
     use super::*;
     use crate::trace::testing::{START, TestTrace, Thread};
 
@@ -250,6 +237,7 @@ mod tests {
         assert_eq!(section.cell("growing", 0, "live_bytes"), &25_600.0.into());
         assert_eq!(section.cell("by_stack", 0, "site"), &"x.py:4 table".into());
         assert_eq!(section.cell("by_process", 0, "grows"), &false.into());
+        assert_eq!(section.cell("by_process", 0, "reason"), &"plateau: grew in the first half only".into());
     }
 
     #[test]
@@ -265,6 +253,16 @@ mod tests {
             });
             let section = trace.section(&HostLeaks);
             assert_eq!(section.get("growing_stacks"), &Value::Int(grows), "{samples} samples: {section:?}");
+            let says = |table: &str, column: &str| section.cell(table, 0, column).clone();
+            let few = ["not known".into(), "too few samples: about 6".into()];
+            let process = ["grows", "reason"].map(|column| says("by_process", column));
+            if grows == 0 {
+                assert_eq!(process, few);
+                assert_eq!([says("unsure", "site"), says("unsure", "reason")], ["x.py:3 leak".into(), few[1].clone()]);
+                assert!(section.notes[0].starts_with("Too few samples are live to judge"), "{:?}", section.notes);
+            } else {
+                assert_eq!((process, section.notes.len()), (["yes".into(), Value::Missing], 0));
+            }
         }
     }
 
@@ -307,6 +305,40 @@ mod tests {
         assert_eq!(section.get("growing_stacks"), &Value::Int(0), "{section:?}");
         // All of the process grows nevertheless, and that is told.
         assert_eq!(section.cell("by_process", 0, "grows"), &true.into());
+        let reason = section.cell("unsure", 0, "reason");
+        assert_eq!(reason, &"fewer than 10 blocks: a table made anew, larger".into());
+    }
+
+    #[test]
+    fn what_grows_in_one_stack_is_known_beside_much_of_which_samples_say_little() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 300_000_000);
+        let [leak, model] = [("leak", 3), ("model", 4)].map(|(f, line)| trace.stack(f, "/home/u/x.py", line));
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..4000 {
+            thread.malloc_at(model, 64, 524_320.0);
+        }
+        steps(&mut trace, 300, |thread, step| {
+            if step % 10 == 0 {
+                thread.malloc_at(leak, 64, 524_320.0);
+            }
+        });
+        let section = trace.section(&HostLeaks);
+        assert_eq!(section.cell("growing", 0, "site"), &"x.py:3 leak".into());
+        assert_eq!(section.cell("by_process", 0, "grows"), &"yes".into(), "{section:?}");
+    }
+
+    #[test]
+    fn too_few_steps_are_the_reason_why_growth_is_not_known() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let leak = trace.stack("leak", "/home/u/x.py", 3);
+        steps(&mut trace, 9, |thread, _| {
+            thread.malloc_at(leak, 64, 64.0);
+        });
+        let section = trace.section(&HostLeaks);
+        let reason = section.cell("by_process", 0, "reason");
+        assert!(matches!(reason, Value::Text(why) if why.starts_with("too few steps: ")), "{section:?}");
     }
 
     #[test]
@@ -326,5 +358,30 @@ mod tests {
             "{section:?}"
         );
         assert_eq!(section.cell("growing", 0, "per_step_bytes"), &Value::Missing);
+    }
+
+    #[test]
+    fn rows_of_one_line_are_told_apart_by_their_callers_and_ids() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 10_000_000_000);
+        let frame = |id: i64, depth: i32, function: &str, line: i32| {
+            serde_json::json!({
+                "stack_id": id, "depth": depth, "language": "python", "function": function, "file": "/home/u/x.py", "line": line,
+            })
+        };
+        for (id, caller) in [(1 << 60, 10), (7, 20)] {
+            trace.row(TableId::Stacks, frame(id, 0, "copy", 3));
+            trace.row(TableId::Stacks, frame(id, 1, "main", caller));
+        }
+        trace.row(TableId::Stacks, frame(8, 0, "other", 4));
+        let mut thread = trace.thread(1, 11);
+        for (id, bytes) in [(1 << 60, 300), (7, 200), (8, 100)] {
+            thread.malloc_at(id, bytes, bytes as f64);
+        }
+        let section = trace.section(&HostLeaks);
+        let row = |row: usize| ["site", "via", "stack_id"].map(|column| section.cell("by_stack", row, column).clone());
+        assert_eq!(row(0), ["x.py:3 copy".into(), "x.py:10 main".into(), (1i64 << 60).to_string().into()]);
+        assert_eq!(row(1), ["x.py:3 copy".into(), "x.py:20 main".into(), "7".into()]);
+        assert_eq!(row(2), ["x.py:4 other".into(), Value::Missing, "8".into()]);
     }
 }

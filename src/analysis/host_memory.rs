@@ -2,11 +2,12 @@
 
 use gputrace_collectors::schema::TableId;
 
-use super::by_stack;
+use super::by_stack::{self, is_removed};
 use super::loss::{self, Loss};
-use super::passes::host_memory::ProcessHost;
+use super::passes::host_memory::{ProcessHost, SIZES, smallest};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
+use crate::render::{duration, share};
 
 /// The analysis.
 pub(crate) struct HostMemory;
@@ -32,7 +33,8 @@ impl Analysis for HostMemory {
                 memory is what /proc told of the process (--counters); beyond malloc is its mean less what was live of malloc: the \
                 program itself, stacks, files, memory of the GPU's driver, what the allocator keeps (fragmentation, its caches). Mapped is what mmap's \
                 family gave and was not unmapped (--mmap). Events that found no room are lost: then the \
-                estimates rest on the share that is stated and are too low, and their error is not known.",
+                estimates rest on the share that is stated and are too low, and their error is not known. So do they where old rows were \
+                removed (--max-size): the share is that of the events whose rows are here.",
             unit: "bytes, bytes/s; in text powers of 1024. The error is two standard deviations of the allocated bytes, in \
                 percent of them.",
             limits: "Numbers of allocations are estimates with a larger error than bytes, most of all for small sizes. \
@@ -84,18 +86,42 @@ impl Analysis for HostMemory {
         }
         let error = if bytes > 0.0 { 200.0 * sum(|h| h.variance).sqrt() / bytes } else { 0.0 };
         let loss = Loss::of(facts, &[TableId::HostMemory]);
+        let removed = is_removed(facts);
+        let kept = loss.and_then(|loss| kept(facts, loss, hosts().map(|(_, host)| host.events).sum()));
         section.fact("rows", "allocations recorded", Unit::Count, hosts().map(|(_, h)| h.allocations).sum::<u64>());
         section.fact("lost", "events lost", Unit::Count, loss.map(|loss| loss.dropped));
-        section.fact("kept_percent", "share of the events that is here", Unit::Percent, loss.map(|l| 100.0 * l.kept()));
-        section.fact("allocated_bytes", "allocated in all (estimate)", Unit::Bytes, bytes);
+        section.fact("kept_percent", "share of the events that is here", Unit::Percent, kept.map(|kept| 100.0 * kept));
+        let sampled = is_sampled(facts);
+        let titled = |exact: &'static str, estimate: &'static str| if sampled { estimate } else { exact };
+        let title = titled("allocated in all", "allocated in all (estimate)");
+        section.fact("allocated_bytes", title, Unit::Bytes, bytes);
         let peak = hosts().map(|(_, h)| h.peak).fold(0.0, f64::max);
-        section.fact("peak_live_bytes", "most live at once (estimate)", Unit::Bytes, peak);
-        let known = loss.is_none_or(|loss| loss.dropped == 0);
-        section.fact("error_percent", "error of the estimate (+-)", Unit::Percent, known.then_some(error));
-        section.fact("allocations", "allocations (estimate)", Unit::Count, sum(|h| h.count).round() as i64);
+        let title = titled("most live at once", "most live at once (estimate)");
+        section.fact("peak_live_bytes", title, Unit::Bytes, peak);
+        let known = !removed && loss.is_none_or(|loss| loss.dropped == 0);
+        section.fact("error_percent", "error of the sums (+-)", Unit::Percent, known.then_some(error));
+        let title = titled("allocations", "allocations (estimate)");
+        section.fact("allocations", title, Unit::Count, sum(|h| h.count).round() as i64);
         let resident = hosts().filter_map(|(_, h)| h.resident_peak).max_by(f64::total_cmp);
         section.fact("peak_resident_bytes", "most resident", Unit::Bytes, resident);
         loss::note(&mut section, facts, "events of malloc and free", TableId::HostMemory);
+        if loss::is_incomplete(facts.trace) {
+            let last = hosts().map(|(_, host)| host.span_ns.1).max().unwrap_or(0);
+            section.note(format!(
+                "The last event of malloc and free that is here came {} after the begin of the trace; which share of all that is, is not \
+                 known, and what is live at the end is what was live then.",
+                duration(last.saturating_sub(facts.trace.began_ns()).max(0) as f64)
+            ));
+        } else if removed {
+            section.note(match kept {
+                Some(kept) => format!(
+                    "The numbers above are of {} of the events of malloc and free: the rest was removed or found no room. What was \
+                     allocated in it is not among what is live.",
+                    share(kept)
+                ),
+                None => "Which share of the events of malloc and free is here is not known of this window.".to_owned(),
+            });
+        }
         let pools = facts.trace.manifests().flat_map(|m| &m.processes).filter(|process| process.python_pools).count();
         if pools > 0 {
             let mapped = facts.trace.manifests().any(|manifest| manifest.host_memory.mmap);
@@ -120,6 +146,25 @@ impl Analysis for HostMemory {
     }
 }
 
+/// Whether malloc was sampled in any of the processes, so that sums over them are estimates.
+fn is_sampled(facts: &Facts<'_>) -> bool {
+    let is_full = |id: i64| facts.trace.process(id).is_some_and(|process| process.malloc_mode.starts_with("full"));
+    processes(facts).into_iter().any(|(id, _)| !is_full(*id))
+}
+
+/// The share of the events that is here, of which there are so many: where rows were removed these are counted, and the share
+/// is that of the whole run. Of a collector that was killed it is not known.
+fn kept(facts: &Facts<'_>, counted: Loss, events: u64) -> Option<f64> {
+    if loss::is_incomplete(facts.trace) {
+        return None;
+    }
+    if !is_removed(facts) {
+        return Some(counted.kept());
+    }
+    let all = counted.recorded + counted.dropped;
+    (!facts.filter.is_window() && all > 0).then(|| (events as f64 / all as f64).min(1.0))
+}
+
 fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(&'a i64, &'a ProcessHost)> {
     let mut processes: Vec<_> = facts.host_memory.processes.iter().filter(|(_, host)| host.any()).collect();
     processes.sort_by(|(a_id, a), (b_id, b)| b.bytes.total_cmp(&a.bytes).then(a_id.cmp(b_id)));
@@ -133,7 +178,7 @@ fn by_process(facts: &Facts<'_>) -> Table {
         column("mode", "Mode", Unit::Text),
         column("allocated_bytes", "Allocated", Unit::Bytes),
         column("error_percent", "+-", Unit::Percent),
-        column("lost_percent", "Lost", Unit::Percent),
+        column("lost_percent", "Missing", Unit::Percent),
         column("rate_bytes_per_s", "Rate", Unit::BytesPerS),
         column("peak_live_bytes", "Peak live", Unit::Bytes),
         column("live_at_end_bytes", "Live at end", Unit::Bytes),
@@ -145,7 +190,8 @@ fn by_process(facts: &Facts<'_>) -> Table {
     let row = |(id, host): (&i64, &ProcessHost)| {
         let seconds = host.span_s();
         let loss = facts.trace.process(*id).and_then(|process| Loss::of_process(process, &[TableId::HostMemory]));
-        let lost = loss.filter(|loss| loss.dropped > 0);
+        let lost = loss.filter(|loss| loss.dropped > 0 || is_removed(facts));
+        let missing = lost.and_then(|loss| kept(facts, loss, host.events)).map(|kept| 100.0 * (1.0 - kept));
         let mode = facts.trace.process(*id).map(|p| p.malloc_mode.clone()).filter(|m| !m.is_empty());
         vec![
             facts.label(*id).into(),
@@ -153,7 +199,7 @@ fn by_process(facts: &Facts<'_>) -> Table {
             mode.into(),
             host.bytes.into(),
             lost.is_none().then(|| 100.0 * host.error()).into(),
-            lost.map(|loss| 100.0 * (1.0 - loss.kept())).into(),
+            missing.into(),
             if seconds > 0.0 { (host.bytes / seconds).into() } else { Value::Missing },
             host.peak.into(),
             host.live.into(),
@@ -175,14 +221,18 @@ fn sizes(facts: &Facts<'_>) -> Table {
     ];
     let whole: f64 = facts.host_memory.processes.iter().map(|(_, h)| h.bytes).sum();
     let mut rows = Vec::new();
-    for power in 0..super::passes::host_memory::SIZES {
-        let sizes = facts.host_memory.processes.iter().map(|(_, h)| h.sizes[power]);
+    for class in 0..SIZES {
+        let sizes = facts.host_memory.processes.iter().map(|(_, h)| h.sizes[class]);
         let (count, bytes) = sizes.fold((0.0, 0.0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-        if bytes > 0.0 {
-            rows.push(vec![(1i64 << power).into(), (count.round() as i64).into(), bytes.into(), percent(bytes, whole)]);
+        if count > 0.0 {
+            rows.push(vec![smallest(class).into(), (count.round() as i64).into(), bytes.into(), percent(bytes, whole)]);
         }
     }
-    Table::new("sizes", "By size (each row up to twice its size; estimates)", &COLUMNS, rows)
+    let title = match is_sampled(facts) {
+        true => "By size (each row up to twice its size; estimates)",
+        false => "By size (each row up to twice its size)",
+    };
+    Table::new("sizes", title, &COLUMNS, rows)
 }
 
 fn over_time(facts: &Facts<'_>) -> Table {
@@ -205,13 +255,16 @@ fn over_time(facts: &Facts<'_>) -> Table {
             }
         }
     }
-    let title = "Memory over time (most in each span; After: since the first row; malloc: an estimate)";
+    let title = match is_sampled(facts) {
+        true => "Memory over time (most in each span; After: since the first row; malloc: an estimate)",
+        false => "Memory over time (most in each span; After: since the first row)",
+    };
     Table::new("over_time", title, &COLUMNS, rows)
 }
 
 #[cfg(test)]
 mod tests {
-    use gputrace_collectors::manifest::Count;
+    use gputrace_collectors::manifest::{Count, Removed};
 
     use super::*;
     use crate::trace::testing::{START, TestTrace};
@@ -273,5 +326,68 @@ mod tests {
         assert_eq!(section.cell("by_process", 0, "lost_percent"), &Value::Num(75.0));
         assert!(section.notes[0].starts_with("3 of 4 events of malloc and free found no room"), "{:?}", section.notes);
         assert_eq!(section.cell("by_process", 0, "program"), &Value::from("python"));
+    }
+
+    #[test]
+    fn what_was_removed_for_the_size_limit_is_missing() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let mut thread = trace.thread(1, 11);
+        thread.malloc("alloc", 8 << 20, f64::from(8 << 20));
+        thread.malloc("free", 8 << 20, f64::from(8 << 20));
+        thread.culled(5, 4, 400, 200);
+        let manifest = trace.manifest.as_mut().unwrap();
+        let count = |recorded| Count { seen: 20, recorded, culled: 20 - recorded, ..Count::default() };
+        manifest.processes[0].accounting =
+            [("host_alloc".to_owned(), count(15)), ("host_free".to_owned(), count(16))].into();
+        let table = TableId::HostMemory.table().name.to_owned();
+        let removed = Removed { table, rows: 30, from_ns: START, to_ns: START + 9 };
+        manifest.removed.push(removed.clone());
+        let section = trace.section(&HostMemory);
+        // Of 40 events there are two rows, and a sum of four allocations and their frees.
+        assert_eq!(section.get("kept_percent"), &Value::Num(25.0));
+        assert_eq!((section.get("lost"), section.get("error_percent")), (&Value::Int(0), &Value::Missing));
+        assert_eq!(section.cell("by_process", 0, "lost_percent"), &Value::Num(75.0));
+        assert_eq!(section.cell("by_process", 0, "error_percent"), &Value::Missing);
+        assert!(section.notes[1].starts_with("The numbers above are of 25 % of the events"), "{:?}", section.notes);
+        let mut all_gone = TestTrace::new();
+        all_gone.process(1, 100, None, START + 1_000_000);
+        all_gone.manifest.as_mut().unwrap().removed.push(removed);
+        let notes = all_gone.section(&HostMemory).notes;
+        assert!(notes[0].starts_with("No malloc or free is left"), "{notes:?}");
+    }
+
+    #[test]
+    fn only_what_was_sampled_is_an_estimate_and_blocks_of_no_bytes_are_a_size_too() {
+        for (mode, says) in [("full", false), ("sample:524288", true)] {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000);
+            trace.set(TableId::Processes, "malloc_mode", &serde_json::json!(mode));
+            trace.thread(1, 11).malloc("alloc", 0, 0.0);
+            trace.thread(1, 11).malloc("alloc", 600, 600.0);
+            let section = trace.section(&HostMemory);
+            let facts = section.facts.iter().filter(|fact| fact.title.contains("(estimate)")).count();
+            let tables = section.tables.iter().filter(|table| table.title.contains("estimate")).count();
+            let sizes =
+                [0, 1].map(|row| ["from_bytes", "allocations"].map(|column| section.cell("sizes", row, column)));
+            assert_eq!(sizes, [[&Value::Int(0), &Value::Int(1)], [&Value::Int(512), &Value::Int(1)]]);
+            assert_eq!((facts, tables), if says { (3, 2) } else { (0, 0) }, "{mode}");
+        }
+    }
+
+    #[test]
+    fn of_a_killed_collector_it_says_until_when_it_has_events_and_that_the_rest_is_missing() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        trace.manifest.as_mut().unwrap().complete = false;
+        let nothing = trace.section(&HostMemory).notes;
+        assert!(nothing[0].starts_with("No malloc or free in what had been written"), "{nothing:?}");
+        let mut thread = trace.thread(1, 11);
+        thread.host(500_000_000);
+        thread.malloc("alloc", 600, 600.0);
+        let section = trace.section(&HostMemory);
+        assert_eq!(section.get("kept_percent"), &Value::Missing);
+        let says = |note: &String| note.contains("that is here came 500 ms after the begin of the trace");
+        assert!(section.notes.iter().any(says), "{:?}", section.notes);
     }
 }

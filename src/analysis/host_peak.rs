@@ -1,6 +1,6 @@
 //! host-peak: what was live when a process held most memory of malloc, by stack.
 
-use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, largest, whole};
+use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, largest, whole};
 use super::passes::allocations::OfProcess;
 use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
@@ -104,7 +104,7 @@ fn by_process(facts: &Facts<'_>, processes: &[(i64, &OfProcess)]) -> Table {
 }
 
 fn at_peak(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 9] = [
+    const COLUMNS: [Column; 11] = [
         PROCESS,
         SITE,
         column("bytes", "At peak", Unit::Bytes),
@@ -112,8 +112,10 @@ fn at_peak(facts: &Facts<'_>) -> Table {
         column("percent", "Of it", Unit::Percent),
         column("blocks", "Blocks", Unit::Count),
         column("live_at_end_bytes", "Live at end", Unit::Bytes),
+        VIA,
         PLACE,
         STACK,
+        STACK_ID,
     ];
     let all = largest(facts, |of| of.stack.at_peak(of.process).bytes);
     by_stack::table(facts, &all, ["by_stack", "By stack, at the peak of each process"], &COLUMNS, |of| {

@@ -1,6 +1,6 @@
 //! host-temporaries: allocations that were given back at once, by stack.
 
-use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, largest, per_step, sees_each_call, whole};
+use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, largest, per_step, sees_each_call, whole};
 use super::passes::allocations::Amount;
 use super::section::{Column, Section, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
@@ -84,7 +84,7 @@ impl Analysis for HostTemporaries {
     }
 }
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 12] = [
     PROCESS,
     SITE,
     column("calls", "Calls", Unit::Count),
@@ -93,8 +93,10 @@ const COLUMNS: [Column; 10] = [
     column("own_percent", "Of its own", Unit::Percent),
     column("calls_per_s", "A second", Unit::PerS),
     column("per_step", "Per step, about", Unit::Count),
+    VIA,
     PLACE,
     STACK,
+    STACK_ID,
 ];
 
 fn a_second(facts: &Facts<'_>, process_id: i64, calls: f64) -> Option<f64> {

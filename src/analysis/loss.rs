@@ -5,7 +5,7 @@
 use gputrace_collectors::manifest::{Removed, ShedPart};
 use gputrace_collectors::schema::TableId;
 
-use super::{Facts, Need, Section};
+use super::{Analysis, Facts, Need, Section};
 use crate::render::{duration, number, share};
 use crate::trace::{Problem, Process, Trace};
 
@@ -112,6 +112,25 @@ pub(crate) fn note_shed(section: &mut Section, facts: &Facts<'_>, needs: &[Need]
         section.note(format!(
             "{text}: what is counted or summed of launches is without them. The manifest counts them by function."
         ));
+    }
+}
+
+/// Whether the account of a collector is not its last one.
+pub(super) fn is_incomplete(trace: &Trace) -> bool {
+    trace.manifests().any(|manifest| !manifest.complete)
+}
+
+/// Says in the first section of a report that the trace is not whole, where none of its analyses says so by itself.
+pub(crate) fn note_incomplete(sections: &mut [(&dyn Analysis, Section)], trace: &Trace) {
+    let says_so = |(analysis, _): &(&dyn Analysis, Section)| matches!(analysis.name(), "summary" | "self");
+    if is_incomplete(trace) && !sections.iter().any(says_so) {
+        let first = sections.first_mut().map(|(_, section)| section);
+        first.into_iter().for_each(|section| {
+            section.note(
+                "The collector was killed, had no room for its account, or is still at work: here is what it had written. The last \
+                 second before that, and all that came after it, may be missing.",
+            );
+        });
     }
 }
 

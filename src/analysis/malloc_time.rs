@@ -2,7 +2,7 @@
 
 use gputrace_collectors::schema::TableId;
 
-use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, largest, whole};
+use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, largest, whole};
 use super::passes::allocations::{Calls, OfProcess};
 use super::passes::counters::{Of, Subject};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
@@ -220,7 +220,7 @@ fn by_process(facts: &Facts<'_>, processes: &[(i64, &OfProcess)]) -> Table {
 }
 
 fn of_stacks(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 11] = [
+    const COLUMNS: [Column; 13] = [
         PROCESS,
         SITE,
         column("total_ns", "Total", Unit::Ns),
@@ -230,8 +230,10 @@ fn of_stacks(facts: &Facts<'_>) -> Table {
         column("timed_calls", "Timed", Unit::Count),
         column("slow_calls", "Above 10 us", Unit::Count),
         column("slow_ns", "Time in these", Unit::Ns),
+        VIA,
         PLACE,
         STACK,
+        STACK_ID,
     ];
     let all = largest(facts, |of| Sum::of(&of.stack.calls).ns);
     let title = "By stack of the allocation (frees of its blocks with it)";

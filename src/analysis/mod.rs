@@ -4,6 +4,7 @@
 //! ([`passes`]), several in one read. To add an analysis: write its file, name it in [`ALL`]; `report --only`,
 //! `--explain` and every format then know it.
 
+mod apart;
 mod api;
 mod bandwidth;
 mod before;
@@ -25,6 +26,7 @@ mod gpu_cost;
 mod gpu_gaps;
 mod gpu_utilisation;
 mod graphs;
+mod growing;
 mod host_allocations;
 mod host_leaks;
 mod host_memory;
@@ -73,7 +75,7 @@ pub(crate) use facts::Facts;
 pub(crate) use gpu::name as gpu_name;
 pub(crate) use gpu_clock::off as gpu_clock_off;
 pub(crate) use gpu_gaps::{IdleAt, idle_by_site};
-pub(crate) use host_leaks::{Growing, growing};
+pub(crate) use growing::{Growing, growing};
 pub(crate) use loss::{Loss, Shed, stacks_are_shed};
 pub(crate) use malloc_time::{Sum as MallocSum, slowest as slowest_in_malloc};
 pub(crate) use metric::{Metric, Worse};

@@ -43,6 +43,8 @@ pub(crate) enum Need {
     OsWaits,
     /// `Gpu`, with the causes of gaps.
     Gpu,
+    /// `Gpu`, with the causes of gaps and what was allocated in them.
+    GpuAllocations,
     /// `Gpu`, with the queues, and with all times of launches.
     Launched,
     /// `GpuClock`.

@@ -28,11 +28,14 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_enum, required = true)]
     pub(crate) format: ExportFormat,
 
-    /// When memory in use is looked at, of pprof and folded. Default: end
+    /// When memory in use is looked at: at the end, or when each process had most. Default: end
+    ///
+    /// Of pprof, and of folded with --value inuse_space or --value inuse_objects: what was allocated is the same at any time.
+    /// Example: --format folded --value inuse_space --at peak
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) at: Option<ExportAt>,
 
-    /// Which value each line of folded has. Default: alloc_space
+    /// Which value each line of folded has. Default: alloc_space; --at needs one of memory in use
     #[arg(long, value_enum, value_name = "VALUE")]
     pub(crate) value: Option<ExportValue>,
 
@@ -87,7 +90,9 @@ impl ExportArgs {
                 Err("--at is about memory in use: it belongs to --format pprof or folded".to_owned())
             }
             (Some(_), ExportFormat::Folded) if !inuse => {
-                Err("--at is about memory in use: it belongs to --value inuse_space or inuse_objects".to_owned())
+                Err("--at is about memory in use, and folded has what was allocated unless told: add --value inuse_space or \
+                     --value inuse_objects"
+                    .to_owned())
             }
             _ => Ok(()),
         }

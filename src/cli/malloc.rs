@@ -15,7 +15,7 @@ pub(crate) struct MallocArgs {
     ///
     /// sample records one allocation per BYTES allocated on average (512K unless told); full records each one, which
     /// costs more. Example: --malloc sample=64K
-    #[arg(long, value_name = "MODE", default_value = "sample", value_parser = parse_malloc)]
+    #[arg(long, value_name = "MODE", default_value = "sample", value_parser = parse_malloc, allow_negative_numbers = true)]
     pub(crate) malloc: Malloc,
 
     /// Whether recorded allocations get a stack, of Python lines or of native functions: on or off
@@ -36,7 +36,7 @@ pub(crate) struct MallocArgs {
     /// Each of them and its free would be a row; so they are one for each thread, stack, function and power of two of the size in
     /// about a second. Sums of allocations stay what they were; live memory is without them. Only with --malloc full.
     /// Example: --malloc full --cull 0.5
-    #[arg(long, value_name = "MS", value_parser = parse_cull)]
+    #[arg(long, value_name = "MS", value_parser = parse_cull, allow_negative_numbers = true)]
     pub(crate) cull: Option<Cull>,
 }
 
@@ -76,14 +76,15 @@ impl MallocArgs {
         Ok(())
     }
 
+    /// Whether anything of host memory is recorded.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.malloc != Malloc::Off || self.mmap
+    }
+
     /// What the collector is told. `calls`: whether those of the driver get stacks.
     pub(crate) fn asked(&self, calls: Switch) -> HostMemory {
         let stacks = self.malloc_stacks.unwrap_or(calls) == Switch::On;
-        HostMemory {
-            stacks: stacks && (self.malloc != Malloc::Off || self.mmap),
-            mmap: self.mmap,
-            cull_ns: self.cull.map(|Cull(ns)| ns),
-        }
+        HostMemory { stacks: stacks && self.is_recorded(), mmap: self.mmap, cull_ns: self.cull.map(|Cull(ns)| ns) }
     }
 
     /// What the shim is told: variables and their values.

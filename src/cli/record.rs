@@ -43,14 +43,14 @@ pub(crate) struct RecordArgs {
     /// How long a wait for the operating system must be to become an event, in microseconds; shorter ones are counted
     ///
     /// Example: --os-over 100
-    #[arg(long, value_name = "US", default_value_t = OS_OVER_US)]
+    #[arg(long, value_name = "US", default_value_t = OS_OVER_US, allow_negative_numbers = true)]
     pub(crate) os_over: u64,
 
     /// Largest size of the trace on this node, in bytes or with K, M, G, T (powers of 1024)
     ///
     /// Beyond it the oldest sealed files are removed; summary, report and manifest say from when to when that was.
     /// Example: --max-size 20G
-    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) max_size: u64,
 
     /// Which single events.
@@ -60,7 +60,7 @@ pub(crate) struct RecordArgs {
     /// Shared memory for the events of one process, in bytes or with K, M, G (powers of 1024)
     ///
     /// It bounds how long the collector may be kept from running without loss. Example: --segment-memory 64M
-    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) segment_memory: u64,
 
     /// How driver calls are reached: auto, symbols or inline
@@ -86,13 +86,13 @@ pub(crate) struct RecordArgs {
     /// Driver calls that took at least so long get a stack, in microseconds
     ///
     /// Waits, copies, allocations, module loading: whatever held the thread up. Example: --stacks-over 100
-    #[arg(long, value_name = "US", default_value_t = STACKS_OVER_US)]
+    #[arg(long, value_name = "US", default_value_t = STACKS_OVER_US, allow_negative_numbers = true)]
     pub(crate) stacks_over: u32,
 
     /// One launch in so many, drawn at random, gets a stack; 0 for none
     ///
     /// Launches that follow a pause of their thread get one as well, unless this is 0. Example: --launch-stacks 100
-    #[arg(long, value_name = "N", default_value_t = LAUNCH_STACKS)]
+    #[arg(long, value_name = "N", default_value_t = LAUNCH_STACKS, allow_negative_numbers = true)]
     pub(crate) launch_stacks: u32,
 
     /// Whether ranges named with NVTX are recorded: on or off
@@ -147,7 +147,7 @@ pub(crate) struct RecordArgs {
     /// How often a window of GPU times opens, in seconds
     ///
     /// At a moment that is drawn anew for each. 10 unless told; only with --gpu-time windows or auto. Example: --gpu-window-every 2
-    #[arg(long, value_name = "SECONDS", value_parser = parse_period)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_period, allow_negative_numbers = true)]
     pub(crate) gpu_window_every: Option<Duration>,
 
     /// How often counters of devices and processes are read from outside, per second, at most 10; or off
@@ -155,7 +155,7 @@ pub(crate) struct RecordArgs {
     /// NVML (utilisation, memory, power, clocks and why they are low, PCIe, ECC, Xid) and GPM (multiprocessors, tensor pipes,
     /// memory bandwidth, from Hopper on) of the devices that traced processes see; processor time, memory, page faults and
     /// throttling of the processes. Nothing of it happens in them. Example: --counters 10
-    #[arg(long, value_name = "HZ", default_value = "1", value_parser = parse_hz)]
+    #[arg(long, value_name = "HZ", default_value = "1", value_parser = parse_hz, allow_negative_numbers = true)]
     pub(crate) counters: Hz,
 
     /// Whether processor counters of the processes are read as well: cycles, instructions, cache and branch misses
@@ -175,7 +175,7 @@ pub(crate) struct RecordArgs {
     /// How long to wait for processes that outlive the command, in seconds
     ///
     /// What they do later is not recorded. Example: --grace 0.5
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub(crate) grace: Duration,
 
     /// The command and its arguments, after --

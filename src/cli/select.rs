@@ -17,11 +17,11 @@ pub(crate) struct Select {
     pub(crate) pid: Vec<i32>,
 
     /// Only what began after so many seconds of the trace. Example: --from 10 --to 12.5
-    #[arg(long, value_name = "SECONDS", value_parser = super::record::parse_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = super::record::parse_seconds, allow_negative_numbers = true)]
     pub(crate) from: Option<Duration>,
 
     /// Only what began before so many seconds of the trace
-    #[arg(long, value_name = "SECONDS", value_parser = super::record::parse_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = super::record::parse_seconds, allow_negative_numbers = true)]
     pub(crate) to: Option<Duration>,
 
     /// Of a trace that has single events in intervals only (record --flight-recorder, --detail), this one, counted from 1. Default:

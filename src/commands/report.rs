@@ -34,7 +34,8 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
         loss::note_shed(&mut section, &facts, of.needs());
         section
     };
-    let sections = chosen.into_iter().filter(|a| asked(*a)).map(|a| (a, section(a))).collect();
+    let mut sections: Vec<_> = chosen.into_iter().filter(|a| asked(*a)).map(|a| (a, section(a))).collect();
+    loss::note_incomplete(&mut sections, &trace);
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
     let notes = trace.about_intervals(&filter).into_iter().collect();
     let report = Report { traces, notes, sections, problems: trace.problems() };

@@ -13,7 +13,7 @@ const NUMBERS: [&str; 6] = ["total_ns", "gpu_ns", "bytes", "calls", "launches_es
 const SKIPPED: [&str; 8] =
     ["findings", "processes", "devices", "longest", "over_time", "by_kernel", "by_thread", "by_process"];
 /// Columns that name a row only within its own run, or say what another one says.
-const NO_NAME: [&str; 4] = ["tid", "place", "stream", "evidence"];
+const NO_NAME: [&str; 5] = ["tid", "place", "stream", "evidence", "via"];
 
 /// What differs, of one analysis.
 pub(super) fn parts(analysis: &'static dyn Analysis, sections: &[Section; 2]) -> Vec<Part> {

@@ -5,6 +5,10 @@
 //! since the last look, else at those of the tree, which may have called exec. A look may take at most one hundredth of
 //! the time: the next one waits accordingly. Most processes cost one look in their life; those that begin and end
 //! between two looks are missed. It reads what the kernel keeps about a process and never touches it.
+//!
+//! A process that the shim could have traced is named where something is missing: its calls of CUDA, or, where malloc is
+//! recorded, whatever it allocates. For the latter it must be the same at a second look, and not have the shim all the same: one
+//! that is in an exec or at its end, or wrote over its environment (setproctitle), reads as one whose environment was cleared.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +18,7 @@ use gputrace_collectors::Untraced;
 
 use super::inspect::{Obstacle, inspect_file};
 use super::processes;
-use super::reach::{Reach, cut_off, reach, uses_cuda};
+use super::reach::{Reach, cut_off, has_shim, reach, uses_cuda};
 
 /// Time to the first look, and from one to the next in the first minute.
 pub(crate) const EAGER: Duration = Duration::from_millis(50);
@@ -36,8 +40,8 @@ enum Known {
     Stranger,
     /// Traced, or named already, in this process image.
     Settled(Image),
-    /// Untraced without a sign of CUDA when it was last searched for one.
-    Suspect { image: Image, why: &'static str, searched: Instant },
+    /// Untraced without a sign of CUDA when it was last searched for one. `again`: it was judged twice.
+    Suspect { image: Image, searched: Instant, again: bool },
 }
 
 /// A process image: the pid's start, and its stack, which an exec moves.
@@ -48,6 +52,8 @@ pub(crate) struct Watch {
     target: u32,
     /// The target's program, when it has been named as untraced already.
     named: Option<PathBuf>,
+    /// Whether malloc is recorded, of which every process has some.
+    malloc: bool,
     known: HashMap<u32, Known>,
     started: Instant,
     /// The newest pid at the last look at all processes, if the kernel tells.
@@ -61,11 +67,12 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Watches the tree of `target`; `session` is in the environment of those who can be traced. `named`: the
-    /// target's own program, if it has been named as untraced.
-    pub(crate) fn new(session: PathBuf, target: u32, named: Option<&Path>) -> Watch {
+    /// target's own program, if it has been named as untraced. `malloc`: whether that is recorded.
+    pub(crate) fn new(session: PathBuf, target: u32, named: Option<&Path>, malloc: bool) -> Watch {
         let named = named.and_then(|program| program.canonicalize().ok());
         let (known, now) = (HashMap::new(), Instant::now());
-        Watch { session, target, named, known, started: now, newest: None, looked: None, next: now, forgot: now }
+        let (newest, looked, next) = (None, None, now);
+        Watch { session, target, named, malloc, known, started: now, newest, looked, next, forgot: now }
     }
 
     /// Looks, if it is time: the processes found, and the time until it shall be asked again.
@@ -119,14 +126,17 @@ impl Watch {
         }
         let stat = processes::stat(pid)?;
         let image = (stat.start, stat.stack);
-        match self.known.get(&pid) {
+        let again = match self.known.get(&pid) {
             Some(Known::Settled(same)) if *same == image => return None,
-            Some(Known::Suspect { image: same, why, searched }) if *same == image => {
-                let why = *why;
-                return if searched.elapsed() < SUSPICION { None } else { self.judge_suspect(pid, image, why) };
+            Some(Known::Suspect { image: same, searched, again }) if *same == image => {
+                let is_time = searched.elapsed() >= SUSPICION || self.malloc && !again;
+                if !is_time {
+                    return None;
+                }
+                true
             }
-            _ => {}
-        }
+            _ => false,
+        };
         let environment = processes::environment(pid);
         let reach = reach(environment.as_deref(), &self.session);
         let reached = reach == Reach::Preloaded;
@@ -143,7 +153,7 @@ impl Watch {
         // Between fork and exec a child is still its parent, which the exec changes: it is judged again then.
         if reached {
             if let Some(why) = cut_off(pid, &self.session) {
-                return self.judge_suspect(pid, image, why);
+                return self.judge_suspect(pid, image, why, again, again && self.malloc);
             }
             self.known.insert(pid, Known::Settled(image));
             return None;
@@ -159,12 +169,21 @@ impl Watch {
             Some(_) => "its environment was cleared, so LD_PRELOAD did not reach it",
             None => "it runs as another user or with other privileges, so the loader ignores LD_PRELOAD",
         };
-        self.judge_suspect(pid, image, why)
+        // What another gputrace records of malloc is missing here for a reason that its user knows.
+        let allocates = again && self.malloc && reach != Reach::Inner && processes::is_at_work(pid) && !has_shim(pid);
+        self.judge_suspect(pid, image, why, again, allocates)
     }
 
-    fn judge_suspect(&mut self, pid: u32, image: Image, why: &'static str) -> Option<Untraced> {
-        if !uses_cuda(pid) {
-            self.known.insert(pid, Known::Suspect { image, why, searched: Instant::now() });
+    fn judge_suspect(
+        &mut self,
+        pid: u32,
+        image: Image,
+        why: &'static str,
+        again: bool,
+        allocates: bool,
+    ) -> Option<Untraced> {
+        if !(allocates || uses_cuda(pid)) {
+            self.known.insert(pid, Known::Suspect { image, searched: Instant::now(), again });
             return None;
         }
         self.name(pid, image, why.to_owned())
@@ -195,7 +214,7 @@ mod tests {
         let preload = session.join("no-such-library.so");
         let mut traced = Command::new("cat").env("LD_PRELOAD", &preload).stdin(Stdio::piped()).spawn().unwrap();
         let mut cleared = Command::new("cat").env_clear().stdin(Stdio::piped()).spawn().unwrap();
-        let mut watch = Watch::new(session, std::process::id(), None);
+        let mut watch = Watch::new(session, std::process::id(), None, false);
         let (found, next) = watch.look();
         assert!(found.iter().all(|u| u.pid != cleared.id() as i32 && u.pid != traced.id() as i32), "{found:?}");
         assert_eq!(next, EAGER);
@@ -206,9 +225,41 @@ mod tests {
             child.wait().unwrap();
         }
     }
+
+    #[test]
+    fn where_malloc_is_recorded_a_cleared_child_is_named_at_the_second_look() {
+        let folder = crate::launch::testing::Folder::new("watch-malloc");
+        let session = folder.path().to_owned();
+        fs::create_dir(super::super::links::folder(&session)).unwrap();
+        let preload = session.join("no-such-library.so");
+        let mut traced = Command::new("cat").env("LD_PRELOAD", &preload).stdin(Stdio::piped()).spawn().unwrap();
+        let mut cleared = Command::new("cat").env_clear().stdin(Stdio::piped()).spawn().unwrap();
+        let mut ended = Command::new("true").env_clear().spawn().unwrap();
+        while processes::stat(ended.id()).is_some_and(|stat| stat.state != b'Z') {
+            std::thread::yield_now();
+        }
+        let mut watch = Watch::new(session, std::process::id(), None, true);
+        let mut found = Vec::new();
+        // Until the children have come through their exec.
+        while !matches!(watch.known.get(&cleared.id()), Some(Known::Settled(_))) {
+            watch.next = Instant::now();
+            found.extend(watch.look().0);
+        }
+        let reasons: Vec<&str> = found.iter().filter(|u| u.pid == cleared.id() as i32).map(|u| &*u.reason).collect();
+        assert_eq!(reasons, ["its environment was cleared, so LD_PRELOAD did not reach it"]);
+        for other in [&traced, &ended] {
+            assert!(found.iter().all(|u| u.pid != other.id() as i32), "{found:?}");
+        }
+        ended.wait().unwrap();
+        for child in [&mut traced, &mut cleared] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
     #[test]
     fn a_look_comes_when_it_may_and_all_are_looked_at_when_there_is_a_new_pid() {
-        let mut watch = Watch::new(PathBuf::from("/nonexistent/gputrace-watch-test"), std::process::id(), None);
+        let mut watch = Watch::new(PathBuf::from("/nonexistent/gputrace-watch-test"), std::process::id(), None, false);
         let before = Instant::now();
         watch.look();
         let first = watch.looked.expect("all were looked at");

@@ -91,3 +91,21 @@ fn estimates_of_many_seeds_lie_within_their_error_and_their_mean_is_the_truth() 
         assert!((0.75..1.25).contains(&spread), "{what}: spread {spread} of what is stated");
     }
 }
+
+/// What --max-size removed is missing, in the numbers of the report too.
+#[test]
+fn what_the_size_limit_removed_is_a_share_of_the_events_that_is_not_here() {
+    let scratch = Scratch::new();
+    let target = scratch.target(program("mallocs")).args(["traffic", "300000", "100"]);
+    let run = target.options(["--malloc", "full", "--malloc-stacks", "off", "--max-size", "64K"]).traced().expect(0);
+    let rows = run.read().table("host_memory").len() as f64;
+    assert!(run.stderr.contains("that --max-size left"), "{}", run.stderr);
+    let folder = run.trace.display().to_string();
+    let json = scratch.gputrace(&["report", &folder, "--only", "host-memory", "--format", "json"]).expect(0).text();
+    let report: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let kept = report["analyses"]["host-memory"]["facts"]["kept_percent"].as_f64().expect("a number");
+    let accounts = [count(&run.read().root(), "host_alloc"), count(&run.read().root(), "host_free")];
+    let recorded: u64 = accounts.iter().map(|account| account.recorded).sum();
+    assert!(recorded >= 600_000 && rows < 600_000.0, "{rows} rows of {recorded}: nothing was removed");
+    assert!((kept - 100.0 * rows / recorded as f64).abs() < 1e-6, "{kept} %: {rows} of {recorded}");
+}

@@ -14,10 +14,10 @@ pub(crate) struct Span {
 }
 
 /// Fewer steps tell nothing.
-const FEWEST: usize = 10;
+pub(crate) const FEWEST: usize = 10;
 /// Standard errors that a slope must be away from none. Values of steps next to each other are alike, so that the error is
 /// larger than it is computed: more than the usual two or three are asked for.
-const ERRORS: f64 = 6.0;
+pub(crate) const ERRORS: f64 = 6.0;
 /// The part of the whole's slope that each half must have.
 const EACH_HALF: f64 = 0.4;
 
@@ -49,8 +49,33 @@ pub(crate) struct Slope {
     pub(crate) each: f64,
     /// How many standard errors that is.
     pub(crate) errors: f64,
+    /// What that means.
+    pub(crate) trend: Trend,
+}
+
+/// What a line through a value says of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Trend {
+    /// It grew all the time, and by more than chance would have it.
+    Steady,
+    /// It is the same at the end as at the begin, or less.
+    #[default]
+    None,
+    /// It is more, but swings by so much that this may be chance.
+    Unsure,
+    /// It grew in the first half and hardly in the second: it filled up.
+    FirstHalf,
+    /// It grew in the second half and hardly in the first: not for long yet.
+    SecondHalf,
+    /// It grew in neither by itself: in a jump between them.
+    Jump,
+}
+
+impl Slope {
     /// Whether it grew all the time, and by more than chance would have it.
-    pub(crate) is_steady: bool,
+    pub(crate) fn is_steady(&self) -> bool {
+        self.trend == Trend::Steady
+    }
 }
 
 impl Growth {
@@ -75,9 +100,16 @@ impl Growth {
             return None;
         }
         let (each, errors) = first.and(second).line()?;
-        let halves = [first, second].map(|half| half.line().map_or(0.0, |(each, _)| each));
-        let is_steady = each > 0.0 && errors >= ERRORS && halves.iter().all(|half| *half >= EACH_HALF * each);
-        Some(Slope { each, errors, is_steady })
+        let halves = [first, second].map(|half| half.line().map_or(0.0, |(each, _)| each) >= EACH_HALF * each);
+        let trend = match halves {
+            _ if each <= 0.0 => Trend::None,
+            _ if errors < ERRORS => Trend::Unsure,
+            [true, true] => Trend::Steady,
+            [true, false] => Trend::FirstHalf,
+            [false, true] => Trend::SecondHalf,
+            [false, false] => Trend::Jump,
+        };
+        Some(Slope { each, errors, trend })
     }
 }
 
@@ -144,19 +176,20 @@ mod tests {
     #[test]
     fn a_value_that_grows_with_each_step_has_its_slope_whatever_warm_up_did() {
         let slope = of(|step| if step < 9 { 5e9 } else { 64.0 * step as f64 });
-        assert!((slope.each - 64.0).abs() < 1e-6 && slope.is_steady, "{slope:?}");
+        assert!((slope.each - 64.0).abs() < 1e-6 && slope.is_steady(), "{slope:?}");
         let every_tenth = of(|step| 640.0 * (step / 10) as f64);
-        assert!((every_tenth.each - 64.0).abs() < 1.0 && every_tenth.is_steady, "{every_tenth:?}");
+        assert!((every_tenth.each - 64.0).abs() < 1.0 && every_tenth.is_steady(), "{every_tenth:?}");
     }
 
     #[test]
     fn what_stays_shrinks_swings_or_fills_up_once_does_not_grow() {
-        let steady = |value: fn(usize) -> f64| of(value).is_steady;
-        assert!(!steady(|_| 1e12));
-        assert!(!steady(|step| 1e6 - step as f64));
-        assert!(!steady(|step| if step % 2 == 0 { 1e6 } else { 0.0 }));
-        assert!(!steady(|step| 1e6 * step.min(40) as f64), "a cache");
-        assert!(!steady(|step| if step < 60 { 0.0 } else { 1e6 }), "a table that was made larger");
+        let trend = |value: fn(usize) -> f64| of(value).trend;
+        assert_eq!(trend(|_| 1e12), Trend::None);
+        assert_eq!(trend(|step| 1e6 - step as f64), Trend::None);
+        assert_eq!(trend(|step| if step % 2 == 0 { 0.0 } else { 1e6 }), Trend::Unsure);
+        assert_eq!(trend(|step| 1e6 * step.min(40) as f64), Trend::FirstHalf, "a cache");
+        assert_eq!(trend(|step| if step < 60 { 0.0 } else { 1e6 }), Trend::Jump, "a table that was made larger");
+        assert_eq!(trend(|step| 1e6 * step.saturating_sub(80) as f64), Trend::SecondHalf);
     }
 
     #[test]

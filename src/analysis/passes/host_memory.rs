@@ -13,12 +13,24 @@ use super::steps::Steps;
 use super::timeline::Timeline;
 use crate::trace::{NOBODY, Rows, Want};
 
-/// Powers of two of block sizes.
-pub(crate) const SIZES: usize = 48;
+/// Block sizes that are told apart: none at all, then powers of two.
+pub(crate) const SIZES: usize = 49;
+
+/// Where a size stands among these.
+fn size_class(bytes: i64) -> usize {
+    bytes.max(0).checked_ilog2().map_or(0, |power| (power as usize + 1).min(SIZES - 1))
+}
+
+/// The smallest size of a class.
+pub(crate) fn smallest(class: usize) -> i64 {
+    class.checked_sub(1).map_or(0, |power| 1 << power)
+}
 
 /// Host memory of one process.
 #[derive(Debug)]
 pub(crate) struct ProcessHost {
+    /// Events that the rows stand for, as the account counts them: one each, of culled blocks two.
+    pub(crate) events: u64,
     /// Allocations seen: samples, or all.
     pub(crate) allocations: u64,
     /// Estimated bytes allocated.
@@ -43,7 +55,7 @@ pub(crate) struct ProcessHost {
     pub(crate) resident_peak: Option<f64>,
     /// Readings of it, and the sum of what it was beyond what was live of malloc.
     pub(crate) beyond: (u64, f64),
-    /// Estimated allocations and bytes by power of two of the size.
+    /// Estimated allocations and bytes by class of the size.
     pub(crate) sizes: [(f64, f64); SIZES],
     /// Times that were measured: calls and their sum.
     pub(crate) timed: (u64, i64),
@@ -54,6 +66,7 @@ pub(crate) struct ProcessHost {
 impl Default for ProcessHost {
     fn default() -> Self {
         ProcessHost {
+            events: 0,
             allocations: 0,
             bytes: 0.0,
             variance: 0.0,
@@ -79,11 +92,9 @@ impl ProcessHost {
         self.bytes += amount.bytes;
         self.variance += amount.variance;
         self.count += amount.blocks;
-        if each > 0 {
-            let size = &mut self.sizes[(each.ilog2() as usize).min(SIZES - 1)];
-            size.0 += amount.blocks;
-            size.1 += amount.bytes;
-        }
+        let size = &mut self.sizes[size_class(each)];
+        size.0 += amount.blocks;
+        size.1 += amount.bytes;
     }
 
     /// What is live is more, or less, from then on.
@@ -146,6 +157,9 @@ impl Pass for HostMemory {
         for row in 0..rows.len {
             let host = self.processes.at(process[row]);
             let (at, amount) = (start[row], Amount::of(bytes[row], weight[row], calls[row]));
+            let events = calls[row].max(0) as u64;
+            let each = if action.get(row) == "culled" { 2 } else { 1 };
+            host.events = host.events.saturating_add(events.saturating_mul(each));
             match action.get(row) {
                 "map" => host.map(at, amount.bytes),
                 // A reservation is no memory, and its end weighs nothing.
@@ -197,6 +211,13 @@ mod tests {
         }
         assert_eq!((host.count, host.bytes, host.peak), (501.0, 4_500_000.0, 4_500_000.0));
         assert!((host.error() - 2.0 * 499_499.0 / 4_500_000.0).abs() < 1e-3);
-        assert_eq!(host.sizes[9], (500.0, 500_000.0));
+        assert_eq!(host.sizes[size_class(1000)], (500.0, 500_000.0));
+    }
+
+    #[test]
+    fn sizes_are_nothing_at_all_or_from_a_power_of_two_up_to_the_next() {
+        for (bytes, from) in [(i64::MIN, 0), (0, 0), (1, 1), (2, 2), (3, 2), (4096, 4096), (i64::MAX, 1 << 47)] {
+            assert_eq!(smallest(size_class(bytes)), from, "{bytes}");
+        }
     }
 }

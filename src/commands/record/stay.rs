@@ -35,8 +35,8 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
     session::sweep(&session::bases());
     let own = args.detail.is_triggered().then(signals::dump_signal);
     let mut supervisor = Supervisor::new(signals, target, own);
-    let mut watch =
-        Watch::new(session.root().to_owned(), target, inspection.obstacle.is_some().then(|| inspection.program()));
+    let named = inspection.obstacle.is_some().then(|| inspection.program());
+    let mut watch = Watch::new(session.root().to_owned(), target, named, args.malloc.is_recorded());
     let warnings = running.warnings();
     let mut said = Vec::new();
     let ending = supervisor.until_end(watch::EAGER, |asked| {

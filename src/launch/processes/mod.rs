@@ -5,6 +5,7 @@ mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
 
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -62,6 +63,12 @@ fn look_for(folder: &Path, since: u32, newest: Option<u32>) -> Vec<u32> {
     all().into_iter().filter(|pid| *pid != own && young(*pid) && refers(*pid)).collect()
 }
 
+/// Whether a process runs a program: one that has ended, or is about to and has given its memory back, does not.
+pub(crate) fn is_at_work(pid: u32) -> bool {
+    let lives = stat(pid).is_some_and(|stat| stat.state != b'Z' && stat.state != b'X');
+    lives && executable_path(pid).map_or_else(|error| error.kind() == ErrorKind::PermissionDenied, |_| true)
+}
+
 /// Whether `pid` is `ancestor` or descends from it.
 pub(crate) fn descends(pid: u32, ancestor: u32) -> bool {
     let mut at = pid;
@@ -97,7 +104,7 @@ mod tests {
             (false, false) => assert_eq!(again, own),
             _ => assert!(again == own || again == none),
         }
-        assert!(descends(child.id(), std::process::id()));
+        assert!(descends(child.id(), std::process::id()) && is_at_work(child.id()));
         assert!(!descends(std::process::id(), child.id()));
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -35,6 +35,12 @@ fn has_segment(pid: u32, session: &Path) -> bool {
     holds(b"/memfd:gputrace") || holds(session.as_os_str().as_bytes())
 }
 
+/// Whether a process has the shim mapped, whatever its environment says: that may be written over, and it may have been loaded in
+/// another way.
+pub(in crate::launch) fn has_shim(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains(shim::SHIM))
+}
+
 /// Whether a process has the driver's library mapped or one of its devices open.
 pub(in crate::launch) fn uses_cuda(pid: u32) -> bool {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

@@ -9,9 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{cut_off, uses_cuda};
+pub(super) use linux::{cut_off, has_shim, uses_cuda};
 #[cfg(target_os = "macos")]
-pub(super) use macos::{cut_off, uses_cuda};
+pub(super) use macos::{cut_off, has_shim, uses_cuda};
 
 use super::environ::PRELOAD;
 use super::links::preload;

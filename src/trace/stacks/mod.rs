@@ -115,6 +115,12 @@ impl Sites {
 }
 
 impl Frame {
+    /// `train.py:90 main`, `start (libc.so.6)`: as a site is named.
+    pub(crate) fn short(&self) -> String {
+        let file = printable(if self.file.is_empty() { &self.module } else { &self.file });
+        Site { file, line: self.line, function: self.name(), text: None }.short()
+    }
+
     /// `main /u/train.py:90`, `start (libc.so.6)`.
     fn text(&self) -> String {
         let place = if self.file.is_empty() { &self.module } else { &self.file };

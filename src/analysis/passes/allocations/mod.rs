@@ -100,6 +100,7 @@ pub(crate) struct OfProcess {
     pub(crate) culled: f64,
     first_ns: Option<i64>,
     growth: Growth,
+    grown: Option<Amount>,
     peaks: u64,
 }
 
@@ -171,7 +172,15 @@ impl OfProcess {
     fn note(&mut self, at: Option<(usize, Span)>) {
         if let Some((step, span)) = at {
             self.growth.until(step, self.live.bytes, span);
+            if step >= span.end {
+                self.grown.get_or_insert(self.live);
+            }
         }
+    }
+
+    /// What was live when the steps were over.
+    pub(crate) fn grown(&self) -> Amount {
+        self.grown.unwrap_or(self.live)
     }
 }
 

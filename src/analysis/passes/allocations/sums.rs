@@ -73,6 +73,11 @@ impl Amount {
         self.variance -= less.variance;
     }
 
+    /// Samples of one size that have this error, in proportion: about those that are live. None where it is exact.
+    pub(crate) fn samples(&self) -> Option<f64> {
+        (self.variance > 1.0).then(|| self.bytes.max(0.0).powi(2) / self.variance)
+    }
+
     /// Two standard deviations of the bytes.
     pub(crate) fn error_bytes(&self) -> f64 {
         2.0 * self.variance.max(0.0).sqrt()
@@ -145,6 +150,10 @@ mod tests {
         let sample = Amount::of(1000, 500_000.0, 1);
         assert_eq!((sample.blocks, sample.bytes), (500.0, 500_000.0));
         assert!((sample.error_bytes() - 2.0 * 499_499.7).abs() < 1.0);
+        let mut samples = Amount::default();
+        (0..7).for_each(|_| samples.add(sample));
+        assert_eq!(samples.samples().map(f64::round), Some(7.0));
+        assert_eq!(Amount::of(1000, 1000.0, 1).samples(), None);
         assert_eq!(Amount::of(1000, 1000.0, 1), Amount { blocks: 1.0, bytes: 1000.0, variance: 0.0 });
         assert_eq!(Amount::of(0, 0.0, 1), Amount { blocks: 1.0, bytes: 0.0, variance: 0.0 });
         // Of culled blocks the size is a mean, rounded.

@@ -175,8 +175,8 @@ fn live_memory_that_grows_with_the_steps_has_its_slope_and_without_steps_with_ti
             assert_eq!(matches!(found.beat(1), Some(Beat::Steps(_))), with_steps);
             let slope = |id| found.slope(1, found.stacks.get(&(1, id)).unwrap()).unwrap();
             let each = if with_steps { 48.0 } else { 96.0 };
-            assert!((slope(leak).each - each).abs() < 0.5 && slope(leak).is_steady, "{:?}", slope(leak));
-            assert!(!slope(cache).is_steady && !slope(early).is_steady, "{:?} {:?}", slope(cache), slope(early));
+            assert!((slope(leak).each - each).abs() < 0.5 && slope(leak).is_steady(), "{:?}", slope(leak));
+            assert!(!slope(cache).is_steady() && !slope(early).is_steady(), "{:?} {:?}", slope(cache), slope(early));
         });
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::allocated::Allocated;
 use super::calls::{Call, Calls};
 use super::device::{Device, GAP_NS, Gaps};
 use super::gaps::{self, Cause, Caused, GapKey, Longest};
@@ -39,6 +40,8 @@ pub(crate) struct Devices {
     ranges: Option<Arc<Filter>>,
     /// Gaps by what they are blamed on.
     pub(crate) gaps: Groups<GapKey, Gaps>,
+    /// What the thread that a device waited for allocated meanwhile.
+    pub(crate) allocated: Allocated,
     /// Of operations of communication by process and call: time with computing beside them, where there was any.
     hidden: Vec<((i64, i64), i64)>,
 }
@@ -55,6 +58,7 @@ impl Default for Devices {
             places: FxHashMap::default(),
             ranges: None,
             gaps: Groups::new(50_000, other),
+            allocated: Allocated::default(),
             hidden: Vec::new(),
         }
     }
@@ -201,6 +205,9 @@ impl Devices {
         let Some((call, calls)) = joined else { return };
         let device = &mut self.all[index];
         let caused = gaps::cause_of(from, to, of.process_id, call, calls);
+        if let Some(launch) = call.filter(|_| caused.cause.is_host()) {
+            self.allocated.gap((of.process_id, launch.tid), from, launch.start.min(to));
+        }
         let ns = to - from;
         let (api_id, stack_id) = caused.call.map_or((NO_NAME, NO_STACK), |call| (call.api_id, call.stack_id));
         let did = caused.call.map(|call| call.did);

@@ -9,6 +9,7 @@
 //! Rows of several tables come in step with time to within a batch. When a batch begins at some time, everything that began
 //! earlier has been seen, but for what its source delivered late: so operations are settled [`SLACK_NS`] behind.
 
+mod allocated;
 mod beside;
 mod calls;
 pub(crate) mod communication;
@@ -30,6 +31,7 @@ use rustc_hash::FxHashSet;
 use super::Pass;
 use super::steps::{Cursor, Steps};
 use crate::trace::{Filter, NO_NAME, Rows, Trace, Want};
+pub(crate) use allocated::Allocated;
 use calls::Calls;
 pub(crate) use calls::Did;
 pub(crate) use copies::{Copies, Key as CopyKey, Sum as CopySum};
@@ -53,7 +55,9 @@ pub(crate) struct Asked {
     pub(crate) busy: bool,
     /// That, and the causes of gaps, which need all that the operations' threads called.
     pub(crate) gaps: bool,
-    /// That, without the causes of gaps: queues, and all times of launches, which need the operations' own calls.
+    /// That, and what was allocated in gaps.
+    pub(crate) allocations: bool,
+    /// What the devices were busy with, without the causes of gaps: queues, and all times of launches, which need the operations' own calls.
     pub(crate) launched: bool,
 }
 
@@ -190,7 +194,9 @@ impl Gpu {
             self.devices.add(self.launcher, &of, joined, steps, &mut self.cursor);
             self.calls.joined(cause);
         }
-        self.calls.forget(self.devices.settled_ns().unwrap_or(before), before);
+        let settled = self.devices.settled_ns().unwrap_or(before);
+        self.calls.forget(settled, before);
+        self.devices.allocated.forget(settled.min(before));
     }
 }
 
@@ -219,11 +225,13 @@ const WANTS: &[Want] = &[
     Want { table: TableId::Api, columns: &["api_ns", "tid", "api_id", "stack_id", "class"] },
     Want { table: TableId::Collectives, columns: &["api_ns", "tid", "api_id", "stack_id"] },
     Want { table: TableId::OsWaits, columns: &["wait_ns", "tid", "api_id", "stack_id"] },
+    Want { table: TableId::HostMemory, columns: &["tid", "action", "bytes", "weight_bytes", "stack_id", "calls"] },
 ];
-/// Where those of operations begin, where those of the calls that cause them, and where those of other calls.
+/// Where those of operations begin, where those of the calls that cause them, those of other calls, and that of malloc.
 const OPERATIONS: usize = 1;
 const OWN_CALLS: usize = 3;
 const OTHER_CALLS: usize = 5;
+const ALLOCATIONS: usize = 10;
 /// Of work beside the ranges reported.
 const BESIDE: &[Want] = &[
     Want { table: TableId::Kernels, columns: &["gpu_ns", "device"] },
@@ -234,7 +242,8 @@ impl Pass for Gpu {
     fn wants(&self) -> &'static [Want] {
         let first = if self.asked.shapes { 0 } else { OPERATIONS };
         let end = match self.asked {
-            Asked { gaps: true, .. } => WANTS.len(),
+            Asked { allocations: true, .. } => WANTS.len(),
+            Asked { gaps: true, .. } => ALLOCATIONS,
             Asked { launched: true, .. } => OTHER_CALLS,
             _ => OWN_CALLS,
         };
@@ -251,11 +260,14 @@ impl Pass for Gpu {
             self.settle(i64::MAX, steps);
             self.order.restart();
             self.beside.restart();
+            self.devices.allocated.forget(i64::MAX);
             self.launcher = rows.launcher;
         }
         let begin = rows.i64("start_ns").first().copied().unwrap_or(i64::MIN);
         match rows.table {
             _ if rows.beside => self.other_work(rows),
+            // What was allocated settles nothing: sums of culled blocks are out of order.
+            TableId::HostMemory => return self.devices.allocated.add(rows),
             TableId::Kernels => self.kernels(rows),
             TableId::DeviceCopies => self.copies(rows),
             _ => self.calls.add(rows, self.asked.gaps),
