@@ -70,6 +70,11 @@ impl KeptDetail {
             || self.intervals.iter().any(|interval| (interval.from_ns..interval.to_ns).contains(&at_ns))
     }
 
+    /// Whether one interval holds all moments from the first to the last one.
+    pub(crate) fn covers(&self, (first_ns, last_ns): (i64, i64)) -> bool {
+        self.intervals.iter().any(|i| i.from_ns <= first_ns && last_ns < i.to_ns)
+    }
+
     /// Whether any moment from the first to the last one may be kept.
     pub(crate) fn touches(&self, (first_ns, last_ns): (i64, i64)) -> bool {
         self.windows.is_some() || self.intervals.iter().any(|i| i.from_ns <= last_ns && first_ns < i.to_ns)

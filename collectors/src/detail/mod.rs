@@ -9,6 +9,7 @@
 mod account;
 mod failures;
 mod kept;
+mod packed;
 mod queue;
 mod slow;
 mod split;
@@ -134,7 +135,7 @@ pub(crate) struct Stage {
     failures: Failures,
     slow: Option<Slow>,
     /// Rows that are wanted, on their way to the writer, in order.
-    wanted: VecDeque<Message>,
+    wanted: VecDeque<Held>,
     wanted_bytes: usize,
 }
 
@@ -203,18 +204,35 @@ impl Stage {
         let kept = &self.kept;
         let (wanted, rest) = part.split(|span| kept.touches(span), |at| kept.holds(at));
         if let Some(part) = wanted {
-            let message = part.message();
-            self.wanted_bytes += bytes_of(&message);
-            self.wanted.push_back(message);
+            self.want(Held::plain(part));
         }
         match rest {
             Some(part) if self.before_ns().is_some() => {
                 self.newest_ns = self.newest_ns.max(part.span().1);
-                self.queue.push(Held::new(part));
+                self.queue.push(part);
                 self.let_go(i64::MIN);
             }
             Some(part) => self.left_out.add(part.shares()),
             None => {}
+        }
+    }
+
+    fn want(&mut self, held: Held) {
+        self.wanted_bytes += held.bytes();
+        self.wanted.push_back(held);
+    }
+
+    /// The same for what has waited: in the order in which it came, and unpacked only where it must be.
+    fn sort_again(&mut self, held: Held) {
+        if !self.kept.touches(held.span()) {
+            self.queue.put_back(held);
+        } else if self.kept.covers(held.span()) {
+            self.want(held);
+        } else {
+            match held.unpack() {
+                Ok(part) => self.sort(part),
+                Err(shares) => self.left_out.add(&shares),
+            }
         }
     }
 
@@ -250,8 +268,7 @@ impl Stage {
                 intervals.push(Interval { from_ns: from_ns.min(at_ns), to_ns, why: why.to_owned() });
             }
         }
-        // In the order in which they came: what is wanted goes on, the rest waits again.
-        self.queue.drain().into_iter().for_each(|held| self.sort(held.part));
+        self.queue.drain().into_iter().for_each(|held| self.sort_again(held));
         Ok(to_ns)
     }
 
@@ -265,25 +282,37 @@ impl Stage {
     /// Lets go of what began before this moment, and of what there is no room for.
     fn let_go(&mut self, oldest_ns: i64) {
         while let Some(held) = self.queue.pop(oldest_ns) {
-            let held_ns = self.newest_ns.saturating_sub(held.last_ns);
-            if held.last_ns >= oldest_ns && self.before_ns().is_some_and(|before| held_ns < before) {
+            let last_ns = held.span().1;
+            let held_ns = self.newest_ns.saturating_sub(last_ns);
+            if last_ns >= oldest_ns && self.before_ns().is_some_and(|before| held_ns < before) {
                 self.kept.held_ns = Some(self.kept.held_ns.map_or(held_ns, |known| known.min(held_ns)));
             }
-            self.left_out.add(held.part.shares());
+            self.left_out.add(held.shares());
         }
     }
 
     /// The next wanted rows for the writer.
     pub(crate) fn next(&mut self) -> Option<Message> {
-        let message = self.wanted.pop_front()?;
-        self.wanted_bytes = self.wanted_bytes.saturating_sub(bytes_of(&message));
-        Some(message)
+        loop {
+            let held = self.wanted.pop_front()?;
+            self.wanted_bytes -= held.bytes();
+            match held.unpack() {
+                Ok(part) => {
+                    let (table, rows, shares) = part.into_parts();
+                    return Some(Message::Rows(table, rows, shares));
+                }
+                Err(shares) => self.left_out.add(&shares),
+            }
+        }
     }
 
     /// The writer had no room for it: it is the next again.
     pub(crate) fn put_back(&mut self, message: Message) {
-        self.wanted_bytes += bytes_of(&message);
-        self.wanted.push_front(message);
+        if let Message::Rows(table, rows, shares) = message {
+            let held = Held::plain(Part::new(table, rows, shares));
+            self.wanted_bytes += held.bytes();
+            self.wanted.push_front(held);
+        }
     }
 
     /// Whether so much waits for the writer that no more must come.
@@ -299,7 +328,7 @@ impl Stage {
     /// No other rows come: what still waits is not wanted, and no interval goes on.
     pub(crate) fn finish(&mut self, now_ns: i64) {
         self.kept.intervals.iter_mut().for_each(|interval| interval.to_ns = interval.to_ns.min(now_ns));
-        self.queue.drain().iter().for_each(|held| self.left_out.add(held.part.shares()));
+        self.queue.drain().iter().for_each(|held| self.left_out.add(held.shares()));
     }
 
     /// What the manifest says of it.
@@ -310,14 +339,7 @@ impl Stage {
     /// The events that are not in the trace because of it: those that wait are not, as of now.
     pub(crate) fn left_out(&self) -> LeftOut {
         let mut all = self.left_out.clone();
-        self.queue.iter().for_each(|held| all.add(held.part.shares()));
+        self.queue.iter().for_each(|held| all.add(held.shares()));
         all
-    }
-}
-
-fn bytes_of(message: &Message) -> usize {
-    match message {
-        Message::Rows(_, rows, _) => rows.get_array_memory_size(),
-        _ => 0,
     }
 }

@@ -9,7 +9,7 @@ use arrow::datatypes::{Int64Type, UInt8Type};
 use gputrace_abi::Class;
 
 use crate::schema::TableId;
-use crate::writer::{Message, Share, add};
+use crate::writer::{Share, add};
 
 /// Rows of one table, and whose events they are.
 pub(super) struct Part {
@@ -47,8 +47,8 @@ impl Part {
         self.rows.get_array_memory_size()
     }
 
-    pub(super) fn message(self) -> Message {
-        Message::Rows(self.table, self.rows, self.shares)
+    pub(super) fn into_parts(self) -> (TableId, RecordBatch, Vec<Share>) {
+        (self.table, self.rows, self.shares)
     }
 
     /// The rows that began when it is wanted, and the others; `may`: whether any in this span are.

@@ -122,7 +122,7 @@ fn what_is_too_old_or_too_much_is_let_go_and_no_interval_claims_it() {
 
     let mut stage = triggered(Duration::from_secs(30), 20_000);
     (0..300).for_each(|n| syncs(&mut stage, (0..8).map(|row| n * SECOND / 10 + row)));
-    let bytes: usize = stage.queue.iter().map(|held| held.part.bytes()).sum();
+    let bytes: usize = stage.queue.iter().map(|held| held.bytes()).sum();
     assert!(bytes <= 20_000 && bytes > 10_000, "{bytes}");
     let held_ns = stage.describe().held_ns.expect("the bytes bounded it");
     assert!(held_ns < 30 * SECOND, "{held_ns}");

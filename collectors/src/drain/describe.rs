@@ -129,12 +129,8 @@ impl Drain {
         self.note_end(status);
         self.take_readings(true);
         self.send_batches(true);
-        for message in self.last_messages() {
-            // The writer works until the channel is closed, so this waits for it at most until the deadline.
-            if self.writer.send_deadline(message, deadline.max(Instant::now() + BUSY)).is_err() {
-                self.manifest.note("the writer could not keep up at the end: the last rows are missing");
-                break;
-            }
+        if !self.send_rest(deadline) {
+            self.manifest.note("the writer could not keep up at the end: the last rows are missing");
         }
         self.finish_dumps(deadline);
         self.clocks.tick();

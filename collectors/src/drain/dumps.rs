@@ -67,7 +67,8 @@ impl Drain {
     /// Whether what began before this moment is over, and as good as told.
     fn has_reached(&self, to_ns: i64, now_ns: i64) -> bool {
         let is_late = now_ns > to_ns.saturating_add(GPU_LATE_NS);
-        now_ns >= to_ns && self.unsent.is_empty() && (self.unwritten_ns >= to_ns || is_late)
+        let sent = self.unsent.is_empty() && self.stage.as_ref().is_none_or(|stage| stage.is_empty());
+        now_ns >= to_ns && sent && (self.unwritten_ns >= to_ns || is_late)
     }
 
     /// Has the writer bring all rows so far to disk, and the account of them.

@@ -1,10 +1,11 @@
 //! What goes to the writer: it is never waited for, and what it has no room for is kept.
 
 use std::sync::PoisonError;
+use std::time::Instant;
 
 use crossbeam_channel::TrySendError;
 
-use super::Drain;
+use super::{BUSY, Drain};
 use crate::schema::TableId;
 use crate::tables::{self, ProcessRow, ThreadRow};
 use crate::writer::Message;
@@ -69,14 +70,18 @@ impl Drain {
         !stage.is_full()
     }
 
-    /// What is left for the writer at the end, when no more rows come.
-    pub(super) fn last_messages(&mut self) -> Vec<Message> {
-        self.take_wanted();
+    /// Sends what is left when no more rows come, one after the other. False: the time was up.
+    pub(super) fn send_rest(&mut self, deadline: Instant) -> bool {
+        let mut stage = self.stage.take();
+        let wanted = std::iter::from_fn(|| stage.as_mut()?.next());
+        let mut rest = std::mem::take(&mut self.unsent).into_iter().chain(wanted);
+        // The writer works until the channel is closed, so this waits for it at most until the deadline.
+        let sent = rest.all(|message| self.writer.send_deadline(message, deadline.max(Instant::now() + BUSY)).is_ok());
+        drop(rest);
         let now_ns = self.clocks.now_ns();
-        if let Some(stage) = &mut self.stage {
-            stage.finish(now_ns);
-        }
-        std::mem::take(&mut self.unsent)
+        stage.iter_mut().for_each(|stage| stage.finish(now_ns));
+        self.stage = stage;
+        sent
     }
 
     /// Takes all rows that were held back and are wanted for the writer: they go first.

@@ -105,13 +105,12 @@ fn a_dump_is_on_the_disk_when_it_is_answered_and_a_second_one_too() {
     }
     assert!(ask(&folder, "ping").ends_with("\ttrain\n"));
     assert!(ask(&folder, "reboot").starts_with("error reboot"));
-    // The target's own end by a signal is one more.
-    target.kill();
+    // The end is one more: the command exits with 7.
+    target.exit(7);
     let manifest = finish(running);
     assert_exact(&folder, &manifest);
     let whys: Vec<String> = manifest.detail.unwrap().intervals.into_iter().map(|interval| interval.why).collect();
-    assert_eq!(whys.len(), 3, "{whys:?}");
-    assert!(whys[..2] == ["gputrace dump", "gputrace dump"] && whys[2].contains("was ended by signal 9"), "{whys:?}");
+    assert_eq!(whys, ["gputrace dump", "gputrace dump", "the command ended with exit code 7"]);
     assert!(!control_path(&folder.session()).exists());
 }
 
@@ -126,7 +125,7 @@ fn without_anything_held_back_a_dump_is_refused() {
 #[test]
 fn the_bytes_that_wait_are_bounded_and_what_they_pushed_out_is_left_out() {
     let folder = Folder::new("bytes");
-    let detail = Detail::Triggered { before: Duration::from_secs(3600), bytes: 1 << 20, slow: None };
+    let detail = Detail::Triggered { before: Duration::from_secs(3600), bytes: 256 << 10, slow: None };
     let running = start(with(&folder, detail)).unwrap();
     let mut target = Target::new(&folder.session());
     let calls = call(&target, LAUNCHES);
@@ -139,7 +138,7 @@ fn the_bytes_that_wait_are_bounded_and_what_they_pushed_out_is_left_out() {
     assert!(detail.held_ns.is_some_and(|held| held < 3_600_000_000_000), "{detail:?}");
     let counts = &manifest.processes[0].accounting;
     let (recorded, left) = counts.values().fold((0, 0), |(r, l), count| (r + count.recorded, l + count.left_out));
-    assert!(recorded + left == calls && left > calls / 2 && recorded > 0, "{recorded} {left}");
+    assert!(recorded + left == calls && left > calls / 4 && recorded > 0, "{recorded} {left}");
     // The first interval claims no more than there is.
     let starts = values(&batches(&folder.trace(), "launches"), "start_ns");
     assert!(starts.iter().all(|at| *at >= detail.intervals[0].from_ns));
