@@ -15,6 +15,7 @@
 //! | `drivers` | drivers older and newer than the lists, closed, opened again, replaced |
 //! | `exactness` | the trace's counts and values are the driver's own |
 //! | `graphs` | a replayed graph is one launch and all its kernels, and no capture is disturbed |
+//! | `hangs` | a call that stands still is reported once, with its line and with who did not come; what goes on is not |
 //! | `collectives` | calls of NCCL are seen in every copy of it, with their values |
 //! | `processes` | who each process is, how it came to be and how it ended |
 //! | `host_memory` | the same for malloc and free |
@@ -81,6 +82,7 @@ mod gpu_events;
 mod gpu_time;
 mod gpu_windows;
 mod graphs;
+mod hangs;
 mod hooks;
 mod host_memory;
 mod imported_graphs;

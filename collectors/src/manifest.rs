@@ -12,6 +12,7 @@ pub use crate::account::Count;
 pub use crate::budget::{HookBudget, ShedPart};
 pub use crate::counters::{Counters, Source};
 pub use crate::gpu_time::{Budget, GpuTime, TimedLaunches};
+pub use crate::hangs::Hang;
 use gputrace_abi::Class;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,9 @@ pub struct Manifest {
     /// What was asked for of host memory.
     #[serde(default)]
     pub host_memory: HostMemory,
+    /// Calls that stood still for longer than `--hang-after`, in the order in which they were noticed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hangs: Vec<Hang>,
     /// Processes that could not be traced, and why.
     pub untraced: Vec<Untraced>,
     /// Sealed files that were removed to stay within the size limit, oldest first, relative to the trace.

@@ -125,6 +125,7 @@ fn start_run(
     config.max_size = args.max_size;
     config.host_memory = args.malloc.asked(args.stacks);
     config.counters = args.counters.0.map(|hz| Asked { hz, cpu: args.cpu_counters == Switch::On });
+    config.hang_after = Some(args.hang_after).filter(|after| !after.is_zero());
     env!("CARGO_PKG_VERSION").clone_into(&mut config.tool_version);
     let program =
         Program::new(path, &args.command, environment(args, inspection, &session, libraries.engine.as_deref())?)?;

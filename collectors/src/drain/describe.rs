@@ -1,5 +1,6 @@
 //! The drain's manifest while it works, what several processes tell together, and the last look at everything.
 
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use gputrace_abi::clock::COUNTER;
@@ -7,8 +8,8 @@ use gputrace_abi::sync::Ordering;
 
 use super::{BUSY, Drain, LOOK_FOR_FILES};
 use crate::counters::Sampler;
-use crate::manifest::{ExitStatusInfo, Manifest, Root};
-use crate::tables::CounterRow;
+use crate::manifest::{ExitStatusInfo, Manifest, Root, Untraced};
+use crate::tables::{CounterRow, ProcessRow};
 use crate::writer::Message;
 
 /// The manifest is written this often, and less often when it is large.
@@ -29,11 +30,39 @@ impl Drain {
         self.describing_takes = start.elapsed();
     }
 
+    pub(super) fn note_untraced(&mut self, process: Untraced) {
+        let row = ProcessRow {
+            process_id: self.next_process_id(),
+            pid: process.pid,
+            host: self.config.host.clone(),
+            exe: process.exe.clone(),
+            origin: "exec",
+            start_ns: self.clocks.now_ns(),
+            reason: Some(process.reason.clone()),
+            malloc_mode: "off".to_owned(),
+            ..ProcessRow::default()
+        };
+        self.rows.push(row);
+        self.manifest.untraced.push(process);
+        self.changed = true;
+    }
+
+    /// Notes a process whose segment did not come. The user is told of the first one; the summary has them all.
+    pub(super) fn refuse(&mut self, process: Untraced) {
+        if self.manifest.untraced.iter().all(|known| known.reason != process.reason) {
+            let Untraced { pid, exe, reason } = &process;
+            let line = format!("process {pid} ({exe}) is not traced: {reason}; the summary tells which others are not");
+            self.shared.lock().unwrap_or_else(PoisonError::into_inner).warnings.push_back(line);
+        }
+        self.note_untraced(process);
+    }
+
     fn describe(&self) -> Manifest {
         let mut manifest = self.manifest.clone();
         manifest.processes.extend(self.processes.values().map(|p| p.describe(&self.clocks)));
         self.processes.values().for_each(|process| manifest.add_devices(process.devices.all()));
         manifest.counters = self.sampler.as_ref().map(Sampler::describe);
+        manifest.hangs = self.hangs.all();
         manifest.clock = self.clocks.describe(self.clock.unwrap_or(COUNTER));
         manifest.root = self.describe_root(&manifest, None);
         manifest
@@ -106,6 +135,7 @@ impl Drain {
         }
         for (_, mut process) in running {
             process.finish(&mut self.clocks, &mut self.tables, &mut self.written, None);
+            self.close_hangs(&mut process, None);
             self.close(process);
             self.make_room(deadline);
         }
@@ -125,6 +155,7 @@ impl Drain {
                 break;
             }
         }
+        self.finish_hangs();
         self.clocks.tick();
         let mut manifest = self.describe();
         manifest.root = self.describe_root(&manifest, status);

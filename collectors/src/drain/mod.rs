@@ -6,6 +6,7 @@
 
 mod bell;
 mod describe;
+mod hangs;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use gputrace_abi::clock::{COUNTER, ClockKind};
 
 pub(crate) use bell::Bell;
+use hangs::Hangs;
 use watch::Watch;
 
 use crate::Config;
@@ -75,6 +77,7 @@ pub(crate) struct Drain {
     tables: Tables,
     written: Written,
     processes: BTreeMap<u64, Process>,
+    hangs: Hangs,
     /// Processes by token whose end was noticed.
     ended: Vec<u64>,
     next: u64,
@@ -119,6 +122,7 @@ impl Drain {
         };
         let now = Instant::now();
         let drain = Drain {
+            hangs: Hangs::new(&config, shared.clone()),
             config,
             shared,
             arrivals,
@@ -221,33 +225,6 @@ impl Drain {
         id
     }
 
-    fn note_untraced(&mut self, process: Untraced) {
-        let row = ProcessRow {
-            process_id: self.next_process_id(),
-            pid: process.pid,
-            host: self.config.host.clone(),
-            exe: process.exe.clone(),
-            origin: "exec",
-            start_ns: self.clocks.now_ns(),
-            reason: Some(process.reason.clone()),
-            malloc_mode: "off".to_owned(),
-            ..ProcessRow::default()
-        };
-        self.rows.push(row);
-        self.manifest.untraced.push(process);
-        self.changed = true;
-    }
-
-    /// Notes a process whose segment did not come. The user is told of the first one; the summary has them all.
-    fn refuse(&mut self, process: Untraced) {
-        if self.manifest.untraced.iter().all(|known| known.reason != process.reason) {
-            let Untraced { pid, exe, reason } = &process;
-            let line = format!("process {pid} ({exe}) is not traced: {reason}; the summary tells which others are not");
-            self.shared.lock().unwrap_or_else(PoisonError::into_inner).warnings.push_back(line);
-        }
-        self.note_untraced(process);
-    }
-
     /// Takes over the segments that have come.
     fn welcome(&mut self) {
         let mut came = Vec::new();
@@ -321,6 +298,7 @@ impl Drain {
                 sampler.sees(process.id, devices);
             }
         }
+        self.look_for_hangs();
         self.take_readings(false);
         for token in std::mem::take(&mut self.ended) {
             self.end(token);
@@ -353,6 +331,7 @@ impl Drain {
         self.changed = true;
         let now = self.clocks.now_ns();
         process.finish(&mut self.clocks, &mut self.tables, &mut self.written, Some(now));
+        self.close_hangs(&mut process, Some(now));
         self.close(process);
     }
 
