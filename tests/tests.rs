@@ -49,6 +49,7 @@
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
 //! | `interpreters` | Python embedded, in several interpreters, and while it ends: harmless, and no stack that was not so |
 //! | `unreached` | children that the shim cannot reach run as they do alone and are named when they use CUDA |
+//! | `brake` | a command that faults again and again soon after its start is not traced until somebody says so |
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
 //! | `sanitizers` | programs built with sanitizers run and report as they do alone |
 //! | `real_programs` | programs that people use run as they do without us |
@@ -65,6 +66,7 @@ mod allocations;
 mod analyses;
 mod apple;
 mod bottlenecks;
+mod brake;
 mod broken_imports;
 mod clients;
 mod collectives;

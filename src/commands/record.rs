@@ -19,6 +19,7 @@ use gputrace_collectors::{Config, Running};
 use crate::cli::{
     BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, MallocArgs, OnFull, OsWaits, RecordArgs, Switch,
 };
+use crate::launch::brake::{Brake, CURE};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
@@ -65,6 +66,12 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
         say(&format!("tracing is switched off by {why}; the command runs untraced"));
         return Err(become_command(&path, args));
     }
+    let brake = Brake::of(&path);
+    if let Some((brake, faults)) = brake.as_ref().and_then(|brake| Some((brake, brake.engaged()?))) {
+        let exe = brake.exe();
+        say(&format!("{exe} died twice soon after its start while it was traced ({faults}) and runs untraced; {CURE}"));
+        return Err(become_command(&path, args));
+    }
     memory::check(args.segment_memory)?;
     let inspection = inspect(&path, search.as_deref());
     if let Some(obstacle @ Obstacle::NoInterpreter(_)) = &inspection.obstacle {
@@ -89,7 +96,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
     let libraries = Libraries { shim, engine };
     let run = start_run(args, &path, &inspection, &libraries, &folder.path, &inherited);
     let run = run.inspect_err(|_| folder.undo())?;
-    Ok(stay::stay(args, run, &signals, &inspection))
+    Ok(stay::stay(args, run, &signals, &inspection, brake.as_ref()))
 }
 
 /// What is loaded into the target.
