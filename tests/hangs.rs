@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use gputrace_collectors::Manifest;
@@ -9,7 +10,7 @@ use gputrace_collectors::manifest::Hang;
 
 use crate::stacks::pythons;
 use crate::util::{
-    Driver, Finished, Scratch, Target, driver_folder, linked_with_library, nccl_folder, odd_driver_folder, poll,
+    Driver, Finished, Scratch, Target, driver_folder, linked_with_library, nccl_folder, needs, odd_driver_folder, poll,
     program_with, repository,
 };
 
@@ -80,6 +81,40 @@ fn a_wait_that_does_not_end_is_reported_once_with_line_and_stack_of_every_python
         let [hang] = &hangs(&run.trace)[..] else { panic!("one hang") };
         assert!(hang.returned && hang.took_ns(0) >= 500_000_000, "{who}: {hang:?}");
     }
+}
+
+#[test]
+fn a_process_that_nobody_may_look_into_is_told_by_what_it_said_before() {
+    if !needs(&["python3", "setpriv"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (until, trace) = (scratch.path().join("until"), scratch.new_trace());
+    let command = scratch.target("python3").arg(repository().join("tests/programs/hangs_shut.py")).with_odd_driver();
+    let command = command.env("ODD_DRIVER_UNTIL", &until).options(HALF).traced_command(&trace);
+    // The superuser may look into everything, unless it gives that up.
+    // SAFETY: geteuid has no preconditions.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let mut outer = Command::new(if is_root { "setpriv" } else { "env" });
+    outer.args(is_root.then_some(["--bounding-set", "-sys_ptrace"]).into_iter().flatten());
+    outer.arg(command.get_program()).args(command.get_args()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    let child = outer.spawn().expect("it starts");
+    let hang = reported(&trace, 1).remove(0);
+    fs::write(&until, "").expect("writable");
+    let output = child.wait_with_output().expect("our child");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.stdout, b"after\n", "{stderr}");
+    assert!(hang.earlier && hang.line.as_ref().is_some_and(|line| line.ends_with(" earlier")), "{hang:?}");
+    assert!(stderr.contains("gputrace:   last seen at "), "{stderr}");
+    let report = fs::read_to_string(trace.join(hang.report.as_ref().expect("a report"))).expect("it is there");
+    assert!(report.contains("frames are missing: its memory ") && report.contains("cannot be read"), "{report}");
+    assert!(report.contains("the last stack that was taken of it:\n"), "{report}");
 }
 
 #[test]

@@ -118,7 +118,7 @@ pub(super) fn whole(case: &Case, outside: &Outside) -> String {
     };
     if let Some(limit) = limit {
         line(&format!(
-            "  Python frames are missing: {limit}; of threads without a stack the last one is shown that was taken inside the process"
+            "  frames are missing: {limit}; of threads without a stack the last one is shown that was taken inside the process"
         ));
     }
     threads(&mut line, case, outside);

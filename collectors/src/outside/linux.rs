@@ -27,6 +27,10 @@ pub(crate) fn look(pid: i32) -> Outside {
         outside.threads.insert(own, Seen { name: name(pid, tid), kernel: state(pid, tid), frames: Vec::new() });
     }
     let memory = Memory::of(pid);
+    outside.limit = limit(pid, &memory);
+    if outside.limit.is_some() {
+        return outside;
+    }
     match Python::find(pid, &memory) {
         Ok(None) => {}
         Ok(Some(python)) => {
@@ -44,6 +48,16 @@ pub(crate) fn look(pid: i32) -> Outside {
         seen.frames = sleeping(&mut native, &memory, &format!("/proc/{pid}/task/{tid}/syscall"));
     }
     outside
+}
+
+/// Why nothing of a process can be read; none: it can, or there is nothing.
+fn limit(pid: i32, memory: &Memory) -> Option<String> {
+    let maps = match fs::read_to_string(format!("/proc/{pid}/maps")) {
+        Ok(maps) => maps,
+        Err(error) => return Some(format!("its memory map cannot be read ({error})")),
+    };
+    let first = maps.split('-').next().and_then(|start| usize::from_str_radix(start, 16).ok())?;
+    memory.read(first, &mut [0]).err().map(|error| format!("its memory cannot be read ({error})"))
 }
 
 /// The native frames of a thread that slept while they were read; `registers`: the file that tells where.
@@ -200,6 +214,7 @@ mod tests {
         assert!(!is_stopped(pid));
         drop(stop);
         waiting.unwrap().join().unwrap();
-        assert!(look(0).threads.is_empty());
+        let nobody = look(0);
+        assert!(nobody.threads.is_empty() && nobody.limit.is_some_and(|limit| limit.contains("map cannot be read")));
     }
 }

@@ -30,7 +30,7 @@ use crate::tables::StackRow;
 pub(crate) struct Outside {
     /// By the number that the process itself has for a thread.
     pub(crate) threads: BTreeMap<i32, Seen>,
-    /// Why there are no Python frames, where they cannot be read.
+    /// Why frames are missing, where they cannot be read.
     pub(crate) limit: Option<String>,
 }
 

@@ -54,8 +54,6 @@ impl Python {
         if [runtime, code_type, text_type, bytes_type].contains(&0) {
             return Ok(None);
         }
-        let mut byte = [0];
-        memory.read(runtime, &mut byte).map_err(|error| format!("its memory cannot be read ({error})"))?;
         let unknown = || "its Python is of a version or a build that this gputrace does not know".to_owned();
         // The version is a number since 3.11; what 3.8 and 3.9 keep is the same.
         let minor = match (version, since_10, since_8) {
