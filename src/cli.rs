@@ -107,11 +107,17 @@ pub(crate) struct DemoArgs {
 /// Options of `doctor`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    override_usage = "gputrace doctor [-- COMMAND]",
+    override_usage = "gputrace doctor [--clear-brake] [-- COMMAND]",
     after_help = "Exit code: 0 if a traced run would work, 1 if not.\n\nExamples:\n  gputrace doctor\n  \
-                  gputrace doctor -- python train.py"
+                  gputrace doctor -- python train.py\n  gputrace doctor --clear-brake"
 )]
 pub(crate) struct DoctorArgs {
+    /// Trace commands again that are not traced since they died twice soon after their start
+    ///
+    /// By SIGSEGV, SIGBUS, SIGILL or SIGABRT, within a minute, while they were traced on this node. Nothing else is checked
+    #[arg(long)]
+    pub(crate) clear_brake: bool,
+
     /// A command whose program is examined as well, after --
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

@@ -16,6 +16,7 @@
 //! | `drivers` | drivers older and newer than the lists, closed, opened again, replaced |
 //! | `exactness` | the trace's counts and values are the driver's own |
 //! | `graphs` | a replayed graph is one launch and all its kernels, and no capture is disturbed |
+//! | `hangs` | a call that stands still is reported once, with its line and with who did not come; what goes on is not |
 //! | `collectives` | calls of NCCL are seen in every copy of it, with their values |
 //! | `processes` | who each process is, how it came to be and how it ended |
 //! | `host_memory` | the same for malloc and free |
@@ -51,6 +52,7 @@
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
 //! | `interpreters` | Python embedded, in several interpreters, and while it ends: harmless, and no stack that was not so |
 //! | `unreached` | children that the shim cannot reach run as they do alone and are named when they use CUDA |
+//! | `brake` | a command that faults again and again soon after its start is not traced until somebody says so |
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
 //! | `sanitizers` | programs built with sanitizers run and report as they do alone |
 //! | `real_programs` | programs that people use run as they do without us |
@@ -67,6 +69,7 @@ mod allocations;
 mod analyses;
 mod apple;
 mod bottlenecks;
+mod brake;
 mod broken_imports;
 mod clients;
 mod collectives;
@@ -85,6 +88,7 @@ mod gpu_events;
 mod gpu_time;
 mod gpu_windows;
 mod graphs;
+mod hangs;
 mod hooks;
 mod host_memory;
 mod imported_graphs;

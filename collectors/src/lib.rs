@@ -24,6 +24,7 @@ mod ending;
 mod facts;
 mod file;
 mod gpu_time;
+mod hangs;
 mod host_memory;
 #[cfg(test)]
 mod hostile_tests;
@@ -33,6 +34,7 @@ pub mod manifest;
 pub mod names;
 mod node;
 pub mod occupancy;
+mod outside;
 mod process;
 pub mod rollups;
 pub mod schema;
@@ -84,6 +86,8 @@ pub struct Config {
     pub file_age: Duration,
     /// What is read of devices and processes from outside; nothing unless it is set.
     pub counters: Option<counters::Asked>,
+    /// A call that stands still for so long hangs, and is reported; none: nothing is.
+    pub hang_after: Option<Duration>,
     /// What is asked for of host memory: the shim was told of it apart.
     pub host_memory: manifest::HostMemory,
     /// Length of the periods whose events are summed up; none: no sums are made.
@@ -106,6 +110,7 @@ impl Config {
             file_bytes: 64 << 20,
             file_age: Duration::from_secs(600),
             counters: None,
+            hang_after: None,
             host_memory: manifest::HostMemory::default(),
             rollup: Some(Duration::from_secs(1)),
             detail: detail::Detail::Full,

@@ -13,6 +13,7 @@ pub use crate::budget::{HookBudget, ShedPart};
 pub use crate::counters::{Counters, Source};
 pub use crate::detail::{Interval, KeptDetail, Windows};
 pub use crate::gpu_time::{Budget, GpuTime, TimedLaunches};
+pub use crate::hangs::Hang;
 use gputrace_abi::Class;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,9 @@ pub struct Manifest {
     /// Of which time single events were kept; missing where all were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<KeptDetail>,
+    /// Calls that stood still for longer than `--hang-after`, in the order in which they were noticed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hangs: Vec<Hang>,
     /// Processes that could not be traced, and why.
     pub untraced: Vec<Untraced>,
     /// Sealed files that were removed to stay within the size limit, oldest first, relative to the trace.

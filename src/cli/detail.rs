@@ -18,7 +18,7 @@ pub(crate) struct DetailArgs {
     /// full keeps all. windows=1s/60s keeps those that begin in the first second of each minute of the wall clock, on all hosts at
     /// the same moments. triggered keeps the 5 s before and the second after each of these: gputrace dump asks for it, SIGRTMAX is
     /// sent to gputrace, a call of the driver or of NCCL returns an error that its process never had before, a signal ends a
-    /// process, the command ends with another exit code than 0. rollup keeps none. Names, stacks, processes, counters and the
+    /// process, a call hangs, the command ends with another exit code than 0. rollup keeps none. Names, stacks, processes, counters and the
     /// account of all calls are kept always. Example: --detail windows=1s/60s
     #[arg(long, value_name = "WHAT", default_value = "full", value_parser = parse)]
     pub(crate) detail: DetailKind,

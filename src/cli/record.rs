@@ -172,6 +172,14 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_rollup)]
     pub(crate) rollup: Rollup,
 
+    /// How long a call may stand still until it is reported as a hang, in seconds; 0 for never
+    ///
+    /// A driver or NCCL call that has not returned for so long, while nothing that it waits for was seen to go on. A few lines on
+    /// stderr, and in the trace a report (TRACE/hangs/) on all threads of the process with their frames, its
+    /// streams and its communicators, and which ranks have not come. The command runs on, and so does tracing. Example: --hang-after 60
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
+    pub(crate) hang_after: Duration,
+
     /// How long to wait for processes that outlive the command, in seconds
     ///
     /// What they do later is not recorded. Example: --grace 0.5
@@ -217,6 +225,7 @@ impl RecordArgs {
             rollup: Rollup(Some(Duration::from_secs(1))),
             budget: None,
             gpu_window_every: None,
+            hang_after: HANG_AFTER,
             grace: Duration::from_secs(2),
             command,
             variables: Vec::new(),
@@ -247,6 +256,8 @@ impl RecordArgs {
 pub(crate) const BUDGET: f64 = 1.0;
 /// Default of `--gpu-window-every`.
 pub(crate) const GPU_WINDOW_EVERY: Duration = Duration::from_secs(10);
+/// Default of `--hang-after`.
+const HANG_AFTER: Duration = Duration::from_secs(300);
 /// Default of `--stacks-over`.
 const STACKS_OVER_US: u32 = 20;
 /// Default of `--launch-stacks`.

@@ -12,11 +12,12 @@ mod machine;
 
 use std::io::Write;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 pub(crate) use driver::probe as probe_driver;
 
 use crate::cli::DoctorArgs;
+use crate::launch::brake;
 use crate::launch::exit::Ending;
 
 /// How a check came out.
@@ -63,8 +64,12 @@ impl Check {
 
 /// Prints all checks; the exit code is 1 if one failed.
 pub(crate) fn run(args: &DoctorArgs) -> Result<Ending> {
+    if args.clear_brake {
+        return clear_brake();
+    }
     let mut checks = driver::checks(&args.command);
     checks.extend(machine::checks());
+    checks.extend(brake::engaged().iter().map(|of| Check::note("brake", braked(of), brake::CURE)));
     let fails = |checks: &[Check]| checks.iter().any(|check| check.level == Level::Fail);
     let here = !fails(&checks);
     let of_command = command::checks(&args.command);
@@ -78,6 +83,21 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Ending> {
     });
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(Ending::Code(i32::from(!(here && command))))
+}
+
+fn braked(of: &brake::Brake) -> String {
+    format!("{} died twice soon after its start while it was traced, and runs untraced", of.exe())
+}
+
+/// Releases all brakes of this host.
+fn clear_brake() -> Result<Ending> {
+    let released = brake::clear().context("the brake cannot be released")?;
+    let mut text: String = released.iter().map(|of| format!("{} is traced again\n", of.exe())).collect();
+    if released.is_empty() {
+        text.push_str("no command was braked here\n");
+    }
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(Ending::Code(0))
 }
 
 #[cfg(test)]

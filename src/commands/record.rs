@@ -20,6 +20,7 @@ use crate::cli::{
     BUDGET, CaptureRange, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, MallocArgs, OnFull, OsWaits,
     RecordArgs, Switch,
 };
+use crate::launch::brake::{Brake, CURE};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
@@ -66,6 +67,12 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
         say(&format!("tracing is switched off by {why}; the command runs untraced"));
         return Err(become_command(&path, args));
     }
+    let brake = Brake::of(&path);
+    if let Some((brake, faults)) = brake.as_ref().and_then(|brake| Some((brake, brake.engaged()?))) {
+        let exe = brake.exe();
+        say(&format!("{exe} died twice soon after its start while it was traced ({faults}) and runs untraced; {CURE}"));
+        return Err(become_command(&path, args));
+    }
     memory::check(args.segment_memory)?;
     let inspection = inspect(&path, search.as_deref());
     if let Some(obstacle @ Obstacle::NoInterpreter(_)) = &inspection.obstacle {
@@ -90,7 +97,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
     let libraries = Libraries { shim, engine };
     let run = start_run(args, &path, &inspection, &libraries, &folder.path, &inherited);
     let run = run.inspect_err(|_| folder.undo())?;
-    Ok(stay::stay(args, run, &signals, &inspection))
+    Ok(stay::stay(args, run, &signals, &inspection, brake.as_ref()))
 }
 
 /// What is loaded into the target.
@@ -128,6 +135,7 @@ fn start_run(
     config.host_memory = args.malloc.asked(args.stacks);
     config.counters = args.counters.0.map(|hz| Asked { hz, cpu: args.cpu_counters == Switch::On });
     config.rollup = args.rollup.0;
+    config.hang_after = Some(args.hang_after).filter(|after| !after.is_zero());
     env!("CARGO_PKG_VERSION").clone_into(&mut config.tool_version);
     let program =
         Program::new(path, &args.command, environment(args, inspection, &session, libraries.engine.as_deref())?)?;

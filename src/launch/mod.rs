@@ -5,6 +5,7 @@
 //! each file says what it does towards that.
 
 #[cfg_attr(target_os = "macos", allow(dead_code))] // programs of Linux
+pub(crate) mod brake;
 pub(crate) mod elf;
 pub(crate) mod empty_elf;
 pub(crate) mod environ;

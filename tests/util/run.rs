@@ -190,6 +190,8 @@ impl Target<'_> {
         let run = self.scratch.path.join("run");
         fs::create_dir_all(&run).expect("the folder is writable");
         command.env("XDG_RUNTIME_DIR", run);
+        // Programs that die again and again are what many tests are about: gputrace is not to remember them.
+        command.env("XDG_STATE_HOME", "/dev/null");
         for (name, value) in &self.variables {
             match value {
                 Some(value) => command.env(name, value),

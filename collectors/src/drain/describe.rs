@@ -38,6 +38,7 @@ impl Drain {
         manifest.processes.extend(self.processes.values().map(|p| p.describe(&self.clocks)));
         self.processes.values().for_each(|process| manifest.add_devices(process.devices.all()));
         manifest.counters = self.sampler.as_ref().map(Sampler::describe);
+        manifest.hangs = self.hangs.all();
         manifest.clock = self.clocks.describe(self.clock.unwrap_or(COUNTER));
         manifest.root = self.describe_root(&manifest, None);
         manifest.detail = self.describe_switches();
@@ -116,6 +117,7 @@ impl Drain {
         }
         for (_, mut process) in running {
             process.finish(&mut self.clocks, &mut self.tables, &mut self.written, None);
+            self.close_hangs(&mut process, None);
             self.close(process);
             self.make_room(deadline);
         }
@@ -132,6 +134,7 @@ impl Drain {
         if !self.send_rest(deadline) {
             self.manifest.note("the writer could not keep up at the end: the last rows are missing");
         }
+        self.finish_hangs();
         self.finish_dumps(deadline);
         self.clocks.tick();
         let mut manifest = self.describe();

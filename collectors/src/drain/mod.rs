@@ -8,6 +8,7 @@ mod bell;
 mod counted;
 mod describe;
 mod dumps;
+mod hangs;
 mod send;
 mod switch;
 mod watch;
@@ -24,6 +25,7 @@ use gputrace_abi::clock::{COUNTER, ClockKind};
 pub(crate) use bell::Bell;
 use counted::Counted;
 use dumps::Dump;
+use hangs::Hangs;
 use switch::Switch;
 use watch::Watch;
 
@@ -96,6 +98,7 @@ pub(crate) struct Drain {
     counted: Counted,
     written: Written,
     processes: BTreeMap<u64, Process>,
+    hangs: Hangs,
     /// Processes by token whose end was noticed.
     ended: Vec<u64>,
     next: u64,
@@ -149,6 +152,7 @@ impl Drain {
         manifest.detail = stage.as_ref().map(Stage::describe);
         let now = Instant::now();
         let drain = Drain {
+            hangs: Hangs::new(&config, shared.clone()),
             config,
             shared,
             arrivals,
@@ -276,6 +280,7 @@ impl Drain {
                 sampler.sees(process.id, devices);
             }
         }
+        self.look_for_hangs();
         self.take_readings(false);
         for token in std::mem::take(&mut self.ended) {
             self.end(token);
@@ -309,6 +314,7 @@ impl Drain {
         let now = self.clocks.now_ns();
         process.finish(&mut self.clocks, &mut self.tables, &mut self.written, Some(now));
         self.note_death(&process);
+        self.close_hangs(&mut process, Some(now));
         self.close(process);
     }
 

@@ -13,6 +13,8 @@ use crate::tables::{Communicator, Tables};
 
 /// Copies of NCCL that a process may have; numbers of a hostile one are not kept beyond that.
 const COPIES: usize = 64;
+/// Communicators whose collectives are counted.
+const MOST_PARTIES: usize = 4096;
 /// Passes that a communicator waits for what its copy of NCCL is: the thread that tells it may be stopped in the middle.
 const PATIENCE: u16 = 200;
 
@@ -26,6 +28,21 @@ pub(crate) struct Communicators {
     copies: BTreeMap<u64, (String, i32)>,
     /// Ranks of the largest one, and this process's rank in it.
     largest: Option<(i32, i32)>,
+    /// Each one by its number, and how far it has come.
+    parties: BTreeMap<u32, Party>,
+}
+
+/// A rank of a communicator, and how far it has come with the collectives of that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Party {
+    /// What all ranks have in common; 0: not known.
+    pub(crate) unique_id: i64,
+    pub(crate) rank: Option<i32>,
+    pub(crate) ranks: Option<i32>,
+    /// Collectives whose call has returned.
+    pub(crate) entered: u64,
+    /// Hook of the last one.
+    pub(crate) last: u16,
 }
 
 impl Communicators {
@@ -34,6 +51,26 @@ impl Communicators {
         if self.copies.len() < COPIES {
             self.copies.insert(text.key, (text.text().into_owned(), text.number as i32));
         }
+    }
+
+    /// A collective's call returned.
+    pub(super) fn entered(&mut self, number: u32, event: &Event) {
+        if let Some(party) = self.party(number) {
+            (party.entered, party.last) = (party.entered + 1, event.hook);
+        }
+    }
+
+    fn party(&mut self, number: u32) -> Option<&mut Party> {
+        let is_new = !self.parties.contains_key(&number);
+        if number == 0 || is_new && self.parties.len() >= MOST_PARTIES {
+            return None;
+        }
+        Some(self.parties.entry(number).or_default())
+    }
+
+    /// The ranks that the process has of its communicators, by their number.
+    pub(crate) fn parties(&self) -> impl Iterator<Item = (u32, Party)> + '_ {
+        self.parties.iter().map(|(number, party)| (*number, *party))
     }
 
     /// Rank in the largest communicator, what a program that set no variable calls its rank; and its number of ranks.
@@ -71,6 +108,9 @@ impl Process {
                 && self.communicators.largest.is_none_or(|(most, _)| ranks > most)
             {
                 self.communicators.largest = Some((ranks, rank));
+            }
+            if let Some(party) = self.communicators.party(row.number) {
+                (party.unique_id, party.rank, party.ranks) = (row.unique_id.unwrap_or(0), row.rank, row.ranks);
             }
             tables.communicator(&row);
         }

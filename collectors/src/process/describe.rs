@@ -52,7 +52,7 @@ impl Process {
         }
     }
 
-    fn rank(&self) -> Option<i32> {
+    pub(crate) fn rank(&self) -> Option<i32> {
         self.facts.rank.or(self.communicators.rank().map(|(rank, _)| rank))
     }
 

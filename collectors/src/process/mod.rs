@@ -4,13 +4,14 @@
 //! and resolves them. So a launch finds the name of its kernel although another thread, whose ring is read later,
 //! loaded it.
 
-mod communicators;
+pub(crate) mod communicators;
 mod describe;
 mod devices;
 mod fetched;
 mod gpu;
 mod graphs;
 mod host;
+pub(crate) mod in_flight;
 mod intake;
 mod metal;
 mod named;
@@ -47,6 +48,7 @@ use devices::Devices;
 use fetched::Fetched;
 use gpu::Gpu;
 use host::HostMemory;
+use in_flight::Reported;
 use intake::Intake;
 use pending::Pending;
 use ranges::Ranges;
@@ -69,7 +71,7 @@ pub(crate) struct Process {
     pub(crate) facts: Facts,
     pub(crate) clock: ClockKind,
     pub(crate) intake: Intake,
-    communicators: Communicators,
+    pub(crate) communicators: Communicators,
     pub(crate) devices: Devices,
     gpu: Gpu,
     shedding: Shedding,
@@ -87,9 +89,11 @@ pub(crate) struct Process {
     shared_read_to: u64,
     host: HostMemory,
     ranges: Ranges,
-    pending: Pending,
+    pub(crate) pending: Pending,
     books: Books,
     fetched: Fetched,
+    /// Calls that stood still and were reported.
+    reported: Vec<Reported>,
     finished_threads: Vec<ThreadRow>,
     looked_for_threads: Option<Instant>,
     /// Where the pass begins.
@@ -135,6 +139,7 @@ impl Process {
             pending: Pending::default(),
             books: Books::default(),
             fetched: Fetched::default(),
+            reported: Vec::new(),
             finished_threads: Vec::new(),
             looked_for_threads: None,
             first_read: 0,

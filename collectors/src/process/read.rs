@@ -88,6 +88,7 @@ impl Process {
                 self.threads.len() - 1
             }
         };
+        self.intake.stacks.forget_thread(place as u32);
         if self.rows.len() <= number {
             self.rows.resize(number + 1, None);
         }

@@ -46,10 +46,17 @@ impl Process {
 
     #[inline]
     fn driver_call(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
+        if !self.reported.is_empty() {
+            self.note_return(event);
+        }
         let Some(hook) = self.intake.hooks.get(usize::from(event.hook)) else { return };
         let Some(thread) = self.threads.get_mut(event.commit as usize) else { return };
         let number = thread.calls;
         thread.calls += 1;
+        (thread.latest_start, thread.latest) = (event.start, event.end);
+        if event.result == 0 && !matches!(hook.class, Class::Api | Class::Module) {
+            thread.worked = event.end;
+        }
         let [first, stream, third, fourth] = event.payload;
         let stack = self.intake.stacks.of(event, tables, written);
         let mut call = Call {
@@ -89,6 +96,7 @@ impl Process {
             Class::Launch => {
                 if follows {
                     call.ahead = pending.work(context, stream_id, at);
+                    pending.returned(context, stream_id, Some(event.hook), event.end);
                 }
                 let kernel = hook.detail == detail::KERNEL;
                 let (block, shared_bytes) = if kernel { unpack_block(fourth) } else { ([0; 3], 0) };
@@ -132,6 +140,13 @@ impl Process {
                     _ if hook.role == Role::WaitsForEvent => pending.join(context, stream_id, first, at),
                     _ => Ahead::default(),
                 };
+                match hook.detail {
+                    _ if !follows || event.result != 0 => {}
+                    detail::EVENT => pending.event_returned(first, event.end),
+                    detail::QUERY if stream == 0 && first != 0 => pending.event_returned(first, event.end),
+                    detail::STREAM | detail::QUERY => pending.returned(context, stream_id, None, event.end),
+                    _ => {}
+                }
                 tables.sync(&call, hook.detail, first as i64);
             }
             Class::Transfer => {
@@ -156,6 +171,8 @@ impl Process {
                         Some(done) => pending.wait_stream(context, stream_id, at, done),
                         None => pending.work(context, stream_id, at),
                     };
+                    let gave = transfer.waits().is_none().then_some(event.hook);
+                    pending.returned(context, stream_id, gave, event.end);
                 }
                 let what = if transfer.set { What::Set(fourth) } else { What::Copy(fourth) };
                 gave(&mut self.gpu, &call, what);
@@ -189,6 +206,9 @@ impl Process {
                 let ((communicator, party), (data_type, operator)) = (unpack_party(first), unpack_type(fourth));
                 let in_group = event.flags & FLAG_IN_GROUP != 0;
                 let detail = hook.detail;
+                if detail == detail::COLLECTIVE && event.result == 0 {
+                    self.communicators.entered(communicator, event);
+                }
                 let own = Collective { detail, communicator, count: third, data_type, operator, party, in_group };
                 tables.collective(&call, &own);
             }

@@ -28,6 +28,10 @@ pub(crate) struct Thread {
     /// Driver calls and ranges that have their correlation id.
     pub(crate) calls: u64,
     pub(super) pushed: Pushed,
+    /// When its latest call began and ended, and the latest one that gave the GPU something or waited for it.
+    pub(super) latest_start: u64,
+    pub(super) latest: u64,
+    pub(super) worked: u64,
     pub(super) exited: Option<Instant>,
     pub(super) stage: Stage,
 }
@@ -58,6 +62,9 @@ impl Thread {
             recorded: [0; CLASSES],
             calls: 0,
             pushed: Pushed::default(),
+            latest_start: 0,
+            latest: 0,
+            worked: 0,
             exited: None,
             stage: Stage::Live,
         }

@@ -101,6 +101,8 @@ pub(crate) struct Row {
 
 struct Slot {
     key: Key,
+    /// Place of the one that followed it the last time: a loop has its keys in one order time after time.
+    next: usize,
     /// Of the open periods: the one with an even number, and the other.
     stats: [Stats; 2],
 }
@@ -153,14 +155,22 @@ impl Level {
 
     #[inline]
     fn place(&mut self, key: &Key) -> usize {
-        if self.slots.get(self.last).is_some_and(|slot| slot.key == *key) {
+        let is = |place: usize| self.slots.get(place).is_some_and(|slot| slot.key == *key);
+        if is(self.last) {
             return self.last;
         }
-        if let Some(place) = self.places.get(key) {
-            self.last = *place;
-            return *place;
+        let next = self.slots.get(self.last).map_or(0, |slot| slot.next);
+        self.last = if is(next) { next } else { self.follow(key) };
+        self.last
+    }
+
+    /// Looks a key up, and notes that it follows the last one.
+    fn follow(&mut self, key: &Key) -> usize {
+        let place = self.places.get(key).copied().unwrap_or_else(|| self.add(*key));
+        if let Some(slot) = self.slots.get_mut(self.last) {
+            slot.next = place;
         }
-        self.add(*key)
+        place
     }
 
     fn add(&mut self, key: Key) -> usize {
@@ -168,12 +178,10 @@ impl Level {
         // Each process and class has its place at last, however many there are: processes are bounded elsewhere.
         let key = if self.slots.len() < MOST_KEYS { key } else { plain };
         let slots = &mut self.slots;
-        let place = *self.places.entry(key).or_insert_with(|| {
-            slots.push(Slot { key, stats: Default::default() });
+        *self.places.entry(key).or_insert_with(|| {
+            slots.push(Slot { key, next: 0, stats: Default::default() });
             slots.len() - 1
-        });
-        self.last = place;
-        place
+        })
     }
 
     fn fold_late(&mut self, period: i64, folded: &Folded) {
@@ -191,6 +199,7 @@ impl Level {
         // Keys of what is over for good must not stand in the way of others.
         if self.slots.len() > MOST_KEYS / 2 {
             self.slots.retain(|slot| slot.stats.iter().any(|stats| !stats.is_empty()));
+            self.slots.iter_mut().for_each(|slot| slot.next = 0);
             self.places = self.slots.iter().enumerate().map(|(place, slot)| (slot.key, place)).collect();
             self.last = 0;
         }

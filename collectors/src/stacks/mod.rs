@@ -18,7 +18,7 @@ use crate::chain::Text;
 use crate::names::Written;
 use crate::symbols::Native;
 use crate::tables::{StackRow, Tables};
-use python::Code;
+pub(crate) use python::Code;
 
 /// Bytes of descriptions that are kept of one process; a hostile one could send them without end.
 const MOST_BYTES: usize = 256 << 20;
@@ -59,6 +59,8 @@ pub(crate) struct Stacks {
     lost: u64,
     /// Keys and numbers of launches, by thread and start of the call.
     calls: HashMap<(u32, u64), (u64, u64)>,
+    /// Key of the last stack of each thread.
+    last: HashMap<u32, u64>,
     /// Stacks whose call was read in the pass before: thread and start.
     late: Vec<(u32, u64)>,
 }
@@ -78,6 +80,38 @@ impl Stacks {
             None => self.late.push(call),
         }
         self.calls.insert(call, (record.payload[0], record.payload[2]));
+        self.last.insert(thread, record.payload[0]);
+    }
+
+    /// A place among the threads has a new one.
+    pub(crate) fn forget_thread(&mut self, thread: u32) {
+        self.last.remove(&thread);
+    }
+
+    /// The stack that was taken last in a thread; empty where there is none.
+    pub(crate) fn last_of(&self, thread: u32) -> Vec<StackRow> {
+        let stack = self.last.get(&thread).and_then(|key| self.stacks.get(key));
+        stack.and_then(|stack| self.rows(stack)).unwrap_or_default()
+    }
+
+    /// What stands in a stack, innermost first; none where part of it was not described.
+    fn rows(&self, stack: &Stack) -> Option<Vec<StackRow>> {
+        let mut rows = Vec::with_capacity(stack.frames.len());
+        for frame in &stack.frames {
+            rows.push(match stack.language {
+                PYTHON => self.codes.get(&frame.key)?.row(frame.offset),
+                NATIVE => native_row(self.modules.get(&frame.key), frame),
+                MIXED if frame.offset & MIXED_PYTHON != 0 => {
+                    self.codes.get(&frame.key)?.row(frame.offset ^ MIXED_PYTHON)
+                }
+                MIXED => native_row(self.modules.get(&frame.key), frame),
+                _ => return None,
+            });
+        }
+        if let Some(outermost) = rows.last_mut() {
+            outermost.cut = stack.cut;
+        }
+        Some(rows)
     }
 
     /// Marks the calls that were read in the pass before their stack.
@@ -128,37 +162,23 @@ impl Stacks {
 
     /// The id of a stack; its rows are written with its first use.
     fn id(&mut self, key: u64, tables: &mut Tables, written: &mut Written) -> Option<i64> {
-        let stack = self.stacks.get_mut(&key)?;
+        let stack = self.stacks.get(&key)?;
         if stack.id.is_some() {
             return stack.id;
         }
-        let mut rows = Vec::with_capacity(stack.frames.len());
-        for frame in &stack.frames {
-            rows.push(match stack.language {
-                PYTHON => self.codes.get(&frame.key)?.row(frame.offset),
-                NATIVE => native_row(self.modules.get(&frame.key), frame),
-                MIXED if frame.offset & MIXED_PYTHON != 0 => {
-                    self.codes.get(&frame.key)?.row(frame.offset ^ MIXED_PYTHON)
-                }
-                MIXED => native_row(self.modules.get(&frame.key), frame),
-                _ => return None,
-            });
-        }
-        if let Some(outermost) = rows.last_mut() {
-            outermost.cut = stack.cut;
-        }
+        let (rows, language) = (self.rows(stack)?, stack.language);
         let mut id = content(&rows);
         // An address in no file means something in its own process only.
         if rows.iter().any(|row| row.language == "native" && row.module.is_none()) {
             id = (id ^ self.process_id) & i64::MAX;
         }
-        match (written.insert(id), stack.language) {
+        match (written.insert(id), language) {
             (true, NATIVE | MIXED) => tables.native(Native { id, pid: self.pid, rows }),
             (true, _) => tables.stack(id, &rows),
             (false, _) => {}
         }
-        stack.id = Some(id);
-        stack.id
+        self.stacks.get_mut(&key)?.id = Some(id);
+        Some(id)
     }
 
     /// Calls whose stack was never described.

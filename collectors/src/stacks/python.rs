@@ -8,7 +8,7 @@ use super::lines;
 use crate::tables::StackRow;
 
 /// A code object, as the process described it.
-pub(super) struct Code {
+pub(crate) struct Code {
     name: Arc<str>,
     file: Arc<str>,
     minor: u8,
@@ -19,7 +19,7 @@ pub(super) struct Code {
 
 impl Code {
     /// Out of its text and the line table that came before.
-    pub(super) fn read(bytes: &[u8], table: Vec<u8>) -> Option<Code> {
+    pub(crate) fn read(bytes: &[u8], table: Vec<u8>) -> Option<Code> {
         let (head, texts) = bytes.split_first_chunk::<PYTHON_CODE_BYTES>()?;
         let head = PythonCode::from_bytes(*head);
         let (name, file) = texts.split_at_checked(head.name_bytes.into())?;
@@ -34,7 +34,7 @@ impl Code {
     }
 
     /// The frame that executes what stands at this offset.
-    pub(super) fn row(&self, offset: u64) -> StackRow {
+    pub(crate) fn row(&self, offset: u64) -> StackRow {
         let line = self.table.as_ref().and_then(|table| lines::line(self.minor, table, self.first_line, offset));
         StackRow {
             language: "python",

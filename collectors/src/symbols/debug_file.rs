@@ -18,7 +18,7 @@ const MOST_LINKED_BYTES: u64 = 1 << 30;
 const FOLDER: &str = "/usr/lib/debug";
 
 /// Opens a file if it is a plain one. To open a pipe or a device, whose path a traced process may have made up, could take for ever.
-pub(super) fn open(path: &Path) -> Option<fs::File> {
+pub(crate) fn open(path: &Path) -> Option<fs::File> {
     let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     file.metadata().ok()?.is_file().then_some(file)
 }

@@ -15,6 +15,8 @@ use crossbeam_channel::{Receiver, Sender};
 
 use crate::tables::{StackColumns, StackRow};
 use crate::writer::Message;
+#[cfg(target_os = "linux")]
+pub(crate) use debug_file::open;
 use file::File;
 use perf_map::PerfMaps;
 
@@ -36,8 +38,7 @@ pub(crate) type Deadline = Arc<OnceLock<Instant>>;
 
 /// The thread's work: until nobody sends any more.
 pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline: &Deadline) {
-    let maps = PerfMaps::new(Path::new("/proc"));
-    let mut files = Files { open: Vec::new(), maps, deadline: deadline.clone() };
+    let mut files = Files::new(deadline);
     let mut columns = StackColumns::default();
     while let Ok(first) = stacks.recv() {
         let mut next = Some(first);
@@ -56,6 +57,21 @@ pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline:
     }
 }
 
+/// Symbols for whoever has a stack without them.
+pub(crate) struct Symbols(Files);
+
+impl Symbols {
+    /// Files may be read until then.
+    pub(crate) fn new(deadline: &Deadline) -> Symbols {
+        Symbols(Files::new(deadline))
+    }
+
+    /// The stack of a process with functions and lines; Python's frames as they are.
+    pub(crate) fn resolve(&mut self, pid: i32, rows: Vec<StackRow>) -> Vec<StackRow> {
+        if rows.iter().all(|row| row.module.is_none()) { rows } else { self.0.resolve(&Native { id: 0, pid, rows }) }
+    }
+}
+
 struct Files {
     /// By path; the paths of frames are mostly the same texts in memory.
     open: Vec<(Arc<str>, Option<File>)>,
@@ -64,6 +80,10 @@ struct Files {
 }
 
 impl Files {
+    fn new(deadline: &Deadline) -> Files {
+        Files { open: Vec::new(), maps: PerfMaps::new(Path::new("/proc")), deadline: deadline.clone() }
+    }
+
     /// The stack's rows with functions and lines; inlined functions have rows of their own.
     fn resolve(&mut self, stack: &Native) -> Vec<StackRow> {
         let mut rows = Vec::with_capacity(stack.rows.len());

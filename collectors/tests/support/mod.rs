@@ -23,7 +23,7 @@ pub(crate) use memory::Memory;
 pub(crate) use thread::Thread;
 
 /// Hooks of the pretended shim: name, class, detail.
-pub(crate) const HOOKS: [(&str, Class, u8); 42] = [
+pub(crate) const HOOKS: [(&str, Class, u8); 43] = [
     ("cuLaunchKernel", Class::Launch, detail::KERNEL),
     ("cuGraphLaunch", Class::Launch, detail::GRAPH),
     ("cuStreamSynchronize", Class::Sync, detail::STREAM),
@@ -66,6 +66,7 @@ pub(crate) const HOOKS: [(&str, Class, u8); 42] = [
     ("[MTLBuffer dealloc]", Class::Free, detail::DEVICE),
     ("mmap", Class::HostAlloc, detail::MAP),
     ("munmap", Class::HostFree, detail::MAP),
+    ("ncclAllReduce", Class::Collective, detail::COLLECTIVE),
 ];
 
 /// The hook whose calls are only counted.

@@ -259,7 +259,11 @@ pub struct ThreadRow {
     /// Slots of the shared chain that the thread has reserved and not yet written: how many << 48, chunk << 32, commit word of
     /// the first. 0: none.
     pub sharing: AtomicU64,
-    padding: [AtomicU64; 3],
+    /// What the driver call that is running waits for: a stream's or an event's handle. Only of calls that wait for one.
+    pub in_flight_about: AtomicU64,
+    /// Number of the communicator that the library's call is about; 0: none that is known.
+    pub library_about: AtomicU64,
+    padding: [AtomicU64; 1],
 }
 
 #[cfg(not(loom))]

@@ -27,6 +27,7 @@ pub mod metal;
 pub mod note;
 pub mod patches;
 pub mod pool;
+pub mod python;
 pub mod ring;
 pub mod sample;
 pub mod shed;

@@ -7,6 +7,8 @@ mod births;
 mod communicators;
 mod operation;
 
+use core::sync::atomic::Ordering;
+
 use gputrace_abi::collective::{pack_party, pack_type};
 use gputrace_abi::{Class, Event, event};
 
@@ -79,6 +81,7 @@ impl Running {
         self.before = operation.place_before();
         // Before the call: afterwards another thread may get a communicator at the same address.
         known.ends(&operation);
+        row.library_about.store(u64::from(known.number()), Ordering::Relaxed);
         // A communicator that is made while recording is paused has its time all the same.
         self.start = match self.recorded {
             true => call.begin(Class::Collective, hooks::FIRST + function as u16),

@@ -105,6 +105,18 @@ impl Call<'_> {
     }
 }
 
+/// Says which stream or event the driver call waits for that is about to begin: its event comes when it is over, which may
+/// be never.
+#[inline(always)]
+pub(crate) fn waits_for(handle: u64) {
+    let here = 0u8;
+    if let Some((state, row)) = super::state()
+        && !is_nested(state, &raw const here as usize)
+    {
+        row.in_flight_about.store(handle, Ordering::Relaxed);
+    }
+}
+
 /// Whether the frame that holds `here` is inside a hooked call of the driver.
 pub(crate) fn is_nested(state: &State, here: usize) -> bool {
     let outer = state.guard.get();

@@ -21,7 +21,7 @@ use crate::thread::{self, State};
 use crate::{frame, session, tls};
 
 #[cfg(target_os = "linux")]
-pub(crate) use driver::{NO_DEVICE, call, is_nested, launch};
+pub(crate) use driver::{NO_DEVICE, call, is_nested, launch, waits_for};
 #[cfg(target_os = "macos")]
 pub(crate) use message::message;
 

@@ -144,6 +144,8 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     row.wait_hook.store(0, Ordering::Relaxed);
     row.wait_start.store(0, Ordering::Relaxed);
     row.sharing.store(0, Ordering::Relaxed);
+    row.in_flight_about.store(0, Ordering::Relaxed);
+    row.library_about.store(0, Ordering::Relaxed);
     row.first_chunk.store(0, Ordering::Relaxed);
     row.generation.fetch_add(1, Ordering::Relaxed);
     for class in 0..CLASSES {

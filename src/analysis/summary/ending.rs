@@ -6,7 +6,7 @@ use gputrace_collectors::quote;
 use gputrace_collectors::schema::TableId;
 
 use super::{Content, budget, detail, ranks};
-use crate::analysis::{loss, lost_gpus};
+use crate::analysis::{hung_lines, loss, lost_gpus};
 use crate::findings::{Finding, Subject, together_ns};
 use crate::render::{file_size, number, scale_ns, share};
 use crate::trace::{Process, Trace, shortened};
@@ -134,6 +134,14 @@ pub(super) fn lost_lines(content: &Content<'_>) -> String {
     let said = |line: &String| content.findings.found.iter().any(|finding| finding.lines.contains(line));
     let lines: Vec<String> = lost_gpus(content.facts).into_iter().filter(|line| !said(line)).collect();
     lines.iter().take(LINES).map(|line| format!("{line}\n")).collect()
+}
+
+/// Calls that hung, of processes of which no finding tells it.
+pub(super) fn hung(content: &Content<'_>) -> String {
+    let said = |id: i64| content.findings.found.iter().any(|of| of.rule.name == "hang" && of.process_id == id);
+    let mut lines = hung_lines(content.facts);
+    lines.retain(|(process_id, _)| !said(*process_id));
+    lines.iter().take(LINES).map(|(_, line)| format!("{line}\n")).collect()
 }
 
 /// Programs that could not be traced, bounded, the same one once.

@@ -38,6 +38,7 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
             out.push_str(&ranks::failed(content));
         }
     }
+    out.push_str(&ending::hung(content));
     out.push_str(&ending::lost_lines(content));
     out.push_str(&ending::untraced_lines(content));
     if main.is_some() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gputrace_collectors::{CollectError, Manifest, Untraced, Warnings};
 
@@ -12,6 +12,7 @@ use super::{Recorded, Run};
 use crate::analysis::summary;
 use crate::cli::RecordArgs;
 use crate::import::device_times;
+use crate::launch::brake::{Brake, CURE};
 use crate::launch::inspect::Inspection;
 use crate::launch::signals::{self, Signals};
 use crate::launch::supervise::{HURRIED, Supervisor};
@@ -25,7 +26,13 @@ const SEAL: Duration = Duration::from_secs(60);
 const NAMED_SURVIVORS: usize = 3;
 
 /// Stays with the target to its end and after it.
-pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &Inspection) -> Recorded {
+pub(super) fn stay(
+    args: &RecordArgs,
+    run: Run,
+    signals: &Signals,
+    inspection: &Inspection,
+    brake: Option<&Brake>,
+) -> Recorded {
     let Run { target, running, session, trace, started } = run;
     if let Some(obstacle) = &inspection.obstacle {
         let exe = inspection.program().display().to_string();
@@ -49,6 +56,13 @@ pub(super) fn stay(args: &RecordArgs, run: Run, signals: &Signals, inspection: &
         next
     });
     let ended = Instant::now();
+    let wall = ended - started;
+    let brake = brake.filter(|_| inspection.obstacle.is_none());
+    if brake.is_some_and(|brake| brake.note(ending, SystemTime::now() - wall, wall)) {
+        say(&format!(
+            "that was the second time that it died soon after its start: it runs untraced from now on; {CURE}"
+        ));
+    }
     watch.last_look().into_iter().for_each(|process| running.untraced(process));
     let grace = if supervisor.is_interrupted() { args.grace.min(HURRIED) } else { args.grace };
     let survivors = supervisor.wait_for_descendants(session.root(), grace);

@@ -9,6 +9,8 @@ mod lines;
 mod memory;
 mod node;
 mod streams;
+#[cfg(test)]
+mod tests;
 mod waits;
 
 use super::{Evidence, Subject};
@@ -18,7 +20,7 @@ use host::{host_memory_growth, malloc_is_known, malloc_is_timed, malloc_time};
 use launching::{exposed_communication, host_work, launch_bound};
 pub(crate) use lines::worst_site;
 use memory::{allocation_in_loop, warm_up};
-use node::node_faults;
+use node::{hangs, node_faults};
 use streams::serialised_streams;
 use waits::{hidden_waits, system_waits, wait_every_step};
 
@@ -156,6 +158,22 @@ pub(crate) const ALL: &[Rule] = &[
         effort: Effort::Medium,
         recorded: |s| s.on_gpu.is_some(),
         evaluate: exposed_copies,
+    },
+    Rule {
+        name: "hang",
+        title: Title::new("a call that hung"),
+        about: "hangs",
+        condition: "A driver or NCCL call stood still for longer than --hang-after, while nothing that it waits for was seen to go \
+            on. Gain: at most the time of the longest such call.",
+        advice: "read the report in the trace: all threads, streams, communicators; NCCL: which rank did not come, and where it is",
+        on_metal: Some("read the report in the trace: all threads and what they wait for"),
+        without: &[],
+        all_of_it: false,
+        gain_known: true,
+        effort: Effort::Medium,
+        // That no call took minutes is not worth a word.
+        recorded: |_| false,
+        evaluate: hangs,
     },
     Rule {
         name: "hidden-waits",
@@ -409,25 +427,4 @@ pub(crate) const ALL: &[Rule] = &[
 
 fn always(_: &Subject<'_>) -> bool {
     true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rules_are_sorted_and_complete() {
-        assert!(ALL.windows(2).all(|w| w[0].name < w[1].name));
-        for rule in ALL {
-            let texts = [rule.title.of_step, rule.title.of_run, rule.about, rule.condition, rule.advice];
-            for text in texts.into_iter().chain(rule.on_metal) {
-                assert!(!text.is_empty(), "{}", rule.name);
-            }
-            // Who uses Metal is not told of the others' functions.
-            let foreign = ["cu", "CUDA", "torch", "NCCL", "nvidia"];
-            assert!(rule.on_metal.is_none_or(|text| {
-                text.split(' ').all(|word| foreign.iter().all(|start| !word.starts_with(start)))
-            }));
-        }
-    }
 }

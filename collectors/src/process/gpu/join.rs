@@ -156,6 +156,11 @@ impl Gpu {
             correlation_id: call.map(|call| call.correlation_id),
             graph_node: (work.graph != 0).then_some(work.node as i64),
         };
+        if self.done_ns.len() < MOST_STREAMS {
+            // The legacy stream has two handles.
+            let done_ns = self.done_ns.entry((stream as u64).max(1)).or_default();
+            *done_ns = (*done_ns).max(row.start_ns + row.gpu_ns);
+        }
         let queue_ns = call.map(|call| told.begin_ns - call.end_ns).filter(|ns| *ns >= 0);
         let limits = row.device.and_then(|device| self.limits.get(&u64::try_from(device).ok()?)).copied();
         self.ready.push((row, worked::worked(work, queue_ns, limits, written)));

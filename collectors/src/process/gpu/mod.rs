@@ -83,6 +83,8 @@ pub(crate) struct Gpu {
     /// Up to when everything that was complete has been told.
     settled_ns: i64,
     ids: (i64, i32),
+    /// Until when each stream, by its handle, is known to have worked.
+    done_ns: HashMap<u64, i64>,
     /// Launches that events timed.
     pub(super) samples: Samples,
 }
@@ -97,6 +99,14 @@ struct Told {
 impl Gpu {
     pub(super) fn new(process_id: i64, pid: i32) -> Gpu {
         Gpu { ids: (process_id, pid), ..Gpu::default() }
+    }
+
+    /// Until when a stream, or any of them, is known to have worked; the epoch where that is not known.
+    pub(super) fn done_ns(&self, stream: Option<u64>) -> i64 {
+        match stream {
+            Some(handle) => self.done_ns.get(&handle).copied().unwrap_or(0),
+            None => self.done_ns.values().copied().max().unwrap_or(0),
+        }
     }
 
     /// Whether calls that give the GPU work are to be told to [`Self::gave`].

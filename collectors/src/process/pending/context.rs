@@ -24,11 +24,26 @@ struct Stream {
     last: u64,
     /// Start of the last wait for it.
     waited: u64,
+    /// What it was given.
+    given: Given,
+}
+
+/// What a stream was given, as far as calls tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// Operations, and those of them that were waited for.
+    pub(crate) operations: u64,
+    pub(crate) done: u64,
+    /// Hook of the last one, and of the last one that was waited for.
+    pub(crate) last: u16,
+    pub(crate) last_done: u16,
+    /// When the last call about it returned.
+    pub(crate) touched: u64,
 }
 
 impl Stream {
     fn new(id: StreamId, blocking: bool) -> Stream {
-        Stream { id, blocking, first: None, last: 0, waited: 0 }
+        Stream { id, blocking, first: None, last: 0, waited: 0, given: Given::default() }
     }
 
     fn is_pending(&self, at: u64) -> bool {
@@ -46,6 +61,7 @@ impl Stream {
         self.waited = self.waited.max(at);
         if self.last <= at {
             self.first = None;
+            (self.given.done, self.given.last_done) = (self.given.operations, self.given.last);
         } else if self.first.is_some_and(|first| first <= at) {
             // Some of its work is younger; when that began is not kept.
             self.first = Some(at + 1);
@@ -100,6 +116,23 @@ impl Context {
         if let Some(stream) = self.stream(id) {
             stream.work(at);
         }
+    }
+
+    /// A call about a stream returned, which gave it an operation of this hook, or none.
+    #[inline]
+    pub(super) fn returned(&mut self, id: StreamId, hook: Option<u16>, end: u64) {
+        if let Some(stream) = self.stream(id) {
+            let given = &mut stream.given;
+            given.touched = given.touched.max(end);
+            if let Some(hook) = hook {
+                (given.operations, given.last) = (given.operations + 1, hook);
+            }
+        }
+    }
+
+    /// What its streams were given, and since when they have work that nobody waited for.
+    pub(super) fn given(&self) -> impl Iterator<Item = (StreamId, Given, Option<u64>)> + '_ {
+        self.streams.iter().map(|stream| (stream.id, stream.given, stream.first))
     }
 
     /// Whether a stream has work from before that time.

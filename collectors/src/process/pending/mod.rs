@@ -20,6 +20,7 @@ use std::collections::HashMap;
 
 use crate::bindings::ByHandle;
 use context::Context;
+pub(crate) use context::Given;
 use joins::Joins;
 
 /// Contexts that are followed, and events.
@@ -53,6 +54,11 @@ impl StreamId {
             PER_THREAD => StreamId(PER_THREAD | u64::from(thread) << 2),
             handle => StreamId(handle),
         }
+    }
+
+    /// The stream's handle, as calls name it.
+    pub(crate) fn handle(self) -> u64 {
+        if self.0 & 3 == PER_THREAD { PER_THREAD } else { self.0 }
     }
 }
 
@@ -124,6 +130,33 @@ impl Pending {
         let streams = context.others(id, at);
         context.work(id, at);
         Ahead { streams, legacy: streams > 0 }
+    }
+
+    /// A call about a stream returned, which gave it an operation of this hook, or none.
+    #[inline]
+    pub(crate) fn returned(&mut self, context: u16, id: StreamId, hook: Option<u16>, end: u64) {
+        if let Some(context) = self.context(context) {
+            context.returned(id, hook, end);
+        }
+    }
+
+    /// A wait for an event returned.
+    pub(crate) fn event_returned(&mut self, event: u64, end: u64) {
+        if let Some(own) = self.events.get(&event).map(|recorded| recorded.own) {
+            self.returned(own.context, own.stream, None, end);
+        }
+    }
+
+    /// What each stream was given, by its context, and since when it has work that nobody waited for.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (u16, StreamId, Given, Option<u64>)> + '_ {
+        self.contexts
+            .iter()
+            .flat_map(|(number, context)| context.given().map(|(id, given, since)| (*number, id, given, since)))
+    }
+
+    /// The stream whose work an event stands for.
+    pub(crate) fn stream_of_event(&self, event: u64) -> Option<StreamId> {
+        self.events.get(&event).map(|recorded| recorded.own.stream)
     }
 
     /// What a call has to wait for that waits for a stream. `done`: it did wait.

@@ -10,6 +10,7 @@ use cudarc::driver::sys::{
 use super::handle;
 use crate::capture;
 use crate::hooks::hooks;
+use crate::record::waits_for;
 
 hooks! {
     base: super::SYNC;
@@ -23,7 +24,7 @@ hooks! {
         => |result| recorded(result, event, stream, 0);
     Api: [cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz](event: CUevent, stream: CUstream, flags: u32)
         => |result| recorded(result, event, stream, flags);
-    Sync EVENT: [cuEventSynchronize](event: CUevent) => |_| [handle(event), 0, 0, 0];
+    Sync EVENT: [cuEventSynchronize](event: CUevent), first waits_for(handle(event)) => |_| [handle(event), 0, 0, 0];
     Api: [cuGreenCtxRecordEvent](context: CUgreenCtx, event: CUevent) => |_| [handle(event), 0, handle(context), 0];
     Sync STREAM_WAIT: [cuGreenCtxWaitEvent](context: CUgreenCtx, event: CUevent)
         => |_| [handle(event), 0, handle(context), 0];
@@ -34,7 +35,8 @@ hooks! {
         stream: CUstream, count: u32, operations: *mut CUstreamBatchMemOpParams, flags: u32)
         => |_| [0, handle(stream), u64::from(flags), 0];
     Sync QUERY: [cuStreamQuery, cuStreamQuery_ptsz](stream: CUstream) => |_| [0, handle(stream), 0, 0];
-    Sync STREAM: [cuStreamSynchronize, cuStreamSynchronize_ptsz](stream: CUstream) => |_| [0, handle(stream), 0, 0];
+    Sync STREAM: [cuStreamSynchronize, cuStreamSynchronize_ptsz](stream: CUstream), first waits_for(handle(stream))
+        => |_| [0, handle(stream), 0, 0];
     Sync STREAM_WAIT: [cuStreamWaitEvent, cuStreamWaitEvent_ptsz](stream: CUstream, event: CUevent, flags: u32)
         => |result| waits(result, stream, event, flags);
     Sync STREAM_WAIT: [cuStreamWaitValue32, cuStreamWaitValue32_ptsz, cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz](

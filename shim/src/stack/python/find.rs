@@ -9,10 +9,10 @@ use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::layout::{self, Layout};
-use super::published;
+use gputrace_abi::python::{self as layout, Layout};
+
 use crate::interpose::elf;
-use crate::stack::native;
+use crate::stack::{memory, native};
 use crate::sys;
 
 /// An interpreter.
@@ -132,7 +132,9 @@ fn look() -> Looked {
         return Looked::Unknown;
     }
     Looked::Python(Python {
-        layout: published::refine(layout, runtime, minor),
+        // SAFETY: the runtime's own memory, which is larger than the list of what it publishes by far.
+        layout: layout::published(layout, minor, |place| unsafe { memory::word(runtime + 8 * place) })
+            .unwrap_or(layout),
         code_type,
         text_type,
         bytes_type,

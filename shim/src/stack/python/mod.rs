@@ -12,15 +12,13 @@ use core::ops::Range;
 
 mod code;
 mod find;
-mod layout;
-mod published;
 
 use super::frames::Sink;
 use super::memory::{number, word};
 use super::{Frames, known, memory, native};
 use find::Python;
+use gputrace_abi::python::{Instruction, Layout, NONE, OWNED_BY_INTERPRETER};
 use gputrace_abi::stack::DEPTH_MAX;
-use layout::{Instruction, Layout, NONE, OWNED_BY_INTERPRETER};
 
 pub(super) use code::write;
 pub(crate) use find::library_opens;

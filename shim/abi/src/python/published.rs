@@ -4,13 +4,15 @@
 //! It covers builds whose structures differ from the release's: free-threaded ones, and those with reference tracing.
 
 use super::layout::{Layout, NONE};
-use crate::stack::memory;
 
 /// `xdebugpy`
 const COOKIE: usize = usize::from_le_bytes(*b"xdebugpy");
 
 /// Places in the list, in words, of what we read.
 struct Places {
+    runtime: usize,          // interpreters_head
+    interpreter: [usize; 2], // next, threads_head
+    thread: [usize; 2],      // next, native_thread_id
     thread_frame: usize,
     thread_id: usize,
     frame: [usize; 4], // previous, executable, instr_ptr, owner
@@ -22,6 +24,9 @@ struct Places {
 }
 
 const PYTHON_3_13: Places = Places {
+    runtime: 5,
+    interpreter: [8, 9],
+    thread: [21, 25],
     thread_frame: 23,
     thread_id: 24,
     frame: [29, 30, 31, 33],
@@ -33,6 +38,9 @@ const PYTHON_3_13: Places = Places {
 };
 
 const PYTHON_3_14: Places = Places {
+    runtime: 5,
+    interpreter: [8, 9],
+    thread: [24, 28],
     thread_frame: 26,
     thread_id: 27,
     frame: [32, 33, 34, 36],
@@ -43,19 +51,13 @@ const PYTHON_3_14: Places = Places {
     text: [78, 79, 80],
 };
 
-/// The layout that the runtime at this address publishes; the table's own where it publishes none.
-pub(super) fn refine(table: Layout, runtime: usize, minor: u8) -> Layout {
+/// The layout that a runtime of Python 3.`minor` publishes, whose words `at` reads; none where it publishes none.
+pub fn published(table: Layout, minor: u8, at: impl Fn(usize) -> Option<usize>) -> Option<Layout> {
     let places = match minor {
         13 => PYTHON_3_13,
         14 => PYTHON_3_14,
-        _ => return table,
+        _ => return None,
     };
-    read(table, runtime, minor, &places).unwrap_or(table)
-}
-
-fn read(table: Layout, runtime: usize, minor: u8, places: &Places) -> Option<Layout> {
-    // SAFETY: the runtime's own memory, which is larger than the list by far.
-    let at = |place: usize| unsafe { memory::word(runtime + 8 * place) };
     let small = |place: usize| at(place).and_then(|offset| u16::try_from(offset).ok()).filter(|o| *o < NONE / 2);
     if at(0)? != COOKIE || at(1)? >> 16 != 0x300 | usize::from(minor) {
         return None;
@@ -71,7 +73,15 @@ fn read(table: Layout, runtime: usize, minor: u8, places: &Places) -> Option<Lay
         Some([copy, copies]) => (small(copy)?, small(copies)?),
         None => (NONE, NONE),
     };
+    // Only who looks from outside needs these: an offset beyond 16 bits is none, and the rest is known all the same.
+    let [next_interpreter, threads] = places.interpreter.map(|place| small(place).unwrap_or(NONE));
+    let [next_thread, native_id] = places.thread.map(|place| small(place).unwrap_or(NONE));
     Some(Layout {
+        interpreters: small(places.runtime).unwrap_or(NONE),
+        next_interpreter,
+        threads,
+        next_thread,
+        native_id,
         thread_id: small(places.thread_id)?,
         frame: small(places.thread_frame)?,
         previous: small(previous)?,

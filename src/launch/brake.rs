@@ -1,0 +1,251 @@
+//! The brake: a command that died twice by a fault soon after its start, while it was traced, is not traced again on this node
+//! until somebody says so. Whether tracing had a part in it nobody knows; a service that restarts must not find out.
+//!
+//! Deaths stand in a file for each command, host and version of gputrace in the user's folder for state, a line each. Lines
+//! are only ever appended, so that launchers beside each other need no lock; runs that ran beside each other died of one cause,
+//! and count once. Where there is no such folder, or it is not the user's own, there is no brake.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::exit::Ending;
+use super::names::host;
+
+/// A death so soon after the start counts.
+const SOON: Duration = Duration::from_secs(60);
+/// Two that lie further apart have nothing to do with each other.
+const TOGETHER_MS: u64 = 24 * 3600 * 1000;
+/// More of a file is not read, nor is more written to it.
+const MOST_BYTES: u64 = 64 << 10;
+/// How names of such files end.
+const SUFFIX: &str = "deaths";
+/// The signals that tell of a fault.
+const FAULTS: [(i32, &str); 4] =
+    [(libc::SIGSEGV, "SIGSEGV"), (libc::SIGBUS, "SIGBUS"), (libc::SIGILL, "SIGILL"), (libc::SIGABRT, "SIGABRT")];
+
+/// How the brake is released.
+pub(crate) const CURE: &str = "gputrace doctor --clear-brake traces it again";
+
+/// The brake of one command.
+#[derive(Clone, Debug)]
+pub(crate) struct Brake {
+    file: PathBuf,
+    exe: String,
+}
+
+/// A run that ended by a fault, times in ms since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Death {
+    start: u64,
+    end: u64,
+    signal: i32,
+}
+
+impl Brake {
+    /// That of the program at this path; none where no state can be kept.
+    pub(crate) fn of(program: &Path) -> Option<Brake> {
+        Brake::within(&folder()?, program, env!("CARGO_PKG_VERSION"))
+    }
+
+    fn within(folder: &Path, program: &Path, version: &str) -> Option<Brake> {
+        let program = program.canonicalize().ok()?;
+        let exe = program.to_str().filter(|exe| !exe.contains('\n'))?.to_owned();
+        let name = program.file_name()?.to_str()?;
+        let key = hash(&[exe.as_bytes(), b"\0", version.as_bytes()].concat());
+        Some(Brake { file: folder.join(format!("{name}-{key:016x}.{SUFFIX}")), exe })
+    }
+
+    /// The program.
+    pub(crate) fn exe(&self) -> &str {
+        &self.exe
+    }
+
+    /// By which signals it died twice; none: it is traced.
+    pub(crate) fn engaged(&self) -> Option<String> {
+        let [first, second] = pair(&deaths(&self.file))?;
+        Some(format!("{}, {}", name(first.signal), name(second.signal)))
+    }
+
+    /// Notes how a traced run that began at `started` ended. True: from now on the brake is on.
+    pub(crate) fn note(&self, ending: Ending, started: SystemTime, wall: Duration) -> bool {
+        let Ending::Signal(signal) = ending else { return false };
+        if wall > SOON || FAULTS.iter().all(|(fault, _)| *fault != signal) || self.engaged().is_some() {
+            return false;
+        }
+        let start = started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        self.append(Death { start, end: start + wall.as_millis() as u64, signal });
+        self.engaged().is_some()
+    }
+
+    /// What cannot be written makes no brake.
+    fn append(&self, death: Death) {
+        let Some(folder) = self.file.parent() else { return };
+        let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let mut options = OpenOptions::new();
+        let file = options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        if let Ok(mut file) = file.open(&self.file)
+            && is_ours(&file)
+        {
+            let _ = file.write_all(format!("{} {} {} {}\n", death.start, death.end, death.signal, self.exe).as_bytes());
+        }
+    }
+}
+
+/// Commands whose brake is on.
+pub(crate) fn engaged() -> Vec<Brake> {
+    let known = folder().map(|folder| all(&folder)).unwrap_or_default();
+    known.into_iter().filter(|brake| brake.engaged().is_some()).collect()
+}
+
+/// Forgets all deaths on this host. Returns the commands whose brake was on.
+pub(crate) fn clear() -> std::io::Result<Vec<Brake>> {
+    let known = folder().map(|folder| all(&folder)).unwrap_or_default();
+    let released = known.iter().filter(|brake| brake.engaged().is_some()).cloned().collect();
+    known.iter().try_for_each(|brake| fs::remove_file(&brake.file))?;
+    Ok(released)
+}
+
+fn all(folder: &Path) -> Vec<Brake> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut all: Vec<Brake> = files
+        .filter(|file| file.extension().is_some_and(|suffix| suffix == SUFFIX))
+        .filter_map(|file| {
+            let text = read(&file)?;
+            let exe = text.lines().find_map(|line| Some(line.splitn(4, ' ').nth(3)?.to_owned()))?;
+            Some(Brake { file, exe })
+        })
+        .collect();
+    all.sort_by(|a, b| a.exe.cmp(&b.exe));
+    all
+}
+
+/// The folder for this host's files; none where nobody says where state belongs.
+fn folder() -> Option<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?;
+    Some(state.join("gputrace/brake").join(host()))
+}
+
+/// The first two deaths that count: one after the other, and not long after.
+fn pair(deaths: &[Death]) -> Option<[Death; 2]> {
+    let mut deaths = deaths.to_vec();
+    deaths.sort_by_key(|death| death.end);
+    let mut last: Option<Death> = None;
+    for death in deaths {
+        match last {
+            // It ran beside the other.
+            Some(last) if death.start < last.end => {}
+            Some(last) if death.start - last.end < TOGETHER_MS => return Some([last, death]),
+            _ => last = Some(death),
+        }
+    }
+    None
+}
+
+fn deaths(file: &Path) -> Vec<Death> {
+    let text = read(file).unwrap_or_default();
+    let death = |line: &str| {
+        let mut words = line.split(' ');
+        let (start, end) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        Some(Death { start, end, signal: words.next()?.parse().ok()? })
+    };
+    text.lines().filter_map(death).collect()
+}
+
+fn read(file: &Path) -> Option<String> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(file).ok()?;
+    let mut text = String::new();
+    is_ours(&file).then_some(())?;
+    file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// A plain file of the user's own, and no longer than is read.
+fn is_ours(file: &File) -> bool {
+    // SAFETY: geteuid has no preconditions.
+    let user = unsafe { libc::geteuid() };
+    file.metadata().is_ok_and(|about| about.is_file() && about.uid() == user && about.len() < MOST_BYTES)
+}
+
+fn name(signal: i32) -> &'static str {
+    FAULTS.iter().find(|(fault, _)| *fault == signal).map_or("a fault", |(_, name)| name)
+}
+
+/// FNV-1a: the same in every build.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGV: Ending = Ending::Signal(libc::SIGSEGV);
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds)
+    }
+
+    /// A brake of this test's own.
+    struct Own(PathBuf, Brake);
+
+    impl Own {
+        fn new(test: &str) -> Own {
+            let folder = std::env::temp_dir().join(format!("gputrace-brake-{test}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&folder);
+            let brake = Brake::within(&folder, Path::new("/bin/sh"), "1").expect("there is a shell");
+            Own(folder, brake)
+        }
+    }
+
+    impl Drop for Own {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn two_deaths_one_after_the_other_engage_it() {
+        let own = Own::new("two");
+        let second = Duration::from_secs(1);
+        assert!(!own.1.note(SEGV, at(0), second));
+        assert_eq!(own.1.engaged(), None);
+        assert!(own.1.note(Ending::Signal(libc::SIGABRT), at(10), second));
+        assert_eq!(own.1.engaged().as_deref(), Some("SIGSEGV, SIGABRT"));
+        assert_eq!(all(&own.0)[0].exe(), own.1.exe());
+        let other = Brake::within(&own.0, Path::new("/bin/sh"), "2").expect("a shell");
+        assert_eq!(other.engaged(), None, "another version has its own chance");
+    }
+
+    #[test]
+    fn other_ends_later_deaths_and_runs_beside_each_other_do_not() {
+        let own = Own::new("others");
+        let second = Duration::from_secs(1);
+        for ending in [Ending::Code(139), Ending::Code(0), Ending::Signal(libc::SIGKILL), Ending::Signal(libc::SIGTERM)]
+        {
+            assert!(!own.1.note(ending, at(0), second) && !own.1.note(ending, at(10), second), "{ending:?}");
+        }
+        assert!(!own.1.note(SEGV, at(20), Duration::from_secs(61)), "it ran for long");
+        assert!(!own.1.note(SEGV, at(100), second));
+        assert!(!own.1.note(SEGV, at(100), Duration::from_secs(2)), "two ranks of one job");
+        assert!(!own.1.note(SEGV, at(3 * 24 * 3600), second), "days later");
+        assert!(own.1.note(SEGV, at(3 * 24 * 3600 + 9), second));
+    }
+
+    #[test]
+    fn a_file_that_is_none_of_ours_makes_no_brake() {
+        let own = Own::new("foreign");
+        fs::create_dir_all(&own.0).expect("a folder");
+        let target = own.0.join("elsewhere");
+        fs::write(&target, "").expect("a file");
+        std::os::unix::fs::symlink(&target, &own.1.file).expect("a link");
+        assert!(!own.1.note(SEGV, at(0), SOON) && !own.1.note(SEGV, at(100), SOON));
+        assert_eq!(fs::read(&target).expect("the file"), b"", "nothing is written through a link");
+        fs::remove_file(&own.1.file).expect("the link");
+        fs::write(&own.1.file, "nonsense\n1 2\n\u{0}\n").expect("a file");
+        assert_eq!(own.1.engaged(), None);
+    }
+}
