@@ -104,10 +104,15 @@ impl Bench {
     fn launch(&self) {
         let folder = self.driver();
         let program = self.compile("launch_cost", &["launch_cost.c", "-ldl"]);
-        for (kind, rounds, calls) in [("hot", "101", "50000"), ("cold", "21", "2000")] {
+        let kinds =
+            [("hot", "101", "50000", ""), ("cold", "21", "2000", ""), ("hot", "101", "50000", "--start-paused")];
+        for (way, rounds, calls, paused) in kinds {
+            let kind = if paused.is_empty() { way } else { "while recording is off" };
             // Where touching the other memory takes 200 us, each launch would be one after a pause, and get a stack.
-            let mut command = self.traced("launch", &["--malloc", "off", "--stacks", "off"], &program);
-            command.args([kind, rounds, calls]).env("LD_LIBRARY_PATH", &folder);
+            let options: Vec<&str> =
+                ["--malloc", "off", "--stacks", "off"].into_iter().chain([paused]).filter(|o| !o.is_empty()).collect();
+            let mut command = self.traced("launch", &options, &program);
+            command.args([way, rounds, calls]).env("LD_LIBRARY_PATH", &folder);
             let added: Vec<f64> =
                 lines(&mut command).iter().filter_map(|l| l.split(' ').nth(2)?.parse().ok()).collect();
             println!("launch {kind}: ns added per call {}; {}", Spread::of(added), self.lost("launch"));

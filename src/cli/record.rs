@@ -124,7 +124,7 @@ pub(crate) struct RecordArgs {
 
     /// Record nothing until gputrace start says so, or the program itself does
     ///
-    /// By gputrace_resume, or by cudaProfilerStart with --capture-range. A call costs 2 ns at most until then. What the report says is
+    /// By gputrace_resume, or by cudaProfilerStart with --capture-range. A call costs about 2.4 ns until then. What the report says is
     /// of the time in which recording was on.
     #[arg(long)]
     pub(crate) start_paused: bool,

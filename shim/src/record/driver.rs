@@ -79,7 +79,10 @@ pub(crate) fn launch(
         None => {
             cold_path();
             let [first, second, third, fourth] = payload(result);
-            thinned::leave(number, mark.cast(), result, first, second, third, fourth);
+            // Else it was not entered: recording is paused.
+            if cookie != 0 {
+                thinned::leave(number, mark.cast(), result, first, second, third, fourth);
+            }
         }
     }
     result

@@ -22,13 +22,15 @@ use crate::{count, gpu_time, sampling, tls};
 
 /// Begins to record the call of a thread that is held; false: it is not recorded. Then its guard may be set, and [`leave`]
 /// takes it back.
-#[cold]
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn enter(state: &'static State, row: &'static ThreadRow, hook: Hook, cookie: *mut usize) -> bool {
+    // In the hook itself: a program may be paused for days, and a call of a function is half of what that costs.
     !state.is_paused() && choose(state, row, hook, cookie)
 }
 
 /// The same where recording is not paused.
+#[cold]
+#[inline(never)]
 pub(crate) fn choose(state: &State, row: &ThreadRow, hook: Hook, cookie: *mut usize) -> bool {
     if Call::enter(Layer::driver(state, row), cookie).is_none() {
         return false;
@@ -49,7 +51,7 @@ pub(crate) fn choose(state: &State, row: &ThreadRow, hook: Hook, cookie: *mut us
 #[cold]
 #[inline(never)]
 pub(crate) fn leave(number: u16, cookie: *const c_void, result: u32, a: u64, b: u64, c: u64, d: u64) {
-    // Else recording is paused, or this is a call inside another one.
+    // Else this is a call inside another one.
     if let Some(state) = tls::get().filter(|state| state.guard.get() == cookie as usize) {
         over(state, number, result, [a, b, c, d]);
     }

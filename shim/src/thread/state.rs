@@ -114,20 +114,18 @@ impl State {
     /// Whether recording is switched off.
     #[inline(always)]
     pub(crate) fn is_paused(&self) -> bool {
-        self.held.load(Ordering::Relaxed) & State::PAUSED != 0 && self.stays_paused()
+        // The collector switches recording on by the segment's word alone, which a thread that records does not read.
+        self.held.load(Ordering::Relaxed) & State::PAUSED != 0
+            && (self.header().paused.load(Ordering::Relaxed) != 0 || self.goes_on_pausing())
     }
 
-    /// The collector switches recording on by the segment's word alone, which a thread that records does not read.
+    /// Recording is on again: takes the mark back.
     #[cold]
     #[inline(never)]
-    fn stays_paused(&self) -> bool {
-        let paused = &self.header().paused;
-        if paused.load(Ordering::Relaxed) != 0 {
-            return true;
-        }
+    fn goes_on_pausing(&self) -> bool {
         self.hold(State::PAUSED, false);
         // Whoever pauses sets the word first and each thread's mark then: one that was taken back in between is set again.
-        let anew = paused.load(Ordering::SeqCst) != 0;
+        let anew = self.header().paused.load(Ordering::SeqCst) != 0;
         if anew {
             self.hold(State::PAUSED, true);
         }
