@@ -212,7 +212,7 @@ fn a_thread_may_be_cancelled_at_any_instruction_of_a_hooked_call() {
 
 #[test]
 fn two_thousand_threads_are_traced_one_by_one() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::alone();
     let target = scratch.target(program("threads")).args(["2000", "10"]).with_instant_driver();
     target.clone().options(MEMORY[4]).same().read().assert_balanced();
     let launches = count(&target.same().read().root(), "launch");

@@ -161,7 +161,7 @@ impl Process {
                     } else {
                         end(memory, destination, first, event.start)
                     },
-                    bytes: fourth as i64,
+                    bytes: size(fourth),
                     dst: first as i64,
                     src: third as i64,
                     is_async: hook.is_async(),
@@ -185,7 +185,7 @@ impl Process {
                         _ => pending.wait_context(context, at, false),
                     };
                 }
-                tables.memory(&call, hook.detail, first as i64, fourth as i64);
+                tables.memory(&call, hook.detail, first as i64, size(fourth));
             }
             Class::Free => {
                 let block = self.intake.memory.freed(key(hook.detail, first), event.start);
@@ -200,7 +200,7 @@ impl Process {
                     };
                 }
                 let bytes = if fourth == 0 { block.map_or(0, |b| b.bytes) } else { fourth };
-                tables.memory(&call, kind, first as i64, bytes as i64);
+                tables.memory(&call, kind, first as i64, size(bytes));
             }
             Class::Collective => {
                 let ((communicator, party), (data_type, operator)) = (unpack_party(first), unpack_type(fourth));
@@ -281,6 +281,13 @@ fn gave(gpu: &mut Gpu, call: &Call, what: What) {
     }
 }
 
+/// No device has more bytes; who asks for more (a negative length, say) gets an error, and a row that readers need not take for damage.
+const MOST_BYTES: u64 = 1 << 50;
+
+fn size(bytes: u64) -> i64 {
+    bytes.min(MOST_BYTES) as i64
+}
+
 /// Whether a call about modules compiles or links code. Of code in memory text is compiled, machine code is not; each of
 /// its formats begins with a byte that no text has.
 fn compiles(detail: u8, beginning: u64) -> bool {
@@ -317,6 +324,11 @@ fn set_end(memory: &Memory, address: u64, ticks: u64) -> End {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_such_that_readers_believe_them() {
+        assert_eq!([size(4096), size(1 << 60), size(u64::MAX)], [4096, 1 << 50, 1 << 50]);
+    }
 
     #[test]
     fn text_is_compiled_and_machine_code_is_not() {

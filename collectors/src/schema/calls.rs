@@ -173,7 +173,7 @@ pub(super) const DEVICE_MEMORY: Table = Table {
             I64,
             Dictionary,
             BYTES,
-            "bytes taken; for a free those of the allocation; 0 for one that was not seen",
+            "bytes taken, or asked for where the call failed (at most 2^50); for a free those of the allocation; 0 for one that was not seen",
         ),
         CONTEXT,
         DEVICE,

@@ -51,7 +51,7 @@ const SUM_OF_BYTES: Column = Column::new(
     I64,
     Delta,
     BYTES,
-    "bytes copied, set, allocated, freed or sent; of sampled mallocs what they stand for",
+    "bytes copied, set, allocated, freed or sent by calls that did not fail; of sampled mallocs what they stand for",
 );
 const DURATIONS: Column = Column::new(
     "durations",

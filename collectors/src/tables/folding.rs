@@ -22,6 +22,7 @@ impl Tables {
     pub(super) fn fold_call(&mut self, call: &Call, name_id: Option<i64>, bytes: i64) {
         let Some(rollups) = &mut self.rollups else { return };
         let answer = if call.class == Class::Collective { IN_PROGRESS } else { NOT_READY };
+        let failed = call.result != 0 && call.result != answer;
         rollups.fold(&Folded {
             key: Key {
                 api_id: Some(call.api_id),
@@ -36,8 +37,8 @@ impl Tables {
             start_ns: call.start_ns,
             took_ns: Some(call.api_ns),
             events: 1,
-            bytes,
-            failed: call.result != 0 && call.result != answer,
+            bytes: if failed { 0 } else { bytes },
+            failed,
         });
     }
 
