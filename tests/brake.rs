@@ -4,7 +4,10 @@ use crate::util::{Finished, Scratch, Target};
 
 /// State is kept in the scratch folder: other tests keep none.
 fn target<'a>(scratch: &'a Scratch, signal: &str) -> Target<'a> {
-    scratch.shell(&format!("echo here; kill -{signal} $$")).env("XDG_STATE_HOME", scratch.path().join("state"))
+    scratch
+        .shell("echo here; kill -$SIGNAL $$")
+        .env("SIGNAL", signal)
+        .env("XDG_STATE_HOME", scratch.path().join("state"))
 }
 
 fn doctor(scratch: &Scratch, arguments: &[&str]) -> Finished {
@@ -29,9 +32,9 @@ fn a_command_that_faults_twice_runs_untraced_with_its_own_end_until_the_brake_is
         assert!(!braked.trace.exists());
     }
     let asked = doctor(&scratch, &[]);
-    assert!(asked.text().lines().any(|line| line.starts_with("note  brake  ") && line.contains("sh died twice")));
+    assert!(asked.text().lines().any(|line| line.starts_with("note  brake  ") && line.contains("sh echo here; kill -$SIGNAL $$ died twice")));
     let cleared = doctor(&scratch, &["--clear-brake"]).expect(0);
-    assert!(cleared.text().ends_with("sh is traced again\n"), "{}", cleared.text());
+    assert!(cleared.text().ends_with("sh echo here; kill -$SIGNAL $$ is traced again\n"), "{}", cleared.text());
     assert!(target(&scratch, "SEGV").traced().expect(139).trace.is_dir());
     assert_eq!(doctor(&scratch, &["--clear-brake"]).expect(0).text(), "no command was braked here\n");
 }

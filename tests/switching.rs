@@ -56,6 +56,18 @@ fn what_lies_between_the_profilers_calls_is_recorded_and_nothing_else() {
 }
 
 #[test]
+fn a_run_in_which_recording_was_never_on_says_so() {
+    let scratch = Scratch::new();
+    let run = switched(&scratch, "profiler").options(["--start-paused"]).traced().expect(0);
+    assert!(run.stderr.contains("UNKNOWN: recording was off all the time"), "{}", run.stderr);
+    assert!(intervals(&run.read()).is_empty());
+    // What was not measured does not pass.
+    let path = run.trace.to_string_lossy().into_owned();
+    let check = scratch.gputrace(&["check", &path, "--max", "syncs.waits=0", "--max", "api.failed=0"]).expect(2).text();
+    assert!(check.contains("no single event was kept") && check.contains("2 of 2 limits not measured"), "{check}");
+}
+
+#[test]
 fn without_being_asked_the_profilers_calls_change_nothing() {
     let scratch = Scratch::new();
     let trace = switched(&scratch, "profiler").same().read();

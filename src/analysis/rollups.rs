@@ -29,7 +29,7 @@ impl Analysis for AllEvents {
             unit: "ns in JSON, of host calls the time inside the original function, of kernels that on the GPU; events, where a range that \
                 ends is two; bytes.",
             limits: "Quantiles are known to 12.5 %. Times are of events that have a duration: of sampled mallocs those that were timed. A call \
-                counts whole where it began. --from and --to leave whole periods (rollups a second, rollup_names a minute, unless --rollup \
+                counts whole where it began. The first and the last part of the time may be shorter than the others; time in which recording was off is time like any other. --from and --to leave whole periods (rollups a second, rollup_names a minute, unless --rollup \
                 says otherwise), and ranges or steps cannot be cut out. The same work stands on the host (launch) and on the GPU (kernel).",
             source: "gputrace schema rollups; the manifest's accounts, which have the same sums.",
         }
@@ -57,7 +57,7 @@ impl Analysis for AllEvents {
     }
 
     fn answers(&self, facts: &Facts<'_>) -> bool {
-        facts.rollups.range_ns() > 0 && facts.filter.within.is_empty()
+        facts.rollups.range().is_some() && facts.filter.within.is_empty()
     }
 
     fn section(&self, facts: &Facts<'_>) -> Section {
@@ -67,13 +67,14 @@ impl Analysis for AllEvents {
             section.note("Sums of periods cannot be cut to ranges or steps.");
             return section;
         }
-        if all.range_ns() == 0 {
+        if all.range().is_none() {
             section.note("No sums in this trace (recorded with --rollup off, imported, or by an older version).");
             return section;
         }
-        let per_s = |count: i64| count as f64 / (all.range_ns() as f64 / 1e9);
+        let range_ns = range_ns(facts);
+        let per_s = |count: i64| count as f64 / (range_ns as f64 / 1e9);
         let quantile = |class: &str, share| all.of(class).and_then(|sum| sum.quantile_ns(share));
-        section.fact("range_ns", "range", Unit::Ns, all.range_ns());
+        section.fact("range_ns", "range", Unit::Ns, range_ns);
         section.fact("events", "events", Unit::Count, all.classes().map(|(_, sum)| sum.events).sum::<i64>());
         section.fact("errors", "failed calls", Unit::Count, all.classes().map(|(_, sum)| sum.errors).sum::<i64>());
         section.fact("launches_per_s", "launches a second", Unit::PerS, all.of("launch").map(|sum| per_s(sum.events)));
@@ -88,6 +89,14 @@ impl Analysis for AllEvents {
         section.table(over_time(all));
         section
     }
+}
+
+/// The time that the sums cover, ns: the first and the last period as far as the run was there.
+fn range_ns(facts: &Facts<'_>) -> i64 {
+    let Some((from, to)) = facts.rollups.range() else { return 0 };
+    // Of a run that did not end, and of one whose clock was set back, the periods are all that is known.
+    let ended = facts.trace.ended_ns().filter(|ended| *ended > from).unwrap_or(to);
+    to.min(ended).saturating_sub(from.max(facts.trace.began_ns())).max(1)
 }
 
 /// Duration columns of a sum: total, mean, median, p99, longest.

@@ -86,13 +86,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Ending> {
 }
 
 fn braked(of: &brake::Brake) -> String {
-    format!("{} died twice soon after its start while it was traced, and runs untraced", of.exe())
+    format!("{} died twice soon after its start while it was traced, and runs untraced", of.command())
 }
 
 /// Releases all brakes of this host.
 fn clear_brake() -> Result<Ending> {
     let released = brake::clear().context("the brake cannot be released")?;
-    let mut text: String = released.iter().map(|of| format!("{} is traced again\n", of.exe())).collect();
+    let mut text: String = released.iter().map(|of| format!("{} is traced again\n", of.command())).collect();
     if released.is_empty() {
         text.push_str("no command was braked here\n");
     }

@@ -67,10 +67,12 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
         say(&format!("tracing is switched off by {why}; the command runs untraced"));
         return Err(become_command(&path, args));
     }
-    let brake = Brake::of(&path);
+    let brake = Brake::of(&path, args.command.get(1..).unwrap_or_default());
     if let Some((brake, faults)) = brake.as_ref().and_then(|brake| Some((brake, brake.engaged()?))) {
-        let exe = brake.exe();
-        say(&format!("{exe} died twice soon after its start while it was traced ({faults}) and runs untraced; {CURE}"));
+        let command = brake.command();
+        say(&format!(
+            "{command} died twice soon after its start while it was traced ({faults}) and runs untraced; {CURE}"
+        ));
         return Err(become_command(&path, args));
     }
     memory::check(args.segment_memory)?;

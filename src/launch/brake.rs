@@ -5,6 +5,7 @@
 //! are only ever appended, so that launchers beside each other need no lock; runs that ran beside each other died of one cause,
 //! and count once. Where there is no such folder, or it is not the user's own, there is no brake.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -33,7 +34,8 @@ pub(crate) const CURE: &str = "gputrace doctor --clear-brake traces it again";
 #[derive(Clone, Debug)]
 pub(crate) struct Brake {
     file: PathBuf,
-    exe: String,
+    /// Program and first word.
+    command: String,
 }
 
 /// A run that ended by a fault, times in ms since the Unix epoch.
@@ -45,22 +47,27 @@ struct Death {
 }
 
 impl Brake {
-    /// That of the program at this path; none where no state can be kept.
-    pub(crate) fn of(program: &Path) -> Option<Brake> {
-        Brake::within(&folder()?, program, env!("CARGO_PKG_VERSION"))
+    /// That of the program at this path with these words after its name; none where no state can be kept.
+    ///
+    /// The first word that is no option belongs to it: of an interpreter that is the script, and one script is not another.
+    pub(crate) fn of(program: &Path, words: &[OsString]) -> Option<Brake> {
+        let first = words.iter().map(|word| word.to_string_lossy()).find(|word| !word.starts_with('-'));
+        Brake::within(&folder()?, program, first.as_deref().unwrap_or_default(), env!("CARGO_PKG_VERSION"))
     }
 
-    fn within(folder: &Path, program: &Path, version: &str) -> Option<Brake> {
+    fn within(folder: &Path, program: &Path, first: &str, version: &str) -> Option<Brake> {
         let program = program.canonicalize().ok()?;
-        let exe = program.to_str().filter(|exe| !exe.contains('\n'))?.to_owned();
+        let exe = program.to_str().filter(|exe| !exe.contains('\n'))?;
         let name = program.file_name()?.to_str()?;
-        let key = hash(&[exe.as_bytes(), b"\0", version.as_bytes()].concat());
-        Some(Brake { file: folder.join(format!("{name}-{key:016x}.{SUFFIX}")), exe })
+        let key = hash(&[exe.as_bytes(), b"\0", first.as_bytes(), b"\0", version.as_bytes()].concat());
+        let shown: String = first.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let command = format!("{exe} {shown}").trim_end().to_owned();
+        Some(Brake { file: folder.join(format!("{name}-{key:016x}.{SUFFIX}")), command })
     }
 
-    /// The program.
-    pub(crate) fn exe(&self) -> &str {
-        &self.exe
+    /// The program, and its first word.
+    pub(crate) fn command(&self) -> &str {
+        &self.command
     }
 
     /// By which signals it died twice; none: it is traced.
@@ -89,7 +96,8 @@ impl Brake {
         if let Ok(mut file) = file.open(&self.file)
             && is_ours(&file)
         {
-            let _ = file.write_all(format!("{} {} {} {}\n", death.start, death.end, death.signal, self.exe).as_bytes());
+            let _ =
+                file.write_all(format!("{} {} {} {}\n", death.start, death.end, death.signal, self.command).as_bytes());
         }
     }
 }
@@ -114,11 +122,11 @@ fn all(folder: &Path) -> Vec<Brake> {
         .filter(|file| file.extension().is_some_and(|suffix| suffix == SUFFIX))
         .filter_map(|file| {
             let text = read(&file)?;
-            let exe = text.lines().find_map(|line| Some(line.splitn(4, ' ').nth(3)?.to_owned()))?;
-            Some(Brake { file, exe })
+            let command = text.lines().find_map(|line| Some(line.splitn(4, ' ').nth(3)?.to_owned()))?;
+            Some(Brake { file, command })
         })
         .collect();
-    all.sort_by(|a, b| a.exe.cmp(&b.exe));
+    all.sort_by(|a, b| a.command.cmp(&b.command));
     all
 }
 
@@ -196,7 +204,7 @@ mod tests {
         fn new(test: &str) -> Own {
             let folder = std::env::temp_dir().join(format!("gputrace-brake-{test}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&folder);
-            let brake = Brake::within(&folder, Path::new("/bin/sh"), "1").expect("there is a shell");
+            let brake = Brake::within(&folder, Path::new("/bin/sh"), "job.sh", "1").expect("there is a shell");
             Own(folder, brake)
         }
     }
@@ -215,9 +223,11 @@ mod tests {
         assert_eq!(own.1.engaged(), None);
         assert!(own.1.note(Ending::Signal(libc::SIGABRT), at(10), second));
         assert_eq!(own.1.engaged().as_deref(), Some("SIGSEGV, SIGABRT"));
-        assert_eq!(all(&own.0)[0].exe(), own.1.exe());
-        let other = Brake::within(&own.0, Path::new("/bin/sh"), "2").expect("a shell");
-        assert_eq!(other.engaged(), None, "another version has its own chance");
+        assert_eq!(all(&own.0)[0].command(), own.1.command());
+        for (first, version) in [("job.sh", "2"), ("other.sh", "1")] {
+            let other = Brake::within(&own.0, Path::new("/bin/sh"), first, version).expect("a shell");
+            assert_eq!(other.engaged(), None, "another version, or another script, has its own chance");
+        }
     }
 
     #[test]

@@ -71,7 +71,12 @@ pub(crate) struct Answers {
     not_whole: Option<String>,
     lost: Option<String>,
     shed: Option<String>,
+    /// Why nothing is known of single events, where that is so.
+    unknown: Option<&'static str>,
 }
+
+/// Analyses that look at no single event.
+const OF_NO_EVENT: [&str; 4] = ["rollups", "counters", "node-health", "self"];
 
 impl Answers {
     /// The passes that these metrics need.
@@ -94,6 +99,7 @@ impl Answers {
             not_whole: problem.map(|problem| format!("the trace is not whole: {problem}")),
             lost: lost.map(|lost| format!("{} of the driver's calls are lost", share(lost))),
             shed: Shed::of(facts.processes()).map(|shed| shed.text(facts.trace)),
+            unknown: facts.trace.intervals().filter(Vec::is_empty).map(|_| "no single event was kept (--detail)"),
         }
     }
 
@@ -103,6 +109,9 @@ impl Answers {
         let Some(section) = section else { return Answer::Unknown("its analysis was not asked".to_owned()) };
         if let Some(why) = &self.not_whole {
             return Answer::Unknown(why.clone());
+        }
+        if let Some(why) = self.unknown.filter(|_| !OF_NO_EVENT.contains(&named.analysis.name())) {
+            return Answer::Unknown(why.to_owned());
         }
         let of = |key: &str| section.facts.iter().find(|fact| fact.key == key).map(|fact| &fact.value);
         if named.metric.of_step && of("unit") != Some(&Value::from("step")) {

@@ -33,6 +33,8 @@ pub(crate) struct Filter {
     pub(crate) interval: Option<usize>,
     /// Launchers that have not kept what happened in it.
     pub(crate) left_out_launchers: usize,
+    /// The processes that the user named, those of such launchers too; all when none was named.
+    pub(crate) asked: Option<FxHashSet<i64>>,
 }
 
 impl Filter {
@@ -61,6 +63,7 @@ impl Filter {
         };
         let known = self.processes.take();
         let keep = processes.iter().filter(keep).map(|p| p.process_id);
+        self.asked = Some(keep.clone().collect());
         self.processes = Some(keep.filter(|id| known.as_ref().is_none_or(|known| known.contains(id))).collect());
         self
     }
@@ -68,7 +71,7 @@ impl Filter {
     /// The same for sums of all events: an interval of single events does not bound them, a span that the user named does.
     pub(crate) fn of_sums(&self) -> Filter {
         match self.interval {
-            Some(_) => Filter { from_ns: None, to_ns: None, ..self.clone() },
+            Some(_) => Filter { from_ns: None, to_ns: None, processes: self.asked.clone(), ..self.clone() },
             None => self.clone(),
         }
     }

@@ -170,9 +170,9 @@ impl Rollups {
         self.over_time.part_ns
     }
 
-    /// Length of the time that the periods cover, ns.
-    pub(crate) fn range_ns(&self) -> i64 {
-        self.range_ns.map_or(0, |(from, to)| to.saturating_sub(from))
+    /// From the begin of the first period to the end of the last, ns since the epoch.
+    pub(crate) fn range(&self) -> Option<(i64, i64)> {
+        self.range_ns.filter(|(from, to)| from < to)
     }
 
     /// Stacks behind the largest sums, whose lines a report shows.

@@ -112,6 +112,12 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
         return "UNKNOWN: the trace holds what GPUs did, and no calls that caused it: see gpu-utilisation, kernels\n"
             .to_owned();
     }
+    if let Some(intervals) = facts.trace.intervals() {
+        return match intervals.len() {
+            0 => format!("UNKNOWN: recording was off all the time, and no {api} call is known\n"),
+            _ => format!("UNKNOWN: no {api} call began in the interval that this is about\n"),
+        };
+    }
     let traced: Vec<&Process> = facts.processes().filter(|p| p.traced).collect();
     let reached = |p: &&&Process| {
         let hooks = p.manifest.as_ref().map(|m| m.coverage.hooks.as_slice()).unwrap_or_default();
