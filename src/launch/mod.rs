@@ -4,8 +4,8 @@
 //! [`environ`], [`spawn`], [`supervise`] with [`signals`] and [`watch`], [`exit`]. The target must not notice any of it;
 //! each file says what it does towards that.
 
-#[cfg_attr(target_os = "macos", allow(dead_code))] // programs of Linux
 pub(crate) mod brake;
+#[cfg_attr(target_os = "macos", allow(dead_code))] // programs of Linux
 pub(crate) mod elf;
 pub(crate) mod empty_elf;
 pub(crate) mod environ;
