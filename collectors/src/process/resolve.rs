@@ -77,6 +77,9 @@ impl Process {
             ahead: Ahead::default(),
         };
         if metal::takes(hook) {
+            if hook.class == Class::Encode {
+                tables.encoded(&call);
+            }
             return self.intake.metal.take(metal::Message {
                 call,
                 detail: hook.detail,

@@ -88,10 +88,13 @@ impl Tables {
         });
     }
 
+    /// Adds a message that puts work into a command buffer of Metal's: of many there is no row, and of some never one.
     #[inline]
-    pub(super) fn fold_encoded(&mut self, process_id: i64, pid: i32, start_ns: i64, events: u64) {
-        let key = Key::new(process_id, pid, Kind::of(Class::Encode));
-        self.fold(Folded { key, start_ns, took_ns: None, events, bytes: 0, failed: false });
+    pub(crate) fn encoded(&mut self, call: &Call) {
+        let key = Key::new(call.process_id, call.pid, Kind::of(Class::Encode));
+        let key = Key { api_id: Some(call.api_id), context: call.context, device: call.device, ..key };
+        let (start_ns, took_ns) = (call.start_ns, Some(call.api_ns));
+        self.fold(Folded { key, start_ns, took_ns, events: 1, bytes: 0, failed: false });
     }
 
     #[inline]

@@ -209,14 +209,12 @@ impl Tables {
 
     /// Adds a row to `command_buffers`.
     pub(crate) fn command_buffer(&mut self, row: &CommandBuffer) {
-        self.fold_encoded(row.process_id, row.pid, row.start_ns, row.events);
         self.command_buffers.push(row);
     }
 
     /// Adds a row to `dispatches`; without an id its command buffer was not seen committed.
     #[inline]
     pub(crate) fn dispatch(&mut self, row: &Dispatch, correlation_id: Option<i64>) {
-        self.fold_encoded(row.process_id, row.pid, row.start_ns, 1);
         self.dispatches.push(row, correlation_id);
     }
 
