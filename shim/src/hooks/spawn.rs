@@ -12,9 +12,9 @@ use super::kept::{MOST, kept};
 use crate::interpose::macho::interpose;
 use crate::sys;
 
-/// Our variables as this process was given them: the loader's, and each that begins like ours. The strings stand where
-/// the kernel put them, and nobody frees them.
-static OURS: [AtomicPtr<c_char>; 24] = [const { AtomicPtr::new(null_mut()) }; 24];
+/// Our variables as this process was given them: the loader's, and each that begins like ours, of which gputrace sets some twenty. The
+/// strings stand where the kernel put them, and nobody frees them.
+static OURS: [AtomicPtr<c_char>; 64] = [const { AtomicPtr::new(null_mut()) }; 64];
 
 /// Remembers the variables. For the constructor.
 pub(crate) fn remember() {
