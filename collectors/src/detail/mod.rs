@@ -1,7 +1,7 @@
 //! Which single events are kept: the stage between the tables' batches and the writer.
 //!
-//! Always on, nobody keeps every event. Rows of single events wait here in a bounded queue ([`queue`]) until a moment proves worth
-//! keeping: somebody asks for it, a call fails for the first time, a process is killed ([`Stage::trigger`]). Then the rows that
+//! Always on, nobody keeps every event. Rows of single events wait here in a bounded queue (`queue`) until a moment proves worth
+//! keeping: somebody asks for it, a call fails for the first time, a process is killed (`Stage::trigger`). Then the rows that
 //! began in an interval around it go on to the writer, and none else; windows of the wall clock need no queue. What leaves the
 //! queue unwanted is counted by process and class, so that the account of every call stays exact. Rows that others refer to
 //! (names, stacks, processes, ...) always go on: they are few. With [`Detail::Full`] there is no stage.

@@ -5,7 +5,7 @@
 //! and sampled out: what has no event of its own (launches that a budget leaves out, mallocs between samples, what found no
 //! room) is added as a count without a time.
 //!
-//! **Bounded.** A table holds so many keys of a period ([`level::MOST_KEYS`]); what is beyond them is summed up by class alone.
+//! **Bounded.** A table holds so many keys of a period (`level::MOST_KEYS`); what is beyond them is summed up by class alone.
 
 mod durations;
 mod level;
