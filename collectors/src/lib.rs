@@ -36,6 +36,7 @@ mod node;
 pub mod occupancy;
 mod outside;
 mod process;
+pub mod results;
 pub mod rollups;
 pub mod schema;
 mod segment;

@@ -1,5 +1,7 @@
 //! What the results of driver calls and of NCCL's are called.
 
+pub(super) use gputrace_collectors::results::is_answer;
+
 /// Names of `CUresult`, sorted by code, without their `CUDA_ERROR_`.
 const DRIVER: &[(i32, &str)] = &[
     (1, "INVALID_VALUE"),
@@ -115,11 +117,6 @@ const NCCL: &[(i32, &str)] = &[
     (7, "ncclInProgress"),
 ];
 
-/// Answer of a query: what was asked for is not done yet.
-pub(super) const NOT_READY: i32 = 600;
-/// Answer of NCCL: the call goes on in the background.
-pub(super) const IN_PROGRESS: i32 = 7;
-
 /// What a result is called.
 pub(super) fn name(code: i32, nccl: bool) -> String {
     let names = if nccl { NCCL } else { DRIVER };
@@ -128,11 +125,6 @@ pub(super) fn name(code: i32, nccl: bool) -> String {
         Ok(at) => format!("CUDA_ERROR_{}", names[at].1),
         Err(_) => format!("result {code}"),
     }
-}
-
-/// Whether a result other than 0 is an answer and no failure.
-pub(super) fn is_answer(code: i32, nccl: bool) -> bool {
-    code == if nccl { IN_PROGRESS } else { NOT_READY }
 }
 
 #[cfg(test)]

@@ -10,13 +10,10 @@ use arrow::datatypes::Int32Type;
 
 use super::split::{Part, numbers};
 use crate::names::NameKind;
+use crate::results::has_failed;
 use crate::schema::TableId;
 use crate::writer::Message;
 
-/// CUDA_ERROR_NOT_READY, the answer to a query that what was asked for is not done yet.
-const NOT_READY: i32 = 600;
-/// ncclInProgress: the call goes on in the background.
-const IN_PROGRESS: i32 = 7;
 /// Results that are remembered.
 const MOST_KNOWN: usize = 1 << 16;
 
@@ -57,11 +54,10 @@ impl Failures {
         let rows = part.rows();
         let results = rows.column_by_name("result")?.as_primitive_opt::<Int32Type>()?.values();
         let nccl = part.table() == TableId::Collectives;
-        let answer = if nccl { IN_PROGRESS } else { NOT_READY };
         let column = |name| numbers(rows, name);
         let (processes, starts, lengths) = (column("process_id"), column("start_ns"), column("api_ns"));
         let mut first: Option<Noted> = None;
-        for (row, result) in results.iter().enumerate().filter(|(_, result)| **result != 0 && **result != answer) {
+        for (row, result) in results.iter().enumerate().filter(|(_, result)| has_failed(**result, nccl)) {
             let process_id = *processes.get(row)?;
             if self.known.len() >= MOST_KNOWN || !self.known.insert((process_id, nccl, *result)) {
                 continue;

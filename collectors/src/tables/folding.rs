@@ -3,14 +3,10 @@
 use gputrace_abi::Class;
 
 use super::{Call, HostAction, HostCall, OnGpu, OsWait, Range, RangeKind, Tables, Worked, rollups};
+use crate::results::has_failed;
 use crate::rollups::{Folded, Key, Kind, Rollups};
 use crate::schema::TableId;
 use crate::writer::Message;
-
-/// An answer of CUDA that is no failure: what was asked for is not done yet.
-const NOT_READY: i32 = 600;
-/// The same of NCCL.
-const IN_PROGRESS: i32 = 7;
 
 impl Tables {
     /// Makes sums from here on.
@@ -21,8 +17,7 @@ impl Tables {
     #[inline]
     pub(super) fn fold_call(&mut self, call: &Call, name_id: Option<i64>, bytes: i64) {
         let Some(rollups) = &mut self.rollups else { return };
-        let answer = if call.class == Class::Collective { IN_PROGRESS } else { NOT_READY };
-        let failed = call.result != 0 && call.result != answer;
+        let failed = has_failed(call.result, call.class == Class::Collective);
         rollups.fold(&Folded {
             key: Key {
                 api_id: Some(call.api_id),

@@ -1,5 +1,6 @@
 //! Calls of NCCL: how many, how much, how long on the host; and kernels, which tell of calls that nobody saw.
 
+use gputrace_collectors::results::has_failed;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -96,8 +97,6 @@ pub(crate) struct Collectives {
 
 /// Communicators that are kept.
 const COMMUNICATORS: usize = 100_000;
-/// ncclInProgress.
-const IN_PROGRESS: i32 = 7;
 
 impl Default for Collectives {
     fn default() -> Self {
@@ -167,7 +166,7 @@ impl Pass for Collectives {
             calls.bytes = calls.bytes.saturating_add(bytes[row].max(0));
             calls.grouped += u64::from(grouped.get(row));
             calls.captured += u64::from(captured.get(row));
-            calls.failed += u64::from(result[row] != 0 && result[row] != IN_PROGRESS);
+            calls.failed += u64::from(has_failed(result[row], true));
             calls.steady += u64::from(steps.place(&mut self.cursor, process[row], start[row]).is_steady());
         }
     }

@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use gputrace_collectors::results::has_failed;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
@@ -141,8 +142,6 @@ impl HostTime {
     }
 }
 
-const NOT_READY: i32 = 600;
-
 impl Pass for HostTime {
     fn wants(&self) -> &'static [Want] {
         &[
@@ -213,7 +212,7 @@ impl Pass for HostTime {
                 time.steps = steps.of(process[row]).is_some();
             }
             time.span_ns = (time.span_ns.0.min(start), time.span_ns.1.max(end));
-            time.failed += u64::from(result[row] != 0 && result[row] != NOT_READY);
+            time.failed += u64::from(has_failed(result[row], false));
             time.all.add(part, calls, ns, waited);
             let place = steps.place(&mut self.cursor, process[row], start);
             let mut limit = None;
