@@ -1,12 +1,13 @@
 //! Waits that took far longer than waits of their function do: a moment worth keeping, where somebody asked for it.
 //!
-//! Each function of each process has a histogram of how long its waits took, four buckets for each power of two. A wait is slow when
+//! Each function of each process has a histogram of how long its waits took. A wait is slow when
 //! it took so many times the 99th percentile of those before its batch, a millisecond at least; the first ones only count.
 
 use std::collections::HashMap;
 
 use super::failures::Noted;
 use super::split::{Part, Texts, numbers};
+use crate::rollups::Durations;
 use crate::schema::TableId;
 
 /// Waits after which it is known how long they take.
@@ -15,9 +16,6 @@ const ENOUGH: u64 = 200;
 const LEAST_NS: i64 = 1_000_000;
 /// Functions of processes that are followed.
 const MOST_KNOWN: usize = 4096;
-/// Buckets of a power of two, and of all.
-const FINE: u32 = 4;
-const BUCKETS: usize = 64 * FINE as usize;
 
 /// How long waits took.
 pub(super) struct Slow {
@@ -25,39 +23,17 @@ pub(super) struct Slow {
     known: HashMap<(i64, i64), Waits>,
 }
 
+#[derive(Default)]
 struct Waits {
-    buckets: Box<[u64; BUCKETS]>,
-    count: u64,
+    durations: Durations,
     /// The longest that is usual, as of the batch before.
     usual_ns: Option<i64>,
 }
 
-fn bucket(ns: i64) -> usize {
-    let ns = ns.max(1) as u64;
-    let power = ns.ilog2();
-    // The two bits below the highest one.
-    let fine = if power < 2 { 0 } else { (ns >> (power - 2)) as u32 & (FINE - 1) };
-    (power * FINE + fine) as usize
-}
-
-/// Where a bucket ends.
-fn end_of(bucket: usize) -> i64 {
-    let (power, fine) = (bucket as u32 / FINE, bucket as u32 % FINE);
-    let end = (1_u128 << power) * u128::from(FINE + fine + 1) / u128::from(FINE);
-    i64::try_from(end).unwrap_or(i64::MAX)
-}
-
 impl Waits {
-    const NONE: fn() -> Waits = || Waits { buckets: Box::new([0; BUCKETS]), count: 0, usual_ns: None };
-
     fn look(&mut self) {
-        let mut above = self.count / 100;
-        let last = self.buckets.iter().enumerate().rev().find(|(_, count)| {
-            let found = **count > above;
-            above = above.saturating_sub(**count);
-            found
-        });
-        self.usual_ns = last.filter(|_| self.count >= ENOUGH).map(|(bucket, _)| end_of(bucket));
+        let count = self.durations.count();
+        self.usual_ns = self.durations.longest_but(count / 100).filter(|_| count >= ENOUGH);
     }
 }
 
@@ -85,9 +61,8 @@ impl Slow {
                 continue;
             }
             let (start_ns, ns) = (*starts.get(row)?, *lengths.get(row)?);
-            let of = self.known.entry(key).or_insert_with(Waits::NONE);
-            of.count += 1;
-            of.buckets[bucket(ns)] += 1;
+            let of = self.known.entry(key).or_default();
+            of.durations.add(ns.max(0) as u64);
             let Some(usual_ns) = of.usual_ns.filter(|usual| ns >= LEAST_NS && ns / self.times > *usual) else {
                 continue;
             };
@@ -106,29 +81,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_hold_what_they_say() {
-        // Below four there are no two bits below the highest one.
-        for ns in (0..200).map(|n| 1.2_f64.powi(n) as i64).filter(|ns| *ns >= 4) {
-            let bucket = bucket(ns);
-            assert!(bucket < BUCKETS && (end_of(bucket - 1)..end_of(bucket)).contains(&ns), "{ns}: {bucket}");
-        }
-        assert!([i64::MIN, 0, 1, 3].iter().all(|ns| bucket(*ns) < bucket(4)) && bucket(i64::MAX) < BUCKETS);
-    }
-
-    #[test]
     fn one_wait_in_a_hundred_may_be_longer_than_usual() {
-        let mut waits = Waits::NONE();
-        for (ns, count) in [(1000, 990), (50_000, 10)] {
-            waits.count += count;
-            waits.buckets[bucket(ns)] += count;
-        }
-        waits.look();
-        assert_eq!(waits.usual_ns, Some(end_of(bucket(1000))));
-        (waits.count, waits.buckets[bucket(50_000)]) = (1001, 11);
-        waits.look();
-        assert_eq!(waits.usual_ns, Some(end_of(bucket(50_000))));
-        waits.count = 100;
-        waits.look();
-        assert_eq!(waits.usual_ns, None, "nobody knows yet");
+        let of = |all: &[(u64, usize)]| {
+            let mut waits = Waits::default();
+            all.iter().for_each(|(ns, count)| (0..*count).for_each(|_| waits.durations.add(*ns)));
+            waits.look();
+            waits.usual_ns
+        };
+        let end_of = |ns| of(&[(ns, 1000)]).unwrap();
+        assert!((1001..=1280).contains(&end_of(1000)) && (50_001..=65_536).contains(&end_of(50_000)));
+        assert_eq!(of(&[(1000, 990), (50_000, 10)]), Some(end_of(1000)));
+        assert_eq!(of(&[(1000, 990), (50_000, 11)]), Some(end_of(50_000)));
+        assert_eq!(of(&[(1000, 90), (50_000, 10)]), None, "nobody knows yet");
     }
 }

@@ -84,6 +84,19 @@ impl Durations {
         Some(if to - from <= 1 { from as f64 } else { (from as f64 + to as f64) / 2.0 })
     }
 
+    /// Where the bucket of the longest ends, in ns, but for so many longer ones. None where there are no more than these.
+    pub(crate) fn longest_but(&self, longer: u64) -> Option<i64> {
+        let mut sorted = self.counts.clone();
+        sorted.sort_unstable();
+        let mut left = longer;
+        let found = sorted.iter().rev().find(|(_, count)| {
+            let found = *count > left;
+            left = left.saturating_sub(*count);
+            found
+        });
+        found.map(|(bucket, _)| i64::try_from(Durations::begin_ns(bucket.saturating_add(1))).unwrap_or(i64::MAX))
+    }
+
     /// Its text.
     pub(crate) fn text(&self) -> String {
         let mut sorted = self.counts.clone();
@@ -133,6 +146,16 @@ mod tests {
             assert!((found / exact - 1.0).abs() < 0.15, "{share}: {found}, in truth {exact}");
         }
         assert_eq!(Durations::default().quantile_ns(0.5), None);
+    }
+
+    #[test]
+    fn the_longest_are_those_beyond_which_so_many_lie() {
+        let mut durations = Durations::default();
+        [3, 1000, 1001, 90_000].into_iter().for_each(|ns| durations.add(ns));
+        let found: Vec<_> = (0..5).map(|longer| durations.longest_but(longer)).collect();
+        assert_eq!(found, [Some(98_304), Some(1024), Some(1024), Some(4), None]);
+        durations.add(u64::MAX);
+        assert_eq!(durations.longest_but(0), Some(i64::MAX));
     }
 
     #[test]
