@@ -99,8 +99,8 @@ fn range_ns(facts: &Facts<'_>) -> i64 {
     to.min(ended).saturating_sub(from.max(facts.trace.began_ns())).max(1)
 }
 
-/// Duration columns of a sum: total, mean, median, p99, longest.
-fn durations(sum: &Sum) -> [Value; 5] {
+/// Columns at the end of both tables: total, mean, median, p99, longest, bytes.
+fn sizes(sum: &Sum) -> [Value; 6] {
     let timed = sum.timed > 0;
     [
         timed.then_some(sum.ns).into(),
@@ -108,6 +108,7 @@ fn durations(sum: &Sum) -> [Value; 5] {
         sum.quantile_ns(0.5).into(),
         sum.quantile_ns(0.99).into(),
         timed.then_some(sum.max_ns).into(),
+        some(sum.bytes),
     ]
 }
 
@@ -142,8 +143,7 @@ fn by_class(all: &Rollups, per_s: impl Fn(i64) -> f64) -> Table {
     classes.sort_by_key(|(class, sum)| (std::cmp::Reverse(sum.ns), *class));
     let rows = classes.into_iter().map(|(class, sum)| {
         let mut row: Vec<Value> = vec![class.into(), sum.events.into(), per_s(sum.events).into(), sum.errors.into()];
-        row.extend(durations(sum));
-        row.push(some(sum.bytes));
+        row.extend(sizes(sum));
         row
     });
     Table::new("by_class", "By class", &COLUMNS, rows.collect())
@@ -177,8 +177,7 @@ fn by_what(facts: &Facts<'_>) -> Table {
         let mut row: Vec<Value> = vec![class.into()];
         row.extend(named(facts, what));
         row.extend([sum.events.into(), sum.errors.into()]);
-        row.extend(durations(sum));
-        row.push(some(sum.bytes));
+        row.extend(sizes(sum));
         row
     });
     Table::new("by_what", "By kernel, range, function and line", &COLUMNS, rows.collect())

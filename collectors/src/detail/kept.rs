@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Which single events a launcher kept; a manifest without it kept all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptDetail {
-    /// `windows`, `triggered` or `rollup`: as `--detail` said.
+    /// `windows`, `triggered` or `rollup`: as `--detail` said; `switched` where recording itself was off for a while.
     pub mode: String,
     /// Windows of the wall clock whose events were kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -115,10 +115,15 @@ fn run(cases: &Receiver<Case>, tell: &Sender<Found>, trace: &Path, host: &str, s
     }
 }
 
+/// Whether it is a frame of a library whose file's name begins so.
+fn is_in(row: &StackRow, library: &str) -> bool {
+    let name = row.module.as_deref().and_then(|module| module.rsplit('/').next());
+    name.is_some_and(|name| name.starts_with(library))
+}
+
 /// Whether it is a frame of the shim, through which the call goes.
 fn is_ours(row: &StackRow) -> bool {
-    let name = row.module.as_deref().and_then(|module| module.rsplit('/').next());
-    name.is_some_and(|name| name.starts_with("libgputrace"))
+    is_in(row, "libgputrace")
 }
 
 /// Libraries inside of which a call waits.
@@ -128,11 +133,7 @@ const BELOW: [&str; 7] =
 /// The frames from the first on that is the program's: what the driver does in its call says nothing of who made it. The whole report has
 /// them all.
 fn programs_own(frames: &[StackRow]) -> &[StackRow] {
-    let below = |row: &StackRow| {
-        let name = row.module.as_deref().and_then(|module| module.rsplit('/').next());
-        name.is_some_and(|name| BELOW.iter().any(|of| name.starts_with(of)))
-    };
-    let first = frames.iter().position(|row| !below(row)).unwrap_or(0);
+    let first = frames.iter().position(|row| !BELOW.iter().any(|library| is_in(row, library))).unwrap_or(0);
     frames.get(first..).unwrap_or(frames)
 }
 

@@ -66,7 +66,7 @@ fn windows_hold_the_rows_that_begin_in_them_and_the_account_is_exact() {
     let running = start(with(&folder, Detail::Windows { length, period })).unwrap();
     let mut target = Target::new(&folder.session());
     let mut calls = 0;
-    // As long as it takes: until there were windows, and time between them.
+    // Longer than several windows and the time between them.
     for _ in 0..20 {
         calls += call(&target, LAUNCHES / 100);
         thread::sleep(Duration::from_millis(5));
