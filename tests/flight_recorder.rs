@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gputrace_collectors::manifest::{Interval, KeptDetail};
 
-use crate::util::{Driver, Finished, Scratch, Started, Target, Trace, gputrace, poll, program};
+use crate::util::{Driver, Scratch, Started, Target, Trace, gputrace, poll, program};
 
 /// What the trace of the only launcher says of its single events.
 fn kept(trace: &Trace) -> KeptDetail {
@@ -40,11 +40,6 @@ fn incident<'a>(scratch: &'a Scratch, words: &[&str], options: &[&str]) -> Targe
 
 fn json(scratch: &Scratch, arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&scratch.gputrace(arguments).expect(0).text()).expect("JSON")
-}
-
-/// Runs gputrace beside a session, as its user would.
-fn beside(scratch: &Scratch, arguments: &[&str]) -> Finished {
-    scratch.target(gputrace()).args(arguments).plain()
 }
 
 #[test]
@@ -197,13 +192,13 @@ fn a_dump_can_be_read_while_the_run_goes_on_and_so_can_a_second_one() {
     let target = Trace::open(&started.trace).manifests()[0].processes[0].pid.to_string();
     let report = |arguments: &[&str]| json(&scratch, &[&["report", &trace, "--format", "json"], arguments].concat());
     for (number, session) in [pid.as_str(), target.as_str()].into_iter().enumerate() {
-        assert_eq!(beside(&scratch, &["dump", session]).expect(0).text(), format!("{trace}\n"));
+        assert_eq!(scratch.gputrace(&["dump", session]).expect(0).text(), format!("{trace}\n"));
         let note = report(&["--only", "launch-overhead"])["notes"][0].as_str().expect("a note").to_owned();
         let said = if number == 0 { "in one interval (" } else { "in 2 intervals; this is number 2, the last one (" };
         assert!(note.contains(said) && note.contains("gputrace dump"), "{note}");
     }
     // By its trace, and as the only one of its user.
-    assert_eq!(beside(&scratch, &["dump", &trace]).expect(0).text(), format!("{trace}\n"));
+    assert_eq!(scratch.gputrace(&["dump", &trace]).expect(0).text(), format!("{trace}\n"));
     let count = |arguments: &[&str]| {
         let report = report(&[&["--only", "launch-overhead"], arguments].concat());
         report["analyses"]["launch-overhead"]["facts"]["launches"].as_f64().expect("launches")
@@ -218,7 +213,7 @@ fn a_dump_can_be_read_while_the_run_goes_on_and_so_can_a_second_one() {
     let whys: Vec<String> = kept(&run.read()).intervals.into_iter().map(|interval| interval.why).collect();
     assert_eq!(whys[..3], ["gputrace dump"; 3], "{whys:?}");
     assert!(whys.last().expect("the end").contains("the command was ended by signal 15"), "{whys:?}");
-    let over = beside(&scratch, &["dump", &trace]).expect(2).stderr;
+    let over = scratch.gputrace(&["dump", &trace]).expect(2).stderr;
     assert!(over.contains("no running session of this user and host writes to this trace"), "{over}");
 }
 
@@ -246,7 +241,7 @@ fn a_session_that_keeps_all_has_nothing_to_dump() {
     let scratch = Scratch::new();
     let started = incident(&scratch, &["1000000", "nothing"], &[]).start();
     until_launched(&started, 10);
-    let refused = beside(&scratch, &["dump", &started.pid().to_string()]).expect(1).stderr;
+    let refused = scratch.gputrace(&["dump", &started.pid().to_string()]).expect(1).stderr;
     assert!(refused.contains("it has no flight recorder"), "{refused}");
     let target = Trace::open(&started.trace).manifests()[0].processes[0].pid;
     // SAFETY: the pid is that of a process of ours that runs.

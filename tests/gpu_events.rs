@@ -6,7 +6,7 @@ use std::path::Path;
 use gputrace_collectors::manifest::TimedLaunches;
 use serde_json::Value;
 
-use crate::util::{Driver, Finished, Scratch, Target, Trace, driver_folder, linked_with_library, program_with, truth};
+use crate::util::{Driver, Scratch, Target, Trace, driver_folder, linked_with_library, program_with, truth};
 
 /// The program, linked with the simulated driver.
 fn timed<'a>(scratch: &'a Scratch, scenario: &str) -> Target<'a> {
@@ -39,14 +39,6 @@ fn busy(file: &Path) -> f64 {
     100.0 * spans.iter().map(|(start, end)| end - start).sum::<f64>() / (to - from)
 }
 
-/// A section of the report.
-fn section(scratch: &Scratch, run: &Finished, name: &str) -> Value {
-    let trace = run.trace.to_string_lossy().into_owned();
-    let report = scratch.gputrace(&["report", &trace, "--only", name, "--format", "json"]).expect(0).text();
-    let report: Value = serde_json::from_str(&report).expect("JSON");
-    report["analyses"][name].clone()
-}
-
 #[test]
 fn the_estimate_is_within_three_points_of_the_truth() {
     for scenario in ["random", "thin", "multiple", "streams", "graph"] {
@@ -54,7 +46,7 @@ fn the_estimate_is_within_three_points_of_the_truth() {
         let run = with_events(&scratch, scenario).traced().expect(0);
         let trace = run.read();
         let truth = busy(&scratch.path().join("truth.json"));
-        let found = section(&scratch, &run, "gpu-utilisation");
+        let found = scratch.section(&run, "gpu-utilisation");
         let percent = found["facts"]["busy_percent"].as_f64().unwrap_or_else(|| panic!("{scenario}: {found}"));
         // On a busy machine the device waits for its host nearly always: three points would prove nothing there.
         assert!(truth < 97.0, "{scenario}: {truth} % proves nothing");
@@ -71,7 +63,7 @@ fn the_estimate_is_within_three_points_of_the_truth() {
 fn kernels_are_named_with_their_times() {
     let scratch = Scratch::new();
     let run = with_events(&scratch, "multiple").traced().expect(0);
-    let found = section(&scratch, &run, "timed-kernels");
+    let found = scratch.section(&run, "timed-kernels");
     let rows = found["tables"]["by_kernel"]["rows"].as_array().expect("kernels").clone();
     for (name, us) in [("spin_us_40", 40.0), ("spin_us_300", 300.0)] {
         let row = rows.iter().find(|row| row["kernel"] == name).unwrap_or_else(|| panic!("{name}: {found}"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::util::{Finished, Scratch, Trace, count, poll, program};
+use crate::util::{Scratch, Trace, count, poll, program};
 
 /// Events, time, shortest, longest and failed calls.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,14 +45,6 @@ fn summed(trace: &Trace, table: &str) -> BTreeMap<i64, Sums> {
         sums.entry(api).or_default().add(values);
     }
     sums
-}
-
-/// A section of the report.
-fn section(scratch: &Scratch, run: &Finished, name: &str) -> Value {
-    let trace = run.trace.to_string_lossy().into_owned();
-    let report = scratch.gputrace(&["report", &trace, "--only", name, "--format", "json"]).expect(0).text();
-    let report: Value = serde_json::from_str(&report).expect("JSON");
-    report["analyses"][name].clone()
 }
 
 #[test]
@@ -98,7 +90,7 @@ fn what_is_removed_for_the_size_of_the_trace_is_still_counted() {
     let launches = count(&trace.root(), "launch");
     let rows = trace.table("launches").rows().count() as u64;
     assert!(launches.recorded == 1_600_000 && rows < launches.recorded, "{rows} of {launches:?}");
-    let found = section(&scratch, &run, "rollups");
+    let found = scratch.section(&run, "rollups");
     let classes = found["tables"]["by_class"]["rows"].as_array().expect("classes");
     let launch = classes.iter().find(|row| row["class"] == "launch").expect("launches");
     assert_eq!((launch["events"].as_u64(), launch["errors"].as_i64()), (Some(1_600_000), Some(0)));
@@ -113,7 +105,7 @@ fn sums_are_of_the_whole_run_whatever_single_events_were_kept() {
         let trace = run.read();
         trace.assert_balanced();
         assert_eq!(trace.table("launches").rows().count(), 0);
-        let found = section(&scratch, &run, "rollups");
+        let found = scratch.section(&run, "rollups");
         assert_eq!(found["facts"]["launches_per_s"].as_f64().map(|n| n > 1000.0), Some(true), "{found}");
         let classes = found["tables"]["by_class"]["rows"].as_array().expect("classes");
         let launch = classes.iter().find(|row| row["class"] == "launch").expect("launches");
@@ -158,7 +150,7 @@ fn without_rollups_there_are_none_and_other_lengths_are_refused() {
         .traced()
         .expect(0);
     assert!(run.read().files("rollups").is_empty() && run.read().files("rollup_names").is_empty());
-    let found = section(&scratch, &run, "rollups");
+    let found = scratch.section(&run, "rollups");
     assert!(found["notes"][0].as_str().expect("a note").contains("--rollup off"), "{found}");
     for wrong in ["0", "0.5", "3601", "fast"] {
         let refused = scratch.gputrace(&["--rollup", wrong, "--", "true"]);

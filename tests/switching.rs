@@ -6,9 +6,7 @@ use std::time::Duration;
 use gputrace_collectors::manifest::Interval;
 use serde_json::Value;
 
-use crate::util::{
-    Driver, Scratch, Target, Trace, count, driver_folder, gputrace, linked_with_library, poll, program_with,
-};
+use crate::util::{Driver, Scratch, Target, Trace, count, driver_folder, linked_with_library, poll, program_with};
 
 fn switched<'a>(scratch: &'a Scratch, scenario: &str) -> Target<'a> {
     let flags = linked_with_library("libcuda.so.1", &driver_folder(Driver::Plain), &["-l:libcuda.so.1"]);
@@ -99,7 +97,7 @@ fn a_session_is_switched_on_and_off_while_it_runs() {
     };
     let session = started.pid().to_string();
     let tell = |word: &str| {
-        let told = scratch.target(gputrace()).args([word, &session]).plain().expect(0).text();
+        let told = scratch.gputrace(&[word, &session]).expect(0).text();
         assert_eq!(Path::new(told.trim_end()), trace.canonicalize().expect("the trace"), "{word}");
     };
     until_made(500);

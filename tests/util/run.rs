@@ -85,6 +85,14 @@ impl Scratch {
         self.target(gputrace()).args(arguments).plain()
     }
 
+    /// A section of the report on a run.
+    pub(crate) fn section(&self, run: &Finished, name: &str) -> serde_json::Value {
+        let trace = run.trace.to_string_lossy();
+        let report = self.gputrace(&["report", &trace, "--only", name, "--format", "json"]).expect(0).text();
+        let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+        report["analyses"][name].clone()
+    }
+
     /// Sessions that were left behind.
     pub(crate) fn sessions(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path.join("run")).into_iter().flatten().flatten();
