@@ -189,7 +189,10 @@ impl Gpu {
                 self.begins.push_back(at_ns);
                 self.open = Some((at_ns, text.key));
             }
-            state::CLOCK => about.clock_error_ns = Some(text.key),
+            state::CLOCK => {
+                about.clock_error_ns = Some(text.key);
+                self.calls.error_ns = i64::try_from(text.key).unwrap_or(i64::MAX / 2);
+            }
             state::DETACHED => about.detached += 1,
             state::STAYS => about.stays = Some(about::reason_name(text.key)),
             state::GIVEN_UP => about.given_up = Some(about::reason_name(text.key)),
