@@ -2,6 +2,8 @@
 
 /// CUDA_ERROR_NOT_READY, the answer to a query: what was asked for is not done yet.
 pub const NOT_READY: i32 = 600;
+/// CUDA_ERROR_DEINITIALIZED, the answer to a call that the end of the process makes when the driver has gone.
+pub const DEINITIALIZED: i32 = 4;
 /// ncclInProgress: the call goes on in the background.
 pub const IN_PROGRESS: i32 = 7;
 

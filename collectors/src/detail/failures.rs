@@ -10,7 +10,7 @@ use arrow::datatypes::Int32Type;
 
 use super::split::{Part, numbers};
 use crate::names::NameKind;
-use crate::results::has_failed;
+use crate::results::{DEINITIALIZED, has_failed};
 use crate::schema::TableId;
 use crate::writer::Message;
 
@@ -57,7 +57,12 @@ impl Failures {
         let column = |name| numbers(rows, name);
         let (processes, starts, lengths) = (column("process_id"), column("start_ns"), column("api_ns"));
         let mut first: Option<Noted> = None;
+        // Every program with a context of its own ends so.
+        let ends = |result: i32| !nccl && result == DEINITIALIZED;
         for (row, result) in results.iter().enumerate().filter(|(_, result)| has_failed(**result, nccl)) {
+            if ends(*result) {
+                continue;
+            }
             let process_id = *processes.get(row)?;
             if self.known.len() >= MOST_KNOWN || !self.known.insert((process_id, nccl, *result)) {
                 continue;

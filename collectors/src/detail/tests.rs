@@ -227,8 +227,8 @@ fn the_first_call_that_returns_an_error_is_worth_keeping_and_later_ones_of_that_
     let mut stage = triggered(Duration::from_secs(1), QUEUE_BYTES);
     let mut tables = Tables::new();
     tables.name(7, "api", "cuStreamQuery");
-    // Not ready is an answer.
-    for (at, result) in [(10, 0), (20, 600), (30, 700), (40, 700), (50, 719)] {
+    // Not ready is an answer, and the driver's being gone is how processes end.
+    for (at, result) in [(10, 0), (20, 600), (25, 4), (30, 700), (40, 700), (50, 719)] {
         tables.sync(&call(Class::Sync, at * SECOND, 1, result), 1, 0);
         give(&mut stage, &mut tables);
     }

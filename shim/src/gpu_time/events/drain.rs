@@ -14,7 +14,7 @@ use super::super::windows;
 use super::clock::{Clock, Times};
 use super::pace::Pace;
 use super::pool::{PAIRS, Pair, Pool};
-use super::{BELL, END, IS_ON, LOST, OWNER, WITHOUT_ROOM, driver};
+use super::{BELL, END, IS_ON, LOST, OWNER, WITHOUT_ROOM, driver, price};
 use crate::thread::State;
 use crate::{capture, ending, frame, session, sys, thread};
 
@@ -30,7 +30,7 @@ const TELL_EVERY_NS: u64 = 100_000_000;
 const IN_VAIN: usize = 32;
 /// A comparison that took longer is made again: later, where all of some did, and then longer is good enough.
 const GOOD_NS: u64 = 20_000;
-const TRIES: u32 = 4;
+pub(super) const TRIES: u32 = 4;
 const MOST_BAD: u32 = 8;
 /// The GPU is waited for so long in one.
 const PATIENCE_NS: u64 = 5_000_000;
@@ -168,28 +168,13 @@ fn make(pool: &Pool) -> Option<Known> {
         }
         place.store(event, Ordering::Relaxed);
     }
-    let pair_ns = price(pool, stream)?;
+    let pair_ns = price::of_pair(pool, stream)?;
     let context = pool.context.load(Ordering::Relaxed);
     Some(Known { context, clock: None, compared_ns: 0, base: 0, pair_ns, first: 0, used: true, bad: 0 })
 }
 
-/// What two events one after the other take the GPU, the least of some.
-fn price(pool: &Pool, stream: u64) -> Option<f64> {
-    const EVENTS: usize = 32;
-    let events =
-        || pool.pairs().iter().flat_map(|pair| &pair.events).take(EVENTS).map(|event| event.load(Ordering::Relaxed));
-    let recorded = events().all(|event| driver::record(event, stream) == driver::SUCCESS);
-    let last = events().last()?;
-    let passed = || (0..TRIES).any(|_| sees_out_captures(pool) && passes(last));
-    if !recorded || !passed() {
-        return None;
-    }
-    let between = events().zip(events().skip(1)).filter_map(|(from, to)| driver::ns_between(from, to));
-    Some(between.fold(f64::INFINITY, f64::min)).filter(|ns| ns.is_finite()).map(|ns| ns.max(0.0))
-}
-
 /// Waits until no stream is being captured. False: there is no need of the pool any more.
-fn sees_out_captures(pool: &Pool) -> bool {
+pub(super) fn sees_out_captures(pool: &Pool) -> bool {
     while capture::any() && pool.goes_on() && END.load(Ordering::Acquire) == 0 {
         sys::nap(200_000);
     }
@@ -197,7 +182,7 @@ fn sees_out_captures(pool: &Pool) -> bool {
 }
 
 /// Waits until the GPU passes an event of our own stream, which has nothing else to do; not for ever.
-fn passes(event: u64) -> bool {
+pub(super) fn passes(event: u64) -> bool {
     let until = sys::clock_ns(sys::MONOTONIC) + PATIENCE_NS;
     loop {
         match driver::query(event) {

@@ -68,6 +68,12 @@ functions! {
     query [c"cuEventQuery"] (event: u64);
     /// Milliseconds between two events.
     elapsed [c"cuEventElapsedTime_v2" c"cuEventElapsedTime"] (ms: &mut f32, from: u64, to: u64);
+    /// Device memory.
+    allocate [c"cuMemAlloc_v2"] (at: &mut u64, bytes: usize);
+    /// Gives it back.
+    free [c"cuMemFree_v2"] (at: u64);
+    /// Sets words of it.
+    set [c"cuMemsetD32Async"] (at: u64, value: u32, count: usize, stream: u64);
     /// Which calls of the calling thread other threads' captures forbid.
     exchange_mode [c"cuThreadExchangeStreamCaptureMode"] (mode: &mut u32);
 }

@@ -12,6 +12,7 @@ mod drain;
 mod driver;
 mod pace;
 mod pool;
+mod price;
 
 use core::hint::cold_path;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
