@@ -186,7 +186,7 @@ impl Measure {
         match self {
             Measure::Fact(analysis, key) => {
                 let analysis = ALL.iter().find(|known| known.name() == *analysis)?;
-                let section = analysis.section(facts);
+                let section = super::answer(*analysis, facts);
                 match section.facts.iter().find(|fact| fact.key == *key)?.value {
                     Value::Int(value) => Some(value as f64),
                     Value::Num(value) => Some(value),
