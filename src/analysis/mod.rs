@@ -64,8 +64,8 @@ mod sites;
 mod slowest;
 mod steps;
 mod streams;
-mod sums;
 pub(crate) mod summary;
+mod sums;
 mod syncs;
 mod targets;
 mod timed_kernels;
@@ -97,8 +97,8 @@ pub(crate) use passes::stats::Stats;
 pub(crate) use passes::steps::{ProcessSteps, blocks as waits_of_host};
 pub(crate) use passes::transfers::{Key as TransferKey, Rule as TransferRule, Sum as TransferSum};
 pub(crate) use section::{Column, Section, Table, Unit, Value};
-pub(crate) use sums::{alone as has_sums_alone, answer, answers as sums_answer};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
+pub(crate) use sums::{alone as has_sums_alone, answer, answers as sums_answer};
 
 /// One question, answered from a trace.
 pub(crate) trait Analysis: Sync {

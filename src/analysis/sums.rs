@@ -63,7 +63,8 @@ pub(crate) struct Called {
 fn called(facts: &Facts<'_>, tables: &[TableId]) -> Vec<Called> {
     let classes: Vec<&str> = tables.iter().flat_map(|table| table.classes()).copied().collect();
     let kept = |process_id: i64| facts.filter.processes.as_ref().is_none_or(|kept| kept.contains(&process_id));
-    let callers = facts.rollups.callers().filter(|(class, caller, _)| classes.contains(class) && kept(caller.process_id));
+    let callers =
+        facts.rollups.callers().filter(|(class, caller, _)| classes.contains(class) && kept(caller.process_id));
     let mut all: Vec<Called> = callers
         .map(|(class, caller, sum)| Called {
             process_id: caller.process_id,

@@ -5,7 +5,9 @@
 
 mod quantity;
 
-use crate::analysis::{ALL, Analysis, Facts, Loss, Metric, Need, Section, Shed, Unit, Value, answer, has_sums_alone, sums_answer};
+use crate::analysis::{
+    ALL, Analysis, Facts, Loss, Metric, Need, Section, Shed, Unit, Value, answer, has_sums_alone, sums_answer,
+};
 use crate::render::share;
 
 pub(crate) use quantity::{parse, shown};

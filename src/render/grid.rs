@@ -234,7 +234,10 @@ mod tests {
         let shown = |names: &[&str], width| grid(&made(names), Layout { width, bold: false, must_fit: true });
         let text = shown(&names, 85);
         assert!(names.iter().all(|name| text.contains(name)) && text.contains("larger --width"), "{text}");
-        let long = ["one_kernel_of_many_templates<1>_and_some_more_of_its_name", "one_kernel_of_many_templates<2>_and_some_more_of_its_name"];
+        let long = [
+            "one_kernel_of_many_templates<1>_and_some_more_of_its_name",
+            "one_kernel_of_many_templates<2>_and_some_more_of_its_name",
+        ];
         let text = shown(&long, 85);
         assert!(text.contains("templates<1>") && text.contains("templates<2>") || text.lines().count() > 2, "{text}");
         assert_eq!(shown(&["a_kernel_with_a_name", "b"], 120).matches("A wide column").count(), 5);
