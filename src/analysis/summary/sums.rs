@@ -27,14 +27,10 @@ const CLASSES: [(&str, &str); 12] = [
 /// What stands in place of verdict, steps and findings; nothing where there are single events.
 pub(super) fn lines(facts: &Facts<'_>) -> Option<String> {
     let sums = of_processes(facts);
-    let events: i64 = sums.iter().flat_map(|(_, classes)| classes).map(|(_, sum)| sum.events).sum();
-    if !alone(facts) || events == 0 {
+    if !alone(facts) || sums.is_empty() {
         return None;
     }
-    let mut out = format!(
-        "UNKNOWN: no single event was kept, so there is no verdict; {} events in sums\n",
-        number(events as f64)
-    );
+    let mut out = "UNKNOWN: no single event was kept, so there is no verdict; of all events the sums are:\n".to_owned();
     let whose = sums.len() > 1;
     for (process_id, classes) in sums.iter().take(PROCESSES) {
         if whose {
