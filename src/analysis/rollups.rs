@@ -1,5 +1,7 @@
 //! rollups: all events of the run, also those of which no single one is in the trace.
 
+use gputrace_collectors::schema::TableId;
+
 use super::passes::rollups::{Rollups, Sum, What};
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Metric, Need};
@@ -65,6 +67,10 @@ impl Analysis for AllEvents {
         let all = &facts.rollups;
         if !facts.filter.within.is_empty() {
             section.note("Sums of periods cannot be cut to ranges or steps.");
+            return section;
+        }
+        if all.range().is_none() && facts.filter.is_window() && facts.trace.may_hold(TableId::Rollups) {
+            section.note("No whole period begins in this part of the run: sums are of periods of a second, unless --rollup says otherwise.");
             return section;
         }
         if all.range().is_none() {
@@ -273,6 +279,9 @@ mod tests {
         let section = AllEvents.section(&Facts::gather(&opened, &filter, AllEvents.needs()));
         assert_eq!(section.cell("by_part", 0, "start_ns"), &Value::Int(2_000_000_000));
         assert_eq!(section.cell("by_part", 1, "errors"), &Value::Int(3));
+        let filter = Filter { from_ns: Some(START + 3_500_000_000), ..Filter::whole(&opened) };
+        let section = AllEvents.section(&Facts::gather(&opened, &filter, AllEvents.needs()));
+        assert!(section.notes[0].starts_with("No whole period begins in this part"), "{:?}", section.notes);
     }
 
     #[test]

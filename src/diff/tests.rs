@@ -193,3 +193,24 @@ fn what_neither_trace_can_answer_is_no_part() {
         assert!(names.contains(&"launch-overhead") && !names.contains(&"metal-baseline"), "{names:?}");
     });
 }
+
+#[test]
+fn rows_with_long_names_are_told_apart() {
+    let row = |what: &str| Change {
+        what: what.to_owned(),
+        unit: Unit::Ns,
+        before: Some(1_000.0),
+        after: Some(2_000.0),
+        mean: false,
+        beyond: None,
+        unmeasured: false,
+        note: None,
+    };
+    let rows =
+        ["HtoD", "DtoH"].map(|way| row(&format!("transfer cuMemcpy{way}Async_v2 package::module::Training::step")));
+    let part = Part { name: "a".into(), title: "A".into(), rows: rows.to_vec(), ..Part::default() };
+    let (before, after) = (About::default(), About::default());
+    let text = text(&Diff { before, after, per_step: false, parts: vec![part], problems: Vec::new() });
+    assert!(text.contains("cuMemcpyHtoDAsync_v2") && text.contains("cuMemcpyDtoHAsync_v2"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
