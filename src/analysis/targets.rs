@@ -6,6 +6,7 @@
 use gputrace_collectors::schema::TableId;
 
 use super::bound;
+use super::kernels::layout_ns;
 use super::passes::counters::Of as OfSubject;
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{ALL, Analysis, Explain, Facts, Metric, Need};
@@ -294,14 +295,8 @@ fn exposed(facts: &Facts<'_>) -> Option<f64> {
 
 /// Kernels that only change layouts, of the time of all kernels.
 fn layouts(facts: &Facts<'_>) -> Option<f64> {
-    const NAMES: [&str; 3] = ["direct_copy", "nchwToNhwc", "nhwcToNchw"];
-    let kernels = facts.gpu.as_ref()?.executions.kernels.iter();
-    let (layout, all) = kernels.fold((0.0, 0.0), |(layout, all), (id, stats)| {
-        let ns = stats.sum as f64;
-        let name = facts.names.full(*id);
-        (layout + if NAMES.iter().any(|part| name.contains(part)) { ns } else { 0.0 }, all + ns)
-    });
-    (all > 0.0).then(|| 100.0 * layout / all)
+    let (layouts, all_ns) = layout_ns(facts)?;
+    Some(100.0 * layouts.iter().map(|(_, ns)| *ns as f64).sum::<f64>() / all_ns as f64)
 }
 
 fn occupancy(facts: &Facts<'_>) -> Option<f64> {
