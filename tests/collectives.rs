@@ -229,7 +229,7 @@ fn nccl_inside_another_library_is_seen_where_its_symbols_are_exported_and_named_
         let folder = run.trace.to_str().expect("a plain path");
         let report = scratch.gputrace(&["report", folder, "--only", "collectives"]).expect(0).text();
         let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
-        let named = report.contains("launched 1 kernels of NCCL, and no operation of it was seen");
+        let named = report.contains("launched 1 kernel of NCCL, and no operation of it was seen");
         assert_eq!(named, !is_seen, "{tag}: {report}");
     }
 }

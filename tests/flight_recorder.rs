@@ -90,7 +90,7 @@ fn a_run_in_which_nothing_happens_keeps_no_single_event_and_says_so() {
     trace.assert_balanced();
     assert_eq!((starts(&trace).len(), kept(&trace).intervals.len()), (0, 0));
     let text = run.whole_lines();
-    assert!(text.contains("events were left out, as --detail asked for"), "{text}");
+    assert!(text.contains("UNKNOWN: no single event was kept, so there is no verdict"), "{text}");
     assert!(text.contains("single events kept: 0 dumps; 0 of "), "{text}");
     // What a report can say is that, and nothing of idle or missing calls.
     let report = scratch.gputrace(&["report", &run.trace.to_string_lossy()]).expect(0).text();

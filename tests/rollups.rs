@@ -114,6 +114,18 @@ fn sums_are_of_the_whole_run_whatever_single_events_were_kept() {
         let path = run.trace.to_string_lossy().into_owned();
         let report = scratch.gputrace(&["report", &path]).expect(0).text();
         assert!(report.contains("rollups has the sums of all"), "{report}");
+        // What sums can answer the other analyses do, limits too; what they cannot tell is not called absent.
+        let first = report.split("\n\n").nth(1).unwrap_or_default();
+        assert!(first.contains("launches") && first.contains("160,000"), "{first}");
+        assert!(!report.contains("No launches") && report.contains("Not known without single events"), "{report}");
+        let calls = scratch.section(&run, "launch-overhead");
+        let function = &calls["tables"]["sums"]["rows"][0];
+        assert_eq!((calls["facts"]["launches"].as_u64(), function["calls"].as_u64()), (Some(160_000), Some(160_000)));
+        assert_eq!(function["api"], "cuLaunchKernel");
+        let limits = ["--max", "launch-overhead.launches=160000", "--max", "api.failed=0"];
+        scratch.gputrace(&[&["check", &path][..], &limits].concat()).expect(0);
+        let steady = ["check", &path, "--max", "device-memory.steady_allocations=0"];
+        assert!(scratch.gputrace(&steady).expect(2).text().contains("not measured"));
     }
 }
 

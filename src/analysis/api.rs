@@ -166,7 +166,7 @@ fn by_result(facts: &Facts<'_>) -> Table {
 }
 
 /// Calls that left no rows, by process and function, most first.
-fn counted<'a>(facts: &'a Facts<'_>) -> Vec<((i64, &'a str), u64)> {
+pub(super) fn counted<'a>(facts: &'a Facts<'_>) -> Vec<((i64, &'a str), u64)> {
     let hooks = facts.processes().filter_map(|p| Some((p.process_id, &p.manifest.as_ref()?.coverage.hooks)));
     let counted = hooks.flat_map(|(process, hooks)| hooks.iter().map(move |hook| (process, hook)));
     let counted = counted.filter(|(_, hook)| hook.counted && hook.calls > 0);
@@ -175,7 +175,8 @@ fn counted<'a>(facts: &'a Facts<'_>) -> Vec<((i64, &'a str), u64)> {
     counted
 }
 
-fn counted_only(facts: &Facts<'_>, counted: &[((i64, &str), u64)]) -> Table {
+/// The same as a table.
+pub(super) fn counted_only(facts: &Facts<'_>, counted: &[((i64, &str), u64)]) -> Table {
     const COLUMNS: [Column; 3] = [
         column("process", "Process", Unit::Text),
         column("api", "Function", Unit::Name),

@@ -93,6 +93,13 @@ pub(super) fn line(facts: &Facts<'_>, process_id: i64) -> String {
     format!("  tensor pipes {tensor}, DRAM {memory} of peak, SMs busy {busy} (GPM): looks {looks}\n")
 }
 
+/// The mean of one of GPM's metrics over the devices that were used, while they were; none without GPM.
+pub(super) fn mean_percent(facts: &Facts<'_>, name: &str) -> Option<f64> {
+    let means = facts.counters.devices().filter_map(|(_, of)| Some(of.health.used.get(name)?.mean()));
+    let (sum, count) = means.fold((0.0, 0), |(sum, count), mean| (sum + mean, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
 /// Whether any device has GPM's metrics.
 pub(super) fn is_known(facts: &Facts<'_>) -> bool {
     facts.counters.devices().any(|(_, of)| shares(of).is_some())

@@ -8,6 +8,7 @@ use super::passes::collectives::{Calls, Key, Kind};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
 use super::{bandwidth, loss};
+use crate::render::counted;
 
 /// The analysis.
 pub(crate) struct Collectives;
@@ -108,11 +109,14 @@ fn uncovered(facts: &Facts<'_>) -> Vec<String> {
     let silent = kernels.into_iter().filter(|(process, _)| !seen(*process));
     silent
         .map(|(process, count)| {
-            format!(
-                "{} launched {count} kernels of NCCL, and no operation of it was seen: its NCCL is linked where its \
-                 symbols are not exported (statically, or hidden), so its collectives are not covered.",
-                facts.label(process)
-            )
+            let kernels = counted(count as f64, "kernel", "kernels");
+            let why = if facts.trace.is_imported(process) {
+                "the imported file does not tell them (torch.profiler does with record_param_comms)"
+            } else {
+                "its NCCL is linked where its symbols are not exported (statically, or hidden), so its collectives are not covered"
+            };
+            let label = facts.label(process);
+            format!("{label} launched {kernels} of NCCL, and no operation of it was seen: {why}.")
         })
         .collect()
 }
@@ -230,5 +234,9 @@ mod tests {
         let section = trace.section(&Collectives);
         assert_eq!(section.notes.len(), 2, "{:?}", section.notes);
         assert!(section.notes[1].starts_with("pid 100 launched 7 kernels of NCCL"), "{:?}", section.notes);
+        assert!(section.notes[1].contains("its NCCL is linked"), "{:?}", section.notes);
+        trace.manifest.as_mut().expect("a manifest").clock.kind = "imported".to_owned();
+        let notes = trace.section(&Collectives).notes;
+        assert!(notes[1].contains("the imported file does not tell them"), "{notes:?}");
     }
 }

@@ -104,7 +104,7 @@ impl Analysis for DeviceMemory {
         section.fact("never_freed_bytes", "never freed", Unit::Bytes, sized.then_some(never));
         section.fact("cost_ns", "time in the calls", Unit::Ns, cost);
         section.fact("cost_wall_percent", "share of wall time", Unit::Percent, percent(cost as f64, wall));
-        let steady = sum(true, |c| c.steady.0 as i64);
+        let steady = (!facts.steps.all.is_empty()).then(|| sum(true, |c| c.steady.0 as i64));
         section.fact("steady_allocations", "allocation calls in steady steps", Unit::Count, steady);
         let steps: u64 = facts.steps.all.iter().map(|steps| steps.middle).sum();
         let per_step = (steps > 0).then(|| sum(true, |c| c.middle.0 as i64) as f64 / steps as f64);
@@ -122,17 +122,21 @@ impl Analysis for DeviceMemory {
             );
         }
         if facts.steps.all.is_empty() {
-            section.note("No steps were detected, so no calls count as steady-state ones.");
+            section.note("No steps were detected: what steady steps allocate is not known.");
         }
         let unknown: u64 = memory.processes.iter().map(|(_, p)| p.unknown_frees).sum();
         if unknown > 0 {
             section.note(format!("{unknown} blocks were freed whose allocation is not in the trace."));
         }
-        section.table(by_process(facts));
-        section.table(by_kind(facts));
-        section.table(by_call(facts));
+        if sized {
+            section.table(by_process(facts));
+            section.table(by_kind(facts));
+        }
+        section.table(by_call(facts, sized));
         sites::cost_table(&mut section, facts, &[What::Memory], ("by_site", "By line, without waiting for the GPU"));
-        section.table(over_time(facts));
+        if sized {
+            section.table(over_time(facts));
+        }
         torch_memory::add(&mut section, facts);
         super::loss::note(&mut section, facts, "allocation and free calls", TableId::DeviceMemory);
         section
@@ -195,7 +199,7 @@ fn by_kind(facts: &Facts<'_>) -> Table {
     Table::new("by_kind", "Live at the peak and at the end, by kind", &COLUMNS, rows)
 }
 
-fn by_call(facts: &Facts<'_>) -> Table {
+fn by_call(facts: &Facts<'_>, sized: bool) -> Table {
     const COLUMNS: [Column; 10] = [
         column("process", "Process", Unit::Text),
         column("action", "Action", Unit::Text),
@@ -217,7 +221,7 @@ fn by_call(facts: &Facts<'_>) -> Table {
             KINDS[*kind].into(),
             facts.names.full(*api).into(),
             calls.api.count.into(),
-            calls.bytes.into(),
+            sized.then_some(calls.bytes).into(),
             calls.api.sum.into(),
             calls.api.median().into(),
             calls.steady.0.into(),

@@ -133,7 +133,10 @@ impl<'a> Facts<'a> {
     fn gather_on(threads: usize, trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
         // A trace without ranges has no operators, whose launches would be held for nothing.
         let ranges = trace.may_hold(TableId::Ranges);
-        let needs: Vec<Need> = needs.iter().copied().filter(|need| ranges || *need != Need::Ops).collect();
+        let mut needs: Vec<Need> = needs.iter().copied().filter(|need| ranges || *need != Need::Ops).collect();
+        if !needs.is_empty() && trace.keeps_no_event() {
+            needs.push(Need::Rollups);
+        }
         let gpu_times = trace.has_gpu_times();
         let everything = needs.is_empty() || filter.asks_for_steps();
         let host = everything || needs.iter().any(|need| need.asks_for_host());

@@ -85,7 +85,7 @@ impl Analysis for GpuGaps {
         section.fact("other_ns", "other", Unit::Ns, other);
         if gpu.without_call > 0 {
             section.note(format!(
-                "{} operations have no call in the trace: gaps before them are unknown.",
+                "Operations without a call in the trace: {}; gaps before them are unknown.",
                 gpu.without_call
             ));
         }

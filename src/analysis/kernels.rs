@@ -98,6 +98,19 @@ fn table(
     Table::new(key, title, &[head, &TIMES].concat(), rows.collect())
 }
 
+/// What the names of kernels have that only copy elements, or turn one layout of tensors into another.
+const LAYOUTS: [&str; 3] = ["direct_copy", "nchwToNhwc", "nhwcToNchw"];
+
+/// Kernels that compute nothing, the longest first, with their time on the GPUs, and the time of all kernels, ns; none without times.
+pub(crate) fn layout_ns(facts: &Facts<'_>) -> Option<(Vec<(String, i64)>, i64)> {
+    let kernels = || facts.gpu.iter().flat_map(|gpu| gpu.executions.kernels.iter());
+    let all_ns: i64 = kernels().map(|(_, stats)| stats.sum).sum();
+    let named = kernels().map(|(id, stats)| (facts.names.full(*id), stats.sum));
+    let mut layouts: Vec<_> = named.filter(|(name, _)| LAYOUTS.iter().any(|part| name.contains(part))).collect();
+    layouts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    (all_ns > 0).then_some((layouts, all_ns))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

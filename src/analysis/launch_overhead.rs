@@ -9,6 +9,7 @@ use super::passes::launches::OUTLIER_NS;
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need, executions, graphs, sites};
+use crate::trace::NO_NAME;
 
 /// The analysis.
 pub(crate) struct LaunchOverhead;
@@ -128,7 +129,7 @@ impl Analysis for LaunchOverhead {
         section.fact("outliers_50us", "outliers (> 50 us)", Unit::Count, outliers);
         section.fact("outliers_ns", "time in outliers", Unit::Ns, sum(|p| p.outliers_ns));
         let encoding = Some(facts.metal.encode_ns()).filter(|ns| *ns > 0);
-        section.fact("encode_ns", "time in encoding command buffers", Unit::Ns, encoding);
+        section.rare_fact("encode_ns", "time in encoding command buffers", Unit::Ns, encoding);
         section.fact("captured", "under stream capture", Unit::Count, sum(|p| p.captured as i64));
         let gpu_wall = launches.processes.iter().map(|(id, _)| facts.gpu_wall_ns(*id)).sum();
         executions::facts_of(&mut section, facts, gpu_wall);
@@ -221,7 +222,14 @@ fn by_kernel(facts: &Facts<'_>, whole: f64) -> Table {
     let mut kernels: Vec<_> = facts.launches.kernels.iter().collect();
     kernels.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.sum), **key));
     let row = |((api, name), stats): (&(i64, i64), &Stats)| {
-        let mut row = vec![facts.names.full(*name).into(), facts.names.full(*api).into()];
+        let api = facts.names.full(*api);
+        let kernel = match () {
+            () if *name != NO_NAME => facts.names.full(*name),
+            () if api.contains("GraphLaunch") => "(a graph)".to_owned(),
+            () if api.contains("HostFunc") => "(a host function)".to_owned(),
+            () => facts.names.full(*name),
+        };
+        let mut row = vec![kernel.into(), api.into()];
         row.extend(times(stats, whole));
         row
     };

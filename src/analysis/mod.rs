@@ -65,6 +65,7 @@ mod slowest;
 mod steps;
 mod streams;
 pub(crate) mod summary;
+mod sums;
 mod syncs;
 mod targets;
 mod timed_kernels;
@@ -78,6 +79,7 @@ pub(crate) use gpu_clock::off as gpu_clock_off;
 pub(crate) use gpu_gaps::{IdleAt, idle_by_site};
 pub(crate) use growing::{Growing, growing};
 pub(crate) use hung::{lines as hung_lines, of_process as hung};
+pub(crate) use kernels::layout_ns;
 pub(crate) use loss::{Loss, Shed, stacks_are_shed};
 pub(crate) use malloc_time::{Sum as MallocSum, slowest as slowest_in_malloc};
 pub(crate) use metric::{Metric, Worse};
@@ -97,6 +99,7 @@ pub(crate) use passes::steps::{ProcessSteps, blocks as waits_of_host};
 pub(crate) use passes::transfers::{Key as TransferKey, Rule as TransferRule, Sum as TransferSum};
 pub(crate) use section::{Column, Section, Table, Unit, Value};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
+pub(crate) use sums::{alone as has_sums_alone, answer, answers as sums_answer};
 
 /// One question, answered from a trace.
 pub(crate) trait Analysis: Sync {

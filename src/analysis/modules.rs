@@ -70,19 +70,20 @@ impl Analysis for Modules {
         let jit = sum(|loads| (loads.all.count, loads.all.sum), true);
         let steady = sum(|loads| loads.steady, false);
         let kernels = || facts.modules.kernels().map(|(_, kernel)| kernel);
-        let in_steady = kernels().filter(|kernel| kernel.steady);
+        let known = !facts.steps.all.is_empty();
+        let in_steady = known.then(|| kernels().filter(|kernel| kernel.steady).count() as u64);
         section.fact("loads", "loading calls", Unit::Count, all.0);
         section.fact("loads_ns", "time in them", Unit::Ns, all.1);
         section.fact("jit", "of them compiled or linked (JIT)", Unit::Count, jit.0);
         section.fact("jit_ns", "time in those", Unit::Ns, jit.1);
-        section.fact("steady_loads", "loading calls in steady steps", Unit::Count, steady.0);
-        section.fact("steady_loads_ns", "time in those", Unit::Ns, steady.1);
+        section.fact("steady_loads", "loading calls in steady steps", Unit::Count, known.then_some(steady.0));
+        section.fact("steady_loads_ns", "time in those", Unit::Ns, known.then_some(steady.1));
         section.fact("kernels", "kernels launched, by process", Unit::Count, kernels().count() as u64);
         let beyond = |kernels: &mut dyn Iterator<Item = &Kernel>| kernels.map(Kernel::beyond_ns).sum::<i64>();
         section.fact("first_launches_ns", "first launches, beyond later ones", Unit::Ns, beyond(&mut kernels()));
-        section.fact("steady_first_launches", "first launches in steady steps", Unit::Count, in_steady.count() as u64);
+        section.fact("steady_first_launches", "first launches in steady steps", Unit::Count, in_steady);
         if all.0 == 0 && kernels().next().is_none() {
-            section.note("No module was loaded and no kernel launched in this trace.");
+            section.note("No loading of code is in this trace, and no kernel's name.");
         }
         section.table(warm_up(facts));
         section.table(by_function(facts));

@@ -52,7 +52,7 @@ impl Analysis for QueueLength {
         const COLUMNS: [Column; 11] = [
             column("process", "Process", Unit::Text),
             column("device", "GPU", Unit::Count),
-            column("stream", "Stream", Unit::Count),
+            column("stream", "Stream", Unit::Id),
             column("operations", "Operations", Unit::Count),
             column("mean", "Mean", Unit::Count),
             column("event_mean", "Mean of events", Unit::Count),

@@ -1,5 +1,7 @@
 //! rollups: all events of the run, also those of which no single one is in the trace.
 
+use gputrace_collectors::schema::TableId;
+
 use super::passes::rollups::{Rollups, Sum, What};
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Metric, Need};
@@ -67,6 +69,10 @@ impl Analysis for AllEvents {
             section.note("Sums of periods cannot be cut to ranges or steps.");
             return section;
         }
+        if all.range().is_none() && facts.filter.is_window() && facts.trace.may_hold(TableId::Rollups) {
+            section.note("No whole period begins in this part of the run: sums are of periods of a second, unless --rollup says otherwise.");
+            return section;
+        }
         if all.range().is_none() {
             section.note("No sums in this trace (recorded with --rollup off, imported, or by an older version).");
             return section;
@@ -86,7 +92,7 @@ impl Analysis for AllEvents {
         section.fact("kernel_ns", "kernels", Unit::Ns, all.of("kernel").map(|sum| sum.ns));
         section.table(by_class(all, per_s));
         section.table(by_what(facts));
-        section.table(over_time(all));
+        section.table(over_time(facts));
         section
     }
 }
@@ -183,7 +189,10 @@ fn by_what(facts: &Facts<'_>) -> Table {
     Table::new("by_what", "By kernel, range, function and line", &COLUMNS, rows.collect())
 }
 
-fn over_time(all: &Rollups) -> Table {
+fn over_time(facts: &Facts<'_>) -> Table {
+    let all = &facts.rollups;
+    // Periods begin at whole seconds of the clock, the first one before the run as a rule.
+    let first_ns = all.range().map_or(0, |(from, _)| from - facts.trace.began_ns());
     const COLUMNS: [Column; 7] = [
         column("start_ns", "From", Unit::Ns),
         column("launches_per_s", "Launches a second", Unit::PerS),
@@ -198,7 +207,7 @@ fn over_time(all: &Rollups) -> Table {
         let [launch, sync, transfer, kernel] = [0, 1, 2, 3].map(|n| sums.get(n).cloned().unwrap_or_default());
         let errors = launch.errors + sync.errors + transfer.errors;
         vec![
-            start_ns.into(),
+            (first_ns + start_ns).max(0).into(),
             (launch.events as f64 / part_s).into(),
             launch.quantile_ns(0.99).into(),
             sync.ns.into(),
@@ -207,7 +216,7 @@ fn over_time(all: &Rollups) -> Table {
             errors.into(),
         ]
     });
-    Table::new("by_part", "Over time", &COLUMNS, rows.collect())
+    Table::new("by_part", "Over time (From: since the trace began)", &COLUMNS, rows.collect())
 }
 
 #[cfg(test)]
@@ -216,6 +225,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::trace::Filter;
     use crate::trace::testing::{START, TestTrace};
 
     fn trace() -> TestTrace {
@@ -258,6 +268,19 @@ mod tests {
         assert_eq!(parts.rows.len(), 4);
         assert_eq!(section.cell("by_part", 3, "errors"), &Value::Int(3));
         assert_eq!(section.cell("by_part", 3, "start_ns"), &Value::Int(3_000_000_000));
+    }
+
+    #[test]
+    fn parts_of_a_span_begin_where_it_does() {
+        let made = trace();
+        let opened = made.open();
+        let filter = Filter { from_ns: Some(START + 2_000_000_000), ..Filter::whole(&opened) };
+        let section = AllEvents.section(&Facts::gather(&opened, &filter, AllEvents.needs()));
+        assert_eq!(section.cell("by_part", 0, "start_ns"), &Value::Int(2_000_000_000));
+        assert_eq!(section.cell("by_part", 1, "errors"), &Value::Int(3));
+        let filter = Filter { from_ns: Some(START + 3_500_000_000), ..Filter::whole(&opened) };
+        let section = AllEvents.section(&Facts::gather(&opened, &filter, AllEvents.needs()));
+        assert!(section.notes[0].starts_with("No whole period begins in this part"), "{:?}", section.notes);
     }
 
     #[test]

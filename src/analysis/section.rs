@@ -11,6 +11,8 @@ pub(crate) enum Unit {
     Stack,
     /// A number of things.
     Count,
+    /// A number that only names something: a stream, whose handle may have many digits.
+    Id,
     /// Nanoseconds.
     Ns,
     /// Bytes.
@@ -103,6 +105,8 @@ pub(crate) struct Fact {
     pub(crate) unit: Unit,
     /// Value.
     pub(crate) value: Value,
+    /// Text for people leaves it out where it is not known: it is of what few traces have.
+    pub(crate) rare: bool,
 }
 
 /// One column of a table.
@@ -169,7 +173,17 @@ pub(crate) struct Section {
 impl Section {
     /// Adds a number.
     pub(crate) fn fact(&mut self, key: &'static str, title: &'static str, unit: Unit, value: impl Into<Value>) {
-        self.facts.push(Fact { key, title, unit, value: value.into() });
+        self.facts.push(Fact { key, title, unit, value: value.into(), rare: false });
+    }
+
+    /// Adds a number that few traces have.
+    pub(crate) fn rare_fact(&mut self, key: &'static str, title: &'static str, unit: Unit, value: impl Into<Value>) {
+        self.facts.push(Fact { key, title, unit, value: value.into(), rare: true });
+    }
+
+    /// The numbers that text for people has.
+    pub(crate) fn shown_facts(&self) -> impl Iterator<Item = &Fact> {
+        self.facts.iter().filter(|fact| !fact.rare || fact.value != Value::Missing)
     }
 
     /// Adds a table, when it has rows.

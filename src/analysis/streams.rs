@@ -74,7 +74,7 @@ impl Analysis for Streams {
         const COLUMNS: [Column; 8] = [
             column("device", "GPU", Unit::Text),
             column("process", "Process", Unit::Text),
-            column("stream", "Stream", Unit::Count),
+            column("stream", "Stream", Unit::Id),
             column("kernels", "Kernels", Unit::Count),
             column("communication_kernels", "NCCL's", Unit::Count),
             column("copies", "Copies", Unit::Count),

@@ -1,10 +1,13 @@
 //! targets: each threshold that users' guides teach, whether this trace meets it, and whom to ask where it cannot know.
 //!
-//! The guides disagree with each other; every one is listed with its source. What only hardware counters know is named
-//! with the metric to ask Nsight Compute, or perf, for.
+//! The guides disagree with each other; every one is listed with its source. What only hardware counters know is told by those that
+//! the trace has (GPM, perf), else named with the metric to ask Nsight Compute, or perf, for.
 
 use gputrace_collectors::schema::TableId;
 
+use super::bound;
+use super::kernels::layout_ns;
+use super::passes::counters::Of as OfSubject;
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{ALL, Analysis, Explain, Facts, Metric, Need};
 use crate::render::{duration, share};
@@ -33,10 +36,14 @@ enum Limit {
     Below(f64),
     /// So many ns at most.
     AtMostNs(f64),
+    /// Enough from the first of these percentages on; guides name both.
+    Between(f64, f64),
+    /// More of it than this many percent.
+    MorePercent(f64),
+    /// More than this number.
+    More(f64),
     /// None of it.
     None,
-    /// In words, for what is not measured here.
-    Text(&'static str),
 }
 
 /// How a number is known.
@@ -45,12 +52,14 @@ enum Measure {
     Fact(&'static str, &'static str),
     /// From the passes.
     Of(fn(&Facts<'_>) -> Option<f64>),
+    /// From counters, which few traces have; without them whom to ask, and for what.
+    Counted(fn(&Facts<'_>) -> Option<f64>, &'static str),
     /// Only from elsewhere: whom to ask, and for what.
     Ask(&'static str),
 }
 
-use Limit::{AtLeast, AtMostNs, Below};
-use Measure::{Ask, Fact, Of};
+use Limit::{AtLeast, AtMostNs, Below, Between, More, MorePercent};
+use Measure::{Ask, Counted, Fact, Of};
 
 const fn target(what: &'static str, limit: Limit, source: &'static str, measure: Measure) -> Target {
     Target { what, limit, source, measure }
@@ -77,19 +86,24 @@ const TARGETS: &[Target] = &[
     target("NCCL with no computing beside it", Below(10.0), "PyTorch's profiler plugin (communication)", Of(exposed)),
     target("kernels that only change layouts", Below(5.0), "users' guides (channels_last)", Of(layouts)),
     target("allocations in steady steps", Limit::None, GUIDES, Fact("device-memory", "steady_allocations")),
-    target("occupancy", AtLeast(75.0), GUIDES, Ask(OCCUPANCY)),
-    target("occupancy", Limit::Text("50-75 %"), GUIDES, Ask(OCCUPANCY)),
-    target("memory throughput, of peak", AtLeast(80.0), GUIDES, Ask(MEMORY)),
+    target("occupancy", AtLeast(75.0), GUIDES, Counted(occupancy, OCCUPANCY)),
+    target("occupancy", Between(50.0, 75.0), GUIDES, Counted(occupancy, OCCUPANCY)),
+    target("memory throughput, of peak", AtLeast(80.0), GUIDES, Counted(memory, MEMORY)),
     target("L1 misses", Below(5.0), GUIDES, Ask("ncu --metrics l1tex__t_sector_hit_rate.pct (100 - it)")),
     target("L2 misses", Below(10.0), GUIDES, Ask("ncu --metrics lts__t_sector_hit_rate.pct (100 - it)")),
     target("L3 misses, of the host", Below(20.0), GUIDES, Ask("perf stat -e LLC-loads,LLC-load-misses")),
     target("branch misses, of the host", Below(5.0), GUIDES, Ask("perf stat -e branches,branch-misses")),
-    target("instructions per cycle, of the host", Limit::Text("> 2"), GUIDES, Ask("perf stat -e instructions,cycles")),
+    target(
+        "instructions per cycle, of the host",
+        More(2.0),
+        GUIDES,
+        Counted(instructions_per_cycle, "--cpu-counters on, or perf stat -e instructions,cycles"),
+    ),
     target(
         "tensor cores used where they could be",
-        Limit::Text("> 0 %"),
+        MorePercent(0.0),
         GUIDES,
-        Ask("ncu --metrics sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"),
+        Counted(tensor, "ncu --metrics sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"),
     ),
 ];
 
@@ -109,17 +123,20 @@ impl Analysis for Targets {
                 processes that use it; the average gap is idle time / number of operations; input is the time of the \
                 loop's thread in waits for the operating system, of a usual step, in the process where that is most; \
                 layout kernels are those whose names have direct_copy, nchwToNhwc or nhwcToNchw, of the time of all \
-                kernels. Where only hardware counters know, the command to ask is given.",
+                kernels. Where the trace has counters (--explain counters), occupancy, memory throughput and tensor cores are GPM's, \
+                the mean of the devices while they were used; instructions per cycle are those of the traced processes in user mode \
+                (--cpu-counters on). Where only other tools know, the command to ask is given.",
             unit: "percent, or a time with its unit.",
             limits: "The guides disagree, and a threshold met is no proof that nothing can be gained: the summary's findings \
-                say what can. What hardware counters know is never measured here. Waits for the operating system are no \
+                say what can. GPM's numbers are of the whole device and of all kernels, with multiprocessors that have nothing to do: a \
+                kernel may do better, and Nsight Compute tells. Caches, and branches that were predicted, are in no counter here. Waits for the operating system are no \
                 proof of a slow DataLoader.",
             source: "metrics.md, Verdicts; each row names its own.",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Gpu, Need::Launches, Need::Sites, Need::DeviceMemory]
+        &[Need::Gpu, Need::Launches, Need::Sites, Need::DeviceMemory, Need::Counters]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -147,7 +164,7 @@ impl Analysis for Targets {
         let mut rows: Vec<Vec<Value>> = Vec::new();
         for target in TARGETS {
             let measured = target.measure.value(facts);
-            let passed = measured.and_then(|value| target.limit.holds(value));
+            let passed = measured.map(|value| target.limit.holds(value));
             let (count, result) = match passed {
                 Some(true) => (0, "pass"),
                 Some(false) => (1, "fail"),
@@ -155,9 +172,10 @@ impl Analysis for Targets {
             };
             counts[count] += 1;
             let ask = match &target.measure {
-                Ask(ask) if ask.starts_with("ncu") && metal => Some(INSTRUMENTS),
-                Ask(ask) => Some(*ask),
-                _ => None,
+                Counted(..) if measured.is_some() => None,
+                Ask(ask) | Counted(_, ask) if ask.starts_with("ncu") && metal => Some(INSTRUMENTS),
+                Ask(ask) | Counted(_, ask) => Some(*ask),
+                Fact(..) | Of(..) => None,
             };
             rows.push(vec![
                 target.what.into(),
@@ -186,27 +204,27 @@ impl Measure {
         match self {
             Measure::Fact(analysis, key) => {
                 let analysis = ALL.iter().find(|known| known.name() == *analysis)?;
-                let section = analysis.section(facts);
+                let section = super::answer(*analysis, facts);
                 match section.facts.iter().find(|fact| fact.key == *key)?.value {
                     Value::Int(value) => Some(value as f64),
                     Value::Num(value) => Some(value),
                     _ => None,
                 }
             }
-            Measure::Of(of) => of(facts),
+            Measure::Of(of) | Measure::Counted(of, _) => of(facts),
             Measure::Ask(_) => None,
         }
     }
 }
 
 impl Limit {
-    fn holds(self, value: f64) -> Option<bool> {
+    fn holds(self, value: f64) -> bool {
         match self {
-            AtLeast(least) => Some(value >= least),
-            Below(limit) => Some(value < limit),
-            AtMostNs(most) => Some(value <= most),
-            Limit::None => Some(value == 0.0),
-            Limit::Text(_) => None,
+            AtLeast(least) | Between(least, _) => value >= least,
+            Below(limit) => value < limit,
+            MorePercent(limit) | More(limit) => value > limit,
+            AtMostNs(most) => value <= most,
+            Limit::None => value == 0.0,
         }
     }
 
@@ -215,16 +233,19 @@ impl Limit {
             AtLeast(least) => format!(">= {least} %"),
             Below(limit) => format!("< {limit} %"),
             AtMostNs(most) => format!("<= {}", duration(most)),
+            Between(least, most) => format!("{least}-{most} %"),
+            MorePercent(limit) => format!("> {limit} %"),
+            More(limit) => format!("> {limit}"),
             Limit::None => "none".to_owned(),
-            Limit::Text(text) => text.to_owned(),
         }
     }
 
     fn shown(self, value: f64) -> String {
         match self {
-            AtLeast(_) | Below(_) => share(value / 100.0),
+            AtLeast(_) | Below(_) | Between(..) | MorePercent(_) => share(value / 100.0),
             AtMostNs(_) => duration(value),
-            Limit::None | Limit::Text(_) => format!("{value}"),
+            More(_) => format!("{value:.2}"),
+            Limit::None => format!("{value}"),
         }
     }
 }
@@ -274,14 +295,28 @@ fn exposed(facts: &Facts<'_>) -> Option<f64> {
 
 /// Kernels that only change layouts, of the time of all kernels.
 fn layouts(facts: &Facts<'_>) -> Option<f64> {
-    const NAMES: [&str; 3] = ["direct_copy", "nchwToNhwc", "nhwcToNchw"];
-    let kernels = facts.gpu.as_ref()?.executions.kernels.iter();
-    let (layout, all) = kernels.fold((0.0, 0.0), |(layout, all), (id, stats)| {
-        let ns = stats.sum as f64;
-        let name = facts.names.full(*id);
-        (layout + if NAMES.iter().any(|part| name.contains(part)) { ns } else { 0.0 }, all + ns)
-    });
-    (all > 0.0).then(|| 100.0 * layout / all)
+    let (layouts, all_ns) = layout_ns(facts)?;
+    Some(100.0 * layouts.iter().map(|(_, ns)| *ns as f64).sum::<f64>() / all_ns as f64)
+}
+
+fn occupancy(facts: &Facts<'_>) -> Option<f64> {
+    bound::mean_percent(facts, "sm_occupancy")
+}
+
+fn memory(facts: &Facts<'_>) -> Option<f64> {
+    bound::mean_percent(facts, "dram_bw_util")
+}
+
+fn tensor(facts: &Facts<'_>) -> Option<f64> {
+    bound::mean_percent(facts, "any_tensor_util")
+}
+
+/// Of all processes whose cycles and instructions were counted.
+fn instructions_per_cycle(facts: &Facts<'_>) -> Option<f64> {
+    let both = |of: &OfSubject| Some((of.get("perf", "instructions")?.sum(), of.get("perf", "cycles")?.sum()));
+    let (instructions, cycles) =
+        facts.counters.all.values().filter_map(both).fold((0.0, 0.0), |all, of| (all.0 + of.0, all.1 + of.1));
+    (cycles > 0.0).then(|| instructions / cycles)
 }
 
 #[cfg(test)]
@@ -308,6 +343,39 @@ mod tests {
         assert_eq!(of("waits of the loop beside the GPU (input)"), ["fail".into()]);
         assert_eq!(of("occupancy"), vec![Value::from("not measured"); 2]);
         assert_eq!(section.get("not_measured"), &Value::Int(9));
+    }
+
+    #[test]
+    fn what_counters_tell_is_measured_with_them() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 10_000_000_000);
+        for (second, occupancy) in [(1, 50.0), (2, 70.0)] {
+            let device = [
+                ("graphics_util", 90.0),
+                ("sm_occupancy", occupancy),
+                ("dram_bw_util", 85.0),
+                ("any_tensor_util", 0.0),
+            ];
+            for (name, value) in device {
+                trace.counter(second * 1_000_000_000, Err("GPU-1"), "gpm", name, value);
+            }
+            trace.counter(second * 1_000_000_000, Ok(1), "perf", "instructions", 5e9);
+            trace.counter(second * 1_000_000_000, Ok(1), "perf", "cycles", 2e9);
+        }
+        // A reading in which nothing ran says nothing of what did.
+        trace.counter(3_000_000_000, Err("GPU-1"), "gpm", "graphics_util", 0.0);
+        trace.counter(3_000_000_000, Err("GPU-1"), "gpm", "sm_occupancy", 0.0);
+        let section = trace.section(&Targets);
+        let table = section.tables.iter().find(|table| table.key == "targets").expect("targets");
+        let of = |what: &str, limit: &str| {
+            let row = table.rows.iter().find(|row| row[0] == what.into() && row[1] == limit.into()).expect("a row");
+            [2, 3, 5].map(|column| row[column].clone())
+        };
+        assert_eq!(of("occupancy", ">= 75 %"), ["fail".into(), "60 %".into(), Value::Missing]);
+        assert_eq!(of("occupancy", "50-75 %"), ["pass".into(), "60 %".into(), Value::Missing]);
+        assert_eq!(of("memory throughput, of peak", ">= 80 %"), ["pass".into(), "85 %".into(), Value::Missing]);
+        assert_eq!(of("tensor cores used where they could be", "> 0 %"), ["fail".into(), "0 %".into(), Value::Missing]);
+        assert_eq!(of("instructions per cycle, of the host", "> 2"), ["pass".into(), "2.50".into(), Value::Missing]);
     }
 
     #[test]

@@ -20,16 +20,16 @@ pub(super) fn add(section: &mut Section, facts: &Facts<'_>) {
     let fragmented: i64 = all().map(|device| device.fragmented_bytes).sum();
     let peak = all().filter_map(Device::peak).map(|(bytes, _)| bytes).max();
     let peak_reserved = all().filter_map(Device::peak_reserved_bytes).max();
-    section.fact("torch_peak_bytes", "PyTorch: most asked for at once", Unit::Bytes, peak);
-    section.fact("torch_peak_reserved_bytes", "most reserved", Unit::Bytes, peak_reserved);
+    section.rare_fact("torch_peak_bytes", "PyTorch: most asked for at once", Unit::Bytes, peak);
+    section.rare_fact("torch_peak_reserved_bytes", "most reserved", Unit::Bytes, peak_reserved);
     let allocated = all().map(|device| device.allocated.1).sum();
-    section.fact("torch_allocated_bytes", "allocated at its end", Unit::Bytes, known(allocated));
-    section.fact("torch_reserved_bytes", "reserved", Unit::Bytes, known(reserved));
-    section.fact("torch_fragmented_bytes", "fragmented", Unit::Bytes, known(fragmented));
+    section.rare_fact("torch_allocated_bytes", "allocated at its end", Unit::Bytes, known(allocated));
+    section.rare_fact("torch_reserved_bytes", "reserved", Unit::Bytes, known(reserved));
+    section.rare_fact("torch_fragmented_bytes", "fragmented", Unit::Bytes, known(fragmented));
     let share = if any { percent(fragmented as f64, reserved as f64) } else { Value::Missing };
-    section.fact("torch_fragmented_percent", "of reserved", Unit::Percent, share);
+    section.rare_fact("torch_fragmented_percent", "of reserved", Unit::Percent, share);
     let failed = all().map(|device| device.failed.0).sum();
-    section.fact("torch_failed", "failed in PyTorch", Unit::Count, known(failed));
+    section.rare_fact("torch_failed", "failed in PyTorch", Unit::Count, known(failed));
     section.table(by_device(facts, &devices));
     section.table(by_site(facts, &devices));
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::select::{self, wrong};
-use crate::analysis::{ALL, Analysis, Facts, Need, loss};
+use crate::analysis::{ALL, Analysis, Facts, Need, answer, has_sums_alone, loss, sums_answer};
 use crate::cli::ReportArgs;
 use crate::findings;
 use crate::render::{self, Layout, Report};
@@ -28,9 +28,11 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     let needs: Vec<Need> = chosen.iter().flat_map(|a| a.needs()).copied().collect();
     let facts = Facts::gather(&trace, &filter, &needs);
     select::found(&args.select, &facts)?;
-    let asked = |a: &dyn Analysis| !args.only.is_empty() || a.answers(&facts);
+    let sums_alone = has_sums_alone(&facts);
+    let can_tell = |a: &dyn Analysis| a.answers(&facts) && (!sums_alone || sums_answer(a));
+    let asked = |a: &dyn Analysis| !args.only.is_empty() || can_tell(a);
     let section = |of: &dyn Analysis| {
-        let mut section = of.section(&facts);
+        let mut section = answer(of, &facts);
         loss::note_shed(&mut section, &facts, of.needs());
         section
     };

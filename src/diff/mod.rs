@@ -4,13 +4,14 @@
 //! traces every metric, and the tables by call and by call site.
 
 mod kernels;
+mod processes;
 mod render;
 mod samples;
 mod spread;
 mod tables;
 
 use crate::analysis::summary::main_subject;
-use crate::analysis::{ALL, Analysis, Facts, Need, Section, Shed, Unit};
+use crate::analysis::{ALL, Analysis, Facts, Need, Section, Shed, Unit, answer};
 use crate::findings;
 use crate::render::number;
 use crate::trace::{Problem, shortened};
@@ -142,8 +143,10 @@ impl Diff {
             parts.extend(own.contains(&"steps").then(|| steps(&old, &new)));
             parts.extend(own.contains(&"kernels").then(|| by_kernel(&old, &new)).into_iter().flatten());
         }
-        for analysis in analyses {
-            let sections: [Section; 2] = [before, after].map(|side| analysis.section(side.facts));
+        let names = [before, after].map(|side| processes::names(side.facts));
+        for analysis in analyses.iter().filter(|of| [before, after].iter().any(|side| of.answers(side.facts))) {
+            let mut sections: [Section; 2] = [before, after].map(|side| answer(*analysis, side.facts));
+            sections.iter_mut().zip(&names).for_each(|(section, names)| processes::rename(section, names));
             parts.extend(tables::parts(*analysis, &sections));
         }
         let about = |side: &Side<'_>, main: Option<&findings::Subject<'_>>| About::of(side, main);

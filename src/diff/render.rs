@@ -14,8 +14,9 @@ use crate::trace::shortened;
 const VERSION: u32 = 1;
 /// Rows of a part that text and Markdown show.
 const ROWS: usize = 8;
-/// Characters of what a row is about.
-const WHAT: usize = 40;
+/// Characters of what a row is about, in a line and in all: beyond the first the name goes on below.
+const WHAT: usize = 42;
+const WHOLE: usize = 3 * WHAT;
 const WIDTH: usize = 100;
 
 /// For people.
@@ -26,7 +27,8 @@ pub(crate) fn text(diff: &Diff) -> String {
         grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         grid.set_header(HEADS);
         for row in part.rows.iter().take(ROWS) {
-            grid.add_row(cells(row));
+            let [what, numbers @ ..] = cells(row);
+            grid.add_row(std::iter::once(wrapped(&what, WHAT).join("\n  ")).chain(numbers));
         }
         for index in 0..HEADS.len() {
             if let Some(column) = grid.column_mut(index) {
@@ -136,7 +138,7 @@ fn cells(row: &Change) -> [String; 6] {
         Some(false) => "no",
         None => "",
     };
-    let what = shortened(&row.what.replace(char::is_control, " "), WHAT) + if row.mean { " (mean)" } else { "" };
+    let what = shortened(&row.what.replace(char::is_control, " "), WHOLE) + if row.mean { " (mean)" } else { "" };
     [
         what,
         value(row.before),

@@ -9,6 +9,8 @@ use crate::analysis::{Analysis, Column, Section, Table, Unit, Value};
 const ROWS: usize = 1000;
 /// The number of a row that is compared: the first of these that the table has.
 const NUMBERS: [&str; 6] = ["total_ns", "gpu_ns", "bytes", "calls", "launches_estimate", "count"];
+/// The same of tables in which the number of rows behind a row says nothing.
+const OWN_NUMBERS: [(&str, &str); 1] = [("counters", "mean")];
 /// Tables that list single things, or say again what another part says.
 const SKIPPED: [&str; 8] =
     ["findings", "processes", "devices", "longest", "over_time", "by_kernel", "by_thread", "by_process"];
@@ -47,7 +49,9 @@ fn metrics(analysis: &'static dyn Analysis, sections: &[Section; 2]) -> Part {
 }
 
 fn table(tables: &[Option<Table>; 2], about: &Table) -> Option<Part> {
-    let number = NUMBERS.iter().find_map(|key| about.columns.iter().find(|column| column.key == *key))?;
+    let own = OWN_NUMBERS.iter().find(|(table, _)| *table == about.key).map(|(_, key)| *key);
+    let keys = || own.into_iter().chain(NUMBERS.into_iter().filter(|_| own.is_none()));
+    let number = keys().find_map(|key| about.columns.iter().find(|column| column.key == key))?;
     let mut order: Vec<String> = Vec::new();
     let mut sums: FxHashMap<String, [Option<f64>; 2]> = FxHashMap::default();
     for (side, table) in tables.iter().enumerate() {

@@ -167,3 +167,50 @@ fn without_steps_the_runs_are_compared_and_no_spread_is_claimed() {
     });
     compared(&TestTrace::new(), &TestTrace::new(), |diff| assert!(text(diff).ends_with("\nno difference\n")));
 }
+
+#[test]
+fn counters_of_a_process_are_compared_whatever_its_pid_and_devices_by_their_name() {
+    let with_pid = |pid: i32, percent: f64| {
+        let mut trace = TestTrace::new();
+        trace.process(i64::from(pid), pid, None, START + 1_000_000_000);
+        for second in 0..3 {
+            trace.counter(second * 1_000_000_000, Ok(i64::from(pid)), "proc", "cpu_user", percent);
+        }
+        trace
+    };
+    compared(&with_pid(100, 40.0), &with_pid(777, 60.0), |diff| {
+        let row = row(diff, "counters.counters", "python proc cpu_user %");
+        assert_eq!((row.before, row.after), (Some(40.0), Some(60.0)));
+        let part = diff.parts.iter().find(|part| part.name == "counters.counters").map(|part| part.rows.len());
+        assert_eq!(part, Some(1));
+    });
+}
+
+#[test]
+fn what_neither_trace_can_answer_is_no_part() {
+    compared(&made(1, 1, "gemm"), &made(2, 1, "gemm"), |diff| {
+        let names: Vec<&str> = diff.parts.iter().map(|part| part.name.as_str()).collect();
+        assert!(names.contains(&"launch-overhead") && !names.contains(&"metal-baseline"), "{names:?}");
+    });
+}
+
+#[test]
+fn rows_with_long_names_are_told_apart() {
+    let row = |what: &str| Change {
+        what: what.to_owned(),
+        unit: Unit::Ns,
+        before: Some(1_000.0),
+        after: Some(2_000.0),
+        mean: false,
+        beyond: None,
+        unmeasured: false,
+        note: None,
+    };
+    let rows =
+        ["HtoD", "DtoH"].map(|way| row(&format!("transfer cuMemcpy{way}Async_v2 package::module::Training::step")));
+    let part = Part { name: "a".into(), title: "A".into(), rows: rows.to_vec(), ..Part::default() };
+    let (before, after) = (About::default(), About::default());
+    let text = text(&Diff { before, after, per_step: false, parts: vec![part], problems: Vec::new() });
+    assert!(text.contains("cuMemcpyHtoDAsync_v2") && text.contains("cuMemcpyDtoHAsync_v2"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}

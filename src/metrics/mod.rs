@@ -5,7 +5,9 @@
 
 mod quantity;
 
-use crate::analysis::{ALL, Analysis, Facts, Loss, Metric, Need, Section, Shed, Unit, Value};
+use crate::analysis::{
+    ALL, Analysis, Facts, Loss, Metric, Need, Section, Shed, Unit, Value, answer, has_sums_alone, sums_answer,
+};
 use crate::render::share;
 
 pub(crate) use quantity::{parse, shown};
@@ -65,18 +67,19 @@ pub(crate) enum Answer {
     Unknown(String),
 }
 
+/// Analyses that look at no single event, nor at sums of them.
+const OF_NO_EVENT: [&str; 3] = ["counters", "node-health", "self"];
+
 /// The answers of some analyses to one trace.
 pub(crate) struct Answers {
     sections: Vec<(&'static str, Section)>,
     not_whole: Option<String>,
     lost: Option<String>,
     shed: Option<String>,
-    /// Why nothing is known of single events, where that is so.
+    /// Why nothing is known of single events, where that is so, and whether their sums are.
     unknown: Option<&'static str>,
+    in_sums: bool,
 }
-
-/// Analyses that look at no single event.
-const OF_NO_EVENT: [&str; 4] = ["rollups", "counters", "node-health", "self"];
 
 impl Answers {
     /// The passes that these metrics need.
@@ -89,7 +92,7 @@ impl Answers {
         let mut sections: Vec<(&'static str, Section)> = Vec::new();
         for named in metrics {
             if sections.iter().all(|(name, _)| *name != named.analysis.name()) {
-                sections.push((named.analysis.name(), named.analysis.section(facts)));
+                sections.push((named.analysis.name(), answer(named.analysis, facts)));
             }
         }
         let problem = facts.trace.problems().into_iter().find(|problem| problem.lost_rows());
@@ -100,6 +103,7 @@ impl Answers {
             lost: lost.map(|lost| format!("{} of the driver's calls are lost", share(lost))),
             shed: Shed::of(facts.processes()).map(|shed| shed.text(facts.trace)),
             unknown: facts.trace.intervals().filter(Vec::is_empty).map(|_| "no single event was kept (--detail)"),
+            in_sums: has_sums_alone(facts),
         }
     }
 
@@ -110,7 +114,8 @@ impl Answers {
         if let Some(why) = &self.not_whole {
             return Answer::Unknown(why.clone());
         }
-        if let Some(why) = self.unknown.filter(|_| !OF_NO_EVENT.contains(&named.analysis.name())) {
+        let told = self.in_sums && named.analysis.name() != "summary" && sums_answer(named.analysis);
+        if let Some(why) = self.unknown.filter(|_| !told && !OF_NO_EVENT.contains(&named.analysis.name())) {
             return Answer::Unknown(why.to_owned());
         }
         let of = |key: &str| section.facts.iter().find(|fact| fact.key == key).map(|fact| &fact.value);

@@ -12,6 +12,12 @@ use crate::trace::shortened;
 const NAME: usize = 20;
 const NARROW_NAME: usize = 10;
 const NARROW_TEXT: usize = 16;
+/// Characters of what is the same in every row.
+const SAID: usize = 60;
+/// Columns at which a terminal is not narrow.
+const WIDE: usize = 80;
+/// Columns that stay, however alike names are that were shortened.
+const FEWEST: usize = 4;
 /// Left of a table's lines.
 const INDENT: usize = 4;
 
@@ -28,13 +34,25 @@ impl Cells<'_> {
         self.cells.iter().chain([&self.head]).map(|cell| cell.chars().count()).max().unwrap_or(0)
     }
 
-    /// Characters that it needs at least.
-    fn least(&self) -> usize {
+    /// Characters that it needs at least in a line of so many.
+    fn least(&self, line: usize) -> usize {
         self.width().min(match self.unit {
-            Unit::Name => NARROW_NAME,
+            Unit::Name if line < WIDE => NARROW_NAME,
+            Unit::Name => NAME,
             Unit::Text => NARROW_TEXT,
             _ => usize::MAX,
         })
+    }
+
+    /// Whether names that differ look the same in so many characters.
+    fn confuses(&self, most: usize) -> bool {
+        let mut names: Vec<&String> = self.cells.iter().collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut short: Vec<String> = names.iter().map(|name| shortened(name, most)).collect();
+        short.sort_unstable();
+        short.dedup();
+        self.unit == Unit::Name && short.len() < names.len()
     }
 
     /// Makes it fit so many characters.
@@ -50,7 +68,7 @@ impl Cells<'_> {
 pub(super) fn grid(table: &Table, layout: Layout) -> String {
     let shown = &table.rows[..table.rows.len().min(ROWS)];
     let constant = constant(table);
-    let said: Vec<&str> = constant.iter().filter_map(|(_, text)| text.as_deref()).collect();
+    let said: Vec<String> = constant.iter().filter_map(|(_, text)| Some(shortened(text.as_deref()?, SAID))).collect();
     let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
     let varying = shown_columns(table).filter(|at| constant.iter().all(|(c, _)| c != at));
     let mut columns: Vec<Cells<'_>> = varying
@@ -61,7 +79,12 @@ pub(super) fn grid(table: &Table, layout: Layout) -> String {
         })
         .collect();
     let mut left_out: Vec<&str> = Vec::new();
-    while layout.must_fit && columns.len() > 1 && width(&columns, |column| column.least()) > layout.width {
+    let least = |columns: &[Cells<'_>]| width(columns, |column| column.least(layout.width));
+    while layout.must_fit && columns.len() > 1 && least(&columns) > layout.width {
+        left_out.extend(columns.pop().map(|column| column.title));
+    }
+    // Names are there to tell rows apart: that is worth more than one number more.
+    while layout.must_fit && layout.width >= WIDE && columns.len() > FEWEST && is_confusing(&columns, layout) {
         left_out.extend(columns.pop().map(|column| column.title));
     }
     shorten(&mut columns, layout);
@@ -82,7 +105,6 @@ pub(super) fn grid(table: &Table, layout: Layout) -> String {
     let push = |out: &mut String, line: &str| {
         fitted(line, layout.width, 2).iter().for_each(|line| out.push_str(&format!("{line}\n")));
     };
-    let said = shortened(&said, layout.width.saturating_sub(table.title.len() + 2));
     push(&mut out, &format!("  {}{said}", table.title));
     grid.lines().for_each(|line| out.push_str(&format!("{:INDENT$}{}\n", "", line.trim_end())));
     let more = table.rows.len() - shown.len() + table.left_out;
@@ -119,14 +141,19 @@ fn width(columns: &[Cells<'_>], of: impl Fn(&Cells<'_>) -> usize) -> usize {
     INDENT + columns.iter().map(of).sum::<usize>() + 2 * columns.len().saturating_sub(1)
 }
 
-/// Shortens names, and breaks texts where lines must fit, to the room that the other columns leave. Narrow ones leave what
-/// they do not need to the wide ones.
-fn shorten(columns: &mut [Cells<'_>], layout: Layout) {
-    let elastic = |column: &Cells<'_>| match column.unit {
+/// Whether a column's width follows from the room that there is.
+fn is_elastic(column: &Cells<'_>, layout: Layout) -> bool {
+    match column.unit {
         Unit::Name => true,
         Unit::Text => layout.must_fit,
         _ => false,
-    };
+    }
+}
+
+/// Characters that a name or text may have in the room that the other columns leave; none where all have room. Narrow ones leave
+/// what they do not need to the wide ones.
+fn most(columns: &[Cells<'_>], layout: Layout) -> Option<usize> {
+    let elastic = |column: &Cells<'_>| is_elastic(column, layout);
     let mut wide: Vec<usize> = columns.iter().filter(|column| elastic(column)).map(Cells::width).collect();
     let mut room =
         layout.width.saturating_sub(width(columns, |column| if elastic(column) { 0 } else { column.width() }));
@@ -139,11 +166,18 @@ fn shorten(columns: &mut [Cells<'_>], layout: Layout) {
         room -= needed;
         left -= 1;
     }
-    if left == 0 {
-        return;
-    }
-    let most = (room / left).max(if layout.must_fit { NARROW_NAME } else { NAME });
-    columns.iter_mut().filter(|column| elastic(column)).for_each(|column| column.shorten(most));
+    (left > 0).then(|| (room / left).max(if layout.must_fit { NARROW_NAME } else { NAME }))
+}
+
+/// Whether names that differ look the same when all fit.
+fn is_confusing(columns: &[Cells<'_>], layout: Layout) -> bool {
+    most(columns, layout).is_some_and(|most| columns.iter().any(|column| column.confuses(most)))
+}
+
+/// Shortens names, and breaks texts where lines must fit.
+fn shorten(columns: &mut [Cells<'_>], layout: Layout) {
+    let Some(most) = most(columns, layout) else { return };
+    columns.iter_mut().filter(|column| is_elastic(column, layout)).for_each(|column| column.shorten(most));
 }
 
 #[cfg(test)]
@@ -185,6 +219,28 @@ mod tests {
         }
         let narrow = grid(&table(3), Layout { width: 40, bold: false, must_fit: true });
         assert!(narrow.ends_with("... and with a larger --width: Least\n      of all, Mean of all\n"), "{narrow}");
+    }
+
+    #[test]
+    fn names_that_differ_look_different_and_numbers_make_room_for_that() {
+        let number = |key, title| Column { key, title, unit: Unit::Count };
+        let names = ["cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"];
+        let columns: Vec<Column> = [Column { key: "api", title: "Function", unit: Unit::Name }]
+            .into_iter()
+            .chain(["first", "second", "third", "fourth", "fifth"].map(|key| number(key, "A wide column")))
+            .collect();
+        let row = |name: &str| std::iter::once(name.into()).chain((0..5i64).map(Value::from)).collect();
+        let made = |names: &[&str]| Table::new("rows", "Rows", &columns, names.iter().map(|name| row(name)).collect());
+        let shown = |names: &[&str], width| grid(&made(names), Layout { width, bold: false, must_fit: true });
+        let text = shown(&names, 85);
+        assert!(names.iter().all(|name| text.contains(name)) && text.contains("larger --width"), "{text}");
+        let long = [
+            "one_kernel_of_many_templates<1>_and_some_more_of_its_name",
+            "one_kernel_of_many_templates<2>_and_some_more_of_its_name",
+        ];
+        let text = shown(&long, 85);
+        assert!(text.contains("templates<1>") && text.contains("templates<2>") || text.lines().count() > 2, "{text}");
+        assert_eq!(shown(&["a_kernel_with_a_name", "b"], 120).matches("A wide column").count(), 5);
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn render_section(out: &mut String, section: &Section) {
         let _ = writeln!(out, "```text\n{}\n```", literal.trim_end().replace("```", "'''"));
         return;
     }
-    for fact in &section.facts {
+    for fact in section.shown_facts() {
         let _ = writeln!(out, "- {}: **{}**", fact.title, escaped(&numbers::value(&fact.value, fact.unit)));
     }
     for table in &section.tables {

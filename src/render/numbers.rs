@@ -64,6 +64,13 @@ pub(crate) fn number(value: f64) -> String {
     if value.abs() < 0.1 { format!("{value:.3}") } else { format!("{value:.1}") }
 }
 
+/// A number of things with their name: `1 launch`, `5,203 launches`.
+pub(crate) fn counted(value: f64, one: &str, many: &str) -> String {
+    let number = number(value);
+    let name = if number == "1" { one } else { many };
+    format!("{number} {name}")
+}
+
 /// A share in percent: `53 %`, `4.2 %`, `0.05 %`.
 pub(crate) fn share(share: f64) -> String {
     percent(100.0 * share)
@@ -117,8 +124,14 @@ pub(crate) fn value(value: &Value, unit: Unit) -> String {
         Unit::BytesPerS => bytes(number_of) + "/s",
         Unit::Percent => percent(number_of),
         Unit::PerS => number(number_of) + " /s",
+        Unit::Id => identifier(number_of),
         Unit::Count | Unit::Text | Unit::Name | Unit::Stack => number(number_of),
     }
+}
+
+/// A number that names something: small ones as people count, the bits of a handle as debuggers show them.
+fn identifier(value: f64) -> String {
+    if value.abs() < 100_000.0 { format!("{value:.0}") } else { format!("{:#x}", value as i64) }
 }
 
 /// A unit's name, for lists.
@@ -129,7 +142,7 @@ pub(crate) fn unit_name(unit: Unit) -> &'static str {
         Unit::BytesPerS => "bytes/s",
         Unit::Percent => "%",
         Unit::PerS => "1/s",
-        Unit::Count => "count",
+        Unit::Count | Unit::Id => "count",
         Unit::Text | Unit::Name | Unit::Stack => "text",
     }
 }
@@ -162,6 +175,7 @@ pub(crate) fn column<'a>(column: &Column, cells: impl Iterator<Item = &'a Value>
             Unit::Ns | Unit::Bytes | Unit::BytesPerS if divisor == 1.0 => number(v),
             Unit::Ns | Unit::Bytes | Unit::BytesPerS => fixed(v / divisor, most / divisor),
             Unit::BytesEach => bytes(v),
+            Unit::Id => identifier(v),
             Unit::Percent => format!("{v:.1}"),
             _ => number(v),
         },
@@ -206,6 +220,10 @@ mod tests {
             (-1e6, "-1,000,000"),
         ];
         counts.iter().for_each(|(n, text)| assert_eq!(number(*n), *text));
+        let launches = |n| counted(n, "launch", "launches");
+        assert_eq!((launches(1.0), launches(5203.0)), ("1 launch".to_owned(), "5,203 launches".to_owned()));
+        let stream = |n| value(&Value::Int(n), Unit::Id);
+        assert_eq!((stream(7), stream(0x200_0000_0010)), ("7".to_owned(), "0x20000000010".to_owned()));
         let sizes = [(512.0, "512 B"), (1024.0, "1.00 KiB"), (65536.0, "64.0 KiB"), (3e9, "2.79 GiB")];
         sizes.iter().for_each(|(b, text)| assert_eq!(bytes(*b), *text));
         assert_eq!(

@@ -88,3 +88,37 @@ fn a_clock_that_jumps_back_harms_no_report() {
         assert!(said.contains("before it began: the clock was set while it ran"), "{said}");
     }
 }
+
+/// What the page about JSON says of an analysis, in a section that may be about several.
+fn documented(analysis: &str) -> &'static str {
+    const PAGE: &str = include_str!("../../docs/report-json.md");
+    let is_about =
+        |section: &&str| section.lines().next().is_some_and(|head| head.split(", ").any(|of| of == analysis));
+    PAGE.split("\n## ").find(is_about).unwrap_or_default()
+}
+
+#[test]
+fn every_number_and_table_of_the_json_report_stands_on_its_page() {
+    let trace = TestTrace::rich();
+    let (trace, filter) = (trace.open(), Filter::default());
+    let needs: Vec<_> = ALL.iter().flat_map(|analysis| analysis.needs()).copied().collect();
+    let facts = Facts::gather(&trace, &filter, &needs);
+    // What rows by stack end with is said once.
+    const BY_STACK: [&str; 4] = ["via", "place", "stack", "stack_id"];
+    let mut missing = Vec::new();
+    for analysis in ALL {
+        let (section, page) = (analysis.section(&facts), documented(analysis.name()));
+        let facts = section.facts.iter().map(|fact| fact.key);
+        let tables = section.tables.iter().map(|table| table.key);
+        let keys = facts.chain(tables).filter(|key| !page.contains(&format!("`{key}`")));
+        missing.extend(keys.map(|key| format!("{}.{key}", analysis.name())));
+        for table in &section.tables {
+            let keys = table.columns.iter().map(|column| column.key).filter(|key| *key != "process");
+            let said_once =
+                |key: &str| table.columns.iter().any(|column| column.key == "stack") && BY_STACK.contains(&key);
+            let keys = keys.filter(|key| !said_once(key) && !page.contains(&format!("`{key}`")));
+            missing.extend(keys.map(|key| format!("{}.{}.{key}", analysis.name(), table.key)));
+        }
+    }
+    assert!(missing.is_empty(), "not in docs/report-json.md: {missing:#?}");
+}

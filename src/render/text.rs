@@ -46,8 +46,8 @@ fn render_section(out: &mut String, title: &str, section: &Section, layout: Layo
         return;
     }
     let _ = writeln!(out, "{}", heading(title, layout));
-    let width = section.facts.iter().map(|f| f.title.chars().count()).max().unwrap_or(0);
-    for fact in &section.facts {
+    let width = section.shown_facts().map(|f| f.title.chars().count()).max().unwrap_or(0);
+    for fact in section.shown_facts() {
         let value = numbers::value(&fact.value, fact.unit);
         push(out, &format!("  {:width$}  {value}", fact.title), layout, width + 2);
     }

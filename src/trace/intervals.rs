@@ -38,6 +38,11 @@ impl Trace {
         Some(all)
     }
 
+    /// Whether every launcher was asked to keep events of some time only, and none kept any.
+    pub(crate) fn keeps_no_event(&self) -> bool {
+        self.manifests().all(|manifest| manifest.detail.is_some()) && self.intervals().is_some_and(|all| all.is_empty())
+    }
+
     /// Which interval a command is about unless told: the last whole one.
     pub(crate) fn usual_interval(&self) -> Option<usize> {
         let all = self.intervals()?;

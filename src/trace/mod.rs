@@ -137,6 +137,12 @@ impl Trace {
         self.by_id.get(&process_id).map(|index| &self.processes[*index])
     }
 
+    /// Whether what is known of a process comes from another profiler's file.
+    pub(crate) fn is_imported(&self, process_id: i64) -> bool {
+        let mut imports = self.manifests().filter(|manifest| manifest.is_imported());
+        imports.any(|import| import.processes.iter().any(|process| process.process_id == process_id))
+    }
+
     /// When the trace began, ns since the epoch: what `--from` and `--to` count from.
     pub(crate) fn began_ns(&self) -> i64 {
         let launchers = self.manifests().map(|m| m.started_ns);

@@ -1,4 +1,4 @@
-//! Sums of periods, added up again: by class of events, by what they are about, and over time.
+//! Sums of periods, added up again: by class of events, by process and function, by what they are about, and over time.
 
 use gputrace_collectors::rollups::Durations;
 use gputrace_collectors::schema::TableId;
@@ -12,6 +12,8 @@ use crate::trace::{NO_NAME, NO_STACK, Rows, Want};
 
 /// Things that are told apart.
 const MOST: usize = 100_000;
+/// Process of what is beyond these.
+const NO_PROCESS: i64 = -1;
 /// Parts of the time, at most; half as many at least in a long run.
 const PARTS: usize = 128;
 
@@ -46,7 +48,8 @@ impl Sum {
         self.durations.quantile_ns(share).map(|ns| ns.max(self.min_ns as f64).min(self.max_ns as f64))
     }
 
-    fn add(&mut self, other: &Sum) {
+    /// Adds all of another.
+    pub(crate) fn add(&mut self, other: &Sum) {
         self.events = self.events.saturating_add(other.events);
         self.errors = self.errors.saturating_add(other.errors);
         if other.timed > 0 {
@@ -70,6 +73,16 @@ pub(crate) struct What {
     pub(crate) name_id: i64,
     /// Whose line.
     pub(crate) stack_id: i64,
+}
+
+/// Who called which function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Caller {
+    class: u16,
+    /// The process.
+    pub(crate) process_id: i64,
+    /// Function that was called.
+    pub(crate) api_id: i64,
 }
 
 /// Sums of equal parts of the time.
@@ -118,6 +131,8 @@ pub(crate) struct Rollups {
     classes: Texts,
     /// By number of a class.
     sums: Vec<Sum>,
+    /// By process and function.
+    callers: Groups<Caller, Sum>,
     /// By what they are about.
     what: Groups<What, Sum>,
     over_time: OverTime,
@@ -127,10 +142,12 @@ pub(crate) struct Rollups {
 
 impl Default for Rollups {
     fn default() -> Rollups {
+        let nobody = Caller { class: 0, process_id: NO_PROCESS, api_id: NO_NAME };
         let other = What { class: 0, api_id: NO_NAME, name_id: NO_NAME, stack_id: NO_STACK };
         Rollups {
             classes: Texts::default(),
             sums: Vec::new(),
+            callers: Groups::new(MOST, nobody),
             what: Groups::new(MOST, other),
             over_time: OverTime::default(),
             range_ns: None,
@@ -151,6 +168,11 @@ impl Rollups {
     /// The sums of a class.
     pub(crate) fn of(&self, class: &str) -> Option<&Sum> {
         self.classes().find(|(name, _)| *name == class).map(|(_, sum)| sum)
+    }
+
+    /// Who called which function of which class, with their sums.
+    pub(crate) fn callers(&self) -> impl Iterator<Item = (&str, &Caller, &Sum)> {
+        self.callers.iter().map(|(caller, sum)| (self.classes.text(caller.class), caller, sum))
     }
 
     /// What events of which class are about, with their sums.
@@ -185,8 +207,20 @@ impl Rollups {
     }
 }
 
-const COLUMNS: &[&str] =
-    &["period_ns", "class", "events", "errors", "timed", "total_ns", "min_ns", "max_ns", "bytes", "durations"];
+const COLUMNS: &[&str] = &[
+    "period_ns",
+    "process_id",
+    "class",
+    "events",
+    "errors",
+    "timed",
+    "total_ns",
+    "min_ns",
+    "max_ns",
+    "bytes",
+    "durations",
+    "api_id",
+];
 const NAMED: &[&str] = &[
     "period_ns",
     "class",
@@ -219,6 +253,7 @@ impl Pass for Rollups {
         let (classes, durations) = (rows.texts("class"), rows.texts("durations"));
         let ids = ["api_id", "name_id"].map(|column| rows.i64_or(column, NO_NAME));
         let stacks = rows.i64_or("stack_id", NO_STACK);
+        let processes = rows.i64_or("process_id", NO_PROCESS);
         for row in 0..rows.len {
             let class = self.classes.number(classes.get(row));
             let sum = Sum {
@@ -236,6 +271,7 @@ impl Pass for Rollups {
                 self.what.at(what).add(&sum);
                 continue;
             }
+            self.callers.at(Caller { class, process_id: processes[row], api_id: ids[0][row] }).add(&sum);
             let place = usize::from(class);
             self.sums.resize_with(self.sums.len().max(place + 1), Sum::default);
             self.sums[place].add(&sum);
@@ -247,5 +283,6 @@ impl Pass for Rollups {
 
     fn names(&self, ids: &mut FxHashSet<i64>) {
         ids.extend(self.what.iter().flat_map(|(what, _)| [what.api_id, what.name_id]));
+        ids.extend(self.callers.iter().map(|(caller, _)| caller.api_id));
     }
 }

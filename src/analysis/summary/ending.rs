@@ -5,7 +5,7 @@ use std::fmt::Write;
 use gputrace_collectors::quote;
 use gputrace_collectors::schema::TableId;
 
-use super::{Content, budget, detail, ranks};
+use super::{Content, budget, detail, ranks, sums};
 use crate::analysis::{hung_lines, loss, lost_gpus};
 use crate::findings::{Finding, Subject, together_ns};
 use crate::render::{file_size, number, scale_ns, share};
@@ -97,6 +97,9 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
     }
     if loss::removed(facts.trace).iter().any(|removed| DRIVER.iter().any(|of| of.table().name == removed.table)) {
         return format!("UNKNOWN: {api} calls were removed to keep to --max-size, and too few are left to judge\n");
+    }
+    if let Some(lines) = sums::lines(facts) {
+        return lines;
     }
     let (left_out, kept) = detail::counts(facts);
     if left_out > 0 {

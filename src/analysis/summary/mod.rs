@@ -7,6 +7,7 @@ mod ending;
 mod needs;
 mod own;
 mod ranks;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -180,6 +181,7 @@ impl Analysis for Summary {
         section.table(findings_table(&content));
         section.table(processes_table(&content));
         section.table(devices::table(facts));
+        section.table(sums::table(facts));
         section
     }
 }

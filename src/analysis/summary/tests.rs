@@ -426,6 +426,8 @@ fn of_two_gpus_the_one_that_idles_is_named_with_its_share() {
     assert!(lines(&text)[1].starts_with("IDLE GPU: GPU 1 busy 0"), "{text}");
     assert!(lines(&text)[1].contains(" of a step while GPU 0 is busy 98 %"), "{text}");
     assert!(text.contains("  the mean of 2 GPUs, each busy: 0 98 % | 1 0"), "{text}");
+    let finding = "1 a GPU that has next to nothing to do  gain not known  effort medium\n   GPU 1 busy 0";
+    assert!(text.contains(finding) && text.contains("one process a GPU"), "{text}");
     let section = trace.section(&crate::analysis::gpu_utilisation::GpuUtilisation);
     let said = "Idle beside others: GPU 1 worked for 0.1 % of the time of all GPUs of its run, GPU 0 for 98 %.";
     assert!(section.notes.iter().any(|note| note == said), "{:?}", section.notes);
@@ -437,4 +439,5 @@ fn of_two_gpus_the_one_that_idles_is_named_with_its_share() {
     let facts = Facts::gather(&opened, &filter, Summary.needs());
     let alone = Summary.section(&facts).literal.unwrap_or_default();
     assert!(!alone.contains("IDLE GPU") && !alone.contains("the mean of"), "{alone}");
+    assert!(!alone.contains("next to nothing"), "{alone}");
 }

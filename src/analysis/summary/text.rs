@@ -7,7 +7,7 @@ use crate::analysis::loss::Loss;
 use crate::analysis::{Cause, Facts, Part, ProcessSteps, What};
 use crate::analysis::{bound, by_stack, gpu, outliers};
 use crate::findings::{Each, Subject, worst_site};
-use crate::render::{duration, number, scale_ns, share, time};
+use crate::render::{counted, duration, number, scale_ns, share, time};
 use crate::trace::{Process, printable, shortened};
 
 /// Characters of the command that are shown.
@@ -251,7 +251,7 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     }
     // Where each call is one operation, their number is said.
     if !one_each {
-        let _ = write!(out, "{calls} launches");
+        let _ = write!(out, "{calls} {}", plural(main.calls(Part::Launch), "launch", "launches"));
         match main.kernels().map(number) {
             Some(kernels) if kernels == calls => {}
             Some(kernels) => _ = write!(out, " of {kernels} kernels"),
@@ -408,7 +408,8 @@ fn process_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
             format!(", {} steps, p50 {}", number(s.count as f64), time(s.quantile_ns(0.5) as f64))
         });
         let launches = content.facts.launches.processes.get(&subject.process_id).map_or(0, |l| l.count);
-        let _ = writeln!(out, "   {}: {} launches{steps}", describe(content, subject), number(launches as f64));
+        let launches = counted(launches as f64, "launch", "launches");
+        let _ = writeln!(out, "   {}: {launches}{steps}", describe(content, subject));
     }
     if others.len() > LINES {
         let _ = writeln!(out, "   ... and {} more processes", others.len() - LINES);

@@ -3,6 +3,7 @@
 use super::lines::ms;
 use crate::analysis::{Cause, Part, idle_by_site, launches_by_site};
 use crate::findings::{Evidence, SLOW_HOST, Subject, WORTH};
+use crate::render::counted;
 use crate::trace::shortened;
 
 pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
@@ -27,7 +28,8 @@ pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
     let line = |((api, name), stats): &(&(i64, i64), &crate::analysis::Stats)| {
         let number = stats.count as f64 / all.max(1) as f64 * calls;
         let kernel = if *name < 0 { String::new() } else { shortened(&s.facts.names.full(*name), 48) };
-        format!("{} launches {kernel} {}", crate::render::number(number), s.facts.names.full(*api)).replace("  ", " ")
+        let launches = counted(number, "launch", "launches");
+        format!("{launches} {kernel} {}", s.facts.names.full(*api)).replace("  ", " ")
     };
     let lines = launching_lines(s, calls).into_iter().chain(lone_dispatches(s)).chain(kernels.iter().map(line));
     let lines: Vec<String> = lines.take(3).collect();
@@ -112,7 +114,7 @@ fn launching_lines(s: &Subject<'_>, calls: f64) -> Vec<String> {
     }
     let line = |(_, site, of): &(i64, &crate::trace::Site, crate::analysis::Drawn)| {
         let number = of.samples as f64 / drawn as f64 * calls;
-        format!("about {} launches {}", crate::render::number(number.round()), site.named())
+        format!("about {} {}", counted(number.round(), "launch", "launches"), site.named())
     };
     own().filter(|(.., of)| of.samples > 0).take(2).map(line).collect()
 }

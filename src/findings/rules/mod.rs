@@ -3,104 +3,30 @@
 //! Where the trace has GPU times no gain is larger than what the run replayed without the rule's class of work would gain.
 
 mod copies;
+mod gpu;
 mod host;
 mod launching;
 mod lines;
 mod memory;
 mod node;
+mod rule;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod waits;
 
-use super::{Evidence, Subject};
+use super::Subject;
 use crate::analysis::{Class, node_is_known};
 use copies::{exposed_copies, pageable_copies, small_transfers, sync_copies};
+use gpu::{has_layout_kernels, idle_gpu, layout_kernels};
 use host::{host_memory_growth, malloc_is_known, malloc_is_timed, malloc_time};
 use launching::{exposed_communication, host_work, launch_bound};
 pub(crate) use lines::worst_site;
 use memory::{allocation_in_loop, warm_up};
 use node::{hangs, node_faults};
+pub(crate) use rule::{Effort, Rule, Title};
 use streams::serialised_streams;
 use waits::{hidden_waits, system_waits, wait_every_step};
-
-/// Work that a fix takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// An option or a line.
-    Low,
-    /// Some lines in several places.
-    Medium,
-    /// Another structure of the program.
-    High,
-}
-
-impl Effort {
-    /// The word.
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Effort::Low => "low",
-            Effort::Medium => "medium",
-            Effort::High => "high",
-        }
-    }
-}
-
-/// What is wrong, in a few words: of a program with steps, and of one without.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Title {
-    /// Per step.
-    pub(crate) of_step: &'static str,
-    /// In the run.
-    pub(crate) of_run: &'static str,
-}
-
-impl Title {
-    const fn new(both: &'static str) -> Title {
-        Title { of_step: both, of_run: both }
-    }
-}
-
-/// A rule.
-#[derive(Debug)]
-pub(crate) struct Rule {
-    /// Name in JSON and for `--explain`.
-    pub(crate) name: &'static str,
-    /// What is wrong, in a few words.
-    pub(crate) title: Title,
-    /// What was looked at, for "checked, fine".
-    pub(crate) about: &'static str,
-    /// The condition and how the bound of the gain is computed.
-    pub(crate) condition: &'static str,
-    /// What to do.
-    pub(crate) advice: &'static str,
-    /// The same in a program that uses Metal; none where the rule is about what Metal does not have.
-    pub(crate) on_metal: Option<&'static str>,
-    /// The work that goes away, as far as the replay knows it.
-    pub(crate) without: &'static [Class],
-    /// All of that work is what the rule is about: other rules have no part in it.
-    pub(crate) all_of_it: bool,
-    /// What it costs can be told from the trace; else it is a finding whenever it is found.
-    pub(crate) gain_known: bool,
-    /// Work that it takes.
-    pub(crate) effort: Effort,
-    /// Whether what it looks at was recorded: else nothing was checked.
-    pub(crate) recorded: fn(&Subject<'_>) -> bool,
-    /// Looks at a process.
-    pub(crate) evaluate: fn(&Subject<'_>) -> Option<Evidence>,
-}
-
-impl Rule {
-    /// What to do, in a program that uses Metal or one that does not.
-    pub(crate) fn advice(&self, metal: bool) -> &'static str {
-        self.on_metal.filter(|_| metal).unwrap_or(self.advice)
-    }
-
-    /// Whether it is about what such a program has.
-    pub(crate) fn is_about(&self, metal: bool) -> bool {
-        !metal || self.on_metal.is_some()
-    }
-}
 
 /// The rule about ranks that wait for each other.
 pub(crate) const IMBALANCE: &str = "imbalance";
@@ -231,6 +157,22 @@ pub(crate) const ALL: &[Rule] = &[
         evaluate: host_work,
     },
     Rule {
+        name: "idle-gpu",
+        title: Title::new("a GPU that has next to nothing to do"),
+        about: "idle GPUs",
+        condition: "Of the GPUs that a process gives work, one is busy for less than 10 % of a step, where another one is for 20 % and more, \
+            and five times as long. What sharing the work out would gain is not in the trace: gain not known. Needs GPU times.",
+        advice: "give each GPU its part (one process a GPU: torchrun, DistributedDataParallel), or leave it to others: \
+            CUDA_VISIBLE_DEVICES; look for tensors on the wrong device",
+        on_metal: None,
+        without: &[],
+        all_of_it: false,
+        gain_known: false,
+        effort: Effort::Medium,
+        recorded: |s| s.on_gpu.as_ref().is_some_and(|gpu| gpu.each.len() > 1),
+        evaluate: idle_gpu,
+    },
+    Rule {
         name: IMBALANCE,
         title: Title::new("ranks wait for the latest one"),
         about: "imbalance",
@@ -268,6 +210,23 @@ pub(crate) const ALL: &[Rule] = &[
         effort: Effort::Low,
         recorded: always,
         evaluate: launch_bound,
+    },
+    Rule {
+        name: "layout-kernels",
+        title: Title::new("kernels that only copy or change layouts"),
+        about: "layouts",
+        condition: "Kernels whose names say that they only copy elements or turn one layout of tensors into another (direct_copy, nchwToNhwc, \
+            nhwcToNchw) take 5 % of the time of all kernels or more. Gain: at most that share of the GPU's computing in a step. Needs GPU \
+            times.",
+        advice: "keep one layout from input to output: memory_format=torch.channels_last for model and inputs, no contiguous(), permute or \
+            cast between layers; torch.compile fuses what remains",
+        on_metal: None,
+        without: &[],
+        all_of_it: false,
+        gain_known: true,
+        effort: Effort::Medium,
+        recorded: has_layout_kernels,
+        evaluate: layout_kernels,
     },
     Rule {
         name: "malloc-time",

@@ -8,8 +8,7 @@ const CONCURRENT: f64 = 0.5;
 
 /// Whether the trace would tell of the rule: imports of other profilers' traces do not.
 pub(super) fn rule_is_known(s: &Subject<'_>) -> bool {
-    let mut imports = s.facts.trace.manifests().filter(|manifest| manifest.is_imported());
-    !imports.any(|import| import.processes.iter().any(|process| process.process_id == s.process_id))
+    !s.facts.trace.is_imported(s.process_id)
 }
 
 pub(super) fn serialised_streams(s: &Subject<'_>) -> Option<Evidence> {

@@ -1,5 +1,6 @@
 //! Each rule: a loop that it is about, and the bound of its gain; a loop that it is not about.
 
+mod kernels;
 mod known_in_part;
 
 use crate::analysis::{ALL, Section, Value};
@@ -296,35 +297,6 @@ fn where_there_are_no_steps_no_finding_speaks_of_them() {
     assert_eq!(section.cell("findings", 0, "title"), &Value::from("many waits"));
     let text = section.literal.unwrap_or_default();
     assert!(text.contains("1 many waits  <= ") && !text.contains("every step"), "{text}");
-}
-
-/// Steps of a kernel of 600 us and a copy of pinned memory of 300 us, which begins with the kernel, or when it has ended.
-fn copies_and_kernels(beside: bool) -> Section {
-    let mut trace = TestTrace::new();
-    trace.process(1, 100, None, crate::trace::testing::START + 1_000_000_000);
-    let mut thread = trace.thread(1, 11);
-    for _ in 0..40 {
-        let step = thread.range_begin();
-        let begin = thread.now + 20_000;
-        let end = thread.launch_running("gemm", 5_000, 7, (begin, 600_000));
-        thread.copy_running("HtoD", 8 << 20, 5_000, (if beside { begin } else { end }, 300_000));
-        let last = if beside { end } else { end + 300_000 };
-        thread.sync("cuStreamSynchronize", "stream", last - thread.now + 1_000);
-        thread.range_end(None, "step", step, true);
-    }
-    trace.section(ALL[0])
-}
-
-#[test]
-fn copies_of_pinned_memory_are_found_where_nothing_runs_beside_them() {
-    let alone = copies_and_kernels(false);
-    assert_eq!(found(&alone), [("exposed-copies".to_owned(), 300)], "{:?}", alone.literal);
-    let said = evidence(&alone);
-    assert!(said.contains("nothing else for 300 us of a step; cuMemcpyAsync HtoD 1 a step of 8.00 MiB"), "{said}");
-    let beside = copies_and_kernels(true);
-    assert_eq!(found(&beside), [], "{:?}", beside.literal);
-    let Value::Text(fine) = beside.get("checked_fine") else { panic!("{:?}", beside.literal) };
-    assert!(fine.contains("exposed copies"), "{fine}");
 }
 
 /// Steps of so many small launches 12 us apart, and other work of the host.
