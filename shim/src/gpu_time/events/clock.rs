@@ -4,6 +4,7 @@
 //! host is still making the launch, and the time until the second one would hold that too: 3 us of a kernel's 2 in a program
 //! that the host cannot feed. But when the GPU can have got the launch is known: at the host's time of the call and what it takes
 //! from the host to an idle GPU, which is the least that was seen between the begin of a record's call and the event's time.
+//! Such a launch does not wait for its first event either, and has less of what a pair takes by itself.
 //! Times of both clocks are compared by events in a stream of ours, again and again: the clocks drift by some millionths.
 
 /// What was least holds for about so long.
@@ -11,6 +12,8 @@ const WINDOW_NS: f64 = 250e6;
 /// Two comparisons so far apart give the rate of both clocks; further apart, an event's time has too few digits.
 const APART_NS: f64 = 500e6;
 const TOO_FAR_NS: f64 = 4e9;
+/// What a launch that comes to an idle GPU does not have of a pair's time: 1.2 us on an H200, where that is 3.8.
+const UNQUEUED_NS: f64 = 1200.0;
 
 /// Times on the GPU are ns since the last comparison's event.
 #[derive(Clone, Copy, Debug)]
@@ -108,12 +111,14 @@ impl Clock {
         if after - end > call + LATE_NS && to <= gets(after) + CLOSE_NS {
             return None;
         }
-        let begin = from.max(gets(end));
+        let got = gets(end);
+        let begin = from.max(got);
         // The same in the midst of the launch, before it reached the GPU or after.
         if end - start > 2.0 * LATE_NS && begin > from + LATE_NS {
             return None;
         }
-        let gpu_ns = (to - begin - pair_ns).max(0.0);
+        let without = (from + pair_ns).max(got + (pair_ns - UNQUEUED_NS).max(0.0));
+        let gpu_ns = (to - without).max(0.0);
         Some(Ran { start_ns: self.monotonic_ns.saturating_add_signed(begin as i64), gpu_ns })
     }
 }
@@ -143,6 +148,16 @@ mod tests {
         // The first event is passed at once; the kernel cannot begin before the call that launches it, of 3 us, is near its end.
         let ran = clock().ran(&times([10, 11, 14, 15], [10.0, 33.0]), 0.0).expect("a time");
         assert_eq!((ran.gpu_ns, ran.start_ns), (20_000.0, 7_013_000));
+    }
+
+    #[test]
+    fn a_pair_takes_less_of_a_launch_that_did_not_wait_for_its_first_event() {
+        let gpu_ns = |gpu_ns, pair_ns| clock().ran(&times([10, 11, 14, 15], gpu_ns), pair_ns).map(|ran| ran.gpu_ns);
+        assert_eq!(gpu_ns([500.0, 530.0], 4000.0), Some(26_000.0));
+        assert_eq!(gpu_ns([10.0, 33.0], 4000.0), Some(20_000.0 - 4000.0 + UNQUEUED_NS));
+        // Where the one becomes the other, the GPU being done with what was before 1 us later than it got the launch.
+        assert_eq!(gpu_ns([14.0, 33.0], 4000.0), Some(15_000.0));
+        assert_eq!(gpu_ns([12.5, 33.0], 4000.0), Some(16_500.0));
     }
 
     #[test]
