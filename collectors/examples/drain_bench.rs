@@ -2,8 +2,9 @@
 //!
 //! 1. Drain and encode: threads write launches, synchronisations and copies as fast as the collector takes them; the
 //!    figure is events per second of the collector's own processor time.
-//! 2. Arrivals: processes come and go without an event.
-//! 3. Live: one process writes a million events a second; processor time, memory, drops, bytes on disk.
+//! 2. Kernels of graphs: the same of CUPTI's records, a thousand to a launch.
+//! 3. Arrivals: processes come and go without an event.
+//! 4. Live: one process writes a million events a second; processor time, memory, drops, bytes on disk.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use gputrace_abi::clock::counter;
 use gputrace_abi::event::{Event, pack_block, pack_grid, text_kind};
+use gputrace_abi::gpu::{WORKS, Work, kind, reason, state};
 use gputrace_abi::layout::malloc_mode;
 use gputrace_collectors::{Config, start};
 use support::{Folder, Memory, Target, Thread, hook};
@@ -21,13 +23,15 @@ fn main() {
     let number = |n: usize| arguments.get(n).and_then(|a| a.parse::<u64>().ok());
     match (arguments.first().map(String::as_str), number(1), number(2)) {
         (Some("fast"), Some(events), _) => as_fast_as_possible(events),
+        (Some("graphs"), Some(launches), _) => graphs(launches),
         (Some("arrivals"), Some(processes), _) => arrivals(processes),
         (Some("live"), Some(rate), Some(seconds)) => live(rate, seconds),
         _ => {
             // Each part in a process of its own, so that it has its own memory.
             let seconds = number(0).unwrap_or(10).to_string();
-            let parts = [["fast", "8000000", "0"], ["arrivals", "1000", "0"], ["live", "1000000", &seconds]];
-            for part in parts.into_iter().chain([["live", "100000", &seconds], ["live", "100", &seconds]]) {
+            let parts = [["fast", "8000000", "0"], ["graphs", "2000", "0"], ["arrivals", "1000", "0"]];
+            let live = ["1000000", "100000", "100"].map(|rate| ["live", rate, &seconds]);
+            for part in parts.into_iter().chain(live) {
                 let program = std::env::current_exe().unwrap();
                 assert!(std::process::Command::new(program).args(part).status().unwrap().success());
             }
@@ -96,6 +100,87 @@ fn trace_bytes(folder: &Folder) -> u64 {
     tables.map(of).sum()
 }
 
+/// Waits until the collector has all that these threads wrote, and has written it.
+fn wait_until_read(target: &Target, threads: u32) {
+    support::wait_until("everything to be read", || {
+        let free = target.memory.view.header().free_chunks.iter();
+        let free: u32 = free.map(|w| w.load(gputrace_abi::sync::Ordering::Relaxed).count_ones()).sum();
+        free + threads + 1 >= target.memory.view.chunk_count()
+    });
+    std::thread::sleep(Duration::from_millis(1200));
+}
+
+/// A graph of a thousand kernels, launched again and again, and CUPTI's record of each kernel.
+fn graphs(launches: u64) {
+    const KERNELS: u64 = 1000;
+    const KERNEL_NS: u64 = 100;
+    let folder = Folder::new("graphs");
+    let running = start(config(&folder)).unwrap();
+    let target = Target::with(&folder.session(), Memory::new(128 << 20, malloc_mode::OFF));
+    target.wait_until_read();
+    let (mut program, mut ours) = (target.thread(1), target.thread(2));
+    names(&mut program);
+    ours.text(text_kind::GPU_TIME, reason::FULL, state::ON, "");
+    let room = |thread: &mut Thread<'_>| {
+        while !thread.reserve(200) {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    };
+    let (begin, before) = (Instant::now(), collector_cpu());
+    for launch in 0..launches {
+        room(&mut program);
+        program.call("cuGraphLaunch", [0x99, 0x77, 0, 0]);
+        let begin_ns = monotonic_ns();
+        let work = |node: u64| {
+            let start = begin_ns + node * KERNEL_NS;
+            let own = Work {
+                kind: kind::KERNEL,
+                correlation: launch as u32 + 1,
+                start,
+                end: start + KERNEL_NS - 10,
+                ..Work::default()
+            };
+            Work {
+                context: 1,
+                stream: 7,
+                graph: 3,
+                node,
+                amount: 1 + node % 60,
+                grid: 64,
+                block: 128,
+                registers: 32,
+                ..own
+            }
+        };
+        let works: Vec<Work> = (0..KERNELS).map(work).collect();
+        for some in works.chunks(WORKS) {
+            room(&mut ours);
+            let bytes: Vec<u8> = some.iter().flat_map(Work::to_words).flat_map(u64::to_le_bytes).collect();
+            ours.bytes(text_kind::GPU_WORK, 0, some.len() as u64, &bytes);
+        }
+        ours.text(text_kind::GPU_TIME, 0, state::SETTLED, "");
+    }
+    wait_until_read(&target, 2);
+    let (cpu, wall) = (collector_cpu() - before, begin.elapsed().as_secs_f64());
+    drop(target);
+    let manifest = running.finish(None, Instant::now() + Duration::from_secs(10)).unwrap();
+    let about = manifest.processes[0].gpu_time.as_ref().unwrap();
+    println!(
+        "kernels of graphs: {:.2} M records per CPU-second ({:.0} ns each; {} records, {} with their call, {cpu:.2} s of {wall:.2} s)",
+        about.records as f64 / cpu / 1e6,
+        cpu / about.records as f64 * 1e9,
+        about.records,
+        about.joined
+    );
+}
+
+fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes the time into a variable of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 fn as_fast_as_possible(events: u64) {
     let folder = Folder::new("fast");
     let running = start(config(&folder)).unwrap();
@@ -114,12 +199,7 @@ fn as_fast_as_possible(events: u64) {
         thread.event(step(n, counter()));
         n += 1;
     }
-    support::wait_until("everything to be read", || {
-        let free = target.memory.view.header().free_chunks.iter();
-        let free: u32 = free.map(|w| w.load(gputrace_abi::sync::Ordering::Relaxed).count_ones()).sum();
-        free + 2 >= target.memory.view.chunk_count()
-    });
-    std::thread::sleep(Duration::from_millis(1200));
+    wait_until_read(&target, 1);
     let cpu = collector_cpu() - before;
     let wall = begin.elapsed().as_secs_f64();
     println!(

@@ -184,7 +184,11 @@ impl<'a> Thread<'a> {
 
     /// Writes a text.
     pub(crate) fn text(&mut self, kind: u64, key: u64, number: u64, text: &str) {
-        let bytes = text.as_bytes();
+        self.bytes(kind, key, number, text.as_bytes());
+    }
+
+    /// The same, of any bytes.
+    pub(crate) fn bytes(&mut self, kind: u64, key: u64, number: u64, bytes: &[u8]) {
         let more = bytes.len().div_ceil(event::TEXT_SLOT_BYTES) as u32;
         assert!(self.reserve(1 + more));
         let now = counter();
