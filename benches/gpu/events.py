@@ -48,28 +48,33 @@ def run(name, out, steps):
     for _ in range(10):
         step()
     torch.cuda.synchronize()
-    times = []
-    for _ in range(steps):
+    times, marks = [], []
+    for nth in range(steps):
+        if nth == steps // 2:
+            marks.append(time.time_ns())
         begin = time.perf_counter()
         step()
         times.append(time.perf_counter() - begin)
     torch.cuda.synchronize()
+    marks.append(time.time_ns())
     with open(out, "w") as file:
-        json.dump(times, file)
+        json.dump({"times": times, "marks": marks}, file)
 
 
 def traced(name, how, folder, steps):
-    """A run under gputrace: the trace, and its steps' times in ms."""
+    """A run under gputrace: the trace, its steps' times in ms, and when their last half began and ended."""
     trace, out = os.path.join(folder, f"{name}-{how}"), os.path.join(folder, "steps.json")
     options = ["--gpu-time", how] if how != "off" else []
     command = [GPUTRACE, "-o", trace, "--malloc", "off", *options, "--", sys.executable, os.path.abspath(__file__), "run", name, out, str(steps)]
     subprocess.run(["rm", "-rf", trace], check=True)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=open(trace + ".err", "w"))
-    return trace, [1000 * t for t in json.load(open(out))]
+    found = json.load(open(out))
+    return trace, [1000 * t for t in found["times"]], found["marks"]
 
 
-def section(trace, name):
-    text = subprocess.run([GPUTRACE, "report", trace, "--only", name, "--format", "json"], check=True, capture_output=True, text=True).stdout
+def section(trace, name, *options):
+    command = [GPUTRACE, "report", trace, "--only", name, "--format", "json", *options]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(text)["analyses"][name]
 
 
@@ -78,14 +83,21 @@ def manifest(trace):
     return next((p["gpu_time"] for p in processes if p.get("gpu_time")), None)
 
 
+def busy(trace, marks):
+    """What the report says of the last half of the steps: what went before is loading and warming up."""
+    started = min(json.load(open(file))["started_ns"] for file in glob.glob(os.path.join(trace, "manifest", "*.json")))
+    window = [argument for option, mark in zip(("--from", "--to"), marks) for argument in (option, f"{(mark - started) / 1e9:.6f}")]
+    return section(trace, "gpu-utilisation", *window)
+
+
 def compare(name, folder):
     steps = STEPS.get(name, 400)
-    full, _ = traced(name, "full", folder, steps)
-    events, _ = traced(name, "events", folder, steps)
-    theirs, ours = section(full, "gpu-utilisation")["facts"], section(events, "gpu-utilisation")
+    full, full_times, full_marks = traced(name, "full", folder, steps)
+    events, times, marks = traced(name, "events", folder, steps)
+    theirs, ours = busy(full, full_marks)["facts"], busy(events, marks)
     device = ours["tables"]["estimated_by_device"]["rows"][0]
-    print(f"{name}: busy by full {theirs['busy_percent']:.1f} % (kernels {100 * theirs['compute_ns'] / theirs['range_ns']:.1f} %), "
-          f"by events {ours['facts']['busy_percent']:.1f} % give or take {device['error_points']:.1f}; {json.dumps(manifest(events)['events'])}")
+    print(f"{name}: busy by full {theirs['busy_percent']:.1f} % (kernels {100 * theirs['compute_ns'] / theirs['range_ns']:.1f} %; step {statistics.median(full_times):.2f} ms), "
+          f"by events {ours['facts']['busy_percent']:.1f} % give or take {device['error_points']:.1f} (step {statistics.median(times):.2f} ms); {json.dumps(manifest(events)['events'])}")
     exact = collections.defaultdict(lambda: [0, 0.0])
     for row in section(full, "kernels")["tables"]["by_kernel"]["rows"]:
         known = exact[gpu_time.same(row["kernel"])]
