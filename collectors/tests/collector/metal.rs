@@ -368,3 +368,23 @@ fn a_commit_that_is_told_too_late_takes_nothing_of_who_has_its_address() {
     finish(running);
     assert_eq!(numbers(&table(&folder, "launches"), "kernels"), [Some(0), Some(1)]);
 }
+
+#[test]
+fn of_two_commits_of_a_command_buffer_the_first_one_has_its_time() {
+    let folder = Folder::new("metal-twice");
+    let running = collect(&folder);
+    let mut target = Target::new(&folder.session());
+    let mut one = target.thread(1);
+    room(&mut one, 0x1000);
+    commit(&mut one, 0x1000, 0);
+    commit(&mut one, 0x1000, 0);
+    one.gpu_times(0x1000, 900, 0, DONE);
+    target.exit(0);
+    let manifest = finish(running);
+    let told = "1 commits of Metal command buffers that were committed already: the times are the first one's";
+    assert_eq!(manifest.processes[0].notes, [told]);
+    let buffers = table(&folder, "command_buffers");
+    let mut rows: Vec<_> = values(&buffers, "start_ns").into_iter().zip(numbers(&buffers, "gpu_ns")).collect();
+    rows.sort();
+    assert_eq!(rows.into_iter().map(|(_, gpu_ns)| gpu_ns).collect::<Vec<_>>(), [Some(900), None]);
+}

@@ -114,6 +114,9 @@ impl Metal {
             false if self.open.get(object).is_some_and(|open| open.since_ns > message.call.start_ns) => None,
             false => self.open.remove(object),
         };
+        let key = message.key();
+        // Nothing was encoded since, nor the address given out again.
+        let is_second = open.is_none() && self.committed.get(key).is_some();
         let open = open.unwrap_or_default();
         self.leave(&open);
         // The shim asks a command buffer for its queue only where nobody saw it made.
@@ -146,11 +149,16 @@ impl Metal {
         let count = if message.numbered { count.clamp(1, i32::MAX as u64) as i32 } else { 1 };
         let committed = Committed::new(&message, &content, &launch, (count, labelled.is_some()));
         self.queue(queue).committed += 1;
-        let key = message.key();
+        if is_second {
+            // What runs is the first one.
+            self.twice += 1;
+            self.close(&committed, None, around);
+            return around.tables.settle();
+        }
         match self.early.remove(key).filter(|times: &Times| times.told_ns > message.call.start_ns) {
             Some(times) => self.close(&committed, Some(&times), around),
             None => {
-                // Committed twice, or the oldest of too many.
+                // One whose end nobody told, or the oldest of too many.
                 if let Some(gone) = self.committed.insert(key, committed) {
                     self.forgotten += 1;
                     self.close(&gone, None, around);

@@ -160,6 +160,8 @@ pub(crate) struct Metal {
     strays: u64,
     /// Commits that were forgotten before their times came.
     forgotten: u64,
+    /// Commits of command buffers that were committed already.
+    twice: u64,
 }
 
 impl Default for Metal {
@@ -182,6 +184,7 @@ impl Default for Metal {
             several: HashMap::new(),
             strays: 0,
             forgotten: 0,
+            twice: 0,
         }
     }
 }
@@ -298,6 +301,12 @@ impl Metal {
         let forgotten = (self.forgotten > 0).then(|| {
             format!("{} Metal command buffers were forgotten before they were seen to complete", self.forgotten)
         });
-        strays.into_iter().chain(forgotten)
+        let twice = (self.twice > 0).then(|| {
+            format!(
+                "{} commits of Metal command buffers that were committed already: the times are the first one's",
+                self.twice
+            )
+        });
+        strays.into_iter().chain(forgotten).chain(twice)
     }
 }
