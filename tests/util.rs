@@ -6,7 +6,7 @@ mod run;
 mod trace;
 mod turns;
 
-pub(crate) use apple::{apple_targets, imports_of_apple};
+pub(crate) use apple::{Processor, apple_targets, imports_of_apple};
 pub(crate) use build::{
     Driver, copied, driver_folder, gputrace, hooked_functions, lacks, library, linked_with, linked_with_library,
     nccl_folder, nccl_inside, needs, nvml_folder, odd_driver_folder, program, program_by, program_with, repository,

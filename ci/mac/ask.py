@@ -21,6 +21,11 @@ def answer(trace: pathlib.Path, question: str, words: list[str]) -> tuple[str, b
     if question == "malloc":
         seen = sum(p["accounting"].get("host_alloc", {}).get("seen", 0) for p in traced)
         return f"{seen} calls", seen >= int(words[0])
+    if question == "counters":
+        manifests = [json.loads(path.read_text()) for path in sorted(trace.glob("manifest/*.json"))]
+        sources = [source for manifest in manifests for source in (manifest.get("counters") or {}).get("sources", [])]
+        rows = sum(source["rows"] for source in sources if source["name"] == "proc")
+        return f"{rows} rows", rows >= int(words[0])
     if question == "exit_code":
         manifests = [json.loads(path.read_text()) for path in sorted(trace.glob("manifest/*.json"))]
         codes = [manifest["root"]["exit_code"] for manifest in manifests if manifest["root"]]

@@ -166,12 +166,12 @@ impl Chain {
                     self.hole_since = None;
                     self.take(&words, &mut take);
                 }
-                Step::Empty => {
+                Step::Empty if dead || !self.is_reserved(view) => {
                     self.hole_since = None;
                     self.whole = true;
                     break;
                 }
-                Step::Hole => {
+                Step::Empty | Step::Hole => {
                     let since = *self.hole_since.get_or_insert_with(Instant::now);
                     if !dead && since.elapsed() < PATIENCE {
                         break;
@@ -200,6 +200,11 @@ impl Chain {
             chunk.set_consumed(self.cursor.index.min(CHUNK_SLOTS as u32));
         }
         steps
+    }
+
+    /// Whether the next place is one of the shared chain that somebody took, behind which others may have written theirs.
+    fn is_reserved(&self, view: &View) -> bool {
+        view.chunk(self.cursor.chunk).is_some_and(|chunk| chunk.is_reserved_from(self.cursor.index))
     }
 
     fn give_back(&mut self, view: &View, chunk: u32) {

@@ -255,7 +255,6 @@ pub(crate) fn monotonic_ns() -> u64 {
 }
 
 /// Processor time of this thread, ns.
-#[cfg(target_os = "linux")]
 pub(crate) fn thread_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }

@@ -8,6 +8,9 @@
  *        metal_odd allocations    tells what it takes of malloc to commit, to a queue that was seen made and to one that was not
  *        metal_odd before|after   another one puts its own commit into the class, before the first command buffer or after
  *        metal_odd unseen         a queue of a class that no message returned
+ *        metal_odd classes        queues of five classes
+ *        metal_odd wrapper        a queue of a class that lacks what queues have
+ *        metal_odd signature      a queue whose commandBuffer has another signature than Metal's
  *        metal_odd twice          commits a command buffer twice
  *        metal_odd late           adds a handler after the commit
  *        metal_odd vanish         the device goes away while a command buffer runs
@@ -235,6 +238,60 @@ static void unseen(void) {
     await_handlers(3);
 }
 
+/* A new class of queues. Its name, which is the class's from then on. */
+static const char *new_queue_class(int nth) {
+    static char names[8][32];
+    snprintf(names[nth], sizeof names[nth], "NewSimQueue%d", nth);
+    objc_registerClassPair(objc_allocateClassPair(objc_getClass("_MTLSimCommandQueue"), names[nth], 0));
+    return names[nth];
+}
+
+static void classes(void) {
+    for (int i = 0; i < 5; i++) {
+        if (i > 0) {
+            fake_queue_class = new_queue_class(i);
+            queue = [device newCommandQueue];
+        }
+        [encode("short_500us") commit];
+    }
+    await_handlers(5);
+}
+
+static id other_signature(id self, SEL selector, int unknown) {
+    return fake_odd_queue(device);
+}
+
+static void signature(void) {
+    fake_queue_class = new_queue_class(0);
+    class_addMethod(objc_getClass(fake_queue_class), sel_registerName("commandBufferWithDescriptor:"), (IMP)(void *)other_signature, "@@:i");
+    queue = [device newCommandQueue];
+    [encode("short_500us") commit];
+    await_handlers(1);
+}
+
+/* It stands before a queue, and has of it what this program needs. */
+@interface ThinQueue : NSObject
+@end
+
+static id behind;
+
+@implementation ThinQueue
++ (id)queueOf:(id)device most:(NSUInteger)most {
+    return [self new];
+}
+- (id)commandBuffer {
+    return [behind commandBuffer];
+}
+@end
+
+static void wrapper(void) {
+    behind = fake_odd_queue(device);
+    fake_queue_class = "ThinQueue";
+    queue = [device newCommandQueue];
+    [encode("short_500us") commit];
+    await_handlers(1);
+}
+
 static void twice(void) {
     id<MTLCommandBuffer> work = encode("short_500us");
     [work commit];
@@ -283,6 +340,9 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "before")) swizzled(0);
     else if (!strcmp(what, "after")) swizzled(1);
     else if (!strcmp(what, "unseen")) unseen();
+    else if (!strcmp(what, "classes")) classes();
+    else if (!strcmp(what, "wrapper")) wrapper();
+    else if (!strcmp(what, "signature")) signature();
     else if (!strcmp(what, "twice")) twice();
     else if (!strcmp(what, "late")) late();
     else if (!strcmp(what, "vanish")) vanish();

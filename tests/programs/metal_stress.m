@@ -1,22 +1,26 @@
 /* Commits from many threads at once, for the simulated Metal.
  *
- * usage: metal_stress THREADS COMMITS one|each
+ * usage: metal_stress THREADS COMMITS one|each waits|before|after
  *   one    all threads commit to one queue
  *   each   each thread has its own
- * Each thread makes COMMITS command buffers with one dispatch, and waits for every hundredth. Prints how many completed
- * handlers ran. */
+ *   waits  waits for every hundredth
+ *   before, after   waits for none, and lets go of all of it before it has run; each tenth commit is left by an exception first,
+ *          and another one puts its own commit into the class, before the first command buffer or after
+ * Each thread makes COMMITS command buffers with one dispatch. Prints how many completed handlers ran, how many exceptions were
+ * caught, and how many commits the other one saw. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "metal.h"
 
 static id<MTLDevice> device;
 static id<MTLCommandQueue> shared;
 static id<MTLComputePipelineState> pipeline;
-static int commits;
-static unsigned long handled;
+static int commits, waits;
+static unsigned long handled, caught, seen;
 
 static void count(struct block *block, id buffer, uint64_t unused) {
     __atomic_fetch_add(&handled, 1, __ATOMIC_RELAXED);
@@ -24,6 +28,24 @@ static void count(struct block *block, id buffer, uint64_t unused) {
 
 static const struct block_descriptor DESCRIPTOR = {0, sizeof(struct block)};
 static struct block handler = {NULL, BLOCK_IS_GLOBAL, 0, count, &DESCRIPTOR};
+
+/* Whether this thread's next commit is to be left. */
+static __thread int leaves;
+
+static void throw_it(void) {
+    if (leaves) @throw [[NSObject new] autorelease];
+}
+
+static void commit(id<MTLCommandBuffer> work, int nth) {
+    leaves = !waits && nth % 10 == 9;
+    @try {
+        [work commit];
+    } @catch (NSObject *thrown) {
+        __atomic_fetch_add(&caught, 1, __ATOMIC_RELAXED);
+        leaves = 0;
+        [work commit];
+    }
+}
 
 /* All threads begin at once: the first objects of their classes appear at the same moment. */
 static pthread_barrier_t gate;
@@ -40,9 +62,9 @@ static void *commit_all(void *unused) {
         [kernels dispatchThreadgroups:(MTLSize){1, 1, 1} threadsPerThreadgroup:(MTLSize){1, 1, 1}];
         [kernels endEncoding];
         [work addCompletedHandler:(id)(void *)&handler];
-        [work commit];
-        if (i % 100 == 99) [work waitUntilCompleted];
-        if (i == commits - 1) last = [work retain];
+        commit(work, i);
+        if (waits && i % 100 == 99) [work waitUntilCompleted];
+        if (waits && i == commits - 1) last = [work retain];
         objc_autoreleasePoolPop(pool);
     }
     [last waitUntilCompleted];
@@ -51,21 +73,45 @@ static void *commit_all(void *unused) {
     return NULL;
 }
 
+static void (*original_commit)(id, SEL);
+
+static void their_commit(id self, SEL selector) {
+    __atomic_fetch_add(&seen, 1, __ATOMIC_RELAXED);
+    original_commit(self, selector);
+}
+
+static void swizzle(int after) {
+    id work = after ? [[device newCommandQueue] commandBuffer] : [objc_getClass("AGXSimCommandBuffer") alloc];
+    SEL selector = sel_registerName("commit");
+    Method method = class_getInstanceMethod(object_getClass(work), selector);
+    original_commit = (void (*)(id, SEL))(void *)method_getImplementation(method);
+    method_setImplementation(method, (IMP)(void *)their_commit);
+}
+
 int main(int argc, char **argv) {
-    if (argc < 4) return 2;
+    if (argc < 5) return 2;
     int threads = atoi(argv[1]);
     commits = atoi(argv[2]);
+    waits = !strcmp(argv[4], "waits");
     void *pool = objc_autoreleasePoolPush();
     device = MTLCreateSystemDefaultDevice();
     if (!strcmp(argv[3], "one")) shared = [device newCommandQueue];
     id<MTLLibrary> library = [device newDefaultLibrary];
     id<MTLFunction> function = [library newFunctionWithName:[NSString stringWithUTF8String:"nothing"]];
     pipeline = [device newComputePipelineStateWithFunction:function error:NULL];
+    int others = 0;
+    if (!waits) {
+        fake_at_commit = throw_it;
+        swizzle(!strcmp(argv[4], "after"));
+        others = fake_command_buffers;
+    }
     pthread_t all[64];
     pthread_barrier_init(&gate, NULL, threads);
     for (int i = 0; i < threads; i++) pthread_create(&all[i], NULL, commit_all, NULL);
     for (int i = 0; i < threads; i++) pthread_join(all[i], NULL);
-    printf("%lu completed\n", handled);
+    /* The last of all that handlers do is over when their command buffers are gone. */
+    while (fake_command_buffers > others) usleep(1000);
+    printf("%lu completed, %lu caught, %lu seen\n", handled, caught, seen);
     objc_autoreleasePoolPop(pool);
     return 0;
 }

@@ -20,7 +20,7 @@ macro_rules! counters {
     ($($source:ident { $($id:ident $name:literal $unit:literal $meaning:literal;)* })*) => {
         /// Place of a counter in [`COUNTERS`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // macOS has none of them
+        #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // macOS has few of them
         pub(crate) enum Id {
             $($($id,)*)*
         }

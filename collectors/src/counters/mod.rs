@@ -10,6 +10,8 @@ mod linux;
 mod list;
 #[cfg(target_os = "macos")]
 mod macos;
+#[cfg(any(target_os = "macos", test))]
+mod task;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +27,8 @@ use macos as system;
 
 pub(crate) use list::Id;
 pub use list::{COUNTERS, Counter};
+#[cfg(target_os = "macos")]
+pub(crate) use task::Task;
 
 use crate::manifest::Device;
 
@@ -89,7 +93,6 @@ impl Counters {
         Counters { hz, sources, ..Counters::default() }
     }
 
-    #[cfg(target_os = "linux")]
     fn source(&mut self, name: &str) -> Option<&mut Source> {
         self.sources.iter_mut().find(|source| source.name == name)
     }

@@ -3,6 +3,8 @@
 use std::ffi::{c_char, c_int};
 use std::mem::{size_of, zeroed};
 
+use crate::counters::Task;
+
 /// Of proc_pidinfo: a thread by its system-wide number (`PROC_PIDTHREADID64INFO`).
 const THREAD_BY_NUMBER: c_int = 15;
 const PATH_BYTES: usize = 4096;
@@ -26,6 +28,44 @@ pub(crate) fn executable(pid: i32) -> String {
     // SAFETY: the buffer has as many bytes as the call is told.
     unsafe { libc::proc_pidpath(pid, path.as_mut_ptr().cast(), PATH_BYTES as u32) };
     text(&path)
+}
+
+/// Ticks of mach_absolute_time to ns.
+#[repr(C)]
+struct Timebase {
+    numerator: u32,
+    denominator: u32,
+}
+
+unsafe extern "C" {
+    fn mach_timebase_info(info: *mut Timebase) -> c_int;
+}
+
+/// What the kernel knows of a process; none of one that has ended.
+pub(crate) fn task(pid: i32) -> Option<Task> {
+    const BYTES: c_int = size_of::<libc::proc_taskinfo>() as c_int;
+    let mut base = Timebase { numerator: 1, denominator: 1 };
+    // SAFETY: an all-zero value of this plain struct is valid; the calls fill at most what they are given.
+    let info = unsafe {
+        mach_timebase_info(&raw mut base);
+        let mut info: libc::proc_taskinfo = zeroed();
+        let got = libc::proc_pidinfo(pid, libc::PROC_PIDTASKINFO, 0, (&raw mut info).cast(), BYTES);
+        (got == BYTES).then_some(info)?
+    };
+    let ns = |ticks: u64| {
+        let ns = u128::from(ticks) * u128::from(base.numerator) / u128::from(base.denominator.max(1));
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    };
+    // The kernel counts these in 32 bits, and wraps.
+    let count = |number: i32| u64::from(number as u32);
+    Some(Task {
+        user_ns: ns(info.pti_total_user),
+        system_ns: ns(info.pti_total_system),
+        resident_bytes: info.pti_resident_size,
+        threads: count(info.pti_threadnum),
+        faults: count(info.pti_faults),
+        page_ins: count(info.pti_pageins),
+    })
 }
 
 fn text(characters: &[c_char]) -> String {

@@ -8,4 +8,4 @@ mod macos;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{executable, stat_fields, thread_name};
 #[cfg(target_os = "macos")]
-pub(crate) use macos::{executable, thread_name};
+pub(crate) use macos::{executable, task, thread_name};

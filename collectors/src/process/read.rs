@@ -20,17 +20,22 @@ use crate::tables::{Tables, ThreadRow};
 const LOOK_AHEAD: usize = 16;
 /// New threads are looked for this often. Their events wait meanwhile.
 const LOOK_FOR_THREADS: Duration = Duration::from_millis(20);
-/// What has begun longer ago and is in no ring waits for something: others are not held back for it.
-const UNWRITTEN_NS: i64 = 100_000_000;
+/// What has begun longer ago and is in no ring waits for something other than room in one: others are not held back for it.
+const UNWRITTEN_NS: i64 = 1_000_000_000;
 /// A thread that ended is waited for this long when its chain does not end.
 const LAST_WAIT: Duration = Duration::from_millis(1500);
 
-/// How far a chain was read, of which these events are new: to the horizon, else to the last of them.
+/// How far a thread's chain was read, of which these events are new: to the horizon, else to the last of them.
 fn reached(before: u64, chain: Option<&Chain>, fresh: &[Event], horizon: u64) -> u64 {
     match chain {
         Some(chain) if !chain.is_whole() => fresh.last().map_or(before, |event| before.max(event.start)),
         _ => horizon,
     }
+}
+
+/// The same for the chain that threads share, whose events do not come in the order of their begins.
+fn reached_by_all(before: u64, chain: Option<&Chain>, horizon: u64) -> u64 {
+    if chain.is_none_or(Chain::is_whole) { horizon } else { before }
 }
 
 impl Process {
@@ -110,7 +115,7 @@ impl Process {
         // circles. So a pass has an end, and the next one begins with another thread.
         let mut left = self.slots() * 2 + self.threads.len() + CHUNK_SLOTS;
         left = left.saturating_sub(self.read_shared(dead, left));
-        self.shared_read_to = reached(self.shared_read_to, self.shared.as_ref(), &self.intake.fresh, horizon);
+        self.shared_read_to = reached_by_all(self.shared_read_to, self.shared.as_ref(), horizon);
         let mut all_read_to = self.shared_read_to;
         let count = self.threads.len();
         self.first_read = (self.first_read + 1) % count;

@@ -80,22 +80,37 @@ impl<'a> Thread<'a> {
 
     /// Writes an event into the shared chain, as a thread does that found the pool empty.
     pub(crate) fn shared_event(&mut self, name: &str, payload: [u64; 4]) {
-        let class = HOOKS[usize::from(hook(name))].1 as usize;
+        let now = counter();
+        self.shared(Event { hook: hook(name), start: now, end: now + 100, payload, ..Event::default() });
+    }
+
+    /// The same with this event.
+    pub(crate) fn shared(&mut self, event: Event) {
+        let class = HOOKS[usize::from(event.hook)].1 as usize;
+        let order = gputrace_abi::sync::Ordering::Relaxed;
+        let view = self.view;
+        let row = view.thread(usize::from(self.number)).unwrap();
+        row.seen[class].store(row.seen[class].load(order) + 1, order);
+        let (chunk, index, commit) = self.shared_place();
+        view.chunk(chunk).unwrap().slot(index).unwrap().write(&Event { commit, thread: self.number, ..event });
+    }
+
+    /// Takes a place in the shared chain, and never writes it.
+    pub(crate) fn tear_shared(&mut self) {
+        self.shared_place();
+    }
+
+    fn shared_place(&mut self) -> (u32, u32, u32) {
         let order = gputrace_abi::sync::Ordering::Relaxed;
         let view = self.view;
         let header = view.header();
-        let row = view.thread(usize::from(self.number)).unwrap();
-        row.seen[class].store(row.seen[class].load(order) + 1, order);
         loop {
             let current = header.shared.load(order);
             let chunk = current.checked_sub(1).map(|c| view.chunk(c).unwrap());
             if let Some(chunk) = chunk
                 && let Some((commit, index)) = chunk.reserve_shared(1)
             {
-                let now = counter();
-                let event = Event { hook: hook(name), start: now, end: now + 100, payload, ..Event::default() };
-                let event = Event { commit, thread: self.number, ..event };
-                return chunk.slot(index).unwrap().write(&event);
+                return (current - 1, index, commit);
             }
             let taken = view.take_chunk(view.chunk_count()).expect("a free chunk");
             view.chunk(taken).unwrap().open(gputrace_abi::ring::SHARED);

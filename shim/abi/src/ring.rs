@@ -232,6 +232,12 @@ impl<const N: usize> Chunk<N> {
         (self.header.reserved.load(Ordering::Relaxed) as u32).checked_sub(N as u32 + 1)
     }
 
+    /// Reader: whether this place of a shared chunk was reserved, or one behind it.
+    pub fn is_reserved_from(&self, index: u32) -> bool {
+        let reserved = self.header.reserved.load(Ordering::Relaxed) as u32;
+        self.owner() == SHARED && self.full_at().unwrap_or(reserved) > index
+    }
+
     /// Whether somebody closed it.
     pub fn is_closed(&self) -> bool {
         self.header.closed.load(Ordering::Acquire) != 0

@@ -154,7 +154,8 @@ impl<'a> Call<'a> {
     /// The call is over, and what is to be recorded of it is written.
     #[inline(always)]
     pub(crate) fn leave(self) {
-        self.layer.start.store(0, Ordering::Relaxed);
+        // SYNC POINT: in flight. Release, with the collector's Acquire: what is not in flight any more is in a ring.
+        self.layer.start.store(0, Ordering::Release);
         self.layer.running.set(0);
     }
 }

@@ -15,6 +15,7 @@ const struct family AGX_SIM = {"AGXSim",        "AGXSimCommandQueue", "AGXSimCom
 const struct family BRONZE_SIM = {"BronzeSim",        "BronzeSimQueue",  "BronzeSimBufferOfCommands", "BronzeSimCompute",
                                   "BronzeSimBlit",    "BronzeSimRender", "BronzeSimBuffer",           "BronzeSimHeap",
                                   "BronzeSimTexture"};
+const char *fake_queue_class;
 /* What Metal allows when nothing else is asked for. */
 enum { MOST_COMMAND_BUFFERS = 64 };
 
@@ -32,7 +33,7 @@ enum { MOST_COMMAND_BUFFERS = 64 };
     return 8ull << 30;
 }
 - (id)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)count {
-    return vanished ? nil : [objc_getClass(family->queue) queueOf:self most:count];
+    return vanished ? nil : [objc_getClass(fake_queue_class ? fake_queue_class : family->queue) queueOf:self most:count];
 }
 - (id)newCommandQueue {
     return [self newCommandQueueWithMaxCommandBufferCount:MOST_COMMAND_BUFFERS];

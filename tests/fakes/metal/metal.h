@@ -333,5 +333,7 @@ id<MTLCommandQueue> fake_odd_queue(id<MTLDevice> device);
 void fake_vanish(id<MTLDevice> device);
 extern void (*fake_at_commit)(void), (*fake_after_commit)(void);
 extern volatile int fake_command_buffers;
+/* The class of new queues, where it is to be another one. */
+extern const char *fake_queue_class;
 
 #endif

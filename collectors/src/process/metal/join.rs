@@ -15,7 +15,7 @@ impl Metal {
         match message.detail {
             detail::ENCODER => {
                 if self.open.get(buffer).is_none() {
-                    self.begin(buffer, 0, around);
+                    self.begin(buffer, 0, message.call.start_ns, around);
                 }
                 self.encoders.insert(encoder, Encoder { buffer, pipeline: 0 });
                 self.open.get_mut(buffer).into_iter().for_each(|open| open.content.encoder(kind));
@@ -53,12 +53,12 @@ impl Metal {
         }
     }
 
-    /// A command buffer is there from now on. What had its address before is gone, whether it was seen to end or not.
-    pub(super) fn begin(&mut self, buffer: u64, queue: u64, around: &mut Around<'_>) {
+    /// A command buffer is there from then on. What had its address before is gone, whether it was seen to end or not.
+    pub(super) fn begin(&mut self, buffer: u64, queue: u64, since_ns: i64, around: &mut Around<'_>) {
         if let Some(gone) = self.committed.remove(buffer) {
             self.close(&gone, None, around);
         }
-        if let Some(gone) = self.open.insert(buffer, Open { queue, ..Open::default() }) {
+        if let Some(gone) = self.open.insert(buffer, Open { queue, since_ns, ..Open::default() }) {
             self.abandon(gone, around);
         }
         if queue != 0 {
@@ -110,8 +110,13 @@ impl Metal {
         let [object, queue, label, count] = message.payload;
         let open = match message.numbered {
             true => self.members_of(object),
+            // One that is there only since then has the address of the one that is committed, which was told too late.
+            false if self.open.get(object).is_some_and(|open| open.since_ns > message.call.start_ns) => None,
             false => self.open.remove(object),
         };
+        let key = message.key();
+        // Nothing was encoded since, nor the address given out again.
+        let is_second = open.is_none() && self.committed.get(key).is_some();
         let open = open.unwrap_or_default();
         self.leave(&open);
         // The shim asks a command buffer for its queue only where nobody saw it made.
@@ -144,11 +149,16 @@ impl Metal {
         let count = if message.numbered { count.clamp(1, i32::MAX as u64) as i32 } else { 1 };
         let committed = Committed::new(&message, &content, &launch, (count, labelled.is_some()));
         self.queue(queue).committed += 1;
-        let key = message.key();
+        if is_second {
+            // What runs is the first one.
+            self.twice += 1;
+            self.close(&committed, None, around);
+            return around.tables.settle();
+        }
         match self.early.remove(key).filter(|times: &Times| times.told_ns > message.call.start_ns) {
             Some(times) => self.close(&committed, Some(&times), around),
             None => {
-                // Committed twice, or the oldest of too many.
+                // One whose end nobody told, or the oldest of too many.
                 if let Some(gone) = self.committed.insert(key, committed) {
                     self.forgotten += 1;
                     self.close(&gone, None, around);

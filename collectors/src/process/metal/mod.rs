@@ -13,6 +13,7 @@ mod content;
 mod join;
 mod recent;
 mod rows;
+mod waiting;
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,6 +31,7 @@ use content::Content;
 pub(crate) use content::memory;
 use recent::Recent;
 use rows::{Committed, Completed};
+use waiting::Waiting;
 
 /// Objects that are remembered: command buffers that are being encoded, their encoders, those that run, queues.
 const MOST_OPEN: usize = 1 << 13;
@@ -41,8 +43,6 @@ const MOST_NUMBERED: usize = 1 << 10;
 const MOST_MEMBERS: usize = 1 << 10;
 /// Dispatches that wait for their commit.
 const MOST_HELD: usize = 1 << 17;
-/// Messages that wait for rings to be read. Times beyond the end of all times come from a hostile process only.
-const MOST_WAITING: usize = 1 << 20;
 /// Names of pipelines, and of several in one command buffer.
 const MOST_NAMES: usize = 1 << 16;
 
@@ -87,7 +87,7 @@ struct Times {
 #[derive(Debug)]
 enum What {
     Message(Box<Message>),
-    Times(Times),
+    Times(Box<Times>),
     /// A queue is asked for a command buffer.
     Asks {
         queue: u64,
@@ -100,6 +100,8 @@ enum What {
 struct Open {
     /// Its queue; 0 where it was not seen made.
     queue: u64,
+    /// When it was there first.
+    since_ns: i64,
     content: Content,
 }
 
@@ -136,7 +138,7 @@ pub(crate) struct Metal {
     horizon: u64,
     /// Times as they were read.
     fresh: Vec<Event>,
-    waiting: Vec<(i64, What)>,
+    waiting: Waiting,
     open: Recent<Open>,
     encoders: Recent<Encoder>,
     committed: Recent<Committed>,
@@ -158,6 +160,8 @@ pub(crate) struct Metal {
     strays: u64,
     /// Commits that were forgotten before their times came.
     forgotten: u64,
+    /// Commits of command buffers that were committed already.
+    twice: u64,
 }
 
 impl Default for Metal {
@@ -166,7 +170,7 @@ impl Default for Metal {
             is_here: false,
             horizon: 0,
             fresh: Vec::new(),
-            waiting: Vec::new(),
+            waiting: Waiting::default(),
             open: Recent::new(MOST_OPEN),
             encoders: Recent::new(MOST_ENCODERS),
             committed: Recent::new(MOST_COMMITTED),
@@ -180,6 +184,7 @@ impl Default for Metal {
             several: HashMap::new(),
             strays: 0,
             forgotten: 0,
+            twice: 0,
         }
     }
 }
@@ -219,13 +224,13 @@ impl Metal {
         let at = match (call.class, message.detail) {
             (Class::Sync, detail::ROOM) => {
                 let asks = What::Asks { queue: buffer, correlation_id: call.correlation_id };
-                self.waiting.push((begin_ns, asks));
+                self.waiting.push(begin_ns, asks);
                 end_ns
             }
             (Class::Encode, detail::ENCODER) => end_ns,
             _ => begin_ns,
         };
-        self.waiting.push((at, What::Message(Box::new(message))));
+        self.waiting.push(at, What::Message(Box::new(message)));
     }
 
     /// A pipeline's name is this text.
@@ -242,22 +247,19 @@ impl Metal {
             let times = Times::of(&event, clocks.ns(kind, event.start));
             // By the end on the GPU: what began after that finds it completed, however late its handler ran.
             let at = times.gpu_ns.map_or(times.told_ns, |(_, end_ns)| end_ns);
-            self.waiting.push((at, What::Times(times)));
+            self.waiting.push(at, What::Times(Box::new(times)));
         }
+        let all = horizon == u64::MAX;
+        // What began before the last pass, and has ended, was read by it.
+        let read_to = std::mem::replace(&mut self.horizon, horizon);
         if self.waiting.is_empty() {
-            self.horizon = horizon;
             return;
         }
-        self.waiting.sort_by_key(|(at, _)| *at);
-        let all = horizon == u64::MAX || self.waiting.len() > MOST_WAITING;
-        // What began before the last pass, and has ended, was read by it.
-        let read_to = clocks.ns(kind, std::mem::replace(&mut self.horizon, horizon));
-        let ready = if all { self.waiting.len() } else { self.waiting.partition_point(|(at, _)| *at < read_to) };
-        let later = self.waiting.split_off(ready);
-        for (_, what) in std::mem::replace(&mut self.waiting, later) {
+        let read_to = if all { i64::MAX } else { clocks.ns(kind, read_to) };
+        while let Some(what) = self.waiting.next(read_to) {
             match what {
                 What::Message(message) => self.message(*message, around),
-                What::Times(times) => self.times(times, around),
+                What::Times(times) => self.times(*times, around),
                 What::Asks { queue, correlation_id } => {
                     if self.is_full(queue) {
                         self.waits_for_room.insert(correlation_id);
@@ -299,6 +301,12 @@ impl Metal {
         let forgotten = (self.forgotten > 0).then(|| {
             format!("{} Metal command buffers were forgotten before they were seen to complete", self.forgotten)
         });
-        strays.into_iter().chain(forgotten)
+        let twice = (self.twice > 0).then(|| {
+            format!(
+                "{} commits of Metal command buffers that were committed already: the times are the first one's",
+                self.twice
+            )
+        });
+        strays.into_iter().chain(forgotten).chain(twice)
     }
 }

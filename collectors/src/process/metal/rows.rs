@@ -138,7 +138,9 @@ impl Metal {
     }
 
     pub(super) fn times(&mut self, times: Times, around: &mut Around<'_>) {
-        match self.committed.remove(times.key) {
+        // Times that were told before it was committed are those of one that had its address.
+        let own = self.committed.get(times.key).is_some_and(|committed| committed.ran.row.start_ns < times.told_ns);
+        match own.then(|| self.committed.remove(times.key)).flatten() {
             Some(committed) => self.close(&committed, Some(&times), around),
             None => drop(self.early.insert(times.key, times)),
         }
@@ -195,7 +197,7 @@ impl Metal {
                 let full = self.waits_for_room.remove(&message.call.correlation_id)
                     || (limit == 0 && message.call.api_ns > ROOM_NS);
                 if object != 0 {
-                    self.begin(object, queue, around);
+                    self.begin(object, queue, message.end_ns, around);
                 }
                 if !full {
                     return around.tables.api(&message.call, object as i64, false);

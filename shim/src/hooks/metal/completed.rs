@@ -78,10 +78,31 @@ unsafe extern "C" fn completed(_: *const Block, buffer: Id) {
     tell(buffer as u64, buffer, 0, send!(buffer, "status"; usize) as u16, devices::number(buffer));
 }
 
+/// A thread that is stopped between two clocks reads them at two moments. More than this between them, and they are read again.
+const APART_NS: u64 = 2_000;
+const MOST_READINGS: usize = 8;
+
+/// One moment in the segment's ticks and in ns of mach_absolute_time.
+fn one_moment() -> (u64, u64) {
+    let (mut least, mut found) = (u64::MAX, (0, 0));
+    for _ in 0..MOST_READINGS {
+        let before = sys::clock_ns(sys::MONOTONIC);
+        let now = session::now();
+        let apart = sys::clock_ns(sys::MONOTONIC).saturating_sub(before);
+        if apart < least {
+            (least, found) = (apart, (now, before.saturating_add(apart / 2)));
+        }
+        if apart <= APART_NS {
+            break;
+        }
+    }
+    found
+}
+
 /// Writes the times of a command buffer, or of Metal 4's feedback, which has the same properties.
 pub(super) fn tell(key: u64, times: Id, flags: u16, result: u16, context: u16) {
     let Some(state) = thread::state_slow().filter(|state| !state.is_paused()) else { return };
-    let (now, moment) = (session::now(), sys::clock_ns(sys::MONOTONIC));
+    let (now, moment) = one_moment();
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     let [start, end] = [send!(times, "GPUStartTime"; f64), send!(times, "GPUEndTime"; f64)].map(ns);
     let scheduling = match flags {

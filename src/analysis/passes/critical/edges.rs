@@ -62,6 +62,8 @@ pub(super) struct Edges {
     tables: [VecDeque<Made>; TABLES.len()],
     /// When the first of each table begins; later than anything where there is none.
     begins: [i64; TABLES.len()],
+    /// Whether a call came after one that begins later, by table.
+    unsorted: [bool; TABLES.len()],
     /// Calls that have begun, the one that ends first last.
     open: Vec<Made>,
 }
@@ -73,7 +75,12 @@ pub(super) fn queue_of(table: TableId) -> Option<usize> {
 
 impl Default for Edges {
     fn default() -> Edges {
-        Edges { tables: Default::default(), begins: [i64::MAX; TABLES.len()], open: Vec::new() }
+        Edges {
+            tables: Default::default(),
+            begins: [i64::MAX; TABLES.len()],
+            unsorted: [false; TABLES.len()],
+            open: Vec::new(),
+        }
     }
 }
 
@@ -82,18 +89,16 @@ impl Edges {
     #[inline]
     pub(super) fn push(&mut self, queue: usize, made: Made) {
         let calls = &mut self.tables[queue];
-        if calls.back().is_none_or(|last| last.call.start < made.call.start) {
-            calls.push_back(made);
-        } else {
-            let later = calls.iter().rev().take_while(|other| other.place() > made.place()).count();
-            calls.insert(calls.len() - later, made);
-        }
+        let is_late = |last: &Made| last.call.start >= made.call.start && last.place() > made.place();
+        self.unsorted[queue] |= calls.back().is_some_and(is_late);
+        calls.push_back(made);
         self.begins[queue] = self.begins[queue].min(made.call.start);
     }
 
     /// The next begin or end, if it is before this time: an end before a begin at the same moment.
     #[inline]
     pub(super) fn next(&mut self, before: i64) -> Option<Edge> {
+        self.sort();
         let begins = self.begins.iter().copied().fold(i64::MAX, i64::min);
         let ends = self.open.last().map_or(i64::MAX, |made| made.call.end);
         if begins.min(ends) >= before {
@@ -109,6 +114,17 @@ impl Edges {
         let place = self.open.iter().rposition(ends_later).map_or(0, |place| place + 1);
         self.open.insert(place, made);
         Some(Edge::Begin(made))
+    }
+
+    /// Puts those in order that came out of it: a pass over busy threads writes one thread's calls after the other's, and to look for
+    /// the place of each took the square of their number.
+    #[inline]
+    fn sort(&mut self) {
+        for (calls, unsorted) in self.tables.iter_mut().zip(&mut self.unsorted) {
+            if std::mem::take(unsorted) {
+                calls.make_contiguous().sort_by_key(Made::place);
+            }
+        }
     }
 
     /// The queue whose first call begins then; of several the one whose call comes first.

@@ -1,0 +1,65 @@
+//! Many threads commit at once, into rings that are too small: each command buffer keeps what is its own.
+
+use std::collections::BTreeMap;
+
+use super::{Run, bag, each_of, int, sorted};
+use crate::util::count;
+
+/// Commits of each thread under stress, where they are to be more or fewer: 125000 make a million. Then this machine's own
+/// processor makes them, and no emulator.
+pub(super) fn wanted_commits() -> Option<u64> {
+    std::env::var("GPUTRACE_METAL_COMMITS").ok().map(|commits| commits.parse().expect("a number of commits"))
+}
+
+/// Each command buffer has its own row, dispatch and time on the GPU: of each address one after the other, as they ran there.
+#[track_caller]
+fn assert_each_is_its_own(run: &Run) {
+    // Two clocks are read one after the other by threads that may be stopped in between.
+    const APART_NS: i64 = 100_000;
+    let pair = run.trace.manifest().clock.pairs[0];
+    let epoch_ns = pair.realtime_ns as i64 - pair.monotonic_ns as i64;
+    let mut ran: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    for line in run.truth("command_buffer") {
+        ran.entry(int(line, "object")).or_default().push(int(line, "start_ns") + epoch_ns);
+    }
+    let launches = run.trace.table("launches");
+    let commits: BTreeMap<i64, i64> =
+        launches.rows().map(|row| (row.int("correlation_id"), row.int("function"))).collect();
+    let buffers = run.trace.table("command_buffers");
+    let mut told: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    for row in sorted(&buffers, "start_ns") {
+        let (commit, at) = (row.int("correlation_id"), row.maybe_int("gpu_start_ns"));
+        let what = (row.int("dispatches"), row.int("compute_encoders"), row.maybe_text("status"), row.int("labelled"));
+        assert_eq!(what, (1, 1, Some("completed"), 0), "{}: {commit}", run.who);
+        told.entry(commits[&commit]).or_default().push(at.unwrap_or_else(|| panic!("{}: {commit}: no time", run.who)));
+    }
+    for (object, ran) in &ran {
+        let told = told.get(object).map_or(&[][..], Vec::as_slice);
+        assert_eq!(told.len(), ran.len(), "{}: {object:x}", run.who);
+        let apart = ran.iter().zip(told).map(|(ran, told)| (ran - told).abs()).max();
+        assert!(apart <= Some(APART_NS), "{}: {object:x}: {apart:?} ns", run.who);
+    }
+    let dispatches = run.trace.table("dispatches");
+    let of_dispatches: BTreeMap<i64, u64> = bag(dispatches.rows().filter_map(|row| row.maybe_int("correlation_id")));
+    assert_eq!(of_dispatches, bag(commits.keys().copied()), "{}", run.who);
+}
+
+#[test]
+fn eight_threads_lose_nothing_however_full_their_rings_are() {
+    let commits = wanted_commits().unwrap_or(1_000);
+    for (queues, how) in [("one", "waits"), ("each", "waits"), ("each", "before"), ("each", "after")] {
+        let arguments = ["8", &commits.to_string(), queues, how];
+        // The smallest memory: threads wait for room, and are read only in parts.
+        each_of("metal_stress.m", &arguments, &[], &["--segment-memory", "1M", "--on-full", "block"], |run| {
+            let whole = 8 * commits;
+            let left = if how == "waits" { 0 } else { 8 * (commits / 10) };
+            let seen = if how == "waits" { 0 } else { whole + left };
+            assert_eq!(run.run.text(), format!("{whole} completed, {left} caught, {seen} seen\n"), "{}", run.who);
+            let process = run.process();
+            let counted = count(&process, "commit");
+            assert_eq!((counted.recorded, counted.abandoned, counted.dropped), (whole, left, 0), "{}", run.who);
+            assert_eq!(process.notes, Vec::<String>::new(), "{}", run.who);
+            assert_each_is_its_own(run);
+        });
+    }
+}
