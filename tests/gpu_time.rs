@@ -228,18 +228,30 @@ fn a_program_that_profiles_itself_is_stood_aside_for() {
 }
 
 #[test]
-fn a_program_that_brings_its_own_copy_of_cupti_gets_the_driver_for_itself() {
+fn a_program_that_brings_its_own_copy_of_cupti_is_told_how_both_use_the_same() {
     let folder = driver_folder(Driver::Plain);
     let profiled = program_with("profiled", "looked-up", &linked_with_library("libcuda.so.1", &folder, &[]));
-    // The driver serves one copy: ours must be gone before theirs begins.
     for words in [&["3", "plain"][..], &["3", "plain", "subscribe"], &["3", "plain", "finalize"]] {
         let scratch = Scratch::new();
         let copy = scratch.path().join("libtheirs.so");
         std::fs::copy(folder.join("libcupti.so.13"), &copy).expect("a copy");
-        let target = scratch.target(&profiled).args(words).with_driver(Driver::Plain).env("PROFILED_CUPTI", &copy);
-        let run = target.options(["--gpu-time", "full"]).same().expect(0);
+        let target = || {
+            let target = scratch.target(&profiled).args(words).with_driver(Driver::Plain);
+            target.env("PROFILED_CUPTI", &copy).options(["--gpu-time", "full"])
+        };
+        // The driver serves one copy to a process, and ours was first.
+        let run = target().traced();
+        assert!(run.text().contains("= 39"), "{words:?}: {}", run.text());
+        let path = copy.display();
+        let remedy = format!("({path}) was called after gputrace had used another one");
+        let notes = run.read().manifest().notes;
+        assert!(
+            notes.iter().any(|note| note.contains(&remedy) && note.contains(&format!("GPUTRACE_CUPTI={path}"))),
+            "{notes:?}"
+        );
+        let run = target().env("GPUTRACE_CUPTI", &copy).same().expect(0);
         let about = about(&run.read());
-        assert!(!about.aside.is_empty() && about.records > 0 && about.refused.is_none(), "{words:?}: {about:?}");
+        assert!(!about.aside.is_empty() && about.records > 0 && about.other_copy.is_none(), "{words:?}: {about:?}");
     }
 }
 

@@ -63,6 +63,9 @@ pub struct GpuTime {
     /// Functions of CUPTI with which others began to use it: no records meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aside: Vec<String>,
+    /// Another copy of CUPTI that others called when ours had been used: the driver refused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_copy: Option<String>,
     /// Launches that were timed by events around them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<TimedLaunches>,

@@ -64,6 +64,8 @@ pub mod state {
     pub const KIND_REFUSED: u64 = 12;
     /// CUPTI does not take our clock: its times are converted, and may be so many ns off. That is the key.
     pub const CLOCK: u64 = 13;
+    /// Somebody else called another copy of CUPTI (the text is its path) when ours had been used, and the driver serves one.
+    pub const OTHER_COPY: u64 = 14;
 }
 
 /// Why records are on or off, and CUPTI stays or is given up.

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::asking::{CALLBACKS_ARE_OURS, CLOCK_IS_OURS, switch_off};
+use super::asking::{CALLBACKS_ARE_OURS, CLOCK_IS_OURS, WAS_USED, switch_off};
 use super::{IS_ON, OWNER, THREAD, cupti, detach, is_asked, library, locked, ring};
 use crate::{session, sys};
 
@@ -57,6 +57,8 @@ static INJECTED: AtomicBool = AtomicBool::new(false);
 static NEWS_AT: AtomicU64 = AtomicU64::new(0);
 static NEWS: AtomicU32 = AtomicU32::new(0);
 const WAS_ON: u32 = 1 << 16;
+/// Where the function lies, if that is another copy of CUPTI than ours, and ours was used.
+static NEWS_FROM: AtomicUsize = AtomicUsize::new(0);
 
 /// Tools that the launcher's caller has CUDA or NVTX inject use CUPTI from the first call on. For the constructor.
 pub(super) fn configure() {
@@ -80,12 +82,25 @@ pub(super) fn is_over(now: u64) -> bool {
     IS_ASIDE.load(Ordering::Acquire) && !is_wanted(now) && IS_ASIDE.swap(false, Ordering::AcqRel)
 }
 
-/// What there is to tell since the last call: when, which function, whether records were on.
-pub(super) fn take_news() -> Option<(u64, &'static [u8], bool)> {
+/// What they did, since it was told last.
+pub(super) struct News {
+    pub(super) at: u64,
+    /// Their function.
+    pub(super) name: &'static [u8],
+    /// Records were on.
+    pub(super) was_on: bool,
+    /// An address in their copy of CUPTI, if ours is another one that was used: the driver serves one for the life of a process,
+    /// finalized or not.
+    pub(super) refused: Option<usize>,
+}
+
+/// What there is to tell since the last call.
+pub(super) fn take_news() -> Option<News> {
     let news = NEWS.swap(0, Ordering::AcqRel);
     let at = NEWS_AT.load(Ordering::Relaxed);
     let name = crate::hooks::cupti::name(usize::try_from((news & !WAS_ON).checked_sub(1)?).ok()?);
-    Some((if at == 0 { session::now() } else { at }, name, news & WAS_ON != 0))
+    let refused = Some(NEWS_FROM.load(Ordering::Relaxed)).filter(|from| *from != 0);
+    Some(News { at: if at == 0 { session::now() } else { at }, name, was_on: news & WAS_ON != 0, refused })
 }
 
 /// A call of theirs, before it goes through to the function at `original`. `arguments` are its first six.
@@ -93,8 +108,9 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
     if !is_asked() || THREAD.load(Ordering::Relaxed) == sys::gettid() {
         return;
     }
-    // Programs bring copies of their own too (Triton's Proton). The driver serves one of them at a time.
+    // Programs bring copies of their own too (Triton's Proton).
     let is_another = cupti().is_some_and(|cupti| !library::is_beside(original, cupti.enable as usize));
+    let other = is_another.then_some(original);
     if is_another {
         library::learn_other(original);
     } else {
@@ -107,17 +123,17 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
             for (place, argument) in THEIRS.iter().zip(arguments) {
                 place.store(if what == Use::Registers { *argument } else { 0 }, Ordering::Relaxed);
             }
-            stand_aside(number, now, is_another);
+            stand_aside(number, now, other);
             CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
         }
         Use::Enables(place) => {
-            stand_aside(number, now, is_another);
+            stand_aside(number, now, other);
             give_back();
             KINDS.fetch_or(kind(place), Ordering::AcqRel);
         }
         Use::Measures => {
             MEASURES.store(true, Ordering::Release);
-            stand_aside(number, now, is_another);
+            stand_aside(number, now, other);
         }
         Use::Disables(place) => {
             KINDS.fetch_and(!kind(place), Ordering::AcqRel);
@@ -125,29 +141,30 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
         Use::EndsMeasuring => MEASURES.store(false, Ordering::Release),
         Use::SetsClock => {
             CLOCK_IS_OURS.store(false, Ordering::Relaxed);
-            stand_aside(number, now, is_another);
+            stand_aside(number, now, other);
         }
         Use::Finalizes => {
-            stand_aside(number, now, is_another);
+            stand_aside(number, now, other);
             KINDS.store(0, Ordering::Release);
             MEASURES.store(false, Ordering::Release);
             CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
             CLOCK_IS_OURS.store(false, Ordering::Relaxed);
         }
-        Use::Subscribes => stand_aside(number, now, is_another),
+        Use::Subscribes => stand_aside(number, now, other),
         Use::Flushes => {}
     }
     LAST_NS.store(now, Ordering::Relaxed);
 }
 
-/// Takes our records back, in the calling thread: theirs begin when it returns. `is_another`: ours and theirs are two copies of
-/// the library, and ours must go altogether.
-fn stand_aside(number: usize, now: u64, is_another: bool) {
+/// Takes our records back, in the calling thread: theirs begin when it returns. `other`: ours and theirs are two copies of
+/// the library, theirs at this address.
+fn stand_aside(number: usize, now: u64, other: Option<usize>) {
     LAST_NS.store(now, Ordering::Relaxed);
     if IS_ASIDE.swap(true, Ordering::AcqRel) || OWNER.load(Ordering::Relaxed) != sys::getpid() {
         return;
     }
     let at = session::now();
+    let was_used = WAS_USED.load(Ordering::Relaxed);
     // Not for ever: our thread may hold the lock in a call of CUPTI that waits for this one, which is in a callback of CUPTI's.
     // Then our thread sees that it has to stand aside when that call returns.
     let was_on = locked(Some(PATIENCE_NS), || {
@@ -157,13 +174,11 @@ fn stand_aside(number: usize, now: u64, is_another: bool) {
             // SAFETY: a flag: only what is complete.
             unsafe { (cupti.flush)(0) };
         }
-        if let Some(cupti) = cupti().filter(|_| is_another) {
-            detach::take_off(cupti);
-        }
         was_on
     });
     let was_on = was_on.unwrap_or(false);
     NEWS_AT.store(at, Ordering::Relaxed);
+    NEWS_FROM.store(other.filter(|_| was_used).unwrap_or(0), Ordering::Relaxed);
     NEWS.store((number as u32 + 1) | if was_on { WAS_ON } else { 0 }, Ordering::Release);
     ring();
 }

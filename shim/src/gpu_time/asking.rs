@@ -17,6 +17,8 @@ use crate::{session, sys};
 pub(super) static CLOCK_IS_OURS: AtomicBool = AtomicBool::new(false);
 /// CUPTI's buffers are ours.
 pub(super) static CALLBACKS_ARE_OURS: AtomicBool = AtomicBool::new(false);
+/// They were ours at some time.
+pub(super) static WAS_USED: AtomicBool = AtomicBool::new(false);
 
 impl Engine {
     pub(super) fn turn_on(&mut self, why: u64) {
@@ -32,7 +34,7 @@ impl Engine {
             // SAFETY: the functions are never unloaded, and take what CUPTI gives them; kinds are CUPTI's numbers.
             unsafe {
                 match (cupti.register)(buffers::request, buffers::complete) {
-                    0 => CALLBACKS_ARE_OURS.store(true, Ordering::Relaxed),
+                    0 => [&CALLBACKS_ARE_OURS, &WAS_USED].into_iter().for_each(|is| is.store(true, Ordering::Relaxed)),
                     result => return Some((result, &b"cuptiActivityRegisterCallbacks"[..])),
                 }
                 for (nth, kind) in records::KINDS.into_iter().enumerate() {

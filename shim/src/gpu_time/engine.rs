@@ -12,6 +12,7 @@ use super::settling::Settling;
 use super::teller::Teller;
 use super::windows::Plan;
 use super::{BELL, END, IS_ON, Mode, OR_EVENTS, aside, at_exit, buffers, cupti_is_usable, detach, mode, ready, search};
+use crate::interpose::elf;
 use crate::{capture, ending, session, sys, thread};
 
 /// CUPTI is asked for what is complete, while records are on, when it had some for so long and gave nothing back by itself. Where
@@ -215,12 +216,17 @@ impl Engine {
 
     /// Tells what [`aside`] did.
     fn look_aside(&mut self) {
-        if let Some((at, name, was_on)) = aside::take_news() {
-            if was_on {
-                self.teller.tell_at(text_kind::GPU_TIME, reason::ASIDE, state::OFF, b"", at);
+        if let Some(news) = aside::take_news() {
+            if news.was_on {
+                self.teller.tell_at(text_kind::GPU_TIME, reason::ASIDE, state::OFF, b"", news.at);
             }
             self.settling.end();
-            self.teller.tell_at(text_kind::GPU_TIME, 0, state::ASIDE, name, at);
+            self.teller.tell_at(text_kind::GPU_TIME, 0, state::ASIDE, news.name, news.at);
+            if let Some(address) = news.refused {
+                let file = elf::file_of(address);
+                let file = file.split(|byte| *byte == 0).next().unwrap_or_default();
+                self.teller.tell_at(text_kind::GPU_TIME, 0, state::OTHER_COPY, file, news.at);
+            }
         }
         if aside::is_over(sys::clock_ns(sys::MONOTONIC)) {
             self.teller.tell(text_kind::GPU_TIME, 0, state::RESUMED, b"");

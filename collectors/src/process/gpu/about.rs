@@ -36,6 +36,12 @@ impl Gpu {
             let first = about.aside.join(", ");
             format!("CUPTI was used by the program or by another tool ({first}): what the GPU did meanwhile is not in the trace")
         });
+        let other = about.other_copy.iter().map(|path| {
+            format!(
+                "the program's own copy of CUPTI ({path}) was called after gputrace had used another one, and the driver serves one copy \
+                 to a process: its calls fail with error 39; with GPUTRACE_CUPTI={path} gputrace uses the same copy"
+            )
+        });
         let given_up = about
             .given_up
             .iter()
@@ -68,6 +74,7 @@ impl Gpu {
         refused
             .chain(kinds)
             .chain(aside)
+            .chain(other)
             .chain(given_up)
             .chain(stays)
             .chain(none)

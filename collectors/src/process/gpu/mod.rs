@@ -202,6 +202,7 @@ impl Gpu {
                 self.settled_ns = at_ns;
             }
             state::KIND_REFUSED => self.take_refusal(text),
+            state::OTHER_COPY => about.other_copy = Some(text.text().into_owned()),
             state::ASIDE => {
                 about.aside.push(text.text().into_owned());
                 about.aside.dedup();

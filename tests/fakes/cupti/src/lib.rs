@@ -8,7 +8,7 @@
 //! What was seen of the vendor's library and holds here:
 //! - Correlation ids count the calls that give the device work, from 1, one number for all threads, while any kind is
 //!   enabled; captured and zero-byte calls count and have no record. After cuptiFinalize they begin anew.
-//! - The driver serves one copy of the library: while one is at work another gets error 39.
+//! - The driver serves one copy of the library: once one was used another gets error 39, cuptiFinalize or not.
 //! - Graphs that were launched between the first enable and cuptiFinalize while nothing was enabled break with it: error 719
 //!   from then on. (There those that run at that moment do too.)
 //! - Once waits (SYNCHRONIZATION) were enabled, calls that wait and records of events are counted among the others, until

@@ -47,7 +47,7 @@ fn observe() -> Option<Observe> {
     (!found.is_null()).then(|| unsafe { std::mem::transmute::<*const c_void, Observe>(found) })
 }
 
-/// Another copy of the library is at work in the process: the driver serves one.
+/// Another copy of the library is at work in the process, or was: the driver serves one, until the process ends.
 pub(crate) fn is_taken() -> bool {
     let observed = function(c"fakeCudaObserved");
     // The driver exports it with this signature.
