@@ -36,9 +36,11 @@ mod node;
 pub mod occupancy;
 mod outside;
 mod process;
+pub mod recover;
 pub mod rollups;
 pub mod schema;
 mod segment;
+mod share;
 mod stacks;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

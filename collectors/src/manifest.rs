@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::host_memory::HostMemory;
 pub use crate::node::{Attached, Device, Node};
-use crate::writer::Share;
+use crate::share::Share;
 
 /// The manifest, as it stands in the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -71,8 +71,26 @@ pub struct Manifest {
     /// What stood in them: the oldest detail. The counts of the processes still have it.
     #[serde(default)]
     pub removed: Vec<Removed>,
+    /// Whose events these were, `PROCESS:CLASS:EVENTS:SUMMED` each: for the account, should the collector be killed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub removed_events: String,
+    /// What became of the trace after the collector was killed; missing where it was not, or nobody has looked at it since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovered: Option<Recovered>,
     /// What else a reader must know, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// A trace whose collector was killed, and that was made whole since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovered {
+    /// About when the collector was killed: the last that it wrote, ns since the Unix epoch.
+    pub killed_ns: i64,
+    /// Events that it had read and not written: they are counted among those dropped.
+    pub lost: u64,
+    /// Another collector took over, and read on what the rings held. Else what they held, and what came later, is missing and
+    /// was counted by nobody.
+    pub taken_over: bool,
 }
 
 /// Rows of one table that were removed to stay within the size limit.
@@ -340,6 +358,11 @@ impl Manifest {
     /// Whether it is of a trace that was imported, and not recorded.
     pub fn is_imported(&self) -> bool {
         self.clock.kind == IMPORTED
+    }
+
+    /// Whether it is the account of a collector that was killed, or is still at work: not the last word about its processes.
+    pub fn is_cut_short(&self) -> bool {
+        !self.complete || self.recovered.is_some_and(|recovered| !recovered.taken_over)
     }
 
     /// Adds devices that are not known yet.

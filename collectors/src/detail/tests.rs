@@ -11,7 +11,7 @@ use super::*;
 use crate::manifest::{Count, Process};
 use crate::process::pending::Ahead;
 use crate::tables::{Call, CommandBuffer, HostAction, HostCall, Range, RangeKind, Tables};
-use crate::writer::Share;
+use crate::share::Share;
 
 const SECOND: i64 = 1_000_000_000;
 

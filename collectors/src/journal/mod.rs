@@ -21,6 +21,7 @@ mod write;
 use crate::schema::TableId;
 
 pub use read::{Journal, JournalError, read};
+pub(crate) use read::{Left, left};
 pub(crate) use write::{Item, Log};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"GTJ1");

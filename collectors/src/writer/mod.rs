@@ -22,13 +22,15 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::encode::{self, Press};
 use crate::file::{TableFile, io_error};
-use crate::journal::{Item, Log};
+use crate::journal::{Item, Kind, Log};
 use crate::manifest::{self, Manifest, launcher_text};
 use crate::schema::{TABLES, TableId};
+use crate::share::{Share, add};
 use crate::{CollectError, Config};
 use report::Report;
-pub(crate) use report::{Share, Shared, add};
+pub(crate) use report::Shared;
 use reserve::Reserve;
+pub(crate) use reserve::seize;
 pub use reserve::was_killed;
 use stream::{Contents, Sealed, Stream, Stuck, WORTH_A_GROUP};
 
@@ -233,11 +235,10 @@ impl Writer {
         let Some(next) = self.next_group(table) else { return Ok(()) };
         let Some(stream) = self.streams.get_mut(table as usize) else { return Ok(()) };
         let Some(file) = &mut stream.file else { return Ok(()) };
-        if let Err(error) = file.append(&next.group) {
+        if let Err(error) = file.append(&next.group, &next.shares) {
             stream.stuck = Some(next);
             return Err(error);
         }
-        next.shares.iter().for_each(|s| add(&mut stream.file_shares, *s));
         stream.file_contents.add(next.contents);
         Ok(())
     }
@@ -290,9 +291,9 @@ impl Writer {
                 self.log.sealed(table);
                 self.sealed_bytes += bytes;
                 if let Some(stream) = self.streams.get_mut(table as usize) {
-                    stream.file_shares.clear();
+                    stream.noted = 0;
                     let contents = std::mem::replace(&mut stream.file_contents, Contents::NONE);
-                    self.sealed.push(Sealed { table, name, bytes, contents });
+                    self.sealed.push(Sealed { table, name, bytes, contents, shares: file.into_shares() });
                 }
                 self.remove_oldest();
                 true
@@ -336,46 +337,56 @@ impl Writer {
         let mut items = Vec::new();
         for table in TABLES.iter().map(|t| t.id) {
             let Some(stream) = self.streams.get(table as usize) else { continue };
-            if stream.young_rows == 0 && stream.stuck.is_none() {
+            let large = stream.group.rows() > WORTH_A_GROUP || stream.unjournaled && stream.group.rows() > 0;
+            if (large || stream.stuck.is_some()) && !self.end_group(table) {
                 continue;
             }
-            if stream.group.rows() > WORTH_A_GROUP || stream.stuck.is_some() {
-                if !self.end_group(table) {
-                    continue;
-                }
-                let Some(stream) = self.streams.get(table as usize) else { continue };
-                if let Some(file) = &stream.file
-                    && let Ok(footer) = file.footer()
-                {
-                    items.push(Item::part(table, stream.covered(), &file.part_name(), file.length(), &footer));
-                }
-            } else if let Some(item) = self.young_item(table) {
-                items.push(item);
-            }
+            // A row group may have become full, and gone to the file, since the last time.
+            items.extend(self.unnoted_item(table));
+            items.extend(self.young_item(table));
         }
         for (table, batch) in std::mem::take(&mut self.live) {
             let rows = batch.num_rows();
-            if let Some(image) = self.image(table, &[batch]) {
+            if let Some(image) = self.image(table, &[batch], &[]) {
                 items.push(Item::live(table, rows as u64, if rows == 0 { Vec::new() } else { image }));
             }
         }
-        if let Err(error) = self.log.append(&items) {
+        let appended = self.log.append(&items);
+        for item in &items {
+            let Some(stream) = self.streams.get_mut(item.head.table as usize) else { continue };
+            match item.head.kind {
+                // Of rows that are not there the row group goes to disk the next time.
+                Kind::Rows => stream.unjournaled = appended.is_err(),
+                Kind::Part if appended.is_ok() => stream.noted = stream.file.as_ref().map_or(0, TableFile::length),
+                Kind::Part | Kind::Live => {}
+            }
+        }
+        if let Err(error) = appended {
+            self.dirty = Some(Instant::now());
             self.trouble("the journal", &error);
         }
     }
 
+    /// How far the table's file goes, where the journal does not say so yet.
+    fn unnoted_item(&self, table: TableId) -> Option<Item> {
+        let stream = self.streams.get(table as usize)?;
+        let file = stream.file.as_ref().filter(|file| !file.is_empty() && file.length() != stream.noted)?;
+        Some(Item::part(table, stream.covered(), &file.part_name(), file.length(), &file.footer().ok()?))
+    }
+
     fn young_item(&mut self, table: TableId) -> Option<Item> {
-        let stream = self.streams.get_mut(table as usize)?;
+        let stream = self.streams.get_mut(table as usize).filter(|stream| stream.young_rows > 0)?;
         let batches = std::mem::take(&mut stream.young);
+        let shares = std::mem::take(&mut stream.young_shares);
         let rows = std::mem::take(&mut stream.young_rows) as u64;
         let first = stream.rows - rows;
-        let image = self.image(table, &batches)?;
+        let image = self.image(table, &batches, &shares)?;
         Some(Item::rows(table, first, rows, image))
     }
 
-    fn image(&mut self, table: TableId, batches: &[RecordBatch]) -> Option<Vec<u8>> {
+    fn image(&mut self, table: TableId, batches: &[RecordBatch], shares: &[Share]) -> Option<Vec<u8>> {
         let stream = self.streams.get(table as usize)?;
-        encode::image(table.table(), &stream.descriptor, batches, &mut self.press).ok()
+        encode::image(table.table(), &stream.descriptor, batches, shares, &mut self.press).ok()
     }
 
     fn seal_old(&mut self) {

@@ -2,6 +2,7 @@
 //! whose disk ran full still gets the account of what was lost: its manifest, its last small files, its summary.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -69,6 +70,24 @@ impl Reserve {
 /// Where the reserve of the launcher with this manifest is.
 fn path(manifest: &Path) -> PathBuf {
     manifest.with_extension("reserve")
+}
+
+/// Takes the place of the launcher that wrote the manifest, if it does not work any more: the lock, and where it lies.
+pub(crate) fn seize(manifest: &Path) -> io::Result<Option<(File, PathBuf)>> {
+    let path = path(manifest);
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+    // SAFETY: an open descriptor.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(Some((file, path)));
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        // A file system without locks: then nobody holds one.
+        error if error.raw_os_error() == Some(libc::ENOLCK) || error.kind() == io::ErrorKind::Unsupported => {
+            Ok(Some((file, path)))
+        }
+        error => Err(error),
+    }
 }
 
 /// Whether the launcher of this host that wrote the manifest was killed at its work: its reserve is there, and nobody holds it.
