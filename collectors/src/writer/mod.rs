@@ -12,6 +12,8 @@
 mod report;
 mod reserve;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::sync::PoisonError;

@@ -102,31 +102,6 @@ fn a_collector_that_is_killed_at_any_point_leaves_what_can_be_made_whole() {
 }
 
 #[test]
-fn a_row_group_that_became_full_between_two_flushes_is_not_lost() {
-    let folder = Folder::new("full-group");
-    let mut command = collector(&folder);
-    // A row group is full with a hundred kilobytes; that of rows that come once is never large enough to be flushed by itself.
-    command.env("COLLECT_FILE_BYTES", "100000");
-    let (mut child, _lines) = start(command);
-    let target = Target::new(&folder.session());
-    let mut thread = target.thread(1);
-    let mut random = 7;
-    for n in 0..40_000 {
-        while !thread.reserve(1) {
-            std::thread::yield_now();
-        }
-        thread.call("cuLaunchKernel", [draw(&mut random), n, draw(&mut random), draw(&mut random)]);
-    }
-    let all = || young_rows(&folder, TableId::Launches) + count(&folder.trace(), "launches");
-    wait_until("all rows to be on disk", || all() == 40_000);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let manifest = recover(&folder.trace(), &launcher()).unwrap().expect("it was killed");
-    assert_eq!(count(&folder.trace(), "launches"), 40_000);
-    assert_eq!(manifest.recovered.unwrap().lost, 0);
-}
-
-#[test]
 fn a_collector_at_work_is_left_alone_and_one_that_ended_needs_nothing() {
     let folder = Folder::new("at-work");
     let (mut child, _lines) = start(collector(&folder));
