@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::host_memory::HostMemory;
 pub use crate::node::{Attached, Device, Node};
+pub use crate::recover::Recovered;
 use crate::share::Share;
 
 /// The manifest, as it stands in the file.
@@ -79,18 +80,6 @@ pub struct Manifest {
     pub recovered: Option<Recovered>,
     /// What else a reader must know, a sentence each.
     pub notes: Vec<String>,
-}
-
-/// A trace whose collector was killed, and that was made whole since.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recovered {
-    /// About when the collector was killed: the last that it wrote, ns since the Unix epoch.
-    pub killed_ns: i64,
-    /// Events that it had read and not written: they are counted among those dropped.
-    pub lost: u64,
-    /// Another collector took over, and read on what the rings held. Else what they held, and what came later, is missing and
-    /// was counted by nobody.
-    pub taken_over: bool,
 }
 
 /// Rows of one table that were removed to stay within the size limit.

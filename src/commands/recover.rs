@@ -33,7 +33,9 @@ fn one(trace: &Path, host_is_gone: bool) -> Result<String> {
     for launcher in &all {
         if launcher.host != here && !host_is_gone && !is_whole(trace, launcher) {
             let host = &launcher.host;
-            bail!("{name}: was written on {host}; recover it there, or with --host-is-gone when nothing runs there any more");
+            bail!(
+                "{name}: was written on {host}; recover it there, or with --host-is-gone when nothing runs there any more"
+            );
         }
         recovered.extend(recover(trace, launcher)?);
     }
@@ -70,7 +72,8 @@ mod tests {
         let error = one(folder.path(), false).unwrap_err();
         assert_eq!(error.downcast_ref::<Failure>().map(|failure| failure.code), Some(2));
         std::fs::create_dir(folder.path().join("manifest")).unwrap();
-        let manifest = Manifest { host: "elsewhere".to_owned(), launcher_id: 7, schema_version: 1, ..Manifest::default() };
+        let manifest =
+            Manifest { host: "elsewhere".to_owned(), launcher_id: 7, schema_version: 1, ..Manifest::default() };
         manifest.write(&folder.path().join("manifest/elsewhere-7.json")).unwrap();
         let error = one(folder.path(), false).unwrap_err().to_string();
         assert!(error.contains("was written on elsewhere") && error.contains("--host-is-gone"), "{error}");

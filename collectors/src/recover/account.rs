@@ -1,9 +1,10 @@
 //! The account of a collector that was killed, by what is on the disk: each file says whose events its rows are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
@@ -17,9 +18,29 @@ use crate::manifest::{Count, Manifest, Process, launcher_text};
 use crate::schema::{TABLES, TableId};
 use crate::share::{self, Share};
 
+/// Classes of which few calls have an event.
+const DRAWN: [Class; 3] = [Class::HostAlloc, Class::HostFree, Class::OsWait];
+
+/// A whole file of a launcher.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    pub(crate) table: TableId,
+    /// Relative to the trace.
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) rows: u64,
+    /// When it was written last.
+    pub(crate) written_ns: i64,
+    pub(crate) shares: Vec<Share>,
+}
+
 /// What the files of a launcher hold.
 #[derive(Debug, Default)]
 pub(crate) struct OnDisk {
+    /// The files, by table and number.
+    pub(crate) files: Vec<File>,
+    /// Events in `rollups` and in `rollup_names`, by process and class.
+    summed: [BTreeMap<(i64, String), u64>; 2],
     /// Rows and events summed, by process and class.
     kept: BTreeMap<(i64, u8), (u64, u64)>,
     /// Processes of which rows tell: pid and executable.
@@ -40,26 +61,74 @@ impl OnDisk {
                 if !name.to_str().is_some_and(|name| name.starts_with(&start) && name.ends_with(".parquet")) {
                     continue;
                 }
-                if let Err(error) = on_disk.read_file(&entry.path(), table.id) {
-                    let name = format!("{}/host={}/{}", table.name, manifest.host, name.to_string_lossy());
+                let name = format!("{}/host={}/{}", table.name, manifest.host, name.to_string_lossy());
+                if let Err(error) = on_disk.read_file(&entry.path(), &name, table.id) {
                     manifest.note(&format!("{name} is damaged, and its rows are lost: {error}"));
                 }
             }
         }
+        on_disk.files.sort_by(|a, b| (a.table, &a.name).cmp(&(b.table, &b.name)));
         Ok(on_disk)
     }
 
-    fn read_file(&mut self, path: &Path, table: TableId) -> io::Result<()> {
-        let file = File::open(path)?;
+    fn read_file(&mut self, path: &Path, name: &str, table: TableId) -> io::Result<()> {
+        let file = fs::File::open(path)?;
+        let meta = file.metadata()?;
         let about = ParquetMetaDataReader::new().parse_and_finish(&file).map_err(io_error)?;
-        of_footer(&about).into_iter().for_each(|share| self.add(share));
-        if table == TableId::Processes {
+        let shares = of_footer(&about);
+        shares.iter().for_each(|share| self.add(*share));
+        self.files.push(File {
+            table,
+            name: name.to_owned(),
+            bytes: meta.len(),
+            rows: about.file_metadata().num_rows().max(0) as u64,
+            written_ns: meta.modified()?.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_nanos() as i64),
+            shares,
+        });
+        if matches!(table, TableId::Processes | TableId::Rollups | TableId::RollupNames) {
             let reader = ParquetRecordBatchReaderBuilder::try_new(file).and_then(|builder| builder.build());
             for batch in reader.map_err(io_error)? {
-                self.add_processes(&batch.map_err(io::Error::other)?);
+                let batch = batch.map_err(io::Error::other)?;
+                match table {
+                    TableId::Processes => self.add_processes(&batch),
+                    _ => self.add_sums(&batch, usize::from(table == TableId::RollupNames)),
+                }
             }
         }
         Ok(())
+    }
+
+    fn add_sums(&mut self, batch: &RecordBatch, level: usize) {
+        let numbers = |name: &str| batch.column_by_name(name).and_then(|c| c.as_primitive_opt::<Int64Type>());
+        let classes = batch.column_by_name("class").and_then(|c| c.as_string_opt::<i32>());
+        let (Some(ids), Some(classes), Some(events)) = (numbers("process_id"), classes, numbers("events")) else {
+            return;
+        };
+        for row in 0..batch.num_rows() {
+            let sum = self.summed[level].entry((ids.value(row), classes.value(row).to_owned())).or_default();
+            *sum = sum.saturating_add(events.value(row).max(0) as u64);
+        }
+    }
+
+    /// The processes of which there is anything.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = i64> {
+        self.kept.keys().map(|(id, _)| *id).chain(self.processes.keys().copied())
+    }
+
+    /// What there is of these processes, which goes out of this.
+    pub(crate) fn split_off(&mut self, ids: &BTreeSet<i64>) -> OnDisk {
+        OnDisk {
+            files: Vec::new(),
+            kept: self.kept.extract_if(.., |(id, _), _| ids.contains(id)).collect(),
+            processes: self.processes.extract_if(.., |id, _| ids.contains(id)).collect(),
+            summed: self.summed.each_mut().map(|sums| sums.extract_if(.., |(id, _), _| ids.contains(id)).collect()),
+        }
+    }
+
+    /// Events of a class in the sums of a process: of short periods, and of long ones.
+    pub(crate) fn summed(&self, process_id: i64, class: Class) -> [u64; 2] {
+        let key = (process_id, class.name().to_owned());
+        [0, 1].map(|level| self.summed[level].get(&key).copied().unwrap_or(0))
     }
 
     fn add(&mut self, share: Share) {
@@ -107,6 +176,7 @@ impl OnDisk {
         }
         let mut lost = 0;
         for process in &mut manifest.processes {
+            self.see_sums(process);
             let kept: BTreeMap<&str, (u64, u64)> =
                 self.of(process.process_id).map(|(class, rows, culled)| (class.name(), (rows, culled))).collect();
             for class in kept.keys() {
@@ -119,6 +189,23 @@ impl OnDisk {
             process.balanced = process.accounting.values().all(Count::is_balanced);
         }
         lost
+    }
+}
+
+impl OnDisk {
+    /// The sums may know of more calls than the account of a moment before does.
+    fn see_sums(&self, process: &mut Process) {
+        for class in Class::ALL {
+            let [short, long] = self.summed(process.process_id, class);
+            let most = short.max(long);
+            let Some(count) = process.accounting.get_mut(class.name()) else { continue };
+            let all = count.kept() + count.left_out + count.dropped + count.sampled_out;
+            let more = most.saturating_sub(all);
+            count.seen += more;
+            // Of what is drawn most leave no event. Else they were read, and their rows are there or lost.
+            let to = if DRAWN.contains(&class) { &mut count.sampled_out } else { &mut count.recorded };
+            *to += more;
+        }
     }
 }
 

@@ -7,18 +7,37 @@
 //! says so, and is held meanwhile.
 
 mod account;
+mod before;
 mod rows;
 
+pub(crate) use account::{File, OnDisk};
+pub(crate) use before::{Before, Written, before};
+
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use serde::{Deserialize, Serialize};
+
+use crate::CollectError;
 use crate::journal::{self, JournalError};
-use crate::manifest::{self, Manifest, Recovered};
+use crate::manifest::{self, Manifest};
 use crate::schema::SCHEMA_VERSION;
 use crate::writer;
+
+/// A trace whose collector was killed, and that was made whole since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovered {
+    /// About when the collector was killed: the last that it wrote, ns since the Unix epoch.
+    pub killed_ns: i64,
+    /// Events that it had read and not written: they are counted among those dropped.
+    pub lost: u64,
+    /// Another collector took over, and read on what the rings held. Else what they held, and what came later, is missing and
+    /// was counted by nobody.
+    pub taken_over: bool,
+}
 
 /// Why a launcher's part of a trace cannot be made whole.
 #[derive(Debug, thiserror::Error)]
@@ -38,13 +57,29 @@ pub enum RecoverError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Another version wrote it.
-    #[error("{path}: has schema version {version}, this gputrace writes {SCHEMA_VERSION}; recover it with the one that recorded it")]
+    #[error(
+        "{path}: has schema version {version}, this gputrace writes {SCHEMA_VERSION}; recover it with the one that recorded it"
+    )]
     Version {
         /// The manifest.
         path: PathBuf,
         /// Its version.
         version: u32,
     },
+}
+
+/// Why the heir of a collector does not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeOverError {
+    /// What there is cannot be made whole.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// It cannot start.
+    #[error(transparent)]
+    Collect(#[from] CollectError),
+    /// There is nothing to go on with.
+    #[error("the collector had ended")]
+    Ended,
 }
 
 /// A launcher's part of a trace, as its names say.
@@ -89,7 +124,7 @@ pub(crate) struct Dead {
     manifest: Manifest,
     killed_ns: i64,
     /// Held for its lock.
-    _lock: File,
+    lock: fs::File,
     lock_at: PathBuf,
 }
 
@@ -122,12 +157,12 @@ impl Dead {
         let written = [&journal_at, &manifest_at].map(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
         let last = written.into_iter().flatten().max().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let killed_ns = last.map_or(manifest.started_ns, |at| at.as_nanos() as i64);
-        Ok(Some(Dead { trace: trace.to_owned(), manifest_at, journal_at, manifest, killed_ns, _lock: lock, lock_at }))
+        Ok(Some(Dead { trace: trace.to_owned(), manifest_at, journal_at, manifest, killed_ns, lock, lock_at }))
     }
 
     /// Brings what it left into whole files, and the account in line with them. Rows about processes that are `taken` over come
     /// again from whoever does that.
-    pub(crate) fn settle(&mut self, taken: &BTreeSet<i64>) -> Result<account::OnDisk, RecoverError> {
+    pub(crate) fn settle(&mut self, taken: &BTreeSet<i64>) -> Result<OnDisk, RecoverError> {
         let left = match journal::left(&self.journal_at) {
             Ok(left) => Some(left),
             Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
@@ -136,13 +171,14 @@ impl Dead {
         let failed = |source| RecoverError::Io { path: self.trace.clone(), source };
         if let Some(left) = left {
             if left.torn {
-                self.manifest.note("the journal ends in the middle of what was written last: that is among what is lost");
+                self.manifest
+                    .note("the journal ends in the middle of what was written last: that is among what is lost");
             }
             rows::finish_parts(&self.trace, &left, &mut self.manifest).map_err(failed)?;
             rows::write_young(&self.trace, &self.journal_at, &left, &self.manifest, taken).map_err(failed)?;
         }
         rows::remove_unnamed(&self.trace, &self.manifest);
-        account::OnDisk::read(&self.trace, &mut self.manifest).map_err(failed)
+        OnDisk::read(&self.trace, &mut self.manifest).map_err(failed)
     }
 
     fn finish(mut self, taken: &BTreeSet<i64>) -> Result<Manifest, RecoverError> {

@@ -22,10 +22,12 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
+use crate::archive::next_number;
 use crate::encode::{self, Press};
 use crate::file::{TableFile, io_error};
 use crate::journal::{Item, Kind, Log};
 use crate::manifest::{self, Manifest, launcher_text};
+use crate::recover::Written;
 use crate::schema::{TABLES, TableId};
 use crate::share::{Share, add};
 use crate::{CollectError, Config};
@@ -59,6 +61,15 @@ const KEPT: [TableId; 9] = [
     TableId::RollupNames,
 ];
 
+/// Has files numbered after those that are there.
+fn number(config: &Config, streams: &mut [Stream]) -> io::Result<()> {
+    for (table, stream) in TABLES.iter().zip(streams) {
+        let folder = config.trace.join(table.name).join(format!("host={}", config.host));
+        stream.sequence = next_number(&folder, &launcher_text(config.launcher_id))? as u32;
+    }
+    Ok(())
+}
+
 /// What the drain sends.
 pub(crate) enum Message {
     /// Rows to be kept, and whose events they are.
@@ -89,12 +100,18 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(config: Config, shared: Shared) -> Result<Writer, CollectError> {
+    /// `before`: it goes on after the files of an earlier collector, whose journal is superfluous.
+    pub(crate) fn new(config: Config, shared: Shared, before: Option<Written>) -> Result<Writer, CollectError> {
         let name = format!("{}-{}.journal", config.host, launcher_text(config.launcher_id));
         let journal = config.trace.join("journal").join(name);
         let failed = |source| CollectError::Trace { path: config.trace.clone(), source };
         let streams = TABLES.iter().map(|t| Stream::new(t.id)).collect::<io::Result<Vec<_>>>();
-        let streams = streams.map_err(failed)?;
+        let mut streams = streams.map_err(failed)?;
+        let (files, lock) = before.map(|before| (before.files, before.lock)).unzip();
+        if files.is_some() {
+            number(&config, &mut streams).map_err(failed)?;
+        }
+        let sealed: Vec<Sealed> = files.into_iter().flatten().map(Sealed::from).collect();
         let press = Press::new().map_err(|e| failed(io_error(e)))?;
         Ok(Writer {
             shared,
@@ -102,9 +119,9 @@ impl Writer {
             streams,
             live: Vec::new(),
             log: Log::new(journal),
-            sealed: Vec::new(),
-            sealed_bytes: 0,
-            reserve: Reserve::take(&config.trace, &config.host, config.launcher_id),
+            sealed_bytes: sealed.iter().map(|file| file.bytes).sum(),
+            sealed,
+            reserve: Reserve::take(&config.trace, &config.host, config.launcher_id, lock),
             dirty: None,
             down: None,
             config,

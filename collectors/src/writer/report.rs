@@ -29,6 +29,13 @@ pub(crate) struct Report {
 pub(crate) type Shared = Arc<Mutex<Report>>;
 
 impl Report {
+    /// Goes on with what an earlier collector's manifest says.
+    pub(crate) fn go_on(&mut self, manifest: &Manifest) {
+        self.removed_files.clone_from(&manifest.removed_files);
+        self.removed.clone_from(&manifest.removed);
+        self.removed_events = share::from_text(&manifest.removed_events).collect();
+    }
+
     /// Completes a manifest by what the writer knows.
     pub(crate) fn complete(&self, manifest: &mut Manifest) {
         manifest.removed_files = self.removed_files.clone();

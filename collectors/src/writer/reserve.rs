@@ -28,9 +28,10 @@ pub(super) struct Reserve {
 
 impl Reserve {
     /// Takes the room, beside the manifest, whose readers pass it over.
-    pub(super) fn take(trace: &Path, host: &str, launcher_id: u64) -> Reserve {
+    /// `lock`: the file of an earlier collector, whose lock this one has taken over.
+    pub(super) fn take(trace: &Path, host: &str, launcher_id: u64, lock: Option<File>) -> Reserve {
         let path = path(&manifest::path(trace, host, launcher_id));
-        let reserve = Reserve { file: File::create(&path).ok(), path, room: None };
+        let reserve = Reserve { file: lock.or_else(|| File::create(&path).ok()), path, room: None };
         if let Some(file) = &reserve.file {
             // SAFETY: an open descriptor.
             unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
@@ -136,7 +137,7 @@ mod tests {
     fn the_room_is_taken_and_given_back() {
         let trace = std::env::temp_dir().join(format!("gputrace-reserve-{}", std::process::id()));
         fs::create_dir_all(trace.join("manifest")).unwrap();
-        let mut reserve = Reserve::take(&trace, "h", 7);
+        let mut reserve = Reserve::take(&trace, "h", 7, None);
         assert!(fs::metadata(&reserve.path).unwrap().len() <= BYTES);
         assert!(reserve.room() > 0);
         let taken = fs::metadata(&reserve.path).unwrap().len();

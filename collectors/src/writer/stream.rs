@@ -10,6 +10,7 @@ use parquet::schema::types::SchemaDescPtr;
 
 use crate::encode::{self, Press, RowGroup};
 use crate::file::{Encoded, TableFile, io_error};
+use crate::recover;
 use crate::schema::TableId;
 use crate::share::{Share, add};
 
@@ -50,6 +51,14 @@ pub(super) struct Sealed {
     pub(super) bytes: u64,
     pub(super) contents: Contents,
     pub(super) shares: Vec<Share>,
+}
+
+impl From<recover::File> for Sealed {
+    /// One that an earlier collector wrote: when, stands for what its rows say.
+    fn from(file: recover::File) -> Sealed {
+        let recover::File { table, name, bytes, rows, written_ns, shares } = file;
+        Sealed { table, name, bytes, contents: Contents { rows, from_ns: written_ns, to_ns: written_ns }, shares }
+    }
 }
 
 /// A row group that found no room on the disk, and whose rows it has.

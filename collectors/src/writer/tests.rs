@@ -19,7 +19,7 @@ fn a_row_group_that_becomes_full_between_two_flushes_is_in_the_journal_after_the
     let folder = Folder::new("between-flushes");
     std::fs::create_dir_all(folder.trace().join("manifest")).unwrap();
     let config = Config::new(folder.trace(), folder.session(), "h".to_owned(), 1);
-    let mut writer = Writer::new(config, Shared::default()).unwrap();
+    let mut writer = Writer::new(config, Shared::default(), None).unwrap();
     let found = || {
         let rows = journal::read(&folder.trace().join("journal/h-1.journal")).unwrap();
         rows.map(|rows| rows.unwrap().1.num_rows()).sum::<usize>()

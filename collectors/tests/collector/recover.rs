@@ -80,7 +80,10 @@ fn one_round(seed: u64) {
     let mut after = values(&batches(&folder.trace(), "launches"), "stream");
     after.sort_unstable();
     assert_eq!(after, before, "seed {seed}");
-    assert!(after.iter().copied().eq(0..after.len() as i64), "seed {seed}: none twice, and none before the last missing");
+    assert!(
+        after.iter().copied().eq(0..after.len() as i64),
+        "seed {seed}: none twice, and none before the last missing"
+    );
     assert!(after.len() as u64 <= written);
     assert_eq!(leftovers(&folder), Vec::<String>::new(), "seed {seed}");
     assert!(manifest.complete && manifest.is_cut_short(), "seed {seed}");
@@ -142,6 +145,19 @@ fn a_torn_journal_is_told_and_what_stands_before_is_kept() {
     let manifest = recover(&folder.trace(), &launcher()).unwrap().expect("it was killed");
     assert_eq!(count(&folder.trace(), "launches"), 300);
     assert!(manifest.notes.iter().any(|note| note.contains("ends in the middle")), "{:?}", manifest.notes);
+}
+
+#[test]
+fn a_file_whose_end_is_missing_is_named_and_the_rest_is_kept() {
+    let folder = killed("cut", 300);
+    let cut = folder.trace().join("launches/host=node7/abc-000000.parquet");
+    fs::create_dir_all(cut.parent().unwrap()).unwrap();
+    fs::write(&cut, b"PAR1 and what came to the disk before the power went").unwrap();
+    let manifest = recover(&folder.trace(), &launcher()).unwrap().expect("it was killed");
+    let says = |note: &String| note.contains("abc-000000.parquet is damaged");
+    assert!(manifest.notes.iter().any(says), "{:?}", manifest.notes);
+    fs::remove_file(&cut).unwrap();
+    assert_eq!(count(&folder.trace(), "launches"), 300);
 }
 
 #[test]
