@@ -11,6 +11,7 @@ mod export;
 mod import;
 mod malloc;
 mod record;
+mod recover;
 mod report;
 mod select;
 mod switch;
@@ -29,6 +30,7 @@ pub(crate) use malloc::{Malloc, MallocArgs};
 pub(crate) use record::{
     BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, OnFull, OsWaits, RecordArgs, Switch,
 };
+pub(crate) use recover::RecoverArgs;
 pub(crate) use report::{Color, Format, ReportArgs};
 pub(crate) use select::Select;
 pub(crate) use switch::{CaptureRange, SwitchArgs};
@@ -69,6 +71,8 @@ pub(crate) enum Action {
     Start(SwitchArgs),
     /// Have a running session record no more, until start
     Stop(SwitchArgs),
+    /// Make a trace whole whose gputrace was killed
+    Recover(RecoverArgs),
     /// Write a trace in a format that other tools read
     Export(ExportArgs),
     /// Trace and report a training loop on the simulated GPU
@@ -145,7 +149,7 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 14] = [
+const SUBCOMMANDS: [&str; 15] = [
     "record",
     "report",
     "check",
@@ -153,6 +157,7 @@ const SUBCOMMANDS: [&str; 14] = [
     "dump",
     "start",
     "stop",
+    "recover",
     "import",
     "export",
     "demo",

@@ -53,6 +53,7 @@ fn dispatch(action: Action) -> Ending {
         Action::Dump(args) => commands::dump::run(&args).map(|()| Ending::Code(0)),
         Action::Start(args) => commands::switch::run(&args, "start").map(|()| Ending::Code(0)),
         Action::Stop(args) => commands::switch::run(&args, "stop").map(|()| Ending::Code(0)),
+        Action::Recover(args) => commands::recover::run(&args).map(|()| Ending::Code(0)),
         Action::Demo(args) => commands::demo::run(args),
         Action::Doctor(args) => commands::doctor::run(&args),
         Action::Schema(args) => commands::schema::run(&args).map(|()| Ending::Code(0)),

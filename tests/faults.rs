@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::limits::{prefix, with_mounts};
+use crate::recovering::{heir_of, kill};
 use crate::util::{Driver, Scratch, Trace, count, gputrace, poll, program, shim};
 
 /// The number in a file that `victim` shares with us.
@@ -61,18 +62,29 @@ fn a_killed_command_ends_gputrace_with_the_signal_and_its_trace_is_whole() {
 }
 
 /// The only child of a process.
-fn child_of(pid: i32) -> i32 {
+pub(crate) fn child_of(pid: i32) -> i32 {
     let path = format!("/proc/{pid}/task/{pid}/children");
-    let read = || fs::read_to_string(&path).ok()?.split_whitespace().next()?.parse().ok();
+    let words = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    // A copy of itself, which starts the heir and ends, is not meant.
+    let read = || {
+        let all = fs::read_to_string(&path).ok()?;
+        let mut all = all.split_whitespace().filter_map(|pid| pid.parse().ok());
+        all.find(|child| !words(*child).is_empty() && words(*child) != words(pid))
+    };
     poll(Duration::from_secs(10), read).expect("gputrace has a child")
 }
 
 /// Calls in a report of the launches.
 fn reported_launches(scratch: &Scratch, trace: &Path) -> u64 {
+    reported_so_far(scratch, trace).expect("a count")
+}
+
+/// The same of a trace that may have none yet.
+pub(crate) fn reported_so_far(scratch: &Scratch, trace: &Path) -> Option<u64> {
     let trace = trace.to_str().expect("a plain path");
     let run = scratch.gputrace(&["report", trace, "--only", "launch-overhead", "--format", "json"]).expect(0);
     let report: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
-    find_number(&report, &["calls", "launches", "count"]).unwrap_or_else(|| panic!("no count in {report}"))
+    find_number(&report, &["calls", "launches", "count"])
 }
 
 /// The first number under one of these keys, breadth first.
@@ -115,6 +127,8 @@ fn a_killed_collector_leaves_a_readable_trace_and_the_target_runs_on_to_its_end(
     let a_second_ago = std::time::Instant::now();
     poll(Duration::from_secs(30), || (a_second_ago.elapsed() > Duration::from_millis(1_050)).then_some(()))
         .expect("time");
+    // And nobody goes on for it.
+    kill(heir_of(&started));
     started.kill();
     let text = || fs::read_to_string(&output).ok().filter(|text| text.lines().count() == 2);
     let text = poll(Duration::from_secs(60), text).expect("the target runs to its end");
@@ -350,6 +364,12 @@ fn three_launchers_of_one_run_share_a_trace() {
     assert_eq!(reported_launches(&scratch, &trace), 9);
 }
 
+/// Whether a process has ended; nobody may have waited for it.
+fn gone_of(pid: i32) -> impl Fn() -> Option<()> {
+    let path = format!("/proc/{pid}/environ");
+    move || (!Path::new(&path).exists() || fs::read(&path).is_ok_and(|text| text.is_empty())).then_some(())
+}
+
 #[test]
 fn sessions_are_removed_also_those_of_killed_launchers() {
     let scratch = Scratch::new();
@@ -360,14 +380,18 @@ fn sessions_are_removed_also_those_of_killed_launchers() {
     let sleeper = child_of(started.pid());
     started.kill();
     assert_eq!(scratch.sessions().len(), 1);
-    // SAFETY: the process was started here and is named by its id.
-    assert_eq!(unsafe { libc::kill(sleeper, libc::SIGKILL) }, 0);
-    let gone = || {
-        (!Path::new(&format!("/proc/{sleeper}/environ")).exists()
-            || fs::read(format!("/proc/{sleeper}/environ")).is_ok_and(|e| e.is_empty()))
-        .then_some(())
-    };
-    poll(Duration::from_secs(30), gone).expect("it ends");
+    kill(sleeper);
+    poll(Duration::from_secs(30), gone_of(sleeper)).expect("it ends");
+    poll(Duration::from_secs(30), || scratch.sessions().is_empty().then_some(()))
+        .expect("the heir removes the session");
+    // Where there is none any more, the next launcher does.
+    let mut started = scratch.target("sleep").arg("1000").start_to_be_killed();
+    poll(Duration::from_secs(30), || (!scratch.sessions().is_empty()).then_some(())).expect("a session");
+    let sleeper = child_of(started.pid());
+    kill(heir_of(&started));
+    started.kill();
+    kill(sleeper);
+    poll(Duration::from_secs(30), gone_of(sleeper)).expect("it ends");
     scratch.target("true").traced().expect(0);
     assert_eq!(scratch.sessions(), Vec::<std::path::PathBuf>::new());
 }

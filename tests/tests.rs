@@ -34,6 +34,7 @@
 //! | `gpu_windows` | windows hold all the work of their time, cost what the budget allows, and open together in all ranks |
 //! | `flight_recorder` | single events that are kept around moments worth it, or in windows, are all of their time, and the account has the rest |
 //! | `shedding` | the hooks keep to the budget: the dearest detail goes first, and what is left out is counted |
+//! | `failing_calls` | system calls of gputrace fail: nobody is harmed, and it is said |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
 //! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass; what differs is named |
@@ -55,6 +56,7 @@
 //! | `brake` | a command that faults again and again soon after its start is not traced until somebody says so |
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
 //! | `sanitizers` | programs built with sanitizers run and report as they do alone |
+//! | `recovering` | gputrace is killed: the command, its heir, and what recover makes of the trace |
 //! | `real_programs` | programs that people use run as they do without us |
 //! | `widths` | no line of a report is longer than was asked for |
 //! | `tidy` | the repository keeps its own rules |
@@ -79,6 +81,7 @@ mod drivers;
 mod environments;
 mod exactness;
 mod exports;
+mod failing_calls;
 mod faults;
 mod flight_recorder;
 mod format;
@@ -107,6 +110,7 @@ mod processes;
 mod profilers;
 mod ranges;
 mod real_programs;
+mod recovering;
 mod rollups;
 mod routes;
 mod sanitizers;

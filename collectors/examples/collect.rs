@@ -1,4 +1,5 @@
-//! A collector by itself: `collect TRACE SESSION`, until its standard input ends. What tests kill.
+//! A collector by itself: `collect TRACE SESSION`, until its standard input ends. What tests kill. COLLECT_FILE_BYTES: when
+//! files are sealed.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -11,7 +12,11 @@ fn main() {
         eprintln!("collect TRACE SESSION");
         std::process::exit(2);
     };
-    let running = start(Config::new(trace, session, "node7".to_owned(), 0xabc)).unwrap();
+    let mut config = Config::new(trace, session, "node7".to_owned(), 0xabc);
+    if let Some(bytes) = std::env::var("COLLECT_FILE_BYTES").ok().and_then(|text| text.parse().ok()) {
+        config.file_bytes = bytes;
+    }
+    let running = start(config).unwrap();
     println!("ready");
     let mut nothing = Vec::new();
     let _ = std::io::stdin().read_to_end(&mut nothing);

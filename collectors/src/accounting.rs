@@ -25,6 +25,9 @@ const SAMPLED: [usize; 3] = [Class::HostAlloc as usize, Class::HostFree as usize
 /// Classes whose calls do not mark themselves as running; and waits, which take their mark back when they have returned.
 const UNMARKED: [usize; 4] = [Class::HostAlloc as usize, Class::HostFree as usize, Class::Range as usize, OS_WAIT];
 
+/// What the threads of a process that have ended counted: seen, dropped, sampled out, in flight, abandoned.
+pub(crate) type Retired = [ByClass; 5];
+
 /// A thread's own counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
@@ -87,9 +90,40 @@ pub(crate) struct Books {
     missing: ByClass,
     /// Slots torn in the shared chain.
     pub(crate) torn_shared: u64,
+    /// An earlier collector, which was killed, began them: what is missing it had read, and not written.
+    resumed: bool,
+    lost: u64,
 }
 
 impl Books {
+    /// Those of a process that an earlier collector read: what its ended threads counted, and what of its events is on the disk.
+    pub(crate) fn resume(retired: &Retired, kept: impl Iterator<Item = (usize, u64)>) -> Books {
+        let mut books = Books { resumed: true, ..Books::default() };
+        let [seen, dropped, sampled_out, in_flight, abandoned] = retired;
+        for (class, count) in books.counts.iter_mut().enumerate() {
+            (count.seen, count.dropped) = (seen[class].min(MOST), dropped[class].min(MOST));
+            count.sampled_out = sampled_out[class].min(MOST);
+            (count.in_flight, count.abandoned) = (in_flight[class].min(MOST), abandoned[class].min(MOST));
+        }
+        for (class, events) in kept {
+            if let Some(count) = books.counts.get_mut(class) {
+                count.recorded += events.min(MOST);
+            }
+        }
+        books
+    }
+
+    /// For the next one.
+    pub(crate) fn retired(&self) -> Retired {
+        let by = |of: fn(&Count) -> u64| std::array::from_fn(|class| of(&self.counts[class]));
+        [by(|c| c.seen), by(|c| c.dropped), by(|c| c.sampled_out), by(|c| c.in_flight), by(|c| c.abandoned)]
+    }
+
+    /// Events that an earlier collector had read, and not written.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
     /// Enters a thread: its own counters, the events read from it, and the slots torn in its chain.
     /// `class_of` gives the class of a hook.
     pub(crate) fn enter(
@@ -133,7 +167,8 @@ impl Books {
             torn -= lost;
             missing -= lost;
             // Killed after it counted and before it marked the call, or wrote the event of one that never marks itself.
-            let began = running.contains(&(Some(class), false)) || UNMARKED.contains(&class);
+            // Of a process that an earlier collector read nobody knows of how many that is true.
+            let began = !self.resumed && (running.contains(&(Some(class), false)) || UNMARKED.contains(&class));
             // A thread that is cancelled may be anywhere in the hook of a wait.
             if (ending == Ending::Cut || class == OS_WAIT) && !marked && began {
                 open += unfinished(&mut missing);
@@ -168,6 +203,22 @@ impl Books {
         if let Some(count) = self.counts.get_mut(class) {
             count.seen += calls;
             count.sampled_out += calls;
+        }
+    }
+
+    /// All of it has been entered: what is missing of a process that an earlier collector read, that one had read and not
+    /// written.
+    pub(crate) fn settle(&mut self) {
+        if !self.resumed {
+            return;
+        }
+        for (class, count) in self.counts.iter_mut().enumerate() {
+            let torn = self.missing[class].min(self.torn_shared);
+            let known = count.recorded + count.dropped + count.sampled_out + count.in_flight + count.abandoned + torn;
+            // A row may be on the disk of a call that its thread had not yet counted.
+            count.seen = count.seen.max(known);
+            count.dropped += count.seen - known;
+            self.lost += count.seen - known;
         }
     }
 
@@ -274,6 +325,22 @@ mod tests {
         assert_eq!(count(Ending::Cut, 77), (11, 1, 0));
         assert_eq!(count(Ending::Exited, 77), (11, 0, 1));
         assert_eq!(count(Ending::Cut, 0), (10, 0, 0));
+    }
+
+    #[test]
+    fn what_an_earlier_collector_had_read_and_is_not_on_the_disk_is_dropped() {
+        let mut retired = Retired::default();
+        (retired[0][LAUNCH], retired[1][LAUNCH]) = (40, 2);
+        let mut books = Books::resume(&retired, [(LAUNCH, 30)].into_iter());
+        let mut counters = Counters { in_flight: [(u64::MAX, 0); 3], ..Counters::default() };
+        counters.seen[LAUNCH] = 50;
+        let mut found = ByClass::default();
+        found[LAUNCH] = 45;
+        books.enter(&counters, &found, 0, Ending::Exited, |_| None);
+        books.settle();
+        let count = books.close()["launch"];
+        assert_eq!((count.seen, count.recorded, count.dropped, books.lost()), (90, 75, 15, 13));
+        assert!(count.is_balanced());
     }
 
     #[test]

@@ -14,6 +14,8 @@ use gputrace_abi::event::{
 use gputrace_abi::layout::{CHUNKS_MAX, View};
 use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Cursor, Step, index_of};
 
+use crate::heir::told::Slot;
+
 /// How long a hole may hold up a chain.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -56,6 +58,12 @@ impl Text {
     }
 }
 
+/// Whether such a text says what later events mean. Others are events themselves; graphs would become rows once more.
+fn is_told_once(kind: u64) -> bool {
+    use event::text_kind::*;
+    !matches!(kind, GPU_WORK | GPU_SAMPLES | GPU_SAMPLING | GPU_ACTIVITY | GRAPH)
+}
+
 /// What a chain yields.
 #[derive(Debug)]
 pub(crate) enum Item {
@@ -71,6 +79,8 @@ pub(crate) enum Item {
     Communicator(Event),
     /// When the GPU ran a Metal command buffer.
     GpuTimes(Event),
+    /// Slots of what is told once, for a collector that comes later.
+    Told(Vec<Slot>),
     /// The name bound to `key` at `ticks` was learned in a call that began at `start`.
     Learned { key: u64, ticks: u64, start: u64 },
 }
@@ -94,10 +104,18 @@ pub(crate) struct Chain {
     holes: Vec<u32>,
     /// Chunks that were read, with the holes whose writers may still come.
     held: Vec<(u32, Vec<u32>)>,
-    text: Option<Text>,
-    learned: Option<(u64, u64)>,
+    words: Assembler,
     /// Slots that were reserved and never written.
     pub(crate) torn: u64,
+}
+
+/// Puts slots together that belong together.
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    text: Option<Text>,
+    /// Its slots.
+    slots: Vec<Slot>,
+    learned: Option<(u64, u64)>,
 }
 
 /// Gives a chunk back if every hole of it was written after all.
@@ -124,8 +142,7 @@ impl Chain {
             whole: true,
             holes: Vec::new(),
             held: Vec::new(),
-            text: None,
-            learned: None,
+            words: Assembler::default(),
             torn: 0,
         })
     }
@@ -164,7 +181,7 @@ impl Chain {
             match self.cursor.step(view, dead) {
                 Step::Words(words) => {
                     self.hole_since = None;
-                    self.take(&words, &mut take);
+                    self.words.take(&words, &mut take);
                 }
                 Step::Empty if dead || !self.is_reserved(view) => {
                     self.hole_since = None;
@@ -181,7 +198,7 @@ impl Chain {
                     self.holes.push(self.cursor.commit());
                     self.cursor.skip();
                     self.torn += 1;
-                    self.text = None;
+                    self.words.text = None;
                     self.hole_since = None;
                 }
                 Step::Finished(chunk) => self.give_back(view, chunk),
@@ -209,14 +226,21 @@ impl Chain {
 
     fn give_back(&mut self, view: &View, chunk: u32) {
         let holes = std::mem::take(&mut self.holes);
+        // A later reader finds it so, should its holes keep it from being given back.
+        if let Some(read) = view.chunk(chunk) {
+            read.set_consumed(CHUNK_SLOTS as u32);
+        }
         // What leads in circles has more than there are chunks.
         if !let_go(view, chunk, &holes) && self.held.len() < CHUNKS_MAX {
             self.held.push((chunk, holes));
         }
     }
+}
 
+impl Assembler {
+    /// Takes the next slot.
     #[inline(always)]
-    fn take(&mut self, words: &[u64; 8], take: &mut impl FnMut(Item)) {
+    pub(crate) fn take(&mut self, words: &[u64; 8], take: &mut impl FnMut(Item)) {
         let event = Event::from_words(*words);
         if event.hook < KIND_FIRST && self.text.is_none() && self.learned.is_none() {
             return take(Item::Event(event));
@@ -230,15 +254,26 @@ impl Chain {
         if event.hook == KIND_TEXT_MORE {
             if let Some(text) = &mut self.text {
                 text.add(words);
+                self.slots.push(*words);
             }
         } else {
             self.text = None; // the rest of an unfinished one never came
         }
         match event.hook {
-            KIND_TEXT => self.text = Some(Text::begin(&event)),
-            KIND_CONTEXT => take(Item::Context(event)),
+            KIND_TEXT => {
+                self.text = Some(Text::begin(&event));
+                self.slots.clear();
+                self.slots.push(*words);
+            }
+            KIND_CONTEXT => {
+                take(Item::Told(vec![*words]));
+                take(Item::Context(event));
+            }
             KIND_STACK => take(Item::Stack(event)),
-            KIND_COMMUNICATOR => take(Item::Communicator(event)),
+            KIND_COMMUNICATOR => {
+                take(Item::Told(vec![*words]));
+                take(Item::Communicator(event));
+            }
             KIND_GPU_TIMES => take(Item::GpuTimes(event)),
             hook if hook < KIND_FIRST => {
                 if let Some((key, ticks)) = self.learned.take()
@@ -252,6 +287,9 @@ impl Chain {
             _ => {}
         }
         if let Some(text) = self.text.take_if(|t| t.missing == 0) {
+            if is_told_once(text.kind) {
+                take(Item::Told(self.slots.clone()));
+            }
             if matches!(text.kind, event::text_kind::FUNCTION | event::text_kind::ALIAS) {
                 self.learned = Some((text.key, text.ticks));
             }

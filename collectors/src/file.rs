@@ -15,6 +15,7 @@ use parquet::schema::types::SchemaDescPtr;
 
 use crate::encode::{self, MAGIC, Press, RowGroup};
 use crate::schema::Table;
+use crate::share::{Share, add};
 
 /// A file that is being written.
 pub(crate) struct TableFile {
@@ -27,6 +28,8 @@ pub(crate) struct TableFile {
     /// Bytes of the row groups.
     length: u64,
     groups: Vec<RowGroupMetaData>,
+    /// Whose events they are.
+    shares: Vec<Share>,
     /// The footer stands after them.
     whole: bool,
 }
@@ -74,6 +77,7 @@ impl TableFile {
             path,
             length,
             groups: Vec::new(),
+            shares: Vec::new(),
             whole: false,
         })
     }
@@ -86,12 +90,15 @@ impl TableFile {
 
     /// Appends a row group and the end that makes the file whole, so that no more room is needed to seal it. After an
     /// error the file is as it was, and the same group can be appended later.
-    pub(crate) fn append(&mut self, group: &Encoded) -> io::Result<()> {
+    pub(crate) fn append(&mut self, group: &Encoded, shares: &[Share]) -> io::Result<()> {
+        let before = self.shares.clone();
         self.groups.push(group.description.clone());
+        shares.iter().for_each(|share| add(&mut self.shares, *share));
         let at = self.length + group.bytes.len() as u64;
         let written = self.file.write_all_at(&group.bytes, self.length);
         if let Err(error) = written.and_then(|()| self.write_footer(at)) {
             self.groups.pop();
+            self.shares = before;
             // The old end takes the place that it had.
             let old_end = self.write_footer(self.length);
             self.whole = old_end.is_ok() && !self.groups.is_empty();
@@ -109,7 +116,7 @@ impl TableFile {
 
     /// The bytes that stand after the row groups when the file is whole.
     pub(crate) fn footer(&self) -> io::Result<Vec<u8>> {
-        encode::footer(self.table, &self.descriptor, &self.groups, Some(&self.name)).map_err(io_error)
+        encode::footer(self.table, &self.descriptor, &self.groups, &self.shares, Some(&self.name)).map_err(io_error)
     }
 
     /// Name of the unfinished file, relative to the trace.
@@ -136,8 +143,13 @@ impl TableFile {
         Ok((self.name.clone(), self.file.metadata().map_or(self.length, |meta| meta.len())))
     }
 
+    /// Whose events its rows are.
+    pub(crate) fn into_shares(self) -> Vec<Share> {
+        self.shares
+    }
+
     /// Removes a file without rows.
-    pub(crate) fn remove(self) {
+    pub(crate) fn remove(&self) {
         let _ = fs::remove_file(part(&self.path));
     }
 }

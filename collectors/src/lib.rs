@@ -25,6 +25,7 @@ mod facts;
 mod file;
 mod gpu_time;
 mod hangs;
+pub mod heir;
 mod host_memory;
 #[cfg(test)]
 mod hostile_tests;
@@ -36,10 +37,12 @@ mod node;
 pub mod occupancy;
 mod outside;
 mod process;
+pub mod recover;
 pub mod results;
 pub mod rollups;
 pub mod schema;
 mod segment;
+mod share;
 mod stacks;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
@@ -48,8 +51,9 @@ mod symbols;
 mod tables;
 mod writer;
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -95,6 +99,8 @@ pub struct Config {
     pub rollup: Option<Duration>,
     /// Which single events are kept.
     pub detail: detail::Detail,
+    /// The end of a pair ([`heir::pair`]) at whose other end somebody waits to go on, should this collector be killed.
+    pub heir: Option<Arc<OwnedFd>>,
 }
 
 impl Config {
@@ -115,6 +121,7 @@ impl Config {
             host_memory: manifest::HostMemory::default(),
             rollup: Some(Duration::from_secs(1)),
             detail: detail::Detail::Full,
+            heir: None,
         }
     }
 }
@@ -211,14 +218,27 @@ const CHANNEL: usize = 8;
 /// Starts a collector: makes the trace's folders and the first manifest, listens on the session's socket.
 ///
 /// When it returns, processes may be started: whatever they send waits until the drain takes it.
-pub fn start(mut config: Config) -> Result<Running, CollectError> {
+pub fn start(config: Config) -> Result<Running, CollectError> {
+    start_with(config, None)
+}
+
+/// Goes on with the processes of a collector that was killed, of which this is the heir: its trace is made whole first.
+/// `config` is that collector's.
+pub fn take_over(config: Config, left: heir::Inheritance) -> Result<Running, recover::TakeOverError> {
+    let launcher = recover::Launcher { host: config.host.clone(), id: config.launcher_id };
+    let before = recover::before(&config.trace, &launcher, left)?;
+    Ok(start_with(config, Some(before))?)
+}
+
+fn start_with(mut config: Config, mut before: Option<recover::Before>) -> Result<Running, CollectError> {
     // Where little may be kept, files are small: what goes first is the oldest part of a table and not all of it.
     config.file_bytes = config.file_bytes.min((config.max_size / FILES).max(SMALLEST_FILE));
     let at = manifest::path(&config.trace, &config.host, config.launcher_id);
     let failed = |source| CollectError::Trace { path: at.clone(), source };
     std::fs::create_dir_all(config.trace.join("manifest")).map_err(failed)?;
     let socket = |source| CollectError::Socket { path: socket_path(&config.session), source };
-    let arrivals = Arrivals::listen(&config.session).map_err(socket)?;
+    let door = before.as_mut().and_then(|before| before.left.door.take());
+    let arrivals = Arrivals::listen(&config.session, door).map_err(socket)?;
     let shared = Shared::default();
     let bell = Bell::new().map_err(CollectError::Thread)?;
     let (commands, orders) = crossbeam_channel::unbounded();
@@ -227,9 +247,14 @@ pub fn start(mut config: Config) -> Result<Running, CollectError> {
     let resolved = sender.clone();
     let hearing = bell.try_clone().map_err(CollectError::Thread)?;
     let drain = Drain::new(config.clone(), shared.clone(), arrivals, hearing, orders, sender, symbols);
-    let drain = drain.map_err(CollectError::Thread)?;
+    let mut drain = drain.map_err(CollectError::Thread)?;
+    let mut written = None;
+    if let Some(mut before) = before {
+        written = before.written.take();
+        drain.go_on(before);
+    }
     drain.first_manifest().write(&at).map_err(failed)?;
-    let writer = Writer::new(config.clone(), shared.clone())?;
+    let writer = Writer::new(config.clone(), shared.clone(), written)?;
     let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
     let (working, writing) = crossbeam_channel::bounded(0);
     let write = move || {

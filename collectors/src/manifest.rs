@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::host_memory::HostMemory;
 pub use crate::node::{Attached, Device, Node};
-use crate::writer::Share;
+pub use crate::recover::Recovered;
+use crate::share::Share;
 
 /// The manifest, as it stands in the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -71,6 +72,12 @@ pub struct Manifest {
     /// What stood in them: the oldest detail. The counts of the processes still have it.
     #[serde(default)]
     pub removed: Vec<Removed>,
+    /// Whose events these were, `PROCESS:CLASS:EVENTS:SUMMED` each: for the account, should the collector be killed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub removed_events: String,
+    /// What became of the trace after the collector was killed; missing where it was not, or nobody has looked at it since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovered: Option<Recovered>,
     /// What else a reader must know, a sentence each.
     pub notes: Vec<String>,
 }
@@ -340,6 +347,11 @@ impl Manifest {
     /// Whether it is of a trace that was imported, and not recorded.
     pub fn is_imported(&self) -> bool {
         self.clock.kind == IMPORTED
+    }
+
+    /// Whether it is the account of a collector that was killed, or is still at work: not the last word about its processes.
+    pub fn is_cut_short(&self) -> bool {
+        !self.complete || self.recovered.is_some_and(|recovered| !recovered.taken_over)
     }
 
     /// Adds devices that are not known yet.

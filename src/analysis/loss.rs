@@ -2,6 +2,7 @@
 //!
 //! The account is of whole processes: how much of a loss lies in the span that `--from` and `--to` leave is not known.
 
+use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::{Removed, ShedPart};
 use gputrace_collectors::schema::TableId;
 
@@ -117,7 +118,16 @@ pub(crate) fn note_shed(section: &mut Section, facts: &Facts<'_>, needs: &[Need]
 
 /// Whether the account of a collector is not its last one.
 pub(super) fn is_incomplete(trace: &Trace) -> bool {
-    trace.manifests().any(|manifest| !manifest.complete)
+    trace.manifests().any(Manifest::is_cut_short)
+}
+
+/// Why what there is is not all, where a collector did not come to its end.
+pub(super) fn why_incomplete(trace: &Trace) -> &'static str {
+    if trace.manifests().any(|manifest| !manifest.complete) {
+        "the collector was killed, had no room for its account, or is still at work"
+    } else {
+        "the collector was killed, and the trace recovered"
+    }
 }
 
 /// Says in the first section of a report that the trace is not whole, where none of its analyses says so by itself.
@@ -126,10 +136,11 @@ pub(crate) fn note_incomplete(sections: &mut [(&dyn Analysis, Section)], trace: 
     if is_incomplete(trace) && !sections.iter().any(says_so) {
         let first = sections.first_mut().map(|(_, section)| section);
         first.into_iter().for_each(|section| {
-            section.note(
-                "The collector was killed, had no room for its account, or is still at work: here is what it had written. The last \
-                 second before that, and all that came after it, may be missing.",
-            );
+            let why = why_incomplete(trace).replacen('t', "T", 1);
+            section.note(format!(
+                "{why}: here is what it had written. The last second before that, and all that came after it, may be missing. \
+                 gputrace recover makes a trace whole whose gputrace is gone."
+            ));
         });
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod dump;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod record;
+pub(crate) mod recover;
 pub(crate) mod report;
 pub(crate) mod schema;
 pub(crate) mod select;

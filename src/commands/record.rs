@@ -3,6 +3,7 @@
 //! Everything that can fail is tried before the target starts; after that nothing of ours may change how it runs or
 //! ends, and trouble is one line on stderr. The summary comes last, on stderr and in `TRACE/summary.txt`.
 
+mod heir;
 mod memory;
 mod stay;
 
@@ -20,6 +21,8 @@ use crate::cli::{
     BUDGET, CaptureRange, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, MallocArgs, OnFull, OsWaits,
     RecordArgs, Switch,
 };
+use heir::Heir;
+
 use crate::launch::brake::{Brake, CURE};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
 use crate::launch::find_command::find_command;
@@ -114,6 +117,7 @@ struct Run {
     target: u32,
     running: Running,
     session: Session,
+    heir: Option<Heir>,
     trace: PathBuf,
     started: Instant,
 }
@@ -142,6 +146,7 @@ fn start_run(
     let program =
         Program::new(path, &args.command, environment(args, inspection, &session, libraries.engine.as_deref())?)?;
 
+    let heir = Heir::start(&mut config, &session);
     let running = match gputrace_collectors::start(config) {
         Ok(running) => running,
         Err(error) => {
@@ -153,7 +158,7 @@ fn start_run(
     match program.spawn(inherited) {
         Ok(target) => {
             running.root(target);
-            Ok(Run { target, running, session, trace: trace.to_owned(), started })
+            Ok(Run { target, running, session, heir, trace: trace.to_owned(), started })
         }
         Err(error) => {
             let _ = running.finish(None, Instant::now());

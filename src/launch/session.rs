@@ -35,7 +35,7 @@ pub(crate) struct Session {
     /// What is in the folder of the links.
     links: Vec<String>,
     /// Held for its lock.
-    _lock: File,
+    lock: File,
 }
 
 impl Session {
@@ -71,7 +71,7 @@ impl Session {
             Ok(session)
         });
         match made {
-            Ok((lock, links)) => Ok(Session { root, links, _lock: lock }),
+            Ok((lock, links)) => Ok(Session { root, links, lock }),
             Err(error) => {
                 let _ = fs::remove_dir_all(&young);
                 Err(error.into())
@@ -100,6 +100,16 @@ impl Session {
         let linked = engine.and_then(|engine| links::add_engine(&self.root, &engine));
         linked.context("cannot link to the engine of inline hooks")?;
         Ok(links::audit(&self.root))
+    }
+
+    /// The descriptor by which others know that somebody is at work here.
+    pub(crate) fn lock(&self) -> i32 {
+        self.lock.as_raw_fd()
+    }
+
+    /// Removes all of it: nobody refers to it any more.
+    pub(crate) fn remove(&self) {
+        let _ = fs::remove_dir_all(&self.root);
     }
 
     /// Ends the session. With `survivors` still running only what they may load stays, as empty libraries.

@@ -1,7 +1,7 @@
 /* Counts its launches in a shared file, so that somebody who kills it knows how many there were.
  *
  * usage: victim FILE LAUNCHES [MICROSECONDS]
- * The count is raised after each call has come back. After LAUNCHES it waits to be killed; with MICROSECONDS between
+ * Each launch has its number as its grid. The count is raised after each call has come back. After LAUNCHES it waits to be killed; with MICROSECONDS between
  * launches it ends by itself and prints the count. Works with any driver. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
     ((__typeof__(&cuModuleGetFunction))dlsym(driver, "cuModuleGetFunction"))(&function, module, "spin_ns_0");
     __typeof__(&cuLaunchKernel) launch = (__typeof__(&cuLaunchKernel))dlsym(driver, "cuLaunchKernel");
     for (unsigned long i = 1; i <= launches; i++) {
-        launch(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        launch(function, (unsigned)i, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
         *count = i;
         if (argc > 3) nanosleep(&pause_between, NULL);
     }

@@ -314,6 +314,13 @@ impl Started {
         assert_eq!(child.wait().expect("it is our child").signal(), Some(libc::SIGKILL));
     }
 
+    /// The same of one that may have ended by itself.
+    pub(crate) fn kill_anyhow(&mut self) {
+        let mut child = self.child.take().expect("killed once");
+        child.kill().expect("it is our child");
+        child.wait().expect("it is our child");
+    }
+
     /// Waits until somebody else has killed it.
     pub(crate) fn is_killed(&mut self) {
         let mut child = self.child.take().expect("killed once");

@@ -201,7 +201,7 @@ impl Archive {
             }
         };
         let at = file.length();
-        let written = TableFile::encode(group, at, &mut self.press).and_then(|group| file.append(&group));
+        let written = TableFile::encode(group, at, &mut self.press).and_then(|group| file.append(&group, &[]));
         let full = file.length() >= most;
         // A file that could not be written is kept, so that it is removed with the others.
         self.stream(table)?.file = Some(file);
@@ -249,7 +249,7 @@ impl Drop for Archive {
 }
 
 /// The number after those of a launcher's files in a folder, finished or not.
-fn next_number(folder: &Path, launcher: &str) -> io::Result<u64> {
+pub(crate) fn next_number(folder: &Path, launcher: &str) -> io::Result<u64> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),

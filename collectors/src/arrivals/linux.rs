@@ -60,6 +60,11 @@ impl Door {
         Ok(Door { socket, path, waiting: Vec::new() })
     }
 
+    /// Goes on at the socket of an earlier collector.
+    pub(super) fn keep(socket: OwnedFd, session: &Path) -> Door {
+        Door { socket, path: socket_path(session), waiting: Vec::new() }
+    }
+
     /// The descriptor that becomes readable when a process comes.
     pub(super) fn descriptor(&self) -> Option<RawFd> {
         Some(self.socket.as_raw_fd())
@@ -147,14 +152,27 @@ fn receive(connection: &OwnedFd) -> Message {
     }
     // A process of a pid namespace that is not below ours has no pid here; its own number must do.
     let pid = if peer.pid > 0 { peer.pid } else { hello.pid as i32 };
+    let mut memory = None;
     let segment = match (hello.version, fds.into_iter().next(), Refusal::from_number(hello.segment_bytes)) {
-        (gputrace_abi::VERSION, Some(fd), _) => Segment::map(fd.as_fd()),
+        (gputrace_abi::VERSION, Some(fd), _) => {
+            let segment = Segment::map(fd.as_fd());
+            memory = Some(fd);
+            segment
+        }
         (gputrace_abi::VERSION, None, Some(why)) => Err(Refused::Told(why)),
         (gputrace_abi::VERSION, None, None) => return Message::Nothing,
         (other, ..) => Err(Refused::Version(other)),
     };
     let foreign = peer.pid <= 0;
-    Message::Segment(Arrival { pid, foreign, pidfd: peer_pidfd(connection, peer.pid), segment, exe, file: None })
+    Message::Segment(Arrival {
+        pid,
+        foreign,
+        pidfd: peer_pidfd(connection, peer.pid),
+        segment,
+        exe,
+        file: None,
+        memory,
+    })
 }
 
 /// The descriptors of a control message. All are taken, so that all are closed.

@@ -34,6 +34,8 @@ pub(crate) struct Arrival {
     pub(crate) exe: Option<String>,
     /// The file, where it came as one.
     pub(crate) file: Option<PathBuf>,
+    /// The segment's memory, for another collector.
+    pub(crate) memory: Option<OwnedFd>,
 }
 
 /// Where segments come from.
@@ -44,9 +46,13 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Waits for processes of the session.
-    pub(crate) fn listen(session: &Path) -> io::Result<Arrivals> {
-        Ok(Arrivals { door: Door::open(session)?, session: session.to_owned(), adopted: Vec::new() })
+    /// Waits for processes of the session. `door`: where those of an earlier collector came to.
+    pub(crate) fn listen(session: &Path, door: Option<OwnedFd>) -> io::Result<Arrivals> {
+        let door = match door {
+            Some(door) => Door::keep(door, session),
+            None => Door::open(session)?,
+        };
+        Ok(Arrivals { door, session: session.to_owned(), adopted: Vec::new() })
     }
 
     /// The descriptor that becomes readable when a process comes; none where they come as files only.
@@ -87,7 +93,15 @@ impl Arrivals {
             let pid = segment
                 .as_ref()
                 .map_or(0, |s| s.view().header().pid.load(gputrace_abi::sync::Ordering::Relaxed) as i32);
-            take(Arrival { pid, foreign: false, pidfd: open_pidfd(pid), segment, exe: None, file: Some(path) });
+            take(Arrival {
+                pid,
+                foreign: false,
+                pidfd: open_pidfd(pid),
+                segment,
+                exe: None,
+                file: Some(path),
+                memory: Some(file.into()),
+            });
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gputrace_abi::Class;
 
 use crate::manifest::Process;
-use crate::writer::Share;
+use crate::share::Share;
 
 /// How many events were left out: rows', and those that rows of sums stand for.
 #[derive(Clone, Debug, Default)]

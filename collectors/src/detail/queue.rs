@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use super::packed::{Packed, Packer};
 use super::split::Part;
 use crate::schema::TableId;
-use crate::writer::Share;
+use crate::share::Share;
 
 /// A batch that waits.
 pub(super) struct Held {

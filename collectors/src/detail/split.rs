@@ -9,7 +9,7 @@ use arrow::datatypes::{Int64Type, UInt8Type};
 use gputrace_abi::Class;
 
 use crate::schema::TableId;
-use crate::writer::{Share, add};
+use crate::share::{Share, add};
 
 /// Rows of one table, and whose events they are.
 pub(super) struct Part {

@@ -10,8 +10,8 @@ use gputrace_abi::Class;
 use super::*;
 use crate::manifest::{Count, Process};
 use crate::process::pending::Ahead;
+use crate::share::Share;
 use crate::tables::{Call, CommandBuffer, HostAction, HostCall, Range, RangeKind, Tables};
-use crate::writer::Share;
 
 const SECOND: i64 = 1_000_000_000;
 

@@ -17,6 +17,11 @@ const BETWEEN: u64 = THREADS_MAX as u64;
 pub(super) struct Counted(BTreeMap<i64, [u64; CLASSES]>);
 
 impl Counted {
+    /// Goes on with a process of which the sums on the disk have so many beyond its rows there, by class.
+    pub(super) fn go_on(&mut self, process_id: i64, told: [u64; CLASSES]) {
+        self.0.insert(process_id, told);
+    }
+
     /// Tells those that came since the last look at a running process.
     pub(super) fn looked(&mut self, process: &manifest::Process, now_ns: i64, tables: &mut Tables) {
         self.tell(process, now_ns, BETWEEN, tables);

@@ -38,13 +38,21 @@ impl Drain {
         manifest.processes.extend(self.processes.values().map(|p| p.describe(&self.clocks)));
         self.processes.values().for_each(|process| manifest.add_devices(process.devices.all()));
         manifest.counters = self.sampler.as_ref().map(Sampler::describe);
-        manifest.hangs = self.hangs.all();
+        manifest.hangs.extend(self.hangs.all());
         manifest.clock = self.clocks.describe(self.clock.unwrap_or(COUNTER));
         manifest.root = self.describe_root(&manifest, None);
+        let before = manifest.detail.take();
         manifest.detail = self.describe_switches();
         if let Some(stage) = &self.stage {
             manifest.detail = Some(stage.describe());
             stage.left_out().enter(&mut manifest.processes);
+        }
+        // Those of a collector before this one.
+        if let (Some(detail), Some(before)) = (&mut manifest.detail, before) {
+            let earlier = before.intervals.into_iter().filter(|interval| !detail.intervals.contains(interval));
+            let mut all: Vec<_> = earlier.collect();
+            all.append(&mut detail.intervals);
+            detail.intervals = all;
         }
         manifest
     }

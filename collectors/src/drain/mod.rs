@@ -8,6 +8,7 @@ mod bell;
 mod counted;
 mod describe;
 mod dumps;
+mod go_on;
 mod hangs;
 mod send;
 mod switch;
@@ -16,7 +17,7 @@ mod welcome;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -35,6 +36,7 @@ use crate::clock::Clocks;
 use crate::control::Control;
 use crate::counters::Sampler;
 use crate::detail::{self, Stage};
+use crate::heir::Will;
 use crate::manifest::{ExitStatusInfo, Manifest, Node, Untraced};
 use crate::names::Written;
 use crate::process::Process;
@@ -98,6 +100,8 @@ pub(crate) struct Drain {
     counted: Counted,
     written: Written,
     processes: BTreeMap<u64, Process>,
+    /// What is left to who goes on, should this collector be killed.
+    will: Will,
     hangs: Hangs,
     /// Processes by token whose end was noticed.
     ended: Vec<u64>,
@@ -151,8 +155,9 @@ impl Drain {
         let stage = Stage::new(config.detail, manifest.started_ns);
         manifest.detail = stage.as_ref().map(Stage::describe);
         let now = Instant::now();
-        let drain = Drain {
+        let mut drain = Drain {
             hangs: Hangs::new(&config, shared.clone()),
+            will: Will::new(config.heir.clone()),
             config,
             shared,
             arrivals,
@@ -190,6 +195,9 @@ impl Drain {
             changed: false,
         };
         if let Some(socket) = drain.arrivals.descriptor() {
+            // SAFETY: the door's own, which is open as long as the drain lives.
+            let door = unsafe { BorrowedFd::borrow_raw(socket) };
+            drain.will.door(door.try_clone_to_owned()?);
             drain.watch(socket, SOCKET)?;
         }
         if let Some(control) = &drain.control {
@@ -251,7 +259,10 @@ impl Drain {
         loop {
             match self.commands.try_recv() {
                 Ok(Command::Untraced(process)) => self.note_untraced(process),
-                Ok(Command::Root(pid)) => self.root = Some(pid),
+                Ok(Command::Root(pid)) => {
+                    self.root = Some(pid);
+                    self.will.root(pid);
+                }
                 Ok(Command::Dump(why)) => self.dump(None, &why),
                 Ok(Command::Finish { root, deadline }) => return Some((root, deadline)),
                 Err(crossbeam_channel::TryRecvError::Empty) => return None,
@@ -276,10 +287,14 @@ impl Drain {
             events += read;
             full |= read * 8 > process.slots();
             detail::hand_on(&mut self.stage, self.tables.take_full(), &mut self.unsent);
+            if let Some(told) = process.leave() {
+                self.will.told(process.id, told);
+            }
             if let (Some(sampler), Some(devices)) = (&self.sampler, process.devices.news()) {
                 sampler.sees(process.id, devices);
             }
         }
+        self.will.flush();
         self.look_for_hangs();
         self.take_readings(false);
         for token in std::mem::take(&mut self.ended) {
@@ -330,6 +345,10 @@ impl Drain {
         let described = process.describe(&self.clocks);
         self.counted.ended(&described, self.clocks.now_ns(), &mut self.tables);
         self.manifest.processes.push(described);
+        self.will.ended(process.id);
+        if let Some(recovered) = &mut self.manifest.recovered {
+            recovered.lost += process.lost();
+        }
         self.manifest.add_devices(process.devices.all());
         if let Some(file) = &process.file {
             self.arrivals.forget(file);

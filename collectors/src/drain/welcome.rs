@@ -1,6 +1,6 @@
 //! Processes that come: segments that are taken over, and those that cannot be traced.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,19 @@ impl Drain {
         }
     }
 
+    /// Has itself woken up when the process ends. Returns its token.
+    pub(super) fn expect_end(&mut self, process: &mut Process, pidfd: Option<OwnedFd>) -> u64 {
+        self.clock = self.clock.or(Some(process.clock));
+        let token = self.next;
+        self.next += 1;
+        match pidfd {
+            Some(pidfd) if self.watch(pidfd.as_raw_fd(), token).is_ok() => process.pidfd = Some(pidfd),
+            _ if process.is_gone() => self.ended.push(token),
+            _ => {}
+        }
+        token
+    }
+
     fn take_over(&mut self, arrival: Arrival) {
         self.changed = true;
         // An exec: the image that had the pid is no more. A file may belong to any of a pid's images.
@@ -83,14 +96,11 @@ impl Drain {
         if let Some(within_ns) = self.config.host_memory.cull_ns {
             process.cull(within_ns);
         }
-        self.clock = self.clock.or(Some(process.clock));
-        let token = self.next;
-        self.next += 1;
-        match arrival.pidfd {
-            Some(pidfd) if self.watch(pidfd.as_raw_fd(), token).is_ok() => process.pidfd = Some(pidfd),
-            _ if process.is_gone() => self.ended.push(token),
-            _ => {}
+        if let Some(memory) = arrival.memory.filter(|_| self.will.is_there()) {
+            process.has_heir = true;
+            self.will.process(id, process.pid, process.foreign, memory, arrival.pidfd.as_ref());
         }
+        let token = self.expect_end(&mut process, arrival.pidfd);
         if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {
             sampler.began(id, process.pid);
         }

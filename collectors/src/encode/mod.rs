@@ -21,6 +21,7 @@ use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMe
 use parquet::schema::types::SchemaDescPtr;
 
 use crate::schema::{SCHEMA_VERSION, Table};
+use crate::share::{self, Share};
 use column::ColumnEncoder;
 pub(crate) use page::Press;
 
@@ -97,6 +98,7 @@ pub(crate) fn footer(
     table: &Table,
     descriptor: &SchemaDescPtr,
     groups: &[RowGroupMetaData],
+    shares: &[Share],
     name: Option<&str>,
 ) -> Result<Vec<u8>> {
     let rows = groups.iter().map(RowGroupMetaData::num_rows).sum();
@@ -106,6 +108,9 @@ pub(crate) fn footer(
         KeyValue::new("gputrace.schema_version".to_owned(), SCHEMA_VERSION.to_string()),
     ];
     facts.extend(name.map(|name| KeyValue::new("gputrace.file".to_owned(), name.to_owned())));
+    if !shares.is_empty() {
+        facts.push(KeyValue::new(share::KEY.to_owned(), share::to_text(shares)));
+    }
     let file = FileMetaData::new(1, rows, Some(creator.to_owned()), Some(facts), descriptor.clone(), None);
     let mut out = Vec::new();
     ParquetMetaDataWriter::new(&mut out, &ParquetMetaData::new(file, groups.to_vec())).finish()?;
@@ -117,6 +122,7 @@ pub(crate) fn image(
     table: &'static Table,
     descriptor: &SchemaDescPtr,
     batches: &[RecordBatch],
+    shares: &[Share],
     press: &mut Press,
 ) -> Result<Vec<u8>> {
     let mut group = RowGroup::new(table, descriptor);
@@ -126,6 +132,6 @@ pub(crate) fn image(
     let (bytes, description) = group.finish(MAGIC.len() as u64, press)?;
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&bytes);
-    out.extend_from_slice(&footer(table, descriptor, &[description], None)?);
+    out.extend_from_slice(&footer(table, descriptor, &[description], shares, None)?);
     Ok(out)
 }

@@ -104,7 +104,7 @@ fn check(table: &'static Table, seed: u64, sizes: &[usize]) {
     let mut pattern = Pattern(seed | 1);
     let batches: Vec<RecordBatch> = sizes.iter().map(|rows| pattern.batch(table, *rows)).collect();
     let descriptor = describe(table).unwrap();
-    let file = image(table, &descriptor, &batches, &mut Press::new().unwrap()).unwrap();
+    let file = image(table, &descriptor, &batches, &[], &mut Press::new().unwrap()).unwrap();
     let wanted: Vec<RecordBatch> = batches.iter().map(|b| flat(b, table)).collect();
     let wanted = concat(&plain_schema(table), &wanted);
     let got = read(file, table);

@@ -11,6 +11,7 @@
 //! | 3 live | a Parquet file | rows about processes and threads that still run, in place of all earlier such rows |
 //!
 //! Rows that a later part holds as well are read from the part, or, where it has been sealed since, not from here.
+//! Each image and footer says whose events its rows are (`gputrace.events`), from which a killed collector's account is made.
 //! A frame is all or nothing: what a crash tore off fails its checksum, and reading ends before it.
 
 mod read;
@@ -21,6 +22,7 @@ mod write;
 use crate::schema::TableId;
 
 pub use read::{Journal, JournalError, read};
+pub(crate) use read::{Left, left};
 pub(crate) use write::{Item, Log};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"GTJ1");

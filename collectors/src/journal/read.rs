@@ -54,7 +54,8 @@ pub fn read(path: &Path) -> Result<Journal, JournalError> {
     let unreadable = |source| JournalError::Io { path: path.to_owned(), source };
     let bytes = Bytes::from(std::fs::read(path).map_err(unreadable)?);
     let trace = path.parent().and_then(Path::parent).unwrap_or(Path::new("."));
-    let (items, torn) = items(&bytes);
+    let (items, whole) = items(&bytes);
+    let torn = whole < bytes.len();
 
     let mut covered = [0u64; TABLES.len()];
     let mut parts: BTreeMap<String, (TableId, Part)> = BTreeMap::new();
@@ -88,8 +89,53 @@ pub fn read(path: &Path) -> Result<Journal, JournalError> {
     Ok(Journal { sources, open: None, torn })
 }
 
-/// The items of all whole frames, and whether something else follows them.
-fn items(bytes: &Bytes) -> (Vec<(Head, Bytes)>, bool) {
+/// What a journal holds for whoever finishes its files: all that [`read`] would read, as it stands there.
+pub(crate) struct Left {
+    /// Unfinished files: the table, the name, the length without the footer, the footer.
+    pub(crate) parts: Vec<(TableId, String, u64, Bytes)>,
+    /// Rows in no file, as Parquet files.
+    pub(crate) rows: Vec<(Head, Bytes)>,
+    /// Rows about what still ran.
+    pub(crate) live: Vec<(TableId, Bytes)>,
+    /// Bytes of its whole frames.
+    pub(crate) whole: u64,
+    /// Something else follows them.
+    pub(crate) torn: bool,
+}
+
+/// Reads a journal to finish its files.
+pub(crate) fn left(path: &Path) -> Result<Left, JournalError> {
+    let unreadable = |source| JournalError::Io { path: path.to_owned(), source };
+    let bytes = Bytes::from(std::fs::read(path).map_err(unreadable)?);
+    let (items, whole) = items(&bytes);
+    let mut covered = [0u64; TABLES.len()];
+    let mut parts = BTreeMap::new();
+    let mut live = BTreeMap::new();
+    for (head, bytes) in &items {
+        match head.kind {
+            Kind::Rows => {}
+            Kind::Live => {
+                live.insert(head.table, bytes.clone());
+            }
+            Kind::Part => {
+                let covered = &mut covered[head.table as usize];
+                *covered = head.rows.max(*covered);
+                parts.extend(named(bytes).map(|(name, length, footer)| (name, (head.table, length, footer))));
+            }
+        }
+    }
+    let young = |(head, _): &(Head, Bytes)| head.kind == Kind::Rows && head.first >= covered[head.table as usize];
+    Ok(Left {
+        parts: parts.into_iter().map(|(name, (table, length, footer))| (table, name, length, footer)).collect(),
+        rows: items.into_iter().filter(young).collect(),
+        live: live.into_iter().filter(|(_, bytes)| !bytes.is_empty()).collect(),
+        whole: whole as u64,
+        torn: whole < bytes.len(),
+    })
+}
+
+/// The items of all whole frames, and the bytes of these.
+fn items(bytes: &Bytes) -> (Vec<(Head, Bytes)>, usize) {
     let mut items = Vec::new();
     let mut at = 0;
     while let Some((head, _)) = bytes.get(at..).and_then(|rest| rest.split_first_chunk::<FRAME_HEAD>()) {
@@ -111,7 +157,7 @@ fn items(bytes: &Bytes) -> (Vec<(Head, Bytes)>, bool) {
         }
         at = end;
     }
-    (items, at < bytes.len())
+    (items, at)
 }
 
 impl Journal {
@@ -164,14 +210,19 @@ struct Part {
 
 impl Part {
     fn open(item: &Bytes, trace: &Path) -> Option<(String, Part)> {
-        let (length, rest) = item.split_first_chunk::<2>()?;
-        let (name, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
-        let (length, footer) = rest.split_first_chunk::<8>()?;
-        let name = std::str::from_utf8(name).ok()?.to_owned();
+        let (name, length, footer) = named(item)?;
         let file = File::open(trace.join(&name)).ok()?;
-        let footer = item.slice(item.len() - footer.len()..);
-        Some((name, Part { file: Arc::new(file), length: u64::from_le_bytes(*length), footer }))
+        Some((name, Part { file: Arc::new(file), length, footer }))
     }
+}
+
+/// What a part's item says: name, length and footer.
+fn named(item: &Bytes) -> Option<(String, u64, Bytes)> {
+    let (length, rest) = item.split_first_chunk::<2>()?;
+    let (name, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+    let (length, footer) = rest.split_first_chunk::<8>()?;
+    let name = std::str::from_utf8(name).ok()?.to_owned();
+    Some((name, u64::from_le_bytes(*length), item.slice(item.len() - footer.len()..)))
 }
 
 impl Length for Part {

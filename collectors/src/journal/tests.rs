@@ -23,7 +23,7 @@ fn names(ids: std::ops::Range<i64>) -> RecordBatch {
 fn rows(ids: std::ops::Range<i64>) -> Item {
     let table = TableId::Names.table();
     let (first, count) = (ids.start as u64, (ids.end - ids.start) as u64);
-    let image = image(table, &describe(table).unwrap(), &[names(ids)], &mut Press::new().unwrap()).unwrap();
+    let image = image(table, &describe(table).unwrap(), &[names(ids)], &[], &mut Press::new().unwrap()).unwrap();
     Item::rows(TableId::Names, first, count, image)
 }
 
@@ -66,7 +66,7 @@ fn rows_that_a_file_holds_are_read_once() {
     for range in [0..20, 20..30] {
         let mut group = crate::encode::RowGroup::new(table, &descriptor);
         group.append(&names(range.clone()), &mut press).unwrap();
-        file.append(&TableFile::encode(group, file.length(), &mut press).unwrap()).unwrap();
+        file.append(&TableFile::encode(group, file.length(), &mut press).unwrap(), &[]).unwrap();
         let part =
             Item::part(TableId::Names, range.end as u64, &file.part_name(), file.length(), &file.footer().unwrap());
         log.append(&[part]).unwrap();

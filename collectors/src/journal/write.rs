@@ -58,6 +58,14 @@ impl Log {
         Log { path, file: None, length: 0, needed: Vec::new() }
     }
 
+    /// The journal of a collector that was killed, to be gone on with after its `whole` frames. What it said before is not
+    /// dropped again: whoever goes on with it soon removes it.
+    pub(crate) fn resume(path: PathBuf, whole: u64) -> io::Result<Log> {
+        let file = File::options().read(true).write(true).open(&path)?;
+        file.set_len(whole)?;
+        Ok(Log { path, file: Some(file), length: whole, needed: Vec::new() })
+    }
+
     /// Appends one frame with these items.
     pub(crate) fn append(&mut self, items: &[Item]) -> io::Result<()> {
         if items.is_empty() {

@@ -146,7 +146,7 @@ impl Process {
         let mut accounting = books.close();
         for class in [Class::HostAlloc, Class::HostFree] {
             if let Some(count) = accounting.get_mut(class.name()) {
-                count.cull(self.host.culled());
+                count.cull(self.host.culled() + self.culled_before);
             }
         }
         accounting

@@ -10,6 +10,7 @@ use crate::accounting::ByClass;
 use crate::bindings::{Change, Contexts, Memory, Names};
 use crate::chain::{Item, Text};
 use crate::facts::{self, Hook, Role};
+use crate::heir::told::Slot;
 use crate::names::{self, NameKind};
 use crate::stacks::Stacks;
 
@@ -33,6 +34,8 @@ pub(crate) struct Intake {
     pub(super) unknown: u64,
     /// When the latest event began.
     pub(super) latest: u64,
+    /// What this pass read that is told once.
+    pub(crate) told: Vec<Slot>,
 }
 
 /// Handles live in a space of their own, beside addresses.
@@ -59,6 +62,7 @@ impl Intake {
             communicators: Vec::new(),
             unknown: 0,
             latest: 0,
+            told: Vec::new(),
         }
     }
 
@@ -109,6 +113,7 @@ impl Intake {
                 event.spare = 0; // a count of ours from here on
                 self.communicators.push(event);
             }
+            Item::Told(mut slots) => self.told.append(&mut slots),
             Item::GpuTimes(event) => self.metal.take_times(event),
             Item::Learned { key, ticks, start } => self.names.hold_from(key, ticks, start),
             Item::Stack(event) => self.stacks.attach(&event, thread as u32, &mut self.fresh),

@@ -8,6 +8,7 @@ pub(crate) mod communicators;
 mod describe;
 mod devices;
 mod fetched;
+mod go_on;
 mod gpu;
 mod graphs;
 mod host;
@@ -38,6 +39,7 @@ use crate::chain::Chain;
 use crate::clock::{self, Clocks};
 use crate::ending;
 use crate::facts::Facts;
+use crate::heir::told::Told;
 use crate::manifest::ExitStatusInfo;
 use crate::names::Written;
 use crate::segment::Segment;
@@ -66,6 +68,13 @@ pub(crate) struct Process {
     pub(crate) segment: Segment,
     pub(crate) pidfd: Option<OwnedFd>,
     pub(crate) file: Option<PathBuf>,
+    /// Somebody is told what a collector needs that goes on with it.
+    pub(crate) has_heir: bool,
+    /// What it told once, for that one; and its descriptor, until it is handed on.
+    told: Option<Told>,
+    heirs: Option<OwnedFd>,
+    /// Events summed by the rows of an earlier collector.
+    culled_before: u64,
     /// Its pid is a number of another namespace.
     pub(crate) foreign: bool,
     pub(crate) facts: Facts,
@@ -119,6 +128,10 @@ impl Process {
             segment,
             pidfd: None,
             file: None,
+            has_heir: false,
+            told: None,
+            heirs: None,
+            culled_before: 0,
             foreign: false,
             intake,
             communicators: Communicators::default(),
@@ -263,6 +276,7 @@ impl Process {
         self.leave_numbered_open(tables);
         self.books.enter_recorded(&self.threads[NOBODY].recorded);
         self.books.enter_rowless(&view.header().rowless);
+        self.books.settle();
         let (work, prices) = (self.work(clocks, &self.accounting()), self.prices(clocks));
         self.shedding.finish(ended_ns.unwrap_or_else(|| clocks.now_ns()), prices, work);
         self.ended_ns = ended_ns;

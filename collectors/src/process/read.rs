@@ -194,9 +194,13 @@ impl Process {
         let thread = &mut self.threads[place];
         let Some(row) = view.thread(thread.row) else { return };
         thread.ended = Some(row.ended.load(Ordering::Relaxed));
-        if let Some(used) = self.rows.get_mut(thread.row) {
+        let row_number = thread.row;
+        if let Some(used) = self.rows.get_mut(row_number) {
             *used = None;
         }
+        // Its counters go: whoever goes on with the process must know them all the same.
+        self.leave_account();
+        let Some(row) = view.thread(row_number) else { return };
         Counters::clear(row);
         // SYNC POINT: row. Release, with the Acquire of the next thread: we are done with the counters.
         row.state.store(thread_state::FREE, Ordering::Release);

@@ -134,7 +134,7 @@ impl Level {
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, folded: &Folded) {
+    pub(crate) fn fold(&mut self, folded: &Folded) {
         let period = folded.start_ns.div_euclid(self.period_ns);
         let parity = (period & 1) as usize;
         match self.open[parity] {

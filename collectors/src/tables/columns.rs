@@ -11,7 +11,8 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use gputrace_abi::Class;
 
 use crate::schema::TableId;
-use crate::writer::{Message, Share, add};
+use crate::share::{Share, add};
+use crate::writer::Message;
 
 /// A column on its way into a batch.
 pub(crate) trait Column {

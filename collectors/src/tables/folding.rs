@@ -115,6 +115,15 @@ impl Tables {
         self.fold(Folded { key, start_ns, took_ns: None, events, bytes: 0, failed: false });
     }
 
+    /// Adds so many events of a class to the sums of short periods, and so many to those of long ones.
+    pub(crate) fn make_known(&mut self, process_id: i64, pid: i32, class: Class, start_ns: i64, events: [u64; 2]) {
+        let Some(rollups) = &mut self.rollups else { return };
+        let key = Key::new(process_id, pid, Kind::of(class));
+        for (level, events) in [&mut rollups.fine, &mut rollups.named].into_iter().zip(events).filter(|(_, n)| *n > 0) {
+            level.fold(&Folded { key, start_ns, took_ns: None, events, bytes: 0, failed: false });
+        }
+    }
+
     #[inline]
     fn fold(&mut self, folded: Folded) {
         if let Some(rollups) = &mut self.rollups {

@@ -12,6 +12,8 @@
 mod report;
 mod reserve;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::sync::PoisonError;
@@ -20,15 +22,19 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
+use crate::archive::next_number;
 use crate::encode::{self, Press};
 use crate::file::{TableFile, io_error};
-use crate::journal::{Item, Log};
+use crate::journal::{Item, Kind, Log};
 use crate::manifest::{self, Manifest, launcher_text};
+use crate::recover::Written;
 use crate::schema::{TABLES, TableId};
+use crate::share::{Share, add};
 use crate::{CollectError, Config};
 use report::Report;
-pub(crate) use report::{Share, Shared, add};
+pub(crate) use report::Shared;
 use reserve::Reserve;
+pub(crate) use reserve::seize;
 pub use reserve::was_killed;
 use stream::{Contents, Sealed, Stream, Stuck, WORTH_A_GROUP};
 
@@ -54,6 +60,15 @@ const KEPT: [TableId; 9] = [
     TableId::Rollups,
     TableId::RollupNames,
 ];
+
+/// Has files numbered after those that are there.
+fn number(config: &Config, streams: &mut [Stream]) -> io::Result<()> {
+    for (table, stream) in TABLES.iter().zip(streams) {
+        let folder = config.trace.join(table.name).join(format!("host={}", config.host));
+        stream.sequence = next_number(&folder, &launcher_text(config.launcher_id))? as u32;
+    }
+    Ok(())
+}
 
 /// What the drain sends.
 pub(crate) enum Message {
@@ -85,12 +100,18 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(config: Config, shared: Shared) -> Result<Writer, CollectError> {
+    /// `before`: it goes on after the files of an earlier collector, whose journal is superfluous.
+    pub(crate) fn new(config: Config, shared: Shared, before: Option<Written>) -> Result<Writer, CollectError> {
         let name = format!("{}-{}.journal", config.host, launcher_text(config.launcher_id));
         let journal = config.trace.join("journal").join(name);
         let failed = |source| CollectError::Trace { path: config.trace.clone(), source };
         let streams = TABLES.iter().map(|t| Stream::new(t.id)).collect::<io::Result<Vec<_>>>();
-        let streams = streams.map_err(failed)?;
+        let mut streams = streams.map_err(failed)?;
+        let (files, lock) = before.map(|before| (before.files, before.lock)).unzip();
+        if files.is_some() {
+            number(&config, &mut streams).map_err(failed)?;
+        }
+        let sealed: Vec<Sealed> = files.into_iter().flatten().map(Sealed::from).collect();
         let press = Press::new().map_err(|e| failed(io_error(e)))?;
         Ok(Writer {
             shared,
@@ -98,9 +119,9 @@ impl Writer {
             streams,
             live: Vec::new(),
             log: Log::new(journal),
-            sealed: Vec::new(),
-            sealed_bytes: 0,
-            reserve: Reserve::take(&config.trace, &config.host, config.launcher_id),
+            sealed_bytes: sealed.iter().map(|file| file.bytes).sum(),
+            sealed,
+            reserve: Reserve::take(&config.trace, &config.host, config.launcher_id, lock),
             dirty: None,
             down: None,
             config,
@@ -233,11 +254,10 @@ impl Writer {
         let Some(next) = self.next_group(table) else { return Ok(()) };
         let Some(stream) = self.streams.get_mut(table as usize) else { return Ok(()) };
         let Some(file) = &mut stream.file else { return Ok(()) };
-        if let Err(error) = file.append(&next.group) {
+        if let Err(error) = file.append(&next.group, &next.shares) {
             stream.stuck = Some(next);
             return Err(error);
         }
-        next.shares.iter().for_each(|s| add(&mut stream.file_shares, *s));
         stream.file_contents.add(next.contents);
         Ok(())
     }
@@ -290,9 +310,9 @@ impl Writer {
                 self.log.sealed(table);
                 self.sealed_bytes += bytes;
                 if let Some(stream) = self.streams.get_mut(table as usize) {
-                    stream.file_shares.clear();
+                    stream.noted = 0;
                     let contents = std::mem::replace(&mut stream.file_contents, Contents::NONE);
-                    self.sealed.push(Sealed { table, name, bytes, contents });
+                    self.sealed.push(Sealed { table, name, bytes, contents, shares: file.into_shares() });
                 }
                 self.remove_oldest();
                 true
@@ -336,46 +356,56 @@ impl Writer {
         let mut items = Vec::new();
         for table in TABLES.iter().map(|t| t.id) {
             let Some(stream) = self.streams.get(table as usize) else { continue };
-            if stream.young_rows == 0 && stream.stuck.is_none() {
+            let large = stream.group.rows() > WORTH_A_GROUP || stream.unjournaled && stream.group.rows() > 0;
+            if (large || stream.stuck.is_some()) && !self.end_group(table) {
                 continue;
             }
-            if stream.group.rows() > WORTH_A_GROUP || stream.stuck.is_some() {
-                if !self.end_group(table) {
-                    continue;
-                }
-                let Some(stream) = self.streams.get(table as usize) else { continue };
-                if let Some(file) = &stream.file
-                    && let Ok(footer) = file.footer()
-                {
-                    items.push(Item::part(table, stream.covered(), &file.part_name(), file.length(), &footer));
-                }
-            } else if let Some(item) = self.young_item(table) {
-                items.push(item);
-            }
+            // A row group may have become full, and gone to the file, since the last time.
+            items.extend(self.unnoted_item(table));
+            items.extend(self.young_item(table));
         }
         for (table, batch) in std::mem::take(&mut self.live) {
             let rows = batch.num_rows();
-            if let Some(image) = self.image(table, &[batch]) {
+            if let Some(image) = self.image(table, &[batch], &[]) {
                 items.push(Item::live(table, rows as u64, if rows == 0 { Vec::new() } else { image }));
             }
         }
-        if let Err(error) = self.log.append(&items) {
+        let appended = self.log.append(&items);
+        for item in &items {
+            let Some(stream) = self.streams.get_mut(item.head.table as usize) else { continue };
+            match item.head.kind {
+                // Of rows that are not there the row group goes to disk the next time.
+                Kind::Rows => stream.unjournaled = appended.is_err(),
+                Kind::Part if appended.is_ok() => stream.noted = stream.file.as_ref().map_or(0, TableFile::length),
+                Kind::Part | Kind::Live => {}
+            }
+        }
+        if let Err(error) = appended {
+            self.dirty = Some(Instant::now());
             self.trouble("the journal", &error);
         }
     }
 
+    /// How far the table's file goes, where the journal does not say so yet.
+    fn unnoted_item(&self, table: TableId) -> Option<Item> {
+        let stream = self.streams.get(table as usize)?;
+        let file = stream.file.as_ref().filter(|file| !file.is_empty() && file.length() != stream.noted)?;
+        Some(Item::part(table, stream.covered(), &file.part_name(), file.length(), &file.footer().ok()?))
+    }
+
     fn young_item(&mut self, table: TableId) -> Option<Item> {
-        let stream = self.streams.get_mut(table as usize)?;
+        let stream = self.streams.get_mut(table as usize).filter(|stream| stream.young_rows > 0)?;
         let batches = std::mem::take(&mut stream.young);
+        let shares = std::mem::take(&mut stream.young_shares);
         let rows = std::mem::take(&mut stream.young_rows) as u64;
         let first = stream.rows - rows;
-        let image = self.image(table, &batches)?;
+        let image = self.image(table, &batches, &shares)?;
         Some(Item::rows(table, first, rows, image))
     }
 
-    fn image(&mut self, table: TableId, batches: &[RecordBatch]) -> Option<Vec<u8>> {
+    fn image(&mut self, table: TableId, batches: &[RecordBatch], shares: &[Share]) -> Option<Vec<u8>> {
         let stream = self.streams.get(table as usize)?;
-        encode::image(table.table(), &stream.descriptor, batches, &mut self.press).ok()
+        encode::image(table.table(), &stream.descriptor, batches, shares, &mut self.press).ok()
     }
 
     fn seal_old(&mut self) {

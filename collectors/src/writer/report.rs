@@ -5,16 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::stream::Sealed;
 use crate::manifest::{Manifest, Removed};
-
-/// Rows of one class of one process in a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
-    pub(crate) process_id: i64,
-    pub(crate) class: u8,
-    pub(crate) rows: u64,
-    /// Events that its rows of another kind sum.
-    pub(crate) culled: u64,
-}
+use crate::share::{self, Share, add};
 
 /// What the writer tells everybody else.
 #[derive(Debug, Default)]
@@ -23,6 +14,8 @@ pub(crate) struct Report {
     removed_files: Vec<String>,
     /// What stood in them, by table.
     removed: Vec<Removed>,
+    /// Whose events.
+    removed_events: Vec<Share>,
     pub(crate) notes: Vec<String>,
     /// Lines for the launcher to print.
     pub(crate) warnings: VecDeque<String>,
@@ -36,10 +29,18 @@ pub(crate) struct Report {
 pub(crate) type Shared = Arc<Mutex<Report>>;
 
 impl Report {
+    /// Goes on with what an earlier collector's manifest says.
+    pub(crate) fn go_on(&mut self, manifest: &Manifest) {
+        self.removed_files.clone_from(&manifest.removed_files);
+        self.removed.clone_from(&manifest.removed);
+        self.removed_events = share::from_text(&manifest.removed_events).collect();
+    }
+
     /// Completes a manifest by what the writer knows.
     pub(crate) fn complete(&self, manifest: &mut Manifest) {
         manifest.removed_files = self.removed_files.clone();
         manifest.removed = self.removed.clone();
+        manifest.removed_events = share::to_text(&self.removed_events);
         self.notes.iter().for_each(|n| manifest.note(n));
         for share in &self.lost {
             manifest.lose(share);
@@ -55,6 +56,7 @@ impl Report {
     /// A sealed file was removed.
     pub(super) fn remove(&mut self, file: Sealed) {
         self.removed_files.push(file.name);
+        file.shares.iter().for_each(|share| add(&mut self.removed_events, *share));
         let table = file.table.table().name;
         let of = match self.removed.iter().position(|removed| removed.table == table) {
             Some(at) => &mut self.removed[at],
@@ -67,14 +69,5 @@ impl Report {
         of.rows += file.contents.rows;
         of.from_ns = of.from_ns.min(file.contents.from_ns);
         of.to_ns = of.to_ns.max(file.contents.to_ns);
-    }
-}
-
-/// Adds a share to a list that has each process and class once.
-pub(crate) fn add(list: &mut Vec<Share>, share: Share) {
-    let same = |s: &&mut Share| s.process_id == share.process_id && s.class == share.class;
-    match list.iter_mut().rev().find(same) {
-        Some(found) => (found.rows, found.culled) = (found.rows + share.rows, found.culled + share.culled),
-        None => list.push(share),
     }
 }

@@ -2,6 +2,7 @@
 //! whose disk ran full still gets the account of what was lost: its manifest, its last small files, its summary.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,9 +28,10 @@ pub(super) struct Reserve {
 
 impl Reserve {
     /// Takes the room, beside the manifest, whose readers pass it over.
-    pub(super) fn take(trace: &Path, host: &str, launcher_id: u64) -> Reserve {
+    /// `lock`: the file of an earlier collector, whose lock this one has taken over.
+    pub(super) fn take(trace: &Path, host: &str, launcher_id: u64, lock: Option<File>) -> Reserve {
         let path = path(&manifest::path(trace, host, launcher_id));
-        let reserve = Reserve { file: File::create(&path).ok(), path, room: None };
+        let reserve = Reserve { file: lock.or_else(|| File::create(&path).ok()), path, room: None };
         if let Some(file) = &reserve.file {
             // SAFETY: an open descriptor.
             unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
@@ -69,6 +71,24 @@ impl Reserve {
 /// Where the reserve of the launcher with this manifest is.
 fn path(manifest: &Path) -> PathBuf {
     manifest.with_extension("reserve")
+}
+
+/// Takes the place of the launcher that wrote the manifest, if it does not work any more: the lock, and where it lies.
+pub(crate) fn seize(manifest: &Path) -> io::Result<Option<(File, PathBuf)>> {
+    let path = path(manifest);
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+    // SAFETY: an open descriptor.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(Some((file, path)));
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        // A file system without locks: then nobody holds one.
+        error if error.raw_os_error() == Some(libc::ENOLCK) || error.kind() == io::ErrorKind::Unsupported => {
+            Ok(Some((file, path)))
+        }
+        error => Err(error),
+    }
 }
 
 /// Whether the launcher of this host that wrote the manifest was killed at its work: its reserve is there, and nobody holds it.
@@ -117,7 +137,7 @@ mod tests {
     fn the_room_is_taken_and_given_back() {
         let trace = std::env::temp_dir().join(format!("gputrace-reserve-{}", std::process::id()));
         fs::create_dir_all(trace.join("manifest")).unwrap();
-        let mut reserve = Reserve::take(&trace, "h", 7);
+        let mut reserve = Reserve::take(&trace, "h", 7, None);
         assert!(fs::metadata(&reserve.path).unwrap().len() <= BYTES);
         assert!(reserve.room() > 0);
         let taken = fs::metadata(&reserve.path).unwrap().len();

@@ -8,10 +8,11 @@ use arrow::datatypes::Int64Type;
 use parquet::errors::ParquetError;
 use parquet::schema::types::SchemaDescPtr;
 
-use super::report::{Share, add};
 use crate::encode::{self, Press, RowGroup};
 use crate::file::{Encoded, TableFile, io_error};
+use crate::recover;
 use crate::schema::TableId;
+use crate::share::{Share, add};
 
 /// A row group with so many rows is written at a flush instead of journaled.
 pub(super) const WORTH_A_GROUP: usize = 65_536;
@@ -49,6 +50,15 @@ pub(super) struct Sealed {
     pub(super) name: String,
     pub(super) bytes: u64,
     pub(super) contents: Contents,
+    pub(super) shares: Vec<Share>,
+}
+
+impl From<recover::File> for Sealed {
+    /// One that an earlier collector wrote: when, stands for what its rows say.
+    fn from(file: recover::File) -> Sealed {
+        let recover::File { table, name, bytes, rows, written_ns, shares } = file;
+        Sealed { table, name, bytes, contents: Contents { rows, from_ns: written_ns, to_ns: written_ns }, shares }
+    }
 }
 
 /// A row group that found no room on the disk, and whose rows it has.
@@ -71,11 +81,16 @@ pub(super) struct Stream {
     /// Rows of the row group that are not in the journal; dropped when the group will be written anyway.
     pub(super) young: Vec<RecordBatch>,
     pub(super) young_rows: usize,
+    /// Whose they are.
+    pub(super) young_shares: Vec<Share>,
+    /// Rows of the row group should stand in the journal and do not: it had no room for them.
+    pub(super) unjournaled: bool,
+    /// How far the file goes by the journal.
+    pub(super) noted: u64,
     /// Rows of this table so far.
     pub(super) rows: u64,
     pub(super) file: Option<TableFile>,
-    /// Whose rows are in the file, and from when.
-    pub(super) file_shares: Vec<Share>,
+    /// What is in the file.
     pub(super) file_contents: Contents,
     pub(super) since: Instant,
     pub(super) sequence: u32,
@@ -93,9 +108,11 @@ impl Stream {
             stuck: None,
             young: Vec::new(),
             young_rows: 0,
+            young_shares: Vec::new(),
+            unjournaled: false,
+            noted: 0,
             rows: 0,
             file: None,
-            file_shares: Vec::new(),
             file_contents: Contents::NONE,
             since: Instant::now(),
             sequence: 0,
@@ -123,8 +140,10 @@ impl Stream {
         self.young_rows += batch.num_rows();
         if self.group.rows() <= WORTH_A_GROUP {
             self.young.push(batch.clone());
+            shares.iter().for_each(|s| add(&mut self.young_shares, *s));
         } else {
             self.young.clear();
+            self.young_shares.clear();
         }
         Ok(())
     }
@@ -132,7 +151,8 @@ impl Stream {
     /// Starts an empty row group and returns the full one, its shares and its contents.
     pub(super) fn take_group(&mut self) -> (RowGroup, Vec<Share>, Contents) {
         self.young.clear();
-        self.young_rows = 0;
+        self.young_shares.clear();
+        (self.young_rows, self.unjournaled) = (0, false);
         let empty = RowGroup::new(self.table.table(), &self.descriptor);
         let contents = std::mem::replace(&mut self.contents, Contents::NONE);
         (std::mem::replace(&mut self.group, empty), std::mem::take(&mut self.shares), contents)
@@ -154,9 +174,8 @@ impl Stream {
 
     /// A file that cannot be sealed is given up: whose rows it had.
     pub(super) fn give_up_file(&mut self) -> Vec<Share> {
-        if let Some(file) = self.file.take() {
-            file.remove();
-        }
-        std::mem::take(&mut self.file_shares)
+        let Some(file) = self.file.take() else { return Vec::new() };
+        file.remove();
+        file.into_shares()
     }
 }

@@ -15,7 +15,7 @@ use crate::rows::{batches, count, values};
 use crate::support::{Folder, Target, wait_until};
 
 /// The example `collect`, which cargo builds with the tests.
-fn collector(folder: &Folder) -> Command {
+pub(crate) fn collector(folder: &Folder) -> Command {
     let mut at: PathBuf = std::env::current_exe().unwrap();
     at.pop();
     at.pop();
@@ -25,7 +25,7 @@ fn collector(folder: &Folder) -> Command {
 }
 
 /// Starts it and waits until it listens.
-fn start(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>) {
+pub(crate) fn start(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -35,13 +35,13 @@ fn start(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>) 
 }
 
 /// Rows of a table in the journal.
-fn young(folder: &Folder, table: TableId) -> Vec<RecordBatch> {
+pub(crate) fn young(folder: &Folder, table: TableId) -> Vec<RecordBatch> {
     let path = folder.trace().join("journal/node7-abc.journal");
     let Ok(journal) = journal::read(&path) else { return Vec::new() };
     journal.map(Result::unwrap).filter(|(t, _)| *t == table).map(|(_, batch)| batch).collect()
 }
 
-fn young_rows(folder: &Folder, table: TableId) -> usize {
+pub(crate) fn young_rows(folder: &Folder, table: TableId) -> usize {
     young(folder, table).iter().map(RecordBatch::num_rows).sum()
 }
 

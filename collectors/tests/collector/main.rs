@@ -12,6 +12,7 @@ mod faults;
 mod limits;
 mod metal;
 mod ranges;
+mod recover;
 mod tables;
 
 use std::time::{Duration, Instant};

@@ -238,6 +238,20 @@ impl<const N: usize> Chunk<N> {
         self.owner() == SHARED && self.full_at().unwrap_or(reserved) > index
     }
 
+    /// The chunk with which the chain goes on; none: that is not known yet, or it ends here.
+    pub fn next(&self) -> Option<u32> {
+        // SYNC POINT: link. Acquire, with the Release in `link`.
+        match self.header.next.load(Ordering::Acquire) {
+            0 | END => None,
+            next => Some(next - 1),
+        }
+    }
+
+    /// Whether its first slot was written in the present use.
+    pub fn is_begun(&self) -> bool {
+        self.slot(0).is_some_and(|slot| slot.committed(commit_word(self.generation(), 0)).is_some())
+    }
+
     /// Whether somebody closed it.
     pub fn is_closed(&self) -> bool {
         self.header.closed.load(Ordering::Acquire) != 0

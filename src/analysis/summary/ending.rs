@@ -241,9 +241,7 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
         let _ = writeln!(out, "oldest detail removed to keep to --max-size: {}", spans.join(", "));
     }
     if own.incomplete {
-        out.push_str(
-            "the collector was killed, had no room for its account, or is still at work: what it had written is reported\n",
-        );
+        let _ = writeln!(out, "{}: what it had written is reported", loss::why_incomplete(trace));
     }
     let folders: Vec<String> = trace.folders.iter().map(|f| quote(&f.to_string_lossy())).collect();
     let _ = writeln!(out, "next: gputrace report {}   ({})", folders.join(" "), file_size(trace.bytes));

@@ -24,7 +24,7 @@ pub(crate) struct Own {
     pub(crate) past: Vec<String>,
     /// Ended processes whose calls are not all accounted for.
     pub(crate) unbalanced: usize,
-    /// A collector was killed, had no room for its account, or is still at work.
+    /// A collector was killed, had no room for its account, or is still at work: what there is is not all.
     pub(crate) incomplete: bool,
     /// And nobody knows what it saw.
     pub(crate) unaccounted: bool,
@@ -35,7 +35,7 @@ impl Own {
         let mut own = Own::default();
         for manifest in facts.trace.manifests() {
             own.known = true;
-            own.incomplete |= !manifest.complete;
+            own.incomplete |= manifest.is_cut_short();
         }
         for process in facts.processes() {
             let Some(about) = &process.manifest else { continue };

@@ -33,7 +33,7 @@ pub(super) fn stay(
     inspection: &Inspection,
     brake: Option<&Brake>,
 ) -> Recorded {
-    let Run { target, running, session, trace, started } = run;
+    let Run { target, running, session, heir, trace, started } = run;
     if let Some(obstacle) = &inspection.obstacle {
         let exe = inspection.program().display().to_string();
         say(&format!("{exe} is not traced: {obstacle}; {}", obstacle.cure()));
@@ -78,6 +78,7 @@ pub(super) fn stay(
             (if let CollectError::Account { manifest, .. } = error { Some(*manifest) } else { None }, Some(text))
         }
     };
+    drop(heir);
     warn(&warnings, &mut said);
     // Trouble with the last rows, as on a disk that ran full at the end.
     let notes = manifest.iter().flat_map(|manifest| &manifest.notes);

@@ -1,0 +1,64 @@
+//! Going on with the processes of a collector that was killed, as its heir.
+
+use std::os::fd::AsFd;
+use std::sync::PoisonError;
+
+use gputrace_abi::Class;
+use gputrace_abi::layout::CLASSES;
+
+use super::Drain;
+use crate::manifest::Manifest;
+use crate::process::Process;
+use crate::recover::{Before, OnDisk};
+use crate::segment::Segment;
+
+impl Drain {
+    /// Takes its place: the account so far, and the processes that ran.
+    pub(crate) fn go_on(&mut self, before: Before) {
+        let Before { manifest, mut left, ref on_disk, next, .. } = before;
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).go_on(&manifest);
+        self.sequence = next;
+        self.root = left.root;
+        let own = std::mem::take(&mut self.manifest);
+        self.manifest = Manifest { clock: own.clock, detail: manifest.detail.clone().or(own.detail), ..manifest };
+        for (id, kept) in std::mem::take(&mut left.processes) {
+            let segment = match Segment::map(kept.segment.as_fd()) {
+                Ok(segment) => segment,
+                Err(refused) => {
+                    self.manifest.note(&format!("process {} could not be gone on with: {refused}", kept.pid));
+                    continue;
+                }
+            };
+            let mut process = Process::new(id, kept.pid, segment);
+            process.foreign = kept.foreign;
+            if let Some(within_ns) = self.config.host_memory.cull_ns {
+                process.cull(within_ns);
+            }
+            process.go_on(kept.told, on_disk.of(id));
+            self.go_on_counting(id, &process, on_disk);
+            let token = self.expect_end(&mut process, kept.pidfd);
+            if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {
+                sampler.began(id, process.pid);
+            }
+            process.begin_recording(&self.clocks);
+            self.processes.insert(token, process);
+        }
+        self.changed = true;
+    }
+
+    /// Sums and rows on the disk are of slightly different moments, and so are the sums of short periods and of long ones. Of each
+    /// class as many events are made known as any of them has; what the sums have beyond the rows is events without rows.
+    fn go_on_counting(&mut self, id: i64, process: &Process, on_disk: &OnDisk) {
+        let mut rows = [0u64; CLASSES];
+        on_disk.of(id).for_each(|(class, events, culled)| rows[class as usize] = events + culled);
+        let mut told = [0; CLASSES];
+        for class in Class::ALL {
+            let (summed, rows) = (on_disk.summed(id, class), rows[class as usize]);
+            let most = rows.max(summed[0]).max(summed[1]);
+            told[class as usize] = most - rows;
+            let missing = summed.map(|events| most - events);
+            self.tables.make_known(id, process.pid, class, self.clocks.now_ns(), missing);
+        }
+        self.counted.go_on(id, told);
+    }
+}

@@ -1,0 +1,53 @@
+//! What a collector needs that goes on with the processes of another one, which was killed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::account::{File, OnDisk};
+use super::{Dead, Launcher, TakeOverError};
+use crate::heir::Inheritance;
+use crate::manifest::{Manifest, Recovered};
+
+/// The trace as it was left, made whole, and what its collector left to its heir.
+pub(crate) struct Before {
+    /// Without the processes that are gone on with.
+    pub(crate) manifest: Manifest,
+    pub(crate) left: Inheritance,
+    /// Of those processes.
+    pub(crate) on_disk: OnDisk,
+    /// What the writer goes on with.
+    pub(crate) written: Option<Written>,
+    /// Numbers of processes from here on are free.
+    pub(crate) next: i64,
+}
+
+/// What a writer goes on with.
+pub(crate) struct Written {
+    /// The whole files of the trace.
+    pub(crate) files: Vec<File>,
+    /// The reserve's file, with the lock that says that somebody is at work.
+    pub(crate) lock: fs::File,
+}
+
+/// Makes whole what the collector left of its trace.
+pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Result<Before, TakeOverError> {
+    let mut dead = Dead::find(trace, launcher)?.ok_or(TakeOverError::Ended)?;
+    let taken: BTreeSet<i64> = left.processes.keys().copied().collect();
+    let mut on_disk = dead.settle(&taken)?;
+    let files = std::mem::take(&mut on_disk.files);
+    let mut manifest = std::mem::take(&mut dead.manifest);
+    let ids =
+        manifest.processes.iter().map(|process| process.process_id).chain(on_disk.ids()).chain(taken.iter().copied());
+    let next = ids.map(|id| id & ((1 << crate::PROCESS_BITS) - 1)).max().map_or(0, |last| last + 1);
+    let next = next + manifest.untraced.len() as i64;
+    let mine = on_disk.split_off(&taken);
+    manifest.processes.retain(|process| !taken.contains(&process.process_id));
+    let lost = on_disk.correct(&mut manifest);
+    manifest.recovered = Some(Recovered { killed_ns: dead.killed_ns, lost, taken_over: true });
+    manifest.note(
+        "gputrace was killed, and another process of it went on: of about the last second before that events are lost",
+    );
+    let written = Some(Written { files, lock: dead.lock });
+    Ok(Before { manifest, left, on_disk: mine, written, next })
+}

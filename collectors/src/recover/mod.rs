@@ -1,0 +1,213 @@
+//! Making a trace whole whose collector was killed.
+//!
+//! What it had written stands in sealed files, in unfinished ones and in the journal. Each step leaves a trace that every reader
+//! understands, so that a recovery that is killed itself is begun anew: unfinished files get the footer that the journal has for
+//! them and then their names; rows of the journal go into new files, which the journal names before they have theirs; the
+//! manifest comes last, and only then the journal goes. Nobody else may be at work there: the lock of the collector's reserve
+//! says so, and is held meanwhile.
+
+mod account;
+mod before;
+mod rows;
+
+pub(crate) use account::{File, OnDisk};
+pub(crate) use before::{Before, Written, before};
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+
+use crate::CollectError;
+use crate::journal::{self, JournalError};
+use crate::manifest::{self, Manifest};
+use crate::schema::SCHEMA_VERSION;
+use crate::writer;
+
+/// A trace whose collector was killed, and that was made whole since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovered {
+    /// About when the collector was killed: the last that it wrote, ns since the Unix epoch.
+    pub killed_ns: i64,
+    /// Events that it had read and not written: they are counted among those dropped.
+    pub lost: u64,
+    /// Another collector took over, and read on what the rings held. Else what they held, and what came later, is missing and
+    /// was counted by nobody.
+    pub taken_over: bool,
+}
+
+/// Why a launcher's part of a trace cannot be made whole.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// Its collector lives.
+    #[error("{0}: its collector is still at work; wait until it has ended")]
+    AtWork(PathBuf),
+    /// Something cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Another version wrote it.
+    #[error(
+        "{path}: has schema version {version}, this gputrace writes {SCHEMA_VERSION}; recover it with the one that recorded it"
+    )]
+    Version {
+        /// The manifest.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+}
+
+/// Why the heir of a collector does not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeOverError {
+    /// What there is cannot be made whole.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// It cannot start.
+    #[error(transparent)]
+    Collect(#[from] CollectError),
+    /// There is nothing to go on with.
+    #[error("the collector had ended")]
+    Ended,
+}
+
+/// A launcher's part of a trace, as its names say.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Launcher {
+    /// Host, as in the file names.
+    pub host: String,
+    /// Number, as in the file names.
+    pub id: u64,
+}
+
+/// The launchers that have written to a trace, by their manifests and journals.
+pub fn launchers(trace: &Path) -> Result<Vec<Launcher>, RecoverError> {
+    let mut found = BTreeSet::new();
+    for (folder, ending) in [("manifest", ".json"), ("journal", ".journal")] {
+        let path = trace.join(folder);
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(RecoverError::Io { path, source }),
+        };
+        found.extend(entries.flatten().filter_map(|entry| {
+            let name = entry.file_name();
+            let (host, id) = name.to_str()?.strip_suffix(ending)?.rsplit_once('-')?;
+            Some(Launcher { host: host.to_owned(), id: u64::from_str_radix(id, 16).ok()? })
+        }));
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// Makes the launcher's part of the trace whole. None: it is.
+pub fn recover(trace: &Path, launcher: &Launcher) -> Result<Option<Manifest>, RecoverError> {
+    let Some(dead) = Dead::find(trace, launcher)? else { return Ok(None) };
+    dead.finish(&BTreeSet::new()).map(Some)
+}
+
+/// The part of a trace whose collector was killed. Nobody else works at it as long as this is there.
+pub(crate) struct Dead {
+    trace: PathBuf,
+    manifest_at: PathBuf,
+    journal_at: PathBuf,
+    manifest: Manifest,
+    killed_ns: i64,
+    /// Held for its lock.
+    lock: fs::File,
+    lock_at: PathBuf,
+}
+
+impl Dead {
+    /// None: it is whole.
+    pub(crate) fn find(trace: &Path, launcher: &Launcher) -> Result<Option<Dead>, RecoverError> {
+        let manifest_at = manifest::path(trace, &launcher.host, launcher.id);
+        if Manifest::read(&manifest_at).is_ok_and(|manifest| manifest.complete) {
+            return Ok(None);
+        }
+        let failed = |source| RecoverError::Io { path: manifest_at.clone(), source };
+        let Some((lock, lock_at)) = writer::seize(&manifest_at).map_err(failed)? else {
+            return Err(RecoverError::AtWork(trace.to_owned()));
+        };
+        // It may have ended by itself meanwhile.
+        let manifest = match Manifest::read(&manifest_at) {
+            Ok(manifest) if manifest.complete => {
+                let _ = fs::remove_file(&lock_at);
+                return Ok(None);
+            }
+            Ok(manifest) if manifest.schema_version != SCHEMA_VERSION => {
+                return Err(RecoverError::Version { path: manifest_at, version: manifest.schema_version });
+            }
+            Ok(manifest) => manifest,
+            // A machine that lost its power may have kept the name and nothing of what stood there.
+            Err(_) => unknown(launcher),
+        };
+        let name = format!("{}-{}.journal", launcher.host, manifest::launcher_text(launcher.id));
+        let journal_at = trace.join("journal").join(name);
+        let written = [&journal_at, &manifest_at].map(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
+        let last = written.into_iter().flatten().max().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let killed_ns = last.map_or(manifest.started_ns, |at| at.as_nanos() as i64);
+        Ok(Some(Dead { trace: trace.to_owned(), manifest_at, journal_at, manifest, killed_ns, lock, lock_at }))
+    }
+
+    /// Brings what it left into whole files, and the account in line with them. Rows about processes that are `taken` over come
+    /// again from whoever does that.
+    pub(crate) fn settle(&mut self, taken: &BTreeSet<i64>) -> Result<OnDisk, RecoverError> {
+        let left = match journal::left(&self.journal_at) {
+            Ok(left) => Some(left),
+            Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        let failed = |source| RecoverError::Io { path: self.trace.clone(), source };
+        if let Some(left) = left {
+            if left.torn {
+                self.manifest
+                    .note("the journal ends in the middle of what was written last: that is among what is lost");
+            }
+            rows::finish_parts(&self.trace, &left, &mut self.manifest).map_err(failed)?;
+            rows::write_young(&self.trace, &self.journal_at, &left, &self.manifest, taken).map_err(failed)?;
+        }
+        rows::remove_unnamed(&self.trace, &self.manifest);
+        OnDisk::read(&self.trace, &mut self.manifest).map_err(failed)
+    }
+
+    fn finish(mut self, taken: &BTreeSet<i64>) -> Result<Manifest, RecoverError> {
+        let on_disk = self.settle(taken)?;
+        let lost = on_disk.correct(&mut self.manifest);
+        let manifest = &mut self.manifest;
+        manifest.complete = true;
+        manifest.recovered = Some(Recovered { killed_ns: self.killed_ns, lost, taken_over: false });
+        manifest.note(&format!(
+            "gputrace was killed, and the trace recovered: {lost} events that it had read and not written are lost; what \
+             came later is not in the trace, and was not counted"
+        ));
+        let failed = |source| RecoverError::Io { path: self.manifest_at.clone(), source };
+        manifest.write(&self.manifest_at).map_err(failed)?;
+        let _ = fs::remove_file(&self.journal_at);
+        let _ = fs::remove_file(&self.lock_at);
+        Ok(self.manifest)
+    }
+}
+
+/// The account of a launcher whose own is gone.
+fn unknown(launcher: &Launcher) -> Manifest {
+    let mut manifest = Manifest {
+        schema_version: SCHEMA_VERSION,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: launcher.host.clone(),
+        launcher_id: launcher.id,
+        ..Manifest::default()
+    };
+    manifest.note("the account was lost with its file: what is known of processes is what their rows say");
+    manifest
+}

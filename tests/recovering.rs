@@ -1,0 +1,288 @@
+//! gputrace is killed at any moment: the command goes on as it was, another process goes on recording, and what nobody saved while
+//! it was time `gputrace recover` saves from what was written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::faults::{child_of, reported_so_far};
+use crate::util::{Scratch, Started, Trace, count, poll, program};
+
+/// How long anything here may take at most.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The number in a file that `victim` shares with us.
+fn counted(file: &Path) -> u64 {
+    let bytes = fs::read(file).unwrap_or_default();
+    bytes.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+/// The process that goes on for a gputrace: it has its command line, and another name.
+pub(crate) fn heir_of(started: &Started) -> i32 {
+    let words = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let (own, of) = (started.pid(), words(started.pid()));
+    let is_heir = |pid: &i32| {
+        *pid != own
+            && words(*pid) == of
+            && fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "gputrace-heir\n")
+    };
+    let find = || {
+        let all = fs::read_dir("/proc").expect("/proc").flatten();
+        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_heir)
+    };
+    poll(LONG, find).expect("gputrace has an heir")
+}
+
+/// Waits until the heir holds so many segments: a process whose segment is on its way when gputrace is killed is not traced.
+fn holds(heir: i32, segments: usize) {
+    let links = || fs::read_dir(format!("/proc/{heir}/fd")).into_iter().flatten().flatten();
+    let is_segment =
+        |path: PathBuf| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:gputrace "));
+    let held = || (links().filter(|link| is_segment(link.path())).count() >= segments).then_some(());
+    poll(LONG, held).expect("the heir gets the segments");
+}
+
+/// Kills a process that was started here.
+pub(crate) fn kill(pid: i32) {
+    // SAFETY: numbers only; the process is known to be ours.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+}
+
+fn is_complete(trace: &Path) -> bool {
+    let manifests = fs::read_dir(trace.join("manifest")).into_iter().flatten().flatten().map(|entry| entry.path());
+    // Not one that is being written.
+    let manifests = manifests.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
+    let read = |path: PathBuf| gputrace_collectors::Manifest::read(&path).ok();
+    manifests.filter_map(read).any(|manifest| manifest.complete)
+}
+
+fn recover(scratch: &Scratch, trace: &Path, code: i32) -> String {
+    let run = scratch.gputrace(&["recover", trace.to_str().expect("a plain path")]).expect(code);
+    run.text() + &run.stderr
+}
+
+/// A victim in a shell, which says how it ended.
+struct Victim {
+    started: Started,
+    count: PathBuf,
+    output: PathBuf,
+}
+
+impl Victim {
+    fn start(scratch: &Scratch, name: &str, launches: u64, pause_us: u64) -> Victim {
+        let (count, output) =
+            (scratch.path().join(format!("count{name}")), scratch.path().join(format!("output{name}")));
+        let script = format!(
+            "{} {} {launches} {pause_us} >{out}.new; echo $? >>{out}.new; mv {out}.new {out}",
+            program("victim").display(),
+            count.display(),
+            out = output.display()
+        );
+        let started = scratch.shell(&script).with_instant_driver().start_to_be_killed();
+        Victim { started, count, output }
+    }
+
+    fn wait_for(&self, launches: u64) {
+        poll(LONG, || (counted(&self.count) >= launches).then_some(())).expect("the victim works");
+    }
+
+    /// Waits for the end of the victim, which went well.
+    fn ends_well(&self, launches: u64) {
+        let text = poll(LONG, || fs::read_to_string(&self.output).ok()).expect("the victim runs to its end");
+        assert_eq!(text, format!("launched {launches}\n0\n"));
+    }
+}
+
+/// The numbers of the launches in a trace, in order. Each is there once, with its kernel's name.
+fn launches(trace: &Trace) -> Vec<u64> {
+    let names = trace.names();
+    let table = trace.table("launches");
+    let mut found: Vec<u64> = table
+        .rows()
+        .map(|row| {
+            assert_eq!(row.maybe_int("name_id").map(|id| names[&id].as_str()), Some("spin_ns_0"));
+            row.int("grid_x") as u64
+        })
+        .collect();
+    found.sort_unstable();
+    let all = found.len();
+    found.dedup();
+    assert_eq!(found.len(), all, "each launch is there once");
+    let mut ids: Vec<i64> = table.rows().map(|row| row.int("correlation_id")).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all, "and has a number of its own");
+    found
+}
+
+/// The numbers that are missing before the last one, from where to where.
+fn gaps(found: &[u64]) -> Vec<(u64, u64)> {
+    let before = [0].into_iter().chain(found.iter().copied());
+    before.zip(found).filter(|(a, b)| a + 1 < **b).map(|(a, b)| (a + 1, b - 1)).collect()
+}
+
+#[test]
+fn when_gputrace_is_killed_its_heir_goes_on_and_the_command_notices_nothing() {
+    let scratch = Scratch::new();
+    let mut victim = Victim::start(&scratch, "", 6000, 1000);
+    victim.wait_for(400);
+    let early = counted(&victim.count);
+    // What a reader finds now is on the disk, and is not lost.
+    let folder = victim.started.trace.clone();
+    poll(LONG, || reported_so_far(&scratch, &folder).filter(|found| *found >= early)).expect("it is written");
+    victim.started.kill();
+    let at_kill = counted(&victim.count);
+    victim.ends_well(6000);
+    poll(LONG, || is_complete(&folder).then_some(())).expect("the heir seals the trace");
+    poll(LONG, || scratch.sessions().is_empty().then_some(())).expect("the heir removes the session");
+    let trace = Trace::open(&folder);
+    trace.assert_balanced();
+    let found = launches(&trace);
+    let gaps = gaps(&found);
+    assert!(gaps.len() <= 1, "{gaps:?}");
+    assert!(gaps.iter().all(|(from, to)| *from > early && *to <= at_kill + 1), "{gaps:?}, {early} .. {at_kill}");
+    assert_eq!(found.last(), Some(&6000));
+    let process = trace.manifest().processes.into_iter().find(|process| process.exe.ends_with("victim")).expect("it");
+    let account = count(&process, "launch");
+    assert_eq!((account.seen, account.recorded, process.running), (6000, found.len() as u64, false), "{account:?}");
+    let recovered = trace.manifest().recovered.expect("it was taken over");
+    assert!(recovered.taken_over && recovered.lost >= account.dropped, "{recovered:?}, {account:?}");
+    // One image of it in `processes`, with its end.
+    let rows = trace.table("processes");
+    let ends: Vec<_> =
+        rows.rows().filter(|row| row.text("exe").ends_with("victim")).map(|row| row.maybe_int("end_ns")).collect();
+    assert!(matches!(ends.as_slice(), [Some(_)]), "{ends:?}");
+    assert!(recover(&scratch, &folder, 0).contains("nothing to recover"));
+    let report =
+        scratch.gputrace(&["report", folder.to_str().expect("a plain path"), "--width", "1000"]).expect(0).text();
+    assert!(report.contains("another process of it went on"), "{report}");
+    assert!(fs::read_to_string(folder.join("summary.txt")).is_ok_and(|text| text.contains("launches")));
+}
+
+/// Numbers that are as good as drawn.
+fn draw(seed: &mut u64, below: u64) -> u64 {
+    *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+    (*seed >> 33) % below
+}
+
+#[test]
+fn random_kills_lose_only_what_was_read_last_and_each_event_is_there_once() {
+    // More of them: GPUTRACE_KILLS=100.
+    let rounds = std::env::var("GPUTRACE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(9);
+    let scratch = Scratch::new();
+    for seed in 1..=rounds {
+        one_kill(&scratch, seed);
+    }
+}
+
+fn one_kill(scratch: &Scratch, seed: u64) {
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let (alone, fast) = (seed.is_multiple_of(3), seed % 3 == 1);
+    let (total, pause_us) = if fast { (20_000, 1) } else { (1500, 300) };
+    let mut victim = Victim::start(scratch, &seed.to_string(), total, pause_us);
+    let heir = heir_of(&victim.started);
+    victim.wait_for(1);
+    holds(heir, 2);
+    let until = Instant::now() + Duration::from_millis(draw(&mut random, 900));
+    poll(LONG, || (Instant::now() >= until).then_some(())).expect("time");
+    if alone {
+        kill(heir);
+    }
+    // Where the victim is fast, and this is slow, it may be over.
+    victim.started.kill_anyhow();
+    victim.ends_well(total);
+    let folder = victim.started.trace.clone();
+    if alone {
+        // A report works all the same, and says what is the matter.
+        let text = |what: &str| scratch.gputrace(&[what, folder.to_str().expect("a plain path")]).expect(0).text();
+        assert!(is_complete(&folder) || text("report").contains("was killed"), "seed {seed}");
+        recover(scratch, &folder, 0);
+        assert!(recover(scratch, &folder, 0).contains("nothing to recover"), "seed {seed}");
+    } else {
+        poll(LONG, || is_complete(&folder).then_some(()))
+            .unwrap_or_else(|| panic!("seed {seed}: the heir seals the trace"));
+    }
+    let trace = Trace::open(&folder);
+    trace.assert_balanced();
+    let found = launches(&trace);
+    let gaps = gaps(&found);
+    let account = trace.manifest().processes.iter().find_map(|process| process.accounting.get("launch").copied());
+    let account = account.unwrap_or_default();
+    assert_eq!(account.recorded, found.len() as u64, "seed {seed}: {account:?}");
+    if alone {
+        assert!(gaps.is_empty(), "seed {seed}: all that came before the last is there: {gaps:?}");
+        return;
+    }
+    assert!(gaps.len() <= 1, "seed {seed}: {gaps:?}");
+    assert_eq!((account.seen, found.last()), (total, Some(&total)), "seed {seed}: {account:?}");
+    let missing: u64 = gaps.iter().map(|(from, to)| to - from + 1).sum();
+    assert_eq!(account.dropped, missing, "seed {seed}: {account:?}");
+}
+
+#[test]
+fn a_command_that_is_killed_after_gputrace_loses_nothing_that_the_rings_held() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("count");
+    let target = scratch.target(program("victim")).arg(&file).arg("1000000").arg("20").with_instant_driver();
+    let mut started = target.start_to_be_killed();
+    poll(LONG, || (counted(&file) >= 1).then_some(())).expect("the victim works");
+    holds(heir_of(&started), 1);
+    let victim = child_of(started.pid());
+    started.kill();
+    let at_kill = counted(&file);
+    poll(LONG, || (counted(&file) > at_kill + 5000).then_some(())).expect("it goes on");
+    kill(victim);
+    poll(LONG, || is_complete(&started.trace).then_some(())).expect("the heir seals the trace");
+    let came_back = counted(&file);
+    let trace = Trace::open(&started.trace);
+    trace.assert_balanced();
+    let (found, account) = (launches(&trace), count(&trace.process(victim), "launch"));
+    assert!(account.seen == came_back || account.seen == came_back + 1, "{came_back} came back: {account:?}");
+    assert_eq!(found.len() as u64, account.recorded);
+    assert!(
+        found.last().is_some_and(|last| *last == came_back || *last == came_back + 1),
+        "{came_back}: {:?}",
+        found.last()
+    );
+    let row = trace
+        .table("processes")
+        .rows()
+        .find(|row| row.text("exe").ends_with("victim"))
+        .map(|row| row.maybe_int("end_ns"));
+    assert!(matches!(row, Some(Some(_))), "its end is known: {row:?}");
+}
+
+#[test]
+fn while_gputrace_or_its_heir_is_at_work_recover_refuses_in_one_line() {
+    let scratch = Scratch::new();
+    let mut victim = Victim::start(&scratch, "", 1_000_000, 100);
+    victim.wait_for(10);
+    let folder = victim.started.trace.clone();
+    let said = recover(&scratch, &folder, 1);
+    assert!(said.lines().count() == 1 && said.contains("still at work"), "{said}");
+    let heir = heir_of(&victim.started);
+    victim.started.kill();
+    let taken = || Trace::open(&folder).manifest().recovered.filter(|recovered| recovered.taken_over);
+    poll(LONG, taken).expect("the heir goes on");
+    let said = recover(&scratch, &folder, 1);
+    assert!(said.lines().count() == 1 && said.contains("still at work"), "{said}");
+    kill(heir);
+    let _ = poll(LONG, || {
+        let said = scratch.gputrace(&["recover", folder.to_str().expect("a plain path")]);
+        said.text().contains("recover").then_some(())
+    });
+    assert!(is_complete(&folder));
+    // The victim runs on alone.
+    let before = counted(&victim.count);
+    victim.wait_for(before + 100);
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    let file = victim.count.to_string_lossy().into_owned();
+    let mine = |pid: &i32| {
+        fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| String::from_utf8_lossy(&words).contains(&file))
+    };
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(mine)
+        .collect::<Vec<i32>>()
+        .into_iter()
+        .for_each(kill);
+}
