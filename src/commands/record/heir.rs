@@ -77,7 +77,7 @@ fn live(collector: &OwnedFd, config: &Config, session: &Session) {
     // SAFETY: plain data, for which zeros are valid: the empty set.
     unsafe {
         let nothing: libc::sigset_t = std::mem::zeroed();
-        libc::sigprocmask(libc::SIG_SETMASK, &nothing, ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &nothing, ptr::null_mut());
     }
     let trace = config.trace.clone();
     // What stands in its way is in the trace's manifest, or recover says it: nobody reads its stderr.
