@@ -244,7 +244,7 @@ fn a_program_that_brings_its_own_copy_of_cupti_is_told_how_both_use_the_same() {
         assert!(run.text().contains("= 39"), "{words:?}: {}", run.text());
         let path = copy.display();
         let remedy = format!("({path}) was called after gputrace had used another one");
-        let notes = run.read().manifest().notes;
+        let notes = run.read().root().notes;
         assert!(
             notes.iter().any(|note| note.contains(&remedy) && note.contains(&format!("GPUTRACE_CUPTI={path}"))),
             "{notes:?}"

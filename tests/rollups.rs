@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::recovering::{heir_of, kill};
 use crate::util::{Scratch, Trace, count, poll, program};
 
 /// Events, time, shortest, longest and failed calls.
@@ -140,12 +141,14 @@ fn a_killed_collector_leaves_the_sums_of_all_but_the_last_two_seconds() {
     let early = counted().expect("a count");
     let read = std::time::Instant::now();
     poll(Duration::from_secs(30), || (read.elapsed() > Duration::from_millis(1_700)).then_some(())).expect("time");
+    kill(heir_of(&started));
     started.kill();
     let late = counted().expect("a count");
     let trace = started.trace.to_string_lossy().into_owned();
     let report = scratch.gputrace(&["report", &trace, "--only", "rollups", "--format", "json"]).text();
     let report: Value = serde_json::from_str(&report).expect("JSON");
-    let classes = report["analyses"]["rollups"]["tables"]["by_class"]["rows"].as_array().expect("classes");
+    let classes = &report["analyses"]["rollups"]["tables"]["by_class"]["rows"];
+    let classes = classes.as_array().unwrap_or_else(|| panic!("no classes: {report}"));
     let launch = classes.iter().find(|row| row["class"] == "launch").expect("launches");
     let events = launch["events"].as_i64().expect("a number");
     assert!((early..=late + 1).contains(&events), "{events} summed, {early} were there, {late} at the kill");

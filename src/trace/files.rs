@@ -4,6 +4,7 @@
 //! `journal/<host>-<launcher>.journal`. Anything else in the folder is somebody else's and is left alone; a
 //! Parquet file among a table's is named as one that is not read.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,8 +56,29 @@ impl Found {
 
 type Key = (String, String);
 
+/// A folder is looked into again so often where a collector ends meanwhile.
+const TRIES: u32 = 3;
+
 /// Looks into a folder. Parts that cannot be used are named through `problem`.
 pub(crate) fn find(folder: &Path, problem: &dyn Fn(Problem)) -> Result<Found, TraceError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let (journals, problems) = (journals(folder), RefCell::new(Vec::new()));
+        let found = look(folder, &|found| problems.borrow_mut().push(found));
+        // A journal that has gone has become files, perhaps behind our back.
+        if tries == TRIES || journals.iter().all(|journal| journal.exists()) {
+            problems.into_inner().into_iter().for_each(problem);
+            return found;
+        }
+    }
+}
+
+fn journals(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder.join("journal")).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+fn look(folder: &Path, problem: &dyn Fn(Problem)) -> Result<Found, TraceError> {
     let about = fs::metadata(folder).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => TraceError::Missing(folder.to_owned()),
         _ => TraceError::Unreadable(folder.to_owned(), e),
