@@ -65,11 +65,11 @@ fn a_killed_command_ends_gputrace_with_the_signal_and_its_trace_is_whole() {
 pub(crate) fn child_of(pid: i32) -> i32 {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let words = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    // A copy of itself, which starts the heir and ends, is not meant.
+    // A copy of itself, which starts the heir and ends, is not meant: when it has ended it has no words.
+    let is_another = |child: &i32| Some(words(*child)).is_some_and(|own| !own.is_empty() && own != words(pid));
     let read = || {
         let all = fs::read_to_string(&path).ok()?;
-        let mut all = all.split_whitespace().filter_map(|pid| pid.parse().ok());
-        all.find(|child| !words(*child).is_empty() && words(*child) != words(pid))
+        all.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_another)
     };
     poll(Duration::from_secs(10), read).expect("gputrace has a child")
 }

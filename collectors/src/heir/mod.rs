@@ -2,7 +2,7 @@
 //!
 //! A segment is memory without a name, mapped by its process and by the collector. So the collector gives each segment's
 //! descriptor to its heir as well, with what only it knows: the process's id in the trace, a descriptor of the process, and a
-//! [`told::Told`] with what went through the rings once and is not said again. The heir sleeps on a socket. When that ends without
+//! `Told` with what went through the rings once and is not said again. The heir sleeps on a socket. When that ends without
 //! a word of farewell it makes the trace whole ([`crate::recover`]) and becomes the collector of the processes that it holds.
 //!
 //! The collector never waits for its heir: what the socket has no room for is sent later, and without an heir all goes on as before.
