@@ -57,7 +57,9 @@ fn what(manifests: &[Manifest]) -> String {
     let lost: u64 = manifests.iter().filter_map(|manifest| manifest.recovered).map(|recovered| recovered.lost).sum();
     let of = if manifests.len() > 1 { format!(", of {} launchers", manifests.len()) } else { String::new() };
     let (kept, lost) = (number(kept as f64), number(lost as f64));
-    format!("{of}: {kept} events; {lost} that had been read and not written are lost, and what came later is not known")
+    format!(
+        "{of}: {kept} events; {lost} are known to be lost, and what came later, or up to about a second before, is too"
+    )
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use gputrace_collectors::quote;
 use gputrace_collectors::schema::TableId;
+use gputrace_collectors::{Manifest, quote};
 
 use super::{Content, budget, detail, ranks, sums};
 use crate::analysis::{hung_lines, loss, lost_gpus};
@@ -213,7 +213,10 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
         let windows =
             if own.has_cupti { format!("{windows}, without CUPTI's own 0.6 us a launch and more") } else { windows };
         let (lost, seen) = (number(own.dropped as f64), number(own.seen as f64));
-        let _ = write!(out, "{whole}cost {cost}{windows}  lost {lost} of {seen}  uncovered {}", own.uncovered.len());
+        // The account of a collector that was killed ends a while before its events did.
+        let known = if trace.manifests().any(Manifest::is_cut_short) { " that are known" } else { "" };
+        let uncovered = own.uncovered.len();
+        let _ = write!(out, "{whole}cost {cost}{windows}  lost {lost} of {seen}{known}  uncovered {uncovered}");
         if let Some(ranks) = ranks::present(content) {
             let _ = write!(out, "  ranks {ranks}");
         }
