@@ -64,7 +64,7 @@ pub(crate) fn find(folder: &Path, problem: &dyn Fn(Problem)) -> Result<Found, Tr
     let mut tries = 0;
     loop {
         tries += 1;
-        let (journals, problems) = (journals(folder), RefCell::new(Vec::new()));
+        let (journals, problems) = (list(&folder.join("journal"), &|_| {}), RefCell::new(Vec::new()));
         let found = look(folder, &|found| problems.borrow_mut().push(found));
         // A journal that has gone has become files, perhaps behind our back.
         if tries == TRIES || journals.iter().all(|journal| journal.exists()) {
@@ -72,10 +72,6 @@ pub(crate) fn find(folder: &Path, problem: &dyn Fn(Problem)) -> Result<Found, Tr
             return found;
         }
     }
-}
-
-fn journals(folder: &Path) -> Vec<PathBuf> {
-    fs::read_dir(folder.join("journal")).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 fn look(folder: &Path, problem: &dyn Fn(Problem)) -> Result<Found, TraceError> {

@@ -57,12 +57,9 @@ impl Failures {
         let column = |name| numbers(rows, name);
         let (processes, starts, lengths) = (column("process_id"), column("start_ns"), column("api_ns"));
         let mut first: Option<Noted> = None;
-        // Every program with a context of its own ends so.
-        let ends = |result: i32| !nccl && result == DEINITIALIZED;
-        for (row, result) in results.iter().enumerate().filter(|(_, result)| has_failed(**result, nccl)) {
-            if ends(*result) {
-                continue;
-            }
+        // Every program with a context of its own ends with calls of a driver that has gone.
+        let counts = |result: i32| has_failed(result, nccl) && (nccl || result != DEINITIALIZED);
+        for (row, result) in results.iter().enumerate().filter(|(_, result)| counts(**result)) {
             let process_id = *processes.get(row)?;
             if self.known.len() >= MOST_KNOWN || !self.known.insert((process_id, nccl, *result)) {
                 continue;

@@ -51,42 +51,16 @@ enum Source {
 
 /// Reads a journal, `TRACE/journal/<name>.journal`, and the unfinished files that it names.
 pub fn read(path: &Path) -> Result<Journal, JournalError> {
-    let unreadable = |source| JournalError::Io { path: path.to_owned(), source };
-    let bytes = Bytes::from(std::fs::read(path).map_err(unreadable)?);
     let trace = path.parent().and_then(Path::parent).unwrap_or(Path::new("."));
-    let (items, whole) = items(&bytes);
-    let torn = whole < bytes.len();
-
-    let mut covered = [0u64; TABLES.len()];
-    let mut parts: BTreeMap<String, (TableId, Part)> = BTreeMap::new();
-    let mut live: BTreeMap<TableId, Bytes> = BTreeMap::new();
-    for (head, bytes) in &items {
-        match head.kind {
-            Kind::Rows => {}
-            Kind::Live => {
-                live.insert(head.table, bytes.clone());
-            }
-            Kind::Part => {
-                let covered = &mut covered[head.table as usize];
-                *covered = head.rows.max(*covered);
-                // A file that is not there any more has been sealed, and is read as such.
-                if let Some((name, part)) = Part::open(bytes, trace) {
-                    parts.insert(name, (head.table, part));
-                }
-            }
-        }
-    }
-    let mut sources: VecDeque<(TableId, Source)> =
-        parts.into_values().map(|(table, part)| (table, Source::Part(part))).collect();
-    for (head, bytes) in items {
-        if head.kind == Kind::Rows && head.first >= covered[head.table as usize] {
-            sources.push_back((head.table, Source::Image(bytes)));
-        }
-    }
-    // Nothing may be left that runs.
-    let live = live.into_iter().filter(|(_, bytes)| !bytes.is_empty());
-    sources.extend(live.map(|(table, bytes)| (table, Source::Image(bytes))));
-    Ok(Journal { sources, open: None, torn })
+    let Left { parts, rows, live, torn, .. } = left(path)?;
+    // A file that is not there any more has been sealed, and is read as such.
+    let parts = parts.into_iter().filter_map(|(table, name, length, footer)| {
+        let file = File::open(trace.join(name)).ok()?;
+        Some((table, Source::Part(Part { file: Arc::new(file), length, footer })))
+    });
+    let rows = rows.into_iter().map(|(head, bytes)| (head.table, bytes));
+    let images = rows.chain(live).map(|(table, bytes)| (table, Source::Image(bytes)));
+    Ok(Journal { sources: parts.chain(images).collect(), open: None, torn })
 }
 
 /// What a journal holds for whoever finishes its files: all that [`read`] would read, as it stands there.
@@ -206,14 +180,6 @@ struct Part {
     file: Arc<File>,
     length: u64,
     footer: Bytes,
-}
-
-impl Part {
-    fn open(item: &Bytes, trace: &Path) -> Option<(String, Part)> {
-        let (name, length, footer) = named(item)?;
-        let file = File::open(trace.join(&name)).ok()?;
-        Some((name, Part { file: Arc::new(file), length, footer }))
-    }
 }
 
 /// What a part's item says: name, length and footer.

@@ -111,10 +111,9 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
     // Programs bring copies of their own too (Triton's Proton).
     let is_another = cupti().is_some_and(|cupti| !library::is_beside(original, cupti.enable as usize));
     let other = is_another.then_some(original);
-    if is_another {
-        library::learn_other(original);
-    } else {
-        detach::share();
+    match other {
+        Some(function) => library::learn_other(function),
+        None => detach::share(),
     }
     let now = sys::clock_ns(sys::MONOTONIC);
     let kind = |place: usize| 1u64 << (arguments.get(place).copied().unwrap_or(0) & 63);

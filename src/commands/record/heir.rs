@@ -14,6 +14,7 @@ use std::{fs, ptr, thread};
 use gputrace_collectors::heir::{farewell, pair, wait};
 use gputrace_collectors::{Config, Manifest, Running, take_over};
 
+use super::stay::SEAL;
 use crate::analysis::summary;
 use crate::launch::processes;
 use crate::launch::session::Session;
@@ -21,8 +22,6 @@ use crate::render;
 
 /// How often it is looked whether any process of the session is left.
 const LOOK: Duration = Duration::from_millis(100);
-/// Time for the last files.
-const SEAL: Duration = Duration::from_secs(60);
 
 /// The heir, as long as this process lives.
 pub(super) struct Heir(Arc<OwnedFd>);

@@ -21,7 +21,7 @@ use crate::launch::{processes, session, trace_folder};
 use crate::{render, say};
 
 /// The collector's time for its last files when nobody is in a hurry.
-const SEAL: Duration = Duration::from_secs(60);
+pub(super) const SEAL: Duration = Duration::from_secs(60);
 /// Survivors that are named one by one.
 const NAMED_SURVIVORS: usize = 3;
 
