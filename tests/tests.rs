@@ -60,6 +60,7 @@
 //! | `real_programs` | programs that people use run as they do without us |
 //! | `widths` | no line of a report is longer than was asked for |
 //! | `tidy` | the repository keeps its own rules |
+//! | `timelines` | what other viewers show is what the trace holds |
 //!
 //! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver, CUPTI, NVML and NCCL, Metal, and
 //! the loader of macOS.
@@ -120,6 +121,7 @@ mod signals;
 mod stacks;
 mod switching;
 mod tidy;
+mod timelines;
 mod transparency;
 mod unreached;
 mod waits;

@@ -4,13 +4,17 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::Select;
+
 /// Options of `export`.
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "gputrace export TRACE... --format FORMAT -o FILE",
-    after_help = "kineto: of several ranks each gets a file of its own: FILE with -rank0, -rank1 before the ending. pprof and folded: \
+    after_help = "kineto: of several ranks each gets a file of its own: FILE with -rank0, -rank1 before the ending. The others: \
                   one file of all processes. An older file is replaced.\n\nExit code: 0 when everything was exported; 1 if the trace \
                   cannot be read in full, or a file cannot be written; 2 if export was called wrongly.\n\nExamples:\n  \
+                  gputrace export trace --format perfetto -o trace.pftrace\n  \
+                  gputrace export trace --format chrome --from 10 --to 12 -o trace.json.gz\n  \
                   gputrace export trace --format kineto -o trace.json.gz\n  \
                   gputrace export trace --format pprof --at peak -o heap.pb.gz\n  \
                   gputrace export trace --format folded --value inuse_space --at peak -o heap.folded"
@@ -22,8 +26,9 @@ pub(crate) struct ExportArgs {
 
     /// Format of the file
     ///
-    /// kineto is torch.profiler's JSON, which Holistic Trace Analysis and Perfetto's viewer read. pprof and folded are malloc by
-    /// stack: a heap profile for pprof, with alloc_objects, alloc_space, inuse_objects and inuse_space as Go's have them; or a line for
+    /// perfetto (protobuf) and chrome (JSON) are timelines for ui.perfetto.dev, which needs no network to show them, and
+    /// chrome://tracing. kineto is torch.profiler's JSON, which Holistic Trace Analysis and TensorBoard read. pprof and folded are
+    /// malloc by stack: a heap profile for pprof, with alloc_objects, alloc_space, inuse_objects and inuse_space as Go's have them; or a line for
     /// each stack and its value, for flame graphs.
     #[arg(long, value_enum, required = true)]
     pub(crate) format: ExportFormat,
@@ -39,6 +44,14 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_enum, value_name = "VALUE")]
     pub(crate) value: Option<ExportValue>,
 
+    /// At most so many bars and values: those that began first. Of perfetto and chrome. Default: all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_events: Option<u64>,
+
+    /// Which part of the trace.
+    #[command(flatten)]
+    pub(crate) select: Select,
+
     /// File to write to; compressed when its name ends in .gz, a profile of pprof always
     #[arg(short, long, value_name = "FILE", required = true)]
     pub(crate) output: PathBuf,
@@ -47,6 +60,10 @@ pub(crate) struct ExportArgs {
 /// Formats of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
+    /// Perfetto's protobuf.
+    Perfetto,
+    /// Chrome's JSON of trace events.
+    Chrome,
     /// torch.profiler's JSON.
     Kineto,
     /// A heap profile for pprof.
@@ -85,8 +102,11 @@ impl ExportArgs {
         if self.value.is_some() && self.format != ExportFormat::Folded {
             return Err("--value belongs to --format folded: a profile of pprof has all four values".to_owned());
         }
+        if self.max_events.is_some() && !matches!(self.format, ExportFormat::Perfetto | ExportFormat::Chrome) {
+            return Err("--max-events belongs to --format perfetto or chrome".to_owned());
+        }
         match (self.at, self.format) {
-            (Some(_), ExportFormat::Kineto) => {
+            (Some(_), ExportFormat::Kineto | ExportFormat::Perfetto | ExportFormat::Chrome) => {
                 Err("--at is about memory in use: it belongs to --format pprof or folded".to_owned())
             }
             (Some(_), ExportFormat::Folded) if !inuse => {

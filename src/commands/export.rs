@@ -2,17 +2,21 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::select::wrong;
+use super::select::{self, wrong};
 use crate::analysis::Shed;
 use crate::cli::{ExportArgs, ExportAt, ExportFormat, ExportValue};
 use crate::export::heap::{At, What};
-use crate::trace::{Missing, Trace};
+use crate::render::duration;
+use crate::trace::{Filter, Missing, Trace};
 use crate::{export, say};
 
 /// Writes the files and names them. Fails after that when parts of the trace could not be read.
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     args.check().map_err(wrong)?;
     let trace = Trace::open(&args.traces)?;
+    let filter = kept(args, &trace)?;
+    select::tell(&trace, &filter);
+    let (most, file) = (args.max_events.unwrap_or(u64::MAX), &args.output);
     let at = match args.at {
         None | Some(ExportAt::End) => At::End,
         Some(ExportAt::Peak) => At::Peak,
@@ -24,21 +28,31 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
         Some(ExportValue::InuseObjects) => What::InuseObjects,
     };
     let (written, unit) = match args.format {
-        ExportFormat::Kineto => (export::kineto(&trace, &args.output), "events"),
-        ExportFormat::Pprof => (export::heap::pprof(&trace, &args.output, at), "stacks"),
-        ExportFormat::Folded => (export::heap::folded(&trace, &args.output, what, at), "stacks"),
+        ExportFormat::Perfetto => (export::perfetto::write(&trace, &filter, most, file), "events"),
+        ExportFormat::Chrome => (export::chrome::write(&trace, &filter, most, file), "events"),
+        ExportFormat::Kineto => (export::kineto(&trace, &filter, file), "events"),
+        ExportFormat::Pprof => (export::heap::pprof(&trace, &filter, file, at), "stacks"),
+        ExportFormat::Folded => (export::heap::folded(&trace, &filter, file, what, at), "stacks"),
     };
     let written = written.with_context(|| format!("cannot write the export {}", args.output.display()))?;
     for (file, number) in &written.files {
         say(&format!("{}: {number} {unit}", file.display()));
     }
-    if let Some(shed) = Shed::of(trace.processes.iter()).filter(|_| args.format == ExportFormat::Kineto) {
+    let of_stacks = matches!(args.format, ExportFormat::Pprof | ExportFormat::Folded);
+    if let Some(shed) = Shed::of(trace.processes.iter()).filter(|_| !of_stacks) {
         say(&format!("{}: they are not in it", shed.text(&trace)));
+    }
+    if let Some(from_ns) = written.left_out_from_ns {
+        let after = duration(from_ns.saturating_sub(trace.began_ns()).max(0) as f64);
+        say(&format!(
+            "{} events are left out (--max-events), the first of them {after} after the begin",
+            written.left_out
+        ));
     }
     if written.open_ranges > 0 {
         say(&format!("{} ranges without an end are left out", written.open_ranges));
     }
-    if written.files.iter().all(|(_, number)| *number == 0) && args.format != ExportFormat::Kineto {
+    if of_stacks && written.files.iter().all(|(_, number)| *number == 0) {
         say(match what {
             What::InuseSpace | What::InuseObjects if at == At::End => {
                 "nothing of malloc's is known to be in use at the end; --at peak has what was when there was most"
@@ -50,4 +64,16 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
         Some(problem) => bail!("the export is not whole: {problem}"),
         None => Ok(()),
     }
+}
+
+/// What is exported: all that is kept in the trace unless told, where a report is about one interval; and all that the GPU is
+/// known to have done.
+fn kept(args: &ExportArgs, trace: &Trace) -> Result<Filter> {
+    let chosen = Filter { observed: None, ..select::filter(&args.select, trace)? };
+    let select = &args.select;
+    if select.interval.is_some() || select.from.is_some() || select.to.is_some() {
+        return Ok(chosen);
+    }
+    let processes = chosen.asked.clone();
+    Ok(Filter { from_ns: None, to_ns: None, interval: None, left_out_launchers: 0, processes, ..chosen })
 }

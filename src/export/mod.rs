@@ -1,10 +1,14 @@
 //! A trace in the formats of other tools.
 
+pub(crate) mod chrome;
 mod collectives;
 mod counters;
 pub(crate) mod heap;
 mod kineto;
 mod output;
+pub(crate) mod perfetto;
+mod protobuf;
+mod timeline;
 mod told;
 
 use std::collections::BTreeMap;
@@ -26,6 +30,21 @@ pub(crate) struct Written {
     pub(crate) files: Vec<(PathBuf, u64)>,
     /// Ranges that have no end.
     pub(crate) open_ranges: u64,
+    /// Events that were more than asked for.
+    pub(crate) left_out: u64,
+    /// When the first of these began, ns since the epoch.
+    pub(crate) left_out_from_ns: Option<i64>,
+}
+
+impl Written {
+    fn timeline(file: PathBuf, done: timeline::Done) -> Written {
+        Written {
+            files: vec![(file, done.written)],
+            open_ranges: done.open_ranges,
+            left_out: done.left_out,
+            left_out_from_ns: done.left_out_from_ns,
+        }
+    }
 }
 
 /// The files of all ranks.
@@ -44,9 +63,9 @@ impl Files {
 }
 
 /// Writes Kineto JSON, for Holistic Trace Analysis and whatever else reads torch.profiler's traces.
-pub(crate) fn kineto(trace: &Trace, file: &Path) -> io::Result<Written> {
+pub(crate) fn kineto(trace: &Trace, filter: &Filter, file: &Path) -> io::Result<Written> {
     let mut files = Files::default();
-    let written = write(trace, file, &mut files);
+    let written = write(trace, filter, file, &mut files);
     let mut done = Written::default();
     for output in files.by_rank.into_values() {
         match &written {
@@ -59,8 +78,8 @@ pub(crate) fn kineto(trace: &Trace, file: &Path) -> io::Result<Written> {
 }
 
 /// Writes all events. How many ranges have no end.
-fn write(trace: &Trace, file: &Path, files: &mut Files) -> io::Result<u64> {
-    let ranks = ranks(trace);
+fn write(trace: &Trace, filter: &Filter, file: &Path, files: &mut Files) -> io::Result<u64> {
+    let ranks = ranks(trace, filter);
     for (rank, processes) in &ranks {
         let path = if ranks.len() == 1 { file.to_owned() } else { of_rank(file, *rank) };
         let output = files.by_rank.entry(*rank).or_insert(Output::create(&path)?);
@@ -75,7 +94,7 @@ fn write(trace: &Trace, file: &Path, files: &mut Files) -> io::Result<u64> {
     let devices = counters::Devices::of(trace);
     let mut done = Ok(());
     let wants: Vec<Want> = kineto::WANTS.iter().chain(&told::WANTS).copied().collect();
-    trace.scan(&wants, &Filter::default(), &mut |rows| {
+    trace.scan(&wants, filter, &mut |rows| {
         if done.is_ok() {
             done = match rows.table {
                 TableId::Counters => counters::write(rows, &devices, files),
@@ -89,11 +108,12 @@ fn write(trace: &Trace, file: &Path, files: &mut Files) -> io::Result<u64> {
 }
 
 /// The processes with events, by rank; those without one share a file.
-fn ranks(trace: &Trace) -> BTreeMap<Option<i32>, Vec<&Process>> {
+fn ranks<'a>(trace: &'a Trace, filter: &Filter) -> BTreeMap<Option<i32>, Vec<&'a Process>> {
     let mut ranks: BTreeMap<Option<i32>, Vec<&Process>> = BTreeMap::new();
     // What a killed launcher recorded is not counted.
     let counted = trace.processes.iter().any(|process| process.events > 0);
-    for process in trace.processes.iter().filter(|process| process.events > 0 || !counted) {
+    let kept = |process: &&Process| filter.processes.as_ref().is_none_or(|kept| kept.contains(&process.process_id));
+    for process in trace.processes.iter().filter(kept).filter(|process| process.events > 0 || !counted) {
         ranks.entry(process.rank).or_default().push(process);
     }
     ranks

@@ -4,7 +4,6 @@
 
 mod folded;
 mod pprof;
-mod protobuf;
 
 use std::io;
 use std::path::Path;
@@ -65,16 +64,14 @@ struct Heap<'a> {
 }
 
 /// Writes a gzipped profile of pprof's, of all processes.
-pub(crate) fn pprof(trace: &Trace, file: &Path, at: At) -> io::Result<Written> {
-    let filter = Filter::default();
-    let heap = Heap::read(trace, &filter, at);
+pub(crate) fn pprof(trace: &Trace, filter: &Filter, file: &Path, at: At) -> io::Result<Written> {
+    let heap = Heap::read(trace, filter, at);
     finish(Output::gzipped(file)?, heap.lines.len(), |output| pprof::write(&heap, at, output))
 }
 
 /// Writes folded stacks, a line each, of all processes.
-pub(crate) fn folded(trace: &Trace, file: &Path, what: What, at: At) -> io::Result<Written> {
-    let filter = Filter::default();
-    let lines = folded::lines(&Heap::read(trace, &filter, at), what);
+pub(crate) fn folded(trace: &Trace, filter: &Filter, file: &Path, what: What, at: At) -> io::Result<Written> {
+    let lines = folded::lines(&Heap::read(trace, filter, at), what);
     finish(Output::create(file)?, lines.len(), |output| folded::write(&lines, output))
 }
 

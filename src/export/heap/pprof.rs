@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 
-use super::protobuf::Message;
+use super::super::protobuf::Message;
 use super::{At, Heap, name_of, no_frames};
 use crate::trace::Frame;
 

@@ -34,7 +34,9 @@ fn written(write: impl FnOnce(&Path) -> io::Result<Written>, name: &str) -> (Vec
 fn folded_stacks_have_the_value_that_was_asked_for() {
     let recorded = trace();
     let trace = recorded.open();
-    let text = |what, at| String::from_utf8(written(|file| folded(&trace, file, what, at), "f").0).unwrap();
+    let text = |what, at| {
+        String::from_utf8(written(|file| folded(&trace, &Filter::default(), file, what, at), "f").0).unwrap()
+    };
     let space = "python (pid 100);a:b (x.py:7) 500\npython (rank 3);[no stack] 100\n";
     assert_eq!(text(What::AllocSpace, At::End), space);
     assert_eq!(text(What::AllocObjects, At::End), space.replace(" 500", " 6").replace("] 100", "] 2"));
@@ -128,7 +130,7 @@ fn samples(bytes: &[u8]) -> (Vec<String>, Fields) {
 fn a_profile_of_pprof_says_what_the_trace_does() {
     let recorded = trace();
     let trace = recorded.open();
-    let (bytes, stacks) = written(|file| pprof(&trace, file, At::End), "heap.pb");
+    let (bytes, stacks) = written(|file| pprof(&trace, &Filter::default(), file, At::End), "heap.pb");
     let (lines, profile) = samples(&bytes);
     let wanted = [
         "a;b /home/u/x.py:7 process=python (pid 100)0 pid=100 [6, 500, 1, 30]",
@@ -136,7 +138,7 @@ fn a_profile_of_pprof_says_what_the_trace_does() {
     ];
     assert_eq!((lines.as_slice(), stacks), (wanted.map(str::to_owned).as_slice(), 2));
     assert_eq!((profile.number(9), profile.number(12)), (START as u64, 524_288));
-    let (peak, _) = samples(&written(|file| pprof(&trace, file, At::Peak), "peak.pb.gz").0);
+    let (peak, _) = samples(&written(|file| pprof(&trace, &Filter::default(), file, At::Peak), "peak.pb.gz").0);
     assert!(peak[0].ends_with("[6, 500, 2, 100]"), "{peak:?}");
 }
 
@@ -153,7 +155,7 @@ fn a_frame_without_a_name_has_its_librarys() {
     trace.row(gputrace_collectors::schema::TableId::Stacks, row(1, "_ZN5model7forwardEi"));
     trace.thread(1, 11).malloc_at(5, 8, 8.0);
     let opened = trace.open();
-    let (lines, profile) = samples(&written(|file| pprof(&opened, file, At::End), "x.pb.gz").0);
+    let (lines, profile) = samples(&written(|file| pprof(&opened, &Filter::default(), file, At::End), "x.pb.gz").0);
     assert!(lines[0].starts_with("model::forward :0 > [libx.so] :0 "), "{lines:?}");
     // The first mapping is the program itself.
     assert_eq!((profile.parts(3).count(), profile.parts(4).map(|l| l.number(2)).collect::<Vec<_>>()), (2, vec![2, 2]));

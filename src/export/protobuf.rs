@@ -1,13 +1,14 @@
-//! Messages of Protocol Buffers, written by hand: the few kinds of fields that pprof's profiles have.
+//! Messages of Protocol Buffers, written by hand: the few kinds of fields that pprof's profiles and Perfetto's traces have.
 //!
-//! A field is its number and kind, then a number of seven bits a byte, or a length and so many bytes. Fields that hold
-//! nothing or 0 are left out, as the format wants it, but for those of a repeated field.
+//! A field is its number and kind, then a number of seven bits a byte, eight bytes, or a length and so many bytes. Fields that
+//! hold nothing or 0 are left out, as the format wants it, but for those of a repeated field and those that are said to be there.
 
 /// A message, as far as it is written.
 #[derive(Debug, Default)]
 pub(super) struct Message(Vec<u8>);
 
 const VARINT: u64 = 0;
+const EIGHT_BYTES: u64 = 1;
 const BYTES: u64 = 2;
 
 impl Message {
@@ -16,12 +17,28 @@ impl Message {
         &self.0
     }
 
+    /// The message's bytes, and nobody else's.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// A number that is not there when it is 0.
     pub(super) fn number(&mut self, field: u32, value: i64) {
         if value != 0 {
-            self.varint(u64::from(field) << 3 | VARINT);
-            self.varint(value as u64);
+            self.stated(field, value);
         }
+    }
+
+    /// A number that is there even when it is 0.
+    pub(super) fn stated(&mut self, field: u32, value: i64) {
+        self.varint(u64::from(field) << 3 | VARINT);
+        self.varint(value as u64);
+    }
+
+    /// A number of eight bytes.
+    pub(super) fn fixed(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field) << 3 | EIGHT_BYTES);
+        self.0.extend_from_slice(&value.to_le_bytes());
     }
 
     /// A message, or one of several, or a text of several.
@@ -72,5 +89,9 @@ mod tests {
         message.number(1, 0);
         message.number(2, -1);
         assert_eq!(message.bytes().len(), 11);
+        let mut message = Message::default();
+        message.stated(1, 0);
+        message.fixed(2, 1);
+        assert_eq!(message.into_bytes(), [0x08, 0, 0x11, 1, 0, 0, 0, 0, 0, 0, 0]);
     }
 }

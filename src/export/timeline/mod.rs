@@ -1,0 +1,206 @@
+//! A trace as a timeline: bars and values on tracks, for formats that show time.
+//!
+//! Rows become [`Slice`]s and [`Sample`]s as they are read, in bounded memory, and a [`Sink`] writes them down. They come
+//! in the order of their starts, launcher by launcher, to within a batch; ranges come when they ended.
+
+mod counts;
+mod gpu;
+mod host;
+mod places;
+
+use std::io;
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::trace::{Filter, NO_NAME, Rows, Sites, Trace, Want, full_name};
+use counts::Counts;
+pub(super) use places::Places;
+
+/// Where a bar stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Track {
+    /// Calls of a thread: process, thread.
+    Thread(i64, i32),
+    /// Its nested ranges, of one domain.
+    Ranges(i64, i32, i64),
+    /// Its waits for the operating system.
+    Waits(i64, i32),
+    /// Ranges of a process that may overlap.
+    Spans(i64),
+    /// A stream of a device: process, ordinal, stream.
+    Stream(i64, i32, i64),
+    /// What is told of recording itself: process.
+    Recording(i64),
+}
+
+/// A value beside a bar.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Arg<'a> {
+    /// A number.
+    Int(i64),
+    /// A text.
+    Text(&'a str),
+}
+
+/// What a bar has to do with another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// Nothing.
+    None,
+    /// It caused work: process and number of the call.
+    Begins(i64, i64),
+    /// It was caused by that call.
+    Ends(i64, i64),
+}
+
+/// A bar, or a moment.
+#[derive(Debug)]
+pub(super) struct Slice<'a> {
+    /// Where.
+    pub(super) track: Track,
+    /// From when, ns since the epoch.
+    pub(super) start_ns: i64,
+    /// How long; none for a moment.
+    pub(super) length_ns: Option<i64>,
+    /// What it is called.
+    pub(super) name: &'a str,
+    /// What it is: launch, sync, kernel.
+    pub(super) category: &'a str,
+    /// What caused it, or what it caused.
+    pub(super) flow: Flow,
+    /// What else is known of it.
+    pub(super) args: Vec<(&'static str, Arg<'a>)>,
+}
+
+/// A value that holds from a moment on.
+#[derive(Debug)]
+pub(super) struct Sample<'a> {
+    /// Its process; none: a device's, or the machine's.
+    pub(super) process: Option<i64>,
+    /// What it is called.
+    pub(super) name: &'a str,
+    /// Its unit; empty for none.
+    pub(super) unit: &'a str,
+    /// Since when, ns since the epoch.
+    pub(super) start_ns: i64,
+    /// The value.
+    pub(super) value: f64,
+}
+
+/// What writes a timeline down.
+pub(super) trait Sink {
+    /// What follows begins at this time or later, but for ranges.
+    fn reached(&mut self, start_ns: i64) -> io::Result<()>;
+    /// A bar.
+    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()>;
+    /// A value.
+    fn sample(&mut self, sample: &Sample<'_>) -> io::Result<()>;
+}
+
+/// What became of the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    /// Bars and values that were written.
+    pub(super) written: u64,
+    /// Those that were not, for there were more than asked for.
+    pub(super) left_out: u64,
+    /// When the first of these began.
+    pub(super) left_out_from_ns: Option<i64>,
+    /// Ranges that have no end.
+    pub(super) open_ranges: u64,
+}
+
+/// Names and stacks behind ids.
+struct Texts {
+    names: FxHashMap<i64, String>,
+    stacks: Sites,
+}
+
+impl Texts {
+    fn read(trace: &Trace) -> Texts {
+        let (mut names, mut ids) = (FxHashMap::default(), FxHashSet::default());
+        let want = [
+            Want { table: TableId::Names, columns: &["name_id", "name"] },
+            Want { table: TableId::Stacks, columns: &["stack_id"] },
+        ];
+        trace.scan(&want, &Filter::default(), &mut |rows| match rows.table {
+            TableId::Names => {
+                let texts = rows.texts("name");
+                for (row, id) in rows.i64("name_id").iter().enumerate() {
+                    names.entry(*id).or_insert_with(|| full_name(texts.get(row)));
+                }
+            }
+            _ => ids.extend(rows.i64("stack_id").iter().copied()),
+        });
+        Texts { names, stacks: trace.sites(&ids) }
+    }
+
+    fn name(&self, id: i64) -> &str {
+        self.names.get(&id).map_or("(name not known)", String::as_str)
+    }
+
+    fn known(&self, id: i64) -> Option<&str> {
+        if id == NO_NAME { None } else { self.names.get(&id).map(String::as_str) }
+    }
+}
+
+/// Writes what the filter keeps of a trace, at most so many bars and values: those that began first.
+pub(super) fn write(trace: &Trace, filter: &Filter, most: u64, sink: &mut dyn Sink) -> io::Result<Done> {
+    let texts = Texts::read(trace);
+    let wants: Vec<Want> = host::WANTS.iter().chain(gpu::WANTS).chain(counts::WANTS).copied().collect();
+    let mut to = Limited { sink, most, done: Done::default() };
+    let mut counts = Counts::default();
+    let mut result = Ok(());
+    trace.scan(&wants, filter, &mut |rows| {
+        if result.is_ok() {
+            result = batch(rows, &texts, &mut counts, &mut to);
+        }
+    });
+    result.map(|()| to.done)
+}
+
+fn batch(rows: &Rows, texts: &Texts, counts: &mut Counts, to: &mut Limited<'_>) -> io::Result<()> {
+    if let (Some(first), false) = (rows.i64("start_ns").first(), rows.table == TableId::Ranges) {
+        to.sink.reached(*first)?;
+    }
+    counts.write(rows, to)?;
+    match rows.table {
+        TableId::Kernels => gpu::kernels(rows, texts, to),
+        TableId::DeviceCopies => gpu::copies(rows, to),
+        TableId::GpuWindows => gpu::windows(rows, to),
+        TableId::Ranges => host::ranges(rows, texts, to),
+        TableId::OsWaits => host::waits(rows, texts, to),
+        TableId::Counters | TableId::HostMemory => Ok(()),
+        _ => host::calls(rows, texts, to),
+    }
+}
+
+/// The sink, up to so many bars and values.
+struct Limited<'a> {
+    sink: &'a mut dyn Sink,
+    most: u64,
+    done: Done,
+}
+
+impl Limited<'_> {
+    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+        if self.has_room(slice.start_ns) { self.sink.slice(slice) } else { Ok(()) }
+    }
+
+    fn sample(&mut self, sample: &Sample<'_>) -> io::Result<()> {
+        if self.has_room(sample.start_ns) { self.sink.sample(sample) } else { Ok(()) }
+    }
+
+    fn has_room(&mut self, start_ns: i64) -> bool {
+        let done = &mut self.done;
+        let room = done.written < self.most;
+        if room {
+            done.written += 1;
+        } else {
+            done.left_out += 1;
+            done.left_out_from_ns = Some(done.left_out_from_ns.map_or(start_ns, |first| first.min(start_ns)));
+        }
+        room
+    }
+}
