@@ -14,6 +14,7 @@ mod join;
 mod kineto;
 mod known;
 mod nsys;
+mod rounding;
 mod rows;
 mod stacks;
 mod torch;
