@@ -306,12 +306,12 @@ pub(crate) const ALL: &[Rule] = &[
         about: "serialised streams",
         condition: "Work is queued behind another stream's in (nearly) every step, because one of the two is the legacy default stream \
             and the other is not CU_STREAM_NON_BLOCKING, and less than half of what the shorter streams do runs beside other work \
-            (--explain streams). Gain: at most the time of all streams but the longest that nothing runs beside, as a share of the run; \
-            work that fills the GPU by itself gains less. Needs GPU times, and a recorded trace: imports do not tell of that rule.",
+            (--explain streams). Gain: at most the time of all streams but the longest that nothing runs beside, as a share of the run, and \
+            what the run replayed without that order gains (--explain critical-path); work that fills the GPU by itself gains less. Needs GPU times, and a recorded trace: imports do not tell of that rule.",
         advice: "give no work to the default stream: torch.cuda.Stream for all of it, cuStreamCreate(CU_STREAM_NON_BLOCKING), \
             nvcc --default-stream per-thread",
         on_metal: None,
-        without: &[],
+        without: &[Class::Streams],
         all_of_it: false,
         gain_known: true,
         effort: Effort::Low,
