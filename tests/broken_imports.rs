@@ -125,7 +125,9 @@ const HOUR: i64 = 3_600_000_000;
 
 #[test]
 fn an_event_that_a_clock_put_days_away_is_left_out_and_said() {
-    let cases: [(&str, fn(bool, i64) -> bool, i64, (usize, usize)); 5] = [
+    // What is said, which events are moved (calls or not, by number) and by how much, and how many calls and kernels stay.
+    type Case = (&'static str, fn(bool, i64) -> bool, i64, (usize, usize));
+    let cases: [Case; 5] = [
         // Its number tells, however near it is.
         (
             "1 event is timed far from what belongs to it, up to 3.97 s",

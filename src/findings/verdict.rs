@@ -162,7 +162,8 @@ pub(super) fn long_text(s: &Subject<'_>) -> String {
     let long = long_steps(s.facts, s.process_id).unwrap_or_default();
     let of = percent(long.ns as f64 / long.all_ns.max(1) as f64);
     let causes = outlier_causes(s.facts, s.process_id);
-    format!("{} of {} steps take {of} of their time: {causes}", long.count, crate::render::number(long.steps as f64))
+    let (take, steps) = (if long.count == 1 { "takes" } else { "take" }, crate::render::number(long.steps as f64));
+    format!("{} of {steps} steps {take} {of} of their time: {causes}", long.count)
 }
 
 fn mean_launch_ns(s: &Subject<'_>) -> f64 {
