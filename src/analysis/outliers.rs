@@ -68,13 +68,17 @@ impl LongSteps {
     }
 }
 
-/// The steps of a process over twice the median, but those that come at even distances and so belong to the others.
+/// Steps of less are uneven, and on a busy machine many are; one that takes so many times the median did something else.
+const FAR: i64 = 4;
+
+/// The steps of a process over four times the median, but those that come at even distances and so belong to the others.
 pub(crate) fn long(facts: &Facts<'_>, process_id: i64) -> Option<LongSteps> {
     let steps = facts.steps.of(process_id)?;
     let (median_ns, all_ns) = (steps.quantile_ns(0.5), steps.sorted_ns.iter().sum());
     let mut long = LongSteps { steps: steps.sorted_ns.len(), median_ns, all_ns, ..LongSteps::default() };
     let own = |outlier: &&Outlier| facts.steps.all[outlier.slot].process_id == process_id;
-    for outlier in facts.step_sums.outliers.iter().filter(own).filter(|outlier| !steps.is_usual(outlier.ns)) {
+    let is_far = |outlier: &&Outlier| outlier.ns > median_ns.saturating_mul(FAR) && !steps.is_usual(outlier.ns);
+    for outlier in facts.step_sums.outliers.iter().filter(own).filter(is_far) {
         let loading_ns = outlier.tally.ns[Cause::Load as usize];
         long.count += 1;
         long.ns += outlier.ns;

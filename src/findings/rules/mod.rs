@@ -269,7 +269,7 @@ pub(crate) const ALL: &[Rule] = &[
         name: "outlier-steps",
         title: Title::new("a few steps take far longer than the others"),
         about: "outlier steps",
-        condition: "Steady steps of more than twice the median, but such as come at even distances, have 20 % or more of all steady \
+        condition: "Steady steps of more than four times the median, but such as come at even distances, have 20 % or more of all steady \
             steps' time beyond it, without the loading of code (warm-up). Other findings are about the usual step, and do not see \
             these. Causes are those of the table of outliers (--explain steps). Gain: at most that time, of the run.",
         advice: "see what they do more (report --only steps lists each, --step N shows one): checkpoints, logs, validation, batches of \

@@ -9,7 +9,7 @@ pub(super) fn outlier_steps(s: &Subject<'_>) -> Option<Evidence> {
     let long = long_steps(s.facts, s.process_id).filter(|long| long.share() >= LONG_STEPS)?;
     let steps = counted(long.steps as f64, "step", "steps");
     let first = format!(
-        "{} of {steps} {} over twice the median of {}: {} more in all, {} of the steps' time; the longest {}",
+        "{} of {steps} {} over four times the median of {}: {} more in all, {} of the steps' time; the longest {}",
         long.count,
         if long.count == 1 { "takes" } else { "take" },
         ms(long.median_ns as f64),
