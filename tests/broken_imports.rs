@@ -111,3 +111,67 @@ fn numbers_that_two_processes_count_lead_to_the_last_call_and_are_counted() {
     assert_eq!(ints(&both.0.table("kernels"), "pid"), some([77, 78, 78]));
     assert_said(&scratch, &both, "3 operations of the GPU have a correlation that calls of several processes have");
 }
+
+/// So many calls a ms apart, each with a kernel, of which `at` says when they begin in us, instead of when they would have.
+fn timed(calls: i64, at: impl Fn(bool, i64, i64) -> i64) -> String {
+    let begin = |is_call, id: i64| at(is_call, id, 1_000_000_000 + id * 1_000 + if is_call { 0 } else { 10 });
+    let own: Vec<_> = (1..=calls).map(|id| (begin(true, id), 5, id, 77)).collect();
+    let kernels: Vec<_> = (1..=calls).map(|id| (begin(false, id), 900, id)).collect();
+    loop_of(&own, &kernels)
+}
+
+/// us.
+const HOUR: i64 = 3_600_000_000;
+
+#[test]
+fn an_event_that_a_clock_put_days_away_is_left_out_and_said() {
+    // What is said, which events are moved (calls or not, by number) and by how much, and how many calls and kernels stay.
+    type Case = (&'static str, fn(bool, i64) -> bool, i64, (usize, usize));
+    let cases: [Case; 5] = [
+        // Its number tells, however near it is.
+        (
+            "1 event is timed far from what belongs to it, up to 3.97 s",
+            |is_call, id| is_call && id == 10,
+            4_000_000,
+            (39, 40),
+        ),
+        ("up to 48 h 00 min from all others", |is_call, id| !is_call && id == 10, 48 * HOUR, (40, 39)),
+        ("up to 5 h 00 min from all others", |is_call, id| is_call && id == 10, -5 * HOUR, (39, 40)),
+        // At the end no later call tells.
+        (
+            "2 events are timed far from what belongs to them, up to 24 h 00 min from all others",
+            |_, id| id == 40,
+            24 * HOUR,
+            (39, 39),
+        ),
+        // As many as may be a part of the run stay.
+        ("between two events lie 24 h 00 min without any", |_, id| id > 20, 24 * HOUR, (40, 40)),
+    ];
+    for (what, moved, by, (calls, kernels)) in cases {
+        let scratch = Scratch::new();
+        let text = timed(40, |is_call, id, at| if moved(is_call, id) { at + by } else { at });
+        let both = imported(&scratch, &scratch.file("jumped.json", text));
+        assert_said(&scratch, &both, what);
+        assert_eq!((both.0.table("launches").len(), both.0.table("kernels").len()), (calls, kernels), "{what}");
+        let only = ["report", "imported", "--only", "gpu-utilisation", "--format", "json"];
+        let report: serde_json::Value = serde_json::from_str(&scratch.gputrace(&only).expect(0).text()).expect("JSON");
+        let busy = report["analyses"]["gpu-utilisation"]["facts"]["busy_percent"].as_f64().expect("a share");
+        assert_eq!(busy > 80.0, !what.contains("without any"), "{what}: {busy} %");
+    }
+}
+
+#[test]
+fn time_that_runs_back_is_said_and_a_steady_clock_is_not_blamed() {
+    for (back_us, says) in [(5_000_000, true), (2 * HOUR, true), (0, false)] {
+        let scratch = Scratch::new();
+        let text = timed(400, |_, id, at| if id > 200 { at - back_us } else { at });
+        let both = imported(&scratch, &scratch.file("back.json", text));
+        assert_eq!(both.0.table("launches").len(), 400);
+        if says {
+            assert_said(&scratch, &both, "time runs back 1 time in a thread, by ");
+        } else {
+            let notes = both.0.manifest().notes;
+            assert!(notes.iter().all(|note| !note.contains("clock")), "{notes:?}");
+        }
+    }
+}

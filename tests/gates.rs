@@ -1,6 +1,7 @@
 //! `gputrace check`: the exit code is the answer, and what was not measured does not pass. `gputrace diff`: what differs.
 
 use std::fs;
+use std::path::Path;
 
 use crate::faults::one_line;
 use crate::util::{Finished, Scratch, gputrace, program, shim};
@@ -83,9 +84,21 @@ fn a_broken_trace_does_not_pass() {
     let file = run.read().files("launches").remove(0);
     let bytes = fs::read(&file).expect("a file");
     fs::write(&file, &bytes[..bytes.len() / 2]).expect("our own file");
-    let run = check(&scratch, &[&[trace], &asked[..]].concat()).expect(1);
+    let run = check(&scratch, &[&[trace], &asked[..]].concat()).expect(2);
     assert!(run.text().starts_with("not measured  launch-overhead.launches"), "{}", run.text());
     one_line(&run.stderr, "the check is not whole");
+    // A table whose files are gone is as bad, be it one that no count of calls knows.
+    fs::write(&file, &bytes).expect("our own file");
+    check(&scratch, &[&[trace], &asked[..]].concat()).expect(0);
+    for table in ["names", "rollups", "threads", "processes"] {
+        let (there, aside) = (Path::new(trace).join(table), Path::new(trace).join("aside"));
+        fs::rename(&there, &aside).expect("our own folder");
+        let run = check(&scratch, &[&[trace], &asked[..]].concat()).expect(2);
+        one_line(&run.stderr, &format!("{table}: none of its rows"));
+        let report = scratch.gputrace(&["report", trace, "--only", "self,summary"]).expect(1);
+        assert!(report.text().contains("UNKNOWN: parts of the trace could not be read"), "{}", report.text());
+        fs::rename(&aside, &there).expect("our own folder");
+    }
     for (name, says) in [("missing", "no trace at"), ("file", "is not a trace")] {
         scratch.file("file", "no trace");
         let run = check(&scratch, &[&[name], &asked[..]].concat()).expect(1);

@@ -209,6 +209,13 @@ fn one_kill(scratch: &Scratch, seed: u64) {
     let account = trace.manifest().processes.iter().find_map(|process| process.accounting.get("launch").copied());
     let account = account.unwrap_or_default();
     assert_eq!(account.recorded, found.len() as u64, "seed {seed}: {account:?}");
+    // By what the manifest has of each table a report notices files that somebody removed, whoever sealed them.
+    let stored = trace.manifest().stored;
+    for table in gputrace_collectors::schema::TABLES.iter().map(|table| table.name) {
+        let of = stored.get(table).copied().unwrap_or_default();
+        let there = (trace.files(table).len() as u64, trace.table(table).len() as u64);
+        assert_eq!((of.files, of.rows), there, "seed {seed}: {table}");
+    }
     if alone {
         assert!(gaps.is_empty(), "seed {seed}: all that came before the last is there: {gaps:?}");
         return;

@@ -44,6 +44,7 @@ pub mod schema;
 mod segment;
 mod share;
 mod stacks;
+mod stored;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;

@@ -21,6 +21,7 @@ pub use crate::host_memory::HostMemory;
 pub use crate::node::{Attached, Device, Node};
 pub use crate::recover::Recovered;
 use crate::share::Share;
+pub use crate::stored::{Stored, StoredTables};
 
 /// The manifest, as it stands in the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,6 +68,9 @@ pub struct Manifest {
     pub hangs: Vec<Hang>,
     /// Processes that could not be traced, and why.
     pub untraced: Vec<Untraced>,
+    /// What the tables have, once that is the last word.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stored: StoredTables,
     /// Sealed files that were removed to stay within the size limit, oldest first, relative to the trace.
     pub removed_files: Vec<String>,
     /// What stood in them: the oldest detail. The counts of the processes still have it.

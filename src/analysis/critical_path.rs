@@ -35,7 +35,7 @@ impl Analysis for CriticalPath {
                 ends when the operation has ended that it waited for. The critical path of a step is the way back from its end, \
                 each time to what ended last: its pieces sum to the step. The same is replayed without some of the work, everything else \
                 coming as early as it can: gain is by how much steps would be shorter then. Slack is the time in such work that \
-                would gain nothing, because something else takes as long. Gains of several kinds do not add up; all of \
+                would gain nothing, because something else takes as long; the default stream's order has the time in which work waited by it. Gains of several kinds do not add up; all of \
                 them together are replayed as well, and the joint gain of findings is made of that. Per usual step; of the whole run \
                 where there are no steps. Of a run of more than two million calls that has steps so many are replayed: stretches \
                 of neighbouring steps, spread evenly over the run.",
@@ -63,7 +63,7 @@ impl Analysis for CriticalPath {
             Metric::cost(
                 "all_gain_ns",
                 Ns,
-                "what a step would gain without the host's time, waits, copies and communication",
+                "what a step would gain without host's time, waits, copies, NCCL, the default stream's order",
             ),
         ];
         METRICS

@@ -168,6 +168,7 @@ impl<'a> Facts<'a> {
         } else {
             Allocations::default()
         };
+        let gpu = (gpu_times && with_gpu).then(|| Gpu::new(trace, communication.clone(), asked, filter, &steps));
         let mut facts = Facts {
             trace,
             filter,
@@ -207,7 +208,7 @@ impl<'a> Facts<'a> {
             samples: Samples::new(trace),
             activities: Activities::default(),
             occupancy: if needs.contains(&Need::Occupancy) { Occupancy::new(trace) } else { Occupancy::default() },
-            gpu: (gpu_times && with_gpu).then(|| Gpu::new(trace, communication, asked, filter)),
+            gpu,
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
         let optional: [(Need, u32, &mut dyn Pass); 27] = [

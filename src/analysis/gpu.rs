@@ -7,6 +7,9 @@ use super::section::Section;
 use super::{Facts, loss};
 use crate::render::duration;
 
+/// What is said where a trace has times of a GPU, and the part of it that the user chose has none.
+const NONE_CHOSEN: &str = "No work of a GPU began in what was chosen of the trace; elsewhere in it there is some.";
+
 /// Where operations of GPUs stand.
 const TABLES: [TableId; 2] = [TableId::Kernels, TableId::DeviceCopies];
 
@@ -20,13 +23,30 @@ const NO_METAL_TIMES: &str = "No times of a GPU are in this trace: no Metal comm
 /// The pass, or a note in the section.
 pub(super) fn times<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&'a Gpu> {
     let gpu = sums(facts, section)?;
+    late_note(section, gpu);
+    Some(gpu)
+}
+
+/// The same, for who looks at the time of devices: in a span that the user named there may be one that did nothing.
+pub(super) fn devices<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&'a Gpu> {
+    match &facts.gpu {
+        Some(gpu) if !gpu.any() && gpu.devices.iter().next().is_some() => {
+            unread_note(section, facts);
+            section.note(NONE_CHOSEN);
+            late_note(section, gpu);
+            Some(gpu)
+        }
+        _ => times(facts, section),
+    }
+}
+
+fn late_note(section: &mut Section, gpu: &Gpu) {
     if gpu.late > 0 {
         section.note(format!(
             "{} operations came more than 50 ms after later ones; their time may count as idle.",
             gpu.late
         ));
     }
-    Some(gpu)
 }
 
 /// The same, for who looks at its sums alone.
@@ -48,6 +68,10 @@ pub(super) fn sums<'a>(facts: &'a Facts<'_>, section: &mut Section) -> Option<&'
 pub(super) fn no_times_note(section: &mut Section, facts: &Facts<'_>) {
     if windows(facts).is_some() {
         section.note("No window of GPU times lies in what is reported, or none that all processes on a GPU had at the same time.");
+        return;
+    }
+    if facts.trace.has_gpu_times() && !facts.filter.is_all() {
+        section.note(NONE_CHOSEN);
         return;
     }
     let removed = loss::removed(facts.trace);

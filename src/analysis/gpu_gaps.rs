@@ -32,7 +32,9 @@ impl Analysis for GpuGaps {
                 other: it waited on the device, for an event or a copy. By line: the wait, or the longest \
                 of those calls, else the launch that ended the gap, where a stack was taken of it. Per step: in the steady steps of usual duration. In the mean step: in all \
                 steady steps; a gap that is longer than a step lies in no usual one. With --range, only idle time inside of the \
-                ranges counts: gaps are cut at their borders, and the GPU's work for others is no gap.",
+                ranges counts: gaps are cut at their borders, and the GPU's work for others is no gap. With --from and --to the time of a \
+                device is the span (--explain gpu-utilisation); the gap at its end is blamed on what the thread did there that had \
+                given the device its last work.",
             unit: "ns in JSON; in text the column's head names the unit.",
             limits: "One cause a gap, the one that explains most of it. Work of another process on the device ends a gap like any \
                 other. Launches shorter than 20 us have a stack only where they were drawn or followed a pause of 200 us. A \
@@ -68,7 +70,7 @@ impl Analysis for GpuGaps {
 
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
-        let Some(gpu) = gpu::times(facts, &mut section) else { return section };
+        let Some(gpu) = gpu::devices(facts, &mut section) else { return section };
         gpu_clock::note(&mut section, facts);
         let idle: i64 = gpu.devices.iter().map(Device::idle_ns).sum();
         let range: i64 = gpu.devices.iter().map(Device::range_ns).sum();

@@ -25,7 +25,8 @@ impl Analysis for GpuUtilisation {
         Explain {
             definition: "Busy is the union of all operations of a device (kernels, copies, sets), of all processes and streams, \
                 each ns once; utilisation is busy / range, from the begin of the device's first operation to the end of its \
-                last. Compute is the union of kernels that are not NCCL's; NCCL exposed the time in which only NCCL's kernels \
+                last; with --from and --to it is the span, as far as it lies between the first and the last operation that the device has in the \
+                whole trace, with what had begun before the span and still ran in it. Compute is the union of kernels that are not NCCL's; NCCL exposed the time in which only NCCL's kernels \
                 (and copies) ran; copies exposed the time in which only copies and sets did: the three sum to busy. Overlap is \
                 the part of NCCL's time with computing beside it. Of all is busy / the time from the first operation of any GPU of the \
                 same launcher to the last, which also a GPU has that did next to nothing; notes name such GPUs beside ones that work, and \
@@ -80,12 +81,17 @@ impl Analysis for GpuUtilisation {
         if by_events && timed_kernels::utilisation(facts, &mut section) {
             return section;
         }
-        let Some(gpu) = gpu::times(facts, &mut section) else { return section };
+        let Some(gpu) = gpu::devices(facts, &mut section) else { return section };
         let sum = |of: &dyn Fn(&Device) -> i64| gpu.devices.iter().map(of).sum::<i64>();
         let range = sum(&Device::range_ns);
         let busy = sum(&|device| device.busy().total_ns());
         let communication = sum(&|device| device.overlap_ns().0);
-        section.fact("devices", "GPUs with work", Unit::Count, gpu.devices.iter().count() as u64);
+        section.fact(
+            "devices",
+            "GPUs with work",
+            Unit::Count,
+            gpu.devices.iter().filter(|device| device.has_work()).count() as u64,
+        );
         section.fact("range_ns", "range, summed over GPUs", Unit::Ns, range);
         section.fact("busy_ns", "busy", Unit::Ns, busy);
         section.fact("busy_percent", "utilisation", Unit::Percent, percent(busy as f64, range as f64));

@@ -85,6 +85,7 @@ pub(crate) use malloc_time::{Sum as MallocSum, slowest as slowest_in_malloc};
 pub(crate) use metric::{Metric, Worse};
 pub(crate) use need::Need;
 pub(crate) use node_health::{faults as node_faults, is_known as node_is_known, lost as lost_gpus};
+pub(crate) use outliers::{causes as outlier_causes, long as long_steps};
 pub(crate) use passes::critical::{Class, Sums as CriticalSums, Without};
 pub(crate) use passes::device_memory::Calls as AllocationCalls;
 pub(crate) use passes::gpu::{CAUSES, Cause, Did, InSteps};

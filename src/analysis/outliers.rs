@@ -46,6 +46,48 @@ fn why<'a>(facts: &'a Facts<'_>, outlier: &Outlier, usual_ns: &[f64; 7]) -> Why<
     Why { beyond_ns, cause: most.map(|(_, name, ns)| (name, ns)), site }
 }
 
+/// Steps of a process that are far longer than the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct LongSteps {
+    /// How many, of all steady ones.
+    pub(crate) count: usize,
+    pub(crate) steps: usize,
+    pub(crate) median_ns: i64,
+    pub(crate) longest_ns: i64,
+    /// What they took, and what of it was beyond the median and not the loading of code, which is a first time's.
+    pub(crate) ns: i64,
+    pub(crate) beyond_ns: i64,
+    /// What all steady steps took.
+    pub(crate) all_ns: i64,
+}
+
+impl LongSteps {
+    /// The part of the steps' time that they have beyond the median.
+    pub(crate) fn share(&self) -> f64 {
+        self.beyond_ns as f64 / self.all_ns.max(1) as f64
+    }
+}
+
+/// Steps of less are uneven, and on a busy machine many are; one that takes so many times the median did something else.
+const FAR: i64 = 4;
+
+/// The steps of a process over four times the median, but those that come at even distances and so belong to the others.
+pub(crate) fn long(facts: &Facts<'_>, process_id: i64) -> Option<LongSteps> {
+    let steps = facts.steps.of(process_id)?;
+    let (median_ns, all_ns) = (steps.quantile_ns(0.5), steps.sorted_ns.iter().sum());
+    let mut long = LongSteps { steps: steps.sorted_ns.len(), median_ns, all_ns, ..LongSteps::default() };
+    let own = |outlier: &&Outlier| facts.steps.all[outlier.slot].process_id == process_id;
+    let is_far = |outlier: &&Outlier| outlier.ns > median_ns.saturating_mul(FAR) && !steps.is_usual(outlier.ns);
+    for outlier in facts.step_sums.outliers.iter().filter(own).filter(is_far) {
+        let loading_ns = outlier.tally.ns[Cause::Load as usize];
+        long.count += 1;
+        long.ns += outlier.ns;
+        long.beyond_ns += (outlier.ns - median_ns - loading_ns).max(0);
+        long.longest_ns = long.longest_ns.max(outlier.ns);
+    }
+    (long.count > 0).then_some(long)
+}
+
 /// All outliers, the longest first.
 pub(super) fn table(facts: &Facts<'_>) -> Table {
     const COLUMNS: [Column; 9] = [
@@ -134,8 +176,8 @@ mod tests {
         let summary = trace.section(crate::analysis::ALL[0]);
         assert_eq!(
             summary.get("joint_gain_ns"),
-            &Value::Num(12_000_000.0),
-            "its one finding is of the run, and no step's"
+            &Value::Num(35_000_000.0),
+            "loading of code, and long steps without it: both are of the run, and no step's"
         );
         let text = summary.literal.unwrap_or_default();
         let said = "; outliers 6: 3 module loads train.py:212, 2 waits train.py:212, 1 unknown\n";

@@ -24,7 +24,7 @@ impl Analysis for Ranks {
 
     fn explain(&self) -> Explain {
         Explain {
-            definition: "Of each rank its busiest process: steps, p50, the host's time in a usual step (outside the driver, in \
+            definition: "Of each rank its busiest process, or each that gives a GPU work where several have its number: steps, p50, the host's time in a usual step (outside the driver, in \
                 launch calls, in waits), time in calls of NCCL, GPU busy in a usual step where the GPU's time is known. \
                 Imbalance is the coefficient of variation (standard deviation / mean) over the ranks. Stragglers: the n-th \
                 collective of a communicator is the same on all its ranks (by the hash of its unique id). Its begin on a \
@@ -84,7 +84,8 @@ impl Analysis for Ranks {
         let mut section = Section::default();
         let ranks = ranks(facts);
         let world = ranks.iter().filter_map(|rank| rank.process.world_size).max();
-        let world = world.map_or(ranks.len(), |world| (world.max(0) as usize).max(ranks.len()));
+        let count = ranks.chunk_by(|one, next| one.process.rank == next.process.rank).count();
+        let world = world.map_or(count, |world| (world.max(0) as usize).max(count));
         let missing: Vec<usize> = match facts.filter.processes {
             None => (0..world).filter(|n| ranks.iter().all(|rank| rank.process.rank != Some(*n as i32))).collect(),
             Some(_) => Vec::new(),
@@ -92,7 +93,7 @@ impl Analysis for Ranks {
         let p50: Vec<f64> = ranks.iter().filter_map(|rank| rank.p50_ns).collect();
         let busy: Vec<f64> = ranks.iter().map(|rank| rank.busy_ns).collect();
         let spread = &facts.ranks.spread;
-        section.fact("ranks", "ranks in the trace", Unit::Count, ranks.len() as u64);
+        section.fact("ranks", "ranks in the trace", Unit::Count, count as u64);
         section.fact("world_size", "ranks of the run", Unit::Count, world as u64);
         section.fact("missing", "missing", Unit::Count, missing.len() as u64);
         let slowest = slowest(facts);
@@ -138,6 +139,16 @@ fn notes(section: &mut Section, facts: &Facts<'_>, ranks: &[Rank<'_>], missing: 
         section.note(
             "One rank only: who waits for whom is not known. Name the traces of the other ranks too: gputrace report A B.",
         );
+    }
+    for same in ranks.chunk_by(|one, next| one.process.rank == next.process.rank).filter(|same| same.len() > 1) {
+        let pids: Vec<&str> = same.iter().filter_map(|rank| rank.process.apart.as_deref()).take(8).collect();
+        section.note(format!(
+            "{} processes that give a GPU work have rank {} ({}{}): each has its row; --rank keeps them all, --pid one.",
+            same.len(),
+            same[0].process.rank.unwrap_or_default(),
+            pids.join(", "),
+            if same.len() > pids.len() { ", ..." } else { "" }
+        ));
     }
     if !missing.is_empty() {
         let named: Vec<String> = missing.iter().take(20).map(usize::to_string).collect();
@@ -269,6 +280,7 @@ fn clocks(facts: &Facts<'_>) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use gputrace_collectors::manifest;
     use serde_json::json;
 
     use super::*;
@@ -381,6 +393,34 @@ mod tests {
         assert_eq!(section.get("begins"), &"the hosts' calls".into());
         assert_eq!(section.cell("stragglers", 0, "behind_ns"), &Value::Int(645_000));
         assert_eq!(section.cell("stragglers", 1, "waited_ns"), &Value::Int(645_000));
+    }
+
+    #[test]
+    fn processes_that_have_one_rank_are_told_apart_and_said_and_its_helpers_are_not_among_them() {
+        let mut trace = TestTrace::new();
+        for (process, rank, pid, calls) in [(1, 0, 100, 40), (2, 1, 101, 40), (3, 1, 102, 30), (4, 1, 103, 0)] {
+            trace.process(process, pid, Some(rank), START + 90_000_000);
+            let count = manifest::Count { seen: calls, recorded: calls, ..Default::default() };
+            let known = trace.manifest.as_mut().and_then(|manifest| manifest.processes.last_mut());
+            known.expect("the process").accounting.insert("launch".to_owned(), count);
+            let mut thread = trace.thread(process, 11);
+            for _ in 0..calls {
+                let began = thread.range_begin();
+                thread.launch("k", 1_000);
+                thread.host(100_000 * process);
+                thread.range_end(None, "step", began, true);
+            }
+        }
+        let section = trace.section(&Ranks);
+        let rows = |column: &str| (0..3).map(|row| section.cell("by_rank", row, column).clone()).collect::<Vec<_>>();
+        let named = ["rank 0", "rank 1 (pid 101)", "rank 1 (pid 102)"];
+        assert_eq!(rows("rank"), named.map(Value::from));
+        assert_eq!(rows("p50_ns"), [101_000, 201_000, 301_000].map(|ns| Value::Num(ns as f64)));
+        assert_eq!((section.get("ranks"), section.tables[0].rows.len()), (&Value::Int(2), 3));
+        let said = "2 processes that give a GPU work have rank 1 (pid 101, pid 102)";
+        assert!(section.notes.iter().any(|note| note.starts_with(said)), "{:?}", section.notes);
+        let text = trace.section(crate::analysis::ALL[0]).literal.unwrap_or_default();
+        assert!(text.contains("  0 101.00 | 1 (pid 101) 201.00 | 1 (pid 102) 301.00"), "{text}");
     }
 
     #[test]

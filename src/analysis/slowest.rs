@@ -16,13 +16,13 @@ pub(crate) struct Rank<'a> {
     pub(crate) busy_ns: f64,
 }
 
-/// The busiest process of each rank, in their order.
+/// The busiest process of each rank, in their order; of one that several processes have that give a GPU work, each of these.
 pub(crate) fn ranks<'a>(facts: &'a Facts<'_>) -> Vec<Rank<'a>> {
     let busy = facts.busy();
     let mut ranked: Vec<&Process> = facts.processes().filter(|process| process.rank.is_some()).collect();
     let place = |process: &Process| busy.iter().position(|(id, _)| *id == process.process_id).unwrap_or(usize::MAX);
     ranked.sort_by_key(|process| (process.rank, place(process), process.process_id));
-    ranked.dedup_by_key(|process| process.rank);
+    ranked.dedup_by(|later, first| later.rank == first.rank && later.apart.is_none());
     let rank = |process: &'a Process| {
         let id = process.process_id;
         let waits = facts.host.processes.get(&id).map_or(0, |time| time.shares_ns()[Part::Wait as usize]) as f64;

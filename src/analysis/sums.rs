@@ -34,8 +34,11 @@ pub(crate) fn answers(analysis: &dyn Analysis) -> bool {
 
 /// The answer of an analysis: from the sums, where these are all that there is.
 pub(crate) fn answer(analysis: &dyn Analysis, facts: &Facts<'_>) -> Section {
-    if !alone(facts) || OF_NO_EVENT.contains(&analysis.name()) {
+    if OF_NO_EVENT.contains(&analysis.name()) {
         return analysis.section(facts);
+    }
+    if !alone(facts) {
+        return of_chosen(analysis.section(facts), facts);
     }
     let mut section = Section::default();
     match analysis.name() {
@@ -45,6 +48,15 @@ pub(crate) fn answer(analysis: &dyn Analysis, facts: &Facts<'_>) -> Section {
         "transfers" => transfers(&mut section, facts),
         "device-memory" => device_memory(&mut section, facts),
         _ => section.note("No single event was kept (--detail), and this needs them."),
+    }
+    section
+}
+
+/// Where only a part of the trace was asked for: what is not there may be elsewhere in it.
+fn of_chosen(mut section: Section, facts: &Facts<'_>) -> Section {
+    let none = |note: &&mut String| note.starts_with("No ") && !facts.filter.is_all();
+    for note in section.notes.iter_mut().filter(none) {
+        *note = note.replacen(" in this trace", " in what was chosen of this trace", 1);
     }
     section
 }

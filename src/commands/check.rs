@@ -11,7 +11,7 @@ use super::select::{self, wrong};
 use crate::analysis::Facts;
 use crate::check::{self, Bound, Given, Judged, Limit, Outcome};
 use crate::cli::{CheckArgs, Select};
-use crate::launch::exit::{Ending, USAGE};
+use crate::launch::exit::{Ending, Failure, USAGE};
 use crate::metrics::{self, Answer, Answers, Named};
 use crate::render::{Layout, unit_name, wrapped};
 use crate::trace::{Problem, Trace};
@@ -41,10 +41,13 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Ending> {
         write(file, &judged)?;
     }
     print(&check::text(&judged, &name))?;
-    whole("check", &problems)?;
     let any = |wanted: fn(&Outcome) -> bool| judged.iter().any(|one| wanted(&one.outcome));
+    let exceeded = any(|outcome| matches!(outcome, Outcome::Exceeded(_)));
+    // What a trace that is not whole does not exceed was not measured.
+    let code = if exceeded { 1 } else { USAGE };
+    whole("check", &problems).map_err(|error| Failure::error(code, format!("{error:#}")))?;
     Ok(Ending::Code(match () {
-        () if any(|outcome| matches!(outcome, Outcome::Exceeded(_))) => 1,
+        () if exceeded => 1,
         () if any(|outcome| matches!(outcome, Outcome::NotMeasured(_))) => USAGE,
         () => 0,
     }))

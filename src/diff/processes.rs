@@ -23,6 +23,15 @@ pub(super) fn names(facts: &Facts<'_>) -> FxHashMap<String, String> {
         // A process that executed another program keeps its pid, and its rows follow the first name.
         names.entry(process.label()).or_insert(name);
     }
+    // Of several processes that have one rank, their place in that order tells which is which.
+    let mut shared: Vec<&Process> = facts.processes().filter(|process| process.apart.is_some()).collect();
+    shared.sort_by_key(|process| (process.rank, process.start_ns, process.process_id));
+    for of_rank in shared.chunk_by(|one, next| one.rank == next.rank) {
+        for (process, place) in of_rank.iter().zip(1..) {
+            let name = format!("rank {} ({place})", process.rank.unwrap_or_default());
+            names.entry(process.label()).or_insert(name);
+        }
+    }
     names
 }
 

@@ -31,6 +31,9 @@ const SHOWN: usize = 5;
 /// A smaller gain, as a share of the step or run, is no finding.
 pub(crate) const WORTH: f64 = 0.02;
 
+/// Steps that are far longer than the others are a finding where what they took more is so much of the steps' time.
+pub(crate) const LONG_STEPS: f64 = 0.2;
+
 /// What the rules read.
 pub(crate) const NEEDS: &[Need] = &[
     Need::Launches,

@@ -4,8 +4,8 @@
 //! copies, allocation, waits), and that the GPU limits it where the host mostly waits. Where they do not show it the
 //! verdict is UNKNOWN, and says why.
 
-use super::{Findings, IMBALANCE, Subject, WORTH, verdict_gpu};
-use crate::analysis::Part;
+use super::{Findings, IMBALANCE, LONG_STEPS, Subject, WORTH, verdict_gpu};
+use crate::analysis::{Part, long_steps, outlier_causes};
 
 /// The verdict.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +74,7 @@ const ROWS: &[Row] = &[
             format!("the host waits for data, locks or threads {} of a step, and for the GPU {waits}", percent(system))
         },
     },
+    Row { word: OUTLIER_STEPS, fits: |s, _| long_share(s) >= LONG_STEPS, text: long_text },
     Row {
         word: "GPU BOUND",
         fits: |s, f| {
@@ -146,6 +147,23 @@ fn gpu(s: &Subject<'_>) -> String {
         Some(busy) => format!("the GPU is busy about {} of a {}", percent(busy.ns / s.unit_ns.max(1.0)), s.unit()),
         None => "GPU times are not recorded".to_owned(),
     }
+}
+
+/// Where the usual step is not where the time goes.
+pub(super) const OUTLIER_STEPS: &str = "OUTLIER STEPS";
+
+/// The part of the steps' time that a few have beyond the median.
+pub(super) fn long_share(s: &Subject<'_>) -> f64 {
+    long_steps(s.facts, s.process_id).map_or(0.0, |long| long.share())
+}
+
+/// `4 of 104 steps take 52 % of the time: 4 copies train.py:212`
+pub(super) fn long_text(s: &Subject<'_>) -> String {
+    let long = long_steps(s.facts, s.process_id).unwrap_or_default();
+    let of = percent(long.ns as f64 / long.all_ns.max(1) as f64);
+    let causes = outlier_causes(s.facts, s.process_id);
+    let (take, steps) = (if long.count == 1 { "takes" } else { "take" }, crate::render::number(long.steps as f64));
+    format!("{} of {steps} steps {take} {of} of their time: {causes}", long.count)
 }
 
 fn mean_launch_ns(s: &Subject<'_>) -> f64 {

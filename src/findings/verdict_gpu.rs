@@ -1,6 +1,7 @@
 //! The verdict where the trace has GPU times: what most of the GPU's time is lost to.
 
-use super::{Each, Findings, OnGpu, Subject, Verdict, WORTH};
+use super::verdict::{OUTLIER_STEPS, long_share, long_text};
+use super::{Each, Findings, LONG_STEPS, OnGpu, Subject, Verdict, WORTH};
 use crate::analysis::{Cause, Did};
 use crate::render::share;
 
@@ -33,7 +34,8 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
     let (waiting, latest) = findings.imbalance(s);
     let collective = gpu.idle_ns(&[Cause::Collective]);
     let (unit, system, load) = (s.unit(), s.system_idle_ns(gpu), gpu.idle_ns(&[Cause::Load]));
-    let candidates: [(f64, &'static str, String); 10] = [
+    let long_ns = Some(long_share(s)).filter(|share| *share >= LONG_STEPS).map_or(0.0, |share| share * unit_ns);
+    let candidates: [(f64, &'static str, String); 11] = [
         (launches, "LAUNCH BOUND", format!("GPU idle {idle} of a {unit}, host too slow to feed it")),
         (host, "HOST BOUND", format!("GPU idle {idle} of a {unit}, {} for the host's own work", of(host))),
         (waits, "SYNC BOUND", format!("GPU idle {idle} of a {unit}, {} after waits of the host", of(waits))),
@@ -51,6 +53,7 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
             "COMMUNICATION BOUND",
             format!("GPU idle {idle} of a {unit}, {} in calls of NCCL", of(collective)),
         ),
+        (long_ns, OUTLIER_STEPS, long_text(s)),
         (load, "LOADING", format!("GPU idle {idle} of a {unit}, {} while code is loaded", of(load))),
     ];
     let worst = candidates.into_iter().max_by(|(a, ..), (b, ..)| a.total_cmp(b));

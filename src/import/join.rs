@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::calls::Kind;
 use super::events::{Call, Lane, NOWHERE, Work};
 use super::gathered::Gathered;
-use super::graphs;
+use super::{graphs, rounding};
 
 /// Correlations that the format does not give begin here; profilers count in 32 bits.
 const OWN: i64 = 1 << 40;
@@ -78,6 +78,10 @@ pub(super) fn join(found: &mut Gathered) -> Vec<Joined> {
 /// Finds out how many push_pop ranges are open around each, and leaves ranges in the order of their ends, as rows stand.
 fn levels(found: &mut Gathered) {
     found.ranges.sort_by_key(|range| (range.start_ns, Reverse(range.end_ns)));
+    rounding::straighten(&mut found.ranges, |range| {
+        let named = found.named.get(range.named);
+        (named.kind == "push_pop").then_some((named.process, named.tid))
+    });
     let mut open: FxHashMap<(usize, i32, Option<i64>), Vec<i64>> = FxHashMap::default();
     for range in &mut found.ranges {
         let named = found.named.get(range.named);
@@ -102,7 +106,7 @@ fn outermost(found: &mut Gathered) -> Vec<Id> {
     found.calls.retain(|call| {
         let (caller, end) = (callers.get(call.caller), call.start_ns + call.api_ns);
         let (until, place) = open.entry((caller.process, caller.tid)).or_insert((i64::MIN, 0));
-        let inside = call.api_ns > 0 && call.start_ns < *until && end <= *until;
+        let inside = call.api_ns > 0 && call.start_ns < *until && rounding::is_inside((call.start_ns, end), *until);
         if inside {
             nested += 1;
         } else {

@@ -1,11 +1,12 @@
 //! Traces of other profilers, into our tables, so that every analysis works on them.
 //!
-//! The format is found by the file's content. A reader ([`kineto`], [`nsys`], [`torch`]) fills [`gathered`]; [`join`] sorts that and
-//! finds out which call caused what; [`mod@write`] makes a launcher of it, whose number is the file's own: the same file is
-//! not imported twice into a trace.
+//! The format is found by the file's content. A reader ([`kineto`], [`nsys`], [`torch`]) fills [`gathered`]; [`clock`] leaves out what
+//! a jump of the clock put elsewhere; [`join`] sorts the rest and finds out which call caused what; [`mod@write`] makes a launcher
+//! of it, whose number is the file's own: the same file is not imported twice into a trace.
 
 mod callers;
 mod calls;
+mod clock;
 pub(crate) mod device_times;
 mod events;
 mod gathered;
@@ -14,6 +15,7 @@ mod join;
 mod kineto;
 mod known;
 mod nsys;
+mod rounding;
 mod rows;
 mod stacks;
 mod torch;
@@ -50,7 +52,8 @@ pub(crate) fn import(file: &Path, trace: &Path) -> Result<String> {
         );
     }
     let launcher_id = identity(file).with_context(|| format!("{name} cannot be read"))?;
-    let found = read(file)?;
+    let mut found = read(file)?;
+    clock::judge(&mut found);
     if found.rows() == 0 {
         let why = found.left_out_text().unwrap_or_else(|| "it has no events".to_owned());
         bail!("{name} holds nothing that can be imported: {why}");

@@ -50,6 +50,8 @@ pub(crate) struct Process {
     pub(crate) malloc_mode: String,
     /// What the manifest says of it.
     pub(crate) manifest: Option<manifest::Process>,
+    /// What tells it from another process that gives a GPU work and has its rank: `pid 4711`, with the host where that is needed.
+    pub(crate) apart: Option<String>,
 }
 
 impl Process {
@@ -58,9 +60,18 @@ impl Process {
         self.manifest.as_ref().is_some_and(uses_metal)
     }
 
-    /// `rank 3`, or `pid 4711` where there are no ranks.
+    /// `rank 3`, or `pid 4711` where there are no ranks; `rank 3 (pid 4711)` where several processes have that one.
     pub(crate) fn label(&self) -> String {
-        self.rank.map_or_else(|| format!("pid {}", self.pid), |rank| format!("rank {rank}"))
+        let Some(rank) = self.rank else { return format!("pid {}", self.pid) };
+        let apart = self.apart.as_ref().map_or(String::new(), |apart| format!(" ({apart})"));
+        format!("rank {rank}{apart}")
+    }
+
+    /// Whether it gave a GPU work or called NCCL; a rank's helpers inherit its variables, and do neither.
+    fn works(&self) -> bool {
+        const WORK: [&str; 3] = ["launch", "transfer", "collective"];
+        let accounting = self.manifest.as_ref().map(|known| &known.accounting);
+        accounting.is_some_and(|of| WORK.iter().any(|class| of.get(*class).is_some_and(|count| count.seen > 0)))
     }
 }
 
@@ -128,6 +139,7 @@ pub(crate) fn read(trace: &Trace) -> Vec<Process> {
                 events: events[row],
                 malloc_mode: mode.get(row).to_owned(),
                 manifest: None,
+                apart: None,
             };
             processes.insert(process.process_id, process);
         }
@@ -150,5 +162,21 @@ pub(crate) fn read(trace: &Trace) -> Vec<Process> {
     }
     let mut processes: Vec<Process> = processes.into_values().collect();
     processes.sort_by_key(|p| (p.rank, p.start_ns, p.process_id));
+    tell_apart(&mut processes);
     processes
+}
+
+/// Gives the processes of a rank that work what tells them apart, where they are several: their launcher gave them the same number.
+fn tell_apart(processes: &mut [Process]) {
+    for of_rank in processes.chunk_by_mut(|one, next| one.rank.is_some() && one.rank == next.rank) {
+        let known: Vec<(i32, String)> = of_rank.iter().filter(|p| p.works()).map(|p| (p.pid, p.host.clone())).collect();
+        if known.len() < 2 {
+            continue;
+        }
+        for process in of_rank.iter_mut().filter(|process| process.works()) {
+            let elsewhere = known.iter().any(|(pid, host)| *pid == process.pid && *host != process.host);
+            let host = if elsewhere { format!(", {}", process.host) } else { String::new() };
+            process.apart = Some(format!("pid {}{host}", process.pid));
+        }
+    }
 }

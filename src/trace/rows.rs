@@ -118,6 +118,11 @@ impl AxesOf<'_> {
 pub(crate) struct Flags<'a>(Option<&'a BooleanArray>);
 
 impl Flags<'_> {
+    /// Whether any row has it.
+    pub(crate) fn any(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The flag of a row.
     #[inline]
     pub(crate) fn get(&self, row: usize) -> bool {

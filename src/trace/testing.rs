@@ -1,6 +1,7 @@
 //! Small traces for tests: rows in, a TRACE folder out, as a collector would have written it.
 
 mod host;
+mod legacy;
 mod metal;
 mod outside;
 mod rollups;

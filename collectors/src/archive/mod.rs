@@ -22,10 +22,10 @@ pub use columns::Columns;
 
 use crate::encode::{self, Press, RowGroup};
 use crate::file::{TableFile, io_error};
-use crate::manifest::{self, Manifest, launcher_text};
+use crate::manifest::{self, Manifest, Stored, StoredTables, launcher_text};
 use crate::names::{self, NameKind};
 use crate::schema::{TABLES, TableId};
-use crate::stacks;
+use crate::{stacks, stored};
 
 /// Rows of a full row group.
 const FULL_GROUP: usize = 1 << 20;
@@ -41,6 +41,8 @@ struct Stream {
     descriptor: SchemaDescPtr,
     group: Option<RowGroup>,
     file: Option<TableFile>,
+    /// Rows of the file.
+    rows: u64,
     /// Number of the next file.
     next: u64,
 }
@@ -56,6 +58,8 @@ pub struct Archive {
     streams: Vec<Option<Stream>>,
     /// Files that have their final names, relative to the trace.
     sealed: Vec<String>,
+    /// What they add to the tables.
+    stored: StoredTables,
     named: HashSet<i64>,
     names: Vec<(i64, NameKind, String)>,
     frames: Vec<(i64, i32, StackRow)>,
@@ -90,6 +94,7 @@ impl Archive {
             press: Press::new().map_err(io_error)?,
             streams: TABLES.iter().map(|_| None).collect(),
             sealed: Vec::new(),
+            stored: StoredTables::new(),
             named: HashSet::new(),
             names: Vec::new(),
             frames: Vec::new(),
@@ -182,7 +187,7 @@ impl Archive {
             let folder = self.trace.join(table.table().name).join(format!("host={}", self.host));
             let descriptor = encode::describe(table.table()).map_err(io_error)?;
             let next = next_number(&folder, &launcher_text(self.launcher_id))?;
-            self.streams[at] = Some(Stream { descriptor, group: None, file: None, next });
+            self.streams[at] = Some(Stream { descriptor, group: None, file: None, rows: 0, next });
         }
         self.streams[at].as_mut().ok_or_else(|| io::Error::other("no stream"))
     }
@@ -200,12 +205,14 @@ impl Archive {
                 TableFile::create(&trace, name, table.table(), &stream.descriptor)?
             }
         };
-        let at = file.length();
+        let (at, rows) = (file.length(), group.rows() as u64);
         let written = TableFile::encode(group, at, &mut self.press).and_then(|group| file.append(&group, &[]));
         let full = file.length() >= most;
         // A file that could not be written is kept, so that it is removed with the others.
-        self.stream(table)?.file = Some(file);
+        let stream = self.stream(table)?;
+        stream.file = Some(file);
         written?;
+        stream.rows += rows;
         if full { self.seal(table) } else { Ok(()) }
     }
 
@@ -213,7 +220,10 @@ impl Archive {
         if let Some(file) = &self.stream(table)?.file {
             let (name, _) = file.seal()?;
             self.sealed.push(name);
-            self.stream(table)?.file = None;
+            let stream = self.stream(table)?;
+            stream.file = None;
+            let rows = std::mem::take(&mut stream.rows);
+            stored::count(&mut self.stored, table, rows);
         }
         Ok(())
     }
@@ -227,6 +237,11 @@ impl Archive {
                 self.write_group(table)?;
                 self.seal(table)?;
             }
+        }
+        let mut manifest = manifest.clone();
+        for (table, more) in std::mem::take(&mut self.stored) {
+            let stored = manifest.stored.entry(table).or_default();
+            *stored = Stored { files: stored.files + more.files, rows: stored.rows + more.rows };
         }
         manifest.write(&manifest::path(&self.trace, &self.host, self.launcher_id))?;
         self.finished = true;

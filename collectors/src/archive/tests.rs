@@ -42,14 +42,17 @@ fn a_second_archive_goes_on_after_the_files_that_are_there() {
     (first.group_rows, first.file_bytes) = (1, 1);
     first.append(TableId::Kernels, &kernels(40_000)).unwrap();
     first.finish(&Manifest::default()).unwrap();
+    let about = || Manifest::read(&manifest::path(&folder.0, "h", 0xabc)).unwrap();
+    assert_eq!(about().stored, [("kernels".to_owned(), Stored { files: 2, rows: 40_000 })].into());
     assert_eq!(folder.files("kernels"), ["abc-000000.parquet", "abc-000001.parquet"]);
     assert!(Archive::create(&folder.0, "h", 0xabc).is_err());
 
     let mut more = Archive::add_to(&folder.0, "h", 0xabc).unwrap();
     more.append(TableId::Kernels, &kernels(5)).unwrap();
-    more.finish(&Manifest { complete: true, ..Manifest::default() }).unwrap();
+    more.finish(&Manifest { complete: true, ..about() }).unwrap();
     assert_eq!(folder.files("kernels").last().unwrap(), "abc-000002.parquet");
-    assert!(Manifest::read(&manifest::path(&folder.0, "h", 0xabc)).unwrap().complete);
+    assert!(about().complete);
+    assert_eq!(about().stored["kernels"], Stored { files: 3, rows: 40_005 });
     assert!(Archive::add_to(&folder.0, "h", 0xdef).is_err(), "nobody recorded as this launcher");
 }
 

@@ -25,7 +25,7 @@ use crate::CollectError;
 use crate::journal::{self, JournalError};
 use crate::manifest::{self, Manifest};
 use crate::schema::SCHEMA_VERSION;
-use crate::writer;
+use crate::{stored, writer};
 
 /// A trace whose collector was killed, and that was made whole since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,6 +186,8 @@ impl Dead {
         let lost = on_disk.correct(&mut self.manifest);
         let manifest = &mut self.manifest;
         manifest.complete = true;
+        manifest.stored.clear();
+        on_disk.files.iter().for_each(|file| stored::count(&mut manifest.stored, file.table, file.rows));
         manifest.recovered = Some(Recovered { killed_ns: self.killed_ns, lost, taken_over: false });
         manifest.note(&format!(
             "gputrace was killed, and the trace recovered: {lost} events that it had read and not written are lost; what \

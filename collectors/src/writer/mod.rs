@@ -26,11 +26,11 @@ use crate::archive::next_number;
 use crate::encode::{self, Press};
 use crate::file::{TableFile, io_error};
 use crate::journal::{Item, Kind, Log};
-use crate::manifest::{self, Manifest, launcher_text};
+use crate::manifest::{self, Manifest, StoredTables, launcher_text};
 use crate::recover::Written;
 use crate::schema::{TABLES, TableId};
 use crate::share::{Share, add};
-use crate::{CollectError, Config};
+use crate::{CollectError, Config, stored};
 use report::Report;
 pub(crate) use report::Shared;
 use reserve::Reserve;
@@ -436,6 +436,9 @@ impl Writer {
                 self.lose(table, &lost.unwrap_or_default());
             }
         }
+        let mut stored = StoredTables::new();
+        self.sealed.iter().for_each(|file| stored::count(&mut stored, file.table, file.contents.rows));
+        self.report(|r| r.stored = stored);
         self.reserve.give_back();
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use super::stream::Sealed;
-use crate::manifest::{Manifest, Removed};
+use crate::manifest::{Manifest, Removed, StoredTables};
 use crate::share::{self, Share, add};
 
 /// What the writer tells everybody else.
@@ -17,6 +17,8 @@ pub(crate) struct Report {
     /// Whose events.
     removed_events: Vec<Share>,
     pub(crate) notes: Vec<String>,
+    /// What the tables have at the end.
+    pub(super) stored: StoredTables,
     /// Lines for the launcher to print.
     pub(crate) warnings: VecDeque<String>,
     /// Rows that could not be stored.
@@ -38,6 +40,7 @@ impl Report {
 
     /// Completes a manifest by what the writer knows.
     pub(crate) fn complete(&self, manifest: &mut Manifest) {
+        manifest.stored.clone_from(&self.stored);
         manifest.removed_files = self.removed_files.clone();
         manifest.removed = self.removed.clone();
         manifest.removed_events = share::to_text(&self.removed_events);

@@ -24,6 +24,8 @@ pub(crate) struct Detect {
     threads: Groups<(i64, i32), Sequence>,
     callers: Groups<i64, Callers>,
     givers: Givers,
+    /// A call was queued behind another stream's because of the legacy default stream.
+    legacy_order: bool,
     calls: u64,
 }
 
@@ -41,9 +43,12 @@ impl Detect {
     /// What it reads.
     pub(crate) const WANTS: [Want; 6] = [
         NamedSteps::WANT,
-        Want { table: TableId::Launches, columns: &["tid", "correlation_id", "api_id", "name_id", "captured"] },
+        Want {
+            table: TableId::Launches,
+            columns: &["tid", "correlation_id", "api_id", "name_id", "captured", "legacy"],
+        },
         Want { table: TableId::Syncs, columns: &["tid", "correlation_id", "api_id", "kind"] },
-        Want { table: TableId::Transfers, columns: &["tid"] },
+        Want { table: TableId::Transfers, columns: &["tid", "legacy"] },
         Want { table: TableId::DeviceMemory, columns: &["tid"] },
         Want { table: TableId::Api, columns: &["tid"] },
     ];
@@ -63,6 +68,7 @@ impl Detect {
         let (name, captured) = (rows.i64_or("name_id", NO_NAME), rows.flags("captured"));
         let kind = rows.texts("kind");
         self.calls += rows.len as u64;
+        self.legacy_order |= rows.flags("legacy").any();
         for run in runs(&process, &tid) {
             let (process, tid) = (process[run.start], tid[run.start]);
             let callers = &mut self.callers.at(process).0;
@@ -108,6 +114,7 @@ impl Detect {
             several: self.callers.iter().filter(|(_, own)| own.0.len() > 1).map(|(process, _)| *process).collect(),
             calls: self.calls,
             givers: self.givers,
+            legacy_order: self.legacy_order,
         };
         Cut { loops: loops.collect(), named, called }
     }

@@ -16,6 +16,10 @@ const NAMES: [&str; 7] = ["profilerstep", "step", "train step", "training step",
 /// Fewer ranges are no loop.
 const FEWEST: usize = 5;
 
+/// A step begins where the one before it ends. Where a profiler's microseconds are floating point numbers, as little as this
+/// before it: of times since 1970 these are a quarter of a microsecond apart.
+const ROUNDING_NS: i64 = 1_000;
+
 /// Names of ranges that mean a step, and the steps so far.
 #[derive(Debug, Default)]
 pub(crate) struct NamedSteps {
@@ -82,7 +86,8 @@ impl NamedSteps {
             ranges.sort_unstable();
             let mut last_end = i64::MIN;
             ranges.retain(|range| {
-                let is_outer = range.start_ns >= last_end;
+                let behind = range.end_ns > last_end && range.start_ns.saturating_add(ROUNDING_NS) >= last_end;
+                let is_outer = range.start_ns >= last_end || behind;
                 last_end = last_end.max(range.end_ns);
                 is_outer
             });
@@ -114,6 +119,22 @@ fn base(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// How many steps ranges from then to then are.
+    fn steps(ranges: &[(i64, i64)]) -> Option<u64> {
+        let ranges = ranges.iter().map(|(start_ns, end_ns)| Range { start_ns: *start_ns, end_ns: *end_ns, name_id: 7 });
+        let found = [((1, 0, 11), ranges.collect())].into_iter().collect();
+        NamedSteps { found, ..NamedSteps::default() }.steps().next().map(|steps| steps.count)
+    }
+
+    #[test]
+    fn a_step_that_begins_a_hair_before_the_last_one_ends_is_a_step() {
+        let exact: Vec<(i64, i64)> = (0..6).map(|step| (step * 10_000, (step + 1) * 10_000)).collect();
+        let rounded: Vec<(i64, i64)> = exact.iter().map(|(start, end)| (*start, end + 250)).collect();
+        let inside = |(start, end): &(i64, i64)| [(*start, *end), (end - 500, *end)];
+        let nested: Vec<(i64, i64)> = exact.iter().flat_map(inside).collect();
+        assert_eq!([exact, rounded, nested].map(|ranges| steps(&ranges)), [Some(6); 3]);
+    }
 
     #[test]
     fn numbers_and_spelling_do_not_matter() {

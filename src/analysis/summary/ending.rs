@@ -6,7 +6,7 @@ use gputrace_collectors::schema::TableId;
 use gputrace_collectors::{Manifest, quote};
 
 use super::{Content, budget, detail, ranks, sums};
-use crate::analysis::{hung_lines, loss, lost_gpus};
+use crate::analysis::{Loss, hung_lines, loss, lost_gpus};
 use crate::findings::{Finding, Subject, together_ns};
 use crate::render::{file_size, number, scale_ns, share};
 use crate::trace::{Process, Trace, shortened};
@@ -120,6 +120,10 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
             0 => format!("UNKNOWN: recording was off all the time, and no {api} call is known\n"),
             _ => format!("UNKNOWN: no {api} call began in the interval that this is about\n"),
         };
+    }
+    let called = Loss::of_driver_calls(facts).is_none_or(|calls| calls.recorded + calls.dropped > 0);
+    if facts.filter.is_window() && (called || facts.trace.has_gpu_times()) {
+        return format!("UNKNOWN: no {api} call began in what was chosen of the trace\n");
     }
     let traced: Vec<&Process> = facts.processes().filter(|p| p.traced).collect();
     let reached = |p: &&&Process| {

@@ -15,30 +15,35 @@ const LISTED: usize = 8;
 /// Ranks that are named as having failed.
 const NAMED: usize = 4;
 
-/// The busiest process of each rank, in their order: a rank's helpers inherit its variables.
+/// The busiest process of each rank, in their order: a rank's helpers inherit its variables. Of several that work, each.
 pub(super) fn of<'a>(content: &'a Content<'_>) -> Vec<(&'a Process, &'a Subject<'a>)> {
     let process = |s: &'a Subject<'a>| Some((content.facts.trace.process(s.process_id)?, s));
     let mut ranks: Vec<_> = content.subjects.iter().filter_map(process).filter(|(p, _)| p.rank.is_some()).collect();
     ranks.sort_by_key(|(process, _)| process.rank);
-    ranks.dedup_by_key(|(process, _)| process.rank);
+    ranks.dedup_by(|(later, _), (first, _)| later.rank == first.rank && later.apart.is_none());
     ranks
 }
 
-/// The process of each rank, in their order: the busiest one, else one that calls NCCL only, else the first.
+/// The process of each rank, in their order: the busiest one (of several that work, each), else one that calls NCCL only, else the first.
 pub(super) fn all<'a>(content: &'a Content<'_>) -> Vec<&'a Process> {
     let busy: Vec<i64> = of(content).iter().map(|(process, _)| process.process_id).collect();
     let calls = |p: &Process| p.manifest.as_ref().and_then(|m| m.accounting.get("collective")).map_or(0, |c| c.seen);
     let mut all: Vec<&Process> = content.facts.processes().filter(|process| process.rank.is_some()).collect();
     all.sort_by_key(|p| (p.rank, Reverse(busy.contains(&p.process_id)), Reverse(calls(p)), p.start_ns));
-    all.dedup_by_key(|process| process.rank);
+    all.dedup_by(|later, first| later.rank == first.rank && later.apart.is_none());
     all
+}
+
+/// How many ranks are here.
+pub(super) fn count(content: &Content<'_>) -> usize {
+    all(content).chunk_by(|one, next| one.rank == next.rank).count()
 }
 
 /// `7/8`: how many are here, of how many there are; missing where there is but one.
 pub(super) fn present(content: &Content<'_>) -> Option<String> {
     let ranks = all(content);
     let there_are = ranks.iter().filter_map(|process| process.world_size).max();
-    match (ranks.len(), there_are.unwrap_or(0)) {
+    match (count(content), there_are.unwrap_or(0)) {
         (0, _) | (1, ..=1) => None,
         (here, all) if all as usize >= here => Some(format!("{here}/{all}")),
         (here, _) => Some(here.to_string()),
@@ -69,7 +74,8 @@ pub(super) fn lines(content: &Content<'_>, main: &Subject<'_>) -> String {
         ..=LISTED => ranks.iter().map(|(process, s)| (p50(s), *process)).collect(),
         _ => vec![*fastest, middle, *shown],
     };
-    let each = listed.iter().map(|(ns, process)| format!("{} {:.2}", process.rank.unwrap_or_default(), ns / divisor));
+    let name = |process: &Process| process.label().trim_start_matches("rank ").to_owned();
+    let each = listed.iter().map(|(ns, process)| format!("{} {:.2}", name(process), ns / divisor));
     let each: Vec<String> = each.collect();
     let what = if ranks.iter().all(|(_, s)| s.steps.is_some()) { "step p50" } else { "driver calls" };
     let some = if ranks.len() > LISTED { " (fastest, median, slowest)" } else { "" };
@@ -101,7 +107,10 @@ pub(super) fn failed(content: &Content<'_>) -> String {
     if failed.is_empty() {
         return String::new();
     }
-    let how = |p: &&&Process| format!("{} (pid {}) {}", p.label(), p.pid, end_text(p.exit_code, p.exit_signal));
+    let how = |p: &&&Process| {
+        let rank = p.rank.unwrap_or_default();
+        format!("rank {rank} (pid {}) {}", p.pid, end_text(p.exit_code, p.exit_signal))
+    };
     let named: Vec<String> = failed.iter().take(NAMED).map(how).collect();
     let more = if failed.len() > NAMED { format!("; {} more", failed.len() - NAMED) } else { String::new() };
     format!(" failed: {}{more}\n", named.join("; "))

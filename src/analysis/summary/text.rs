@@ -99,7 +99,7 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
         command
     };
     let mut out = format!("gputrace: {command}");
-    let ranks = ranks::all(content).len();
+    let ranks = ranks::count(content);
     if ranks > 1 {
         let _ = write!(out, "  {ranks} ranks");
     }

@@ -9,6 +9,7 @@ mod launching;
 mod lines;
 mod memory;
 mod node;
+mod outliers;
 mod rule;
 mod streams;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use launching::{exposed_communication, host_work, launch_bound};
 pub(crate) use lines::worst_site;
 use memory::{allocation_in_loop, warm_up};
 use node::{hangs, node_faults};
+use outliers::outlier_steps;
 pub(crate) use rule::{Effort, Rule, Title};
 use streams::serialised_streams;
 use waits::{hidden_waits, system_waits, wait_every_step};
@@ -264,6 +266,26 @@ pub(crate) const ALL: &[Rule] = &[
         evaluate: node_faults,
     },
     Rule {
+        name: "outlier-steps",
+        title: Title::new("a few steps take far longer than the others"),
+        about: "outlier steps",
+        condition: "Steady steps of more than four times the median, but such as come at even distances, have 20 % or more of all steady \
+            steps' time beyond it, without the loading of code (warm-up). Other findings are about the usual step, and do not see \
+            these. Causes are those of the table of outliers (--explain steps). Gain: at most that time, of the run.",
+        advice: "see what they do more (report --only steps lists each, --step N shows one): checkpoints, logs, validation, batches of \
+            another size; do it less often, or beside the GPU's work",
+        on_metal: Some(
+            "see what they do more (report --only steps lists each, --step N shows one); do it less often, or beside the GPU's work",
+        ),
+        without: &[],
+        all_of_it: false,
+        gain_known: true,
+        effort: Effort::Medium,
+        // That all steps are alike is said by their times.
+        recorded: |_| false,
+        evaluate: outlier_steps,
+    },
+    Rule {
         name: "pageable-copies",
         title: Title::new("asynchronous copies of pageable memory"),
         about: "pageable copies",
@@ -284,12 +306,12 @@ pub(crate) const ALL: &[Rule] = &[
         about: "serialised streams",
         condition: "Work is queued behind another stream's in (nearly) every step, because one of the two is the legacy default stream \
             and the other is not CU_STREAM_NON_BLOCKING, and less than half of what the shorter streams do runs beside other work \
-            (--explain streams). Gain: at most the time of all streams but the longest that nothing runs beside, as a share of the run; \
-            work that fills the GPU by itself gains less. Needs GPU times, and a recorded trace: imports do not tell of that rule.",
+            (--explain streams). Gain: at most the time of all streams but the longest that nothing runs beside, as a share of the run, and \
+            what the run replayed without that order gains (--explain critical-path); work that fills the GPU by itself gains less. Needs GPU times, and a recorded trace: imports do not tell of that rule.",
         advice: "give no work to the default stream: torch.cuda.Stream for all of it, cuStreamCreate(CU_STREAM_NON_BLOCKING), \
             nvcc --default-stream per-thread",
         on_metal: None,
-        without: &[],
+        without: &[Class::Streams],
         all_of_it: false,
         gain_known: true,
         effort: Effort::Low,

@@ -43,6 +43,8 @@ pub(super) struct Begun {
     pub(super) node: u64,
     /// It caused one operation: nothing else of it will come.
     pub(super) single: bool,
+    /// That waited for another stream's, if for any, because of the legacy default stream.
+    pub(super) legacy: bool,
 }
 
 /// The GPUs.
@@ -210,7 +212,11 @@ impl Device {
         call.lanes.then(call_ns, earlier.map(|lanes| (lanes, stream_ns)), lasts_ns, lanes);
         if let Some(kept) = elsewhere {
             let (lanes, other) = self.slots.new_and(slot, Some(kept.slot));
-            other.iter().for_each(|other| lanes.join(other, (of.start - kept.op.end) as f64 + lasts_ns));
+            let order = call.legacy.then_some(Class::Streams);
+            other.iter().for_each(|other| lanes.join_with(other, (of.start - kept.op.end) as f64 + lasts_ns, order));
+            if call.legacy {
+                self.spent_ns[Class::Streams as usize] += of.start - stream_due.max(call_due);
+            }
         }
         if class.is_some() {
             // Without its class it takes no time, and nothing waits for its call.

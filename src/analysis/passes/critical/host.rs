@@ -31,6 +31,8 @@ pub(super) struct Call {
     pub(super) id: i64,
     /// It caused one operation: nothing else of it will come.
     pub(super) single: bool,
+    /// Its work was queued behind another stream's, by the legacy default stream's rule.
+    pub(super) legacy: bool,
 }
 
 /// Stands for a call that has neither.

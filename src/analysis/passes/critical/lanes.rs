@@ -21,16 +21,19 @@ pub(crate) enum Class {
     System,
     /// Kernels of NCCL.
     Communication,
+    /// The order that the legacy default stream gives to work of other streams. It takes no time by itself, but makes work wait.
+    Streams,
 }
 
 /// All classes, as they are shown: name in JSON, and what it is.
-pub(crate) const CLASSES: [(Class, &str, &str); 6] = [
+pub(crate) const CLASSES: [(Class, &str, &str); 7] = [
     (Class::Host, "host", "host's own time, launches"),
     (Class::Wait, "waits", "waits for the GPU"),
     (Class::Copy, "copies", "copies and sets"),
     (Class::Memory, "memory", "allocations and frees"),
     (Class::System, "system", "waits for the system"),
     (Class::Communication, "communication", "NCCL's kernels"),
+    (Class::Streams, "streams", "the default stream's order"),
 ];
 
 /// A set of classes, by their bits.
@@ -66,15 +69,17 @@ impl Without {
 /// A lane for each set of classes; the first is the run as it was.
 pub(super) const LANES: usize = 1 << CLASSES.len();
 
-/// Half of the classes, and the number of lanes that differ in them alone: neighbours.
+/// The first half of the classes, and the number of lanes that differ in them alone: neighbours.
 const HALF: usize = CLASSES.len() / 2;
 const ROW: usize = 1 << HALF;
+/// The number of such rows, which differ in the others.
+const ROWS: usize = LANES / ROW;
 
 /// 1 in the lanes that have a class, 0 in those without it; the last row is for what no lane goes without.
-static KEEP: [[[f64; ROW]; ROW]; CLASSES.len() + 1] = keep();
+static KEEP: [[[f64; ROW]; ROWS]; CLASSES.len() + 1] = keep();
 
-const fn keep() -> [[[f64; ROW]; ROW]; CLASSES.len() + 1] {
-    let mut keep = [[[1.0; ROW]; ROW]; CLASSES.len() + 1];
+const fn keep() -> [[[f64; ROW]; ROWS]; CLASSES.len() + 1] {
+    let mut keep = [[[1.0; ROW]; ROWS]; CLASSES.len() + 1];
     let mut class = 0;
     while class < CLASSES.len() {
         let mut lane = 0;
@@ -96,7 +101,7 @@ fn kept(class: Option<Class>) -> &'static [f64] {
 /// When something was reached, in each lane: ns since the replay began.
 #[derive(Clone, Debug)]
 pub(super) struct Lanes {
-    all: [[f64; ROW]; ROW],
+    all: [[f64; ROW]; ROWS],
     /// The first rows that differ; those after them repeat these.
     rows: usize,
 }
@@ -104,7 +109,7 @@ pub(super) struct Lanes {
 impl Lanes {
     /// All at one time, in a trace that has work of these classes.
     pub(super) fn at(ns: f64, classes: Without) -> Lanes {
-        Lanes { all: [[ns; ROW]; ROW], rows: classes.rows() }
+        Lanes { all: [[ns; ROW]; ROWS], rows: classes.rows() }
     }
 
     /// All lanes, by number.
@@ -207,9 +212,10 @@ impl Since {
     /// The time that has gone by since, as a sum of two: by which of the first classes a lane goes without, and by which of
     /// the others.
     #[inline]
-    fn passed(&self) -> ([f64; ROW], [f64; ROW]) {
-        let [a, b, c, d, e, f, always] = self.ns;
-        (row([a, b, c], always), row([d, e, f], 0.0))
+    fn passed(&self) -> ([f64; ROW], [f64; ROWS]) {
+        let [a, b, c, d, e, f, g, always] = self.ns;
+        let [with, without] = [g, 0.0].map(|last| row([d, e, f], last));
+        (row([a, b, c], always), std::array::from_fn(|at| if at < ROW { with[at] } else { without[at - ROW] }))
     }
 }
 
@@ -239,8 +245,9 @@ mod tests {
             lanes.pass(10f64.powi(class as i32), Some(class));
         }
         lanes.pass(0.5, None);
-        assert_eq!(lane(&lanes, &[]), 111_111.5);
-        assert_eq!(lane(&lanes, &[Class::Wait, Class::Communication]), 11_101.5);
+        assert_eq!(lane(&lanes, &[]), 1_111_111.5);
+        assert_eq!(lane(&lanes, &[Class::Wait, Class::Communication]), 1_011_101.5);
+        assert_eq!(lane(&lanes, &[Class::Host, Class::Streams]), 111_110.5);
         assert_eq!(lane(&lanes, &CLASSES.map(|(class, ..)| class)), 0.5);
     }
 

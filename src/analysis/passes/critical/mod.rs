@@ -72,6 +72,7 @@ impl Critical {
             (Class::Memory, trace.may_hold(TableId::DeviceMemory)),
             (Class::System, trace.may_hold(TableId::OsWaits)),
             (Class::Communication, !communication.is_empty()),
+            (Class::Streams, steps.has_legacy_order()),
         ];
         let classes = CLASSES.map(|(class, ..)| class).into_iter();
         let has = |class: &Class| rare.iter().all(|(of, there)| of != class || *there);
@@ -106,6 +107,7 @@ impl Critical {
         let (api, stream, cause) = (rows.i64("api_id"), rows.i64("stream"), rows.i64("correlation_id"));
         let (text, kernels) =
             (rows.texts(if rows.table == TableId::Api { "class" } else { "kind" }), rows.i32_or("kernels", 0));
+        let legacy = rows.flags("legacy");
         for row in 0..rows.len {
             let (start, kind) = (start[row], text.get(row));
             if !self.stretches.hold(process[row], start) {
@@ -125,6 +127,7 @@ impl Critical {
                     _ => NO_ID,
                 },
                 single: rows.table == TableId::Launches && kernels[row] == 1,
+                legacy: legacy.get(row),
             };
             self.edges.push(queue, Made { process_id: process[row], call });
         }
@@ -218,8 +221,11 @@ impl Pass for Critical {
         &[
             Want { table: TableId::Kernels, columns: &["gpu_ns", "device", "stream", "correlation_id", "name_id"] },
             Want { table: TableId::DeviceCopies, columns: &["gpu_ns", "device", "stream", "correlation_id"] },
-            Want { table: TableId::Launches, columns: &["api_ns", "tid", "correlation_id", "api_id", "kernels"] },
-            Want { table: TableId::Transfers, columns: &["api_ns", "tid", "correlation_id", "api_id"] },
+            Want {
+                table: TableId::Launches,
+                columns: &["api_ns", "tid", "correlation_id", "api_id", "kernels", "legacy"],
+            },
+            Want { table: TableId::Transfers, columns: &["api_ns", "tid", "correlation_id", "api_id", "legacy"] },
             Want { table: TableId::Syncs, columns: &["api_ns", "tid", "api_id", "kind", "stream"] },
             Want { table: TableId::DeviceMemory, columns: &["api_ns", "tid", "api_id"] },
             Want { table: TableId::Api, columns: &["api_ns", "tid", "api_id", "class"] },

@@ -149,7 +149,7 @@ impl Process {
         self.outstanding = self.outstanding.saturating_add(1);
         // A call that does not count for the host began when another one was under way.
         let lanes = if counts { self.host.lanes.clone() } else { self.host.reaches(call.start).0 };
-        Some(Begun { at: call.start, lanes, node: self.host.node, single: call.single })
+        Some(Begun { at: call.start, lanes, node: self.host.node, single: call.single, legacy: call.legacy })
     }
 
     pub(super) fn end(&mut self, call: &Call, steps: &Steps, nodes: &mut Nodes) {
@@ -167,7 +167,7 @@ impl Process {
             Some(call) => self.device.add(of, call, nodes),
             None => {
                 let (lanes, _) = self.host.reaches(of.start);
-                let unknown = Begun { at: of.start, lanes, node: self.host.node, single: true };
+                let unknown = Begun { at: of.start, lanes, node: self.host.node, single: true, legacy: false };
                 self.device.add(of, &unknown, nodes);
             }
         }

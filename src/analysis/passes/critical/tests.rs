@@ -100,6 +100,24 @@ fn gains_of_several_causes_do_not_add_up() {
 }
 
 #[test]
+fn work_that_the_default_stream_puts_in_order_runs_at_once_without_it() {
+    // Two kernels of 100 us on two streams, the second one 1 us after the first; a wait for both.
+    let mut trace = ten(|thread| {
+        let end = thread.launch_running("left", 5_000, 7, (thread.now + 6_000, 100_000));
+        let end = thread.launch_running("right", 5_000, 0, (end + 1_000, 100_000));
+        thread.sync("cuCtxSynchronize", "context", end + 4_000 - thread.now);
+    });
+    let without = |found: &Found| found.2.iter().find(|(class, _)| *class == Class::Streams).map(|(_, ns)| *ns);
+    let events = found(&trace);
+    assert_eq!((events.0, without(&events)), (211_000, None), "an event between the two stays");
+    trace.order_by_legacy_stream();
+    let legacy = found(&trace);
+    // The second one begins 5 us after its call, that is 4 us later than the first one.
+    assert_eq!((legacy.0, without(&legacy)), (211_000, Some(101_000 - 4_000)));
+    assert!(legacy.3 >= 97_000, "no less is gained together: {}", legacy.3);
+}
+
+#[test]
 fn a_copy_that_waits_for_earlier_work_is_a_wait_and_a_copy() {
     // 20 us of Python, a kernel of 100 us, and a copy of 10 us that blocks until it has been made and returns 4 us later.
     let trace = ten(|thread| {

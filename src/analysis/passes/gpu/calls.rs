@@ -73,6 +73,8 @@ impl Call {
 
 /// Kinds of rows that are kept apart for a thread: each comes in the order of time by itself.
 const KINDS: usize = 7;
+/// The kind that waits for the operating system are.
+const SYSTEM: usize = 6;
 /// Calls of one kind and thread that are kept, at least, before old ones are forgotten.
 const KEPT: usize = 4096;
 /// The same at most, 3 MiB: several batches of rows.
@@ -106,7 +108,7 @@ fn kind(table: TableId) -> Option<usize> {
         TableId::DeviceMemory => 3,
         TableId::Api => 4,
         TableId::Collectives => 5,
-        TableId::OsWaits => 6,
+        TableId::OsWaits => SYSTEM,
         _ => return None,
     })
 }
@@ -172,6 +174,14 @@ impl Calls {
             let first = calls.partition_point(|call| call.end < from);
             calls.range(first..).take_while(move |call| call.start < to)
         })
+    }
+
+    /// The thread of a process that called the driver, where only one did.
+    pub(super) fn only_thread(&self, process_id: i64) -> Option<i32> {
+        let called = |kinds: &[VecDeque<Call>; KINDS]| kinds[..SYSTEM].iter().any(|calls| !calls.is_empty());
+        let mut threads = self.threads.iter().filter(|((of, _), kinds)| *of == process_id && called(kinds));
+        let ((_, tid), _) = threads.next()?;
+        threads.next().is_none().then_some(*tid)
     }
 
     /// Forgets what cannot be asked for any more: no gap begins before `settled`, and no row before `before` will come.

@@ -50,6 +50,12 @@ impl Bins {
         WIDTH_NS << self.doublings
     }
 
+    /// Has the time begin here.
+    pub(super) fn begin(&mut self, first_ns: i64) {
+        self.first_ns = first_ns;
+        self.bins.push(0);
+    }
+
     /// Adds a span of time.
     pub(crate) fn add(&mut self, mut start: i64, end: i64) {
         if self.bins.is_empty() {

@@ -6,6 +6,7 @@ use super::beside::Beside;
 use super::cover::{Bins, Cover};
 use super::gaps::{CAUSES, Longest};
 use super::order::{Operation, Work};
+use super::span::InSpan;
 use crate::analysis::passes::groups::Groups;
 use crate::analysis::passes::launches::OTHER;
 use crate::analysis::passes::steps::{Cursor, Steps};
@@ -85,8 +86,12 @@ const KERNELS: usize = 3;
 pub(crate) struct Device {
     /// A process that uses it, and the ordinal that it has there.
     pub(crate) named: (i64, i32),
-    /// Begin of its first operation.
+    /// Begin of its first operation, or of the time in which it is looked at.
     pub(crate) first_ns: i64,
+    /// Where the user named a span, its end as far as the device is known to have been there.
+    pub(super) until_ns: Option<i64>,
+    /// The thread that gave it its last operation there.
+    pub(super) fed_by: Option<i32>,
     /// Operations: kernels, communication, copies.
     pub(crate) operations: [u64; 3],
     /// Up to here it is known when it worked, for whomever.
@@ -121,6 +126,8 @@ impl Device {
         Device {
             named: (of.process_id, of.device),
             first_ns: of.start,
+            until_ns: None,
+            fed_by: None,
             operations: [0; 3],
             known_ns: of.start,
             inside_ns: of_ranges.then_some(0),
@@ -137,12 +144,33 @@ impl Device {
         }
     }
 
-    /// End of its last operation.
-    pub(crate) fn last_ns(&self) -> i64 {
-        self.covers[0].end
+    /// One that is looked at in a span of time, from its begin to its end.
+    pub(super) fn in_span(span: &InSpan, of_ranges: bool, steps: &Steps, cursor: &mut Cursor) -> Device {
+        let ((process_id, device), (from, to)) = (span.named, span.window);
+        let nothing = Operation::nothing(process_id, device, from);
+        let mut made = Device { until_ns: Some(to), ..Device::new(&nothing, of_ranges) };
+        made.bins.begin(from);
+        made.in_steps.at(process_id);
+        for of in &span.running {
+            made.in_steps.at(of.process_id);
+            made.several.add(of.start, made.covers[0].end.min(of.end));
+            made.cover(of, steps, cursor);
+            made.known_ns = made.known_ns.max(of.end);
+        }
+        made
     }
 
-    /// From its first operation to its last; of ranges the time of what was launched in them, and the idle time inside.
+    /// End of its last operation, or of the time in which it is looked at.
+    pub(crate) fn last_ns(&self) -> i64 {
+        self.until_ns.map_or(self.covers[0].end, |until| until.max(self.covers[0].end))
+    }
+
+    /// Whether any operation is counted, or looked at because it ran in a span.
+    pub(crate) fn has_work(&self) -> bool {
+        self.covers[0].total_ns > 0 || self.operations.iter().any(|count| *count > 0)
+    }
+
+    /// From its first operation to its last, or the span that the user named; of ranges the time of what was launched in them, and the idle time inside.
     pub(crate) fn range_ns(&self) -> i64 {
         match self.inside_ns {
             Some(idle_ns) => self.covers[0].total_ns + idle_ns,

@@ -9,6 +9,7 @@ use super::calls::{Call, Calls};
 use super::device::{Device, GAP_NS, Gaps};
 use super::gaps::{self, Cause, Caused, GapKey, Longest};
 use super::order::Operation;
+use super::span;
 use crate::analysis::passes::groups::Groups;
 use crate::analysis::passes::launches::OTHER;
 use crate::analysis::passes::steps::{Cursor, Steps};
@@ -71,13 +72,32 @@ impl Devices {
         Devices { names: DeviceNames::new(&trace.processes), places, ranges, ..Devices::default() }
     }
 
-    /// Puts them into the order of the processes that use them, whichever files came first. Nothing comes any more.
-    pub(super) fn end(&mut self) {
+    /// Knows the devices of a span that the user named before any of their operations comes: there may be none.
+    pub(super) fn look_at_span(
+        &mut self,
+        trace: &Trace,
+        filter: &Filter,
+        communication: &FxHashSet<i64>,
+        steps: &Steps,
+        cursor: &mut Cursor,
+    ) {
+        for (identity, span) in span::devices(trace, filter, &self.names, communication) {
+            self.index.insert(identity, self.all.len());
+            self.all.push(Device::in_span(&span, self.ranges.is_some(), steps, cursor));
+        }
+    }
+
+    /// Closes the span that the user named, and puts the devices into the order of the processes that use them, whichever files
+    /// came first. Nothing comes any more.
+    pub(super) fn end(&mut self, calls: Option<&Calls>, steps: &Steps, cursor: &mut Cursor) {
+        for index in 0..self.all.len() {
+            self.close(index, calls, steps, cursor);
+        }
         self.all.iter_mut().for_each(|device| device.over(i64::MAX, &mut self.hidden));
         self.hidden.sort_unstable();
         let places = &self.places;
         // One that only did other work has no part in the ranges reported.
-        self.all.retain(|device| device.operations.iter().any(|count| *count > 0));
+        self.all.retain(|device| device.has_work() || device.until_ns.is_some());
         self.all.sort_by_key(|Device { named: (process_id, ordinal), .. }| {
             (places.get(process_id).copied().unwrap_or(usize::MAX), *process_id, *ordinal)
         });
@@ -141,6 +161,10 @@ impl Devices {
         let before = device.covers[0];
         device.known_ns = known.max(of.end);
         device.several.add(of.start, before.end.min(of.end));
+        if device.until_ns.is_some() {
+            device.named = (of.process_id, of.device);
+            device.fed_by = joined.and_then(|(call, _)| call).map(|call| call.tid);
+        }
         device.over(of.start, &mut self.hidden);
         device.cover(of, steps, cursor);
         device.operations[of.work as usize] += 1;
@@ -190,6 +214,26 @@ impl Devices {
                 *ns += part.1 - part.0;
             }
         }
+    }
+
+    /// The idle time at the end of a span that the user named: what came next lies beside it, so its cause is what the thread did
+    /// that had given the device its last work, or the only one that called the driver.
+    fn close(&mut self, index: usize, calls: Option<&Calls>, steps: &Steps, cursor: &mut Cursor) {
+        let device = &self.all[index];
+        let (from, Some(until)) = (device.known_ns, device.until_ns) else { return };
+        if from >= until {
+            return;
+        }
+        let (process_id, ordinal) = device.named;
+        let tid = device.fed_by.or_else(|| calls?.only_thread(process_id));
+        let last = tid.map(|tid| Call::none(tid, until));
+        let nothing = Operation::nothing(process_id, ordinal, until);
+        let joined = calls.map(|calls| (last.as_ref(), calls));
+        match self.ranges.clone() {
+            Some(ranges) => self.gap_inside(index, from, &nothing, joined, &ranges, steps, cursor),
+            None => self.gap(index, (from, until), &nothing, joined, steps, cursor),
+        }
+        self.all[index].known_ns = until;
     }
 
     /// Time in which a device did nothing, before this operation.

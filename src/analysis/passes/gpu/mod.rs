@@ -22,6 +22,7 @@ mod gaps;
 mod launched;
 pub(super) mod order;
 mod queue;
+mod span;
 
 use std::sync::Arc;
 
@@ -104,8 +105,18 @@ pub(crate) struct Gpu {
 
 impl Gpu {
     /// For a trace with rows of these tables; `communication`: the names of NCCL's kernels.
-    pub(crate) fn new(trace: &Trace, communication: Arc<FxHashSet<i64>>, asked: Asked, filter: &Filter) -> Gpu {
-        Gpu { devices: Devices::new(trace, filter), communication, asked, ..Gpu::default() }
+    pub(crate) fn new(
+        trace: &Trace,
+        communication: Arc<FxHashSet<i64>>,
+        asked: Asked,
+        filter: &Filter,
+        steps: &Steps,
+    ) -> Gpu {
+        let mut gpu = Gpu { devices: Devices::new(trace, filter), communication, asked, ..Gpu::default() };
+        if asked.order() {
+            gpu.devices.look_at_span(trace, filter, &gpu.communication, steps, &mut gpu.cursor);
+        }
+        gpu
     }
 
     /// Kernels of NCCL by name, and their times.
@@ -278,7 +289,8 @@ impl Pass for Gpu {
     fn end(&mut self, steps: &Steps) {
         self.settle(i64::MAX, steps);
         self.queues.end();
-        self.devices.end();
+        let calls = self.asked.gaps.then_some(&self.calls);
+        self.devices.end(calls, steps, &mut self.cursor);
     }
 
     fn names(&self, ids: &mut FxHashSet<i64>) {

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use crate::trace::Rows;
+use crate::trace::{NO_NAME, Rows};
 
 /// What an operation is to the device's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,24 @@ pub(crate) struct Operation {
     pub(crate) work: Work,
     /// Of a copy its direction, a number of [`super::Copies::texts`].
     pub(crate) direction: u16,
+}
+
+impl Operation {
+    /// Stands for none at a time.
+    pub(super) fn nothing(process_id: i64, device: i32, at: i64) -> Operation {
+        let (cause, name_id) = (NO_CAUSE, NO_NAME);
+        Operation {
+            start: at,
+            end: at,
+            process_id,
+            device,
+            stream: 0,
+            cause,
+            name_id,
+            work: Work::Kernel,
+            direction: 0,
+        }
+    }
 }
 
 /// The columns that both tables of operations have.

@@ -43,6 +43,8 @@ pub(crate) struct Called {
     pub(crate) calls: u64,
     /// Threads that give the GPU work.
     pub(crate) givers: Givers,
+    /// Work was queued behind another stream's because one of the two was the legacy default stream.
+    pub(crate) legacy_order: bool,
 }
 
 /// Where a row lies.
@@ -201,6 +203,11 @@ impl Steps {
     pub(crate) fn steady_ns(&self, cursor: &mut Cursor, process_id: i64, start: i64, end: i64) -> i64 {
         let span = self.slot(cursor, process_id).map_or((0, 0), |slot| self.all[slot].steady_span());
         (end.min(span.1) - start.max(span.0)).max(0)
+    }
+
+    /// Whether any work was queued behind another stream's because of the legacy default stream.
+    pub(crate) fn has_legacy_order(&self) -> bool {
+        self.called.legacy_order
     }
 
     /// Names of the anchors.

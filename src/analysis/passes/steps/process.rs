@@ -286,7 +286,7 @@ impl ProcessSteps {
     }
 
     /// Whether a step of this duration is a usual one.
-    fn is_usual(&self, ns: i64) -> bool {
+    pub(crate) fn is_usual(&self, ns: i64) -> bool {
         (self.usual.0..=self.usual.1).contains(&ns)
     }
 

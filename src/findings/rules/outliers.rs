@@ -1,0 +1,77 @@
+//! The rule about steps that are far longer than the others: no usual step shows what they cost.
+
+use super::lines::ms;
+use crate::analysis::{long_steps, outlier_causes};
+use crate::findings::{Evidence, LONG_STEPS, Subject};
+use crate::render::{counted, share};
+
+pub(super) fn outlier_steps(s: &Subject<'_>) -> Option<Evidence> {
+    let long = long_steps(s.facts, s.process_id).filter(|long| long.share() >= LONG_STEPS)?;
+    let steps = counted(long.steps as f64, "step", "steps");
+    let first = format!(
+        "{} of {steps} {} over four times the median of {}: {} more in all, {} of the steps' time; the longest {}",
+        long.count,
+        if long.count == 1 { "takes" } else { "take" },
+        ms(long.median_ns as f64),
+        ms(long.beyond_ns as f64),
+        share(long.share()),
+        ms(long.longest_ns as f64)
+    );
+    let causes = outlier_causes(s.facts, s.process_id);
+    let lines = [Some(first), (!causes.is_empty()).then_some(causes)];
+    Some(Evidence { gain_ns: long.beyond_ns as f64, of_run: true, lines: lines.into_iter().flatten().collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analysis::{ALL, Section, Value};
+    use crate::findings::tests::found;
+    use crate::trace::testing::{START, TestTrace};
+
+    /// A loop of 104 steps of 1 ms in which the GPU works for most of the time, with a copy of 25 ms in some.
+    fn with_long_steps(long: &[usize], gpu_times: bool) -> Section {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let line = trace.stack("save", "/home/u/train.py", 212);
+        let mut thread = trace.thread(1, 11);
+        for step in 0..104 {
+            let began = thread.range_begin();
+            match gpu_times {
+                true => drop(thread.launch_running("k", 5_000, 7, (thread.now + 6_000, 940_000))),
+                false => thread.launch("k", 5_000),
+            }
+            thread.sync("cuStreamSynchronize", "stream", 945_000);
+            if long.contains(&step) {
+                thread.stack = Some((line, 0));
+                thread.copy("DtoH", ("device", "pageable"), false, 4, 24_000_000);
+                thread.stack = None;
+            }
+            thread.host(45_000);
+            thread.range_end(None, "step", began, true);
+        }
+        trace.section(ALL[0])
+    }
+
+    #[test]
+    fn a_few_steps_that_are_half_of_the_time_are_the_verdict_and_not_healthy() {
+        for gpu_times in [false, true] {
+            let section = with_long_steps(&[23, 31, 68, 79], gpu_times);
+            let text = section.literal.as_deref().unwrap_or_default();
+            assert_eq!(section.get("verdict"), &Value::from("OUTLIER STEPS"), "{text}");
+            assert!(text.contains("OUTLIER STEPS: 4 of 104 steps take 50 % of their time: 4 "), "{text}");
+            assert!(text.contains("train.py:212"), "{text}");
+            assert_eq!(found(&section)[0], ("outlier-steps".to_owned(), 96_000), "{text}");
+            // One has less than a fifth of the time.
+            let one = with_long_steps(&[50], gpu_times);
+            assert!(found(&one).iter().all(|(name, _)| name != "outlier-steps"), "{:?}", one.literal);
+            assert_ne!(one.get("verdict"), &Value::from("OUTLIER STEPS"), "{:?}", one.literal);
+        }
+    }
+
+    #[test]
+    fn long_steps_at_even_distances_belong_to_the_others() {
+        let every: Vec<usize> = (0..104).filter(|step| step % 13 == 12).collect();
+        let section = with_long_steps(&every, true);
+        assert!(found(&section).iter().all(|(name, _)| name != "outlier-steps"), "{:?}", section.literal);
+    }
+}
