@@ -12,7 +12,7 @@ use super::Select;
     override_usage = "gputrace check TRACE... --max METRIC=VALUE... [OPTIONS]\n       gputrace check --list",
     after_help = "Exit code: 0 when all limits hold; 1 when one is exceeded, or the trace cannot be read in full; 2 when check \
                   was called wrongly, or the trace has no value for a metric: what was not measured does not pass.\n\nExamples:\n  \
-                  gputrace check trace --max summary.step_p50_ns=12ms --max summary.waits=1\n  \
+                  gputrace check trace --max summary.step_p50_ns=12ms --max summary.waits=2\n  \
                   gputrace check trace --limits limits.toml --junit gputrace.xml\n  \
                   gputrace check trace --against main-trace --tolerance 5%\n\n\
                   A file of limits:\n  \

@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 use super::report::whole;
 use super::select::{self, wrong};
 use crate::analysis::{ALL, Analysis, Facts};
-use crate::cli::{DiffArgs, Format};
+use crate::cli::{Color, DiffArgs, Format};
 use crate::diff::{self, Diff, OWN_PARTS, Side};
+use crate::render::Layout;
 use crate::trace::Trace;
 
 /// Prints the comparison. Fails after it when parts of a trace could not be read.
@@ -26,8 +27,9 @@ pub(crate) fn run(args: &DiffArgs) -> Result<()> {
     let side = |folder: &std::path::Path, facts| Side { trace: folder.to_string_lossy().into_owned(), facts };
     let (old, new) = (side(&args.before, &facts[0]), side(&args.after, &facts[1]));
     let diff = Diff::of(&old, &new, &analyses, &own);
+    let layout = Layout::of_report(args.output.is_some(), args.width, Color::Never);
     let text = match args.format {
-        Format::Text => diff::text(&diff),
+        Format::Text => diff::text(&diff, layout.width),
         Format::Json => diff::json(&diff),
         Format::Markdown => diff::markdown(&diff),
     };
