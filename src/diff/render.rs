@@ -116,7 +116,7 @@ fn head(diff: &Diff, width: usize) -> Vec<String> {
         let process = about.process.as_ref().map_or(String::new(), |process| format!("  {process}"));
         let trace = shortened(&about.trace, width / 4);
         let room = width.saturating_sub(
-            [&name, trace.as_str(), &process, &steps].map(|text| text.chars().count()).iter().sum::<usize>() + 7,
+            [name, trace.as_str(), &process, &steps].map(|text| text.chars().count()).iter().sum::<usize>() + 7,
         );
         let command = shortened(&about.command.replace(char::is_control, " "), room.min(40));
         format!("{name:7} {trace}  {command}{process}  {steps}")
