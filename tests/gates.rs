@@ -53,6 +53,28 @@ fn a_trace_is_no_worse_than_itself_and_worse_than_a_better_one() {
 }
 
 #[test]
+fn what_only_one_of_two_traces_holds_is_named_and_is_no_failure_unless_it_was_asked_for() {
+    let scratch = Scratch::new();
+    demo(&scratch, "t");
+    scratch.target(gputrace()).args(["demo", "-o", "host", "--gpu-time", "off"]).plain().expect(0);
+    // Whatever the machine is busy with is allowed.
+    let any = ["--tolerance", "100000%", "--floor", "100s", "--junit", "out.xml"];
+    for traces in [["host", "--against", "t"], ["t", "--against", "host"]] {
+        let run = check(&scratch, &[&traces[..], &any].concat()).expect(0);
+        let said = run.text().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            said.contains("not compared summary.gpu_") && said.contains("has it; the other: no times of a GPU"),
+            "{said}"
+        );
+        assert!(!said.contains("metal-baseline") && said.contains(" limits hold: "), "{said}");
+        let junit = fs::read_to_string(scratch.path().join("out.xml")).expect("the result");
+        assert!(junit.contains("errors=\"0\"") && junit.contains("<skipped message=\"only t has it"), "{junit}");
+    }
+    let named = ["host", "--against", "t", "--metric", "summary.gpu_idle_ns"];
+    assert!(check(&scratch, &named).expect(2).text().starts_with("not measured  summary.gpu_idle_ns"));
+}
+
+#[test]
 fn what_was_not_measured_does_not_pass() {
     let scratch = Scratch::new();
     let trace = scratch.target("true").options(["--malloc", "off"]).traced().expect(0).trace;
