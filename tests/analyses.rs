@@ -111,6 +111,39 @@ fn the_simulated_gpus_own_times_are_in_the_demos_report() {
     assert_eq!(number(&busy["busy_ns"]) + number(&busy["idle_ns"]), number(&busy["range_ns"]));
 }
 
+/// The document's part about an analysis, by its heading.
+fn part_about<'a>(document: &'a str, analysis: &str) -> &'a str {
+    let is_its =
+        |part: &&str| part.lines().next().is_some_and(|heading| heading.split(", ").any(|name| name == analysis));
+    document.split("\n## ").find(is_its).unwrap_or_else(|| panic!("no heading {analysis}"))
+}
+
+#[test]
+fn each_number_of_a_report_is_in_its_documentation() {
+    let scratch = Scratch::new();
+    crate::util::shim();
+    scratch.target(gputrace()).args(["demo", "-o", "t"]).plain().expect(0);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/report-json.md");
+    let document = std::fs::read_to_string(path).expect("the documentation");
+    let keys = |value: &Value| value.as_object().map(|of| of.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let analyses = report(&scratch, "t", &[])["analyses"].clone();
+    let mut missing = Vec::new();
+    for name in keys(&analyses) {
+        let (of, about) = (&analyses[&name], part_about(&document, &name));
+        // Tables by line are described once.
+        let by_site = |key: &String| key == "by_site" && document.contains("here and in transfers and device-memory");
+        let told = |key: &String| about.contains(&format!("`{key}`")) || by_site(key);
+        missing.extend(keys(&of["facts"]).into_iter().filter(|key| !told(key)).map(|key| format!("{name}.{key}")));
+        for table in keys(&of["tables"]) {
+            let columns = keys(&of["tables"][&table]["rows"][0]);
+            let there = |key: &String| document.contains(&format!("`{key}`"));
+            missing.extend((!told(&table)).then(|| format!("{name}.{table}")));
+            missing.extend(columns.iter().filter(|key| !there(key)).map(|key| format!("{name}.{table}.{key}")));
+        }
+    }
+    assert!(keys(&analyses).len() > 20 && missing.is_empty(), "{missing:?}");
+}
+
 /// A line of the summary without its figures, what stands in brackets, and the list that what was found shortens.
 fn shape(line: &str) -> String {
     let mut shape = String::new();

@@ -2,8 +2,9 @@
 //!
 //! An analysis is a pure function from [`Facts`] to a [`Section`]. The facts come from streaming passes over the trace
 //! ([`passes`]), several in one read. To add an analysis: write its file, name it in [`ALL`]; `report --only`,
-//! `--explain` and every format then know it.
+//! `--explain` and every format then know it. Other tools' names for it stand in [`aliases`].
 
+mod aliases;
 mod apart;
 mod api;
 mod bandwidth;
@@ -73,6 +74,7 @@ mod torch_memory;
 mod transfers;
 mod unified_memory;
 
+pub(crate) use aliases::find;
 pub(crate) use facts::Facts;
 pub(crate) use gpu::name as gpu_name;
 pub(crate) use gpu_clock::off as gpu_clock_off;
