@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::{About, Change, Diff, Part};
 use crate::analysis::{Unit, Value};
 use crate::render::{self, Layout, number, wrapped};
-use crate::trace::shortened;
+use crate::trace::{shortened, shortened_apart};
 
 /// `diff_version`; docs/report-json.md has the rule.
 const VERSION: u32 = 1;
@@ -30,8 +30,8 @@ pub(crate) fn text(diff: &Diff, width: usize) -> String {
         let mut grid = Grid::new();
         grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         grid.set_header(HEADS);
-        for row in part.rows.iter().take(ROWS) {
-            let [name, numbers @ ..] = cells(row, LINES * what);
+        for (row, name) in named(part, LINES * what) {
+            let [name, numbers @ ..] = cells(row, name);
             grid.add_row(std::iter::once(wrapped(&name, what).join("\n  ")).chain(numbers));
         }
         for index in 0..HEADS.len() {
@@ -65,8 +65,8 @@ pub(crate) fn markdown(diff: &Diff) -> String {
             HEADS.join(" | "),
             " ---: |".repeat(5)
         );
-        for row in part.rows.iter().take(ROWS) {
-            let _ = writeln!(out, "| {} |", cells(row, WHOLE).map(|cell| render::escaped(&cell)).join(" | "));
+        for (row, name) in named(part, WHOLE) {
+            let _ = writeln!(out, "| {} |", cells(row, name).map(|cell| render::escaped(&cell)).join(" | "));
         }
         notes(part).iter().for_each(|note| out.push_str(&format!("\n{}\n", render::escaped(note))));
     }
@@ -134,7 +134,14 @@ fn shown(diff: &Diff) -> impl Iterator<Item = &Part> {
     diff.parts.iter().filter(|part| !part.rows.is_empty() || part.note.is_some())
 }
 
-fn cells(row: &Change, room: usize) -> [String; 6] {
+/// The rows that are shown, each with what it is about in so many characters: those that differ look different.
+fn named(part: &Part, room: usize) -> Vec<(&Change, String)> {
+    let rows = &part.rows[..part.rows.len().min(ROWS)];
+    let names: Vec<String> = rows.iter().map(|row| row.what.replace(char::is_control, " ")).collect();
+    rows.iter().zip(shortened_apart(&names, room)).collect()
+}
+
+fn cells(row: &Change, name: String) -> [String; 6] {
     let value = |value: Option<f64>| value.map_or("-".to_owned(), |v| render::value(&Value::Num(v), row.unit));
     let by = row.by();
     let sign = if by < 0.0 { "-" } else { "+" };
@@ -152,7 +159,7 @@ fn cells(row: &Change, room: usize) -> [String; 6] {
         Some(false) => "no",
         None => "",
     };
-    let what = shortened(&row.what.replace(char::is_control, " "), room) + if row.mean { " (mean)" } else { "" };
+    let what = name + if row.mean { " (mean)" } else { "" };
     [
         what,
         value(row.before),
