@@ -12,7 +12,7 @@ use crate::trace::{shortened, shortened_apart};
 
 /// `diff_version`; docs/report-json.md has the rule.
 const VERSION: u32 = 1;
-/// Rows of a part that text and Markdown show.
+/// Rows of a part that text and Markdown show; of the quantities of a step all.
 const ROWS: usize = 8;
 /// Columns that the numbers of a row take; the rest is for what it is about, which goes on below where that is too little.
 const NUMBERS: usize = 58;
@@ -134,9 +134,13 @@ fn shown(diff: &Diff) -> impl Iterator<Item = &Part> {
     diff.parts.iter().filter(|part| !part.rows.is_empty() || part.note.is_some())
 }
 
+fn rows_shown(part: &Part) -> usize {
+    if part.name == "steps" { part.rows.len() } else { part.rows.len().min(ROWS) }
+}
+
 /// The rows that are shown, each with what it is about in so many characters: those that differ look different.
 fn named(part: &Part, room: usize) -> Vec<(&Change, String)> {
-    let rows = &part.rows[..part.rows.len().min(ROWS)];
+    let rows = &part.rows[..rows_shown(part)];
     let names: Vec<String> = rows.iter().map(|row| row.what.replace(char::is_control, " ")).collect();
     rows.iter().zip(shortened_apart(&names, room)).collect()
 }
@@ -180,7 +184,7 @@ fn notes(part: &Part) -> Vec<String> {
     let of =
         |row: &Change| Some(format!("{}: {}", shortened(&row.what, WHOLE / LINES), shortened(row.note.as_ref()?, 90)));
     let mut notes: Vec<String> = shown.filter_map(of).chain(part.note.clone()).collect();
-    let more = part.rows.len().saturating_sub(ROWS) + part.left_out;
+    let more = part.rows.len() - rows_shown(part) + part.left_out;
     if more > 0 {
         notes.push(format!("... and {} more: --format json", number(more as f64)));
     }

@@ -173,6 +173,7 @@ fn waits_and_copies_are_those_of_the_report() {
         }
         let waits = row(diff, "steps", "waits");
         assert_eq!((waits.before, summary.get("waits")), (Some(1.0), &Value::Num(1.0)));
+        assert!(text(diff).contains("\n  GPU idle ") && text(diff).contains("\n  kernels that ran "), "{}", text(diff));
         assert_eq!(row(diff, "steps", "time in waits").beyond, Some(true));
         assert_eq!(row(diff, "steps", "time in copies and sets").beyond, Some(false));
     });
