@@ -8,6 +8,7 @@ mod kineto;
 mod output;
 pub(crate) mod perfetto;
 mod protobuf;
+mod runtime;
 mod timeline;
 mod told;
 
