@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::faults::{child_of, reported_so_far};
+use crate::limits::with_mounts;
 use crate::util::{Scratch, Started, Trace, count, poll, program};
 
 /// How long anything here may take at most.
@@ -157,6 +158,40 @@ fn when_gputrace_is_killed_its_heir_goes_on_and_the_command_notices_nothing() {
         scratch.gputrace(&["report", folder.to_str().expect("a plain path"), "--width", "1000"]).expect(0).text();
     assert!(report.contains("another process of it went on"), "{report}");
     assert!(fs::read_to_string(folder.join("summary.txt")).is_ok_and(|text| text.contains("launches")));
+}
+
+#[test]
+fn an_heir_on_a_full_disk_keeps_what_was_written_and_counts_the_rest() {
+    const LAUNCHES: u64 = 12_000;
+    let scratch = Scratch::new();
+    let (disk, copy) = (scratch.path().join("disk"), scratch.path().join("copy"));
+    fs::create_dir(&disk).expect("a folder");
+    crate::util::shim();
+    let script = format!(
+        "mount -t tmpfs -o size=400k none {disk} && {gputrace} -o {disk}/t -- {victim} {count} {LAUNCHES} 300 &
+        own=$!
+        until test -e {count} && test $(od -An -tu8 -N8 {count}) -gt 4000; do sleep 0.05; done
+        head -c 1M /dev/zero >{disk}/full
+        kill -9 $own
+        until grep -q '\"complete\": *true' {disk}/t/manifest/*.json; do sleep 0.05; done
+        cp -r {disk}/t {copy}",
+        disk = disk.display(),
+        copy = copy.display(),
+        count = scratch.path().join("count").display(),
+        gputrace = crate::util::gputrace().display(),
+        victim = program("victim").display(),
+    );
+    let Some(target) = with_mounts(&scratch, &script) else { return };
+    let run = target.with_instant_driver().plain().expect(0);
+    assert_eq!(run.text(), format!("launched {LAUNCHES}\n"), "{}", run.stderr);
+    let trace = Trace::open(&copy);
+    trace.assert_balanced();
+    let account = count(&trace.root(), "launch");
+    assert_eq!((account.seen, account.recorded), (LAUNCHES, launches(&trace).len() as u64), "{account:?}");
+    assert!(account.recorded > 1000 && account.dropped > 1000, "{account:?}");
+    let manifest = trace.manifest();
+    assert!(manifest.recovered.is_some_and(|recovered| recovered.taken_over), "{:?}", manifest.recovered);
+    assert!(manifest.notes.iter().any(|note| note.contains("could not be written")), "{:?}", manifest.notes);
 }
 
 /// Numbers that are as good as drawn.

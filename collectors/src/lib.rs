@@ -248,12 +248,16 @@ fn start_with(mut config: Config, mut before: Option<recover::Before>) -> Result
     let hearing = bell.try_clone().map_err(CollectError::Thread)?;
     let drain = Drain::new(config.clone(), shared.clone(), arrivals, hearing, orders, sender, symbols);
     let mut drain = drain.map_err(CollectError::Thread)?;
-    let mut written = None;
+    let (mut written, goes_on) = (None, before.is_some());
     if let Some(mut before) = before {
         written = before.written.take();
         drain.go_on(before);
     }
-    drain.first_manifest().write(&at).map_err(failed)?;
+    match drain.first_manifest().write(&at) {
+        // The one of the collector before stands there, and the writer tries it again.
+        Err(_) if goes_on => {}
+        written => written.map_err(failed)?,
+    }
     let writer = Writer::new(config.clone(), shared.clone(), written)?;
     let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
     let (working, writing) = crossbeam_channel::bounded(0);

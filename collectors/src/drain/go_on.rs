@@ -15,8 +15,11 @@ use crate::segment::Segment;
 impl Drain {
     /// Takes its place: the account so far, and the processes that ran.
     pub(crate) fn go_on(&mut self, before: Before) {
-        let Before { manifest, mut left, ref on_disk, next, .. } = before;
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).go_on(&manifest);
+        let Before { manifest, mut left, ref on_disk, next, trouble, .. } = before;
+        let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        report.go_on(&manifest);
+        report.warnings.extend(trouble);
+        drop(report);
         self.sequence = next;
         self.root = left.root;
         let own = std::mem::take(&mut self.manifest);

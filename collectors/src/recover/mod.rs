@@ -9,6 +9,8 @@
 mod account;
 mod before;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use account::{File, OnDisk};
 pub(crate) use before::{Before, Written, before};
@@ -179,6 +181,30 @@ impl Dead {
         }
         rows::remove_unnamed(&self.trace, &self.manifest);
         OnDisk::read(&self.trace, &mut self.manifest).map_err(failed)
+    }
+
+    /// The same for who goes on whatever the disk says: what finds no room, not even the reserve's and then the journal's, is lost.
+    /// Returns why some found none.
+    pub(crate) fn settle_anyhow(&mut self, taken: &BTreeSet<i64>) -> Result<(OnDisk, Option<io::Error>), RecoverError> {
+        if let Ok(on_disk) = self.settle(taken) {
+            return Ok((on_disk, None));
+        }
+        let _ = self.lock.set_len(0);
+        if let Ok(on_disk) = self.settle(taken) {
+            return Ok((on_disk, None));
+        }
+        let left = journal::left(&self.journal_at).ok();
+        let trouble = left.and_then(|left| {
+            let parts = rows::finish_parts(&self.trace, &left, &mut self.manifest).err();
+            let rows = rows::write_what_fits(&self.trace, &self.journal_at, &left, &self.manifest, taken);
+            // A file that could not be given its name may be all right: who looks finds it.
+            if parts.is_none() {
+                rows::remove_unnamed(&self.trace, &self.manifest);
+            }
+            parts.or(rows)
+        });
+        let failed = |source| RecoverError::Io { path: self.trace.clone(), source };
+        Ok((OnDisk::read(&self.trace, &mut self.manifest).map_err(failed)?, trouble))
     }
 
     fn finish(mut self, taken: &BTreeSet<i64>) -> Result<Manifest, RecoverError> {

@@ -1,11 +1,19 @@
 //! What the writer tells the drain and the launcher: what was lost, what was removed, what is wrong with the disk.
 
 use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::stream::Sealed;
 use crate::manifest::{Manifest, Removed};
 use crate::share::{self, Share, add};
+
+/// What is said where something could not be written.
+pub(crate) fn trouble(trace: &Path, what: &str, error: &io::Error) -> String {
+    let trace = trace.display();
+    format!("{what} could not be written to {trace}: {error}; what finds no room is counted as dropped")
+}
 
 /// What the writer tells everybody else.
 #[derive(Debug, Default)]
