@@ -22,6 +22,9 @@ use cli::{Action, Cli};
 use launch::exit::{Ending, Failure, OWN_FAILURE, USAGE};
 
 fn main() {
+    if let Some(ending) = commands::record::live_as_heir() {
+        ending.become_ours();
+    }
     let ending = match cli::with_default_subcommand(std::env::args_os().collect()) {
         Ok(arguments) => match Cli::try_parse_from(arguments) {
             Ok(cli) => dispatch(cli.action),

@@ -18,24 +18,48 @@ fn counted(file: &Path) -> u64 {
     bytes.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// The process that goes on for a gputrace: it has its command line, and another name.
-pub(crate) fn heir_of(started: &Started) -> i32 {
-    let words = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let (own, of) = (started.pid(), words(started.pid()));
+/// The command line of a process.
+pub(crate) fn words(pid: i32) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+}
+
+/// The processes that go on, or would, for a gputrace with these words: they have its command line, and another name.
+pub(crate) fn heirs(of: &[u8]) -> Vec<i32> {
     let is_heir = |pid: &i32| {
-        *pid != own
-            && words(*pid) == of
-            && fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "gputrace-heir\n")
+        words(*pid) == of && fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "gputrace-heir\n")
     };
-    let find = || {
-        let all = fs::read_dir("/proc").expect("/proc").flatten();
-        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_heir)
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_heir).collect()
+}
+
+/// The process that goes on for a gputrace.
+pub(crate) fn heir_of(started: &Started) -> i32 {
+    let of = words(started.pid());
+    poll(LONG, || heirs(&of).first().copied()).expect("gputrace has an heir")
+}
+
+/// Kills a gputrace, and whoever would go on for it.
+pub(crate) fn kill_with_heirs(started: &mut Started) {
+    heir_of(started);
+    let of = words(started.pid());
+    stop(started.pid());
+    heirs(&of).into_iter().for_each(kill);
+    started.kill();
+}
+
+/// Stops a process that was started here: it does nothing any more.
+pub(crate) fn stop(pid: i32) {
+    // SAFETY: numbers only; the process is known to be ours.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
+    let is_stopped = || {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        text.rsplit_once(") ")?.1.starts_with('T').then_some(())
     };
-    poll(LONG, find).expect("gputrace has an heir")
+    poll(LONG, is_stopped).expect("it stops");
 }
 
 /// Waits until the heir holds so many segments: a process whose segment is on its way when gputrace is killed is not traced.
-fn holds(heir: i32, segments: usize) {
+pub(crate) fn holds(heir: i32, segments: usize) {
     let links = || fs::read_dir(format!("/proc/{heir}/fd")).into_iter().flatten().flatten();
     let is_segment =
         |path: PathBuf| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:gputrace "));
@@ -49,7 +73,7 @@ pub(crate) fn kill(pid: i32) {
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
 }
 
-fn is_complete(trace: &Path) -> bool {
+pub(crate) fn is_complete(trace: &Path) -> bool {
     let manifests = fs::read_dir(trace.join("manifest")).into_iter().flatten().flatten().map(|entry| entry.path());
     // Not one that is being written.
     let manifests = manifests.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
@@ -220,10 +244,13 @@ fn one_kill(scratch: &Scratch, seed: u64) {
     holds(heir, 2);
     let until = Instant::now() + Duration::from_millis(draw(&mut random, 900));
     poll(LONG, || (Instant::now() >= until).then_some(())).expect("time");
-    if alone {
-        kill(heir);
-    }
     // Where the victim is fast, and this is slow, it may be over.
+    if alone {
+        let own = victim.started.pid();
+        // SAFETY: numbers only; it is our child, which nobody has waited for. Stopped it makes no other heir.
+        unsafe { libc::kill(own, libc::SIGSTOP) };
+        heirs(&words(own)).into_iter().for_each(kill);
+    }
     victim.started.kill_anyhow();
     victim.ends_well(total);
     let folder = victim.started.trace.clone();
@@ -295,12 +322,15 @@ fn while_gputrace_or_its_heir_is_at_work_recover_refuses_in_one_line() {
     let folder = victim.started.trace.clone();
     let said = recover(&scratch, &folder, 1);
     assert!(said.lines().count() == 1 && said.contains("still at work"), "{said}");
-    let heir = heir_of(&victim.started);
+    let (heir, of) = (heir_of(&victim.started), words(victim.started.pid()));
     victim.started.kill();
     let taken = || Trace::open(&folder).manifest().recovered.filter(|recovered| recovered.taken_over);
     poll(LONG, taken).expect("the heir goes on");
     let said = recover(&scratch, &folder, 1);
     assert!(said.lines().count() == 1 && said.contains("still at work"), "{said}");
+    poll(LONG, || (heirs(&of).len() == 2).then_some(())).expect("the heir has one itself");
+    stop(heir);
+    heirs(&of).into_iter().filter(|pid| *pid != heir).for_each(kill);
     kill(heir);
     let _ = poll(LONG, || {
         let said = scratch.gputrace(&["recover", folder.to_str().expect("a plain path")]);

@@ -59,6 +59,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
+use serde::{Deserialize, Serialize};
+
 use arrivals::Arrivals;
 use drain::{Bell, Command, Drain};
 use writer::{Shared, Writer};
@@ -69,11 +71,13 @@ pub use manifest::{ExitStatusInfo, Manifest, Untraced};
 pub use writer::was_killed;
 
 /// What a collector is told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// Folder of the trace. Made if missing; other launchers may write into it at the same time.
+    #[serde(with = "heir::path")]
     pub trace: PathBuf,
     /// Folder of the session, which exists; the socket and the segments of processes without a socket stand in it.
+    #[serde(with = "heir::path")]
     pub session: PathBuf,
     /// Name of this host, as it shall stand in file names and columns.
     pub host: String,
@@ -100,6 +104,7 @@ pub struct Config {
     /// Which single events are kept.
     pub detail: detail::Detail,
     /// The end of a pair ([`heir::pair`]) at whose other end somebody waits to go on, should this collector be killed.
+    #[serde(skip)]
     pub heir: Option<Arc<OwnedFd>>,
 }
 
@@ -304,6 +309,11 @@ impl Running {
     /// Somebody asks for what just happened to be kept.
     pub fn dump(&self, why: &str) {
         self.tell(Command::Dump(why.to_owned()));
+    }
+
+    /// Somebody else waits to go on, at the other end of this one.
+    pub fn heir(&self, heir: Arc<OwnedFd>) {
+        self.tell(Command::Heir(heir));
     }
 
     /// Lines about trouble for the launcher to print, also those that come while the collector finishes.

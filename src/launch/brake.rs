@@ -12,6 +12,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Serialize};
+
 use super::exit::Ending;
 use super::names::host;
 
@@ -31,8 +33,9 @@ const FAULTS: [(i32, &str); 4] =
 pub(crate) const CURE: &str = "gputrace doctor --clear-brake traces it again";
 
 /// The brake of one command.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Brake {
+    #[serde(with = "gputrace_collectors::heir::path")]
     file: PathBuf,
     /// Program and first word.
     command: String,

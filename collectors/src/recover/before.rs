@@ -35,7 +35,7 @@ pub(crate) struct Written {
 
 /// Makes whole what the collector left of its trace.
 pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Result<Before, TakeOverError> {
-    let mut dead = Dead::find(trace, launcher)?.ok_or(TakeOverError::Ended)?;
+    let mut dead = Dead::find_patiently(trace, launcher)?.ok_or(TakeOverError::Ended)?;
     let taken: BTreeSet<i64> = left.processes.keys().copied().collect();
     let (mut on_disk, trouble) = dead.settle_anyhow(&taken)?;
     let files = std::mem::take(&mut on_disk.files);

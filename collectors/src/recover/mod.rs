@@ -19,7 +19,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -114,7 +115,7 @@ pub fn launchers(trace: &Path) -> Result<Vec<Launcher>, RecoverError> {
 
 /// Makes the launcher's part of the trace whole. None: it is.
 pub fn recover(trace: &Path, launcher: &Launcher) -> Result<Option<Manifest>, RecoverError> {
-    let Some(dead) = Dead::find(trace, launcher)? else { return Ok(None) };
+    let Some(dead) = Dead::find_patiently(trace, launcher)? else { return Ok(None) };
     dead.finish(&BTreeSet::new()).map(Some)
 }
 
@@ -130,7 +131,23 @@ pub(crate) struct Dead {
     lock_at: PathBuf,
 }
 
+/// The kernel takes a moment to end a process that was killed, which holds its lock until then.
+const DYING: Duration = Duration::from_secs(2);
+/// How often it is tried again.
+const AGAIN: Duration = Duration::from_millis(20);
+
 impl Dead {
+    /// As [`Dead::find`]; who was killed a moment ago is waited for.
+    pub(crate) fn find_patiently(trace: &Path, launcher: &Launcher) -> Result<Option<Dead>, RecoverError> {
+        let until = Instant::now() + DYING;
+        loop {
+            match Dead::find(trace, launcher) {
+                Err(RecoverError::AtWork(_)) if Instant::now() < until => thread::sleep(AGAIN),
+                found => return found,
+            }
+        }
+    }
+
     /// None: it is whole.
     pub(crate) fn find(trace: &Path, launcher: &Launcher) -> Result<Option<Dead>, RecoverError> {
         let manifest_at = manifest::path(trace, &launcher.host, launcher.id);

@@ -33,7 +33,7 @@ pub(super) fn stay(
     inspection: &Inspection,
     brake: Option<&Brake>,
 ) -> Recorded {
-    let Run { target, running, session, heir, trace, started } = run;
+    let Run { target, running, session, mut heir, trace, started } = run;
     if let Some(obstacle) = &inspection.obstacle {
         let exe = inspection.program().display().to_string();
         say(&format!("{exe} is not traced: {obstacle}; {}", obstacle.cure()));
@@ -50,6 +50,7 @@ pub(super) fn stay(
         if asked {
             running.dump("a signal to gputrace");
         }
+        heir.iter_mut().for_each(|heir| heir.watch(&running));
         let (found, next) = watch.look();
         found.into_iter().for_each(|process| running.untraced(process));
         warn(&warnings, &mut said);
