@@ -193,6 +193,11 @@ impl Dead {
                 self.manifest
                     .note("the journal ends in the middle of what was written last: that is among what is lost");
             }
+            if left.damaged > 0 {
+                let bytes = left.damaged;
+                self.manifest
+                    .note(&format!("{bytes} bytes in the midst of the journal were damaged: what stood there is lost"));
+            }
             rows::finish_parts(&self.trace, &left, &mut self.manifest).map_err(failed)?;
             rows::write_young(&self.trace, &self.journal_at, &left, &self.manifest, taken).map_err(failed)?;
         }

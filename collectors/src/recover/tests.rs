@@ -63,3 +63,23 @@ fn who_goes_on_where_there_is_room_keeps_all() {
     assert!(trouble.is_none());
     assert_eq!((rows(&on_disk, TableId::Names), rows(&on_disk, TableId::Processes)), (1, 1));
 }
+
+#[test]
+fn a_damaged_spot_of_the_journal_costs_what_stood_there_and_is_told() {
+    let folder = Folder::new("damaged-spot");
+    let launcher = left_behind(&folder);
+    let at = folder.trace().join("journal/h-1.journal");
+    let processes = tables::processes(&[ProcessRow { process_id: 6, pid: 10, ..ProcessRow::default() }]).unwrap();
+    let mut item = item(TableId::Processes, &processes);
+    item.head.first = 1;
+    let whole = fs::metadata(&at).unwrap().len();
+    Log::resume(at.clone(), whole).unwrap().append(&[item]).unwrap();
+    let mut bytes = fs::read(&at).unwrap();
+    bytes[40] ^= 1;
+    fs::write(&at, bytes).unwrap();
+    let mut dead = Dead::find(&folder.trace(), &launcher).unwrap().expect("it was killed");
+    let on_disk = dead.settle(&BTreeSet::new()).unwrap();
+    assert_eq!((rows(&on_disk, TableId::Names), rows(&on_disk, TableId::Processes)), (0, 1));
+    let told = format!("{whole} bytes in the midst of the journal were damaged: what stood there is lost");
+    assert_eq!(dead.manifest.notes, [told]);
+}
