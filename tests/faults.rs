@@ -271,6 +271,7 @@ fn a_disk_that_is_full_from_the_start_stops_us_before_the_target() {
     let run = target.plain().expect(125);
     assert_eq!(run.text(), "");
     one_line(&run.stderr, "No space left on device");
+    assert_eq!(run.stderr.matches("No space left on device").count(), 1, "{}", run.stderr);
 }
 
 /// Asserts that something is one line of ours that says this.

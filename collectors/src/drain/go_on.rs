@@ -7,6 +7,7 @@ use gputrace_abi::Class;
 use gputrace_abi::layout::CLASSES;
 
 use super::Drain;
+use super::switch::SWITCHED;
 use crate::heir::Will;
 use crate::manifest::Manifest;
 use crate::process::Process;
@@ -17,6 +18,7 @@ impl Drain {
     /// Takes its place: the account so far, and the processes that ran.
     pub(crate) fn go_on(&mut self, before: Before) {
         let Before { manifest, mut left, ref on_disk, next, trouble, .. } = before;
+        let killed_ns = manifest.recovered.map_or(manifest.started_ns, |recovered| recovered.killed_ns);
         let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         report.go_on(&manifest);
         report.warnings.extend(trouble);
@@ -25,6 +27,9 @@ impl Drain {
         self.root = left.root;
         let own = std::mem::take(&mut self.manifest);
         self.manifest = Manifest { clock: own.clock, detail: manifest.detail.clone().or(own.detail), ..manifest };
+        // When recording was on goes on here; what was kept around moments stands for itself.
+        let switched = self.manifest.detail.take_if(|detail| detail.mode == SWITCHED);
+        self.switch.resume(switched.as_ref());
         let wanted = self.will.is_wanted();
         for (id, kept) in std::mem::take(&mut left.processes) {
             let segment = match Segment::map(kept.segment.as_fd()) {
@@ -46,7 +51,10 @@ impl Drain {
             if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {
                 sampler.began(id, process.pid);
             }
-            process.begin_recording(&self.clocks);
+            process.resume_recording(switched.as_ref(), killed_ns, &self.clocks);
+            if switched.is_some() {
+                self.switch.ask(process.is_told_to_record());
+            }
             self.processes.insert(token, process);
         }
         self.changed = true;
