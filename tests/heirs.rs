@@ -167,3 +167,27 @@ fn a_death_that_only_the_heir_saw_counts_for_the_brake() {
     let text = doctor.env("XDG_STATE_HOME", scratch.path().join("state")).plain().text();
     assert!(text.lines().any(|line| line.starts_with("note  brake  ") && line.contains("died twice")), "{text}");
 }
+
+#[test]
+fn a_trace_that_is_removed_while_it_is_written_goes_on_in_a_new_folder_and_says_so() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("count");
+    let (started, mut heard) = target(&scratch, &file).start_to_be_killed_and_heard();
+    let victim = Victim::new(started, file);
+    let manifest = victim.started.trace.join("manifest");
+    poll(LONG, || manifest.is_dir().then_some(())).expect("a trace");
+    // As one step: who removes file by file meets new ones.
+    fs::rename(&victim.started.trace, scratch.path().join("away")).expect("it is ours");
+    let again = || fs::read_dir(&manifest).ok()?.flatten().next();
+    poll(LONG, again).expect("the account is written again");
+    kill(victim.pid);
+    let Victim { started, .. } = victim;
+    let trace = started.trace.clone();
+    let mut text = String::new();
+    heard.read_to_string(&mut text).expect("text");
+    drop(started);
+    let said = "the trace was removed while it was written: what had been written until then is gone";
+    assert_eq!(text.lines().filter(|line| *line == format!("gputrace: {said}")).count(), 1, "{text}");
+    let trace = Trace::open(&trace);
+    assert!(trace.manifest().complete && trace.manifest().notes.iter().any(|note| note == said));
+}

@@ -168,6 +168,7 @@ impl Writer {
             Message::Manifest(mut manifest) => {
                 self.report(|r| r.complete(&mut manifest));
                 let to = manifest::path(&self.config.trace, &self.config.host, self.config.launcher_id);
+                self.report(|r| r.see_removal(&to, &mut manifest));
                 if let Err(error) = manifest.write(&to) {
                     self.trouble("the manifest", &error);
                 }

@@ -59,10 +59,12 @@ pub(super) fn stay(
     let ended = Instant::now();
     let wall = ended - started;
     let brake = brake.filter(|_| inspection.obstacle.is_none());
-    if brake.is_some_and(|brake| brake.note(ending, SystemTime::now() - wall, wall)) {
-        say(&format!(
+    match brake.map(|brake| (brake, brake.note(ending, SystemTime::now() - wall, wall))) {
+        Some((_, Ok(true))) => say(&format!(
             "that was the second time that it died soon after its start: it runs untraced from now on; {CURE}"
-        ));
+        )),
+        Some((brake, Err(error))) => say(&brake.not_noted(&error)),
+        Some((_, Ok(false))) | None => {}
     }
     watch.last_look().into_iter().for_each(|process| running.untraced(process));
     let grace = if supervisor.is_interrupted() { args.grace.min(HURRIED) } else { args.grace };

@@ -14,9 +14,9 @@ use super::voice::Voice;
 use super::{Heir, Knowledge, VARIABLE};
 use crate::analysis::summary;
 use crate::commands::record::stay::SEAL;
-use crate::launch::brake::{Brake, CURE};
+use crate::launch::brake::CURE;
 use crate::launch::exit::Ending;
-use crate::launch::processes;
+use crate::launch::{processes, trace_folder};
 use crate::render;
 
 /// How often it is looked whether any process of the session is left.
@@ -123,15 +123,21 @@ fn remove(session: &Path) {
 fn note_death(knowledge: &Knowledge, manifest: &Manifest, voice: &Voice) {
     let ended = manifest.root.and_then(|root| Some((Ending::Signal(root.exit_signal?), root.wall_ns?)));
     let Some((brake, (ending, wall_ns))) = knowledge.brake.as_ref().zip(ended) else { return };
-    if Brake::note(brake, ending, knowledge.started, Duration::from_nanos(wall_ns)) {
-        voice.say(&format!(
+    match brake.note(ending, knowledge.started, Duration::from_nanos(wall_ns)) {
+        Ok(true) => voice.say(&format!(
             "{} died soon after its start for the second time: it runs untraced from now on; {CURE}",
             brake.command()
-        ));
+        )),
+        Ok(false) => {}
+        Err(error) => voice.say(&brake.not_noted(&error)),
     }
 }
 
 fn summarise(trace: &Path, manifest: Manifest) {
+    if trace_folder::others_at_work(trace, &manifest).0 > 0 {
+        // The one that ends last reports on all of them.
+        return;
+    }
     if let Ok(text) = summary::at_end(trace, Some(manifest)) {
         let _ = fs::write(trace.join("summary.txt"), render::summary(text.trim_end()));
     }
