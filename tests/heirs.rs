@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::faults::child_of;
-use crate::recovering::{heirs, holds, is_complete, kill, words};
+use crate::recovering::{all_with, heirs, holds, is_complete, kill, words};
 use crate::util::{Scratch, Started, Target, Trace, count, poll, program};
 
 /// How long anything here may take at most.
@@ -53,7 +53,7 @@ impl Victim {
         poll(LONG, || (counted(&self.file) >= so_far + 300).then_some(())).expect("it runs on");
         kill(self.pid);
         poll(LONG, || is_complete(&self.started.trace).then_some(())).expect("somebody seals the trace");
-        poll(LONG, || heirs(&self.words).is_empty().then_some(())).expect("nobody is left");
+        poll(LONG, || all_with(&self.words).is_empty().then_some(())).expect("nobody is left");
         let trace = Trace::open(&self.started.trace);
         trace.assert_balanced();
         let (account, came_back) = (count(&trace.process(self.pid), "launch"), counted(&self.file));
@@ -95,6 +95,29 @@ fn an_heir_that_goes_on_and_is_killed_has_one_itself() {
     victim.heir(&[first, second]);
     kill(second);
     victim.end();
+}
+
+#[test]
+fn what_a_flight_recorder_left_out_is_not_lost_because_it_was_killed() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("count");
+    let target = target(&scratch, &file).options(["--flight-recorder", "30"]);
+    let mut victim = Victim::new(target.start_to_be_killed(), file);
+    let heir = victim.heir(&[]);
+    let trace = victim.started.trace.clone();
+    let account = || {
+        let manifests = trace.join("manifest").is_dir().then(|| Trace::open(&trace).manifests())?;
+        let mut processes = manifests.into_iter().flat_map(|manifest| manifest.processes);
+        processes.find(|process| process.pid == victim.pid).map(|process| count(&process, "launch"))
+    };
+    let before = poll(LONG, || account().filter(|account| account.left_out >= 1000)).expect("it waits in memory");
+    victim.started.kill();
+    victim.heir(&[heir]);
+    kill(victim.pid);
+    poll(LONG, || is_complete(&trace).then_some(())).expect("the heir seals the trace");
+    let account = count(&Trace::open(&trace).process(victim.pid), "launch");
+    assert!(account.is_balanced() && account.left_out >= before.left_out, "{before:?}, then {account:?}");
+    assert!(account.dropped <= account.seen - before.left_out, "{before:?}, then {account:?}");
 }
 
 #[test]
@@ -150,7 +173,7 @@ fn fault(scratch: &Scratch) -> bool {
     victim.started.kill();
     // SAFETY: numbers only; the process is known to be ours.
     assert_eq!(unsafe { libc::kill(victim.pid, libc::SIGSEGV) }, 0);
-    poll(LONG, || heirs(&victim.words).is_empty().then_some(())).expect("nobody is left");
+    poll(LONG, || all_with(&victim.words).is_empty().then_some(())).expect("nobody is left");
     Trace::open(&victim.started.trace).manifest().root.is_some_and(|root| root.exit_signal == Some(libc::SIGSEGV))
 }
 

@@ -13,7 +13,7 @@ use crate::trace::{Problem, Process, Trace};
 /// Events that were wanted, and those that found no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Loss {
-    /// Recorded, each or in sums.
+    /// Recorded, each or in sums, and what `--detail` left out of that.
     pub(crate) recorded: u64,
     /// Dropped.
     pub(crate) dropped: u64,
@@ -44,7 +44,7 @@ impl Loss {
         let classes = tables.iter().flat_map(|table| table.classes());
         let counts = classes.filter_map(|class| accounts.get(*class));
         let sum = counts.fold(Loss::default(), |sum, count| Loss {
-            recorded: sum.recorded + count.kept(),
+            recorded: sum.recorded + count.kept() + count.left_out,
             dropped: sum.dropped + count.dropped,
         });
         Some(sum)

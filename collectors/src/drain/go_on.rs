@@ -17,7 +17,7 @@ use crate::segment::Segment;
 impl Drain {
     /// Takes its place: the account so far, and the processes that ran.
     pub(crate) fn go_on(&mut self, before: Before) {
-        let Before { manifest, mut left, ref on_disk, next, trouble, .. } = before;
+        let Before { manifest, mut left, ref on_disk, next, trouble, left_out, .. } = before;
         let killed_ns = manifest.recovered.map_or(manifest.started_ns, |recovered| recovered.killed_ns);
         let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         report.go_on(&manifest);
@@ -45,7 +45,7 @@ impl Drain {
                 process.cull(within_ns);
             }
             (process.memory, process.has_heir) = (Some(kept.segment).filter(|_| wanted), wanted);
-            process.go_on(kept.told, on_disk.of(id));
+            process.go_on(kept.told, on_disk.of(id), &left_out.get(&id).copied().unwrap_or_default());
             self.go_on_counting(id, &process, on_disk);
             let token = self.expect_end(&mut process, kept.pidfd);
             if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {

@@ -56,13 +56,19 @@ impl Process {
         self.told.as_mut()
     }
 
-    /// Goes on where an earlier collector was. `kept`: what is on the disk, by class: events, and events summed.
-    pub(crate) fn go_on(&mut self, told: Option<OwnedFd>, kept: impl Iterator<Item = (Class, u64, u64)>) {
+    /// Goes on where an earlier collector was. `kept`: what is on the disk, by class: events, and events summed. `left_out`: what
+    /// that one had left out on purpose.
+    pub(crate) fn go_on(
+        &mut self,
+        told: Option<OwnedFd>,
+        kept: impl Iterator<Item = (Class, u64, u64)>,
+        left_out: &ByClass,
+    ) {
         let view = *self.segment.view();
         let told = told.and_then(|fd| Told::resume(fd).ok());
         let (retired, slots) = told.as_ref().and_then(|told| told.read().ok()).unwrap_or_default();
         let kept: Vec<(Class, u64, u64)> = kept.collect();
-        self.resume_books(&retired, &kept);
+        self.resume_books(&retired, &kept, left_out);
         if !self.foreign {
             // Whoever waits for room looks whether this process lives.
             view.header().listener.store(std::process::id(), Ordering::Relaxed);
@@ -92,8 +98,9 @@ impl Process {
         self.told = told;
     }
 
-    fn resume_books(&mut self, retired: &Retired, kept: &[(Class, u64, u64)]) {
-        self.books = Books::resume(retired, kept.iter().map(|(class, rows, culled)| (*class as usize, rows + culled)));
+    fn resume_books(&mut self, retired: &Retired, kept: &[(Class, u64, u64)], left_out: &ByClass) {
+        let events = kept.iter().map(|(class, rows, culled)| (*class as usize, rows + culled));
+        self.books = Books::resume(retired, events, left_out);
         self.culled_before =
             kept.iter().filter(|(class, ..)| *class == Class::HostAlloc).map(|(.., culled)| culled).sum();
         self.events = kept.iter().map(|(_, rows, culled)| rows + culled).sum();

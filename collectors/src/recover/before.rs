@@ -1,11 +1,12 @@
 //! What a collector needs that goes on with the processes of another one, which was killed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use super::account::{File, OnDisk};
 use super::{Dead, Launcher, TakeOverError};
+use crate::accounting::ByClass;
 use crate::heir::Inheritance;
 use crate::manifest::{Manifest, Recovered};
 use crate::writer;
@@ -19,6 +20,8 @@ pub(crate) struct Before {
     pub(crate) on_disk: OnDisk,
     /// What the writer goes on with.
     pub(crate) written: Option<Written>,
+    /// What of their events was read and left out on purpose.
+    pub(crate) left_out: BTreeMap<i64, ByClass>,
     /// Numbers of processes from here on are free.
     pub(crate) next: i64,
     /// What could not be written, for the user.
@@ -45,7 +48,10 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
     let next = ids.map(|id| id & ((1 << crate::PROCESS_BITS) - 1)).max().map_or(0, |last| last + 1);
     let next = next + manifest.untraced.len() as i64;
     let mine = on_disk.split_off(&taken);
-    manifest.processes.retain(|process| !taken.contains(&process.process_id));
+    let (theirs, gone): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut manifest.processes).into_iter().partition(|process| taken.contains(&process.process_id));
+    manifest.processes = gone;
+    let left_out = theirs.iter().map(|process| (process.process_id, mine.left_out(process))).collect();
     let lost = on_disk.correct(&mut manifest);
     manifest.recovered = Some(Recovered { killed_ns: dead.killed_ns, lost, taken_over: true });
     manifest.note(
@@ -54,5 +60,5 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
     let trouble = trouble.map(|error| writer::trouble(trace, "rows that a killed gputrace left", &error));
     trouble.iter().for_each(|text| manifest.note(text));
     let written = Some(Written { files, lock: dead.lock });
-    Ok(Before { manifest, left, on_disk: mine, written, next, trouble })
+    Ok(Before { manifest, left, on_disk: mine, written, next, trouble, left_out })
 }

@@ -1,5 +1,6 @@
 //! What the heir does: it sleeps until its collector is killed, and then is the collector.
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -33,14 +34,15 @@ pub(crate) fn live() -> Option<Ending> {
     drop(paper);
     let voice = Voice::new(&knowledge.session, knowledge.lent);
     leave_behind(&[socket.as_raw_fd(), knowledge.lock, voice.descriptor()]);
-    take_name();
+    take_name(c"gputrace-heir");
     sleep_and_go_on(&socket, knowledge, &voice);
     Some(Ending::Code(0))
 }
 
 fn sleep_and_go_on(collector: &OwnedFd, knowledge: Knowledge, voice: &Voice) {
     let Some(left) = wait(collector) else { return };
-    // From now on it is as any other process: what ends it, ends it.
+    // From now on it is as any other process of gputrace: what ends it, ends it.
+    take_name(c"gputrace");
     // SAFETY: plain data, for which zeros are valid: the empty set.
     unsafe {
         let nothing: libc::sigset_t = std::mem::zeroed();
@@ -78,16 +80,16 @@ fn sleep_and_go_on(collector: &OwnedFd, knowledge: Knowledge, voice: &Voice) {
     remove(&session);
 }
 
-/// Is told from the process that it waits for.
+/// Is told from the process that it waits for, until it takes its place.
 #[cfg(target_os = "linux")]
-fn take_name() {
+fn take_name(name: &CStr) {
     // SAFETY: a name that ends in a zero byte.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"gputrace-heir".as_ptr()) };
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 /// There is no heir there.
 #[cfg(target_os = "macos")]
-fn take_name() {}
+fn take_name(_: &CStr) {}
 
 /// Collects until no process of the session is left.
 fn go_on(running: Running, session: &Path, voice: &Voice, heir: &mut Option<Heir>) -> Option<Manifest> {
