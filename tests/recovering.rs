@@ -336,10 +336,11 @@ fn while_gputrace_or_its_heir_is_at_work_recover_refuses_in_one_line() {
     stop(heir);
     heirs(&of).into_iter().filter(|pid| *pid != heir).for_each(kill);
     kill(heir);
-    let _ = poll(LONG, || {
-        let said = scratch.gputrace(&["recover", folder.to_str().expect("a plain path")]);
-        said.text().contains("recover").then_some(())
+    let said = poll(LONG, || {
+        let said = scratch.gputrace(&["recover", folder.to_str().expect("a plain path")]).text();
+        said.contains("recover").then_some(said)
     });
+    assert!(said.expect("it recovers").contains("still run"));
     assert!(is_complete(&folder));
     // The victim runs on alone.
     let before = counted(&victim.count);
