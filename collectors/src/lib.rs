@@ -103,6 +103,8 @@ pub struct Config {
     pub rollup: Option<Duration>,
     /// Which single events are kept.
     pub detail: detail::Detail,
+    /// A file that, while it is there, switches recording off.
+    pub disable_file: Option<PathBuf>,
     /// The end of a pair ([`heir::pair`]) at whose other end somebody waits to go on, should this collector be killed.
     #[serde(skip)]
     pub heir: Option<Arc<OwnedFd>>,
@@ -126,6 +128,7 @@ impl Config {
             host_memory: manifest::HostMemory::default(),
             rollup: Some(Duration::from_secs(1)),
             detail: detail::Detail::Full,
+            disable_file: None,
             heir: None,
         }
     }

@@ -7,6 +7,7 @@
 mod bell;
 mod counted;
 mod describe;
+mod disabled;
 mod dumps;
 mod go_on;
 mod hangs;
@@ -26,6 +27,7 @@ use gputrace_abi::clock::{COUNTER, ClockKind};
 
 pub(crate) use bell::Bell;
 use counted::Counted;
+use disabled::Disabled;
 use dumps::Dump;
 use hangs::Hangs;
 use switch::Switch;
@@ -93,6 +95,7 @@ pub(crate) struct Drain {
     /// What was asked to be kept, and is not on the disk yet.
     dumps: Vec<Dump>,
     switch: Switch,
+    disabled: Disabled,
     /// When the earliest row of what GPUs did may begin that is still to come.
     unwritten_ns: i64,
     clocks: Clocks,
@@ -176,6 +179,7 @@ impl Drain {
             control: control.ok(),
             dumps: Vec::new(),
             switch: Switch::default(),
+            disabled: Disabled::default(),
             unwritten_ns: i64::MAX,
             clocks,
             sampler,
@@ -237,6 +241,7 @@ impl Drain {
             self.send_batches(false);
             self.answer();
             self.see_switches();
+            self.see_disable_file();
             self.describe_in_time();
         };
         self.finish(root, deadline)

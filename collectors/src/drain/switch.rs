@@ -90,6 +90,9 @@ fn union(mut all: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
 impl Drain {
     /// Switches all processes, and those that come.
     pub(super) fn switch_all(&mut self, on: bool, client: Client) {
+        if on && self.disabled.is_there {
+            return client.answer(Err("an administrator switched recording off on this machine"));
+        }
         self.switch.asked = Some(on);
         self.see_switches();
         let now_ns = self.clocks.now_ns();

@@ -88,7 +88,12 @@ impl Process {
     /// What it was told from outside, where it does not switch itself.
     pub(crate) fn is_told_to_record(&self) -> Option<bool> {
         let header = self.segment.view().header();
-        (header.switches.load(Ordering::Acquire) == 0).then(|| header.paused.load(Ordering::Relaxed) == 0)
+        (header.switches.load(Ordering::Acquire) == 0).then(|| self.is_recording())
+    }
+
+    /// Whether it records.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.segment.view().header().paused.load(Ordering::Relaxed) == 0
     }
 
     /// Has it record, or not, from now on.
