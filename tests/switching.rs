@@ -6,7 +6,11 @@ use std::time::Duration;
 use gputrace_collectors::manifest::Interval;
 use serde_json::Value;
 
-use crate::util::{Driver, Scratch, Target, Trace, count, driver_folder, linked_with_library, poll, program_with};
+use crate::limits::with_mounts;
+use crate::recovering::{heir_of, holds, is_complete};
+use crate::util::{
+    Driver, Scratch, Target, Trace, count, driver_folder, linked_with_library, poll, program, program_with,
+};
 
 fn switched<'a>(scratch: &'a Scratch, scenario: &str) -> Target<'a> {
     let flags = linked_with_library("libcuda.so.1", &driver_folder(Driver::Plain), &["-l:libcuda.so.1"]);
@@ -125,4 +129,91 @@ fn a_session_is_switched_on_and_off_while_it_runs() {
     let inside =
         |interval: &Interval| starts.iter().filter(|at| (interval.from_ns..interval.to_ns).contains(at)).count();
     assert!(inside(&intervals[0]) >= 200 && inside(&intervals[1]) >= 290, "{intervals:?}");
+}
+
+/// One run that is switched on, perhaps off again, and then loses its gputrace: its intervals, and its trace.
+fn killed(scratch: &Scratch, stop: bool) -> (Vec<Interval>, Trace) {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let file = scratch.path().join(if stop { "stopped" } else { "made" });
+    let mut started = switched(scratch, "loop").arg(&file).options(["--start-paused"]).start_to_be_killed();
+    let until_made = |more: i64| {
+        let from = made(&file).unwrap_or(0);
+        poll(PATIENCE, || made(&file).filter(|now| *now >= from + more)).expect("the program goes on")
+    };
+    let session = started.pid().to_string();
+    until_made(500);
+    scratch.gputrace(&["start", &session]).expect(0);
+    poll(PATIENCE, || recorded(&started.trace).filter(|seen| *seen >= 200)).expect("launches are recorded");
+    if stop {
+        scratch.gputrace(&["stop", &session]).expect(0);
+    }
+    holds(heir_of(&started), 1);
+    started.kill();
+    let going_on = || Trace::open(&started.trace).manifest().recovered;
+    poll(PATIENCE, going_on).expect("the heir goes on");
+    until_made(300);
+    std::fs::write(file.with_extension("stop"), "").expect("a file");
+    poll(PATIENCE, || is_complete(&started.trace).then_some(())).expect("the heir seals the trace");
+    let trace = Trace::open(&started.trace);
+    trace.assert_balanced();
+    (intervals(&trace), trace)
+}
+
+#[test]
+fn what_was_recorded_is_on_the_disk_when_stop_says_so_and_an_heir_knows_of_when() {
+    let scratch = Scratch::new();
+    let (intervals, trace) = killed(&scratch, true);
+    let account = count(&trace.root(), "launch");
+    // A thread sees that it is to stop up to 511 events later: what came after the answer may be lost.
+    assert!(account.recorded >= 200 && account.dropped <= 511, "{account:?}");
+    assert_eq!(intervals.len(), 1, "{intervals:?}");
+    let killed_ns = trace.manifest().recovered.expect("it was").killed_ns;
+    assert!(intervals[0].to_ns <= killed_ns, "{intervals:?}, killed at {killed_ns}");
+    let (intervals, trace) = killed(&scratch, false);
+    assert_eq!(intervals.len(), 1, "it went on: {intervals:?}");
+    let launches = trace.table("launches");
+    let last = launches.rows().map(|row| row.int("start_ns")).max().expect("launches");
+    let first = launches.rows().map(|row| row.int("start_ns")).min().expect("launches");
+    let killed_ns = trace.manifest().recovered.expect("it was").killed_ns;
+    assert!(last > killed_ns && last < intervals[0].to_ns, "{intervals:?}, the last at {last}");
+    // Not from the process's start on: that was paused for 500 launches.
+    let of_process = trace.table("processes").rows().map(|row| row.int("start_ns")).max().expect("a process");
+    assert!(intervals[0].from_ns <= first && intervals[0].from_ns > of_process, "{intervals:?}, the first at {first}");
+}
+
+#[test]
+fn an_administrators_file_that_comes_during_the_run_ends_recording_and_not_the_program() {
+    let scratch = Scratch::new();
+    let (file, trace) = (scratch.path().join("count"), scratch.new_trace());
+    crate::util::shim();
+    let gputrace = crate::util::gputrace();
+    // The program runs until the collector has said that recording is off, and for 2,000 launches more.
+    let script = format!(
+        "mount -t tmpfs none /etc && {gputrace} -o {trace} -- {victim} {file} 1000000 500 2>{said} &
+        own=$!
+        until test -e {file} && test $(od -An -tu8 -N8 {file}) -gt 300; do sleep 0.05; done
+        mkdir /etc/gputrace && : >/etc/gputrace/disable
+        until grep -q 'recording is off' {said}; do sleep 0.05; done
+        most=$(($(od -An -tu8 -N8 {file}) + 2000))
+        until test $(od -An -tu8 -N8 {file}) -gt $most; do sleep 0.05; done
+        {gputrace} start {trace} 2>{said}.start; echo start $?
+        kill $own; wait $own; echo ended $?",
+        gputrace = gputrace.display(),
+        trace = trace.display(),
+        victim = program("victim").display(),
+        file = file.display(),
+        said = scratch.path().join("said").display(),
+    );
+    let Some(target) = with_mounts(&scratch, &script) else { return };
+    let run = target.with_instant_driver().plain();
+    let said = std::fs::read_to_string(scratch.path().join("said")).expect("a file");
+    let refused = std::fs::read_to_string(scratch.path().join("said.start")).expect("a file");
+    assert_eq!(run.text(), "start 1\nended 143\n", "{said} {refused}");
+    assert!(refused.contains("an administrator switched recording off"), "{refused}");
+    let trace = Trace::open(&trace);
+    trace.assert_balanced();
+    let (seen, all) = (count(&trace.root(), "launch").seen, made(&file).expect("a count") as u64);
+    // A thread that records sees that it is to stop up to 511 events later.
+    assert!(seen >= 300 && seen + 1400 < all, "{seen} of {all}");
+    assert_eq!(intervals(&trace).len(), 1);
 }

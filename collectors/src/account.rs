@@ -45,6 +45,12 @@ impl Count {
         self.left_out += events + culled;
     }
 
+    /// Of a collector that was killed: so many are in the trace of those that its account, which is a little older, says were left
+    /// out.
+    pub(crate) fn found_again(&self, on_disk: u64) -> u64 {
+        on_disk.saturating_sub(self.kept()).min(self.left_out)
+    }
+
     /// Whether every call that was seen is accounted for.
     pub fn is_balanced(&self) -> bool {
         self.seen == self.kept() + self.left_out + self.dropped + self.sampled_out + self.in_flight + self.abandoned

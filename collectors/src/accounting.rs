@@ -96,14 +96,16 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    /// Those of a process that an earlier collector read: what its ended threads counted, and what of its events is on the disk.
-    pub(crate) fn resume(retired: &Retired, kept: impl Iterator<Item = (usize, u64)>) -> Books {
+    /// Those of a process that an earlier collector read: what its ended threads counted, what of its events is on the disk, and what
+    /// it had left out on purpose.
+    pub(crate) fn resume(retired: &Retired, kept: impl Iterator<Item = (usize, u64)>, left_out: &ByClass) -> Books {
         let mut books = Books { resumed: true, ..Books::default() };
         let [seen, dropped, sampled_out, in_flight, abandoned] = retired;
         for (class, count) in books.counts.iter_mut().enumerate() {
             (count.seen, count.dropped) = (seen[class].min(MOST), dropped[class].min(MOST));
             count.sampled_out = sampled_out[class].min(MOST);
             (count.in_flight, count.abandoned) = (in_flight[class].min(MOST), abandoned[class].min(MOST));
+            count.left_out = left_out[class].min(MOST);
         }
         for (class, events) in kept {
             if let Some(count) = books.counts.get_mut(class) {
@@ -214,7 +216,8 @@ impl Books {
         }
         for (class, count) in self.counts.iter_mut().enumerate() {
             let torn = self.missing[class].min(self.torn_shared);
-            let known = count.recorded + count.dropped + count.sampled_out + count.in_flight + count.abandoned + torn;
+            let known = count.kept() + count.left_out + count.dropped;
+            let known = known + count.sampled_out + count.in_flight + count.abandoned + torn;
             // A row may be on the disk of a call that its thread had not yet counted.
             count.seen = count.seen.max(known);
             count.dropped += count.seen - known;
@@ -329,9 +332,9 @@ mod tests {
 
     #[test]
     fn what_an_earlier_collector_had_read_and_is_not_on_the_disk_is_dropped() {
-        let mut retired = Retired::default();
-        (retired[0][LAUNCH], retired[1][LAUNCH]) = (40, 2);
-        let mut books = Books::resume(&retired, [(LAUNCH, 30)].into_iter());
+        let (mut retired, mut left_out) = (Retired::default(), ByClass::default());
+        (retired[0][LAUNCH], retired[1][LAUNCH], left_out[LAUNCH]) = (40, 2, 5);
+        let mut books = Books::resume(&retired, [(LAUNCH, 30)].into_iter(), &left_out);
         let mut counters = Counters { in_flight: [(u64::MAX, 0); 3], ..Counters::default() };
         counters.seen[LAUNCH] = 50;
         let mut found = ByClass::default();
@@ -339,7 +342,8 @@ mod tests {
         books.enter(&counters, &found, 0, Ending::Exited, |_| None);
         books.settle();
         let count = books.close()["launch"];
-        assert_eq!((count.seen, count.recorded, count.dropped, books.lost()), (90, 75, 15, 13));
+        assert_eq!((count.seen, count.recorded, count.left_out), (90, 75, 5));
+        assert_eq!((count.dropped, books.lost()), (10, 8));
         assert!(count.is_balanced());
     }
 

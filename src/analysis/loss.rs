@@ -13,7 +13,7 @@ use crate::trace::{Problem, Process, Trace};
 /// Events that were wanted, and those that found no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Loss {
-    /// Recorded, each or in sums.
+    /// Recorded, each or in sums, and what `--detail` left out of that.
     pub(crate) recorded: u64,
     /// Dropped.
     pub(crate) dropped: u64,
@@ -44,7 +44,7 @@ impl Loss {
         let classes = tables.iter().flat_map(|table| table.classes());
         let counts = classes.filter_map(|class| accounts.get(*class));
         let sum = counts.fold(Loss::default(), |sum, count| Loss {
-            recorded: sum.recorded + count.kept(),
+            recorded: sum.recorded + count.kept() + count.left_out,
             dropped: sum.dropped + count.dropped,
         });
         Some(sum)
@@ -117,12 +117,12 @@ pub(crate) fn note_shed(section: &mut Section, facts: &Facts<'_>, needs: &[Need]
 }
 
 /// Whether the account of a collector is not its last one.
-pub(super) fn is_incomplete(trace: &Trace) -> bool {
+pub(crate) fn is_incomplete(trace: &Trace) -> bool {
     trace.manifests().any(Manifest::is_cut_short)
 }
 
 /// Why what there is is not all, where a collector did not come to its end.
-pub(super) fn why_incomplete(trace: &Trace) -> &'static str {
+pub(crate) fn why_incomplete(trace: &Trace) -> &'static str {
     if trace.manifests().any(|manifest| !manifest.complete) {
         "the collector was killed, had no room for its account, or is still at work"
     } else {

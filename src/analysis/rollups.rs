@@ -4,7 +4,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::passes::rollups::{Rollups, Sum, What};
 use super::section::{Column, Section, Table, Unit, Value, column};
-use super::{Analysis, Explain, Facts, Metric, Need};
+use super::{Analysis, Explain, Facts, Metric, Need, loss};
 use crate::trace::Site;
 
 /// The analysis.
@@ -74,7 +74,11 @@ impl Analysis for AllEvents {
             return section;
         }
         if all.range().is_none() {
-            section.note("No sums in this trace (recorded with --rollup off, imported, or by an older version).");
+            section.note(if loss::is_incomplete(facts.trace) {
+                "No sums in this trace: gputrace was killed before it wrote any (or recorded with --rollup off)."
+            } else {
+                "No sums in this trace (recorded with --rollup off, imported, or by an older version)."
+            });
             return section;
         }
         let range_ns = range_ns(facts);

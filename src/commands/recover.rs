@@ -5,11 +5,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use gputrace_collectors::Manifest;
+use gputrace_collectors::manifest::Process;
 use gputrace_collectors::recover::{Launcher, launchers, recover};
 
 use super::select::wrong;
 use crate::cli::RecoverArgs;
-use crate::launch::names;
+use crate::launch::{names, processes};
 use crate::render::number;
 
 /// Recovers all of them, and says what came of each.
@@ -41,7 +42,7 @@ fn one(trace: &Path, host_is_gone: bool) -> Result<String> {
     }
     Ok(match recovered.as_slice() {
         [] => format!("{name}: nothing to recover"),
-        some => format!("{name}: recovered{}; next: gputrace report {name}", what(some)),
+        some => format!("{name}: recovered{}{}; next: gputrace report {name}", what(some), who_runs(some, &here)),
     })
 }
 
@@ -60,6 +61,21 @@ fn what(manifests: &[Manifest]) -> String {
     format!(
         "{of}: {kept} events; {lost} are known to be lost, and what came later, or up to about a second before, is too"
     )
+}
+
+/// Processes that run on: what they do now nobody records, and what nobody had read of them stays in their memory.
+fn who_runs(manifests: &[Manifest], here: &str) -> String {
+    let of_here = manifests.iter().filter(|manifest| manifest.host == here).flat_map(|manifest| &manifest.processes);
+    let runs = |process: &&Process| {
+        let exe = u32::try_from(process.pid).ok().and_then(|pid| processes::executable_path(pid).ok());
+        process.running && exe.is_some_and(|exe| exe == Path::new(&process.exe))
+    };
+    let named: Vec<String> = of_here.filter(runs).map(|process| format!("{} ({})", process.pid, process.exe)).collect();
+    match named.as_slice() {
+        [] => String::new(),
+        [one] => format!("; process {one} still runs, unrecorded since"),
+        [first, ..] => format!("; {} processes still run, unrecorded since, the first of them {first}", named.len()),
+    }
 }
 
 #[cfg(test)]
@@ -81,5 +97,21 @@ mod tests {
         assert!(error.contains("was written on elsewhere") && error.contains("--host-is-gone"), "{error}");
         assert!(one(folder.path(), true).unwrap().contains(": recovered: 0 events"));
         assert!(one(folder.path(), false).unwrap().ends_with("nothing to recover"));
+    }
+
+    #[test]
+    fn what_still_runs_is_named() {
+        let own = std::process::id();
+        let exe = processes::executable_path(own).unwrap().to_string_lossy().into_owned();
+        let process =
+            |pid: i32, exe: &str, running| Process { pid, exe: exe.to_owned(), running, ..Process::default() };
+        let said = |processes: Vec<Process>| {
+            who_runs(&[Manifest { host: "h".to_owned(), processes, ..Manifest::default() }], "h")
+        };
+        let live = process(own as i32, &exe, true);
+        assert_eq!(said(vec![live.clone()]), format!("; process {own} ({exe}) still runs, unrecorded since"));
+        assert!(said(vec![live.clone(), live.clone()]).contains("; 2 processes still run"));
+        assert_eq!(said(vec![process(own as i32, "/bin/other", true), process(own as i32, &exe, false)]), "");
+        assert_eq!(who_runs(&[Manifest { processes: vec![live], ..Manifest::default() }], "elsewhere"), "");
     }
 }

@@ -7,6 +7,7 @@
 mod bell;
 mod counted;
 mod describe;
+mod disabled;
 mod dumps;
 mod go_on;
 mod hangs;
@@ -17,7 +18,8 @@ mod welcome;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -25,6 +27,7 @@ use gputrace_abi::clock::{COUNTER, ClockKind};
 
 pub(crate) use bell::Bell;
 use counted::Counted;
+use disabled::Disabled;
 use dumps::Dump;
 use hangs::Hangs;
 use switch::Switch;
@@ -61,6 +64,7 @@ pub(crate) enum Command {
     Untraced(Untraced),
     Root(u32),
     Dump(String),
+    Heir(Arc<OwnedFd>),
     Finish { root: Option<ExitStatusInfo>, deadline: Instant },
 }
 
@@ -91,6 +95,7 @@ pub(crate) struct Drain {
     /// What was asked to be kept, and is not on the disk yet.
     dumps: Vec<Dump>,
     switch: Switch,
+    disabled: Disabled,
     /// When the earliest row of what GPUs did may begin that is still to come.
     unwritten_ns: i64,
     clocks: Clocks,
@@ -110,6 +115,8 @@ pub(crate) struct Drain {
     manifest: Manifest,
     clock: Option<ClockKind>,
     root: Option<u32>,
+    /// How its last image ended, where that is known.
+    root_ended: Option<ExitStatusInfo>,
     rows: Vec<ProcessRow>,
     thread_rows: Vec<ThreadRow>,
     interval: Duration,
@@ -172,6 +179,7 @@ impl Drain {
             control: control.ok(),
             dumps: Vec::new(),
             switch: Switch::default(),
+            disabled: Disabled::default(),
             unwritten_ns: i64::MAX,
             clocks,
             sampler,
@@ -185,6 +193,7 @@ impl Drain {
             manifest,
             clock: None,
             root: None,
+            root_ended: None,
             rows: Vec::new(),
             thread_rows: Vec::new(),
             interval: IDLE,
@@ -195,9 +204,7 @@ impl Drain {
             changed: false,
         };
         if let Some(socket) = drain.arrivals.descriptor() {
-            // SAFETY: the door's own, which is open as long as the drain lives.
-            let door = unsafe { BorrowedFd::borrow_raw(socket) };
-            drain.will.door(door.try_clone_to_owned()?);
+            drain.leave_door();
             drain.watch(socket, SOCKET)?;
         }
         if let Some(control) = &drain.control {
@@ -234,6 +241,7 @@ impl Drain {
             self.send_batches(false);
             self.answer();
             self.see_switches();
+            self.see_disable_file();
             self.describe_in_time();
         };
         self.finish(root, deadline)
@@ -264,6 +272,7 @@ impl Drain {
                     self.will.root(pid);
                 }
                 Ok(Command::Dump(why)) => self.dump(None, &why),
+                Ok(Command::Heir(heir)) => self.leave_to(heir),
                 Ok(Command::Finish { root, deadline }) => return Some((root, deadline)),
                 Err(crossbeam_channel::TryRecvError::Empty) => return None,
                 // The launcher is gone without a word.
@@ -346,6 +355,9 @@ impl Drain {
         self.counted.ended(&described, self.clocks.now_ns(), &mut self.tables);
         self.manifest.processes.push(described);
         self.will.ended(process.id);
+        if self.root.is_some_and(|root| root == process.pid as u32 && !process.foreign) {
+            self.root_ended = process.ending(self.manifest.started_ns);
+        }
         if let Some(recovered) = &mut self.manifest.recovered {
             recovered.lost += process.lost();
         }

@@ -190,12 +190,12 @@ impl Process {
                 of if of == Class::Launch.name() => &mut work.left_out[2],
                 _ => &mut work.passed,
             }) += count.sampled_out;
-            work.events += count.recorded + count.culled + count.dropped;
+            work.events += count.kept() + count.left_out + count.dropped;
             if sampled && [Class::HostAlloc, Class::HostFree].iter().any(|of| class == of.name()) {
                 work.malloc += count.recorded + count.dropped;
             }
             if class == Class::Launch.name() {
-                work.launches = count.recorded + count.dropped;
+                work.launches = count.recorded + count.left_out + count.dropped;
             }
             if class == Class::HostAlloc.name() {
                 work.left_out[1] = count.sampled_out;

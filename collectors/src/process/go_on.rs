@@ -14,6 +14,7 @@ use gputrace_abi::sync::Ordering;
 use super::{NOBODY, Process};
 use crate::accounting::{Books, ByClass, Counters, Retired};
 use crate::chain::{Assembler, Chain};
+use crate::heir::Will;
 use crate::heir::told::Told;
 
 impl Process {
@@ -26,6 +27,13 @@ impl Process {
             told.add(&slots);
         }
         self.heirs.take()
+    }
+
+    /// Tells a new heir of it.
+    pub(crate) fn leave_to(&self, will: &mut Will) {
+        let Some(memory) = self.memory.as_ref().and_then(|memory| memory.try_clone().ok()) else { return };
+        will.process(self.id, self.pid, self.foreign, memory, self.pidfd.as_ref());
+        self.told.iter().filter_map(Told::descriptor).for_each(|told| will.told(self.id, told));
     }
 
     /// Keeps the account of the threads that have ended.
@@ -48,13 +56,19 @@ impl Process {
         self.told.as_mut()
     }
 
-    /// Goes on where an earlier collector was. `kept`: what is on the disk, by class: events, and events summed.
-    pub(crate) fn go_on(&mut self, told: Option<OwnedFd>, kept: impl Iterator<Item = (Class, u64, u64)>) {
+    /// Goes on where an earlier collector was. `kept`: what is on the disk, by class: events, and events summed. `left_out`: what
+    /// that one had left out on purpose.
+    pub(crate) fn go_on(
+        &mut self,
+        told: Option<OwnedFd>,
+        kept: impl Iterator<Item = (Class, u64, u64)>,
+        left_out: &ByClass,
+    ) {
         let view = *self.segment.view();
         let told = told.and_then(|fd| Told::resume(fd).ok());
         let (retired, slots) = told.as_ref().and_then(|told| told.read().ok()).unwrap_or_default();
         let kept: Vec<(Class, u64, u64)> = kept.collect();
-        self.resume_books(&retired, &kept);
+        self.resume_books(&retired, &kept, left_out);
         if !self.foreign {
             // Whoever waits for room looks whether this process lives.
             view.header().listener.store(std::process::id(), Ordering::Relaxed);
@@ -84,8 +98,9 @@ impl Process {
         self.told = told;
     }
 
-    fn resume_books(&mut self, retired: &Retired, kept: &[(Class, u64, u64)]) {
-        self.books = Books::resume(retired, kept.iter().map(|(class, rows, culled)| (*class as usize, rows + culled)));
+    fn resume_books(&mut self, retired: &Retired, kept: &[(Class, u64, u64)], left_out: &ByClass) {
+        let events = kept.iter().map(|(class, rows, culled)| (*class as usize, rows + culled));
+        self.books = Books::resume(retired, events, left_out);
         self.culled_before =
             kept.iter().filter(|(class, ..)| *class == Class::HostAlloc).map(|(.., culled)| culled).sum();
         self.events = kept.iter().map(|(_, rows, culled)| rows + culled).sum();

@@ -13,6 +13,7 @@ use gputrace_abi::Class;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
+use crate::accounting::ByClass;
 use crate::file::io_error;
 use crate::manifest::{Count, Manifest, Process, launcher_text};
 use crate::schema::{TABLES, TableId};
@@ -154,6 +155,18 @@ impl OnDisk {
         of.filter_map(|((_, class), (rows, culled))| Some((Class::from_u8(*class)?, *rows, *culled)))
     }
 
+    /// How many events of a process its account says were left out, by class, and are in no file all the same.
+    pub(crate) fn left_out(&self, process: &Process) -> ByClass {
+        let mut all = ByClass::default();
+        for (class, count) in &process.accounting {
+            let Some(class) = Class::ALL.into_iter().find(|of| of.name() == class) else { continue };
+            let kept =
+                self.of(process.process_id).find(|(of, ..)| *of == class).map_or(0, |(_, rows, culled)| rows + culled);
+            all[class as usize] = count.left_out - count.found_again(kept);
+        }
+        all
+    }
+
     /// Brings the accounts in line with the files. What was read and is in none is dropped; what is there and was not yet in the
     /// account was seen. Returns the events lost.
     pub(crate) fn correct(&self, manifest: &mut Manifest) -> u64 {
@@ -210,7 +223,10 @@ impl OnDisk {
 }
 
 fn correct(count: &mut Count, rows: u64, culled: u64) -> u64 {
-    let (told, kept) = (count.kept(), rows + culled);
+    let kept = rows + culled;
+    let found = count.found_again(kept);
+    count.left_out -= found;
+    let told = count.kept() + found;
     count.seen += kept.saturating_sub(told);
     let lost = told.saturating_sub(kept);
     count.dropped += lost;
@@ -246,5 +262,11 @@ mod tests {
         assert_eq!(with(8, 0), (10, 8, 0, 1, 0));
         assert_eq!(with(5, 1), (10, 5, 1, 3, 2));
         assert_eq!(with(11, 0), (13, 11, 0, 1, 0));
+        // What waited for a moment worth keeping, and was written when that came.
+        let mut count = Count { seen: 100, recorded: 8, left_out: 90, dropped: 2, ..Count::default() };
+        assert_eq!((correct(&mut count, 50, 0), count.left_out, count.seen), (0, 48, 100));
+        assert!(count.is_balanced(), "{count:?}");
+        assert_eq!((correct(&mut count, 110, 0), count.left_out, count.seen), (0, 0, 112));
+        assert!(count.is_balanced(), "{count:?}");
     }
 }

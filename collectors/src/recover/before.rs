@@ -1,13 +1,15 @@
 //! What a collector needs that goes on with the processes of another one, which was killed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use super::account::{File, OnDisk};
 use super::{Dead, Launcher, TakeOverError};
+use crate::accounting::ByClass;
 use crate::heir::Inheritance;
 use crate::manifest::{Manifest, Recovered};
+use crate::writer;
 
 /// The trace as it was left, made whole, and what its collector left to its heir.
 pub(crate) struct Before {
@@ -18,8 +20,12 @@ pub(crate) struct Before {
     pub(crate) on_disk: OnDisk,
     /// What the writer goes on with.
     pub(crate) written: Option<Written>,
+    /// What of their events was read and left out on purpose.
+    pub(crate) left_out: BTreeMap<i64, ByClass>,
     /// Numbers of processes from here on are free.
     pub(crate) next: i64,
+    /// What could not be written, for the user.
+    pub(crate) trouble: Option<String>,
 }
 
 /// What a writer goes on with.
@@ -32,9 +38,9 @@ pub(crate) struct Written {
 
 /// Makes whole what the collector left of its trace.
 pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Result<Before, TakeOverError> {
-    let mut dead = Dead::find(trace, launcher)?.ok_or(TakeOverError::Ended)?;
+    let mut dead = Dead::find_patiently(trace, launcher)?.ok_or(TakeOverError::Ended)?;
     let taken: BTreeSet<i64> = left.processes.keys().copied().collect();
-    let mut on_disk = dead.settle(&taken)?;
+    let (mut on_disk, trouble) = dead.settle_anyhow(&taken)?;
     let files = std::mem::take(&mut on_disk.files);
     let mut manifest = std::mem::take(&mut dead.manifest);
     let ids =
@@ -42,12 +48,17 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
     let next = ids.map(|id| id & ((1 << crate::PROCESS_BITS) - 1)).max().map_or(0, |last| last + 1);
     let next = next + manifest.untraced.len() as i64;
     let mine = on_disk.split_off(&taken);
-    manifest.processes.retain(|process| !taken.contains(&process.process_id));
+    let (theirs, gone): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut manifest.processes).into_iter().partition(|process| taken.contains(&process.process_id));
+    manifest.processes = gone;
+    let left_out = theirs.iter().map(|process| (process.process_id, mine.left_out(process))).collect();
     let lost = on_disk.correct(&mut manifest);
     manifest.recovered = Some(Recovered { killed_ns: dead.killed_ns, lost, taken_over: true });
     manifest.note(
         "gputrace was killed, and another process of it went on: of about the last second before that events are lost",
     );
+    let trouble = trouble.map(|error| writer::trouble(trace, "rows that a killed gputrace left", &error));
+    trouble.iter().for_each(|text| manifest.note(text));
     let written = Some(Written { files, lock: dead.lock });
-    Ok(Before { manifest, left, on_disk: mine, written, next })
+    Ok(Before { manifest, left, on_disk: mine, written, next, trouble, left_out })
 }
