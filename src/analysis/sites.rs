@@ -201,6 +201,26 @@ mod tests {
     }
 
     #[test]
+    fn the_waits_of_all_lines_are_those_of_the_section() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let line = trace.stack("main", "/home/u/train.py", 44);
+        let mut thread = trace.thread(1, 11);
+        thread.stack = Some((line, 0));
+        thread.sync("cuStreamSynchronize", "stream", 300_000);
+        thread.copy("DtoH", ("device", "pageable"), false, 4, 1_020_002);
+        // It is over when it is queued, whatever held it up.
+        thread.copy("DtoD", ("device", "device"), false, 4, 1_020_002);
+        let section = trace.section(&Syncs);
+        let of_lines = section.tables.iter().find(|table| table.key == "by_site").map_or(0, |table| table.rows.len());
+        assert_eq!((of_lines, section.cell("by_site", 0, "total_ns")), (2, &Value::Int(1_000_000)));
+        assert_eq!(
+            (section.get("implicit_waits_ns"), section.get("waits_ns")),
+            (&Value::Int(1_000_000), &Value::Int(300_000))
+        );
+    }
+
+    #[test]
     fn drawn_launches_stand_for_the_others_and_launches_after_a_pause_for_themselves() {
         let mut trace = TestTrace::new();
         trace.process(1, 100, None, START + 100_000_000);

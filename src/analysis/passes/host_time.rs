@@ -149,7 +149,17 @@ impl Pass for HostTime {
             Want { table: TableId::Syncs, columns: &["api_ns", "kind", "result"] },
             Want {
                 table: TableId::Transfers,
-                columns: &["api_ns", "result", "kind", "async", "bytes", "src_kind", "dst_kind", "pending_streams"],
+                columns: &[
+                    "api_ns",
+                    "result",
+                    "kind",
+                    "async",
+                    "bytes",
+                    "src_kind",
+                    "dst_kind",
+                    "direction",
+                    "pending_streams",
+                ],
             },
             Want {
                 table: TableId::DeviceMemory,
@@ -169,7 +179,7 @@ impl Pass for HostTime {
         let (start, length) = (rows.i64("start_ns"), rows.i64("api_ns"));
         let (kind, result) = (rows.texts("kind"), rows.i32_or("result", 0));
         let (bytes, queued) = (rows.i64_or("bytes", 0), rows.flags("async"));
-        let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
+        let (src, dst, direction) = (rows.texts("src_kind"), rows.texts("dst_kind"), rows.texts("direction"));
         let (api, pending) = (rows.i64("api_id"), rows.i32_or("pending_streams", Pending::MISSING));
         if rows.table == TableId::Launches {
             let device = rows.i32_or("device", -1);
@@ -194,7 +204,8 @@ impl Pass for HostTime {
                 Part::Copy => {
                     let memory = [src.get(row), dst.get(row)];
                     let (set, pending) = (kind.get(row) == "set", Pending::of(pending[row]));
-                    Transfer { set, queued: queued.get(row), memory, pending }.waited_ns(bytes[row], ns)
+                    let (queued, direction) = (queued.get(row), direction.get(row));
+                    Transfer { set, queued, memory, direction, pending }.waited_ns(bytes[row], ns)
                 }
                 Part::Memory => {
                     let (process_id, api_id, pending) = (process[row], api[row], Pending::of(pending[row]));

@@ -178,10 +178,10 @@ impl Implicit {
                 set: kind.get(row) == "set",
                 queued: queued.get(row),
                 memory: [src.get(row), dst.get(row)],
+                direction: direction.get(row),
                 pending: Pending::of(pending[row]),
             };
-            // A synchronous copy within a device is one in name only.
-            if !transfer.blocks() || !transfer.set && !transfer.queued && direction.get(row) == "DtoD" {
+            if !transfer.blocks() {
                 continue;
             }
             let kind = match (transfer.set, transfer.queued) {
@@ -230,12 +230,14 @@ impl Implicit {
         let start = rows.i64("start_ns");
         let (legacy, kind) = (rows.flags("legacy"), rows.texts("kind"));
         let (src, dst, queued) = (rows.texts("src_kind"), rows.texts("dst_kind"), rows.flags("async"));
+        let direction = rows.texts("direction");
         for row in (0..rows.len).filter(|row| legacy.get(*row)) {
             let waits = match rows.table {
                 TableId::Syncs => true,
                 TableId::Transfers => {
                     let (set, memory) = (kind.get(row) == "set", [src.get(row), dst.get(row)]);
-                    Transfer { set, queued: queued.get(row), memory, pending: Pending::Some }.blocks()
+                    let (queued, direction) = (queued.get(row), direction.get(row));
+                    Transfer { set, queued, memory, direction, pending: Pending::Some }.blocks()
                 }
                 _ => false,
             };

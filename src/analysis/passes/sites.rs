@@ -173,10 +173,12 @@ impl Sites {
     fn transfers(&mut self, rows: &Rows, steps: &Steps) {
         let (length, bytes, queued) = (rows.i64("api_ns"), rows.i64("bytes"), rows.flags("async"));
         let (kind, src, dst) = (rows.texts("kind"), rows.texts("src_kind"), rows.texts("dst_kind"));
+        let direction = rows.texts("direction");
         let pending = rows.i32_or("pending_streams", Pending::MISSING);
         self.costs(rows, steps, 1, |_, row| {
             let (set, memory) = (kind.get(row) == "set", [src.get(row), dst.get(row)]);
-            let transfer = Transfer { set, queued: queued.get(row), memory, pending: Pending::of(pending[row]) };
+            let (queued, direction) = (queued.get(row), direction.get(row));
+            let transfer = Transfer { set, queued, memory, direction, pending: Pending::of(pending[row]) };
             let waited = transfer.waited_ns(bytes[row], length[row]);
             [(if set { What::Hidden } else { What::Wait }, waited), (What::Copy, length[row] - waited)]
         });

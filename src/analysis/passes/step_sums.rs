@@ -209,7 +209,7 @@ impl StepSums {
 impl Pass for StepSums {
     fn wants(&self) -> &'static [Want] {
         const TRANSFERS: &[&str] =
-            &["api_ns", "stack_id", "kind", "src_kind", "dst_kind", "bytes", "async", "pending_streams"];
+            &["api_ns", "stack_id", "kind", "src_kind", "dst_kind", "direction", "bytes", "async", "pending_streams"];
         const MEMORY: &[&str] = &["api_ns", "api_id", "stack_id", "action", "kind", "bytes", "pending_streams"];
         &[
             Want { table: TableId::Launches, columns: &["api_ns", "stack_id", "kernels"] },
@@ -231,6 +231,7 @@ impl Pass for StepSums {
         let (stack, api, bytes) = (rows.i64_or("stack_id", NO_STACK), rows.i64("api_id"), rows.i64_or("bytes", 0));
         let (kind, class, action) = (rows.texts("kind"), rows.texts("class"), rows.texts("action"));
         let (src, dst, queued) = (rows.texts("src_kind"), rows.texts("dst_kind"), rows.flags("async"));
+        let direction = rows.texts("direction");
         let (kernels, pending) = (rows.i32_or("kernels", 0), rows.i32_or("pending_streams", Pending::MISSING));
         for row in 0..rows.len {
             let Some(step) = steps.index(&mut self.cursors[table], process[row], start[row]) else { continue };
@@ -244,7 +245,8 @@ impl Pass for StepSums {
                 }),
                 TableId::Transfers => {
                     let (set, memory) = (kind.get(row) == "set", [src.get(row), dst.get(row)]);
-                    let waited = Transfer { set, queued: queued.get(row), memory, pending }.waited_ns(bytes, ns);
+                    let (queued, direction) = (queued.get(row), direction.get(row));
+                    let waited = Transfer { set, queued, memory, direction, pending }.waited_ns(bytes, ns);
                     self.add(table, step, stack, &[(Cause::Wait, waited), (Cause::Copy, ns - waited)], |tally| {
                         count(Cause::Copy)(tally);
                         tally.bytes = tally.bytes.saturating_add(bytes);

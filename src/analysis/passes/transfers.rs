@@ -167,7 +167,8 @@ impl Pass for Transfers {
             let middle = place.is_middle();
             let small = bytes > 0 && bytes < SMALL_BYTES;
             let memory = [src.get(row), dst.get(row)];
-            let transfer = Transfer { set: key.set, queued: key.queued, memory, pending: Pending::of(pending[row]) };
+            let (Key { set, queued, .. }, direction) = (key, direction.get(row));
+            let transfer = Transfer { set, queued, memory, direction, pending: Pending::of(pending[row]) };
             let waited = transfer.waited_ns(bytes, ns);
             let own = ns - waited;
             let sum = self.sums.at(key);

@@ -67,6 +67,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) queued: bool,
     /// Kinds of memory of source and destination.
     pub(crate) memory: [&'a str; 2],
+    /// `transfers.direction`.
+    pub(crate) direction: &'a str,
     /// Work before it.
     pub(crate) pending: Pending,
 }
@@ -81,10 +83,11 @@ impl Transfer<'_> {
     }
 
     /// An asynchronous copy blocks where it touches pageable memory: the driver copies through a buffer of its own. A
-    /// synchronous set blocks where its memory is the host's or may be.
+    /// synchronous copy within a device is one in name only. A synchronous set blocks where its memory is the host's or may be.
     pub(crate) fn blocks(self) -> bool {
         match (self.set, self.queued) {
-            (false, queued) => !queued || self.memory.contains(&"pageable"),
+            (false, true) => self.memory.contains(&"pageable"),
+            (false, false) => self.direction != "DtoD",
             (true, queued) => !queued && matches!(self.memory[1], "pinned" | "managed"),
         }
     }
@@ -170,8 +173,13 @@ fn key(process_id: i64, api_id: i64, bytes: i64) -> (i64, i64, u32) {
 mod tests {
     use super::*;
 
-    const COPY: Transfer<'_> =
-        Transfer { set: false, queued: false, memory: ["device", "pinned"], pending: Pending::Unknown };
+    const COPY: Transfer<'_> = Transfer {
+        set: false,
+        queued: false,
+        memory: ["device", "pinned"],
+        direction: "DtoH",
+        pending: Pending::Unknown,
+    };
 
     #[test]
     fn what_a_copy_takes_far_beyond_its_need_is_waiting() {
@@ -189,8 +197,10 @@ mod tests {
         let set = Transfer { set: true, ..COPY };
         let device_set = Transfer { set: true, memory: ["", "device"], ..COPY };
         let queued_set = Transfer { set: true, queued: true, ..COPY };
-        let waits = [COPY, pageable, pinned, set, device_set, queued_set].map(|t| t.waited_ns(4, 1_000_000) > 0);
-        assert_eq!(waits, [true, true, false, true, false, false]);
+        let within = Transfer { direction: "DtoD", ..COPY };
+        let waits =
+            [COPY, pageable, pinned, set, device_set, queued_set, within].map(|t| t.waited_ns(4, 1_000_000) > 0);
+        assert_eq!(waits, [true, true, false, true, false, false, false]);
     }
 
     #[test]
