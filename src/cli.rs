@@ -24,7 +24,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use check::CheckArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use dump::DumpArgs;
-pub(crate) use export::{ExportArgs, ExportAt, ExportFormat, ExportValue};
+pub(crate) use export::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
 pub(crate) use import::ImportArgs;
 pub(crate) use malloc::{Malloc, MallocArgs};
 pub(crate) use record::{

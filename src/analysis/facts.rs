@@ -12,6 +12,7 @@ use super::passes::Pass;
 use super::passes::activity::Activities;
 use super::passes::allocations::Allocations;
 use super::passes::api::Api;
+use super::passes::calls::Calls;
 use super::passes::collectives::Collectives;
 use super::passes::counters::Counters;
 use super::passes::critical::Critical;
@@ -62,6 +63,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) host: HostTime,
     /// All calls.
     pub(crate) api: Api,
+    /// Calls that have a stack.
+    pub(crate) calls: Calls,
     /// Loading of code.
     pub(crate) modules: Modules,
     /// What single steps did.
@@ -176,6 +179,7 @@ impl<'a> Facts<'a> {
             steps,
             host: HostTime::new(idle.clone()),
             api: Api::default(),
+            calls: Calls::default(),
             modules: Modules::default(),
             step_sums,
             gpu_steps: GpuSteps::default(),
@@ -211,7 +215,7 @@ impl<'a> Facts<'a> {
             gpu,
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
-        let optional: [(Need, u32, &mut dyn Pass); 27] = [
+        let optional: [(Need, u32, &mut dyn Pass); 28] = [
             (Need::Ops, 60, &mut facts.ops),
             (Need::GraphsMade, 1, &mut facts.graphs),
             (Need::GraphReplays, 3, &mut facts.replays),
@@ -221,6 +225,7 @@ impl<'a> Facts<'a> {
             (Need::GpuClock, 20, &mut facts.gpu_clock),
             (Need::Modules, 8, &mut facts.modules),
             (Need::Api, 8, &mut facts.api),
+            (Need::Calls, 8, &mut facts.calls),
             (Need::Launches, 22, &mut facts.launches),
             (Need::Syncs, 1, &mut facts.syncs),
             (Need::Transfers, 1, &mut facts.transfers),
@@ -268,6 +273,7 @@ impl<'a> Facts<'a> {
         stacks.extend(facts.device_memory.torch.stacks());
         stacks.extend(facts.allocations.stacks());
         stacks.extend(facts.rollups.stacks());
+        stacks.extend(facts.calls.stacks());
         if !stacks.is_empty() {
             facts.stacks = trace.sites(&stacks);
         }

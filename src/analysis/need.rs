@@ -17,6 +17,8 @@ pub(crate) enum Need {
     Modules,
     /// `Api`.
     Api,
+    /// `Calls`.
+    Calls,
     /// `Launches`.
     Launches,
     /// `Syncs`.
@@ -74,11 +76,11 @@ pub(crate) enum Need {
 impl Need {
     /// Whether the pass, or an analysis that needs no other, asks for steps. To find them may take longer than the pass.
     pub(super) fn asks_for_steps(self) -> bool {
-        !matches!(self, Need::Activities | Need::Api | Need::Counters | Need::Executions | Need::Rollups)
+        !matches!(self, Need::Activities | Need::Api | Need::Calls | Need::Counters | Need::Executions | Need::Rollups)
     }
 
     /// The same of the host's time.
     pub(super) fn asks_for_host(self) -> bool {
-        !matches!(self, Need::Activities | Need::Counters | Need::Executions | Need::Rollups)
+        !matches!(self, Need::Activities | Need::Calls | Need::Counters | Need::Executions | Need::Rollups)
     }
 }

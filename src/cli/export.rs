@@ -17,7 +17,9 @@ use super::Select;
                   gputrace export trace --format chrome --from 10 --to 12 -o trace.json.gz\n  \
                   gputrace export trace --format kineto -o trace.json.gz\n  \
                   gputrace export trace --format pprof --at peak -o heap.pb.gz\n  \
-                  gputrace export trace --format folded --value inuse_space --at peak -o heap.folded"
+                  gputrace export trace --format folded --value inuse_space --at peak -o heap.folded\n  \
+                  gputrace export trace --format pprof --of waits -o waits.pb.gz\n  \
+                  gputrace export trace --format speedscope -o trace.speedscope.json"
 )]
 pub(crate) struct ExportArgs {
     /// Folder of a trace; several are exported as one run
@@ -27,20 +29,31 @@ pub(crate) struct ExportArgs {
     /// Format of the file
     ///
     /// perfetto (protobuf) and chrome (JSON) are timelines for ui.perfetto.dev, which needs no network to show them, and
-    /// chrome://tracing. kineto is torch.profiler's JSON, which Holistic Trace Analysis and TensorBoard read. pprof and folded are
-    /// malloc by stack: a heap profile for pprof, with alloc_objects, alloc_space, inuse_objects and inuse_space as Go's have them; or a line for
-    /// each stack and its value, for flame graphs.
+    /// chrome://tracing. kineto is torch.profiler's JSON, which Holistic Trace Analysis and TensorBoard read. The others are sums by
+    /// stack, of what --of names: pprof is a profile with all its values, folded a line for each stack and one value, for flame graphs,
+    /// speedscope JSON for speedscope.app with a profile for each value and process.
     #[arg(long, value_enum, required = true)]
     pub(crate) format: ExportFormat,
 
+    /// What pprof, folded and speedscope sum by stack. Default: malloc; of speedscope all that was recorded
+    ///
+    /// malloc: alloc_objects, alloc_space, inuse_objects and inuse_space, as Go's heap profiles have them. waits: driver calls that wait for
+    /// the GPU, as the report's syncs has them: waits and wait_time, of copies, sets, frees and allocations the waiting alone. os-waits: waits
+    /// for the operating system, of all threads: os_waits and os_wait_time. calls: driver calls that have a stack: calls and call_time. These are
+    /// those that took --stacks-over, and launches drawn at random, each of which counts for as many as it was drawn from. Times are in ns.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) of: Option<ExportOf>,
+
     /// When memory in use is looked at: at the end, or when each process had most. Default: end
     ///
-    /// Of pprof, and of folded with --value inuse_space or --value inuse_objects: what was allocated is the same at any time.
+    /// Of pprof and speedscope, and of folded with --value inuse_space or --value inuse_objects: what was allocated is the same at any time.
     /// Example: --format folded --value inuse_space --at peak
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) at: Option<ExportAt>,
 
-    /// Which value each line of folded has. Default: alloc_space; --at needs one of memory in use
+    /// Which value folded and speedscope have; it says what --of does. --at needs one of memory in use
+    ///
+    /// Default of folded: alloc_space, of --of waits wait_time, of os-waits os_wait_time, of calls call_time. Of speedscope: all but counts.
     #[arg(long, value_enum, value_name = "VALUE")]
     pub(crate) value: Option<ExportValue>,
 
@@ -70,6 +83,21 @@ pub(crate) enum ExportFormat {
     Pprof,
     /// Folded stacks for flame graphs.
     Folded,
+    /// speedscope's JSON.
+    Speedscope,
+}
+
+/// What is summed by stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportOf {
+    /// What malloc gave.
+    Malloc,
+    /// Waits of the host for the GPU.
+    Waits,
+    /// Waits for the operating system.
+    OsWaits,
+    /// Driver calls.
+    Calls,
 }
 
 /// When memory in use is looked at.
@@ -93,28 +121,139 @@ pub(crate) enum ExportValue {
     InuseSpace,
     /// Blocks in use.
     InuseObjects,
+    /// Waits for the GPU.
+    Waits,
+    /// Time in them, ns.
+    WaitTime,
+    /// Waits for the operating system.
+    OsWaits,
+    /// Time in them, ns.
+    OsWaitTime,
+    /// Driver calls.
+    Calls,
+    /// Time in them, ns.
+    CallTime,
+}
+
+impl ExportOf {
+    /// Its values: their number, then what each of these comes to, and so on.
+    pub(crate) fn values(self) -> &'static [ExportValue] {
+        match self {
+            ExportOf::Malloc => &[
+                ExportValue::AllocObjects,
+                ExportValue::AllocSpace,
+                ExportValue::InuseObjects,
+                ExportValue::InuseSpace,
+            ],
+            ExportOf::Waits => &[ExportValue::Waits, ExportValue::WaitTime],
+            ExportOf::OsWaits => &[ExportValue::OsWaits, ExportValue::OsWaitTime],
+            ExportOf::Calls => &[ExportValue::Calls, ExportValue::CallTime],
+        }
+    }
+
+    /// The value that a profile shows first: the last one.
+    pub(crate) fn main_value(self) -> ExportValue {
+        self.values()[self.values().len() - 1]
+    }
+}
+
+impl ExportValue {
+    /// What it is a value of.
+    pub(crate) fn of(self) -> ExportOf {
+        match self {
+            ExportValue::AllocSpace
+            | ExportValue::AllocObjects
+            | ExportValue::InuseSpace
+            | ExportValue::InuseObjects => ExportOf::Malloc,
+            ExportValue::Waits | ExportValue::WaitTime => ExportOf::Waits,
+            ExportValue::OsWaits | ExportValue::OsWaitTime => ExportOf::OsWaits,
+            ExportValue::Calls | ExportValue::CallTime => ExportOf::Calls,
+        }
+    }
+
+    /// Its place among the values of its kind.
+    pub(crate) fn place(self) -> usize {
+        self.of().values().iter().position(|value| *value == self).unwrap_or_default()
+    }
+
+    /// As it is given, and as profiles name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ExportValue::AllocSpace => "alloc_space",
+            ExportValue::AllocObjects => "alloc_objects",
+            ExportValue::InuseSpace => "inuse_space",
+            ExportValue::InuseObjects => "inuse_objects",
+            ExportValue::Waits => "waits",
+            ExportValue::WaitTime => "wait_time",
+            ExportValue::OsWaits => "os_waits",
+            ExportValue::OsWaitTime => "os_wait_time",
+            ExportValue::Calls => "calls",
+            ExportValue::CallTime => "call_time",
+        }
+    }
+
+    /// As pprof names it.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            ExportValue::AllocSpace | ExportValue::InuseSpace => "bytes",
+            ExportValue::WaitTime | ExportValue::OsWaitTime | ExportValue::CallTime => "nanoseconds",
+            _ => "count",
+        }
+    }
+
+    fn is_inuse(self) -> bool {
+        matches!(self, ExportValue::InuseSpace | ExportValue::InuseObjects)
+    }
+}
+
+impl ExportFormat {
+    /// Whether it is a timeline, and no sums by stack.
+    pub(crate) fn has_time(self) -> bool {
+        matches!(self, ExportFormat::Perfetto | ExportFormat::Chrome | ExportFormat::Kineto)
+    }
 }
 
 impl ExportArgs {
+    /// What is summed by stack; none: all of it.
+    pub(crate) fn kind(&self) -> Option<ExportOf> {
+        let told = self.of.or(self.value.map(ExportValue::of));
+        if self.format == ExportFormat::Speedscope { told } else { told.or(Some(ExportOf::Malloc)) }
+    }
+
     /// Err: what of the options says nothing beside the others, and what it belongs to.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let inuse = matches!(self.value, Some(ExportValue::InuseSpace | ExportValue::InuseObjects));
-        if self.value.is_some() && self.format != ExportFormat::Folded {
-            return Err("--value belongs to --format folded: a profile of pprof has all four values".to_owned());
-        }
-        if self.max_events.is_some() && !matches!(self.format, ExportFormat::Perfetto | ExportFormat::Chrome) {
+        let (format, time) = (self.format, self.format.has_time());
+        if self.max_events.is_some() && !matches!(format, ExportFormat::Perfetto | ExportFormat::Chrome) {
             return Err("--max-events belongs to --format perfetto or chrome".to_owned());
         }
-        match (self.at, self.format) {
-            (Some(_), ExportFormat::Kineto | ExportFormat::Perfetto | ExportFormat::Chrome) => {
-                Err("--at is about memory in use: it belongs to --format pprof or folded".to_owned())
-            }
-            (Some(_), ExportFormat::Folded) if !inuse => {
-                Err("--at is about memory in use, and folded has what was allocated unless told: add --value inuse_space or \
-                     --value inuse_objects"
-                    .to_owned())
-            }
-            _ => Ok(()),
+        if self.of.is_some() && time {
+            return Err("--of is about sums by stack: it belongs to --format pprof, folded or speedscope".to_owned());
+        }
+        if self.value.is_some() && (time || format == ExportFormat::Pprof) {
+            return Err(
+                "--value belongs to --format folded or speedscope: a profile of pprof has all values".to_owned()
+            );
+        }
+        let other = |(value, of): &(ExportValue, ExportOf)| value.of() != *of;
+        if let Some((value, of)) = self.value.zip(self.of).filter(other) {
+            let values: Vec<&str> = of.values().iter().map(|value| value.name()).collect();
+            return Err(format!("--value {} is none of what --of names: {}", value.name(), values.join(", ")));
+        }
+        if self.at.is_none() {
+            return Ok(());
+        }
+        if time {
+            return Err("--at is about memory in use: it belongs to --format pprof, folded or speedscope".to_owned());
+        }
+        if self.kind().is_some_and(|of| of != ExportOf::Malloc) {
+            return Err("--at is about memory in use, which malloc alone has: leave it out, or --of".to_owned());
+        }
+        match self.value {
+            None if format != ExportFormat::Folded => Ok(()),
+            Some(value) if value.is_inuse() => Ok(()),
+            _ => Err("--at is about memory in use, and folded has what was allocated unless told: add --value inuse_space or \
+                      --value inuse_objects"
+                .to_owned()),
         }
     }
 }

@@ -4,8 +4,7 @@ use anyhow::{Context, Result, bail};
 
 use super::select::{self, wrong};
 use crate::analysis::Shed;
-use crate::cli::{ExportArgs, ExportAt, ExportFormat, ExportValue};
-use crate::export::heap::{At, What};
+use crate::cli::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
 use crate::render::duration;
 use crate::trace::{Filter, Missing, Trace};
 use crate::{export, say};
@@ -17,29 +16,26 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let filter = kept(args, &trace)?;
     select::tell(&trace, &filter);
     let (most, file) = (args.max_events.unwrap_or(u64::MAX), &args.output);
-    let at = match args.at {
-        None | Some(ExportAt::End) => At::End,
-        Some(ExportAt::Peak) => At::Peak,
-    };
-    let what = match args.value {
-        None | Some(ExportValue::AllocSpace) => What::AllocSpace,
-        Some(ExportValue::AllocObjects) => What::AllocObjects,
-        Some(ExportValue::InuseSpace) => What::InuseSpace,
-        Some(ExportValue::InuseObjects) => What::InuseObjects,
-    };
+    let (kind, at) = (args.kind(), args.at.unwrap_or(ExportAt::End));
+    let of = kind.unwrap_or(ExportOf::Malloc);
+    let value = args.value.unwrap_or(if of == ExportOf::Malloc { ExportValue::AllocSpace } else { of.main_value() });
     let (written, unit) = match args.format {
         ExportFormat::Perfetto => (export::perfetto::write(&trace, &filter, most, file), "events"),
         ExportFormat::Chrome => (export::chrome::write(&trace, &filter, most, file), "events"),
         ExportFormat::Kineto => (export::kineto(&trace, &filter, file), "events"),
-        ExportFormat::Pprof => (export::heap::pprof(&trace, &filter, file, at), "stacks"),
-        ExportFormat::Folded => (export::heap::folded(&trace, &filter, file, what, at), "stacks"),
+        ExportFormat::Pprof => (export::stacks::pprof(&trace, &filter, file, of, at), "stacks"),
+        ExportFormat::Folded => (export::stacks::folded(&trace, &filter, file, value, at), "stacks"),
+        ExportFormat::Speedscope => {
+            let values = args.value.map_or_else(|| export::stacks::weights(kind), |value| vec![value]);
+            (export::stacks::speedscope(&trace, &filter, file, &values, at), "stacks")
+        }
     };
     let written = written.with_context(|| format!("cannot write the export {}", args.output.display()))?;
     for (file, number) in &written.files {
         say(&format!("{}: {number} {unit}", file.display()));
     }
-    let of_stacks = matches!(args.format, ExportFormat::Pprof | ExportFormat::Folded);
-    if let Some(shed) = Shed::of(trace.processes.iter()).filter(|_| !of_stacks) {
+    let has_launches = args.format.has_time() || kind == Some(ExportOf::Calls);
+    if let Some(shed) = Shed::of(trace.processes.iter()).filter(|_| has_launches) {
         say(&format!("{}: they are not in it", shed.text(&trace)));
     }
     if let Some(from_ns) = written.left_out_from_ns {
@@ -52,17 +48,32 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     if written.open_ranges > 0 {
         say(&format!("{} ranges without an end are left out", written.open_ranges));
     }
-    if of_stacks && written.files.iter().all(|(_, number)| *number == 0) {
-        say(match what {
-            What::InuseSpace | What::InuseObjects if at == At::End => {
-                "nothing of malloc's is known to be in use at the end; --at peak has what was when there was most"
-            }
-            _ => "no malloc in this trace (recorded with --malloc off, or too little to be sampled)",
-        });
+    if !args.format.has_time() && written.files.iter().all(|(_, number)| *number == 0) {
+        say(nothing(kind, args.value.filter(|_| at == ExportAt::End)));
     }
     match trace.problems().iter().find(|problem| problem.missing != Missing::Nothing) {
         Some(problem) => bail!("the export is not whole: {problem}"),
         None => Ok(()),
+    }
+}
+
+/// Why there is nothing by stack; `at_end`: the value that was looked at then.
+fn nothing(kind: Option<ExportOf>, at_end: Option<ExportValue>) -> &'static str {
+    match (kind, at_end) {
+        (_, Some(ExportValue::InuseSpace | ExportValue::InuseObjects)) => {
+            "nothing of malloc's is known to be in use at the end; --at peak has what was when there was most"
+        }
+        (None, _) => "nothing in this trace is known by stack",
+        (Some(ExportOf::Malloc), _) => {
+            "no malloc in this trace (recorded with --malloc off, or too little to be sampled); --of waits has the host's waits"
+        }
+        (Some(ExportOf::Waits), _) => "no waits of the host for the GPU in this trace",
+        (Some(ExportOf::OsWaits), _) => {
+            "no waits for the operating system in this trace (recorded with --os off, or none was long enough)"
+        }
+        (Some(ExportOf::Calls), _) => {
+            "no driver call in this trace has a stack (recorded with --stacks off, or all were short)"
+        }
     }
 }
 

@@ -3,12 +3,12 @@
 pub(crate) mod chrome;
 mod collectives;
 mod counters;
-pub(crate) mod heap;
 mod kineto;
 mod output;
 pub(crate) mod perfetto;
 mod protobuf;
 mod runtime;
+pub(crate) mod stacks;
 mod timeline;
 mod told;
 

@@ -9,6 +9,7 @@ pub(crate) mod ahead;
 pub(crate) mod allocations;
 pub(crate) mod api;
 pub(crate) mod by_call;
+pub(crate) mod calls;
 pub(crate) mod clocks;
 pub(crate) mod collectives;
 pub(crate) mod counters;

@@ -5,24 +5,21 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::{Heap, What, name_of, no_frames};
+use super::{Sums, name_of};
+use crate::cli::ExportValue;
 use crate::trace::Frame;
 
-/// The stacks with a value, each once.
-pub(super) fn lines(heap: &Heap<'_>, what: What) -> BTreeMap<String, i64> {
+/// The stacks with some of a value, each once.
+pub(super) fn lines(sums: &Sums<'_, '_>, value: ExportValue) -> BTreeMap<String, i64> {
+    let place = value.place();
     let mut lines = BTreeMap::new();
-    for line in heap.lines.iter().filter(|line| line.values[what as usize] > 0) {
-        let mut text = plain(&heap.programs[line.program].name);
-        let frames = heap.frames(line);
-        if frames.is_empty() {
-            text.push(';');
-            text.push_str(no_frames(line));
-        }
-        for frame in frames.iter().rev() {
+    for line in sums.lines.iter().filter(|line| line.values[place] > 0) {
+        let mut text = plain(&sums.programs[line.program].name);
+        for frame in sums.frames(line).iter().rev() {
             text.push(';');
             text.push_str(&plain(&frame_text(frame)));
         }
-        *lines.entry(text).or_default() += line.values[what as usize];
+        *lines.entry(text).or_default() += line.values[place];
     }
     lines
 }

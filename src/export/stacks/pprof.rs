@@ -1,4 +1,4 @@
-//! pprof's profile.proto (github.com/google/pprof), with the four sample types of Go's heap profiles.
+//! pprof's profile.proto (github.com/google/pprof): of malloc with the four sample types of Go's heap profiles, of calls with count and time.
 //!
 //! One profile holds all processes: each sample has its process as a label, so that `-tagroot process` shows them apart and
 //! `-tagfocus pid=4711` one of them. A location is a frame without its address: everything is symbolised already, and
@@ -9,7 +9,8 @@ use std::io::{self, Write};
 use rustc_hash::FxHashMap;
 
 use super::super::protobuf::Message;
-use super::{At, Heap, name_of, no_frames};
+use super::{Sums, name_of};
+use crate::cli::{ExportAt, ExportOf};
 use crate::trace::Frame;
 
 /// Fields of the messages, by their names in profile.proto.
@@ -28,10 +29,6 @@ mod field {
     pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
 }
 
-/// Types and units of a sample's values, in their order.
-const TYPES: [(&str, &str); 4] =
-    [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")];
-
 /// What a profile refers to by number.
 #[derive(Default)]
 struct Tables {
@@ -44,48 +41,56 @@ struct Tables {
 }
 
 /// Writes the profile.
-pub(super) fn write(heap: &Heap<'_>, at: At, output: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(sums: &Sums<'_, '_>, at: ExportAt, output: &mut impl Write) -> io::Result<()> {
     let mut tables = Tables::default();
     tables.text("");
-    for (what, unit) in TYPES {
-        let value = tables.value_type(what, unit);
+    for value in sums.of.values() {
+        let value = tables.value_type(value.name(), value.unit());
         tables.profile.part(field::SAMPLE_TYPE, value.bytes());
     }
     // The first library is what a profile is said to be of.
-    if let Some(main) = heap.main() {
+    if let Some(main) = sums.main(1) {
         tables.mapping(&main.exe);
     }
-    for line in &heap.lines {
-        let mut frames: Vec<i64> = heap.frames(line).into_iter().map(|frame| tables.location(frame)).collect();
-        if frames.is_empty() {
-            frames.push(tables.location(&Frame { function: no_frames(line).to_owned(), ..Frame::default() }));
-        }
-        let program = &heap.programs[line.program];
+    for line in &sums.lines {
+        let frames: Vec<i64> = sums.frames(line).iter().map(|frame| tables.location(frame)).collect();
+        let program = &sums.programs[line.program];
         let mut sample = Message::default();
         sample.numbers(1, frames);
-        sample.numbers(2, line.values);
+        sample.numbers(2, line.values.iter().copied());
         sample.part(3, tables.label("process", Err(&program.name)).bytes());
         sample.part(3, tables.label("pid", Ok(program.pid.into())).bytes());
         tables.profile.part(field::SAMPLE, sample.bytes());
     }
-    let trace = heap.facts.trace;
+    let trace = sums.facts.trace;
     tables.profile.number(field::TIME_NANOS, trace.began_ns());
     let duration = trace.ended_ns().map_or(0, |ended| ended.saturating_sub(trace.began_ns()));
     tables.profile.number(field::DURATION_NANOS, duration);
-    let period = tables.value_type("space", "bytes");
-    tables.profile.part(field::PERIOD_TYPE, period.bytes());
-    tables.profile.number(field::PERIOD, heap.programs.iter().map(|program| program.sample_bytes).max().unwrap_or(1));
-    let when = match at {
-        At::End => "in use: at the end of each process",
-        At::Peak => "in use: when each process had most",
+    let (what, unit, period) = match sums.of {
+        ExportOf::Malloc => ("space", "bytes", sums.programs.iter().map(|program| program.sample_bytes).max()),
+        _ => (sums.of.main_value().name(), sums.of.main_value().unit(), None),
     };
-    let comment = tables.text(when);
+    let period_type = tables.value_type(what, unit);
+    tables.profile.part(field::PERIOD_TYPE, period_type.bytes());
+    tables.profile.number(field::PERIOD, period.unwrap_or(1));
+    let comment = tables.text(comment(sums.of, at));
     tables.profile.numbers(field::COMMENT, [comment]);
-    let default = tables.text(TYPES[3].0);
+    let default = tables.text(sums.of.main_value().name());
     tables.profile.number(field::DEFAULT_SAMPLE_TYPE, default);
     let order = std::mem::take(&mut tables.order);
     order.iter().for_each(|text| tables.profile.part(field::STRING_TABLE, text.as_bytes()));
     output.write_all(tables.profile.bytes())
+}
+
+/// What whoever reads the profile must know of its values.
+fn comment(of: ExportOf, at: ExportAt) -> &'static str {
+    match (of, at) {
+        (ExportOf::Malloc, ExportAt::End) => "in use: at the end of each process",
+        (ExportOf::Malloc, ExportAt::Peak) => "in use: when each process had most",
+        (ExportOf::Waits, _) => "of copies, sets, frees and allocations the waiting alone; short waits have no stack",
+        (ExportOf::OsWaits, _) => "of all threads, those that have nothing to do among them",
+        (ExportOf::Calls, _) => "calls that have a stack; launches are estimates where these were drawn",
+    }
 }
 
 impl Tables {

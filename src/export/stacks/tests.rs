@@ -1,4 +1,4 @@
-//! Heap profiles, read back.
+//! Profiles, read back.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -22,7 +22,7 @@ fn trace() -> TestTrace {
 }
 
 fn written(write: impl FnOnce(&Path) -> io::Result<Written>, name: &str) -> (Vec<u8>, u64) {
-    let folder = std::env::temp_dir().join(format!("gputrace-heap-{}-{name}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("gputrace-stacks-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let done = write(&folder.join(name)).unwrap();
     let bytes = std::fs::read(&done.files[0].0).unwrap();
@@ -38,11 +38,11 @@ fn folded_stacks_have_the_value_that_was_asked_for() {
         String::from_utf8(written(|file| folded(&trace, &Filter::default(), file, what, at), "f").0).unwrap()
     };
     let space = "python (pid 100);a:b (x.py:7) 500\npython (rank 3);[no stack] 100\n";
-    assert_eq!(text(What::AllocSpace, At::End), space);
-    assert_eq!(text(What::AllocObjects, At::End), space.replace(" 500", " 6").replace("] 100", "] 2"));
-    assert_eq!(text(What::InuseSpace, At::End), space.replace(" 500", " 30"));
-    assert_eq!(text(What::InuseSpace, At::Peak), space.replace(" 500", " 100"));
-    assert_eq!(text(What::InuseObjects, At::Peak), space.replace(" 500", " 2").replace("] 100", "] 2"));
+    assert_eq!(text(ExportValue::AllocSpace, ExportAt::End), space);
+    assert_eq!(text(ExportValue::AllocObjects, ExportAt::End), space.replace(" 500", " 6").replace("] 100", "] 2"));
+    assert_eq!(text(ExportValue::InuseSpace, ExportAt::End), space.replace(" 500", " 30"));
+    assert_eq!(text(ExportValue::InuseSpace, ExportAt::Peak), space.replace(" 500", " 100"));
+    assert_eq!(text(ExportValue::InuseObjects, ExportAt::Peak), space.replace(" 500", " 2").replace("] 100", "] 2"));
 }
 
 /// The fields of a message: numbers, and bytes.
@@ -95,7 +95,7 @@ impl Fields {
     }
 }
 
-/// Each sample as text: frames from the outermost on, labels, values.
+/// The types of the values and the one that is shown first; then each sample as text: frames from the outermost on, labels, values.
 fn samples(bytes: &[u8]) -> (Vec<String>, Fields) {
     let mut plain = Vec::new();
     flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain).unwrap();
@@ -121,25 +121,28 @@ fn samples(bytes: &[u8]) -> (Vec<String>, Fields) {
     };
     assert_eq!(texts[0], "");
     let types: Vec<String> = profile.parts(1).map(|t| format!("{}/{}", text(t.number(1)), text(t.number(2)))).collect();
-    assert_eq!(types, ["alloc_objects/count", "alloc_space/bytes", "inuse_objects/count", "inuse_space/bytes"]);
-    assert_eq!(text(profile.number(14)), "inuse_space");
-    (profile.parts(2).map(sample).collect(), profile)
+    let head = vec![format!("{} shown as {}", types.join(" "), text(profile.number(14)))];
+    (head.into_iter().chain(profile.parts(2).map(sample)).collect(), profile)
 }
 
 #[test]
 fn a_profile_of_pprof_says_what_the_trace_does() {
     let recorded = trace();
     let trace = recorded.open();
-    let (bytes, stacks) = written(|file| pprof(&trace, &Filter::default(), file, At::End), "heap.pb");
+    let (bytes, stacks) =
+        written(|file| pprof(&trace, &Filter::default(), file, ExportOf::Malloc, ExportAt::End), "heap.pb");
     let (lines, profile) = samples(&bytes);
     let wanted = [
+        "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes shown as inuse_space",
         "a;b /home/u/x.py:7 process=python (pid 100)0 pid=100 [6, 500, 1, 30]",
         "[no stack] :0 process=python (rank 3)0 pid=200 [2, 100, 2, 100]",
     ];
     assert_eq!((lines.as_slice(), stacks), (wanted.map(str::to_owned).as_slice(), 2));
     assert_eq!((profile.number(9), profile.number(12)), (START as u64, 524_288));
-    let (peak, _) = samples(&written(|file| pprof(&trace, &Filter::default(), file, At::Peak), "peak.pb.gz").0);
-    assert!(peak[0].ends_with("[6, 500, 2, 100]"), "{peak:?}");
+    let (peak, _) = samples(
+        &written(|file| pprof(&trace, &Filter::default(), file, ExportOf::Malloc, ExportAt::Peak), "peak.pb.gz").0,
+    );
+    assert!(peak[1].ends_with("[6, 500, 2, 100]"), "{peak:?}");
 }
 
 #[test]
@@ -155,8 +158,143 @@ fn a_frame_without_a_name_has_its_librarys() {
     trace.row(gputrace_collectors::schema::TableId::Stacks, row(1, "_ZN5model7forwardEi"));
     trace.thread(1, 11).malloc_at(5, 8, 8.0);
     let opened = trace.open();
-    let (lines, profile) = samples(&written(|file| pprof(&opened, &Filter::default(), file, At::End), "x.pb.gz").0);
-    assert!(lines[0].starts_with("model::forward :0 > [libx.so] :0 "), "{lines:?}");
+    let (lines, profile) = samples(
+        &written(|file| pprof(&opened, &Filter::default(), file, ExportOf::Malloc, ExportAt::End), "x.pb.gz").0,
+    );
+    assert!(lines[1].starts_with("model::forward :0 > [libx.so] :0 "), "{lines:?}");
     // The first mapping is the program itself.
     assert_eq!((profile.parts(3).count(), profile.parts(4).map(|l| l.number(2)).collect::<Vec<_>>()), (2, vec![2, 2]));
+}
+
+/// Two processes: one waits in a call, a copy, a free and for the operating system, and launches; the other waits without a stack.
+fn waiting() -> TestTrace {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 100_000_000);
+    trace.process(2, 200, Some(3), START + 100_000_000);
+    let [step, item] = [("step", 50), ("item", 44)].map(|(name, line)| trace.stack(name, "/home/u/train.py", line));
+    let mut thread = trace.thread(1, 11);
+    thread.stack = Some((item, 0));
+    (0..2).for_each(|_| thread.sync("cuStreamSynchronize", "stream", 300_000));
+    thread.copy("DtoH", ("device", "pageable"), false, 4, 1_020_002);
+    thread.free("cuMemFree_v2", "device", 9, 1_200_000);
+    thread.system_wait("poll", "poll", 5_000_000);
+    // Neither waits.
+    thread.sync("cuStreamQuery", "query", 400_000);
+    thread.copy("DtoH", ("device", "pinned"), true, 4, 600_000);
+    for n in 0..30 {
+        thread.stack = (n == 7).then_some((step, 30));
+        thread.launch("k", 2_000);
+    }
+    trace.thread(2, 12).sync("cuCtxSynchronize", "context", 7_000);
+    trace
+}
+
+const WAITS: &str = "python (pid 100);item (train.py:44);cuMemFree_v2 1100000
+python (pid 100);item (train.py:44);cuMemcpy 1000000
+python (pid 100);item (train.py:44);cuStreamSynchronize 600000
+python (rank 3);[no stack];cuCtxSynchronize 7000
+";
+const OS_WAITS: &str = "python (pid 100);item (train.py:44);poll 5000000\n";
+const CALLS: &str = "python (pid 100);item (train.py:44);cuMemFree_v2 1200000
+python (pid 100);item (train.py:44);cuMemcpy 1020002
+python (pid 100);item (train.py:44);cuMemcpyAsync 600000
+python (pid 100);item (train.py:44);cuStreamQuery 400000
+python (pid 100);item (train.py:44);cuStreamSynchronize 600000
+python (pid 100);step (train.py:50);cuLaunchKernel 60000
+";
+
+#[test]
+fn waits_and_calls_are_summed_by_stack_and_called_function() {
+    let recorded = waiting();
+    let trace = recorded.open();
+    let text = |value| {
+        let write = |file: &Path| folded(&trace, &Filter::default(), file, value, ExportAt::End);
+        String::from_utf8(written(write, "waits").0).unwrap()
+    };
+    assert_eq!(text(ExportValue::WaitTime), WAITS);
+    let counts: Vec<String> =
+        text(ExportValue::Waits).lines().map(|l| l.rsplit(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(counts, ["1", "1", "2", "1"]);
+    assert_eq!(
+        (text(ExportValue::OsWaitTime), text(ExportValue::OsWaits)),
+        (OS_WAITS.into(), OS_WAITS.replace("5000000", "1"))
+    );
+    assert_eq!(text(ExportValue::CallTime), CALLS);
+    assert!(text(ExportValue::Calls).ends_with("step (train.py:50);cuLaunchKernel 30\n"));
+    assert_eq!(text(ExportValue::AllocSpace), "");
+}
+
+#[test]
+fn profiles_of_calls_have_count_and_time() {
+    let recorded = waiting();
+    let trace = recorded.open();
+    let write = |file: &Path| pprof(&trace, &Filter::default(), file, ExportOf::Waits, ExportAt::End);
+    let (mut lines, profile) = samples(&written(write, "waits.pb").0);
+    let item = |api: &str, values: &str| {
+        format!("item /home/u/train.py:44 > {api} :0 process=python (pid 100)0 pid=100 {values}")
+    };
+    let mut wanted = vec![
+        "waits/count wait_time/nanoseconds shown as wait_time".to_owned(),
+        item("cuMemFree_v2", "[1, 1100000]"),
+        item("cuMemcpy", "[1, 1000000]"),
+        item("cuStreamSynchronize", "[2, 600000]"),
+        "[no stack] :0 > cuCtxSynchronize :0 process=python (rank 3)0 pid=200 [1, 7000]".to_owned(),
+    ];
+    lines.sort();
+    wanted.sort();
+    assert_eq!(lines, wanted);
+    assert_eq!((profile.number(12), profile.parts(3).count()), (1, 1));
+}
+
+#[test]
+fn speedscope_has_a_profile_for_each_value_and_process() {
+    let mut recorded = waiting();
+    recorded.thread(2, 13).malloc("alloc", 50, 100.0);
+    let trace = recorded.open();
+    let read = |values: &[ExportValue]| -> (Vec<String>, u64) {
+        let write = |file: &Path| speedscope(&trace, &Filter::default(), file, values, ExportAt::End);
+        let (bytes, stacks) = written(write, "x.json");
+        let file: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let frame = |number: &serde_json::Value| {
+            let frame = &file["shared"]["frames"][number.as_u64().unwrap() as usize];
+            let place = frame["file"].as_str().map_or_else(String::new, |file| format!(" {file}:{}", frame["line"]));
+            format!("{}{place}", frame["name"].as_str().unwrap())
+        };
+        let text = |profile: &serde_json::Value| {
+            let stacks = profile["samples"].as_array().unwrap().iter().zip(profile["weights"].as_array().unwrap());
+            let stack = |(stack, weight): (&serde_json::Value, &serde_json::Value)| {
+                let frames: Vec<String> = stack.as_array().unwrap().iter().map(frame).collect();
+                format!("{} {weight}", frames.join(" > "))
+            };
+            let mut stacks: Vec<String> = stacks.map(stack).collect();
+            stacks.sort();
+            let head = format!("{}, {} {}", profile["name"], profile["endValue"], profile["unit"]);
+            format!("{head}: {}", stacks.join("; "))
+        };
+        (file["profiles"].as_array().unwrap().iter().map(text).collect(), stacks)
+    };
+    let item = "item /home/u/train.py:44 >";
+    let waits = [
+        format!(
+            "\"wait_time of python (pid 100)\", 2700000 \"nanoseconds\": {item} cuMemFree_v2 1100000; {item} cuMemcpy 1000000; \
+             {item} cuStreamSynchronize 600000"
+        ),
+        "\"wait_time of python (rank 3)\", 7000 \"nanoseconds\": [no stack] > cuCtxSynchronize 7000".to_owned(),
+    ];
+    assert_eq!(read(&weights(Some(ExportOf::Waits))), (waits.to_vec(), 4));
+    let (all, stacks) = read(&weights(None));
+    let head = |line: &String| line.split(": ").next().unwrap().replace('"', "");
+    let wanted = [
+        "alloc_space of python (rank 3), 100 bytes",
+        "inuse_space of python (rank 3), 100 bytes",
+        "wait_time of python (pid 100), 2700000 nanoseconds",
+        "wait_time of python (rank 3), 7000 nanoseconds",
+        "os_wait_time of python (pid 100), 5000000 nanoseconds",
+        "call_time of python (pid 100), 3880002 nanoseconds",
+    ];
+    assert_eq!((all.iter().map(head).collect::<Vec<_>>(), stacks), (wanted.map(str::to_owned).to_vec(), 13));
+    assert_eq!(
+        read(&[ExportValue::OsWaits]).0,
+        [format!("\"os_waits of python (pid 100)\", 1 \"none\": {item} poll 1")]
+    );
 }

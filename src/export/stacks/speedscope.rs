@@ -1,0 +1,97 @@
+//! speedscope's own format (www.speedscope.app/file-format-schema.json): sampled profiles, which share their frames.
+//!
+//! A profile is of one value and one process, and each of its samples is a stack with all that it has of the value. Frames are numbered as
+//! they come, and stand at the end of the file.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+
+use super::super::output::quoted;
+use super::{Line, Sums, name_of};
+use crate::cli::ExportValue;
+use crate::trace::Frame;
+
+/// Frames by number, as the file has them.
+#[derive(Default)]
+struct Frames {
+    numbers: FxHashMap<Frame, usize>,
+    all: Vec<Value>,
+}
+
+/// Writes the profiles that have something. How many stacks they have.
+pub(super) fn write(all: &[Sums<'_, '_>], values: &[ExportValue], output: &mut impl Write) -> io::Result<usize> {
+    let (mut frames, mut stacks, mut profiles) = (Frames::default(), 0, 0);
+    let exporter = format!("gputrace {}", env!("CARGO_PKG_VERSION"));
+    write!(
+        output,
+        "{{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":{},\"profiles\":[",
+        quoted(&exporter)
+    )?;
+    for sums in all {
+        for (place, value) in sums.of.values().iter().enumerate().filter(|(_, value)| values.contains(value)) {
+            for (number, program) in sums.programs.iter().enumerate() {
+                let own = |line: &&Line| line.program == number && line.values[place] > 0;
+                let lines: Vec<&Line> = sums.lines.iter().filter(own).collect();
+                if lines.is_empty() {
+                    continue;
+                }
+                output.write_all(if profiles == 0 { b"\n" } else { b",\n" })?;
+                let name = quoted(&format!("{} of {}", value.name(), program.name));
+                profile(sums, (&name, *value), &lines, place, &mut frames, output)?;
+                (stacks, profiles) = (stacks + lines.len(), profiles + 1);
+            }
+        }
+    }
+    output.write_all(b"],\n\"shared\":{\"frames\":")?;
+    serde_json::to_writer(&mut *output, &frames.all)?;
+    output.write_all(b"}}\n")?;
+    Ok(stacks)
+}
+
+fn profile(
+    sums: &Sums<'_, '_>,
+    (name, value): (&str, ExportValue),
+    lines: &[&Line],
+    place: usize,
+    frames: &mut Frames,
+    output: &mut impl Write,
+) -> io::Result<()> {
+    let weights: Vec<i64> = lines.iter().map(|line| line.values[place]).collect();
+    let total = weights.iter().fold(0i64, |sum, weight| sum.saturating_add(*weight));
+    let unit = if value.unit() == "count" { "none" } else { value.unit() };
+    write!(
+        output,
+        "{{\"type\":\"sampled\",\"name\":{name},\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{total},"
+    )?;
+    output.write_all(b"\"samples\":[")?;
+    for (n, line) in lines.iter().enumerate() {
+        let stack: Vec<usize> = sums.frames(line).iter().rev().map(|frame| frames.number(frame)).collect();
+        output.write_all(if n == 0 { b"" } else { b"," })?;
+        serde_json::to_writer(&mut *output, &stack)?;
+    }
+    output.write_all(b"],\"weights\":")?;
+    serde_json::to_writer(&mut *output, &weights)?;
+    output.write_all(b"}")
+}
+
+impl Frames {
+    fn number(&mut self, frame: &Frame) -> usize {
+        if let Some(number) = self.numbers.get(frame) {
+            return *number;
+        }
+        // A library stands for a source that is not known.
+        let file = if frame.file.is_empty() { &frame.module } else { &frame.file };
+        let mut object = json!({ "name": name_of(frame) });
+        if !file.is_empty() {
+            object["file"] = file.as_str().into();
+        }
+        if let Some(line) = frame.line {
+            object["line"] = line.into();
+        }
+        self.numbers.insert(frame.clone(), self.all.len());
+        self.all.push(object);
+        self.all.len() - 1
+    }
+}
