@@ -61,6 +61,7 @@
 //! | `real_programs` | programs that people use run as they do without us |
 //! | `widths` | no line of a report is longer than was asked for |
 //! | `tidy` | the repository keeps its own rules |
+//! | `profiles` | sums by stack are those of the tables' rows, as other tools read them |
 //! | `timelines` | what other viewers show is what the trace holds |
 //!
 //! `util` builds and runs; `programs/` holds the traced programs; `fakes/` the simulated driver, CUPTI, NVML and NCCL, Metal, and
@@ -111,6 +112,7 @@ mod on_a_mac;
 mod os_waits;
 mod processes;
 mod profilers;
+mod profiles;
 mod ranges;
 mod real_programs;
 mod recovering;

@@ -79,7 +79,7 @@ pub(crate) enum ExportFormat {
     Chrome,
     /// torch.profiler's JSON.
     Kineto,
-    /// A heap profile for pprof.
+    /// A profile for pprof.
     Pprof,
     /// Folded stacks for flame graphs.
     Folded,

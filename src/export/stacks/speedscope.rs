@@ -1,15 +1,16 @@
 //! speedscope's own format (www.speedscope.app/file-format-schema.json): sampled profiles, which share their frames.
 //!
-//! A profile is of one value and one process, and each of its samples is a stack with all that it has of the value. Frames are numbered as
+//! A profile is of one value and one process, and each of its samples is a stack with all that it has of the value; of a value the process with most comes first. Frames are numbered as
 //! they come, and stand at the end of the file.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::super::output::quoted;
-use super::{Line, Sums, name_of};
+use super::{Line, Program, Sums, name_of};
 use crate::cli::ExportValue;
 use crate::trace::Frame;
 
@@ -31,15 +32,20 @@ pub(super) fn write(all: &[Sums<'_, '_>], values: &[ExportValue], output: &mut i
     )?;
     for sums in all {
         for (place, value) in sums.of.values().iter().enumerate().filter(|(_, value)| values.contains(value)) {
-            for (number, program) in sums.programs.iter().enumerate() {
-                let own = |line: &&Line| line.program == number && line.values[place] > 0;
-                let lines: Vec<&Line> = sums.lines.iter().filter(own).collect();
-                if lines.is_empty() {
-                    continue;
-                }
+            let mut of_programs: Vec<(i64, &Program, Vec<&Line>)> =
+                sums.programs.iter().enumerate().map(|(number, program)| own(sums, number, program, place)).collect();
+            of_programs.retain(|(_, _, lines)| !lines.is_empty());
+            // What is shown first is the first profile.
+            of_programs.sort_by_key(|(total, ..)| Reverse(*total));
+            for (total, program, lines) in of_programs {
                 output.write_all(if profiles == 0 { b"\n" } else { b",\n" })?;
                 let name = quoted(&format!("{} of {}", value.name(), program.name));
-                profile(sums, (&name, *value), &lines, place, &mut frames, output)?;
+                let unit = if value.unit() == "count" { "none" } else { value.unit() };
+                write!(
+                    output,
+                    "{{\"type\":\"sampled\",\"name\":{name},\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{total},"
+                )?;
+                samples(sums, &lines, place, &mut frames, output)?;
                 (stacks, profiles) = (stacks + lines.len(), profiles + 1);
             }
         }
@@ -50,21 +56,26 @@ pub(super) fn write(all: &[Sums<'_, '_>], values: &[ExportValue], output: &mut i
     Ok(stacks)
 }
 
-fn profile(
+/// What a program has of the value at a place: all, and its stacks with some.
+fn own<'s>(
+    sums: &'s Sums<'_, '_>,
+    number: usize,
+    program: &'s Program,
+    place: usize,
+) -> (i64, &'s Program, Vec<&'s Line>) {
+    let lines = sums.lines.iter().filter(|line| line.program == number && line.values[place] > 0).collect::<Vec<_>>();
+    let total = lines.iter().fold(0i64, |sum, line| sum.saturating_add(line.values[place]));
+    (total, program, lines)
+}
+
+/// The end of a profile: its stacks, outermost frame first, and their values.
+fn samples(
     sums: &Sums<'_, '_>,
-    (name, value): (&str, ExportValue),
     lines: &[&Line],
     place: usize,
     frames: &mut Frames,
     output: &mut impl Write,
 ) -> io::Result<()> {
-    let weights: Vec<i64> = lines.iter().map(|line| line.values[place]).collect();
-    let total = weights.iter().fold(0i64, |sum, weight| sum.saturating_add(*weight));
-    let unit = if value.unit() == "count" { "none" } else { value.unit() };
-    write!(
-        output,
-        "{{\"type\":\"sampled\",\"name\":{name},\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{total},"
-    )?;
     output.write_all(b"\"samples\":[")?;
     for (n, line) in lines.iter().enumerate() {
         let stack: Vec<usize> = sums.frames(line).iter().rev().map(|frame| frames.number(frame)).collect();
@@ -72,7 +83,7 @@ fn profile(
         serde_json::to_writer(&mut *output, &stack)?;
     }
     output.write_all(b"],\"weights\":")?;
-    serde_json::to_writer(&mut *output, &weights)?;
+    serde_json::to_writer(&mut *output, &lines.iter().map(|line| line.values[place]).collect::<Vec<_>>())?;
     output.write_all(b"}")
 }
 

@@ -225,6 +225,17 @@ fn waits_and_calls_are_summed_by_stack_and_called_function() {
 }
 
 #[test]
+fn a_part_of_a_trace_has_the_waits_that_began_in_it() {
+    let recorded = waiting();
+    let trace = recorded.open();
+    // The second wait of the first process begins 300 us after the begin, what follows it later.
+    let filter = Filter { from_ns: Some(START + 1), to_ns: Some(START + 600_000), ..Filter::default() };
+    let write = |file: &Path| folded(&trace, &filter, file, ExportValue::WaitTime, ExportAt::End);
+    let text = String::from_utf8(written(write, "part").0).unwrap();
+    assert_eq!(text, "python (pid 100);item (train.py:44);cuStreamSynchronize 300000\n");
+}
+
+#[test]
 fn profiles_of_calls_have_count_and_time() {
     let recorded = waiting();
     let trace = recorded.open();
