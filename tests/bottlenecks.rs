@@ -48,7 +48,7 @@ fn shows(scratch: &Scratch, program: &str, variant: &str, is_right: impl Fn(&[(S
 
 #[test]
 fn many_small_kernels_are_launch_bound_and_a_graph_of_them_is_not() {
-    is_found("launches", "launch-bound", "launches.py:16 forward");
+    is_found("launches", "launch-bound", "launches.py:17 forward");
 }
 
 #[test]

@@ -99,6 +99,41 @@ fn every_call_of_a_recorded_trace_comes_back() {
     let status = target.traced_command(&trace).status().expect("gputrace runs");
     assert!(status.success());
     comes_back(&scratch, "recorded", "recorded.json");
+    // Readers of torch.profiler's traces look for the runtime's names.
+    let text = std::fs::read_to_string(scratch.path().join("recorded.json")).expect("the export");
+    let launches: Vec<&str> = text.lines().filter(|line| line.contains("\"cuLaunchKernel\"")).collect();
+    let told = |line: &&&str| {
+        line.contains(r#""cat":"cuda_runtime","name":"cudaLaunchKernel""#)
+            && line.contains(r#""driver function":"cuLaunchKernel""#)
+    };
+    assert!(!launches.is_empty() && launches.iter().filter(told).count() == launches.len(), "{launches:?}");
+}
+
+#[test]
+fn what_is_not_known_of_a_kernel_is_left_out() {
+    let scratch = Scratch::new();
+    let kernel = |name: &str, ts: u32, more: &str| {
+        format!(
+            r#"{{"ph":"X","cat":"kernel","name":"{name}","pid":0,"tid":7,"ts":{ts},"dur":0,"args":{{"device":0,"stream":7{more}}}}}"#
+        )
+    };
+    let all = r#","grid":[4,1,1],"block":[64,1,1],"registers per thread":0,"static shared memory":16,"dynamic shared memory":0"#;
+    let events = [kernel("bare", 10, ""), kernel("known", 20, all)].join(",");
+    let file = scratch.file("made.json", format!("{{\"traceEvents\":[{events}]}}"));
+    imported(&scratch, &[&file]);
+    scratch.gputrace(&["export", "imported", "--format", "kineto", "-o", "out.json"]).expect(0);
+    let text = std::fs::read_to_string(scratch.path().join("out.json")).expect("the export");
+    let line = |name: &str| text.lines().find(|line| line.contains(name)).expect("the kernel");
+    for key in
+        ["grid", "block", "registers per thread", "static shared memory", "dynamic shared memory", "shared memory"]
+    {
+        let key = format!("\"{key}\":");
+        assert!(line("bare").find(&key).is_none() && line("known").contains(&key), "{key}: {text}");
+    }
+    assert!(
+        line("known").contains(r#""registers per thread":0"#) && line("known").contains(r#""shared memory":16"#),
+        "{text}"
+    );
 }
 
 #[test]

@@ -22,10 +22,10 @@ fn limits_hold_or_are_named_with_what_is_beyond_them() {
     demo(&scratch, "t");
     let run = check(&scratch, &["t", "--max", "summary.launches=60", "--min", "summary.steps=200"]).expect(0);
     assert_eq!((run.text().as_str(), run.stderr.as_str()), ("all 2 limits hold: t\n", ""));
-    let run = check(&scratch, &["t", "--max", "summary.launches=48", "--max", "summary.waits=1"]).expect(1);
+    let run = check(&scratch, &["t", "--max", "summary.launches=48", "--max", "summary.waits=2"]).expect(1);
     let said = "exceeded      summary.launches: 60, at most 48: 12 (25 %) too much\n1 of 2 limits exceeded: t\n";
     assert_eq!((run.text().as_str(), run.stderr.as_str()), (said, ""));
-    scratch.file("limits.toml", "[summary]\nlaunches = { max = 48, min = 1 }\nwaits.max = 1\n");
+    scratch.file("limits.toml", "[summary]\nlaunches = { max = 48, min = 1 }\nwaits.max = 2\n");
     let run = check(&scratch, &["t", "--limits", "limits.toml", "--junit", "out.xml"]).expect(1);
     assert!(run.text().contains("summary.launches: 60, at most 48"), "{}", run.text());
     let junit = fs::read_to_string(scratch.path().join("out.xml")).expect("the result");
@@ -51,6 +51,28 @@ fn a_trace_is_no_worse_than_itself_and_worse_than_a_better_one() {
     // The other one has no steps: what it cannot answer and the base can does not pass.
     let run = check(&scratch, &[routes, "--against", "t", "--metric", "summary.step_p50_ns"]).expect(2);
     assert!(run.text().starts_with("not measured  summary.step_p50_ns"), "{}", run.text());
+}
+
+#[test]
+fn what_only_one_of_two_traces_holds_is_named_and_is_no_failure_unless_it_was_asked_for() {
+    let scratch = Scratch::new();
+    demo(&scratch, "t");
+    scratch.target(gputrace()).args(["demo", "-o", "host", "--gpu-time", "off"]).plain().expect(0);
+    // Whatever the machine is busy with is allowed.
+    let any = ["--tolerance", "100000%", "--floor", "100s", "--junit", "out.xml"];
+    for traces in [["host", "--against", "t"], ["t", "--against", "host"]] {
+        let run = check(&scratch, &[&traces[..], &any].concat()).expect(0);
+        let said = run.text().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            said.contains("not compared summary.gpu_") && said.contains("has it; the other: no times of a GPU"),
+            "{said}"
+        );
+        assert!(!said.contains("metal-baseline") && said.contains(" limits hold: "), "{said}");
+        let junit = fs::read_to_string(scratch.path().join("out.xml")).expect("the result");
+        assert!(junit.contains("errors=\"0\"") && junit.contains("<skipped message=\"only t has it"), "{junit}");
+    }
+    let named = ["host", "--against", "t", "--metric", "summary.gpu_idle_ns"];
+    assert!(check(&scratch, &named).expect(2).text().starts_with("not measured  summary.gpu_idle_ns"));
 }
 
 #[test]
@@ -153,6 +175,9 @@ fn a_comparison_names_what_differs_and_is_the_same_every_time() {
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     let only = scratch.gputrace(&["diff", "t", routes, "--only", "syncs"]).expect(0).text();
     assert!(only.contains("\nSynchronisation\n") && !only.contains("Launch overhead"), "{only}");
+    let narrow = scratch.gputrace(&["diff", "t", routes, "--width", "80"]).expect(0).text();
+    assert!(narrow != text && narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+    one_line(&scratch.gputrace(&["diff", "t", "t", "--width", "79"]).expect(2).stderr, "80..=1000");
     one_line(&scratch.gputrace(&["diff", "t", "t", "--only", "lunches"]).expect(2).stderr, "lunches: no such part");
     one_line(&scratch.gputrace(&["diff", "t"]).expect(2).stderr, "AFTER");
     one_line(&scratch.gputrace(&["diff", "t", "missing"]).expect(1).stderr, "no trace at missing");

@@ -371,3 +371,59 @@ fn an_output_that_is_something_else_is_left_alone() {
         assert!(run.own_stderr().contains(wanted), "{}", run.own_stderr());
     }
 }
+
+#[test]
+fn of_files_that_are_not_all_imported_nothing_is_left() {
+    let scratch = Scratch::new();
+    let bad = scratch.file("bad.json", "{\"a\": 1}");
+    let (good, out) = (kineto(), scratch.path().join("out"));
+    let import = |files: &[&Path]| {
+        let mut arguments = vec![Path::new("import")];
+        arguments.extend(files);
+        arguments.extend([Path::new("-o"), Path::new("out")]);
+        scratch.gputrace(&arguments)
+    };
+    let said = import(&[&good, &bad]).expect(1).own_stderr();
+    assert!(said.contains("nothing is left of the 1 that were imported before: ") && !out.exists(), "{said}");
+    import(&[&good]).expect(0);
+    // What another import made stays.
+    import(&[&bad]).expect(1);
+    assert!(Trace::open(&out).table("kernels").len() > 0);
+}
+
+#[test]
+fn operations_of_the_gpu_without_a_call_are_said_to_have_none() {
+    let scratch = Scratch::new();
+    let kernel = |ts: u32, correlation: &str| {
+        format!(
+            r#"{{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{ts},"dur":5,"args":{{"device":0,"stream":7{correlation}}}}}"#
+        )
+    };
+    let launch = r#"{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":1,"dur":2,"args":{"correlation":4}}"#;
+    let said = |name: &str, events: &[String]| {
+        let text = format!("{{\"traceEvents\":[{launch},{}]}}", events.join(","));
+        let file = scratch.file(name, text);
+        let run = scratch.gputrace(&[Path::new("import"), &file, Path::new("-o"), Path::new(&format!("{name}.trace"))]);
+        run.expect(0).own_stderr()
+    };
+    let (own, zero, none) = (kernel(10, r#","correlation":4"#), kernel(20, r#","correlation":0"#), kernel(30, ""));
+    let lost = kernel(40, r#","correlation":9"#);
+    let all = said("all", std::slice::from_ref(&own));
+    assert!(!all.contains("have no call"), "{all}");
+    let unnumbered = said("unnumbered", &[own.clone(), zero.clone(), none]);
+    assert!(
+        unnumbered
+            .contains("2 of 3 operations of the GPU have no call: they name none (correlation 0, or no correlation)"),
+        "{unnumbered}"
+    );
+    let mixed = said("mixed", &[own.clone(), zero, lost.clone()]);
+    assert!(
+        mixed.contains("2 of 3") && mixed.contains("1 name none") && mixed.contains("lacks those of the others"),
+        "{mixed}"
+    );
+    let lacking = said("lacking", &[own, lost]);
+    assert!(
+        lacking.contains("1 of 2 operations of the GPU have no call: the file lacks the calls that they name"),
+        "{lacking}"
+    );
+}

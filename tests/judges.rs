@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::util::{Driver, Scratch, lacks, program, repository};
+use crate::util::{Driver, Scratch, gputrace, lacks, program, repository, shim};
 
 /// Operations of a trace.
 const OPERATIONS: usize = 3_000;
@@ -119,6 +119,18 @@ fn holistic_trace_analysis_finds_the_same_causes_of_idle_time() {
     let scratch = Scratch::new();
     let [_, exported, report] = prepare(&scratch, false);
     agrees("holistic.py", &[&exported, &report], &["idle"]);
+}
+
+#[test]
+fn holistic_trace_analysis_finds_the_same_launches_in_a_recorded_trace() {
+    let scratch = Scratch::new();
+    shim();
+    scratch.target(gputrace()).args(["demo", "-o", "trace"]).plain().expect(0);
+    let [exported, report] = ["exported", "report.json"].map(|name| scratch.path().join(name));
+    std::fs::create_dir(&exported).expect("a folder");
+    scratch.gputrace(&["export", "trace", "--format", "kineto", "-o", "exported/rank0.json.gz"]).expect(0);
+    scratch.gputrace(&["report", "trace", "--format", "json", "-o", "report.json"]).expect(0);
+    agrees("holistic.py", &[&exported, &report], &["launches"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::path::Path;
 
 use crate::util::{Driver, Scratch, gputrace, program, repository};
 
@@ -99,4 +100,32 @@ fn no_line_of_a_report_is_longer_than_was_asked_for() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn names_of_ten_thousand_characters_show_where_they_differ_and_are_whole_in_json() {
+    let scratch = Scratch::new();
+    let name =
+        |last: &str| format!("void library::gemm<{}{last}>(float*)", "std::integral_constant<int, 7>, ".repeat(320));
+    let names = ["float", "double", "half"].map(name);
+    let kernel = |(n, name): (usize, &String)| {
+        format!(
+            r#",{{"ph":"X","cat":"kernel","name":"{name}","pid":0,"tid":7,"ts":{}0,"dur":5,"args":{{"device":0,"stream":7,"correlation":4}}}}"#,
+            n + 1
+        )
+    };
+    let launch = r#"{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":1,"dur":2,"args":{"correlation":4}}"#;
+    let kernels: String = names.iter().enumerate().map(kernel).collect();
+    let file = scratch.file("made.json", format!("{{\"traceEvents\":[{launch}{kernels}]}}"));
+    scratch.gputrace(&[Path::new("import"), &file, Path::new("-o"), Path::new("t")]).expect(0);
+    let report = |more: &[&str]| {
+        scratch.gputrace(&[&["report", "t", "--only", "cuda_gpu_kern_sum"], more].concat()).expect(0).text()
+    };
+    for width in ["80", "100", "150"] {
+        let text = report(&["--width", width]);
+        assert!(text.contains("gemm.."), "{text}");
+        assert!(["float", "double", "half"].iter().all(|last| text.contains(last)), "{width}: {text}");
+    }
+    let json = report(&["--format", "json"]);
+    assert!(names.iter().all(|name| name.len() > 10_000 && json.contains(name.as_str())));
 }

@@ -26,9 +26,11 @@ impl Analysis for Decode {
                 whatever the graph. Between: from the end of a launch call to the begin of the next one, which is what the \
                 host takes to sample, schedule and wait. p50, p90, p99; jitter is p99 - p50, and the standard deviation in \
                 percent of the mean. Token steps: the steps of processes that launch graphs, with the host's time in a \
-                usual one outside the driver and in waits.",
+                usual one outside the driver and in waits; token p50 and p99 are of the process that launches most of them. Where \
+                the host runs ahead these are the GPU's steps (--explain steps), so they and not the intervals tell when tokens come.",
             unit: "ns in JSON; rates are intervals of median length per second.",
-            limits: "Times are the host's: when a graph was launched, not when it ran. Between holds waits; the token steps \
+            limits: "Intervals are the host's: when a graph was launched, not when it ran; of a host that runs ahead they are how fast \
+                it gives work, until it waits for many at once. Between holds waits; the token steps \
                 tell them apart. Pauses between requests are intervals too: they move the mean, p99 and the jitter, not the \
                 median. A loop that launches kernels one by one has no graphs: look at steps.",
             source: "metrics.md, Steps; inter-token latency as serving benchmarks call it (ITL, TPOT), on the host's side.",
@@ -51,6 +53,8 @@ impl Analysis for Decode {
                 .unsteady(),
             Metric::cost("between_p50_ns", Ns, "median time of the host between two launches of graphs"),
             Metric::cost("jitter_ns", Ns, "99th percentile of the intervals less their median").unsteady(),
+            Metric::cost("token_p50_ns", Ns, "median token step, of the GPU where the host runs ahead of it"),
+            Metric::cost("token_p99_ns", Ns, "99th percentile of the token steps").unsteady(),
         ];
         METRICS
     }
@@ -76,6 +80,16 @@ impl Analysis for Decode {
         let median = (between.count > 0).then(|| between.median());
         section.fact("between_p50_ns", "host between two launches, p50", Unit::Ns, median);
         section.fact("jitter_ns", "jitter (p99 - p50)", Unit::Ns, of(0.99).zip(of(0.5)).map(|(high, low)| high - low));
+        let tokens = of_graphs(facts).max_by_key(|(steps, launches)| (*launches, Reverse(steps.process_id)));
+        let token = |share: f64| tokens.map(|(steps, _)| steps.quantile_ns(share));
+        section.fact("token_p50_ns", "token step p50", Unit::Ns, token(0.5));
+        section.fact("token_p99_ns", "token step p99", Unit::Ns, token(0.99));
+        if tokens.is_some_and(|(steps, _)| steps.is_ahead()) {
+            section.note(
+                "The host runs ahead of the GPU: intervals are those of giving work, and tokens come as the token steps say, which are \
+                 the GPU's.",
+            );
+        }
         if launches == 0 {
             section.note("No graphs were launched in this trace: for a loop that launches kernels, see steps.");
         }
@@ -126,8 +140,16 @@ fn table(key: &'static str, title: &'static str, head: &[Column], mut rows: Vec<
     Table::new(key, title, &columns, rows.into_iter().map(row).collect())
 }
 
+/// The steps of processes that launch graphs in them, and how many they launch.
+fn of_graphs<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (&'a ProcessSteps, u64)> {
+    let launches = |process: i64| -> u64 {
+        facts.replays.threads.iter().filter(|((of, _), _)| *of == process).map(|(_, replays)| replays.steady).sum()
+    };
+    facts.steps.all.iter().map(move |steps| (steps, launches(steps.process_id))).filter(|(_, launches)| *launches > 0)
+}
+
 fn token_steps(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 8] = [
+    const COLUMNS: [Column; 9] = [
         column("process", "Process", Unit::Text),
         column("steps", "Steps", Unit::Count),
         column("p50_ns", "p50", Unit::Ns),
@@ -136,15 +158,12 @@ fn token_steps(facts: &Facts<'_>) -> Table {
         column("outside_ns", "Outside driver", Unit::Ns),
         column("wait_ns", "Waits", Unit::Ns),
         column("graphs_per_step", "Graphs a step", Unit::Count),
+        column("clock", "Timed by", Unit::Text),
     ];
-    let launches = |process: i64| {
-        facts.replays.threads.iter().filter(move |((of, _), _)| *of == process).map(|(_, replays)| replays.steady).sum()
-    };
-    let row = |steps: &&ProcessSteps| -> Vec<Value> {
+    let row = |(steps, graphs): (&ProcessSteps, u64)| -> Vec<Value> {
         let shares = facts.host.processes.get(&steps.process_id).map(|time| time.shares_ns()).unwrap_or_default();
         let per = steps.middle.max(1) as f64;
         let outside = steps.middle_host_ns - shares.iter().sum::<i64>() as f64 / per;
-        let graphs: u64 = launches(steps.process_id);
         vec![
             facts.label(steps.process_id).into(),
             (steps.sorted_ns.len() as u64).into(),
@@ -154,10 +173,10 @@ fn token_steps(facts: &Facts<'_>) -> Table {
             outside.max(0.0).into(),
             (shares[Part::Wait as usize] as f64 / per).into(),
             (graphs as f64 / steps.sorted_ns.len().max(1) as f64).into(),
+            steps.whose().into(),
         ]
     };
-    let of_graphs = facts.steps.all.iter().filter(|steps| launches(steps.process_id) > 0_u64);
-    let rows = of_graphs.collect::<Vec<_>>().iter().map(row).collect();
+    let rows = of_graphs(facts).map(row).collect();
     Table::new(
         "token_steps",
         "Token steps of processes that launch graphs, the host's time in a usual one",
@@ -195,6 +214,31 @@ mod tests {
         assert_eq!(section.cell("by_thread", 0, "rate_per_s"), &Value::Num(2_000.0));
         let cell = |column: &str| section.cell("token_steps", 0, column).clone();
         assert_eq!([cell("graphs_per_step"), cell("wait_ns")], [Value::Num(1.0), Value::Num(100_000.0)]);
+        assert_eq!((section.get("token_p50_ns"), cell("clock")), (&Value::Int(500_000), "host".into()));
+        assert!(section.notes.is_empty());
+    }
+
+    #[test]
+    fn of_a_host_that_runs_ahead_the_gpu_tells_when_tokens_come() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 200_000_000);
+        let mut thread = trace.thread(1, 11);
+        let mut end = START + 20_000;
+        for token in 0..60 {
+            let step = thread.range_begin();
+            thread.launch_graph(Some(1), Some(10), 8_000);
+            end = thread.launch_running("sample", 5_000, 7, (end.max(thread.now + 6_000), 900_000));
+            thread.host(5_000);
+            if token % 10 == 9 {
+                thread.sync("cuStreamSynchronize", "stream", end - thread.now);
+            }
+            thread.range_end(None, "step", step, true);
+        }
+        let section = trace.section(&Decode);
+        let ns = |key: &str| if let Value::Int(ns) = section.get(key) { *ns } else { panic!("{key}") };
+        assert!(ns("interval_p50_ns") < 30_000 && ns("token_p50_ns") == 900_000, "{section:?}");
+        assert_eq!(section.cell("token_steps", 0, "clock"), &Value::from("GPU"));
+        assert!(section.notes[0].starts_with("The host runs ahead of the GPU"), "{:?}", section.notes);
     }
 
     #[test]

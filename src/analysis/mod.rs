@@ -2,8 +2,9 @@
 //!
 //! An analysis is a pure function from [`Facts`] to a [`Section`]. The facts come from streaming passes over the trace
 //! ([`passes`]), several in one read. To add an analysis: write its file, name it in [`ALL`]; `report --only`,
-//! `--explain` and every format then know it.
+//! `--explain` and every format then know it. Other tools' names for it stand in [`aliases`].
 
+mod aliases;
 mod apart;
 mod api;
 mod bandwidth;
@@ -73,6 +74,7 @@ mod torch_memory;
 mod transfers;
 mod unified_memory;
 
+pub(crate) use aliases::find;
 pub(crate) use facts::Facts;
 pub(crate) use gpu::name as gpu_name;
 pub(crate) use gpu_clock::off as gpu_clock_off;
@@ -96,8 +98,10 @@ pub(crate) use passes::ranks::Late;
 pub(crate) use passes::samples::Samples;
 pub(crate) use passes::sites::{Drawn, What};
 pub(crate) use passes::stats::Stats;
-pub(crate) use passes::steps::{ProcessSteps, blocks as waits_of_host};
+pub(crate) use passes::step_sums::{Cause as StepCause, Tally};
+pub(crate) use passes::steps::ProcessSteps;
 pub(crate) use passes::transfers::{Key as TransferKey, Rule as TransferRule, Sum as TransferSum};
+pub(crate) use passes::union::Union;
 pub(crate) use section::{Column, Section, Table, Unit, Value};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
 pub(crate) use sums::{alone as has_sums_alone, answer, answers as sums_answer};

@@ -72,7 +72,7 @@ impl Analysis for Itself {
             .unsteady(),
             Metric::cost("removed_rows", Count, "rows removed to keep to --max-size").unsteady(),
             Metric::cost("clock_rejected", Count, "comparisons of the clocks that were rejected").unsteady(),
-            Metric::cost("unanswered", Count, "questions that this trace cannot answer"),
+            Metric::cost("unanswered", Count, "questions that this trace cannot answer").unsteady(),
         ];
         METRICS
     }

@@ -224,7 +224,7 @@ fn counts(facts: &Facts<'_>) -> Table {
     let quantities: [Quantity<'_>; 8] = [
         ("launches", &calls(Cause::Launch)),
         ("kernels", &|tally| i64::from(tally.kernels)),
-        ("waits", &calls(Cause::Wait)),
+        ("waits", &|tally| i64::from(tally.waits())),
         ("copies and sets", &calls(Cause::Copy)),
         ("bytes copied and set", &|tally| tally.bytes),
         ("allocations", &calls(Cause::Memory)),

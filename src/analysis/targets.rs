@@ -143,7 +143,7 @@ impl Analysis for Targets {
         use Unit::*;
         const METRICS: &[Metric] = &[
             Metric::about("passed", Count, "thresholds of users' guides that are met"),
-            Metric::cost("failed", Count, "thresholds of users' guides that are not met"),
+            Metric::cost("failed", Count, "thresholds of users' guides that are not met").unsteady(),
             Metric::about("not_measured", Count, "thresholds of users' guides that this trace cannot measure"),
         ];
         METRICS

@@ -1,5 +1,5 @@
 //! The result as JUnit XML, which CI systems show: a test case for each limit, `failure` where it is exceeded, `error` where
-//! nothing was measured.
+//! nothing was measured, `skipped` where only one of two traces has the metric.
 
 use anyhow::Result;
 use quick_xml::Writer;
@@ -12,7 +12,13 @@ pub(crate) fn xml(judged: &[Judged], trace: &str) -> Result<String> {
     let count = |wanted: fn(&Outcome) -> bool| judged.iter().filter(|one| wanted(&one.outcome)).count().to_string();
     let (tests, failures) = (judged.len().to_string(), count(|o| matches!(o, Outcome::Exceeded(_))));
     let errors = count(|o| matches!(o, Outcome::NotMeasured(_)));
-    let totals = [("tests", tests.as_str()), ("failures", failures.as_str()), ("errors", errors.as_str())];
+    let skipped = count(|o| matches!(o, Outcome::NotCompared(_)));
+    let totals = [
+        ("tests", tests.as_str()),
+        ("failures", failures.as_str()),
+        ("errors", errors.as_str()),
+        ("skipped", skipped.as_str()),
+    ];
     let trace = clean(trace);
     let mut out = Writer::new_with_indent(Vec::new(), b' ', 2);
     out.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
@@ -32,6 +38,7 @@ fn case(out: &mut Writer<Vec<u8>>, judged: &Judged) -> std::io::Result<()> {
         Outcome::Holds => return case.write_empty().map(drop),
         Outcome::Exceeded(said) => ("failure", clean(said)),
         Outcome::NotMeasured(why) => ("error", clean(why)),
+        Outcome::NotCompared(why) => ("skipped", clean(why)),
     };
     let done = case.write_inner_content(|out| {
         let inner = out.create_element(kind).with_attribute(("message", said.as_str()));
@@ -60,6 +67,7 @@ mod tests {
             judged("summary.waits", Outcome::Holds),
             judged("summary.launches", Outcome::Exceeded(evil.into())),
             judged("syncs.waits", Outcome::NotMeasured(evil.into())),
+            judged("kernels.med_ns", Outcome::NotCompared(evil.into())),
         ];
         let text = xml(&all, evil).unwrap();
         let mut reader = Reader::from_str(&text);
@@ -75,9 +83,10 @@ mod tests {
                 _ => {}
             }
         }
-        assert_eq!(names, ["testsuites", "testsuite", "testcase", "testcase", "failure", "testcase", "error"]);
-        assert!(messages.len() == 2 && messages.iter().all(|m| *m == clean(evil)), "{messages:?}");
-        assert!(text.contains("tests=\"3\" failures=\"1\" errors=\"1\""), "{text}");
+        let cases = ["testcase", "testcase", "failure", "testcase", "error", "testcase", "skipped"];
+        assert_eq!(names, [&["testsuites", "testsuite"], &cases[..]].concat());
+        assert!(messages.len() == 3 && messages.iter().all(|m| *m == clean(evil)), "{messages:?}");
+        assert!(text.contains("tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\""), "{text}");
         assert!(!text.contains('\u{1b}') && !text.contains('\u{0}') && text.ends_with("</testsuites>\n"));
     }
 }

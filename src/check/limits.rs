@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::{Bound, Limit};
 use crate::analysis::Unit;
 use crate::launch::exit::{Failure, USAGE};
-use crate::metrics::{Named, find, parse};
+use crate::metrics::{Named, all, at_least_0, find, parse};
 
 /// What was asked for.
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl Given {
         match key {
             "max" => limits.push(Limit { named, bound: Bound::Max(parse(value, unit)?) }),
             "min" => limits.push(Limit { named, bound: Bound::Min(parse(value, unit)?) }),
-            "tolerance" => self.tolerances.push((named, parse(value, Unit::Percent)? / 100.0)),
+            "tolerance" => self.tolerances.push((named, at_least_0(value, Unit::Percent)? / 100.0)),
             other => return Err(format!("{name}: {other} is not known; a metric has max, min and tolerance")),
         }
         Ok(())
@@ -66,11 +66,12 @@ impl Given {
                 Value::String(text) => text.clone(),
                 Value::Integer(number) => number.to_string(),
                 Value::Float(number) => number.to_string(),
+                _ if under.is_empty() => {
+                    return Err(format!("{name}: expected a table of limits, such as summary.waits = {{ max = 1 }}"));
+                }
                 _ => return Err(format!("{name}: expected a number, or a text such as \"2ms\"")),
             };
-            if under.is_empty() {
-                return Err(format!("{key}: expected a metric: {key} = {{ max = {text:?} }}"));
-            }
+            misplaced(under, key, &text)?;
             self.take(under, key, &text)
                 .map_err(|problem| if problem.starts_with(under) { problem } else { format!("{name}: {problem}") })?;
         }
@@ -89,6 +90,24 @@ impl Given {
                 format!("{name}: its max is less than its min: nothing can satisfy both")
             )))
         })
+    }
+}
+
+/// A number that stands where a table belongs: beside the metrics of an analysis, in place of a metric, or on its own.
+fn misplaced(under: &str, key: &str, text: &str) -> Result<(), String> {
+    let bound = format!("{{ max = {text:?} }}");
+    let name = if under.is_empty() { key.to_owned() } else { format!("{under}.{key}") };
+    let first = |analysis: &str| all().find(|named| named.analysis.name() == analysis).map(|named| named.name());
+    match (find(&name), first(under), first(key)) {
+        (Ok(_), ..) => Err(format!("{name}: {text} is no limit by itself: {name} = {bound}, or min or tolerance")),
+        (_, Some(metric), _) => {
+            Err(format!("{name}: {under} is an analysis, and has limits by metric: {metric} = {bound}"))
+        }
+        (.., Some(metric)) if under.is_empty() => {
+            Err(format!("{name} is an analysis, and has limits by metric: {metric} = {bound}"))
+        }
+        _ if under.is_empty() => Err(format!("{name}: expected a metric, such as summary.waits = {bound}")),
+        _ => Ok(()),
     }
 }
 
@@ -135,10 +154,25 @@ mod tests {
         assert!(option("summary.wait=1").contains("the nearest are summary.wait"), "{}", option("summary.wait=1"));
         assert!(option("summary.waits=2ms").starts_with("--max summary.waits=2ms: \"2ms\" is no number"));
         let file = |text: &str| in_file(text).err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(file("summary.waits = 1").contains("summary: no such metric"));
+        let says = |text: &str, said: &str| assert!(file(text).contains(said), "{text}: {}", file(text));
+        says("summary.waits = 1", r#"summary.waits: 1 is no limit by itself: summary.waits = { max = "1" }"#);
+        says("[summary]\nmax = 3", "summary.max: summary is an analysis, and has limits by metric: summary.steps = {");
+        says("[[summary]]\nwaits.max = 1", "summary: expected a table of limits, such as summary.waits = { max = 1 }");
+        says("summary = 3", "summary is an analysis, and has limits by metric: summary.steps = {");
+        says(
+            "[sumary]\nwaits = { max = 1 }",
+            "sumary.waits: no such metric; the nearest are os-waits.waits, summary.waits,",
+        );
+        says("[limits.summary]\nwaits.max = 1", "limits.summary.waits: no such metric; the nearest are");
+        says("summary.waits.tolerance = -1", "-1 is less than nothing");
+        let negative = in_file("summary.waits = { max = -1, min = -2.5 }").unwrap();
+        assert_eq!(
+            bounds(&negative).iter().map(|(_, bound)| *bound).collect::<Vec<_>>(),
+            [Bound::Max(-1.0), Bound::Min(-2.5)]
+        );
         assert!(file("summary.waits.most = 1").contains("most is not known; a metric has max, min and tolerance"));
         assert!(file("summary.wait.max = 1").contains("no such metric"));
-        assert!(file("waits = 1").contains("expected a metric: waits = { max"));
+        says("waits = 1", "waits: expected a metric, such as summary.waits = {");
         assert!(file("summary.waits.max = true").contains("expected a number"));
         assert!(!file("summary.waits = {").contains('\n'));
         let both = given(&["summary.waits=1".into()], &["summary.waits=2".into()], None);

@@ -1,6 +1,7 @@
 //! `gputrace check`: metrics of a trace held against limits, and against another trace.
 //!
-//! A limit holds, is exceeded, or cannot be judged because the metric was not measured; that is never a pass.
+//! A limit holds, is exceeded, or cannot be judged because the metric was not measured; that is never a pass. Of two traces one may
+//! hold what the other does not (times of a GPU): that is said, and is neither.
 
 mod junit;
 mod limits;
@@ -53,6 +54,8 @@ pub(crate) enum Outcome {
     Exceeded(String),
     /// Nobody knows: why.
     NotMeasured(String),
+    /// Only one of two traces holds what it takes, and nobody asked for it by name: which, and why the other does not.
+    NotCompared(String),
 }
 
 /// A limit and how it came out.
@@ -70,7 +73,7 @@ impl Limit {
     /// Holds what the trace answers against the limit.
     pub(crate) fn judge(&self, answers: &Answers) -> Judged {
         let outcome = match answers.get(&self.named) {
-            Answer::Unknown(why) => Outcome::NotMeasured(why),
+            Answer::Absent(why) | Answer::Unknown(why) => Outcome::NotMeasured(why),
             Answer::Known(value) => match (self.beyond(value), answers.lost()) {
                 (Some(said), _) => Outcome::Exceeded(said),
                 (None, Some(lost)) => Outcome::NotMeasured(format!("{lost}: what is left is within the limit")),
@@ -135,6 +138,7 @@ impl Limit {
 pub(crate) fn text(judged: &[Judged], trace: &str) -> String {
     let mut out = String::new();
     let mut counts = (0, 0);
+    let mut apart: Vec<(&str, Vec<&str>)> = Vec::new();
     for Judged { name, limit, outcome } in judged {
         let (word, said) = match outcome {
             Outcome::Holds => continue,
@@ -146,12 +150,20 @@ pub(crate) fn text(judged: &[Judged], trace: &str) -> String {
                 counts.1 += 1;
                 ("not measured", format!("{name}, {limit}: {why}"))
             }
+            Outcome::NotCompared(why) => {
+                match apart.iter_mut().find(|(of, _)| of == why) {
+                    Some((_, names)) => names.push(name),
+                    None => apart.push((why, vec![name])),
+                }
+                continue;
+            }
         };
-        for (index, line) in wrapped(&said, 86).iter().enumerate() {
-            out.push_str(&format!("{:12}  {line}\n", if index == 0 { word } else { "" }));
-        }
+        paragraph(&mut out, word, &said);
     }
-    let all = judged.len();
+    for (why, names) in &apart {
+        paragraph(&mut out, "not compared", &format!("{}: {why}", names.join(", ")));
+    }
+    let all = judged.len() - apart.iter().map(|(_, names)| names.len()).sum::<usize>();
     let limits = if all == 1 { "limit" } else { "limits" };
     out.push_str(&match counts {
         (0, 0) if all == 1 => format!("the limit holds: {trace}\n"),
@@ -161,6 +173,12 @@ pub(crate) fn text(judged: &[Judged], trace: &str) -> String {
         (exceeded, missing) => format!("{exceeded} of {all} {limits} exceeded, {missing} not measured: {trace}\n"),
     });
     out
+}
+
+fn paragraph(out: &mut String, word: &str, said: &str) {
+    for (index, line) in wrapped(said, 86).iter().enumerate() {
+        out.push_str(&format!("{:12}  {line}\n", if index == 0 { word } else { "" }));
+    }
 }
 
 #[cfg(test)]
@@ -230,5 +248,8 @@ mod tests {
         assert!(said.ends_with("\n1 of 3 limits exceeded, 1 not measured: trace\n"), "{said}");
         assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
         assert_eq!(text(&all[..1], "trace"), "the limit holds: trace\n");
+        let apart = [judged(Outcome::Holds), judged(Outcome::NotCompared("only a has it".into()))];
+        let said = "not compared  summary.waits, summary.waits: only a has it\nthe limit holds: trace\n";
+        assert_eq!(text(&[&apart[..], &apart[1..]].concat(), "trace"), said);
     }
 }

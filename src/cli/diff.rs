@@ -11,7 +11,8 @@ use super::{Format, Select};
 #[command(
     override_usage = "gputrace diff BEFORE AFTER [OPTIONS]",
     after_help = "Beyond spread: the steps of both runs are the samples (up to 400 each); two-sided Mann-Whitney U, p < 0.01 \
-                  divided by the number of quantities or kernels, and a difference of 1 % and more. It tells a difference \
+                  divided by the number of quantities or kernels, and a difference of 1 % and more. Analyses have those of their \
+                  numbers that single steps have (ANALYSIS: in a step); which have none is said at the end. It tells a difference \
                   from the steps' own spread; what differs from run to run for other reasons (clocks, neighbours) it \
                   cannot know.\n\nExit code: 0 when both traces were compared; 1 if one cannot be read in full; 2 if diff was \
                   called wrongly. For limits see gputrace check.\n\nExamples:\n  \
@@ -38,6 +39,10 @@ pub(crate) struct DiffArgs {
     /// File to write to. Default: stdout
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    /// Columns that a line of text may take. Default: the terminal's; 100 where there is none
+    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(80..=1000))]
+    pub(crate) width: Option<u16>,
 
     /// Which part of the traces.
     #[command(flatten)]

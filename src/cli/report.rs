@@ -21,11 +21,13 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
 
-    /// Only these analyses, separated by commas. Default: all
+    /// Only these analyses, separated by commas; what Nsight Systems or Holistic Trace Analysis calls them (cuda_gpu_kern_sum,
+    /// temporal_breakdown) is understood. Default: all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
-    /// Say what an analysis or a finding means and how it is computed, instead of the report
+    /// Say what an analysis, of which other tools' names are understood, or a finding means and how it is computed, instead
+    /// of the report
     #[arg(long, value_name = "NAME")]
     pub(crate) explain: Option<String>,
 

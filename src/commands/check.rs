@@ -70,7 +70,7 @@ fn judge(args: &CheckArgs, given: &Given) -> Result<(Vec<Judged>, Vec<Problem>)>
     let metrics: Vec<Named> =
         given.limits.iter().map(|limit| limit.named).chain(compared.iter().map(|(named, ..)| *named)).collect();
     let (answers, mut problems) = answers(&args.traces, &args.select, &metrics)?;
-    let floor_ns = args.floor.as_deref().map(|text| metrics::parse(text, crate::analysis::Unit::Ns)).transpose();
+    let floor_ns = args.floor.as_deref().map(|text| metrics::at_least_0(text, crate::analysis::Unit::Ns)).transpose();
     let floor_ns = floor_ns.map_err(|problem| wrong(format!("--floor: {problem}")))?.unwrap_or(FLOOR_NS);
     let mut judged: Vec<Judged> = given.limits.iter().map(|limit| limit.judge(&answers)).collect();
     if let Some(base) = &args.against {
@@ -80,20 +80,34 @@ fn judge(args: &CheckArgs, given: &Given) -> Result<(Vec<Judged>, Vec<Problem>)>
             // Who gave a metric a tolerance of its own means that one.
             let own = given.tolerances.iter().any(|(of, _)| of.name() == named.name());
             let floor = if own { 0.0 } else { check::floor(named.metric.unit, floor_ns) };
-            match before.get(&named) {
-                Answer::Known(value) => {
+            // A report on neither has it.
+            if !by_name && !answers.is_of_trace(&named) && !before.is_of_trace(&named) {
+                continue;
+            }
+            let apart = |which: &str, why: String| {
+                let outcome = Outcome::NotCompared(format!("only {which} has it; the other: {why}"));
+                Judged { name: named.name(), limit: "as before".to_owned(), outcome }
+            };
+            let now = answers.get(&named);
+            match (before.get(&named), now) {
+                (Answer::Known(_), Answer::Absent(why)) if !by_name => judged.push(apart(&base.to_string_lossy(), why)),
+                (Answer::Known(value), _) => {
                     judged.push(Limit { named, bound: Bound::Base(value, tolerance, floor) }.judge(&answers));
                 }
-                Answer::Unknown(why) if by_name => {
+                (Answer::Absent(why) | Answer::Unknown(why), _) if by_name => {
                     let why = format!("{}: {why}", base.display());
                     let limit = "as before".to_owned();
                     judged.push(Judged { name: named.name(), limit, outcome: Outcome::NotMeasured(why) });
                 }
-                Answer::Unknown(_) => {}
+                (Answer::Absent(why) | Answer::Unknown(why), Answer::Known(_)) => {
+                    let own: Vec<_> = args.traces.iter().map(|trace| trace.to_string_lossy()).collect();
+                    judged.push(apart(&own.join(" "), why));
+                }
+                _ => {}
             }
         }
     }
-    if judged.is_empty() {
+    if judged.iter().all(|one| matches!(one.outcome, Outcome::NotCompared(_))) {
         return Err(wrong(
             "the two traces have no metric in common that is compared by itself (check --list): name some with --metric",
         ));
@@ -109,7 +123,7 @@ fn compared(args: &CheckArgs, given: &Given) -> Result<Vec<(Named, f64, bool)>> 
             None => Ok(Vec::new()),
         };
     }
-    let tolerance = args.tolerance.as_deref().map(|text| metrics::parse(text, crate::analysis::Unit::Percent));
+    let tolerance = args.tolerance.as_deref().map(|text| metrics::at_least_0(text, crate::analysis::Unit::Percent));
     let tolerance = tolerance.transpose().map_err(|problem| wrong(format!("--tolerance: {problem}")))?;
     let tolerance = tolerance.map_or(TOLERANCE, |percent| percent / 100.0);
     let own = |named: &Named| given.tolerances.iter().find(|(of, _)| of.name() == named.name()).map(|(_, own)| *own);

@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 
 const STEPS: usize = 200;
 const LAYERS: usize = 10;
-const BATCH_BYTES: usize = 1 << 20;
+const BATCH_BYTES: usize = 2 << 20;
 const SCRATCH_BYTES: usize = 8 << 20;
 /// What an interpreter does between two launches.
 const HOST_WORK: Duration = Duration::from_micros(20);

@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 
 use super::report::whole;
 use super::select::{self, wrong};
-use crate::analysis::{ALL, Analysis, Facts};
-use crate::cli::{DiffArgs, Format};
+use crate::analysis::{ALL, Analysis, Facts, find};
+use crate::cli::{Color, DiffArgs, Format};
 use crate::diff::{self, Diff, OWN_PARTS, Side};
+use crate::render::Layout;
 use crate::trace::Trace;
 
 /// Prints the comparison. Fails after it when parts of a trace could not be read.
@@ -26,8 +27,9 @@ pub(crate) fn run(args: &DiffArgs) -> Result<()> {
     let side = |folder: &std::path::Path, facts| Side { trace: folder.to_string_lossy().into_owned(), facts };
     let (old, new) = (side(&args.before, &facts[0]), side(&args.after, &facts[1]));
     let diff = Diff::of(&old, &new, &analyses, &own);
+    let layout = Layout::of_report(args.output.is_some(), args.width, Color::Never);
     let text = match args.format {
-        Format::Text => diff::text(&diff),
+        Format::Text => diff::text(&diff, layout.width),
         Format::Json => diff::json(&diff),
         Format::Markdown => diff::markdown(&diff),
     };
@@ -46,7 +48,9 @@ pub(crate) fn run(args: &DiffArgs) -> Result<()> {
 /// The analyses with these names, and the parts that are no analysis; all when none is named.
 fn choose(only: &[String]) -> Result<(Vec<&'static dyn Analysis>, Vec<&'static str>)> {
     let named: Vec<&str> = only.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
-    let known = |name: &str| OWN_PARTS.contains(&name) || ALL.iter().any(|analysis| analysis.name() == name);
+    let known = |name: &str| OWN_PARTS.contains(&name) || find(name).is_some();
+    // Names of other tools are understood.
+    let found: Vec<&str> = named.iter().filter_map(|name| find(name).map(|analysis| analysis.name())).collect();
     let mut all: Vec<&str> = OWN_PARTS.into_iter().chain(ALL.iter().map(|analysis| analysis.name())).collect();
     all.dedup();
     if let Some(unknown) = named.iter().find(|name| !known(name)) {
@@ -55,7 +59,7 @@ fn choose(only: &[String]) -> Result<(Vec<&'static dyn Analysis>, Vec<&'static s
     if named.is_empty() && !only.is_empty() {
         return Err(wrong(format!("--only names nothing; there are {}", all.join(", "))));
     }
-    let wanted = |name: &str| named.is_empty() || named.contains(&name);
-    let analyses = ALL.iter().copied().filter(|analysis| wanted(analysis.name())).collect();
-    Ok((analyses, OWN_PARTS.into_iter().filter(|part| wanted(part)).collect()))
+    let analyses = ALL.iter().copied().filter(|of| named.is_empty() || found.contains(&of.name())).collect();
+    let own = OWN_PARTS.into_iter().filter(|part| named.is_empty() || named.contains(part)).collect();
+    Ok((analyses, own))
 }

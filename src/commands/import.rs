@@ -31,12 +31,15 @@ pub(crate) fn run(args: &ImportArgs) -> Result<()> {
     for (imported, file) in args.files.iter().enumerate() {
         match import::import(file, &args.output) {
             Ok(text) => say(&text),
-            Err(error) => {
-                if made && imported == 0 {
-                    let _ = fs::remove_dir_all(&args.output);
-                }
-                return Err(error);
+            // A trace of some of the files would look like one of all.
+            Err(error) if made => {
+                let _ = fs::remove_dir_all(&args.output);
+                return Err(match imported {
+                    0 => error,
+                    n => error.context(format!("nothing is left of the {n} that were imported before")),
+                });
             }
+            Err(error) => return Err(error),
         }
     }
     say(&format!("next: gputrace report {}", gputrace_collectors::quote(&args.output.to_string_lossy())));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::select::{self, wrong};
-use crate::analysis::{ALL, Analysis, Facts, Need, answer, has_sums_alone, loss, sums_answer};
+use crate::analysis::{ALL, Analysis, Facts, Need, answer, find, has_sums_alone, loss, sums_answer};
 use crate::cli::ReportArgs;
 use crate::findings;
 use crate::render::{self, Layout, Report};
@@ -81,23 +81,26 @@ pub(crate) fn no_trace(here: &Path, command: &str) -> String {
 fn choose(only: &[String]) -> Result<Vec<&'static dyn Analysis>> {
     let known = || ALL.iter().map(|a| a.name()).collect::<Vec<_>>().join(", ");
     let named: Vec<&str> = only.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
-    if let Some(unknown) = named.iter().find(|name| ALL.iter().all(|a| a.name() != **name)) {
+    let found: Vec<Option<&str>> = named.iter().map(|name| find(name).map(|analysis| analysis.name())).collect();
+    if let Some((unknown, _)) = named.iter().zip(&found).find(|(_, found)| found.is_none()) {
         return Err(wrong(format!("{unknown}: no such analysis; the analyses are {}", known())));
     }
     if named.is_empty() && !only.is_empty() {
         return Err(wrong(format!("--only names no analysis; the analyses are {}", known())));
     }
-    Ok(ALL.iter().copied().filter(|a| named.is_empty() || named.contains(&a.name())).collect())
+    Ok(ALL.iter().copied().filter(|a| named.is_empty() || found.contains(&Some(a.name()))).collect())
 }
 
 /// What `--explain NAME` prints.
 fn explain(name: &str, width: usize) -> Result<String> {
-    if let Some(analysis) = ALL.iter().find(|a| a.name() == name) {
+    if let Some(analysis) = find(name) {
         let about = analysis.explain();
         let parts =
             [("what", about.definition), ("units", about.unit), ("limits", about.limits), ("source", about.source)];
         let lines: String = parts.iter().map(|(head, text)| paragraph(head, text, width)).collect();
-        return Ok(format!("{name}: {}\n{lines}", analysis.title()));
+        let own = analysis.name();
+        let other = if name == own { String::new() } else { format!("{name} is answered by {own}\n") };
+        return Ok(format!("{other}{own}: {}\n{lines}", analysis.title()));
     }
     if let Some(rule) = findings::ALL.iter().find(|r| r.name == name) {
         let parts = [("when", rule.condition), ("try", rule.advice)].into_iter();
@@ -132,6 +135,16 @@ mod tests {
         let error = explain("lunches", 100).unwrap_err().to_string();
         assert!(error.contains("syncs") && error.contains("pageable-copies"), "{error}");
         assert_eq!(choose(&[]).map(|a| a.len()).ok(), Some(ALL.len()));
+    }
+
+    #[test]
+    fn names_of_other_tools_lead_to_the_analysis_that_answers() {
+        let chosen =
+            choose(&["cuda_gpu_kern_sum".into(), "Temporal Breakdown".into(), "implicit-syncs".into()]).unwrap();
+        assert_eq!(chosen.iter().map(|a| a.name()).collect::<Vec<_>>(), ["gpu-utilisation", "kernels", "syncs"]);
+        let text = explain("cuda_kern_exec_sum", 100).unwrap();
+        assert!(text.starts_with("cuda_kern_exec_sum is answered by launch-overhead\nlaunch-overhead: "), "{text}");
+        assert!(explain("syncs", 100).unwrap().starts_with("syncs: "));
     }
 
     #[test]

@@ -72,18 +72,22 @@ fn span(select: &Select, trace: &Trace, from_ns: Option<i64>, to_ns: Option<i64>
     }
 }
 
-/// The time of these steps, in each process that has them.
+/// The time of these steps, in each process that has them in the span of time that is kept. They are counted from the begin of
+/// the run.
 fn steps(trace: &Trace, filter: &Filter, first: usize, last: usize) -> Result<Spans> {
-    let facts = Facts::gather(trace, filter, &[]);
+    let around = Filter { steps: None, ..Filter { steps: Some((first, last)), ..filter.clone() }.around_steps() };
+    let facts = Facts::gather(trace, &around, &[]);
     let mut spans = Spans::default();
     for steps in &facts.steps.all {
-        if let Some(span) = steps.between(first, last) {
-            spans.add(steps.process_id, None, span);
+        if let Some((from, to)) = steps.between(first, last).filter(|(from, to)| filter.may_keep(*from, *to - 1)) {
+            spans.add(steps.process_id, None, (from, to));
         }
     }
     if spans.is_empty() {
         let most = facts.steps.all.iter().map(|steps| steps.count).max();
-        let there = most.map_or("the trace has none".to_owned(), |most| format!("there are {most}, counted from 0"));
+        let beside = if filter.is_window() { ", of the whole run, and of these some in that span" } else { "" };
+        let there =
+            most.map_or("the trace has none".to_owned(), |most| format!("there are {most}, counted from 0{beside}"));
         return Err(wrong(format!("no step lies in {first}..{last}: {there}")));
     }
     Ok(spans.ordered())
@@ -180,6 +184,34 @@ mod tests {
         assert_eq!(kernels, [30_000], "the kernel that ran meanwhile was launched before");
         assert_eq!(gpu.copies.sums.iter().map(|(_, sum)| sum.time.sum).sum::<i64>(), 40_000);
         assert_eq!((gpu.without_call, facts.wall_ns(1)), (0, 52_000.0));
+    }
+
+    #[test]
+    fn steps_have_the_numbers_of_the_whole_run_whatever_span_is_kept() {
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START + 100_000_000);
+        let mut thread = made.thread(1, 11);
+        for step in 0..40 {
+            let range = thread.range_begin();
+            thread.launch(&format!("k{step}"), 1_000);
+            thread.host(999_000);
+            thread.range_end(None, "step", range, true);
+        }
+        let trace = made.open();
+        // From the middle of step 24 on.
+        let from = Some(Duration::from_nanos(24_500_000 + (START - trace.began_ns()).unsigned_abs()));
+        let kept = |select: Select| {
+            let filter = filter(&select, &trace).map_err(|error| error.to_string())?;
+            let facts = Facts::gather(&trace, &filter, &[Need::Launches, Need::StepSums]);
+            let names = facts.launches.kernels.iter().map(|((_, name), _)| facts.names.full(*name)).collect::<Vec<_>>();
+            Ok::<_, String>((facts.steps.all.iter().map(|steps| steps.count).sum::<u64>(), names))
+        };
+        let select = |from, steps| Select { from, steps: Some(steps), ..Select::default() };
+        let two = (2, vec!["k30".to_owned(), "k31".to_owned()]);
+        assert_eq!(kept(select(None, (30, 31))), Ok(two.clone()));
+        assert_eq!(kept(select(from, (30, 31))), Ok(two));
+        let none = kept(select(from, (3, 4))).unwrap_err();
+        assert!(none.contains("no step lies in 3..4: there are 40, counted from 0, of the whole run"), "{none}");
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! `gputrace diff`: two traces, number by number, and which differences are beyond the spread of the runs' own steps.
 //!
-//! Of the main process (of several ranks the slowest) the steps are compared as samples, whole and by kernel; of the whole
-//! traces every metric, and the tables by call and by call site.
+//! Of the main process (of several ranks the slowest) the steps are compared as samples, whole, by kernel, and for each
+//! analysis whose numbers steps have; of the whole traces every metric, and the tables by call and by call site.
 
 mod kernels;
 mod processes;
+mod quantities;
 mod render;
 mod samples;
 mod spread;
 mod tables;
+
+use std::collections::BTreeSet;
 
 use crate::analysis::summary::main_subject;
 use crate::analysis::{ALL, Analysis, Facts, Need, Section, Shed, Unit, answer};
@@ -16,8 +19,9 @@ use crate::findings;
 use crate::render::number;
 use crate::trace::{Problem, shortened};
 use kernels::Pair;
-use samples::{Kernel, MOST_KERNELS, QUANTITIES, Quantity, Samples};
-use spread::compare;
+use quantities::LAUNCH_TIME;
+use samples::{Kernel, MOST_KERNELS, Samples};
+use spread::{FEWEST, compare};
 
 /// Parts that are no analysis.
 pub(crate) const OWN_PARTS: [&str; 2] = ["steps", "kernels"];
@@ -111,8 +115,12 @@ pub(crate) struct Diff {
     pub(crate) after: About,
     /// Whether steps were compared.
     pub(crate) per_step: bool,
+    /// There are too few of them to know their spread.
+    pub(crate) few: bool,
     /// What is compared.
     pub(crate) parts: Vec<Part>,
+    /// Analyses that differ and whose numbers single steps do not have, so that nobody can say what is beyond the spread.
+    pub(crate) unjudged: Vec<&'static str>,
     /// What could not be read.
     pub(crate) problems: Vec<Problem>,
 }
@@ -137,30 +145,49 @@ impl Diff {
         let main = [0, 1].map(|i| main_subject([before, after][i].facts, &subjects[i]));
         let per_step = main.iter().all(|subject| subject.is_some_and(|s| s.steps.is_some()));
         let mut parts = Vec::new();
-        if let ([Some(old), Some(new)], false) = (main, own.is_empty()) {
-            let old = Samples::of(before.facts, old.process_id, per_step);
-            let new = Samples::of(after.facts, new.process_id, per_step);
-            parts.extend(own.contains(&"steps").then(|| steps(&old, &new)));
-            parts.extend(own.contains(&"kernels").then(|| by_kernel(&old, &new)).into_iter().flatten());
+        let samples = match main {
+            [Some(old), Some(new)] => {
+                let old = Samples::of(before.facts, old.process_id, per_step);
+                Some((old, Samples::of(after.facts, new.process_id, per_step)))
+            }
+            _ => None,
+        };
+        if let Some((old, new)) = &samples {
+            parts.extend(own.contains(&"steps").then(|| quantities::steps(old, new)));
+            parts.extend(own.contains(&"kernels").then(|| by_kernel(old, new)).into_iter().flatten());
         }
+        let mut unjudged = Vec::new();
         let names = [before, after].map(|side| processes::names(side.facts));
         for analysis in analyses.iter().filter(|of| [before, after].iter().any(|side| of.answers(side.facts))) {
             let mut sections: [Section; 2] = [before, after].map(|side| answer(*analysis, side.facts));
             sections.iter_mut().zip(&names).for_each(|(section, names)| processes::rename(section, names));
-            parts.extend(tables::parts(*analysis, &sections));
+            let about @ (name, _) = (analysis.name(), analysis.title());
+            let of_run = tables::parts(*analysis, &sections);
+            let differs = !of_run.is_empty();
+            let samples = samples.as_ref();
+            parts.extend(samples.and_then(|(old, new)| quantities::of_analysis(about, differs, old, new)));
+            unjudged.extend((differs && !quantities::tell_of(name)).then_some(name));
+            parts.extend(of_run);
         }
+        let samples = samples.filter(|_| per_step).map_or(0, |(old, new)| old.count.min(new.count));
         let about = |side: &Side<'_>, main: Option<&findings::Subject<'_>>| About::of(side, main);
         if [before, after].iter().any(|side| Shed::of(side.facts.processes()).is_some()) {
             without_launches(&mut parts);
         }
         let mut problems = before.facts.trace.problems();
         problems.extend(after.facts.trace.problems());
-        Diff { before: about(before, main[0]), after: about(after, main[1]), per_step, parts, problems }
+        let (before, after) = (about(before, main[0]), about(after, main[1]));
+        Diff { before, after, per_step, few: samples < FEWEST, parts, unjudged, problems }
     }
 
-    /// Differences beyond the spread.
+    /// Differences beyond the spread. A quantity of a step that stands with several analyses is one.
     pub(crate) fn beyond(&self) -> usize {
-        self.parts.iter().flat_map(|part| &part.rows).filter(|row| row.beyond == Some(true)).count()
+        let beyond = |part: &&Part| part.rows.iter().filter(|row| row.beyond == Some(true)).count();
+        let (by_kernel, of_step): (Vec<&Part>, Vec<&Part>) =
+            self.parts.iter().partition(|part| [KERNEL_LAUNCHES, KERNEL_TIMES].contains(&part.name.as_str()));
+        let rows = of_step.iter().flat_map(|part| &part.rows).filter(|row| row.beyond == Some(true));
+        let quantities: BTreeSet<&str> = rows.map(|row| row.what.as_str()).collect();
+        by_kernel.iter().map(beyond).sum::<usize>() + quantities.len()
     }
 
     /// What is not the same around the two: versions, commands, devices, each in at most so many characters.
@@ -207,7 +234,8 @@ fn without_launches(parts: &mut [Part]) {
         let analysis = ALL.iter().find(|analysis| analysis.name() == part.name);
         let is_of_launches = |row: &Change| match part.name.as_str() {
             // The analysis of that name counts none.
-            "steps" => [Quantity::Launches, Quantity::LaunchNs].map(|of| about(of).0).contains(&row.what.as_str()),
+            "steps" => quantities::is_of_launches(&row.what),
+            name if name.ends_with(".per_step") => quantities::is_of_launches(&row.what),
             KERNEL_LAUNCHES => true,
             KERNEL_TIMES => part.title.contains(LAUNCH_TIME),
             name if name.starts_with("launch-overhead.") => true,
@@ -221,50 +249,9 @@ fn without_launches(parts: &mut [Part]) {
     }
 }
 
-/// The quantities of a step, or of the run.
-fn steps(before: &Samples, after: &Samples) -> Part {
-    let rows = QUANTITIES.into_iter().filter_map(|quantity| {
-        let (what, unit) = about(quantity);
-        let compared = compare(before.get(quantity), after.get(quantity), QUANTITIES.len());
-        let (old, new) = compared.values;
-        let seen = old != 0.0 || new != 0.0;
-        let (mean, beyond) = (compared.mean, compared.beyond.filter(|_| before.per_step));
-        let what = what.to_owned();
-        let on_gpu = matches!(quantity, Quantity::Kernels | Quantity::KernelNs);
-        let known = |samples: &Samples, value: f64| (samples.gpu || !on_gpu).then_some(value);
-        let (old, new) = (known(before, old), known(after, new));
-        let change = Change { what, unit, before: old, after: new, mean, beyond, unmeasured: false, note: None };
-        let told = old.is_some() && new.is_some();
-        seen.then(|| if told { change } else { Change { beyond: None, ..change }.unmeasured("before", "after") })
-    });
-    let title = if before.per_step {
-        "Usual step (medians; means where it says so, of equal medians)"
-    } else {
-        "Run (no steps in one of the traces)"
-    };
-    Part { name: "steps".to_owned(), title: title.to_owned(), rows: rows.collect(), ..Part::default() }
-}
-
-fn about(quantity: Quantity) -> (&'static str, Unit) {
-    match quantity {
-        Quantity::Duration => ("duration", Unit::Ns),
-        Quantity::Launches => ("launches", Unit::Count),
-        Quantity::LaunchNs => (LAUNCH_TIME, Unit::Ns),
-        Quantity::Waits => ("waits", Unit::Count),
-        Quantity::WaitNs => ("time in waits", Unit::Ns),
-        Quantity::Copies => ("copies and sets", Unit::Count),
-        Quantity::CopyNs => ("time in copies and sets", Unit::Ns),
-        Quantity::MemoryCalls => ("allocation and free calls", Unit::Count),
-        Quantity::MemoryNs => ("time in allocation and free", Unit::Ns),
-        Quantity::Kernels => ("kernels that ran", Unit::Count),
-        Quantity::KernelNs => ("time of kernels on the GPU", Unit::Ns),
-    }
-}
-
 /// Names of the parts by kernel, and what the second one is of without times of a GPU.
 const KERNEL_LAUNCHES: &str = "kernels.launches";
 const KERNEL_TIMES: &str = "kernels.time_ns";
-const LAUNCH_TIME: &str = "time in launch calls";
 
 /// Launches and times by kernel; what did not change is left out.
 fn by_kernel(before: &Samples, after: &Samples) -> Vec<Part> {
@@ -277,7 +264,7 @@ fn by_kernel(before: &Samples, after: &Samples) -> Vec<Part> {
     let unseen =
         (left_out > 0).then(|| format!("{left_out} more launches are of kernels beyond the first {MOST_KERNELS}"));
     let part = |name: &str, title: String, unit: Unit, of: &dyn Fn(&Kernel) -> Vec<f64>| {
-        let none = |samples: &Samples| vec![0.0; samples.get(Quantity::Duration).len()];
+        let none = |samples: &Samples| vec![0.0; samples.count];
         let row = |pair: &Pair<'_>| {
             let (old, new) = (pair.before.map(of), pair.after.map(of));
             let (old_samples, new_samples) =

@@ -7,28 +7,32 @@ use serde_json::{Value as Json, json};
 
 use super::{About, Change, Diff, Part};
 use crate::analysis::{Unit, Value};
-use crate::render::{self, number, wrapped};
-use crate::trace::shortened;
+use crate::render::{self, Layout, number, wrapped};
+use crate::trace::{shortened, shortened_apart};
 
 /// `diff_version`; docs/report-json.md has the rule.
 const VERSION: u32 = 1;
 /// Rows of a part that text and Markdown show.
 const ROWS: usize = 8;
-/// Characters of what a row is about, in a line and in all: beyond the first the name goes on below.
-const WHAT: usize = 42;
-const WHOLE: usize = 3 * WHAT;
-const WIDTH: usize = 100;
+/// Columns that the numbers of a row take; the rest is for what it is about, which goes on below where that is too little.
+const NUMBERS: usize = 58;
+/// What is left for it however narrow the terminal is.
+const LEAST: usize = 22;
+/// Lines that it takes at most, and characters of it where there are no lines.
+const LINES: usize = 3;
+const WHOLE: usize = 126;
 
-/// For people.
-pub(crate) fn text(diff: &Diff) -> String {
-    let mut out = head(diff).join("\n") + "\n";
+/// For people, in so many columns.
+pub(crate) fn text(diff: &Diff, width: usize) -> String {
+    let what = width.saturating_sub(NUMBERS).max(LEAST);
+    let mut out = head(diff, width).join("\n") + "\n";
     for part in shown(diff) {
         let mut grid = Grid::new();
         grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         grid.set_header(HEADS);
-        for row in part.rows.iter().take(ROWS) {
-            let [what, numbers @ ..] = cells(row);
-            grid.add_row(std::iter::once(wrapped(&what, WHAT).join("\n  ")).chain(numbers));
+        for (row, name) in named(part, LINES * what) {
+            let [name, numbers @ ..] = cells(row, name);
+            grid.add_row(std::iter::once(wrapped(&name, what).join("\n  ")).chain(numbers));
         }
         for index in 0..HEADS.len() {
             if let Some(column) = grid.column_mut(index) {
@@ -36,19 +40,23 @@ pub(crate) fn text(diff: &Diff) -> String {
                 column.set_padding((if index == 0 { 0 } else { 1 }, 1));
             }
         }
-        let _ = writeln!(out, "\n{}", shortened(&part.title, WIDTH));
+        let _ = writeln!(out, "\n{}", shortened(&part.title, width));
         grid.lines().for_each(|line| out.push_str(&format!("  {}\n", line.trim_end())));
         for note in notes(part) {
-            wrapped(&note, WIDTH - 4).iter().for_each(|line| out.push_str(&format!("    {line}\n")));
+            wrapped(&note, width.saturating_sub(4)).iter().for_each(|line| out.push_str(&format!("    {line}\n")));
         }
     }
-    out + "\n" + &wrapped(&last(diff), WIDTH).join("\n") + "\n" + &problems(diff, "")
+    let last = unjudged(diff).into_iter().chain([last(diff)]);
+    let last: String = last.flat_map(|text| wrapped(&text, width)).map(|line| line + "\n").collect();
+    out + "\n" + &last + &problems(diff, "")
 }
 
 /// For an issue or a pull request.
 pub(crate) fn markdown(diff: &Diff) -> String {
     let mut out = String::from("# gputrace diff\n\n");
-    head(diff).iter().for_each(|line| out.push_str(&format!("- {}\n", render::escaped(line.trim()))));
+    head(diff, Layout::PLAIN.width)
+        .iter()
+        .for_each(|line| out.push_str(&format!("- {}\n", render::escaped(line.trim()))));
     for part in shown(diff) {
         let _ = writeln!(
             out,
@@ -57,12 +65,13 @@ pub(crate) fn markdown(diff: &Diff) -> String {
             HEADS.join(" | "),
             " ---: |".repeat(5)
         );
-        for row in part.rows.iter().take(ROWS) {
-            let _ = writeln!(out, "| {} |", cells(row).map(|cell| render::escaped(&cell)).join(" | "));
+        for (row, name) in named(part, WHOLE) {
+            let _ = writeln!(out, "| {} |", cells(row, name).map(|cell| render::escaped(&cell)).join(" | "));
         }
         notes(part).iter().for_each(|note| out.push_str(&format!("\n{}\n", render::escaped(note))));
     }
-    out + "\n**" + &last(diff) + "**\n" + &problems(diff, "- ")
+    let unjudged = unjudged(diff).map_or(String::new(), |text| format!("\n{}\n", render::escaped(&text)));
+    out + &unjudged + "\n**" + &last(diff) + "**\n" + &problems(diff, "- ")
 }
 
 /// For programs.
@@ -92,6 +101,7 @@ pub(crate) fn json(diff: &Diff) -> String {
         "differs": diff.apart(usize::MAX),
         "per_step": diff.per_step,
         "beyond_spread": diff.beyond(),
+        "not_judged": diff.unjudged,
         "parts": diff.parts.iter().map(part).collect::<Vec<_>>(),
         "problems": diff.problems.iter().map(problem).collect::<Vec<_>>(),
     });
@@ -100,17 +110,21 @@ pub(crate) fn json(diff: &Diff) -> String {
 
 const HEADS: [&str; 6] = ["", "before", "after", "change", "%", "beyond spread"];
 
-fn head(diff: &Diff) -> Vec<String> {
+fn head(diff: &Diff, width: usize) -> Vec<String> {
     let side = |name: &str, about: &About| {
         let steps = about.steps.map_or("no steps".to_owned(), |steps| format!("{} steps", number(steps as f64)));
         let process = about.process.as_ref().map_or(String::new(), |process| format!("  {process}"));
-        let command = shortened(&about.command.replace(char::is_control, " "), 40);
-        format!("{name:7} {}  {command}{process}  {steps}", shortened(&about.trace, 25))
+        let trace = shortened(&about.trace, width / 4);
+        let room = width.saturating_sub(
+            [name, trace.as_str(), &process, &steps].map(|text| text.chars().count()).iter().sum::<usize>() + 7,
+        );
+        let command = shortened(&about.command.replace(char::is_control, " "), room.min(40));
+        format!("{name:7} {trace}  {command}{process}  {steps}")
     };
     let mut lines = vec![side("before", &diff.before), side("after", &diff.after)];
     let apart = diff.apart(16);
     if !apart.is_empty() {
-        lines.push(shortened(&format!("not the same: {}", apart.join("; ")).replace(char::is_control, " "), WIDTH));
+        lines.push(shortened(&format!("not the same: {}", apart.join("; ")).replace(char::is_control, " "), width));
     }
     lines
 }
@@ -120,7 +134,14 @@ fn shown(diff: &Diff) -> impl Iterator<Item = &Part> {
     diff.parts.iter().filter(|part| !part.rows.is_empty() || part.note.is_some())
 }
 
-fn cells(row: &Change) -> [String; 6] {
+/// The rows that are shown, each with what it is about in so many characters: those that differ look different.
+fn named(part: &Part, room: usize) -> Vec<(&Change, String)> {
+    let rows = &part.rows[..part.rows.len().min(ROWS)];
+    let names: Vec<String> = rows.iter().map(|row| row.what.replace(char::is_control, " ")).collect();
+    rows.iter().zip(shortened_apart(&names, room)).collect()
+}
+
+fn cells(row: &Change, name: String) -> [String; 6] {
     let value = |value: Option<f64>| value.map_or("-".to_owned(), |v| render::value(&Value::Num(v), row.unit));
     let by = row.by();
     let sign = if by < 0.0 { "-" } else { "+" };
@@ -138,7 +159,7 @@ fn cells(row: &Change) -> [String; 6] {
         Some(false) => "no",
         None => "",
     };
-    let what = shortened(&row.what.replace(char::is_control, " "), WHOLE) + if row.mean { " (mean)" } else { "" };
+    let what = name + if row.mean { " (mean)" } else { "" };
     [
         what,
         value(row.before),
@@ -156,7 +177,8 @@ fn cells(row: &Change) -> [String; 6] {
 /// What stands under a part.
 fn notes(part: &Part) -> Vec<String> {
     let shown = part.rows.iter().take(ROWS);
-    let of = |row: &Change| Some(format!("{}: {}", shortened(&row.what, WHAT), shortened(row.note.as_ref()?, 90)));
+    let of =
+        |row: &Change| Some(format!("{}: {}", shortened(&row.what, WHOLE / LINES), shortened(row.note.as_ref()?, 90)));
     let mut notes: Vec<String> = shown.filter_map(of).chain(part.note.clone()).collect();
     let more = part.rows.len().saturating_sub(ROWS) + part.left_out;
     if more > 0 {
@@ -167,13 +189,22 @@ fn notes(part: &Part) -> Vec<String> {
 
 fn last(diff: &Diff) -> String {
     let compared = diff.parts.iter().flat_map(|part| &part.rows).any(|row| row.beyond.is_some());
+    let not_known = |why: &str| format!("what is beyond the runs' own spread is not known: {why}");
     match diff.beyond() {
         0 if shown(diff).next().is_none() => "no difference".to_owned(),
-        0 if diff.per_step && compared => "no difference beyond spread".to_owned(),
-        0 => "what is beyond the runs' own spread is not known: it takes eight steps and more of both".to_owned(),
+        0 if !diff.per_step => not_known("one of the traces has no steps"),
+        0 if diff.few => not_known("it takes eight steps and more of both"),
+        0 if !compared && !diff.unjudged.is_empty() => not_known("steps tell of none of this"),
+        0 => "no difference beyond spread".to_owned(),
         1 => "1 difference beyond spread".to_owned(),
         n => format!("{n} differences beyond spread"),
     }
+}
+
+/// What is said neither to be beyond the spread nor within it, though there are steps.
+fn unjudged(diff: &Diff) -> Option<String> {
+    let said = diff.per_step && !diff.few && !diff.unjudged.is_empty();
+    said.then(|| format!("not judged, for single steps do not have these numbers: {}", diff.unjudged.join(", ")))
 }
 
 fn problems(diff: &Diff, mark: &str) -> String {

@@ -1,40 +1,20 @@
 //! What single steps of a process are made of: the samples that two traces are compared by.
 //!
-//! Of a long run [`MOST`] steady steps are looked at, spread evenly over it. Without steps the whole run is the one sample,
-//! which says what there was and nothing of its spread.
+//! Of a long run [`MOST`] steady steps are looked at, spread evenly over it. What their calls did was summed with all other
+//! passes; kernels and the GPU's time take a read of their own. Without steps the whole run is the one sample, which says what
+//! there was and nothing of its spread.
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::analysis::{Facts, waits_of_host};
+use super::quantities::{Of, QUANTITIES};
+use crate::analysis::{Facts, Part, StepCause, Tally, Union};
 use crate::trace::{NO_NAME, Names, Rows, Want};
 
 /// Steps of a trace that are looked at.
 const MOST: usize = 400;
 /// Kernels that are kept apart; later ones are counted only.
 pub(super) const MOST_KERNELS: usize = 2000;
-
-/// A quantity of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quantity {
-    Duration,
-    Launches,
-    LaunchNs,
-    Waits,
-    WaitNs,
-    Copies,
-    CopyNs,
-    MemoryCalls,
-    MemoryNs,
-    Kernels,
-    KernelNs,
-}
-
-/// All of them.
-pub(super) const QUANTITIES: [Quantity; 11] = {
-    use Quantity::*;
-    [Duration, Launches, LaunchNs, Waits, WaitNs, Copies, CopyNs, MemoryCalls, MemoryNs, Kernels, KernelNs]
-};
 
 /// One kernel in the steps.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,53 +38,79 @@ pub(super) struct Kernel {
 pub(super) struct Samples {
     /// Whether they are steps, not the run.
     pub(super) per_step: bool,
+    /// How many there are.
+    pub(super) count: usize,
     /// By quantity and step.
-    quantities: [Vec<f64>; QUANTITIES.len()],
+    quantities: Vec<Vec<f64>>,
     /// By name.
     pub(super) kernels: Vec<Kernel>,
     /// Launches of kernels for which there was no room.
     pub(super) left_out: u64,
-    /// Whether any kernel's run on the GPU is in the trace.
+    /// Whether any work of the GPU is in the trace.
     pub(super) gpu: bool,
 }
 
 impl Samples {
     /// The samples of a process: of its steps, or of the run.
     pub(super) fn of(facts: &Facts<'_>, process_id: i64, per_step: bool) -> Samples {
-        let spans = match facts.steps.of(process_id).filter(|_| per_step) {
-            Some(steps) => steps.sample(MOST),
-            None => vec![[(i64::MIN, i64::MAX); 2]],
+        let steps = facts.steps.all.iter().position(|steps| steps.process_id == process_id).filter(|_| per_step);
+        let (tallies, spans): (Vec<Tally>, Vec<Span>) = match steps {
+            Some(slot) => {
+                let tallies: FxHashMap<usize, &Tally> = facts.step_sums.tallies(slot).collect();
+                let summed = facts.step_sums.tallies(slot).map(|(step, _)| step);
+                let sample = facts.steps.all[slot].sample(summed, MOST);
+                sample.into_iter().map(|(step, span)| (*tallies[&step], span)).unzip()
+            }
+            None => (vec![whole(facts, process_id)], vec![[(i64::MIN, i64::MAX); 2]]),
         };
-        let mut taking = Taking::new(process_id, spans);
+        let mut taking = Taking::new(process_id, &spans);
         facts.trace.scan(WANTS, facts.filter, &mut |rows| taking.rows(rows));
         let ids: FxHashSet<i64> = taking.kernels.iter().map(|kernel| kernel.id).collect();
-        taking.end(&facts.trace.names(&ids), per_step)
+        taking.end(&facts.trace.names(&ids), per_step, &tallies)
     }
 
-    /// A quantity, by step.
-    pub(super) fn get(&self, quantity: Quantity) -> &[f64] {
-        &self.quantities[quantity as usize]
+    /// The quantity at this place of the list, by step.
+    pub(super) fn get(&self, quantity: usize) -> &[f64] {
+        &self.quantities[quantity]
     }
 }
+
+/// What all calls of a process did, as of one step.
+fn whole(facts: &Facts<'_>, process_id: i64) -> Tally {
+    let mut tally = Tally::default();
+    let Some(time) = facts.host.processes.get(&process_id) else { return tally };
+    for (part, cause) in [
+        (Part::Launch, StepCause::Launch),
+        (Part::Copy, StepCause::Copy),
+        (Part::Memory, StepCause::Memory),
+        (Part::Other, StepCause::Other),
+        (Part::Wait, StepCause::Wait),
+    ] {
+        tally.calls[cause as usize] = time.all.calls[part as usize].try_into().unwrap_or(u32::MAX);
+        tally.ns[cause as usize] = time.all.ns(part);
+    }
+    tally.implicit_waits = time.all.implicit_waits.try_into().unwrap_or(u32::MAX);
+    tally
+}
+
+/// Begin and end of a sample: on the host, and on the GPU.
+type Span = [(i64, i64); 2];
 
 /// Whose time a sample's span is.
 const HOST: usize = 0;
 const GPU: usize = 1;
 
-const CALLS: &[&str] = &["api_ns", "kind"];
 const SHAPE: [&str; 6] = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"];
 const WANTS: &[Want] = &[
     Want {
         table: TableId::Launches,
         columns: &["api_ns", "tid", "name_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"],
     },
-    Want { table: TableId::Syncs, columns: CALLS },
-    Want { table: TableId::Transfers, columns: CALLS },
-    Want { table: TableId::DeviceMemory, columns: CALLS },
     Want {
         table: TableId::Kernels,
-        columns: &["gpu_ns", "name_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"],
+        columns: &["gpu_ns", "device", "name_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"],
     },
+    Want { table: TableId::DeviceCopies, columns: &["gpu_ns", "device"] },
 ];
 
 /// A kernel while its steps are read; names are known later.
@@ -122,24 +128,24 @@ struct Taking {
     /// Where the samples lie on the host, and on the GPU.
     spans: [Vec<(i64, i64)>; 2],
     hints: [usize; 2],
-    quantities: [Vec<f64>; QUANTITIES.len()],
+    /// Runs of kernels and their time, by step.
+    runs: Vec<(f64, f64)>,
+    /// When each device worked, by step.
+    busy: FxHashMap<i32, Vec<Union>>,
     kernels: Vec<Raw>,
     by_id: FxHashMap<i64, usize>,
     /// The last kernel of each thread.
     last: FxHashMap<i32, usize>,
     left_out: u64,
-    gpu: bool,
 }
 
 impl Taking {
-    fn new(process_id: i64, spans: Vec<[(i64, i64); 2]>) -> Taking {
-        let mut quantities: [Vec<f64>; QUANTITIES.len()] = std::array::from_fn(|_| vec![0.0; spans.len()]);
+    fn new(process_id: i64, spans: &[Span]) -> Taking {
+        let runs = vec![(0.0, 0.0); spans.len()];
         let spans = [0, 1].map(|clock| spans.iter().map(|span| span[clock]).collect::<Vec<_>>());
-        if !matches!(spans[GPU][..], [(i64::MIN, _)]) {
-            quantities[Quantity::Duration as usize] = spans[GPU].iter().map(|(from, to)| (to - from) as f64).collect();
-        }
-        let (kernels, by_id, last) = (Vec::new(), FxHashMap::default(), FxHashMap::default());
-        Taking { process_id, spans, hints: [0; 2], quantities, kernels, by_id, last, left_out: 0, gpu: false }
+        let (kernels, by_id, last, busy) =
+            (Vec::new(), FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        Taking { process_id, spans, hints: [0; 2], runs, busy, kernels, by_id, last, left_out: 0 }
     }
 
     /// The sample that holds this time, of the host or of the GPU.
@@ -153,24 +159,30 @@ impl Taking {
         Some(*hint)
     }
 
-    fn add(&mut self, step: usize, count: Quantity, time: Quantity, ns: i64) {
-        self.quantities[count as usize][step] += 1.0;
-        self.quantities[time as usize][step] += ns.max(0) as f64;
+    /// A device worked from then to then, which may be in several samples.
+    fn work(&mut self, device: i32, start: i64, end: i64) {
+        let spans = &self.spans[GPU];
+        let unions = self.busy.entry(device).or_insert_with(|| spans.iter().map(|_| Union::default()).collect());
+        let first = spans.partition_point(|(_, to)| *to <= start);
+        for ((from, to), union) in spans.iter().zip(unions).skip(first).take_while(|((from, _), _)| *from < end) {
+            union.add(start.max(*from), end.min(*to));
+        }
     }
 
     fn rows(&mut self, rows: &Rows) {
         let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
-        let (api, gpu) = (rows.i64("api_ns"), rows.i64("gpu_ns"));
+        let (api, gpu, device) = (rows.i64("api_ns"), rows.i64("gpu_ns"), rows.i32_or("device", 0));
         let (name, tid) = (rows.i64_or("name_id", NO_NAME), rows.i32_or("tid", 0));
         let shape = SHAPE.map(|column| rows.i32_or(column, 0));
-        let kind = rows.texts("kind");
         let own = self.process_id;
-        let clock = if rows.table == TableId::Kernels { GPU } else { HOST };
+        let clock = if rows.table == TableId::Launches { HOST } else { GPU };
         for row in (0..rows.len).filter(|row| process[*row] == own) {
+            if clock == GPU {
+                self.work(device[row], start[row], start[row].saturating_add(gpu[row].max(0)));
+            }
             let Some(step) = self.step(clock, start[row]) else { continue };
             match rows.table {
                 TableId::Launches => {
-                    self.add(step, Quantity::Launches, Quantity::LaunchNs, api[row]);
                     if let Some(index) = self.kernel(name[row], || std::array::from_fn(|i| shape[i][row])) {
                         self.follow(tid[row], index);
                         let of = &mut self.kernels[index];
@@ -182,14 +194,9 @@ impl Taking {
                         of.kernel.launch_ns[step] += api[row].max(0) as f64;
                     }
                 }
-                TableId::Syncs if waits_of_host(kind.get(row)) => {
-                    self.add(step, Quantity::Waits, Quantity::WaitNs, api[row]);
-                }
-                TableId::Transfers => self.add(step, Quantity::Copies, Quantity::CopyNs, api[row]),
-                TableId::DeviceMemory => self.add(step, Quantity::MemoryCalls, Quantity::MemoryNs, api[row]),
                 TableId::Kernels => {
-                    self.gpu = true;
-                    self.add(step, Quantity::Kernels, Quantity::KernelNs, gpu[row]);
+                    self.runs[step].0 += 1.0;
+                    self.runs[step].1 += gpu[row].max(0) as f64;
                     if let Some(index) = self.kernel(name[row], || std::array::from_fn(|i| shape[i][row])) {
                         let of = &mut self.kernels[index];
                         of.kernel.gpu_ns[step] += gpu[row].max(0) as f64;
@@ -228,7 +235,30 @@ impl Taking {
         }
     }
 
-    fn end(self, names: &Names, per_step: bool) -> Samples {
+    /// What a quantity is in each sample.
+    fn quantity(&self, of: Of, tallies: &[Tally]) -> Vec<f64> {
+        // A run has no length that steps could be compared with.
+        let whole = matches!(self.spans[GPU][..], [(i64::MIN, _)]);
+        let length = |step: usize| if whole { 0.0 } else { (self.spans[GPU][step].1 - self.spans[GPU][step].0) as f64 };
+        let busy = |step: usize| {
+            let ns: i64 = self.busy.values().map(|steps| steps[step].total_ns()).sum();
+            ns as f64 / self.busy.len().max(1) as f64
+        };
+        let of_step = |step: usize| match of {
+            Of::Duration => length(step),
+            Of::Calls(of) => of(&tallies[step]),
+            Of::Kernels => self.runs[step].0,
+            Of::KernelNs => self.runs[step].1,
+            Of::Busy => busy(step),
+            Of::Idle if whole => 0.0,
+            Of::Idle => length(step) - busy(step),
+        };
+        (0..tallies.len()).map(of_step).collect()
+    }
+
+    fn end(self, names: &Names, per_step: bool, tallies: &[Tally]) -> Samples {
+        let quantities = QUANTITIES.iter().map(|quantity| self.quantity(quantity.of, tallies)).collect();
+        let gpu = !self.busy.is_empty();
         let name = |id: i64| if id == NO_NAME { String::new() } else { names.full(id) };
         let mut kernels: Vec<Kernel> = Vec::new();
         let mut by_name: FxHashMap<String, usize> = FxHashMap::default();
@@ -244,7 +274,7 @@ impl Taking {
                 }
             }
         }
-        Samples { per_step, quantities: self.quantities, kernels, left_out: self.left_out, gpu: self.gpu }
+        Samples { per_step, count: tallies.len(), quantities, kernels, left_out: self.left_out, gpu }
     }
 }
 

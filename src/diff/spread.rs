@@ -12,7 +12,7 @@ const LEVEL: f64 = 0.01;
 /// A smaller difference is none, however certain.
 const SMALLEST: f64 = 0.01;
 /// Fewer samples say nothing of spread.
-const FEWEST: usize = 8;
+pub(super) const FEWEST: usize = 8;
 
 /// A quantity in the steps of two traces.
 #[derive(Clone, Copy, Debug, PartialEq)]

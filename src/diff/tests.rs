@@ -3,6 +3,7 @@
 use gputrace_collectors::manifest::{HookBudget, ShedPart};
 
 use super::*;
+use crate::analysis::Value;
 use crate::trace::testing::{START, TestTrace};
 use crate::trace::{Filter, Trace};
 
@@ -21,6 +22,11 @@ fn made(seed: i64, waits: usize, kernel: &str) -> TestTrace {
         thread.range_end(None, &format!("step {step}"), began, true);
     }
     trace
+}
+
+/// As a pipe has it.
+fn text(diff: &Diff) -> String {
+    super::text(diff, 100)
 }
 
 fn compared<T>(before: &TestTrace, after: &TestTrace, with: impl FnOnce(&Diff) -> T) -> T {
@@ -71,10 +77,10 @@ fn another_wait_in_each_step_is_beyond_the_spread() {
         assert_eq!(row(diff, "syncs", "waits").by(), 60.0);
         assert_eq!(row(diff, "syncs.by_call", "stream cuStreamSynchronize").by(), 60.0 * 20_000.0);
         let said = text(diff);
-        assert!(said.ends_with("\n3 differences beyond spread\n"), "{said}");
+        assert!(said.ends_with("\n4 differences beyond spread\n"), "{said}");
         assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
         let read: serde_json::Value = serde_json::from_str(&json(diff)).unwrap();
-        assert_eq!((&read["diff_version"], &read["beyond_spread"]), (&1.into(), &3.into()));
+        assert_eq!((&read["diff_version"], &read["beyond_spread"]), (&1.into(), &4.into()));
         assert!(markdown(diff).contains("| waits | 1 | 2 | +1 | +100.0 | yes |"), "{}", markdown(diff));
     });
 }
@@ -124,6 +130,79 @@ fn gpu_times_that_one_trace_lacks_are_no_difference() {
         assert_eq!(kernels.note.as_deref(), Some("not measured in after"));
         let busy = row(diff, "gpu-utilisation", "busy_ns");
         assert_eq!((busy.after, busy.by(), busy.note.as_deref()), (None, 0.0, Some("not measured in after")));
+    });
+}
+
+/// Sixty steps whose copy waits for the kernels before it; each step's kernel takes so long.
+fn waiting(seed: i64, kernel_ns: i64) -> TestTrace {
+    let mut trace = TestTrace::new();
+    trace.process(1, 100, None, START + 1_000_000_000);
+    let mut thread = trace.thread(1, 11);
+    for step in 0..60 {
+        let began = thread.range_begin();
+        thread.host(100_000 + (step * 7919 + seed * 104_729) % 9_973);
+        let begin = thread.now + 5_000;
+        let end = thread.launch_running("gemm", 3_000, 7, (begin, kernel_ns));
+        thread.copy("DtoH", ("device", "pageable"), true, 4, end - thread.now + 10_000);
+        thread.range_end(None, "step", began, true);
+    }
+    trace
+}
+
+#[test]
+fn waits_and_copies_are_those_of_the_report() {
+    let (one, other) = (waiting(1, 400_000), waiting(2, 800_000));
+    let report = one.section(ALL.iter().copied().find(|of| of.name() == "steps").expect("steps"));
+    let summary = one.section(ALL[0]);
+    compared(&one, &other, |diff| {
+        let times = report.tables.iter().find(|table| table.key == "times").expect("times");
+        for (what, quantity, metric) in
+            [("time in waits", "waits", "wait_ns"), ("time in copies and sets", "copies", "copy_ns")]
+        {
+            let row = row(diff, "steps", what);
+            let at = times.rows.iter().position(|row| row[1] == quantity.into()).expect(quantity);
+            let Value::Num(usual) = report.cell("times", at, "usual") else { panic!("no number") };
+            let Value::Num(of_summary) = summary.get(metric) else { panic!("no {metric}") };
+            let before = row.before.expect("a number");
+            // One is the median of the steps, the others are means of the usual ones.
+            assert!(
+                (before - usual).abs() < 0.02 * usual && (before - of_summary).abs() < 0.02 * usual,
+                "{what}: {row:?}"
+            );
+            assert!(before > 1_000.0, "{what}: {row:?}");
+        }
+        let waits = row(diff, "steps", "waits");
+        assert_eq!((waits.before, summary.get("waits")), (Some(1.0), &Value::Num(1.0)));
+        assert_eq!(row(diff, "steps", "time in waits").beyond, Some(true));
+        assert_eq!(row(diff, "steps", "time in copies and sets").beyond, Some(false));
+    });
+}
+
+#[test]
+fn an_analysis_is_judged_by_the_steps_wherever_they_have_its_numbers() {
+    let only = |names: &[&str], with: &dyn Fn(&Diff)| {
+        let (one, other) = (waiting(1, 400_000), waiting(2, 800_000));
+        let traces: [Trace; 2] = [one.open(), other.open()];
+        let filter = Filter::default();
+        let analyses: Vec<_> = ALL.iter().copied().filter(|of| names.contains(&of.name())).collect();
+        let facts = [0, 1].map(|i| Facts::gather(&traces[i], &filter, &needs(&analyses)));
+        let [before, after] = [0, 1].map(|i| Side { trace: i.to_string(), facts: &facts[i] });
+        with(&Diff::of(&before, &after, &analyses, &[]));
+    };
+    only(&["syncs", "transfers", "gpu-utilisation", "gpu-gaps"], &|diff| {
+        let judged = |part: &str, what: &str| row(diff, part, what).beyond;
+        assert_eq!(judged("syncs.per_step", "time in waits"), Some(true));
+        assert_eq!(judged("transfers.per_step", "time in copies and sets"), Some(false));
+        let busy = row(diff, "gpu-utilisation.per_step", "GPU busy");
+        assert_eq!((busy.before, busy.after, busy.beyond), (Some(400_000.0), Some(800_000.0), Some(true)));
+        assert!(diff.unjudged.is_empty() && text(diff).ends_with("\n2 differences beyond spread\n"), "{}", text(diff));
+    });
+    only(&["critical-path"], &|diff| {
+        let said = text(diff);
+        assert!(said.contains("\nnot judged, for single steps do not have these numbers: critical-path\n"), "{said}");
+        assert!(said.ends_with(": steps tell of none of this\n") && !said.contains("eight"), "{said}");
+        let read: serde_json::Value = serde_json::from_str(&json(diff)).unwrap();
+        assert_eq!(read["not_judged"][0], "critical-path");
     });
 }
 
@@ -210,7 +289,23 @@ fn rows_with_long_names_are_told_apart() {
         ["HtoD", "DtoH"].map(|way| row(&format!("transfer cuMemcpy{way}Async_v2 package::module::Training::step")));
     let part = Part { name: "a".into(), title: "A".into(), rows: rows.to_vec(), ..Part::default() };
     let (before, after) = (About::default(), About::default());
-    let text = text(&Diff { before, after, per_step: false, parts: vec![part], problems: Vec::new() });
+    let diff = Diff {
+        before,
+        after,
+        per_step: false,
+        few: true,
+        parts: vec![part],
+        unjudged: Vec::new(),
+        problems: Vec::new(),
+    };
+    let text = text(&diff);
     assert!(text.contains("cuMemcpyHtoDAsync_v2") && text.contains("cuMemcpyDtoHAsync_v2"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    for width in [80, 100, 160] {
+        let said = super::text(&diff, width);
+        let longest = said.lines().map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|longest| longest <= width), "{said}");
+        // The names stand whole where there is room for them.
+        assert_eq!(said.contains("cuMemcpyHtoDAsync_v2 package::module::Training::step "), width == 160, "{said}");
+    }
 }

@@ -4,6 +4,7 @@
 //! point numbers hold each ns. Only events of the GPU have a `stream` among their arguments, by which that tool knows
 //! them; the stream that a wait is for has another name. The default stream, 0, is 7 there as with torch.profiler.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -12,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::collectives::{self, Collectives};
 use super::output::{Output, quoted};
-use super::{Files, counters};
+use super::{Files, counters, runtime};
 use crate::analysis::Shed;
 use crate::import::OPERATOR;
 use crate::trace::{NO_NAME, Process, Rows, Trace, Want};
@@ -201,14 +202,19 @@ impl Events {
         let kernel = rows.i64_or("name_id", NO_NAME);
         let (kind, stream) = (rows.texts("kind"), rows.i64("stream"));
         move |output, row| {
-            let name = self.name(api[row]);
-            let cat = category(name);
+            let function = self.name(api[row]);
+            let as_runtime = runtime::named(function.trim_matches('"'));
+            let name = as_runtime.map_or(Cow::from(function), |name| quoted(name).into());
+            let cat = category(&name);
             let (ts, dur) = (Us(start[row] - output.base_ns), Us(length[row]));
             let (pid, tid, correlation) = (pid[row], tid[row], correlation[row]);
             write!(
                 output.event()?,
                 r#"{{"ph":"X","cat":"{cat}","name":{name},"pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{"correlation":{correlation}"#
             )?;
+            if as_runtime.is_some() {
+                write!(output, r#","driver function":{function}"#)?;
+            }
             if result[row] != 0 {
                 write!(output, r#","result":{}"#, result[row])?;
             }
@@ -259,13 +265,18 @@ impl Events {
             work(output, row, "kernel", self.name(name[row]))?;
             let [x, y, z] = [0, 1, 2].map(|axis| grid[axis][row]);
             let [bx, by, bz] = [0, 1, 2].map(|axis| block[axis][row]);
-            write!(output, r#","grid":[{x},{y},{z}],"block":[{bx},{by},{bz}]"#)?;
+            if x > 0 && bx > 0 {
+                write!(output, r#","grid":[{x},{y},{z}],"block":[{bx},{by},{bz}]"#)?;
+            }
             for (key, values) in optional.iter().filter(|(_, values)| values[row] >= 0) {
                 write!(output, r#","{key}":{}"#, values[row])?;
             }
-            let shared =
-                [&optional[1].1, &optional[2].1].map(|values| i64::from(values[row].max(0))).iter().sum::<i64>();
-            write!(output, r#","shared memory":{shared}}}}}"#)
+            // Both together, where both are known.
+            let shared = [&optional[1].1, &optional[2].1].map(|values| i64::from(values[row]));
+            if shared.iter().all(|bytes| *bytes >= 0) {
+                write!(output, r#","shared memory":{}"#, shared[0] + shared[1])?;
+            }
+            write!(output, "}}}}")
         }
     }
 
@@ -287,8 +298,12 @@ impl Events {
                 false => ("gpu_memcpy", format!("Memcpy {} ({from} -> {to})", direction.get(row))),
             };
             work(output, row, cat, &quoted(&name))?;
-            let rate = if length[row] > 0 { bytes[row] as f64 / length[row] as f64 } else { 0.0 };
-            write!(output, r#","bytes":{},"memory bandwidth (GB/s)":{rate}}}}}"#, bytes[row])
+            write!(output, r#","bytes":{}"#, bytes[row])?;
+            if length[row] > 0 {
+                let rate = bytes[row] as f64 / length[row] as f64;
+                write!(output, r#","memory bandwidth (GB/s)":{rate}"#)?;
+            }
+            write!(output, "}}}}")
         }
     }
 

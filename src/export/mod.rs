@@ -5,6 +5,7 @@ mod counters;
 pub(crate) mod heap;
 mod kineto;
 mod output;
+mod runtime;
 mod told;
 
 use std::collections::BTreeMap;

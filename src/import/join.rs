@@ -55,8 +55,10 @@ pub(super) fn join(found: &mut Gathered) -> Vec<Joined> {
     levels(found);
     let ids = outermost(found);
     number(found, &ids);
+    let unnumbered = found.kernels.iter().chain(&found.copies).filter(|work| work.correlation.is_none()).count();
     let causes = causes(found, &ids);
     drop(ids);
+    without_call(found, &causes, unnumbered);
     let mut joined = vec![Joined::NOTHING; found.calls.len()];
     let (kernels, copies) = causes.split_at(found.kernels.len());
     for (place, at) in (0..).zip(kernels) {
@@ -73,6 +75,20 @@ pub(super) fn join(found: &mut Gathered) -> Vec<Joined> {
     }
     pending(found, &causes, &mut joined);
     joined
+}
+
+/// Says how many of the GPU's operations have no call, for what is said of launches is not of them.
+fn without_call(found: &mut Gathered, causes: &[u32], unnumbered: usize) {
+    let lone = causes.iter().filter(|at| **at == NOWHERE).count();
+    if lone == 0 {
+        return;
+    }
+    let why = match unnumbered {
+        0 => "the file lacks the calls that they name".to_owned(),
+        n if n == lone => "they name none (correlation 0, or no correlation)".to_owned(),
+        n => format!("{n} name none (correlation 0, or no correlation), and the file lacks those of the others"),
+    };
+    found.notes.push(format!("{lone} of {} operations of the GPU have no call: {why}", causes.len()));
 }
 
 /// Finds out how many push_pop ranges are open around each, and leaves ranges in the order of their ends, as rows stand.

@@ -10,7 +10,7 @@ use crate::analysis::{
 };
 use crate::render::share;
 
-pub(crate) use quantity::{parse, shown};
+pub(crate) use quantity::{at_least_0, parse, shown};
 
 /// A metric and the analysis that states it.
 #[derive(Clone, Copy)]
@@ -63,22 +63,34 @@ pub(crate) fn find(name: &str) -> Result<Named, String> {
 pub(crate) enum Answer {
     /// Known.
     Known(f64),
-    /// Not known, because.
+    /// The trace does not hold what it takes, because.
+    Absent(String),
+    /// It is not known, or cannot be trusted, because.
     Unknown(String),
 }
 
 /// Analyses that look at no single event, nor at sums of them.
 const OF_NO_EVENT: [&str; 3] = ["counters", "node-health", "self"];
 
+/// What one analysis says.
+struct Answered {
+    name: &'static str,
+    section: Section,
+    /// It is about such a trace: a report has it.
+    is_of_trace: bool,
+}
+
 /// The answers of some analyses to one trace.
 pub(crate) struct Answers {
-    sections: Vec<(&'static str, Section)>,
+    sections: Vec<Answered>,
     not_whole: Option<String>,
     lost: Option<String>,
     shed: Option<String>,
     /// Why nothing is known of single events, where that is so, and whether their sums are.
     unknown: Option<&'static str>,
     in_sums: bool,
+    /// Times of a GPU are in the trace.
+    gpu: bool,
 }
 
 impl Answers {
@@ -89,10 +101,12 @@ impl Answers {
 
     /// The answers of the analyses that state these metrics.
     pub(crate) fn of(metrics: &[Named], facts: &Facts<'_>) -> Answers {
-        let mut sections: Vec<(&'static str, Section)> = Vec::new();
-        for named in metrics {
-            if sections.iter().all(|(name, _)| *name != named.analysis.name()) {
-                sections.push((named.analysis.name(), answer(named.analysis, facts)));
+        let mut sections: Vec<Answered> = Vec::new();
+        for analysis in metrics.iter().map(|named| named.analysis) {
+            let name = analysis.name();
+            if sections.iter().all(|answered| answered.name != name) {
+                let is_of_trace = analysis.answers(facts);
+                sections.push(Answered { name, section: answer(analysis, facts), is_of_trace });
             }
         }
         let problem = facts.trace.problems().into_iter().find(|problem| problem.lost_rows());
@@ -104,13 +118,24 @@ impl Answers {
             shed: Shed::of(facts.processes()).map(|shed| shed.text(facts.trace)),
             unknown: facts.trace.intervals().filter(Vec::is_empty).map(|_| "no single event was kept (--detail)"),
             in_sums: has_sums_alone(facts),
+            gpu: facts.trace.has_gpu_times(),
         }
+    }
+
+    fn of_analysis(&self, named: &Named) -> Option<&Answered> {
+        self.sections.iter().find(|answered| answered.name == named.analysis.name())
+    }
+
+    /// Whether a report on the trace has the metric's analysis.
+    pub(crate) fn is_of_trace(&self, named: &Named) -> bool {
+        self.of_analysis(named).is_some_and(|answered| answered.is_of_trace)
     }
 
     /// One answer.
     pub(crate) fn get(&self, named: &Named) -> Answer {
-        let section = self.sections.iter().find(|(name, _)| *name == named.analysis.name()).map(|(_, section)| section);
-        let Some(section) = section else { return Answer::Unknown("its analysis was not asked".to_owned()) };
+        let Some(Answered { section, .. }) = self.of_analysis(named) else {
+            return Answer::Unknown("its analysis was not asked".to_owned());
+        };
         if let Some(why) = &self.not_whole {
             return Answer::Unknown(why.clone());
         }
@@ -128,7 +153,7 @@ impl Answers {
         match of(named.metric.key) {
             Some(Value::Int(value)) => Answer::Known(*value as f64),
             Some(Value::Num(value)) => Answer::Known(*value),
-            _ => Answer::Unknown(section.notes.first().cloned().unwrap_or_else(|| self.silence(named))),
+            _ => self.silence(named, section),
         }
     }
 
@@ -137,17 +162,25 @@ impl Answers {
         self.lost.as_deref()
     }
 
-    fn silence(&self, named: &Named) -> String {
-        let name = named.analysis.name();
-        if named.metric.unit == Unit::Ns && named.metric.key.starts_with("step") {
-            return NO_STEPS.to_owned();
+    /// Why a metric has no value.
+    fn silence(&self, named: &Named, section: &Section) -> Answer {
+        let (name, Metric { key, unit, .. }) = (named.analysis.name(), named.metric);
+        // A section that has no number at all says why first; beside other numbers its notes are about those.
+        let any = section.facts.iter().any(|fact| !fact.unit.is_text() && fact.value != Value::Missing);
+        match section.notes.first() {
+            Some(note) if !any => Answer::Absent(note.clone()),
+            _ if key.contains("gpu") && !self.gpu => Answer::Absent(NO_GPU_TIMES.to_owned()),
+            _ if unit == Unit::Ns && key.starts_with("step") => Answer::Unknown(NO_STEPS.to_owned()),
+            _ => Answer::Absent(format!(
+                "the trace says nothing of it (gputrace report --explain {name} says what it takes)"
+            )),
         }
-        format!("the trace says nothing of it (gputrace report --explain {name} says what it takes)")
     }
 }
 
 /// Beyond this share of lost calls nothing is called fine.
 const MOST_LOST: f64 = 0.01;
+const NO_GPU_TIMES: &str = "no times of a GPU are in the trace: --gpu-time full records them, import reads them";
 const NO_STEPS: &str = "no steps were found in the trace; --step NAME says which ranges of NVTX are steps";
 
 #[cfg(test)]
@@ -155,7 +188,7 @@ mod tests {
     use super::*;
     use crate::render::unit_name;
     use crate::trace::Filter;
-    use crate::trace::testing::TestTrace;
+    use crate::trace::testing::{START, TestTrace};
     use gputrace_collectors::manifest::{HookBudget, ShedPart};
 
     #[test]
@@ -223,11 +256,33 @@ mod tests {
         let answers = Answers::of(&metrics, &facts);
         let why = |name: &str| match answers.get(&find(name).unwrap_or_else(|error| panic!("{error}"))) {
             Answer::Known(value) => panic!("{name} is {value}"),
-            Answer::Unknown(why) => why,
+            Answer::Absent(why) | Answer::Unknown(why) => why,
         };
         assert_eq!(why("summary.launches"), NO_STEPS);
         assert_eq!(why("summary.step_p50_ns"), NO_STEPS);
         assert_eq!(why("launch-overhead.launches"), "No launches in this trace.");
         assert!(why("host-memory.peak_live_bytes").contains("--malloc off"));
+    }
+
+    #[test]
+    fn a_note_about_other_numbers_is_no_reason() {
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = made.thread(1, 11);
+        for _ in 0..40 {
+            let step = thread.range_begin();
+            thread.launch("k", 2_000);
+            thread.sync("cuStreamSynchronize", "stream", 90_000);
+            thread.range_end(None, "step", step, true);
+        }
+        let (trace, from_ns) = (made.open(), Some(START));
+        let filter = Filter { from_ns, ..Filter::default() };
+        let metrics: Vec<Named> = all().collect();
+        let answers = Answers::of(&metrics, &Facts::gather(&trace, &filter, &Answers::needs(&metrics)));
+        let get = |name: &str| answers.get(&find(name).unwrap_or_else(|error| panic!("{error}")));
+        // The summary's notes of a window are about what is of the whole run.
+        assert_eq!(get("summary.gpu_idle_ns"), Answer::Absent(NO_GPU_TIMES.to_owned()));
+        assert!(matches!(get("summary.wait_ns"), Answer::Known(_)));
+        assert!(matches!(get("gpu-gaps.idle_percent"), Answer::Absent(why) if why.starts_with("No times of a GPU")));
     }
 }

@@ -36,14 +36,21 @@ pub(crate) fn parse(text: &str, unit: Unit) -> Result<f64, String> {
     let trimmed = text.trim();
     let per_s = matches!(unit, Unit::BytesPerS | Unit::PerS);
     let trimmed = if per_s { trimmed.strip_suffix("/s").unwrap_or(trimmed).trim_end() } else { trimmed };
+    let (sign, trimmed) = trimmed.strip_prefix('-').map_or((1.0, trimmed), |digits| (-1.0, digits));
     let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
     let (number, suffix) = trimmed.split_at(split);
     let factor = suffixes(unit).iter().find(|(name, _)| *name == suffix.trim()).map(|(_, factor)| *factor);
     let number = number.parse::<f64>().ok().filter(|number| number.is_finite());
     match (number, factor) {
-        (Some(number), Some(factor)) => Ok(number * factor),
+        (Some(number), Some(factor)) => Ok(sign * number * factor),
         _ => Err(format!("{text:?} is no {}", expected(unit))),
     }
+}
+
+/// The same of what cannot be less than nothing: how much worse something may be.
+pub(crate) fn at_least_0(text: &str, unit: Unit) -> Result<f64, String> {
+    let number = parse(text, unit)?;
+    if number < 0.0 { Err(format!("{} is less than nothing", text.trim())) } else { Ok(number) }
 }
 
 fn expected(unit: Unit) -> &'static str {
@@ -83,6 +90,8 @@ mod tests {
             ("0.5 %", Unit::Percent, 0.5),
             ("100/s", Unit::PerS, 100.0),
             ("4000", Unit::Count, 4000.0),
+            ("-1", Unit::Ns, -1.0),
+            ("-2.5 ms", Unit::Ns, -2.5e6),
         ];
         for (text, unit, number) in good {
             assert_eq!(parse(text, unit), Ok(number), "{text}");
@@ -90,7 +99,8 @@ mod tests {
         for (text, unit) in [
             ("", Unit::Count),
             ("2ms", Unit::Count),
-            ("-1", Unit::Ns),
+            ("--1", Unit::Ns),
+            ("-", Unit::Ns),
             ("inf", Unit::Ns),
             ("1e999", Unit::Ns),
             ("5%", Unit::Bytes),
@@ -100,6 +110,8 @@ mod tests {
         ] {
             assert!(parse(text, unit).is_err(), "{text}");
         }
+        assert_eq!(at_least_0("5%", Unit::Percent), Ok(5.0));
+        assert_eq!(at_least_0("-5%", Unit::Percent), Err("-5% is less than nothing".to_owned()));
         assert!(parse("2 parsecs", Unit::Ns).unwrap_err().contains("such as 2ms"));
     }
 }

@@ -6,7 +6,7 @@ use super::fit::fitted;
 use super::text::ROWS;
 use super::{Layout, numbers};
 use crate::analysis::{Table, Unit, Value};
-use crate::trace::shortened;
+use crate::trace::{shortened, shortened_apart};
 
 /// Characters that a shortened name keeps, and that it keeps in a narrow terminal, as a text does that is broken.
 const NAME: usize = 20;
@@ -55,11 +55,13 @@ impl Cells<'_> {
         self.unit == Unit::Name && short.len() < names.len()
     }
 
-    /// Makes it fit so many characters.
+    /// Makes it fit so many characters, names that differ so that this shows.
     fn shorten(&mut self, most: usize) {
-        let broken = |text: &str| fitted(text, most, 0).join("\n");
-        let shorter = |text: &str| if self.unit == Unit::Name { shortened(text, most) } else { broken(text) };
-        self.cells = self.cells.iter().map(|cell| shorter(cell)).collect();
+        let broken = |text: &String| fitted(text, most, 0).join("\n");
+        self.cells = match self.unit {
+            Unit::Name => shortened_apart(&self.cells, most),
+            _ => self.cells.iter().map(broken).collect(),
+        };
         self.head = broken(&self.head);
     }
 }
@@ -83,9 +85,10 @@ pub(super) fn grid(table: &Table, layout: Layout) -> String {
     while layout.must_fit && columns.len() > 1 && least(&columns) > layout.width {
         left_out.extend(columns.pop().map(|column| column.title));
     }
-    // Names are there to tell rows apart: that is worth more than one number more.
-    while layout.must_fit && layout.width >= WIDE && columns.len() > FEWEST && is_confusing(&columns, layout) {
-        left_out.extend(columns.pop().map(|column| column.title));
+    // Names are there to tell rows apart: that is worth more than one number more, where one number less does it.
+    if layout.must_fit && layout.width >= WIDE && columns.len() > FEWEST {
+        let clear = (FEWEST..=columns.len()).rev().find(|fewer| !is_confusing(&columns[..*fewer], layout));
+        left_out.extend(columns.drain(clear.unwrap_or(columns.len())..).rev().map(|column| column.title));
     }
     shorten(&mut columns, layout);
 
@@ -241,6 +244,20 @@ mod tests {
         let text = shown(&long, 85);
         assert!(text.contains("templates<1>") && text.contains("templates<2>") || text.lines().count() > 2, "{text}");
         assert_eq!(shown(&["a_kernel_with_a_name", "b"], 120).matches("A wide column").count(), 5);
+    }
+
+    #[test]
+    fn names_too_long_for_any_width_show_where_they_differ_and_keep_their_numbers() {
+        let arguments = "std::integral_constant<int, 7>, ".repeat(300);
+        let name = |last: &str| format!("void library::gemm<{arguments}{last}>(float*)");
+        let columns = table(1).columns;
+        let row = |last: &str| std::iter::once(name(last).into()).chain((1..5i64).map(Value::from)).collect();
+        let made = Table::new("rows", "Rows", &columns, ["float", "double"].map(row).to_vec());
+        for width in [80, 100] {
+            let text = grid(&made, Layout { width, bold: false, must_fit: true });
+            assert!(widest(&text) <= width && !text.contains("larger --width"), "{text}");
+            assert!(text.contains("gemm..") && text.contains("float") && text.contains("double"), "{text}");
+        }
     }
 
     #[test]

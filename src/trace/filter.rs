@@ -81,10 +81,14 @@ impl Filter {
         self.from_ns.is_some() || self.to_ns.is_some() || !self.within.is_empty()
     }
 
-    /// The filter that keeps what steps are found in: those of the whole run, where only some are kept.
+    /// The filter that keeps what steps are found in: those of the whole run, where only some are kept, so that their numbers
+    /// are the same whatever span of time is kept beside them. Of intervals of single events nothing is known around one.
     pub(crate) fn around_steps(&self) -> Filter {
-        let within = if self.steps.is_some() { Vec::new() } else { self.within.clone() };
-        Filter { within, ..self.clone() }
+        match (self.steps, self.interval) {
+            (None, _) => self.clone(),
+            (Some(_), Some(_)) => Filter { within: Vec::new(), ..self.clone() },
+            (Some(_), None) => Filter { within: Vec::new(), from_ns: None, to_ns: None, ..self.clone() },
+        }
     }
 
     /// Whether it takes the steps to know what is kept, or whether what is asked for is there.

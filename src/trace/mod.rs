@@ -7,6 +7,7 @@
 //! **Invariant:** whatever stands in the files, reading them ends with rows, with a [`Problem`] that names the file,
 //! or with a [`TraceError`], never with a panic. What could be read is reported even when something else could not.
 
+mod apart;
 mod contain;
 mod decode;
 mod devices;
@@ -37,6 +38,7 @@ use gputrace_collectors::manifest::Device;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
+pub(crate) use apart::shortened_apart;
 pub(crate) use devices::{DeviceNames, Identity, sharing};
 pub(crate) use error::{Missing, Problem, TraceError};
 pub(crate) use files::Launcher;

@@ -1,6 +1,7 @@
-"""Holistic Trace Analysis on our export, beside our report on the same trace: holistic.py FOLDER REPORT (idle | all).
+"""Holistic Trace Analysis on our export, beside our report on the same trace: holistic.py FOLDER REPORT (idle | all | launches).
 
-`idle`: one stream, where its gaps by stream are ours by device. `all`: what does not depend on that.
+`idle`: one stream, where its gaps by stream are ours by device. `all`: what does not depend on that. `launches`: launches and queues
+alone, of a recorded trace, whose calls are the driver's and whose host runs before and after the GPU.
 """
 
 import os
@@ -25,14 +26,15 @@ folder, report, what = sys.argv[1:]
 hta = TraceAnalysis(trace_dir=folder)
 judged = Comparison(report)
 
-# Idle, compute, non-compute: to the ns.
-breakdown = hta.get_temporal_breakdown(visualize=False).iloc[0]
-judged.same("range", ns(breakdown["kernel_time(us)"]), judged.fact("gpu-utilisation", "range_ns"))
-judged.same("idle", ns(breakdown["idle_time(us)"]), judged.fact("gpu-utilisation", "idle_ns"))
-judged.same("idle, as the gaps sum", ns(breakdown["idle_time(us)"]), judged.fact("gpu-gaps", "idle_ns"))
-judged.same("compute", ns(breakdown["compute_time(us)"]), judged.fact("gpu-utilisation", "compute_ns"))
-exposed = [judged.fact("gpu-utilisation", name) for name in ("communication_exposed_ns", "copies_exposed_ns")]
-judged.same("non-compute", ns(breakdown["non_compute_time(us)"]), sum(exposed))
+if what != "launches":
+    # Idle, compute, non-compute: to the ns.
+    breakdown = hta.get_temporal_breakdown(visualize=False).iloc[0]
+    judged.same("range", ns(breakdown["kernel_time(us)"]), judged.fact("gpu-utilisation", "range_ns"))
+    judged.same("idle", ns(breakdown["idle_time(us)"]), judged.fact("gpu-utilisation", "idle_ns"))
+    judged.same("idle, as the gaps sum", ns(breakdown["idle_time(us)"]), judged.fact("gpu-gaps", "idle_ns"))
+    judged.same("compute", ns(breakdown["compute_time(us)"]), judged.fact("gpu-utilisation", "compute_ns"))
+    exposed = [judged.fact("gpu-utilisation", name) for name in ("communication_exposed_ns", "copies_exposed_ns")]
+    judged.same("non-compute", ns(breakdown["non_compute_time(us)"]), sum(exposed))
 
 # Queue length: its summary of the lengths after each event, by stream.
 queues = hta.get_queue_length_summary(ranks=[0])["queue_length"]
@@ -55,7 +57,13 @@ judged.same("short kernels", ((calls <= 50_000) & (runs < calls)).sum(), judged.
 delayed = (delays > 100_000).sum()
 judged.same("delayed over 100 us", delayed, judged.fact("launch-overhead", "delayed_100us"))
 
-if what == "all":
+if what == "launches":
+    # With copies and sets that were queued: every operation of the GPU, by the call that gave it.
+    with_copies = hta.get_cuda_kernel_launch_stats(ranks=[0], include_memory_events=True, visualize=False)[0]
+    copies = sum(row["copies"] for row in judged.rows("gpu-utilisation", "by_device"))
+    judged.same("copies and sets with their call", len(with_copies) - len(launches), copies)
+    judged.same("there are launches", int(len(launches) > 1000 and copies > 100), 1)
+elif what == "all":
     overlap = hta.get_comm_comp_overlap(visualize=False).iloc[0]
     judged.same("overlap", overlap["comp_comm_overlap_pctg"], judged.fact("gpu-utilisation", "overlap_percent"), 0.00501)
 else:
@@ -65,4 +73,4 @@ else:
     for cause, fact in [("host_wait", "host_wait_ns"), ("kernel_wait", "kernel_wait_ns"), ("other", "other_ns")]:
         judged.same(cause, by_cause.get(cause, 0.0), judged.fact("gpu-gaps", fact) / 1000, 0.00501)
 
-judged.end(22 if what == "all" else 18)
+judged.end({"all": 22, "idle": 18, "launches": 11}[what])

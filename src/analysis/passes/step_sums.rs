@@ -66,6 +66,17 @@ pub(crate) struct Tally {
     pub(crate) kernels: u32,
     /// Bytes copied and set.
     pub(crate) bytes: i64,
+    /// Calls that give memory back.
+    pub(crate) frees: u32,
+    /// Copies, sets, frees and allocations that waited for earlier work; their waiting is time of [`Cause::Wait`].
+    pub(crate) implicit_waits: u32,
+}
+
+impl Tally {
+    /// Waits, said and unsaid, as the summary counts them.
+    pub(crate) fn waits(&self) -> u32 {
+        self.calls[Cause::Wait as usize] + self.implicit_waits
+    }
 }
 
 /// A step that took more than twice the median.
@@ -237,14 +248,17 @@ impl Pass for StepSums {
                     self.add(table, step, stack, &[(Cause::Wait, waited), (Cause::Copy, ns - waited)], |tally| {
                         count(Cause::Copy)(tally);
                         tally.bytes = tally.bytes.saturating_add(bytes);
+                        tally.implicit_waits += u32::from(waited > 0);
                     });
                 }
                 TableId::DeviceMemory => {
                     let memory = Memory { process_id, api_id: api[row], kind: kind.get(row), bytes, pending };
                     let waited = memory.waited_ns(&self.idle, ns);
-                    let taken = u32::from(action.get(row) == "alloc");
+                    let taken = action.get(row) == "alloc";
                     self.add(table, step, stack, &[(Cause::Wait, waited), (Cause::Memory, ns - waited)], |tally| {
-                        tally.calls[Cause::Memory as usize] += taken;
+                        tally.calls[Cause::Memory as usize] += u32::from(taken);
+                        tally.frees += u32::from(!taken);
+                        tally.implicit_waits += u32::from(waited > 0);
                     });
                 }
                 TableId::OsWaits => {

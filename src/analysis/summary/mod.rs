@@ -115,7 +115,7 @@ impl Analysis for Summary {
             Metric::cost("launch_ns", Ns, "time of a step in launch calls").of_step().of_launches(),
             Metric::cost("launches", Count, "launch calls of a step").of_step().of_launches(),
             Metric::cost("wait_ns", Ns, "time of a step in waits, implicit ones too").of_step(),
-            Metric::cost("waits", Count, "waits of a step by calls that only wait").of_step(),
+            Metric::cost("waits", Count, "waits of a step, implicit ones too").of_step(),
             Metric::cost("copy_ns", Ns, "time of a step in calls of copies and sets").of_step(),
             Metric::cost("copies", Count, "copies and sets of a step").of_step(),
             Metric::cost("memory_ns", Ns, "time of a step in allocation and free calls").of_step(),
@@ -139,7 +139,7 @@ impl Analysis for Summary {
             Metric::cost("gpu_idle_percent", Percent, "share of a step in which the GPU did nothing").of_step(),
             Metric::about("gpu_operations", Count, "kernels, copies and sets of a step").of_step(),
             Metric::about("kernels", Count, "kernels that a step launches").of_step().of_launches(),
-            Metric::cost("implicit_waits", Count, "copies, sets, frees and allocations of a step that waited")
+            Metric::cost("implicit_waits", Count, "of the waits, those of copies, sets, frees and allocations")
                 .of_step(),
             Metric::cost("joint_gain_ns", Ns, "what all findings of a step gain together, at most").of_step(),
             Metric::cost("cost_percent", Percent, "time that recording took, of wall time").unsteady(),
@@ -229,7 +229,8 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     ];
     for (time, calls, part, title) in parts {
         section.fact(time, title, Unit::Ns, main.map(|s| s.ns(part)));
-        section.fact(calls, calls, Unit::Count, main.map(|s| s.calls(part)));
+        let number = |s: &Subject<'_>| if part == Wait { s.waits() } else { s.calls(part) };
+        section.fact(calls, calls, Unit::Count, main.map(number));
     }
     let gpu = main.and_then(|s| s.on_gpu.as_ref());
     section.fact("gpu_busy_ns", "GPU busy", Unit::Ns, gpu.map(OnGpu::busy_ns));

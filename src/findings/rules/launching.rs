@@ -4,7 +4,7 @@ use super::lines::ms;
 use crate::analysis::{Cause, Part, idle_by_site, launches_by_site};
 use crate::findings::{Evidence, SLOW_HOST, Subject, WORTH};
 use crate::render::counted;
-use crate::trace::shortened;
+use crate::trace::{shortened, shortened_apart};
 
 pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
     let (calls, host_ns) = (s.calls(Part::Launch), s.ns(Part::Launch));
@@ -25,14 +25,18 @@ pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
     let all: u64 = launches.kernels.iter().map(|(_, stats)| stats.count).sum();
     let mut kernels: Vec<_> = launches.kernels.iter().collect();
     kernels.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.count), **key));
-    let line = |((api, name), stats): &(&(i64, i64), &crate::analysis::Stats)| {
+    kernels.truncate(LINES);
+    let full = |name: i64| if name < 0 { String::new() } else { s.facts.names.full(name) };
+    let names: Vec<String> = kernels.iter().map(|((_, name), _)| full(*name)).collect();
+    let names = shortened_apart(&names, 48);
+    let line = |(((api, _), stats), kernel): (&(&(i64, i64), &crate::analysis::Stats), &String)| {
         let number = stats.count as f64 / all.max(1) as f64 * calls;
-        let kernel = if *name < 0 { String::new() } else { shortened(&s.facts.names.full(*name), 48) };
         let launches = counted(number, "launch", "launches");
         format!("{launches} {kernel} {}", s.facts.names.full(*api)).replace("  ", " ")
     };
-    let lines = launching_lines(s, calls).into_iter().chain(lone_dispatches(s)).chain(kernels.iter().map(line));
-    let lines: Vec<String> = lines.take(3).collect();
+    let lines =
+        launching_lines(s, calls).into_iter().chain(lone_dispatches(s)).chain(kernels.iter().zip(&names).map(line));
+    let lines: Vec<String> = lines.take(LINES).collect();
     Some(Evidence { gain_ns, of_run: false, lines })
 }
 
@@ -42,6 +46,9 @@ fn lone_dispatches(s: &Subject<'_>) -> Option<String> {
     let [single, count] = [own.single, own.count].map(|number| crate::render::number(number as f64));
     Some(format!("{single} of {count} command buffers hold one dispatch"))
 }
+
+/// Lines of evidence.
+const LINES: usize = 3;
 
 /// Idle time because of launching, or time in launches, that is a finding.
 const LAUNCH_WORTH: f64 = 0.1;

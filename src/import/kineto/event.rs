@@ -78,6 +78,9 @@ pub(super) struct Args<'a> {
     /// What a wait is for, as our own export says it.
     #[serde(borrow, rename = "waits for stream")]
     pub(super) waits_for: Option<&'a RawValue>,
+    /// The driver's function that our own export tells as the runtime's.
+    #[serde(borrow, rename = "driver function")]
+    pub(super) driver_function: Option<Text<'a>>,
     #[serde(borrow, rename = "Collective name")]
     pub(super) collective: Option<&'a RawValue>,
     #[serde(borrow)]

@@ -158,7 +158,7 @@ fn place(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
 
 fn call(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<()> {
     let (start_ns, api_ns) = (ns(event.ts)?, found.length(ns(event.dur)?));
-    let name = &event.name.as_ref()?.0;
+    let name = &args.driver_function.as_ref().or(event.name.as_ref())?.0;
     let process = found.process(whole(event.pid)?);
     let correlation = number(args.correlation);
     if let (Some(correlation), Some(stream)) = (correlation, whole(args.waits_for)) {

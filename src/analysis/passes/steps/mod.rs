@@ -240,10 +240,11 @@ mod tests {
         assert_eq!((steps.count, steps.warm_up, steps.warm_up_ns()), (15, 2, 1200));
         assert_eq!((steps.quantile_ns(0.5), steps.quantile_ns(0.99), steps.outliers()), (100, 500, 1));
         assert!((steps.middle_ns - 100.0).abs() < 1.0);
-        assert_eq!(steps.sample(100).len(), 12);
+        assert_eq!(steps.sample(2..14, 100).len(), 12);
         assert_eq!(steps.between(2, 3), Some((1200, 1401)));
         assert_eq!((steps.between(13, 900), steps.between(14, 20)), (Some((2700, 2900)), None));
-        assert_eq!(steps.sample(3), [(1200, 1300), (1600, 2100), (2400, 2500)].map(|span| [span, span]));
+        let spans = [(2, (1200, 1300)), (6, (1600, 2100)), (10, (2400, 2500))];
+        assert_eq!(steps.sample(2..14, 3), spans.map(|(step, span)| (step, [span; 2])));
         // A few of them are the steps that they were.
         let few = steps.only(1, 4).expect("steps");
         assert_eq!((few.count, few.warm_up, few.quantile_ns(1.0), few.mean_ns()), (4, 1, 101, 100.0));

@@ -258,14 +258,14 @@ impl ProcessSteps {
         known && step >= self.warm_up && lasts.is_some_and(|ns| self.is_usual(ns))
     }
 
-    /// Begin and end of at most so many steady steps, spread evenly over the run: on the host, and on the GPU.
-    pub(crate) fn sample(&self, most: usize) -> Vec<[(i64, i64); 2]> {
+    /// At most so many of these steady steps, spread evenly over them, each with its begin and end: on the host, and on the GPU.
+    pub(crate) fn sample(&self, of: impl Iterator<Item = usize>, most: usize) -> Vec<(usize, [(i64, i64); 2])> {
         // Where it is known of some alone what the GPU did, of these.
         let known = |step: &usize| self.known.as_ref().is_none_or(|known| known[*step]);
-        let all: Vec<usize> = (self.warm_up..self.host.steps()).filter(known).collect();
+        let all: Vec<usize> = of.filter(known).collect();
         let taken = all.len().min(most);
         let steps = (0..taken).map(|i| all[i * all.len() / taken]);
-        let spans = |step: usize| Some([self.host.between(step, step)?, self.clock().between(step, step)?]);
+        let spans = |step: usize| Some((step, [self.host.between(step, step)?, self.clock().between(step, step)?]));
         steps.filter_map(spans).collect()
     }
 
