@@ -22,6 +22,9 @@ use cli::{Action, Cli};
 use launch::exit::{Ending, Failure, OWN_FAILURE, USAGE};
 
 fn main() {
+    if let Some(ending) = commands::record::live_as_heir() {
+        ending.become_ours();
+    }
     let ending = match cli::with_default_subcommand(std::env::args_os().collect()) {
         Ok(arguments) => match Cli::try_parse_from(arguments) {
             Ok(cli) => dispatch(cli.action),
@@ -61,9 +64,22 @@ fn dispatch(action: Action) -> Ending {
         Action::DriverProbe { cupti } => commands::doctor::probe_driver(&cupti).map(|()| Ending::Code(0)),
     };
     done.unwrap_or_else(|error| {
-        say(&format!("{error:#}"));
+        say(&told(&error));
         Ending::Code(error.downcast_ref::<Failure>().map_or(own_failure, |failure| failure.code))
     })
+}
+
+/// An error and its causes, each once: some say theirs themselves.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Prints help where it was asked for, else one line about what was wrong.
@@ -92,4 +108,21 @@ fn explain(error: &clap::Error) -> Ending {
 /// One line on stderr. A closed stderr is no reason to fail.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "gputrace: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::told;
+
+    #[test]
+    fn a_cause_that_an_error_says_itself_is_said_once() {
+        let full = || std::io::Error::from_raw_os_error(libc::ENOSPC);
+        let collect = gputrace_collectors::CollectError::Trace { path: "t".into(), source: full() };
+        let error = Err::<(), _>(collect).context("it did not start").unwrap_err();
+        assert_eq!(told(&error), format!("it did not start: cannot write the trace at t: {}", full()));
+        let error = Err::<(), _>(full()).context("t: cannot be made").unwrap_err();
+        assert_eq!(told(&error), format!("t: cannot be made: {}", full()));
+    }
 }

@@ -45,6 +45,7 @@ fn other_ends_and_a_state_that_cannot_be_kept_engage_nothing() {
     for _ in 0..3 {
         assert!(target(&scratch, "KILL").traced().expect(137).trace.is_dir());
         let nowhere = target(&scratch, "SEGV").env("XDG_STATE_HOME", "/dev/null");
-        assert!(nowhere.traced().expect(139).trace.is_dir());
+        let nowhere = nowhere.traced().expect(139);
+        assert!(nowhere.trace.is_dir() && nowhere.stderr.contains("this death does not count"), "{}", nowhere.stderr);
     }
 }

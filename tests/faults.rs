@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::limits::{prefix, with_mounts};
-use crate::recovering::{heir_of, kill};
+use crate::recovering::{kill, kill_with_heirs};
 use crate::util::{Driver, Scratch, Trace, count, gputrace, poll, program, shim};
 
 /// The number in a file that `victim` shares with us.
@@ -128,8 +128,7 @@ fn a_killed_collector_leaves_a_readable_trace_and_the_target_runs_on_to_its_end(
     poll(Duration::from_secs(30), || (a_second_ago.elapsed() > Duration::from_millis(1_050)).then_some(()))
         .expect("time");
     // And nobody goes on for it.
-    kill(heir_of(&started));
-    started.kill();
+    kill_with_heirs(&mut started);
     let text = || fs::read_to_string(&output).ok().filter(|text| text.lines().count() == 2);
     let text = poll(Duration::from_secs(60), text).expect("the target runs to its end");
     assert_eq!(text, "launched 2500\n0\n");
@@ -272,6 +271,7 @@ fn a_disk_that_is_full_from_the_start_stops_us_before_the_target() {
     let run = target.plain().expect(125);
     assert_eq!(run.text(), "");
     one_line(&run.stderr, "No space left on device");
+    assert_eq!(run.stderr.matches("No space left on device").count(), 1, "{}", run.stderr);
 }
 
 /// Asserts that something is one line of ours that says this.
@@ -388,8 +388,7 @@ fn sessions_are_removed_also_those_of_killed_launchers() {
     let mut started = scratch.target("sleep").arg("1000").start_to_be_killed();
     poll(Duration::from_secs(30), || (!scratch.sessions().is_empty()).then_some(())).expect("a session");
     let sleeper = child_of(started.pid());
-    kill(heir_of(&started));
-    started.kill();
+    kill_with_heirs(&mut started);
     kill(sleeper);
     poll(Duration::from_secs(30), gone_of(sleeper)).expect("it ends");
     scratch.target("true").traced().expect(0);

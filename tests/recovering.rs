@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::faults::{child_of, reported_so_far};
+use crate::limits::with_mounts;
 use crate::util::{Scratch, Started, Trace, count, poll, program};
 
 /// How long anything here may take at most.
@@ -17,24 +18,48 @@ fn counted(file: &Path) -> u64 {
     bytes.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// The process that goes on for a gputrace: it has its command line, and another name.
-pub(crate) fn heir_of(started: &Started) -> i32 {
-    let words = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let (own, of) = (started.pid(), words(started.pid()));
+/// The command line of a process.
+pub(crate) fn words(pid: i32) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+}
+
+/// The processes that go on, or would, for a gputrace with these words: they have its command line, and another name.
+pub(crate) fn heirs(of: &[u8]) -> Vec<i32> {
     let is_heir = |pid: &i32| {
-        *pid != own
-            && words(*pid) == of
-            && fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "gputrace-heir\n")
+        words(*pid) == of && fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "gputrace-heir\n")
     };
-    let find = || {
-        let all = fs::read_dir("/proc").expect("/proc").flatten();
-        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_heir)
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_heir).collect()
+}
+
+/// The process that goes on for a gputrace.
+pub(crate) fn heir_of(started: &Started) -> i32 {
+    let of = words(started.pid());
+    poll(LONG, || heirs(&of).first().copied()).expect("gputrace has an heir")
+}
+
+/// Kills a gputrace, and whoever would go on for it.
+pub(crate) fn kill_with_heirs(started: &mut Started) {
+    heir_of(started);
+    let of = words(started.pid());
+    stop(started.pid());
+    heirs(&of).into_iter().for_each(kill);
+    started.kill();
+}
+
+/// Stops a process that was started here: it does nothing any more.
+pub(crate) fn stop(pid: i32) {
+    // SAFETY: numbers only; the process is known to be ours.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
+    let is_stopped = || {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        text.rsplit_once(") ")?.1.starts_with('T').then_some(())
     };
-    poll(LONG, find).expect("gputrace has an heir")
+    poll(LONG, is_stopped).expect("it stops");
 }
 
 /// Waits until the heir holds so many segments: a process whose segment is on its way when gputrace is killed is not traced.
-fn holds(heir: i32, segments: usize) {
+pub(crate) fn holds(heir: i32, segments: usize) {
     let links = || fs::read_dir(format!("/proc/{heir}/fd")).into_iter().flatten().flatten();
     let is_segment =
         |path: PathBuf| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:gputrace "));
@@ -48,7 +73,7 @@ pub(crate) fn kill(pid: i32) {
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
 }
 
-fn is_complete(trace: &Path) -> bool {
+pub(crate) fn is_complete(trace: &Path) -> bool {
     let manifests = fs::read_dir(trace.join("manifest")).into_iter().flatten().flatten().map(|entry| entry.path());
     // Not one that is being written.
     let manifests = manifests.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
@@ -159,6 +184,40 @@ fn when_gputrace_is_killed_its_heir_goes_on_and_the_command_notices_nothing() {
     assert!(fs::read_to_string(folder.join("summary.txt")).is_ok_and(|text| text.contains("launches")));
 }
 
+#[test]
+fn an_heir_on_a_full_disk_keeps_what_was_written_and_counts_the_rest() {
+    const LAUNCHES: u64 = 12_000;
+    let scratch = Scratch::new();
+    let (disk, copy) = (scratch.path().join("disk"), scratch.path().join("copy"));
+    fs::create_dir(&disk).expect("a folder");
+    crate::util::shim();
+    let script = format!(
+        "mount -t tmpfs -o size=400k none {disk} && {gputrace} -o {disk}/t -- {victim} {count} {LAUNCHES} 300 &
+        own=$!
+        until test -e {count} && test $(od -An -tu8 -N8 {count}) -gt 4000; do sleep 0.05; done
+        head -c 1M /dev/zero >{disk}/full
+        kill -9 $own
+        until grep -q '\"complete\": *true' {disk}/t/manifest/*.json; do sleep 0.05; done
+        cp -r {disk}/t {copy}",
+        disk = disk.display(),
+        copy = copy.display(),
+        count = scratch.path().join("count").display(),
+        gputrace = crate::util::gputrace().display(),
+        victim = program("victim").display(),
+    );
+    let Some(target) = with_mounts(&scratch, &script) else { return };
+    let run = target.with_instant_driver().plain().expect(0);
+    assert_eq!(run.text(), format!("launched {LAUNCHES}\n"), "{}", run.stderr);
+    let trace = Trace::open(&copy);
+    trace.assert_balanced();
+    let account = count(&trace.root(), "launch");
+    assert_eq!((account.seen, account.recorded), (LAUNCHES, launches(&trace).len() as u64), "{account:?}");
+    assert!(account.recorded > 1000 && account.dropped > 1000, "{account:?}");
+    let manifest = trace.manifest();
+    assert!(manifest.recovered.is_some_and(|recovered| recovered.taken_over), "{:?}", manifest.recovered);
+    assert!(manifest.notes.iter().any(|note| note.contains("could not be written")), "{:?}", manifest.notes);
+}
+
 /// Numbers that are as good as drawn.
 fn draw(seed: &mut u64, below: u64) -> u64 {
     *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -185,10 +244,13 @@ fn one_kill(scratch: &Scratch, seed: u64) {
     holds(heir, 2);
     let until = Instant::now() + Duration::from_millis(draw(&mut random, 900));
     poll(LONG, || (Instant::now() >= until).then_some(())).expect("time");
-    if alone {
-        kill(heir);
-    }
     // Where the victim is fast, and this is slow, it may be over.
+    if alone {
+        let own = victim.started.pid();
+        // SAFETY: numbers only; it is our child, which nobody has waited for. Stopped it makes no other heir.
+        unsafe { libc::kill(own, libc::SIGSTOP) };
+        heirs(&words(own)).into_iter().for_each(kill);
+    }
     victim.started.kill_anyhow();
     victim.ends_well(total);
     let folder = victim.started.trace.clone();
@@ -260,12 +322,15 @@ fn while_gputrace_or_its_heir_is_at_work_recover_refuses_in_one_line() {
     let folder = victim.started.trace.clone();
     let said = recover(&scratch, &folder, 1);
     assert!(said.lines().count() == 1 && said.contains("still at work"), "{said}");
-    let heir = heir_of(&victim.started);
+    let (heir, of) = (heir_of(&victim.started), words(victim.started.pid()));
     victim.started.kill();
     let taken = || Trace::open(&folder).manifest().recovered.filter(|recovered| recovered.taken_over);
     poll(LONG, taken).expect("the heir goes on");
     let said = recover(&scratch, &folder, 1);
     assert!(said.lines().count() == 1 && said.contains("still at work"), "{said}");
+    poll(LONG, || (heirs(&of).len() == 2).then_some(())).expect("the heir has one itself");
+    stop(heir);
+    heirs(&of).into_iter().filter(|pid| *pid != heir).for_each(kill);
     kill(heir);
     let _ = poll(LONG, || {
         let said = scratch.gputrace(&["recover", folder.to_str().expect("a plain path")]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::recovering::{heir_of, kill};
+use crate::recovering::kill_with_heirs;
 use crate::util::{Scratch, Trace, count, poll, program};
 
 /// Events, time, shortest, longest and failed calls.
@@ -141,8 +141,7 @@ fn a_killed_collector_leaves_the_sums_of_all_but_the_last_two_seconds() {
     let early = counted().expect("a count");
     let read = std::time::Instant::now();
     poll(Duration::from_secs(30), || (read.elapsed() > Duration::from_millis(1_700)).then_some(())).expect("time");
-    kill(heir_of(&started));
-    started.kill();
+    kill_with_heirs(&mut started);
     let late = counted().expect("a count");
     let trace = started.trace.to_string_lossy().into_owned();
     let report = scratch.gputrace(&["report", &trace, "--only", "rollups", "--format", "json"]).text();

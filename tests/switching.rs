@@ -6,6 +6,7 @@ use std::time::Duration;
 use gputrace_collectors::manifest::Interval;
 use serde_json::Value;
 
+use crate::recovering::{heir_of, holds, is_complete};
 use crate::util::{Driver, Scratch, Target, Trace, count, driver_folder, linked_with_library, poll, program_with};
 
 fn switched<'a>(scratch: &'a Scratch, scenario: &str) -> Target<'a> {
@@ -125,4 +126,54 @@ fn a_session_is_switched_on_and_off_while_it_runs() {
     let inside =
         |interval: &Interval| starts.iter().filter(|at| (interval.from_ns..interval.to_ns).contains(at)).count();
     assert!(inside(&intervals[0]) >= 200 && inside(&intervals[1]) >= 290, "{intervals:?}");
+}
+
+/// One run that is switched on, perhaps off again, and then loses its gputrace: its intervals, and its trace.
+fn killed(scratch: &Scratch, stop: bool) -> (Vec<Interval>, Trace) {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let file = scratch.path().join(if stop { "stopped" } else { "made" });
+    let mut started = switched(scratch, "loop").arg(&file).options(["--start-paused"]).start_to_be_killed();
+    let until_made = |more: i64| {
+        let from = made(&file).unwrap_or(0);
+        poll(PATIENCE, || made(&file).filter(|now| *now >= from + more)).expect("the program goes on")
+    };
+    let session = started.pid().to_string();
+    until_made(500);
+    scratch.gputrace(&["start", &session]).expect(0);
+    poll(PATIENCE, || recorded(&started.trace).filter(|seen| *seen >= 200)).expect("launches are recorded");
+    if stop {
+        scratch.gputrace(&["stop", &session]).expect(0);
+    }
+    holds(heir_of(&started), 1);
+    started.kill();
+    let going_on = || Trace::open(&started.trace).manifest().recovered;
+    poll(PATIENCE, going_on).expect("the heir goes on");
+    until_made(300);
+    std::fs::write(file.with_extension("stop"), "").expect("a file");
+    poll(PATIENCE, || is_complete(&started.trace).then_some(())).expect("the heir seals the trace");
+    let trace = Trace::open(&started.trace);
+    trace.assert_balanced();
+    (intervals(&trace), trace)
+}
+
+#[test]
+fn what_was_recorded_is_on_the_disk_when_stop_says_so_and_an_heir_knows_of_when() {
+    let scratch = Scratch::new();
+    let (intervals, trace) = killed(&scratch, true);
+    let account = count(&trace.root(), "launch");
+    // A thread sees that it is to stop up to 511 events later: what came after the answer may be lost.
+    assert!(account.recorded >= 200 && account.dropped <= 511, "{account:?}");
+    assert_eq!(intervals.len(), 1, "{intervals:?}");
+    let killed_ns = trace.manifest().recovered.expect("it was").killed_ns;
+    assert!(intervals[0].to_ns <= killed_ns, "{intervals:?}, killed at {killed_ns}");
+    let (intervals, trace) = killed(&scratch, false);
+    assert_eq!(intervals.len(), 1, "it went on: {intervals:?}");
+    let launches = trace.table("launches");
+    let last = launches.rows().map(|row| row.int("start_ns")).max().expect("launches");
+    let first = launches.rows().map(|row| row.int("start_ns")).min().expect("launches");
+    let killed_ns = trace.manifest().recovered.expect("it was").killed_ns;
+    assert!(last > killed_ns && last < intervals[0].to_ns, "{intervals:?}, the last at {last}");
+    // Not from the process's start on: that was paused for 500 launches.
+    let of_process = trace.table("processes").rows().map(|row| row.int("start_ns")).max().expect("a process");
+    assert!(intervals[0].from_ns <= first && intervals[0].from_ns > of_process, "{intervals:?}, the first at {first}");
 }

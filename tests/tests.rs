@@ -56,6 +56,7 @@
 //! | `brake` | a command that faults again and again soon after its start is not traced until somebody says so |
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
 //! | `sanitizers` | programs built with sanitizers run and report as they do alone |
+//! | `heirs` | whoever is killed of gputrace has a successor, which is heard and counts deaths |
 //! | `recovering` | gputrace is killed: the command, its heir, and what recover makes of the trace |
 //! | `real_programs` | programs that people use run as they do without us |
 //! | `widths` | no line of a report is longer than was asked for |
@@ -92,6 +93,7 @@ mod gpu_time;
 mod gpu_windows;
 mod graphs;
 mod hangs;
+mod heirs;
 mod hooks;
 mod host_memory;
 mod imported_graphs;

@@ -60,6 +60,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
+use serde::{Deserialize, Serialize};
+
 use arrivals::Arrivals;
 use drain::{Bell, Command, Drain};
 use writer::{Shared, Writer};
@@ -70,11 +72,13 @@ pub use manifest::{ExitStatusInfo, Manifest, Untraced};
 pub use writer::was_killed;
 
 /// What a collector is told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// Folder of the trace. Made if missing; other launchers may write into it at the same time.
+    #[serde(with = "heir::path")]
     pub trace: PathBuf,
     /// Folder of the session, which exists; the socket and the segments of processes without a socket stand in it.
+    #[serde(with = "heir::path")]
     pub session: PathBuf,
     /// Name of this host, as it shall stand in file names and columns.
     pub host: String,
@@ -101,6 +105,7 @@ pub struct Config {
     /// Which single events are kept.
     pub detail: detail::Detail,
     /// The end of a pair ([`heir::pair`]) at whose other end somebody waits to go on, should this collector be killed.
+    #[serde(skip)]
     pub heir: Option<Arc<OwnedFd>>,
 }
 
@@ -249,12 +254,16 @@ fn start_with(mut config: Config, mut before: Option<recover::Before>) -> Result
     let hearing = bell.try_clone().map_err(CollectError::Thread)?;
     let drain = Drain::new(config.clone(), shared.clone(), arrivals, hearing, orders, sender, symbols);
     let mut drain = drain.map_err(CollectError::Thread)?;
-    let mut written = None;
+    let (mut written, goes_on) = (None, before.is_some());
     if let Some(mut before) = before {
         written = before.written.take();
         drain.go_on(before);
     }
-    drain.first_manifest().write(&at).map_err(failed)?;
+    match drain.first_manifest().write(&at) {
+        // The one of the collector before stands there, and the writer tries it again.
+        Err(_) if goes_on => {}
+        written => written.map_err(failed)?,
+    }
     let writer = Writer::new(config.clone(), shared.clone(), written)?;
     let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
     let (working, writing) = crossbeam_channel::bounded(0);
@@ -301,6 +310,11 @@ impl Running {
     /// Somebody asks for what just happened to be kept.
     pub fn dump(&self, why: &str) {
         self.tell(Command::Dump(why.to_owned()));
+    }
+
+    /// Somebody else waits to go on, at the other end of this one.
+    pub fn heir(&self, heir: Arc<OwnedFd>) {
+        self.tell(Command::Heir(heir));
     }
 
     /// Lines about trouble for the launcher to print, also those that come while the collector finishes.

@@ -53,7 +53,7 @@ impl Analysis for HostMemory {
         use Unit::*;
         const METRICS: &[Metric] = &[
             Metric::about("rows", Count, "allocations of malloc that were recorded"),
-            Metric::cost("lost", Count, "events of malloc that found no room").unsteady(),
+            Metric::cost("lost", Count, "events of malloc that found no room").unsteady().of_losses(),
             Metric::use_of("kept_percent", Percent, "events of malloc that the numbers rest on, of all").unsteady(),
             Metric::about("allocated_bytes", Bytes, "bytes that malloc gave, estimated"),
             Metric::cost(

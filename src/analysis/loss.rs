@@ -117,12 +117,12 @@ pub(crate) fn note_shed(section: &mut Section, facts: &Facts<'_>, needs: &[Need]
 }
 
 /// Whether the account of a collector is not its last one.
-pub(super) fn is_incomplete(trace: &Trace) -> bool {
+pub(crate) fn is_incomplete(trace: &Trace) -> bool {
     trace.manifests().any(Manifest::is_cut_short)
 }
 
 /// Why what there is is not all, where a collector did not come to its end.
-pub(super) fn why_incomplete(trace: &Trace) -> &'static str {
+pub(crate) fn why_incomplete(trace: &Trace) -> &'static str {
     if trace.manifests().any(|manifest| !manifest.complete) {
         "the collector was killed, had no room for its account, or is still at work"
     } else {

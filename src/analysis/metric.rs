@@ -40,6 +40,8 @@ pub(crate) struct Metric {
     pub(crate) of_step: bool,
     /// It counts or sums launches of kernels: without those that were left out to keep to a budget it has no value.
     pub(crate) of_launches: bool,
+    /// It counts what was lost: where nobody counted to the end there may be more.
+    pub(crate) of_losses: bool,
     /// Two runs of one program have about the same: `check --against` compares it without being asked.
     pub(crate) steady: bool,
     /// What it is, in a line.
@@ -49,17 +51,44 @@ pub(crate) struct Metric {
 impl Metric {
     /// More of it is worse, whatever the length of the run: a share, a time or a count of a step, a peak.
     pub(crate) const fn cost(key: &'static str, unit: Unit, meaning: &'static str) -> Metric {
-        Metric { key, unit, worse: Worse::More, of_step: false, of_launches: false, steady: true, meaning }
+        Metric {
+            key,
+            unit,
+            worse: Worse::More,
+            of_step: false,
+            of_launches: false,
+            of_losses: false,
+            steady: true,
+            meaning,
+        }
     }
 
     /// Less of it is worse, whatever the length of the run.
     pub(crate) const fn use_of(key: &'static str, unit: Unit, meaning: &'static str) -> Metric {
-        Metric { key, unit, worse: Worse::Less, of_step: false, of_launches: false, steady: true, meaning }
+        Metric {
+            key,
+            unit,
+            worse: Worse::Less,
+            of_step: false,
+            of_launches: false,
+            of_losses: false,
+            steady: true,
+            meaning,
+        }
     }
 
     /// Neither: it grows with the length of the run, or only describes it.
     pub(crate) const fn about(key: &'static str, unit: Unit, meaning: &'static str) -> Metric {
-        Metric { key, unit, worse: Worse::Neither, of_step: false, of_launches: false, steady: false, meaning }
+        Metric {
+            key,
+            unit,
+            worse: Worse::Neither,
+            of_step: false,
+            of_launches: false,
+            of_losses: false,
+            steady: false,
+            meaning,
+        }
     }
 
     /// It is of the usual step.
@@ -70,6 +99,11 @@ impl Metric {
     /// It counts or sums launches of kernels.
     pub(crate) const fn of_launches(self) -> Metric {
         Metric { of_launches: true, ..self }
+    }
+
+    /// It counts what was lost.
+    pub(crate) const fn of_losses(self) -> Metric {
+        Metric { of_losses: true, ..self }
     }
 
     /// It differs between runs of one program: it is of the recording itself, estimated from samples, one of few extremes, or

@@ -49,8 +49,8 @@ impl Analysis for Itself {
         use Unit::*;
         const METRICS: &[Metric] = &[
             Metric::about("seen", Count, "calls that began, of all classes"),
-            Metric::cost("dropped", Count, "events that found no room").unsteady(),
-            Metric::cost("lost_percent", Percent, "events that found no room, of calls seen").unsteady(),
+            Metric::cost("dropped", Count, "events that found no room").unsteady().of_losses(),
+            Metric::cost("lost_percent", Percent, "events that found no room, of calls seen").unsteady().of_losses(),
             Metric::cost(
                 "cost_percent",
                 Percent,

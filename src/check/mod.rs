@@ -74,7 +74,7 @@ impl Limit {
     pub(crate) fn judge(&self, answers: &Answers) -> Judged {
         let outcome = match answers.get(&self.named) {
             Answer::Absent(why) | Answer::Unknown(why) => Outcome::NotMeasured(why),
-            Answer::Known(value) => match (self.beyond(value), answers.lost()) {
+            Answer::Known(value) => match (self.beyond(value), answers.lost(&self.named)) {
                 (Some(said), _) => Outcome::Exceeded(said),
                 (None, Some(lost)) => Outcome::NotMeasured(format!("{lost}: what is left is within the limit")),
                 (None, None) => Outcome::Holds,
@@ -184,7 +184,12 @@ fn paragraph(out: &mut String, word: &str, said: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gputrace_collectors::manifest::Recovered;
+
+    use crate::analysis::Facts;
     use crate::metrics::find;
+    use crate::trace::Filter;
+    use crate::trace::testing::TestTrace;
 
     fn limit(name: &str, bound: Bound) -> Limit {
         Limit { named: find(name).unwrap_or_else(|error| panic!("{error}")), bound }
@@ -212,6 +217,32 @@ mod tests {
         assert_eq!((least.beyond(10.0), least.beyond(11.0)), (None, None));
         assert_eq!(least.beyond(9.0).as_deref(), Some("9, at least 10: 1 (10 %) too little"));
         assert_eq!(limit("summary.lost", Bound::Max(0.0)).beyond(3.0).as_deref(), Some("3, at most 0: 3 too much"));
+    }
+
+    #[test]
+    fn a_limit_on_losses_does_not_pass_where_nobody_counted_to_the_end() {
+        let judge = |complete: bool, recovered: Option<Recovered>, name: &str, most: f64| {
+            let mut made = TestTrace::rich();
+            let manifest = made.manifest.as_mut().expect("a manifest");
+            (manifest.complete, manifest.recovered) = (complete, recovered);
+            let (trace, filter) = (made.open(), Filter::default());
+            let limit = limit(name, Bound::Max(most));
+            let facts = Facts::gather(&trace, &filter, &Answers::needs(&[limit.named]));
+            limit.judge(&Answers::of(&[limit.named], &facts)).outcome
+        };
+        let heir = |taken_over| Some(Recovered { taken_over, ..Recovered::default() });
+        for name in ["summary.lost", "self.dropped"] {
+            assert!(matches!(judge(true, None, name, 1e9), Outcome::Holds), "{name}");
+            assert!(matches!(judge(true, heir(true), name, 1e9), Outcome::Holds), "{name}");
+            for (complete, recovered) in [(false, None), (true, heir(false))] {
+                let outcome = judge(complete, recovered, name, 1e9);
+                let Outcome::NotMeasured(why) = &outcome else { panic!("{name}: {outcome:?}") };
+                assert!(why.contains("killed") && why.contains("nobody counted"), "{why}");
+                // What is known may be too much already.
+                assert!(matches!(judge(complete, recovered, name, -1.0), Outcome::Exceeded(_)), "{name}");
+            }
+        }
+        assert!(matches!(judge(false, None, "summary.uncovered", 1e9), Outcome::Holds));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::cli::{
     RecordArgs, Switch,
 };
 use heir::Heir;
+pub(crate) use heir::live as live_as_heir;
 
 use crate::launch::brake::{Brake, CURE};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
@@ -100,7 +101,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
     let inherited = Inherited::note_and_block(&wanted);
     let signals = Signals::open(&wanted).context("signals cannot be received")?;
     let libraries = Libraries { shim, engine };
-    let run = start_run(args, &path, &inspection, &libraries, &folder.path, &inherited);
+    let run = start_run(args, &path, &inspection, &libraries, &folder.path, &inherited, brake.as_ref());
     let run = run.inspect_err(|_| folder.undo())?;
     Ok(stay::stay(args, run, &signals, &inspection, brake.as_ref()))
 }
@@ -129,6 +130,7 @@ fn start_run(
     libraries: &Libraries,
     trace: &Path,
     inherited: &Inherited,
+    brake: Option<&Brake>,
 ) -> Result<Run> {
     // The loader of a program that cannot be traced (a 32-bit one, say) says nothing about where the shim must lie.
     let loader = inspection.loader.as_deref().filter(|_| inspection.obstacle.is_none());
@@ -146,7 +148,7 @@ fn start_run(
     let program =
         Program::new(path, &args.command, environment(args, inspection, &session, libraries.engine.as_deref())?)?;
 
-    let heir = Heir::start(&mut config, &session);
+    let heir = Heir::start(&mut config, &session, brake.filter(|_| inspection.obstacle.is_none()));
     let running = match gputrace_collectors::start(config) {
         Ok(running) => running,
         Err(error) => {

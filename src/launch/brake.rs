@@ -7,10 +7,12 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
 
 use super::exit::Ending;
 use super::names::host;
@@ -31,8 +33,9 @@ const FAULTS: [(i32, &str); 4] =
 pub(crate) const CURE: &str = "gputrace doctor --clear-brake traces it again";
 
 /// The brake of one command.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Brake {
+    #[serde(with = "gputrace_collectors::heir::path")]
     file: PathBuf,
     /// Program and first word.
     command: String,
@@ -77,28 +80,33 @@ impl Brake {
     }
 
     /// Notes how a traced run that began at `started` ended. True: from now on the brake is on.
-    pub(crate) fn note(&self, ending: Ending, started: SystemTime, wall: Duration) -> bool {
-        let Ending::Signal(signal) = ending else { return false };
+    pub(crate) fn note(&self, ending: Ending, started: SystemTime, wall: Duration) -> io::Result<bool> {
+        let Ending::Signal(signal) = ending else { return Ok(false) };
         if wall > SOON || FAULTS.iter().all(|(fault, _)| *fault != signal) || self.engaged().is_some() {
-            return false;
+            return Ok(false);
         }
         let start = started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        self.append(Death { start, end: start + wall.as_millis() as u64, signal });
-        self.engaged().is_some()
+        self.append(Death { start, end: start + wall.as_millis() as u64, signal })?;
+        Ok(self.engaged().is_some())
     }
 
-    /// What cannot be written makes no brake.
-    fn append(&self, death: Death) {
-        let Some(folder) = self.file.parent() else { return };
+    /// What to say of a death that could not be noted: it makes no brake.
+    pub(crate) fn not_noted(&self, error: &io::Error) -> String {
+        let file = self.file.display();
+        format!("{file}: cannot be written: {error}; so this death does not count, and a second one stops no tracing")
+    }
+
+    fn append(&self, death: Death) -> io::Result<()> {
+        let Some(folder) = self.file.parent() else { return Ok(()) };
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         let mut options = OpenOptions::new();
         let file = options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        if let Ok(mut file) = file.open(&self.file)
-            && is_ours(&file)
-        {
-            let _ =
-                file.write_all(format!("{} {} {} {}\n", death.start, death.end, death.signal, self.command).as_bytes());
+        let mut file = file.open(&self.file)?;
+        // One that grew long is not written to, nor read.
+        if is_ours(&file) {
+            file.write_all(format!("{} {} {} {}\n", death.start, death.end, death.signal, self.command).as_bytes())?;
         }
+        Ok(())
     }
 }
 
@@ -193,6 +201,10 @@ mod tests {
 
     const SEGV: Ending = Ending::Signal(libc::SIGSEGV);
 
+    fn noted(brake: &Brake, ending: Ending, started: SystemTime, wall: Duration) -> bool {
+        brake.note(ending, started, wall).unwrap_or(false)
+    }
+
     fn at(seconds: u64) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds)
     }
@@ -219,9 +231,9 @@ mod tests {
     fn two_deaths_one_after_the_other_engage_it() {
         let own = Own::new("two");
         let second = Duration::from_secs(1);
-        assert!(!own.1.note(SEGV, at(0), second));
+        assert!(!noted(&own.1, SEGV, at(0), second));
         assert_eq!(own.1.engaged(), None);
-        assert!(own.1.note(Ending::Signal(libc::SIGABRT), at(10), second));
+        assert!(noted(&own.1, Ending::Signal(libc::SIGABRT), at(10), second));
         assert_eq!(own.1.engaged().as_deref(), Some("SIGSEGV, SIGABRT"));
         assert_eq!(all(&own.0)[0].command(), own.1.command());
         for (first, version) in [("job.sh", "2"), ("other.sh", "1")] {
@@ -236,13 +248,13 @@ mod tests {
         let second = Duration::from_secs(1);
         for ending in [Ending::Code(139), Ending::Code(0), Ending::Signal(libc::SIGKILL), Ending::Signal(libc::SIGTERM)]
         {
-            assert!(!own.1.note(ending, at(0), second) && !own.1.note(ending, at(10), second), "{ending:?}");
+            assert!(!noted(&own.1, ending, at(0), second) && !noted(&own.1, ending, at(10), second), "{ending:?}");
         }
-        assert!(!own.1.note(SEGV, at(20), Duration::from_secs(61)), "it ran for long");
-        assert!(!own.1.note(SEGV, at(100), second));
-        assert!(!own.1.note(SEGV, at(100), Duration::from_secs(2)), "two ranks of one job");
-        assert!(!own.1.note(SEGV, at(3 * 24 * 3600), second), "days later");
-        assert!(own.1.note(SEGV, at(3 * 24 * 3600 + 9), second));
+        assert!(!noted(&own.1, SEGV, at(20), Duration::from_secs(61)), "it ran for long");
+        assert!(!noted(&own.1, SEGV, at(100), second));
+        assert!(!noted(&own.1, SEGV, at(100), Duration::from_secs(2)), "two ranks of one job");
+        assert!(!noted(&own.1, SEGV, at(3 * 24 * 3600), second), "days later");
+        assert!(noted(&own.1, SEGV, at(3 * 24 * 3600 + 9), second));
     }
 
     #[test]
@@ -252,7 +264,7 @@ mod tests {
         let target = own.0.join("elsewhere");
         fs::write(&target, "").expect("a file");
         std::os::unix::fs::symlink(&target, &own.1.file).expect("a link");
-        assert!(!own.1.note(SEGV, at(0), SOON) && !own.1.note(SEGV, at(100), SOON));
+        assert!(!noted(&own.1, SEGV, at(0), SOON) && !noted(&own.1, SEGV, at(100), SOON));
         assert_eq!(fs::read(&target).expect("the file"), b"", "nothing is written through a link");
         fs::remove_file(&own.1.file).expect("the link");
         fs::write(&own.1.file, "nonsense\n1 2\n\u{0}\n").expect("a file");

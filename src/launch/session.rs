@@ -107,11 +107,6 @@ impl Session {
         self.lock.as_raw_fd()
     }
 
-    /// Removes all of it: nobody refers to it any more.
-    pub(crate) fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.root);
-    }
-
     /// Ends the session. With `survivors` still running only what they may load stays, as empty libraries.
     pub(crate) fn end(self, survivors: bool) {
         if !survivors {

@@ -138,7 +138,8 @@ pub(crate) fn others_at_work(path: &Path, own: &Manifest) -> (usize, usize) {
     let manifests = manifests(path);
     let with_us = |m: &&Manifest| {
         let apart = m.started_ns.abs_diff(own.started_ns);
-        m.launcher_id != own.launcher_id && !m.complete && apart < TOGETHER.as_nanos() as u64
+        let at_work = m.launcher_id != own.launcher_id && !m.complete && apart < TOGETHER.as_nanos() as u64;
+        at_work && !was_killed(path, m)
     };
     (manifests.iter().filter(with_us).count(), manifests.len())
 }
@@ -225,7 +226,14 @@ mod tests {
         claim(running.path(), None).unwrap();
         let own = Manifest { launcher_id: 2, ..manifests(running.path()).remove(0) };
         assert_eq!(others_at_work(running.path(), &own), (1, 1));
-        assert_eq!(others_at_work(running.path(), &Manifest { launcher_id: 1, ..own }), (0, 1));
+        assert_eq!(others_at_work(running.path(), &Manifest { launcher_id: 1, ..own.clone() }), (0, 1));
+        // One that was killed, and nobody goes on for it: the last one of the others does not wait for it.
+        let killed = Manifest { host: names::host(), launcher_id: 3, ..own.clone() };
+        let at = gputrace_collectors::manifest::path(running.path(), &killed.host, 3);
+        killed.write(&at).unwrap();
+        assert_eq!(others_at_work(running.path(), &own), (2, 2));
+        fs::write(at.with_extension("reserve"), "").unwrap();
+        assert_eq!(others_at_work(running.path(), &own), (1, 2));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod quantity;
 
+use crate::analysis::loss;
 use crate::analysis::{
     ALL, Analysis, Facts, Loss, Metric, Need, Section, Shed, Unit, Value, answer, has_sums_alone, sums_answer,
 };
@@ -85,6 +86,8 @@ pub(crate) struct Answers {
     sections: Vec<Answered>,
     not_whole: Option<String>,
     lost: Option<String>,
+    /// Why nobody knows how much was lost, where that is so.
+    uncounted: Option<String>,
     shed: Option<String>,
     /// Why nothing is known of single events, where that is so, and whether their sums are.
     unknown: Option<&'static str>,
@@ -114,6 +117,8 @@ impl Answers {
         Answers {
             sections,
             not_whole: problem.map(|problem| format!("the trace is not whole: {problem}")),
+            uncounted: loss::is_incomplete(facts.trace)
+                .then(|| format!("{}: how much more is lost nobody counted", loss::why_incomplete(facts.trace))),
             lost: lost.map(|lost| format!("{} of the driver's calls are lost", share(lost))),
             shed: Shed::of(facts.processes()).map(|shed| shed.text(facts.trace)),
             unknown: facts.trace.intervals().filter(Vec::is_empty).map(|_| "no single event was kept (--detail)"),
@@ -157,9 +162,9 @@ impl Answers {
         }
     }
 
-    /// Why no value can be trusted to be high enough, if so.
-    pub(crate) fn lost(&self) -> Option<&str> {
-        self.lost.as_deref()
+    /// Why a value cannot be trusted to be high enough, if so.
+    pub(crate) fn lost(&self, named: &Named) -> Option<&str> {
+        self.uncounted.as_deref().filter(|_| named.metric.of_losses).or(self.lost.as_deref())
     }
 
     /// Why a metric has no value.

@@ -151,6 +151,11 @@ impl Job {
             }
             Err(error) => return problem(to, Problem::lost(path, error.to_string())),
         };
+        if young.damaged() > 0 {
+            let text =
+                format!("has {} damaged bytes in its midst: the rows that stood there are lost", young.damaged());
+            problem(to, Problem::lost(path, text))?;
+        }
         if young.is_torn() {
             let text = "ends in the middle, as its collector was killed: what it read last may be missing";
             problem(to, Problem::note(path, text))?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -267,6 +267,15 @@ impl Target<'_> {
         let mut command = self.traced_command(&trace);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("gputrace starts");
         Started { child: Some(child), trace }
+    }
+
+    /// The same, and it is heard what is said on stderr.
+    pub(crate) fn start_to_be_killed_and_heard(&self) -> (Started, ChildStderr) {
+        let trace = self.scratch.new_trace();
+        let mut command = self.traced_command(&trace);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("gputrace starts");
+        let heard = child.stderr.take().expect("it is piped");
+        (Started { child: Some(child), trace }, heard)
     }
 
     /// Runs it to its end under gputrace.

@@ -43,7 +43,7 @@ pub fn probe() -> Result<String, String> {
 }
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
     /// Readings per second, at most [`MOST_HZ`].
     pub hz: f64,

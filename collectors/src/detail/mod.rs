@@ -19,6 +19,8 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub(crate) use account::LeftOut;
 use failures::Failures;
 pub use kept::{Interval, KeptDetail, Windows};
@@ -39,7 +41,7 @@ const MOST_INTERVALS: usize = 10;
 pub const QUEUE_BYTES: u64 = 256 << 20;
 
 /// Which single events the trace shall hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Detail {
     /// All.
     #[default]

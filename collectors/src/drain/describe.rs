@@ -60,7 +60,7 @@ impl Drain {
     fn describe_root(&self, manifest: &Manifest, status: Option<ExitStatusInfo>) -> Option<Root> {
         let pid = self.root?;
         let image = manifest.processes.iter().rev().find(|p| p.pid as u32 == pid);
-        let status = status.unwrap_or_default();
+        let status = status.or(self.root_ended).unwrap_or_default();
         Some(Root {
             process_id: image.map(|p| p.process_id),
             exit_code: status.code,

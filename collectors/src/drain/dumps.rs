@@ -94,6 +94,11 @@ impl Drain {
         }
     }
 
+    /// Answers when the disk has all that began before this moment.
+    pub(super) fn answer_when_written(&mut self, to_ns: i64, client: Client) {
+        self.dumps.push(Dump { to_ns, passes: 0, client, written: None });
+    }
+
     /// The trace's folder for somebody who may be in another one.
     pub(super) fn trace(&self) -> PathBuf {
         std::path::absolute(&self.config.trace).unwrap_or_else(|_| self.config.trace.clone())
@@ -111,7 +116,7 @@ impl Drain {
         let opened = self.stage.as_mut().ok_or(Refused::NoRecorder).and_then(|stage| stage.trigger(now_ns, why));
         self.changed = true;
         match (opened, client) {
-            (Ok(to_ns), Some(client)) => self.dumps.push(Dump { to_ns, passes: 0, client, written: None }),
+            (Ok(to_ns), Some(client)) => self.answer_when_written(to_ns, client),
             (Ok(_), None) => {}
             (Err(refused), Some(client)) => client.answer(Err(refused.text())),
             (Err(refused), None) => {

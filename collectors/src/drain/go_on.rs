@@ -1,12 +1,14 @@
 //! Going on with the processes of a collector that was killed, as its heir.
 
-use std::os::fd::AsFd;
-use std::sync::PoisonError;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, PoisonError};
 
 use gputrace_abi::Class;
 use gputrace_abi::layout::CLASSES;
 
 use super::Drain;
+use super::switch::SWITCHED;
+use crate::heir::Will;
 use crate::manifest::Manifest;
 use crate::process::Process;
 use crate::recover::{Before, OnDisk};
@@ -15,12 +17,20 @@ use crate::segment::Segment;
 impl Drain {
     /// Takes its place: the account so far, and the processes that ran.
     pub(crate) fn go_on(&mut self, before: Before) {
-        let Before { manifest, mut left, ref on_disk, next, .. } = before;
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).go_on(&manifest);
+        let Before { manifest, mut left, ref on_disk, next, trouble, .. } = before;
+        let killed_ns = manifest.recovered.map_or(manifest.started_ns, |recovered| recovered.killed_ns);
+        let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        report.go_on(&manifest);
+        report.warnings.extend(trouble);
+        drop(report);
         self.sequence = next;
         self.root = left.root;
         let own = std::mem::take(&mut self.manifest);
         self.manifest = Manifest { clock: own.clock, detail: manifest.detail.clone().or(own.detail), ..manifest };
+        // When recording was on goes on here; what was kept around moments stands for itself.
+        let switched = self.manifest.detail.take_if(|detail| detail.mode == SWITCHED);
+        self.switch.resume(switched.as_ref());
+        let wanted = self.will.is_wanted();
         for (id, kept) in std::mem::take(&mut left.processes) {
             let segment = match Segment::map(kept.segment.as_fd()) {
                 Ok(segment) => segment,
@@ -34,16 +44,38 @@ impl Drain {
             if let Some(within_ns) = self.config.host_memory.cull_ns {
                 process.cull(within_ns);
             }
+            (process.memory, process.has_heir) = (Some(kept.segment).filter(|_| wanted), wanted);
             process.go_on(kept.told, on_disk.of(id));
             self.go_on_counting(id, &process, on_disk);
             let token = self.expect_end(&mut process, kept.pidfd);
             if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {
                 sampler.began(id, process.pid);
             }
-            process.begin_recording(&self.clocks);
+            process.resume_recording(switched.as_ref(), killed_ns, &self.clocks);
+            if switched.is_some() {
+                self.switch.ask(process.is_told_to_record());
+            }
             self.processes.insert(token, process);
         }
         self.changed = true;
+    }
+
+    /// There is another heir: it is told of all that there is.
+    pub(super) fn leave_to(&mut self, heir: Arc<OwnedFd>) {
+        self.will = Will::new(Some(heir));
+        self.leave_door();
+        self.root.into_iter().for_each(|root| self.will.root(root));
+        self.processes.values().for_each(|process| process.leave_to(&mut self.will));
+    }
+
+    /// The heir gets the door to which processes come.
+    pub(super) fn leave_door(&mut self) {
+        let Some(socket) = self.arrivals.descriptor() else { return };
+        // SAFETY: the door's own, which is open as long as the drain lives.
+        let door = unsafe { BorrowedFd::borrow_raw(socket) };
+        if let Ok(door) = door.try_clone_to_owned() {
+            self.will.door(door);
+        }
     }
 
     /// Sums and rows on the disk are of slightly different moments, and so are the sums of short periods and of long ones. Of each

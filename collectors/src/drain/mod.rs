@@ -17,7 +17,8 @@ mod welcome;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -61,6 +62,7 @@ pub(crate) enum Command {
     Untraced(Untraced),
     Root(u32),
     Dump(String),
+    Heir(Arc<OwnedFd>),
     Finish { root: Option<ExitStatusInfo>, deadline: Instant },
 }
 
@@ -110,6 +112,8 @@ pub(crate) struct Drain {
     manifest: Manifest,
     clock: Option<ClockKind>,
     root: Option<u32>,
+    /// How its last image ended, where that is known.
+    root_ended: Option<ExitStatusInfo>,
     rows: Vec<ProcessRow>,
     thread_rows: Vec<ThreadRow>,
     interval: Duration,
@@ -185,6 +189,7 @@ impl Drain {
             manifest,
             clock: None,
             root: None,
+            root_ended: None,
             rows: Vec::new(),
             thread_rows: Vec::new(),
             interval: IDLE,
@@ -195,9 +200,7 @@ impl Drain {
             changed: false,
         };
         if let Some(socket) = drain.arrivals.descriptor() {
-            // SAFETY: the door's own, which is open as long as the drain lives.
-            let door = unsafe { BorrowedFd::borrow_raw(socket) };
-            drain.will.door(door.try_clone_to_owned()?);
+            drain.leave_door();
             drain.watch(socket, SOCKET)?;
         }
         if let Some(control) = &drain.control {
@@ -264,6 +267,7 @@ impl Drain {
                     self.will.root(pid);
                 }
                 Ok(Command::Dump(why)) => self.dump(None, &why),
+                Ok(Command::Heir(heir)) => self.leave_to(heir),
                 Ok(Command::Finish { root, deadline }) => return Some((root, deadline)),
                 Err(crossbeam_channel::TryRecvError::Empty) => return None,
                 // The launcher is gone without a word.
@@ -346,6 +350,9 @@ impl Drain {
         self.counted.ended(&described, self.clocks.now_ns(), &mut self.tables);
         self.manifest.processes.push(described);
         self.will.ended(process.id);
+        if self.root.is_some_and(|root| root == process.pid as u32 && !process.foreign) {
+            self.root_ended = process.ending(self.manifest.started_ns);
+        }
         if let Some(recovered) = &mut self.manifest.recovered {
             recovered.lost += process.lost();
         }

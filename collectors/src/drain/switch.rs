@@ -7,9 +7,12 @@
 use crate::control::Client;
 use crate::manifest::{Interval, KeptDetail};
 use crate::process::{Process, Recording};
+use crate::writer::Message;
 
 use super::Drain;
 
+/// What the manifest says of a run of which recording was off for a while.
+pub(super) const SWITCHED: &str = "switched";
 /// Intervals that are told.
 const MOST: usize = 1000;
 
@@ -25,6 +28,18 @@ pub(super) struct Switch {
 }
 
 impl Switch {
+    /// Goes on with what an earlier collector's manifest says.
+    pub(super) fn resume(&mut self, before: Option<&KeptDetail>) {
+        let Some(before) = before else { return };
+        self.was_off = true;
+        self.over = union(before.intervals.iter().map(|interval| (interval.from_ns, interval.to_ns)).collect());
+    }
+
+    /// What was asked for last, as a process of an earlier collector was told it.
+    pub(super) fn ask(&mut self, on: Option<bool>) {
+        self.asked = on.or(self.asked);
+    }
+
     /// Tells a process that has just come what was asked for.
     pub(super) fn apply(&self, process: &mut Process, now_ns: i64) {
         if let Some(on) = self.asked {
@@ -51,7 +66,7 @@ impl Switch {
         intervals.drain(..more);
         let interval = |(from_ns, to_ns)| Interval { from_ns, to_ns, why: "recording was on".to_owned() };
         was_off.then(|| KeptDetail {
-            mode: "switched".to_owned(),
+            mode: SWITCHED.to_owned(),
             intervals: intervals.into_iter().map(interval).collect(),
             refused: more as u64,
             ..KeptDetail::default()
@@ -80,7 +95,14 @@ impl Drain {
         let now_ns = self.clocks.now_ns();
         self.processes.values_mut().for_each(|process| process.record(on, now_ns));
         self.changed = true;
-        client.answer(Ok(&self.trace().display().to_string()));
+        if on {
+            // Whoever goes on, should this collector be killed, knows from when on.
+            self.unsent.push(Message::Manifest(Box::new(self.describe())));
+            client.answer(Ok(&self.trace().display().to_string()));
+        } else {
+            // What was recorded is on the disk when it is said that it ended.
+            self.answer_when_written(now_ns, client);
+        }
     }
 
     /// Sees whether processes have switched themselves.
@@ -111,6 +133,19 @@ mod tests {
         recording.turn(true, 20);
         let kept = switch.describe([&recording].into_iter(), 30).unwrap();
         assert_eq!(kept.intervals, [interval(0, 5), interval(20, 30)]);
+    }
+
+    #[test]
+    fn who_goes_on_joins_what_an_earlier_collector_said() {
+        let first = Switch::default();
+        let mut recording = Recording::new(0, false);
+        recording.turn(true, 20);
+        let said = first.describe([&recording].into_iter(), 30);
+        let mut second = Switch::default();
+        second.resume(said.as_ref());
+        // The process records on, as far as the first one told of it.
+        let going_on = Recording::new(30, true);
+        assert_eq!(second.describe([&going_on].into_iter(), 50).unwrap().intervals, [interval(20, 50)]);
     }
 
     fn interval(from_ns: i64, to_ns: i64) -> Interval {

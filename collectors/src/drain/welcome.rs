@@ -96,11 +96,9 @@ impl Drain {
         if let Some(within_ns) = self.config.host_memory.cull_ns {
             process.cull(within_ns);
         }
-        if let Some(memory) = arrival.memory.filter(|_| self.will.is_there()) {
-            process.has_heir = true;
-            self.will.process(id, process.pid, process.foreign, memory, arrival.pidfd.as_ref());
-        }
+        (process.memory, process.has_heir) = (arrival.memory.filter(|_| self.will.is_wanted()), self.will.is_wanted());
         let token = self.expect_end(&mut process, arrival.pidfd);
+        process.leave_to(&mut self.will);
         if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {
             sampler.began(id, process.pid);
         }

@@ -1,5 +1,6 @@
 //! The socket between a collector and its heir: messages in one piece, a descriptor with each.
 
+use std::fs::File;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -17,6 +18,17 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     }
     // SAFETY: just made, and nobody else's.
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+/// Memory without a name.
+pub(super) fn paper() -> io::Result<File> {
+    // SAFETY: a name that ends in a zero byte; a descriptor that the call returns is ours.
+    let fd = unsafe { libc::memfd_create(c"gputrace-told".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 /// Room for the control message of one descriptor, aligned as the kernel wants it.

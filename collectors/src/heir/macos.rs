@@ -1,11 +1,16 @@
 //! On macOS segments are files in the session's folder, which outlive a collector: there is no heir.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
 use super::BYTES;
 
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn paper() -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

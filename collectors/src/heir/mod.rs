@@ -11,12 +11,15 @@
 mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
+pub mod path;
 pub(crate) mod told;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 #[cfg(target_os = "linux")]
 use linux as platform;
@@ -26,6 +29,18 @@ use macos as platform;
 /// A pair of ends: the collector's and the heir's.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     platform::pair()
+}
+
+/// Memory without a name, for what an heir must know from its start.
+pub fn paper() -> io::Result<File> {
+    platform::paper()
+}
+
+/// Whether nobody is at the other end any more.
+pub fn is_gone(heir: &OwnedFd) -> bool {
+    let mut poll = libc::pollfd { fd: heir.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: the kernel reads and writes one entry.
+    unsafe { libc::poll(&mut poll, 1, 0) == 1 && poll.revents & libc::POLLHUP != 0 }
 }
 
 /// A process that the heir holds.
@@ -38,12 +53,36 @@ pub(crate) struct Kept {
     pub(crate) told: Option<OwnedFd>,
 }
 
+/// An heir that was just started has read what it is given by then.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What a collector leaves to its heir.
 #[derive(Debug, Default)]
 pub struct Inheritance {
     pub(crate) processes: BTreeMap<i64, Kept>,
     pub(crate) root: Option<u32>,
     pub(crate) door: Option<OwnedFd>,
+}
+
+impl Inheritance {
+    /// Gives it to an heir of one's own, who may need it before this collector has begun.
+    pub fn hand_on(&self, heir: &Arc<OwnedFd>) {
+        let mut will = Will::new(Some(heir.clone()));
+        let copy = |fd: &OwnedFd| fd.try_clone().ok();
+        self.door.iter().filter_map(copy).for_each(|door| will.door(door));
+        self.root.into_iter().for_each(|root| will.root(root));
+        for (id, kept) in &self.processes {
+            let Some(segment) = copy(&kept.segment) else { continue };
+            will.process(*id, kept.pid, kept.foreign, segment, kept.pidfd.as_ref());
+            kept.told.iter().filter_map(copy).for_each(|told| will.told(*id, told));
+        }
+        // It reads them: it has nothing else to do. One that does not is worth no wait.
+        let until = Instant::now() + PATIENCE;
+        while !will.unsent.is_empty() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+            will.flush();
+        }
+    }
 }
 
 /// What a message is.
@@ -96,17 +135,19 @@ impl Message {
 #[derive(Default)]
 pub(crate) struct Will {
     heir: Option<Arc<OwnedFd>>,
+    /// There is one, or was and may be again.
+    wanted: bool,
     unsent: VecDeque<Message>,
 }
 
 impl Will {
     pub(crate) fn new(heir: Option<Arc<OwnedFd>>) -> Will {
-        Will { heir, unsent: VecDeque::new() }
+        Will { wanted: heir.is_some(), heir, unsent: VecDeque::new() }
     }
 
-    /// Whether there is an heir.
-    pub(crate) fn is_there(&self) -> bool {
-        self.heir.is_some()
+    /// Whether there is an heir, or may be again.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
     }
 
     /// A process has come.
@@ -151,7 +192,7 @@ impl Will {
             match platform::send(heir, &message.bytes, message.fd.as_ref()) {
                 Ok(()) => drop(self.unsent.pop_front()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The heir is dead. There is no other.
+                // The heir is dead. Another one is told all of it.
                 Err(_) => {
                     self.heir = None;
                     self.unsent.clear();
@@ -201,8 +242,6 @@ pub fn wait(collector: &OwnedFd) -> Option<Inheritance> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::fs::File;
-
     use super::*;
 
     fn file() -> OwnedFd {
@@ -241,6 +280,6 @@ mod tests {
         farewell(&collector);
         assert!(reader.join().unwrap());
         will.root(1);
-        assert!(!will.is_there(), "and nobody is there any more");
+        assert!(will.heir.is_none() && will.is_wanted(), "and nobody is there any more");
     }
 }

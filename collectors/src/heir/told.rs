@@ -28,24 +28,15 @@ pub(crate) struct Told {
 
 impl Told {
     /// An empty one, and the descriptor for the heir.
-    #[cfg(target_os = "linux")]
     pub(crate) fn new() -> io::Result<(Told, OwnedFd)> {
-        use std::os::fd::FromRawFd;
-        // SAFETY: a name that ends in a zero byte; a descriptor that the call returns is ours.
-        let fd = unsafe { libc::memfd_create(c"gputrace-told".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just made.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let file = super::paper()?;
         let heirs = file.try_clone()?.into();
         Ok((Told { file, length: 0 }, heirs))
     }
 
-    /// There is no heir.
-    #[cfg(target_os = "macos")]
-    pub(crate) fn new() -> io::Result<(Told, OwnedFd)> {
-        Err(io::ErrorKind::Unsupported.into())
+    /// A descriptor for another heir.
+    pub(crate) fn descriptor(&self) -> Option<OwnedFd> {
+        self.file.try_clone().ok().map(OwnedFd::from)
     }
 
     /// Goes on with one that an earlier collector wrote.

@@ -12,7 +12,9 @@
 //!
 //! Rows that a later part holds as well are read from the part, or, where it has been sealed since, not from here.
 //! Each image and footer says whose events its rows are (`gputrace.events`), from which a killed collector's account is made.
-//! A frame is all or nothing: what a crash tore off fails its checksum, and reading ends before it.
+//! A frame is all or nothing: what a crash tore off fails its checksum. Where something else follows a damaged one, reading goes on at
+//! the next whole frame; each says again (a part without a name) which rows stand in sealed files, so that none of the rows of an
+//! earlier frame is read twice because the word that they had been sealed was in the damaged one.
 
 mod read;
 #[cfg(test)]

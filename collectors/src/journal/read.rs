@@ -42,6 +42,7 @@ pub struct Journal {
     sources: VecDeque<(TableId, Source)>,
     open: Option<(TableId, ParquetRecordBatchReader)>,
     torn: bool,
+    damaged: u64,
 }
 
 enum Source {
@@ -52,7 +53,7 @@ enum Source {
 /// Reads a journal, `TRACE/journal/<name>.journal`, and the unfinished files that it names.
 pub fn read(path: &Path) -> Result<Journal, JournalError> {
     let trace = path.parent().and_then(Path::parent).unwrap_or(Path::new("."));
-    let Left { parts, rows, live, torn, .. } = left(path)?;
+    let Left { parts, rows, live, torn, damaged, .. } = left(path)?;
     // A file that is not there any more has been sealed, and is read as such.
     let parts = parts.into_iter().filter_map(|(table, name, length, footer)| {
         let file = File::open(trace.join(name)).ok()?;
@@ -60,7 +61,7 @@ pub fn read(path: &Path) -> Result<Journal, JournalError> {
     });
     let rows = rows.into_iter().map(|(head, bytes)| (head.table, bytes));
     let images = rows.chain(live).map(|(table, bytes)| (table, Source::Image(bytes)));
-    Ok(Journal { sources: parts.chain(images).collect(), open: None, torn })
+    Ok(Journal { sources: parts.chain(images).collect(), open: None, torn, damaged })
 }
 
 /// What a journal holds for whoever finishes its files: all that [`read`] would read, as it stands there.
@@ -71,8 +72,10 @@ pub(crate) struct Left {
     pub(crate) rows: Vec<(Head, Bytes)>,
     /// Rows about what still ran.
     pub(crate) live: Vec<(TableId, Bytes)>,
-    /// Bytes of its whole frames.
+    /// Where its last whole frame ends.
     pub(crate) whole: u64,
+    /// Bytes before that which are no whole frames.
+    pub(crate) damaged: u64,
     /// Something else follows them.
     pub(crate) torn: bool,
 }
@@ -81,7 +84,7 @@ pub(crate) struct Left {
 pub(crate) fn left(path: &Path) -> Result<Left, JournalError> {
     let unreadable = |source| JournalError::Io { path: path.to_owned(), source };
     let bytes = Bytes::from(std::fs::read(path).map_err(unreadable)?);
-    let (items, whole) = items(&bytes);
+    let (items, whole, damaged) = items(&bytes);
     let mut covered = [0u64; TABLES.len()];
     let mut parts = BTreeMap::new();
     let mut live = BTreeMap::new();
@@ -104,23 +107,22 @@ pub(crate) fn left(path: &Path) -> Result<Left, JournalError> {
         rows: items.into_iter().filter(young).collect(),
         live: live.into_iter().filter(|(_, bytes)| !bytes.is_empty()).collect(),
         whole: whole as u64,
+        damaged: damaged as u64,
         torn: whole < bytes.len(),
     })
 }
 
-/// The items of all whole frames, and the bytes of these.
-fn items(bytes: &Bytes) -> (Vec<(Head, Bytes)>, usize) {
+/// The items of all whole frames, where the last of these ends, and how many bytes before that are in none.
+fn items(bytes: &Bytes) -> (Vec<(Head, Bytes)>, usize, usize) {
     let mut items = Vec::new();
-    let mut at = 0;
-    while let Some((head, _)) = bytes.get(at..).and_then(|rest| rest.split_first_chunk::<FRAME_HEAD>()) {
-        let word = |n: usize| u32::from_le_bytes([head[n], head[n + 1], head[n + 2], head[n + 3]]);
-        let from = at + FRAME_HEAD;
-        let Some(payload) = bytes.get(from..from + word(4) as usize) else { break };
-        if word(0) != MAGIC || crc32(payload) != word(8) {
-            break;
-        }
-        let end = from + payload.len();
-        at = from;
+    let (mut at, mut whole, mut damaged) = (0, 0, 0);
+    while let Some(begin) = next_magic(bytes, at) {
+        let Some(end) = end_of_frame(bytes, begin) else {
+            at = begin + 1;
+            continue;
+        };
+        damaged += begin - whole;
+        at = begin + FRAME_HEAD;
         while let Some((head, length)) = bytes.get(at..end).and_then(Head::take) {
             let from = at + ITEM_HEAD;
             if from + length > end {
@@ -129,15 +131,34 @@ fn items(bytes: &Bytes) -> (Vec<(Head, Bytes)>, usize) {
             items.push((head, bytes.slice(from..from + length)));
             at = from + length;
         }
-        at = end;
+        (at, whole) = (end, end);
     }
-    (items, at)
+    (items, whole, damaged)
+}
+
+/// Where a frame may begin, from here on.
+fn next_magic(bytes: &[u8], from: usize) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    rest.windows(4).position(|window| window == MAGIC.to_le_bytes()).map(|at| from + at)
+}
+
+/// Where the frame that begins here ends, if it is whole.
+fn end_of_frame(bytes: &[u8], begin: usize) -> Option<usize> {
+    let (head, rest) = bytes.get(begin..)?.split_first_chunk::<FRAME_HEAD>()?;
+    let word = |n: usize| u32::from_le_bytes([head[n], head[n + 1], head[n + 2], head[n + 3]]);
+    let payload = rest.get(..word(4) as usize)?;
+    (crc32(payload) == word(8)).then(|| begin + FRAME_HEAD + payload.len())
 }
 
 impl Journal {
     /// Whether the journal ends in something that is no whole frame: what its collector wrote when it was killed.
     pub fn is_torn(&self) -> bool {
         self.torn
+    }
+
+    /// Bytes in its midst that are no whole frames: what stood there is lost.
+    pub fn damaged(&self) -> u64 {
+        self.damaged
     }
 
     /// Only the rows of one table; the others are not even decoded.

@@ -78,6 +78,46 @@ fn rows_that_a_file_holds_are_read_once() {
     assert_eq!(ids(&journal(&folder)), (30..35).collect::<Vec<_>>());
 }
 
+/// Flips a bit in the frame that begins at this byte.
+fn damage(folder: &Folder, frame: u64) {
+    let mut bytes = std::fs::read(journal(folder)).unwrap();
+    bytes[frame as usize + 30] ^= 1;
+    std::fs::write(journal(folder), bytes).unwrap();
+}
+
+#[test]
+fn after_a_damaged_frame_reading_goes_on_at_the_next_whole_one() {
+    let folder = Folder::new("damaged");
+    let mut log = Log::new(journal(&folder));
+    let length = || std::fs::metadata(journal(&folder)).unwrap().len();
+    log.append(&[rows(0..10)]).unwrap();
+    let first = length();
+    log.append(&[rows(10..20)]).unwrap();
+    let second = length();
+    log.append(&[rows(20..30)]).unwrap();
+    damage(&folder, first);
+    assert_eq!(ids(&journal(&folder)), (0..10).chain(20..30).collect::<Vec<_>>());
+    let read = read(&journal(&folder)).unwrap();
+    assert_eq!((read.damaged(), read.is_torn()), (second - first, false));
+    // Whoever goes on with it goes on behind the last whole one.
+    assert_eq!(left(&journal(&folder)).unwrap().whole, length());
+    Log::resume(journal(&folder), length()).unwrap().append(&[rows(30..35)]).unwrap();
+    assert_eq!(ids(&journal(&folder)), (0..10).chain(20..35).collect::<Vec<_>>());
+}
+
+#[test]
+fn rows_that_were_sealed_are_not_read_again_where_the_word_of_it_is_damaged() {
+    let folder = Folder::new("damaged-word");
+    let mut log = Log::new(journal(&folder));
+    log.append(&[rows(0..10)]).unwrap();
+    let word = std::fs::metadata(journal(&folder)).unwrap().len();
+    log.append(&[Item::part(TableId::Names, 10, "sealed since", 0, &[])]).unwrap();
+    log.sealed(TableId::Names);
+    log.append(&[rows(10..15)]).unwrap();
+    damage(&folder, word);
+    assert_eq!(ids(&journal(&folder)), (10..15).collect::<Vec<_>>());
+}
+
 #[test]
 fn what_runs_is_told_by_the_last_word_about_it() {
     let folder = Folder::new("live");

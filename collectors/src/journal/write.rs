@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::{FRAME_HEAD, Head, ITEM_HEAD, Kind, MAGIC, crc32};
-use crate::schema::TableId;
+use crate::schema::{TABLES, TableId};
 
 /// The journal is not rewritten before it has this size.
 const WORTH: u64 = 8 << 20;
@@ -51,11 +51,14 @@ pub(crate) struct Log {
     file: Option<File>,
     length: u64,
     needed: Vec<Needed>,
+    /// Rows before these stand in files, the last of which may be unfinished; and in sealed ones.
+    covered: [u64; TABLES.len()],
+    sealed: [u64; TABLES.len()],
 }
 
 impl Log {
     pub(crate) fn new(path: PathBuf) -> Log {
-        Log { path, file: None, length: 0, needed: Vec::new() }
+        Log { path, file: None, length: 0, needed: Vec::new(), covered: [0; TABLES.len()], sealed: [0; TABLES.len()] }
     }
 
     /// The journal of a collector that was killed, to be gone on with after its `whole` frames. What it said before is not
@@ -63,7 +66,7 @@ impl Log {
     pub(crate) fn resume(path: PathBuf, whole: u64) -> io::Result<Log> {
         let file = File::options().read(true).write(true).open(&path)?;
         file.set_len(whole)?;
-        Ok(Log { path, file: Some(file), length: whole, needed: Vec::new() })
+        Ok(Log { file: Some(file), length: whole, ..Log::new(path) })
     }
 
     /// Appends one frame with these items.
@@ -71,7 +74,7 @@ impl Log {
         if items.is_empty() {
             return Ok(());
         }
-        let frame = frame(items.iter().map(|i| (i.head, i.bytes.as_slice())));
+        let frame = frame(items.iter().map(|i| (i.head, i.bytes.as_slice())).chain(self.said_again()));
         let file = match self.file.take() {
             Some(file) => file,
             None => {
@@ -97,8 +100,19 @@ impl Log {
         self.shrink()
     }
 
+    /// Which rows stand in sealed files.
+    fn said_again<'a>(&self) -> Vec<(Head, &'a [u8])> {
+        let sealed = TABLES.iter().zip(self.sealed).filter(|(_, rows)| *rows > 0);
+        sealed
+            .map(|(table, rows)| (Head { kind: Kind::Part, table: table.id, first: 0, rows }, [].as_slice()))
+            .collect()
+    }
+
     /// Drops what an item makes superfluous.
     fn supersede(&mut self, new: &Head) {
+        if let (Kind::Part, Some(covered)) = (new.kind, self.covered.get_mut(new.table as usize)) {
+            *covered = new.rows.max(*covered);
+        }
         self.needed.retain(|old| {
             old.head.table != new.table
                 || match (old.head.kind, new.kind) {
@@ -111,6 +125,9 @@ impl Log {
 
     /// The table's unfinished file has been sealed under its final name.
     pub(crate) fn sealed(&mut self, table: TableId) {
+        if let Some(sealed) = self.sealed.get_mut(table as usize) {
+            *sealed = self.covered[table as usize];
+        }
         self.needed.retain(|old| old.head.table != table || old.head.kind != Kind::Part);
     }
 
@@ -132,7 +149,7 @@ impl Log {
             old.read_exact_at(&mut bytes, needed.at)?;
             items.push((needed.head, bytes));
         }
-        let frame = frame(items.iter().map(|(head, bytes)| (*head, bytes.as_slice())));
+        let frame = frame(items.iter().map(|(head, bytes)| (*head, bytes.as_slice())).chain(self.said_again()));
         let young = self.path.with_extension("journal.new");
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&young)?;
         file.write_all_at(&frame, 0).and_then(|()| fs::rename(&young, &self.path)).inspect_err(|_| {
@@ -154,6 +171,7 @@ impl Log {
             let _ = fs::remove_file(&self.path);
         }
         (self.length, self.needed) = (0, Vec::new());
+        (self.covered, self.sealed) = ([0; TABLES.len()], [0; TABLES.len()]);
     }
 }
 

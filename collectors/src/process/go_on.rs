@@ -14,6 +14,7 @@ use gputrace_abi::sync::Ordering;
 use super::{NOBODY, Process};
 use crate::accounting::{Books, ByClass, Counters, Retired};
 use crate::chain::{Assembler, Chain};
+use crate::heir::Will;
 use crate::heir::told::Told;
 
 impl Process {
@@ -26,6 +27,13 @@ impl Process {
             told.add(&slots);
         }
         self.heirs.take()
+    }
+
+    /// Tells a new heir of it.
+    pub(crate) fn leave_to(&self, will: &mut Will) {
+        let Some(memory) = self.memory.as_ref().and_then(|memory| memory.try_clone().ok()) else { return };
+        will.process(self.id, self.pid, self.foreign, memory, self.pidfd.as_ref());
+        self.told.iter().filter_map(Told::descriptor).for_each(|told| will.told(self.id, told));
     }
 
     /// Keeps the account of the threads that have ended.

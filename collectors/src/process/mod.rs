@@ -68,6 +68,8 @@ pub(crate) struct Process {
     pub(crate) segment: Segment,
     pub(crate) pidfd: Option<OwnedFd>,
     pub(crate) file: Option<PathBuf>,
+    /// The segment's memory, where an heir is to have it.
+    pub(crate) memory: Option<OwnedFd>,
     /// Somebody is told what a collector needs that goes on with it.
     pub(crate) has_heir: bool,
     /// What it told once, for that one; and its descriptor, until it is handed on.
@@ -128,6 +130,7 @@ impl Process {
             segment,
             pidfd: None,
             file: None,
+            memory: None,
             has_heir: false,
             told: None,
             heirs: None,
@@ -289,6 +292,13 @@ impl Process {
             let said_ns = word.filter(|_| self.ending.signal.is_none()).map(|_| clocks.ns(self.clock, at));
             self.ended_ns = ended_ns.map(|noticed| said_ns.map_or(noticed, |said| said.min(noticed)));
         }
+    }
+
+    /// How it ended, and how long after a moment; none: it runs on, or nobody knows.
+    pub(crate) fn ending(&self, started_ns: i64) -> Option<ExitStatusInfo> {
+        let wall_ns = self.ended_ns?.saturating_sub(started_ns).max(0) as u64;
+        let known = self.ending.code.is_some() || self.ending.signal.is_some();
+        known.then_some(ExitStatusInfo { wall_ns: Some(wall_ns), ..self.ending })
     }
 
     /// The signal that ended it, and when; none: it exited, or that is not known.

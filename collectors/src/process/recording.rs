@@ -5,6 +5,7 @@ use gputrace_abi::sync::Ordering;
 
 use super::Process;
 use crate::clock::Clocks;
+use crate::manifest::KeptDetail;
 
 /// Intervals of a process that are told one by one; what is recorded after them counts as one more.
 const MOST: usize = 1000;
@@ -58,6 +59,36 @@ impl Process {
             None => header.paused.load(Ordering::Relaxed) == 0,
         };
         self.recording = Recording::new(clocks.ns(self.clock, self.segment.view().started().ticks), on);
+    }
+
+    /// Sees how it goes on after an earlier collector, which was killed at some time, and whose manifest says when recording was on
+    /// (none: always). Its own switches are all in the segment.
+    pub(crate) fn resume_recording(&mut self, before: Option<&KeptDetail>, killed_ns: i64, clocks: &Clocks) {
+        self.begin_recording(clocks);
+        let header = self.segment.view().header();
+        if header.switches.load(Ordering::Acquire) > 0 {
+            return;
+        }
+        let on = header.paused.load(Ordering::Relaxed) == 0;
+        match before {
+            Some(before) => {
+                let known_to = before.intervals.last().map_or(killed_ns, |interval| interval.to_ns);
+                self.recording = Recording { was_off: true, ..Recording::new(known_to, on) };
+            }
+            // The word that it was switched off did not come to the disk.
+            None if !on => {
+                let started_ns = clocks.ns(self.clock, self.segment.view().started().ticks);
+                self.recording = Recording::new(started_ns, true);
+                self.recording.turn(false, killed_ns);
+            }
+            None => {}
+        }
+    }
+
+    /// What it was told from outside, where it does not switch itself.
+    pub(crate) fn is_told_to_record(&self) -> Option<bool> {
+        let header = self.segment.view().header();
+        (header.switches.load(Ordering::Acquire) == 0).then(|| header.paused.load(Ordering::Relaxed) == 0)
     }
 
     /// Has it record, or not, from now on.

@@ -8,6 +8,7 @@ use super::account::{File, OnDisk};
 use super::{Dead, Launcher, TakeOverError};
 use crate::heir::Inheritance;
 use crate::manifest::{Manifest, Recovered};
+use crate::writer;
 
 /// The trace as it was left, made whole, and what its collector left to its heir.
 pub(crate) struct Before {
@@ -20,6 +21,8 @@ pub(crate) struct Before {
     pub(crate) written: Option<Written>,
     /// Numbers of processes from here on are free.
     pub(crate) next: i64,
+    /// What could not be written, for the user.
+    pub(crate) trouble: Option<String>,
 }
 
 /// What a writer goes on with.
@@ -32,9 +35,9 @@ pub(crate) struct Written {
 
 /// Makes whole what the collector left of its trace.
 pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Result<Before, TakeOverError> {
-    let mut dead = Dead::find(trace, launcher)?.ok_or(TakeOverError::Ended)?;
+    let mut dead = Dead::find_patiently(trace, launcher)?.ok_or(TakeOverError::Ended)?;
     let taken: BTreeSet<i64> = left.processes.keys().copied().collect();
-    let mut on_disk = dead.settle(&taken)?;
+    let (mut on_disk, trouble) = dead.settle_anyhow(&taken)?;
     let files = std::mem::take(&mut on_disk.files);
     let mut manifest = std::mem::take(&mut dead.manifest);
     let ids =
@@ -48,6 +51,8 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
     manifest.note(
         "gputrace was killed, and another process of it went on: of about the last second before that events are lost",
     );
+    let trouble = trouble.map(|error| writer::trouble(trace, "rows that a killed gputrace left", &error));
+    trouble.iter().for_each(|text| manifest.note(text));
     let written = Some(Written { files, lock: dead.lock });
-    Ok(Before { manifest, left, on_disk: mine, written, next })
+    Ok(Before { manifest, left, on_disk: mine, written, next, trouble })
 }

@@ -9,6 +9,8 @@
 mod account;
 mod before;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use account::{File, OnDisk};
 pub(crate) use before::{Before, Written, before};
@@ -17,7 +19,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +115,7 @@ pub fn launchers(trace: &Path) -> Result<Vec<Launcher>, RecoverError> {
 
 /// Makes the launcher's part of the trace whole. None: it is.
 pub fn recover(trace: &Path, launcher: &Launcher) -> Result<Option<Manifest>, RecoverError> {
-    let Some(dead) = Dead::find(trace, launcher)? else { return Ok(None) };
+    let Some(dead) = Dead::find_patiently(trace, launcher)? else { return Ok(None) };
     dead.finish(&BTreeSet::new()).map(Some)
 }
 
@@ -128,7 +131,23 @@ pub(crate) struct Dead {
     lock_at: PathBuf,
 }
 
+/// The kernel takes a moment to end a process that was killed, which holds its lock until then.
+const DYING: Duration = Duration::from_secs(2);
+/// How often it is tried again.
+const AGAIN: Duration = Duration::from_millis(20);
+
 impl Dead {
+    /// As [`Dead::find`]; who was killed a moment ago is waited for.
+    pub(crate) fn find_patiently(trace: &Path, launcher: &Launcher) -> Result<Option<Dead>, RecoverError> {
+        let until = Instant::now() + DYING;
+        loop {
+            match Dead::find(trace, launcher) {
+                Err(RecoverError::AtWork(_)) if Instant::now() < until => thread::sleep(AGAIN),
+                found => return found,
+            }
+        }
+    }
+
     /// None: it is whole.
     pub(crate) fn find(trace: &Path, launcher: &Launcher) -> Result<Option<Dead>, RecoverError> {
         let manifest_at = manifest::path(trace, &launcher.host, launcher.id);
@@ -174,11 +193,40 @@ impl Dead {
                 self.manifest
                     .note("the journal ends in the middle of what was written last: that is among what is lost");
             }
+            if left.damaged > 0 {
+                let bytes = left.damaged;
+                self.manifest
+                    .note(&format!("{bytes} bytes in the midst of the journal were damaged: what stood there is lost"));
+            }
             rows::finish_parts(&self.trace, &left, &mut self.manifest).map_err(failed)?;
             rows::write_young(&self.trace, &self.journal_at, &left, &self.manifest, taken).map_err(failed)?;
         }
         rows::remove_unnamed(&self.trace, &self.manifest);
         OnDisk::read(&self.trace, &mut self.manifest).map_err(failed)
+    }
+
+    /// The same for who goes on whatever the disk says: what finds no room, not even the reserve's and then the journal's, is lost.
+    /// Returns why some found none.
+    pub(crate) fn settle_anyhow(&mut self, taken: &BTreeSet<i64>) -> Result<(OnDisk, Option<io::Error>), RecoverError> {
+        if let Ok(on_disk) = self.settle(taken) {
+            return Ok((on_disk, None));
+        }
+        let _ = self.lock.set_len(0);
+        if let Ok(on_disk) = self.settle(taken) {
+            return Ok((on_disk, None));
+        }
+        let left = journal::left(&self.journal_at).ok();
+        let trouble = left.and_then(|left| {
+            let parts = rows::finish_parts(&self.trace, &left, &mut self.manifest).err();
+            let rows = rows::write_what_fits(&self.trace, &self.journal_at, &left, &self.manifest, taken);
+            // A file that could not be given its name may be all right: who looks finds it.
+            if parts.is_none() {
+                rows::remove_unnamed(&self.trace, &self.manifest);
+            }
+            parts.or(rows)
+        });
+        let failed = |source| RecoverError::Io { path: self.trace.clone(), source };
+        Ok((OnDisk::read(&self.trace, &mut self.manifest).map_err(failed)?, trouble))
     }
 
     fn finish(mut self, taken: &BTreeSet<i64>) -> Result<Manifest, RecoverError> {

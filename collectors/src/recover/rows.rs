@@ -1,4 +1,7 @@
 //! What a collector left unfinished, into files that are whole.
+//!
+//! Rows of the journal take room before the journal's own is free. Who comes back later can try again then ([`write_young`]); who
+//! goes on at once gives the journal up for them, and what still finds no room with it ([`write_what_fits`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -20,6 +23,7 @@ use crate::journal::{Item, Left, Log};
 use crate::manifest::{Manifest, launcher_text};
 use crate::schema::{TABLES, TableId};
 use crate::share::{Share, add};
+use crate::writer::KEPT;
 
 /// Rows of a row group: the journal holds less than a few of them.
 const FULL_GROUP: usize = 1 << 20;
@@ -56,7 +60,67 @@ pub(super) fn write_young(
     manifest: &Manifest,
     taken: &BTreeSet<i64>,
 ) -> io::Result<()> {
-    let mut young: BTreeMap<TableId, (u64, Vec<RecordBatch>, Vec<Share>)> = BTreeMap::new();
+    let young = young(left, taken)?;
+    let mut press = Press::new().map_err(io_error)?;
+    let (mut files, mut items) = (Vec::new(), Vec::new());
+    let mut write_all = || -> io::Result<()> {
+        for (table, (end, batches, shares)) in &young {
+            if let Some(file) = write(trace, manifest, *table, batches, shares, &mut press)? {
+                items.push(Item::part(*table, *end, &file.part_name(), file.length(), &file.footer()?));
+                files.push(file);
+            }
+        }
+        items.extend(left.live.iter().map(|(table, _)| Item::live(*table, 0, Vec::new())));
+        // From here on the files have the rows, and the journal has them no more.
+        Log::resume(journal.to_owned(), left.whole)?.append(&items)
+    };
+    if let Err(error) = write_all() {
+        // They take room, and the journal does not name them.
+        files.iter().for_each(TableFile::remove);
+        return Err(error);
+    }
+    files.iter().try_for_each(|file| file.seal().map(drop))
+}
+
+/// Writes the rows that stand in the journal only into files of their own, in the room of the journal, which goes first. Returns
+/// why some found none.
+pub(super) fn write_what_fits(
+    trace: &Path,
+    journal: &Path,
+    left: &Left,
+    manifest: &Manifest,
+    taken: &BTreeSet<i64>,
+) -> Option<io::Error> {
+    let young = match young(left, taken) {
+        Ok(young) => young,
+        Err(error) => return Some(error),
+    };
+    let _ = fs::remove_file(journal);
+    let mut press = match Press::new() {
+        Ok(press) => press,
+        Err(error) => return Some(io_error(error)),
+    };
+    // Those without which the others mean nothing come first.
+    let mut order: Vec<_> = young.iter().collect();
+    order.sort_by_key(|(table, (_, batches, _))| {
+        (!KEPT.contains(table), batches.iter().map(RecordBatch::num_rows).sum::<usize>())
+    });
+    let mut trouble = None;
+    for (table, (_, batches, shares)) in order {
+        let written = write(trace, manifest, *table, batches, shares, &mut press);
+        let sealed =
+            written.and_then(|file| file.map_or(Ok(()), |file| file.seal().map(drop).inspect_err(|_| file.remove())));
+        trouble = trouble.or(sealed.err());
+    }
+    trouble
+}
+
+/// Rows of a table, whose events they are, and how far they go.
+type Young = (u64, Vec<RecordBatch>, Vec<Share>);
+
+/// The rows that stand in the journal only.
+fn young(left: &Left, taken: &BTreeSet<i64>) -> io::Result<BTreeMap<TableId, Young>> {
+    let mut young: BTreeMap<TableId, Young> = BTreeMap::new();
     for (head, image) in &left.rows {
         let (end, batches, shares) = young.entry(head.table).or_default();
         *end = head.first + head.rows;
@@ -67,18 +131,7 @@ pub(super) fn write_young(
         let batches = rows_of(image)?.into_iter().map(|batch| without(&batch, *table, taken));
         young.entry(*table).or_default().1.extend(batches.collect::<io::Result<Vec<_>>>()?);
     }
-    let mut press = Press::new().map_err(io_error)?;
-    let (mut files, mut items) = (Vec::new(), Vec::new());
-    for (table, (end, batches, shares)) in &young {
-        if let Some(file) = write(trace, manifest, *table, batches, shares, &mut press)? {
-            items.push(Item::part(*table, *end, &file.part_name(), file.length(), &file.footer()?));
-            files.push(file);
-        }
-    }
-    items.extend(left.live.iter().map(|(table, _)| Item::live(*table, 0, Vec::new())));
-    // From here on the files have the rows, and the journal has them no more.
-    Log::resume(journal.to_owned(), left.whole)?.append(&items)?;
-    files.iter().try_for_each(|file| file.seal().map(drop))
+    Ok(young)
 }
 
 /// Decodes a Parquet file in memory.
@@ -123,7 +176,9 @@ fn write(
             Some(open) => open,
             None => TableFile::create(trace, format!("{folder}/{launcher}-{number:06}.parquet"), about, &descriptor)?,
         };
-        open.append(&TableFile::encode(group, open.length(), press)?, std::mem::take(&mut shares))?;
+        let encoded = TableFile::encode(group, open.length(), press);
+        let appended = encoded.and_then(|group| open.append(&group, std::mem::take(&mut shares)));
+        appended.inspect_err(|_| open.remove())?;
         file = Some(open);
     }
     Ok(file)

@@ -32,7 +32,7 @@ use crate::schema::{TABLES, TableId};
 use crate::share::{Share, add};
 use crate::{CollectError, Config, stored};
 use report::Report;
-pub(crate) use report::Shared;
+pub(crate) use report::{Shared, trouble};
 use reserve::Reserve;
 pub(crate) use reserve::seize;
 pub use reserve::was_killed;
@@ -49,7 +49,7 @@ const FULL_BYTES: usize = 8 << 20;
 /// After trouble with the disk the writer leaves it alone for this long.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Tables whose files are never removed for the size limit: small, and the others mean nothing without them.
-const KEPT: [TableId; 9] = [
+pub(crate) const KEPT: [TableId; 9] = [
     TableId::Names,
     TableId::Processes,
     TableId::Threads,
@@ -168,6 +168,7 @@ impl Writer {
             Message::Manifest(mut manifest) => {
                 self.report(|r| r.complete(&mut manifest));
                 let to = manifest::path(&self.config.trace, &self.config.host, self.config.launcher_id);
+                self.report(|r| r.see_removal(&to, &mut manifest));
                 if let Err(error) = manifest.write(&to) {
                     self.trouble("the manifest", &error);
                 }
@@ -217,8 +218,7 @@ impl Writer {
 
     /// Something could not be written: says so once, and leaves the disk alone for a while.
     fn trouble(&mut self, what: &str, error: &io::Error) {
-        let trace = self.config.trace.display();
-        let note = format!("{what} could not be written to {trace}: {error}; what finds no room is counted as dropped");
+        let note = trouble(&self.config.trace, what, error);
         self.down = Some(Instant::now() + PAUSE);
         self.report(|r| {
             if !r.notes.contains(&note) {

@@ -1,11 +1,23 @@
 //! What the writer tells the drain and the launcher: what was lost, what was removed, what is wrong with the disk.
 
 use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::stream::Sealed;
 use crate::manifest::{Manifest, Removed, StoredTables};
 use crate::share::{self, Share, add};
+
+/// What is said where something could not be written.
+pub(crate) fn trouble(trace: &Path, what: &str, error: &io::Error) -> String {
+    let trace = trace.display();
+    format!("{what} could not be written to {trace}: {error}; what finds no room is counted as dropped")
+}
+
+/// What is said where the manifest is gone.
+const REMOVED: &str = "the trace was removed while it was written: what had been written until then is gone";
 
 /// What the writer tells everybody else.
 #[derive(Debug, Default)]
@@ -48,6 +60,18 @@ impl Report {
         for share in &self.lost {
             manifest.lose(share);
         }
+    }
+
+    /// Sees whether somebody removed the trace while it is written. It is said once, and goes on in a new folder.
+    pub(super) fn see_removal(&mut self, manifest_at: &Path, manifest: &mut Manifest) {
+        if manifest_at.exists() || manifest_at.parent().is_some_and(|folder| fs::create_dir_all(folder).is_err()) {
+            return;
+        }
+        if !self.notes.iter().any(|note| note == REMOVED) {
+            self.notes.push(REMOVED.to_owned());
+            self.warnings.push_back(REMOVED.to_owned());
+        }
+        manifest.note(REMOVED);
     }
 
     pub(super) fn lose(&mut self, shares: &[Share]) {

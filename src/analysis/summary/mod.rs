@@ -144,7 +144,7 @@ impl Analysis for Summary {
             Metric::cost("joint_gain_ns", Ns, "what all findings of a step gain together, at most").of_step(),
             Metric::cost("cost_percent", Percent, "time that recording took, of wall time").unsteady(),
             Metric::about("seen", Count, "calls that began while recording"),
-            Metric::cost("lost", Count, "events that found no room").unsteady(),
+            Metric::cost("lost", Count, "events that found no room").unsteady().of_losses(),
             Metric::cost("uncovered", Count, "driver functions that were fetched and that no hook covers"),
             Metric::about("trace_bytes", Bytes, "size of the trace"),
         ];

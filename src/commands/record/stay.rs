@@ -33,7 +33,7 @@ pub(super) fn stay(
     inspection: &Inspection,
     brake: Option<&Brake>,
 ) -> Recorded {
-    let Run { target, running, session, heir, trace, started } = run;
+    let Run { target, running, session, mut heir, trace, started } = run;
     if let Some(obstacle) = &inspection.obstacle {
         let exe = inspection.program().display().to_string();
         say(&format!("{exe} is not traced: {obstacle}; {}", obstacle.cure()));
@@ -50,6 +50,7 @@ pub(super) fn stay(
         if asked {
             running.dump("a signal to gputrace");
         }
+        heir.iter_mut().for_each(|heir| heir.watch(&running));
         let (found, next) = watch.look();
         found.into_iter().for_each(|process| running.untraced(process));
         warn(&warnings, &mut said);
@@ -58,10 +59,12 @@ pub(super) fn stay(
     let ended = Instant::now();
     let wall = ended - started;
     let brake = brake.filter(|_| inspection.obstacle.is_none());
-    if brake.is_some_and(|brake| brake.note(ending, SystemTime::now() - wall, wall)) {
-        say(&format!(
+    match brake.map(|brake| (brake, brake.note(ending, SystemTime::now() - wall, wall))) {
+        Some((_, Ok(true))) => say(&format!(
             "that was the second time that it died soon after its start: it runs untraced from now on; {CURE}"
-        ));
+        )),
+        Some((brake, Err(error))) => say(&brake.not_noted(&error)),
+        Some((_, Ok(false))) | None => {}
     }
     watch.last_look().into_iter().for_each(|process| running.untraced(process));
     let grace = if supervisor.is_interrupted() { args.grace.min(HURRIED) } else { args.grace };
