@@ -161,8 +161,7 @@ impl Role {
 /// The hook table. A row of a class that this version does not know is taken as `Api`.
 pub(crate) fn hooks(view: &View) -> Vec<Hook> {
     let count = view.header().hook_count.load(Ordering::Relaxed) as usize;
-    let rows: Vec<HookInfo> =
-        (0..count.min(HOOKS_MAX)).filter_map(|n| view.hook(n)).map(|row| row.read()).collect();
+    let rows: Vec<HookInfo> = (0..count.min(HOOKS_MAX)).filter_map(|n| view.hook(n)).map(|row| row.read()).collect();
     let mut names: Vec<String> = rows.iter().map(|row| row.name().to_owned()).collect();
     // Of those that are longer than a row.
     let more = (count..HOOKS_MAX).filter_map(|n| view.hook(n)).map(|row| row.read());

@@ -193,10 +193,7 @@ mod tests {
         thread.commit(&[], 1_000, 5_000, (begin + 200_000, 70_000));
         thread.commit_commands("gemm", 7, None);
         let section = trace.section(&MetalBaseline);
-        assert_eq!(
-            (section.get("kernels"), section.get("kernel_mean_ns")),
-            (&Value::Int(57), &Value::Num(2_000.0))
-        );
+        assert_eq!((section.get("kernels"), section.get("kernel_mean_ns")), (&Value::Int(57), &Value::Num(2_000.0)));
         let mut trace = TestTrace::new();
         trace.process(1, 100, None, START + 1_000_000);
         let mut thread = trace.thread(1, 11);

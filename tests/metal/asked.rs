@@ -23,9 +23,12 @@ fn the_checklist_for_a_mac_asks_for_hooks_by_the_names_that_traces_have() {
     let wanted = hooks();
     assert!(wanted.len() >= 7 && wanted.iter().any(|name| name.len() > 56), "{wanted:?}");
     let (found, runs) = (RefCell::new(BTreeSet::new()), RefCell::new(0));
-    for (program, arguments) in
-        [("metal_training.m", "12"), ("metal_every.m", "copies"), ("metal_every.m", "metal4"), ("metal_waits.m", "event")]
-    {
+    for (program, arguments) in [
+        ("metal_training.m", "12"),
+        ("metal_every.m", "copies"),
+        ("metal_every.m", "metal4"),
+        ("metal_waits.m", "event"),
+    ] {
         each(program, &[arguments], |run| {
             *runs.borrow_mut() += 1;
             let asks = |words: &[&str]| {

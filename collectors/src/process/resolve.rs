@@ -238,12 +238,7 @@ impl Process {
         last: bool,
     ) {
         let (intake, kind) = (&mut self.intake, self.clock);
-        let around = &mut metal::Around {
-            names: &intake.names,
-            pending: &mut self.pending,
-            tables,
-            written,
-        };
+        let around = &mut metal::Around { names: &intake.names, pending: &mut self.pending, tables, written };
         match last {
             true => intake.metal.finish(clocks, kind, around),
             false => intake.metal.settle(horizon, clocks, kind, around),

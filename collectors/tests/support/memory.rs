@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use gputrace_abi::clock::{COUNTER, counter};
-use gputrace_abi::layout::{COUNTER_BLOCKS, View, chunks_in, NAME_BYTES, hook_flag, info, malloc_mode};
+use gputrace_abi::layout::{COUNTER_BLOCKS, NAME_BYTES, View, chunks_in, hook_flag, info, malloc_mode};
 use gputrace_abi::{MAGIC, VERSION};
 
 use super::{COUNTED, HOOKS};

@@ -59,7 +59,11 @@ pub(crate) const HOOKS: [(&str, Class, u8); 43] = [
     ("[MTLCommandBuffer waitUntilScheduled]", Class::Sync, detail::SCHEDULE),
     ("[MTLCommandBuffer encodeWaitForEvent:value:]", Class::Sync, detail::STREAM_WAIT),
     ("[MTLCommandBuffer encodeSignalEvent:value:]", Class::Api, detail::NONE),
-    ("[MTLBlitCommandEncoder copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:]", Class::Transfer, detail::COPY_ASYNC),
+    (
+        "[MTLBlitCommandEncoder copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:]",
+        Class::Transfer,
+        detail::COPY_ASYNC,
+    ),
     ("[MTLBlitCommandEncoder fillBuffer:range:value:]", Class::Transfer, detail::SET_ASYNC),
     ("[MTLDevice newBufferWithLength:options:]", Class::Alloc, detail::DEVICE),
     ("[MTLDevice newBufferWithBytesNoCopy]", Class::Alloc, detail::REGISTERED),
