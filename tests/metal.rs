@@ -3,6 +3,7 @@
 //!
 //! `tests/fakes/metal` is the simulation and writes the truth; what Apple's own classes do only a Mac can show.
 
+mod asked;
 mod stress;
 
 use std::collections::BTreeMap;
@@ -64,6 +65,8 @@ fn each_of(program: &str, arguments: &[&str], variables: &[(&str, &str)], option
             let target = processor
                 .target(&scratch, &dylibs, program)
                 .args(arguments)
+                // A death there is noted for the brake, where that can be written.
+                .env("XDG_STATE_HOME", scratch.path().join("state"))
                 .options(["--malloc", "off"])
                 .options(options);
             let target = variables.iter().fold(target, |target, (name, value)| target.env(name, value));

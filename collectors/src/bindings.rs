@@ -144,17 +144,20 @@ pub(crate) struct Change {
 pub(crate) struct Memory {
     blocks: BTreeMap<u64, Vec<Block>>,
     changes: Vec<Change>,
-    freed: VecDeque<u64>,
+    /// Addresses of freed blocks, and when they were freed, in that order.
+    freed: VecDeque<(u64, u64)>,
     count: usize,
 }
 
-/// Freed blocks that are remembered: a long call that began before the free may be read after it.
+/// Freed blocks that are remembered beside those that are still asked for: a long call that began before the free may be
+/// read after it.
 const FREED: usize = 4096;
 
 impl Memory {
     /// Takes in a change.
     pub(crate) fn add(&mut self, change: Change) {
-        if self.count + self.changes.len() < MOST {
+        // What is freed makes room: a free that was left out would have its block live for ever.
+        if self.changes.len() < MOST && (change.block.is_none() || self.count + self.changes.len() < MOST) {
             self.changes.push(change);
         }
     }
@@ -186,11 +189,20 @@ impl Memory {
             return;
         }
         last.to = ticks;
-        self.freed.push_back(address);
-        if self.freed.len() > FREED
-            && let Some(oldest) = self.freed.pop_front()
-            && let Some(all) = self.blocks.get_mut(&oldest)
-        {
+        self.freed.push_back((address, ticks));
+    }
+
+    /// Whether more blocks are remembered that were freed than need be.
+    pub(crate) fn remembers_many(&self) -> bool {
+        self.freed.len() > FREED
+    }
+
+    /// Forgets all but the last blocks of those that were freed before `ticks`: events from then on are still to be resolved,
+    /// their own frees among them, however many there are.
+    pub(crate) fn forget(&mut self, ticks: u64) {
+        while self.remembers_many() && self.freed.front().is_some_and(|(_, at)| *at < ticks) {
+            let Some((oldest, _)) = self.freed.pop_front() else { return };
+            let Some(all) = self.blocks.get_mut(&oldest) else { continue };
             if let Some(at) = all.iter().position(|b| b.to != u64::MAX) {
                 all.remove(at);
                 self.count = self.count.saturating_sub(1);
@@ -270,6 +282,11 @@ mod tests {
             memory.add(Change { ticks: 2 * n + 1, address: n % 7, block: None });
         }
         memory.apply(u64::MAX);
+        // Each free is found as long as its event may come.
+        assert!((0..100_000u64).all(|n| memory.freed(n % 7, 2 * n + 1).is_some()));
+        memory.forget(100_000);
+        assert!((50_000..100_000u64).all(|n| memory.freed(n % 7, 2 * n + 1).is_some()));
+        memory.forget(u64::MAX);
         assert!(memory.count <= FREED + 7);
     }
 }

@@ -2,7 +2,7 @@
 
 use gputrace_abi::Class;
 use gputrace_abi::event::detail;
-use gputrace_abi::layout::{COUNTER_BLOCKS, HOOKS_MAX, View, hook_flag, info, malloc_mode, note, route};
+use gputrace_abi::layout::{COUNTER_BLOCKS, HOOKS_MAX, HookInfo, View, hook_flag, info, malloc_mode, note, route};
 use gputrace_abi::patches::why;
 use gputrace_abi::sync::Ordering;
 
@@ -161,20 +161,26 @@ impl Role {
 /// The hook table. A row of a class that this version does not know is taken as `Api`.
 pub(crate) fn hooks(view: &View) -> Vec<Hook> {
     let count = view.header().hook_count.load(Ordering::Relaxed) as usize;
-    let rows = (0..count.min(HOOKS_MAX)).filter_map(|n| view.hook(n)).map(|row| row.read());
-    rows.map(|row| Hook {
-        name: row.name().to_owned(),
+    let rows: Vec<HookInfo> = (0..count.min(HOOKS_MAX)).filter_map(|n| view.hook(n)).map(|row| row.read()).collect();
+    let mut names: Vec<String> = rows.iter().map(|row| row.name().to_owned()).collect();
+    // Of those that are longer than a row.
+    let more = (count..HOOKS_MAX).filter_map(|n| view.hook(n)).map(|row| row.read());
+    for part in more.take_while(|row| row.flags & hook_flag::MORE != 0) {
+        names.get_mut(part.routes as usize).into_iter().for_each(|name| name.push_str(part.name()));
+    }
+    let hook = |(row, name): (&HookInfo, String)| Hook {
         class: Class::from_u8(row.class).unwrap_or(Class::Api),
         detail: row.detail,
-        api_id: names::id(NameKind::Api, row.name()),
-        peer: row.name().contains("Peer"),
-        role: Role::of(row.name()),
-        metal: row.name().starts_with("[MTL"),
+        api_id: names::id(NameKind::Api, &name),
+        peer: name.contains("Peer"),
+        role: Role::of(&name),
+        metal: name.starts_with("[MTL"),
         calls: 0,
         counted: row.flags & hook_flag::COUNTED != 0,
         announced: false,
-    })
-    .collect()
+        name,
+    };
+    rows.iter().zip(names).map(hook).collect()
 }
 
 /// Number of a hook's class. From the table itself: a process whose first call never returns has no event, for which

@@ -35,8 +35,8 @@ impl Analysis for Dispatches {
             unit: "ns in JSON; in text the column's head names the unit.",
             limits: "Dispatches whose size the GPU reads in a buffer, and commands of indirect command buffers, have no known size. \
                 Larger GPUs need more threads, and kernels with long threads fewer. A command buffer that Metal's own \
-                libraries encode (MPS) shows what reached its encoders. Metal 4 does not say which command buffers a commit holds: \
-                they are taken to be those that its thread encoded last.",
+                libraries encode (MPS) shows what reached its encoders. Of a commit of \
+                Metal 4's with more than 1,024 command buffers the dispatches of the others belong to no commit.",
             source: "Apple, M1: up to 24,576 threads at once; Metal Best Practices: command buffers; the tables command_buffers and \
                 dispatches.",
         }

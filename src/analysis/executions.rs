@@ -1,25 +1,23 @@
 //! Launches beside what they launched: the part of launch-overhead that needs GPU times.
 
-use super::Facts;
-use super::passes::gpu::{Device, Gpu, OfLaunch};
+use super::passes::gpu::{Gpu, OfLaunch};
 use super::passes::stats::Stats;
-use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::section::{Column, Section, Table, Unit, column, percent};
+use super::{Facts, targets};
 
 fn known<'a>(facts: &'a Facts<'_>) -> Option<&'a Gpu> {
     facts.gpu.as_ref().filter(|gpu| gpu.launched.kernels.iter().next().is_some())
 }
 
 /// Launch efficiency, queue time, short and delayed kernels.
-pub(super) fn facts_of(section: &mut Section, facts: &Facts<'_>, gpu_wall_ns: f64) {
+pub(super) fn facts_of(section: &mut Section, facts: &Facts<'_>) {
     let Some(gpu) = known(facts) else { return };
     let of = |each: &dyn Fn(&OfLaunch) -> u64| gpu.launched.kernels.iter().map(|(_, of)| each(of)).sum::<u64>();
     let all = of(&|of| of.kernel.count);
-    let busy: i64 = gpu.devices.iter().map(|device: &Device| device.busy().total_ns()).sum();
     let mut queue = Stats::default();
     gpu.launched.kernels.iter().for_each(|(_, of)| queue.merge(&of.queue));
     let short = of(&|of| of.short);
-    // Work may outlast the range that launched it: it has no share of the range's time.
-    let efficiency = if facts.filter.projects() { Value::Missing } else { percent(busy as f64, gpu_wall_ns) };
+    let efficiency = targets::launch_efficiency(facts);
     section.fact("efficiency_percent", "launch efficiency (GPU busy / wall)", Unit::Percent, efficiency);
     section.fact("joined_kernels", "kernels joined with their launch", Unit::Count, all);
     section.fact("queue_med_ns", "median queue time", Unit::Ns, (queue.count > 0).then(|| queue.median()));

@@ -63,7 +63,7 @@ impl Analysis for LaunchOverhead {
                 took long or followed a pause of 200 us of their thread. Where GPU times are in the trace, launches are joined with their kernels by \
                 correlation id: A is the API time, Q the time from the end of the call to the begin of the kernel where that is \
                 not negative (else the kernel is counted as not queued), K the time of the kernel, T = max(end of call, end of \
-                kernel) - begin of call. Launch efficiency is the GPU's busy time / wall time. Short kernels are \
+                kernel) - begin of call. Launch efficiency is the GPUs' busy time / wall time, of each GPU and each process that uses it. Short kernels are \
                 shorter than their own launch call of at most 50 us; delayed ones begin more than 100 us after it returned.",
             unit: "ns in JSON; in text the column's head names the unit. Rates are launches per second.",
             limits: "Medians are exact up to 64 values, else within 1.6 % (log-linear histogram, 32 buckets per power of \
@@ -131,8 +131,7 @@ impl Analysis for LaunchOverhead {
         let encoding = Some(facts.metal.encode_ns()).filter(|ns| *ns > 0);
         section.rare_fact("encode_ns", "time in encoding command buffers", Unit::Ns, encoding);
         section.fact("captured", "under stream capture", Unit::Count, sum(|p| p.captured as i64));
-        let gpu_wall = launches.processes.iter().map(|(id, _)| facts.gpu_wall_ns(*id)).sum();
-        executions::facts_of(&mut section, facts, gpu_wall);
+        executions::facts_of(&mut section, facts);
         super::gpu::unread_note(&mut section, facts);
         super::gpu_clock::note(&mut section, facts);
         sites::launch_table(&mut section, facts);

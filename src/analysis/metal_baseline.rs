@@ -28,21 +28,34 @@ impl Baseline {
         let devices = || facts.gpu.iter().flat_map(|gpu| gpu.devices.iter());
         let sum = |of: fn(&super::passes::gpu::Device) -> i64| devices().map(of).sum::<i64>() as f64;
         let (busy, range) = (sum(|device| device.busy().total_ns()), sum(|device| device.range_ns()));
-        // What Metal times is a command buffer; its dispatches are the kernels.
-        let timed = devices().map(|device| device.operations[0] + device.operations[1]).sum::<u64>();
-        let kernels = Some(facts.metal.dispatches()).filter(|count| *count > 0).or((timed > 0).then_some(timed));
-        let computing = sum(|device| device.busy().compute_ns + device.busy().communication_ns);
+        let (kernels, (timed, computing_ns)) = kernels(facts);
         let allocating = facts.device_memory.calls.iter().filter(|((_, is_alloc, ..), _)| *is_alloc);
         Baseline {
             total_ns: facts.busy().iter().map(|(id, _)| facts.wall_ns(*id)).sum(),
             utilisation_percent: (range > 0.0).then(|| 100.0 * busy / range),
             kernels,
-            kernel_ns: kernels.filter(|_| timed > 0).map(|count| computing / count as f64),
+            kernel_ns: (timed > 0).then(|| computing_ns / timed as f64),
             gap_ns: targets::average_gap_ns(facts),
             efficiency_percent: targets::launch_efficiency(facts),
             allocations: allocating.map(|(_, calls)| calls.api.count).sum(),
         }
     }
+}
+
+/// Kernels; those of which is known how long the GPU took, and that time, ns.
+fn kernels(facts: &Facts<'_>) -> (Option<u64>, (u64, f64)) {
+    // What Metal times is a command buffer; its dispatches are the kernels.
+    if facts.metal.processes.iter().next().is_some() || facts.metal.dispatches() > 0 {
+        let timed = facts.metal.processes.iter().map(|(_, own)| own.timed);
+        let timed = timed.fold((0, 0.0), |(kernels, ns), own| (kernels + own.0, ns + own.1 as f64));
+        return (Some(facts.metal.kernels()), timed);
+    }
+    let devices = facts.gpu.iter().flat_map(|gpu| gpu.devices.iter());
+    let timed = devices.fold((0, 0.0), |(kernels, ns), device| {
+        let busy = device.busy();
+        (kernels + device.operations[0] + device.operations[1], ns + (busy.compute_ns + busy.communication_ns) as f64)
+    });
+    ((timed.0 > 0).then_some(timed.0), timed)
 }
 
 impl Analysis for MetalBaseline {
@@ -57,14 +70,15 @@ impl Analysis for MetalBaseline {
     fn explain(&self) -> Explain {
         Explain {
             definition: "Total time is the wall time of the processes that used the GPU. GPU utilisation is busy time / time from the \
-                first operation to the last (as gpu-utilisation has it). Kernels are dispatches; average kernel time is the \
-                time in which the GPU computed / kernels. Average gap is idle time of the GPU / its operations (command \
-                buffers). Launch efficiency is GPU busy time / total time. Allocations are buffers and heaps made. Good is \
+                first operation to the last (as gpu-utilisation has it). Kernels are dispatches, and commands of indirect command buffers; \
+                average kernel time is the time on the GPU of the command buffers that hold some and were timed / these kernels. \
+                Average gap is idle time of the GPU / its operations (command buffers). Launch efficiency is GPU busy time / wall \
+                time of the processes that gave it work, as launch-overhead has it. Allocations are buffers and heaps made. Good is \
                 utilisation over 80 %, a gap of at most 1 us, efficiency over 70 %. Compare two runs with gputrace diff; hold one \
                 to limits with gputrace check.",
             unit: "ns and percent in JSON; in text each value has its unit.",
-            limits: "Metal tells when a command buffer ran, not when each kernel did: gaps between kernels of one command buffer are \
-                busy time here, and count as time of kernels. Of a trace of CUDA kernels are those that ran.",
+            limits: "Metal tells when a command buffer ran, not when each kernel did: gaps between kernels of one command buffer, and copies in it, are \
+                busy time here, and count as time of kernels. Kernels whose command buffer has no time are in their number alone. Of a trace of CUDA kernels are those that ran.",
             source: "The metal-candle guide's baseline table and its targets.",
         }
     }
@@ -78,8 +92,8 @@ impl Analysis for MetalBaseline {
         const METRICS: &[Metric] = &[
             Metric::cost("total_ns", Ns, "wall time of the processes that used the GPU").unsteady(),
             Metric::use_of("utilisation_percent", Percent, "GPU busy, from its first operation to its last").unsteady(),
-            Metric::about("kernels", Count, "dispatches, or kernels that ran"),
-            Metric::cost("kernel_mean_ns", Ns, "time of the GPU in computing / kernels"),
+            Metric::about("kernels", Count, "dispatches and commands of indirect command buffers"),
+            Metric::cost("kernel_mean_ns", Ns, "time on the GPU of command buffers with kernels / these kernels"),
             Metric::cost("gap_mean_ns", Ns, "idle time of the GPU / its operations").unsteady(),
             Metric::use_of("efficiency_percent", Percent, "GPU busy, of wall time").unsteady(),
             Metric::about("allocations", Count, "buffers and heaps made"),
@@ -166,5 +180,25 @@ mod tests {
         let results: Vec<&Value> = (0..7).map(|row| section.cell("baseline", row, "result")).collect();
         assert_eq!(results.iter().filter(|result| **result == &Value::from("pass")).count(), 3);
         assert_eq!(section.notes, Vec::<String>::new());
+    }
+
+    #[test]
+    fn commands_are_kernels_and_what_holds_none_or_has_no_time_is_in_no_mean() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let mut thread = trace.thread(1, 11);
+        let begin = thread.now + 100_000;
+        thread.commit_commands("gemm", 50, Some((begin, 100_000)));
+        // One without dispatches, and one of which nobody told the end.
+        thread.commit(&[], 1_000, 5_000, (begin + 200_000, 70_000));
+        thread.commit_commands("gemm", 7, None);
+        let section = trace.section(&MetalBaseline);
+        assert_eq!((section.get("kernels"), section.get("kernel_mean_ns")), (&Value::Int(57), &Value::Num(2_000.0)));
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let mut thread = trace.thread(1, 11);
+        thread.commit(&[], 1_000, 5_000, (begin, 70_000));
+        let section = trace.section(&MetalBaseline);
+        assert_eq!((section.get("kernels"), section.get("kernel_mean_ns")), (&Value::Int(0), &Value::Missing));
     }
 }

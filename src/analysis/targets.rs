@@ -250,11 +250,13 @@ impl Limit {
     }
 }
 
-/// GPU busy time of the wall time of the processes that use it. Not of ranges: work may outlast the one that launched it.
+/// GPU busy time of the wall time of the processes that use it, each GPU and each of its processes once. Not of ranges: work may
+/// outlast the one that launched it.
 pub(super) fn launch_efficiency(facts: &Facts<'_>) -> Option<f64> {
     let devices = facts.gpu.as_ref()?.devices.iter();
     let (busy, wall) = devices.fold((0.0, 0.0), |(busy, wall), device| {
-        (busy + device.busy().total_ns() as f64, wall + facts.gpu_wall_ns(device.named.0))
+        let users = device.in_steps.iter().map(|(process_id, _)| facts.gpu_wall_ns(*process_id));
+        (busy + device.busy().total_ns() as f64, wall + users.sum::<f64>())
     });
     (wall > 0.0 && !facts.filter.projects()).then(|| 100.0 * busy / wall)
 }
@@ -376,6 +378,27 @@ mod tests {
         assert_eq!(of("memory throughput, of peak", ">= 80 %"), ["pass".into(), "85 %".into(), Value::Missing]);
         assert_eq!(of("tensor cores used where they could be", "> 0 %"), ["fail".into(), "0 %".into(), Value::Missing]);
         assert_eq!(of("instructions per cycle, of the host", "> 2"), ["pass".into(), "2.50".into(), Value::Missing]);
+    }
+
+    #[test]
+    fn processes_that_take_turns_at_a_gpu_use_it_no_more_than_one_that_works_all_the_time() {
+        let mut trace = TestTrace::new();
+        // They live for 1, 2, 3 and 4 ms.
+        for n in 0..4 {
+            let began = START + n * 1_000_000;
+            trace.process(n + 1, 100 + n as i32, None, began + 1_000_000);
+            let mut thread = trace.thread(n + 1, 11 + n as i32);
+            thread.now = began + 1_000;
+            thread.commit(&[("gemm", 100_000)], 1_000, 5_000, (began + 10_000, 250_000));
+        }
+        let of = |section: &Section, key: &str| section.get(key).clone();
+        let baseline = trace.section(&super::super::metal_baseline::MetalBaseline);
+        assert_eq!(of(&baseline, "efficiency_percent"), Value::Num(10.0));
+        assert_eq!(of(&baseline, "total_ns"), Value::Num(10_000_000.0));
+        let launches = trace.section(&super::super::launch_overhead::LaunchOverhead);
+        assert_eq!(of(&launches, "efficiency_percent"), Value::Num(10.0));
+        let targets = trace.section(&Targets);
+        assert!(results(&targets).contains(&("launch efficiency: GPU busy / wall".into(), "fail".into())));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! finding is a good answer.
 //!
 //! **Invariant:** a gain is an upper bound that follows from recorded times alone. Where the trace has GPU times it is idle
-//! time of the GPU that the rule is to blame for, each ns for one rule, but that the rules of copies may name the same, and
-//! that malloc's time is part of the host's work, and no more than the step would be shorter if the rule's work were not there ([`crate::analysis::CriticalSums`]); else it is time
+//! time of the GPU that the rule is to blame for, each ns for one rule, but that the rules of copies may name the same,
+//! that malloc's time is part of the host's work, and that allocations after a wait are in what both may gain, and no more than the step would be shorter if the rule's work were not there ([`crate::analysis::CriticalSums`]); else it is time
 //! of the host, and nothing here speaks of the GPU's idle time, but that none is longer than the GPU may idle where launches were timed.
 
 mod imbalance;

@@ -39,6 +39,8 @@ pub(crate) struct OnGpu {
     /// Idle time because the host does not launch fast enough: of each gap what launching alone can take, ns.
     pub(crate) launch_idle_ns: f64,
     idle_ns: [f64; CAUSES.len()],
+    /// Idle time of other causes in which the host took or gave back memory, ns: after a wait for one.
+    memory_beside_ns: f64,
     /// Idle time of the mean steady step, usual or not, ns; none without steps.
     pub(crate) mean_idle_ns: Option<f64>,
     /// After waits in calls of this kind, ns; and of that, while the host waited for the operating system.
@@ -61,6 +63,7 @@ impl OnGpu {
         };
         let own_gaps = || gpu.devices.gaps.iter().filter(|(key, _)| key.process_id == process_id);
         let starved = own_gaps().filter(|(key, _)| SLOW_HOST.contains(&key.cause)).map(|(_, gaps)| gaps.launch_ns);
+        let beside = own_gaps().filter(|(key, _)| key.cause != Cause::Memory).map(|(_, gaps)| gaps.memory_ns);
         let after = own_gaps().filter(|(key, _)| key.cause == Cause::AfterWait);
         let after =
             after.filter_map(|(key, gaps)| Some((key.did?, gaps.middle.1 as f64 / each, gaps.system_ns as f64 / each)));
@@ -81,6 +84,7 @@ impl OnGpu {
             kernel_ns: times.median() as f64,
             launch_idle_ns: starved.sum::<i64>() as f64 / each,
             idle_ns: std::array::from_fn(|cause| mean(&|own| own.idle_ns[cause])),
+            memory_beside_ns: beside.sum::<i64>() as f64 / each,
             // Of all steady steps; where some are not known there is no such mean.
             mean_idle_ns: facts.steps.of(process_id).filter(|steps| is_whole && !steps.sorted_ns.is_empty()).map(
                 |steps| {
@@ -108,6 +112,11 @@ impl OnGpu {
     /// Idle time for one of these reasons, ns.
     pub(crate) fn idle_ns(&self, causes: &[Cause]) -> f64 {
         causes.iter().map(|cause| self.idle_ns[*cause as usize]).sum()
+    }
+
+    /// Idle time in which the host took or gave back memory, ns, whatever else the gaps are blamed on.
+    pub(crate) fn memory_idle_ns(&self) -> f64 {
+        self.idle_ns(&[Cause::Memory]) + self.memory_beside_ns
     }
 
     /// All idle time, ns.

@@ -152,8 +152,8 @@ impl Subject<'_> {
 
     /// Most time that can be saved by no longer waiting for the GPU, where its times are known: the idle time after waits,
     /// and no more than the waits themselves, for the host's own work of the unit remains.
-    pub(crate) fn wait_gain_ns(&self, gpu: &OnGpu) -> f64 {
-        gpu.after_ns(&[Did::Wait, Did::Transfer]).min(self.overlap_bound(self.ns(Part::Wait)))
+    fn wait_gain_ns(&self, gpu: &OnGpu) -> f64 {
+        gpu.after_ns(&[Did::Wait, Did::Transfer]).min(self.ns(Part::Wait))
     }
 
     /// Time of the unit in which NCCL runs with no computing beside it and moves data, ns: not longer than it runs without waiting

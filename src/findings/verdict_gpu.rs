@@ -2,7 +2,7 @@
 
 use super::verdict::{OUTLIER_STEPS, long_share, long_text};
 use super::{Each, Findings, LONG_STEPS, OnGpu, Subject, Verdict, WORTH};
-use crate::analysis::{Cause, Did};
+use crate::analysis::Cause;
 use crate::render::share;
 
 /// What takes a smaller part of the unit bounds nothing.
@@ -27,18 +27,23 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
         return Verdict { word: "IDLE GPU", text: beside(most, &idle, unit_ns, s.unit()) };
     }
     let gain = |rule: &str| findings.gain_ns(s, rule);
-    let (launches, host, waits) = (gain("launch-bound"), gain("host-work"), s.wait_gain_ns(gpu));
-    let memory = gpu.idle_ns(&[Cause::Memory]) + gpu.after_ns(&[Did::Memory]);
+    // The same numbers as the findings have: what they gain is known by more than the causes of single gaps.
+    let (launches, host, waits) = (gain("launch-bound"), gain("host-work"), gain("wait-every-step"));
+    let memory = gain("allocation-in-loop").max(gain("hidden-waits"));
     let copies = gpu.idle_ns(&[Cause::Transfer]) + gpu.copy_ns;
     let transfer = s.transferring_ns(gpu);
     let (waiting, latest) = findings.imbalance(s);
     let collective = gpu.idle_ns(&[Cause::Collective]);
-    let (unit, system, load) = (s.unit(), s.system_idle_ns(gpu), gpu.idle_ns(&[Cause::Load]));
+    let (unit, system, load) = (s.unit(), gain("system-waits").min(s.system_idle_ns(gpu)), gpu.idle_ns(&[Cause::Load]));
     let long_ns = Some(long_share(s)).filter(|share| *share >= LONG_STEPS).map_or(0.0, |share| share * unit_ns);
     let candidates: [(f64, &'static str, String); 11] = [
         (launches, "LAUNCH BOUND", format!("GPU idle {idle} of a {unit}, host too slow to feed it")),
         (host, "HOST BOUND", format!("GPU idle {idle} of a {unit}, {} for the host's own work", of(host))),
-        (waits, "SYNC BOUND", format!("GPU idle {idle} of a {unit}, {} after waits of the host", of(waits))),
+        (
+            waits,
+            "SYNC BOUND",
+            format!("GPU idle {idle} of a {unit}, {} after waits of the host", of(waits.min(gpu.all_idle_ns()))),
+        ),
         (
             system,
             "HOST BOUND",
@@ -68,7 +73,12 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
             Verdict { word: "HEALTHY", text }
         }
         _ if gpu.all_idle_ns() > gpu.busy_ns() => {
-            let reasons = format!("for reasons of less than {} each", share(BOUND));
+            // A finding of another kind may be worth more than each of the candidates: it stands right below.
+            let first = findings.found.iter().find(|found| found.per_step == s.per_step && found.share >= BOUND);
+            let reasons = match first {
+                Some(found) => format!("above all what the findings name: {}", found.title()),
+                None => format!("for reasons of less than {} each", share(BOUND)),
+            };
             Verdict {
                 word: "UNKNOWN",
                 text: format!("GPU idle {idle} of a {unit}, {reasons}: see gpu-gaps, critical-path"),
@@ -125,6 +135,47 @@ mod tests {
         // A GPU that works nearly all the time is the limit, whatever the host does in the rest.
         let busy = after_waits(9_000_000, &|t| t.system_wait("clock_nanosleep", "sleep", 600_000));
         assert_eq!(busy.get("verdict"), &Value::from("GPU BOUND"), "{:?}", busy.literal);
+    }
+
+    #[test]
+    fn a_wait_in_each_step_is_the_verdict_as_it_is_the_finding() {
+        // The host is told late of the end, and the GPU of its work: 25 us of each step.
+        let of = |kernel_ns: i64| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000_000);
+            let mut thread = trace.thread(1, 11);
+            for _ in 0..40 {
+                let step = thread.range_begin();
+                let end = thread.launch_running("k", 5_000, 7, (thread.now + 15_000, kernel_ns));
+                thread.sync("cuStreamSynchronize", "stream", end + 10_000 - thread.now);
+                thread.range_end(None, "step", step, true);
+            }
+            let section = trace.section(ALL[0]);
+            let (names, text) = (found(&section), section.literal.clone().unwrap_or_default());
+            assert_eq!(names.len(), 1, "{text}");
+            assert_eq!(names[0].0, "wait-every-step", "{text}");
+            assert!((20..=26).contains(&names[0].1), "{text}");
+            section.get("verdict").clone()
+        };
+        assert_eq!([20_000, 100_000].map(of), ["SYNC BOUND"; 2].map(Value::from));
+        assert_eq!([300_000, 1_000_000].map(of), ["GPU BOUND"; 2].map(Value::from));
+    }
+
+    #[test]
+    fn allocations_after_a_wait_are_found_too() {
+        let churn = |allocate_ns: i64, free_ns: i64| {
+            after_waits(400_000, &move |t| {
+                t.free("cuMemFree_v2", "device", 64, free_ns);
+                t.alloc("cuMemAlloc_v2", "device", 64, 1 << 20, allocate_ns);
+            })
+        };
+        let section = churn(90_000, 60_000);
+        let (_, gain) = found(&section).into_iter().find(|(name, _)| name == "allocation-in-loop").unwrap_or_default();
+        // As far as the replayed run is shorter without them.
+        assert!((145..=150).contains(&gain), "{:?}", section.literal);
+        // Less than 2 % of a step.
+        let section = churn(5_000, 2_000);
+        assert!(found(&section).iter().all(|(name, _)| name != "allocation-in-loop"), "{:?}", section.literal);
     }
 
     #[test]

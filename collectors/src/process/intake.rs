@@ -5,7 +5,7 @@ use gputrace_abi::event::{Event, detail, text_kind};
 use gputrace_abi::layout::View;
 
 use super::graphs::Graphs;
-use super::metal::{self, Metal};
+use super::metal::Metal;
 use crate::accounting::ByClass;
 use crate::bindings::{Change, Contexts, Memory, Names};
 use crate::chain::{Item, Text};
@@ -88,11 +88,11 @@ impl Intake {
                 };
                 hook.calls += 1;
                 recorded[hook.class as usize] += 1;
-                if matches!(hook.class, Class::Alloc | Class::Free) && event.result == 0 {
+                // Metal's messages are put into their order first, and follow its memory themselves.
+                if matches!(hook.class, Class::Alloc | Class::Free) && event.result == 0 && !hook.metal {
                     let address = key(hook.detail, event.payload[0]);
                     let alloc = hook.class == Class::Alloc;
-                    let kind = if hook.metal { metal::memory(event.payload[2], hook.detail) } else { hook.detail };
-                    let block = alloc.then_some((event.payload[3], kind));
+                    let block = alloc.then_some((event.payload[3], hook.detail));
                     let ticks = if alloc { event.end } else { event.start };
                     self.memory.add(Change { ticks, address, block });
                 }

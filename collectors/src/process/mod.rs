@@ -216,6 +216,11 @@ impl Process {
         self.intake.stacks.end_pass(&self.intake.fresh);
         self.let_threads_go(clocks, tables);
         std::mem::swap(&mut self.held, &mut self.intake.fresh);
+        if self.intake.memory.remembers_many() {
+            // The next pass resolves what this one read.
+            let oldest = self.held.iter().map(|event| event.start).min();
+            self.intake.memory.forget(oldest.unwrap_or(horizon).min(horizon));
+        }
         if looked {
             self.held_up_to = read_to;
         }

@@ -238,13 +238,7 @@ impl Process {
         last: bool,
     ) {
         let (intake, kind) = (&mut self.intake, self.clock);
-        let around = &mut metal::Around {
-            names: &intake.names,
-            memory: &intake.memory,
-            pending: &mut self.pending,
-            tables,
-            written,
-        };
+        let around = &mut metal::Around { names: &intake.names, pending: &mut self.pending, tables, written };
         match last {
             true => intake.metal.finish(clocks, kind, around),
             false => intake.metal.settle(horizon, clocks, kind, around),
@@ -287,7 +281,8 @@ fn gave(gpu: &mut Gpu, call: &Call, what: What) {
 /// No device has more bytes; who asks for more (a negative length, say) gets an error, and a row that readers need not take for damage.
 const MOST_BYTES: u64 = 1 << 50;
 
-fn size(bytes: u64) -> i64 {
+/// A size, as readers believe it.
+pub(super) fn size(bytes: u64) -> i64 {
     bytes.min(MOST_BYTES) as i64
 }
 

@@ -81,5 +81,10 @@ pub(super) const LEGACY: Column = Column::new(
     NONE,
     "other streams than its own are among pending_streams because the legacy stream and those that are not CU_STREAM_NON_BLOCKING wait for each other",
 );
-pub(super) const RESULT: Column =
-    Column::new("result", I32, Dictionary, NONE, "the driver's result code (CUresult); 0 is success");
+pub(super) const RESULT: Column = Column::new(
+    "result",
+    I32,
+    Dictionary,
+    NONE,
+    "the driver's result code (CUresult); 0 is success, and of Metal's 1 that it gave nothing",
+);

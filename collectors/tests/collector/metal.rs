@@ -10,6 +10,9 @@ use crate::rows::{batches, count, flags, numbers, texts, values};
 use crate::support::{Folder, Target, Thread};
 use crate::{assert_exact, collect, finish};
 
+/// Longer than a row of the hook table, as most of Metal's.
+const COPY: &str = "[MTLBlitCommandEncoder copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:]";
+
 const QUEUE: u64 = 0xa000;
 const DONE: (u16, u16) = (0, status::COMPLETED);
 
@@ -146,7 +149,7 @@ fn copies_alone_are_copies_on_the_gpu_and_know_their_buffers() {
         one.call("[MTLDevice newBufferWithBytesNoCopy]", [0x70, 0, 0x7000_0000, 100]);
         room(one, 0x1000);
         one.call("[MTLCommandBuffer computeCommandEncoder]", [0x1010, 0x1000, 0, encoder::BLIT]);
-        one.call("[MTLBlitCommandEncoder copyFromBuffer]", [0x60, 0x1010, 0x50, 64]);
+        one.call(COPY, [0x60, 0x1010, 0x50, 64]);
         one.call("[MTLBlitCommandEncoder fillBuffer:range:value:]", [0x60, 0x1010, 0, 32]);
         one.call("[MTLCommandEncoder endEncoding]", [0x1010, 0, 0, 0]);
         commit(one, 0x1000, 0);
@@ -169,9 +172,51 @@ fn copies_alone_are_copies_on_the_gpu_and_know_their_buffers() {
         (vec!["copy".to_owned()], vec!["unknown".to_owned()])
     );
     assert_eq!(count(&folder.trace(), "kernels"), 0);
+    let names: Vec<_> = texts(&table(&folder, "names"), "name").into_iter().filter(|name| *name == COPY).collect();
+    assert_eq!((names.len(), values(&transfers, "api_id")[0]), (1, id(NameKind::Api, COPY)));
     let memory = table(&folder, "device_memory");
     assert_eq!(texts(&memory, "kind"), ["managed", "device", "registered", "device"]);
     assert_eq!(values(&memory, "bytes"), [4096, 8192, 100, 8192]);
+}
+
+#[test]
+fn each_free_has_the_size_of_its_block_however_many_there_are_at_once() {
+    const BUFFERS: u64 = 6_000;
+    let folder = record("metal-pool", |one, two| {
+        for round in 0..3 {
+            for buffer in 0..BUFFERS {
+                let bytes = (round + 1) * 4096 + buffer;
+                one.call("[MTLDevice newBufferWithLength:options:]", [0x10_0000 + 64 * buffer, 0, 0, bytes]);
+            }
+            // Another thread gives them all back, one after the other, and the addresses come again.
+            for buffer in 0..BUFFERS {
+                two.call("[MTLBuffer dealloc]", [0x10_0000 + 64 * buffer, 0, 0, 0]);
+            }
+        }
+    });
+    let memory = table(&folder, "device_memory");
+    let of = |action: &str| -> Vec<i64> {
+        let rows = texts(&memory, "action").into_iter().zip(values(&memory, "bytes"));
+        let mut bytes: Vec<i64> = rows.filter(|(of, _)| of == action).map(|(_, bytes)| bytes).collect();
+        bytes.sort();
+        bytes
+    };
+    assert_eq!(of("alloc").len() as u64, 3 * BUFFERS);
+    assert!(of("alloc") == of("free"), "{} frees", of("free").len());
+}
+
+#[test]
+fn what_metal_refuses_has_failed_and_sizes_are_such_that_readers_believe_them() {
+    let folder = record("metal-refused", |one, _| {
+        one.call("[MTLDevice newBufferWithLength:options:]", [0, 0, 0, 1 << 60]);
+        one.call("[MTLDevice newBufferWithLength:options:]", [0x50, 0, 0, 1 << 60]);
+        one.call("[MTLBuffer dealloc]", [0x50, 0, 0, 0]);
+        one.call(COPY, [0x60, 0x1010, 0x50, u64::MAX]);
+    });
+    let memory = table(&folder, "device_memory");
+    assert_eq!(values(&memory, "bytes"), [1 << 50; 3]);
+    assert_eq!(values(&memory, "result"), [1, 0, 0]);
+    assert_eq!(values(&table(&folder, "transfers"), "bytes"), [1 << 50]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use gputrace_abi::clock::{COUNTER, counter};
-use gputrace_abi::layout::{COUNTER_BLOCKS, View, chunks_in, hook_flag, info, malloc_mode};
+use gputrace_abi::layout::{COUNTER_BLOCKS, NAME_BYTES, View, chunks_in, hook_flag, info, malloc_mode};
 use gputrace_abi::{MAGIC, VERSION};
 
 use super::{COUNTED, HOOKS};
@@ -63,6 +63,12 @@ impl Memory {
         for (n, (name, class, detail)) in HOOKS.iter().enumerate() {
             let flags = if *name == COUNTED { hook_flag::COUNTED } else { 0 };
             view.hook(n).unwrap().write(name.as_bytes(), *class, *detail, flags);
+        }
+        let longer = |(n, (name, ..)): (usize, &(&'static str, _, _))| {
+            name.as_bytes().chunks(NAME_BYTES).skip(1).map(move |part| (n as u16, part))
+        };
+        for (place, (n, part)) in (HOOKS.len()..).zip(HOOKS.iter().enumerate().flat_map(longer)) {
+            view.hook(place).unwrap().write_more(n, part);
         }
         header.hook_count.store(HOOKS.len() as u32, order);
         let mut texts = Vec::new();

@@ -13,7 +13,7 @@
 //! Every field is an atomic, so that a writer who breaks the rules can spoil values but not the reader.
 
 use crate::clock::ClockPair;
-pub use crate::hook_row::{HookInfo, HookRow, hook_flag, route};
+pub use crate::hook_row::{HookInfo, HookRow, NAME_BYTES, hook_flag, route};
 pub use crate::note;
 use crate::pool;
 use crate::ring::{CHUNK_BYTES, Chunk, Chunks};

@@ -34,6 +34,8 @@ pub(crate) struct Buffers {
     pub(crate) schedule: Stats,
     /// Time on the GPU.
     pub(crate) gpu: Stats,
+    /// Kernels of those with dispatches whose time on the GPU is known, and that time.
+    pub(crate) timed: (u64, i64),
     /// The GPU gave them up.
     pub(crate) errors: u64,
     /// Not seen to end.
@@ -45,6 +47,8 @@ pub(crate) struct Buffers {
 pub(crate) struct Dispatches {
     /// All.
     pub(crate) count: u64,
+    /// Kernels: one each, but that of an indirect command buffer each of its commands is one.
+    pub(crate) kernels: u64,
     /// Threads of those whose size the host knew.
     pub(crate) threads: Stats,
     /// Those of fewer than [`FULL_THREADS`].
@@ -81,6 +85,11 @@ impl Metal {
         self.kernels.iter().map(|(_, dispatches)| dispatches.count).sum()
     }
 
+    /// Kernels of all processes.
+    pub(crate) fn kernels(&self) -> u64 {
+        self.kernels.iter().map(|(_, dispatches)| dispatches.kernels).sum()
+    }
+
     fn command_buffers(&mut self, rows: &Rows, steps: &Steps) {
         const ENCODERS: [&str; 4] = ["compute_encoders", "blit_encoders", "render_encoders", "other_encoders"];
         let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
@@ -103,6 +112,10 @@ impl Metal {
             }
             if gpu[row] >= 0 {
                 of.gpu.add(gpu[row]);
+                if dispatches[row] > 0 {
+                    of.timed.0 += u64::from(dispatches[row].unsigned_abs());
+                    of.timed.1 += gpu[row];
+                }
             }
             of.errors += u64::from(status.get(row) == "error");
             of.open += u64::from(status.known(row).is_none());
@@ -125,7 +138,7 @@ impl Pass for Metal {
         ];
         &[
             Want { table: TableId::CommandBuffers, columns: BUFFERS },
-            Want { table: TableId::Dispatches, columns: &["api_ns", "name_id", "threads"] },
+            Want { table: TableId::Dispatches, columns: &["api_ns", "name_id", "kind", "size_x", "threads"] },
         ]
     }
 
@@ -135,9 +148,11 @@ impl Pass for Metal {
         }
         let (process, name) = (rows.i64("process_id"), rows.i64_or("name_id", NO_NAME));
         let (length, threads) = (rows.i64("api_ns"), rows.i64_or("threads", -1));
+        let (kind, size) = (rows.texts("kind"), rows.i32_or("size_x", 0));
         for row in 0..rows.len {
             let of = self.kernels.at((process[row], name[row]));
             of.count += 1;
+            of.kernels += if kind.get(row) == "commands" { size[row].max(0) as u64 } else { 1 };
             of.api_ns += length[row].max(0);
             if threads[row] >= 0 {
                 of.threads.add(threads[row]);

@@ -412,7 +412,7 @@ fn of_two_gpus_the_one_that_idles_is_named_with_its_share() {
     let mut thread = trace.thread(1, 11);
     for n in 0..40 {
         let step = thread.range_begin();
-        let begin = thread.now + 20_000;
+        let begin = thread.now + 17_000;
         let end = thread.launch_running("gemm", 5_000, 7, (begin, 900_000));
         if n % 20 == 0 {
             thread.device = 1;

@@ -15,7 +15,7 @@ pub(super) fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
         (number, (s.per_unit(c.api.sum as f64, c.middle.1 as f64) - waited).max(0.0))
     };
     let (number, host_ns) = calls.iter().map(per_unit).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
-    let gain_ns = s.gain_ns(host_ns, |gpu| gpu.idle_ns(&[Cause::Memory]).min(host_ns));
+    let gain_ns = s.gain_ns(host_ns, |gpu| gpu.memory_idle_ns().min(host_ns));
     // Where the calls cost more by waiting than by themselves, that finding names them.
     if s.on_gpu.is_some() && hidden_waits(s).is_some_and(|waits| waits.gain_ns >= gain_ns) {
         return None;

@@ -41,7 +41,7 @@ pub(crate) const ALL: &[Rule] = &[
         about: "allocations",
         condition: "Allocation and free calls of the driver in steady steps (in the run, when there are no steps and at \
             least 100 calls) take 2 % or more, without what they waited for the GPU. Gain: at most that time; with GPU times, the \
-            part of it in which the GPU was idle.",
+            part of it in which the GPU was idle, after a wait too.",
         advice: "allocate once before the loop and reuse; or a pool: cuMemAllocAsync, a caching allocator",
         on_metal: Some("make buffers once and use them again, or take them from an MTLHeap"),
         without: &[Class::Memory],
@@ -376,7 +376,8 @@ pub(crate) const ALL: &[Rule] = &[
         condition: "The host waits in (nearly) every step, for 2 % of it or more; or, without steps, at least 10 times. \
             Copies that took longer than their bytes can explain wait too (--explain transfers). Gain: at most the time in \
             the waits, or the rest of the step, whichever is less: what the GPU did meanwhile remains; with GPU times, what \
-            the run replayed without waits gains (--explain critical-path); a wait after which the GPU is not idle is no finding.",
+            the run replayed without waits gains (--explain critical-path), where the GPU idles after waits for 2 % of the step \
+            or more: a wait after which it is not idle is no finding.",
         advice: "wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits",
         on_metal: Some(
             "waitUntilCompleted only where a result is read: completion handlers, shared events, two or three command buffers in \

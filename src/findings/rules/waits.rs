@@ -38,7 +38,7 @@ fn waits_of(
     after: &[Did],
 ) -> Option<Evidence> {
     // A wait after which the GPU is not idle costs nothing.
-    let gain_ns = s.gain_ns(s.overlap_bound(ns), |gpu| gpu.after_ns(after).min(s.overlap_bound(ns)));
+    let gain_ns = s.gain_ns(s.overlap_bound(ns), |gpu| gpu.after_ns(after).min(ns));
     if s.on_gpu.is_some() && gain_ns < WORTH * s.unit_ns {
         return None;
     }

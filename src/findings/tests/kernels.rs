@@ -40,7 +40,7 @@ fn copies_and_kernels(beside: bool) -> Section {
     let mut thread = trace.thread(1, 11);
     for _ in 0..40 {
         let step = thread.range_begin();
-        let begin = thread.now + 20_000;
+        let begin = thread.now + 6_000;
         let end = thread.launch_running("gemm", 5_000, 7, (begin, 600_000));
         thread.copy_running("HtoD", 8 << 20, 5_000, (if beside { begin } else { end }, 300_000));
         let last = if beside { end } else { end + 300_000 };

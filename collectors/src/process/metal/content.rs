@@ -1,10 +1,11 @@
 //! What was encoded into a command buffer, until it is committed.
 
 use gputrace_abi::event::{detail, unpack_block, unpack_grid};
-use gputrace_abi::metal::{encoder, storage};
+use gputrace_abi::metal::encoder;
 
 use super::Message;
-use crate::bindings::Memory;
+use super::memory::Memory;
+use crate::process::resolve::size;
 use crate::tables::{Call, Copies, Dispatch, DispatchKind, End, Transfer};
 
 /// Names of pipelines that are told apart in one command buffer.
@@ -134,7 +135,7 @@ pub(super) fn dispatch(message: &Message, name_id: Option<i64>) -> Option<Dispat
 pub(super) fn transfer(message: &Message, memory: &Memory) -> Transfer {
     let [destination, _, source, bytes] = message.payload;
     let set = matches!(message.detail, detail::SET | detail::SET_ASYNC);
-    let kind = |object| match memory.freed(object, message.at).map(|block| block.detail) {
+    let kind = |object| match memory.kind(object) {
         Some(detail::MANAGED) => End::Managed,
         Some(detail::REGISTERED | detail::PINNED) => End::Pinned,
         Some(_) => End::Device,
@@ -145,18 +146,9 @@ pub(super) fn transfer(message: &Message, memory: &Memory) -> Transfer {
         peer: false,
         src_kind: if set { End::Unknown } else { kind(source) },
         dst_kind: kind(destination),
-        bytes: bytes.min(i64::MAX as u64) as i64,
+        bytes: size(bytes),
         dst: destination as i64,
         src: source as i64,
         is_async: true,
-    }
-}
-
-/// Kind of memory that was taken: by the storage mode in its options, but for the program's own memory.
-pub(crate) fn memory(options: u64, said: u8) -> u8 {
-    match (said, storage::mode(options)) {
-        (detail::REGISTERED | detail::PINNED | detail::MANAGED, _) => said,
-        (_, storage::SHARED | storage::MANAGED) => detail::MANAGED,
-        _ => detail::DEVICE,
     }
 }

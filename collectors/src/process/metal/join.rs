@@ -81,7 +81,7 @@ impl Metal {
     }
 
     pub(super) fn transfer(&mut self, mut message: Message, around: &mut Around<'_>) {
-        let transfer = content::transfer(&message, around.memory);
+        let transfer = content::transfer(&message, &self.memory);
         let known = self.encoders.get(message.payload[1]).copied();
         let open = known.and_then(|known| self.open.get_mut(known.buffer));
         message.call.stream = open.as_ref().map_or(0, |open| open.queue as i64);

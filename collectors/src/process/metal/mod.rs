@@ -11,6 +11,7 @@
 
 mod content;
 mod join;
+mod memory;
 mod recent;
 mod rows;
 mod waiting;
@@ -21,14 +22,14 @@ use gputrace_abi::Class;
 use gputrace_abi::clock::ClockKind;
 use gputrace_abi::event::{Event, detail};
 
-use crate::bindings::{Memory, Names};
+use crate::bindings::Names;
 use crate::clock::Clocks;
 use crate::facts::{Hook, Role};
 use crate::names::Written;
 use crate::process::pending::Pending;
 use crate::tables::{Call, Tables};
 use content::Content;
-pub(crate) use content::memory;
+use memory::Memory;
 use recent::Recent;
 use rows::{Committed, Completed};
 use waiting::Waiting;
@@ -123,7 +124,6 @@ struct Queue {
 /// What else of the process it needs.
 pub(super) struct Around<'a> {
     pub(super) names: &'a Names,
-    pub(super) memory: &'a Memory,
     pub(super) pending: &'a mut Pending,
     pub(super) tables: &'a mut Tables,
     pub(super) written: &'a mut Written,
@@ -147,6 +147,7 @@ pub(crate) struct Metal {
     /// What completed, until nothing that began before it can complete.
     ran: Vec<Completed>,
     queues: Recent<Queue>,
+    memory: Memory,
     /// Calls that found their queue full.
     waits_for_room: HashSet<i64>,
     /// Command buffers by the number of their commit.
@@ -177,6 +178,7 @@ impl Default for Metal {
             early: Recent::new(MOST_COMMITTED),
             ran: Vec::new(),
             queues: Recent::new(MOST_QUEUES),
+            memory: Memory::default(),
             waits_for_room: HashSet::new(),
             members: Recent::new(MOST_NUMBERED),
             held: 0,
@@ -227,7 +229,7 @@ impl Metal {
                 self.waiting.push(begin_ns, asks);
                 end_ns
             }
-            (Class::Encode, detail::ENCODER) => end_ns,
+            (Class::Encode, detail::ENCODER) | (Class::Alloc, _) => end_ns,
             _ => begin_ns,
         };
         self.waiting.push(at, What::Message(Box::new(message)));
@@ -277,7 +279,7 @@ impl Metal {
             Class::Commit => self.commit(message, around),
             Class::Sync => self.sync(message, around),
             Class::Transfer => self.transfer(message, around),
-            Class::Alloc | Class::Free => rows::memory(&message, around),
+            Class::Alloc | Class::Free => self.memory(message, around),
             _ => self.other(&message, around),
         }
     }
@@ -307,6 +309,6 @@ impl Metal {
                 self.twice
             )
         });
-        strays.into_iter().chain(forgotten).chain(twice)
+        strays.into_iter().chain(forgotten).chain(twice).chain(self.memory.note())
     }
 }

@@ -1,13 +1,11 @@
 //! Waits, memory, and what became of a commit: the rows of Metal that are not launches.
 
-use gputrace_abi::Class;
 use gputrace_abi::event::{Event, detail};
 use gputrace_abi::metal::{FLAG_NUMBERED, status};
 
 use super::content::Content;
 use super::{Around, Message, Metal, Open, Queue, Times, key};
 use crate::names::{self, NameKind};
-use crate::process::intake;
 use crate::process::pending::{Ahead, StreamId};
 use crate::tables::{CommandBuffer, Copies, Kernel, Launch, OnGpu, Worked};
 
@@ -214,17 +212,4 @@ impl Metal {
         let Queue { limit, open, committed } = *self.queue(queue);
         limit != 0 && u64::from(open) + u64::from(committed) >= limit
     }
-}
-
-/// The row of memory that was taken or given back. A buffer of which no one was seen to take memory is part of a heap.
-pub(super) fn memory(message: &Message, around: &mut Around<'_>) {
-    let [object, _, options, bytes] = message.payload;
-    let (kind, bytes) = match message.call.class {
-        Class::Free => match around.memory.freed(intake::key(message.detail, object), message.at) {
-            Some(block) => (block.detail, block.bytes),
-            None => return around.tables.api(&message.call, object as i64, false),
-        },
-        _ => (super::content::memory(options, message.detail), bytes),
-    };
-    around.tables.memory(&message.call, kind, object as i64, bytes.min(i64::MAX as u64) as i64);
 }

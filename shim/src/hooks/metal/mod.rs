@@ -20,7 +20,7 @@ mod names;
 mod queue;
 mod resources;
 
-use gputrace_abi::layout::View;
+use gputrace_abi::layout::{NAME_BYTES, View};
 
 use super::Hook;
 use crate::interpose::objc::Id;
@@ -63,6 +63,13 @@ pub(crate) fn describe(view: &View) {
         if let Some(row) = view.hook(usize::from(number)) {
             row.write(hook.name.to_bytes(), hook.class, hook.detail, 0);
         }
+    }
+    let parts = all().flat_map(|(number, hook)| {
+        let longer = hook.name.to_bytes().get(NAME_BYTES..).unwrap_or(&[]);
+        longer.chunks(NAME_BYTES).map(move |part| (number, part))
+    });
+    for (place, (number, part)) in (usize::from(END)..).zip(parts) {
+        view.hook(place).into_iter().for_each(|row| row.write_more(number, part));
     }
 }
 

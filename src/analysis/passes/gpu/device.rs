@@ -64,6 +64,8 @@ pub(crate) struct Gaps {
     pub(crate) launch_ns: i64,
     /// Of it after waits, the time in which the launching thread then waited for the operating system.
     pub(crate) system_ns: i64,
+    /// Of it the time in which the launching thread took or gave back memory.
+    pub(crate) memory_ns: i64,
     /// The longest one.
     pub(crate) max_ns: i64,
 }

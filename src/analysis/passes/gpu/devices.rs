@@ -271,11 +271,17 @@ impl Devices {
             gaps.middle = (gaps.middle.0 + u64::from(middle > 0), gaps.middle.1 + middle);
             gaps.launch_ns += middle.min(LAUNCH_NS);
             gaps.system_ns += part_of(caused.system_ns, middle, ns);
+            gaps.memory_ns += part_of(caused.memory_ns, middle, ns);
             gaps.max_ns = gaps.max_ns.max(ns);
         }
         let at = device.longest.partition_point(|other| other.ns >= ns);
         if at < LONGEST {
-            let caused = Caused { cause: caused.cause, call: caused.call.copied(), system_ns: caused.system_ns };
+            let caused = Caused {
+                cause: caused.cause,
+                call: caused.call.copied(),
+                system_ns: caused.system_ns,
+                memory_ns: caused.memory_ns,
+            };
             let gap = Longest { start: from, ns, caused, next_name_id: of.name_id };
             device.longest.insert(at, gap);
             device.longest.truncate(LONGEST);

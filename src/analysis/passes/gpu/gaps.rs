@@ -72,11 +72,13 @@ pub(crate) struct Caused<C> {
     pub(crate) call: Option<C>,
     /// After a wait: time of the gap in which the launching thread then waited for the operating system.
     pub(crate) system_ns: i64,
+    /// Whatever the cause: time of the gap in which the launching thread took or gave back memory.
+    pub(crate) memory_ns: i64,
 }
 
 impl<C> Caused<C> {
     fn by(cause: Cause, call: Option<C>) -> Caused<C> {
-        Caused { cause, call, system_ns: 0 }
+        Caused { cause, call, system_ns: 0, memory_ns: 0 }
     }
 }
 
@@ -122,7 +124,9 @@ pub(super) fn cause_of<'c>(
     // What the thread did from the moment when the device ran dry until it gave work again.
     let idle_ns = launch.start - from;
     let mut longest: Option<(i64, &Call)> = None;
+    let mut waited: Option<(Cause, &Call)> = None;
     let mut sums = [0i64; 9];
+    let mut memory_ns = 0;
     for other in calls.between(process_id, launch.tid, from, launch.start) {
         if other.start < from && other.end >= from {
             // A copy, free or allocation that goes on for most of the gap has work of its own; else it waited.
@@ -133,23 +137,26 @@ pub(super) fn cause_of<'c>(
                 Did::Memory => Some(if own { Cause::Memory } else { Cause::AfterWait }),
                 _ => None,
             };
-            if let Some(cause) = cause {
-                let after = (other.end, launch.start);
-                let system_ns = match cause {
-                    Cause::AfterWait => system_ns(calls, (process_id, launch.tid), after),
-                    _ => 0,
-                };
-                return Caused { cause, call: Some(other), system_ns };
-            }
+            waited = waited.or(cause.map(|cause| (cause, other)));
         }
         let ns = other.end.min(launch.start) - other.start.max(from);
         sums[other.did as usize] += ns.max(0);
+        if other.did == Did::Memory && other.start >= from {
+            memory_ns += ns.max(0);
+        }
         if longest.is_none_or(|(most, _)| ns > most) {
             longest = Some((ns, other));
         }
     }
+    if let Some((cause, call)) = waited {
+        let system_ns = match cause {
+            Cause::AfterWait => system_ns(calls, (process_id, launch.tid), (call.end, launch.start)),
+            _ => 0,
+        };
+        return Caused { cause, call: Some(call), system_ns, memory_ns };
+    }
     let in_calls: i64 = sums.iter().sum();
-    match longest {
+    let caused = match longest {
         Some((_, other)) if in_calls * 2 >= idle_ns && in_calls > 0 => {
             let most = |did: Did| sums[did as usize];
             let kinds = [
@@ -164,7 +171,8 @@ pub(super) fn cause_of<'c>(
             Caused::by(cause, Some(other))
         }
         _ => Caused::by(Cause::NotLaunched, Some(launch)),
-    }
+    };
+    Caused { memory_ns, ..caused }
 }
 
 /// How long a thread waited for the operating system from then to then.

@@ -1,0 +1,46 @@
+//! What ci/on-a-mac asks of traces is there to be found: its questions are put to traces of the simulated Metal.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use super::each;
+use crate::util::repository;
+
+/// Hooks whose calls the script counts.
+fn hooks() -> BTreeSet<String> {
+    let script = std::fs::read_to_string(repository().join("ci/on-a-mac")).expect("ci/on-a-mac");
+    let questions = script.lines().filter(|line| line.contains("asked ")).filter_map(|line| line.split_once(" hook "));
+    let hook = |(_, words): (&str, &str)| match words.strip_prefix('\'') {
+        Some(quoted) => quoted.split('\'').next().unwrap_or_default().to_owned(),
+        None => words.split([' ', ';']).next().unwrap_or_default().to_owned(),
+    };
+    questions.map(hook).collect()
+}
+
+#[test]
+fn the_checklist_for_a_mac_asks_for_hooks_by_the_names_that_traces_have() {
+    let wanted = hooks();
+    assert!(wanted.len() >= 7 && wanted.iter().any(|name| name.len() > 56), "{wanted:?}");
+    let (found, runs) = (RefCell::new(BTreeSet::new()), RefCell::new(0));
+    for (program, arguments) in [
+        ("metal_training.m", "12"),
+        ("metal_every.m", "copies"),
+        ("metal_every.m", "metal4"),
+        ("metal_waits.m", "event"),
+    ] {
+        each(program, &[arguments], |run| {
+            *runs.borrow_mut() += 1;
+            let asks = |words: &[&str]| {
+                let mut ask = Command::new("python3");
+                ask.arg(repository().join("ci/mac/ask.py")).arg(&run.run.trace).args(words);
+                ask.output().expect("python3").status.success()
+            };
+            assert!(asks(&["balanced"]), "{}", run.who);
+            found.borrow_mut().extend(wanted.iter().filter(|hook| asks(&["hook", hook, "1"])).cloned());
+        });
+    }
+    if runs.into_inner() > 0 {
+        assert_eq!(found.into_inner(), wanted);
+    }
+}
