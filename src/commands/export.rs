@@ -6,6 +6,7 @@ use super::select::{self, wrong};
 use crate::analysis::Shed;
 use crate::cli::{ExportArgs, ExportAt, ExportFormat, ExportValue};
 use crate::export::heap::{At, What};
+use crate::export::tables::Format;
 use crate::render::duration;
 use crate::trace::{Filter, Missing, Trace};
 use crate::{export, say};
@@ -33,6 +34,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
         ExportFormat::Kineto => (export::kineto(&trace, &filter, file), "events"),
         ExportFormat::Pprof => (export::heap::pprof(&trace, &filter, file, at), "stacks"),
         ExportFormat::Folded => (export::heap::folded(&trace, &filter, file, what, at), "stacks"),
+        ExportFormat::Sqlite => (export::sqlite::write(&trace, &filter, file), "rows"),
+        ExportFormat::Csv => (export::tables::write(&trace, &filter, file, Format::Csv), "rows"),
+        ExportFormat::Arrow => (export::tables::write(&trace, &filter, file, Format::Arrow), "rows"),
     };
     let written = written.with_context(|| format!("cannot write the export {}", args.output.display()))?;
     for (file, number) in &written.files {
