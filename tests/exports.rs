@@ -52,10 +52,16 @@ fn rows(trace: &Trace, table: &Table, columns: &[&str], named: &[&str]) -> Vec<S
     rows
 }
 
-/// Exports a trace, imports that, and compares.
+/// Exports a trace as Kineto, imports that, and compares.
 #[track_caller]
 fn comes_back(scratch: &Scratch, trace: &str, file: &str) {
-    scratch.gputrace(&["export", trace, "--format", "kineto", "-o", file]).expect(0);
+    comes_back_as(scratch, "kineto", trace, file);
+}
+
+/// The same in any format that can be imported.
+#[track_caller]
+pub(crate) fn comes_back_as(scratch: &Scratch, format: &str, trace: &str, file: &str) {
+    scratch.gputrace(&["export", trace, "--format", format, "-o", file]).expect(0);
     let back = format!("{file}-back");
     scratch.gputrace(&["import", file, "-o", &back]).expect(0);
     let (was, is) = (Trace::open(&scratch.path().join(trace)), Trace::open(&scratch.path().join(&back)));

@@ -43,6 +43,7 @@
 //! | `imported_graphs` | launches of graphs in traces of other profilers are told apart by graph |
 //! | `imports` | traces of other profilers become ours, row by row |
 //! | `memory_snapshots` | snapshots of PyTorch's memory say what PyTorch's own statistics said |
+//! | `exported_tables` | databases and tables for other programs hold what the trace holds |
 //! | `exports` | what is exported, and read back, is what the trace holds |
 //! | `judges` | Holistic Trace Analysis and DuckDB find our report's numbers in the same trace |
 //! | `aarch64` | the shim on another processor, under an emulator |
@@ -83,6 +84,7 @@ mod counters;
 mod drivers;
 mod environments;
 mod exactness;
+mod exported_tables;
 mod exports;
 mod failing_calls;
 mod faults;

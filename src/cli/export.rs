@@ -9,13 +9,15 @@ use super::Select;
 /// Options of `export`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    override_usage = "gputrace export TRACE... --format FORMAT -o FILE",
+    override_usage = "gputrace export TRACE... --format FORMAT -o FILE\n       gputrace export TRACE... --format csv|arrow -o FOLDER",
     after_help = "kineto: of several ranks each gets a file of its own: FILE with -rank0, -rank1 before the ending. The others: \
-                  one file of all processes. An older file is replaced.\n\nExit code: 0 when everything was exported; 1 if the trace \
+                  one file, or folder, of all processes. An older file is replaced; a folder must be new or empty.\n\nExit code: 0 when everything was exported; 1 if the trace \
                   cannot be read in full, or a file cannot be written; 2 if export was called wrongly.\n\nExamples:\n  \
                   gputrace export trace --format perfetto -o trace.pftrace\n  \
                   gputrace export trace --format chrome --from 10 --to 12 -o trace.json.gz\n  \
                   gputrace export trace --format kineto -o trace.json.gz\n  \
+                  gputrace export trace --format sqlite -o trace.sqlite\n  \
+                  gputrace export trace --format csv -o tables\n  \
                   gputrace export trace --format pprof --at peak -o heap.pb.gz\n  \
                   gputrace export trace --format folded --value inuse_space --at peak -o heap.folded\n  \
                   gputrace export trace --format pprof --of waits -o waits.pb.gz\n  \
@@ -29,9 +31,13 @@ pub(crate) struct ExportArgs {
     /// Format of the file
     ///
     /// perfetto (protobuf) and chrome (JSON) are timelines for ui.perfetto.dev, which needs no network to show them, and
-    /// chrome://tracing. kineto is torch.profiler's JSON, which Holistic Trace Analysis and TensorBoard read. The others are sums by
-    /// stack, of what --of names: pprof is a profile with all its values, folded a line for each stack and one value, for flame graphs,
-    /// speedscope JSON for speedscope.app with a profile for each value and process.
+    /// chrome://tracing. kineto is torch.profiler's JSON, which Holistic Trace Analysis and TensorBoard read. sqlite has the tables and
+    /// columns of Nsight Systems (nsys export --type sqlite), for queries that were written for it. csv and arrow (Arrow's file format)
+    /// are a folder with a file for each table that has rows: the columns that gputrace schema lists, with the text of each name beside
+    /// its id.
+    ///
+    /// The others are sums by stack, of what --of names: pprof is a profile with all its values, folded a line for each stack and one
+    /// value, for flame graphs, speedscope JSON for speedscope.app with a profile for each value and process.
     #[arg(long, value_enum, required = true)]
     pub(crate) format: ExportFormat,
 
@@ -65,7 +71,7 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) select: Select,
 
-    /// File to write to; compressed when its name ends in .gz, a profile of pprof always
+    /// File to write to, of csv and arrow a folder; compressed when its name ends in .gz, a profile of pprof always
     #[arg(short, long, value_name = "FILE", required = true)]
     pub(crate) output: PathBuf,
 }
@@ -85,6 +91,12 @@ pub(crate) enum ExportFormat {
     Folded,
     /// speedscope's JSON.
     Speedscope,
+    /// Nsight Systems' tables.
+    Sqlite,
+    /// Each table as comma-separated values.
+    Csv,
+    /// Each table as a file of Arrow.
+    Arrow,
 }
 
 /// What is summed by stack.
@@ -207,9 +219,9 @@ impl ExportValue {
 }
 
 impl ExportFormat {
-    /// Whether it is a timeline, and no sums by stack.
-    pub(crate) fn has_time(self) -> bool {
-        matches!(self, ExportFormat::Perfetto | ExportFormat::Chrome | ExportFormat::Kineto)
+    /// Whether it has sums by stack, and no single events.
+    pub(crate) fn is_by_stack(self) -> bool {
+        matches!(self, ExportFormat::Pprof | ExportFormat::Folded | ExportFormat::Speedscope)
     }
 }
 
@@ -222,14 +234,18 @@ impl ExportArgs {
 
     /// Err: what of the options says nothing beside the others, and what it belongs to.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let (format, time) = (self.format, self.format.has_time());
+        let (format, events) = (self.format, !self.format.is_by_stack());
         if self.max_events.is_some() && !matches!(format, ExportFormat::Perfetto | ExportFormat::Chrome) {
             return Err("--max-events belongs to --format perfetto or chrome".to_owned());
         }
-        if self.of.is_some() && time {
+        let plain = matches!(format, ExportFormat::Sqlite | ExportFormat::Csv | ExportFormat::Arrow);
+        if plain && self.output.extension().is_some_and(|end| end == "gz") {
+            return Err("-o with .gz: --format sqlite, csv and arrow are not compressed".to_owned());
+        }
+        if self.of.is_some() && events {
             return Err("--of is about sums by stack: it belongs to --format pprof, folded or speedscope".to_owned());
         }
-        if self.value.is_some() && (time || format == ExportFormat::Pprof) {
+        if self.value.is_some() && (events || format == ExportFormat::Pprof) {
             return Err(
                 "--value belongs to --format folded or speedscope: a profile of pprof has all values".to_owned()
             );
@@ -242,7 +258,7 @@ impl ExportArgs {
         if self.at.is_none() {
             return Ok(());
         }
-        if time {
+        if events {
             return Err("--at is about memory in use: it belongs to --format pprof, folded or speedscope".to_owned());
         }
         if self.kind().is_some_and(|of| of != ExportOf::Malloc) {

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail};
 use super::select::{self, wrong};
 use crate::analysis::Shed;
 use crate::cli::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
+use crate::export::tables::Format;
 use crate::render::duration;
 use crate::trace::{Filter, Missing, Trace};
 use crate::{export, say};
@@ -29,12 +30,15 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
             let values = args.value.map_or_else(|| export::stacks::weights(kind), |value| vec![value]);
             (export::stacks::speedscope(&trace, &filter, file, &values, at), "stacks")
         }
+        ExportFormat::Sqlite => (export::sqlite::write(&trace, &filter, file), "rows"),
+        ExportFormat::Csv => (export::tables::write(&trace, &filter, file, Format::Csv), "rows"),
+        ExportFormat::Arrow => (export::tables::write(&trace, &filter, file, Format::Arrow), "rows"),
     };
     let written = written.with_context(|| format!("cannot write the export {}", args.output.display()))?;
     for (file, number) in &written.files {
         say(&format!("{}: {number} {unit}", file.display()));
     }
-    let has_launches = args.format.has_time() || kind == Some(ExportOf::Calls);
+    let has_launches = !args.format.is_by_stack() || kind == Some(ExportOf::Calls);
     if let Some(shed) = Shed::of(trace.processes.iter()).filter(|_| has_launches) {
         say(&format!("{}: they are not in it", shed.text(&trace)));
     }
@@ -48,7 +52,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     if written.open_ranges > 0 {
         say(&format!("{} ranges without an end are left out", written.open_ranges));
     }
-    if !args.format.has_time() && written.files.iter().all(|(_, number)| *number == 0) {
+    if args.format.is_by_stack() && written.files.iter().all(|(_, number)| *number == 0) {
         say(nothing(kind, args.value.filter(|_| at == ExportAt::End)));
     }
     match trace.problems().iter().find(|problem| problem.missing != Missing::Nothing) {

@@ -8,7 +8,9 @@ mod output;
 pub(crate) mod perfetto;
 mod protobuf;
 mod runtime;
+pub(crate) mod sqlite;
 pub(crate) mod stacks;
+pub(crate) mod tables;
 mod timeline;
 mod told;
 
@@ -129,14 +131,28 @@ fn of_rank(file: &Path, rank: Option<i32>) -> PathBuf {
     file.with_file_name(format!("{stem}{rank}{end}"))
 }
 
+/// The name that a file has until it is whole.
+fn unfinished(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
+}
+
 /// Every name, as JSON has it.
 fn names(trace: &Trace) -> FxHashMap<i64, String> {
+    let mut names = full_names(trace);
+    names.values_mut().for_each(|name| *name = output::quoted(name));
+    names
+}
+
+/// Every name, demangled.
+fn full_names(trace: &Trace) -> FxHashMap<i64, String> {
     let mut names = FxHashMap::default();
     let want = [Want { table: TableId::Names, columns: &["name_id", "name"] }];
     trace.scan(&want, &Filter::default(), &mut |rows| {
         let texts = rows.texts("name");
         for (row, id) in rows.i64("name_id").iter().enumerate() {
-            names.entry(*id).or_insert_with(|| output::quoted(&full_name(texts.get(row))));
+            names.entry(*id).or_insert_with(|| full_name(texts.get(row)));
         }
     });
     names

@@ -46,7 +46,7 @@ pub(crate) use filter::{Filter, NOBODY};
 pub(crate) use intervals::Interval;
 pub(crate) use names::{NO_NAME, Names, full_name, printable, shortened};
 pub(crate) use processes::Process;
-pub(crate) use rows::{Axes, Rows};
+pub(crate) use rows::{Axes, Ints, Rows};
 pub(crate) use scan::Want;
 pub(crate) use spans::Spans;
 pub(crate) use stacks::{Frame, NO_STACK, Site, Sites};

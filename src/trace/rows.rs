@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, RecordBatch, StringArray, new_null_array};
 use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 use gputrace_collectors::schema::TableId;
 
@@ -40,7 +40,8 @@ impl Rows {
         Ok(Rows { table, len: batch.num_rows(), launcher: 0, beside: false, columns })
     }
 
-    fn array(&self, name: &str) -> Option<&ArrayRef> {
+    /// A column as it is.
+    pub(crate) fn array(&self, name: &str) -> Option<&ArrayRef> {
         self.columns.iter().find(|(n, _)| *n == name).map(|(_, array)| array)
     }
 
@@ -71,6 +72,12 @@ impl Rows {
         }
     }
 
+    /// A column of integers of either width, with its nulls.
+    pub(crate) fn ints(&self, name: &str) -> Ints<'_> {
+        let array = self.array(name);
+        Ints(array.and_then(|a| a.as_primitive_opt()), array.and_then(|a| a.as_primitive_opt()))
+    }
+
     /// Three columns that are the axes of `grid` or `block`, with 0 for nulls.
     pub(crate) fn axes(&self, of: &str) -> AxesOf<'_> {
         AxesOf(["x", "y", "z"].map(|axis| self.i32_or(&format!("{of}_{axis}"), 0)))
@@ -85,6 +92,11 @@ impl Rows {
         }
     }
 
+    /// A column of floating point numbers, with its nulls.
+    pub(crate) fn reals(&self, name: &str) -> Reals<'_> {
+        Reals(self.array(name).and_then(|a| a.as_primitive_opt()))
+    }
+
     /// A column of flags.
     pub(crate) fn flags(&self, name: &str) -> Flags<'_> {
         // Most columns of flags are false throughout.
@@ -95,6 +107,33 @@ impl Rows {
     /// A column of texts.
     pub(crate) fn texts(&self, name: &str) -> Texts<'_> {
         Texts(self.array(name).and_then(|a| a.as_string_opt::<i32>()))
+    }
+}
+
+/// A column of integers: one of the two, or none where the file has no such column.
+#[derive(Clone, Copy)]
+pub(crate) struct Ints<'a>(Option<&'a PrimitiveArray<Int64Type>>, Option<&'a PrimitiveArray<Int32Type>>);
+
+impl Ints<'_> {
+    /// The number of a row that may have none.
+    #[inline]
+    pub(crate) fn known(&self, row: usize) -> Option<i64> {
+        match (self.0, self.1) {
+            (Some(a), _) if a.is_valid(row) => Some(a.value(row)),
+            (_, Some(a)) if a.is_valid(row) => Some(a.value(row).into()),
+            _ => None,
+        }
+    }
+}
+
+/// A column of floating point numbers; none where the file has no such column.
+#[derive(Clone, Copy)]
+pub(crate) struct Reals<'a>(Option<&'a PrimitiveArray<Float64Type>>);
+
+impl Reals<'_> {
+    /// The number of a row that may have none.
+    pub(crate) fn known(&self, row: usize) -> Option<f64> {
+        self.0.filter(|a| a.is_valid(row)).map(|a| a.value(row))
     }
 }
 

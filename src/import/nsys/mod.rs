@@ -231,8 +231,8 @@ impl Reader {
 
     fn syncs(&mut self) -> Result<()> {
         self.rows("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", &["correlationId", "streamId", "contextId"], |reader, row| {
-            // A wait for a context has no stream: all bits are set.
-            if let (Some(id), Some(stream)) = (row[0].int(), row[1].int().filter(|s| (0..0xffff_ffff).contains(s))) {
+            // A wait for a context has no stream: all of 32 bits are set. Handles, which an export of ours has, are longer.
+            if let (Some(id), Some(stream)) = (row[0].int(), row[1].int().filter(|s| *s >= 0 && *s != 0xffff_ffff)) {
                 reader.found.sync_streams.insert(id, (stream, row[2].small().unwrap_or(0)));
             }
         })

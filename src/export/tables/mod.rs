@@ -1,0 +1,218 @@
+//! The tables of a trace as files that other programs read: a folder with one file for each table that has rows.
+//!
+//! Columns are those of `gputrace schema`, with the text of each name beside its id, so that nobody needs to join. Tables are
+//! read one after another: memory is that of a few batches and of the names.
+
+mod csv;
+mod ipc;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringBuilder};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use gputrace_collectors::schema::{TABLES, TableId};
+use rustc_hash::FxHashMap;
+
+use super::{Written, full_names, unfinished};
+use crate::trace::{Filter, Rows, Trace, Want};
+
+/// How a table is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Comma-separated values.
+    Csv,
+    /// Arrow's file format.
+    Arrow,
+}
+
+impl Format {
+    fn ending(self) -> &'static str {
+        match self {
+            Format::Csv => "csv",
+            Format::Arrow => "arrow",
+        }
+    }
+}
+
+/// Columns of ids of names, and the column that has the text.
+const NAMED: [(&str, &str); 4] =
+    [("api_id", "api"), ("category_id", "category_name"), ("domain_id", "domain"), ("name_id", "name")];
+
+/// The columns of each table, as a scan takes them.
+static COLUMNS: LazyLock<Vec<Vec<&'static str>>> =
+    LazyLock::new(|| TABLES.iter().map(|table| table.columns.iter().map(|column| column.name).collect()).collect());
+
+/// Writes the folder.
+pub(crate) fn write(trace: &Trace, filter: &Filter, folder: &Path, format: Format) -> io::Result<Written> {
+    let mut files = Folder::make(folder, format)?;
+    let done = files.whole(trace, filter);
+    match done.and_then(|()| files.end()) {
+        Ok(written) => Ok(Written { files: written, ..Written::default() }),
+        Err(error) => {
+            files.remove();
+            Err(error)
+        }
+    }
+}
+
+/// The folder, and the files in it, which have other names until all of them are whole.
+struct Folder<'a> {
+    path: &'a Path,
+    format: Format,
+    /// It was not there.
+    made: bool,
+    files: Vec<(PathBuf, u64)>,
+}
+
+impl<'a> Folder<'a> {
+    fn make(path: &'a Path, format: Format) -> io::Result<Folder<'a>> {
+        let made = match fs::create_dir(path) {
+            Ok(()) => true,
+            // What another export left would look like a part of this one.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+                if fs::read_dir(path)?.next().is_some() {
+                    return Err(io::Error::other("the folder is not empty: name a new one, or remove what is in it"));
+                }
+                false
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Folder { path, format, made, files: Vec::new() })
+    }
+
+    fn whole(&mut self, trace: &Trace, filter: &Filter) -> io::Result<()> {
+        let names = full_names(trace);
+        // What they describe was there before the span that is kept.
+        let always = Filter { processes: filter.processes.clone(), ..Filter::default() };
+        for table in TABLES {
+            let want = [Want { table: table.id, columns: &COLUMNS[table.id as usize] }];
+            let filter = if describes(table.id) { &always } else { filter };
+            let (mut sink, mut done) = (None, Ok(()));
+            trace.scan(&want, filter, &mut |rows| {
+                if done.is_ok() {
+                    done = batch(rows, &names).and_then(|batch| self.sink(&mut sink, rows.table, &batch));
+                }
+            });
+            done?;
+            sink.map_or(Ok(()), Sink::end)?;
+        }
+        Ok(())
+    }
+
+    /// Writes rows to the file of their table, which is made for the first of them.
+    fn sink(&mut self, sink: &mut Option<Sink>, table: TableId, batch: &RecordBatch) -> io::Result<()> {
+        let sink = match sink {
+            Some(sink) => sink,
+            None => {
+                let file = self.path.join(format!("{}.{}", table.table().name, self.format.ending()));
+                self.files.push((file.clone(), 0));
+                sink.insert(Sink::create(&unfinished(&file), self.format, &batch.schema())?)
+            }
+        };
+        if let Some((_, rows)) = self.files.last_mut() {
+            *rows += batch.num_rows() as u64;
+        }
+        sink.write(batch)
+    }
+
+    /// All are whole: gives them their names.
+    fn end(&self) -> io::Result<Vec<(PathBuf, u64)>> {
+        self.files.iter().try_for_each(|(file, _)| fs::rename(unfinished(file), file))?;
+        Ok(self.files.clone())
+    }
+
+    /// Removes what was made.
+    fn remove(&self) {
+        for (file, _) in &self.files {
+            // Under the one name or the other.
+            let _ = fs::remove_file(unfinished(file));
+            let _ = fs::remove_file(file);
+        }
+        if self.made {
+            let _ = fs::remove_dir(self.path);
+        }
+    }
+}
+
+/// A table's file.
+enum Sink {
+    Csv(csv::Csv),
+    Arrow(Box<ipc::Ipc>),
+}
+
+impl Sink {
+    fn create(file: &Path, format: Format, schema: &SchemaRef) -> io::Result<Sink> {
+        Ok(match format {
+            Format::Csv => Sink::Csv(csv::Csv::create(file, schema)?),
+            Format::Arrow => Sink::Arrow(Box::new(ipc::Ipc::create(file, schema)?)),
+        })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        match self {
+            Sink::Csv(file) => file.write(batch),
+            Sink::Arrow(file) => file.write(batch),
+        }
+    }
+
+    fn end(self) -> io::Result<()> {
+        match self {
+            Sink::Csv(file) => file.end(),
+            Sink::Arrow(file) => file.end(),
+        }
+    }
+}
+
+/// Whether a table holds what rows of others refer to, and no events of a span.
+fn describes(table: TableId) -> bool {
+    matches!(
+        table,
+        TableId::Processes
+            | TableId::Threads
+            | TableId::Names
+            | TableId::Stacks
+            | TableId::Communicators
+            | TableId::Graphs
+            | TableId::GraphKernels
+    )
+}
+
+/// The rows with the texts of their names.
+fn batch(rows: &Rows, names: &FxHashMap<i64, String>) -> io::Result<RecordBatch> {
+    let table = rows.table.table();
+    let (mut fields, mut arrays) = (Vec::new(), Vec::<ArrayRef>::new());
+    for column in table.columns {
+        let Some(array) = rows.array(column.name) else { continue };
+        // A later batch may have nulls where this one has none: older files lack columns.
+        fields.push(Field::new(column.name, column.kind.arrow(), true));
+        arrays.push(Arc::clone(array));
+        let text = NAMED.iter().find(|(id, _)| *id == column.name && rows.table != TableId::Names);
+        if let (Some((_, text)), Some(ids)) = (text, array.as_primitive_opt::<Int64Type>()) {
+            let mut texts = StringBuilder::new();
+            ids.iter().for_each(|id| texts.append_option(id.and_then(|id| names.get(&id))));
+            fields.push(Field::new(*text, DataType::Utf8, true));
+            arrays.push(Arc::new(texts.finish()));
+        }
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_id_of_a_name_has_its_text_and_no_column_has_another_ones_name() {
+        for table in TABLES.iter().filter(|table| table.id != TableId::Names) {
+            for column in table.columns {
+                let named = NAMED.iter().any(|(id, _)| *id == column.name);
+                assert_eq!(named, column.meaning.contains("names.name_id"), "{}.{}", table.name, column.name);
+                let taken = |(id, text): &(&str, &str)| *text == column.name && table.position(id).is_some();
+                assert!(!NAMED.iter().any(taken), "{}.{}", table.name, column.name);
+            }
+        }
+    }
+}
