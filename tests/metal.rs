@@ -250,8 +250,8 @@ fn each_kind_of_copy_has_its_bytes() {
         let table = run.trace.table("transfers");
         let mut bytes: Vec<i64> = sorted(&table, "start_ns").iter().map(|row| row.int("bytes")).collect();
         bytes.sort_unstable();
-        // Five bytes, a set of 300, 4 rows of 64 in 2 images, 5 rows of 64.
-        assert_eq!(bytes, [5, 300, 320, 512], "{}", run.who);
+        // Five bytes, a set of 300, 4 rows of 64 in 2 images, 5 rows of 64, a texture of 64 x 64 pixels.
+        assert_eq!(bytes, [5, 300, 320, 512, 16384], "{}", run.who);
         assert_command_buffers(run);
     });
 }
@@ -311,6 +311,19 @@ fn a_stream_of_mps_counts_the_command_buffers_underneath() {
 #[test]
 fn a_pipeline_at_the_address_of_another_has_its_own_name() {
     each("metal_every.m", &["pipelines"], assert_dispatches);
+}
+
+#[test]
+fn a_pipeline_of_the_background_has_its_label_for_a_name_and_never_anothers() {
+    each("metal_every.m", &["background"], |run| {
+        let names = run.trace.names();
+        let table = run.trace.table("dispatches");
+        let name = |row: &Row| row.maybe_int("name_id").map(|id| names[&id].clone());
+        let seen: Vec<Option<String>> = sorted(&table, "start_ns").iter().map(name).collect();
+        let one = |second: Option<&str>| [Some("first_100us".to_owned()), second.map(str::to_owned)];
+        let pairs: Vec<[Option<String>; 2]> = (0..6).map(|i| one((i % 2 == 0).then_some("its own"))).collect();
+        assert_eq!(seen, pairs.concat(), "{}", run.who);
+    });
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub(crate) type ByHandle<T> = HashMap<u64, T, BuildHasherDefault<HandleHasher>>;
 enum Name {
     Is(i64),
     SameAs(u64),
+    Nothing,
 }
 
 /// Names of functions, by handle and time.
@@ -41,6 +42,9 @@ enum Name {
 pub(crate) struct Names {
     by_handle: ByHandle<Vec<(u64, Name)>>,
     count: usize,
+    /// Handles end, and are told to: a name that is told again may be of another one, whose beginning or the end of the one
+    /// before is still to come from another ring.
+    pub(crate) end: bool,
 }
 
 impl Names {
@@ -54,13 +58,18 @@ impl Names {
         self.insert(handle, ticks, Name::SameAs(other));
     }
 
+    /// From `ticks` on, the handle is nothing that has a name, if it was.
+    pub(crate) fn unbind(&mut self, handle: u64, ticks: u64) {
+        self.insert(handle, ticks, Name::Nothing);
+    }
+
     fn insert(&mut self, handle: u64, ticks: u64, name: Name) {
         if self.count >= MOST {
             return;
         }
         let history = self.by_handle.entry(handle).or_default();
         let at = history.partition_point(|(t, _)| *t <= ticks);
-        if at > 0 && history.get(at - 1).is_some_and(|(_, n)| *n == name) {
+        if !self.end && at > 0 && history.get(at - 1).is_some_and(|(_, n)| *n == name) {
             return;
         }
         history.insert(at, (ticks, name));
@@ -90,6 +99,7 @@ impl Names {
             match name {
                 Name::Is(id) => return Some(*id),
                 Name::SameAs(other) => handle = *other,
+                Name::Nothing => return None,
             }
         }
         None
@@ -245,10 +255,20 @@ mod tests {
         names.alias(9, 150, 7);
         assert_eq!([50, 100, 199, 200].map(|t| names.find(7, t)), [Some(1), Some(1), Some(1), Some(2)]);
         assert_eq!((names.find(9, 160), names.find(9, 260), names.find(8, 1)), (Some(1), Some(2), None));
+        names.end = true;
+        names.unbind(7, 250);
+        names.unbind(8, 250);
+        // The end of one comes from another ring, after the next one's name and before its own.
+        names.bind(5, 30, 1);
+        names.unbind(5, 20);
+        names.unbind(5, 40);
+        names.bind(5, 10, 1);
+        assert_eq!([15, 25, 35, 45].map(|t| names.find(5, t)), [Some(1), None, Some(1), None]);
+        assert_eq!((names.find(7, 249), names.find(7, 251), names.find(8, 260)), (Some(2), None, None));
         // Learned at 300, in a launch that began at 290.
         names.bind(7, 300, 3);
         names.hold_from(7, 300, 290);
-        assert_eq!((names.find(7, 289), names.find(7, 290)), (Some(2), Some(3)));
+        assert_eq!((names.find(7, 289), names.find(7, 290)), (None, Some(3)));
     }
 
     #[test]

@@ -221,6 +221,26 @@ mod tests {
     }
 
     #[test]
+    fn a_command_buffer_is_no_kernel_that_is_launched_for_the_first_time() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let api_id = trace.name(NameKind::Api, "[MTLCommandBuffer commit]");
+        let name_id = trace.name(NameKind::Kernel, "gemm");
+        for n in 0..20 {
+            let row = json!({
+                "start_ns": START + n * 1_000_000, "api_ns": if n == 3 { 900_000 } else { 4_000 }, "process_id": 1, "tid": 11,
+                "api_id": api_id, "name_id": name_id, "function": 0x1000 + n, "grid_x": 1,
+            });
+            trace.row(TableId::Launches, row);
+        }
+        let section = trace.section(&Modules);
+        assert_eq!((section.get("kernels"), section.get("first_launches_ns")), (&Value::Int(0), &Value::Int(0)));
+        let syncs = trace.section(&crate::analysis::syncs::Syncs);
+        let lazy = syncs.tables.iter().flat_map(|table| &table.rows).any(|row| row.contains(&"lazy loading".into()));
+        assert!(!lazy, "{:?}", syncs.tables);
+    }
+
+    #[test]
     fn a_first_launch_costs_what_later_ones_do_not() {
         let mut trace = TestTrace::new();
         trace.process(1, 100, None, START + 100_000_000);

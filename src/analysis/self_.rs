@@ -153,6 +153,8 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
     let stacks = taken || facts.trace.may_hold(TableId::Stacks);
     let ranked = facts.processes().filter(|process| process.rank.is_some()).count();
     let account = known().next().is_some();
+    // There are neither stacks nor waits for the system.
+    let of_macos = cfg!(target_os = "macos") || facts.processes().any(|process| facts.is_metal(process.process_id));
     let all: [(bool, Question); 10] = [
         (
             !facts.trace.has_gpu_times(),
@@ -202,9 +204,12 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
             facts.steps.all.is_empty(),
             ("what a step takes", "no steps were found", "an NVTX range around the step, or report --step NAME"),
         ),
-        (account && !stacks, ("which line made a call", "no stacks are in the trace", "record without --stacks off")),
         (
-            account && !seen("os_wait"),
+            account && !stacks && !of_macos,
+            ("which line made a call", "no stacks are in the trace", "record without --stacks off"),
+        ),
+        (
+            account && !seen("os_wait") && !of_macos,
             ("what the host waits for beside the GPU", "no waits were looked at", "record without --os off"),
         ),
         (no_malloc, ("who allocates on the host", "malloc was not recorded", "record with --malloc sample or full")),
@@ -401,6 +406,27 @@ mod tests {
         assert_eq!(row(1), ["buffer_flush".into(), "CUPTI".into(), Value::Int(2), Value::Int(5_000_000)]);
         assert_eq!(section.cell("overhead", 1, "wall_percent"), &Value::Num(0.5));
         assert_eq!(TestTrace::rich().section(&Itself).get("cupti_ns"), &Value::Missing);
+    }
+
+    #[test]
+    fn nobody_is_told_to_record_what_macos_does_not_have() {
+        let advised = |metal: bool| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000);
+            let mut thread = trace.thread(1, 11);
+            match metal {
+                true => thread.commit(&[("gemm", 64)], 1_000, 5_000, (START + 10_000, 90_000)),
+                false => thread.launch("gemm", 5_000),
+            }
+            let process = trace.manifest.as_mut().and_then(|m| m.processes.first_mut()).expect("a process");
+            let name = if metal { "[MTLCommandBuffer commit]" } else { "cuLaunchKernel" };
+            let hook = gputrace_collectors::manifest::Hook { name: name.into(), calls: 1, ..Default::default() };
+            process.coverage.hooks.push(hook);
+            let section = trace.section(&Itself);
+            let text = format!("{:?}", section.tables);
+            ["--stacks off", "--os off"].map(|option| text.contains(option))
+        };
+        assert_eq!([advised(true), advised(false)], [[false; 2], [true; 2]]);
     }
 
     #[test]

@@ -54,8 +54,7 @@ impl Brake {
     ///
     /// The first word that is no option belongs to it: of an interpreter that is the script, and one script is not another.
     pub(crate) fn of(program: &Path, words: &[OsString]) -> Option<Brake> {
-        let first = words.iter().map(|word| word.to_string_lossy()).find(|word| !word.starts_with('-'));
-        Brake::within(&folder()?, program, first.as_deref().unwrap_or_default(), env!("CARGO_PKG_VERSION"))
+        Brake::within(&folder()?, program, &which(program, words), env!("CARGO_PKG_VERSION"))
     }
 
     fn within(folder: &Path, program: &Path, first: &str, version: &str) -> Option<Brake> {
@@ -179,6 +178,16 @@ fn read(file: &Path) -> Option<String> {
     Some(text)
 }
 
+/// What tells commands of one program apart. Of `env` all words: options of its own take the one after them, and what it starts
+/// comes last.
+fn which(program: &Path, words: &[OsString]) -> String {
+    let mut words = words.iter().map(|word| word.to_string_lossy());
+    match program.file_name().is_some_and(|name| name == "env") {
+        true => words.collect::<Vec<_>>().join(" "),
+        false => words.find(|word| !word.starts_with('-')).unwrap_or_default().into_owned(),
+    }
+}
+
 /// A plain file of the user's own, and no longer than is read.
 fn is_ours(file: &File) -> bool {
     // SAFETY: geteuid has no preconditions.
@@ -225,6 +234,16 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
+    }
+
+    #[test]
+    fn what_env_starts_tells_its_commands_apart() {
+        let of = |program: &str, words: &[&str]| {
+            which(Path::new(program), &words.iter().map(OsString::from).collect::<Vec<_>>())
+        };
+        assert_ne!(of("/usr/bin/env", &["-u", "X", "one"]), of("/usr/bin/env", &["-u", "X", "two"]));
+        assert_eq!(of("/usr/bin/python3", &["-u", "train.py", "--fast"]), "train.py");
+        assert_eq!(of("/usr/bin/python3", &["-V"]), "");
     }
 
     #[test]

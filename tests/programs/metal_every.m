@@ -1,6 +1,6 @@
 /* Each message that is hooked, with arguments that nobody else uses; two devices; heaps; Metal 4; MPSCommandBuffer.
  *
- * usage: metal_every copies|memory|devices|metal4|mps|pipelines */
+ * usage: metal_every copies|memory|devices|metal4|mps|pipelines|background */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +61,7 @@ static void copies(id<MTLDevice> device) {
              destinationOffset:1000
         destinationBytesPerRow:64
       destinationBytesPerImage:320];
+    [blit copyFromTexture:texture toTexture:texture];
     [blit synchronizeResource:b];
     [blit endEncoding];
     run(work);
@@ -176,12 +177,35 @@ static void pipelines(id<MTLDevice> device) {
     }
 }
 
+/* Of the simulation: what Metal calls for a pipeline that is made in the background. No message returns it. */
+extern id pipeline_new(id function, NSString *label);
+
+static void background(id<MTLDevice> device) {
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLFunction> function = [[device newDefaultLibrary] newFunctionWithName:text("second_100us")];
+    for (int i = 0; i < 6; i++) {
+        void *pool = objc_autoreleasePoolPush();
+        id<MTLComputePipelineState> first = pipeline(device, "first_100us");
+        id<MTLCommandBuffer> work = [queue commandBuffer];
+        id<MTLComputeCommandEncoder> kernels = [work computeCommandEncoder];
+        dispatch(kernels, first, 1);
+        [first release];
+        id<MTLComputePipelineState> second = pipeline_new(function, i % 2 ? nil : text("its own"));
+        dispatch(kernels, second, 1);
+        [kernels endEncoding];
+        run(work);
+        [second release];
+        objc_autoreleasePoolPop(pool);
+    }
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(id<MTLDevice>);
     } WAYS[] = {{"copies", copies}, {"memory", memory}, {"devices", devices},
-                {"metal4", metal4}, {"mps", mps},       {"pipelines", pipelines}};
+                {"metal4", metal4}, {"mps", mps},       {"pipelines", pipelines},
+                {"background", background}};
     for (size_t i = 0; argc > 1 && i < sizeof WAYS / sizeof *WAYS; i++) {
         if (strcmp(argv[1], WAYS[i].name)) continue;
         void *pool = objc_autoreleasePoolPush();

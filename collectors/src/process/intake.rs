@@ -72,6 +72,7 @@ impl Intake {
         if self.hooks.is_empty() {
             self.hooks = facts::hooks(&self.view);
             self.metal.is_here = self.hooks.iter().any(|hook| hook.metal);
+            self.names.end = self.metal.is_here;
         }
     }
 
@@ -129,6 +130,10 @@ impl Intake {
         match text.kind {
             text_kind::FUNCTION => {
                 self.read_hooks();
+                if text.text().is_empty() {
+                    // A pipeline of Metal's that ended.
+                    return self.names.unbind(text.key, text.ticks);
+                }
                 let id = names::id(NameKind::Kernel, &text.text());
                 self.names.bind(text.key, text.ticks, id);
                 self.metal.name(id, &text.text());

@@ -29,7 +29,11 @@ pub(super) const COMMAND_BUFFERS: Table = Table {
         )
         .optional(),
         Column::new("labelled", Bool, Plain, NONE, "name_id is the label that the program gave it"),
-        count("command_buffers", "command buffers", "1; in Metal 4 those that were committed together"),
+        count(
+            "command_buffers",
+            "command buffers",
+            "1; in Metal 4 those that were committed together, which may be none",
+        ),
         count("dispatches", "dispatches", "dispatches in it, those of indirect command buffers too"),
         count("compute_encoders", "encoders", "encoders of dispatches"),
         count("blit_encoders", "encoders", "encoders of copies and fills"),

@@ -36,6 +36,19 @@ fn commit(thread: &mut Thread<'_>, buffer: u64, label: u64) {
     thread.call("[MTLCommandBuffer commit]", [buffer, QUEUE, label, 1]);
 }
 
+/// A commit of Metal 4's, of so many command buffers.
+fn commit_numbered(thread: &mut Thread<'_>, number: u64, count: u64) {
+    let start = counter();
+    thread.event(Event {
+        hook: crate::support::hook("[MTL4CommandQueue commit:count:]"),
+        start,
+        end: start + 100,
+        flags: FLAG_NUMBERED,
+        payload: [number, QUEUE, 0, count],
+        ..Event::default()
+    });
+}
+
 /// Records what `job` writes with two threads, and gives the trace.
 fn record(name: &str, job: impl for<'a> FnOnce(&mut Thread<'a>, &mut Thread<'a>)) -> Folder {
     let folder = Folder::new(name);
@@ -300,21 +313,33 @@ fn a_commit_of_several_holds_what_it_says() {
         for buffer in [0x1000, 0x3000] {
             one.call("[MTL4CommandQueue commit:count:] command buffer", [0, buffer, 1, 0]);
         }
-        let event = gputrace_abi::event::Event {
-            hook: crate::support::hook("[MTL4CommandQueue commit:count:]"),
-            start: gputrace_abi::clock::counter(),
-            end: gputrace_abi::clock::counter() + 100,
-            flags: FLAG_NUMBERED,
-            payload: [1, QUEUE, 0, 2],
-            ..Default::default()
-        };
-        one.event(event);
+        commit_numbered(one, 1, 2);
         one.gpu_times(1, 300, 100, (FLAG_NUMBERED, status::COMPLETED));
     });
     let buffers = table(&folder, "command_buffers");
     assert_eq!((values(&buffers, "dispatches"), values(&buffers, "command_buffers")), (vec![2], vec![2]));
     assert_eq!((values(&buffers, "gpu_ns"), values(&buffers, "compute_encoders")), (vec![200], vec![2]));
     assert_eq!(numbers(&table(&folder, "launches"), "kernels"), [Some(2)]);
+}
+
+#[test]
+fn commits_of_metal_4_may_hold_nothing_or_more_than_is_followed() {
+    let folder = Folder::new("metal4-many");
+    let running = collect(&folder);
+    let mut target = Target::new(&folder.session());
+    let mut one = target.thread(1);
+    one.context(1, 0);
+    commit_numbered(&mut one, 1, 0);
+    for n in 0..1_030u64 {
+        one.call("[MTL4CommandQueue commit:count:] command buffer", [0, 0x10_0000 + 64 * n, 2, 0]);
+    }
+    commit_numbered(&mut one, 2, 1_030);
+    target.exit(0);
+    let manifest = finish(running);
+    assert_exact(&folder, &manifest);
+    assert_eq!(manifest.processes[0].notes.len(), 1, "{:?}", manifest.processes[0].notes);
+    assert!(manifest.processes[0].notes[0].starts_with("6 command buffers beyond the first 1024 of their commit"));
+    assert_eq!(values(&table(&folder, "command_buffers"), "command_buffers"), [0, 1_030]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use super::groups::Groups;
 use super::launches::OTHER;
+use super::metal;
 use super::modules::kernel_of;
 use super::stats::Stats;
 use crate::trace::{NO_NAME, Rows};
@@ -52,7 +53,9 @@ impl<T> FirstLaunches<T> {
         let (process, api, length) = (rows.i64("process_id"), rows.i64("api_id"), rows.i64("api_ns"));
         let (function, name) = (rows.i64("function"), rows.i64_or("name_id", NO_NAME));
         let (captured, grid) = (rows.flags("captured"), rows.i32_or("grid_x", 0));
-        for row in (0..rows.len).filter(|row| grid[*row] > 0 && !captured.get(*row)) {
+        let commits = metal::commits();
+        let is_kernel = |row: &usize| grid[*row] > 0 && !captured.get(*row) && !commits.contains(&api[*row]);
+        for row in (0..rows.len).filter(is_kernel) {
             let (process_id, api_id, ns) = (process[row], api[row], length[row]);
             self.usual.at((process_id, api_id)).add(ns);
             let launched = self.launched.at((process_id, kernel_of(function[row], name[row])));

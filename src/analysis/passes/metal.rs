@@ -1,5 +1,6 @@
 //! Metal: command buffers and what was put into them.
 
+use gputrace_collectors::names::{self, NameKind};
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
@@ -14,6 +15,13 @@ use crate::trace::{NO_NAME, Rows, Want};
 pub(crate) const FULL_THREADS: i64 = 24_576;
 /// Kernels that are kept apart.
 const KERNELS: usize = 20_000;
+
+/// Ids of the messages that commit: their launch is about a command buffer, which is no kernel that could be launched again.
+pub(super) fn commits() -> [i64; 3] {
+    const COMMITS: [&str; 3] =
+        ["[MTLCommandBuffer commit]", "[MTL4CommandQueue commit:count:]", "[MTL4CommandQueue commit:count:options:]"];
+    COMMITS.map(|name| names::id(NameKind::Api, name))
+}
 
 /// Command buffers of one process.
 #[derive(Debug, Default)]

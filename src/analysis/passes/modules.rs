@@ -6,6 +6,7 @@ use rustc_hash::FxHashSet;
 use super::Pass;
 use super::groups::Groups;
 use super::launches::OTHER;
+use super::metal;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps};
 use crate::trace::{NO_NAME, Rows, Want};
@@ -90,7 +91,9 @@ impl Modules {
         let (process, start, length) = (rows.i64("process_id"), rows.i64("start_ns"), rows.i64("api_ns"));
         let (function, name) = (rows.i64("function"), rows.i64_or("name_id", NO_NAME));
         let (captured, grid) = (rows.flags("captured"), rows.i32_or("grid_x", 0));
-        for row in (0..rows.len).filter(|row| grid[*row] > 0 && !captured.get(*row)) {
+        let (api, commits) = (rows.i64("api_id"), metal::commits());
+        let is_kernel = |row: &usize| grid[*row] > 0 && !captured.get(*row) && !commits.contains(&api[*row]);
+        for row in (0..rows.len).filter(is_kernel) {
             let (at, ns) = (start[row], length[row].max(0));
             let kernel = self.kernels.at((process[row], kernel_of(function[row], name[row])));
             if kernel.first_start_ns == 0 {
@@ -110,7 +113,7 @@ impl Modules {
 
 impl Pass for Modules {
     fn wants(&self) -> &'static [Want] {
-        const LAUNCHES: &[&str] = &["api_ns", "name_id", "function", "captured", "grid_x"];
+        const LAUNCHES: &[&str] = &["api_ns", "api_id", "name_id", "function", "captured", "grid_x"];
         &[
             Want { table: TableId::Api, columns: &["api_ns", "api_id", "class", "jit"] },
             Want { table: TableId::Launches, columns: LAUNCHES },

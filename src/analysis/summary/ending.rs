@@ -109,7 +109,13 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
         );
     }
     if calls > 0 {
-        return format!("UNKNOWN: too few {api} calls to judge ({calls})\n");
+        let unseen = metal && facts.launches.calls.iter().next().is_none();
+        let why = if unseen {
+            "; no commit among them, though queues of a class that no message gave out are not seen"
+        } else {
+            ""
+        };
+        return format!("UNKNOWN: too few {api} calls to judge ({calls}){why}\n");
     }
     if facts.gpu.as_ref().is_some_and(|gpu| gpu.any()) {
         return "UNKNOWN: the trace holds what GPUs did, and no calls that caused it: see gpu-utilisation, kernels\n"

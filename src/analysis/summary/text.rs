@@ -310,7 +310,11 @@ fn gpu_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
 /// How busy the GPU was by launches that were timed, where nothing else tells of it.
 fn estimate_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     let Some(busy) = &main.busy else {
-        return " GPU   busy not recorded (--gpu-time full or events; host side only)\n".to_owned();
+        let why = match main.metal {
+            true => "no command buffer was seen to complete",
+            false => "--gpu-time full or events",
+        };
+        return format!(" GPU   busy not recorded ({why}; host side only)\n");
     };
     let of = |ns: f64| share(ns / main.unit_ns.max(1.0));
     let (timed, launches) = (number(busy.timed as f64), number(busy.launches as f64));

@@ -48,6 +48,12 @@ id library_new(void) {
 - (NSString *)label {
     return label;
 }
+- (NSUInteger)threadExecutionWidth {
+    return 32;
+}
+- (NSUInteger)maxTotalThreadsPerThreadgroup {
+    return 1024;
+}
 - (void)dealloc {
     [function release];
     [label release];

@@ -122,6 +122,8 @@ void objc_autoreleasePoolPop(void *pool);
 
 @protocol MTLComputePipelineState <Object>
 - (NSString *)label;
+- (NSUInteger)threadExecutionWidth;
+- (NSUInteger)maxTotalThreadsPerThreadgroup;
 @end
 
 @protocol MTLEvent <Object>

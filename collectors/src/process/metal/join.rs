@@ -146,7 +146,7 @@ impl Metal {
         for dispatch in &content.dispatches {
             around.tables.dispatch(dispatch, Some(message.call.correlation_id));
         }
-        let count = if message.numbered { count.clamp(1, i32::MAX as u64) as i32 } else { 1 };
+        let count = if message.numbered { count.min(i32::MAX as u64) as i32 } else { 1 };
         let committed = Committed::new(&message, &content, &launch, (count, labelled.is_some()));
         self.queue(queue).committed += 1;
         if is_second {

@@ -163,6 +163,8 @@ pub(crate) struct Metal {
     forgotten: u64,
     /// Commits of command buffers that were committed already.
     twice: u64,
+    /// Command buffers beyond the first of their commit.
+    beyond: u64,
 }
 
 impl Default for Metal {
@@ -187,6 +189,7 @@ impl Default for Metal {
             strays: 0,
             forgotten: 0,
             twice: 0,
+            beyond: 0,
         }
     }
 }
@@ -217,6 +220,8 @@ impl Metal {
             let members = self.members.get_or_default(number);
             if members.len() < MOST_MEMBERS {
                 members.push(buffer);
+            } else {
+                self.beyond += 1;
             }
             return;
         }
@@ -309,6 +314,12 @@ impl Metal {
                 self.twice
             )
         });
-        strays.into_iter().chain(forgotten).chain(twice).chain(self.memory.note())
+        let beyond = (self.beyond > 0).then(|| {
+            format!(
+                "{} command buffers beyond the first {MOST_MEMBERS} of their commit of Metal 4's: their dispatches are of no commit",
+                self.beyond
+            )
+        });
+        strays.into_iter().chain(forgotten).chain(twice).chain(beyond).chain(self.memory.note())
     }
 }

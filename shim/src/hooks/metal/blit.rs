@@ -1,7 +1,7 @@
 //! Messages to encoders of copies and sets.
 
 use super::{Range, Size, messages};
-use crate::interpose::objc::Id;
+use crate::interpose::objc::{Id, send};
 
 messages! {
     /// Encodes copies and sets.
@@ -20,6 +20,21 @@ messages! {
         "v@:@QQ{MTLOrigin=QQQ}{MTLSize=QQQ}@QQQ"
         (from: Id, slice: usize, level: usize, at: Size, size: Size, to: Id, place: usize, row: usize, image: usize) -> ()
         => |this, ()| [to as u64, this as u64, from as u64, image_bytes(size, row, image)];
+    Transfer COPY_ASYNC copyToTextureWithOptions "copyFromBuffer:sourceOffset:sourceBytesPerRow:sourceBytesPerImage:sourceSize:\
+        toTexture:destinationSlice:destinationLevel:destinationOrigin:options:"
+        "v@:@QQQ{MTLSize=QQQ}@QQ{MTLOrigin=QQQ}Q"
+        (from: Id, at: usize, row: usize, image: usize, size: Size, to: Id, slice: usize, level: usize, place: Size, options: usize)
+        -> () => |this, ()| [to as u64, this as u64, from as u64, image_bytes(size, row, image)];
+    Transfer COPY_ASYNC copyFromTextureWithOptions "copyFromTexture:sourceSlice:sourceLevel:sourceOrigin:sourceSize:toBuffer:\
+        destinationOffset:destinationBytesPerRow:destinationBytesPerImage:options:"
+        "v@:@QQ{MTLOrigin=QQQ}{MTLSize=QQQ}@QQQQ"
+        (from: Id, slice: usize, level: usize, at: Size, size: Size, to: Id, place: usize, row: usize, image: usize,
+        options: usize) -> () => |this, ()| [to as u64, this as u64, from as u64, image_bytes(size, row, image)];
+    // All of it; the host does not know how many bytes a part of a texture takes.
+    Transfer COPY_ASYNC copyTexture "copyFromTexture:toTexture:" "v@:@@" (from: Id, to: Id) -> ()
+        => |this, ()| [to as u64, this as u64, from as u64, send!(from, "allocatedSize"; usize) as u64];
+    Encode NONE synchronize "synchronizeResource:" "v@:@" (resource: Id) -> () => |this, ()| [this as u64, 0, 0, 0];
+    Encode NONE mipmaps "generateMipmapsForTexture:" "v@:@" (texture: Id) -> () => |this, ()| [this as u64, 0, 0, 0];
     Transfer SET_ASYNC fill "fillBuffer:range:value:" "v@:@{_NSRange=QQ}C" (buffer: Id, range: Range, value: u8) -> ()
         => |this, ()| [buffer as u64, this as u64, u64::from(value), range.length as u64];
     Encode END_ENCODER end "endEncoding" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];

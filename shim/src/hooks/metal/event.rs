@@ -5,7 +5,7 @@ use crate::interpose::objc::Id;
 
 messages! {
     /// A number that the host and GPUs wait for.
-    SHARED_EVENT: "MTLSharedEvent", from super::resources::texture::END, needs ["signaledValue", "setSignaledValue:"];
+    SHARED_EVENT: "MTLSharedEvent", from super::resources::pipeline::END, needs ["signaledValue", "setSignaledValue:"];
 
     Sync EVENT wait "waitUntilSignaledValue:timeoutMS:" "B@:QQ" (value: u64, milliseconds: u64) -> u8
         => |this, _| [this as u64, 0, value, milliseconds];

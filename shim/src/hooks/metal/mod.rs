@@ -31,7 +31,7 @@ pub(crate) const FIRST: u16 = super::alloc::FIRST + super::alloc::COUNT;
 pub(crate) const END: u16 = feedback::END;
 
 /// The lists, in the order of their numbers.
-static LISTS: [&[Hook]; 13] = [
+static LISTS: [&[Hook]; 14] = [
     &device::HOOKS,
     &queue::HOOKS,
     &command_buffer::HOOKS,
@@ -40,6 +40,7 @@ static LISTS: [&[Hook]; 13] = [
     &resources::buffer::HOOKS,
     &resources::heap::HOOKS,
     &resources::texture::HOOKS,
+    &resources::pipeline::HOOKS,
     &event::HOOKS,
     &metal4::queue::HOOKS,
     &metal4::buffer::HOOKS,
@@ -76,14 +77,14 @@ pub(crate) fn describe(view: &View) {
 /// The messages of a role: hooks, trampolines, and the role itself.
 ///
 /// `[BEFORE]` runs before a message that is recorded, and its result goes to the payload: what an object is asked that the
-/// original may end. With `[BEFORE; INSTEAD]` it goes to INSTEAD too, which takes the original's place where it is not 0.
+/// original may end. `{ALWAYS}` runs before every original, inside of another message too. With `[BEFORE; INSTEAD]` it goes to INSTEAD too, which takes the original's place where it is not 0.
 macro_rules! messages {
     (
         $(#[$doc:meta])*
         $role:ident: $name:literal, from $first:expr, needs [$($need:literal),* $(,)?];
         $(
             $class:ident $detail:ident $message:ident $selector:literal $encoding:literal
-            ($($argument:ident : $type:ty),*) -> $result:ty $([$before:expr $(; $instead:expr)?])? => $payload:expr;
+            ($($argument:ident : $type:ty),*) -> $result:ty $([$before:expr $(; $instead:expr)?])? $({ $always:expr })? => $payload:expr;
         )*
     ) => {
         #[allow(non_camel_case_types)]
@@ -141,6 +142,7 @@ macro_rules! messages {
                     $(, $type)*
                 ) -> $result;
                 let original = |prepared| {
+                    $($always(this);)?
                     $crate::hooks::metal::messages!(@instead this, prepared, $($($instead)?)?);
                     // SAFETY: the method of this selector that was there before, whose signature was compared.
                     let code: Code = unsafe { core::mem::transmute($message::ORIGINALS.at::<SLOT>()) };

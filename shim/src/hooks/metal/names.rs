@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use gputrace_abi::event::text_kind;
 use gputrace_abi::text::key;
 
+use super::resources::pipeline::PIPELINE;
 use crate::interpose::objc::{self, Id, send};
 use crate::{session, thread};
 
@@ -34,6 +35,7 @@ pub(super) fn pipeline(made: Id, name: Id) -> bool {
     if made.is_null() {
         return false;
     }
+    PIPELINE.meet(made);
     let Some((state, name)) = thread::state_slow().zip(objc::text(name).filter(|name| !name.is_empty())) else {
         return false;
     };
@@ -50,6 +52,14 @@ pub(super) fn pipeline_used(used: Id) {
     if of_pipeline(used).load(Ordering::Relaxed) != used as u64 {
         cold_path();
         learn(used);
+    }
+}
+
+/// A pipeline is about to end: what stands at its address next has a name of its own, or none (an empty one is told).
+pub(super) fn pipeline_gone(gone: Id) {
+    let _ = of_pipeline(gone).compare_exchange(gone as u64, 0, Ordering::Relaxed, Ordering::Relaxed);
+    if let Some(state) = thread::state_slow() {
+        state.write_text(text_kind::FUNCTION, gone as u64, 0, &[], session::now());
     }
 }
 

@@ -1,4 +1,4 @@
-//! The end of buffers, heaps and textures. What a heap gave out, and views of textures, end here too, and were not seen to
+//! The end of buffers, heaps, textures and pipelines. What a heap gave out, and views of textures, end here too, and were not seen to
 //! begin.
 
 pub(crate) mod buffer {
@@ -31,5 +31,18 @@ pub(crate) mod texture {
         TEXTURE: "MTLTexture", from super::heap::END, needs ["pixelFormat", "allocatedSize"];
 
         Free DEVICE dealloc "dealloc" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
+    }
+}
+
+pub(crate) mod pipeline {
+    use crate::hooks::metal::{messages, names};
+
+    messages! {
+        /// Compiled kernels.
+        PIPELINE: "MTLComputePipelineState", from super::texture::END,
+            needs ["threadExecutionWidth", "maxTotalThreadsPerThreadgroup"];
+
+        // Before it ends: its address may be another one's at once.
+        Api NONE dealloc "dealloc" "v@:" () -> () { names::pipeline_gone } => |this, ()| [this as u64, 0, 0, 0];
     }
 }
