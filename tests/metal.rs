@@ -4,6 +4,7 @@
 //! `tests/fakes/metal` is the simulation and writes the truth; what Apple's own classes do only a Mac can show.
 
 mod asked;
+mod pipelines;
 mod stress;
 
 use std::collections::BTreeMap;
@@ -305,24 +306,6 @@ fn a_stream_of_mps_counts_the_command_buffers_underneath() {
         assert_command_buffers(run);
         assert_eq!(run.trace.table("launches").len(), 6, "{}", run.who);
         assert_dispatches(run);
-    });
-}
-
-#[test]
-fn a_pipeline_at_the_address_of_another_has_its_own_name() {
-    each("metal_every.m", &["pipelines"], assert_dispatches);
-}
-
-#[test]
-fn a_pipeline_of_the_background_has_its_label_for_a_name_and_never_anothers() {
-    each("metal_every.m", &["background"], |run| {
-        let names = run.trace.names();
-        let table = run.trace.table("dispatches");
-        let name = |row: &Row| row.maybe_int("name_id").map(|id| names[&id].clone());
-        let seen: Vec<Option<String>> = sorted(&table, "start_ns").iter().map(name).collect();
-        let one = |second: Option<&str>| [Some("first_100us".to_owned()), second.map(str::to_owned)];
-        let pairs: Vec<[Option<String>; 2]> = (0..6).map(|i| one((i % 2 == 0).then_some("its own"))).collect();
-        assert_eq!(seen, pairs.concat(), "{}", run.who);
     });
 }
 

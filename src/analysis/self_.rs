@@ -413,17 +413,11 @@ mod tests {
         let advised = |metal: bool| {
             let mut trace = TestTrace::new();
             trace.process(1, 100, None, START + 1_000_000);
-            let mut thread = trace.thread(1, 11);
-            match metal {
-                true => thread.commit(&[("gemm", 64)], 1_000, 5_000, (START + 10_000, 90_000)),
-                false => thread.launch("gemm", 5_000),
-            }
+            trace.thread(1, 11).launch("gemm", 5_000);
             let process = trace.manifest.as_mut().and_then(|m| m.processes.first_mut()).expect("a process");
-            let name = if metal { "[MTLCommandBuffer commit]" } else { "cuLaunchKernel" };
-            let hook = gputrace_collectors::manifest::Hook { name: name.into(), calls: 1, ..Default::default() };
-            process.coverage.hooks.push(hook);
-            let section = trace.section(&Itself);
-            let text = format!("{:?}", section.tables);
+            let name = if metal { "[MTLCommandBuffer commit]" } else { "cuLaunchKernel" }.to_owned();
+            process.coverage.hooks.push(gputrace_collectors::manifest::Hook { name, calls: 1, ..Default::default() });
+            let text = format!("{:?}", trace.section(&Itself).tables);
             ["--stacks off", "--os off"].map(|option| text.contains(option))
         };
         assert_eq!([advised(true), advised(false)], [[false; 2], [true; 2]]);
