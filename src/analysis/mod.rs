@@ -73,6 +73,7 @@ mod timed_kernels;
 mod torch_memory;
 mod transfers;
 mod unified_memory;
+mod unmatched;
 
 pub(crate) use aliases::find;
 pub(crate) use facts::Facts;
@@ -105,6 +106,7 @@ pub(crate) use passes::union::Union;
 pub(crate) use section::{Column, Section, Table, Unit, Value};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
 pub(crate) use sums::{alone as has_sums_alone, answer, answers as sums_answer};
+pub(crate) use unmatched::missing as missing_kernels;
 
 /// One question, answered from a trace.
 pub(crate) trait Analysis: Sync {
