@@ -202,7 +202,7 @@ impl Ids<'_> {
             .text("direction", rows.iter().map(|row| copy(row).map_or("unknown", |copy| copy.direction)))
             .text("src_kind", rows.iter().map(|row| end(row, copy(row).and_then(|copy| copy.src_kind))))
             .text("dst_kind", rows.iter().map(|row| copy(row).and_then(|copy| copy.dst_kind).unwrap_or("unknown")))
-            .i64("bytes", rows.iter().map(|row| copy(row).map_or(0, |copy| copy.bytes)))
+            .i64("bytes", rows.iter().map(|row| copy(row).map(|copy| copy.bytes)))
             .bool("async", rows.iter().map(queued))
     }
 
