@@ -12,14 +12,18 @@ const ALIASES: &[(&str, &str)] = &[
     ("communication_computation_overlap", "gpu-utilisation"),
     ("critical_path_analysis", "critical-path"),
     ("cuda_api_gpu_sum", "api"),
+    ("cuda_api_pace", "ranks"),
     ("cuda_api_sum", "api"),
     ("cuda_api_sync", "syncs"),
     ("cuda_api_trace", "api"),
     ("cuda_gpu_kern_gb_sum", "kernels"),
+    ("cuda_gpu_kern_hist", "kernels"),
+    ("cuda_gpu_kern_pace", "ranks"),
     ("cuda_gpu_kern_sum", "kernels"),
     ("cuda_gpu_mem_size_sum", "transfers"),
     ("cuda_gpu_mem_time_sum", "transfers"),
     ("cuda_gpu_sum", "kernels"),
+    ("cuda_gpu_time_util_map", "gpu-utilisation"),
     ("cuda_gpu_trace", "kernels"),
     ("cuda_kern_exec_sum", "launch-overhead"),
     ("cuda_kern_exec_trace", "launch-overhead"),
@@ -35,11 +39,16 @@ const ALIASES: &[(&str, &str)] = &[
     ("gpu_utilization", "gpu-utilisation"),
     ("idle_time_breakdown", "gpu-gaps"),
     ("implicit_syncs", "syncs"),
+    ("kernel_breakdown", "kernels"),
     ("memory_bw_summary", "transfers"),
     ("memory_bw_time_series", "transfers"),
+    ("nccl_gpu_overlap_trace", "gpu-utilisation"),
+    ("nccl_gpu_time_util_map", "gpu-utilisation"),
+    ("nccl_sum", "collectives"),
     ("nvtx_gpu_proj_sum", "ranges"),
     ("nvtx_gpu_proj_trace", "ranges"),
     ("nvtx_kern_sum", "ranges"),
+    ("nvtx_pace", "ranks"),
     ("nvtx_pushpop_sum", "ranges"),
     ("nvtx_pushpop_trace", "ranges"),
     ("nvtx_startend_sum", "ranges"),
@@ -58,13 +67,40 @@ const ALIASES: &[(&str, &str)] = &[
     ("um_total_sum", "unified-memory"),
 ];
 
+/// Names of other tools whose question no analysis answers, in order, and what does.
+const ELSEWHERE: &[(&str, &str)] = &[(
+    "frequent_cuda_kernel_sequences",
+    "no analysis counts sequences of kernels: gputrace export --format kineto writes a file in which Holistic Trace Analysis' \
+         get_frequent_cuda_kernel_sequences finds them",
+)];
+
+/// A name as it stands in the lists.
+fn plain(name: &str) -> String {
+    let plain = name.trim().to_lowercase().replace(['-', ' '], "_");
+    plain.strip_prefix("get_").unwrap_or(&plain).to_owned()
+}
+
+/// What to say of a name that is no analysis: what answers it elsewhere, else the names that are most like it, of these too.
+pub(crate) fn unknown(name: &str, others: &[&'static str]) -> String {
+    let plain = plain(name);
+    if let Some((_, instead)) = ELSEWHERE.iter().find(|(of, _)| *of == plain) {
+        return format!("{name}: {instead}");
+    }
+    let ours = ALL.iter().map(|analysis| analysis.name()).chain(others.iter().copied());
+    let like = |known: &str| strsim::normalized_damerau_levenshtein(&plain, &known.replace('-', "_"));
+    let mut known: Vec<(&str, f64)> =
+        ours.chain(ALIASES.iter().map(|(alias, _)| *alias)).map(|known| (known, like(known))).collect();
+    known.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+    let nearest: Vec<&str> = known.iter().take(3).map(|(known, _)| *known).collect();
+    format!("{name}: no such analysis; the nearest names are {}", nearest.join(", "))
+}
+
 /// The analysis of this name, ours or another tool's.
 pub(crate) fn find(name: &str) -> Option<&'static dyn Analysis> {
     let called = |name: &str| ALL.iter().copied().find(|analysis| analysis.name() == name);
     called(name).or_else(|| {
-        let plain = name.trim().to_lowercase().replace(['-', ' '], "_");
-        let plain = plain.strip_prefix("get_").unwrap_or(&plain);
-        let alias = ALIASES.iter().find(|(alias, _)| *alias == plain).map(|(_, analysis)| *analysis);
+        let plain = plain(name);
+        let alias = ALIASES.iter().find(|(alias, _)| **alias == plain).map(|(_, analysis)| *analysis);
         called(alias.unwrap_or(&plain.replace('_', "-")))
     })
 }
@@ -83,6 +119,33 @@ mod tests {
         for analysis in ALL {
             assert_eq!(find(analysis.name()).map(Analysis::name), Some(analysis.name()));
         }
+    }
+
+    #[test]
+    fn reports_of_nsight_systems_and_functions_of_hta_are_known_by_their_names() {
+        for (name, analysis) in [
+            ("get_gpu_kernel_breakdown", "kernels"),
+            ("kernel_breakdown", "kernels"),
+            ("nccl_sum", "collectives"),
+            ("nccl_gpu_overlap_trace", "gpu-utilisation"),
+            ("nccl_gpu_time_util_map", "gpu-utilisation"),
+            ("cuda_gpu_time_util_map", "gpu-utilisation"),
+            ("cuda_gpu_kern_hist", "kernels"),
+            ("cuda_api_pace", "ranks"),
+            ("cuda_gpu_kern_pace", "ranks"),
+            ("nvtx_pace", "ranks"),
+        ] {
+            assert_eq!(find(name).map(Analysis::name), Some(analysis), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_answered_with_what_is_like_it_or_with_who_answers() {
+        assert!(ELSEWHERE.is_sorted_by(|a, b| a.0 < b.0) && ELSEWHERE.iter().all(|(name, _)| find(name).is_none()));
+        let said = unknown("get_frequent_cuda_kernel_sequences", &[]);
+        assert!(said.contains("no analysis counts") && said.contains("export --format kineto"), "{said}");
+        assert!(unknown("kernals", &[]).contains("the nearest names are kernels, "), "{}", unknown("kernals", &[]));
+        assert!(unknown("pagable-copies", &["pageable-copies"]).contains("are pageable-copies, "));
     }
 
     #[test]

@@ -89,12 +89,14 @@ impl Analysis for DeviceMemory {
             memory.calls.iter().filter(|((_, is_alloc, ..), _)| *is_alloc == alloc).map(|(_, calls)| of(calls)).sum()
         };
         let wall: f64 = facts.busy().iter().map(|(id, _)| facts.wall_ns(*id)).sum();
-        let cost = sum(true, |c| c.api.sum) + sum(false, |c| c.api.sum);
-        section.fact("allocations", "allocation calls", Unit::Count, sum(true, |c| c.api.count as i64));
-        section.fact("frees", "free calls", Unit::Count, sum(false, |c| c.api.count as i64));
-        // Traces of torch.profiler have the calls and no sizes.
         let calls = memory.calls.iter().next().is_some();
-        let sized = !calls || memory.calls.iter().any(|(_, calls)| calls.bytes > 0);
+        // Who only wrote PyTorch's snapshot saw no call of the driver.
+        let seen = calls || memory.torch.devices.is_empty() || !facts.busy().is_empty();
+        let cost = sum(true, |c| c.api.sum) + sum(false, |c| c.api.sum);
+        section.fact("allocations", "allocation calls", Unit::Count, seen.then(|| sum(true, |c| c.api.count as i64)));
+        section.fact("frees", "free calls", Unit::Count, seen.then(|| sum(false, |c| c.api.count as i64)));
+        // Traces of torch.profiler have the calls and no sizes.
+        let sized = (!calls && seen) || memory.calls.iter().any(|(_, calls)| calls.bytes > 0);
         section.fact("allocated_bytes", "bytes taken in all", Unit::Bytes, sized.then(|| sum(true, |c| c.bytes)));
         let most = memory.processes.iter().map(|(_, process)| process.peak_bytes).max().unwrap_or(0);
         section.fact("peak_bytes", "most live at once", Unit::Bytes, sized.then_some(most));
@@ -102,7 +104,7 @@ impl Analysis for DeviceMemory {
         let never: i64 =
             memory.processes.iter().flat_map(|(_, process)| process.live.iter().enumerate()).map(kept).sum();
         section.fact("never_freed_bytes", "never freed", Unit::Bytes, sized.then_some(never));
-        section.fact("cost_ns", "time in the calls", Unit::Ns, cost);
+        section.fact("cost_ns", "time in the calls", Unit::Ns, seen.then_some(cost));
         section.fact("cost_wall_percent", "share of wall time", Unit::Percent, percent(cost as f64, wall));
         let steady = (!facts.steps.all.is_empty()).then(|| sum(true, |c| c.steady.0 as i64));
         section.fact("steady_allocations", "allocation calls in steady steps", Unit::Count, steady);
@@ -112,11 +114,14 @@ impl Analysis for DeviceMemory {
         let per_s = (wall > 0.0).then(|| sum(true, |c| c.api.count as i64) as f64 * 1e9 / wall);
         section.fact("allocations_per_s", "allocation calls in a second", Unit::PerS, per_s);
         let failed: u64 = memory.processes.iter().map(|(_, p)| p.failed).sum();
-        section.fact("failed_allocations", "allocations that failed", Unit::Count, failed);
-        if !calls {
+        section.fact("failed_allocations", "allocations that failed", Unit::Count, seen.then_some(failed));
+        if !seen {
+            section
+                .note("The driver's calls are not in this trace: PyTorch's snapshot tells of its own allocator alone.");
+        } else if !calls {
             section.note("No allocation calls in this trace.");
         }
-        if !sized {
+        if seen && !sized {
             section.note(
                 "The sizes of allocations are not in this trace: what was live, and what never freed, is not known.",
             );

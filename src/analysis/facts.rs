@@ -222,7 +222,7 @@ impl<'a> Facts<'a> {
             (Need::Ranks, 5, &mut facts.ranks),
             (Need::StepSums, 12, &mut facts.step_sums),
             (Need::GpuSteps, 14, &mut facts.gpu_steps),
-            (Need::GpuClock, 20, &mut facts.gpu_clock),
+            (Need::GpuClock, 22, &mut facts.gpu_clock),
             (Need::Modules, 8, &mut facts.modules),
             (Need::Api, 8, &mut facts.api),
             (Need::Calls, 8, &mut facts.calls),

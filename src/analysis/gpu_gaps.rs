@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::passes::gpu::{CAUSES, Cause, Device, GapKey, Gpu, Longest};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock, unmatched};
 use crate::trace::{NO_NAME, Site};
 
 /// The analysis.
@@ -91,6 +91,7 @@ impl Analysis for GpuGaps {
                 gpu.without_call
             ));
         }
+        unmatched::withhold(&mut section, facts);
         section.table(by_cause(facts, gpu));
         section.table(by_site(facts, gpu));
         section.table(longest(facts, gpu));

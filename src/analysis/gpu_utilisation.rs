@@ -46,7 +46,7 @@ impl Analysis for GpuUtilisation {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Busy, Need::Samples]
+        &[Need::Busy, Need::Samples, Need::GpuClock]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -111,6 +111,7 @@ impl Analysis for GpuUtilisation {
         let overlap = percent(sum(&|device| device.overlap_ns().1) as f64, communication as f64);
         section.fact("overlap_percent", "of it beside computing", Unit::Percent, overlap);
         idle_gpus::note(&mut section, facts, gpu, &shares);
+        super::unmatched::withhold(&mut section, facts);
         section.table(by_device(facts, gpu));
         section.table(per_step(facts, gpu));
         section.table(over_time(facts, gpu));

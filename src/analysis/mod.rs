@@ -73,8 +73,9 @@ mod timed_kernels;
 mod torch_memory;
 mod transfers;
 mod unified_memory;
+mod unmatched;
 
-pub(crate) use aliases::find;
+pub(crate) use aliases::{find, unknown};
 pub(crate) use facts::Facts;
 pub(crate) use gpu::name as gpu_name;
 pub(crate) use gpu_clock::off as gpu_clock_off;
@@ -105,6 +106,7 @@ pub(crate) use passes::union::Union;
 pub(crate) use section::{Column, Section, Table, Unit, Value};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
 pub(crate) use sums::{alone as has_sums_alone, answer, answers as sums_answer};
+pub(crate) use unmatched::missing as missing_kernels;
 
 /// One question, answered from a trace.
 pub(crate) trait Analysis: Sync {

@@ -8,7 +8,7 @@ use gputrace_collectors::schema::TableId;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::summary::Own;
 use super::{Analysis, Explain, Facts, Metric, Need};
-use super::{gpu_clock, gpu_cost, loss};
+use super::{gpu_clock, gpu_cost, loss, unmatched};
 
 /// The analysis.
 pub(crate) struct Itself;
@@ -155,7 +155,7 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
     let account = known().next().is_some();
     // There are neither stacks nor waits for the system.
     let of_macos = cfg!(target_os = "macos") || facts.processes().any(|process| facts.is_metal(process.process_id));
-    let all: [(bool, Question); 10] = [
+    let all: [(bool, Question); 11] = [
         (
             !facts.trace.has_gpu_times(),
             (
@@ -190,6 +190,14 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
                 "what the GPU did while the host did something",
                 "the GPU's clock is not the host's",
                 "a trace whose profiler compares the clocks: report --only gpu-gaps says by how much they differ",
+            ),
+        ),
+        (
+            unmatched::any(facts).is_some(),
+            (
+                "how long GPUs were busy and idle",
+                "launches have no kernel in the trace",
+                "a trace with all of the GPU's records: report --only gpu-gaps says how many are missing",
             ),
         ),
         (

@@ -75,7 +75,9 @@ impl Analysis for Transfers {
         let api_ns: i64 = sums().map(|(_, s)| s.api.sum).sum();
         let copied = || sums().filter(|(key, _)| !key.set);
         section.fact("copies", "copies", Unit::Count, copied().map(|(_, s)| s.api.count).sum::<u64>());
-        section.fact("copied_bytes", "bytes copied", Unit::Bytes, copied().map(|(_, s)| s.bytes).sum::<i64>());
+        let sized = facts.transfers.is_sized(None);
+        let bytes = copied().map(|(_, s)| s.bytes).sum::<i64>();
+        section.fact("copied_bytes", "bytes copied", Unit::Bytes, sized.then_some(bytes));
         section.fact("sets", "sets", Unit::Count, count - copied().map(|(_, s)| s.api.count).sum::<u64>());
         section.fact("api_ns", "time in the calls", Unit::Ns, api_ns);
         section.fact("wall_percent", "share of wall time", Unit::Percent, percent(api_ns as f64, wall));
@@ -87,9 +89,16 @@ impl Analysis for Transfers {
             Unit::Ns,
             sums().map(|(_, s)| s.waited.sum).sum::<i64>(),
         );
-        section.fact("small_percent", "small (< 64 KiB)", Unit::Percent, percent(small as f64, count as f64));
+        let small = if sized { percent(small as f64, count as f64) } else { Value::Missing };
+        section.fact("small_percent", "small (< 64 KiB)", Unit::Percent, small);
         copies::facts_of(&mut section, facts);
         super::gpu::unread_note(&mut section, facts);
+        let unsized_calls: u64 = sums().map(|(_, s)| s.unsized_calls).sum();
+        if unsized_calls > 0 {
+            section.note(format!(
+                "The sizes of {unsized_calls} of {count} copies and sets are not in this trace: they are in no number of bytes."
+            ));
+        }
         if count == 0 {
             section.note("No copies or sets in this trace.");
         }
@@ -154,13 +163,13 @@ fn by_direction(facts: &Facts<'_>) -> Table {
             facts.names.full(key.api_id).into(),
             blocks.into(),
             sum.api.count.into(),
-            sum.bytes.into(),
+            (sum.unsized_calls < sum.api.count).then_some(sum.bytes).into(),
             sum.api.sum.into(),
             (sum.waited.count > 0).then_some(sum.waited.sum).into(),
             sum.api.median().into(),
             per_s.into(),
             per_s.map_or(Value::Missing, |per_s| copies::of_peak(facts, key.process_id, direction, per_s)),
-            percent(sum.small as f64, sum.api.count as f64),
+            percent(sum.small as f64, (sum.api.count - sum.unsized_calls) as f64),
         ]
     };
     Table::new("by_direction", "By direction, memory and function", &COLUMNS, sums.into_iter().map(row).collect())
@@ -256,5 +265,22 @@ mod tests {
         assert_eq!(section.cell("by_direction", 0, "waited_ns"), &Value::Int(9_000_000));
         assert_eq!(section.cell("by_direction", 0, "bandwidth_bytes_per_s"), &Value::Num(1e10));
         assert!(section.notes[0].starts_with("Waited: "), "{:?}", section.notes);
+    }
+
+    #[test]
+    fn sizes_that_the_trace_does_not_tell_are_not_known_and_not_none() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 10_000_000);
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..30 {
+            thread.copy("unknown", ("unknown", "unknown"), true, 0, 2_000);
+        }
+        trace.set(TableId::Transfers, "bytes", &serde_json::Value::Null);
+        let section = trace.section(&Transfers);
+        assert_eq!((section.get("copied_bytes"), section.get("small_percent")), (&Value::Missing, &Value::Missing));
+        assert!(section.notes.iter().any(|note| note.contains("sizes of 30 of 30")), "{:?}", section.notes);
+        let summary = trace.section(&crate::analysis::summary::Summary);
+        let fine = summary.get("checked_fine");
+        assert!(matches!(fine, Value::Text(fine) if !fine.contains("small transfers")), "{fine:?}");
     }
 }

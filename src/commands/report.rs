@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::select::{self, wrong};
-use crate::analysis::{ALL, Analysis, Facts, Need, answer, find, has_sums_alone, loss, sums_answer};
+use crate::analysis::{
+    ALL, Analysis, Facts, Need, answer, find, has_sums_alone, loss, sums_answer, unknown as unknown_name,
+};
 use crate::cli::ReportArgs;
 use crate::findings;
 use crate::render::{self, Layout, Report};
@@ -83,7 +85,7 @@ fn choose(only: &[String]) -> Result<Vec<&'static dyn Analysis>> {
     let named: Vec<&str> = only.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
     let found: Vec<Option<&str>> = named.iter().map(|name| find(name).map(|analysis| analysis.name())).collect();
     if let Some((unknown, _)) = named.iter().zip(&found).find(|(_, found)| found.is_none()) {
-        return Err(wrong(format!("{unknown}: no such analysis; the analyses are {}", known())));
+        return Err(wrong(format!("{}; the analyses are {}", unknown_name(unknown, &[]), known())));
     }
     if named.is_empty() && !only.is_empty() {
         return Err(wrong(format!("--only names no analysis; the analyses are {}", known())));
@@ -110,8 +112,9 @@ fn explain(name: &str, width: usize) -> Result<String> {
     }
     let analyses: Vec<&str> = ALL.iter().map(|a| a.name()).collect();
     let rules: Vec<&str> = findings::ALL.iter().map(|r| r.name).collect();
+    let said = unknown_name(name, &rules);
     let (analyses, rules) = (analyses.join(", "), rules.join(", "));
-    Err(wrong(format!("{name}: no such analysis ({analyses}) or finding ({rules})")))
+    Err(wrong(format!("{said}; the analyses are {analyses}; the findings are {rules}")))
 }
 
 /// A paragraph under a short head.

@@ -3,7 +3,7 @@
 use super::{Evidence, OnGpu, SLOW_HOST, imbalance};
 use crate::analysis::{
     Cause, CriticalSums, Did, Facts, Late, PARTS, Part, ProcessSteps, Samples, Shed, Without, gpu_clock_off,
-    stacks_are_shed,
+    missing_kernels, stacks_are_shed,
 };
 
 /// Processes that are looked at one by one; of more, those with most driver calls.
@@ -49,8 +49,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) waited_ns: f64,
     /// What the ranks wait for each other, where this is the one that they wait for most.
     pub(crate) imbalance: Option<Evidence>,
-    /// What is wrong with the clock of its GPU, whose times are not looked at then.
-    pub(crate) clock_off: Option<String>,
+    /// Why the times of its GPU are not looked at: what is wrong with its clock, or how many kernels the trace lacks.
+    pub(crate) gpu_doubt: Option<String>,
     /// Its critical path, and how long the unit would be without some of the work; none where the trace does not tell.
     critical: Option<&'a CriticalSums>,
 }
@@ -230,7 +230,8 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
         let observed = || facts.filter.observed_share(process_id, span);
         let gpu_units = steps.map_or_else(observed, |steps| if steps.tells_of_gpu { middle } else { 0.0 });
         let shares = time.shares_ns();
-        let clock_off = gpu_clock_off(facts, process_id);
+        let clock = gpu_clock_off(facts, process_id).map(|what| format!("the GPU's clock is not the host's: {what}"));
+        let gpu_doubt = clock.or_else(|| missing_kernels(facts, process_id));
         // What was recorded before CUPTI was given up is not the run.
         let by_events = facts.trace.gave_cupti_up() && facts.samples.any();
         let critical = facts.critical.as_ref().and_then(|critical| critical.of(process_id));
@@ -248,12 +249,12 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             system_ns: time.system_ns().filter(|_| looked_at(process_id, time)).map(|ns| ns as f64 / middle),
             calls: counted.calls.map(|calls| calls as f64 / middle),
             implicit_waits: counted.implicit_waits as f64 / middle,
-            on_gpu: OnGpu::of(facts, process_id, gpu_units).filter(|_| clock_off.is_none() && !by_events),
+            on_gpu: OnGpu::of(facts, process_id, gpu_units).filter(|_| gpu_doubt.is_none() && !by_events),
             busy: Busy::of(&facts.samples, process_id, unit_ns, middle).filter(|_| facts.gpu.is_none() || by_events),
             waited_ns: facts.ranks.late.get(&process_id).map_or(0, Late::waited_ns) as f64 / middle,
             imbalance: None,
-            critical: critical.filter(|_| clock_off.is_none()),
-            clock_off,
+            critical: critical.filter(|_| gpu_doubt.is_none()),
+            gpu_doubt,
         }
     };
     let mut subjects: Vec<Subject<'a>> = judged.map(subject).collect();

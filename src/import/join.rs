@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::calls::Kind;
 use super::events::{Call, Lane, NOWHERE, Work};
 use super::gathered::Gathered;
-use super::{graphs, rounding};
+use super::{graphs, rounding, unmatched};
 
 /// Correlations that the format does not give begin here; profilers count in 32 bits.
 const OWN: i64 = 1 << 40;
@@ -24,6 +24,8 @@ pub(super) struct Joined {
     copy: u32,
     /// Kernels that it caused.
     pub(super) kernels: i32,
+    /// It recorded its kernel into a graph.
+    pub(super) captured: bool,
     /// Number of the graph that it launched, from 1 in each process; 0 for none, and where nothing tells.
     pub(super) graph: i32,
     /// `pending_streams`.
@@ -31,7 +33,8 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    const NOTHING: Joined = Joined { kernel: NOWHERE, copy: NOWHERE, kernels: 0, graph: 0, pending: 0 };
+    const NOTHING: Joined =
+        Joined { kernel: NOWHERE, copy: NOWHERE, kernels: 0, captured: false, graph: 0, pending: 0 };
 
     /// The first kernel that it caused.
     pub(super) fn kernel<'f>(&self, found: &'f Gathered) -> Option<&'f Work> {
@@ -74,6 +77,7 @@ pub(super) fn join(found: &mut Gathered) -> Vec<Joined> {
         joined[at as usize].graph = graph;
     }
     pending(found, &causes, &mut joined);
+    unmatched::judge(found, &mut joined);
     joined
 }
 

@@ -19,6 +19,7 @@ mod rounding;
 mod rows;
 mod stacks;
 mod torch;
+mod unmatched;
 mod write;
 
 use std::fs::File;

@@ -168,6 +168,7 @@ impl Ids<'_> {
         let kernel = |row: &(&Call, &Joined)| self.kernel(row.1).filter(|_| self.kind(row.0) == Kind::Launch);
         let told = |row: &(&Call, &Joined)| self.found.callers.get(row.0.caller).kernel_id;
         let kernels = |row: &(&Call, &Joined)| match self.kind(row.0) {
+            Kind::Launch if row.1.captured || self.found.callers.get(row.0.caller).result != 0 => Some(0),
             Kind::Launch => Some(1),
             Kind::HostFunction => Some(0),
             _ => Some(row.1.kernels).filter(|kernels| *kernels > 0),
@@ -176,6 +177,7 @@ impl Ids<'_> {
             .i64("name_id", rows.iter().map(|row| kernel(row).and_then(|kernel| kernel.name_id).or(told(row))))
             .i32("shared_bytes", rows.iter().map(|row| kernel(row).and_then(|kernel| kernel.shared_bytes).unwrap_or(0)))
             .i32("kernels", rows.iter().map(kernels))
+            .bool("captured", rows.iter().map(|row| row.1.captured))
             .i64("graph_exec_id", rows.iter().map(|row| Some(i64::from(row.1.graph)).filter(|graph| *graph > 0)))
             .i64("stack_launches", rows.iter().map(|row| row.0.stack.map(|_| 1)));
         for (axis, [grid, block]) in
@@ -200,7 +202,7 @@ impl Ids<'_> {
             .text("direction", rows.iter().map(|row| copy(row).map_or("unknown", |copy| copy.direction)))
             .text("src_kind", rows.iter().map(|row| end(row, copy(row).and_then(|copy| copy.src_kind))))
             .text("dst_kind", rows.iter().map(|row| copy(row).and_then(|copy| copy.dst_kind).unwrap_or("unknown")))
-            .i64("bytes", rows.iter().map(|row| copy(row).map_or(0, |copy| copy.bytes)))
+            .i64("bytes", rows.iter().map(|row| copy(row).map(|copy| copy.bytes)))
             .bool("async", rows.iter().map(queued))
     }
 

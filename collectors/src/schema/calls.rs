@@ -126,7 +126,14 @@ pub(super) const TRANSFERS: Table = Table {
         )
         .optional(),
         Column::new("dst_kind", Text, Dictionary, NONE, "memory of the destination, named as src_kind").optional(),
-        Column::new("bytes", I64, Dictionary, BYTES, "bytes copied or set"),
+        Column::new(
+            "bytes",
+            I64,
+            Dictionary,
+            BYTES,
+            "bytes copied or set; null where an import has the call alone, which does not tell",
+        )
+        .optional(),
         Column::new("dst", I64, Dictionary, NONE, "address or array handle of the destination"),
         Column::new("src", I64, Dictionary, NONE, "address or array handle of the source; the value of a set"),
         CONTEXT,

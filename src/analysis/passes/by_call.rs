@@ -133,6 +133,11 @@ impl<V> ByCall<V> {
         }
     }
 
+    /// All values, in no order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.pages.iter().flat_map(|page| &page.values).filter_map(|(_, value)| value.as_ref())
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.pages.iter().map(|page| page.live).sum()

@@ -1,4 +1,5 @@
 //! Whether the GPU's clock and the host's are one: kernels begin after the call that launched them, and not long after all calls.
+//! And whether launches have their kernels: where many have none, the GPU's times are not whole.
 //!
 //! Launches and kernels are joined wherever they lie, unlike in [`super::gpu`], which joins what lies near in time; so of a long run
 //! a part of the calls is looked at, by their numbers.
@@ -8,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::Pass;
 use super::by_call::ByCall;
+use super::kernels::NO_GRAPH;
 use super::stats::Stats;
 use super::steps::Steps;
 use crate::trace::{Rows, Want};
@@ -18,6 +20,25 @@ const WAITING: usize = 16_384;
 const PROCESSES: usize = 256;
 /// Clocks that profilers compared differ by less.
 const EARLY_NS: i64 = 5_000;
+
+/// What waits for what belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Kernel,
+    /// A launch of one kernel.
+    Launch,
+    /// Another launch: of a graph, of a host function, under capture, one that failed.
+    Other,
+}
+
+/// Launches without a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Missing {
+    /// How many; about, of a long run.
+    pub(crate) count: u64,
+    /// When the first of them began.
+    pub(crate) first_ns: i64,
+}
 
 /// What was seen of one process.
 #[derive(Debug)]
@@ -30,8 +51,14 @@ pub(crate) struct Seen {
     pub(crate) soonest_ns: i64,
     /// From the begin of its first kernel to the end of the last.
     pub(crate) span_ns: (i64, i64),
-    /// Calls, and kernels, that have not met: when each began, and whether it is a kernel.
-    waiting: ByCall<(i64, bool)>,
+    /// Launches of one kernel each, that of a graph not.
+    pub(crate) launches: u64,
+    /// Begin of the last launch whose kernel was found.
+    pub(crate) last_joined_ns: i64,
+    /// Begin of the last call that waited for the GPU, and came back.
+    last_wait_ns: i64,
+    /// Calls, and kernels, that have not met: when each began, and what it is.
+    waiting: ByCall<(i64, What)>,
     /// How many these are.
     held: usize,
     /// One call of so many powers of two is looked at.
@@ -45,6 +72,9 @@ impl Default for Seen {
             early: Stats::default(),
             soonest_ns: i64::MAX,
             span_ns: (i64::MAX, i64::MIN),
+            launches: 0,
+            last_joined_ns: i64::MIN,
+            last_wait_ns: i64::MIN,
             waiting: ByCall::new(usize::MAX),
             held: 0,
             halvings: 0,
@@ -58,12 +88,24 @@ fn is_drawn(call: i64, halvings: u32) -> bool {
 }
 
 impl Seen {
-    fn add(&mut self, call: i64, at: i64, is_kernel: bool) {
+    /// Launches whose kernel is missing. What was launched after the last wait, and after all that is known to have run, may
+    /// have been under way when the trace ended; of a window (`part`) all that was launched after its last wait.
+    pub(crate) fn missing(&self, part: bool) -> Missing {
+        let last = if part { self.last_wait_ns } else { self.last_wait_ns.max(self.last_joined_ns) };
+        let none_ran = self.joined == 0 && !part;
+        let missing = |(at, what): &&(i64, What)| *what == What::Launch && (none_ran || *at <= last);
+        let found = || self.waiting.values().filter(missing);
+        let count = (found().count() as u64) << self.halvings.min(32);
+        Missing { count: count.min(self.launches), first_ns: found().map(|(at, _)| *at).min().unwrap_or(i64::MAX) }
+    }
+
+    fn add(&mut self, call: i64, at: i64, what: What) {
         if !is_drawn(call, self.halvings) {
             return;
         }
-        let Some((other, other_is_kernel)) = self.waiting.get(0, call).copied() else {
-            self.waiting.insert(0, call, at, (at, is_kernel));
+        let is_kernel = what == What::Kernel;
+        let Some((other, other_what)) = self.waiting.get(0, call).copied() else {
+            self.waiting.insert(0, call, at, (at, what));
             self.held += 1;
             if self.held > WAITING {
                 self.halvings += 1;
@@ -73,13 +115,14 @@ impl Seen {
             }
             return;
         };
-        if other_is_kernel == is_kernel {
+        if (other_what == What::Kernel) == is_kernel {
             return;
         }
         self.waiting.take(0, call);
         self.held -= 1;
         let after_ns = if is_kernel { at - other } else { other - at };
         self.joined += 1;
+        self.last_joined_ns = self.last_joined_ns.max(if is_kernel { other } else { at });
         self.soonest_ns = self.soonest_ns.min(after_ns);
         if after_ns < -EARLY_NS {
             self.early.add(-after_ns);
@@ -94,22 +137,48 @@ pub(crate) struct GpuClock {
 }
 
 impl GpuClock {
-    /// What was seen of a process that has kernels.
+    /// What was seen of a process.
+    pub(crate) fn any_of(&self, process_id: i64) -> Option<&Seen> {
+        self.processes.get(&process_id)
+    }
+
+    /// The same of one that has kernels.
     pub(crate) fn of(&self, process_id: i64) -> Option<&Seen> {
-        self.processes.get(&process_id).filter(|seen| seen.span_ns.0 <= seen.span_ns.1)
+        self.any_of(process_id).filter(|seen| seen.span_ns.0 <= seen.span_ns.1)
+    }
+}
+
+impl GpuClock {
+    fn waits(&mut self, rows: &Rows) {
+        let (process, start, kind) = (rows.i64("process_id"), rows.i64("start_ns"), rows.texts("kind"));
+        for row in (0..rows.len).filter(|row| matches!(kind.get(*row), "context" | "stream" | "event")) {
+            if self.processes.len() == PROCESSES && !self.processes.contains_key(&process[row]) {
+                continue;
+            }
+            let seen = self.processes.entry(process[row]).or_default();
+            seen.last_wait_ns = seen.last_wait_ns.max(start[row]);
+        }
     }
 }
 
 impl Pass for GpuClock {
     fn wants(&self) -> &'static [Want] {
         &[
-            Want { table: TableId::Launches, columns: &["correlation_id"] },
+            Want { table: TableId::Launches, columns: &["correlation_id", "kernels", "graph_exec_id"] },
+            Want { table: TableId::Syncs, columns: &["kind"] },
             Want { table: TableId::Kernels, columns: &["gpu_ns", "correlation_id"] },
         ]
     }
 
     fn rows(&mut self, rows: &Rows, _: &Steps) {
+        if rows.table == TableId::Syncs {
+            return self.waits(rows);
+        }
         let is_kernel = rows.table == TableId::Kernels;
+        let (kernels, graph) = match is_kernel {
+            true => Default::default(),
+            false => (rows.i32_or("kernels", 0), rows.i64_or("graph_exec_id", NO_GRAPH)),
+        };
         let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
         let (call, gpu) = (rows.i64("correlation_id"), rows.i64("gpu_ns"));
         let mut next = 0;
@@ -126,7 +195,13 @@ impl Pass for GpuClock {
                     seen.span_ns.0 = seen.span_ns.0.min(start[row]);
                     seen.span_ns.1 = seen.span_ns.1.max(start[row].saturating_add(gpu[row].max(0)));
                 }
-                seen.add(call[row], start[row], is_kernel);
+                let what = match is_kernel {
+                    true => What::Kernel,
+                    false if kernels[row] == 1 && graph[row] == NO_GRAPH => What::Launch,
+                    false => What::Other,
+                };
+                seen.launches += u64::from(what == What::Launch);
+                seen.add(call[row], start[row], what);
             }
         }
     }

@@ -46,7 +46,7 @@ pub(crate) struct Columns<'a> {
 /// Their names.
 pub(crate) const COLUMNS: [&str; 2] = ["kernels", "graph_exec_id"];
 const UNKNOWN: i32 = -1;
-const NO_GRAPH: i64 = -1;
+pub(super) const NO_GRAPH: i64 = -1;
 
 impl Columns<'_> {
     pub(crate) fn of(rows: &Rows) -> Columns<'_> {

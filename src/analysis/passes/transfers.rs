@@ -17,6 +17,11 @@ pub(crate) const SMALL_BYTES: i64 = 64 * 1024;
 /// A synchronous copy to the device up to this size does not block for long: `cuda_memcpy_sync` leaves it out.
 const FREE_HTOD_BYTES: i64 = 64_000;
 
+/// Stands for bytes that the trace does not tell.
+const UNKNOWN: i64 = -1;
+/// A larger part of the calls without a size leaves the bytes of all of them unknown.
+const UNSIZED: f64 = 0.01;
+
 /// Whether a synchronous copy of this size returns when its bytes are in a buffer of the driver's.
 pub(crate) fn is_staged(set: bool, direction: &str, bytes: i64) -> bool {
     !set && direction == "HtoD" && bytes <= FREE_HTOD_BYTES
@@ -46,8 +51,10 @@ pub(crate) struct Key {
 pub(crate) struct Sum {
     /// Time in the calls.
     pub(crate) api: Stats,
-    /// Bytes.
+    /// Bytes, as far as they are known.
     pub(crate) bytes: i64,
+    /// Calls whose bytes are not known.
+    pub(crate) unsized_calls: u64,
     /// Waiting for earlier work in the calls that did ([`super::waiting`]).
     pub(crate) waited: Stats,
     /// Calls that waited in steady steps.
@@ -120,6 +127,14 @@ impl Default for Transfers {
 }
 
 impl Transfers {
+    /// Whether the bytes of nearly all calls are known, of one process or of all.
+    pub(crate) fn is_sized(&self, process_id: Option<i64>) -> bool {
+        let own = self.sums.iter().filter(|(key, _)| process_id.is_none_or(|id| key.process_id == id));
+        let (calls, unsized_calls) =
+            own.fold((0, 0), |all, (_, sum)| (all.0 + sum.api.count, all.1 + sum.unsized_calls));
+        unsized_calls as f64 <= UNSIZED * calls as f64
+    }
+
     /// The text of a direction or kind of memory.
     pub(crate) fn text(&self, number: u16) -> &str {
         self.texts.text(number)
@@ -146,11 +161,12 @@ impl Pass for Transfers {
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
         let (process, start, length) = (rows.i64("process_id"), rows.i64("start_ns"), rows.i64("api_ns"));
-        let (api, bytes, queued) = (rows.i64("api_id"), rows.i64("bytes"), rows.flags("async"));
+        let (api, bytes, queued) = (rows.i64("api_id"), rows.i64_or("bytes", UNKNOWN), rows.flags("async"));
         let (kind, direction) = (rows.texts("kind"), rows.texts("direction"));
         let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
         let pending = rows.i32_or("pending_streams", Pending::MISSING);
         for row in 0..rows.len {
+            let is_sized = bytes[row] != UNKNOWN;
             let (process_id, ns, bytes) = (process[row], length[row].max(0), bytes[row].max(0));
             let key = Key {
                 process_id,
@@ -174,6 +190,7 @@ impl Pass for Transfers {
             let sum = self.sums.at(key);
             sum.api.add(ns);
             sum.bytes += bytes;
+            sum.unsized_calls += u64::from(!is_sized);
             sum.small += u64::from(small);
             if waited > 0 {
                 sum.waited.add(waited);
@@ -181,7 +198,7 @@ impl Pass for Transfers {
                 if middle {
                     sum.waited_middle = (sum.waited_middle.0 + 1, sum.waited_middle.1 + waited);
                 }
-            } else {
+            } else if is_sized {
                 sum.unwaited = (sum.unwaited.0 + bytes, sum.unwaited.1 + ns);
             }
             let add = |to: &mut (u64, i64)| *to = (to.0 + 1, to.1 + own);

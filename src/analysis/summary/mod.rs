@@ -75,7 +75,8 @@ impl Analysis for Summary {
                 and 60th percentile of duration, so its parts sum to the usual step; where several threads call the driver each ns counts once (launch, copy, memory, \
                 other, wait, in this order). Of the time outside the driver, system waits are those of the loop's thread \
                 for the operating system (--explain os-waits) in which no other thread launches; the rest has no evidence in the trace and is called unknown: \
-                Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the GPU's times where the trace has them, else from the host's; GPU line: busy and idle time of the step, of several GPUs the mean (--explain gpu-gaps); there is no verdict where more than half of the calls are lost; each finding's gain is \
+                Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the GPU's times where the trace has them, else from the host's; GPU line: busy and idle time of the step, of several GPUs the mean (--explain gpu-gaps); there is no verdict where more than half of the calls are lost, nor where more than 1 % of the launches \
+                of kernels, and ten or more, have no kernel in a trace with GPU times; each finding's gain is \
                 an upper bound. cost = recorded events x measured cost of one, and the time in which graphs were read, / wall time, in the process where that is most; lost = events without room of all \
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
                 and no hook covers; the line below names them, and libraries whose own calls symbols may not reach.",
@@ -164,11 +165,10 @@ impl Analysis for Summary {
         let verdict = main.map(|s| match mostly_lost {
             _ if !whole => not_whole(),
             Some(share) => lost(share),
-            None if s.clock_off.is_some() => {
-                let what = s.clock_off.clone().unwrap_or_default();
-                Verdict { word: "UNKNOWN", text: format!("the GPU's clock is not the host's: {what}") }
-            }
-            None => findings::verdict(s, &findings),
+            None => match s.gpu_doubt.clone() {
+                Some(text) => Verdict { word: "UNKNOWN", text },
+                None => findings::verdict(s, &findings),
+            },
         });
         let content = Content { facts, subjects: &subjects, verdict, findings, own: Own::of(facts) };
         let mut section = Section { literal: Some(text::text(&content, main)), ..Section::default() };

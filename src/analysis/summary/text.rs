@@ -280,8 +280,8 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
 /// What the GPU did: where it idles, for which reasons, else with what it was busy.
 fn gpu_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     let Some(gpu) = &main.on_gpu else {
-        return match main.clock_off {
-            Some(_) => " GPU   busy and idle time not known: its clock is not the host's (host side only)\n".to_owned(),
+        return match main.gpu_doubt {
+            Some(_) => " GPU   busy and idle time not known: see the verdict (host side only)\n".to_owned(),
             None => estimate_line(main, shown),
         };
     };

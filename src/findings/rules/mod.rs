@@ -333,7 +333,7 @@ pub(crate) const ALL: &[Rule] = &[
         all_of_it: false,
         gain_known: true,
         effort: Effort::Medium,
-        recorded: always,
+        recorded: |s| s.facts.transfers.is_sized(Some(s.process_id)),
         evaluate: small_transfers,
     },
     Rule {

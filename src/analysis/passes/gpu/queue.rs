@@ -54,7 +54,8 @@ impl Queue {
     #[inline]
     fn add(&mut self, call: i64, begin: i64) {
         self.operations += 1;
-        self.leave(call);
+        // At the same time a call counts before a begin, as HTA has it: clocks of whole us have many such.
+        self.leave(call - 1);
         self.pass(call);
         // A clock that lags may let an operation begin before its call.
         self.waiting.push_back(begin.max(call));
@@ -104,6 +105,18 @@ mod tests {
         // 1 from 0, 2 from 10, 3 from 20, 2 from 100, 1 from 110, 0 from 200.
         assert_eq!(queue.weighted, (10.0 + 20.0 + 240.0 + 20.0 + 90.0, 200));
         assert_eq!(queue.full_ns, 0);
+    }
+
+    #[test]
+    fn at_the_same_time_a_call_counts_before_a_begin() {
+        let mut queue = Queue::default();
+        for call in [0, 10, 20] {
+            queue.add(call, call + 10);
+        }
+        queue.leave(i64::MAX);
+        // 1, then 2 and 1 at 10 and at 20, then 0: what HTA makes of +1, +1, -1, +1, -1, -1.
+        assert_eq!((queue.lengths.max, queue.lengths.count, queue.lengths.sum), (2, 6, 7));
+        assert_eq!(queue.weighted, (30.0, 30));
     }
 
     #[test]
