@@ -73,6 +73,9 @@ mod tests {
     use crate::analysis::{ALL, Section, Value};
     use crate::trace::testing::{START, TestTrace};
 
+    /// Which kernels the trace has.
+    type Kept = fn(usize) -> bool;
+
     /// A loop of 60 steps whose launch and copy run on the GPU, the launches' kernels only where `kept` says so.
     fn looped(kept: impl Fn(usize) -> bool, waits: bool) -> TestTrace {
         let mut trace = TestTrace::new();
@@ -106,7 +109,7 @@ mod tests {
     #[test]
     fn launches_without_kernels_leave_the_gpus_idle_time_unknown_and_every_report_says_so() {
         let half = "30 of 60 launches have no kernel in the trace; the GPU's records end 10.8 ms after the first call";
-        let cases: [(fn(usize) -> bool, &str); 3] = [
+        let cases: [(Kept, &str); 3] = [
             (|_| false, "60 of 60 launches have no kernel in the trace; the trace has no kernel of this process"),
             (|number| number < 30, half),
             (|number| number % 5 != 0, "12 of 60 launches have no kernel in the trace"),
@@ -128,8 +131,7 @@ mod tests {
 
     #[test]
     fn what_was_still_under_way_at_the_end_and_few_launches_are_no_reason_for_doubt() {
-        let cases: [(fn(usize) -> bool, bool); 3] =
-            [(|_| true, true), (|number| number < 40, false), (|number| number != 20, true)];
+        let cases: [(Kept, bool); 3] = [(|_| true, true), (|number| number < 40, false), (|number| number != 20, true)];
         for (kept, waits) in cases {
             let trace = looped(kept, waits);
             assert_ne!(report(&trace, "summary").get("verdict"), &"UNKNOWN".into());
