@@ -161,6 +161,30 @@ fn an_event_that_a_clock_put_days_away_is_left_out_and_said() {
 }
 
 #[test]
+fn findings_and_verdict_are_not_of_a_jump_of_the_clock() {
+    for (jump_us, unknown) in [(-5_000_000, true), (2 * HOUR, false)] {
+        let scratch = Scratch::new();
+        let text = timed(400, |_, id, at| if id > 200 { at + jump_us } else { at });
+        imported(&scratch, &scratch.file("jump.json", text));
+        let report = scratch.gputrace(&["report", "imported", "--only", "summary"]).expect(0).text();
+        assert_eq!(report.contains("\nUNKNOWN: the clock was set meanwhile: time runs back by "), unknown, "{report}");
+        assert!(!report.contains("a few steps take far longer") && !report.contains("OUTLIER STEPS"), "{report}");
+    }
+}
+
+#[test]
+fn calls_that_a_profiler_numbers_in_blocks_are_no_clock_that_runs_back() {
+    let scratch = Scratch::new();
+    // Each second call has a number behind all others.
+    let number = |id: i64| if id % 2 == 0 { 1_000 + id } else { id };
+    let calls: Vec<_> = (1..=400).map(|id| (1_000_000_000 + id * 1_000, 5, number(id), 77)).collect();
+    let kernels: Vec<_> = calls.iter().map(|(at, _, id, _)| (at + 10, 900, *id)).collect();
+    let both = imported(&scratch, &scratch.file("blocks.json", loop_of(&calls, &kernels)));
+    let notes = both.0.manifest().notes;
+    assert!(notes.iter().all(|note| !note.contains("clock")), "{notes:?}");
+}
+
+#[test]
 fn time_that_runs_back_is_said_and_a_steady_clock_is_not_blamed() {
     for (back_us, says) in [(5_000_000, true), (2 * HOUR, true), (0, false)] {
         let scratch = Scratch::new();

@@ -240,7 +240,12 @@ impl Clocks {
 
     /// What the manifest says about the clocks.
     pub(crate) fn describe(&self, kind: ClockKind) -> manifest::Clock {
-        manifest::Clock { kind: kind.name().to_owned(), pairs: self.kept.clone(), rejected: self.rejected }
+        manifest::Clock {
+            kind: kind.name().to_owned(),
+            pairs: self.kept.clone(),
+            rejected: self.rejected,
+            ..manifest::Clock::default()
+        }
     }
 }
 

@@ -4,10 +4,13 @@
 //! The promise "nothing is lost in silence" is kept here: for each process and class
 //! `seen = recorded + culled + left_out + dropped + sampled_out + in_flight + abandoned`, and `balanced` says whether that holds.
 
+mod clock;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use self::clock::{Clock, Pair};
 pub use crate::account::Count;
 pub use crate::budget::{HookBudget, ShedPart};
 pub use crate::counters::{Counters, Source};
@@ -97,28 +100,6 @@ pub struct Removed {
     pub from_ns: i64,
     /// Begin of the last one.
     pub to_ns: i64,
-}
-
-/// The clock of the events.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Clock {
-    /// `monotonic`, `tsc`, `cntvct`, or `imported`: that of the file which was read.
-    pub kind: String,
-    /// Moments on all three clocks over the run, in order.
-    pub pairs: Vec<Pair>,
-    /// Moments that were not on the line of the others and were left out.
-    pub rejected: u64,
-}
-
-/// One moment on three clocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pair {
-    /// The processor's counter.
-    pub ticks: u64,
-    /// CLOCK_MONOTONIC, ns.
-    pub monotonic_ns: u64,
-    /// CLOCK_REALTIME, ns since the Unix epoch.
-    pub realtime_ns: u64,
 }
 
 /// The command itself.

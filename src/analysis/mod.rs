@@ -76,6 +76,7 @@ mod unified_memory;
 mod unmatched;
 
 pub(crate) use aliases::{find, unknown};
+pub(crate) use clock::back as clock_back;
 pub(crate) use facts::Facts;
 pub(crate) use gpu::name as gpu_name;
 pub(crate) use gpu_clock::off as gpu_clock_off;

@@ -71,7 +71,9 @@ impl Analysis for Modules {
         let steady = sum(|loads| loads.steady, false);
         let kernels = || facts.modules.kernels().map(|(_, kernel)| kernel);
         let known = !facts.steps.all.is_empty();
-        let in_steady = known.then(|| kernels().filter(|kernel| kernel.steady).count() as u64);
+        // Where no launch tells its kernel, none is a kernel's first.
+        let named = known && kernels().next().is_some();
+        let in_steady = named.then(|| kernels().filter(|kernel| kernel.steady).count() as u64);
         section.fact("loads", "loading calls", Unit::Count, all.0);
         section.fact("loads_ns", "time in them", Unit::Ns, all.1);
         section.fact("jit", "of them compiled or linked (JIT)", Unit::Count, jit.0);

@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::Facts;
 use super::passes::step_sums::{Cause, Outlier};
 use super::section::{Column, Table, Unit, Value, column, percent};
+use super::{Facts, clock};
 use crate::trace::Site;
 
 /// A cause must explain so much of what an outlier took beyond the median.
@@ -71,14 +71,20 @@ impl LongSteps {
 /// Steps of less are uneven, and on a busy machine many are; one that takes so many times the median did something else.
 const FAR: i64 = 4;
 
-/// The steps of a process over four times the median, but those that come at even distances and so belong to the others.
+/// The steps of a process over four times the median, but those that come at even distances and so belong to the others, and
+/// those that hold a jump of the clock; none where time runs back.
 pub(crate) fn long(facts: &Facts<'_>, process_id: i64) -> Option<LongSteps> {
-    let steps = facts.steps.of(process_id)?;
+    let steps = facts.steps.of(process_id).filter(|_| clock::back(facts, process_id).is_none())?;
     let (median_ns, all_ns) = (steps.quantile_ns(0.5), steps.sorted_ns.iter().sum());
     let mut long = LongSteps { steps: steps.sorted_ns.len(), median_ns, all_ns, ..LongSteps::default() };
     let own = |outlier: &&Outlier| facts.steps.all[outlier.slot].process_id == process_id;
     let is_far = |outlier: &&Outlier| outlier.ns > median_ns.saturating_mul(FAR) && !steps.is_usual(outlier.ns);
     for outlier in facts.step_sums.outliers.iter().filter(own).filter(is_far) {
+        if clock::is_jump(facts, process_id, (outlier.start_ns, outlier.start_ns + outlier.ns)) {
+            long.all_ns -= outlier.ns;
+            long.steps -= 1;
+            continue;
+        }
         let loading_ns = outlier.tally.ns[Cause::Load as usize];
         long.count += 1;
         long.ns += outlier.ns;

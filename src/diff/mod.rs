@@ -261,6 +261,7 @@ fn by_kernel(before: &Samples, after: &Samples) -> Vec<Part> {
     let time = if gpu { "time on the GPU" } else { LAUNCH_TIME };
     let time_of = |kernel: &Kernel| if gpu { kernel.gpu_ns.clone() } else { kernel.launch_ns.clone() };
     let left_out = before.left_out + after.left_out;
+    let named = before.names_kernels() && after.names_kernels();
     let unseen =
         (left_out > 0).then(|| format!("{left_out} more launches are of kernels beyond the first {MOST_KERNELS}"));
     let part = |name: &str, title: String, unit: Unit, of: &dyn Fn(&Kernel) -> Vec<f64>| {
@@ -289,9 +290,10 @@ fn by_kernel(before: &Samples, after: &Samples) -> Vec<Part> {
             };
             (change.by() != 0.0 || change.note.is_some()).then_some(change)
         };
-        let mut rows: Vec<Change> = pairs.iter().filter_map(row).collect();
+        let mut rows: Vec<Change> = pairs.iter().filter(|_| named).filter_map(row).collect();
         tables::sort(&mut rows);
-        Part { name: name.to_owned(), title, rows, left_out: 0, note: unseen.clone() }
+        let unnamed = (!named).then(|| "not compared: the launches of one trace do not tell their kernels".to_owned());
+        Part { name: name.to_owned(), title, rows, left_out: 0, note: unnamed.or_else(|| unseen.clone()) }
     };
     vec![
         part(KERNEL_LAUNCHES, format!("Kernels: launches {per}"), Unit::Count, &|kernel| kernel.count.clone()),

@@ -60,12 +60,12 @@ pub(super) const QUANTITIES: &[Quantity] = {
     use Unit::*;
     &[
         quantity("duration", Ns, &["summary"], Of::Duration),
-        quantity("launches", Count, &["summary", "launch-overhead"], Of::Calls(|t| calls(t, Launch))),
+        quantity(LAUNCHES, Count, &["summary", "launch-overhead"], Of::Calls(|t| calls(t, Launch))),
         quantity(LAUNCH_TIME, Ns, &["summary", "launch-overhead"], Of::Calls(|t| ns(t, Launch))),
         quantity("waits", Count, &["summary", "syncs"], Of::Calls(|t| f64::from(t.waits()))),
         quantity("time in waits", Ns, &["summary", "syncs"], Of::Calls(|t| ns(t, Wait))),
         quantity("copies and sets", Count, &["summary", "transfers"], Of::Calls(|t| calls(t, Copy))),
-        quantity("bytes copied and set", Bytes, &["transfers"], Of::Calls(|t| t.bytes as f64)),
+        quantity(BYTES, Bytes, &["transfers"], Of::Calls(|t| t.bytes as f64)),
         quantity("time in copies and sets", Ns, &["summary", "transfers"], Of::Calls(|t| ns(t, Copy))),
         quantity(
             "allocation and free calls",
@@ -86,6 +86,10 @@ pub(super) const QUANTITIES: &[Quantity] = {
     ]
 };
 
+/// What counts launches.
+pub(super) const LAUNCHES: &str = "launches";
+/// What counts bytes.
+const BYTES: &str = "bytes copied and set";
 /// What launches' part by kernel is called too.
 pub(super) const LAUNCH_TIME: &str = "time in launch calls";
 
@@ -130,7 +134,10 @@ fn rows(before: &Samples, after: &Samples, wanted: impl Fn(&Quantity) -> bool) -
     let row = |(index, quantity): (usize, &Quantity)| {
         let compared = compare(before.get(index), after.get(index), QUANTITIES.len());
         let (old, new) = compared.values;
-        let known = |samples: &Samples, value: f64| (samples.gpu || !quantity.of.is_of_gpu()).then_some(value);
+        let known = |samples: &Samples, value: f64| {
+            let sized = samples.sized || quantity.what != BYTES;
+            (sized && (samples.gpu || !quantity.of.is_of_gpu())).then_some(value)
+        };
         let change = Change {
             what: quantity.what.to_owned(),
             unit: quantity.unit,

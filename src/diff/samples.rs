@@ -7,7 +7,7 @@
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::quantities::{Of, QUANTITIES};
+use super::quantities::{LAUNCHES, Of, QUANTITIES};
 use crate::analysis::{Facts, Part, StepCause, Tally, Union};
 use crate::trace::{NO_NAME, Names, Rows, Want};
 
@@ -48,6 +48,8 @@ pub(super) struct Samples {
     pub(super) left_out: u64,
     /// Whether any work of the GPU is in the trace.
     pub(super) gpu: bool,
+    /// Whether the bytes of its copies and sets are known.
+    pub(super) sized: bool,
 }
 
 impl Samples {
@@ -66,7 +68,14 @@ impl Samples {
         let mut taking = Taking::new(process_id, &spans);
         facts.trace.scan(WANTS, facts.filter, &mut |rows| taking.rows(rows));
         let ids: FxHashSet<i64> = taking.kernels.iter().map(|kernel| kernel.id).collect();
-        taking.end(&facts.trace.names(&ids), per_step, &tallies)
+        let sized = facts.transfers.is_sized(Some(process_id));
+        Samples { sized, ..taking.end(&facts.trace.names(&ids), per_step, &tallies) }
+    }
+
+    /// Whether its launches tell their kernels, or there are none.
+    pub(super) fn names_kernels(&self) -> bool {
+        let launches = QUANTITIES.iter().zip(&self.quantities).find(|(quantity, _)| quantity.what == LAUNCHES);
+        !self.kernels.is_empty() || launches.is_none_or(|(_, steps)| steps.iter().all(|count| *count == 0.0))
     }
 
     /// The quantity at this place of the list, by step.
@@ -274,7 +283,7 @@ impl Taking {
                 }
             }
         }
-        Samples { per_step, count: tallies.len(), quantities, kernels, left_out: self.left_out, gpu }
+        Samples { per_step, count: tallies.len(), quantities, kernels, left_out: self.left_out, gpu, sized: true }
     }
 }
 

@@ -312,3 +312,21 @@ fn rows_with_long_names_are_told_apart() {
         assert_eq!(said.contains("cuMemcpyHtoDAsync_v2 package::module::Training::step "), width == 160, "{said}");
     }
 }
+
+#[test]
+fn what_one_trace_cannot_know_is_no_difference() {
+    let mut blind = made(1, 1, "gemm");
+    blind.set(gputrace_collectors::schema::TableId::Launches, "name_id", &serde_json::Value::Null);
+    // As an import without GPU times writes them.
+    blind.set(gputrace_collectors::schema::TableId::Launches, "grid_x", &0.into());
+    blind.set(gputrace_collectors::schema::TableId::Transfers, "bytes", &serde_json::Value::Null);
+    compared(&made(1, 1, "gemm"), &blind, |diff| {
+        let kernels = diff.parts.iter().find(|part| part.name == "kernels.launches").expect("kernels");
+        assert!(kernels.rows.is_empty(), "{:?}", kernels.rows);
+        assert!(kernels.note.as_deref().is_some_and(|note| note.contains("do not tell their kernels")));
+        let first = diff.parts.iter().flat_map(|part| &part.rows).find(|row| row.what == "steady_first_launches");
+        assert!(first.is_none_or(|row| row.after.is_none() && row.beyond.is_none()), "{first:?}");
+        let bytes = diff.parts.iter().flat_map(|part| &part.rows).filter(|row| row.what.contains("bytes cop"));
+        bytes.for_each(|row| assert_eq!((row.after, row.beyond), (None, None)));
+    });
+}

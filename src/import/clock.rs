@@ -9,6 +9,7 @@ use std::array;
 use rustc_hash::FxHashMap;
 
 use super::gathered::Gathered;
+use super::rounding;
 use crate::render::{counted, duration};
 
 /// Nothing waits so long for what belongs to it.
@@ -21,6 +22,8 @@ const FEW: usize = 8;
 const PAUSE: i64 = 10;
 /// A call that was made so long before the one before it, or after the one after it, was timed by another clock.
 const APART_NS: i64 = 1_000_000_000;
+/// A block of numbers begins in the first part of the run, of so many.
+const BLOCK: i64 = 10;
 /// A call that begins so much before the one made before it was timed by a clock that was set.
 const BACK_NS: i64 = 1_000_000;
 /// Where more of the calls than one in so many begin before their predecessors, their numbers tell no order.
@@ -42,21 +45,22 @@ pub(super) fn judge(found: &mut Gathered) {
     ]
     .map(|events| vec![false; events]);
     by_number(found, &threads, &mut strays);
-    let mut pause_ns = None;
+    let mut pauses = Vec::new();
     if found.span_ns().is_some_and(|(first, last)| is_far(first, last)) {
         // Of a call and its kernel that lie far apart the one is wrong that lies where nothing else does.
         by_place(found, &mut strays);
         by_cause(found, &mut strays);
-        pause_ns = by_place(found, &mut strays);
+        pauses = by_place(found, &mut strays);
     }
     tell_of_time_back(found, &threads, &strays);
     leave_out(found, &strays);
-    found.notes.extend(pause_ns.map(|ns| {
+    found.notes.extend(pauses.iter().map(|(from, to)| to - from).max().map(|ns| {
         format!(
             "between two events lie {} without any: a pause, or a clock that jumped; nearly all idle time is that",
             duration(ns as f64)
         )
     }));
+    found.pauses = pauses;
 }
 
 /// Begin and end of all events, by list.
@@ -117,9 +121,9 @@ fn by_cause(found: &Gathered, strays: &mut Strays) {
     }
 }
 
-/// Of groups of events that lie far from each other those of a few that lie very far from where most are. The longest pause
-/// between what stays, where that is nearly all.
-fn by_place(found: &Gathered, strays: &mut Strays) -> Option<i64> {
+/// Of groups of events that lie far from each other those of a few that lie very far from where most are. The pauses
+/// between what stays that are nearly all of it.
+fn by_place(found: &Gathered, strays: &mut Strays) -> Vec<(i64, i64)> {
     let lists = lists(found);
     let all =
         || lists.iter().zip(0..).flat_map(|(of, list)| of.iter().enumerate().map(move |(at, span)| (list, at, *span)));
@@ -136,7 +140,7 @@ fn by_place(found: &Gathered, strays: &mut Strays) -> Option<i64> {
             None => groups.push((start, end, 1)),
         }
     }
-    let main = groups.iter().max_by_key(|(.., count)| *count).copied()?;
+    let Some(main) = groups.iter().max_by_key(|(.., count)| *count).copied() else { return Vec::new() };
     let apart = |(start, end): (i64, i64)| start.saturating_sub(main.1).max(main.0.saturating_sub(end)).max(0);
     let enough = TIMES.saturating_mul(main.1 - main.0).max(FAR_NS);
     let is_stray = |group: &(i64, i64, usize)| group.2 * FEW <= main.2 && apart((group.0, group.1)) >= enough;
@@ -146,8 +150,8 @@ fn by_place(found: &Gathered, strays: &mut Strays) -> Option<i64> {
         strays[list][at] |= is_short(span) && gone.iter().any(in_gone);
     }
     let busy: i64 = stay.iter().map(|(start, end, _)| end - start).sum();
-    let pause = stay.windows(2).map(|pair| pair[1].0 - pair[0].1).max();
-    pause.filter(|ns| *ns >= busy.saturating_mul(PAUSE))
+    let pauses = stay.windows(2).map(|pair| (pair[0].1, pair[1].0));
+    pauses.filter(|(from, to)| to - from >= busy.saturating_mul(PAUSE)).collect()
 }
 
 fn leave_out(found: &mut Gathered, strays: &Strays) {
@@ -184,14 +188,36 @@ fn leave_out(found: &mut Gathered, strays: &Strays) {
     ));
 }
 
+/// Whether a thread's calls come in blocks of numbers, each from the begin of the run on, of which none cuts into another's: a
+/// profiler that numbers launches first and allocations then. A clock that was set puts calls across others.
+fn are_blocks(found: &Gathered, calls: &[usize]) -> bool {
+    let span = |place: usize| (found.calls[place].start_ns, found.calls[place].start_ns + found.calls[place].api_ns);
+    let mut spans: Vec<(i64, i64)> = calls.iter().map(|place| span(*place)).collect();
+    let (first, last) = spans.iter().fold((i64::MAX, i64::MIN), |all, one| (all.0.min(one.0), all.1.max(one.1)));
+    let back = |pair: &&[usize]| span(pair[0]).0.saturating_sub(span(pair[1]).0) >= BACK_NS;
+    let from_the_begin = |pair: &[usize]| span(pair[1]).0 <= first.saturating_add(last.saturating_sub(first) / BLOCK);
+    // What begins before all others is no block of theirs, but a jump.
+    let beside = calls.first().is_some_and(|place| span(*place).0 <= first.saturating_add((last - first) / BLOCK));
+    spans.sort_unstable_by_key(|(start, end)| (*start, std::cmp::Reverse(*end)));
+    let mut open = i64::MIN;
+    let crosses = |(start, end): &(i64, i64)| {
+        let cut = *start < open && !rounding::is_inside((*start, *end), open);
+        open = open.max(*end);
+        cut
+    };
+    beside && calls.windows(2).filter(back).all(from_the_begin) && !spans.iter().any(crosses)
+}
+
 /// Says where calls of a thread that stay begin before those that were made before them.
 fn tell_of_time_back(found: &mut Gathered, threads: &[Vec<usize>], strays: &Strays) {
     let at = |place: usize| found.calls[place].start_ns;
-    let pairs = || threads.iter().flat_map(|calls| calls.windows(2));
+    let threads = || threads.iter().filter(|calls| !are_blocks(found, calls));
+    let pairs = || threads().flat_map(|calls| calls.windows(2));
     let stay = |pair: &&[usize]| pair.iter().all(|place| !strays[0][*place]);
     let by = pairs().filter(stay).map(|pair| at(pair[0]).saturating_sub(at(pair[1]))).filter(|ns| *ns >= BACK_NS);
     let (count, most) = by.fold((0, 0), |(count, most), ns| (count + 1, ns.max(most)));
     if count > 0 && (count == 1 || count * ORDERED <= pairs().count()) {
+        found.back_ns = Some(most);
         found.notes.push(format!(
             "time runs back {} in a thread, by {} at most: the clock was set meanwhile, and what lies before and after is mixed up",
             counted(count as f64, "time", "times"),

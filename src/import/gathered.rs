@@ -54,6 +54,9 @@ pub(crate) struct Gathered {
     pub(crate) broken: u64,
     /// Events whose end was told to be before their begin.
     pub(crate) negative: u64,
+    /// Times without events that are far longer than all that happened, and how far time runs back: jumps of the clock.
+    pub(crate) pauses: Vec<(i64, i64)>,
+    pub(crate) back_ns: Option<i64>,
     /// What else must be known of the file, a sentence each.
     pub(crate) notes: Vec<String>,
 }

@@ -264,7 +264,12 @@ impl Ids<'_> {
             started_ns,
             ended_ns: Some(ended_ns),
             complete: true,
-            clock: manifest::Clock { kind: manifest::IMPORTED.to_owned(), ..manifest::Clock::default() },
+            clock: manifest::Clock {
+                kind: manifest::IMPORTED.to_owned(),
+                pauses: found.pauses.clone(),
+                back_ns: found.back_ns,
+                ..manifest::Clock::default()
+            },
             processes,
             devices: self.devices(),
             notes: found.all_notes(place.source),

@@ -136,6 +136,12 @@ impl Answers {
         self.of_analysis(named).is_some_and(|answered| answered.is_of_trace)
     }
 
+    /// Whether a metric is another thing in these two: what findings gain is replayed where GPU times are in the trace, else
+    /// estimated from the host's.
+    pub(crate) fn is_other(&self, named: &Named, other: &Answers) -> bool {
+        named.metric.key == "joint_gain_ns" && self.gpu != other.gpu
+    }
+
     /// One answer.
     pub(crate) fn get(&self, named: &Named) -> Answer {
         let Some(Answered { section, .. }) = self.of_analysis(named) else {

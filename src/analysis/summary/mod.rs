@@ -165,7 +165,7 @@ impl Analysis for Summary {
         let verdict = main.map(|s| match mostly_lost {
             _ if !whole => not_whole(),
             Some(share) => lost(share),
-            None => match s.gpu_doubt.clone() {
+            None => match super::clock_back(facts, s.process_id).or(s.gpu_doubt.clone()) {
                 Some(text) => Verdict { word: "UNKNOWN", text },
                 None => findings::verdict(s, &findings),
             },

@@ -53,6 +53,33 @@ mod tests {
     }
 
     #[test]
+    fn a_jump_of_an_imported_clock_is_no_step_that_took_long() {
+        const JUMP_NS: i64 = 7_200_000_000_000;
+        for told in [false, true] {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + JUMP_NS + 1_000_000_000);
+            let mut thread = trace.thread(1, 11);
+            let mut jumped = START;
+            for step in 0..104 {
+                let began = thread.range_begin();
+                thread.launch("k", 5_000);
+                thread.sync("cuStreamSynchronize", "stream", 945_000);
+                if step == 52 {
+                    jumped = thread.now;
+                    thread.host(JUMP_NS);
+                }
+                thread.host(45_000);
+                thread.range_end(None, "step", began, true);
+            }
+            let clock = &mut trace.manifest.as_mut().expect("a manifest").clock;
+            clock.kind = gputrace_collectors::manifest::IMPORTED.to_owned();
+            clock.pauses = if told { vec![(jumped, jumped + JUMP_NS)] } else { Vec::new() };
+            let section = trace.section(ALL[0]);
+            assert_eq!(found(&section).iter().any(|(name, _)| name == "outlier-steps"), !told, "{:?}", section.literal);
+        }
+    }
+
+    #[test]
     fn a_few_steps_that_are_half_of_the_time_are_the_verdict_and_not_healthy() {
         for gpu_times in [false, true] {
             let section = with_long_steps(&[23, 31, 68, 79], gpu_times);
