@@ -347,7 +347,8 @@ fn options_that_say_nothing_to_tables_are_refused() {
     for format in ["sqlite", "csv", "arrow"] {
         for (more, says) in [
             (&["-o", "x", "--max-events", "5"][..], "--format perfetto or chrome"),
-            (&["-o", "x", "--at", "peak"], "--format pprof or folded"),
+            (&["-o", "x", "--at", "peak"], "--format pprof, folded or speedscope"),
+            (&["-o", "x", "--of", "waits"], "--format pprof, folded or speedscope"),
             (&["-o", "x", "--value", "alloc_space"], "--format folded"),
             (&["-o", "x.gz"], "not compressed"),
         ] {

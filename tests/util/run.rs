@@ -63,6 +63,8 @@ impl Scratch {
 
     /// A program to run here.
     pub(crate) fn target(&self, program: impl AsRef<OsStr>) -> Target<'_> {
+        static STATES: AtomicU32 = AtomicU32::new(0);
+        let state = self.path.join(format!("state-{}", STATES.fetch_add(1, Ordering::Relaxed)));
         Target {
             scratch: self,
             program: program.as_ref().to_owned(),
@@ -72,6 +74,7 @@ impl Scratch {
             folder: self.path.clone(),
             input: None,
             own_group: false,
+            state,
         }
     }
 
@@ -126,6 +129,8 @@ pub(crate) struct Target<'a> {
     folder: PathBuf,
     input: Option<PathBuf>,
     own_group: bool,
+    /// Programs that die again and again are what many tests are about: gputrace is not to remember one for the next.
+    state: PathBuf,
 }
 
 impl Target<'_> {
@@ -198,8 +203,7 @@ impl Target<'_> {
         let run = self.scratch.path.join("run");
         fs::create_dir_all(&run).expect("the folder is writable");
         command.env("XDG_RUNTIME_DIR", run);
-        // Programs that die again and again are what many tests are about: gputrace is not to remember them.
-        command.env("XDG_STATE_HOME", "/dev/null");
+        command.env("XDG_STATE_HOME", &self.state);
         for (name, value) in &self.variables {
             match value {
                 Some(value) => command.env(name, value),
