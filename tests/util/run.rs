@@ -17,6 +17,9 @@ use super::{Driver, driver_folder, gputrace, odd_driver_folder, shim};
 /// Nothing here takes this long; a run that does hangs, and is ended.
 const HANGS: Duration = Duration::from_secs(180);
 
+/// Where gputrace keeps what it remembers of earlier runs, in a test's folder.
+const STATE: &str = "state-of-programs";
+
 /// A folder of a test's own, removed when the test has passed.
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -63,8 +66,8 @@ impl Scratch {
 
     /// A program to run here.
     pub(crate) fn target(&self, program: impl AsRef<OsStr>) -> Target<'_> {
-        static STATES: AtomicU32 = AtomicU32::new(0);
-        let state = self.path.join(format!("state-{}", STATES.fetch_add(1, Ordering::Relaxed)));
+        // Programs that die again and again are what many tests are about: gputrace is not to remember one for the next.
+        let _ = fs::remove_dir_all(self.path.join(STATE));
         Target {
             scratch: self,
             program: program.as_ref().to_owned(),
@@ -74,7 +77,6 @@ impl Scratch {
             folder: self.path.clone(),
             input: None,
             own_group: false,
-            state,
         }
     }
 
@@ -129,8 +131,6 @@ pub(crate) struct Target<'a> {
     folder: PathBuf,
     input: Option<PathBuf>,
     own_group: bool,
-    /// Programs that die again and again are what many tests are about: gputrace is not to remember one for the next.
-    state: PathBuf,
 }
 
 impl Target<'_> {
@@ -203,7 +203,7 @@ impl Target<'_> {
         let run = self.scratch.path.join("run");
         fs::create_dir_all(&run).expect("the folder is writable");
         command.env("XDG_RUNTIME_DIR", run);
-        command.env("XDG_STATE_HOME", &self.state);
+        command.env("XDG_STATE_HOME", self.scratch.path.join(STATE));
         for (name, value) in &self.variables {
             match value {
                 Some(value) => command.env(name, value),
