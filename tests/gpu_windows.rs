@@ -92,15 +92,15 @@ fn what_lies_between_windows_is_no_idle_time() {
 #[test]
 fn steps_longer_than_windows_are_those_of_the_host() {
     let scratch = Scratch::new();
-    // A step of 3,000 kernels and a pause takes some 180 ms. No window is longer than 100.
+    // A step of 5,000 kernels and a pause takes some 280 ms. A window is 100 long, and longer only as a busy machine closes it late.
     let options = ["--gpu-window-every", "0.5", "--budget", "3"];
-    let run = in_windows(&scratch, &["5", "3000", "50", "30000"], &options).traced().expect(0);
+    let run = in_windows(&scratch, &["5", "5000", "50", "30000"], &options).traced().expect(0);
     let folder = run.trace.to_string_lossy();
     let arguments = ["report", &folder, "--only", "summary", "--format", "json"];
     let report: serde_json::Value = serde_json::from_str(&scratch.gputrace(&arguments).expect(0).text()).expect("JSON");
     let facts = &report["analyses"]["summary"]["facts"];
     let number = |name: &str| facts[name].as_f64().unwrap_or_else(|| panic!("{name}: {}", run.stderr));
-    assert!(number("steps") > 10.0 && number("launches") == 3000.0 && number("wait_ns") > 1e7, "{}", run.stderr);
+    assert!(number("steps") > 8.0 && number("launches") == 5000.0 && number("wait_ns") > 1e7, "{}", run.stderr);
     assert!(facts["gpu_busy_ns"].is_null() && run.whole_lines().contains("none holds a whole step"), "{}", run.stderr);
     let about = run.read().root().gpu_time.expect("CUPTI was asked");
     assert!(about.windows >= 6, "{about:?}");

@@ -140,7 +140,9 @@ impl Gpu {
         if !self.is_asked() || budget_ppm == 0 {
             return;
         }
-        let Some(left) = self.governor.look(budget_ppm, now_ns, events, event_ns) else { return };
+        let (records, detached) = self.about.as_ref().map_or((0, 0), |about| (about.records, about.detached));
+        let windows_ns = Governor::windows_ns(records, detached, &self.cost);
+        let Some(left) = self.governor.look(budget_ppm, now_ns, (events, event_ns), windows_ns) else { return };
         // The next window shall know what the last one cost, and the first has nothing to be compared with before it.
         if self.open.is_none() && self.closed.back().is_some_and(|(_, off)| *off < now_ns - COMPARED_NS) {
             self.cost.end_window();
