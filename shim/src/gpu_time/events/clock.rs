@@ -4,16 +4,16 @@
 //! host is still making the launch, and the time until the second one would hold that too: 3 us of a kernel's 2 in a program
 //! that the host cannot feed. But when the GPU can have got the launch is known: at the host's time of the call and what it takes
 //! from the host to an idle GPU, which is the least that was seen between the begin of a record's call and the event's time.
-//! Such a launch does not wait for its first event either, and has less of what a pair takes by itself.
+//! Such a launch does not wait for its first event either, and may have less of what a pair takes by itself.
 //! Times of both clocks are compared by events in a stream of ours, again and again: the clocks drift by some millionths.
+
+use super::price::Price;
 
 /// What was least holds for about so long.
 const WINDOW_NS: f64 = 250e6;
 /// Two comparisons so far apart give the rate of both clocks; further apart, an event's time has too few digits.
 const APART_NS: f64 = 500e6;
 const TOO_FAR_NS: f64 = 4e9;
-/// What a launch that comes to an idle GPU does not have of a pair's time: 1.2 us on an H200, where that is 3.8.
-const UNQUEUED_NS: f64 = 1200.0;
 
 /// Times on the GPU are ns since the last comparison's event.
 #[derive(Clone, Copy, Debug)]
@@ -96,8 +96,8 @@ impl Clock {
         self.least_ns[0].min(self.least_ns[1])
     }
 
-    /// When the launch of a pair ran; `pair_ns` is what a pair takes by itself. None: the second event came too late to say.
-    pub(super) fn ran(&mut self, times: &Times, pair_ns: f64) -> Option<Ran> {
+    /// When the launch of a pair ran; `price` is what a pair takes by itself. None: the second event came too late to say.
+    pub(super) fn ran(&mut self, times: &Times, price: Price) -> Option<Ran> {
         const LATE_NS: f64 = 10_000.0;
         const CLOSE_NS: f64 = 3_000.0;
         let [before, start, end, after] = times.ticks.map(|ticks| self.at(ticks));
@@ -117,7 +117,7 @@ impl Clock {
         if end - start > 2.0 * LATE_NS && begin > from + LATE_NS {
             return None;
         }
-        let without = (from + pair_ns).max(got + (pair_ns - UNQUEUED_NS).max(0.0));
+        let without = (from + price.queued_ns).max(got + price.idle_ns);
         let gpu_ns = (to - without).max(0.0);
         Some(Ran { start_ns: self.monotonic_ns.saturating_add_signed(begin as i64), gpu_ns })
     }
@@ -139,37 +139,40 @@ mod tests {
     #[test]
     fn a_busy_stream_has_the_time_between_its_events() {
         // Recorded at 10 us, launched from 11 to 14, passed at 500 and 530.
-        let ran = clock().ran(&times([10, 11, 14, 15], [500.0, 530.0]), 1000.0).expect("a time");
+        let ran = clock()
+            .ran(&times([10, 11, 14, 15], [500.0, 530.0]), Price { queued_ns: 1000.0, idle_ns: 1000.0 })
+            .expect("a time");
         assert_eq!((ran.gpu_ns, ran.start_ns), (29_000.0, 7_500_000));
     }
 
     #[test]
     fn an_idle_stream_does_not_count_the_call() {
         // The first event is passed at once; the kernel cannot begin before the call that launches it, of 3 us, is near its end.
-        let ran = clock().ran(&times([10, 11, 14, 15], [10.0, 33.0]), 0.0).expect("a time");
+        let ran = clock().ran(&times([10, 11, 14, 15], [10.0, 33.0]), Price::default()).expect("a time");
         assert_eq!((ran.gpu_ns, ran.start_ns), (20_000.0, 7_013_000));
     }
 
     #[test]
     fn a_pair_takes_less_of_a_launch_that_did_not_wait_for_its_first_event() {
-        let gpu_ns = |gpu_ns, pair_ns| clock().ran(&times([10, 11, 14, 15], gpu_ns), pair_ns).map(|ran| ran.gpu_ns);
-        assert_eq!(gpu_ns([500.0, 530.0], 4000.0), Some(26_000.0));
-        assert_eq!(gpu_ns([10.0, 33.0], 4000.0), Some(20_000.0 - 4000.0 + UNQUEUED_NS));
+        let price = Price { queued_ns: 4000.0, idle_ns: 2800.0 };
+        let gpu_ns = |gpu_ns| clock().ran(&times([10, 11, 14, 15], gpu_ns), price).map(|ran| ran.gpu_ns);
+        assert_eq!(gpu_ns([500.0, 530.0]), Some(26_000.0));
+        assert_eq!(gpu_ns([10.0, 33.0]), Some(20_000.0 - 2800.0));
         // Where the one becomes the other, the GPU being done with what was before 1 us later than it got the launch.
-        assert_eq!(gpu_ns([14.0, 33.0], 4000.0), Some(15_000.0));
-        assert_eq!(gpu_ns([12.5, 33.0], 4000.0), Some(16_500.0));
+        assert_eq!(gpu_ns([14.0, 33.0]), Some(15_000.0));
+        assert_eq!(gpu_ns([12.5, 33.0]), Some(16_500.0));
     }
 
     #[test]
     fn an_end_that_nobody_saw_is_no_time() {
         // The thread was stopped for 85 us before it recorded the second event, which an idle GPU passed at once.
-        assert_eq!(clock().ran(&times([10, 11, 14, 100], [10.0, 99.0]), 0.0), None);
+        assert_eq!(clock().ran(&times([10, 11, 14, 100], [10.0, 99.0]), Price::default()), None);
         // It was stopped, and the kernel ran for longer.
-        assert!(clock().ran(&times([10, 11, 14, 100], [10.0, 150.0]), 0.0).is_some());
+        assert!(clock().ran(&times([10, 11, 14, 100], [10.0, 150.0]), Price::default()).is_some());
         // It was stopped in the launch: did the kernel begin before that, or after?
-        assert_eq!(clock().ran(&times([10, 11, 100, 101], [10.0, 150.0]), 0.0), None);
+        assert_eq!(clock().ran(&times([10, 11, 100, 101], [10.0, 150.0]), Price::default()), None);
         // Of a stream that is busy, who cares.
-        assert!(clock().ran(&times([10, 11, 100, 101], [500.0, 530.0]), 0.0).is_some());
+        assert!(clock().ran(&times([10, 11, 100, 101], [500.0, 530.0]), Price::default()).is_some());
     }
 
     #[test]
@@ -181,7 +184,8 @@ mod tests {
         }
         assert!((clock.rate / 0.5 - fast).abs() < 1e-9, "{clock:?}");
         let ticks = [10, 11, 14, 15].map(|us| 1_000_000 + 40 * 100_000_000 + us * 2000);
-        let ran = clock.ran(&Times { ticks, gpu_ns: [10_000.0 * fast, 33_000.0 * fast] }, 0.0).expect("a time");
+        let ran =
+            clock.ran(&Times { ticks, gpu_ns: [10_000.0 * fast, 33_000.0 * fast] }, Price::default()).expect("a time");
         assert!((ran.gpu_ns - 20_000.0 * fast).abs() < 1e-3, "{ran:?}");
     }
 }

@@ -14,6 +14,7 @@ use super::super::windows;
 use super::clock::{Clock, Times};
 use super::pace::Pace;
 use super::pool::{PAIRS, Pair, Pool};
+use super::price::Price;
 use super::{BELL, END, IS_ON, LOST, OWNER, WITHOUT_ROOM, driver, price};
 use crate::thread::State;
 use crate::{capture, ending, frame, session, sys, thread};
@@ -45,7 +46,7 @@ struct Known {
     /// Which of its base events stands for the last comparison.
     base: usize,
     /// What a pair takes by itself.
-    pair_ns: f64,
+    price: Price,
     /// Where the next look begins.
     first: usize,
     /// Pairs were recorded since the last comparison.
@@ -129,7 +130,7 @@ fn look(pool: &'static Pool, known: &mut Option<Known>, teller: &mut Teller) -> 
         *known = made;
         if let Some(known) = known {
             teller.account.contexts += 1;
-            teller.account.pair_ns = known.pair_ns as u64;
+            teller.account.pair_ns = known.price.queued_ns as u64;
         }
     }
     let Some(known) = known else { return false };
@@ -168,9 +169,9 @@ fn make(pool: &Pool) -> Option<Known> {
         }
         place.store(event, Ordering::Relaxed);
     }
-    let pair_ns = price::of_pair(pool, stream)?;
+    let price = price::of_pair(pool, stream)?;
     let context = pool.context.load(Ordering::Relaxed);
-    Some(Known { context, clock: None, compared_ns: 0, base: 0, pair_ns, first: 0, used: true, bad: 0 })
+    Some(Known { context, clock: None, compared_ns: 0, base: 0, price, first: 0, used: true, bad: 0 })
 }
 
 /// Waits until no stream is being captured. False: there is no need of the pool any more.
@@ -280,7 +281,7 @@ impl Known {
             return;
         };
         let ticks = [0, 1, 2, 3].map(|nth| pair.ticks.get(nth).map_or(0, |tick| tick.load(Ordering::Relaxed)));
-        let Some(ran) = clock.ran(&Times { ticks, gpu_ns: [from, from + pair_ns] }, self.pair_ns) else {
+        let Some(ran) = clock.ran(&Times { ticks, gpu_ns: [from, from + pair_ns] }, self.price) else {
             teller.account.late += 1;
             return;
         };

@@ -68,6 +68,14 @@ functions! {
     query [c"cuEventQuery"] (event: u64);
     /// Milliseconds between two events.
     elapsed [c"cuEventElapsedTime_v2" c"cuEventElapsedTime"] (ms: &mut f32, from: u64, to: u64);
+    /// Host memory that the device reaches.
+    host_allocate [c"cuMemHostAlloc"] (at: &mut u64, bytes: usize, flags: u32);
+    /// Gives it back.
+    host_free [c"cuMemFreeHost"] (at: u64);
+    /// Where the device finds it.
+    device_pointer [c"cuMemHostGetDevicePointer_v2"] (there: &mut u64, at: u64, flags: u32);
+    /// Has a stream wait until a word is so much, or more.
+    wait_value [c"cuStreamWaitValue32_v2"] (stream: u64, there: u64, value: u32, flags: u32);
     /// Device memory.
     allocate [c"cuMemAlloc_v2"] (at: &mut u64, bytes: usize);
     /// Gives it back.
@@ -78,6 +86,10 @@ functions! {
     exchange_mode [c"cuThreadExchangeStreamCaptureMode"] (mode: &mut u32);
 }
 
+/// CU_MEMHOSTALLOC_DEVICEMAP.
+pub(super) const REACHED_BY_DEVICE: u32 = 2;
+/// CU_STREAM_WAIT_VALUE_GEQ.
+pub(super) const AT_LEAST: u32 = 0;
 /// CU_STREAM_NON_BLOCKING.
 pub(super) const NON_BLOCKING: u32 = 1;
 

@@ -10,6 +10,7 @@
 mod clock;
 mod drain;
 mod driver;
+mod gate;
 mod pace;
 mod pool;
 mod price;

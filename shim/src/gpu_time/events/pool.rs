@@ -64,9 +64,10 @@ pub(super) struct Pool {
     /// A stream of ours, and events in it which the pairs' times are compared with.
     pub(super) stream: AtomicU64,
     pub(super) bases: [AtomicU64; 2],
-    /// Device memory of ours: a word, by whose setting it is known what a pair takes. It is given back with the rest: to free
-    /// memory waits for the device.
-    pub(super) word: AtomicU64,
+    /// Device memory of ours, by whose setting it is known what a pair takes, and the word of our stream's
+    /// [`super::gate::Gate`]. They are given back with the rest: to free memory waits for the device.
+    pub(super) memory: AtomicU64,
+    pub(super) gate: AtomicU64,
 }
 
 static ALL: [Pool; POOLS] = [const { Pool::new() }; POOLS];
@@ -122,7 +123,8 @@ impl Pool {
             pairs: [const { Pair::new() }; PAIRS],
             stream: AtomicU64::new(0),
             bases: [const { AtomicU64::new(0) }; 2],
-            word: AtomicU64::new(0),
+            memory: AtomicU64::new(0),
+            gate: AtomicU64::new(0),
         }
     }
 
@@ -257,9 +259,13 @@ impl Pool {
                 0 => {}
                 stream => _ = driver::end_stream(stream),
             }
-            match self.word.swap(0, Ordering::Relaxed) {
+            match self.memory.swap(0, Ordering::Relaxed) {
                 0 => {}
-                word => _ = driver::free(word),
+                memory => _ = driver::free(memory),
+            }
+            match self.gate.swap(0, Ordering::Relaxed) {
+                0 => {}
+                gate => _ = driver::host_free(gate),
             }
             driver::pop(&mut popped);
         }
@@ -271,7 +277,8 @@ impl Pool {
             pair.events.iter().for_each(|event| event.store(0, Ordering::Relaxed));
             pair.give_back();
         }
-        self.bases.iter().chain([&self.stream, &self.word]).for_each(|handle| handle.store(0, Ordering::Relaxed));
+        let others = [&self.stream, &self.memory, &self.gate];
+        self.bases.iter().chain(others).for_each(|handle| handle.store(0, Ordering::Relaxed));
         // The state first: who finds the place without a context finds it free.
         self.state.store(if left { FREE } else { GONE }, Ordering::SeqCst);
         self.context.store(0, Ordering::Release);

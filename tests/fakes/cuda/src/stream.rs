@@ -9,7 +9,11 @@ use crate::work::{HostFn, StreamCallback, Work};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
+use std::time::Duration;
 
 pub(crate) struct Stream {
     pub(crate) context: u64,
@@ -207,6 +211,21 @@ fn write_value(raw: u64, default: Default, address: u64, value: u64, bytes: usiz
     d.submit(stream, Work::Write { address, value, bytes }).map(|_| ())
 }
 
+/// A word of memory, and what it must be at least.
+struct Awaited {
+    address: u64,
+    value: u32,
+}
+
+/// Waits for one on the callback thread, as the device's front end would.
+unsafe extern "C" fn await_value(data: *mut c_void) {
+    let Awaited { address, value } = *unsafe { Box::from_raw(data.cast::<Awaited>()) };
+    let word = unsafe { &*(address as *const AtomicU32) };
+    while (word.load(Acquire).wrapping_sub(value) as i32) < 0 {
+        std::thread::sleep(Duration::from_micros(1));
+    }
+}
+
 /// Blocks until an operation has ended; a captured one has nothing to wait for.
 pub(crate) fn wait_for(d: crate::state::Guard, issued: Issued) -> R {
     let Issued::At(stream, seq) = issued else { return Ok(()) };
@@ -366,6 +385,20 @@ functions! {
         let mut d = driver()?;
         let stream = d.stream(stream, default)?;
         d.submit(stream, Work::Nothing).map(|_| ())
+    }
+    fn cuStreamWaitValue32_v2(stream: u64, address: u64, value: u32, flags: u32)
+        = "cuStreamWaitValue32" 11070 + "cuStreamWaitValue32_v2_ptsz" 11070 |default| {
+        // Only CU_STREAM_WAIT_VALUE_GEQ is there.
+        if flags != 0 {
+            return Err(NOT_SUPPORTED);
+        }
+        let mut d = driver()?;
+        let stream = d.stream(stream, default)?;
+        if !d.memory.holds(address, 4) {
+            return Err(INVALID_VALUE);
+        }
+        let awaited = Box::into_raw(Box::new(Awaited { address, value }));
+        d.submit(stream, Work::Host(await_value, awaited as usize)).map(|_| ())
     }
     fn cuStreamWriteValue32_v2(stream: u64, address: u64, value: u32, _flags: u32)
         = "cuStreamWriteValue32" 11070 + "cuStreamWriteValue32_v2_ptsz" 11070 |default| {

@@ -246,7 +246,6 @@ unsupported! {
     cuStreamGetDevResource "cuStreamGetDevResource" 13010 + "cuStreamGetDevResource_ptsz" 13010;
     cuStreamGetGreenCtx "cuStreamGetGreenCtx" 12040;
     cuStreamWaitValue32 "cuStreamWaitValue32" 8000 + "cuStreamWaitValue32_ptsz" 8000;
-    cuStreamWaitValue32_v2 "cuStreamWaitValue32" 11070 + "cuStreamWaitValue32_v2_ptsz" 11070;
     cuStreamWaitValue64 "cuStreamWaitValue64" 9000 + "cuStreamWaitValue64_ptsz" 9000;
     cuStreamWaitValue64_v2 "cuStreamWaitValue64" 11070 + "cuStreamWaitValue64_v2_ptsz" 11070;
     cuStreamWriteValue32 "cuStreamWriteValue32" 8000 + "cuStreamWriteValue32_ptsz" 8000;
