@@ -2,7 +2,8 @@
 
 Each is run as it is and fixed, alternately, without a profiler: that is what the fix really gains. Then torch.profiler looks
 at steps of both, which it names; `gputrace import` makes traces of its files, and the report's first finding and
-gain stand beside the real gain. A well-tuned loop of matrix products comes last, and should have no finding.
+gain stand beside the real gain. Then both are run by themselves under `gputrace --gpu-time full`, where nothing names their
+steps: what its report finds, with the line. A well-tuned loop of matrix products comes last, and should have no finding.
 """
 
 import json
@@ -15,8 +16,7 @@ import time
 
 import torch
 
-GPUTRACE, FOLDER = sys.argv[1], sys.argv[2]
-STEPS, ROUNDS = 60, 3
+STEPS, ROUNDS, RECORDED = 60, 3, 400
 
 
 def host_work(seconds):
@@ -172,17 +172,49 @@ def profiled(step, name):
     return json.loads(text)["analyses"]["summary"]
 
 
-print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
-print(f"{'program':12} {'bad ms':>8} {'fixed ms':>8} {'gain':>6} {'told':>6}  bad: verdict, findings | fixed: findings")
-for name, make in [("launches", launches), ("waits", waits), ("transfers", transfers), ("copies", copies), ("allocations", allocations), ("input", inputs), ("tuned", tuned)]:
-    bad, fixed = make(False), make(True)
-    for step in (bad, fixed):
-        timed(step)
-    times = [(timed(bad), timed(fixed)) for _ in range(ROUNDS)]
-    before, after = (sorted(column)[ROUNDS // 2] for column in zip(*times))
-    summaries = [profiled(step, f"{name}-{variant}") for step, variant in ((bad, "bad"), (fixed, "fixed"))]
-    found = [s["tables"].get("findings", {}).get("rows", []) for s in summaries]
-    told = found[0][0]["gain_percent"] if found[0] else 0.0
-    names = [", ".join(f"{row['name']} {row['gain_percent']:.0f} %" for row in rows) or "none" for rows in found]
-    verdict = summaries[0]["facts"]["verdict"]
-    print(f"{name:12} {before:8.3f} {after:8.3f} {100 * (1 - after / before):5.1f}% {told:5.1f}%  {verdict}, {names[0]} | {names[1]}", flush=True)
+def recorded(name, variant):
+    """The report on a run of its own under gputrace."""
+    trace = os.path.join(FOLDER, f"{name}-{variant}-recorded")
+    command = [GPUTRACE, "-o", trace, "--gpu-time", "full", "--", sys.executable, os.path.abspath(__file__), "run", name, variant]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    text = subprocess.run([GPUTRACE, "report", trace, "--only", "summary", "--format", "json"], capture_output=True, text=True).stdout
+    subprocess.run([GPUTRACE, "report", trace, "-o", trace + ".txt"])
+    return json.loads(text)["analyses"]["summary"]
+
+
+def told(summary):
+    """Verdict, and findings with their gain."""
+    rows = summary["tables"].get("findings", {}).get("rows", [])
+    names = ", ".join(f"{row['name']} {row['gain_percent'] or 0:.0f} %" for row in rows) or "none"
+    return rows, f"{summary['facts']['verdict']}: {names}"
+
+
+PROGRAMS = {"launches": launches, "waits": waits, "transfers": transfers, "copies": copies, "allocations": allocations, "input": inputs, "tuned": tuned}
+
+
+def main():
+    os.makedirs(FOLDER, exist_ok=True)
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+    for name, make in PROGRAMS.items():
+        bad, fixed = make(False), make(True)
+        for step in (bad, fixed):
+            timed(step)
+        times = [(timed(bad), timed(fixed)) for _ in range(ROUNDS)]
+        before, after = (sorted(column)[ROUNDS // 2] for column in zip(*times))
+        print(f"{name}: bad {before:.3f} ms, fixed {after:.3f} ms, gained {100 * (1 - after / before):.1f} %")
+        for way, look in (("torch.profiler", lambda variant, step: profiled(step, f"{name}-{variant}")), ("recorded", lambda variant, _: recorded(name, variant))):
+            rows, found = told(look("bad", bad))
+            _, left = told(look("fixed", fixed))
+            print(f"   {way}: {found} | fixed: {left}", flush=True)
+            if rows:
+                print(f"      {rows[0]['gain_percent']:.1f} %: {rows[0]['evidence'][:300]}", flush=True)
+
+
+if sys.argv[1] == "run":
+    one = PROGRAMS[sys.argv[2]](sys.argv[3] == "fixed")
+    for nth in range(RECORDED):
+        one(nth)
+    torch.cuda.synchronize()
+else:
+    GPUTRACE, FOLDER = os.path.abspath(sys.argv[1]), sys.argv[2]
+    main()

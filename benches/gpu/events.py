@@ -1,4 +1,4 @@
-"""How busy the GPU is by `--gpu-time events`, beside what `--gpu-time full` says, and what events cost: `python events.py GPUTRACE FOLDER`.
+"""How busy the GPU is by `--gpu-time events`, beside what `--gpu-time full` says, and what events cost: `python events.py GPUTRACE FOLDER [PROGRAM,... [compare]]`.
 
 Each program (those of gpu_time.py, and one larger than its launches) runs the same number of steps under `full` and under
 `events`: busy share, and by kernel the mean of what was timed beside the mean of CUPTI's records, so that what the GPU takes to begin
@@ -131,7 +131,7 @@ def main():
     only = sys.argv[3].split(",") if len(sys.argv) > 3 else list(PROGRAMS)
     for name in only:
         compare(name, folder)
-    for name in only:
+    for name in only if len(sys.argv) < 5 else []:
         if name in ("transformer", "layers", "graph"):
             cost(name, folder)
 

@@ -1,5 +1,6 @@
-/* What two events around something tell beyond what it takes: pairs around nothing, a set of four bytes, an empty kernel and one that
- * runs for some us. Run it also under `gputrace --gpu-time full`, whose trace has what CUPTI says of the same work.
+/* What two events around something tell beyond what it takes: pairs around nothing, sets of four bytes and of 64 KiB, an empty kernel and
+ * ones that run for some us. In a row: as fast as the host gives them; queued: the stream waits until all are given; waited for: one
+ * after the other. Run it also under `gputrace --gpu-time full`, whose trace has what CUPTI says of the same work.
  *
  *     cc -O2 -o pairs benches/gpu/pairs.c -ldl && ./pairs */
 #include <dlfcn.h>
@@ -15,11 +16,15 @@ typedef void *Handle;
                         Handle *, Handle *))                                                                           \
     DO(cuStreamCreate, (Handle *, unsigned)) DO(cuStreamSynchronize, (Handle)) DO(cuEventCreate, (Handle *, unsigned)) \
     DO(cuEventRecord, (Handle, Handle)) DO(cuEventElapsedTime, (float *, Handle, Handle))                              \
-    DO(cuMemAlloc_v2, (uint64_t *, size_t)) DO(cuMemsetD32Async, (uint64_t, unsigned, size_t, Handle))
+    DO(cuMemAlloc_v2, (uint64_t *, size_t)) DO(cuMemsetD32Async, (uint64_t, unsigned, size_t, Handle))                 \
+    DO(cuMemHostAlloc, (void **, size_t, unsigned)) DO(cuMemHostGetDevicePointer_v2, (uint64_t *, void *, unsigned))   \
+    DO(cuStreamWaitValue32_v2, (Handle, uint64_t, unsigned, unsigned))
 #define DECLARE(name, arguments) static int(*name) arguments;
 DRIVER(DECLARE)
 
-enum { PAIRS = 400 };
+enum { PAIRS = 200, QUEUED = 1, WAITED_FOR = 2 };
+static volatile unsigned *gate;
+static uint64_t gate_there;
 static Handle stream, empty, spin;
 static uint64_t memory;
 
@@ -34,11 +39,12 @@ static const char *const source =
     "more: mov.u64 %e, %clock64; sub.u64 %t, %e, %b; setp.lt.u64 %p, %t, %n; @%p bra more; ret; }\n";
 
 static void work(int kind) {
-    uint64_t cycles = kind == 3 ? 8000 : 40000;
+    uint64_t cycles = kind == 4 ? 8000 : 40000;
     Handle arguments[] = {&cycles};
     if (kind == 1) OK(cuMemsetD32Async(memory, 7, 1, stream));
-    if (kind == 2) OK(cuLaunchKernel(empty, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
-    if (kind > 2) OK(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
+    if (kind == 2) OK(cuMemsetD32Async(memory, 7, 16384, stream));
+    if (kind == 3) OK(cuLaunchKernel(empty, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+    if (kind > 3) OK(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
 }
 
 static int by_size(const void *a, const void *b) {
@@ -47,7 +53,8 @@ static int by_size(const void *a, const void *b) {
 }
 
 int main(void) {
-    static const char *const names[] = {"nothing", "set of 4 bytes", "empty kernel", "kernel of 8,000 cycles", "kernel of 40,000 cycles"};
+    static const char *const ways[] = {"in a row  ", "queued    ", "waited for"};
+    static const char *const names[] = {"nothing", "set of 4 bytes", "set of 64 KiB", "empty kernel", "kernel of 8,000 cycles", "kernel of 40,000 cycles"};
     Handle cuda = dlopen("libcuda.so.1", RTLD_NOW), context, module, events[2 * PAIRS];
     if (!cuda) return fprintf(stderr, "%s\n", dlerror()), 2;
 #define FIND(name, arguments)                                                                                          \
@@ -60,21 +67,26 @@ int main(void) {
     OK(cuModuleGetFunction(&empty, module, "empty"));
     OK(cuModuleGetFunction(&spin, module, "spin"));
     OK(cuStreamCreate(&stream, 1));
-    OK(cuMemAlloc_v2(&memory, 4096));
+    OK(cuMemAlloc_v2(&memory, 65536));
     for (int i = 0; i < 2 * PAIRS; i++) OK(cuEventCreate(&events[i], 0));
-    for (int waits = 0; waits < 2; waits++) {
-        for (int kind = 0; kind < 5; kind++) {
+    OK(cuMemHostAlloc((void **)&gate, 4, 2));
+    OK(cuMemHostGetDevicePointer_v2(&gate_there, (void *)gate, 0));
+    for (int way = 0; way < 3; way++) {
+        for (int kind = 0; kind < 6; kind++) {
             float times[PAIRS];
+            *gate = 0;
+            if (way == QUEUED) OK(cuStreamWaitValue32_v2(stream, gate_there, 1, 1));
             for (int i = 0; i < PAIRS; i++) {
                 OK(cuEventRecord(events[2 * i], stream));
                 work(kind);
                 OK(cuEventRecord(events[2 * i + 1], stream));
-                if (waits) OK(cuStreamSynchronize(stream));
+                if (way == WAITED_FOR) OK(cuStreamSynchronize(stream));
+                if (i == PAIRS / 2) *gate = 1;
             }
             OK(cuStreamSynchronize(stream));
             for (int i = 0; i < PAIRS; i++) OK(cuEventElapsedTime(&times[i], events[2 * i], events[2 * i + 1]));
             qsort(times, PAIRS, sizeof *times, by_size);
-            printf("  %-24s %s  least %6.0f  median %6.0f  nine tenths %6.0f ns\n", names[kind], waits ? "waited for" : "in a row  ",
+            printf("  %-24s %s  least %6.0f  median %6.0f  nine tenths %6.0f ns\n", names[kind], ways[way],
                    1e6 * times[0], 1e6 * times[PAIRS / 2], 1e6 * times[PAIRS * 9 / 10]);
         }
     }

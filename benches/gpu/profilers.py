@@ -1,4 +1,4 @@
-"""Other profilers inside gputrace: `python profilers.py GPUTRACE FOLDER [jax,proton,ncu]`.
+"""Other profilers inside gputrace: `python profilers.py GPUTRACE FOLDER [jax,proton,proton-named,ncu,nsys]`.
 
 Each profiles the same small program without gputrace and under `gputrace --gpu-time full`; what it found must be equal. Printed
 is also what the trace says of who used CUPTI.
@@ -7,6 +7,7 @@ is also what the trace says of who used CUPTI.
 import collections
 import glob
 import gzip
+import importlib.util
 import json
 import os
 import subprocess
@@ -76,14 +77,31 @@ def proton_found(out, _):
     return found
 
 
+def nsys_found(out, _):
+    """Its report cannot be read where it was measured; an empty one is a tenth of that."""
+    return collections.Counter({"tens of kB": round(sum(os.path.getsize(file) for file in glob.glob(out + ".qdstrm") + glob.glob(out + ".nsys-rep")) / 1e4)})
+
+
 def ncu_found(_, text):
     return collections.Counter(line.split(",")[4] for line in text.splitlines() if line.startswith('"') and "gpu__time_duration" in line)
 
 
+NSYS = (glob.glob("/opt/nvidia/nsight-compute/*/host/target-linux-x64/nsys") or ["nsys"])[-1]
+
+
+def protons_cupti():
+    """Triton's own copy, which both are to use."""
+    folder = importlib.util.find_spec("triton").submodule_search_locations[0]
+    return {"GPUTRACE_CUPTI": glob.glob(os.path.join(folder, "backends", "nvidia", "lib", "cupti", "libcupti.so*"))[0]}
+
+
+# What it profiles, what it found, what comes before the command, and what gputrace is told by the environment.
 PROFILERS = {
-    "jax": (jax_program, jax_found, []),
-    "proton": (proton_program, proton_found, []),
-    "ncu": (work_program, ncu_found, ["ncu", "--clock-control", "none", "--metrics", "gpu__time_duration.sum", "--csv", "--target-processes", "all"]),
+    "jax": (jax_program, jax_found, lambda _: [], dict),
+    "proton": (proton_program, proton_found, lambda _: [], dict),
+    "proton-named": (proton_program, proton_found, lambda _: [], protons_cupti),
+    "ncu": (work_program, ncu_found, lambda _: ["ncu", "--clock-control", "none", "--metrics", "gpu__time_duration.sum", "--csv", "--target-processes", "all"], dict),
+    "nsys": (work_program, nsys_found, lambda out: [NSYS, "profile", "--force-overwrite=true", "-t", "cuda", "-o", out], dict),
 }
 
 
@@ -91,14 +109,14 @@ def main():
     gputrace, folder = os.path.abspath(sys.argv[1]), sys.argv[2]
     os.makedirs(folder, exist_ok=True)
     for name in sys.argv[3].split(",") if len(sys.argv) > 3 else PROFILERS:
-        _, found, before = PROFILERS[name]
+        _, found, before, environment = PROFILERS[name]
         results, about = [], None
         for traced in (False, True):
             out = os.path.join(folder, f"{name}-{traced}")
-            command = before + [sys.executable, os.path.abspath(__file__), "run", name, out]
+            command = before(out) + [sys.executable, os.path.abspath(__file__), "run", name, out]
             if traced:
                 command = [gputrace, "-o", out + ".trace", "--gpu-time", "full", "--malloc", "off", "--"] + command
-            result = subprocess.run(command, capture_output=True, text=True, timeout=100)
+            result = subprocess.run(command, capture_output=True, text=True, timeout=100, env={**os.environ, **(environment() if traced else {})})
             if result.returncode:
                 print(f"{name}: exit {result.returncode}", result.stderr[-400:])
             try:

@@ -200,7 +200,7 @@ def price(name, pairs):
     for _ in range(30):
         step()
     torch.cuda.synchronize()
-    on, off, differences = [], [], []
+    on, off, differences, steps = [], [], [], {True: [], False: []}
     for pair in range(pairs):
         medians = {}
         # The order changes from pair to pair, so that a drift of the clocks falls on both.
@@ -212,6 +212,7 @@ def price(name, pairs):
                 step()
                 times.append(time.perf_counter() - start)
             medians[recorded] = statistics.median(times) * 1e3
+            steps[recorded] += times
         on.append(medians[True])
         off.append(medians[False])
         differences.append((medians[True] - medians[False]) / medians[False] * 100)
@@ -220,6 +221,14 @@ def price(name, pairs):
     print(f"price {name}: {pairs} pairs of 20 steps: paused {statistics.median(off):.3f} ms, recording "
           f"{statistics.median(on):.3f} ms, difference median {statistics.median(differences):+.2f} % "
           f"(quartiles {differences[quarter]:+.2f} .. {differences[-quarter - 1]:+.2f} %)", flush=True)
+    # Half of the width of the interval that holds the median of so many pairs in 19 of 20 cases (a sign test's).
+    reach = round(0.98 * pairs ** 0.5)
+    middle = pairs // 2
+    print(f"    95 % interval of that median {differences[max(middle - reach, 0)]:+.2f} .. {differences[min(middle + reach, pairs - 1)]:+.2f} %")
+    for recorded, times in steps.items():
+        times.sort()
+        print(f"    {'recording' if recorded else 'paused   '}: {len(times)} steps, p50 {times[len(times) // 2] * 1e3:.3f}, "
+              f"p99 {times[len(times) * 99 // 100] * 1e3:.3f}, longest {times[-1] * 1e3:.2f} ms", flush=True)
 
 
 def plain(name, steps):
