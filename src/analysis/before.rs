@@ -6,6 +6,7 @@
 use gputrace_collectors::schema::TableId;
 
 use super::passes::ahead;
+use super::passes::asked::Asked;
 use super::passes::covered::Covered;
 use super::passes::detect::Detect;
 use super::passes::named_steps::NamedSteps;
@@ -15,9 +16,10 @@ use crate::trace::{Filter, Trace, Want};
 
 /// Finds the steps, timed by the GPU where `gpu_times` are there and the host runs ahead.
 pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, Idle) {
-    let mut detect = Detect::new(NamedSteps::new(trace, filter.step.as_deref()));
+    let wanted = filter.step.as_deref();
+    let mut detect = Detect::new(NamedSteps::new(trace, wanted), Asked::new(trace, wanted));
     let mut idle = Idle::default();
-    let wants: Vec<Want> = Detect::WANTS.into_iter().chain([Idle::WANT]).collect();
+    let wants: Vec<Want> = detect.wants().into_iter().chain([Idle::WANT]).collect();
     let around = filter.around_steps();
     trace.scan(&wants, &around, &mut |rows| {
         detect.rows(rows);

@@ -43,8 +43,9 @@ pub(crate) struct Select {
     #[arg(long, value_name = "ORDINAL|UUID")]
     pub(crate) device: Option<String>,
 
-    /// Ranges named so with NVTX are the steps, whatever number their names end with (--step forward); numbers are taken
-    /// for --steps (--step 10..19)
+    /// Ranges named so with NVTX are the steps, whatever number their names end with (--step forward); else a step is from one call
+    /// of that name to the next: a kernel (--step sample_tokens) or a function (--step cuStreamSynchronize, from end to end). Numbers are
+    /// taken for --steps (--step 10..19)
     #[arg(long, value_name = "NAME")]
     pub(crate) step: Option<String>,
 }
@@ -55,7 +56,7 @@ impl Select {
         self.steps.or_else(|| parse_steps(self.step.as_ref()?).ok())
     }
 
-    /// The name of the ranges that are steps.
+    /// The name of the ranges or calls that are steps.
     pub(crate) fn step_name(&self) -> Option<&String> {
         self.step.as_ref().filter(|step| parse_steps(step).is_err())
     }

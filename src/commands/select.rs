@@ -142,12 +142,13 @@ pub(crate) fn tell(trace: &Trace, filter: &Filter) {
     }
 }
 
-/// Fails when the ranges that the user calls steps are not in the trace.
+/// Fails when what the user calls steps is not in the trace.
 pub(crate) fn found(select: &Select, facts: &Facts<'_>) -> Result<()> {
     match select.step_name() {
         Some(name) if !facts.steps.any_named() => {
-            let problem = "no process has five ranges of that name";
-            Err(wrong(format!("--step {name}: {problem}; report --only ranges lists the names that there are")))
+            let problem = "no process has five ranges, kernels or calls of that name";
+            let lists = "report --only ranges,kernels,api lists the names that there are";
+            Err(wrong(format!("--step {name}: {problem}; {lists}")))
         }
         _ => Ok(()),
     }

@@ -24,7 +24,7 @@ pub(crate) struct Filter {
     pub(crate) steps: Option<(usize, usize)>,
     /// Keep the calls and the work of one device, which has this ordinal in each process; rows that name no device stay.
     pub(crate) device: Option<Arc<FxHashMap<i64, i32>>>,
-    /// Ranges of this name are the steps.
+    /// Ranges of this name are the steps, or else calls of it mark them.
     pub(crate) step: Option<String>,
     /// Of what the GPU did keep what began in these times: it is known then, and not between them. Of calls nothing is left
     /// out.

@@ -8,6 +8,7 @@ pub(crate) mod activity;
 pub(crate) mod ahead;
 pub(crate) mod allocations;
 pub(crate) mod api;
+pub(crate) mod asked;
 pub(crate) mod by_call;
 pub(crate) mod calls;
 pub(crate) mod clocks;

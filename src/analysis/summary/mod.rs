@@ -16,7 +16,6 @@ use std::path::Path;
 
 use gputrace_collectors::Manifest;
 
-use super::passes::period::Name;
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::slowest::slowest;
 use super::{Analysis, Cause, Explain, Facts, Metric, Need};
@@ -68,7 +67,7 @@ impl Analysis for Summary {
         Explain {
             definition: "Steps are the period of the launch sequence: a name (kernel or waiting function) that recurs after a \
                 regular number of calls marks them, where most of the process's launches lie in steps of usual size; nested loops are \
-                resolved to the one that adds work of its own. Warm-up \
+                resolved to the one that adds work of its own. Turns of uneven length are marked by a wait, a copy or kernels that occur once in each. Warm-up \
                 are the steps before the first five of which four take at most 1.3 times the median of the second half, or as \
                 long as nine of ten steps there. p50 \
                 and p99 are of the steady steps, of the GPU's where the host runs ahead of it (--explain steps), which the step line then says. The host line is the mean over the steady steps between the 40th \
@@ -197,9 +196,7 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("verdict", "verdict", Unit::Text, verdict.map(|v| v.word));
     section.fact("verdict_text", "measured", Unit::Text, verdict.map(|v| v.text.clone()));
     let steps = main.and_then(|s| s.steps);
-    let anchor = steps.map(|s| match s.anchor {
-        Name::Launch(id) | Name::Wait(id) | Name::Range(id) => content.facts.names.full(id),
-    });
+    let anchor = steps.map(|s| content.facts.names.full(s.anchor.id()));
     section.fact("steps", "steps", Unit::Count, steps.map(|s| s.count));
     section.fact("step_anchor", "a step is one", Unit::Name, anchor);
     section.fact("step_tid", "in thread", Unit::Text, steps.map(|s| i64::from(s.tid)));

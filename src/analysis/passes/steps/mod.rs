@@ -45,6 +45,8 @@ pub(crate) struct Called {
     pub(crate) givers: Givers,
     /// Work was queued behind another stream's because one of the two was the legacy default stream.
     pub(crate) legacy_order: bool,
+    /// A call that the user named marks the steps of a process.
+    pub(crate) asked: bool,
 }
 
 /// Where a row lies.
@@ -125,9 +127,9 @@ impl Steps {
         Steps::new(self.all.into_iter().map(timed).collect(), self.called)
     }
 
-    /// Whether any process names its steps.
+    /// Whether any process names its steps, or makes the calls that the user named.
     pub(crate) fn any_named(&self) -> bool {
-        self.all.iter().any(|steps| matches!(steps.anchor, Name::Range(_)))
+        self.called.asked || self.all.iter().any(|steps| matches!(steps.anchor, Name::Range(_)))
     }
 
     /// The steps of a process, if it has any.
@@ -212,9 +214,7 @@ impl Steps {
 
     /// Names of the anchors.
     pub(crate) fn names(&self, ids: &mut FxHashSet<i64>) {
-        ids.extend(self.all.iter().map(|s| match s.anchor {
-            Name::Launch(id) | Name::Wait(id) | Name::Range(id) => id,
-        }));
+        ids.extend(self.all.iter().map(|s| s.anchor.id()));
     }
 }
 
