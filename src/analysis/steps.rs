@@ -36,8 +36,10 @@ impl Analysis for Steps {
                 Where that is longer than the host's step by 5 % and more in the median, the host runs ahead of the GPU: \
                 then steps are the GPU's in every answer. A call belongs to the step whose launches it is among, what the GPU \
                 does to the step of its own in which it began, and usual are all steady steps of at most 1.3 times the median, for \
-                the host's wait for many of them is in one. Where steps longer than that come at even distances (a wait, or a \
-                line of log, every so many steps), on the host or on the GPU, they and all shorter ones are usual.",
+                the host's wait for many of them is in one. Where steps longer than that come at even distances (a line \
+                of log every so many steps), on the host or on the GPU, they and all shorter ones are usual if they take at most twice the \
+                median, or come every eighth step or more often and ten times, or if the host hardly waits in short steps and the long ones \
+                spend half of what they take beyond the median waiting for the GPU; others are outliers, told with their distance.",
             unit: "ns in JSON; counts are calls per step. Times of a cause are over all threads, those of system waits of \
                 the loop's thread.",
             limits: "Whether the host runs ahead is looked at where its steps are uneven (mean and median differ by a fifth), or \

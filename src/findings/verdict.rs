@@ -163,7 +163,8 @@ pub(super) fn long_text(s: &Subject<'_>) -> String {
     let of = percent(long.ns as f64 / long.all_ns.max(1) as f64);
     let causes = outlier_causes(s.facts, s.process_id);
     let (take, steps) = (if long.count == 1 { "takes" } else { "take" }, crate::render::number(long.steps as f64));
-    format!("{} of {steps} steps {take} {of} of their time: {causes}", long.count)
+    let every = long.every.map(|every| format!(", every {},", crate::render::ordinal(every))).unwrap_or_default();
+    format!("{} of {steps} steps{every} {take} {of} of their time: {causes}", long.count)
 }
 
 fn mean_launch_ns(s: &Subject<'_>) -> f64 {

@@ -12,6 +12,7 @@ pub(crate) mod asked;
 pub(crate) mod by_call;
 pub(crate) mod calls;
 pub(crate) mod clocks;
+pub(crate) mod collected;
 pub(crate) mod collectives;
 pub(crate) mod counters;
 pub(crate) mod covered;

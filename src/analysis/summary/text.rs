@@ -7,7 +7,7 @@ use crate::analysis::loss::Loss;
 use crate::analysis::{Cause, Facts, Part, ProcessSteps, What};
 use crate::analysis::{bound, by_stack, gpu, outliers};
 use crate::findings::{Each, Subject, worst_site};
-use crate::render::{counted, duration, number, scale_ns, share, time};
+use crate::render::{counted, duration, number, ordinal, scale_ns, share, time};
 use crate::trace::{Process, printable, shortened};
 
 /// Characters of the command that are shown.
@@ -378,7 +378,10 @@ fn step_line(facts: &Facts<'_>, steps: &ProcessSteps, unit: &str, shown: &dyn Fn
         0 => String::new(),
         n => {
             let causes = outliers::causes(facts, steps.process_id);
-            format!("; outliers {}{}{causes}", number(n as f64), if causes.is_empty() { "" } else { ": " })
+            let are_even = |every: usize| n * every * 5 >= steps.sorted_ns.len() * 4;
+            let every = steps.rhythm.map(|rhythm| rhythm.every).filter(|every| are_even(*every));
+            let every = every.map(|every| format!(", every {}", ordinal(every))).unwrap_or_default();
+            format!("; outliers {}{every}{}{causes}", number(n as f64), if causes.is_empty() { "" } else { ": " })
         }
     };
     // Some steps may be long and most short: the usual one says little then.

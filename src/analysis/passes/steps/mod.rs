@@ -11,6 +11,7 @@
 
 mod line;
 mod process;
+mod rhythm;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
