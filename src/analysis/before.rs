@@ -45,6 +45,10 @@ pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, 
         Some((first, last)) => steps.only(first, last),
         None => steps,
     };
+    let steps = match filter.named_span() {
+        Some(span) => steps.whole_in(span),
+        None => steps,
+    };
     (steps.inside(filter), idle)
 }
 

@@ -119,7 +119,7 @@ pub(super) fn table(facts: &Facts<'_>) -> Table {
         let Why { beyond_ns, cause, site } = why(facts, outlier, &usual[outlier.slot]);
         vec![
             facts.label(steps.process_id).into(),
-            (outlier.index as u64).into(),
+            ((steps.number + outlier.index) as u64).into(),
             outlier.ns.into(),
             beyond_ns.into(),
             cause.map_or("unknown", |(name, _)| name).into(),

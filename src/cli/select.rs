@@ -16,7 +16,8 @@ pub(crate) struct Select {
     #[arg(long, value_name = "PID,...", value_delimiter = ',')]
     pub(crate) pid: Vec<i32>,
 
-    /// Only what began after so many seconds of the trace. Example: --from 10 --to 12.5
+    /// Only what began after so many seconds of the trace. Steps are those of the run, and whole ones count. Example: --from 10
+    /// --to 12.5
     #[arg(long, value_name = "SECONDS", value_parser = super::record::parse_seconds, allow_negative_numbers = true)]
     pub(crate) from: Option<Duration>,
 
@@ -29,7 +30,8 @@ pub(crate) struct Select {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["from", "to"])]
     pub(crate) interval: Option<u32>,
 
-    /// Only what lies inside ranges of NVTX of this name, thread by thread, and what the GPU did for launches in there
+    /// Only what lies inside ranges of NVTX of this name, thread by thread, and what the GPU did for launches in there. Steps are
+    /// those of the run
     #[arg(long, value_name = "NAME")]
     pub(crate) range: Option<String>,
 

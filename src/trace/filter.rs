@@ -81,14 +81,19 @@ impl Filter {
         self.from_ns.is_some() || self.to_ns.is_some() || !self.within.is_empty()
     }
 
-    /// The filter that keeps what steps are found in: those of the whole run, where only some are kept, so that their numbers
-    /// are the same whatever span of time is kept beside them. Of intervals of single events nothing is known around one.
+    /// The filter that keeps what steps are found in: those of the whole run, so that they are the same whatever part of it is
+    /// kept. Of intervals of single events nothing is known around one.
     pub(crate) fn around_steps(&self) -> Filter {
-        match (self.steps, self.interval) {
-            (None, _) => self.clone(),
-            (Some(_), Some(_)) => Filter { within: Vec::new(), ..self.clone() },
-            (Some(_), None) => Filter { within: Vec::new(), from_ns: None, to_ns: None, ..self.clone() },
+        match self.interval {
+            Some(_) => Filter { within: Vec::new(), ..self.clone() },
+            None => Filter { within: Vec::new(), from_ns: None, to_ns: None, ..self.clone() },
         }
+    }
+
+    /// The span of time that the user named, of which only whole steps count; none where none was.
+    pub(crate) fn named_span(&self) -> Option<(i64, i64)> {
+        let named = self.interval.is_none() && (self.from_ns.is_some() || self.to_ns.is_some());
+        named.then(|| (self.from_ns.unwrap_or(i64::MIN), self.to_ns.unwrap_or(i64::MAX)))
     }
 
     /// Whether it takes the steps to know what is kept, or whether what is asked for is there.

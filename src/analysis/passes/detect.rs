@@ -144,6 +144,7 @@ impl Detect {
             givers: self.givers,
             legacy_order: self.legacy_order,
             asked: asks,
+            ..Called::default()
         };
         Cut { loops: best.into_iter().map(|(process, (_, found))| (process, found)).collect(), named, called }
     }

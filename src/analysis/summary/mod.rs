@@ -7,6 +7,7 @@ mod ending;
 mod needs;
 mod own;
 mod ranks;
+mod steps;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -81,7 +82,9 @@ impl Analysis for Summary {
                 and no hook covers; the line below names them, and libraries whose own calls symbols may not reach.",
             unit: "The unit of the step line holds for the lines below it.",
             limits: "Where the trace has no GPU times (--gpu-time full records them, imports have them), idle time of the \
-                GPU is not known, and nothing here claims any; where launches were timed (--gpu-time events) busy time is an estimate, of launches alone. Steps of fewer than two calls, or fewer than ten, are not found. Several processes: \
+                GPU is not known, and nothing here claims any; where launches were timed (--gpu-time events) busy time is an estimate, of launches alone. Steps of fewer than two calls, or fewer than ten, are not found. With \
+                --from, --to and --range steps are those of the run, and with --from and --to only whole ones count; with --range times are those inside of the \
+                ranges of a usual step (of all ranges, where no usual step has one), and where the GPU is told of for longer than the host is in there, shares are of that. Several processes: \
                 numbers are of the busiest; with ranks, of the slowest, and each rank's process is its busiest.",
             source: "metrics.md, The summary that ends a run.",
         }
@@ -96,6 +99,7 @@ impl Analysis for Summary {
         const METRICS: &[Metric] = &[
             Metric::about("steps", Count, "steps"),
             Metric::about("warm_up_steps", Count, "steps at the start that are left out"),
+            Metric::about("cut_steps", Count, "steps that the ends of --from and --to cut, left out"),
             Metric::about("warm_up_ns", Ns, "time of the warm-up steps"),
             Metric::cost("step_p50_ns", Ns, "median steady step, of the GPU where the host runs ahead of it"),
             Metric::cost("step_p99_ns", Ns, "99th percentile of the steady steps").unsteady(),
@@ -201,6 +205,8 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("step_anchor", "a step is one", Unit::Name, anchor);
     section.fact("step_tid", "in thread", Unit::Text, steps.map(|s| i64::from(s.tid)));
     section.fact("warm_up_steps", "warm-up steps", Unit::Count, steps.map(|s| s.warm_up as u64));
+    let cut = main.map(|s| content.facts.steps.cut(s.process_id) as u64).filter(|cut| *cut > 0);
+    section.rare_fact("cut_steps", "steps that the span's ends cut, left out", Unit::Count, cut);
     section.fact("warm_up_ns", "warm-up", Unit::Ns, steps.map(|s| s.warm_up_ns()));
     let on_gpu = steps.and_then(|s| content.facts.gpu_steps.of(s.process_id));
     section.fact("step_bound", "steps are those of the", Unit::Text, steps.map(|s| s.whose()));

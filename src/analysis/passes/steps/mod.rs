@@ -48,6 +48,8 @@ pub(crate) struct Called {
     pub(crate) legacy_order: bool,
     /// A call that the user named marks the steps of a process.
     pub(crate) asked: bool,
+    /// Steps that the ends of a span cut, by process.
+    pub(crate) cut: FxHashMap<i64, usize>,
 }
 
 /// Where a row lies.
@@ -95,6 +97,22 @@ impl Steps {
     pub(crate) fn only(self, first: usize, last: usize) -> Steps {
         let all = self.all.into_iter().filter_map(|steps| steps.only(first, last)).collect();
         Steps::new(all, self.called)
+    }
+
+    /// The steps of each process that lie wholly in a span of time; those that its ends cut are counted.
+    pub(crate) fn whole_in(mut self, span: (i64, i64)) -> Steps {
+        let mut kept = Vec::new();
+        for steps in std::mem::take(&mut self.all) {
+            let (whole, cut) = steps.in_span(span);
+            self.called.cut.insert(steps.process_id, cut);
+            kept.extend(whole.and_then(|(first, last)| steps.only(first, last)));
+        }
+        Steps::new(kept, self.called)
+    }
+
+    /// Steps of a process that the ends of a span cut.
+    pub(crate) fn cut(&self, process_id: i64) -> usize {
+        self.called.cut.get(&process_id).copied().unwrap_or(0)
     }
 
     /// The same of which only what lies inside of the filter's ranges counts as their usual length, and only steps of which all
@@ -249,7 +267,14 @@ mod tests {
         // A few of them are the steps that they were.
         let few = steps.only(1, 4).expect("steps");
         assert_eq!((few.count, few.warm_up, few.quantile_ns(1.0), few.mean_ns()), (4, 1, 101, 100.0));
+        assert_eq!(few.number, 1);
         assert!(few.only(9, 9).is_none());
+        // A span has its whole steps, and cuts one at either end.
+        let steps = Steps::new(vec![self::steps(&times)], Called::default());
+        let some = steps.whole_in((1250, 1502));
+        assert_eq!((some.of(9).map(|of| (of.count, of.number, of.first_ns())), some.cut(9)), (Some((2, 3, 1300)), 2));
+        let none = some.whole_in((1310, 1320));
+        assert_eq!((none.of(9).is_none(), none.cut(9)), (true, 1));
     }
 
     #[test]

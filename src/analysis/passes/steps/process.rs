@@ -42,6 +42,8 @@ pub(crate) struct ProcessSteps {
     pub(crate) anchor: Name,
     /// How often the anchor occurred.
     pub(crate) count: u64,
+    /// Number of the first one in the run, where only some are looked at.
+    pub(crate) number: usize,
     /// Steps at the start that are left out.
     pub(crate) warm_up: usize,
     /// Durations of the steady steps, sorted.
@@ -103,6 +105,7 @@ impl ProcessSteps {
             tid,
             anchor,
             count,
+            number: 0,
             warm_up,
             middle: 0,
             middle_ns: 0.0,
@@ -150,7 +153,26 @@ impl ProcessSteps {
         let gpu = self.gpu.and_then(|gpu| gpu.only(first, last));
         let steps = host.steps();
         let warm_up = Some(self.warm_up.saturating_sub(first)).filter(|warm_up| *warm_up < steps).unwrap_or(0);
-        Some(ProcessSteps::of(self.process_id, self.tid, (self.anchor, steps as u64), (host, gpu), Some(warm_up)))
+        let follows = self.rhythm.is_some_and(|rhythm| rhythm.usual);
+        let anchor = (self.anchor, steps as u64);
+        let mut only = ProcessSteps::of(self.process_id, self.tid, anchor, (host, gpu), Some(warm_up));
+        only.number = self.number + first;
+        if follows {
+            only.follow_rhythm();
+        }
+        Some(only)
+    }
+
+    /// The first and the last step that lie wholly in a span of time, on the host and on the GPU, and how many its ends cut.
+    pub(super) fn in_span(&self, (from, to): (i64, i64)) -> (Option<(usize, usize)>, usize) {
+        let touches = |step: &usize| self.between(*step, *step).is_some_and(|(begin, end)| begin < to && from < end);
+        let all: Vec<usize> = (0..self.host.steps()).filter(touches).collect();
+        let is_whole =
+            |step: &&usize| self.between(**step, **step).is_some_and(|(begin, end)| from <= begin && end <= to);
+        let mut whole = all.iter().filter(is_whole).copied();
+        let first = whole.next();
+        let ends = first.map(|first| (first, whole.next_back().unwrap_or(first)));
+        (ends, all.len() - ends.map_or(0, |(first, last)| last - first + 1))
     }
 
     /// Counts of the usual step only the time inside of what is kept of it: `of` says how much of a span that is.
