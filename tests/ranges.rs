@@ -333,5 +333,5 @@ fn the_report_sums_ranges_by_name_and_knows_a_step_that_is_not_there() {
     let steps = scratch.gputrace(&["report", trace, "--step", "numbered"]).expect(0);
     assert!(steps.stderr.is_empty());
     let none = scratch.gputrace(&["report", trace, "--step", "nobody"]).expect(2);
-    assert!(none.stderr.contains("no process has five ranges of that name"), "{}", none.stderr);
+    assert!(none.stderr.contains("no process has five ranges, kernels or calls of that name"), "{}", none.stderr);
 }

@@ -3,9 +3,13 @@
 //! Steps take two reads, and more where they are in doubt or the host runs ahead of the GPU. A report that asks for sums alone
 //! does without.
 
+use std::sync::Arc;
+
 use gputrace_collectors::schema::TableId;
 
 use super::passes::ahead;
+use super::passes::asked::Asked;
+use super::passes::collected;
 use super::passes::covered::Covered;
 use super::passes::detect::Detect;
 use super::passes::named_steps::NamedSteps;
@@ -14,10 +18,11 @@ use super::passes::waiting::Idle;
 use crate::trace::{Filter, Trace, Want};
 
 /// Finds the steps, timed by the GPU where `gpu_times` are there and the host runs ahead.
-pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, Idle) {
-    let mut detect = Detect::new(NamedSteps::new(trace, filter.step.as_deref()));
+pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, Arc<Idle>) {
+    let wanted = filter.step.as_deref();
+    let mut detect = Detect::new(NamedSteps::new(trace, wanted), Asked::new(trace, wanted));
     let mut idle = Idle::default();
-    let wants: Vec<Want> = Detect::WANTS.into_iter().chain([Idle::WANT]).collect();
+    let wants: Vec<Want> = detect.wants().into_iter().chain([Idle::WANT]).collect();
     let around = filter.around_steps();
     trace.scan(&wants, &around, &mut |rows| {
         detect.rows(rows);
@@ -34,16 +39,22 @@ pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, 
     // Of ranges the host's time inside is what counts, and between windows there are no steps of the GPU.
     let timed = gpu_times && !filter.is_gapped();
     let steps = if timed { ahead::timed(trace, &around, covered.steps()) } else { covered.steps() };
+    let idle = Arc::new(idle);
+    let steps = collected::collected(trace, &around, steps, &idle);
     let steps = match filter.steps {
         Some((first, last)) => steps.only(first, last),
+        None => steps,
+    };
+    let steps = match filter.named_span() {
+        Some(span) => steps.whole_in(span),
         None => steps,
     };
     (steps.inside(filter), idle)
 }
 
 /// What allocations and frees take when nothing is pending, for who asks for no steps.
-pub(super) fn idle(trace: &Trace, filter: &Filter) -> Idle {
+pub(super) fn idle(trace: &Trace, filter: &Filter) -> Arc<Idle> {
     let mut idle = Idle::default();
     trace.scan(&[Idle::WANT], filter, &mut |rows| idle.rows(rows));
-    idle
+    Arc::new(idle)
 }

@@ -150,7 +150,6 @@ impl<'a> Facts<'a> {
             () if host => (Steps::default(), before::idle(trace, filter)),
             () => Default::default(),
         };
-        let idle = Arc::new(idle);
 
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
         let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });

@@ -59,6 +59,8 @@ pub(crate) struct LongSteps {
     pub(crate) beyond_ns: i64,
     /// What all steady steps took.
     pub(crate) all_ns: i64,
+    /// Every so many steps there is one, where they come at even distances.
+    pub(crate) every: Option<usize>,
 }
 
 impl LongSteps {
@@ -70,15 +72,19 @@ impl LongSteps {
 
 /// Steps of less are uneven, and on a busy machine many are; one that takes so many times the median did something else.
 const FAR: i64 = 4;
+/// And one that comes at even distances did so if it takes so many.
+const FAR_AND_EVEN: i64 = 2;
 
-/// The steps of a process over four times the median, but those that come at even distances and so belong to the others, and
-/// those that hold a jump of the clock; none where time runs back.
+/// The steps of a process that are far longer than the median, but those that are usual all the same (--explain steps), and those
+/// that hold a jump of the clock; none where time runs back.
 pub(crate) fn long(facts: &Facts<'_>, process_id: i64) -> Option<LongSteps> {
     let steps = facts.steps.of(process_id).filter(|_| clock::back(facts, process_id).is_none())?;
     let (median_ns, all_ns) = (steps.quantile_ns(0.5), steps.sorted_ns.iter().sum());
-    let mut long = LongSteps { steps: steps.sorted_ns.len(), median_ns, all_ns, ..LongSteps::default() };
+    let every = steps.rhythm.filter(|rhythm| !rhythm.usual).map(|rhythm| rhythm.every);
+    let far = if every.is_some() { FAR_AND_EVEN } else { FAR };
+    let mut long = LongSteps { steps: steps.sorted_ns.len(), median_ns, all_ns, every, ..LongSteps::default() };
     let own = |outlier: &&Outlier| facts.steps.all[outlier.slot].process_id == process_id;
-    let is_far = |outlier: &&Outlier| outlier.ns > median_ns.saturating_mul(FAR) && !steps.is_usual(outlier.ns);
+    let is_far = |outlier: &&Outlier| outlier.ns > median_ns.saturating_mul(far) && !steps.is_usual(outlier.ns);
     for outlier in facts.step_sums.outliers.iter().filter(own).filter(is_far) {
         if clock::is_jump(facts, process_id, (outlier.start_ns, outlier.start_ns + outlier.ns)) {
             long.all_ns -= outlier.ns;
@@ -113,7 +119,7 @@ pub(super) fn table(facts: &Facts<'_>) -> Table {
         let Why { beyond_ns, cause, site } = why(facts, outlier, &usual[outlier.slot]);
         vec![
             facts.label(steps.process_id).into(),
-            (outlier.index as u64).into(),
+            ((steps.number + outlier.index) as u64).into(),
             outlier.ns.into(),
             beyond_ns.into(),
             cause.map_or("unknown", |(name, _)| name).into(),

@@ -24,7 +24,7 @@ impl Analysis for Steps {
     fn explain(&self) -> Explain {
         Explain {
             definition: "Steps are ranges that the program names (--explain ranges) or, where it names none, the period of \
-                its launches and waits (--explain summary). Warm-up are the steps before the first five of which four take \
+                its launches and waits (--explain summary), or lie between calls that --step names (a kernel, a function). Warm-up are the steps before the first five of which four take \
                 at most 1.3 times the median of the second half, or as long as nine of ten steps there; at most half of \
                 all. p50, p90, p99 and all else are of the steady steps after them. Usual is the mean over steady steps \
                 between the 40th and 60th percentile of duration; the spread (StdDev, Min, Med, Max) is over steady steps. \
@@ -36,8 +36,10 @@ impl Analysis for Steps {
                 Where that is longer than the host's step by 5 % and more in the median, the host runs ahead of the GPU: \
                 then steps are the GPU's in every answer. A call belongs to the step whose launches it is among, what the GPU \
                 does to the step of its own in which it began, and usual are all steady steps of at most 1.3 times the median, for \
-                the host's wait for many of them is in one. Where steps longer than that come at even distances (a wait, or a \
-                line of log, every so many steps), on the host or on the GPU, they and all shorter ones are usual.",
+                the host's wait for many of them is in one. Where steps longer than that come at even distances (a line \
+                of log every so many steps), on the host or on the GPU, they and all shorter ones are usual if they take at most twice the \
+                median, or come every eighth step or more often and ten times, or if the host hardly waits in short steps and the long ones \
+                spend half of what they take beyond the median waiting for the GPU; others are outliers, told with their distance.",
             unit: "ns in JSON; counts are calls per step. Times of a cause are over all threads, those of system waits of \
                 the loop's thread.",
             limits: "Whether the host runs ahead is looked at where its steps are uneven (mean and median differ by a fifth), or \
@@ -75,7 +77,7 @@ impl Analysis for Steps {
         if all.is_empty() {
             section.note(
                 "No steps in this trace: no process names them, or repeats its calls ten times and more. Name a range of \
-                 the loop step, or name one that there is with --step.",
+                 the loop step, or name a range, kernel or function that there is with --step.",
             );
         }
         for steps in all.iter().filter(|steps| steps.warm_up > 0 && steps.warm_up >= steps.sorted_ns.len()) {
@@ -112,10 +114,11 @@ fn by_process(facts: &Facts<'_>) -> Table {
         column("clock", "Timed by", Unit::Text),
     ];
     let row = |steps: &ProcessSteps| {
-        let (found, name) = match steps.anchor {
-            Name::Range(id) => ("range", id),
-            Name::Wait(id) => ("wait", id),
-            Name::Launch(id) => ("launch", id),
+        let found = match steps.anchor {
+            Name::Range(_) => "range",
+            Name::Wait(_) => "wait",
+            Name::Launch(_) => "launch",
+            Name::Call(_) => "call",
         };
         vec![
             facts.label(steps.process_id).into(),
@@ -128,7 +131,7 @@ fn by_process(facts: &Facts<'_>) -> Table {
             (steps.warm_up as u64).into(),
             steps.warm_up_ns().into(),
             found.into(),
-            facts.names.full(name).into(),
+            facts.names.full(steps.anchor.id()).into(),
             steps.count.into(),
             steps.tid.to_string().into(),
             steps.whose().into(),

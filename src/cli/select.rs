@@ -16,7 +16,8 @@ pub(crate) struct Select {
     #[arg(long, value_name = "PID,...", value_delimiter = ',')]
     pub(crate) pid: Vec<i32>,
 
-    /// Only what began after so many seconds of the trace. Example: --from 10 --to 12.5
+    /// Only what began after so many seconds of the trace. Steps are those of the run, and whole ones count. Example: --from 10
+    /// --to 12.5
     #[arg(long, value_name = "SECONDS", value_parser = super::record::parse_seconds, allow_negative_numbers = true)]
     pub(crate) from: Option<Duration>,
 
@@ -29,7 +30,8 @@ pub(crate) struct Select {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["from", "to"])]
     pub(crate) interval: Option<u32>,
 
-    /// Only what lies inside ranges of NVTX of this name, thread by thread, and what the GPU did for launches in there
+    /// Only what lies inside ranges of NVTX of this name, thread by thread, and what the GPU did for launches in there. Steps are
+    /// those of the run
     #[arg(long, value_name = "NAME")]
     pub(crate) range: Option<String>,
 
@@ -43,8 +45,9 @@ pub(crate) struct Select {
     #[arg(long, value_name = "ORDINAL|UUID")]
     pub(crate) device: Option<String>,
 
-    /// Ranges named so with NVTX are the steps, whatever number their names end with (--step forward); numbers are taken
-    /// for --steps (--step 10..19)
+    /// Ranges named so with NVTX are the steps, whatever number their names end with (--step forward); else a step is from one call
+    /// of that name to the next: a kernel (--step sample_tokens) or a function (--step cuStreamSynchronize, from end to end). Numbers are
+    /// taken for --steps (--step 10..19)
     #[arg(long, value_name = "NAME")]
     pub(crate) step: Option<String>,
 }
@@ -55,7 +58,7 @@ impl Select {
         self.steps.or_else(|| parse_steps(self.step.as_ref()?).ok())
     }
 
-    /// The name of the ranges that are steps.
+    /// The name of the ranges or calls that are steps.
     pub(crate) fn step_name(&self) -> Option<&String> {
         self.step.as_ref().filter(|step| parse_steps(step).is_err())
     }

@@ -142,12 +142,13 @@ pub(crate) fn tell(trace: &Trace, filter: &Filter) {
     }
 }
 
-/// Fails when the ranges that the user calls steps are not in the trace.
+/// Fails when what the user calls steps is not in the trace.
 pub(crate) fn found(select: &Select, facts: &Facts<'_>) -> Result<()> {
     match select.step_name() {
         Some(name) if !facts.steps.any_named() => {
-            let problem = "no process has five ranges of that name";
-            Err(wrong(format!("--step {name}: {problem}; report --only ranges lists the names that there are")))
+            let problem = "no process has five ranges, kernels or calls of that name";
+            let lists = "report --only ranges,kernels,api lists the names that there are";
+            Err(wrong(format!("--step {name}: {problem}; {lists}")))
         }
         _ => Ok(()),
     }
@@ -285,6 +286,102 @@ mod tests {
             beyond.extend(more.map(|(key, value)| format!("{} {key} {value:?}", analysis.name())));
         }
         assert_eq!(beyond, Vec::<String>::new());
+    }
+
+    /// The facts that are reported of what was chosen, and the summary.
+    fn summary(trace: &Trace, select: &Select) -> crate::analysis::Section {
+        let filter = filter(select, trace).expect("some of the trace");
+        let facts = Facts::gather(trace, &filter, ALL[0].needs());
+        ALL[0].section(&facts)
+    }
+
+    #[test]
+    fn a_span_has_the_steps_of_the_run_that_lie_wholly_in_it() {
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = made.thread(1, 11);
+        for _ in 0..60 {
+            (0..12).for_each(|_| {
+                (0..4).for_each(|k| thread.launch(&format!("layer {k}"), 10_000));
+                thread.host(40_000);
+            });
+            (0..6).for_each(|k| thread.launch(&format!("optimizer {k}"), 10_000));
+            thread.host(60_000);
+            thread.sync("cuStreamSynchronize", "stream", 40_000);
+        }
+        let trace = made.open();
+        let before = (START - trace.began_ns()).unsigned_abs();
+        let at = |us: u64| Some(Duration::from_nanos(before + us * 1_000));
+        let of = |from, to| {
+            let section = summary(&trace, &Select { from, to, ..Select::default() });
+            let key = |key: &str| section.facts.iter().find(|fact| fact.key == key).map(|fact| fact.value.clone());
+            (["steps", "cut_steps", "step_p50_ns", "unit_ns", "launches"].map(key), section.literal.unwrap_or_default())
+        };
+        let (run, _) = of(None, None);
+        assert_eq!(
+            run[1..],
+            [Some(Value::Missing), Some(Value::Int(1_120_000)), Some(Value::Num(1_120_000.0)), Some(Value::Num(54.0))]
+        );
+        // Three steps and two halves: too few to be found by themselves.
+        let (span, text) = of(at(20 * 1_120 - 500), at(23 * 1_120 + 700));
+        assert_eq!(span[..2], [Some(Value::Int(3)), Some(Value::Int(2))], "{text}");
+        assert_eq!(span[2..], run[2..], "{text}");
+        assert!(text.contains("step (2 cut by the span's ends left out)  p50 1.12 ms"), "{text}");
+        let (_, text) = of(at(20 * 1_120 + 100), at(20 * 1_120 + 900));
+        assert!(text.contains("\nno whole step lies in that span: times are of the span"), "{text}");
+    }
+
+    #[test]
+    fn of_ranges_the_summary_has_the_runs_steps_and_no_more_than_all_of_their_time() {
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START + 100_000_000);
+        let mut thread = made.thread(1, 11);
+        let mut free = thread.now;
+        for step in 0..40 {
+            // A step of 1 ms, whose range is over after 20 us and launches 450 us of work.
+            let (begin, range) = (thread.now, thread.range_begin());
+            for _ in 0..3 {
+                free = thread.launch_running("k", 5_000, 7, (free.max(thread.now + 6_000), 150_000));
+            }
+            thread.host(5_000);
+            thread.range_end(None, "forward", range, true);
+            thread.launch_running("other", 5_000, 7, (free, 100_000));
+            free += 100_000;
+            if step % 10 == 5 {
+                let range = thread.range_begin();
+                for _ in 0..4 {
+                    free = thread.launch_running("log", 10_000, 7, (free, 1_000));
+                }
+                thread.host(260_000);
+                thread.range_end(None, "log", range, true);
+            }
+            let end = begin + 1_000_000 + if step % 10 == 5 { 4_000_000 } else { 0 };
+            thread.sync("cuStreamSynchronize", "stream", end - thread.now);
+        }
+        let trace = made.open();
+        let of = |range: Option<&str>| {
+            let section = summary(&trace, &Select { range: range.map(str::to_owned), ..Select::default() });
+            let number = |key: &str| match section.get(key) {
+                Value::Int(number) => *number as f64,
+                Value::Num(number) => *number,
+                other => panic!("{key}: {other:?}"),
+            };
+            let keys = ["steps", "step_p50_ns", "unit_ns", "unit_host_ns", "gpu_busy_ns", "gpu_idle_ns"];
+            (keys.map(number), section.literal.unwrap_or_default())
+        };
+        let ([steps, p50, ..], _) = of(None);
+        let ([own_steps, own_p50, unit, host, busy, idle], text) = of(Some("forward"));
+        assert_eq!((own_steps, own_p50), (steps, p50), "{text}");
+        assert_eq!((host, busy), (20_000.0, 450_000.0), "{text}");
+        assert!(unit >= busy + idle && unit <= 480_000.0, "{unit} {idle} {text}");
+        assert!(text.contains("inside the range 0.02 of the host, 0.4"), "{text}");
+        assert!(!text.contains(" 100 %") && text.contains(" GPU   busy 0.45 (9"), "{text}");
+        // Ranges of unusual steps alone.
+        let (.., text) = {
+            let select = Select { range: Some("log".to_owned()), ..Select::default() };
+            ((), summary(&trace, &select).literal.unwrap_or_default())
+        };
+        assert!(text.contains("\nthe ranges lie in no usual step: times are of all of them, 1.20 ms\n"), "{text}");
     }
 
     #[test]

@@ -88,6 +88,17 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
+    /// Where it stands among the others, whatever it is worth: a GPU with nothing to do first, for no gain tells what that costs; then
+    /// what bounds the loop, and behind it what is over when the loop begins.
+    fn place(&self) -> u8 {
+        match self.rule.verdict {
+            Some(verdict::IDLE_GPU) => 0,
+            Some(verdict::LOADING) if !self.per_step => 2,
+            _ if self.share >= verdict::BOUND => 1,
+            _ => 2,
+        }
+    }
+
     /// What is wrong, in a few words.
     pub(crate) fn title(&self) -> &'static str {
         if self.per_step { self.rule.title.of_step } else { self.rule.title.of_run }
@@ -101,37 +112,6 @@ pub(crate) struct Findings {
     pub(crate) found: Vec<Finding>,
     /// Subjects of rules that found nothing.
     pub(crate) fine: Vec<&'static str>,
-    gains: Vec<Gain>,
-}
-
-/// What a rule found in one process, whatever it is worth there.
-#[derive(Debug)]
-struct Gain {
-    rule: &'static str,
-    process_id: i64,
-    gain_ns: f64,
-    of_run: bool,
-}
-
-impl Findings {
-    /// What a rule found in a process, ns of its unit; 0 where it found nothing.
-    fn gain_ns(&self, subject: &Subject<'_>, rule: &str) -> f64 {
-        self.share_of(subject, &[rule]) * subject.unit_ns
-    }
-
-    /// What ranks wait for the latest one, ns, and the one that they wait for most.
-    fn imbalance(&self, subject: &Subject<'_>) -> (f64, String) {
-        let gain = self.gains.iter().find(|gain| gain.rule == IMBALANCE);
-        gain.map_or((0.0, String::new()), |gain| (gain.gain_ns, subject.facts.label(gain.process_id)))
-    }
-
-    /// The largest gain that one of these rules found in a process, as a share of its unit.
-    fn share_of(&self, subject: &Subject<'_>, rules: &[&str]) -> f64 {
-        let named =
-            self.gains.iter().filter(|gain| gain.process_id == subject.process_id && rules.contains(&gain.rule));
-        let gains = named.filter(|gain| !(gain.of_run && subject.per_step)).map(|gain| gain.gain_ns);
-        gains.fold(0.0, f64::max) / subject.unit_ns.max(1.0)
-    }
 }
 
 /// Most time that several findings of a unit save together, ns: all of one process, or of ranks whose collectives were compared,
@@ -187,7 +167,6 @@ pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
                 None => blamed_ns,
             };
             let blamed_ns = blamed_ns.max(gain_ns);
-            findings.gains.push(Gain { rule: rule.name, process_id: subject.process_id, gain_ns, of_run });
             let whole = if of_run { subject.run_ns } else { subject.unit_ns };
             let share = if whole > 0.0 { (gain_ns / whole).min(1.0) } else { 0.0 };
             if (share >= WORTH || !rule.gain_known) && worst.as_ref().is_none_or(|w| share > w.share) {
@@ -205,7 +184,7 @@ pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
             None => {}
         }
     }
-    findings.found.sort_by(|a, b| b.share.total_cmp(&a.share));
+    findings.found.sort_by(|a, b| a.place().cmp(&b.place()).then(b.share.total_cmp(&a.share)));
     findings.found.truncate(SHOWN);
     findings
 }

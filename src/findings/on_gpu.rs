@@ -24,6 +24,8 @@ pub(crate) struct Each {
 pub(crate) struct OnGpu {
     /// Each of them.
     pub(crate) each: Vec<Each>,
+    /// Time that is told of, at work or idle, of the one of which most is.
+    pub(crate) told_ns: f64,
     /// Computing, ns.
     pub(crate) compute_ns: f64,
     /// NCCL with no computing beside it, ns.
@@ -57,7 +59,7 @@ impl OnGpu {
             return None;
         }
         let each = own.len() as f64 * units;
-        let is_whole = facts.filter.observed_of(process_id).is_none();
+        let is_whole = !facts.filter.is_gapped();
         let mean = |of: &dyn Fn(&crate::analysis::InSteps) -> i64| {
             own.iter().map(|(_, own)| of(own)).sum::<i64>() as f64 / each
         };
@@ -74,7 +76,9 @@ impl OnGpu {
             name: gpu_name(facts, gpu, device),
             busy_ns: own.busy.total_ns() as f64 / units,
         });
+        let told = own.iter().map(|(_, own)| own.busy.total_ns() + own.idle_ns.iter().sum::<i64>());
         Some(OnGpu {
+            told_ns: told.max().unwrap_or(0) as f64 / units,
             each: each_one.collect(),
             compute_ns: mean(&|own| own.busy.compute_ns),
             communication_ns: mean(&|own| own.busy.communication_ns),
@@ -85,7 +89,7 @@ impl OnGpu {
             launch_idle_ns: starved.sum::<i64>() as f64 / each,
             idle_ns: std::array::from_fn(|cause| mean(&|own| own.idle_ns[cause])),
             memory_beside_ns: beside.sum::<i64>() as f64 / each,
-            // Of all steady steps; where some are not known there is no such mean.
+            // Of all steady steps; where parts are not known, or not asked for, there is no such mean.
             mean_idle_ns: facts.steps.of(process_id).filter(|steps| is_whole && !steps.sorted_ns.is_empty()).map(
                 |steps| {
                     let idle: i64 = own.iter().flat_map(|(_, own)| own.steady.1).sum();

@@ -214,7 +214,8 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
         time.system_waits > 0 || count.is_some_and(|count| count.seen > 0)
     };
     let subject = |(process_id, time): (i64, &'a crate::analysis::ProcessTime)| {
-        let steps = facts.steps.of(process_id).filter(|s| s.middle > 0);
+        // Ranges may lie in no usual step.
+        let steps = facts.steps.of(process_id).filter(|s| s.middle > 0 && s.middle_ns > 0.0);
         // What the GPU did before the first call or after the last one, in a trace that was cut off, is of the run too.
         let own = facts.gpu.iter().flat_map(|gpu| gpu.devices.iter()).filter(|d| d.in_steps.get(&process_id).is_some());
         let on_gpu = own.map(|device| (device.first_ns, device.last_ns()));
@@ -235,6 +236,10 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
         // What was recorded before CUPTI was given up is not the run.
         let by_events = facts.trace.gave_cupti_up() && facts.samples.any();
         let critical = facts.critical.as_ref().and_then(|critical| critical.of(process_id));
+        let on_gpu = OnGpu::of(facts, process_id, gpu_units).filter(|_| gpu_doubt.is_none() && !by_events);
+        // What is launched in a range may run on after it: then the range lasts as long as its work.
+        let told_ns = on_gpu.as_ref().filter(|_| facts.filter.projects()).map_or(0.0, |gpu| gpu.told_ns);
+        let unit_ns = unit_ns.max(told_ns);
         Subject {
             facts,
             process_id,
@@ -249,7 +254,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             system_ns: time.system_ns().filter(|_| looked_at(process_id, time)).map(|ns| ns as f64 / middle),
             calls: counted.calls.map(|calls| calls as f64 / middle),
             implicit_waits: counted.implicit_waits as f64 / middle,
-            on_gpu: OnGpu::of(facts, process_id, gpu_units).filter(|_| gpu_doubt.is_none() && !by_events),
+            on_gpu,
             busy: Busy::of(&facts.samples, process_id, unit_ns, middle).filter(|_| facts.gpu.is_none() || by_events),
             waited_ns: facts.ranks.late.get(&process_id).map_or(0, Late::waited_ns) as f64 / middle,
             imbalance: None,

@@ -1,11 +1,24 @@
 //! The verdict: one word for the run, and one sentence that says what was measured.
 //!
-//! Where the trace has GPU times they decide ([`super::verdict_gpu`]). Host times alone show what limits the run where the host limits it (launches,
-//! copies, allocation, waits), and that the GPU limits it where the host mostly waits. Where they do not show it the
-//! verdict is UNKNOWN, and says why.
+//! The worst finding decides where it is worth a tenth of the step or run ([`BOUND`]): verdict and findings are of the same numbers.
+//! Where none is, the GPU's times say what limits the run if the trace has them ([`super::verdict_gpu`]). Host times alone show
+//! that the GPU limits it where the host mostly waits, and that the host does where it is mostly outside the driver. Where they do
+//! not show it the verdict is UNKNOWN, and says why.
 
-use super::{Findings, IMBALANCE, LONG_STEPS, Subject, WORTH, verdict_gpu};
+use super::{Finding, Findings, IMBALANCE, Subject, WORTH, verdict_gpu};
 use crate::analysis::{Part, long_steps, outlier_causes};
+use crate::render::{number, ordinal, share, time};
+
+/// What is worth a smaller part of the unit bounds nothing.
+pub(super) const BOUND: f64 = 0.1;
+/// A wait in a step of which it is the larger part is the GPU's work, as far as the host's times tell.
+const MOSTLY: f64 = 0.5;
+/// Fewer waits in a step may be what the step is about.
+const FEW_WAITS: f64 = 3.0;
+
+/// Words that decide about a finding's place.
+pub(super) const IDLE_GPU: &str = "IDLE GPU";
+pub(super) const LOADING: &str = "LOADING";
 
 /// The verdict.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +29,68 @@ pub(crate) struct Verdict {
     pub(crate) text: String,
 }
 
+/// The verdict on a process.
+pub(crate) fn verdict(subject: &Subject<'_>, findings: &Findings) -> Verdict {
+    if let Some(verdict) = findings.found.first().and_then(|first| of_finding(subject, first)) {
+        return verdict;
+    }
+    if let Some(gpu) = &subject.on_gpu {
+        return verdict_gpu::verdict(subject, gpu, findings);
+    }
+    let row = ROWS.iter().find(|row| (row.fits)(subject, findings));
+    row.map_or(Verdict { word: "UNKNOWN", text: String::new() }, |row| Verdict {
+        word: row.word,
+        text: (row.text)(subject),
+    })
+}
+
+/// The verdict that the worst finding is, where it is worth so much.
+fn of_finding(s: &Subject<'_>, first: &Finding) -> Option<Verdict> {
+    let word = first.rule.verdict.filter(|_| first.share >= BOUND || !first.rule.gain_known)?;
+    let waits_for_gpu = s.on_gpu.is_none() && s.waits() < FEW_WAITS && s.share(Part::Wait) >= MOSTLY;
+    if first.rule.name == "wait-every-step" && waits_for_gpu {
+        return None;
+    }
+    let own = first.process_id == s.process_id || first.rule.name == IMBALANCE;
+    let measured = own.then(|| match &s.on_gpu {
+        Some(gpu) => verdict_gpu::measured(s, gpu, first),
+        None => measured(s, first),
+    });
+    let text = measured.flatten().unwrap_or_else(|| {
+        let (unit, label) = (if first.per_step { "step" } else { "run" }, s.facts.label(first.process_id));
+        let whose = if own { String::new() } else { format!(" of {label}") };
+        format!("{}: up to {} of a {unit}{whose}", first.title(), share(first.share))
+    });
+    Some(Verdict { word, text })
+}
+
+/// What was measured on the host that the finding is about.
+fn measured(s: &Subject<'_>, first: &Finding) -> Option<String> {
+    let (unit, waits) = (s.unit(), share(s.share(Part::Wait)));
+    Some(match first.rule.name {
+        "pageable-copies" | "sync-copies" | "small-transfers" => {
+            format!("the host spends {} of a {unit} in copies", share(s.share(Part::Copy)))
+        }
+        "allocation-in-loop" => {
+            format!("the host spends {} of a {unit} allocating and freeing memory", share(s.share(Part::Memory)))
+        }
+        "wait-every-step" => format!("the host waits {} times a {unit}, {waits} of it", number(s.waits())),
+        "launch-bound" => {
+            let (launches, taken) = (number(s.calls(Part::Launch)), share(s.share(Part::Launch)));
+            format!("{launches} launch calls take {taken} of a {unit}; the host waits {waits}")
+        }
+        IMBALANCE => {
+            format!("the other ranks wait for {} {} of a {unit}", s.facts.label(first.process_id), share(first.share))
+        }
+        "system-waits" => {
+            let system = share(s.system_ns.unwrap_or(0.0) / s.unit_ns.max(1.0));
+            format!("the host waits for data, locks or threads {system} of a {unit}, and for the GPU {waits}")
+        }
+        "outlier-steps" => long_text(s),
+        _ => return None,
+    })
+}
+
 /// A row: the word, when it fits, and what was measured.
 struct Row {
     word: &'static str,
@@ -23,58 +98,8 @@ struct Row {
     text: fn(&Subject<'_>) -> String,
 }
 
-/// The first row that fits is the verdict.
+/// Without a finding that is worth it the first row that fits is the verdict.
 const ROWS: &[Row] = &[
-    Row {
-        word: "TRANSFER BOUND",
-        fits: |s, f| f.share_of(s, &["pageable-copies", "sync-copies", "small-transfers"]) >= 0.2,
-        text: |s| format!("the host spends {} of a {} in copies", percent(s.share(Part::Copy)), s.unit()),
-    },
-    Row {
-        word: "ALLOCATION BOUND",
-        fits: |s, f| f.share_of(s, &["allocation-in-loop"]) >= 0.2,
-        text: |s| {
-            format!(
-                "the host spends {} of a {} allocating and freeing memory",
-                percent(s.share(Part::Memory)),
-                s.unit()
-            )
-        },
-    },
-    Row {
-        word: "SYNC BOUND",
-        fits: |s, f| s.waits() >= 3.0 && f.share_of(s, &["wait-every-step"]) >= 0.2,
-        text: |s| {
-            let (calls, share) = (s.waits(), percent(s.share(Part::Wait)));
-            format!("the host waits {} times a {}, {share} of it", crate::render::number(calls), s.unit())
-        },
-    },
-    Row {
-        word: "LAUNCH BOUND",
-        fits: |s, f| s.share(Part::Wait) < 0.1 && f.share_of(s, &["launch-bound"]) >= 0.1,
-        text: |s| {
-            let (launches, waits) = (crate::render::number(s.calls(Part::Launch)), percent(s.share(Part::Wait)));
-            let share = percent(s.share(Part::Launch));
-            format!("{launches} launch calls take {share} of a {}; the host waits {waits}", s.unit())
-        },
-    },
-    Row {
-        word: "IMBALANCE",
-        fits: |s, f| f.share_of(s, &[IMBALANCE]) >= 0.1,
-        text: |s| {
-            let waiting = s.imbalance.as_ref().map_or(0.0, |imbalance| imbalance.gain_ns / s.unit_ns.max(1.0));
-            format!("the other ranks wait for {} {} of a {}", s.facts.label(s.process_id), percent(waiting), s.unit())
-        },
-    },
-    Row {
-        word: "HOST BOUND",
-        fits: |s, f| s.share(Part::Wait) < 0.5 && f.share_of(s, &["system-waits"]) >= 0.2,
-        text: |s| {
-            let (system, waits) = (s.system_ns.unwrap_or(0.0) / s.unit_ns.max(1.0), percent(s.share(Part::Wait)));
-            format!("the host waits for data, locks or threads {} of a step, and for the GPU {waits}", percent(system))
-        },
-    },
-    Row { word: OUTLIER_STEPS, fits: |s, _| long_share(s) >= LONG_STEPS, text: long_text },
     Row {
         word: "GPU BOUND",
         fits: |s, f| {
@@ -84,35 +109,35 @@ const ROWS: &[Row] = &[
                 && s.share(Part::Launch) >= 0.5
         },
         text: |s| {
-            let (each, share) = (crate::render::time(mean_launch_ns(s)), percent(s.share(Part::Launch)));
-            format!("launch calls take {each} each, {share} of a {}, as they do when the queue is full", s.unit())
+            let (each, taken) = (time(mean_launch_ns(s)), share(s.share(Part::Launch)));
+            format!("launch calls take {each} each, {taken} of a {}, as they do when the queue is full", s.unit())
         },
     },
     Row {
         word: "HEALTHY",
-        fits: |s, f| f.found.is_empty() && s.share(Part::Wait) >= 0.5,
+        fits: |s, f| f.found.is_empty() && s.share(Part::Wait) >= MOSTLY,
         text: |s| {
-            let waits = percent(s.share(Part::Wait));
-            format!("no finding above {}; the host waits for the GPU {waits} of a {}", percent(WORTH), s.unit())
+            let waits = share(s.share(Part::Wait));
+            format!("no finding above {}; the host waits for the GPU {waits} of a {}", share(WORTH), s.unit())
         },
     },
     Row {
         word: "HOST BOUND",
-        fits: |s, _| s.per_step && s.waits() >= 0.9 && s.share(Part::Wait) < 0.25 && outside(s) >= 0.5,
+        fits: |s, _| s.per_step && s.waits() >= 0.9 && s.share(Part::Wait) < 0.25 && outside(s) >= MOSTLY,
         text: |s| {
-            let waits = percent(s.share(Part::Wait));
-            format!("the host is outside the driver {} of a step and waits for the GPU {waits}", percent(outside(s)))
+            let waits = share(s.share(Part::Wait));
+            format!("the host is outside the driver {} of a step and waits for the GPU {waits}", share(outside(s)))
         },
     },
     Row {
         word: "GPU BOUND",
-        fits: |s, _| s.per_step && s.share(Part::Wait) >= 0.5,
-        text: |s| format!("the host waits for the GPU {} of a step", percent(s.share(Part::Wait))),
+        fits: |s, _| s.per_step && s.share(Part::Wait) >= MOSTLY,
+        text: |s| format!("the host waits for the GPU {} of a step", share(s.share(Part::Wait))),
     },
     Row {
         word: "HEALTHY",
         fits: |s, f| f.found.is_empty() && s.per_step,
-        text: |_| format!("no finding above {} of a step in the host's times", percent(WORTH)),
+        text: |_| format!("no finding above {} of a step in the host's times", share(WORTH)),
     },
     Row {
         word: "UNKNOWN",
@@ -129,41 +154,22 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// The verdict on a process.
-pub(crate) fn verdict(subject: &Subject<'_>, findings: &Findings) -> Verdict {
-    if let Some(gpu) = &subject.on_gpu {
-        return verdict_gpu::verdict(subject, gpu, findings);
-    }
-    let row = ROWS.iter().find(|row| (row.fits)(subject, findings));
-    row.map_or(Verdict { word: "UNKNOWN", text: String::new() }, |row| Verdict {
-        word: row.word,
-        text: (row.text)(subject),
-    })
-}
-
 /// What is known of the GPU where no times of it are in the trace.
 fn gpu(s: &Subject<'_>) -> String {
     match &s.busy {
-        Some(busy) => format!("the GPU is busy about {} of a {}", percent(busy.ns / s.unit_ns.max(1.0)), s.unit()),
+        Some(busy) => format!("the GPU is busy about {} of a {}", share(busy.ns / s.unit_ns.max(1.0)), s.unit()),
         None => "GPU times are not recorded".to_owned(),
     }
-}
-
-/// Where the usual step is not where the time goes.
-pub(super) const OUTLIER_STEPS: &str = "OUTLIER STEPS";
-
-/// The part of the steps' time that a few have beyond the median.
-pub(super) fn long_share(s: &Subject<'_>) -> f64 {
-    long_steps(s.facts, s.process_id).map_or(0.0, |long| long.share())
 }
 
 /// `4 of 104 steps take 52 % of the time: 4 copies train.py:212`
 pub(super) fn long_text(s: &Subject<'_>) -> String {
     let long = long_steps(s.facts, s.process_id).unwrap_or_default();
-    let of = percent(long.ns as f64 / long.all_ns.max(1) as f64);
+    let of = share(long.ns as f64 / long.all_ns.max(1) as f64);
     let causes = outlier_causes(s.facts, s.process_id);
-    let (take, steps) = (if long.count == 1 { "takes" } else { "take" }, crate::render::number(long.steps as f64));
-    format!("{} of {steps} steps {take} {of} of their time: {causes}", long.count)
+    let (take, steps) = (if long.count == 1 { "takes" } else { "take" }, number(long.steps as f64));
+    let every = long.every.map(|every| format!(", every {},", ordinal(every))).unwrap_or_default();
+    format!("{} of {steps} steps{every} {take} {of} of their time: {causes}", long.count)
 }
 
 fn mean_launch_ns(s: &Subject<'_>) -> f64 {
@@ -172,8 +178,4 @@ fn mean_launch_ns(s: &Subject<'_>) -> f64 {
 
 fn outside(s: &Subject<'_>) -> f64 {
     s.outside_ns() / s.unit_ns.max(1.0)
-}
-
-fn percent(share: f64) -> String {
-    crate::render::share(share)
 }

@@ -1,12 +1,10 @@
 //! The verdict where the trace has GPU times: what most of the GPU's time is lost to.
 
-use super::verdict::{OUTLIER_STEPS, long_share, long_text};
-use super::{Each, Findings, LONG_STEPS, OnGpu, Subject, Verdict, WORTH};
+use super::verdict::{BOUND, long_text};
+use super::{Each, Finding, Findings, IMBALANCE, OnGpu, Subject, Verdict, WORTH};
 use crate::analysis::Cause;
 use crate::render::share;
 
-/// What takes a smaller part of the unit bounds nothing.
-const BOUND: f64 = 0.1;
 /// A GPU that is idle for a larger part of the unit is not healthy, whether or not it is known why.
 const IDLE: f64 = 0.2;
 
@@ -18,50 +16,61 @@ fn beside(most: &Each, idle: &[&Each], unit_ns: f64, unit: &str) -> String {
     format!("{first} of a {unit} while GPU {} is busy {}{more}", most.name, of(most))
 }
 
-/// One word for a process whose GPU times are known.
+/// What was measured on the GPU that the finding is about.
+pub(super) fn measured(s: &Subject<'_>, gpu: &OnGpu, first: &Finding) -> Option<String> {
+    let (unit, unit_ns) = (s.unit(), s.unit_ns.max(1.0));
+    let of = |ns: f64| share(ns / unit_ns);
+    let idle = format!("GPU idle {} of a {unit}", of(gpu.all_idle_ns()));
+    let busy = format!("GPU busy {} of a {unit}", of(gpu.busy_ns()));
+    // Without its work a replayed run may be shorter by more than the GPU idled for it.
+    let gain = of(first.gain_ns.min(gpu.all_idle_ns()));
+    Some(match first.rule.name {
+        "launch-bound" => format!("{idle}, host too slow to feed it"),
+        "host-work" => format!("{idle}, {gain} for the host's own work"),
+        "malloc-time" => format!("{idle}, {gain} in malloc"),
+        "wait-every-step" => format!("{idle}, {gain} after waits of the host"),
+        "system-waits" => {
+            let waiting = of(first.gain_ns.min(s.system_idle_ns(gpu)));
+            format!("{idle}, {waiting} while the host waits for data, locks or threads")
+        }
+        "allocation-in-loop" | "hidden-waits" => format!("{idle}, {gain} for allocations and frees"),
+        "exposed-copies" | "pageable-copies" | "small-transfers" | "sync-copies" => {
+            let copies = gpu.idle_ns(&[Cause::Transfer]) + gpu.copy_ns;
+            format!("copies cost {} of a {unit} of the GPU's time", of(copies.max(first.gain_ns)))
+        }
+        "exposed-communication" => format!("NCCL runs alone {} of a {unit}", of(s.transferring_ns(gpu))),
+        IMBALANCE => {
+            let latest = s.facts.label(first.process_id);
+            format!("ranks wait {} of a {unit} for the latest one, mostly {latest}", of(first.gain_ns))
+        }
+        "idle-gpu" => {
+            let (most, idle) = gpu.idle_beside(unit_ns)?;
+            beside(most, &idle, unit_ns, unit)
+        }
+        "layout-kernels" => format!("{busy}, {} for kernels that change layouts", of(first.gain_ns)),
+        "serialised-streams" => format!("{busy}, streams one after the other"),
+        "outlier-steps" => long_text(s),
+        "warm-up" if first.per_step => format!("{idle}, {gain} while code is loaded"),
+        _ => return None,
+    })
+}
+
+/// One word for a process whose GPU times are known, and that has no finding that is worth it.
 pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verdict {
-    let unit_ns = s.unit_ns.max(1.0);
+    let (unit, unit_ns) = (s.unit(), s.unit_ns.max(1.0));
     let of = |ns: f64| share(ns / unit_ns);
     let idle = of(gpu.all_idle_ns());
-    if let Some((most, idle)) = gpu.idle_beside(unit_ns) {
-        return Verdict { word: "IDLE GPU", text: beside(most, &idle, unit_ns, s.unit()) };
-    }
-    let gain = |rule: &str| findings.gain_ns(s, rule);
-    // The same numbers as the findings have: what they gain is known by more than the causes of single gaps.
-    let (launches, host, waits) = (gain("launch-bound"), gain("host-work"), gain("wait-every-step"));
-    let memory = gain("allocation-in-loop").max(gain("hidden-waits"));
-    let copies = gpu.idle_ns(&[Cause::Transfer]) + gpu.copy_ns;
-    let transfer = s.transferring_ns(gpu);
-    let (waiting, latest) = findings.imbalance(s);
-    let collective = gpu.idle_ns(&[Cause::Collective]);
-    let (unit, system, load) = (s.unit(), gain("system-waits").min(s.system_idle_ns(gpu)), gpu.idle_ns(&[Cause::Load]));
-    let long_ns = Some(long_share(s)).filter(|share| *share >= LONG_STEPS).map_or(0.0, |share| share * unit_ns);
-    let candidates: [(f64, &'static str, String); 11] = [
-        (launches, "LAUNCH BOUND", format!("GPU idle {idle} of a {unit}, host too slow to feed it")),
-        (host, "HOST BOUND", format!("GPU idle {idle} of a {unit}, {} for the host's own work", of(host))),
-        (
-            waits,
-            "SYNC BOUND",
-            format!("GPU idle {idle} of a {unit}, {} after waits of the host", of(waits.min(gpu.all_idle_ns()))),
-        ),
-        (
-            system,
-            "HOST BOUND",
-            format!("GPU idle {idle} of a {unit}, {} while the host waits for data, locks or threads", of(system)),
-        ),
-        (memory, "ALLOCATION BOUND", format!("GPU idle {idle} of a {unit}, {} for allocations and frees", of(memory))),
-        (copies, "TRANSFER BOUND", format!("copies cost {} of a {unit} of the GPU's time", of(copies))),
-        (transfer, "COMMUNICATION BOUND", format!("NCCL runs alone {} of a {unit}", of(transfer))),
-        (waiting, "IMBALANCE", format!("ranks wait {} of a {unit} for the latest one, mostly {latest}", of(waiting))),
+    // Of these causes of gaps no finding speaks.
+    let [collective, load] = [Cause::Collective, Cause::Load].map(|cause| gpu.idle_ns(&[cause]));
+    let gaps: [(f64, &'static str, String); 2] = [
         (
             collective,
             "COMMUNICATION BOUND",
             format!("GPU idle {idle} of a {unit}, {} in calls of NCCL", of(collective)),
         ),
-        (long_ns, OUTLIER_STEPS, long_text(s)),
         (load, "LOADING", format!("GPU idle {idle} of a {unit}, {} while code is loaded", of(load))),
     ];
-    let worst = candidates.into_iter().max_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    let worst = gaps.into_iter().max_by(|(a, ..), (b, ..)| a.total_cmp(b));
     match worst {
         Some((ns, word, text)) if ns >= BOUND * unit_ns => Verdict { word, text },
         _ if findings.found.is_empty() && gpu.all_idle_ns() > IDLE * unit_ns => {
@@ -73,16 +82,11 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
             Verdict { word: "HEALTHY", text }
         }
         _ if gpu.all_idle_ns() > gpu.busy_ns() => {
-            // A finding of another kind may be worth more than each of the candidates: it stands right below.
-            let first = findings.found.iter().find(|found| found.per_step == s.per_step && found.share >= BOUND);
-            let reasons = match first {
-                Some(found) => format!("above all what the findings name: {}", found.title()),
-                None => format!("for reasons of less than {} each", share(BOUND)),
-            };
-            Verdict {
-                word: "UNKNOWN",
-                text: format!("GPU idle {idle} of a {unit}, {reasons}: see gpu-gaps, critical-path"),
-            }
+            let less = share(BOUND);
+            let text = format!(
+                "GPU idle {idle} of a {unit}, for reasons of less than {less} each: see gpu-gaps, critical-path"
+            );
+            Verdict { word: "UNKNOWN", text }
         }
         _ => Verdict { word: "GPU BOUND", text: format!("GPU busy {} of a {unit}", of(gpu.busy_ns())) },
     }

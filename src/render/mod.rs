@@ -10,7 +10,9 @@ mod tests;
 mod text;
 
 pub(crate) use markdown::escaped;
-pub(crate) use numbers::{bytes, counted, duration, file_size, number, scale_ns, share, time, unit_name, value};
+pub(crate) use numbers::{
+    bytes, counted, duration, file_size, number, ordinal, scale_ns, share, time, unit_name, value,
+};
 
 use crate::analysis::{Analysis, Section};
 use crate::cli::{Color, Format};

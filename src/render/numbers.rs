@@ -71,6 +71,18 @@ pub(crate) fn counted(value: f64, one: &str, many: &str) -> String {
     format!("{number} {name}")
 }
 
+/// `1st`, `2nd`, `13th`.
+pub(crate) fn ordinal(number: usize) -> String {
+    let end = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{end}")
+}
+
 /// A share in percent: `53 %`, `4.2 %`, `0.05 %`.
 pub(crate) fn share(share: f64) -> String {
     percent(100.0 * share)
@@ -210,6 +222,8 @@ mod tests {
         times.iter().for_each(|(ns, text)| assert_eq!(time(*ns), *text));
         let runs = [(64.1e9, "64.1 s"), (725e9, "12 min 05 s"), (7380e9, "2 h 03 min")];
         runs.iter().for_each(|(ns, text)| assert_eq!(duration(*ns), *text));
+        let ordinals = [1, 2, 3, 4, 11, 12, 13, 21, 22, 103, 111, 1000].map(ordinal).join(" ");
+        assert_eq!(ordinals, "1st 2nd 3rd 4th 11th 12th 13th 21st 22nd 103rd 111th 1000th");
         let counts = [
             (5203.0, "5,203"),
             (1.0, "1"),

@@ -24,7 +24,7 @@ pub(crate) struct Filter {
     pub(crate) steps: Option<(usize, usize)>,
     /// Keep the calls and the work of one device, which has this ordinal in each process; rows that name no device stay.
     pub(crate) device: Option<Arc<FxHashMap<i64, i32>>>,
-    /// Ranges of this name are the steps.
+    /// Ranges of this name are the steps, or else calls of it mark them.
     pub(crate) step: Option<String>,
     /// Of what the GPU did keep what began in these times: it is known then, and not between them. Of calls nothing is left
     /// out.
@@ -81,14 +81,19 @@ impl Filter {
         self.from_ns.is_some() || self.to_ns.is_some() || !self.within.is_empty()
     }
 
-    /// The filter that keeps what steps are found in: those of the whole run, where only some are kept, so that their numbers
-    /// are the same whatever span of time is kept beside them. Of intervals of single events nothing is known around one.
+    /// The filter that keeps what steps are found in: those of the whole run, so that they are the same whatever part of it is
+    /// kept. Of intervals of single events nothing is known around one.
     pub(crate) fn around_steps(&self) -> Filter {
-        match (self.steps, self.interval) {
-            (None, _) => self.clone(),
-            (Some(_), Some(_)) => Filter { within: Vec::new(), ..self.clone() },
-            (Some(_), None) => Filter { within: Vec::new(), from_ns: None, to_ns: None, ..self.clone() },
+        match self.interval {
+            Some(_) => Filter { within: Vec::new(), ..self.clone() },
+            None => Filter { within: Vec::new(), from_ns: None, to_ns: None, ..self.clone() },
         }
+    }
+
+    /// The span of time that the user named, of which only whole steps count; none where none was.
+    pub(crate) fn named_span(&self) -> Option<(i64, i64)> {
+        let named = self.interval.is_none() && (self.from_ns.is_some() || self.to_ns.is_some());
+        named.then(|| (self.from_ns.unwrap_or(i64::MIN), self.to_ns.unwrap_or(i64::MAX)))
     }
 
     /// Whether it takes the steps to know what is kept, or whether what is asked for is there.

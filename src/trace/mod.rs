@@ -9,6 +9,7 @@
 
 mod apart;
 mod contain;
+mod copied;
 mod decode;
 mod devices;
 mod error;
@@ -81,7 +82,7 @@ impl Trace {
             by_id: FxHashMap::default(),
             problems: Mutex::new(Vec::new()),
         };
-        let mut seen = Vec::new();
+        let (mut seen, mut copied) = (Vec::new(), copied::Seen::default());
         for folder in folders {
             // The same trace twice would be counted twice.
             let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
@@ -91,6 +92,7 @@ impl Trace {
             seen.push(real);
             let mut found = files::find(folder, &|p| trace.problem(p))?;
             own.iter().for_each(|own| found.know(own));
+            copied.leave_out(folder, &mut found.launchers, &|p| trace.problem(p));
             for launcher in &found.launchers {
                 missing::name(folder, launcher, &|p| trace.problem(p));
             }

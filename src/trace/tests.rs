@@ -247,6 +247,7 @@ fn several_folders_are_one_trace() {
     one.thread(1, 7).launch("a", 1_000);
     two.thread(2, 7).launch("b", 1_000);
     let id = two.name(NameKind::Kernel, "b");
+    two.manifest.as_mut().expect("a manifest").launcher_id += 1;
     let folders = [one.write_parts(1).to_owned(), two.write_parts(1).to_owned()];
     let trace = Trace::open(&folders).unwrap();
     assert_eq!(rows_of(&trace, &Filter::default()), 2);

@@ -1,14 +1,16 @@
 //! Finds the steps in two reads before all others.
 //!
 //! Where a process names its steps, these are they ([`NamedSteps`]). Else [`Detect`] finds the loop of the process
-//! ([`super::period`]), and [`Cut`] notes when its anchor occurred.
+//! ([`super::period`]), and [`Cut`] notes when its anchor occurred, and what may mark turns of uneven length around it.
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
+use super::asked::Asked;
 use super::givers::Givers;
 use super::groups::Groups;
 use super::named_steps::NamedSteps;
+use super::period::uneven::{self, Mark, Marks};
 use super::period::{Name, Period, Sequence};
 use super::runs;
 use super::steps::{Called, ProcessSteps, Steps, blocks};
@@ -21,6 +23,7 @@ pub(super) const BOUNDARIES: usize = 4_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Detect {
     named: NamedSteps,
+    asked: Asked,
     threads: Groups<(i64, i32), Sequence>,
     callers: Groups<i64, Callers>,
     givers: Givers,
@@ -41,21 +44,33 @@ impl Default for Groups<(i64, i32), Sequence> {
 
 impl Detect {
     /// What it reads.
-    pub(crate) const WANTS: [Want; 6] = [
+    const WANTS: [Want; 6] = [
         NamedSteps::WANT,
         Want {
             table: TableId::Launches,
             columns: &["tid", "correlation_id", "api_id", "name_id", "captured", "legacy"],
         },
         Want { table: TableId::Syncs, columns: &["tid", "correlation_id", "api_id", "kind"] },
-        Want { table: TableId::Transfers, columns: &["tid", "legacy"] },
+        Want { table: TableId::Transfers, columns: &["tid", "correlation_id", "api_id", "legacy"] },
         Want { table: TableId::DeviceMemory, columns: &["tid"] },
         Want { table: TableId::Api, columns: &["tid"] },
     ];
+    /// And where the user names a call.
+    const ASKED: [Want; 3] = [
+        Want { table: TableId::Syncs, columns: &["api_ns"] },
+        Want { table: TableId::DeviceMemory, columns: &["api_id"] },
+        Want { table: TableId::Api, columns: &["api_id"] },
+    ];
 
     /// Looks for steps of these names first.
-    pub(crate) fn new(named: NamedSteps) -> Detect {
-        Detect { named, ..Detect::default() }
+    pub(crate) fn new(named: NamedSteps, asked: Asked) -> Detect {
+        Detect { named, asked, ..Detect::default() }
+    }
+
+    /// What it reads.
+    pub(crate) fn wants(&self) -> Vec<Want> {
+        let asked = if self.asked.any() { &Detect::ASKED[..] } else { &[] };
+        Detect::WANTS.iter().chain(asked).copied().collect()
     }
 
     /// Takes rows in.
@@ -63,6 +78,7 @@ impl Detect {
         if rows.table == TableId::Ranges {
             return self.named.rows(rows);
         }
+        self.asked.rows(rows);
         let (process, tid) = (rows.i64("process_id"), rows.i32_or("tid", 0));
         let (call, api, start) = (rows.i64("correlation_id"), rows.i64("api_id"), rows.i64("start_ns"));
         let (name, captured) = (rows.i64_or("name_id", NO_NAME), rows.flags("captured"));
@@ -76,7 +92,11 @@ impl Detect {
                 callers.push(tid);
             }
             match rows.table {
-                TableId::Transfers => self.givers.gave(process, tid),
+                TableId::Transfers => {
+                    self.givers.gave(process, tid);
+                    let calls = self.threads.at((process, tid));
+                    run.for_each(|row| calls.add(Name::Call(api[row]), call[row] as u32));
+                }
                 TableId::Launches => {
                     self.givers.launched(process, tid, &start[run.clone()]);
                     let calls = self.threads.at((process, tid));
@@ -99,26 +119,39 @@ impl Detect {
     /// The loop of each process, if it has one: that of the thread with the most calls that has a wait in its loop,
     /// else of the thread with the most calls.
     pub(crate) fn cut(self) -> Cut {
-        let named: Vec<ProcessSteps> = self.named.steps().collect();
-        let is_named = |process: &i64| named.iter().any(|steps| steps.process_id == *process);
-        let mut best: FxHashMap<i64, (i32, Period, (bool, u64))> = FxHashMap::default();
-        for ((process, tid), sequence) in self.threads.iter() {
-            let Some(period) = sequence.period().filter(|_| !is_named(process)) else { continue };
-            let rank = (matches!(period.anchor, Name::Wait(_)), sequence.calls());
-            if best.get(process).is_none_or(|(.., other)| rank > *other) {
-                best.insert(*process, (*tid, period, rank));
+        let mut named: Vec<ProcessSteps> = self.named.steps().collect();
+        let is_named = |named: &[ProcessSteps], process: i64| named.iter().any(|steps| steps.process_id == process);
+        let asked: Vec<ProcessSteps> =
+            self.asked.steps().into_iter().filter(|steps| !is_named(&named, steps.process_id)).collect();
+        let asks = !asked.is_empty();
+        named.extend(asked);
+        let mut best: FxHashMap<i64, (Rank, Loop)> = FxHashMap::default();
+        for ((process, tid), sequence) in self.threads.iter().filter(|((process, _), _)| !is_named(&named, *process)) {
+            let period = sequence.period();
+            let marks = sequence.marks(period.as_ref());
+            if period.is_none() && marks.is_empty() {
+                continue;
+            }
+            let waits = period.as_ref().is_some_and(|period| matches!(period.anchor, Name::Wait(_)));
+            let rank = (waits, period.is_some(), sequence.calls());
+            if best.get(process).is_none_or(|(other, _)| rank > *other) {
+                best.insert(*process, (rank, Loop::new(*tid, period, sequence.waits(), marks)));
             }
         }
-        let loops = best.into_iter().map(|(process, (tid, period, _))| (process, Loop { tid, period, times: vec![] }));
         let called = Called {
             several: self.callers.iter().filter(|(_, own)| own.0.len() > 1).map(|(process, _)| *process).collect(),
             calls: self.calls,
             givers: self.givers,
             legacy_order: self.legacy_order,
+            asked: asks,
+            ..Called::default()
         };
-        Cut { loops: loops.collect(), named, called }
+        Cut { loops: best.into_iter().map(|(process, (_, found))| (process, found)).collect(), named, called }
     }
 }
+
+/// Which thread's loop is the process's: its loop has a wait, it is a regular one, calls of the thread.
+type Rank = (bool, bool, u64);
 
 /// Second read: when the anchors occurred.
 #[derive(Debug, Default)]
@@ -128,44 +161,95 @@ pub(crate) struct Cut {
     called: Called,
 }
 
+/// The loop of a thread, and what may mark turns of another length around it.
 #[derive(Debug)]
 struct Loop {
     tid: i32,
-    period: Period,
+    period: Option<Period>,
+    waits: u64,
+    /// When the anchor of the period occurred.
     times: Vec<i64>,
+    /// What may mark uneven turns.
+    uneven: Vec<Marks>,
+    launches: u32,
+}
+
+impl Loop {
+    fn new(tid: i32, period: Option<Period>, waits: u64, uneven: Vec<Marks>) -> Loop {
+        Loop { tid, period, waits, times: Vec::new(), uneven, launches: 0 }
+    }
+
+    #[inline]
+    fn occurs(&mut self, name: Name, call: u32, at_ns: i64) {
+        if self.period.is_some_and(|period| period.anchor == name) && self.times.len() < BOUNDARIES {
+            self.times.push(at_ns);
+        }
+        let launches = self.launches;
+        self.launches = launches.wrapping_add(u32::from(matches!(name, Name::Launch(_))));
+        if let Some(of) = self.uneven.iter_mut().find(|of| of.name == name) {
+            of.marks.push(Mark { call, launches, at_ns });
+        }
+    }
+
+    /// The names to look for.
+    fn names(&self) -> impl Iterator<Item = Name> {
+        self.period.iter().map(|period| period.anchor).chain(self.uneven.iter().map(|marks| marks.name))
+    }
+
+    /// The steps, of the period or of the turns around it.
+    fn steps(mut self, process_id: i64) -> Option<ProcessSteps> {
+        let (anchor, times) = match uneven::choose(self.period.as_ref(), self.waits, &mut self.uneven) {
+            Some(at) => {
+                let Marks { name, marks } = self.uneven.swap_remove(at);
+                ((name, marks.len() as u64), marks.into_iter().map(|mark| mark.at_ns).collect())
+            }
+            None => self.period.map(|period| ((period.anchor, period.count), self.times))?,
+        };
+        ProcessSteps::new(process_id, self.tid, anchor, times)
+    }
 }
 
 impl Cut {
     /// What it reads: only the tables in which anchors stand.
     pub(crate) fn wants(&self) -> Vec<Want> {
-        let has = |wait: bool| self.loops.values().any(|l| matches!(l.period.anchor, Name::Wait(_)) == wait);
-        let launches = Want { table: TableId::Launches, columns: &["tid", "api_id", "name_id", "captured"] };
-        let syncs = Want { table: TableId::Syncs, columns: &["tid", "api_id", "api_ns", "kind"] };
-        [(has(false), launches), (has(true), syncs)].into_iter().filter(|(has, _)| *has).map(|(_, want)| want).collect()
+        const LAUNCHES: Want = Want { table: TableId::Launches, columns: &["tid", "api_id", "name_id", "captured"] };
+        const SYNCS: Want = Want { table: TableId::Syncs, columns: &["tid", "api_id", "api_ns", "kind"] };
+        const COPIES: Want = Want { table: TableId::Transfers, columns: &["tid", "api_id"] };
+        let has = |is: fn(&Name) -> bool| self.loops.values().flat_map(Loop::names).any(|name| is(&name));
+        let wants = [
+            (has(|name| matches!(name, Name::Launch(_))), LAUNCHES),
+            (has(|name| matches!(name, Name::Wait(_))), SYNCS),
+            (has(|name| matches!(name, Name::Call(_))), COPIES),
+        ];
+        // Only turns of uneven length are told by how many calls lie between.
+        let numbered = self.loops.values().any(|found| !found.uneven.is_empty());
+        let number = |want: Want| Want { columns: &["correlation_id"], ..want };
+        let wants = wants.into_iter().filter(|(has, _)| *has).map(|(_, want)| want);
+        wants.flat_map(|want| [Some(want), numbered.then(|| number(want))]).flatten().collect()
     }
 
     /// Takes rows in.
     pub(crate) fn rows(&mut self, rows: &Rows) {
         let (process, tid, start) = (rows.i64("process_id"), rows.i32_or("tid", 0), rows.i64("start_ns"));
-        let (api, name, length) = (rows.i64("api_id"), rows.i64_or("name_id", NO_NAME), rows.i64("api_ns"));
-        let (captured, kind) = (rows.flags("captured"), rows.texts("kind"));
+        let (api, name, length) = (rows.i64("api_id"), rows.i64_or("name_id", NO_NAME), rows.i64_or("api_ns", 0));
+        let (call, captured, kind) = (rows.i64("correlation_id"), rows.flags("captured"), rows.texts("kind"));
         let mut row = 0;
         while row < rows.len {
             let run = process[row..].iter().take_while(|p| **p == process[row]).count();
             if let Some(found) = self.loops.get_mut(&process[row]) {
-                for row in row..row + run {
-                    let at = match (found.period.anchor, rows.table) {
-                        (Name::Launch(id), TableId::Launches) => {
-                            let this = if name[row] == NO_NAME { api[row] } else { name[row] };
-                            (this == id && !captured.get(row)).then(|| start[row])
+                let own = found.tid;
+                for row in (row..row + run).filter(|row| tid[*row] == own) {
+                    let call = call[row] as u32;
+                    match rows.table {
+                        TableId::Launches if !captured.get(row) => {
+                            let id = if name[row] == NO_NAME { api[row] } else { name[row] };
+                            found.occurs(Name::Launch(id), call, start[row]);
                         }
-                        (Name::Wait(id), TableId::Syncs) => {
-                            (api[row] == id && blocks(kind.get(row))).then(|| start[row] + length[row])
+                        TableId::Syncs if blocks(kind.get(row)) => {
+                            found.occurs(Name::Wait(api[row]), call, start[row] + length[row]);
                         }
-                        _ => None,
-                    };
-                    if let Some(at) = at.filter(|_| tid[row] == found.tid && found.times.len() < BOUNDARIES) {
-                        found.times.push(at);
+                        TableId::Transfers => found.occurs(Name::Call(api[row]), call, start[row]),
+                        _ => {}
                     }
                 }
             }
@@ -175,10 +259,39 @@ impl Cut {
 
     /// The steps.
     pub(crate) fn steps(self) -> Steps {
-        let process = |(process_id, found): (i64, Loop)| {
-            let anchor = (found.period.anchor, found.period.count);
-            ProcessSteps::new(process_id, found.tid, anchor, found.times)
-        };
-        Steps::new(self.named.into_iter().chain(self.loops.into_iter().filter_map(process)).collect(), self.called)
+        let found = self.loops.into_iter().filter_map(|(process_id, found)| found.steps(process_id));
+        Steps::new(self.named.into_iter().chain(found).collect(), self.called)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analysis::Facts;
+    use crate::trace::Filter;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn requests_of_any_length_are_the_steps_of_a_trace() {
+        for waits in [true, false] {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000_000);
+            let mut thread = trace.thread(1, 11);
+            for request in 0..40 {
+                thread.copy("HtoD", ("pinned", "device"), true, 4096, 4_000);
+                thread.launch("embed", 2_000);
+                for _ in 0..2 + request * 7919 % 31 {
+                    (0..12).for_each(|k| thread.launch(&format!("layer {k}"), 2_000));
+                }
+                thread.launch("head", 2_000);
+                if waits {
+                    thread.sync("cuStreamSynchronize", "stream", 9_000);
+                }
+            }
+            let (trace, filter) = (trace.open(), Filter::default());
+            let facts = Facts::gather(&trace, &filter, &[]);
+            let steps = facts.steps.of(1).expect("steps");
+            let name = if waits { "cuStreamSynchronize" } else { "cuMemcpyAsync" };
+            assert_eq!((steps.count, facts.names.full(steps.anchor.id()).as_str()), (40, name));
+        }
     }
 }

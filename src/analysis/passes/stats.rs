@@ -18,9 +18,9 @@ pub(crate) struct Stats {
     pub(crate) min: i64,
     /// The largest.
     pub(crate) max: i64,
-    // Deviations from the first value: the squares of large values that differ little would cancel each other.
-    shift: i64,
-    squares: f64,
+    // Whole: neither the order of the values nor that of merging sets shows in the last digit of a deviation, and the squares of
+    // large values that differ little do not cancel each other.
+    squares: u128,
     exact: Vec<i64>,
     buckets: Buckets,
 }
@@ -31,14 +31,13 @@ impl Stats {
     pub(crate) fn add(&mut self, value: i64) {
         let value = value.max(0);
         if self.count == 0 {
-            (self.min, self.max, self.shift) = (value, value, value);
+            (self.min, self.max) = (value, value);
         }
         self.count += 1;
         self.sum += value;
         self.min = self.min.min(value);
         self.max = self.max.max(value);
-        let off = (value - self.shift) as f64;
-        self.squares += off * off;
+        self.squares = self.squares.saturating_add(square(value));
         if self.count > EXACT as u64 {
             self.buckets.add(value, 1);
         } else {
@@ -69,10 +68,7 @@ impl Stats {
             *self = other.clone();
             return;
         }
-        // Squares about another point: sum (x - a)^2 = sum (x - b)^2 + 2 (b - a) sum (x - b) + n (b - a)^2.
-        let move_by = (other.shift - self.shift) as f64;
-        let other_sum = other.sum as f64 - other.count as f64 * other.shift as f64;
-        self.squares += other.squares + 2.0 * move_by * other_sum + other.count as f64 * move_by * move_by;
+        self.squares = self.squares.saturating_add(other.squares);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         self.count += other.count;
@@ -98,9 +94,13 @@ impl Stats {
         if self.count < 2 {
             return 0.0;
         }
-        let n = self.count as f64;
-        let off = self.mean() - self.shift as f64;
-        ((self.squares - n * off * off).max(0.0) / (n - 1.0)).sqrt()
+        // n sum x^2 - (sum x)^2, over n (n - 1).
+        let (n, square_of_sum) = (u128::from(self.count), square(self.sum));
+        let all = match n.checked_mul(self.squares) {
+            Some(squares) => squares.saturating_sub(square_of_sum) as f64,
+            None => (n as f64 * self.squares as f64 - square_of_sum as f64).max(0.0),
+        };
+        (all / n as f64 / (n - 1) as f64).sqrt()
     }
 
     /// The smallest value that at least this share of the values do not exceed.
@@ -121,6 +121,11 @@ impl Stats {
     pub(crate) fn median(&self) -> i64 {
         self.quantile(0.5)
     }
+}
+
+fn square(value: i64) -> u128 {
+    let value = u128::from(value.unsigned_abs());
+    value * value
 }
 
 /// Counts per bucket, from the first bucket in use to the last.
@@ -209,6 +214,23 @@ mod tests {
         assert!((stats.deviation() - 1290.994).abs() < 0.001);
         assert_eq!(of([]).median(), 0);
         assert_eq!(of([7]).deviation(), 0.0);
+    }
+
+    #[test]
+    fn a_deviation_is_the_same_to_its_last_digit_in_whatever_order_sets_are_merged() {
+        let part = |from: i64| of((0..977).map(|i| (i * 7919 + from) % 65_537 * 1_009 + 3));
+        let parts: Vec<Stats> = (0..9).map(|n| part(n * 4_099)).collect();
+        let merged = |order: &mut dyn Iterator<Item = &Stats>| {
+            let mut all = Stats::default();
+            order.for_each(|part| all.merge(part));
+            all.deviation().to_bits()
+        };
+        let forth = merged(&mut parts.iter());
+        assert_eq!([merged(&mut parts.iter().rev()), merged(&mut parts[4..].iter().chain(&parts[..4]))], [forth; 2]);
+        // Large values that differ little, and the largest.
+        let near = |base: i64| of([base, base + 2, base + 4]).deviation();
+        assert_eq!([near(0), near(1 << 40), near(1 << 60)], [2.0; 3]);
+        assert!(of([0, i64::MAX / 4, i64::MAX / 2]).deviation().is_finite());
     }
 
     #[test]

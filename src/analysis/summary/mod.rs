@@ -7,6 +7,7 @@ mod ending;
 mod needs;
 mod own;
 mod ranks;
+mod steps;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,6 @@ use std::path::Path;
 
 use gputrace_collectors::Manifest;
 
-use super::passes::period::Name;
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::slowest::slowest;
 use super::{Analysis, Cause, Explain, Facts, Metric, Need};
@@ -68,21 +68,23 @@ impl Analysis for Summary {
         Explain {
             definition: "Steps are the period of the launch sequence: a name (kernel or waiting function) that recurs after a \
                 regular number of calls marks them, where most of the process's launches lie in steps of usual size; nested loops are \
-                resolved to the one that adds work of its own. Warm-up \
+                resolved to the one that adds work of its own. Turns of uneven length are marked by a wait, a copy or kernels that occur once in each. Warm-up \
                 are the steps before the first five of which four take at most 1.3 times the median of the second half, or as \
                 long as nine of ten steps there. p50 \
                 and p99 are of the steady steps, of the GPU's where the host runs ahead of it (--explain steps), which the step line then says. The host line is the mean over the steady steps between the 40th \
                 and 60th percentile of duration, so its parts sum to the usual step; where several threads call the driver each ns counts once (launch, copy, memory, \
                 other, wait, in this order). Of the time outside the driver, system waits are those of the loop's thread \
                 for the operating system (--explain os-waits) in which no other thread launches; the rest has no evidence in the trace and is called unknown: \
-                Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the GPU's times where the trace has them, else from the host's; GPU line: busy and idle time of the step, of several GPUs the mean (--explain gpu-gaps); there is no verdict where more than half of the calls are lost, nor where more than 1 % of the launches \
+                Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the GPU's times where the trace has them, else from the host's, and the verdict is the first finding's where that is worth 10 % (what bounds the loop stands before what is over when it begins); GPU line: busy and idle time of the step, of several GPUs the mean (--explain gpu-gaps); there is no verdict where more than half of the calls are lost, nor where more than 1 % of the launches \
                 of kernels, and ten or more, have no kernel in a trace with GPU times; each finding's gain is \
                 an upper bound. cost = recorded events x measured cost of one, and the time in which graphs were read, / wall time, in the process where that is most; lost = events without room of all \
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
                 and no hook covers; the line below names them, and libraries whose own calls symbols may not reach.",
             unit: "The unit of the step line holds for the lines below it.",
             limits: "Where the trace has no GPU times (--gpu-time full records them, imports have them), idle time of the \
-                GPU is not known, and nothing here claims any; where launches were timed (--gpu-time events) busy time is an estimate, of launches alone. Steps of fewer than two calls, or fewer than ten, are not found. Several processes: \
+                GPU is not known, and nothing here claims any; where launches were timed (--gpu-time events) busy time is an estimate, of launches alone. Steps of fewer than two calls, or fewer than ten, are not found. With \
+                --from, --to and --range steps are those of the run, and with --from and --to only whole ones count; with --range times are those inside of the \
+                ranges of a usual step (of all ranges, where no usual step has one), and where the GPU is told of for longer than the host is in there, shares are of that. Several processes: \
                 numbers are of the busiest; with ranks, of the slowest, and each rank's process is its busiest.",
             source: "metrics.md, The summary that ends a run.",
         }
@@ -97,6 +99,7 @@ impl Analysis for Summary {
         const METRICS: &[Metric] = &[
             Metric::about("steps", Count, "steps"),
             Metric::about("warm_up_steps", Count, "steps at the start that are left out"),
+            Metric::about("cut_steps", Count, "steps that the ends of --from and --to cut, left out"),
             Metric::about("warm_up_ns", Ns, "time of the warm-up steps"),
             Metric::cost("step_p50_ns", Ns, "median steady step, of the GPU where the host runs ahead of it"),
             Metric::cost("step_p99_ns", Ns, "99th percentile of the steady steps").unsteady(),
@@ -197,13 +200,13 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("verdict", "verdict", Unit::Text, verdict.map(|v| v.word));
     section.fact("verdict_text", "measured", Unit::Text, verdict.map(|v| v.text.clone()));
     let steps = main.and_then(|s| s.steps);
-    let anchor = steps.map(|s| match s.anchor {
-        Name::Launch(id) | Name::Wait(id) | Name::Range(id) => content.facts.names.full(id),
-    });
+    let anchor = steps.map(|s| content.facts.names.full(s.anchor.id()));
     section.fact("steps", "steps", Unit::Count, steps.map(|s| s.count));
     section.fact("step_anchor", "a step is one", Unit::Name, anchor);
     section.fact("step_tid", "in thread", Unit::Text, steps.map(|s| i64::from(s.tid)));
     section.fact("warm_up_steps", "warm-up steps", Unit::Count, steps.map(|s| s.warm_up as u64));
+    let cut = main.map(|s| content.facts.steps.cut(s.process_id) as u64).filter(|cut| *cut > 0);
+    section.rare_fact("cut_steps", "steps that the span's ends cut, left out", Unit::Count, cut);
     section.fact("warm_up_ns", "warm-up", Unit::Ns, steps.map(|s| s.warm_up_ns()));
     let on_gpu = steps.and_then(|s| content.facts.gpu_steps.of(s.process_id));
     section.fact("step_bound", "steps are those of the", Unit::Text, steps.map(|s| s.whose()));

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{Content, detail, devices, ending, ranks};
+use super::{Content, detail, devices, ending, ranks, steps};
 use crate::analysis::loss::Loss;
-use crate::analysis::{Cause, Facts, Part, ProcessSteps, What};
-use crate::analysis::{bound, by_stack, gpu, outliers};
+use crate::analysis::{Cause, Facts, Part, What};
+use crate::analysis::{bound, by_stack, gpu};
 use crate::findings::{Each, Subject, worst_site};
 use crate::render::{counted, duration, number, scale_ns, share, time};
 use crate::trace::{Process, printable, shortened};
@@ -195,24 +195,7 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
             _ => format!("{value:.1}"),
         }
     };
-    match main.steps {
-        Some(steps) => {
-            let _ = writeln!(out, "{}", step_line(content.facts, steps, unit, &shown));
-            if content.facts.filter.projects() {
-                let _ = writeln!(out, "  of it inside the range {}: all below is of that", shown(main.unit_ns));
-            }
-        }
-        None => {
-            let _ = writeln!(
-                out,
-                "no steps detected: times are of the run, {} {unit} of driver calls",
-                shown(main.unit_ns)
-            );
-            if let Some(why) = main.without_steps() {
-                let _ = writeln!(out, "  steps are found in launches, and {why}: --step NAME, or a larger budget");
-            }
-        }
-    }
+    out.push_str(&steps::lines(content.facts, main, unit, &shown));
     out.push_str(&gpu_line(main, &shown));
     out.push_str(&mean_idle_line(main, &shown));
     out.push_str(&each_gpu_line(main));
@@ -369,31 +352,6 @@ fn outside_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
             writeln!(out, "  outside driver: system waits {system}{} | unknown {unknown}", worst.unwrap_or_default());
     }
     out
-}
-
-fn step_line(facts: &Facts<'_>, steps: &ProcessSteps, unit: &str, shown: &dyn Fn(f64) -> String) -> String {
-    let warm_up = if steps.warm_up > 0 { format!(" ({} warm-up left out)", steps.warm_up) } else { String::new() };
-    let (p50, p99) = (steps.quantile_ns(0.5) as f64, steps.quantile_ns(0.99) as f64);
-    let outliers = match steps.outliers() {
-        0 => String::new(),
-        n => {
-            let causes = outliers::causes(facts, steps.process_id);
-            format!("; outliers {}{}{causes}", number(n as f64), if causes.is_empty() { "" } else { ": " })
-        }
-    };
-    // Some steps may be long and most short: the usual one says little then.
-    let mean = match steps.mean_ns() {
-        mean if mean > 1.5 * p50 => format!("; mean {}", shown(mean)),
-        _ => String::new(),
-    };
-    let (of, ahead) = match steps.is_ahead() {
-        true => (
-            " of the GPU",
-            format!("\n  the host runs ahead: its own p50 is {}; below: means", shown(steps.host_p50_ns() as f64)),
-        ),
-        false => ("", String::new()),
-    };
-    format!("step{of}{warm_up}  p50 {} {unit}  p99 {}{mean}{outliers}{ahead}", shown(p50), shown(p99))
 }
 
 /// The ranks, or other processes in a line each.

@@ -37,6 +37,7 @@ pub(crate) const IMBALANCE: &str = "imbalance";
 pub(crate) const ALL: &[Rule] = &[
     Rule {
         name: "allocation-in-loop",
+        verdict: Some("ALLOCATION BOUND"),
         title: Title { of_step: "allocation in the loop", of_run: "many allocations" },
         about: "allocations",
         condition: "Allocation and free calls of the driver in steady steps (in the run, when there are no steps and at \
@@ -53,6 +54,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "exposed-communication",
+        verdict: Some("COMMUNICATION BOUND"),
         title: Title::new("communication that nothing runs beside"),
         about: "communication",
         condition: "NCCL's kernels run for 10 % of a step or more with no computing beside them, without what they wait for other \
@@ -71,6 +73,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "exposed-copies",
+        verdict: Some("TRANSFER BOUND"),
         title: Title::new("copies of pinned memory that nothing runs beside"),
         about: "exposed copies",
         condition: "Asynchronous copies between the GPU and pinned memory of the host, which could run beside kernels, are all \
@@ -89,6 +92,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "hang",
+        verdict: Some("HANG"),
         title: Title::new("a call that hung"),
         about: "hangs",
         condition: "A driver or NCCL call stood still for longer than --hang-after, while nothing that it waits for was seen to go \
@@ -105,6 +109,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "hidden-waits",
+        verdict: Some("ALLOCATION BOUND"),
         title: Title::new("frees, allocations or sets that wait"),
         about: "hidden waits",
         condition: "Frees, allocations and synchronous sets wait for the GPU in (nearly) every step, for 2 % of it or more; \
@@ -122,6 +127,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "host-memory-growth",
+        verdict: None,
         title: Title::new("host memory that grows with every step"),
         about: "host memory",
         condition: "Live memory of malloc grows from step to step, all the time and by more than chance would have it (--explain host-leaks), \
@@ -141,6 +147,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "host-work",
+        verdict: Some("HOST BOUND"),
         title: Title::new("the GPU waits for the host's own work"),
         about: "host work",
         condition: "The GPU is idle for 5 % of a step or more because the host is at other work than launching: what gaps have \
@@ -160,6 +167,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "idle-gpu",
+        verdict: Some("IDLE GPU"),
         title: Title::new("a GPU that has next to nothing to do"),
         about: "idle GPUs",
         condition: "Of the GPUs that a process gives work, one is busy for less than 10 % of a step, where another one is for 20 % and more, \
@@ -176,6 +184,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: IMBALANCE,
+        verdict: Some("IMBALANCE"),
         title: Title::new("ranks wait for the latest one"),
         about: "imbalance",
         condition: "At collectives that several ranks have in common, in usual steps, half of the other ranks or more had begun \
@@ -195,6 +204,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "launch-bound",
+        verdict: Some("LAUNCH BOUND"),
         title: Title::new("many small launches"),
         about: "launches",
         condition: "Launches, in calls of less than 50 us on average, take 10 % of a step or more, and the \
@@ -215,6 +225,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "layout-kernels",
+        verdict: Some("GPU BOUND"),
         title: Title::new("kernels that only copy or change layouts"),
         about: "layouts",
         condition: "Kernels whose names say that they only copy elements or turn one layout of tensors into another (direct_copy, nchwToNhwc, \
@@ -232,6 +243,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "malloc-time",
+        verdict: Some("HOST BOUND"),
         title: Title::new("time in malloc"),
         about: "malloc",
         condition: "The thread that makes the steps spends 5 % of a step or more in malloc, as timed calls tell it (--explain \
@@ -249,6 +261,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "node-faults",
+        verdict: None,
         title: Title::new("the node holds its GPUs back"),
         about: "the node",
         condition: "A GPU's PCIe link has fewer lanes than it could have; the launcher may run only on processors of other NUMA nodes \
@@ -267,10 +280,11 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "outlier-steps",
+        verdict: Some("OUTLIER STEPS"),
         title: Title::new("a few steps take far longer than the others"),
         about: "outlier steps",
-        condition: "Steady steps of more than four times the median, but such as come at even distances, have 20 % or more of all steady \
-            steps' time beyond it, without the loading of code (warm-up). Other findings are about the usual step, and do not see \
+        condition: "Steady steps of more than four times the median, or of more than twice where they come at even distances and are no \
+            usual steps all the same (--explain steps), have 20 % or more of all steady steps' time beyond it, without the loading of code (warm-up). Other findings are about the usual step, and do not see \
             these. Causes are those of the table of outliers (--explain steps). Gain: at most that time, of the run.",
         advice: "see what they do more (report --only steps lists each, --step N shows one): checkpoints, logs, validation, batches of \
             another size; do it less often, or beside the GPU's work",
@@ -287,6 +301,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "pageable-copies",
+        verdict: Some("TRANSFER BOUND"),
         title: Title::new("asynchronous copies of pageable memory"),
         about: "pageable copies",
         condition: "Asynchronous copies that touch pageable memory (rule cuda_memcpy_async) take 2 % or more, without what \
@@ -302,6 +317,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "serialised-streams",
+        verdict: Some("GPU BOUND"),
         title: Title::new("streams that the default stream serialises"),
         about: "serialised streams",
         condition: "Work is queued behind another stream's in (nearly) every step, because one of the two is the legacy default stream \
@@ -320,6 +336,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "small-transfers",
+        verdict: Some("TRANSFER BOUND"),
         title: Title::new("many small transfers"),
         about: "small transfers",
         condition: "At least 8 transfers a step (100 in a run) of less than 64 KiB, that no other rule names, take 2 % or \
@@ -338,6 +355,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "sync-copies",
+        verdict: Some("TRANSFER BOUND"),
         title: Title::new("copies that block the host"),
         about: "synchronous copies",
         condition: "Synchronous copies and sets (rules cuda_memcpy_sync, cuda_memset_sync) take 2 % or more, without what \
@@ -353,6 +371,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "system-waits",
+        verdict: Some("HOST BOUND"),
         title: Title::new("the loop waits for data, locks or threads"),
         about: "system waits",
         condition: "In steady steps the thread that makes them waits for the operating system (a DataLoader's queue, files, \
@@ -371,6 +390,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "wait-every-step",
+        verdict: Some("SYNC BOUND"),
         title: Title { of_step: "wait every step", of_run: "many waits" },
         about: "waits",
         condition: "The host waits in (nearly) every step, for 2 % of it or more; or, without steps, at least 10 times. \
@@ -392,6 +412,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "warm-up",
+        verdict: Some("LOADING"),
         title: Title::new("loading and compiling code"),
         about: "module loading",
         condition: "Loading modules, libraries and kernels takes 5 % of the run or more, or 2 % of the steady steps. Gain: at \

@@ -3,15 +3,17 @@
 use super::lines::ms;
 use crate::analysis::{long_steps, outlier_causes};
 use crate::findings::{Evidence, LONG_STEPS, Subject};
-use crate::render::{counted, share};
+use crate::render::{counted, ordinal, share};
 
 pub(super) fn outlier_steps(s: &Subject<'_>) -> Option<Evidence> {
     let long = long_steps(s.facts, s.process_id).filter(|long| long.share() >= LONG_STEPS)?;
     let steps = counted(long.steps as f64, "step", "steps");
     let first = format!(
-        "{} of {steps} {} over four times the median of {}: {} more in all, {} of the steps' time; the longest {}",
+        "{} of {steps}{} {} over {} times the median of {}: {} more in all, {} of the steps' time; the longest {}",
         long.count,
+        long.every.map(|every| format!(", every {},", ordinal(every))).unwrap_or_default(),
         if long.count == 1 { "takes" } else { "take" },
+        if long.every.is_some() { "two" } else { "four" },
         ms(long.median_ns as f64),
         ms(long.beyond_ns as f64),
         share(long.share()),
@@ -96,9 +98,23 @@ mod tests {
     }
 
     #[test]
-    fn long_steps_at_even_distances_belong_to_the_others() {
-        let every: Vec<usize> = (0..104).filter(|step| step % 13 == 12).collect();
-        let section = with_long_steps(&every, true);
-        assert!(found(&section).iter().all(|(name, _)| name != "outlier-steps"), "{:?}", section.literal);
+    fn rare_long_steps_at_even_distances_are_told_with_their_distance() {
+        for (every, number, share) in [(13, 8, 68), (25, 4, 50)] {
+            for gpu_times in [false, true] {
+                let all: Vec<usize> = (0..104).filter(|step| step % every == every - 1).collect();
+                let section = with_long_steps(&all, gpu_times);
+                let text = section.literal.as_deref().unwrap_or_default();
+                let verdict =
+                    format!("OUTLIER STEPS: {number} of 104 steps, every {every}th, take {share} % of their time");
+                assert!(text.contains(&verdict), "{text}");
+                assert_eq!(found(&section)[0], ("outlier-steps".to_owned(), number * 24_000), "{text}");
+                assert!(text.contains(&format!("; outliers {number}, every {every}th: {number} ")), "{text}");
+                assert_eq!(
+                    section.get("unit_ns"),
+                    &Value::Num(995_000.0),
+                    "the usual step has no outlier in it: {text}"
+                );
+            }
+        }
     }
 }

@@ -46,6 +46,8 @@ impl Title {
 pub(crate) struct Rule {
     /// Name in JSON and for `--explain`.
     pub(crate) name: &'static str,
+    /// The verdict where nothing costs more; none where what it costs is not known.
+    pub(crate) verdict: Option<&'static str>,
     /// What is wrong, in a few words.
     pub(crate) title: Title,
     /// What was looked at, for "checked, fine".

@@ -1,5 +1,6 @@
 //! Each rule: a loop that it is about, and the bound of its gain; a loop that it is not about.
 
+mod agreement;
 mod kernels;
 mod known_in_part;
 
@@ -130,7 +131,7 @@ fn a_small_copy_that_takes_long_is_a_wait() {
     // 5 ms, of which the copy takes 20 us and waits for 1 ms.
     let section = loop_of(step);
     assert_eq!(found(&section), [("wait-every-step".to_owned(), 1_001)]);
-    assert_eq!(section.get("verdict"), &Value::from("HOST BOUND"), "{:?}", section.literal);
+    assert_eq!(section.get("verdict"), &Value::from("SYNC BOUND"), "{:?}", section.literal);
     let text = section.literal.unwrap_or_default();
     assert!(text.contains("; 2 waits (1 of them implicit); 1 copy or set\n"), "{text}");
     assert!(text.contains("\n   cuMemcpy DtoH of 4 B 1 a step, waits 1.00 ms each\n"), "{text}");

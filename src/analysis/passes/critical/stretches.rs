@@ -95,7 +95,7 @@ fn spread(steps: &ProcessSteps, share: f64) -> Vec<Stretch> {
     let length = ((replayed / STRETCHES).ceil() as usize).max(STEPS);
     // Where every k-th step is a long one each stretch has its share of those.
     let lead_in = length / LEAD_IN;
-    let length = lead_in + (length - lead_in).next_multiple_of(steps.every);
+    let length = lead_in + (length - lead_in).next_multiple_of(steps.usual_every());
     let count = (replayed as usize / length).clamp(1, usual.len().max(1));
     if usual.is_empty() || count * length * 2 > all {
         return Vec::new();

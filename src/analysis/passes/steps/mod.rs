@@ -11,6 +11,7 @@
 
 mod line;
 mod process;
+mod rhythm;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -45,6 +46,10 @@ pub(crate) struct Called {
     pub(crate) givers: Givers,
     /// Work was queued behind another stream's because one of the two was the legacy default stream.
     pub(crate) legacy_order: bool,
+    /// A call that the user named marks the steps of a process.
+    pub(crate) asked: bool,
+    /// Steps that the ends of a span cut, by process.
+    pub(crate) cut: FxHashMap<i64, usize>,
 }
 
 /// Where a row lies.
@@ -94,6 +99,22 @@ impl Steps {
         Steps::new(all, self.called)
     }
 
+    /// The steps of each process that lie wholly in a span of time; those that its ends cut are counted.
+    pub(crate) fn whole_in(mut self, span: (i64, i64)) -> Steps {
+        let mut kept = Vec::new();
+        for steps in std::mem::take(&mut self.all) {
+            let (whole, cut) = steps.in_span(span);
+            self.called.cut.insert(steps.process_id, cut);
+            kept.extend(whole.and_then(|(first, last)| steps.only(first, last)));
+        }
+        Steps::new(kept, self.called)
+    }
+
+    /// Steps of a process that the ends of a span cut.
+    pub(crate) fn cut(&self, process_id: i64) -> usize {
+        self.called.cut.get(&process_id).copied().unwrap_or(0)
+    }
+
     /// The same of which only what lies inside of the filter's ranges counts as their usual length, and only steps of which all
     /// is known as usual ones.
     pub(crate) fn inside(mut self, filter: &Filter) -> Steps {
@@ -125,9 +146,9 @@ impl Steps {
         Steps::new(self.all.into_iter().map(timed).collect(), self.called)
     }
 
-    /// Whether any process names its steps.
+    /// Whether any process names its steps, or makes the calls that the user named.
     pub(crate) fn any_named(&self) -> bool {
-        self.all.iter().any(|steps| matches!(steps.anchor, Name::Range(_)))
+        self.called.asked || self.all.iter().any(|steps| matches!(steps.anchor, Name::Range(_)))
     }
 
     /// The steps of a process, if it has any.
@@ -212,9 +233,7 @@ impl Steps {
 
     /// Names of the anchors.
     pub(crate) fn names(&self, ids: &mut FxHashSet<i64>) {
-        ids.extend(self.all.iter().map(|s| match s.anchor {
-            Name::Launch(id) | Name::Wait(id) | Name::Range(id) => id,
-        }));
+        ids.extend(self.all.iter().map(|s| s.anchor.id()));
     }
 }
 
@@ -248,7 +267,14 @@ mod tests {
         // A few of them are the steps that they were.
         let few = steps.only(1, 4).expect("steps");
         assert_eq!((few.count, few.warm_up, few.quantile_ns(1.0), few.mean_ns()), (4, 1, 101, 100.0));
+        assert_eq!(few.number, 1);
         assert!(few.only(9, 9).is_none());
+        // A span has its whole steps, and cuts one at either end.
+        let steps = Steps::new(vec![self::steps(&times)], Called::default());
+        let some = steps.whole_in((1250, 1502));
+        assert_eq!((some.of(9).map(|of| (of.count, of.number, of.first_ns())), some.cut(9)), (Some((2, 3, 1300)), 2));
+        let none = some.whole_in((1310, 1320));
+        assert_eq!((none.of(9).is_none(), none.cut(9)), (true, 1));
     }
 
     #[test]

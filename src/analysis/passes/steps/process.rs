@@ -4,20 +4,15 @@
 //! the host's step in which it began, but how long a step takes is told by the GPU: from the end of the step's last
 //! kernel to the end of the next one's ([`super::super::gpu_steps`]). What the GPU does belongs to its own steps. Usual
 //! are there all steady steps but those that take longer than most, and not those around the median alone: the host's wait
-//! for many of them is in one. The same goes for every process whose long steps come at even distances.
+//! for many of them is in one. The same goes for processes whose long steps belong to the others ([`super::rhythm`]).
 
 use super::line::Line;
+use super::rhythm::{CALM, OUTLIER, Rhythm, rhythm};
 use super::{Place, quantile};
 use crate::analysis::passes::period::Name;
 
 /// Steps between these quantiles of the durations are the usual ones.
 const USUAL: (f64, f64) = (0.4, 0.6);
-/// Long steps are at even distances where so many distances, and this share of them, are the same.
-const EVEN: usize = 3;
-const EVEN_SHARE: f64 = 0.8;
-/// Where the host runs ahead, those that take no more than so many times the median: as a step that is no warm-up.
-const CALM: f64 = 1.3;
-
 /// The step in which a row lay: the next one often lies there too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hint {
@@ -47,6 +42,8 @@ pub(crate) struct ProcessSteps {
     pub(crate) anchor: Name,
     /// How often the anchor occurred.
     pub(crate) count: u64,
+    /// Number of the first one in the run, where only some are looked at.
+    pub(crate) number: usize,
     /// Steps at the start that are left out.
     pub(crate) warm_up: usize,
     /// Durations of the steady steps, sorted.
@@ -67,8 +64,8 @@ pub(crate) struct ProcessSteps {
     pub(crate) tells_of_gpu: bool,
     /// From the first steady step to the end of the last, ns since the epoch.
     steady_span: (i64, i64),
-    /// Every so many steps a long one comes; 1 where none does.
-    pub(crate) every: usize,
+    /// Long steps at even distances.
+    pub(crate) rhythm: Option<Rhythm>,
 }
 
 impl ProcessSteps {
@@ -96,18 +93,19 @@ impl ProcessSteps {
         let steady = &lengths[warm_up..];
         let mut sorted_ns = steady.to_vec();
         sorted_ns.sort_unstable();
-        let calm = (CALM * quantile(&sorted_ns, 0.5) as f64) as i64;
-        let regular = regular(steady, calm);
-        let usual = match regular {
-            Some((_, longest)) => (i64::MIN, longest),
-            None if gpu.is_some() => (i64::MIN, calm),
-            None => (quantile(&sorted_ns, USUAL.0), quantile(&sorted_ns, USUAL.1)),
+        let median = quantile(&sorted_ns, 0.5);
+        let rhythm = rhythm(steady, median);
+        let usual = match rhythm {
+            Some(Rhythm { longest_ns, usual: true, .. }) => (i64::MIN, longest_ns),
+            _ if gpu.is_some() => (i64::MIN, (CALM * median as f64) as i64),
+            _ => (quantile(&sorted_ns, USUAL.0), quantile(&sorted_ns, USUAL.1)),
         };
         let mut steps = ProcessSteps {
             process_id,
             tid,
             anchor,
             count,
+            number: 0,
             warm_up,
             middle: 0,
             middle_ns: 0.0,
@@ -117,12 +115,25 @@ impl ProcessSteps {
             known: None,
             tells_of_gpu: true,
             steady_span: (clock.boundary(warm_up).unwrap_or(0), clock.last().unwrap_or(0)),
-            every: regular.map_or(1, |(every, _)| every),
+            rhythm,
             host,
             gpu,
         };
         steps.count_usual();
         steps
+    }
+
+    /// Long steps at even distances are usual ones.
+    pub(crate) fn follow_rhythm(&mut self) {
+        let Some(rhythm) = &mut self.rhythm else { return };
+        rhythm.usual = true;
+        self.usual = (i64::MIN, rhythm.longest_ns);
+        self.count_usual();
+    }
+
+    /// Every so many steps a long one is among the usual ones; 1 where none is.
+    pub(crate) fn usual_every(&self) -> usize {
+        self.rhythm.filter(|rhythm| rhythm.usual).map_or(1, |rhythm| rhythm.every)
     }
 
     /// Counts the usual steps, and their mean length.
@@ -142,7 +153,26 @@ impl ProcessSteps {
         let gpu = self.gpu.and_then(|gpu| gpu.only(first, last));
         let steps = host.steps();
         let warm_up = Some(self.warm_up.saturating_sub(first)).filter(|warm_up| *warm_up < steps).unwrap_or(0);
-        Some(ProcessSteps::of(self.process_id, self.tid, (self.anchor, steps as u64), (host, gpu), Some(warm_up)))
+        let follows = self.rhythm.is_some_and(|rhythm| rhythm.usual);
+        let anchor = (self.anchor, steps as u64);
+        let mut only = ProcessSteps::of(self.process_id, self.tid, anchor, (host, gpu), Some(warm_up));
+        only.number = self.number + first;
+        if follows {
+            only.follow_rhythm();
+        }
+        Some(only)
+    }
+
+    /// The first and the last step that lie wholly in a span of time, on the host and on the GPU, and how many its ends cut.
+    pub(super) fn in_span(&self, (from, to): (i64, i64)) -> (Option<(usize, usize)>, usize) {
+        let touches = |step: &usize| self.between(*step, *step).is_some_and(|(begin, end)| begin < to && from < end);
+        let all: Vec<usize> = (0..self.host.steps()).filter(touches).collect();
+        let is_whole =
+            |step: &&usize| self.between(**step, **step).is_some_and(|(begin, end)| from <= begin && end <= to);
+        let mut whole = all.iter().filter(is_whole).copied();
+        let first = whole.next();
+        let ends = first.map(|first| (first, whole.next_back().unwrap_or(first)));
+        (ends, all.len() - ends.map_or(0, |(first, last)| last - first + 1))
     }
 
     /// Counts of the usual step only the time inside of what is kept of it: `of` says how much of a span that is.
@@ -276,7 +306,7 @@ impl ProcessSteps {
 
     /// Steady steps that took more than twice the median.
     pub(crate) fn outliers(&self) -> usize {
-        let limit = self.quantile_ns(0.5).saturating_mul(2);
+        let limit = self.quantile_ns(0.5).saturating_mul(OUTLIER);
         self.sorted_ns.len() - self.sorted_ns.partition_point(|l| *l <= limit)
     }
 
@@ -348,20 +378,6 @@ impl ProcessSteps {
         }
         ns
     }
-}
-
-/// Where long steps come at even distances they belong to the others: a program that waits, or logs, every so many steps. How many,
-/// and how long such a one is at most.
-fn regular(lengths: &[i64], calm: i64) -> Option<(usize, i64)> {
-    let long: Vec<usize> = (0..lengths.len()).filter(|step| lengths[*step] > calm).collect();
-    let mut distances: Vec<usize> = long.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    distances.sort_unstable();
-    let usual = *distances.get(distances.len() / 2).filter(|_| distances.len() >= EVEN)?;
-    let even = distances.iter().filter(|distance| **distance == usual).count();
-    let mut longest: Vec<i64> = long.iter().map(|step| lengths[*step]).collect();
-    longest.sort_unstable();
-    let most = (CALM * quantile(&longest, 0.5) as f64) as i64;
-    (usual > 1 && even as f64 >= EVEN_SHARE * distances.len() as f64).then_some((usual, most))
 }
 
 fn warm_up(lengths: &[i64]) -> usize {

@@ -12,6 +12,11 @@
 //! the optimizer after twelve equal layers does, a log line every hundred steps does not; or when it is exactly regular
 //! where the inner one is only roughly so. A level in which the host
 //! waits every time is a step already, and so is one of which the next level would hold more than 128, unless it is tiny.
+//!
+//! A loop whose turns differ in length, for the number of layers or of tokens differs, has no regular level of its own: its
+//! layers have. What may mark such turns is told apart here and judged when it was read where it occurs ([`uneven`]).
+
+pub(super) mod uneven;
 
 use rustc_hash::FxHashMap;
 
@@ -45,12 +50,25 @@ pub(crate) enum Name {
     Wait(i64),
     /// A range that the program named: its `name_id`.
     Range(i64),
+    /// Another call: its `api_id`. Of those that a loop is found by these are copies.
+    Call(i64),
+}
+
+impl Name {
+    /// The id behind it.
+    pub(crate) fn id(self) -> i64 {
+        match self {
+            Name::Launch(id) | Name::Wait(id) | Name::Range(id) | Name::Call(id) => id,
+        }
+    }
 }
 
 /// How often and how regularly a name occurs.
 #[derive(Debug, Default)]
 struct Recurrence {
     count: u64,
+    /// The first call and the last.
+    first: u32,
     last: u32,
     /// Launches of the thread before the first occurrence, and before the last. Waits stand in another table: there 0.
     launches: (u64, u64),
@@ -89,14 +107,9 @@ impl Sequence {
     /// Adds an event. `call` is the number of the call in its thread; it may wrap.
     #[inline]
     pub(crate) fn add(&mut self, name: Name, call: u32) {
-        // Waits and launches stand in tables of their own, whose batches come one after the other.
-        let earlier = |than: u32| call.wrapping_sub(than) > u32::MAX / 2;
-        let first = *self.first.get_or_insert(call);
-        if self.names.is_empty() || !earlier(self.last) {
-            self.last = call;
-        }
-        if earlier(first) {
-            self.first = Some(call);
+        // What is copied before a loop, weights and data, is no part of it.
+        if !matches!(name, Name::Call(_)) {
+            self.extend(call);
         }
         self.waits += u64::from(matches!(name, Name::Wait(_)));
         let launched = if matches!(name, Name::Launch(_)) { self.launches } else { 0 };
@@ -109,10 +122,26 @@ impl Sequence {
             seen.gap(call.wrapping_sub(seen.last), launched - seen.launches.1);
         }
         if seen.count == 0 {
-            seen.launches.0 = launched;
+            (seen.first, seen.launches.0) = (call, launched);
         }
         seen.count += 1;
         (seen.last, seen.launches.1) = (call, launched);
+    }
+
+    /// Waits and launches stand in tables of their own, whose batches come one after the other.
+    #[inline]
+    fn extend(&mut self, call: u32) {
+        let earlier = |than: u32| call.wrapping_sub(than) > u32::MAX / 2;
+        let first = *self.first.get_or_insert_with(|| {
+            self.last = call;
+            call
+        });
+        if !earlier(self.last) {
+            self.last = call;
+        }
+        if earlier(first) {
+            self.first = Some(call);
+        }
     }
 
     /// Calls of the thread from its first event to its last.
@@ -120,9 +149,15 @@ impl Sequence {
         self.first.map_or(0, |first| u64::from(self.last.wrapping_sub(first)) + 1)
     }
 
+    /// How often the thread waits for the GPU.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits
+    }
+
     /// The loop, if there is one.
     pub(crate) fn period(&self) -> Option<Period> {
-        let mut regular: Vec<Period> = self.names.iter().filter_map(|(name, seen)| seen.period(*name)).collect();
+        let marks = self.names.iter().filter(|(name, _)| !matches!(name, Name::Call(_)));
+        let mut regular: Vec<Period> = marks.filter_map(|(name, seen)| seen.period(*name)).collect();
         regular.retain(|p| p.count as f64 * p.calls >= 0.3 * self.calls() as f64 && p.calls >= 1.5);
         // A wait ends a step better than any kernel begins one; then the most regular; the name makes it deterministic.
         let rank = |p: &Period| {

@@ -1,0 +1,77 @@
+//! Long steps that come at even distances: a wait, a line of log, an evaluation, a checkpoint every so many steps.
+//!
+//! Whether they belong to the usual step is another question. Those of up to twice the median do, and those that come so often
+//! that nobody would call them out of the ordinary: every eighth step or more often, ten times and more. A longer one that is
+//! rarer is an outlier, which is told by its distance, unless it only waits for the work that the others gave: a host that runs
+//! ahead of the GPU has short steps that hardly wait, and a long one that does ([`super::super::collected`]).
+
+use super::quantile;
+
+/// Long steps are at even distances where so many distances, and this share of them, are the same.
+const EVEN: usize = 3;
+const EVEN_SHARE: f64 = 0.8;
+/// A step is long that takes more than so many times the median: as one that is no warm-up.
+pub(super) const CALM: f64 = 1.3;
+/// An outlier takes more than so many times the median.
+pub(super) const OUTLIER: i64 = 2;
+/// So often come long steps that are no outliers however long they are, and as many times.
+const OFTEN: usize = 8;
+const TIMES: usize = 10;
+
+/// Long steps at even distances.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rhythm {
+    /// Every so many steps there is one.
+    pub(crate) every: usize,
+    /// How long one is at most.
+    pub(super) longest_ns: i64,
+    /// They belong to the usual step.
+    pub(crate) usual: bool,
+}
+
+/// The rhythm of steps of these lengths, if they have one.
+pub(super) fn rhythm(lengths: &[i64], median_ns: i64) -> Option<Rhythm> {
+    let limits = [(CALM * median_ns as f64) as i64, median_ns.saturating_mul(OUTLIER)];
+    // Where some steps in between are a little longer than most, the far longer ones may still be even.
+    limits.into_iter().find_map(|limit| {
+        let long: Vec<usize> = (0..lengths.len()).filter(|step| lengths[*step] > limit).collect();
+        let mut distances: Vec<usize> = long.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        distances.sort_unstable();
+        let every = *distances.get(distances.len() / 2).filter(|_| distances.len() >= EVEN)?;
+        let even = distances.iter().filter(|distance| **distance == every).count();
+        if every < 2 || (even as f64) < EVEN_SHARE * distances.len() as f64 {
+            return None;
+        }
+        let mut longest: Vec<i64> = long.iter().map(|step| lengths[*step]).collect();
+        longest.sort_unstable();
+        let long_ns = quantile(&longest, 0.5);
+        let often = every <= OFTEN && long.len() >= TIMES;
+        let usual = often || long_ns <= median_ns.saturating_mul(OUTLIER);
+        Some(Rhythm { every, longest_ns: (CALM * long_ns as f64) as i64, usual })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(steps: usize, long: impl Fn(usize) -> Option<i64>) -> Option<(usize, bool)> {
+        let lengths: Vec<i64> = (0..steps).map(|step| long(step).unwrap_or(100)).collect();
+        rhythm(&lengths, 100).map(|rhythm| (rhythm.every, rhythm.usual))
+    }
+
+    #[test]
+    fn what_is_rare_and_far_longer_is_no_usual_step_however_even_its_distances() {
+        let every = |k: usize, ns: i64| move |step: usize| (step % k == k - 1).then_some(ns);
+        assert_eq!(of(104, every(25, 2_500)), Some((25, false)), "four of a hundred");
+        assert_eq!(of(2_000, every(100, 2_500)), Some((100, false)), "twenty of two thousand");
+        assert_eq!(of(104, every(25, 180)), Some((25, true)), "hardly longer");
+        assert_eq!(of(104, every(4, 300)), Some((4, true)), "an optimizer every four steps");
+        assert_eq!(of(32, every(8, 300)), Some((8, false)), "four times");
+        assert_eq!(of(104, |step| [3, 17, 50, 91].contains(&step).then_some(900)), None);
+        assert_eq!(
+            of(104, |step| every(25, 900)(step).or((step % 7 == 3 || step % 11 == 5).then_some(150))),
+            Some((25, false))
+        );
+    }
+}
