@@ -35,8 +35,8 @@ impl Analysis for Syncs {
                 them), frees, allocations. Their waiting is what they took beyond what they need, where work was pending \
                 (given to a stream and not yet waited for) and they took more than twice that: copies and sets need 20 us \
                 and their bytes at 2 GB/s; frees and allocations the median of the same function and size in this process \
-                when nothing was pending (20 us at least), or, where that was seen less than three times, 100 us and 5 us for each \
-                MiB (500 us of pinned memory). Loading modules and compiling code hold the host up in the whole call; JIT is what the driver's \
+                when nothing was pending (20 us at least), or, where that was seen less than three times, twice that of other functions \
+                of the size, or 100 us and 5 us for each MiB (500 us of pinned memory). Loading modules and compiling code hold the host up in the whole call; JIT is what the driver's \
                 linker does and modules that are loaded from PTX; lazy loading is what the first launch of a \
                 kernel took beyond the median launch, where that was 50 us and ten times the median. The legacy stream and \
                 streams that are not CU_STREAM_NON_BLOCKING wait for each other: work that was queued behind another stream's \

@@ -28,7 +28,7 @@ pub(crate) fn timed(trace: &Trace, filter: &Filter, steps: Steps) -> Steps {
     trace.scan(on_gpu.wants(), filter, &mut |rows| on_gpu.rows(rows, &steps));
     on_gpu.end(&steps);
     let boundaries = on_gpu.ahead(&steps, |host| if uneven(host) { LONGER_THAN_UNEVEN } else { LONGER });
-    if boundaries.is_empty() { steps } else { steps.ahead(boundaries) }
+    steps.ahead(boundaries)
 }
 
 fn uneven(steps: &ProcessSteps) -> bool {

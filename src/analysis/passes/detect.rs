@@ -11,7 +11,7 @@ use super::givers::Givers;
 use super::groups::Groups;
 use super::named_steps::NamedSteps;
 use super::period::uneven::{self, Mark, Marks};
-use super::period::{Name, Period, Sequence};
+use super::period::{Name, Period, Sequence, TINY};
 use super::runs;
 use super::steps::{Called, ProcessSteps, Steps, blocks};
 use crate::trace::{NO_NAME, Rows, Want};
@@ -52,15 +52,12 @@ impl Detect {
         },
         Want { table: TableId::Syncs, columns: &["tid", "correlation_id", "api_id", "kind"] },
         Want { table: TableId::Transfers, columns: &["tid", "correlation_id", "api_id", "legacy"] },
-        Want { table: TableId::DeviceMemory, columns: &["tid"] },
+        Want { table: TableId::DeviceMemory, columns: &["tid", "correlation_id", "api_id"] },
         Want { table: TableId::Api, columns: &["tid"] },
     ];
     /// And where the user names a call.
-    const ASKED: [Want; 3] = [
-        Want { table: TableId::Syncs, columns: &["api_ns"] },
-        Want { table: TableId::DeviceMemory, columns: &["api_id"] },
-        Want { table: TableId::Api, columns: &["api_id"] },
-    ];
+    const ASKED: [Want; 2] =
+        [Want { table: TableId::Syncs, columns: &["api_ns"] }, Want { table: TableId::Api, columns: &["api_id"] }];
 
     /// Looks for steps of these names first.
     pub(crate) fn new(named: NamedSteps, asked: Asked) -> Detect {
@@ -97,12 +94,18 @@ impl Detect {
                     let calls = self.threads.at((process, tid));
                     run.for_each(|row| calls.add(Name::Call(api[row]), call[row] as u32));
                 }
+                TableId::DeviceMemory => {
+                    let calls = self.threads.at((process, tid));
+                    run.for_each(|row| calls.add(Name::Call(api[row]), call[row] as u32));
+                }
                 TableId::Launches => {
                     self.givers.launched(process, tid, &start[run.clone()]);
                     let calls = self.threads.at((process, tid));
                     for row in run.filter(|row| !captured.get(*row)) {
-                        let name = if name[row] == NO_NAME { api[row] } else { name[row] };
-                        calls.add(Name::Launch(name), call[row] as u32);
+                        match name[row] {
+                            NO_NAME => calls.add_graph(api[row], call[row] as u32),
+                            name => calls.add(Name::Launch(name), call[row] as u32),
+                        }
                     }
                 }
                 TableId::Syncs => {
@@ -198,14 +201,20 @@ impl Loop {
 
     /// The steps, of the period or of the turns around it.
     fn steps(mut self, process_id: i64) -> Option<ProcessSteps> {
+        let mut is_tiny = false;
         let (anchor, times) = match uneven::choose(self.period.as_ref(), self.waits, &mut self.uneven) {
             Some(at) => {
                 let Marks { name, marks } = self.uneven.swap_remove(at);
                 ((name, marks.len() as u64), marks.into_iter().map(|mark| mark.at_ns).collect())
             }
-            None => self.period.map(|period| ((period.anchor, period.count), self.times))?,
+            None => {
+                let period = self.period?;
+                is_tiny = period.calls < TINY && matches!(period.anchor, Name::Launch(_));
+                ((period.anchor, period.count), self.times)
+            }
         };
-        ProcessSteps::new(process_id, self.tid, anchor, times)
+        let steps = ProcessSteps::new(process_id, self.tid, anchor, times)?;
+        Some(if is_tiny { steps.may_be_parts() } else { steps })
     }
 }
 
@@ -215,11 +224,13 @@ impl Cut {
         const LAUNCHES: Want = Want { table: TableId::Launches, columns: &["tid", "api_id", "name_id", "captured"] };
         const SYNCS: Want = Want { table: TableId::Syncs, columns: &["tid", "api_id", "api_ns", "kind"] };
         const COPIES: Want = Want { table: TableId::Transfers, columns: &["tid", "api_id"] };
+        const MEMORY: Want = Want { table: TableId::DeviceMemory, columns: &["tid", "api_id"] };
         let has = |is: fn(&Name) -> bool| self.loops.values().flat_map(Loop::names).any(|name| is(&name));
         let wants = [
             (has(|name| matches!(name, Name::Launch(_))), LAUNCHES),
             (has(|name| matches!(name, Name::Wait(_))), SYNCS),
             (has(|name| matches!(name, Name::Call(_))), COPIES),
+            (has(|name| matches!(name, Name::Call(_))), MEMORY),
         ];
         // Only turns of uneven length are told by how many calls lie between.
         let numbered = self.loops.values().any(|found| !found.uneven.is_empty());
@@ -248,7 +259,9 @@ impl Cut {
                         TableId::Syncs if blocks(kind.get(row)) => {
                             found.occurs(Name::Wait(api[row]), call, start[row] + length[row]);
                         }
-                        TableId::Transfers => found.occurs(Name::Call(api[row]), call, start[row]),
+                        TableId::Transfers | TableId::DeviceMemory => {
+                            found.occurs(Name::Call(api[row]), call, start[row])
+                        }
                         _ => {}
                     }
                 }

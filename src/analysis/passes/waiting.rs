@@ -8,7 +8,8 @@
 //!    column leaves the question open, and then only copies are judged.
 //! 2. What does the call need by itself? Copies and sets: [`CALL_NS`] and their bytes over a link that is slower than
 //!    any ([`BYTES_PER_US`]). Allocations and frees: the median of the same function and size in this process when nothing
-//!    was pending ([`Idle`]), at least [`CALL_NS`]; where that never happened, [`MEMORY_NS`] and a slow time for each page.
+//!    was pending ([`Idle`]), at least [`CALL_NS`]; where that never happened, [`OTHERS`] times that of other functions of the
+//!    size (a free that always waits frees what was allocated without waiting); else [`MEMORY_NS`] and a slow time for each page.
 //! 3. Did it take more than twice that? The rest was waiting.
 //!
 //! So what counts as waiting is a lower bound: a wait that is short beside what its call needs is not told from it.
@@ -31,6 +32,10 @@ const DEVICE_MIB_NS: i64 = 5_000;
 const HOST_MIB_NS: i64 = 500_000;
 /// So many calls with nothing pending say what a call needs.
 const ENOUGH: u64 = 3;
+/// And so many times that what another function needs for as many bytes.
+const OTHERS: i64 = 2;
+/// Stands for all functions.
+const ANY: i64 = i64::MIN;
 
 /// Whether a call found work that it had to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,13 +160,16 @@ impl Idle {
         let (length, bytes, result) = (rows.i64("api_ns"), rows.i64("bytes"), rows.i32_or("result", 0));
         let pending = rows.i32_or("pending_streams", Pending::MISSING);
         for row in (0..rows.len).filter(|row| pending[*row] == 0 && result[*row] == 0) {
-            self.0.at(key(process[row], api[row], bytes[row])).add(length[row]);
+            for api in [api[row], ANY] {
+                self.0.at(key(process[row], api, bytes[row])).add(length[row]);
+            }
         }
     }
 
     fn own_ns(&self, process_id: i64, api_id: i64, bytes: i64) -> Option<i64> {
-        let stats = self.0.get(&key(process_id, api_id, bytes)).filter(|stats| stats.count >= ENOUGH)?;
-        Some(stats.median())
+        let of = |api| self.0.get(&key(process_id, api, bytes)).filter(|stats| stats.count >= ENOUGH);
+        let own = of(api_id).map(Stats::median);
+        own.or_else(|| of(ANY).map(|stats| OTHERS * stats.median()))
     }
 }
 
@@ -223,5 +231,16 @@ mod tests {
         assert_eq!(Memory { pending: Pending::Unknown, ..free }.waited_ns(&idle, 1_000_000), 0);
         assert_eq!(Memory { kind: "async", ..free }.waited_ns(&idle, 1_000_000), 0);
         assert!(Memory { bytes: 1 << 30, ..free }.waited_ns(&idle, 100_000_000) > 0, "another size");
+    }
+
+    #[test]
+    fn a_free_that_always_waits_needs_twice_what_allocations_of_the_size_do() {
+        let mut idle = Idle::default();
+        [100_000, 110_000, 120_000].into_iter().for_each(|ns| idle.0.at(key(1, ANY, 256 << 20)).add(ns));
+        let free = Memory { process_id: 1, api_id: 7, kind: "device", bytes: 256 << 20, pending: Pending::Some };
+        let need = idle.own_ns(1, 7, 256 << 20).expect("what others need");
+        let waited = |ns| free.waited_ns(&idle, ns);
+        assert!((200_000..240_000).contains(&need), "{need}");
+        assert_eq!((waited(1_400_000), waited(400_000)), (1_400_000 - need, 0));
     }
 }

@@ -25,7 +25,7 @@ const FEWEST: u64 = 10;
 /// Share of the launches between its occurrences that must lie in gaps of the usual length.
 const COVERED: f64 = 0.5;
 /// A loop of fewer calls is hardly a step: a wait outside of it ends one, however often it repeats.
-const TINY: f64 = 16.0;
+pub(super) const TINY: f64 = 16.0;
 /// Names per thread that are followed; a loop has fewer.
 const NAMES: usize = 20_000;
 /// Different gaps per name that are followed; a regular name has fewer.
@@ -37,6 +37,8 @@ pub(crate) struct Sequence {
     names: FxHashMap<Name, Recurrence>,
     waits: u64,
     launches: u64,
+    /// What graphs are launched with: a turn of one call is a step where that call is such a launch.
+    graph: Option<Name>,
     first: Option<u32>,
     last: u32,
 }
@@ -50,7 +52,7 @@ pub(crate) enum Name {
     Wait(i64),
     /// A range that the program named: its `name_id`.
     Range(i64),
-    /// Another call: its `api_id`. Of those that a loop is found by these are copies.
+    /// Another call: its `api_id`. Of those that a loop is found by these are copies, allocations and frees.
     Call(i64),
 }
 
@@ -97,10 +99,14 @@ pub(crate) struct Period {
     pub(crate) count: u64,
     /// Calls of the thread in it.
     pub(crate) calls: f64,
+    /// The same in most of its turns.
+    pub(crate) usual: f64,
     /// Share of its gaps that are the usual ones.
     pub(crate) regularity: f64,
     /// Standard deviation of those, as a share of their mean.
     pub(crate) spread: f64,
+    /// Number of its first call, and of its last.
+    pub(crate) span: (u32, u32),
 }
 
 impl Sequence {
@@ -126,6 +132,12 @@ impl Sequence {
         }
         seen.count += 1;
         (seen.last, seen.launches.1) = (call, launched);
+    }
+
+    /// Adds a launch of a graph.
+    pub(crate) fn add_graph(&mut self, api: i64, call: u32) {
+        self.graph = Some(Name::Launch(api));
+        self.add(Name::Launch(api), call);
     }
 
     /// Waits and launches stand in tables of their own, whose batches come one after the other.
@@ -158,7 +170,10 @@ impl Sequence {
     pub(crate) fn period(&self) -> Option<Period> {
         let marks = self.names.iter().filter(|(name, _)| !matches!(name, Name::Call(_)));
         let mut regular: Vec<Period> = marks.filter_map(|(name, seen)| seen.period(*name)).collect();
-        regular.retain(|p| p.count as f64 * p.calls >= 0.3 * self.calls() as f64 && p.calls >= 1.5);
+        // A graph stands for all that is in it.
+        let is_graph = |p: &Period| Some(p.anchor) == self.graph;
+        let weight = |p: &Period| p.count as f64 * if is_graph(p) { p.calls.max(TINY) } else { p.calls };
+        regular.retain(|p| weight(p) >= 0.3 * self.calls() as f64 && (p.calls >= 1.5 || is_graph(p)));
         // A wait ends a step better than any kernel begins one; then the most regular; the name makes it deterministic.
         let rank = |p: &Period| {
             let irregular = ((1.0 - p.regularity) * 1e6) as i64;
@@ -179,6 +194,13 @@ impl Sequence {
             if self.waits_every_time(&inner) {
                 break;
             }
+            if !inner.lies_in(&outer) {
+                // Another loop, before or after it: the longer one is looked at.
+                if weight(&outer) > weight(&inner) {
+                    inner = outer;
+                }
+                continue;
+            }
             let times = outer.count.max(1) as f64;
             let repeats = inner.count as f64 / times;
             let own = outer.calls - repeats * inner.calls;
@@ -198,6 +220,14 @@ impl Sequence {
 }
 
 impl Period {
+    /// Whether most of its turns were made while another loop was.
+    fn lies_in(&self, other: &Period) -> bool {
+        let from = self.span.0;
+        let at = |call: u32| i64::from(call.wrapping_sub(from) as i32);
+        let both = at(self.span.1).min(at(other.span.1)) - at(other.span.0).max(0);
+        2 * both >= at(self.span.1)
+    }
+
     /// Whether the gaps of this level differ, yet those of the outer one do not: then they are not steps that differ by
     /// chance, whose sums would differ too, but always the same unequal parts of a larger pattern.
     fn is_part_of(&self, outer: &Period, repeats: f64) -> bool {
@@ -229,7 +259,8 @@ impl Recurrence {
         if self.count < FEWEST || self.irregular {
             return None;
         }
-        let mode = self.gaps.iter().max_by_key(|g| g.count)?.bucket;
+        let most = self.gaps.iter().max_by_key(|g| g.count)?;
+        let (mode, usual) = (most.bucket, most.sum / f64::from(most.count));
         let near = || self.gaps.iter().filter(|g| g.bucket.abs_diff(mode) <= 1);
         let covered: u64 = near().map(|gaps| gaps.launches).sum();
         if (covered as f64) < COVERED * (self.launches.1 - self.launches.0) as f64 {
@@ -240,7 +271,15 @@ impl Recurrence {
         });
         let (regularity, calls) = (alike / (self.count - 1) as f64, sum / alike);
         let spread = (squares / alike - calls * calls).max(0.0).sqrt() / calls;
-        (regularity >= 0.75).then_some(Period { anchor, count: self.count, calls, regularity, spread })
+        (regularity >= 0.75).then_some(Period {
+            anchor,
+            count: self.count,
+            calls,
+            usual,
+            regularity,
+            spread,
+            span: (self.first, self.last),
+        })
     }
 }
 
@@ -380,6 +419,25 @@ mod tests {
             alone.1 += 39;
         });
         assert_eq!(found(&alone), (12, 40.0));
+    }
+
+    #[test]
+    fn replays_of_a_graph_are_steps_and_not_the_layers_that_were_tried_before() {
+        let mut calls = Calls::default();
+        calls.layers(40);
+        for _ in 0..200 {
+            calls.0.add_graph(900, calls.1);
+            calls.1 += 1;
+        }
+        assert_eq!(calls.0.period().map(|p| (p.anchor, p.count)), Some((Name::Launch(900), 200)));
+        // A few replays beside steps that are made without a graph.
+        let mut eager = Calls::default();
+        for _ in 0..12 {
+            eager.0.add_graph(900, eager.1);
+            eager.1 += 1;
+        }
+        eager.layers(40);
+        assert_eq!(found(&eager).0, 40);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Where the number of layers, tokens or parts differs from turn to turn no name recurs after a regular number of calls but those of
 //! the layers. Names that occur once a turn show it otherwise: several of them occur equally often, and one after the other in
 //! turn. So of names that occur ten times and more, from the run's begin to its end, a few are chosen ([`Sequence::marks`]): waits,
-//! copies, and kernels of which others occur as often. The read that notes when they occur ([`super::super::detect`]) judges them
+//! copies, allocations, and kernels of which others occur as often. The read that notes when they occur ([`super::super::detect`]) judges them
 //! ([`choose`]). One that takes turns with another may have gaps of any length, as long as most work lies in gaps of at most four
 //! times the median; one that stands alone must have nearly all there, and few gaps that are much shorter, which what occurs by
 //! chance has not. By chance a few gaps may be even, though, so a name that is no wait must occur a hundred times then.
@@ -17,7 +17,7 @@ use super::{COVERED, FEWEST, Name, Period, Sequence, TINY};
 
 /// A name that occurs more often marks no turns that hold others.
 const MOST: u64 = 200_000;
-/// Names of each kind that are judged: waits, copies, groups of kernels that occur equally often, kernels of a group.
+/// Names of each kind that are judged: waits, copies and allocations, groups of kernels that occur equally often, kernels of a group.
 const WAITS: usize = 3;
 const COPIES: usize = 3;
 const GROUPS: usize = 5;
@@ -116,7 +116,8 @@ pub(crate) fn choose(found: Option<&Period>, waits: u64, all: &mut [Marks]) -> O
     for outer in &levels {
         let (count, calls) = match (inner, found) {
             (Some(inner), _) => (inner.count, inner.median),
-            (None, Some(found)) => (found.count as f64, found.calls),
+            // Of a few calls one more, in one of eight turns, is lost in the mean.
+            (None, Some(found)) => (found.count as f64, if found.calls < TINY { found.usual } else { found.calls }),
             (None, None) => {
                 inner = Some(outer);
                 continue;
@@ -128,7 +129,8 @@ pub(crate) fn choose(found: Option<&Period>, waits: u64, all: &mut [Marks]) -> O
         let (repeats, tiny, waited) = (count / outer.count, calls < TINY, matches!(all[outer.at].name, Name::Wait(_)));
         let own = outer.mean - repeats * calls;
         let same = count - outer.count <= 1.0 && waited;
-        if same || calls <= LAYER && (own >= 0.1 * calls || tiny && waited) && (tiny || repeats <= LAYER) {
+        let ends = tiny && !matches!(all[outer.at].name, Name::Call(_)) || repeats <= LAYER;
+        if same || calls <= LAYER && (own >= 0.1 * calls || tiny && waited) && ends {
             inner = Some(outer);
         }
     }

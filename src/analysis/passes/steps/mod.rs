@@ -137,11 +137,12 @@ impl Steps {
         Steps::new(all, self.called)
     }
 
-    /// The same steps; those of hosts that run ahead with their boundaries on the GPU, by process.
+    /// The same steps; those of hosts that run ahead with their boundaries on the GPU, by process. Turns of tiny loops that are
+    /// parts of a step make way for it.
     pub(crate) fn ahead(self, mut boundaries: FxHashMap<i64, Vec<i64>>) -> Steps {
         let timed = |steps: ProcessSteps| match boundaries.remove(&steps.process_id) {
-            Some(boundaries) => steps.ahead(boundaries),
-            None => steps,
+            Some(boundaries) => steps.ahead(boundaries).whole(),
+            None => steps.whole(),
         };
         Steps::new(self.all.into_iter().map(timed).collect(), self.called)
     }

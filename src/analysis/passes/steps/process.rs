@@ -7,7 +7,7 @@
 //! for many of them is in one. The same goes for processes whose long steps belong to the others ([`super::rhythm`]).
 
 use super::line::Line;
-use super::rhythm::{CALM, OUTLIER, Rhythm, rhythm};
+use super::rhythm::{CALM, OUTLIER, Rhythm, rhythm, turns};
 use super::{Place, quantile};
 use crate::analysis::passes::period::Name;
 
@@ -66,6 +66,8 @@ pub(crate) struct ProcessSteps {
     steady_span: (i64, i64),
     /// Long steps at even distances.
     pub(crate) rhythm: Option<Rhythm>,
+    /// They are turns of a loop of a few calls, which may be parts of a step.
+    are_turns: bool,
 }
 
 impl ProcessSteps {
@@ -116,6 +118,7 @@ impl ProcessSteps {
             tells_of_gpu: true,
             steady_span: (clock.boundary(warm_up).unwrap_or(0), clock.last().unwrap_or(0)),
             rhythm,
+            are_turns: false,
             host,
             gpu,
         };
@@ -208,7 +211,25 @@ impl ProcessSteps {
     pub(super) fn ahead(self, boundaries: Vec<i64>) -> ProcessSteps {
         let gpu = Line::new(boundaries);
         debug_assert_eq!(gpu.steps(), self.host.steps());
-        ProcessSteps::of(self.process_id, self.tid, (self.anchor, self.count), (self.host, Some(gpu)), None)
+        let are_turns = self.are_turns;
+        let ahead =
+            ProcessSteps::of(self.process_id, self.tid, (self.anchor, self.count), (self.host, Some(gpu)), None);
+        ProcessSteps { are_turns, ..ahead }
+    }
+
+    /// They are turns of a loop of a few calls.
+    pub(in crate::analysis::passes) fn may_be_parts(self) -> ProcessSteps {
+        ProcessSteps { are_turns: true, ..self }
+    }
+
+    /// The steps that these are turns of, if they are.
+    pub(super) fn whole(self) -> ProcessSteps {
+        let lengths: Vec<i64> = self.clock().lengths().collect();
+        let Some(ends) = self.are_turns.then(|| turns(&lengths)).flatten() else { return self };
+        let line = |line: &Line| Line::new(ends.iter().filter_map(|end| line.boundary(*end)).collect());
+        let lines = (line(&self.host), self.gpu.as_ref().map(line));
+        let count = lines.0.steps() as u64 + 1;
+        ProcessSteps::of(self.process_id, self.tid, (self.anchor, count), lines, None)
     }
 
     /// Whether the host runs ahead of the GPU, and durations are the GPU's.

@@ -4,6 +4,9 @@
 //! that nobody would call them out of the ordinary: every eighth step or more often, ten times and more. A longer one that is
 //! rarer is an outlier, which is told by its distance, unless it only waits for the work that the others gave: a host that runs
 //! ahead of the GPU has short steps that hardly wait, and a long one that does ([`super::super::collected`]).
+//!
+//! A loop of a few calls is hardly a step. Where every so many turns of it one is long, as regularly as clockwork, those from one long
+//! one to the next are the step ([`turns`]): eight products, and then the data of the next eight are waited for.
 
 use super::quantile;
 
@@ -51,6 +54,27 @@ pub(super) fn rhythm(lengths: &[i64], median_ns: i64) -> Option<Rhythm> {
     })
 }
 
+/// Turns of tiny loops are parts of a step that has so many of them at most, and of which there are so many.
+const PARTS: usize = 128;
+const STEPS: usize = 10;
+/// As regular as clockwork: this share of the distances is the same.
+const CLOCKWORK: f64 = 0.95;
+
+/// Where the steps end that these turns of a tiny loop are parts of: places among them, the ends of long turns. None: the turns
+/// are no parts of anything.
+pub(super) fn turns(lengths: &[i64]) -> Option<Vec<usize>> {
+    let mut sorted = lengths.to_vec();
+    sorted.sort_unstable();
+    let limit = (CALM * quantile(&sorted, 0.5) as f64) as i64;
+    let ends: Vec<usize> = (0..lengths.len()).filter(|turn| lengths[*turn] > limit).map(|turn| turn + 1).collect();
+    let mut distances: Vec<usize> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    distances.sort_unstable();
+    let every = *distances.get(distances.len() / 2)?;
+    let even = distances.iter().filter(|distance| **distance == every).count();
+    let is_clockwork = even as f64 >= CLOCKWORK * distances.len() as f64;
+    ((2..=PARTS).contains(&every) && ends.len() > STEPS && is_clockwork).then_some(ends)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +82,19 @@ mod tests {
     fn of(steps: usize, long: impl Fn(usize) -> Option<i64>) -> Option<(usize, bool)> {
         let lengths: Vec<i64> = (0..steps).map(|step| long(step).unwrap_or(100)).collect();
         rhythm(&lengths, 100).map(|rhythm| (rhythm.every, rhythm.usual))
+    }
+
+    #[test]
+    fn turns_of_a_tiny_loop_are_parts_of_a_step_where_one_in_so_many_is_long() {
+        let lengths =
+            |every: usize| (0..400).map(move |turn| if turn % every == 3 { 3000 } else { 172 + turn as i64 % 5 });
+        let ends = turns(&lengths(8).collect::<Vec<_>>()).expect("parts");
+        assert_eq!((ends.len(), &ends[..3]), (50, &[4, 12, 20][..]));
+        assert_eq!(turns(&lengths(200).collect::<Vec<_>>()), None, "too rare");
+        let mut uneven: Vec<i64> = lengths(8).collect();
+        (0..400).step_by(24).for_each(|turn| uneven[turn] = 900);
+        assert_eq!(turns(&uneven), None);
+        assert_eq!(turns(&[100; 400]), None);
     }
 
     #[test]
