@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 
+use super::clock;
 use super::passes::ahead;
 use super::passes::asked::Asked;
 use super::passes::collected;
@@ -49,6 +50,8 @@ pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, 
         Some(span) => steps.whole_in(span),
         None => steps,
     };
+    // How long a step was in which the clock jumped, nobody knows.
+    let steps = steps.leave_out(|process_id, span| clock::is_jump(trace, process_id, span));
     (steps.inside(filter), idle)
 }
 

@@ -25,8 +25,8 @@ pub(crate) fn back(facts: &Facts<'_>, process_id: i64) -> Option<String> {
 }
 
 /// Whether a time of a process holds a pause that dwarfs all else, which may be a jump of the clock.
-pub(super) fn is_jump(facts: &Facts<'_>, process_id: i64, (from, to): (i64, i64)) -> bool {
-    let pauses = imported(facts.trace, process_id).map_or(&[][..], |clock| &clock.pauses);
+pub(super) fn is_jump(trace: &Trace, process_id: i64, (from, to): (i64, i64)) -> bool {
+    let pauses = imported(trace, process_id).map_or(&[][..], |clock| &clock.pauses);
     pauses.iter().any(|(begin, end)| from <= *begin && *end <= to)
 }
 

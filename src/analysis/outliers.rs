@@ -75,8 +75,8 @@ const FAR: i64 = 4;
 /// And one that comes at even distances did so if it takes so many.
 const FAR_AND_EVEN: i64 = 2;
 
-/// The steps of a process that are far longer than the median, but those that are usual all the same (--explain steps), and those
-/// that hold a jump of the clock; none where time runs back.
+/// The steps of a process that are far longer than the median, but those that are usual all the same (--explain steps); none
+/// where time runs back.
 pub(crate) fn long(facts: &Facts<'_>, process_id: i64) -> Option<LongSteps> {
     let steps = facts.steps.of(process_id).filter(|_| clock::back(facts, process_id).is_none())?;
     let (median_ns, all_ns) = (steps.quantile_ns(0.5), steps.sorted_ns.iter().sum());
@@ -86,11 +86,6 @@ pub(crate) fn long(facts: &Facts<'_>, process_id: i64) -> Option<LongSteps> {
     let own = |outlier: &&Outlier| facts.steps.all[outlier.slot].process_id == process_id;
     let is_far = |outlier: &&Outlier| outlier.ns > median_ns.saturating_mul(far) && !steps.is_usual(outlier.ns);
     for outlier in facts.step_sums.outliers.iter().filter(own).filter(is_far) {
-        if clock::is_jump(facts, process_id, (outlier.start_ns, outlier.start_ns + outlier.ns)) {
-            long.all_ns -= outlier.ns;
-            long.steps -= 1;
-            continue;
-        }
         let loading_ns = outlier.tally.ns[Cause::Load as usize];
         long.count += 1;
         long.ns += outlier.ns;

@@ -45,7 +45,7 @@ impl Analysis for Steps {
             limits: "Whether the host runs ahead is looked at where its steps are uneven (mean and median differ by a fifth), or \
                 kernels begin two steps after its last one; with --range steps are the host's. Of more than 200,000 steps (shared by the processes of \
                 the trace) every k-th is summed for the usual step and the spread; their durations are all there. The \
-                longest 1,000 outliers are listed. A call belongs to the step in which it began. Lines are known for calls \
+                longest 1,000 outliers are listed. A step in which an imported clock jumped is in no number. A call belongs to the step in which it began. Lines are known for calls \
                 of 20 us and more.",
             source: "metrics.md, Steps, ranks, communication; PyTorch's profiler (ProfilerStep).",
         }
@@ -176,7 +176,8 @@ fn over_time(facts: &Facts<'_>) -> Table {
     ];
     let mut rows: Vec<Vec<Value>> = Vec::new();
     for steps in &facts.steps.all {
-        let each: Vec<(i64, i64)> = steps.each().collect();
+        let counted = steps.each().enumerate().filter(|(step, _)| !steps.is_left_out(*step));
+        let each: Vec<(i64, i64)> = counted.map(|(_, step)| step).collect();
         for chunk in each.chunks(each.len().div_ceil(CHUNKS).max(1)) {
             let mean = chunk.iter().map(|(_, ns)| *ns).sum::<i64>() as f64 / chunk.len() as f64;
             let end = chunk.last().map_or(0, |(start, ns)| start + ns);

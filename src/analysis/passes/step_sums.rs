@@ -137,7 +137,7 @@ impl StepSums {
     pub(crate) fn new(steps: &Steps, idle: Arc<Idle>) -> StepSums {
         let most = (SUMMED / steps.all.len().max(1)).max(FEWEST);
         let sample = |all: &super::steps::ProcessSteps| {
-            let steady = all.sorted_ns.len();
+            let steady = all.each().len() - all.warm_up;
             let stride = steady.div_ceil(most).max(1);
             Sample { first: all.warm_up, stride, tallies: vec![Tally::default(); steady.div_ceil(stride)] }
         };
@@ -146,7 +146,8 @@ impl StepSums {
         for (slot, all) in steps.all.iter().enumerate() {
             let limit = all.quantile_ns(0.5).saturating_mul(2);
             let steady = all.each().enumerate().skip(all.warm_up);
-            for (index, (start_ns, ns)) in steady.filter(|(_, (_, ns))| *ns > limit) {
+            let long = steady.filter(|(index, (_, ns))| *ns > limit && !all.is_left_out(*index));
+            for (index, (start_ns, ns)) in long {
                 let (tally, sites) = (Tally::default(), FxHashMap::default());
                 outliers.push(Outlier { slot, index, start_ns, ns, tally, sites });
             }

@@ -78,6 +78,9 @@ mod tests {
             clock.pauses = if told { vec![(jumped, jumped + JUMP_NS)] } else { Vec::new() };
             let section = trace.section(ALL[0]);
             assert_eq!(found(&section).iter().any(|(name, _)| name == "outlier-steps"), !told, "{:?}", section.literal);
+            let mean = 995_000.0 + if told { 0.0 } else { JUMP_NS as f64 / 104.0 };
+            let is_mean = |value: &Value| matches!(value, Value::Num(ns) if (ns / mean - 1.0).abs() < 1e-3);
+            assert!(is_mean(section.get("step_mean_ns")), "{told} {:?}", section.literal);
         }
     }
 

@@ -110,6 +110,15 @@ impl Steps {
         Steps::new(kept, self.called)
     }
 
+    /// The same, of which steps that are told by process and time count as none.
+    pub(crate) fn leave_out(mut self, is_none: impl Fn(i64, (i64, i64)) -> bool) -> Steps {
+        for steps in &mut self.all {
+            let process_id = steps.process_id;
+            steps.leave_out(|span| is_none(process_id, span));
+        }
+        self
+    }
+
     /// Steps of a process that the ends of a span cut.
     pub(crate) fn cut(&self, process_id: i64) -> usize {
         self.called.cut.get(&process_id).copied().unwrap_or(0)
@@ -252,6 +261,11 @@ mod tests {
         ProcessSteps::new(9, 1, (Name::Wait(1), times.len() as u64), times.to_vec()).expect("steps")
     }
 
+    /// As long as usual steps take of a span.
+    fn steps_middle(times: &[i64], start: i64, end: i64) -> i64 {
+        Steps::new(vec![steps(times)], Called::default()).middle_ns(&mut Cursor::default(), 9, start, end)
+    }
+
     #[test]
     fn slow_first_steps_are_warm_up_and_nothing_else_is() {
         let lengths = [900, 300, 100, 101, 99, 100, 500, 100, 102, 98, 100, 100, 100, 100];
@@ -270,6 +284,14 @@ mod tests {
         assert_eq!((few.count, few.warm_up, few.quantile_ns(1.0), few.mean_ns()), (4, 1, 101, 100.0));
         assert_eq!(few.number, 1);
         assert!(few.only(9, 9).is_none());
+        // One that is left out is in no number, and what lies in it is in no step.
+        let left = Steps::new(vec![self::steps(&times)], Called::default())
+            .leave_out(|_, (from, to)| from <= 1700 && 1700 < to);
+        let of = left.of(9).expect("steps");
+        assert_eq!((of.sorted_ns.len(), of.quantile_ns(0.99), of.outliers()), (11, 200, 0));
+        let mut cursor = Cursor::default();
+        assert_eq!([1650, 2150].map(|at| left.place(&mut cursor, 9, at) == Place::Outside), [true, false]);
+        assert_eq!(left.middle_ns(&mut cursor, 9, 1600, 2200), steps_middle(&times, 1600, 2200));
         // A span has its whole steps, and cuts one at either end.
         let steps = Steps::new(vec![self::steps(&times)], Called::default());
         let some = steps.whole_in((1250, 1502));

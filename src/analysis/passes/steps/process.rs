@@ -64,6 +64,8 @@ pub(crate) struct ProcessSteps {
     pub(crate) tells_of_gpu: bool,
     /// From the first steady step to the end of the last, ns since the epoch.
     steady_span: (i64, i64),
+    /// Steps that count as none.
+    left_out: Vec<usize>,
     /// Long steps at even distances.
     pub(crate) rhythm: Option<Rhythm>,
     /// They are turns of a loop of a few calls, which may be parts of a step.
@@ -117,6 +119,7 @@ impl ProcessSteps {
             known: None,
             tells_of_gpu: true,
             steady_span: (clock.boundary(warm_up).unwrap_or(0), clock.last().unwrap_or(0)),
+            left_out: Vec::new(),
             rhythm,
             are_turns: false,
             host,
@@ -124,6 +127,24 @@ impl ProcessSteps {
         };
         steps.count_usual();
         steps
+    }
+
+    /// Counts steps of these times as none: they are in no number, and what lies in them is in no step.
+    pub(super) fn leave_out(&mut self, is_none: impl Fn((i64, i64)) -> bool) {
+        let spans = self.each().map(|(start, ns)| (start, start + ns));
+        self.left_out = spans.enumerate().filter(|(_, span)| is_none(*span)).map(|(step, _)| step).collect();
+        if self.left_out.is_empty() {
+            return;
+        }
+        let steady = self.each().enumerate().skip(self.warm_up).filter(|(step, _)| !self.is_left_out(*step));
+        self.sorted_ns = steady.map(|(_, (_, ns))| ns).collect();
+        self.sorted_ns.sort_unstable();
+        self.count_usual();
+    }
+
+    /// Whether a step counts as none.
+    pub(crate) fn is_left_out(&self, step: usize) -> bool {
+        self.left_out.binary_search(&step).is_ok()
     }
 
     /// Long steps at even distances are usual ones.
@@ -306,7 +327,7 @@ impl ProcessSteps {
     pub(crate) fn is_middle(&self, step: usize) -> bool {
         let lasts = self.boundary(step + 1).zip(self.boundary(step)).map(|(end, begin)| end - begin);
         let known = self.known.as_ref().is_none_or(|known| known.get(step) == Some(&true));
-        known && step >= self.warm_up && lasts.is_some_and(|ns| self.is_usual(ns))
+        known && step >= self.warm_up && !self.is_left_out(step) && lasts.is_some_and(|ns| self.is_usual(ns))
     }
 
     /// At most so many of these steady steps, spread evenly over them, each with its begin and end: on the host, and on the GPU.
@@ -376,6 +397,7 @@ impl ProcessSteps {
         let Some((step, (from, to))) = found.and_then(|step| Some((step, line.between(step, step)?))) else { return };
         (hint.from, hint.to) = (from, to);
         hint.place = match step {
+            _ if self.is_left_out(step) => Place::Outside,
             _ if step < self.warm_up => Place::WarmUp,
             _ if self.is_middle(step) => Place::Middle(to),
             _ => Place::Steady,
@@ -388,7 +410,7 @@ impl ProcessSteps {
         while at < end {
             let place = self.place_on_gpu(hint, at);
             let next = match place {
-                Place::Outside => self.clock().first().filter(|first| *first > at),
+                Place::Outside if hint.from >= hint.to => self.clock().first().filter(|first| *first > at),
                 _ => Some(hint.to),
             };
             let Some(next) = next else { break };
