@@ -100,7 +100,7 @@ fn ask(judge: &str, arguments: &[&Path], more: &[&str]) -> Option<Output> {
 }
 
 #[track_caller]
-fn agrees(judge: &str, arguments: &[&Path], more: &[&str]) {
+pub(crate) fn agrees(judge: &str, arguments: &[&Path], more: &[&str]) {
     let Some(output) = ask(judge, arguments, more) else { return };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
