@@ -60,12 +60,12 @@ pub(super) const PROFILER_EVENTS: Table = Table {
             "of a sync the call that recorded that event, as correlation_id; null for all else",
         )
         .optional(),
-        Column::new("function", I32, Delta, NONE, "number of the function's call (Python id); null for all else")
+        Column::new("function", I32, Plain, NONE, "number of the function's call (Python id); null for all else")
             .optional(),
         Column::new(
             "caller",
             I32,
-            Delta,
+            Plain,
             NONE,
             "number of the call that it was made in (Python parent id); null for all else",
         )
