@@ -43,7 +43,7 @@ impl Analysis for CriticalPath {
             limits: "Operations keep their lengths: what ran at once does not get faster alone. A launch takes 5 us to an idle GPU, \
                 and the next queued operation no time, where the trace does not show more. Threads of a process are one line of \
                 time, on which the last call counts. Other ranks are as late as they were: NCCL's kernels keep the time in which \
-                they wait for them. Whether a launch waits for room in a full queue is seen by its length (20 us), by 500 operations \
+                they wait for them; a finding's gain is that of the rank that gains least, replayed without waiting for others. Whether a launch waits for room in a full queue is seen by its length (20 us), by 500 operations \
                 that have not begun, and by one that ended just before it did. Steps of more than a \
                 million calls and operations have gains, and no path.",
             source: "critical path method; HTA's critical path analysis has the same edges but for events, and one step at a time.",
