@@ -2,7 +2,7 @@
 
 use super::passes::critical::{CLASSES, Class, Critical, PIECES, Sums, Without};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock, unmatched};
 use crate::trace::NO_NAME;
 
 /// The analysis.
@@ -77,6 +77,7 @@ impl Analysis for CriticalPath {
         let mut section = Section::default();
         gpu::unread_note(&mut section, facts);
         gpu_clock::note(&mut section, facts);
+        unmatched::note_of_rest(&mut section, facts);
         let Some(critical) = &facts.critical else {
             if facts.filter.projects() {
                 section.note(RANGES);

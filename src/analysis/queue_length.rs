@@ -2,7 +2,7 @@
 
 use super::passes::gpu::FULL;
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock, unmatched};
 
 /// The analysis.
 pub(crate) struct QueueLength;
@@ -65,6 +65,7 @@ impl Analysis for QueueLength {
         let mut section = Section::default();
         let Some(gpu) = gpu::times(facts, &mut section) else { return section };
         gpu_clock::note(&mut section, facts);
+        unmatched::note_of_rest(&mut section, facts);
         let mut queues: Vec<_> = gpu.queues.0.iter().collect();
         queues.sort_by_key(|(key, queue)| (std::cmp::Reverse(queue.operations), **key));
         let full: i64 = queues.iter().map(|(_, queue)| queue.full_ns).sum();
