@@ -144,7 +144,7 @@ mod tests {
         let what = "In pid 100 12 of 60 launches have no kernel in the trace: what is said of kernels here, and what \
                     is made of it, is of the others.";
         let (whole, part) = (looped(|_| true, true), looped(|number| number % 5 != 0, true));
-        for name in ["critical-path", "launch-overhead", "queue-length", "streams", "targets"] {
+        for name in ["critical-path", "kernel-sequences", "launch-overhead", "queue-length", "streams", "targets"] {
             let notes = |trace: &TestTrace| report(trace, name).notes;
             assert_eq!(notes(&part).iter().filter(|note| *note == what).count(), 1, "{name}: {:?}", notes(&part));
             assert!(!notes(&whole).iter().any(|note| note.contains("no kernel")), "{name}: {:?}", notes(&whole));

@@ -16,7 +16,7 @@ use super::output::{Output, quoted};
 use super::{Files, counters, runtime};
 use crate::analysis::Shed;
 use crate::import::OPERATOR;
-use crate::trace::{NO_NAME, Process, Rows, Trace, Want};
+use crate::trace::{NO_NAME, Process, Rows, Trace, Want, copy_name};
 
 const CALL: [&str; 7] = ["api_ns", "pid", "tid", "correlation_id", "api_id", "result", IMPORTED_ONLY];
 const WORK: [&str; 8] = ["gpu_ns", "pid", "device", "context", "stream", "correlation_id", "graph_node", IMPORTED_ONLY];
@@ -302,18 +302,8 @@ impl Events {
         let (kind, direction) = (rows.texts("kind"), rows.texts("direction"));
         let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
         move |output, row| {
-            let memory = |text: &str| {
-                let mut letters = text.chars();
-                letters
-                    .next()
-                    .map_or("Unknown".to_owned(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
-            };
-            let (from, to) = (memory(src.get(row)), memory(dst.get(row)));
-            let set = kind.get(row) == "set";
-            let (cat, name) = match set {
-                true => ("gpu_memset", format!("Memset ({to})")),
-                false => ("gpu_memcpy", format!("Memcpy {} ({from} -> {to})", direction.get(row))),
-            };
+            let name = copy_name(kind.get(row), direction.get(row), [src.get(row), dst.get(row)]);
+            let cat = if kind.get(row) == "set" { "gpu_memset" } else { "gpu_memcpy" };
             work(output, row, cat, &quoted(&name))?;
             write!(output, r#","bytes":{}"#, bytes[row])?;
             if length[row] > 0 {

@@ -159,6 +159,15 @@ pub(crate) fn shortened(name: &str, width: usize) -> String {
     front.iter().chain(&['.', '.']).chain(back).collect()
 }
 
+/// What CUPTI's users call a copy or set that the GPU made: `Memcpy HtoD (Pinned -> Device)`, `Memset (Device)`. Of the table's texts.
+pub(crate) fn copy_name(kind: &str, direction: &str, memory: [&str; 2]) -> String {
+    let [from, to] = memory.map(|text| {
+        let mut letters = text.chars();
+        letters.next().map_or("Unknown".to_owned(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+    });
+    if kind == "set" { format!("Memset ({to})") } else { format!("Memcpy {direction} ({from} -> {to})") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
