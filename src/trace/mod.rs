@@ -28,6 +28,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod wide;
 mod windows;
 
 use std::path::PathBuf;
@@ -50,6 +51,7 @@ pub(crate) use rows::{Axes, Ints, Rows};
 pub(crate) use scan::Want;
 pub(crate) use spans::Spans;
 pub(crate) use stacks::{Frame, NO_STACK, Site, Sites};
+pub(crate) use wide::{columns_of, front};
 
 /// One trace, made of all folders that were named.
 pub(crate) struct Trace {

@@ -8,7 +8,7 @@ use crate::analysis::{Cause, Facts, Part, ProcessSteps, What};
 use crate::analysis::{bound, by_stack, gpu, outliers};
 use crate::findings::{Each, Subject, worst_site};
 use crate::render::{counted, duration, number, scale_ns, share, time};
-use crate::trace::{Process, printable, shortened};
+use crate::trace::{Process, columns_of, front, printable, shortened};
 
 /// Characters of the command that are shown.
 const COMMAND: usize = 60;
@@ -93,11 +93,7 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
         _ => process.map_or_else(|| "command not known".to_owned(), |p| p.command.clone()),
     };
     let command = printable(&command.replace(char::is_control, " "));
-    let command = if command.chars().count() > COMMAND {
-        command.chars().take(COMMAND - 2).chain("..".chars()).collect()
-    } else {
-        command
-    };
+    let command = if columns_of(&command) > COMMAND { format!("{}..", front(&command, COMMAND - 2)) } else { command };
     let mut out = format!("gputrace: {command}");
     let ranks = ranks::count(content);
     if ranks > 1 {
