@@ -41,6 +41,8 @@ fn main() {
 fn dispatch(action: Action) -> Ending {
     let own_failure = match action {
         Action::Record(_) | Action::Demo(_) => OWN_FAILURE,
+        // 1 says that a limit is exceeded.
+        Action::Check(_) => USAGE,
         _ => 1,
     };
     if !matches!(action, Action::Record(_) | Action::Demo(_)) {

@@ -195,6 +195,12 @@ fn a_trace_without_its_manifest_is_still_reported() {
     let run = scratch.gputrace(&["report", trace.to_str().expect("a plain path")]).expect(1);
     assert!(run.text().contains("spin_us_20"), "{}", run.text());
     crate::faults::one_line(&run.stderr, "no manifest");
+    // Whatever else was removed, nobody can tell: so there is no verdict, and nothing is called fine.
+    fs::remove_dir_all(trace.join("launches")).expect("our own folder");
+    for what in ["UNKNOWN: without a manifest", "nobody knows what the trace lacks, nor what is fine"] {
+        let run = scratch.gputrace(&["report", trace.to_str().expect("a plain path")]).expect(1);
+        assert!(run.text().contains(what) && !run.text().contains("checked, fine"), "{}", run.text());
+    }
     // Broken JSON is the same, and is named.
     let trace = recorded(&scratch);
     fs::write(first_file(&trace.join("manifest")), "{ \"schema_version\": ").expect("our own file");

@@ -38,10 +38,16 @@ fn all(scratch: &Scratch) -> Finished {
     run
 }
 
-/// The tables that a recorded trace of CUDA may have: what PyTorch's allocator held is in none that was not imported.
+/// The tables that a recorded trace of CUDA may have: what PyTorch's allocator held, and what other profilers told, is in
+/// none that was not imported.
 fn recorded() -> impl Iterator<Item = &'static Table> {
-    const OTHERS: [TableId; 4] =
-        [TableId::GpuSamples, TableId::TorchMemory, TableId::CommandBuffers, TableId::Dispatches];
+    const OTHERS: [TableId; 5] = [
+        TableId::GpuSamples,
+        TableId::TorchMemory,
+        TableId::CommandBuffers,
+        TableId::Dispatches,
+        TableId::ProfilerEvents,
+    ];
     TABLES.iter().filter(|table| !OTHERS.contains(&table.id))
 }
 

@@ -39,6 +39,16 @@ fn limits_hold_or_are_named_with_what_is_beyond_them() {
 fn a_trace_is_no_worse_than_itself_and_worse_than_a_better_one() {
     let scratch = Scratch::new();
     demo(&scratch, "t");
+    // CI systems know a case by its name: what was measured is not in it.
+    let before = ["t", "--against", "t", "--metric", "summary.launches", "--junit", "out.xml"];
+    check(&scratch, &before).expect(0);
+    let junit = fs::read_to_string(scratch.path().join("out.xml")).expect("the result");
+    assert!(junit.contains("name=\"summary.launches as before\"") && !junit.contains("60"), "{junit}");
+    // Nowhere to write to is not a limit that is exceeded, and what was found is told all the same.
+    let nowhere = ["t", "--max", "summary.launches=60", "--junit", "no/such/folder.xml"];
+    let run = check(&scratch, &nowhere).expect(2);
+    assert!(run.text().starts_with("the limit holds"), "{}", run.text());
+    one_line(&run.stderr, "cannot write the result to no/such/folder.xml");
     let run = check(&scratch, &["t", "--against", "t", "--tolerance", "0%"]).expect(0);
     assert!(run.text().contains(" limits hold: t"), "{}", run.text());
     // The whole run launches more than a part of it, which is worse for neither.
@@ -123,7 +133,7 @@ fn a_broken_trace_does_not_pass() {
     }
     for (name, says) in [("missing", "no trace at"), ("file", "is not a trace")] {
         scratch.file("file", "no trace");
-        let run = check(&scratch, &[&[name], &asked[..]].concat()).expect(1);
+        let run = check(&scratch, &[&[name], &asked[..]].concat()).expect(2);
         one_line(&run.stderr, says);
         assert_eq!(run.text(), "");
     }

@@ -75,6 +75,57 @@ fn kineto(streams: bool) -> String {
     text
 }
 
+/// A trace of 60 layers, each an operator with another one inside: of four sequences, and of too few kernels.
+fn operators() -> String {
+    let mut dice = Dice(0x1234_5678_9abc_def1);
+    let mut text =
+        "{\"schemaVersion\": 1, \"distributedInfo\": {\"rank\": 0, \"world_size\": 1}, \"traceEvents\": [\n".to_owned();
+    text.push_str("{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":77,\"tid\":0,\"args\":{\"name\":\"python\"}}");
+    let mut add = |cat: &str, name: &str, (pid, tid): (i64, i64), (from, to): (i64, i64), args: &str| {
+        let (ts, dur) = (us(from), us(to - from));
+        let _ = write!(
+            text,
+            ",\n{{\"ph\":\"X\",\"cat\":\"{cat}\",\"name\":\"{name}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{ts},\"dur\":{dur},\"args\":{{{args}}}}}"
+        );
+    };
+    let (mut now, mut free, mut call) = (1_000_000, 0, 0);
+    for _ in 0..60 {
+        let (began, variant) = (now, dice.below(4));
+        // The inner one has a copy more in one of them.
+        let inner = [
+            &["norm", "gemm", "softmax"][..],
+            &["norm", "gemm"],
+            &["copy", "gemm", "softmax"],
+            &["norm", "gemm", "softmax"],
+        ];
+        let outer = if variant == 3 { "gelu" } else { "add" };
+        for (place, kernel) in inner[variant as usize].iter().copied().chain([outer]).enumerate() {
+            (now, call) = (now + 1_000 + dice.below(3_000), call + 1);
+            let number = format!("\"correlation\":{call}");
+            let begin = free.max(now + 5_000) + dice.below(2_000);
+            free = begin + 1_000 + dice.below(9_000);
+            let args = format!("\"device\":0,\"context\":1,\"stream\":7,{number}");
+            if kernel == "copy" {
+                add("cuda_runtime", "cudaMemsetAsync", (77, 77), (now, now + 900), &number);
+                add("gpu_memset", "Memset (Device)", (0, 7), (begin, free), &format!("{args},\"bytes\":4096"));
+            } else {
+                add("cuda_runtime", "cudaLaunchKernel", (77, 77), (now, now + 900), &number);
+                add("kernel", kernel, (0, 7), (begin, free), &args);
+            }
+            now += 1_000;
+            if place + 1 == inner[variant as usize].len() {
+                add("cpu_op", "aten::attention", (77, 77), (began + 500, now), "");
+                now += 100;
+            }
+        }
+        now += 200;
+        add("cpu_op", "aten::layer", (77, 77), (began, now), "");
+        now += 1_000;
+    }
+    text.push_str("\n]}\n");
+    text
+}
+
 /// The trace, its export in a folder of its own, and the report on it.
 fn prepare(scratch: &Scratch, streams: bool) -> [PathBuf; 3] {
     let file = scratch.file("made.json", kineto(streams));
@@ -100,7 +151,7 @@ fn ask(judge: &str, arguments: &[&Path], more: &[&str]) -> Option<Output> {
 }
 
 #[track_caller]
-fn agrees(judge: &str, arguments: &[&Path], more: &[&str]) {
+pub(crate) fn agrees(judge: &str, arguments: &[&Path], more: &[&str]) {
     let Some(output) = ask(judge, arguments, more) else { return };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
@@ -131,6 +182,19 @@ fn holistic_trace_analysis_finds_the_same_launches_in_a_recorded_trace() {
     scratch.gputrace(&["export", "trace", "--format", "kineto", "-o", "exported/rank0.json.gz"]).expect(0);
     scratch.gputrace(&["report", "trace", "--format", "json", "-o", "report.json"]).expect(0);
     agrees("holistic.py", &[&exported, &report], &["launches"]);
+}
+
+#[test]
+fn holistic_trace_analysis_finds_the_same_sequences_of_kernels() {
+    let scratch = Scratch::new();
+    let file = scratch.file("made.json", operators());
+    let [exported, report] = ["exported", "report.json"].map(|name| scratch.path().join(name));
+    std::fs::create_dir(&exported).expect("a folder");
+    scratch.gputrace(&["import", file.to_str().expect("text"), "-o", "trace"]).expect(0);
+    scratch.gputrace(&["export", "trace", "--format", "kineto", "-o", "exported/rank0.json"]).expect(0);
+    let only = ["report", "trace", "--only", "frequent_cuda_kernel_sequences", "--format", "json", "-o", "report.json"];
+    scratch.gputrace(&only).expect(0);
+    agrees("sequences.py", &[&exported, &report], &["aten::layer", "aten::attention"]);
 }
 
 #[test]

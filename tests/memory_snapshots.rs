@@ -49,6 +49,9 @@ fn a_memory_snapshot_of_pytorch_says_what_pytorch_counted_whatever_its_protocol(
         ] {
             assert_eq!(report["facts"][fact], bytes, "protocol {protocol}: {fact}");
         }
+        let summary = scratch.gputrace(&["report", "imported", "--only", "summary", "--width", "200"]).expect(0).text();
+        let line = " memory  most at once 71.5 MiB | at the snapshot 68.5 MiB in tensors, of 72.0 MiB reserved, 1.49 MiB of it fragmented; 0 allocations failed";
+        assert!(summary.contains(line) && !summary.contains("no CUDA calls"), "{summary}");
         let rows = report["tables"]["torch_by_site"]["rows"].as_array().expect("rows").clone();
         let kept = rows.iter().find(|row| row["site"] == "train.py:9 leak").unwrap_or_else(|| panic!("{rows:?}"));
         assert_eq!((&kept["at_end"], &kept["at_end_bytes"]), (&3.into(), &(3 * 512 * 256 * 4).into()));

@@ -45,6 +45,7 @@
 //! | `memory_snapshots` | snapshots of PyTorch's memory say what PyTorch's own statistics said |
 //! | `exported_tables` | databases and tables for other programs hold what the trace holds |
 //! | `exports` | what is exported, and read back, is what the trace holds |
+//! | `round_trips` | a profile that was imported and exported again says what it said, to us and to Holistic Trace Analysis |
 //! | `judges` | Holistic Trace Analysis and DuckDB find our report's numbers in the same trace |
 //! | `aarch64` | the shim on another processor, under an emulator |
 //! | `apple` | the shim for macOS, its machine code executed under a Mach-O loader of our own |
@@ -119,6 +120,7 @@ mod ranges;
 mod real_programs;
 mod recovering;
 mod rollups;
+mod round_trips;
 mod routes;
 mod sanitizers;
 mod selectors;

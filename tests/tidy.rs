@@ -270,3 +270,21 @@ fn the_map_of_the_tests_names_each_of_its_modules() {
     });
     none(orphans.map(|path| Path::new(&path).display().to_string()).collect());
 }
+
+#[test]
+fn every_number_that_a_report_may_have_is_in_its_documentation() {
+    let document = text("docs/report-json.md");
+    let mut missing = BTreeSet::new();
+    for (path, source) in sources("rs").into_iter().filter(|(path, _)| path.starts_with("src/analysis/")) {
+        let code = source.split("#[cfg(test)]\nmod").next().unwrap_or_default();
+        // `column("key", ..)`, `section.fact("key", ..)`, `Table::new("key", ..)`, with the key perhaps on a line of its own.
+        for call in ["column(", ".fact(", "rare_fact(", "Table::new("] {
+            let keys =
+                code.split(call).skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
+            missing
+                .extend(keys.filter(|key| !document.contains(&format!("`{key}`"))).map(|key| format!("{path}: {key}")));
+        }
+    }
+    assert!(document.contains("`gpu_times`"), "keys are looked for as they stand there");
+    none(missing.into_iter().collect());
+}

@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
+use unicode_width::UnicodeWidthStr;
+
 use crate::util::{Driver, Scratch, gputrace, program, repository};
 
 /// A Kineto trace of names that are long, in words and in one, and of numbers that are wide.
@@ -11,6 +13,7 @@ fn odd() -> String {
     let template = format!("void at::native::kernel<{}>(int)", "std::tuple<int, float>, ".repeat(450));
     let word = "x".repeat(10_000);
     let words = "some words ".repeat(900);
+    let wide = "核心计算".repeat(300);
     let mut events = String::new();
     let mut add = |cat: &str, name: &str, place: (i64, i64), span: (i64, i64), args: &str| {
         let _ = write!(
@@ -37,7 +40,8 @@ fn odd() -> String {
         add("user_annotation", &format!("ProfilerStep#{step}"), (9, 9), (at, 800_000_000), "");
         add("cpu_op", &words, (9, 9), (at + 10, 600_000_000), "");
         add("user_annotation", &word, (9, 9), (at + 20, 500_000_000), "");
-        for (n, name) in [&template, &word, &words].into_iter().enumerate() {
+        add("user_annotation", &wide, (9, 9), (at + 30, 400_000_000), "");
+        for (n, name) in [&template, &word, &words, &wide].into_iter().enumerate() {
             let (n, from) = (n as i64, at + 1_000 * (n as i64 + 1));
             add("cuda_runtime", "cudaLaunchKernel", (9, 9), (from, 400), &id(n + 1));
             let args = format!("{}, \"device\": {n}, \"stream\": 7", id(n + 1));
@@ -95,7 +99,7 @@ fn no_line_of_a_report_is_longer_than_was_asked_for() {
             let text = scratch.gputrace(&["report", trace, "--only", &all, "--width", &text]).text();
             assert!(text.lines().count() > 40, "{trace}: {text}");
             // A path stays what it is, on a line of its own.
-            let fits = |line: &&str| line.chars().count() <= width || line.contains('/') && !line.trim().contains(' ');
+            let fits = |line: &&str| line.width() <= width || line.contains('/') && !line.trim().contains(' ');
             wrong.extend(text.lines().filter(|line| !fits(line)).map(|line| format!("{trace} {width}: {line}")));
         }
     }

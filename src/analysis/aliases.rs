@@ -31,6 +31,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("cuda_memcpy_async", "transfers"),
     ("cuda_memcpy_sync", "transfers"),
     ("cuda_memset_sync", "transfers"),
+    ("frequent_cuda_kernel_sequences", "kernel-sequences"),
     ("gpu_kernel_breakdown", "kernels"),
     ("gpu_kernels_with_user_annotations", "ranges"),
     ("gpu_time_util", "gpu-utilisation"),
@@ -67,25 +68,15 @@ const ALIASES: &[(&str, &str)] = &[
     ("um_total_sum", "unified-memory"),
 ];
 
-/// Names of other tools whose question no analysis answers, in order, and what does.
-const ELSEWHERE: &[(&str, &str)] = &[(
-    "frequent_cuda_kernel_sequences",
-    "no analysis counts sequences of kernels: gputrace export --format kineto writes a file in which Holistic Trace Analysis' \
-         get_frequent_cuda_kernel_sequences finds them",
-)];
-
 /// A name as it stands in the lists.
 fn plain(name: &str) -> String {
     let plain = name.trim().to_lowercase().replace(['-', ' '], "_");
     plain.strip_prefix("get_").unwrap_or(&plain).to_owned()
 }
 
-/// What to say of a name that is no analysis: what answers it elsewhere, else the names that are most like it, of these too.
+/// What to say of a name that is no analysis: the names that are most like it, of these too.
 pub(crate) fn unknown(name: &str, others: &[&'static str]) -> String {
     let plain = plain(name);
-    if let Some((_, instead)) = ELSEWHERE.iter().find(|(of, _)| *of == plain) {
-        return format!("{name}: {instead}");
-    }
     let ours = ALL.iter().map(|analysis| analysis.name()).chain(others.iter().copied());
     let like = |known: &str| strsim::normalized_damerau_levenshtein(&plain, &known.replace('-', "_"));
     let mut known: Vec<(&str, f64)> =
@@ -124,6 +115,7 @@ mod tests {
     #[test]
     fn reports_of_nsight_systems_and_functions_of_hta_are_known_by_their_names() {
         for (name, analysis) in [
+            ("get_frequent_cuda_kernel_sequences", "kernel-sequences"),
             ("get_gpu_kernel_breakdown", "kernels"),
             ("kernel_breakdown", "kernels"),
             ("nccl_sum", "collectives"),
@@ -140,10 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_answered_with_what_is_like_it_or_with_who_answers() {
-        assert!(ELSEWHERE.is_sorted_by(|a, b| a.0 < b.0) && ELSEWHERE.iter().all(|(name, _)| find(name).is_none()));
-        let said = unknown("get_frequent_cuda_kernel_sequences", &[]);
-        assert!(said.contains("no analysis counts") && said.contains("export --format kineto"), "{said}");
+    fn a_name_that_is_none_is_answered_with_what_is_like_it() {
         assert!(unknown("kernals", &[]).contains("the nearest names are kernels, "), "{}", unknown("kernals", &[]));
         assert!(unknown("pagable-copies", &["pageable-copies"]).contains("are pageable-copies, "));
     }

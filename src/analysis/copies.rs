@@ -125,6 +125,36 @@ pub(super) fn table(facts: &Facts<'_>) -> Table {
     Table::new("on_gpu", "As the GPU made them, by direction and memory", &COLUMNS, rows.into_iter().map(row).collect())
 }
 
+/// Points of a series.
+const POINTS: usize = 60;
+
+/// Bytes per second in each span of time, by process, kind and direction.
+pub(super) fn over_time(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 5] = [
+        column("process", "Process", Unit::Text),
+        column("kind", "Kind", Unit::Text),
+        column("direction", "Direction", Unit::Text),
+        column("after_ns", "After", Unit::Ns),
+        column("bandwidth_bytes_per_s", "Bandwidth", Unit::BytesPerS),
+    ];
+    let mut rows = Vec::new();
+    if let Some(copies) = facts.gpu.as_ref().map(|gpu| &gpu.copies) {
+        let named = copies.over_time.iter().map(|((process, kind, direction), flow)| {
+            ((*process, copies.texts.text(*kind), copies.texts.text(*direction)), flow)
+        });
+        let mut all: Vec<_> = named.collect();
+        all.sort_by_key(|(key, _)| *key);
+        for ((process, kind, direction), flow) in all {
+            rows.extend(flow.points(POINTS).map(|(at, length, bytes)| {
+                let per_s = bytes as f64 * 1e9 / length as f64;
+                vec![facts.label(process).into(), kind.into(), direction.into(), at.into(), per_s.into()]
+            }));
+        }
+    }
+    let title = "Over time, as the GPU made them (mean in each span; After: since the trace began)";
+    Table::new("over_time", title, &COLUMNS, rows)
+}
+
 #[cfg(test)]
 mod tests {
     use gputrace_collectors::manifest::Device;

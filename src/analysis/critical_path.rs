@@ -2,7 +2,7 @@
 
 use super::passes::critical::{CLASSES, Class, Critical, PIECES, Sums, Without};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock, unmatched};
 use crate::trace::NO_NAME;
 
 /// The analysis.
@@ -43,7 +43,7 @@ impl Analysis for CriticalPath {
             limits: "Operations keep their lengths: what ran at once does not get faster alone. A launch takes 5 us to an idle GPU, \
                 and the next queued operation no time, where the trace does not show more. Threads of a process are one line of \
                 time, on which the last call counts. Other ranks are as late as they were: NCCL's kernels keep the time in which \
-                they wait for them. Whether a launch waits for room in a full queue is seen by its length (20 us), by 500 operations \
+                they wait for them; a finding's gain is that of the rank that gains least, replayed without waiting for others. Whether a launch waits for room in a full queue is seen by its length (20 us), by 500 operations \
                 that have not begun, and by one that ended just before it did. Steps of more than a \
                 million calls and operations have gains, and no path.",
             source: "critical path method; HTA's critical path analysis has the same edges but for events, and one step at a time.",
@@ -77,6 +77,7 @@ impl Analysis for CriticalPath {
         let mut section = Section::default();
         gpu::unread_note(&mut section, facts);
         gpu_clock::note(&mut section, facts);
+        unmatched::note_of_rest(&mut section, facts);
         let Some(critical) = &facts.critical else {
             if facts.filter.projects() {
                 section.note(RANGES);

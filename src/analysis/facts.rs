@@ -37,6 +37,7 @@ use super::passes::ranks::Ranks;
 use super::passes::replays::GraphReplays;
 use super::passes::rollups::Rollups;
 use super::passes::samples::Samples;
+use super::passes::sequences::Sequences;
 use super::passes::sites::Sites;
 use super::passes::spread::{self, Costing};
 use super::passes::step_sums::StepSums;
@@ -97,6 +98,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) loading: Loading,
     /// Ranges that the program named.
     pub(crate) ranges: Ranges,
+    /// What launches of ranges put on the GPU.
+    pub(crate) sequences: Sequences,
     /// Calls of NCCL.
     pub(crate) collectives: Collectives,
     /// Costly calls and drawn launches by stack.
@@ -134,9 +137,10 @@ impl<'a> Facts<'a> {
 
     /// The same on so many threads, which changes nothing but how long it takes.
     fn gather_on(threads: usize, trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
-        // A trace without ranges has no operators, whose launches would be held for nothing.
+        // A trace without ranges has no operators and no sequences of theirs, whose launches would be held for nothing.
         let ranges = trace.may_hold(TableId::Ranges);
-        let mut needs: Vec<Need> = needs.iter().copied().filter(|need| ranges || *need != Need::Ops).collect();
+        let mut needs: Vec<Need> =
+            needs.iter().copied().filter(|need| ranges || !matches!(need, Need::Ops | Need::Sequences)).collect();
         if !needs.is_empty() && trace.keeps_no_event() {
             needs.push(Need::Rollups);
         }
@@ -151,7 +155,7 @@ impl<'a> Facts<'a> {
             () => Default::default(),
         };
 
-        let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops));
+        let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops | Need::Sequences));
         let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });
         let asked = [Need::Executions, Need::Busy, Need::Gpu, Need::Launched].map(|need| needs.contains(&need));
         let allocations = needs.contains(&Need::GpuAllocations) && trace.may_hold(TableId::HostMemory);
@@ -198,7 +202,8 @@ impl<'a> Facts<'a> {
             host_memory: HostMemory::default(),
             allocations,
             loading: Loading::default(),
-            ranges: Ranges::new(folds),
+            ranges: Ranges::new(folds.clone()),
+            sequences: Sequences::new(folds),
             collectives: Collectives::default(),
             sites: Sites::new(idle.clone()),
             os_waits: OsWaits::default(),
@@ -214,7 +219,7 @@ impl<'a> Facts<'a> {
             gpu,
         };
         // What each costs: ns for a launch and its kernel in a launch-bound loop, by which threads share them out.
-        let optional: [(Need, u32, &mut dyn Pass); 28] = [
+        let optional: [(Need, u32, &mut dyn Pass); 29] = [
             (Need::Ops, 60, &mut facts.ops),
             (Need::GraphsMade, 1, &mut facts.graphs),
             (Need::GraphReplays, 3, &mut facts.replays),
@@ -233,6 +238,7 @@ impl<'a> Facts<'a> {
             (Need::Allocations, 2, &mut facts.allocations),
             (Need::Loading, 1, &mut facts.loading),
             (Need::Ranges, 1, &mut facts.ranges),
+            (Need::Sequences, 10, &mut facts.sequences),
             (Need::Collectives, 1, &mut facts.collectives),
             (Need::Sites, 12, &mut facts.sites),
             (Need::Implicit, 2, &mut facts.implicit),
@@ -247,7 +253,7 @@ impl<'a> Facts<'a> {
         let mut passes: Vec<Costing<'_>> = if host { vec![(12, &mut facts.host)] } else { Vec::new() };
         let needed = optional.into_iter().filter(|(need, ..)| {
             let known = match need {
-                Need::GpuClock => gpu_times,
+                Need::GpuClock | Need::Sequences => gpu_times,
                 Need::GpuSteps => gpu_times && filter.observed.is_none(),
                 Need::Samples => trace.may_hold(TableId::GpuSamples),
                 Need::Activities => trace.may_hold(TableId::GpuActivity),

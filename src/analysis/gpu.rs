@@ -143,10 +143,11 @@ mod tests {
     }
 
     /// Analyses with numbers of operations.
-    const ON_GPU: [&str; 14] = [
+    const ON_GPU: [&str; 15] = [
         "gpu-utilisation",
         "gpu-gaps",
         "critical-path",
+        "kernel-sequences",
         "launch-overhead",
         "metal-baseline",
         "queue-length",

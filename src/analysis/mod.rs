@@ -36,6 +36,7 @@ mod host_temporaries;
 mod hung;
 mod idle_gpus;
 mod implicit_syncs;
+mod kernel_sequences;
 mod kernels;
 mod launch_overhead;
 pub(crate) mod loss;
@@ -162,6 +163,7 @@ pub(crate) const ALL: &[&dyn Analysis] = &[
     &dispatches::Dispatches,
     &queue_length::QueueLength,
     &kernels::Kernels,
+    &kernel_sequences::KernelSequences,
     &occupancy::Occupancy,
     &roofline::Roofline,
     &streams::Streams,

@@ -35,6 +35,8 @@ pub(crate) enum Need {
     Loading,
     /// `Ranges`.
     Ranges,
+    /// `Sequences`.
+    Sequences,
     /// `Collectives`.
     Collectives,
     /// `Sites`.

@@ -2,7 +2,7 @@
 
 use super::passes::gpu::Device;
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, unmatched};
 
 /// The analysis.
 pub(crate) struct Streams;
@@ -30,7 +30,7 @@ impl Analysis for Streams {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Busy, Need::Implicit]
+        &[Need::Busy, Need::GpuClock, Need::Implicit]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -52,6 +52,7 @@ impl Analysis for Streams {
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
         let Some(gpu) = gpu::times(facts, &mut section) else { return section };
+        unmatched::note_of_rest(&mut section, facts);
         let busy: i64 = gpu.devices.iter().map(|d| d.busy().total_ns()).sum();
         let several: i64 = gpu.devices.iter().map(|d| d.several.total_ns).sum();
         let used = |d: &Device| d.streams.iter().filter(|(_, s)| s.busy_ns > 0).count();

@@ -136,7 +136,7 @@ impl Analysis for Targets {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Gpu, Need::Launches, Need::Sites, Need::DeviceMemory, Need::Counters]
+        &[Need::Gpu, Need::Launches, Need::Sites, Need::DeviceMemory, Need::Counters, Need::GpuClock]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -190,6 +190,7 @@ impl Analysis for Targets {
         section.fact("failed", "fail", Unit::Count, counts[1]);
         section.fact("not_measured", "not measured", Unit::Count, counts[2]);
         section.table(Table::new("targets", "Thresholds, and what this trace says", &COLUMNS, rows));
+        super::unmatched::note_of_rest(&mut section, facts);
         let lost =
             super::loss::removed(facts.trace).iter().any(|removed| removed.table == TableId::Launches.table().name);
         if lost {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Facts;
 use super::passes::torch_memory::{Blocks, Device};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use crate::render::{bytes, counted};
 use crate::trace::{NO_STACK, Site};
 
 /// Lines that are shown.
@@ -32,6 +33,25 @@ pub(super) fn add(section: &mut Section, facts: &Facts<'_>) {
     section.rare_fact("torch_failed", "failed in PyTorch", Unit::Count, known(failed));
     section.table(by_device(facts, &devices));
     section.table(by_site(facts, &devices));
+}
+
+/// What a summary says of a trace that holds this and nothing of the driver; none where there is no snapshot.
+pub(super) fn lines(facts: &Facts<'_>) -> Option<String> {
+    let devices = devices(facts);
+    let all = || devices.iter().map(|(_, device)| *device);
+    let (reserved, fragmented) = all().fold((0, 0), |sum, of| (sum.0 + of.reserved_bytes, sum.1 + of.fragmented_bytes));
+    let (allocated, failed) = all().fold((0, 0), |sum, of| (sum.0 + of.allocated.1, sum.1 + of.failed.0));
+    if devices.is_empty() {
+        return None;
+    }
+    let peak = all().filter_map(Device::peak).map(|(bytes, _)| bytes).max();
+    let peak = peak.map_or("most not known".to_owned(), |most| format!("most at once {}", bytes(most as f64)));
+    let (allocated, reserved, fragmented) = (bytes(allocated as f64), bytes(reserved as f64), bytes(fragmented as f64));
+    let failed = counted(failed as f64, "allocation failed", "allocations failed");
+    Some(format!(
+        "UNKNOWN: the trace holds PyTorch's memory, and no calls of the driver: see device-memory\n memory  {peak} | at the snapshot \
+         {allocated} in tensors, of {reserved} reserved, {fragmented} of it fragmented; {failed}\n"
+    ))
 }
 
 type Devices<'a> = Vec<((i64, i32), &'a Device)>;

@@ -28,7 +28,8 @@ impl Analysis for Transfers {
                 GPU times, on_gpu has bandwidth by these. Of peak is its share of what the PCIe link carries, for copies between \
                 host and device: lanes x the highest speed of the link, less its line code (8b/10b up to 5 GT/s, 128b/130b up to \
                 32 GT/s). Exposed is the time in which a GPU did nothing but copies and sets; overlap is the time of copies and sets with kernels \
-                beside them, by direction, of copies at once each. Nsight Systems' rules: cuda_memcpy_async = asynchronous \
+                beside them, by direction, of copies at once each. Over time: bytes / time of each of 60 equal spans at most, a copy's bytes \
+                spread evenly over its time on the GPU: the mean in the span of HTA's series, which adds up the bandwidths of the copies under way. Nsight Systems' rules: cuda_memcpy_async = asynchronous \
                 copies that touch pageable memory; cuda_memcpy_sync = synchronous copies, except host to device up to \
                 64,000 bytes and within one device; cuda_memset_sync = synchronous sets on pinned or managed memory.",
             unit: "bytes, ns and bytes/s in JSON; in text the column's head names the unit (powers of 1024 for bytes).",
@@ -111,6 +112,7 @@ impl Analysis for Transfers {
         section.table(by_direction(facts));
         section.table(copies::table(facts));
         section.table(copies::overlap(facts));
+        section.table(copies::over_time(facts));
         section.table(rules(facts));
         sites::cost_table(&mut section, facts, &[What::Copy], ("by_site", "By line, without waiting for earlier work"));
         super::loss::note(&mut section, facts, "copies and sets", TableId::Transfers);

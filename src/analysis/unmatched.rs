@@ -60,7 +60,17 @@ pub(super) fn note(section: &mut Section, facts: &Facts<'_>) {
     }
 }
 
-/// The same, and takes its numbers for not known: a limit on them would hold, or fail, for what the trace lacks.
+/// Says so in a section about launches, queues or streams: what it tells is told of the kernels that are there.
+pub(super) fn note_of_rest(section: &mut Section, facts: &Facts<'_>) {
+    if let Some((process_id, what)) = any(facts) {
+        let whose = facts.label(process_id);
+        section.note(format!(
+            "In {whose} {what}: what is said of kernels here, and what is made of it, is of the others."
+        ));
+    }
+}
+
+/// Like [`note`], and takes its numbers for not known: a limit on them would hold, or fail, for what the trace lacks.
 pub(super) fn withhold(section: &mut Section, facts: &Facts<'_>) {
     if any(facts).is_some() {
         section.facts.iter_mut().for_each(|fact| fact.value = Value::Missing);
@@ -126,6 +136,18 @@ mod tests {
                 assert_eq!(section.get(metric), &Value::Missing, "{name}");
                 assert!(section.notes.iter().any(|note| note.contains(what)), "{name}: {:?}", section.notes);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_kernels_is_said_to_be_of_those_that_are_there() {
+        let what = "In pid 100 12 of 60 launches have no kernel in the trace: what is said of kernels here, and what \
+                    is made of it, is of the others.";
+        let (whole, part) = (looped(|_| true, true), looped(|number| number % 5 != 0, true));
+        for name in ["critical-path", "kernel-sequences", "launch-overhead", "queue-length", "streams", "targets"] {
+            let notes = |trace: &TestTrace| report(trace, name).notes;
+            assert_eq!(notes(&part).iter().filter(|note| *note == what).count(), 1, "{name}: {:?}", notes(&part));
+            assert!(!notes(&whole).iter().any(|note| note.contains("no kernel")), "{name}: {:?}", notes(&whole));
         }
     }
 

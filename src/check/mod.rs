@@ -13,6 +13,9 @@ use crate::render::{share, wrapped};
 pub(crate) use junit::xml;
 pub(crate) use limits::{Given, given};
 
+/// The limit that another trace is, in words.
+pub(crate) const BASE: &str = "as before";
+
 /// What a metric may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bound {
@@ -65,6 +68,8 @@ pub(crate) struct Judged {
     pub(crate) name: String,
     /// `at most 12.0 ms`.
     pub(crate) limit: String,
+    /// The limit is what another trace has, which was measured.
+    pub(crate) of_base: bool,
     /// How it came out.
     pub(crate) outcome: Outcome,
 }
@@ -80,7 +85,8 @@ impl Limit {
                 (None, None) => Outcome::Holds,
             },
         };
-        Judged { name: self.named.name(), limit: self.text(), outcome }
+        let of_base = matches!(self.bound, Bound::Base(..));
+        Judged { name: self.named.name(), limit: self.text(), of_base, outcome }
     }
 
     /// `at most 12.0 ms`.
@@ -139,7 +145,7 @@ pub(crate) fn text(judged: &[Judged], trace: &str) -> String {
     let mut out = String::new();
     let mut counts = (0, 0);
     let mut apart: Vec<(&str, Vec<&str>)> = Vec::new();
-    for Judged { name, limit, outcome } in judged {
+    for Judged { name, limit, outcome, .. } in judged {
         let (word, said) = match outcome {
             Outcome::Holds => continue,
             Outcome::Exceeded(said) => {
@@ -265,7 +271,8 @@ mod tests {
 
     #[test]
     fn the_lines_name_what_does_not_hold_and_fit_a_hundred_columns() {
-        let judged = |outcome| Judged { name: "summary.waits".into(), limit: "at most 1".into(), outcome };
+        let judged =
+            |outcome| Judged { name: "summary.waits".into(), limit: "at most 1".into(), of_base: false, outcome };
         let all = [
             judged(Outcome::Holds),
             judged(Outcome::Exceeded("3, at most 1: 2 (200 %) too much".into())),

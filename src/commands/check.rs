@@ -21,7 +21,7 @@ const TOLERANCE: f64 = 0.05;
 /// `--floor` when it is not given.
 const FLOOR_NS: f64 = 5_000.0;
 
-/// Prints what does not hold. Exits with 1 when a limit is exceeded, else with 2 when something was not measured.
+/// Prints what does not hold. Exits with 1 when a limit is exceeded, else with 2 when something was not measured, whatever the reason.
 pub(crate) fn run(args: &CheckArgs) -> Result<Ending> {
     if args.list {
         return print(&list()).map(|()| Ending::Code(0));
@@ -34,13 +34,14 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Ending> {
     let (judged, problems) = asked(args).inspect_err(|error| {
         // CI shows the file: without one, or with an older one, nobody would see that nothing was checked.
         let why = Outcome::NotMeasured(format!("{error:#}"));
-        let none = Judged { name: "check".to_owned(), limit: "can be made".to_owned(), outcome: why };
+        let (name, limit) = ("check".to_owned(), "can be made".to_owned());
+        let none = Judged { name, limit, of_base: false, outcome: why };
         let _ = args.junit.as_ref().map(|file| write(file, &[none]));
     })?;
+    print(&check::text(&judged, &name))?;
     if let Some(file) = &args.junit {
         write(file, &judged)?;
     }
-    print(&check::text(&judged, &name))?;
     let any = |wanted: fn(&Outcome) -> bool| judged.iter().any(|one| wanted(&one.outcome));
     let exceeded = any(|outcome| matches!(outcome, Outcome::Exceeded(_)));
     // What a trace that is not whole does not exceed was not measured.
@@ -86,14 +87,14 @@ fn judge(args: &CheckArgs, given: &Given) -> Result<(Vec<Judged>, Vec<Problem>)>
             }
             let apart = |which: &str, why: String| {
                 let outcome = Outcome::NotCompared(format!("only {which} has it; the other: {why}"));
-                Judged { name: named.name(), limit: "as before".to_owned(), outcome }
+                Judged { name: named.name(), limit: check::BASE.to_owned(), of_base: true, outcome }
             };
             let now = answers.get(&named);
             if !by_name && answers.is_other(&named, &before) {
                 let why =
                     "it is replayed where times of a GPU are in the trace, and estimated in the one without".to_owned();
                 let outcome = Outcome::NotCompared(why);
-                judged.push(Judged { name: named.name(), limit: "as before".to_owned(), outcome });
+                judged.push(Judged { name: named.name(), limit: check::BASE.to_owned(), of_base: true, outcome });
                 continue;
             }
             match (before.get(&named), now) {
@@ -103,8 +104,8 @@ fn judge(args: &CheckArgs, given: &Given) -> Result<(Vec<Judged>, Vec<Problem>)>
                 }
                 (Answer::Absent(why) | Answer::Unknown(why), _) if by_name => {
                     let why = format!("{}: {why}", base.display());
-                    let limit = "as before".to_owned();
-                    judged.push(Judged { name: named.name(), limit, outcome: Outcome::NotMeasured(why) });
+                    let (name, limit) = (named.name(), check::BASE.to_owned());
+                    judged.push(Judged { name, limit, of_base: true, outcome: Outcome::NotMeasured(why) });
                 }
                 (Answer::Absent(why) | Answer::Unknown(why), Answer::Known(_)) => {
                     let own: Vec<_> = args.traces.iter().map(|trace| trace.to_string_lossy()).collect();

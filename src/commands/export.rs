@@ -52,6 +52,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     if written.open_ranges > 0 {
         say(&format!("{} ranges without an end are left out", written.open_ranges));
     }
+    if written.ended_ranges > 0 {
+        say(&format!("{} ranges without an end are told to end with their process", written.ended_ranges));
+    }
     if args.format.is_by_stack() && written.files.iter().all(|(_, number)| *number == 0) {
         say(nothing(kind, args.value.filter(|_| at == ExportAt::End)));
     }

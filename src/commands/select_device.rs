@@ -44,6 +44,17 @@ pub(super) fn keep(trace: &Trace, filter: &mut Filter, wanted: &str) -> Result<(
         let folder = trace.folders.first().cloned().unwrap_or_else(PathBuf::new);
         trace.problem(Problem::note(folder, text));
     }
+    let shared = used.iter().filter(|(process, ordinal)| kept.get(process).is_some_and(|own| own != ordinal));
+    let shared: BTreeSet<i64> = shared.map(|(process, _)| *process).collect();
+    if let Some(first) = shared.first() {
+        let who = trace.process(*first).map_or_else(|| format!("process {first}"), Process::label);
+        let more = if shared.len() > 1 { format!(" and {} more processes", shared.len() - 1) } else { String::new() };
+        let text = format!(
+            "--device {wanted}: {who}{more} gave work to other GPUs too; calls for these are left out, and their time is the host's own here (outside the driver)"
+        );
+        let folder = trace.folders.first().cloned().unwrap_or_else(PathBuf::new);
+        trace.problem(Problem::note(folder, text));
+    }
     let others: FxHashSet<i64> = used.iter().map(|(process, _)| *process).filter(|id| !kept.contains_key(id)).collect();
     let chosen = filter.processes.take();
     let stays = |id: &i64| !others.contains(id) && chosen.as_ref().is_none_or(|chosen| chosen.contains(id));
@@ -140,6 +151,20 @@ mod tests {
             wrong,
             "--device 7: the trace has nothing of that GPU; of these it has: 0 (GPU-a: rank 0), 1 (GPU-b: rank 1)"
         );
+    }
+
+    #[test]
+    fn of_a_process_with_two_gpus_the_calls_for_the_other_one_are_said_to_be_left_out() {
+        let mut trace = ranks([0, 1], ["GPU-a", "GPU-b"]);
+        let mut thread = trace.thread(2, 12);
+        thread.device = 0;
+        (0..3).for_each(|_| thread.launch("k", 1_000));
+        let (opened, mut filter) = (trace.open(), Filter::default());
+        keep(&opened, &mut filter, "1").unwrap();
+        let said: Vec<String> = opened.problems().iter().map(ToString::to_string).collect();
+        let what = "--device 1: rank 1 gave work to other GPUs too; calls for these are left out, and their time is the host's own here";
+        assert!(said.len() == 1 && said[0].contains(what), "{said:?}");
+        assert_eq!(kept(&trace, "1"), Ok((1, vec![9, 2], 1)));
     }
 
     #[test]

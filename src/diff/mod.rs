@@ -260,10 +260,12 @@ fn by_kernel(before: &Samples, after: &Samples) -> Vec<Part> {
     let per = if before.per_step { "of a step" } else { "of the run" };
     let time = if gpu { "time on the GPU" } else { LAUNCH_TIME };
     let time_of = |kernel: &Kernel| if gpu { kernel.gpu_ns.clone() } else { kernel.launch_ns.clone() };
-    let left_out = before.left_out + after.left_out;
     let named = before.names_kernels() && after.names_kernels();
-    let unseen =
-        (left_out > 0).then(|| format!("{left_out} more launches are of kernels beyond the first {MOST_KERNELS}"));
+    // What is the same in both is no difference.
+    let unseen = (before.rest != after.rest).then(|| {
+        let [old, new] = [&before.rest, &after.rest].map(|rest| number(rest.launches() as f64));
+        format!("not compared: launches of kernels beyond the first {MOST_KERNELS}, {old} before and {new} after")
+    });
     let part = |name: &str, title: String, unit: Unit, of: &dyn Fn(&Kernel) -> Vec<f64>| {
         let none = |samples: &Samples| vec![0.0; samples.count];
         let row = |pair: &Pair<'_>| {

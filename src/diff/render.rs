@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::{About, Change, Diff, Part};
 use crate::analysis::{Unit, Value};
 use crate::render::{self, Layout, number, wrapped};
-use crate::trace::{shortened, shortened_apart};
+use crate::trace::{columns_of, shortened, shortened_apart};
 
 /// `diff_version`; docs/report-json.md has the rule.
 const VERSION: u32 = 1;
@@ -115,9 +115,8 @@ fn head(diff: &Diff, width: usize) -> Vec<String> {
         let steps = about.steps.map_or("no steps".to_owned(), |steps| format!("{} steps", number(steps as f64)));
         let process = about.process.as_ref().map_or(String::new(), |process| format!("  {process}"));
         let trace = shortened(&about.trace, width / 4);
-        let room = width.saturating_sub(
-            [name, trace.as_str(), &process, &steps].map(|text| text.chars().count()).iter().sum::<usize>() + 7,
-        );
+        let room =
+            width.saturating_sub([name, trace.as_str(), &process, &steps].map(columns_of).iter().sum::<usize>() + 7);
         let command = shortened(&about.command.replace(char::is_control, " "), room.min(40));
         format!("{name:7} {trace}  {command}{process}  {steps}")
     };

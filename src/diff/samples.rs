@@ -4,8 +4,10 @@
 //! passes; kernels and the GPU's time take a read of their own. Without steps the whole run is the one sample, which says what
 //! there was and nothing of its spread.
 
+use std::hash::BuildHasher;
+
 use gputrace_collectors::schema::TableId;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::quantities::{LAUNCHES, Of, QUANTITIES};
 use crate::analysis::{Facts, Part, StepCause, Tally, Union};
@@ -33,6 +35,29 @@ pub(super) struct Kernel {
     pub(super) gpu_ns: Vec<f64>,
 }
 
+/// Launches and runs of kernels that are not kept apart: how many of each, and what they were, whatever their order, so that the same in two
+/// traces is known to be the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Rest {
+    count: [u64; 2],
+    digest: u64,
+}
+
+impl Rest {
+    fn add(&mut self, clock: usize, name_id: i64, step: usize, ns: i64) {
+        if name_id != NO_NAME {
+            self.count[clock] += 1;
+            // A name has the same number in every trace.
+            self.digest = self.digest.wrapping_add(FxBuildHasher.hash_one((clock, name_id, step, ns)));
+        }
+    }
+
+    /// Launches; runs on the GPU where launches have no names.
+    pub(super) fn launches(&self) -> u64 {
+        if self.count[HOST] > 0 { self.count[HOST] } else { self.count[GPU] }
+    }
+}
+
 /// The samples of one process.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
@@ -44,8 +69,8 @@ pub(super) struct Samples {
     quantities: Vec<Vec<f64>>,
     /// By name.
     pub(super) kernels: Vec<Kernel>,
-    /// Launches of kernels for which there was no room.
-    pub(super) left_out: u64,
+    /// What there was no room for.
+    pub(super) rest: Rest,
     /// Whether any work of the GPU is in the trace.
     pub(super) gpu: bool,
     /// Whether the bytes of its copies and sets are known.
@@ -145,7 +170,7 @@ struct Taking {
     by_id: FxHashMap<i64, usize>,
     /// The last kernel of each thread.
     last: FxHashMap<i32, usize>,
-    left_out: u64,
+    rest: Rest,
 }
 
 impl Taking {
@@ -154,7 +179,7 @@ impl Taking {
         let spans = [0, 1].map(|clock| spans.iter().map(|span| span[clock]).collect::<Vec<_>>());
         let (kernels, by_id, last, busy) =
             (Vec::new(), FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-        Taking { process_id, spans, hints: [0; 2], runs, busy, kernels, by_id, last, left_out: 0 }
+        Taking { process_id, spans, hints: [0; 2], runs, busy, kernels, by_id, last, rest: Rest::default() }
     }
 
     /// The sample that holds this time, of the host or of the GPU.
@@ -192,7 +217,11 @@ impl Taking {
             let Some(step) = self.step(clock, start[row]) else { continue };
             match rows.table {
                 TableId::Launches => {
-                    if let Some(index) = self.kernel(name[row], || std::array::from_fn(|i| shape[i][row])) {
+                    let found = self.kernel(name[row], || std::array::from_fn(|i| shape[i][row]));
+                    if found.is_none() {
+                        self.rest.add(HOST, name[row], step, api[row]);
+                    }
+                    if let Some(index) = found {
                         self.follow(tid[row], index);
                         let of = &mut self.kernels[index];
                         if !std::mem::replace(&mut of.launched, true) {
@@ -206,7 +235,11 @@ impl Taking {
                 TableId::Kernels => {
                     self.runs[step].0 += 1.0;
                     self.runs[step].1 += gpu[row].max(0) as f64;
-                    if let Some(index) = self.kernel(name[row], || std::array::from_fn(|i| shape[i][row])) {
+                    let found = self.kernel(name[row], || std::array::from_fn(|i| shape[i][row]));
+                    if found.is_none() {
+                        self.rest.add(GPU, name[row], step, gpu[row]);
+                    }
+                    if let Some(index) = found {
                         let of = &mut self.kernels[index];
                         of.kernel.gpu_ns[step] += gpu[row].max(0) as f64;
                         of.kernel.count[step] += if of.launched { 0.0 } else { 1.0 };
@@ -222,7 +255,6 @@ impl Taking {
             return Some(*index);
         }
         if id == NO_NAME || self.kernels.len() >= MOST_KERNELS {
-            self.left_out += u64::from(id != NO_NAME);
             return None;
         }
         let none = || vec![0.0; self.spans[HOST].len()];
@@ -283,7 +315,7 @@ impl Taking {
                 }
             }
         }
-        Samples { per_step, count: tallies.len(), quantities, kernels, left_out: self.left_out, gpu, sized: true }
+        Samples { per_step, count: tallies.len(), quantities, kernels, rest: self.rest, gpu, sized: true }
     }
 }
 

@@ -330,3 +330,24 @@ fn what_one_trace_cannot_know_is_no_difference() {
         bytes.for_each(|row| assert_eq!((row.after, row.beyond), (None, None)));
     });
 }
+
+#[test]
+fn kernels_beyond_those_that_are_kept_apart_are_a_difference_only_where_they_differ() {
+    let many = |last: i64| {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = trace.thread(1, 11);
+        for kernel in 0..MOST_KERNELS + 300 {
+            let begin = thread.now + 6_000;
+            thread.launch_running(&format!("kernel {kernel}"), 5_000, 7, (begin, 1_000));
+        }
+        let begin = thread.now + 6_000;
+        thread.launch_running("last", 5_000, 7, (begin, last));
+        trace
+    };
+    let notes = |diff: &Diff| -> Vec<String> { diff.parts.iter().filter_map(|part| part.note.clone()).collect() };
+    let (one, other) = (many(1_000), many(2_000));
+    assert_eq!(compared(&one, &one, notes), [""; 0]);
+    let beyond = "not compared: launches of kernels beyond the first 2000, 301 before and 301 after";
+    assert_eq!(compared(&one, &other, notes), [beyond; 2]);
+}

@@ -3,7 +3,7 @@
 //! A trace that was imported has both the call and the range of the operator that told it: only the call is written then, and
 //! brings the range with it when it is read again.
 
-use gputrace_collectors::schema::TableId;
+use gputrace_collectors::schema::{IMPORTED_ONLY, TableId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::output::quoted;
@@ -13,7 +13,7 @@ use crate::trace::{Filter, Rows, Trace, Want};
 /// What is read of each call.
 pub(super) const WANT: Want = Want {
     table: TableId::Collectives,
-    columns: &["api_ns", "pid", "tid", "api_id", "kind", "communicator", "count", "data_type", "bytes"],
+    columns: &["api_ns", "pid", "tid", "api_id", "kind", "communicator", "count", "data_type", "bytes", IMPORTED_ONLY],
 };
 
 /// What is known of a communicator: its identity on all ranks, the own rank, and how many there are.

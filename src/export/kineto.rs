@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use gputrace_collectors::schema::TableId;
+use gputrace_collectors::schema::{IMPORTED_ONLY, TableId};
 use rustc_hash::FxHashMap;
 
 use super::collectives::{self, Collectives};
@@ -16,16 +16,21 @@ use super::output::{Output, quoted};
 use super::{Files, counters, runtime};
 use crate::analysis::Shed;
 use crate::import::OPERATOR;
-use crate::trace::{NO_NAME, Process, Rows, Trace, Want};
+use crate::trace::{NO_NAME, Process, Rows, Trace, Want, copy_name};
 
-const CALL: [&str; 6] = ["api_ns", "pid", "tid", "correlation_id", "api_id", "result"];
-const WORK: [&str; 8] =
-    ["gpu_ns", "pid", "device", "context", "stream", "correlation_id", "graph_node", "static_shared_bytes"];
+const CALL: [&str; 7] = ["api_ns", "pid", "tid", "correlation_id", "api_id", "result", IMPORTED_ONLY];
+const WORK: [&str; 8] = ["gpu_ns", "pid", "device", "context", "stream", "correlation_id", "graph_node", IMPORTED_ONLY];
 
 /// What is read.
 pub(super) const WANTS: &[Want] = &[
-    Want { table: TableId::Launches, columns: &[CALL[0], CALL[1], CALL[2], CALL[3], CALL[4], CALL[5], "name_id"] },
-    Want { table: TableId::Syncs, columns: &[CALL[0], CALL[1], CALL[2], CALL[3], CALL[4], CALL[5], "kind", "stream"] },
+    Want {
+        table: TableId::Launches,
+        columns: &[CALL[0], CALL[1], CALL[2], CALL[3], CALL[4], CALL[5], CALL[6], "name_id"],
+    },
+    Want {
+        table: TableId::Syncs,
+        columns: &[CALL[0], CALL[1], CALL[2], CALL[3], CALL[4], CALL[5], CALL[6], "kind", "stream"],
+    },
     Want { table: TableId::Transfers, columns: &CALL },
     Want { table: TableId::DeviceMemory, columns: &CALL },
     Want { table: TableId::Api, columns: &CALL },
@@ -49,6 +54,7 @@ pub(super) const WANTS: &[Want] = &[
             "block_y",
             "block_z",
             "registers",
+            "static_shared_bytes",
             "shared_bytes",
         ],
     },
@@ -62,6 +68,7 @@ pub(super) const WANTS: &[Want] = &[
             WORK[4],
             WORK[5],
             WORK[6],
+            WORK[7],
             "kind",
             "direction",
             "src_kind",
@@ -71,7 +78,7 @@ pub(super) const WANTS: &[Want] = &[
     },
     collectives::WANT,
     counters::WANT,
-    Want { table: TableId::Ranges, columns: &["end_ns", "pid", "tid", "kind", "name_id", "domain_id"] },
+    Want { table: TableId::Ranges, columns: &["end_ns", "pid", "tid", "kind", "name_id", "domain_id", IMPORTED_ONLY] },
 ];
 
 /// Before it times are told, which are then small and never negative: works may begin before their calls.
@@ -153,13 +160,22 @@ pub(super) struct Events {
     names: FxHashMap<i64, String>,
     host_only: bool,
     collectives: Collectives,
+    /// When each process ended; ranges that are open then are told to end there.
+    ends: FxHashMap<i64, i64>,
     pub(super) open_ranges: u64,
 }
 
 impl Events {
     /// With these names, as JSON has them.
-    pub(super) fn new(names: FxHashMap<i64, String>, host_only: bool, collectives: Collectives) -> Events {
-        Events { names, host_only, collectives, open_ranges: 0 }
+    pub(super) fn new(names: FxHashMap<i64, String>, host_only: bool, trace: &Trace) -> Events {
+        let end = |process: &Process| Some((process.process_id, process.end_ns.or(trace.ended_ns())?));
+        let ends = trace.processes.iter().filter_map(end).collect();
+        Events { names, host_only, collectives: Collectives::read(trace), ends, open_ranges: 0 }
+    }
+
+    /// When a range ended, which has a negative end where it was open when its process ended.
+    fn end(&self, process_id: i64, end_ns: i64) -> Option<i64> {
+        if end_ns < 0 { self.ends.get(&process_id).copied() } else { Some(end_ns) }
     }
 
     /// Names, as JSON has them.
@@ -200,7 +216,7 @@ impl Events {
         let (pid, tid, result) = (rows.i32_or("pid", 0), rows.i32_or("tid", 0), rows.i32_or("result", 0));
         let (api, correlation) = (rows.i64("api_id"), rows.i64("correlation_id"));
         let kernel = rows.i64_or("name_id", NO_NAME);
-        let (kind, stream) = (rows.texts("kind"), rows.i64("stream"));
+        let (kind, stream, external) = (rows.texts("kind"), rows.i64("stream"), external(rows));
         move |output, row| {
             let function = self.name(api[row]);
             let as_runtime = runtime::named(function.trim_matches('"'));
@@ -215,6 +231,7 @@ impl Events {
             if as_runtime.is_some() {
                 write!(output, r#","driver function":{function}"#)?;
             }
+            external(output, row)?;
             if result[row] != 0 {
                 write!(output, r#","result":{}"#, result[row])?;
             }
@@ -285,18 +302,8 @@ impl Events {
         let (kind, direction) = (rows.texts("kind"), rows.texts("direction"));
         let (src, dst) = (rows.texts("src_kind"), rows.texts("dst_kind"));
         move |output, row| {
-            let memory = |text: &str| {
-                let mut letters = text.chars();
-                letters
-                    .next()
-                    .map_or("Unknown".to_owned(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
-            };
-            let (from, to) = (memory(src.get(row)), memory(dst.get(row)));
-            let set = kind.get(row) == "set";
-            let (cat, name) = match set {
-                true => ("gpu_memset", format!("Memset ({to})")),
-                false => ("gpu_memcpy", format!("Memcpy {} ({from} -> {to})", direction.get(row))),
-            };
+            let name = copy_name(kind.get(row), direction.get(row), [src.get(row), dst.get(row)]);
+            let cat = if kind.get(row) == "set" { "gpu_memset" } else { "gpu_memcpy" };
             work(output, row, cat, &quoted(&name))?;
             write!(output, r#","bytes":{}"#, bytes[row])?;
             if length[row] > 0 {
@@ -310,14 +317,16 @@ impl Events {
     fn collectives<'a>(&'a self, rows: &'a Rows) -> impl FnMut(&mut Output, usize) -> io::Result<()> + 'a {
         let (start, length, api) = (rows.i64("start_ns"), rows.i64("api_ns"), rows.i64("api_id"));
         let (pid, tid) = (rows.i32_or("pid", 0), rows.i32_or("tid", 0));
-        let arguments = self.collectives.arguments(rows);
+        let (arguments, external) = (self.collectives.arguments(rows), external(rows));
         move |output, row| {
             let (ts, dur) = (Us(start[row] - output.base_ns), Us(length[row]));
             let (pid, tid, arguments) = (pid[row], tid[row], arguments(row, self.name(api[row]).trim_matches('"')));
             write!(
                 output.event()?,
-                r#"{{"ph":"X","cat":"cpu_op","name":"{OPERATOR}","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{{arguments}}}}}"#
-            )
+                r#"{{"ph":"X","cat":"cpu_op","name":"{OPERATOR}","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{{arguments}"#
+            )?;
+            external(output, row)?;
+            write!(output, "}}}}")
         }
     }
 
@@ -325,16 +334,17 @@ impl Events {
         let (start, end) = (rows.i64("start_ns"), rows.i64_or("end_ns", -1));
         let (pid, tid, kind) = (rows.i32_or("pid", 0), rows.i32_or("tid", 0), rows.texts("kind"));
         let (name, domain) = (rows.i64_or("name_id", NO_NAME), rows.i64_or("domain_id", NO_NAME));
-        let process = rows.i64("process_id");
+        let (process, external) = (rows.i64("process_id"), external(rows));
         move |output, row| {
-            let of_call = self.collectives.tells(self.name(name[row]), process[row], tid[row], start[row]);
-            if end[row] < 0 || of_call {
+            if self.collectives.tells(self.name(name[row]), process[row], tid[row], start[row]) {
                 return Ok(());
             }
+            let (open, end) = (end[row] < 0, self.end(process[row], end[row]));
+            let Some(end) = end.filter(|end| *end >= start[row]) else { return Ok(()) };
             let domain = if domain[row] == NO_NAME { "\"\"" } else { self.name(domain[row]) };
             let cat = if domain == "\"cpu_op\"" { "cpu_op" } else { "user_annotation" };
             let (pid, tid, name) = (pid[row], tid[row], self.name(name[row]));
-            let (ts, dur) = (Us(start[row] - output.base_ns), Us(end[row] - start[row]));
+            let (ts, dur) = (Us(start[row] - output.base_ns), Us(end - start[row]));
             let when = match kind.get(row) {
                 "mark" => format!(r#""ph":"i","s":"t","ts":{ts}"#),
                 _ => format!(r#""ph":"X","ts":{ts},"dur":{dur}"#),
@@ -342,14 +352,29 @@ impl Events {
             let kind = if kind.get(row) == "start_end" { r#","range":"start_end""# } else { "" };
             write!(
                 output.event()?,
-                r#"{{{when},"cat":"{cat}","name":{name},"pid":{pid},"tid":{tid},"args":{{"domain":{domain}{kind}}}}}"#
-            )
+                r#"{{{when},"cat":"{cat}","name":{name},"pid":{pid},"tid":{tid},"args":{{"domain":{domain}{kind}"#
+            )?;
+            if open {
+                write!(output, r#","end not seen":true"#)?;
+            }
+            external(output, row)?;
+            write!(output, "}}}}")
         }
+    }
+}
+
+/// Writes the number by which a row's profiler told what belongs to which operator, where it did.
+fn external(rows: &Rows) -> impl Fn(&mut Output, usize) -> io::Result<()> {
+    let numbers = rows.ints(IMPORTED_ONLY);
+    move |output, row| match numbers.known(row) {
+        Some(number) => write!(output, r#","External id":{number}"#),
+        None => Ok(()),
     }
 }
 
 /// Begins an event of the GPU, up to its further arguments.
 fn work(rows: &Rows) -> impl FnMut(&mut Output, usize, &str, &str) -> io::Result<()> {
+    let external = external(rows);
     let (start, length) = (rows.i64("start_ns").into_owned(), rows.i64("gpu_ns").into_owned());
     let (device, context) = (rows.i32_or("device", 0).into_owned(), rows.i32_or("context", 0).into_owned());
     let (stream, correlation) = (rows.i64("stream").into_owned(), rows.i64_or("correlation_id", -1).into_owned());
@@ -368,7 +393,7 @@ fn work(rows: &Rows) -> impl FnMut(&mut Output, usize, &str, &str) -> io::Result
         if node[row] >= 0 {
             write!(output, r#","graph node id":{}"#, node[row])?;
         }
-        Ok(())
+        external(output, row)
     }
 }
 

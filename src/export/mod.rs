@@ -6,6 +6,7 @@ mod counters;
 mod kineto;
 mod output;
 pub(crate) mod perfetto;
+mod profiler;
 mod protobuf;
 mod runtime;
 pub(crate) mod sqlite;
@@ -23,7 +24,6 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
 use crate::trace::{Filter, Process, Trace, Want, full_name};
-use collectives::Collectives;
 use output::Output;
 
 /// What was written.
@@ -33,6 +33,8 @@ pub(crate) struct Written {
     pub(crate) files: Vec<(PathBuf, u64)>,
     /// Ranges that have no end.
     pub(crate) open_ranges: u64,
+    /// Those that are told to end with their process.
+    pub(crate) ended_ranges: u64,
     /// Events that were more than asked for.
     pub(crate) left_out: u64,
     /// When the first of these began, ns since the epoch.
@@ -44,6 +46,7 @@ impl Written {
         Written {
             files: vec![(file, done.written)],
             open_ranges: done.open_ranges,
+            ended_ranges: 0,
             left_out: done.left_out,
             left_out_from_ns: done.left_out_from_ns,
         }
@@ -76,7 +79,7 @@ pub(crate) fn kineto(trace: &Trace, filter: &Filter, file: &Path) -> io::Result<
             Err(_) => output.remove(),
         }
     }
-    done.open_ranges = written?;
+    done.ended_ranges = written?;
     Ok(done)
 }
 
@@ -93,14 +96,15 @@ fn write(trace: &Trace, filter: &Filter, file: &Path, files: &mut Files) -> io::
         Some((output, process)) => kineto::thread_name(output, process.pid, tid, name),
         None => Ok(()),
     })?;
-    let mut events = kineto::Events::new(names(trace), host_only(trace), Collectives::read(trace));
+    let mut events = kineto::Events::new(names(trace), host_only(trace), trace);
     let devices = counters::Devices::of(trace);
     let mut done = Ok(());
-    let wants: Vec<Want> = kineto::WANTS.iter().chain(&told::WANTS).copied().collect();
+    let wants: Vec<Want> = kineto::WANTS.iter().chain(&told::WANTS).chain([&profiler::WANT]).copied().collect();
     trace.scan(&wants, filter, &mut |rows| {
         if done.is_ok() {
             done = match rows.table {
                 TableId::Counters => counters::write(rows, &devices, files),
+                TableId::ProfilerEvents => profiler::write(rows, events.names(), files),
                 table if told::is_told(table) => told::write(rows, events.names(), files),
                 _ => events.write(rows, files),
             };

@@ -6,10 +6,11 @@
 //!
 //! **Invariant:** a gain is an upper bound that follows from recorded times alone. Where the trace has GPU times it is idle
 //! time of the GPU that the rule is to blame for, each ns for one rule, but that the rules of copies may name the same,
-//! that malloc's time is part of the host's work, and that allocations after a wait are in what both may gain, and no more than the step would be shorter if the rule's work were not there ([`crate::analysis::CriticalSums`]); else it is time
+//! that malloc's time is part of the host's work, and that allocations after a wait are in what both may gain, and no more than the step would be shorter if the rule's work were not there ([`crate::analysis::CriticalSums`]), on any rank ([`job`]); else it is time
 //! of the host, and nothing here speaks of the GPU's idle time, but that none is longer than the GPU may idle where launches were timed.
 
 mod imbalance;
+mod job;
 mod on_gpu;
 mod rules;
 mod subject;
@@ -160,7 +161,12 @@ pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
                 Some(idle_ns) => blamed_ns.min(idle_ns),
                 None => blamed_ns,
             };
-            let shorter = if of_run { None } else { subject.shorter_ns(Without::these(rule.without)) };
+            let without = Without::these(rule.without);
+            let shorter = match rule.name {
+                _ if of_run => None,
+                IMBALANCE => subject.shorter_ns(without),
+                _ => job::shorter_ns(subjects, subject, without),
+            };
             let gain_ns = match shorter {
                 Some(ns) if rule.all_of_it => ns,
                 Some(ns) => ns.min(blamed_ns),

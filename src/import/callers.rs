@@ -44,7 +44,8 @@ impl Thread<'_> {
     }
 }
 
-/// Gives each call, and each collective, the stack of its thread at its begin. Calls are in the order of their begin.
+/// Gives each call, and each collective, the stack of its thread at its begin. Calls are in the order of their begin; functions are
+/// brought into it, thread by thread.
 pub(super) fn name(found: &mut Gathered) {
     let key = |function: &Function| (function.process, function.tid);
     let mut functions = std::mem::take(&mut found.functions);
@@ -65,6 +66,7 @@ pub(super) fn name(found: &mut Gathered) {
         let thread = of_collectives.get_mut(&(collective.process, collective.tid));
         collective.stack = thread.and_then(|thread| thread.at(collective.start_ns, &mut found.stacks));
     }
+    found.functions = functions;
 }
 
 #[cfg(test)]
@@ -75,7 +77,15 @@ mod tests {
 
     #[test]
     fn a_call_has_the_functions_that_were_open_in_its_thread() {
-        let function = |tid, start_ns, end_ns, frame| Function { process: 0, tid, start_ns, end_ns, frame };
+        let function = |tid, start_ns, end_ns, frame| Function {
+            process: 0,
+            tid,
+            start_ns,
+            end_ns,
+            frame,
+            name_id: 0,
+            numbers: [None; 3],
+        };
         let caller = |tid| Caller { process: 0, tid, api_id: 0, kernel_id: None, kind: Kind::Launch, result: 0 };
         let mut found = Gathered::new("test");
         // main holds f and then g; f calls h.
@@ -88,7 +98,7 @@ mod tests {
         found.calls = [(1, 5), (1, 25), (3, 26), (1, 40), (1, 50), (2, 55), (1, 60), (1, 100)]
             .map(|(tid, start_ns)| {
                 let caller = found.callers.number(caller(tid));
-                Call { start_ns, api_ns: 1, correlation: None, caller, stack: None }
+                Call { start_ns, api_ns: 1, correlation: None, caller, stack: None, external: None }
             })
             .to_vec();
         name(&mut found);

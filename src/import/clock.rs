@@ -29,8 +29,8 @@ const BACK_NS: i64 = 1_000_000;
 /// Where more of the calls than one in so many begin before their predecessors, their numbers tell no order.
 const ORDERED: usize = 100;
 
-/// Calls, kernels, copies, ranges, functions, collectives: which of them are left out, by place.
-type Strays = [Vec<bool>; 6];
+/// Calls, kernels, copies, ranges, functions, collectives, what is told beside them: which are left out, by place.
+type Strays = [Vec<bool>; 7];
 
 /// Leaves out what a jump of the clock put elsewhere, and says what is known of jumps.
 pub(super) fn judge(found: &mut Gathered) {
@@ -42,6 +42,7 @@ pub(super) fn judge(found: &mut Gathered) {
         found.ranges.len(),
         found.functions.len(),
         found.collectives.len(),
+        found.beside.len(),
     ]
     .map(|events| vec![false; events]);
     by_number(found, &threads, &mut strays);
@@ -64,7 +65,7 @@ pub(super) fn judge(found: &mut Gathered) {
 }
 
 /// Begin and end of all events, by list.
-fn lists(found: &Gathered) -> [Vec<(i64, i64)>; 6] {
+fn lists(found: &Gathered) -> [Vec<(i64, i64)>; 7] {
     let work = |list: &[super::events::Work]| list.iter().map(|of| (of.start_ns, of.start_ns + of.gpu_ns)).collect();
     [
         found.calls.iter().map(|of| (of.start_ns, of.start_ns + of.api_ns)).collect(),
@@ -73,6 +74,7 @@ fn lists(found: &Gathered) -> [Vec<(i64, i64)>; 6] {
         found.ranges.iter().map(|of| (of.start_ns, of.end_ns)).collect(),
         found.functions.iter().map(|of| (of.start_ns, of.end_ns)).collect(),
         found.collectives.iter().map(|of| (of.start_ns, of.start_ns)).collect(),
+        found.beside.iter().map(|of| (of.start_ns, of.start_ns + of.event_ns)).collect(),
     ]
 }
 
@@ -177,6 +179,7 @@ fn leave_out(found: &mut Gathered, strays: &Strays) {
     keep(&mut found.ranges, &strays[3]);
     keep(&mut found.functions, &strays[4]);
     keep(&mut found.collectives, &strays[5]);
+    keep(&mut found.beside, &strays[6]);
     found.notes.push(format!(
         "a clock jumped: {}, up to {} from all others, and left out",
         counted(

@@ -17,7 +17,11 @@ pub(crate) struct Call {
     pub(crate) caller: u32,
     /// Who made it, a number of [`Stacks`](super::stacks::Stacks).
     pub(crate) stack: Option<NonZeroU32>,
+    pub(crate) external: External,
 }
+
+/// Kineto's number for what belongs to which operator.
+pub(crate) type External = Option<NonZeroI64>;
 
 /// Who calls what: the same for many calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +46,7 @@ pub(crate) struct Work {
     pub(crate) process: u32,
     /// Number of its [`Kernel`] or [`struct@Copy`].
     pub(crate) what: u32,
+    pub(crate) external: External,
 }
 
 /// No place at all.
@@ -99,6 +104,7 @@ pub(crate) struct Range {
     pub(crate) named: u32,
     /// How many push_pop ranges of its thread and domain are open around it; none for other kinds, and until that is found out.
     pub(crate) level: i32,
+    pub(crate) external: External,
 }
 
 /// Who names a range, and how.
@@ -110,6 +116,8 @@ pub(crate) struct Named {
     pub(crate) kind: &'static str,
     pub(crate) name_id: Option<i64>,
     pub(crate) domain_id: Option<i64>,
+    /// Its end was not seen: what is told for it is that of the process.
+    pub(crate) open: bool,
 }
 
 /// A call of a function of Python, which calls inside of it have as a frame.
@@ -121,6 +129,24 @@ pub(crate) struct Function {
     pub(crate) end_ns: i64,
     /// A number of [`Stacks`](super::stacks::Stacks).
     pub(crate) frame: u32,
+    /// What it is called as the format has it, and its number, its caller's and its module's there.
+    pub(crate) name_id: i64,
+    pub(crate) numbers: [Option<i32>; 3],
+}
+
+/// What a profiler tells of the GPU beside its work: a row of `profiler_events`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside {
+    pub(crate) start_ns: i64,
+    pub(crate) event_ns: i64,
+    /// `profiler_events.kind`.
+    pub(crate) kind: &'static str,
+    pub(crate) name_id: Option<i64>,
+    pub(crate) lane: Lane,
+    pub(crate) correlation: Option<i64>,
+    pub(crate) external: External,
+    /// What was waited for: a stream, an event, and the call that recorded it.
+    pub(crate) waits_for: [Option<i64>; 3],
 }
 
 /// A call of NCCL.
@@ -139,6 +165,7 @@ pub(crate) struct Collective {
     pub(crate) data_type: Option<&'static str>,
     pub(crate) bytes: i64,
     pub(crate) stack: Option<NonZeroU32>,
+    pub(crate) external: External,
 }
 
 /// Ranks that talk with each other: a communicator, at its first use.

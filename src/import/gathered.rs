@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use gputrace_collectors::manifest::Device;
 use gputrace_collectors::names::{NameKind, id};
 
-use super::events::{Call, Caller, Collective, Copy, Function, Group, Kernel, Named, Range, TorchMemory, Work};
+use super::events::{Beside, Call, Caller, Collective, Copy, Function, Group, Kernel, Named, Range, TorchMemory, Work};
 use super::known::Known;
 use super::stacks::Stacks;
 
@@ -44,12 +44,15 @@ pub(crate) struct Gathered {
     pub(crate) groups: Vec<Group>,
     pub(crate) torch: Vec<TorchMemory>,
     pub(crate) functions: Vec<Function>,
+    pub(crate) beside: Vec<Beside>,
     pub(crate) stacks: Stacks,
     /// By ordinal.
     pub(crate) devices: BTreeMap<i32, Device>,
     pub(crate) names: BTreeMap<i64, (NameKind, String)>,
     /// Events that have no place in the tables, by what the format calls them.
     pub(crate) left_out: BTreeMap<String, u64>,
+    /// Operators of which shapes and types of their inputs are told, which are left out.
+    pub(crate) shapes: u64,
     /// Events that could not be read.
     pub(crate) broken: u64,
     /// Events whose end was told to be before their begin.
@@ -132,12 +135,18 @@ impl Gathered {
             + self.torch.len()
     }
 
+    /// Rows of what other profilers have beside these.
+    pub(crate) fn more_rows(&self) -> usize {
+        self.functions.len() + self.beside.len()
+    }
+
     /// Moves all times by so much.
     pub(crate) fn shift(&mut self, ns: i64) {
         self.calls.iter_mut().for_each(|call| call.start_ns += ns);
         self.kernels.iter_mut().chain(&mut self.copies).for_each(|work| work.start_ns += ns);
         self.collectives.iter_mut().for_each(|collective| collective.start_ns += ns);
         self.groups.iter_mut().for_each(|group| group.start_ns += ns);
+        self.beside.iter_mut().for_each(|beside| beside.start_ns += ns);
         for function in &mut self.functions {
             function.start_ns += ns;
             function.end_ns += ns;

@@ -4,6 +4,7 @@
 //! a jump of the clock put elsewhere; [`join`] sorts the rest and finds out which call caused what; [`mod@write`] makes a launcher
 //! of it, whose number is the file's own: the same file is not imported twice into a trace.
 
+mod beside;
 mod callers;
 mod calls;
 mod clock;
@@ -63,7 +64,7 @@ pub(crate) fn import(file: &Path, trace: &Path) -> Result<String> {
     if manifest::path(trace, &host, launcher_id).exists() {
         bail!("{name} is in {} already", trace.display());
     }
-    let (rows, rank) = (found.rows(), found.rank);
+    let (rows, rank) = (found.rows() + found.more_rows(), found.rank);
     let source = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
     let place = Place { trace, host: &host, launcher_id, source: &source };
     let written = write::write(found, &place);

@@ -53,8 +53,13 @@ mod tests {
 
     /// The ranges of one thread after they were put right.
     fn straight(ranges: &[(i64, i64)]) -> Vec<(i64, i64)> {
-        let range =
-            |(start_ns, end_ns): &(i64, i64)| Range { start_ns: *start_ns, end_ns: *end_ns, named: 0, level: -1 };
+        let range = |(start_ns, end_ns): &(i64, i64)| Range {
+            start_ns: *start_ns,
+            end_ns: *end_ns,
+            named: 0,
+            level: -1,
+            external: None,
+        };
         let mut ranges: Vec<Range> = ranges.iter().map(range).collect();
         straighten(&mut ranges, |_| Some(1));
         ranges.iter().map(|range| (range.start_ns, range.end_ns)).collect()

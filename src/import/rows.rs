@@ -7,7 +7,7 @@ use std::num::NonZeroI64;
 use arrow::array::RecordBatch;
 use gputrace_collectors::archive::Columns;
 use gputrace_collectors::names::{NameKind, id};
-use gputrace_collectors::schema::TableId;
+use gputrace_collectors::schema::{IMPORTED_ONLY, TableId};
 
 use super::events::{Collective, Copy, Kernel, Lane, TorchMemory, Work};
 use super::gathered::{Gathered, Process};
@@ -66,6 +66,12 @@ impl Gathered {
             notes.push(format!("{} events end before they begin: they are taken to have taken no time", self.negative));
         }
         notes.extend(self.left_out_text());
+        if self.shapes > 0 {
+            notes.push(format!(
+                "{} operators say which inputs they had (Input Dims and the like): these are left out",
+                self.shapes
+            ));
+        }
         if self.broken > 0 {
             notes.push(format!("{} events could not be read and are left out", self.broken));
         }
@@ -95,6 +101,7 @@ impl Ids<'_> {
             .i64("stream", rows.iter().map(|work| lane(work).stream))
             .i64("correlation_id", rows.iter().map(|work| work.correlation.map(NonZeroI64::get)))
             .i64("graph_node", rows.iter().map(|work| lane(work).graph_node))
+            .i64(IMPORTED_ONLY, rows.iter().map(|work| work.external.map(NonZeroI64::get)))
     }
 
     pub(super) fn kernels(&self, rows: &[Work]) -> io::Result<RecordBatch> {
@@ -143,6 +150,7 @@ impl Ids<'_> {
             .text("data_type", rows.iter().map(|row| row.data_type))
             .i64("bytes", rows.iter().map(|row| row.bytes))
             .i64("stack_id", rows.iter().map(|row| self.stack_id(row.stack)))
+            .i64(IMPORTED_ONLY, rows.iter().map(|row| row.external.map(NonZeroI64::get)))
             .batch()
     }
 

@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use gputrace_collectors::Manifest;
 use gputrace_collectors::archive::{Archive, Columns};
 use gputrace_collectors::manifest::{self, Count};
-use gputrace_collectors::schema::{SCHEMA_VERSION, TableId};
+use gputrace_collectors::schema::{IMPORTED_ONLY, SCHEMA_VERSION, TableId};
 use rustc_hash::FxHashMap;
 
 use super::callers;
@@ -34,6 +34,7 @@ pub(super) struct Place<'a> {
 pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manifest> {
     let joined = join(&mut found);
     callers::name(&mut found);
+    found.beside.sort_by_key(|beside| beside.start_ns);
     let mut archive = Archive::create(place.trace, place.host, place.launcher_id)?;
     for (kind, name) in found.names.values() {
         archive.name(*kind, name)?;
@@ -89,6 +90,12 @@ pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manife
     }
     for (part, rows) in found.ranges.chunks(ROWS).enumerate() {
         archive.append(TableId::Ranges, &ids.ranges(rows, part * ROWS)?)?;
+    }
+    for rows in found.functions.chunks(ROWS) {
+        archive.append(TableId::ProfilerEvents, &ids.functions(rows)?)?;
+    }
+    for rows in found.beside.chunks(ROWS) {
+        archive.append(TableId::ProfilerEvents, &ids.beside(rows)?)?;
     }
     let threads = found.threads();
     archive.append(TableId::Threads, &ids.threads(&threads)?)?;
@@ -161,6 +168,7 @@ impl Ids<'_> {
             .i32("pending_streams", rows.iter().map(|(_, joined)| joined.pending))
             .i32("result", rows.iter().map(|(call, _)| caller(call).result))
             .i64("stack_id", rows.iter().map(|(call, _)| self.stack_id(call.stack)))
+            .i64(IMPORTED_ONLY, rows.iter().map(|(call, _)| call.external.map(NonZeroI64::get)))
     }
 
     fn launches(&self, columns: Columns, rows: Rows<'_>) -> Columns {
@@ -211,7 +219,7 @@ impl Ids<'_> {
         let named = || rows.iter().map(|range| self.found.named.get(range.named));
         Columns::new(TableId::Ranges, rows.len())
             .i64("start_ns", rows.iter().map(|range| range.start_ns))
-            .i64("end_ns", rows.iter().map(|range| range.end_ns))
+            .i64("end_ns", rows.iter().zip(named()).map(|(range, named)| (!named.open).then_some(range.end_ns)))
             .i64("process_id", named().map(|named| self.process_id(named.process)))
             .i32("pid", named().map(|named| self.pid(named.process)))
             .i32("tid", named().map(|named| named.tid))
@@ -220,6 +228,7 @@ impl Ids<'_> {
             .i64("name_id", named().map(|named| named.name_id))
             .i64("domain_id", named().map(|named| named.domain_id))
             .i32("level", rows.iter().map(|range| Some(range.level).filter(|level| *level >= 0)))
+            .i64(IMPORTED_ONLY, rows.iter().map(|range| range.external.map(NonZeroI64::get)))
             .batch()
     }
 

@@ -1,11 +1,11 @@
 //! Lines that are no longer than they may be.
 
-use crate::trace::shortened;
+use crate::trace::{columns_of, shortened};
 
-/// A line in as many as it needs so that each has at most `width` characters; those after the first begin `hang` further
+/// A line in as many as it needs so that each takes at most `width` columns; those after the first begin `hang` further
 /// right. A word that is longer than a line is shortened, but for a path, which must stay what it is.
 pub(super) fn fitted(line: &str, width: usize, hang: usize) -> Vec<String> {
-    if line.chars().count() <= width {
+    if columns_of(line) <= width {
         return vec![line.to_owned()];
     }
     let text = line.trim_start_matches(' ');
@@ -18,7 +18,7 @@ pub(super) fn fitted(line: &str, width: usize, hang: usize) -> Vec<String> {
         let begin = if lines.len() == 1 { first } else { next };
         let room = width.saturating_sub(begin);
         let word = if word.contains('/') { word.to_owned() } else { shortened(word, room) };
-        let needed = word.chars().count();
+        let needed = columns_of(&word);
         if length > 0 && begin + length + gap + needed > width {
             lines.push(" ".repeat(next));
             (length, gap) = (0, 0);

@@ -6,7 +6,7 @@ use super::fit::fitted;
 use super::text::ROWS;
 use super::{Layout, numbers};
 use crate::analysis::{Table, Unit, Value};
-use crate::trace::{shortened, shortened_apart};
+use crate::trace::{columns_of, shortened, shortened_apart};
 
 /// Characters that a shortened name keeps, and that it keeps in a narrow terminal, as a text does that is broken.
 const NAME: usize = 20;
@@ -31,7 +31,7 @@ struct Cells<'a> {
 
 impl Cells<'_> {
     fn width(&self) -> usize {
-        self.cells.iter().chain([&self.head]).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        self.cells.iter().chain([&self.head]).map(|cell| columns_of(cell)).max().unwrap_or(0)
     }
 
     /// Characters that it needs at least in a line of so many.
@@ -257,6 +257,20 @@ mod tests {
             let text = grid(&made, Layout { width, bold: false, must_fit: true });
             assert!(widest(&text) <= width && !text.contains("larger --width"), "{text}");
             assert!(text.contains("gemm..") && text.contains("float") && text.contains("double"), "{text}");
+        }
+    }
+
+    #[test]
+    fn letters_that_take_two_columns_leave_lines_as_short_as_they_must_be() {
+        let columns = table(1).columns;
+        let row = |n: usize| {
+            let name = format!("核心计算_{n}_{}", "矩阵乘法".repeat(9));
+            std::iter::once(name.into()).chain((1..5i64).map(Value::from)).collect()
+        };
+        let made = Table::new("rows", "一张很宽的表格", &columns, (1..=3).map(row).collect());
+        for width in 30..100 {
+            let text = grid(&made, Layout { width, bold: false, must_fit: true });
+            assert!(text.lines().all(|line| columns_of(line) <= width), "{width}: {text}");
         }
     }
 

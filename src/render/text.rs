@@ -6,7 +6,7 @@ use super::fit::fitted;
 use super::grid::grid;
 use super::{Layout, Report, numbers};
 use crate::analysis::{Section, Table, Unit, Value};
-use crate::trace::shortened;
+use crate::trace::{columns_of, shortened};
 
 /// Rows of a table that are shown; JSON has more.
 pub(super) const ROWS: usize = 15;
@@ -82,11 +82,11 @@ fn series(table: &Table, layout: Layout) -> String {
         let scale = numbers::value(&Value::Num(most), table.columns[quantity].unit);
         let about = format!("0 .. {last}, most {scale}");
         let room = layout.width.saturating_sub(INDENT + 2);
-        let beside = room.checked_sub(2 + about.chars().count()).filter(|room| *room >= LABEL);
+        let beside = room.checked_sub(2 + columns_of(&about)).filter(|room| *room >= LABEL);
         let room = beside.unwrap_or(room);
         let label = shortened(&who(&rows[0]), LABEL.min(room / 2));
         // Of neighbours that share a bar the highest counts.
-        let bars = room.saturating_sub(label.chars().count()).clamp(1, values.len().max(1));
+        let bars = room.saturating_sub(columns_of(&label)).clamp(1, values.len().max(1));
         let highest = |part: &[f64]| part.iter().copied().fold(0.0, f64::max);
         let line: String = values.chunks(values.len().div_ceil(bars).max(1)).map(highest).map(|v| bar(&v)).collect();
         let gap = if beside.is_some() { "  ".to_owned() } else { format!("\n{:INDENT$}  ", "") };

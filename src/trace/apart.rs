@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 
 use super::names::shortened;
+use super::wide::{back, columns_of, front};
 
 /// What is left out.
 const CUT: &str = "..";
 /// Characters before the place where names differ that are shown with it.
 const BEFORE: usize = 3;
 
-/// Each name in at most `width` characters, those that differ so that they look different.
+/// Each name in at most `width` columns, those that differ so that they look different.
 pub(crate) fn shortened_apart<S: AsRef<str>>(names: &[S], width: usize) -> Vec<String> {
     let mut short: BTreeMap<&str, String> =
         names.iter().map(|name| (name.as_ref(), shortened(name.as_ref(), width))).collect();
@@ -23,8 +24,9 @@ pub(crate) fn shortened_apart<S: AsRef<str>>(names: &[S], width: usize) -> Vec<S
     for group in alike(&short) {
         for (number, name) in group.iter().enumerate().skip(1) {
             let number = format!("#{}", number + 1);
-            let kept = short[name].chars().take(width.saturating_sub(number.len())).collect::<String>();
-            short.insert(name, kept + &number);
+            let kept = front(&short[name], width.saturating_sub(number.len()));
+            let numbered = format!("{kept}{number}");
+            short.insert(name, numbered);
         }
     }
     names.iter().map(|name| short[name.as_ref()].clone()).collect()
@@ -63,12 +65,12 @@ fn common(names: &[&str]) -> usize {
 /// A name by whose arguments it has, and by what stands around one of its characters.
 fn look(name: &str, at: usize, width: usize) -> String {
     let head = head(name, width.saturating_sub(2 * CUT.len()) / 2);
-    let room = width.saturating_sub(head.chars().count() + CUT.len());
-    let rest: Vec<char> = name.chars().skip(at.saturating_sub(BEFORE)).take(room + 1).collect();
-    let whole = rest.len() <= room;
-    let shown = if whole { rest.len() } else { room.saturating_sub(CUT.len()) };
-    let shown: String = rest[..shown].iter().collect();
-    format!("{head}{CUT}{shown}{}", if whole { "" } else { CUT })
+    let room = width.saturating_sub(columns_of(&head) + CUT.len());
+    let rest = name.char_indices().nth(at.saturating_sub(BEFORE)).map_or("", |(from, _)| &name[from..]);
+    if columns_of(rest) <= room {
+        return format!("{head}{CUT}{rest}");
+    }
+    format!("{head}{CUT}{}{CUT}", front(rest, room.saturating_sub(CUT.len())))
 }
 
 /// What stands before a template's arguments, but for what it returns; its end where that is too long. Of a name without arguments
@@ -79,10 +81,10 @@ fn head(name: &str, width: usize) -> String {
     if before.is_empty() || before.len() == name.len() {
         return shortened(name, width);
     }
-    match before.chars().count().checked_sub(width) {
-        None | Some(0) => before.to_owned(),
-        Some(cut) => CUT.chars().chain(before.chars().skip(cut + CUT.len())).collect(),
+    if columns_of(before) <= width {
+        return before.to_owned();
     }
+    format!("{CUT}{}", back(before, width.saturating_sub(CUT.len())))
 }
 
 #[cfg(test)]

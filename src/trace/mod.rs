@@ -29,6 +29,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod wide;
 mod windows;
 
 use std::path::PathBuf;
@@ -45,12 +46,13 @@ pub(crate) use error::{Missing, Problem, TraceError};
 pub(crate) use files::Launcher;
 pub(crate) use filter::{Filter, NOBODY};
 pub(crate) use intervals::Interval;
-pub(crate) use names::{NO_NAME, Names, full_name, printable, shortened};
+pub(crate) use names::{NO_NAME, Names, copy_name, full_name, printable, shortened};
 pub(crate) use processes::Process;
 pub(crate) use rows::{Axes, Ints, Rows};
 pub(crate) use scan::Want;
 pub(crate) use spans::Spans;
 pub(crate) use stacks::{Frame, NO_STACK, Site, Sites};
+pub(crate) use wide::{columns_of, front};
 
 /// One trace, made of all folders that were named.
 pub(crate) struct Trace {

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::wide::{back, columns_of, front};
 use super::{Filter, Trace, Want};
 
 /// Stands for a missing `name_id`: real ids are not negative.
@@ -113,10 +114,9 @@ pub(crate) fn printable(text: &str) -> String {
     out
 }
 
-/// A name that fits `width` characters: template arguments go first, from the innermost, then the middle.
+/// A name that fits `width` columns: template arguments go first, from the innermost, then the middle.
 pub(crate) fn shortened(name: &str, width: usize) -> String {
-    let length = name.chars().count();
-    if length <= width {
+    if columns_of(name) <= width {
         return name.to_owned();
     }
     let depth = |limit: usize| {
@@ -146,17 +146,24 @@ pub(crate) fn shortened(name: &str, width: usize) -> String {
     };
     for limit in (0..3).rev() {
         let shorter = depth(limit);
-        if shorter.chars().count() <= width {
+        if columns_of(&shorter) <= width {
             return shorter;
         }
     }
-    let shorter: Vec<char> = depth(0).chars().collect();
-    let shorter = if shorter.len() < width { name.chars().collect() } else { shorter };
+    let shorter = Some(depth(0)).filter(|shorter| columns_of(shorter) >= width).unwrap_or_else(|| name.to_owned());
     // The end of a name tells more than its namespaces do.
     let head = width.saturating_sub(2) / 3;
     let tail = width.saturating_sub(2) - head;
-    let (front, back) = (&shorter[..head], &shorter[shorter.len() - tail..]);
-    front.iter().chain(&['.', '.']).chain(back).collect()
+    format!("{}..{}", front(&shorter, head), back(&shorter, tail))
+}
+
+/// What CUPTI's users call a copy or set that the GPU made: `Memcpy HtoD (Pinned -> Device)`, `Memset (Device)`. Of the table's texts.
+pub(crate) fn copy_name(kind: &str, direction: &str, memory: [&str; 2]) -> String {
+    let [from, to] = memory.map(|text| {
+        let mut letters = text.chars();
+        letters.next().map_or("Unknown".to_owned(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+    });
+    if kind == "set" { format!("Memset ({to})") } else { format!("Memcpy {direction} ({from} -> {to})") }
 }
 
 #[cfg(test)]

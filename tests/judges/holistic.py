@@ -46,6 +46,40 @@ for (_, stream), queue in queues.iterrows():
     judged.same(f"stream {stream}: longest queue", queue["max"], row.get("max"))
     judged.same(f"stream {stream}: mean queue", queue["mean"], row.get("event_mean"), 0.000501)  # three digits in JSON
 
+# The longest queue in each of our spans, of its series, which has a value for each event: the one before a span lasts into it.
+series = hta.get_queue_length_time_series(ranks=[0])[0].sort_values("ts", kind="stable")
+for stream, events in series.groupby("stream"):
+    spans = [row for row in judged.rows("queue-length", "over_time") if row["stream"] == stream]
+    times = [ns(ts) - ns(events["ts"].iloc[0]) for ts in events["ts"]]
+    lengths, before, at = list(events["queue_length"]), 0, 0
+    begins = [span["after_ns"] - spans[0]["after_ns"] for span in spans] + [times[-1] + 1]
+    wrong = 0
+    for span, end in zip(spans, begins[1:]):
+        most = before
+        while at < len(times) and times[at] < end:
+            most, before, at = max(most, lengths[at]), lengths[at], at + 1
+        wrong += span["max"] != most
+    judged.same(f"stream {stream}: spans whose longest queue is another", wrong, 0)
+    judged.same(f"stream {stream}: the series has spans", int(len(spans) > 5 and at == len(times)), 1)
+
+if what != "launches":
+    # The mean of its step function over each of our spans: bandwidths of the copies under way, added up.
+    series = hta.get_memory_bw_time_series(ranks=[0])[0].sort_values("ts", kind="stable")
+    for name, events in series.groupby("name"):
+        is_ours = lambda row: name == ("Memset" if row["kind"] == "set" else f"Memcpy {row['direction']}")
+        spans = [row for row in judged.rows("transfers", "over_time") if is_ours(row)]
+        length = spans[1]["after_ns"] - spans[0]["after_ns"]
+        moved = [0.0] * (len(spans) + 1)
+        times, rates = [ns(ts) for ts in events["ts"]], list(events["memory_bw_gbps"])
+        for start, end, rate in zip(times, times[1:], rates):
+            while start < end:
+                until = min(end, (start // length + 1) * length)
+                moved[start // length] += rate * (until - start)
+                start = until
+        wrong = sum(abs(bytes_ / length * 1e9 - span["bandwidth_bytes_per_s"]) > 1e9 / length for bytes_, span in zip(moved, spans))
+        judged.same(f"{name}: spans whose bandwidth is another", wrong, 0)
+        judged.same(f"{name}: the series has spans", int(len(spans) > 5 and max(moved) > 0), 1)
+
 # Launches: time in the call, on the GPU and between them.
 launches = hta.get_cuda_kernel_launch_stats(ranks=[0], include_memory_events=False, visualize=False)[0]
 kernels = judged.rows("launch-overhead", "executions")
@@ -73,4 +107,4 @@ else:
     for cause, fact in [("host_wait", "host_wait_ns"), ("kernel_wait", "kernel_wait_ns"), ("other", "other_ns")]:
         judged.same(cause, by_cause.get(cause, 0.0), judged.fact("gpu-gaps", fact) / 1000, 0.00501)
 
-judged.end({"all": 22, "idle": 18, "launches": 11}[what])
+judged.end({"all": 32, "idle": 24, "launches": 13}[what])

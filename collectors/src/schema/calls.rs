@@ -57,6 +57,7 @@ columns: &[
     LEGACY,
     RESULT,
     STACK,
+    EXTERNAL,
 ],
 };
 
@@ -94,6 +95,7 @@ pub(super) const SYNCS: Table = Table {
         LEGACY,
         RESULT,
         STACK,
+        EXTERNAL,
     ],
 };
 
@@ -151,6 +153,7 @@ pub(super) const TRANSFERS: Table = Table {
         LEGACY,
         RESULT,
         STACK,
+        EXTERNAL,
     ],
 };
 
@@ -190,6 +193,7 @@ pub(super) const DEVICE_MEMORY: Table = Table {
         LEGACY,
         RESULT,
         STACK,
+        EXTERNAL,
     ],
 };
 
@@ -228,5 +232,6 @@ pub(super) const OTHER_API: Table = Table {
         LEGACY,
         RESULT,
         STACK,
+        EXTERNAL,
     ],
 };

@@ -73,6 +73,7 @@ pub(super) const COLLECTIVES: Table = Table {
             "NCCL's result code (ncclResult_t); 0 is success, 7 that it goes on in the background",
         ),
         STACK,
+        EXTERNAL,
     ],
 };
 

@@ -52,6 +52,15 @@ pub(super) const STREAM: Column = Column::new(
     NONE,
     "bits of the stream handle (0 default, 1 legacy, 2 per thread), or of the command queue; means nothing without the context",
 );
+/// The last column of its tables: rows of what is recorded do not name it.
+pub(super) const EXTERNAL: Column = Column::new(
+    super::IMPORTED_ONLY,
+    I64,
+    Delta,
+    NONE,
+    "number by which another profiler says what belongs to which operator (Kineto's External id); null in what was recorded, and where it said none",
+)
+.optional();
 pub(super) const CAPTURED: Column = Column::new(
     "captured",
     Bool,

@@ -76,6 +76,7 @@ pub(super) const KERNELS: Table = Table {
             "what keeps it from more: blocks (that a multiprocessor holds at most), registers, shared memory or warps, or several of them, separated by a comma and a space; null where all warps are there, and when occupancy_percent is",
         )
         .optional(),
+        EXTERNAL,
     ],
 };
 
@@ -112,6 +113,7 @@ pub(super) const DEVICE_COPIES: Table = Table {
         .optional(),
         Column::new("bytes", I64, Plain, BYTES, "bytes copied or set"),
         NODE,
+        EXTERNAL,
     ],
 };
 

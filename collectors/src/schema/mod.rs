@@ -19,6 +19,7 @@ mod metal;
 mod names;
 mod os_waits;
 mod processes;
+mod profiler;
 mod ranges;
 mod rollups;
 mod stacks;
@@ -31,6 +32,9 @@ use parquet::basic::Encoding as ParquetEncoding;
 
 /// Version of the tables below, written into every manifest and file.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// A column that only imports fill: the last one of its tables, and null in what is recorded.
+pub const IMPORTED_ONLY: &str = "external_id";
 
 /// Type of a column, in Arrow and in Parquet. Dictionary arrays are absent on purpose: a distributed engine failed on
 /// GROUP BY over them.
@@ -205,6 +209,8 @@ pub enum TableId {
     Rollups = 25,
     /// Sums of longer ones, by name and line.
     RollupNames = 26,
+    /// What imported profiles have beside all that.
+    ProfilerEvents = 27,
 }
 
 impl TableId {
@@ -260,7 +266,7 @@ impl Table {
 }
 
 /// Every table, in the order of [`TableId`].
-pub const TABLES: [Table; 27] = [
+pub const TABLES: [Table; 28] = [
     processes::PROCESSES,
     processes::THREADS,
     calls::LAUNCHES,
@@ -288,6 +294,7 @@ pub const TABLES: [Table; 27] = [
     activity::GPU_ACTIVITY,
     rollups::ROLLUPS,
     rollups::ROLLUP_NAMES,
+    profiler::PROFILER_EVENTS,
 ];
 
 #[cfg(test)]

@@ -41,5 +41,6 @@ pub(super) const RANGES: Table = Table {
         Column::new("payload_int", I64, Plain, NONE, "its number, where that is an integer (above 2^63 it is negative); else null")
             .optional(),
         Column::new("payload_float", F64, Plain, NONE, "its number, where that is a floating point one; else null").optional(),
+        EXTERNAL,
     ],
 };

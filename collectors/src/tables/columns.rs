@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BooleanArray, BooleanBufferBuilder, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
-    UInt8Array, UInt8DictionaryArray,
+    UInt8Array, UInt8DictionaryArray, new_null_array,
 };
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use gputrace_abi::Class;
 
-use crate::schema::TableId;
+use crate::schema::{IMPORTED_ONLY, TableId};
 use crate::share::{Share, add};
 use crate::writer::Message;
 
@@ -216,9 +216,13 @@ impl Rows {
         }
     }
 
-    pub(super) fn batch(&mut self, table: TableId, columns: Vec<ArrayRef>) -> Option<Message> {
+    pub(super) fn batch(&mut self, table: TableId, mut columns: Vec<ArrayRef>) -> Option<Message> {
+        let about = table.table().columns;
+        if let Some(last) = about.get(columns.len()).filter(|column| column.name == IMPORTED_ONLY) {
+            columns.push(new_null_array(&last.kind.arrow(), self.count));
+        }
         let schema = self.schema.get_or_insert_with(|| {
-            let fields = table.table().columns.iter().zip(&columns);
+            let fields = about.iter().zip(&columns);
             Arc::new(Schema::new(
                 fields.map(|(c, a)| Field::new(c.name, a.data_type().clone(), c.nullable)).collect::<Vec<_>>(),
             ))

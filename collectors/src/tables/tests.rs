@@ -201,8 +201,9 @@ fn every_table_has_the_columns_of_its_schema() {
     }
     batches.push((TableId::Processes, processes(&[ProcessRow::default()]).unwrap()));
     batches.push((TableId::Threads, threads(&[ThreadRow::default()]).unwrap()));
-    // What PyTorch's allocator did comes from no ring.
+    // What PyTorch's allocator did, and what other profilers told, comes from no ring.
     batches.push((TableId::TorchMemory, Columns::new(TableId::TorchMemory, 1).batch().unwrap()));
+    batches.push((TableId::ProfilerEvents, Columns::new(TableId::ProfilerEvents, 1).batch().unwrap()));
     assert_eq!(batches.len(), TABLES.len());
     for (table, batch) in batches {
         let (wanted, schema) = (table.table().columns, batch.schema());

@@ -46,6 +46,7 @@ pub(crate) mod ranks;
 pub(crate) mod replays;
 pub(crate) mod rollups;
 pub(crate) mod samples;
+pub(crate) mod sequences;
 pub(crate) mod sites;
 pub(crate) mod spread;
 pub(crate) mod stats;

@@ -6,7 +6,7 @@ use gputrace_collectors::schema::TableId;
 use gputrace_collectors::{Manifest, quote};
 
 use super::{Content, budget, detail, ranks, sums};
-use crate::analysis::{Loss, hung_lines, loss, lost_gpus};
+use crate::analysis::{Loss, hung_lines, loss, lost_gpus, torch_memory};
 use crate::findings::{Finding, Subject, together_ns};
 use crate::render::{file_size, number, scale_ns, share};
 use crate::trace::{Process, Trace, shortened};
@@ -116,6 +116,9 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
             ""
         };
         return format!("UNKNOWN: too few {api} calls to judge ({calls}){why}\n");
+    }
+    if let Some(lines) = torch_memory::lines(facts) {
+        return lines;
     }
     if facts.gpu.as_ref().is_some_and(|gpu| gpu.any()) {
         return "UNKNOWN: the trace holds what GPUs did, and no calls that caused it: see gpu-utilisation, kernels\n"

@@ -162,18 +162,23 @@ impl Analysis for Summary {
         // What could not be read would have been counted: no word fits then.
         let whole = !facts.trace.problems().iter().any(|problem| problem.lost_rows());
         let not_whole = || Verdict { word: "UNKNOWN", text: "parts of the trace could not be read".to_owned() };
+        let own = Own::of(facts);
         let mostly_lost = text::lost_share(facts).filter(|lost| *lost > 0.5);
         let lost =
             |share| Verdict { word: "UNKNOWN", text: format!("{} of the driver's calls are lost", shown(share)) };
         let verdict = main.map(|s| match mostly_lost {
             _ if !whole => not_whole(),
+            _ if !own.known => {
+                let text = "without a manifest nobody knows what the trace lacks".to_owned();
+                Verdict { word: "UNKNOWN", text }
+            }
             Some(share) => lost(share),
             None => match super::clock_back(facts, s.process_id).or(s.gpu_doubt.clone()) {
                 Some(text) => Verdict { word: "UNKNOWN", text },
                 None => findings::verdict(s, &findings),
             },
         });
-        let content = Content { facts, subjects: &subjects, verdict, findings, own: Own::of(facts) };
+        let content = Content { facts, subjects: &subjects, verdict, findings, own };
         let mut section = Section { literal: Some(text::text(&content, main)), ..Section::default() };
         facts_of(&mut section, &content, main);
         if facts.filter.is_window() {
@@ -258,7 +263,8 @@ fn facts_of(section: &mut Section, content: &Content<'_>, main: Option<&Subject<
     section.fact("uncovered", "uncovered", Unit::Count, own.known.then_some(own.uncovered.len() as u64));
     section.fact("trace_bytes", "size of the trace", Unit::Bytes, content.facts.trace.bytes);
     section.fact("joint_gain_ns", "all findings together", Unit::Ns, main.map(|_| joint_gain_ns(content)));
-    section.fact("checked_fine", "checked, fine", Unit::Text, content.findings.fine.join(", "));
+    let fine = text::fine_unknown(content).is_none().then(|| content.findings.fine.join(", "));
+    section.fact("checked_fine", "checked, fine", Unit::Text, fine);
 }
 
 /// What the findings of a unit gain together: of all ranks that wait for each other, else of the process that has the worst one; 0

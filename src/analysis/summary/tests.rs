@@ -215,7 +215,7 @@ fn calls_without_a_period_have_no_steps() {
     let facts = Facts::gather(&trace, &filter, crate::findings::NEEDS);
     let text = Summary.section(&facts).literal.unwrap_or_default();
     assert!(text.contains("\nno steps detected: times are of the run, 15.97 ms of driver calls\n"), "{text}");
-    assert!(text.contains("\nUNKNOWN: no steps detected"), "{text}");
+    assert!(text.contains("\nUNKNOWN: without a manifest nobody knows what the trace lacks\n"), "{text}");
     assert!(text.contains("\ncost, loss and coverage not known: no manifest\n"), "{text}");
 }
 

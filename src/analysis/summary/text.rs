@@ -8,7 +8,7 @@ use crate::analysis::{Cause, Facts, Part, What};
 use crate::analysis::{bound, by_stack, gpu};
 use crate::findings::{Each, Subject, worst_site};
 use crate::render::{counted, duration, number, scale_ns, share, time};
-use crate::trace::{Process, printable, shortened};
+use crate::trace::{Process, columns_of, front, printable, shortened};
 
 /// Characters of the command that are shown.
 const COMMAND: usize = 60;
@@ -22,6 +22,21 @@ const GPUS: usize = 8;
 const LINES: usize = 4;
 
 /// The summary.
+/// Why it is not known what is fine, where it is not: what the trace lacks would have told.
+pub(super) fn fine_unknown(content: &Content<'_>) -> Option<String> {
+    if let Some(problem) = content.facts.trace.problems().iter().find(|p| p.lost_rows()) {
+        return Some(format!("the trace is not whole, what is fine is not known: {problem}"));
+    }
+    if let Some(lost) = lost_share(content.facts).filter(|lost| *lost > 0.01) {
+        return Some(format!("{} of the driver's calls are lost: what is fine is not known", share(lost)));
+    }
+    match (content.own.known, content.own.unaccounted) {
+        (false, _) => Some("without a manifest nobody knows what the trace lacks, nor what is fine".to_owned()),
+        (_, true) => Some("how much is lost is not known, nor what is fine".to_owned()),
+        _ => None,
+    }
+}
+
 pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     let mut out = head(content, main);
     match (main, &content.verdict) {
@@ -42,14 +57,10 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
     out.push_str(&ending::lost_lines(content));
     out.push_str(&ending::untraced_lines(content));
     if main.is_some() {
-        if let Some(problem) = content.facts.trace.problems().iter().find(|p| p.lost_rows()) {
-            let _ = writeln!(out, "the trace is not whole, what is fine is not known: {problem}");
-        } else if let Some(lost) = lost_share(content.facts).filter(|lost| *lost > 0.01) {
-            let _ = writeln!(out, "{} of the driver's calls are lost: what is fine is not known", share(lost));
-        } else if content.own.unaccounted {
-            out.push_str("how much is lost is not known, nor what is fine\n");
-        } else if !content.findings.fine.is_empty() {
-            let _ = writeln!(out, "checked, fine: {}", content.findings.fine.join(", "));
+        match fine_unknown(content) {
+            Some(why) => out.push_str(&format!("{why}\n")),
+            None if content.findings.fine.is_empty() => {}
+            None => out.push_str(&format!("checked, fine: {}\n", content.findings.fine.join(", "))),
         }
         // What a GPU that is busy could do better stands in no trace.
         let busy = main.is_some_and(|s| s.on_gpu.is_some()) && content.findings.found.is_empty();
@@ -93,11 +104,7 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
         _ => process.map_or_else(|| "command not known".to_owned(), |p| p.command.clone()),
     };
     let command = printable(&command.replace(char::is_control, " "));
-    let command = if command.chars().count() > COMMAND {
-        command.chars().take(COMMAND - 2).chain("..".chars()).collect()
-    } else {
-        command
-    };
+    let command = if columns_of(&command) > COMMAND { format!("{}..", front(&command, COMMAND - 2)) } else { command };
     let mut out = format!("gputrace: {command}");
     let ranks = ranks::count(content);
     if ranks > 1 {

@@ -1,6 +1,7 @@
 //! Each rule: a loop that it is about, and the bound of its gain; a loop that it is not about.
 
 mod agreement;
+mod job;
 mod kernels;
 mod known_in_part;
 

@@ -8,7 +8,7 @@
 use gputrace_collectors::names::NameKind;
 use serde_json::value::RawValue;
 
-use super::event::{Args, plain, small, whole};
+use super::event::{Args, number, plain, small, whole};
 use crate::import::events::{Collective, Group};
 use crate::import::gathered::Gathered;
 
@@ -141,6 +141,7 @@ pub(super) fn take(found: &mut Gathered, args: &Args<'_>, process: usize, tid: i
         data_type: kind.map(|(_, name, _)| *name),
         bytes: own_bytes.unwrap_or(count.saturating_mul(kind.map_or(1, |(.., bytes)| *bytes))).min(1 << 50),
         stack: None,
+        external: number(args.external),
     };
     found.collectives.push(collective);
 }

@@ -52,6 +52,23 @@ pub(super) struct Args<'a> {
     #[serde(borrow)]
     pub(super) wait_on_stream: Option<&'a RawValue>,
     #[serde(borrow)]
+    pub(super) wait_on_cuda_event_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) wait_on_cuda_event_record_corr_id: Option<&'a RawValue>,
+    #[serde(borrow, rename = "External id", alias = "external id")]
+    pub(super) external: Option<&'a RawValue>,
+    #[serde(borrow, rename = "Python id")]
+    pub(super) function: Option<&'a RawValue>,
+    #[serde(borrow, rename = "Python parent id")]
+    pub(super) caller: Option<&'a RawValue>,
+    #[serde(borrow, rename = "Python module id")]
+    pub(super) module: Option<&'a RawValue>,
+    #[serde(borrow, rename = "Input Dims")]
+    pub(super) shapes: Option<&'a RawValue>,
+    /// What our own export says of a range that was open at the end.
+    #[serde(rename = "end not seen")]
+    pub(super) open: bool,
+    #[serde(borrow)]
     pub(super) bytes: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) grid: Option<&'a RawValue>,

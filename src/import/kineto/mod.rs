@@ -17,7 +17,7 @@ use gputrace_collectors::names::NameKind;
 use serde_json::Value;
 
 use super::calls::{self, Kind};
-use super::events::{Call, Caller, Copy, Function, Kernel, Lane, NOWHERE, Named, Range, Work};
+use super::events::{Beside, Call, Caller, Copy, Function, Kernel, Lane, NOWHERE, Named, Range, Work};
 use super::gathered::Gathered;
 use event::{Args, Event, last_of_each, mended, ns, number, plain, small, three, unquoted, whole};
 use pieces::{Piece, Pieces};
@@ -129,9 +129,10 @@ fn place(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
             if let (Some(correlation), Some(stream)) = (whole(args.correlation), stream.filter(|s| *s >= 0)) {
                 found.sync_streams.insert(correlation, (stream, small(args.context).unwrap_or(0)));
             }
-            Some(())
+            beside(found, event, args, "sync")
         }
-        ("X", "python_function") => function(found, event),
+        ("X", "gpu_user_annotation") => beside(found, event, args, "annotation"),
+        ("X", "python_function") => function(found, event, args),
         ("X", "cpu_op") if event.name.as_ref().is_some_and(|name| name.0 == OPERATOR) => {
             range(found, event, args, cat, "push_pop")?;
             let process = found.process(whole(event.pid)?);
@@ -173,21 +174,40 @@ fn call(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<()> 
         result: small(args.result).unwrap_or(0),
     };
     let caller = found.callers.number(caller);
-    found.calls.push(Call { start_ns, api_ns, correlation, caller, stack: None });
+    found.calls.push(Call { start_ns, api_ns, correlation, caller, stack: None, external: number(args.external) });
     Some(())
 }
 
 /// A call of a function of Python: a frame of what was called inside of it.
-fn function(found: &mut Gathered, event: &Event<'_>) -> Option<()> {
+fn function(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<()> {
     let start_ns = ns(event.ts)?;
+    let name = &event.name.as_ref()?.0;
     let function = Function {
         start_ns,
         end_ns: start_ns + found.length(ns(event.dur)?),
         process: found.process(whole(event.pid)?),
         tid: whole(event.tid).unwrap_or(0) as i32,
-        frame: found.stacks.frame(python::frame(&event.name.as_ref()?.0)),
+        frame: found.stacks.frame(python::frame(name)),
+        name_id: found.name(NameKind::Range, name),
+        numbers: [args.function, args.caller, args.module].map(small),
     };
     found.functions.push(function);
+    Some(())
+}
+
+/// What is told of a GPU beside its work. A wait itself is a call, which need not be in the file.
+fn beside(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>, kind: &'static str) -> Option<()> {
+    let beside = Beside {
+        start_ns: ns(event.ts)?,
+        event_ns: found.length(ns(event.dur)?),
+        kind,
+        name_id: event.name.as_ref().map(|name| found.name(NameKind::Range, &name.0)),
+        lane: lane(event, args),
+        correlation: whole(args.correlation),
+        external: number(args.external),
+        waits_for: [args.wait_on_stream, args.wait_on_cuda_event_id, args.wait_on_cuda_event_record_corr_id].map(whole),
+    };
+    found.beside.push(beside);
     Some(())
 }
 
@@ -199,6 +219,7 @@ fn work(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>) -> Option<Work
         process: NOWHERE,
         correlation: number(args.correlation),
         what: 0,
+        external: number(args.external),
     })
 }
 
@@ -261,9 +282,11 @@ fn range(found: &mut Gathered, event: &Event<'_>, args: &Args<'_>, cat: &str, ki
         kind,
         name_id: event.name.as_ref().map(|name| found.name(NameKind::Range, &name.0)),
         domain_id: domain.map(|domain| found.name(NameKind::Domain, domain)),
+        open: args.open,
     };
+    found.shapes += u64::from(args.shapes.is_some());
     let named = found.named.number(named);
-    found.ranges.push(Range { start_ns, end_ns, named, level: -1 });
+    found.ranges.push(Range { start_ns, end_ns, named, level: -1, external: number(args.external) });
     Some(())
 }
 

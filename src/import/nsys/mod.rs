@@ -94,7 +94,8 @@ impl Reader {
             };
             let caller = reader.found.callers.number(caller);
             let api_ns = reader.found.length(end - start);
-            let call = Call { start_ns: start, api_ns, correlation: row[3].number(), caller, stack: None };
+            let call =
+                Call { start_ns: start, api_ns, correlation: row[3].number(), caller, stack: None, external: None };
             reader.found.calls.push(call);
         })
     }
@@ -108,6 +109,7 @@ impl Reader {
             process: row[2].int().map_or(NOWHERE, |process| self.found.process(pid(process)) as u32),
             correlation: row[6].number(),
             what: 0,
+            external: None,
         };
         let lane = Lane {
             device: row[3].small(),
@@ -270,10 +272,11 @@ impl Reader {
                 kind,
                 name_id: text.map(|text| reader.found.name(NameKind::Range, &text)),
                 domain_id: domain.map(|domain| reader.found.name(NameKind::Domain, &domain)),
+                open: false,
             };
             let named = reader.found.named.number(named);
             let end_ns = start + reader.found.length(end - start);
-            reader.found.ranges.push(Range { start_ns: start, end_ns, named, level: -1 });
+            reader.found.ranges.push(Range { start_ns: start, end_ns, named, level: -1, external: None });
         })
     }
 

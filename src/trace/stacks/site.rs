@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::Frame;
 use crate::trace::names::{printable, shortened};
+use crate::trace::wide::{columns_of, front};
 
 /// Characters of a site, and of a function in it.
 const SHORT: usize = 52;
@@ -48,10 +49,10 @@ impl Site {
             (None, _) if function.is_empty() => format!("({file})"),
             (None, _) => format!("{function} ({file})"),
         };
-        if text.chars().count() <= SHORT {
+        if columns_of(&text) <= SHORT {
             return text;
         }
-        text.chars().take(SHORT - 2).chain("..".chars()).collect()
+        format!("{}..", front(&text, SHORT - 2))
     }
 
     /// `train.py:44 main`: with the function's name, whatever stands on the line.

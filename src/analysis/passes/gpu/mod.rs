@@ -112,7 +112,8 @@ impl Gpu {
         filter: &Filter,
         steps: &Steps,
     ) -> Gpu {
-        let mut gpu = Gpu { devices: Devices::new(trace, filter), communication, asked, ..Gpu::default() };
+        let copies = Copies { origin_ns: trace.began_ns(), ..Copies::default() };
+        let mut gpu = Gpu { devices: Devices::new(trace, filter), communication, asked, copies, ..Gpu::default() };
         if asked.order() {
             gpu.devices.look_at_span(trace, filter, &gpu.communication, steps, &mut gpu.cursor);
         }

@@ -10,6 +10,7 @@ use super::order::Operation;
 use crate::analysis::passes::groups::Groups;
 use crate::analysis::passes::launches::OTHER;
 use crate::analysis::passes::stats::Stats;
+use crate::analysis::passes::timeline::Timeline;
 
 /// A stream with so many operations takes no more: the next launch call blocks.
 pub(crate) const FULL: usize = 1024;
@@ -30,6 +31,8 @@ pub(crate) struct Queue {
     /// Begins of operations that were called and, as far as is known, have not begun.
     waiting: VecDeque<i64>,
     at: Option<i64>,
+    /// The length over time.
+    pub(crate) over_time: Timeline,
 }
 
 impl Queue {
@@ -47,7 +50,7 @@ impl Queue {
         while let Some(begin) = self.waiting.front().copied().filter(|begin| *begin <= until) {
             self.pass(begin);
             self.waiting.pop_front();
-            self.lengths.add(self.waiting.len() as i64);
+            self.changed(begin);
         }
     }
 
@@ -59,7 +62,14 @@ impl Queue {
         self.pass(call);
         // A clock that lags may let an operation begin before its call.
         self.waiting.push_back(begin.max(call));
-        self.lengths.add(self.waiting.len() as i64);
+        self.changed(call);
+    }
+
+    #[inline]
+    fn changed(&mut self, at: i64) {
+        let length = self.waiting.len() as i64;
+        self.lengths.add(length);
+        self.over_time.set(at, length);
     }
 
     /// The mean length over time.
