@@ -45,10 +45,25 @@ static void begin(void) {
     [kernels dispatchThreadgroups:(MTLSize){1, 1, 1} threadsPerThreadgroup:(MTLSize){1, 1, 1}];
 }
 
-/* What comes after it waits for the gate: the queue's thread sleeps while others are committed. */
-static void close_gate(void) {
-    [work encodeWaitForEvent:gate value:1];
-    [work commit];
+/* So many command buffers that are not committed. What comes after the first one of a round waits for its gate: the queue's
+ * thread sleeps while others are committed. */
+static void prepare(int count, uint64_t round) {
+    id<MTLCommandBuffer> first = round == 1 ? work : [queue commandBuffer];
+    [first encodeWaitForEvent:gate value:round];
+    [first commit];
+    for (int i = 0; i < count; i++) all[i] = [[queue commandBuffer] retain];
+    [all[0] enqueue];
+}
+
+/* A round before the one that is counted: a program's heap has had what command buffers take, many times. */
+static void first_round(int count) {
+    void *pool = objc_autoreleasePoolPush();
+    prepare(count, 1);
+    for (int i = 0; i < count; i++) [all[i] commit];
+    [gate setSignaledValue:1];
+    [all[count - 1] waitUntilCompleted];
+    for (int i = 0; i < count; i++) [all[i] release];
+    objc_autoreleasePoolPop(pool);
 }
 
 __attribute__((noinline)) static void messages(const char *kind, int count) {
@@ -83,10 +98,9 @@ int main(int argc, char **argv) {
     void *pool = objc_autoreleasePoolPush();
     if (strcmp(kind, "first")) begin();
     if (commits || ends) {
-        close_gate();
         all = calloc(count, sizeof *all);
-        for (int i = 0; i < count; i++) all[i] = [[queue commandBuffer] retain];
-        [all[0] enqueue];
+        if (commits) first_round(count);
+        prepare(count, commits ? 2 : 1);
     }
     if (ends)
         for (int i = 0; i < count; i++) [all[i] commit];

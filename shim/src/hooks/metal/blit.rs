@@ -1,6 +1,6 @@
 //! Messages to encoders of copies and sets.
 
-use super::{Range, Size, messages};
+use super::{Range, Size, messages, names};
 use crate::interpose::objc::{Id, send};
 
 messages! {
@@ -37,6 +37,7 @@ messages! {
     Encode NONE mipmaps "generateMipmapsForTexture:" "v@:@" (texture: Id) -> () => |this, ()| [this as u64, 0, 0, 0];
     Transfer SET_ASYNC fill "fillBuffer:range:value:" "v@:@{_NSRange=QQ}C" (buffer: Id, range: Range, value: u8) -> ()
         => |this, ()| [buffer as u64, this as u64, u64::from(value), range.length as u64];
+    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
     Encode END_ENCODER end "endEncoding" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
 }
 

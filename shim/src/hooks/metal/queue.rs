@@ -1,7 +1,7 @@
 //! Messages to command queues.
 
 use super::command_buffer::COMMAND_BUFFER;
-use super::{commits, messages};
+use super::{commits, messages, names};
 use crate::interpose::objc::Id;
 
 messages! {
@@ -11,6 +11,7 @@ messages! {
     Sync ROOM commandBuffer "commandBuffer" "@@:" () -> Id => made;
     Sync ROOM unretained "commandBufferWithUnretainedReferences" "@@:" () -> Id => made;
     Sync ROOM withDescriptor "commandBufferWithDescriptor:" "@@:@" (descriptor: Id) -> Id => made;
+    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
 }
 
 fn made(queue: Id, made: Id) -> [u64; 4] {

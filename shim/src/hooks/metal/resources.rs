@@ -2,34 +2,40 @@
 //! begin.
 
 pub(crate) mod buffer {
-    use crate::hooks::metal::messages;
+    use crate::hooks::metal::{messages, names};
+    use crate::interpose::objc::Id;
 
     messages! {
         /// Memory.
         BUFFER: "MTLBuffer", from crate::hooks::metal::blit::END, needs ["length", "contents"];
 
+        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
         Free DEVICE dealloc "dealloc" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
     }
 }
 
 pub(crate) mod heap {
-    use crate::hooks::metal::messages;
+    use crate::hooks::metal::{messages, names};
+    use crate::interpose::objc::Id;
 
     messages! {
         /// Memory that the program shares out itself.
         HEAP: "MTLHeap", from super::buffer::END, needs ["newBufferWithLength:options:", "usedSize"];
 
+        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
         Free DEVICE dealloc "dealloc" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
     }
 }
 
 pub(crate) mod texture {
-    use crate::hooks::metal::messages;
+    use crate::hooks::metal::{messages, names};
+    use crate::interpose::objc::Id;
 
     messages! {
         /// Memory of an image.
         TEXTURE: "MTLTexture", from super::heap::END, needs ["pixelFormat", "allocatedSize"];
 
+        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
         Free DEVICE dealloc "dealloc" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
     }
 }

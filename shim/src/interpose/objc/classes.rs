@@ -89,16 +89,6 @@ impl Role {
         self.hook(class);
     }
 
-    /// What the object's class did at this message before it was hooked; none where it is not hooked.
-    #[inline(always)]
-    pub(crate) fn original(&self, object: Id, message: usize) -> Option<*const ()> {
-        // SAFETY: an object that a message to it is about.
-        let class = unsafe { object_getClass(object) } as usize;
-        let slot = self.classes.iter().position(|known| known.load(Ordering::Acquire) == class)?;
-        let code = self.messages.get(message)?.originals.0.get(slot)?.load(Ordering::Relaxed);
-        (code != 0).then_some(code as *const ())
-    }
-
     #[cold]
     #[inline(never)]
     fn hook(&self, class: usize) {
