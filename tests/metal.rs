@@ -4,8 +4,11 @@
 //! `tests/fakes/metal` is the simulation and writes the truth; what Apple's own classes do only a Mac can show.
 
 mod asked;
+mod labels;
 mod pipelines;
 mod stress;
+mod textures;
+mod unseen;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -370,35 +373,6 @@ fn through_a_layer_for_debugging_each_message_counts_once() {
 fn another_ones_hooks_see_each_commit_once_before_and_after_ours() {
     for order in ["before", "after"] {
         each("metal_odd.m", &[order], assert_command_buffers);
-    }
-}
-
-#[test]
-fn a_queue_that_nobody_saw_come_is_left_alone() {
-    each("metal_odd.m", &["unseen"], |run| {
-        assert_eq!(run.truth("command_buffer").len(), 3, "{}", run.who);
-        assert_eq!(run.trace.table("launches").len(), 0, "{}", run.who);
-    });
-}
-
-#[test]
-fn objects_of_other_kinds_than_known_are_passed_over_and_named() {
-    let said = [
-        ("classes", 5, "Metal objects of a fifth class of one kind: messages to these are missing"),
-        (
-            "wrapper",
-            0,
-            "a Metal object lacks what its kind has (a wrapper, or a newer macOS): messages to it are missing",
-        ),
-        ("signature", 1, "a method of Metal's has another signature than known: calls of it are missing"),
-    ];
-    for (way, commits, note) in said {
-        each("metal_odd.m", &[way], |run| {
-            assert_eq!(run.process().notes, [note], "{}", run.who);
-            // The fifth queue's command buffers are of a class that is hooked.
-            assert_eq!(run.trace.table("launches").len(), commits, "{}", run.who);
-            assert_eq!(run.truth("command_buffer").len(), commits.max(1), "{}", run.who);
-        });
     }
 }
 

@@ -8,6 +8,7 @@
  *        metal_odd allocations    tells what it takes of malloc to commit, to a queue that was seen made and to one that was not
  *        metal_odd before|after   another one puts its own commit into the class, before the first command buffer or after
  *        metal_odd unseen         a queue of a class that no message returned
+ *        metal_odd waited         the same, beside one of a usual class; its command buffers are waited for
  *        metal_odd classes        queues of five classes
  *        metal_odd wrapper        a queue of a class that lacks what queues have
  *        metal_odd signature      a queue whose commandBuffer has another signature than Metal's
@@ -179,15 +180,17 @@ void *realloc(void *block, size_t bytes) {
     return __libc_realloc(block, bytes);
 }
 
-/* From before the commit until after the handlers; the first commit of a queue starts its thread. */
+/* From before the commit until after the program's handler (who waits for a command buffer has its class met); the first commit of
+   a queue starts its thread. */
 static void count_allocations(const char *who) {
     unsigned long count = 0;
     for (int i = 0; i < 101; i++) {
         void *inner = objc_autoreleasePoolPush();
         id<MTLCommandBuffer> work = encode("nothing");
         unsigned long before = allocations;
+        int until = handled + 1;
         [work commit];
-        [work waitUntilCompleted];
+        await_handlers(until);
         if (i > 0) count += allocations - before;
         objc_autoreleasePoolPop(inner);
     }
@@ -236,6 +239,17 @@ static void unseen(void) {
     queue = fake_odd_queue(device);
     for (int i = 0; i < 3; i++) [encode("short_500us") commit];
     await_handlers(3);
+}
+
+static void waited(void) {
+    [encode("short_500us") commit];
+    queue = fake_odd_queue(device);
+    for (int i = 0; i < 4; i++) {
+        id<MTLCommandBuffer> work = encode("short_500us");
+        [work commit];
+        [work waitUntilCompleted];
+    }
+    await_handlers(5);
 }
 
 /* A new class of queues. Its name, which is the class's from then on. */
@@ -287,7 +301,7 @@ static id behind;
 static void wrapper(void) {
     behind = fake_odd_queue(device);
     fake_queue_class = "ThinQueue";
-    queue = [device newCommandQueue];
+    for (int i = 0; i < 3; i++) queue = [device newCommandQueue];
     [encode("short_500us") commit];
     await_handlers(1);
 }
@@ -340,6 +354,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "before")) swizzled(0);
     else if (!strcmp(what, "after")) swizzled(1);
     else if (!strcmp(what, "unseen")) unseen();
+    else if (!strcmp(what, "waited")) waited();
     else if (!strcmp(what, "classes")) classes();
     else if (!strcmp(what, "wrapper")) wrapper();
     else if (!strcmp(what, "signature")) signature();

@@ -64,7 +64,7 @@ impl Process {
         let unread = header.stacks[stacks::UNREAD].load(Ordering::Relaxed);
         let inline = facts::inline(self.segment.view());
         let mut notes =
-            facts::notes(header.notes.load(Ordering::Relaxed), &self.fetched.past_symbols, inline.is_some());
+            facts::notes(header.notes.load(Ordering::Relaxed) & !self.intake.metal.known_notes(), &self.fetched.past_symbols, inline.is_some());
         notes.extend(facts::driver_note(header.driver_version.load(Ordering::Relaxed)));
         if self.broken {
             notes.push("a ring led out of its segment and was not read on".to_owned());

@@ -1,7 +1,7 @@
 //! Messages to command queues.
 
 use super::command_buffer::COMMAND_BUFFER;
-use super::{commits, messages, names};
+use super::{commits, late, messages, names};
 use crate::interpose::objc::Id;
 
 messages! {
@@ -15,7 +15,9 @@ messages! {
 }
 
 fn made(queue: Id, made: Id) -> [u64; 4] {
-    COMMAND_BUFFER.meet(made);
+    if COMMAND_BUFFER.meet(made) {
+        late::watch(made);
+    }
     commits::made(made);
     [made as u64, queue as u64, 0, 0]
 }
