@@ -407,6 +407,14 @@ fn a_device_that_vanishes_and_none_at_all_leave_the_program_as_it_is() {
 }
 
 #[test]
+fn what_is_paused_all_the_time_is_said_of_metal() {
+    each_of("metal_training.m", &["2"], &[], &["--start-paused"], |run| {
+        let said = "recording was off all the time, and no Metal call is known";
+        assert!(run.run.stderr.contains(said), "{}: {}", run.who, run.run.stderr);
+    });
+}
+
+#[test]
 fn a_process_that_ends_in_the_middle_has_its_commit_without_a_time() {
     each("metal_odd.m", &["never"], |run| {
         let table = run.trace.table("command_buffers");

@@ -208,6 +208,13 @@ pub(crate) fn hooks(view: &View) -> Vec<Hook> {
     rows.iter().zip(names).map(hook).collect()
 }
 
+/// Whether the hooks are those of macOS; `known` as [`hooks`] says, or none where no event was read yet.
+pub(crate) fn is_of_metal(view: &View, known: &[Hook]) -> bool {
+    let count = view.header().hook_count.load(Ordering::Relaxed) as usize;
+    let mut rows = (0..count.min(HOOKS_MAX)).filter_map(|n| view.hook(n)).map(|row| row.read());
+    known.iter().any(|hook| hook.metal) || known.is_empty() && rows.any(|row| row.name().starts_with("[MTL"))
+}
+
 /// Number of a hook's class. From the table itself: a process whose first call never returns has no event, for which
 /// [`hooks`] would have been read.
 pub(crate) fn class_of(view: &View, hook: u64) -> Option<usize> {

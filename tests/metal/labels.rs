@@ -20,18 +20,15 @@ fn labels_are_names() {
             pairs.iter().map(|pair| pair.map(one)).collect()
         };
         // By the command buffer's own label, else its encoders', else its pipelines.
-        let buffers = [
-            ["attention +1", "training"],
-            ["own", "training"],
-            ["layer_500us", "training"],
-            ["layer_500us", ""],
-        ];
+        let buffers =
+            [["attention +1", "training"], ["own", "training"], ["layer_500us", "training"], ["layer_500us", ""]];
         assert_eq!(of("command_buffers", ["name_id", "queue_name_id"]), said(&buffers), "{}", run.who);
         let kernel = "layer_500us";
         let dispatches = ["attention", "mlp", "attention", "mlp", "", "", "", ""].map(|encoder| [encoder, kernel]);
         assert_eq!(of("dispatches", ["encoder_id", "name_id"]), said(&dispatches), "{}", run.who);
         let memory = run.trace.table("device_memory");
-        let mut seen: Vec<_> = memory.rows().map(|r| (r.int("bytes"), r.text("action"), name(run, &r, "label_id"))).collect();
+        let mut seen: Vec<_> =
+            memory.rows().map(|r| (r.int("bytes"), r.text("action"), name(run, &r, "label_id"))).collect();
         seen.sort();
         let row = |bytes, action, label: &str| (bytes, action, (!label.is_empty()).then(|| label.to_owned()));
         let expected = [
@@ -43,5 +40,20 @@ fn labels_are_names() {
             row(16384, "free", "image"),
         ];
         assert_eq!(seen, expected, "{}", run.who);
+    });
+}
+
+#[test]
+fn reports_and_timelines_say_labels() {
+    each("metal_every.m", &["labels"], |run| {
+        let trace = run.run.trace.display().to_string();
+        let words = ["export", "--format", "chrome", "-o", "out.json"].map(str::to_owned);
+        run.scratch.gputrace(&[&words[..], &[trace]].concat()).expect(0);
+        let timeline = std::fs::read_to_string(run.scratch.path().join("out.json")).expect("the timeline");
+        assert!(timeline.contains("GPU 0 (Simulated M1) training (0x"), "{}", run.who);
+        for (report, label) in [("streams", "training"), ("device-memory", "weights"), ("device-memory", "image")] {
+            let section = run.scratch.section(&run.run, report).to_string();
+            assert!(section.contains(&format!("\"{label}\"")), "{}: {label} in {section}", run.who);
+        }
     });
 }

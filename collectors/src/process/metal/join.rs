@@ -100,7 +100,9 @@ impl Metal {
                 let queue = self.queue(object);
                 (queue.limit, queue.label) = (number, label);
             }
-            Role::Labels(kind) => self.label(kind, object, around.written.by_key(buffer), message.call.start_ns, around),
+            Role::Labels(kind) => {
+                self.label(kind, object, around.written.by_key(buffer), message.call.start_ns, around)
+            }
             Role::SignalsEvent => match self.open.get_mut(buffer) {
                 // When it has run.
                 Some(open) => open.content.signal(object),

@@ -21,11 +21,7 @@ pub(super) fn part(texture: Id, size: Size) -> Option<u64> {
 
 /// Levels of a texture from this one on, each half as wide, high and deep as the one before it, in so many slices.
 pub(super) fn levels(texture: Id, first: usize, levels: usize, slices: usize) -> u64 {
-    let whole = [
-        send!(texture, "width"; usize),
-        send!(texture, "height"; usize),
-        send!(texture, "depth"; usize),
-    ];
+    let whole = [send!(texture, "width"; usize), send!(texture, "height"; usize), send!(texture, "depth"; usize)];
     // A texture has at most 15 levels: the program may have said anything.
     let of = |level: usize| {
         let [width, height, depth] = whole.map(|n| n.checked_shr(level as u32).unwrap_or(0).max(1));

@@ -35,9 +35,8 @@ impl Strangers {
 
     /// The first object of a class appeared.
     pub(super) fn add(&self, class: usize, kind: &CStr, why: u64) {
-        let free = |place: &&Stranger| {
-            place.class.compare_exchange(0, class, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        };
+        let free =
+            |place: &&Stranger| place.class.compare_exchange(0, class, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         match self.0.iter().find(free) {
             Some(place) => place.count(kind, || why),
             // Without its number.
