@@ -1,7 +1,7 @@
 /* Messages to the simulated Metal, many of one kind inside one function, whose instructions benches/metal.py has counted.
  *
  * usage: metal_cost KIND COUNT
- *   dispatch, pipeline, copy, outer, encoder, buffer, commit, completed: COUNT of them, after those that come first
+ *   dispatch, pipeline, copy, label, outer, encoder, buffer, commit, completed: COUNT of them, after those that come first
  *   clock: COUNT reads of it
  *   first: the first object of each class, which is when its messages are hooked
  * Prints the ns of one. */
@@ -20,6 +20,7 @@ static id<MTLComputeCommandEncoder> kernels;
 static id<MTLBlitCommandEncoder> blit;
 static id<MTLBuffer> memory;
 static id<MTLSharedEvent> gate;
+static NSString *label;
 static id<MTLCommandBuffer> *all;
 
 static double seconds(void) {
@@ -36,7 +37,9 @@ static void begin(void) {
     pipeline = [device newComputePipelineStateWithFunction:function error:NULL];
     memory = [device newBufferWithLength:64 options:0];
     gate = [device newSharedEvent];
+    label = [[NSString stringWithUTF8String:"forward and backward"] retain];
     work = [[queue commandBuffer] retain];
+    [work setLabel:label];
     blit = [[work blitCommandEncoder] retain];
     [blit fillBuffer:memory range:(NSRange){0, 8} value:1];
     [blit endEncoding];
@@ -77,6 +80,8 @@ __attribute__((noinline)) static void messages(const char *kind, int count) {
         for (int i = 0; i < count; i++) [kernels setComputePipelineState:pipeline];
     else if (!strcmp(kind, "copy"))
         for (int i = 0; i < count; i++) [blit fillBuffer:memory range:(NSRange){0, 8} value:1];
+    else if (!strcmp(kind, "label"))
+        for (int i = 0; i < count; i++) [work setLabel:label];
     else if (!strcmp(kind, "encoder"))
         for (int i = 0; i < count; i++) [work computeCommandEncoder];
     else if (!strcmp(kind, "outer"))

@@ -8,6 +8,7 @@ use super::blit::BLIT;
 use super::compute::COMPUTE;
 use super::{commits, messages, names};
 use crate::interpose::objc::{Id, Role, Sel, Selector, send};
+use crate::record;
 
 messages! {
     /// Work for the GPU, from its first encoder to its end.
@@ -64,6 +65,12 @@ pub(super) fn add_completed_handler<const SLOT: usize>(buffer: Id, block: Id) {
     let code: Code = unsafe { core::mem::transmute(original) };
     // SAFETY: the command buffer that is being committed, and a block that lives for ever.
     unsafe { code(buffer, SELECTOR.get(), block) }
+}
+
+/// Records a wait for the end that did not come by a trampoline of its class.
+pub(super) fn waited(this: Id, original: impl FnOnce()) {
+    let payload = |this: Id, (), queue| [this as u64, queue, 0, 0];
+    record::message(waitUntilCompleted::HOOK, waitUntilCompleted::NUMBER, this, queue, |_| original(), payload);
 }
 
 /// The queue of a command buffer.

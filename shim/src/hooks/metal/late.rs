@@ -6,9 +6,9 @@
 
 use core::ffi::CStr;
 
-use super::command_buffer::COMMAND_BUFFER;
+use super::command_buffer::{COMMAND_BUFFER, waited};
 use super::text;
-use crate::interpose::objc::{Class, Id, Message, Originals, Role, Sel, class_getSuperclass, object_getClass, send};
+use crate::interpose::objc::{Class, Id, Message, Originals, Role, Sel, class_getSuperclass, object_getClass};
 use crate::{record, tls};
 
 static ORIGINALS: Originals = Originals::new();
@@ -43,16 +43,16 @@ unsafe extern "C" fn wait<const SLOT: usize>(this: Id, selector: Sel) {
     let class = unsafe { object_getClass(this) };
     // A message of the program's own, and not what a layer or a class does for one.
     let inside = tls::get().is_none_or(|state| record::is_inside_a_call(state, &raw const here as usize));
-    if !inside && !COMMAND_BUFFER.knows(class) {
-        if COMMAND_BUFFER.meet_class(class) {
-            COMMAND_BUFFER.is_late(class);
-        }
-        if COMMAND_BUFFER.knows(class) {
-            return send!(this, "waitUntilCompleted"; ());
-        }
+    let original = || {
+        // SAFETY: the method of this selector that was there before, whose signature was compared.
+        let code: unsafe extern "C" fn(Id, Sel) = unsafe { core::mem::transmute(ORIGINALS.at::<SLOT>()) };
+        // SAFETY: the program's own arguments, passed on.
+        unsafe { code(this, selector) }
+    };
+    if !inside && !COMMAND_BUFFER.knows(class) && COMMAND_BUFFER.meet_class(class) {
+        COMMAND_BUFFER.is_late(class);
+        // Not sent anew: somebody else's hook may have passed it on to here, and would see it twice.
+        return waited(this, original);
     }
-    // SAFETY: the method of this selector that was there before, whose signature was compared.
-    let code: unsafe extern "C" fn(Id, Sel) = unsafe { core::mem::transmute(ORIGINALS.at::<SLOT>()) };
-    // SAFETY: the program's own arguments, passed on.
-    unsafe { code(this, selector) }
+    original();
 }
