@@ -359,6 +359,14 @@ fn a_commit_allocates_nothing_but_what_metal_does_for_the_completion_handler() {
 }
 
 #[test]
+fn a_commit_asks_its_command_buffer_for_nothing() {
+    each("metal_odd.m", &["asks"], |run| {
+        assert_eq!(run.run.text(), "asked 0\n".repeat(3) + "handled 3\n", "{}", run.who);
+        assert_command_buffers(run);
+    });
+}
+
+#[test]
 fn through_a_layer_for_debugging_each_message_counts_once() {
     each_with("metal_training.m", &["12"], &[("FAKE_METAL_LAYER", "1")], |run| {
         assert_command_buffers(run);

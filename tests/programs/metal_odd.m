@@ -6,6 +6,7 @@
  *        metal_odd throw4         the same with Metal 4, and three commits after that
  *        metal_odd gone           the last to hold a command buffer is a handler, which runs before commit returns
  *        metal_odd allocations    tells what it takes of malloc to commit, to a queue that was seen made and to one that was not
+ *        metal_odd asks           tells how often a command buffer is asked for something while it is committed
  *        metal_odd before|after   another one puts its own commit into the class, before the first command buffer or after
  *        metal_odd unseen         a queue of a class that no message returned
  *        metal_odd waited         the same, beside one of a usual class; its command buffers are waited for
@@ -203,6 +204,20 @@ static void count_all_allocations(void) {
     count_allocations("unseen");
 }
 
+/* The GPU waits meanwhile: what a handler asks is another matter. */
+static void asks(void) {
+    id<MTLSharedEvent> gate = [device newSharedEvent];
+    for (int i = 1; i <= 3; i++) {
+        id<MTLCommandBuffer> work = encode("nothing");
+        [work encodeWaitForEvent:gate value:i];
+        int before = fake_questions;
+        [work commit];
+        printf("asked %d\n", fake_questions - before);
+        [gate setSignaledValue:i];
+        await_handlers(i);
+    }
+}
+
 static void (*original_commit)(id, SEL);
 static int seen;
 
@@ -362,6 +377,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "throw4")) throwing4();
     else if (!strcmp(what, "gone")) gone();
     else if (!strcmp(what, "allocations")) count_all_allocations();
+    else if (!strcmp(what, "asks")) asks();
     else if (!strcmp(what, "before")) swizzled(0);
     else if (!strcmp(what, "after")) swizzled(1);
     else if (!strcmp(what, "unseen")) unseen();

@@ -369,11 +369,11 @@ NSArray *MTLCopyAllDevices(void);
 NSArray *MTLCopyAllDevicesWithObserver(id *observer, void *handler);
 
 /* Not Apple's: a queue of a class that no message of the device returns; the end of a device; what the innermost commit
- * calls before and after all else; command buffers that are there. */
+ * calls before and after all else; command buffers that are there; how often one was asked for what it is. */
 id<MTLCommandQueue> fake_odd_queue(id<MTLDevice> device);
 void fake_vanish(id<MTLDevice> device);
 extern void (*fake_at_commit)(void), (*fake_after_commit)(void);
-extern volatile int fake_command_buffers;
+extern volatile int fake_command_buffers, fake_questions;
 /* The class of new queues, where it is to be another one. */
 extern const char *fake_queue_class;
 
