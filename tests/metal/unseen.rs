@@ -57,7 +57,7 @@ fn objects_of_other_kinds_than_known_are_passed_over_and_named() {
     ];
     for (way, commits, note) in said {
         each("metal_odd.m", &[way], |run| {
-            assert_eq!(run.process().notes, [note.clone()], "{}", run.who);
+            assert_eq!(run.process().notes, std::slice::from_ref(&note), "{}", run.who);
             // The fifth queue's command buffers are of a class that is hooked.
             assert_eq!(run.trace.table("launches").len(), commits, "{}", run.who);
             assert_eq!(run.truth("command_buffer").len(), commits.max(1), "{}", run.who);
