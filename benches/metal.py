@@ -27,6 +27,7 @@ KINDS = {
     "dispatch": ("dispatchThreadgroups:threadsPerThreadgroup:", 2000, "messages"),
     "pipeline": ("setComputePipelineState:", 2000, "messages"),
     "copy": ("fillBuffer:range:value:", 2000, "messages"),
+    "label": ("setLabel: of a command buffer, of 20 bytes", 2000, "messages"),
     "outer": ("computeCommandEncoderWithDispatchType:", 2000, "messages"),
     "encoder": ("computeCommandEncoder, which sends the one above", 2000, "messages"),
     "buffer": ("commandBuffer", 60, "messages"),

@@ -4,8 +4,11 @@
 //! `tests/fakes/metal` is the simulation and writes the truth; what Apple's own classes do only a Mac can show.
 
 mod asked;
+mod labels;
 mod pipelines;
 mod stress;
+mod textures;
+mod unseen;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -356,6 +359,14 @@ fn a_commit_allocates_nothing_but_what_metal_does_for_the_completion_handler() {
 }
 
 #[test]
+fn a_commit_asks_its_command_buffer_for_nothing() {
+    each("metal_odd.m", &["asks"], |run| {
+        assert_eq!(run.run.text(), "asked 0\n".repeat(3) + "handled 3\n", "{}", run.who);
+        assert_command_buffers(run);
+    });
+}
+
+#[test]
 fn through_a_layer_for_debugging_each_message_counts_once() {
     each_with("metal_training.m", &["12"], &[("FAKE_METAL_LAYER", "1")], |run| {
         assert_command_buffers(run);
@@ -370,35 +381,6 @@ fn through_a_layer_for_debugging_each_message_counts_once() {
 fn another_ones_hooks_see_each_commit_once_before_and_after_ours() {
     for order in ["before", "after"] {
         each("metal_odd.m", &[order], assert_command_buffers);
-    }
-}
-
-#[test]
-fn a_queue_that_nobody_saw_come_is_left_alone() {
-    each("metal_odd.m", &["unseen"], |run| {
-        assert_eq!(run.truth("command_buffer").len(), 3, "{}", run.who);
-        assert_eq!(run.trace.table("launches").len(), 0, "{}", run.who);
-    });
-}
-
-#[test]
-fn objects_of_other_kinds_than_known_are_passed_over_and_named() {
-    let said = [
-        ("classes", 5, "Metal objects of a fifth class of one kind: messages to these are missing"),
-        (
-            "wrapper",
-            0,
-            "a Metal object lacks what its kind has (a wrapper, or a newer macOS): messages to it are missing",
-        ),
-        ("signature", 1, "a method of Metal's has another signature than known: calls of it are missing"),
-    ];
-    for (way, commits, note) in said {
-        each("metal_odd.m", &[way], |run| {
-            assert_eq!(run.process().notes, [note], "{}", run.who);
-            // The fifth queue's command buffers are of a class that is hooked.
-            assert_eq!(run.trace.table("launches").len(), commits, "{}", run.who);
-            assert_eq!(run.truth("command_buffer").len(), commits.max(1), "{}", run.who);
-        });
     }
 }
 
@@ -429,6 +411,14 @@ fn a_device_that_vanishes_and_none_at_all_leave_the_program_as_it_is() {
     each_with("metal_odd.m", &["nothing"], &[("FAKE_METAL_DEVICES", "0")], |run| {
         assert_eq!(run.run.text(), "(nil) (nil)\nhandled 0\n", "{}", run.who);
         assert!(run.run.stderr.contains("too few Metal calls to judge"), "{}: {}", run.who, run.run.stderr);
+    });
+}
+
+#[test]
+fn what_is_paused_all_the_time_is_said_of_metal() {
+    each_of("metal_training.m", &["2"], &[], &["--start-paused"], |run| {
+        let said = "recording was off all the time, and no Metal call is known";
+        assert!(run.run.stderr.contains(said), "{}: {}", run.who, run.run.stderr);
     });
 }
 

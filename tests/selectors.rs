@@ -39,10 +39,11 @@ const FOUNDATION: [(&str, &str); 8] = [
     ("u8", "C"),
 ];
 /// The hooks' own types.
-const OURS: [(&str, &str); 9] = [
+const OURS: [(&str, &str); 10] = [
     ("()", "v"),
     ("Id", "@"),
     ("Range", "{_NSRange=QQ}"),
+    ("Region", "{MTLRegion={MTLOrigin=QQQ}{MTLSize=QQQ}}"),
     ("Size", "{MTLSize=QQQ}"),
     ("c_void", "v"),
     ("isize", "q"),
@@ -114,6 +115,7 @@ impl Metal {
         let mut types: BTreeMap<String, String> = FOUNDATION.map(|(a, b)| (a.to_owned(), b.to_owned())).into();
         types.extend([("MTLSize".to_owned(), "{MTLSize=QQQ}".to_owned())]);
         types.extend([("MTLOrigin".to_owned(), "{MTLOrigin=QQQ}".to_owned())]);
+        types.extend([("MTLRegion".to_owned(), "{MTLRegion={MTLOrigin=QQQ}{MTLSize=QQQ}}".to_owned())]);
         for text in &texts {
             // Enumerations are numbers, and aliases what they stand for.
             for part in text.split("pub struct ").skip(1) {

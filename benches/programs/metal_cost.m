@@ -1,7 +1,7 @@
 /* Messages to the simulated Metal, many of one kind inside one function, whose instructions benches/metal.py has counted.
  *
  * usage: metal_cost KIND COUNT
- *   dispatch, pipeline, copy, outer, encoder, buffer, commit, completed: COUNT of them, after those that come first
+ *   dispatch, pipeline, copy, label, outer, encoder, buffer, commit, completed: COUNT of them, after those that come first
  *   clock: COUNT reads of it
  *   first: the first object of each class, which is when its messages are hooked
  * Prints the ns of one. */
@@ -20,6 +20,7 @@ static id<MTLComputeCommandEncoder> kernels;
 static id<MTLBlitCommandEncoder> blit;
 static id<MTLBuffer> memory;
 static id<MTLSharedEvent> gate;
+static NSString *label;
 static id<MTLCommandBuffer> *all;
 
 static double seconds(void) {
@@ -36,7 +37,9 @@ static void begin(void) {
     pipeline = [device newComputePipelineStateWithFunction:function error:NULL];
     memory = [device newBufferWithLength:64 options:0];
     gate = [device newSharedEvent];
+    label = [[NSString stringWithUTF8String:"forward and backward"] retain];
     work = [[queue commandBuffer] retain];
+    [work setLabel:label];
     blit = [[work blitCommandEncoder] retain];
     [blit fillBuffer:memory range:(NSRange){0, 8} value:1];
     [blit endEncoding];
@@ -45,10 +48,25 @@ static void begin(void) {
     [kernels dispatchThreadgroups:(MTLSize){1, 1, 1} threadsPerThreadgroup:(MTLSize){1, 1, 1}];
 }
 
-/* What comes after it waits for the gate: the queue's thread sleeps while others are committed. */
-static void close_gate(void) {
-    [work encodeWaitForEvent:gate value:1];
-    [work commit];
+/* So many command buffers that are not committed. What comes after the first one of a round waits for its gate: the queue's
+ * thread sleeps while others are committed. */
+static void prepare(int count, uint64_t round) {
+    id<MTLCommandBuffer> first = round == 1 ? work : [queue commandBuffer];
+    [first encodeWaitForEvent:gate value:round];
+    [first commit];
+    for (int i = 0; i < count; i++) all[i] = [[queue commandBuffer] retain];
+    [all[0] enqueue];
+}
+
+/* A round before the one that is counted: a program's heap has had what command buffers take, many times. */
+static void first_round(int count) {
+    void *pool = objc_autoreleasePoolPush();
+    prepare(count, 1);
+    for (int i = 0; i < count; i++) [all[i] commit];
+    [gate setSignaledValue:1];
+    [all[count - 1] waitUntilCompleted];
+    for (int i = 0; i < count; i++) [all[i] release];
+    objc_autoreleasePoolPop(pool);
 }
 
 __attribute__((noinline)) static void messages(const char *kind, int count) {
@@ -62,6 +80,8 @@ __attribute__((noinline)) static void messages(const char *kind, int count) {
         for (int i = 0; i < count; i++) [kernels setComputePipelineState:pipeline];
     else if (!strcmp(kind, "copy"))
         for (int i = 0; i < count; i++) [blit fillBuffer:memory range:(NSRange){0, 8} value:1];
+    else if (!strcmp(kind, "label"))
+        for (int i = 0; i < count; i++) [work setLabel:label];
     else if (!strcmp(kind, "encoder"))
         for (int i = 0; i < count; i++) [work computeCommandEncoder];
     else if (!strcmp(kind, "outer"))
@@ -83,10 +103,9 @@ int main(int argc, char **argv) {
     void *pool = objc_autoreleasePoolPush();
     if (strcmp(kind, "first")) begin();
     if (commits || ends) {
-        close_gate();
         all = calloc(count, sizeof *all);
-        for (int i = 0; i < count; i++) all[i] = [[queue commandBuffer] retain];
-        [all[0] enqueue];
+        if (commits) first_round(count);
+        prepare(count, commits ? 2 : 1);
     }
     if (ends)
         for (int i = 0; i < count; i++) [all[i] commit];

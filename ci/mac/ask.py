@@ -33,8 +33,15 @@ def answer(trace: pathlib.Path, question: str, words: list[str]) -> tuple[str, b
     if question == "hook":
         calls = [h["calls"] for p in traced for h in p["coverage"]["hooks"] if h["name"] == words[0]]
         wanted = int(words[1])
-        exact = words[0].endswith(" commit]") and wanted >= 100
+        exact = words[2:] == ["exactly"]
         return f"{sum(calls)} calls", sum(calls) == wanted if exact else sum(calls) >= wanted
+    if question == "notes":
+        notes = [note for p in traced for note in p.get("notes", []) if "MTL" in note or "Metal" in note]
+        return "; ".join(notes) or f"none, {len(traced)} processes", bool(traced) and not notes
+    if question == "says":
+        text = pathlib.Path(words[0]).read_text()
+        missing = [word for word in words[1:] if f'"{word}"' not in text]
+        return f"missing: {missing}" if missing else "all", not missing
     if question == "balanced":
         off = [p["pid"] for p in traced if not p["balanced"]]
         return (f"not balanced: {off}" if off else f"{len(traced)} processes balanced"), bool(traced) and not off

@@ -1,5 +1,5 @@
-/* A program on Metal for ci/on-a-mac: 100 command buffers of two dispatches and a copy each, waited for one by one, and one
-   shared event; or what its argument says: mps, metal4, twice, clocks. Exit 77: this machine has not what it takes. */
+/* A program on Metal for ci/on-a-mac: 100 command buffers of two dispatches and a copy each, waited for one by one, what has a
+   label, parts of textures, and one shared event; or what its argument says: mps, metal4, twice, clocks, cost. Exit 77: this machine has not what it takes. */
 
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
@@ -20,6 +20,7 @@ static id<MTLComputePipelineState> pipeline(id<MTLDevice> device) {
 
 static void dispatch(id<MTLCommandBuffer> work, id<MTLComputePipelineState> kernel, id<MTLBuffer> data, int times) {
     id<MTLComputeCommandEncoder> encoder = [work computeCommandEncoder];
+    encoder.label = @"encoder of a Mac";
     [encoder setComputePipelineState:kernel];
     [encoder setBuffer:data offset:0 atIndex:0];
     for (int i = 0; i < times; i++)
@@ -27,15 +28,55 @@ static void dispatch(id<MTLCommandBuffer> work, id<MTLComputePipelineState> kern
     [encoder endEncoding];
 }
 
+/* The host writes 16 x 8 pixels of a texture, whose 8 x 4 are copied into another one in the command buffer. */
+static void copy_part(id<MTLDevice> device, id<MTLBlitCommandEncoder> copy) {
+    MTLTextureDescriptor *of = [MTLTextureDescriptor texture2DDescriptorWithPixelFormat:MTLPixelFormatRGBA8Unorm
+                                                                                  width:64
+                                                                                 height:64
+                                                                              mipmapped:NO];
+    id<MTLTexture> one = [device newTextureWithDescriptor:of], two = [device newTextureWithDescriptor:of];
+    static const char pixels[16 * 8 * 4];
+    [one replaceRegion:MTLRegionMake2D(0, 0, 16, 8) mipmapLevel:0 withBytes:pixels bytesPerRow:16 * 4];
+    [copy copyFromTexture:one
+              sourceSlice:0
+              sourceLevel:0
+             sourceOrigin:MTLOriginMake(0, 0, 0)
+               sourceSize:MTLSizeMake(8, 4, 1)
+                toTexture:two
+         destinationSlice:0
+         destinationLevel:0
+        destinationOrigin:MTLOriginMake(8, 8, 0)];
+}
+
+/* What a message takes that is hooked and does little itself, in ns: the best of some rounds. */
+static int cost(id<MTLCommandQueue> queue, id<MTLComputePipelineState> kernel) {
+    enum { MESSAGES = 20000, ROUNDS = 9 };
+    uint64_t best = UINT64_MAX;
+    id<MTLComputeCommandEncoder> encoder = [[queue commandBuffer] computeCommandEncoder];
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t begin = clock_gettime_nsec_np(CLOCK_UPTIME_RAW);
+        for (int i = 0; i < MESSAGES; i++) [encoder setComputePipelineState:kernel];
+        uint64_t took = clock_gettime_nsec_np(CLOCK_UPTIME_RAW) - begin;
+        if (took < best) best = took;
+    }
+    [encoder endEncoding];
+    printf("%llu\n", best / MESSAGES);
+    return 0;
+}
+
 static int plain(id<MTLDevice> device, id<MTLCommandQueue> queue, id<MTLComputePipelineState> kernel) {
     id<MTLBuffer> data = [device newBufferWithLength:BYTES options:MTLResourceStorageModeShared];
     id<MTLBuffer> other = [device newBufferWithLength:BYTES options:MTLResourceStorageModeShared];
+    queue.label = @"queue of a Mac";
+    data.label = @"buffer of a Mac";
     for (int i = 0; i < COMMITS; i++) @autoreleasepool {
         id<MTLCommandBuffer> work = [queue commandBuffer];
-        work.label = @"step";
+        /* The others go by their encoder's. */
+        if (i % 2) work.label = @"step";
         dispatch(work, kernel, data, 2);
         id<MTLBlitCommandEncoder> copy = [work blitCommandEncoder];
         [copy copyFromBuffer:data sourceOffset:0 toBuffer:other destinationOffset:0 size:BYTES];
+        if (i == 0) copy_part(device, copy);
         [copy endEncoding];
         [work commit];
         [work waitUntilCompleted];
@@ -107,6 +148,7 @@ int main(int count, char **words) {
         if (!device || !queue || !kernel) return 77;
         if ([what isEqual:@"mps"]) return mps(device, queue, kernel);
         if ([what isEqual:@"metal4"]) return metal4(device);
+        if ([what isEqual:@"cost"]) return cost(queue, kernel);
         if ([what isEqual:@"clocks"]) return clocks(device, queue, kernel);
         if ([what isEqual:@"twice"]) {
             id<MTLCommandBuffer> work = [queue commandBuffer];

@@ -133,8 +133,31 @@ pub(crate) enum Role {
     EndsGraph,
     /// Makes a Metal command buffer, which is the third word, or else a queue signal an event, which is the first.
     SignalsEvent,
-    /// Makes a queue of Metal, of which so many command buffers may be uncompleted as the last word says.
+    /// Makes a queue of Metal, of which so many command buffers may be uncompleted as the last word says. Its label is in the third.
     MakesQueue,
+    /// Gives an object of Metal, the first word, the label in the third.
+    Labels(Labelled),
+}
+
+/// What has a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Labelled {
+    Queue,
+    CommandBuffer,
+    Encoder,
+    Memory,
+}
+
+impl Labelled {
+    /// By the kind of object that a hook's name begins with.
+    fn of(kind: &str) -> Labelled {
+        match kind {
+            "[MTLCommandQueue" => Labelled::Queue,
+            "[MTLCommandBuffer" | "[MTL4CommandBuffer" => Labelled::CommandBuffer,
+            kind if kind.ends_with("Encoder") => Labelled::Encoder,
+            _ => Labelled::Memory,
+        }
+    }
 }
 
 impl Role {
@@ -147,10 +170,12 @@ impl Role {
             "cuGraphNodeSetEnabled" => Role::UpdatesGraph,
             name if name.starts_with("cuGraphExecUpdate") => Role::UpdatesGraph,
             name if name.starts_with("cuGraphExec") && name.contains("NodeSet") => Role::UpdatesGraph,
-            name if name.starts_with("[MTL") => match name.split_once(' ').map_or("", |(_, selector)| selector) {
-                selector if selector.starts_with("newCommandQueue") => Role::MakesQueue,
-                selector if selector.starts_with("encodeSignalEvent:") => Role::SignalsEvent,
-                selector if selector.starts_with("signalEvent:") => Role::SignalsEvent,
+            name if name.starts_with("[MTL") => match name.split_once(' ').unwrap_or_default() {
+                (_, selector) if selector.starts_with("newCommandQueue") => Role::MakesQueue,
+                (_, selector) if selector.starts_with("newMTL4CommandQueue") => Role::MakesQueue,
+                (_, selector) if selector.starts_with("encodeSignalEvent:") => Role::SignalsEvent,
+                (_, selector) if selector.starts_with("signalEvent:") => Role::SignalsEvent,
+                (kind, "setLabel:]") => Role::Labels(Labelled::of(kind)),
                 _ => Role::Other,
             },
             _ => Role::Other,
@@ -181,6 +206,13 @@ pub(crate) fn hooks(view: &View) -> Vec<Hook> {
         name,
     };
     rows.iter().zip(names).map(hook).collect()
+}
+
+/// Whether the hooks are those of macOS; `known` as [`hooks`] says, or none where no event was read yet.
+pub(crate) fn is_of_metal(view: &View, known: &[Hook]) -> bool {
+    let count = view.header().hook_count.load(Ordering::Relaxed) as usize;
+    let mut rows = (0..count.min(HOOKS_MAX)).filter_map(|n| view.hook(n)).map(|row| row.read());
+    known.iter().any(|hook| hook.metal) || known.is_empty() && rows.any(|row| row.name().starts_with("[MTL"))
 }
 
 /// Number of a hook's class. From the table itself: a process whose first call never returns has no event, for which

@@ -144,6 +144,9 @@ pub struct Process {
     pub reason: Option<String>,
     /// Still running when the collector ended: what it did afterwards is not in the trace.
     pub running: bool,
+    /// It is a process of macOS: what it may use of a GPU it uses by Metal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub metal: bool,
     /// It runs a Python that gives out small objects from pools of its own, which malloc does not see.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub python_pools: bool,

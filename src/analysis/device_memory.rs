@@ -137,6 +137,9 @@ impl Analysis for DeviceMemory {
             section.table(by_process(facts));
             section.table(by_kind(facts));
         }
+        if facts.device_memory.labels.iter().next().is_some() {
+            section.table(by_label(facts));
+        }
         section.table(by_call(facts, sized));
         sites::cost_table(&mut section, facts, &[What::Memory], ("by_site", "By line, without waiting for the GPU"));
         if sized {
@@ -202,6 +205,22 @@ fn by_kind(facts: &Facts<'_>) -> Table {
         }
     }
     Table::new("by_kind", "Live at the peak and at the end, by kind", &COLUMNS, rows)
+}
+
+/// What the program gives a label (Metal), the most bytes first.
+fn by_label(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 4] = [
+        column("process", "Process", Unit::Text),
+        column("label", "Label", Unit::Name),
+        column("blocks", "Blocks taken", Unit::Count),
+        column("bytes", "Bytes", Unit::Bytes),
+    ];
+    let mut labels: Vec<_> = facts.device_memory.labels.iter().collect();
+    labels.sort_by_key(|(key, (_, bytes))| (std::cmp::Reverse(*bytes), **key));
+    let row = |((process_id, label), (blocks, bytes)): (&(i64, i64), &(u64, i64))| {
+        vec![facts.label(*process_id).into(), facts.names.full(*label).into(), (*blocks).into(), (*bytes).into()]
+    };
+    Table::new("by_label", "Taken, by the program's labels", &COLUMNS, labels.into_iter().map(row).collect())
 }
 
 fn by_call(facts: &Facts<'_>, sized: bool) -> Table {

@@ -11,7 +11,9 @@ use crate::trace::Site;
 pub(crate) struct AllEvents;
 
 /// Classes whose course over time is shown.
-const OVER_TIME: [&str; 4] = ["launch", "sync", "transfer", "kernel"];
+const OVER_TIME: [&str; 5] = ["launch", "commit", "sync", "transfer", "kernel"];
+/// Classes of calls that use a GPU: where one is, no event of another one is none.
+const USES: [&str; 9] = ["launch", "commit", "sync", "transfer", "alloc", "free", "module", "api", "encode"];
 
 impl Analysis for AllEvents {
     fn name(&self) -> &'static str {
@@ -27,7 +29,7 @@ impl Analysis for AllEvents {
             definition: "From the tables rollups and rollup_names, which hold every event of the run in sums, whatever became of the single ones \
                 (removed for --max-size, sampled out, left out for --budget, dropped). By class: events, how many a second over the whole \
                 range, durations. By kernel, range, function and line, the most time first. Over time: parts of equal length, events by \
-                when they began. Errors are results of CUDA and NCCL other than success and not ready.",
+                when they began. Launches are commits where the program uses Metal. Errors are results of CUDA and NCCL other than success and not ready.",
             unit: "ns in JSON, of host calls the time inside the original function, of kernels that on the GPU; events, where a range that \
                 ends is two; bytes.",
             limits: "Quantiles are known to 12.5 %. Times are of events that have a duration: of sampled mallocs those that were timed. A call \
@@ -83,16 +85,24 @@ impl Analysis for AllEvents {
         }
         let range_ns = range_ns(facts);
         let per_s = |count: i64| count as f64 / (range_ns as f64 / 1e9);
-        let quantile = |class: &str, share| all.of(class).and_then(|sum| sum.quantile_ns(share));
+        // Commits of Metal's are launches in all reports.
+        let launches =
+            ["launch", "commit"].into_iter().filter_map(|class| all.of(class)).fold(Sum::default(), |mut all, sum| {
+                all.add(sum);
+                all
+            });
+        let used = USES.iter().any(|class| all.of(class).is_some());
+        let of = |class: &str, number: fn(&Sum) -> i64| all.of(class).map(number).or(used.then_some(0));
         section.fact("range_ns", "range", Unit::Ns, range_ns);
         section.fact("events", "events", Unit::Count, all.classes().map(|(_, sum)| sum.events).sum::<i64>());
         section.fact("errors", "failed calls", Unit::Count, all.classes().map(|(_, sum)| sum.errors).sum::<i64>());
-        section.fact("launches_per_s", "launches a second", Unit::PerS, all.of("launch").map(|sum| per_s(sum.events)));
-        section.fact("launch_ns_p50", "launch, median", Unit::Ns, quantile("launch", 0.5));
-        section.fact("launch_ns_p99", "launch, p99", Unit::Ns, quantile("launch", 0.99));
-        section.fact("sync_ns", "in synchronisation", Unit::Ns, all.of("sync").map(|sum| sum.ns));
-        section.fact("sync_ns_p99", "synchronisation, p99", Unit::Ns, quantile("sync", 0.99));
-        section.fact("transfer_bytes", "copied", Unit::Bytes, all.of("transfer").map(|sum| sum.bytes));
+        section.fact("launches_per_s", "launches a second", Unit::PerS, used.then(|| per_s(launches.events)));
+        section.fact("launch_ns_p50", "launch, median", Unit::Ns, launches.quantile_ns(0.5));
+        section.fact("launch_ns_p99", "launch, p99", Unit::Ns, launches.quantile_ns(0.99));
+        section.fact("sync_ns", "in synchronisation", Unit::Ns, of("sync", |sum| sum.ns));
+        let longest = all.of("sync").and_then(|sum| sum.quantile_ns(0.99));
+        section.fact("sync_ns_p99", "synchronisation, p99", Unit::Ns, longest);
+        section.fact("transfer_bytes", "copied", Unit::Bytes, of("transfer", |sum| sum.bytes));
         section.fact("kernel_ns", "kernels", Unit::Ns, all.of("kernel").map(|sum| sum.ns));
         section.table(by_class(all, per_s));
         section.table(by_what(facts));
@@ -208,7 +218,9 @@ fn over_time(facts: &Facts<'_>) -> Table {
     ];
     let part_s = (all.part_ns() as f64 / 1e9).max(1e-9);
     let rows = all.over_time(&OVER_TIME).map(|(start_ns, sums)| {
-        let [launch, sync, transfer, kernel] = [0, 1, 2, 3].map(|n| sums.get(n).cloned().unwrap_or_default());
+        let [mut launch, commit, sync, transfer, kernel] =
+            [0, 1, 2, 3, 4].map(|n| sums.get(n).cloned().unwrap_or_default());
+        launch.add(&commit);
         let errors = launch.errors + sync.errors + transfer.errors;
         vec![
             (first_ns + start_ns).max(0).into(),
@@ -263,6 +275,22 @@ mod tests {
         let of = |row, column| section.cell("by_what", row, column).clone();
         assert_eq!([of(0, "name"), of(0, "events")], ["cuStreamSynchronize".into(), Value::Int(8)]);
         assert_eq!([of(1, "name"), of(1, "events")], ["gemm".into(), Value::Int(4000)]);
+    }
+
+    #[test]
+    fn commits_are_launches_and_what_there_was_none_of_is_zero() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 2_000_000_000);
+        let commit = trace.name(NameKind::Api, "[MTLCommandBuffer commit]");
+        let sums = json!({"api_id": commit, "events": 10, "timed": 10, "total_ns": 18_000, "max_ns": 2_000, "durations": "39:10"});
+        trace.rollup(0, "commit", &sums);
+        let section = trace.section(&AllEvents);
+        assert_eq!(section.cell("by_part", 0, "launches_per_s"), section.get("launches_per_s"));
+        assert!(matches!(section.get("launches_per_s"), Value::Num(number) if *number > 0.0));
+        assert_eq!(section.get("launch_ns_p50"), &Value::Num(1920.0));
+        assert_eq!([section.get("sync_ns"), section.get("transfer_bytes")], [&Value::Int(0); 2]);
+        assert_eq!(section.get("sync_ns_p99"), &Value::Missing);
+        assert_eq!(section.get("kernel_ns"), &Value::Missing, "of the GPU's own time nothing was recorded");
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Analysis for Streams {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Busy, Need::GpuClock, Need::Implicit]
+        &[Need::Busy, Need::GpuClock, Need::Implicit, Need::Metal]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -100,6 +100,22 @@ impl Analysis for Streams {
             }));
         }
         section.table(Table::new("by_stream", "By stream", &COLUMNS, rows));
+        if !facts.metal.queues.is_empty() {
+            section.table(labelled(facts));
+        }
         section
     }
+}
+
+/// Queues that the program gave labels.
+fn labelled(facts: &Facts<'_>) -> Table {
+    const COLUMNS: [Column; 3] = [
+        column("process", "Process", Unit::Text),
+        column("stream", "Stream", Unit::Id),
+        column("label", "Label", Unit::Name),
+    ];
+    let row = |((process_id, queue), label): (&(i64, i64), &i64)| {
+        vec![facts.label(*process_id).into(), (*queue).into(), facts.names.full(*label).into()]
+    };
+    Table::new("labels", "What the program calls its queues", &COLUMNS, facts.metal.queues.iter().map(row).collect())
 }

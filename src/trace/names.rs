@@ -38,6 +38,25 @@ impl Trace {
     }
 }
 
+impl Trace {
+    /// What programs call their queues of Metal, by process and queue.
+    pub(crate) fn queue_names(&self) -> FxHashMap<(i64, i64), String> {
+        const MOST: usize = 10_000;
+        let mut labels = FxHashMap::default();
+        let want = Want { table: TableId::CommandBuffers, columns: &["queue", "queue_name_id"] };
+        self.scan(&[want], &Filter::default(), &mut |rows| {
+            let (process, queue) = (rows.i64("process_id"), rows.i64("queue"));
+            for (row, label) in rows.i64_or("queue_name_id", NO_NAME).iter().enumerate() {
+                if *label != NO_NAME && labels.len() < MOST {
+                    labels.insert((process[row], queue[row]), *label);
+                }
+            }
+        });
+        let names = self.names(&labels.values().copied().collect());
+        labels.into_iter().map(|(queue, label)| (queue, names.full(label))).collect()
+    }
+}
+
 impl Names {
     /// The name, demangled, in full.
     pub(crate) fn full(&self, id: i64) -> String {

@@ -69,7 +69,7 @@ impl Process {
 
     /// Whether it gave a GPU work or called NCCL; a rank's helpers inherit its variables, and do neither.
     fn works(&self) -> bool {
-        const WORK: [&str; 3] = ["launch", "transfer", "collective"];
+        const WORK: [&str; 4] = ["launch", "commit", "transfer", "collective"];
         let accounting = self.manifest.as_ref().map(|known| &known.accounting);
         accounting.is_some_and(|of| WORK.iter().any(|class| of.get(*class).is_some_and(|count| count.seen > 0)))
     }

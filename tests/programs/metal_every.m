@@ -1,6 +1,6 @@
 /* Each message that is hooked, with arguments that nobody else uses; two devices; heaps; Metal 4; MPSCommandBuffer.
  *
- * usage: metal_every copies|memory|devices|metal4|mps|pipelines|background */
+ * usage: metal_every copies|textures|memory|devices|metal4|mps|pipelines|background|labels */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +67,47 @@ static void copies(id<MTLDevice> device) {
     run(work);
     char *seen = [b contents];
     printf("%.5s %d %d %d\n", seen + 100, seen[199], seen[200], seen[499]);
+}
+
+/* Parts of textures: the GPU's copies of one, and what the host writes and reads. */
+static void textures(id<MTLDevice> device) {
+    static unsigned char pixels[16 * 16 * 4], back[16 * 16 * 4];
+    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = i * 7;
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLTexture> one = [device newTextureWithDescriptor:nil], two = [device newTextureWithDescriptor:nil];
+    [one replaceRegion:(MTLRegion){{1, 2, 0}, {16, 3, 1}} mipmapLevel:0 withBytes:pixels bytesPerRow:64];
+    [one replaceRegion:(MTLRegion){{4, 4, 0}, {4, 5, 1}}
+           mipmapLevel:0
+                 slice:0
+             withBytes:pixels
+           bytesPerRow:16
+         bytesPerImage:80];
+    id<MTLCommandBuffer> work = [queue commandBuffer];
+    id<MTLBlitCommandEncoder> blit = [work blitCommandEncoder];
+    [blit copyFromTexture:one
+              sourceSlice:0
+              sourceLevel:0
+             sourceOrigin:(MTLOrigin){0, 0, 0}
+               sourceSize:(MTLSize){8, 5, 1}
+                toTexture:two
+         destinationSlice:0
+         destinationLevel:0
+        destinationOrigin:(MTLOrigin){8, 8, 0}];
+    /* 32 x 32 and 16 x 16 pixels, twice. */
+    [blit copyFromTexture:one
+              sourceSlice:0
+              sourceLevel:0
+                toTexture:two
+         destinationSlice:0
+         destinationLevel:0
+               sliceCount:2
+               levelCount:2];
+    [blit endEncoding];
+    run(work);
+    [one getBytes:back bytesPerRow:64 fromRegion:(MTLRegion){{1, 2, 0}, {2, 7, 1}} mipmapLevel:0];
+    printf("%d\n", back[0] == pixels[0] && back[65] == pixels[65]);
+    [one getBytes:back bytesPerRow:64 bytesPerImage:192 fromRegion:(MTLRegion){{4, 4, 0}, {3, 3, 1}} mipmapLevel:0 slice:0];
+    printf("%d\n", back[0] == pixels[0] && back[64] == pixels[16]);
 }
 
 static void memory(id<MTLDevice> device) {
@@ -161,6 +202,30 @@ static void mps(id<MTLDevice> device) {
     [stream waitUntilCompleted];
 }
 
+/* What has labels: a queue, its command buffers and their encoders, memory. */
+static void labels(id<MTLDevice> device) {
+    id<MTLCommandQueue> queue = [device newCommandQueue], other = [device newCommandQueue];
+    [queue setLabel:text("training")];
+    id<MTLBuffer> weights = [device newBufferWithLength:1000 options:0], bare = [device newBufferWithLength:2000 options:0];
+    [weights setLabel:text("weights")];
+    id<MTLTexture> image = [device newTextureWithDescriptor:nil];
+    [image setLabel:text("image")];
+    for (int i = 0; i < 4; i++) {
+        id<MTLCommandBuffer> work = [i < 3 ? queue : other commandBuffer];
+        if (i == 1) [work setLabel:text("own")];
+        for (int n = 0; n < 2; n++) {
+            id<MTLComputeCommandEncoder> kernels = [work computeCommandEncoder];
+            if (i < 2) [kernels setLabel:text(n ? "mlp" : "attention")];
+            dispatch(kernels, pipeline(device, "layer_500us"), 3);
+            [kernels endEncoding];
+        }
+        run(work);
+    }
+    [weights release];
+    [bare release];
+    [image release];
+}
+
 /* Pipelines at addresses where others were. */
 static void pipelines(id<MTLDevice> device) {
     id<MTLCommandQueue> queue = [device newCommandQueue];
@@ -203,9 +268,9 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(id<MTLDevice>);
-    } WAYS[] = {{"copies", copies}, {"memory", memory}, {"devices", devices},
+    } WAYS[] = {{"copies", copies}, {"textures", textures}, {"memory", memory}, {"devices", devices},
                 {"metal4", metal4}, {"mps", mps},       {"pipelines", pipelines},
-                {"background", background}};
+                {"background", background}, {"labels", labels}};
     for (size_t i = 0; argc > 1 && i < sizeof WAYS / sizeof *WAYS; i++) {
         if (strcmp(argv[1], WAYS[i].name)) continue;
         void *pool = objc_autoreleasePoolPush();

@@ -6,8 +6,10 @@
  *        metal_odd throw4         the same with Metal 4, and three commits after that
  *        metal_odd gone           the last to hold a command buffer is a handler, which runs before commit returns
  *        metal_odd allocations    tells what it takes of malloc to commit, to a queue that was seen made and to one that was not
+ *        metal_odd asks           tells how often a command buffer is asked for something while it is committed
  *        metal_odd before|after   another one puts its own commit into the class, before the first command buffer or after
  *        metal_odd unseen         a queue of a class that no message returned
+ *        metal_odd waited         the same, beside one of a usual class; its command buffers are waited for
  *        metal_odd classes        queues of five classes
  *        metal_odd wrapper        a queue of a class that lacks what queues have
  *        metal_odd signature      a queue whose commandBuffer has another signature than Metal's
@@ -179,15 +181,17 @@ void *realloc(void *block, size_t bytes) {
     return __libc_realloc(block, bytes);
 }
 
-/* From before the commit until after the handlers; the first commit of a queue starts its thread. */
+/* From before the commit until after the program's handler (who waits for a command buffer has its class met); the first commit of
+   a queue starts its thread. */
 static void count_allocations(const char *who) {
     unsigned long count = 0;
     for (int i = 0; i < 101; i++) {
         void *inner = objc_autoreleasePoolPush();
         id<MTLCommandBuffer> work = encode("nothing");
         unsigned long before = allocations;
+        int until = handled + 1;
         [work commit];
-        [work waitUntilCompleted];
+        await_handlers(until);
         if (i > 0) count += allocations - before;
         objc_autoreleasePoolPop(inner);
     }
@@ -198,6 +202,20 @@ static void count_all_allocations(void) {
     count_allocations("seen");
     queue = fake_odd_queue(device);
     count_allocations("unseen");
+}
+
+/* The GPU waits meanwhile: what a handler asks is another matter. */
+static void asks(void) {
+    id<MTLSharedEvent> gate = [device newSharedEvent];
+    for (int i = 1; i <= 3; i++) {
+        id<MTLCommandBuffer> work = encode("nothing");
+        [work encodeWaitForEvent:gate value:i];
+        int before = fake_questions;
+        [work commit];
+        printf("asked %d\n", fake_questions - before);
+        [gate setSignaledValue:i];
+        await_handlers(i);
+    }
 }
 
 static void (*original_commit)(id, SEL);
@@ -236,6 +254,28 @@ static void unseen(void) {
     queue = fake_odd_queue(device);
     for (int i = 0; i < 3; i++) [encode("short_500us") commit];
     await_handlers(3);
+}
+
+static void (*original_wait)(id, SEL);
+
+static void their_wait(id self, SEL selector) {
+    seen++;
+    original_wait(self, selector);
+}
+
+static void waited(void) {
+    [encode("short_500us") commit];
+    /* Another one's hook stands where ours looks for such classes. */
+    Method method = class_getInstanceMethod(objc_getClass("_MTLSimCommandBuffer"), sel_registerName("waitUntilCompleted"));
+    original_wait = (void (*)(id, SEL))(void *)method_setImplementation(method, (IMP)(void *)their_wait);
+    queue = fake_odd_queue(device);
+    for (int i = 0; i < 4; i++) {
+        id<MTLCommandBuffer> work = encode("short_500us");
+        [work commit];
+        [work waitUntilCompleted];
+    }
+    await_handlers(5);
+    printf("seen %d\n", seen);
 }
 
 /* A new class of queues. Its name, which is the class's from then on. */
@@ -287,7 +327,7 @@ static id behind;
 static void wrapper(void) {
     behind = fake_odd_queue(device);
     fake_queue_class = "ThinQueue";
-    queue = [device newCommandQueue];
+    for (int i = 0; i < 3; i++) queue = [device newCommandQueue];
     [encode("short_500us") commit];
     await_handlers(1);
 }
@@ -337,9 +377,11 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "throw4")) throwing4();
     else if (!strcmp(what, "gone")) gone();
     else if (!strcmp(what, "allocations")) count_all_allocations();
+    else if (!strcmp(what, "asks")) asks();
     else if (!strcmp(what, "before")) swizzled(0);
     else if (!strcmp(what, "after")) swizzled(1);
     else if (!strcmp(what, "unseen")) unseen();
+    else if (!strcmp(what, "waited")) waited();
     else if (!strcmp(what, "classes")) classes();
     else if (!strcmp(what, "wrapper")) wrapper();
     else if (!strcmp(what, "signature")) signature();

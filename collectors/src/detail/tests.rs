@@ -165,8 +165,8 @@ fn shares_are_right_where_a_batch_holds_several_classes_and_processes() {
     let mut tables = Tables::new();
     // Each is there twice: wanted, at 10, and not, at 500; of another process only wanted.
     for at in [10, 500] {
-        tables.memory(&call(Class::Alloc, at, 1, 0), 1, 0, 0);
-        tables.memory(&call(Class::Free, at, 1, 0), 1, 0, 0);
+        tables.memory(&call(Class::Alloc, at, 1, 0), 1, 0, 0, None);
+        tables.memory(&call(Class::Free, at, 1, 0), 1, 0, 0, None);
         tables.api(&call(Class::Api, at, 1, 0), 0, false);
         tables.api(&call(Class::Module, at, 1, 0), 0, false);
         tables.api(&call(Class::Module, at, 1, 0), 0, false);
@@ -198,7 +198,7 @@ fn shares_are_right_where_a_batch_holds_several_classes_and_processes() {
             tables.command_buffer(&CommandBuffer { start_ns: at, process_id: 1, events, ..CommandBuffer::default() });
         }
     }
-    tables.memory(&call(Class::Free, 20, 2, 0), 1, 0, 0);
+    tables.memory(&call(Class::Free, 20, 2, 0), 1, 0, 0, None);
     give(&mut stage, &mut tables);
     let (starts, shares) = passed(&mut stage);
     assert!(starts.iter().all(|at| [10, 20].contains(at)), "{starts:?}");

@@ -63,8 +63,11 @@ impl Process {
         let accounting = self.accounting();
         let unread = header.stacks[stacks::UNREAD].load(Ordering::Relaxed);
         let inline = facts::inline(self.segment.view());
-        let mut notes =
-            facts::notes(header.notes.load(Ordering::Relaxed), &self.fetched.past_symbols, inline.is_some());
+        let mut notes = facts::notes(
+            header.notes.load(Ordering::Relaxed) & !self.intake.metal.known_notes(),
+            &self.fetched.past_symbols,
+            inline.is_some(),
+        );
         notes.extend(facts::driver_note(header.driver_version.load(Ordering::Relaxed)));
         if self.broken {
             notes.push("a ring led out of its segment and was not read on".to_owned());
@@ -98,6 +101,7 @@ impl Process {
             traced: true,
             reason: facts::not_in_full(header.notes.load(Ordering::Relaxed)),
             running: self.ended_ns.is_none(),
+            metal: facts::is_of_metal(self.segment.view(), hooks),
             python_pools: header.notes.load(Ordering::Relaxed) & note::PYTHON_POOLS != 0,
             balanced: accounting.values().all(manifest::Count::is_balanced),
             gpu_time: self.gpu.describe(self.segment.view().header()),

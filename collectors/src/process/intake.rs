@@ -138,6 +138,8 @@ impl Intake {
                 self.names.bind(text.key, text.ticks, id);
                 self.metal.name(id, &text.text());
             }
+            text_kind::LABEL => self.metal.name(names::id(NameKind::Kernel, &text.text()), &text.text()),
+            text_kind::METAL_CLASS => self.metal.is_unseen(text.key, &text.text(), text.number),
             text_kind::ALIAS => self.names.alias(text.key, text.ticks, text.number),
             text_kind::GRAPH => return self.graphs.take_text(&text, thread),
             _ => {}

@@ -188,7 +188,7 @@ impl Process {
                         _ => pending.wait_context(context, at, false),
                     };
                 }
-                tables.memory(&call, hook.detail, first as i64, size(fourth));
+                tables.memory(&call, hook.detail, first as i64, size(fourth), None);
             }
             Class::Free => {
                 let block = self.intake.memory.freed(key(hook.detail, first), event.start);
@@ -203,7 +203,7 @@ impl Process {
                     };
                 }
                 let bytes = if fourth == 0 { block.map_or(0, |b| b.bytes) } else { fourth };
-                tables.memory(&call, kind, first as i64, size(bytes));
+                tables.memory(&call, kind, first as i64, size(bytes), None);
             }
             Class::Collective => {
                 let ((communicator, party), (data_type, operator)) = (unpack_party(first), unpack_type(fourth));

@@ -185,6 +185,14 @@ pub(super) const DEVICE_MEMORY: Table = Table {
             BYTES,
             "bytes taken, or asked for where the call failed (at most 2^50); for a free those of the allocation; 0 for one that was not seen",
         ),
+        Column::new(
+            "label_id",
+            I64,
+            Dictionary,
+            NONE,
+            "what the program calls the buffer, heap or texture (Metal; of an allocation the label that it got at once): names.name_id, kind kernel; null for none",
+        )
+        .optional(),
         CONTEXT,
         DEVICE,
         STREAM,

@@ -20,12 +20,14 @@ pub(super) const COMMAND_BUFFERS: Table = Table {
         OF_COMMIT,
         DEVICE.means("ordinal of its device in this process; null when not known"),
         Column::new("queue", I64, Dictionary, NONE, "bits of its queue: launches.stream"),
+        Column::new("queue_name_id", I64, Dictionary, NONE, "label of its queue: names.name_id, kind kernel; null for none")
+            .optional(),
         Column::new(
             "name_id",
             I64,
             Dictionary,
             NONE,
-            "its label, else its pipelines, as in launches: names.name_id, kind kernel; null when it has neither",
+            "its label, else its encoders' labels, else its pipelines, as in launches: names.name_id, kind kernel; null when it has none of them",
         )
         .optional(),
         Column::new("labelled", Bool, Plain, NONE, "name_id is the label that the program gave it"),
@@ -80,6 +82,8 @@ pub(super) const DISPATCHES: Table = Table {
             "its pipeline: names.name_id, kind kernel; null when that was not seen made",
         )
         .optional(),
+        Column::new("encoder_id", I64, Dictionary, NONE, "label of its encoder: names.name_id, kind kernel; null for none")
+            .optional(),
         Column::new(
             "kind",
             Text,

@@ -30,6 +30,7 @@ pub(crate) struct CommandBuffer {
     pub(crate) correlation_id: i64,
     pub(crate) device: Option<i32>,
     pub(crate) queue: i64,
+    pub(crate) queue_name_id: Option<i64>,
     pub(crate) name_id: Option<i64>,
     pub(crate) labelled: bool,
     pub(crate) command_buffers: i32,
@@ -57,6 +58,7 @@ pub(crate) struct Dispatch {
     pub(crate) api_id: i64,
     pub(crate) device: Option<i32>,
     pub(crate) name_id: Option<i64>,
+    pub(crate) encoder_id: Option<i64>,
     pub(crate) kind: DispatchKind,
     pub(crate) size: [u32; 3],
     pub(crate) group: [u32; 3],
@@ -92,6 +94,7 @@ pub(super) struct BufferColumns {
     numbers: [Plain<i64>; 4],
     pid: Plain<i32>,
     device: Optional<i32>,
+    queue_name_id: Optional<i64>,
     name_id: Optional<i64>,
     labelled: Flags,
     counts: [Plain<i32>; 6],
@@ -107,6 +110,7 @@ impl Default for BufferColumns {
             numbers: Default::default(),
             pid: Plain::default(),
             device: Optional::default(),
+            queue_name_id: Optional::default(),
             name_id: Optional::default(),
             labelled: Flags::default(),
             counts: Default::default(),
@@ -124,6 +128,7 @@ impl BufferColumns {
         self.numbers.iter_mut().zip(numbers).for_each(|(column, value)| column.push(value));
         self.pid.push(row.pid);
         self.device.push(row.device);
+        self.queue_name_id.push(row.queue_name_id);
         self.name_id.push(row.name_id);
         self.labelled.push(row.labelled);
         let counts = [row.command_buffers, row.dispatches].into_iter().chain(row.encoders);
@@ -144,7 +149,7 @@ impl BufferColumns {
         }
         let [start, process, correlation, queue] = &mut self.numbers;
         let mut columns = take![*start, *process, self.pid, *correlation, self.device, *queue];
-        columns.extend(take![self.name_id, self.labelled]);
+        columns.extend(take![self.queue_name_id, self.name_id, self.labelled]);
         self.counts.iter_mut().for_each(|column| columns.extend(take![*column]));
         columns.extend(take![self.encode_ns]);
         self.times.iter_mut().for_each(|column| columns.extend(take![*column]));
@@ -162,6 +167,7 @@ pub(super) struct DispatchColumns {
     api_id: Plain<i64>,
     device: Optional<i32>,
     name_id: Optional<i64>,
+    encoder_id: Optional<i64>,
     kind: Coded,
     size: [Plain<i32>; 3],
     group: [Plain<i32>; 3],
@@ -179,6 +185,7 @@ impl Default for DispatchColumns {
             api_id: Plain::default(),
             device: Optional::default(),
             name_id: Optional::default(),
+            encoder_id: Optional::default(),
             kind: Coded::new(&DISPATCH_KINDS),
             size: Default::default(),
             group: Default::default(),
@@ -199,6 +206,7 @@ impl DispatchColumns {
         self.api_id.push(row.api_id);
         self.device.push(row.device);
         self.name_id.push(row.name_id);
+        self.encoder_id.push(row.encoder_id);
         self.kind.push(row.kind as u8);
         for n in 0..3 {
             self.size[n].push(row.size[n].min(i32::MAX as u32) as i32);
@@ -214,7 +222,7 @@ impl DispatchColumns {
         }
         let [start, api, process] = &mut self.front;
         let mut columns = take![*start, *api, *process, self.pid, self.tid, self.correlation_id, self.api_id];
-        columns.extend(take![self.device, self.name_id, self.kind]);
+        columns.extend(take![self.device, self.name_id, self.encoder_id, self.kind]);
         self.size.iter_mut().chain(&mut self.group).for_each(|column| columns.extend(take![*column]));
         columns.extend(take![self.threads]);
         self.rows.batch(TableId::Dispatches, columns)

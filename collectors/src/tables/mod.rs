@@ -154,10 +154,10 @@ impl Tables {
         self.transfers.push(call).push(transfer);
     }
 
-    /// Adds a row to `device_memory`.
-    pub(crate) fn memory(&mut self, call: &Call, detail: u8, address: i64, bytes: i64) {
+    /// Adds a row to `device_memory`. `label`: id of what the program calls it.
+    pub(crate) fn memory(&mut self, call: &Call, detail: u8, address: i64, bytes: i64, label: Option<i64>) {
         self.fold_call(call, None, bytes);
-        self.device_memory.push(call).push(call.class, detail, address, bytes);
+        self.device_memory.push(call).push(call.class, detail, address, bytes, label);
     }
 
     /// Adds a row to `api`.

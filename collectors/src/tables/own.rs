@@ -140,6 +140,7 @@ pub(super) struct MemoryColumns {
     kind: Coded,
     address: Plain<i64>,
     bytes: Plain<i64>,
+    label_id: Optional<i64>,
 }
 
 pub(super) struct ApiColumns {
@@ -255,16 +256,18 @@ impl Default for MemoryColumns {
             kind: Coded::new(&MEMORY_KINDS),
             address: Plain::default(),
             bytes: Plain::default(),
+            label_id: Optional::default(),
         }
     }
 }
 
 impl MemoryColumns {
-    pub(super) fn push(&mut self, class: Class, detail: u8, address: i64, bytes: i64) {
+    pub(super) fn push(&mut self, class: Class, detail: u8, address: i64, bytes: i64, label: Option<i64>) {
         self.action.push(u8::from(class == Class::Free));
         self.kind.push(if usize::from(detail) < MEMORY_KINDS.len() { detail } else { 0 });
         self.address.push(address);
         self.bytes.push(bytes);
+        self.label_id.push(label);
     }
 }
 
@@ -272,7 +275,7 @@ impl Own for MemoryColumns {
     const TABLE: TableId = TableId::DeviceMemory;
 
     fn take(&mut self) -> [Vec<ArrayRef>; 2] {
-        [take![self.action, self.kind, self.address, self.bytes], Vec::new()]
+        [take![self.action, self.kind, self.address, self.bytes, self.label_id], Vec::new()]
     }
 }
 

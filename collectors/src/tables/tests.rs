@@ -58,7 +58,7 @@ fn fill(tables: &mut Tables) {
         is_async: false,
     };
     tables.transfer(&call(Class::Transfer), &transfer);
-    tables.memory(&call(Class::Free), 200, 1, 2);
+    tables.memory(&call(Class::Free), 200, 1, 2, None);
     tables.api(&call(Class::Module), 0, true);
     let group = Collective {
         detail: 3,
@@ -145,6 +145,7 @@ fn dispatch(kind: DispatchKind, size: [u32; 3], group: [u32; 3]) -> Dispatch {
         api_id: 6,
         device: None,
         name_id: None,
+        encoder_id: None,
         kind,
         size,
         group,

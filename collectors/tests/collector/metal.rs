@@ -1,5 +1,6 @@
 //! Messages of Metal become command buffers.
 
+mod labels;
 mod memory;
 
 use arrow::array::RecordBatch;
@@ -34,8 +35,8 @@ fn room(thread: &mut Thread<'_>, buffer: u64) {
     thread.call("[MTLCommandQueue commandBuffer]", [buffer, QUEUE, 0, 0]);
 }
 
-fn commit(thread: &mut Thread<'_>, buffer: u64, label: u64) {
-    thread.call("[MTLCommandBuffer commit]", [buffer, QUEUE, label, 1]);
+fn commit(thread: &mut Thread<'_>, buffer: u64) {
+    thread.call("[MTLCommandBuffer commit]", [buffer, QUEUE, 0, 1]);
 }
 
 /// A commit of Metal 4's, of so many command buffers.
@@ -81,7 +82,7 @@ fn a_commit_is_a_launch_of_what_was_encoded_and_an_interval_of_the_gpu() {
         one.text(text_kind::FUNCTION, 0xf2, 0, "relu");
         room(one, 0x1000);
         encode(one, 0x1000, &[0xf1, 0xf2, 0xf1]);
-        commit(one, 0x1000, 0);
+        commit(one, 0x1000);
         two.gpu_times(0x1000, 5_000, 1_000, DONE);
         one.call("[MTLCommandBuffer waitUntilCompleted]", [0x1000, QUEUE, 0, 0]);
         one.call("[MTLCommandBuffer waitUntilCompleted]", [0x1000, QUEUE, 0, 0]);
@@ -124,7 +125,7 @@ fn addresses_come_back_and_threads_share_the_work() {
             room(one, 0x1000);
             // What is encoded by one thread is committed by another, whose ring may be read first.
             encode(if n % 2 == 0 { one } else { two }, 0x1000, &[if n % 3 == 0 { 0xf1 } else { 0xf2 }]);
-            commit(if n % 2 == 0 { two } else { one }, 0x1000, 0);
+            commit(if n % 2 == 0 { two } else { one }, 0x1000);
             one.gpu_times(0x1000, 100 + n, 50, DONE);
         }
     });
@@ -142,20 +143,6 @@ fn addresses_come_back_and_threads_share_the_work() {
 }
 
 #[test]
-fn a_label_names_a_command_buffer() {
-    let folder = record("metal-label", |one, _| {
-        one.text(text_kind::LABEL, 0, 0, "forward");
-        encode(one, 0x1000, &[0xf1]);
-        commit(one, 0x1000, gputrace_abi::text::key(text_kind::LABEL, b"forward"));
-        one.gpu_times(0x1000, 100, 50, (0, status::ERROR));
-    });
-    assert_eq!(numbers(&table(&folder, "launches"), "name_id"), [kernel("forward")]);
-    let buffers = table(&folder, "command_buffers");
-    assert_eq!((texts(&buffers, "status"), flags(&buffers, "labelled")), (vec!["error".to_owned()], vec![true]));
-    assert_eq!(numbers(&table(&folder, "dispatches"), "name_id"), [None], "a pipeline that was not seen made");
-}
-
-#[test]
 fn copies_alone_are_copies_on_the_gpu_and_know_their_buffers() {
     let folder = record("metal-blit", |one, _| {
         let private = storage::PRIVATE << 4;
@@ -167,7 +154,7 @@ fn copies_alone_are_copies_on_the_gpu_and_know_their_buffers() {
         one.call(COPY, [0x60, 0x1010, 0x50, 64]);
         one.call("[MTLBlitCommandEncoder fillBuffer:range:value:]", [0x60, 0x1010, 0, 32]);
         one.call("[MTLCommandEncoder endEncoding]", [0x1010, 0, 0, 0]);
-        commit(one, 0x1000, 0);
+        commit(one, 0x1000);
         one.gpu_times(0x1000, 100, 50, DONE);
         one.call("[MTLBuffer dealloc]", [0x60, 0, 0, 0]);
         // A part of a heap.
@@ -200,12 +187,12 @@ fn a_new_command_buffer_waits_only_when_the_queue_is_full() {
         one.call("[MTLDevice newCommandQueueWithMaxCommandBufferCount:]", [QUEUE, 0, 0, 2]);
         for buffer in [0x1000, 0x2000] {
             room(one, buffer);
-            commit(one, buffer, 0);
+            commit(one, buffer);
         }
         // Two have not completed; the first one does while the third is waited for.
         room(one, 0x3000);
         two.gpu_times(0x1000, 200, 0, DONE);
-        commit(one, 0x3000, 0);
+        commit(one, 0x3000);
         two.gpu_times(0x2000, 200, 0, DONE);
         room(one, 0x4000);
     });
@@ -221,11 +208,11 @@ fn a_new_command_buffer_waits_only_when_the_queue_is_full() {
 fn a_new_command_buffer_may_have_the_address_of_one_that_completed_while_it_was_waited_for() {
     let folder = record("metal-reused", |one, two| {
         room(one, 0x1000);
-        commit(one, 0x1000, 0);
+        commit(one, 0x1000);
         let asked = counter();
         one.gpu_times(0x1000, 100, 0, DONE);
         two.call_since(asked, "[MTLCommandQueue commandBuffer]", [0x1000, QUEUE, 0, 0]);
-        commit(two, 0x1000, 0);
+        commit(two, 0x1000);
         one.gpu_times(0x1000, 100, 0, DONE);
     });
     assert_eq!(texts(&table(&folder, "command_buffers"), "status"), ["completed", "completed"]);
@@ -239,7 +226,7 @@ fn a_commit_that_is_told_late_keeps_its_place() {
         // It completes, and its address is another's, before its thread runs on and tells of it.
         two.gpu_times(0x1000, 900, 0, DONE);
         room(two, 0x1000);
-        commit(two, 0x1000, 0);
+        commit(two, 0x1000);
         two.gpu_times(0x1000, 500, 0, DONE);
         std::thread::sleep(std::time::Duration::from_millis(50));
         one.call_since(began, "[MTLCommandBuffer commit]", [0x1000, QUEUE, 0, 1]);
@@ -257,7 +244,7 @@ fn what_nobody_commits_is_told_without_a_commit() {
         // The address comes back: the first command buffer was thrown away.
         room(one, 0x1000);
         encode(one, 0x1000, &[0xf1]);
-        commit(one, 0x1000, 0);
+        commit(one, 0x1000);
     });
     let dispatches = table(&folder, "dispatches");
     assert_eq!(numbers(&dispatches, "correlation_id").iter().filter(|id| id.is_none()).count(), 2);
@@ -309,7 +296,7 @@ fn a_queue_that_waits_for_an_event_waits_for_who_signals_it() {
     let folder = record("metal-events", |one, _| {
         room(one, 0x1000);
         one.call("[MTLCommandBuffer encodeSignalEvent:value:]", [0xee, QUEUE, 0x1000, 1]);
-        commit(one, 0x1000, 0);
+        commit(one, 0x1000);
         one.call("[MTLCommandQueue commandBuffer]", [0x2000, 0xb000, 0, 0]);
         one.call("[MTLCommandBuffer encodeWaitForEvent:value:]", [0xee, 0, 1, 0x2000]);
     });
@@ -364,7 +351,7 @@ fn what_was_read_waits_for_what_stands_unread_in_the_shared_ring() {
     two.gpu_times(0x1000, 900, 0, DONE);
     room(&mut two, 0x1000);
     encode(&mut two, 0x1000, &[0xf2]);
-    commit(&mut two, 0x1000, 0);
+    commit(&mut two, 0x1000);
     two.gpu_times(0x1000, 500, 0, DONE);
     target.wait_until_read();
     target.exit(0);
@@ -395,7 +382,7 @@ fn a_commit_that_is_told_too_late_takes_nothing_of_who_has_its_address() {
     target.wait_until_read();
     one.call_since(began, "[MTLCommandBuffer commit]", [0x1000, QUEUE, 0, 1]);
     target.wait_until_read();
-    commit(&mut two, 0x1000, 0);
+    commit(&mut two, 0x1000);
     target.exit(0);
     finish(running);
     assert_eq!(numbers(&table(&folder, "launches"), "kernels"), [Some(0), Some(1)]);
@@ -408,8 +395,8 @@ fn of_two_commits_of_a_command_buffer_the_first_one_has_its_time() {
     let mut target = Target::new(&folder.session());
     let mut one = target.thread(1);
     room(&mut one, 0x1000);
-    commit(&mut one, 0x1000, 0);
-    commit(&mut one, 0x1000, 0);
+    commit(&mut one, 0x1000);
+    commit(&mut one, 0x1000);
     one.gpu_times(0x1000, 900, 0, DONE);
     target.exit(0);
     let manifest = finish(running);

@@ -23,7 +23,7 @@ pub(crate) use memory::Memory;
 pub(crate) use thread::Thread;
 
 /// Hooks of the pretended shim: name, class, detail.
-pub(crate) const HOOKS: [(&str, Class, u8); 43] = [
+pub(crate) const HOOKS: [(&str, Class, u8); 47] = [
     ("cuLaunchKernel", Class::Launch, detail::KERNEL),
     ("cuGraphLaunch", Class::Launch, detail::GRAPH),
     ("cuStreamSynchronize", Class::Sync, detail::STREAM),
@@ -51,6 +51,10 @@ pub(crate) const HOOKS: [(&str, Class, u8); 43] = [
     ("[MTLComputeCommandEncoder dispatchThreadgroups:threadsPerThreadgroup:]", Class::Encode, detail::GROUPS),
     ("[MTLComputeCommandEncoder executeCommandsInBuffer]", Class::Encode, detail::COMMANDS),
     ("[MTLCommandEncoder endEncoding]", Class::Encode, detail::END_ENCODER),
+    ("[MTLCommandQueue setLabel:]", Class::Api, detail::NONE),
+    ("[MTLCommandBuffer setLabel:]", Class::Api, detail::NONE),
+    ("[MTLComputeCommandEncoder setLabel:]", Class::Api, detail::NONE),
+    ("[MTLBuffer setLabel:]", Class::Api, detail::NONE),
     ("[MTLCommandBuffer commit]", Class::Commit, detail::NONE),
     ("[MTL4CommandQueue commit:count:]", Class::Commit, detail::NONE),
     ("[MTL4CommandQueue commit:count:] command buffer", Class::Encode, detail::COMMITTED),

@@ -247,8 +247,11 @@ pub mod text_kind {
     /// A library that was opened so that its own calls may go past our symbols; the text is its name as the program gave it,
     /// of a long one the end, number one of [`super::past`].
     pub const PAST: u64 = 12;
-    /// The label of a Metal command buffer; its key is [`crate::text::key`], and what stands in the event is not looked at.
+    /// The label of an object of Metal's; its key is [`crate::text::key`], and what stands in the event is not looked at.
     pub const LABEL: u64 = 13;
+    /// A class of Metal's whose objects are not seen in full: key is one of [`crate::metal::unseen`], number how many objects there
+    /// were so far.
+    pub const METAL_CLASS: u64 = 14;
     /// Key is a stack's, number its language and flags, the text its frames; see [`crate::stack`].
     pub const STACK: u64 = 16;
     /// Key is a code object's, the text a [`crate::stack::PythonCode`], its name and its file.

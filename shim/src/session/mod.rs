@@ -60,11 +60,12 @@ pub(crate) fn now() -> u64 {
     if COUNTER.load(Ordering::Relaxed) != 0 { clock::counter() } else { sys::clock_ns(sys::MONOTONIC) }
 }
 
-/// The same, out of the way of hooks that need it only where there is no good counter.
-#[cold]
-#[inline(never)]
+/// The same where the counter is not used: on Linux out of the way of hooks, which need it only where there is no good counter; on
+/// macOS each message to Metal on x86-64 reads it twice.
+#[cfg_attr(target_os = "linux", cold, inline(never))]
+#[cfg_attr(target_os = "macos", inline(always))]
 pub(crate) fn now_slow() -> u64 {
-    now()
+    sys::clock_ns(sys::MONOTONIC)
 }
 
 /// Whether ticks are the processor's counter.

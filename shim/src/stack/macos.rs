@@ -1,5 +1,7 @@
 //! Where the calling thread's stack is; calls get no stack of frames on macOS yet.
 
+use core::ops::Range;
+
 use crate::thread::State;
 
 /// No stacks are taken.
@@ -27,17 +29,29 @@ pub(crate) fn reset(_: &State) {}
 /// A segment begins: no stack is known in it.
 pub(crate) fn begin_segment(_: u64) {}
 
+/// Bits of an address inside its page.
+const PAGE_BITS: u32 = if cfg!(target_arch = "aarch64") { 14 } else { 12 };
+
 /// Whether the memory from `here` up to the word at `there` is the calling thread's own stack, and so mapped.
 pub(crate) fn reaches(here: usize, there: usize) -> bool {
-    here >> 12 == there >> 12 || (is_own(here) && is_own(there))
+    // Asked once for both: each message inside another one comes here, unless both are on one page.
+    here >> PAGE_BITS == there >> PAGE_BITS || {
+        let own = own();
+        own.contains(&here) && own.contains(&there)
+    }
 }
 
 /// Whether an address lies on the calling thread's own stack.
 pub(crate) fn is_own(there: usize) -> bool {
+    own().contains(&there)
+}
+
+/// The calling thread's own stack.
+fn own() -> Range<usize> {
     // SAFETY: the calling thread's own description, which libSystem reads without a lock.
-    let (end, bytes) = unsafe {
+    unsafe {
         let thread = libc::pthread_self();
-        (libc::pthread_get_stackaddr_np(thread) as usize, libc::pthread_get_stacksize_np(thread))
-    };
-    there < end && end - there <= bytes
+        let end = libc::pthread_get_stackaddr_np(thread) as usize;
+        end.saturating_sub(libc::pthread_get_stacksize_np(thread))..end
+    }
 }

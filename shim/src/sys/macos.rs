@@ -171,6 +171,7 @@ pub(crate) fn complain(line: &[u8]) {
 }
 
 /// A clock in nanoseconds.
+#[inline(always)]
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: a number; a clock that there is sets no errno.
     unsafe { clock_gettime_nsec_np(clock) }

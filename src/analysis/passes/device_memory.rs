@@ -20,7 +20,7 @@ use super::stats::Stats;
 use super::steps::{Cursor, Steps};
 use super::timeline::Timeline;
 use super::torch_memory::TorchMemory;
-use crate::trace::{Rows, Want};
+use crate::trace::{NO_NAME, Rows, Want};
 
 /// Kinds of memory, in the order of reports; the last is for kinds that this version does not know.
 pub(crate) const KINDS: [&str; 8] =
@@ -84,6 +84,8 @@ pub(crate) struct DeviceMemory {
     pub(crate) processes: Groups<i64, ProcessMemory>,
     /// By process, whether it allocates, kind and function.
     pub(crate) calls: Groups<(i64, bool, usize, i64), Calls>,
+    /// Blocks and bytes taken, by process and label, of what the program gives one.
+    pub(crate) labels: Groups<(i64, i64), (u64, i64)>,
     /// What PyTorch's allocator made of it.
     pub(crate) torch: TorchMemory,
     /// Mappings of physical memory: they take no memory of their own.
@@ -96,6 +98,7 @@ impl Default for DeviceMemory {
         DeviceMemory {
             processes: Groups::default(),
             calls: Groups::new(10_000, (OTHER, true, KINDS.len() - 1, OTHER)),
+            labels: Groups::new(10_000, (OTHER, OTHER)),
             torch: TorchMemory::default(),
             mappings: ["cuMemMap", "cuMemUnmap"].map(|name| id(NameKind::Api, name)),
             cursor: Cursor::default(),
@@ -159,7 +162,7 @@ impl ProcessMemory {
 
 impl Pass for DeviceMemory {
     fn wants(&self) -> &'static [Want] {
-        const COLUMNS: &[&str] = &["api_ns", "api_id", "action", "kind", "address", "bytes", "result"];
+        const COLUMNS: &[&str] = &["api_ns", "api_id", "action", "kind", "address", "bytes", "label_id", "result"];
         &[Want { table: TableId::DeviceMemory, columns: COLUMNS }, TorchMemory::WANT]
     }
 
@@ -170,6 +173,7 @@ impl Pass for DeviceMemory {
         let (process, start, length) = (rows.i64("process_id"), rows.i64("start_ns"), rows.i64("api_ns"));
         let (api, address, bytes) = (rows.i64("api_id"), rows.i64("address"), rows.i64("bytes"));
         let (action, kind, result) = (rows.texts("action"), rows.texts("kind"), rows.i32_or("result", 0));
+        let label = rows.i64_or("label_id", NO_NAME);
         for row in 0..rows.len {
             let (process_id, ns, bytes) = (process[row], length[row].max(0), bytes[row].max(0));
             let is_alloc = action.get(row) == "alloc";
@@ -193,6 +197,10 @@ impl Pass for DeviceMemory {
             if self.mappings.contains(&api[row]) {
                 continue;
             }
+            if is_alloc && label[row] != NO_NAME {
+                let taken = self.labels.at((process_id, label[row]));
+                *taken = (taken.0 + 1, taken.1 + bytes);
+            }
             let key = (KINDS[kind] == "virtual", address[row]);
             memory.until(start[row]);
             if is_alloc {
@@ -210,6 +218,7 @@ impl Pass for DeviceMemory {
 
     fn names(&self, ids: &mut FxHashSet<i64>) {
         ids.extend(self.calls.iter().map(|((.., api), _)| *api));
+        ids.extend(self.labels.iter().map(|((_, label), _)| *label));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Metal: command buffers and what was put into them.
 
+use std::collections::BTreeMap;
+
 use gputrace_collectors::names::{self, NameKind};
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
@@ -15,6 +17,8 @@ use crate::trace::{NO_NAME, Rows, Want};
 pub(crate) const FULL_THREADS: i64 = 24_576;
 /// Kernels that are kept apart.
 const KERNELS: usize = 20_000;
+/// Queues whose labels are known.
+const QUEUES: usize = 10_000;
 
 /// Ids of the messages that commit: their launch is about a command buffer, which is no kernel that could be launched again.
 pub(super) fn commits() -> [i64; 3] {
@@ -72,13 +76,15 @@ pub(crate) struct Metal {
     pub(crate) processes: Groups<i64, Buffers>,
     /// By process and pipeline.
     pub(crate) kernels: Groups<(i64, i64), Dispatches>,
+    /// Labels of queues, by process and queue: the last one of each.
+    pub(crate) queues: BTreeMap<(i64, i64), i64>,
     cursor: Cursor,
 }
 
 impl Default for Metal {
     fn default() -> Metal {
         let kernels = Groups::new(KERNELS, (OTHER, OTHER));
-        Metal { processes: Groups::default(), kernels, cursor: Cursor::default() }
+        Metal { processes: Groups::default(), kernels, queues: BTreeMap::new(), cursor: Cursor::default() }
     }
 }
 
@@ -104,7 +110,12 @@ impl Metal {
         let (dispatches, encoders) = (rows.i32_or("dispatches", 0), ENCODERS.map(|name| rows.i32_or(name, 0)));
         let (encode, schedule) = (rows.i64("encode_ns"), rows.i64_or("schedule_ns", -1));
         let (gpu, status) = (rows.i64_or("gpu_ns", -1), rows.texts("status"));
+        let (queue, label) = (rows.i64("queue"), rows.i64_or("queue_name_id", NO_NAME));
         for row in 0..rows.len {
+            let known = (process[row], queue[row]);
+            if label[row] != NO_NAME && (self.queues.len() < QUEUES || self.queues.contains_key(&known)) {
+                self.queues.insert(known, label[row]);
+            }
             let of = self.processes.at(process[row]);
             of.count += 1;
             of.middle += u64::from(steps.place(&mut self.cursor, process[row], start[row]).is_middle());
@@ -143,6 +154,8 @@ impl Pass for Metal {
             "schedule_ns",
             "gpu_ns",
             "status",
+            "queue",
+            "queue_name_id",
         ];
         &[
             Want { table: TableId::CommandBuffers, columns: BUFFERS },
@@ -171,5 +184,6 @@ impl Pass for Metal {
 
     fn names(&self, ids: &mut FxHashSet<i64>) {
         ids.extend(self.kernels.iter().map(|((_, name), _)| *name));
+        ids.extend(self.queues.values());
     }
 }

@@ -84,7 +84,8 @@ const OWN_API: &str = METAL;
 pub(super) fn without_calls(content: &Content<'_>) -> String {
     let facts = content.facts;
     let metal = facts.processes().any(|process| facts.is_metal(process.process_id));
-    let api = if metal { METAL } else { OWN_API };
+    let of_macos = facts.processes().any(|process| process.manifest.as_ref().is_some_and(|known| known.metal));
+    let api = if metal || of_macos { METAL } else { OWN_API };
     let calls: u64 = facts.host.processes.iter().map(|(_, t)| t.all.calls.iter().sum::<u64>()).sum();
     const DRIVER: [TableId; 5] =
         [TableId::Launches, TableId::Syncs, TableId::Transfers, TableId::DeviceMemory, TableId::Api];

@@ -13,6 +13,7 @@ pub(crate) struct Places {
     processes: FxHashMap<i64, (i32, String)>,
     threads: FxHashMap<(i64, i32), String>,
     devices: FxHashMap<(i64, i32), String>,
+    queues: FxHashMap<(i64, i64), String>,
 }
 
 impl Places {
@@ -31,7 +32,7 @@ impl Places {
                 Some(((process.process_id, ordinal as i32), trace.device(uuid)?.name.clone()))
             }));
         }
-        Places { processes, threads: trace.thread_names(), devices }
+        Places { processes, threads: trace.thread_names(), devices, queues: trace.queue_names() }
     }
 
     /// Number and name of a process.
@@ -51,7 +52,10 @@ impl Places {
             Track::Spans(_) => "NVTX start-end ranges".to_owned(),
             Track::Stream(process, device, stream) => {
                 let gpu = self.devices.get(&(process, device)).map_or(String::new(), |name| format!(" ({name})"));
-                format!("GPU {device}{gpu} stream {}", stream_name(stream))
+                match self.queues.get(&(process, stream)) {
+                    Some(label) => format!("GPU {device}{gpu} {label} ({})", stream_name(stream)),
+                    None => format!("GPU {device}{gpu} stream {}", stream_name(stream)),
+                }
             }
             Track::Recording(_) => "recording of GPU times".to_owned(),
         }

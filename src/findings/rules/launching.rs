@@ -25,6 +25,8 @@ pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
     let all: u64 = launches.kernels.iter().map(|(_, stats)| stats.count).sum();
     let mut kernels: Vec<_> = launches.kernels.iter().collect();
     kernels.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.count), **key));
+    // One in more than a hundred launches is no evidence of many.
+    kernels.retain(|(_, stats)| stats.count.saturating_mul(100) >= all);
     kernels.truncate(LINES);
     let full = |name: i64| if name < 0 { String::new() } else { s.facts.names.full(name) };
     let names: Vec<String> = kernels.iter().map(|((_, name), _)| full(*name)).collect();

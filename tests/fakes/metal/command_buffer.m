@@ -7,7 +7,12 @@
 #include "truth.h"
 
 void (*fake_at_commit)(void), (*fake_after_commit)(void);
-volatile int fake_command_buffers;
+volatile int fake_command_buffers, fake_questions;
+
+/* Somebody wants to know something. */
+static void asked(void) {
+    __atomic_fetch_add(&fake_questions, 1, __ATOMIC_RELAXED);
+}
 
 const char *text_of(NSString *label) {
     return label ? [label UTF8String] : "";
@@ -60,12 +65,15 @@ static void at_end(struct work *work) {
     __atomic_fetch_sub(&fake_command_buffers, 1, __ATOMIC_RELAXED);
 }
 - (id)device {
+    asked();
     return queue->device;
 }
 - (id)commandQueue {
+    asked();
     return queue;
 }
 - (NSString *)label {
+    asked();
     return label;
 }
 - (void)setLabel:(NSString *)text {
@@ -74,6 +82,7 @@ static void at_end(struct work *work) {
     label = text;
 }
 - (NSUInteger)status {
+    asked();
     return status;
 }
 - (void)enqueue {

@@ -121,6 +121,27 @@ COPIES
     destinationBytesPerImage:(NSUInteger)image {
     encode_copy(self, source, 0, buffer, offset, row * size.height * size.depth);
 }
+- (void)copyFromTexture:(id)source
+            sourceSlice:(NSUInteger)slice
+            sourceLevel:(NSUInteger)level
+           sourceOrigin:(MTLOrigin)origin
+             sourceSize:(MTLSize)size
+              toTexture:(id)destination
+       destinationSlice:(NSUInteger)to_slice
+       destinationLevel:(NSUInteger)to_level
+      destinationOrigin:(MTLOrigin)to {
+    encode_copy(self, source, 0, destination, 0, 4 * size.width * size.height * size.depth);
+}
+- (void)copyFromTexture:(id)source
+            sourceSlice:(NSUInteger)slice
+            sourceLevel:(NSUInteger)level
+              toTexture:(id)destination
+       destinationSlice:(NSUInteger)to_slice
+       destinationLevel:(NSUInteger)to_level
+             sliceCount:(NSUInteger)slices
+             levelCount:(NSUInteger)levels {
+    encode_copy(self, source, 0, destination, 0, 4096);
+}
 - (void)copyFromTexture:(id)source toTexture:(id)destination {
     encode_copy(self, source, 0, destination, 0, ((_MTLSimResource *)source)->bytes);
 }

@@ -27,6 +27,10 @@ typedef struct {
     NSUInteger x, y, z;
 } MTLOrigin;
 typedef struct {
+    MTLOrigin origin;
+    MTLSize size;
+} MTLRegion;
+typedef struct {
     NSUInteger location, length;
 } NSRange;
 
@@ -104,6 +108,24 @@ void objc_autoreleasePoolPop(void *pool);
 @end
 
 @protocol MTLTexture <MTLResource>
+- (NSUInteger)pixelFormat;
+- (NSUInteger)width;
+- (NSUInteger)height;
+- (NSUInteger)depth;
+- (void)replaceRegion:(MTLRegion)region mipmapLevel:(NSUInteger)level withBytes:(const void *)from bytesPerRow:(NSUInteger)row;
+- (void)replaceRegion:(MTLRegion)region
+          mipmapLevel:(NSUInteger)level
+                slice:(NSUInteger)slice
+            withBytes:(const void *)from
+          bytesPerRow:(NSUInteger)row
+        bytesPerImage:(NSUInteger)image;
+- (void)getBytes:(void *)to bytesPerRow:(NSUInteger)row fromRegion:(MTLRegion)region mipmapLevel:(NSUInteger)level;
+- (void)getBytes:(void *)to
+      bytesPerRow:(NSUInteger)row
+    bytesPerImage:(NSUInteger)image
+       fromRegion:(MTLRegion)region
+      mipmapLevel:(NSUInteger)level
+            slice:(NSUInteger)slice;
 @end
 
 @protocol MTLHeap <MTLResource>
@@ -179,6 +201,23 @@ void objc_autoreleasePoolPop(void *pool);
            destinationOffset:(NSUInteger)offset
       destinationBytesPerRow:(NSUInteger)row
     destinationBytesPerImage:(NSUInteger)image;
+- (void)copyFromTexture:(id<MTLTexture>)source
+            sourceSlice:(NSUInteger)slice
+            sourceLevel:(NSUInteger)level
+           sourceOrigin:(MTLOrigin)origin
+             sourceSize:(MTLSize)size
+              toTexture:(id<MTLTexture>)destination
+       destinationSlice:(NSUInteger)to_slice
+       destinationLevel:(NSUInteger)to_level
+      destinationOrigin:(MTLOrigin)to;
+- (void)copyFromTexture:(id<MTLTexture>)source
+            sourceSlice:(NSUInteger)slice
+            sourceLevel:(NSUInteger)level
+              toTexture:(id<MTLTexture>)destination
+       destinationSlice:(NSUInteger)to_slice
+       destinationLevel:(NSUInteger)to_level
+             sliceCount:(NSUInteger)slices
+             levelCount:(NSUInteger)levels;
 - (void)copyFromTexture:(id<MTLTexture>)source toTexture:(id<MTLTexture>)destination;
 - (void)synchronizeResource:(id<MTLResource>)resource;
 @end
@@ -330,11 +369,11 @@ NSArray *MTLCopyAllDevices(void);
 NSArray *MTLCopyAllDevicesWithObserver(id *observer, void *handler);
 
 /* Not Apple's: a queue of a class that no message of the device returns; the end of a device; what the innermost commit
- * calls before and after all else; command buffers that are there. */
+ * calls before and after all else; command buffers that are there; how often one was asked for what it is. */
 id<MTLCommandQueue> fake_odd_queue(id<MTLDevice> device);
 void fake_vanish(id<MTLDevice> device);
 extern void (*fake_at_commit)(void), (*fake_after_commit)(void);
-extern volatile int fake_command_buffers;
+extern volatile int fake_command_buffers, fake_questions;
 /* The class of new queues, where it is to be another one. */
 extern const char *fake_queue_class;
 

@@ -1,5 +1,6 @@
 /* Buffers, textures and heaps. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "classes.h"
 #include "truth.h"
@@ -75,9 +76,48 @@ id resource_new(const char *class_name, id device, NSUInteger bytes, NSUInteger 
 
 @interface _MTLSimTexture : _MTLSimResource
 @end
+/* 32 x 32 pixels of four bytes (RGBA8Unorm), and levels of which nobody looks at the pixels. */
+enum { SIDE = 32, PIXEL = 4 };
+
 @implementation _MTLSimTexture
 - (NSUInteger)pixelFormat {
     return 70;
+}
+- (NSUInteger)width {
+    return SIDE;
+}
+- (NSUInteger)height {
+    return SIDE;
+}
+- (NSUInteger)depth {
+    return 1;
+}
+- (char *)at:(MTLOrigin)origin row:(NSUInteger)row {
+    return memory + ((origin.y + row) * SIDE + origin.x) * PIXEL;
+}
+- (void)replaceRegion:(MTLRegion)region mipmapLevel:(NSUInteger)level withBytes:(const void *)from bytesPerRow:(NSUInteger)stride {
+    for (NSUInteger row = 0; row < region.size.height; row++)
+        memcpy([self at:region.origin row:row], (const char *)from + row * stride, region.size.width * PIXEL);
+}
+- (void)replaceRegion:(MTLRegion)region
+          mipmapLevel:(NSUInteger)level
+                slice:(NSUInteger)slice
+            withBytes:(const void *)from
+          bytesPerRow:(NSUInteger)row
+        bytesPerImage:(NSUInteger)image {
+    [self replaceRegion:region mipmapLevel:level withBytes:from bytesPerRow:row];
+}
+- (void)getBytes:(void *)to bytesPerRow:(NSUInteger)stride fromRegion:(MTLRegion)region mipmapLevel:(NSUInteger)level {
+    for (NSUInteger row = 0; row < region.size.height; row++)
+        memcpy((char *)to + row * stride, [self at:region.origin row:row], region.size.width * PIXEL);
+}
+- (void)getBytes:(void *)to
+      bytesPerRow:(NSUInteger)row
+    bytesPerImage:(NSUInteger)image
+       fromRegion:(MTLRegion)region
+      mipmapLevel:(NSUInteger)level
+            slice:(NSUInteger)slice {
+    [self getBytes:to bytesPerRow:row fromRegion:region mipmapLevel:level];
 }
 @end
 

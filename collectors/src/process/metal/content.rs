@@ -1,15 +1,15 @@
 //! What was encoded into a command buffer, until it is committed.
 
 use gputrace_abi::event::{detail, unpack_block, unpack_grid};
-use gputrace_abi::metal::encoder;
+use gputrace_abi::metal::{HOST_IS_SOURCE, encoder};
 
 use super::Message;
 use super::memory::Memory;
 use crate::process::resolve::size;
 use crate::tables::{Call, Copies, Dispatch, DispatchKind, End, Transfer};
 
-/// Names of pipelines that are told apart in one command buffer.
-const MOST_PIPELINES: usize = 256;
+/// Names of pipelines, and labels of encoders, that are told apart in one command buffer.
+const MOST_NAMES: usize = 256;
 /// Events that a command buffer signals when it has run.
 const MOST_SIGNALS: usize = 16;
 
@@ -22,6 +22,8 @@ pub(super) struct Content {
     pub(super) kernels: u32,
     /// Names of their pipelines, each once, in the order of their first use.
     pub(super) pipelines: Vec<i64>,
+    /// Labels of its encoders, likewise.
+    pub(super) labels: Vec<i64>,
     /// Compute, blit, render, other.
     pub(super) encoders: [i32; 4],
     pub(super) copies: Option<Copies>,
@@ -52,13 +54,12 @@ impl Content {
     pub(super) fn dispatch(&mut self, dispatch: &Dispatch) {
         self.kernels = self.kernels.saturating_add(dispatch.kernels());
         self.shape = (dispatch.grid(), dispatch.group);
-        if let Some(name) = dispatch.name_id
-            && self.pipelines.last() != Some(&name)
-            && self.pipelines.len() < MOST_PIPELINES
-            && !self.pipelines.contains(&name)
-        {
-            self.pipelines.push(name);
-        }
+        dispatch.name_id.into_iter().for_each(|name| add(&mut self.pipelines, name));
+    }
+
+    /// One of its encoders has this label.
+    pub(super) fn label(&mut self, label: i64) {
+        add(&mut self.labels, label);
     }
 
     /// Grid and block of the only dispatch.
@@ -83,6 +84,7 @@ impl Content {
     pub(super) fn append(&mut self, other: Content) {
         other.dispatches.iter().for_each(|dispatch| self.dispatch(dispatch));
         self.dispatches.extend(other.dispatches);
+        other.labels.into_iter().for_each(|label| self.label(label));
         self.copies = match (self.copies, other.copies) {
             (Some(all), Some(more)) => Some(all.with(more)),
             (all, more) => all.or(more),
@@ -101,8 +103,15 @@ impl Content {
     }
 }
 
-/// The dispatch that a message is, of a pipeline with this name.
-pub(super) fn dispatch(message: &Message, name_id: Option<i64>) -> Option<Dispatch> {
+/// A name that is not yet among others.
+fn add(names: &mut Vec<i64>, name: i64) {
+    if names.last() != Some(&name) && names.len() < MOST_NAMES && !names.contains(&name) {
+        names.push(name);
+    }
+}
+
+/// The dispatch that a message is, of a pipeline with this name, by an encoder with this label.
+pub(super) fn dispatch(message: &Message, name_id: Option<i64>, encoder_id: Option<i64>) -> Option<Dispatch> {
     let [_, _, size, group] = message.payload;
     let kind = match message.detail {
         detail::THREADS => DispatchKind::Threads,
@@ -121,6 +130,7 @@ pub(super) fn dispatch(message: &Message, name_id: Option<i64>) -> Option<Dispat
         api_id: call.api_id,
         device: call.device,
         name_id,
+        encoder_id,
         kind,
         size: match kind {
             DispatchKind::Commands => [size.min(i32::MAX as u64) as u32, 0, 0],
@@ -133,9 +143,12 @@ pub(super) fn dispatch(message: &Message, name_id: Option<i64>) -> Option<Dispat
 
 /// The copy or set that a message is.
 pub(super) fn transfer(message: &Message, memory: &Memory) -> Transfer {
-    let [destination, _, source, bytes] = message.payload;
+    let [destination, encoder, source, bytes] = message.payload;
     let set = matches!(message.detail, detail::SET | detail::SET_ASYNC);
-    let kind = |object| match memory.kind(object) {
+    let by_host = message.detail == detail::COPY;
+    let of_host = |source: bool| by_host && source == (encoder == HOST_IS_SOURCE);
+    let kind = |object, source| match memory.kind(object) {
+        _ if of_host(source) => End::Pageable,
         Some(detail::MANAGED) => End::Managed,
         Some(detail::REGISTERED | detail::PINNED) => End::Pinned,
         Some(_) => End::Device,
@@ -144,11 +157,11 @@ pub(super) fn transfer(message: &Message, memory: &Memory) -> Transfer {
     Transfer {
         set,
         peer: false,
-        src_kind: if set { End::Unknown } else { kind(source) },
-        dst_kind: kind(destination),
+        src_kind: if set { End::Unknown } else { kind(source, true) },
+        dst_kind: kind(destination, false),
         bytes: size(bytes),
         dst: destination as i64,
         src: source as i64,
-        is_async: true,
+        is_async: !by_host,
     }
 }

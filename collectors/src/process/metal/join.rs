@@ -2,7 +2,7 @@
 
 use gputrace_abi::event::detail;
 
-use super::content::{self, Content};
+use super::content;
 use super::rows::Committed;
 use super::{Around, Encoder, MOST_HELD, Message, Metal, Open, Times};
 use crate::facts::Role;
@@ -17,7 +17,7 @@ impl Metal {
                 if self.open.get(buffer).is_none() {
                     self.begin(buffer, 0, message.call.start_ns, around);
                 }
-                self.encoders.insert(encoder, Encoder { buffer, pipeline: 0 });
+                self.encoders.insert(encoder, Encoder { buffer, pipeline: 0, label: None });
                 self.open.get_mut(buffer).into_iter().for_each(|open| open.content.encoder(kind));
             }
             detail::PIPELINE => {
@@ -28,7 +28,7 @@ impl Metal {
         let known = self.encoders.get(encoder).copied();
         let pipeline = known.map(|known| known.pipeline).filter(|pipeline| *pipeline != 0);
         let name_id = pipeline.and_then(|pipeline| around.names.find(pipeline, message.at));
-        let dispatch = content::dispatch(message, name_id);
+        let dispatch = content::dispatch(message, name_id, known.and_then(|known| known.label));
         let open = known.and_then(|known| self.open.get_mut(known.buffer));
         match (open, dispatch) {
             (Some(open), Some(dispatch)) => {
@@ -95,7 +95,14 @@ impl Metal {
     pub(super) fn other(&mut self, message: &Message, around: &mut Around<'_>) {
         let [object, queue, buffer, number] = message.payload;
         match message.role {
-            Role::MakesQueue => self.queue(object).limit = number,
+            Role::MakesQueue => {
+                let label = around.written.by_key(buffer);
+                let queue = self.queue(object);
+                (queue.limit, queue.label) = (number, label);
+            }
+            Role::Labels(kind) => {
+                self.label(kind, object, around.written.by_key(buffer), message.call.start_ns, around)
+            }
             Role::SignalsEvent => match self.open.get_mut(buffer) {
                 // When it has run.
                 Some(open) => open.content.signal(object),
@@ -107,7 +114,7 @@ impl Metal {
     }
 
     pub(super) fn commit(&mut self, mut message: Message, around: &mut Around<'_>) {
-        let [object, queue, label, count] = message.payload;
+        let [object, queue, _, count] = message.payload;
         let open = match message.numbered {
             true => self.members_of(object),
             // One that is there only since then has the address of the one that is committed, which was told too late.
@@ -129,8 +136,8 @@ impl Metal {
         let signals = content.signals.iter().copied().chain((!message.numbered).then_some(object));
         signals.for_each(|event| around.pending.record(context, event, stream, message.at.saturating_add(1)));
 
-        let labelled = around.written.by_key(label);
-        let name_id = labelled.or_else(|| self.name_of(&content, around));
+        let name_id = open.label.or_else(|| self.name_of(&content.labels, around));
+        let name_id = name_id.or_else(|| self.name_of(&content.pipelines, around));
         let (grid, block) = content.shape();
         let launch = Launch {
             name_id,
@@ -147,8 +154,10 @@ impl Metal {
             around.tables.dispatch(dispatch, Some(message.call.correlation_id));
         }
         let count = if message.numbered { count.min(i32::MAX as u64) as i32 } else { 1 };
-        let committed = Committed::new(&message, &content, &launch, (count, labelled.is_some()));
-        self.queue(queue).committed += 1;
+        let of_queue = self.queue(queue);
+        of_queue.committed += 1;
+        let labels = (open.label.is_some(), of_queue.label);
+        let committed = Committed::new(&message, &content, &launch, count, labels);
         if is_second {
             // What runs is the first one.
             self.twice += 1;
@@ -175,26 +184,10 @@ impl Metal {
         let parts = members.into_iter().filter_map(|buffer| self.open.remove(buffer)).collect::<Vec<_>>();
         let mut all = parts.into_iter().fold(Open::default(), |mut all, part| {
             all.content.append(part.content);
+            all.label = all.label.or(part.label);
             all
         });
         all.content.events += told;
         Some(all)
-    }
-
-    /// The name of a command buffer without a label: its pipeline's, of several the first and how many more.
-    fn name_of(&mut self, content: &Content, around: &mut Around<'_>) -> Option<i64> {
-        let (first, more) = content.pipelines.split_first()?;
-        if more.is_empty() {
-            return Some(*first);
-        }
-        if let Some(known) = self.several.get(&(*first, more.len())) {
-            return Some(*known);
-        }
-        let name = format!("{} +{}", self.texts.get(first)?, more.len());
-        let id = around.name(&name);
-        if self.several.len() < super::MOST_NAMES {
-            self.several.insert((*first, more.len()), id);
-        }
-        Some(id)
     }
 }

@@ -11,9 +11,11 @@
 
 mod content;
 mod join;
+mod labels;
 mod memory;
 mod recent;
 mod rows;
+mod unseen;
 mod waiting;
 
 use std::collections::{HashMap, HashSet};
@@ -32,6 +34,7 @@ use content::Content;
 use memory::Memory;
 use recent::Recent;
 use rows::{Committed, Completed};
+use unseen::Unseen;
 use waiting::Waiting;
 
 /// Objects that are remembered: command buffers that are being encoded, their encoders, those that run, queues.
@@ -103,6 +106,8 @@ struct Open {
     queue: u64,
     /// When it was there first.
     since_ns: i64,
+    /// Its label, if it has one.
+    label: Option<i64>,
     content: Content,
 }
 
@@ -110,6 +115,7 @@ struct Open {
 struct Encoder {
     buffer: u64,
     pipeline: u64,
+    label: Option<i64>,
 }
 
 /// A queue, and how many of its command buffers have not completed.
@@ -117,6 +123,7 @@ struct Encoder {
 struct Queue {
     /// Most of them; 0 where the queue was not seen made.
     limit: u64,
+    label: Option<i64>,
     open: u32,
     committed: u32,
 }
@@ -157,6 +164,8 @@ pub(crate) struct Metal {
     texts: HashMap<i64, String>,
     /// Names of command buffers, by their first pipeline and how many more they have.
     several: HashMap<(i64, usize), i64>,
+    /// Classes that are not seen in full.
+    unseen: Unseen,
     /// Messages whose encoder or command buffer is not known.
     strays: u64,
     /// Commits that were forgotten before their times came.
@@ -186,6 +195,7 @@ impl Default for Metal {
             held: 0,
             texts: HashMap::new(),
             several: HashMap::new(),
+            unseen: Unseen::default(),
             strays: 0,
             forgotten: 0,
             twice: 0,
@@ -204,7 +214,7 @@ pub(super) fn takes(hook: &Hook) -> bool {
     match hook.class {
         Class::Commit | Class::Encode => true,
         Class::Sync | Class::Transfer | Class::Alloc | Class::Free => hook.metal,
-        _ => matches!(hook.role, Role::SignalsEvent | Role::MakesQueue),
+        _ => matches!(hook.role, Role::SignalsEvent | Role::MakesQueue | Role::Labels(_)),
     }
 }
 
@@ -259,8 +269,10 @@ impl Metal {
         let all = horizon == u64::MAX;
         // What began before the last pass, and has ended, was read by it.
         let read_to = std::mem::replace(&mut self.horizon, horizon);
+        // What memory was taken before this pass has its label, if it gets one at once.
+        let memory_rows = if all { usize::MAX } else { self.memory.unwritten() };
         if self.waiting.is_empty() {
-            return;
+            return self.memory.write(memory_rows, around);
         }
         let read_to = if all { i64::MAX } else { clocks.ns(kind, read_to) };
         while let Some(what) = self.waiting.next(read_to) {
@@ -275,6 +287,7 @@ impl Metal {
             }
         }
         self.write_ran(all, around);
+        self.memory.write(memory_rows, around);
         around.tables.settle();
     }
 
@@ -299,6 +312,17 @@ impl Metal {
             self.close(&committed, None, around);
         }
         self.write_ran(true, around);
+        self.memory.write(usize::MAX, around);
+    }
+
+    /// The shim tells of a class, as [`gputrace_abi::metal::unseen`] says.
+    pub(super) fn is_unseen(&mut self, why: u64, text: &str, objects: u64) {
+        self.unseen.take(why, text, objects);
+    }
+
+    /// Notes of the shim's that [`Metal::notes`] says better.
+    pub(super) fn known_notes(&self) -> u32 {
+        self.unseen.bits()
     }
 
     /// What the manifest says of messages that could not be put together.
@@ -320,6 +344,6 @@ impl Metal {
                 self.beyond
             )
         });
-        strays.into_iter().chain(forgotten).chain(twice).chain(beyond).chain(self.memory.note())
+        self.unseen.notes().chain(strays).chain(forgotten).chain(twice).chain(beyond).chain(self.memory.note())
     }
 }

@@ -68,7 +68,8 @@ impl Committed {
         message: &Message,
         content: &Content,
         launch: &Launch,
-        (command_buffers, labelled): (i32, bool),
+        command_buffers: i32,
+        (labelled, queue_name_id): (bool, Option<i64>),
     ) -> Committed {
         let call = &message.call;
         let row = CommandBuffer {
@@ -78,6 +79,7 @@ impl Committed {
             correlation_id: call.correlation_id,
             device: call.device,
             queue: call.stream,
+            queue_name_id,
             name_id: launch.name_id,
             labelled,
             command_buffers,
@@ -209,7 +211,7 @@ impl Metal {
 
     /// Whether a new command buffer has to wait for others to complete, as far as the queue's limit is known.
     pub(super) fn is_full(&mut self, queue: u64) -> bool {
-        let Queue { limit, open, committed } = *self.queue(queue);
+        let Queue { limit, open, committed, .. } = *self.queue(queue);
         limit != 0 && u64::from(open) + u64::from(committed) >= limit
     }
 }

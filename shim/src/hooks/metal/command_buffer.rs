@@ -1,20 +1,22 @@
 //! Messages to command buffers.
 
+use core::hint::cold_path;
+
 use gputrace_abi::metal::encoder;
 
 use super::blit::BLIT;
 use super::compute::COMPUTE;
-use super::{commits, messages};
+use super::{commits, messages, names};
 use crate::interpose::objc::{Id, Role, Sel, Selector, send};
+use crate::record;
 
 messages! {
     /// Work for the GPU, from its first encoder to its end.
     COMMAND_BUFFER: "MTLCommandBuffer", from super::queue::END, needs ["addCompletedHandler:", "GPUStartTime"];
 
     // It may be gone when its commit returns: a handler of the program's may have been the last one to hold it.
-    Commit NONE commit "commit" "v@:" () -> () [commits::begin] => |this: Id, (), begun: commits::Begun| {
-        [this as u64, begun.queue, begun.label, 1]
-    };
+    Commit NONE commit "commit" "v@:" () -> () [commits::begin::<SLOT>] => |this: Id, (), queue| [this as u64, queue, 0, 1];
+    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
     Api NONE enqueue "enqueue" "v@:" () -> () => |this, ()| about(this);
 
     Sync STREAM waitUntilCompleted "waitUntilCompleted" "v@:" () -> () [queue]
@@ -47,20 +49,28 @@ messages! {
         => |this, made| begun(this, made, encoder::OTHER);
 }
 
-/// Adds a handler of ours: no message of the program's, so it goes past our own hook.
+/// Adds a handler of ours to an object of a slot's class: no message of the program's, so it goes past our own hook. The slot is
+/// that of the message which is being passed on, so the runtime is not asked for the class.
 #[inline(always)]
-pub(super) fn add_completed_handler(buffer: Id, block: Id) {
+pub(super) fn add_completed_handler<const SLOT: usize>(buffer: Id, block: Id) {
     type Code = unsafe extern "C" fn(Id, Sel, Id);
     static SELECTOR: Selector = Selector::new(c"addCompletedHandler:");
-    match COMMAND_BUFFER.original(buffer, Index::addCompletedHandler as usize) {
-        Some(code) => {
-            // SAFETY: the method of this selector, whose signature was compared.
-            let code: Code = unsafe { core::mem::transmute(code) };
-            // SAFETY: the command buffer that is being committed, and a block that lives for ever.
-            unsafe { code(buffer, SELECTOR.get(), block) }
-        }
-        None => send!(buffer, "addCompletedHandler:", (block => Id); ()),
+    let original = addCompletedHandler::ORIGINALS.at::<SLOT>();
+    if original.is_null() {
+        cold_path();
+        return send!(buffer, "addCompletedHandler:", (block => Id); ());
     }
+    // SAFETY: the method of this selector of the object's class, or of the one above it that has this slot; its signature was
+    // compared.
+    let code: Code = unsafe { core::mem::transmute(original) };
+    // SAFETY: the command buffer that is being committed, and a block that lives for ever.
+    unsafe { code(buffer, SELECTOR.get(), block) }
+}
+
+/// Records a wait for the end that did not come by a trampoline of its class.
+pub(super) fn waited(this: Id, original: impl FnOnce()) {
+    let payload = |this: Id, (), queue| [this as u64, queue, 0, 0];
+    record::message(waitUntilCompleted::HOOK, waitUntilCompleted::NUMBER, this, queue, |_| original(), payload);
 }
 
 /// The queue of a command buffer.

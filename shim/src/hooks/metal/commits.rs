@@ -1,13 +1,13 @@
 //! Command buffers on their way to their commit: which were seen made, and which have our handler.
 //!
-//! A commit asks its command buffer for no more than its label, and adds one handler, once: it may be left by an exception and
-//! tried again. Both are known by address from a small table, where a new command buffer takes the place of an old one. One that
+//! A commit adds one handler, once: it may be left by an exception and tried again. It asks its command buffer for nothing
+//! (its label was told as it was set). Both are known by address from a small table, where a new command buffer takes the place of an old one. One that
 //! is not in it (another has its place, or nobody saw it made) is asked.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::command_buffer::queue;
-use super::{completed, names};
+use super::completed;
 use crate::interpose::objc::{Id, send};
 
 /// In an address of the table: a message returned the command buffer, so the collector knows its queue.
@@ -20,15 +20,6 @@ const ENQUEUED: usize = 1;
 
 static BUFFERS: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 static NOWHERE: AtomicUsize = AtomicUsize::new(0);
-
-/// What is known of a commit before it is made.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Begun {
-    /// The command buffer's queue; 0 where the collector knows it.
-    pub(super) queue: u64,
-    /// Key of the label.
-    pub(super) label: u64,
-}
 
 #[inline(always)]
 fn place(buffer: Id) -> &'static AtomicUsize {
@@ -45,9 +36,9 @@ pub(super) fn made(buffer: Id) {
     }
 }
 
-/// A command buffer is about to be committed: its end will be told.
+/// A command buffer is about to be committed: its end will be told. Returns its queue; 0 where the collector knows it.
 #[inline(always)]
-pub(super) fn begin(buffer: Id) -> Begun {
+pub(super) fn begin<const SLOT: usize>(buffer: Id) -> u64 {
     let (place, address) = (place(buffer), buffer as usize);
     let known = place.load(Ordering::Relaxed);
     let is_seen = known & !HEARD == address | SEEN;
@@ -55,11 +46,10 @@ pub(super) fn begin(buffer: Id) -> Begun {
         place.store(address | HEARD | if is_seen { SEEN } else { 0 }, Ordering::Relaxed);
         // One that was committed before takes no handlers, and its program is about to hear of it.
         if is_seen || send!(buffer, "status"; usize) <= ENQUEUED {
-            completed::listen(buffer);
+            completed::listen::<SLOT>(buffer);
         }
     }
-    let queue = if is_seen { 0 } else { queue(buffer) };
-    Begun { queue, label: names::label(send!(buffer, "label"; Id)) }
+    if is_seen { 0 } else { queue(buffer) }
 }
 
 /// Its handlers run: its address is about to be another one's.

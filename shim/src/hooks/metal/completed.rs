@@ -69,8 +69,9 @@ impl Block {
 static COMPLETED: Block = Block::new(completed);
 
 /// Has the end of a command buffer told.
-pub(super) fn listen(buffer: Id) {
-    command_buffer::add_completed_handler(buffer, COMPLETED.id());
+#[inline(always)]
+pub(super) fn listen<const SLOT: usize>(buffer: Id) {
+    command_buffer::add_completed_handler::<SLOT>(buffer, COMPLETED.id());
 }
 
 unsafe extern "C" fn completed(_: *const Block, buffer: Id) {

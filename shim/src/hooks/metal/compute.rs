@@ -24,6 +24,7 @@ messages! {
     Encode COMMANDS commands "executeCommandsInBuffer:withRange:" "v@:@{_NSRange=QQ}" (buffer: Id, range: Range) -> ()
         => |this, ()| [this as u64, 0, range.length as u64, 0];
     Encode END_ENCODER end "endEncoding" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
+    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
 
     // Metal 4 has one kind of encoder for kernels and copies.
     Transfer COPY_ASYNC copy "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:" "v@:@Q@QQ"

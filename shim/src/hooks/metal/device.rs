@@ -65,7 +65,8 @@ messages! {
         (descriptor: Id, error: *mut Id) -> Id
         => |_, made| {
             metal4::queue::QUEUE.meet(made);
-            [made as u64, 0, 0, 0]
+            // The descriptor's; it cannot be changed.
+            [made as u64, 0, names::label(send!(made, "label"; Id)), 0]
         };
     Api NONE newCommandBuffer "newCommandBuffer" "@@:" () -> Id => |_, made| {
         metal4::buffer::BUFFER.meet(made);

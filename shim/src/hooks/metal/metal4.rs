@@ -30,13 +30,14 @@ pub(crate) mod buffer {
     use gputrace_abi::metal::encoder;
 
     use crate::hooks::metal::compute::COMPUTE;
-    use crate::hooks::metal::messages;
+    use crate::hooks::metal::{messages, names};
     use crate::interpose::objc::Id;
 
     messages! {
         /// A command buffer of Metal 4's.
         BUFFER: "MTL4CommandBuffer", from super::queue::END, needs ["beginCommandBufferWithAllocator:", "endCommandBuffer"];
 
+        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
         Encode ENCODER compute "computeCommandEncoder" "@@:" () -> Id => |this, made| {
             COMPUTE.meet(made);
             [made as u64, this as u64, 0, encoder::COMPUTE]

@@ -15,10 +15,12 @@ pub(crate) mod devices;
 mod entry;
 mod event;
 mod feedback;
+mod late;
 mod metal4;
 mod names;
 mod queue;
 mod resources;
+mod textures;
 
 use gputrace_abi::layout::{NAME_BYTES, View};
 
@@ -113,7 +115,7 @@ macro_rules! messages {
 
         $(#[$doc])*
         pub(crate) static $role: $crate::interpose::objc::Role =
-            $crate::interpose::objc::Role::new(&NEEDS, &MESSAGES);
+            $crate::interpose::objc::Role::new($crate::hooks::metal::text!($name), &NEEDS, &MESSAGES);
 
         $(
             mod $message {

@@ -1,4 +1,4 @@
-//! Names of pipelines and labels of command buffers: each is written once.
+//! Names of pipelines, and labels of queues, command buffers, encoders and memory: each is written once.
 //!
 //! What was written is remembered in small tables; where one is full of others, a name is written again.
 
@@ -73,14 +73,13 @@ fn learn(used: Id) {
     }
 }
 
-/// The key of a label (an NSString); 0 for none.
-#[inline(always)]
-pub(super) fn label(label: Id) -> u64 {
-    if label.is_null() { 0 } else { write(label) }
+/// The payload of a message that gives an object this label (an NSString; nil takes it away).
+pub(super) fn labelled(object: Id, label: Id) -> [u64; 4] {
+    [object as u64, 0, self::label(label), 0]
 }
 
-#[inline(never)]
-fn write(label: Id) -> u64 {
+/// The key of a label; 0 for none.
+pub(super) fn label(label: Id) -> u64 {
     let Some(text) = objc::text(label).filter(|text| !text.is_empty()) else { return 0 };
     let key = key(text_kind::LABEL, text.to_bytes());
     let place = place(&LABELS, key);

@@ -1,7 +1,7 @@
 //! Messages to command queues.
 
 use super::command_buffer::COMMAND_BUFFER;
-use super::{commits, messages};
+use super::{commits, late, messages, names};
 use crate::interpose::objc::Id;
 
 messages! {
@@ -11,10 +11,13 @@ messages! {
     Sync ROOM commandBuffer "commandBuffer" "@@:" () -> Id => made;
     Sync ROOM unretained "commandBufferWithUnretainedReferences" "@@:" () -> Id => made;
     Sync ROOM withDescriptor "commandBufferWithDescriptor:" "@@:@" (descriptor: Id) -> Id => made;
+    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
 }
 
 fn made(queue: Id, made: Id) -> [u64; 4] {
-    COMMAND_BUFFER.meet(made);
+    if COMMAND_BUFFER.meet(made) {
+        late::watch(made);
+    }
     commits::made(made);
     [made as u64, queue as u64, 0, 0]
 }

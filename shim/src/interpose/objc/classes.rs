@@ -10,9 +10,11 @@ use core::hint::cold_path;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use gputrace_abi::layout::note;
+use gputrace_abi::metal::unseen;
 
+use super::strangers::{self, Strangers};
 use super::{
-    Id, class_addMethod, class_getInstanceMethod, encoding, method_getImplementation, method_getTypeEncoding,
+    Class, Id, class_addMethod, class_getInstanceMethod, encoding, method_getImplementation, method_getTypeEncoding,
     method_setImplementation, object_getClass, selector,
 };
 use crate::{session, sys};
@@ -58,79 +60,107 @@ unsafe impl Sync for Message {}
 
 /// What objects are to Metal, whatever their class: a queue, a command buffer.
 pub(crate) struct Role {
+    /// Metal's word for it.
+    kind: &'static CStr,
     /// Selectors without which a class is something else of the same look: `commit` is a common word.
     needs: &'static [&'static CStr],
     messages: &'static [Message],
     /// Classes that were met, with [`UNFINISHED`] as long as not all of their messages are hooked.
     classes: [AtomicUsize; SLOTS],
+    /// Those that are not hooked.
+    strangers: Strangers,
 }
 
 impl Role {
-    pub(crate) const fn new(needs: &'static [&'static CStr], messages: &'static [Message]) -> Role {
-        Role { needs, messages, classes: [const { AtomicUsize::new(0) }; SLOTS] }
+    pub(crate) const fn new(
+        kind: &'static CStr,
+        needs: &'static [&'static CStr],
+        messages: &'static [Message],
+    ) -> Role {
+        let classes = [const { AtomicUsize::new(0) }; SLOTS];
+        Role { kind, needs, messages, classes, strangers: Strangers::new() }
     }
 
-    /// An object of this role appeared: its class is hooked, if it is a new one.
+    /// An object of this role appeared: its class is hooked, if it is a new one. Whether it was.
     #[inline(always)]
-    pub(crate) fn meet(&self, object: Id) {
+    pub(crate) fn meet(&self, object: Id) -> bool {
         if object.is_null() {
-            return;
+            return false;
         }
         // SAFETY: an object that the program was just given, or is using.
         let class = unsafe { object_getClass(object) } as usize;
         for known in &self.classes {
             match known.load(Ordering::Relaxed) {
-                known if known == class => return,
+                known if known == class => return false,
                 0 => break,
                 _ => {}
             }
         }
         cold_path();
-        self.hook(class);
+        self.hook(class)
     }
 
-    /// What the object's class did at this message before it was hooked; none where it is not hooked.
-    #[inline(always)]
-    pub(crate) fn original(&self, object: Id, message: usize) -> Option<*const ()> {
-        // SAFETY: an object that a message to it is about.
-        let class = unsafe { object_getClass(object) } as usize;
-        let slot = self.classes.iter().position(|known| known.load(Ordering::Acquire) == class)?;
-        let code = self.messages.get(message)?.originals.0.get(slot)?.load(Ordering::Relaxed);
-        (code != 0).then_some(code as *const ())
+    /// Whether a class is hooked.
+    pub(crate) fn knows(&self, class: Class) -> bool {
+        self.classes.iter().any(|known| known.load(Ordering::Relaxed) & !UNFINISHED == class as usize)
+    }
+
+    /// Whether a class has what this role has.
+    pub(crate) fn fits(&self, class: Class) -> bool {
+        // SAFETY: a class, and selectors.
+        self.needs.iter().all(|need| !unsafe { class_getInstanceMethod(class, selector(need)) }.is_null())
+    }
+
+    /// Tells of an object whose class is only now met.
+    pub(crate) fn is_late(&self, class: Class) {
+        strangers::tell(unseen::LATE, self.kind, strangers::name(class as usize), 0);
+    }
+
+    /// A class of this role appeared.
+    pub(crate) fn meet_class(&self, class: Class) -> bool {
+        self.hook(class as usize)
     }
 
     #[cold]
     #[inline(never)]
-    fn hook(&self, class: usize) {
+    fn hook(&self, class: usize) -> bool {
+        let why = || if self.fits(class as Class) { unseen::FULL } else { unseen::LACKS };
+        if self.strangers.again(class, self.kind, why) {
+            return false;
+        }
+        if !self.fits(class as Class) {
+            session::say(note::METAL_CLASS_UNKNOWN);
+            self.strangers.add(class, self.kind, unseen::LACKS);
+            return false;
+        }
         for (slot, place) in self.classes.iter().enumerate() {
             match place.compare_exchange(0, class | UNFINISHED, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => {
                     self.put_in(class, slot);
-                    return place.store(class, Ordering::Release);
+                    place.store(class, Ordering::Release);
+                    return true;
                 }
-                Err(known) if known == class => return,
+                Err(known) if known == class => return false,
                 Err(known) if known == class | UNFINISHED => {
                     for _ in 0..MOST_NAPS {
                         if place.load(Ordering::Acquire) == class {
-                            return;
+                            return false;
                         }
                         sys::nap(NAP_NS);
                     }
-                    return session::say(note::METAL_HOOKS_LATE);
+                    session::say(note::METAL_HOOKS_LATE);
+                    return false;
                 }
                 Err(_) => {}
             }
         }
         session::say(note::METAL_CLASSES_FULL);
+        self.strangers.add(class, self.kind, unseen::FULL);
+        false
     }
 
     fn put_in(&self, class: usize, slot: usize) {
         let class = class as Id;
-        // SAFETY: a class, and selectors.
-        let lacks = |name: &&&CStr| unsafe { class_getInstanceMethod(class, selector(name)) }.is_null();
-        if self.needs.iter().find(lacks).is_some() {
-            return session::say(note::METAL_CLASS_UNKNOWN);
-        }
         for message in self.messages {
             let selector = selector(message.selector);
             let (Some(ours), Some(original)) = (message.trampolines.get(slot), message.originals.0.get(slot)) else {
@@ -146,6 +176,7 @@ impl Role {
                 let types = method_getTypeEncoding(method);
                 if types.is_null() || !encoding::alike(CStr::from_ptr(types).to_bytes(), message.encoding.as_bytes()) {
                     session::say(note::METAL_SIGNATURE);
+                    strangers::tell(unseen::SIGNATURE, strangers::name(class as usize), message.selector, 0);
                     continue;
                 }
                 original.store(method_getImplementation(method) as usize, Ordering::Release);

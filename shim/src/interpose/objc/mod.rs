@@ -4,6 +4,7 @@
 
 mod classes;
 mod encoding;
+mod strangers;
 
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -24,7 +25,9 @@ unsafe extern "C" {
     pub(crate) fn objc_msgSend();
     pub(crate) fn objc_getClass(name: *const c_char) -> Class;
     fn sel_registerName(name: *const c_char) -> Sel;
-    fn object_getClass(object: Id) -> Class;
+    pub(crate) fn object_getClass(object: Id) -> Class;
+    pub(crate) fn class_getSuperclass(class: Class) -> Class;
+    fn class_getName(class: Class) -> *const c_char;
     fn class_getInstanceMethod(class: Class, selector: Sel) -> Method;
     fn class_addMethod(class: Class, selector: Sel, code: *const (), types: *const c_char) -> u8;
     fn method_getImplementation(method: Method) -> *const ();

@@ -13,23 +13,42 @@
 //! | Encode [`COMMANDS`](crate::event::detail::COMMANDS) | encoder | 0 | commands of an indirect command buffer | 0 |
 //! | Encode [`END_ENCODER`](crate::event::detail::END_ENCODER) | encoder | 0 | 0 | 0 |
 //! | Encode [`COMMITTED`](crate::event::detail::COMMITTED) | 0 | command buffer of Metal 4's | number of its commit | 0 |
-//! | Commit | command buffer, or number of the commit with [`FLAG_NUMBERED`] | queue; 0: that of the [`ROOM`](crate::event::detail::ROOM) that returned the command buffer | key of its label (a text of kind LABEL), 0 none | command buffers |
+//! | Commit | command buffer, or number of the commit with [`FLAG_NUMBERED`] | queue; 0: that of the [`ROOM`](crate::event::detail::ROOM) that returned the command buffer | 0 | command buffers |
 //! | Sync STREAM, [`SCHEDULE`](crate::event::detail::SCHEDULE) | command buffer | queue | 0 | 0 |
 //! | Sync [`ROOM`](crate::event::detail::ROOM) | new command buffer | queue | 0 | 0 |
 //! | Sync EVENT | shared event | 0 | value | milliseconds at most |
 //! | Sync STREAM_WAIT | event | queue | value | command buffer |
 //! | Transfer | destination | encoder | source, or value of a set | bytes |
+//! | Transfer COPY, by the host | destination | [`HOST_IS_SOURCE`], or another number: it is the destination | source | bytes |
 //! | Alloc | buffer, heap or texture | 0 | options ([`storage`]), or address of the program's own memory | bytes |
 //! | Free | buffer, heap or texture | 0 | 0 | 0 |
 //!
-//! A message `newCommandQueue...` (class Api) has the queue in word 0 and how many command buffers of it may be uncompleted in
-//! word 3. A buffer or texture that ends and was not seen to begin was one of a heap's, or a view.
+//! A message `setLabel:` (class Api) has the object in word 0 and the key of its label (a text of kind LABEL; 0 none) in word 2. A
+//! message `newCommandQueue...` (class Api) has the queue in word 0, the key of its label in word 2, and how many command buffers
+//! of it may be uncompleted in word 3. A buffer or texture that ends and was not seen to begin was one of a heap's, or a view.
 //!
 //! An event's context is the number of its device, as [`crate::event::KIND_CONTEXT`] tells it.
 //! [`crate::event::KIND_GPU_TIMES`] tells when the GPU ran a command buffer.
 
+pub mod pixels;
+
 /// Commit: word 0 is no object but a number of its own (Metal 4, where feedback names no command buffer).
 pub const FLAG_NUMBERED: u16 = 1 << 8;
+
+/// Why objects of a class are not seen in full, in the key of a text [`METAL_CLASS`](crate::event::text_kind::METAL_CLASS).
+pub mod unseen {
+    /// As many classes of its kind are hooked as can be. The text: kind, a space, class.
+    pub const FULL: u64 = 1;
+    /// It lacks what its kind has. The text: the same.
+    pub const LACKS: u64 = 2;
+    /// A method of it has another signature than known, and is left alone. The text: class, a space, selector.
+    pub const SIGNATURE: u64 = 3;
+    /// No message returned an object of it before one was waited for. The text: as for [`FULL`].
+    pub const LATE: u64 = 4;
+}
+
+/// Transfer COPY, word 1: the source is the host's memory, and the destination a texture.
+pub const HOST_IS_SOURCE: u64 = 1;
 
 /// What an encoder encodes.
 pub mod encoder {

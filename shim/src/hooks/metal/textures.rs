@@ -1,0 +1,48 @@
+//! Bytes of textures and of parts of them.
+
+use gputrace_abi::metal::{HOST_IS_SOURCE, pixels};
+
+use super::Size;
+use crate::interpose::objc::{Id, send};
+
+/// A part of a texture.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Region {
+    origin: Size,
+    size: Size,
+}
+
+/// So many pixels of a texture; none where its format is not known.
+pub(super) fn part(texture: Id, size: Size) -> Option<u64> {
+    let [width, height, depth] = [size.width, size.height, size.depth].map(|n| n as u64);
+    pixels::bytes(send!(texture, "pixelFormat"; usize) as u64, width, height, depth)
+}
+
+/// Levels of a texture from this one on, each half as wide, high and deep as the one before it, in so many slices.
+pub(super) fn levels(texture: Id, first: usize, levels: usize, slices: usize) -> u64 {
+    let whole = [send!(texture, "width"; usize), send!(texture, "height"; usize), send!(texture, "depth"; usize)];
+    // A texture has at most 15 levels: the program may have said anything.
+    let of = |level: usize| {
+        let [width, height, depth] = whole.map(|n| n.checked_shr(level as u32).unwrap_or(0).max(1));
+        part(texture, Size { width, height, depth }).unwrap_or(0)
+    };
+    let each = (first..first.saturating_add(levels.min(16))).map(of).fold(0, u64::saturating_add);
+    each.saturating_mul(slices as u64)
+}
+
+/// Bytes in a buffer that a part of a texture takes; a flat one may leave its bytes per image open.
+pub(super) fn in_buffer(size: Size, row: usize, image: usize) -> u64 {
+    let image = if image == 0 { row.saturating_mul(size.height) } else { image };
+    image.saturating_mul(size.depth) as u64
+}
+
+/// The host writes into a texture, or reads it: payload of the copy. Where the pixels' format is not known, its bytes are those of
+/// the host's rows.
+pub(super) fn by_host(texture: Id, host: usize, is_source: bool, region: Region, row: usize, image: usize) -> [u64; 4] {
+    let bytes = part(texture, region.size).unwrap_or_else(|| in_buffer(region.size, row, image));
+    match is_source {
+        true => [texture as u64, HOST_IS_SOURCE, host as u64, bytes],
+        false => [host as u64, HOST_IS_SOURCE + 1, texture as u64, bytes],
+    }
+}
