@@ -38,8 +38,15 @@ impl Format {
 }
 
 /// Columns of ids of names, and the column that has the text.
-const NAMED: [(&str, &str); 4] =
-    [("api_id", "api"), ("category_id", "category_name"), ("domain_id", "domain"), ("name_id", "name")];
+const NAMED: [(&str, &str); 7] = [
+    ("api_id", "api"),
+    ("category_id", "category_name"),
+    ("domain_id", "domain"),
+    ("encoder_id", "encoder"),
+    ("label_id", "label"),
+    ("name_id", "name"),
+    ("queue_name_id", "queue_name"),
+];
 
 /// The columns of each table, as a scan takes them.
 static COLUMNS: LazyLock<Vec<Vec<&'static str>>> =
