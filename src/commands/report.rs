@@ -35,7 +35,10 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     }
     let trace = Trace::open(&args.traces)?;
     let filter = select::filter(&args.select, &trace)?;
-    let beside: &[Need] = if args.format == ReportFormat::Html { FLAMES } else { &[] };
+    let page = args.format == ReportFormat::Html;
+    // Before the facts: what either needs while it is made is not needed at once.
+    let timeline = if page { export::page::gather(&trace, &filter) } else { Default::default() };
+    let beside: &[Need] = if page { FLAMES } else { &[] };
     let needs: Vec<Need> = chosen.iter().flat_map(|a| a.needs()).chain(beside).copied().collect();
     let facts = Facts::gather(&trace, &filter, &needs);
     select::found(&args.select, &facts)?;
@@ -51,15 +54,13 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     loss::note_incomplete(&mut sections, &trace);
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
     let notes = trace.about_intervals(&filter).into_iter().collect();
-    let page = args.format == ReportFormat::Html;
     let flames = if page { export::stacks::flames(&facts) } else { Default::default() };
     drop(facts);
-    let timeline = if page { export::page::gather(&trace, &filter) } else { Default::default() };
     let report = Report { traces, notes, sections, problems: trace.problems() };
     let layout = Layout::of_report(args.output.is_some(), args.width, args.color);
     let text = match args.format.of_text() {
         Some(format) => report.render(format, layout),
-        None => html::render(&report, &Beside { timeline, flames }),
+        None => html::render(&report, &Beside { timeline, flames, incomplete: loss::incomplete(&trace) }),
     };
     match &args.output {
         Some(file) => {

@@ -9,16 +9,18 @@
 //! Times are in units of a power of two ns: the smallest with which a shown bar takes less than [`BYTES`] bytes of the page. Begins and
 //! ends are both rounded down, so that what nests and what follows stays so.
 
+use std::io::Write;
+
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use std::io::Write;
 
 use super::super::timeline::{Done, Track};
 use super::bars::{Bar, NO_CALL};
 use super::values::Line;
-use super::{Gathered, TRACKS};
-use crate::render::{number, time};
+use super::{Gathered, Of, TRACKS};
+use crate::render::{counted, number, time};
 
 /// Bytes of the page, where four characters hold three, for a bar or a point of a line; and for what tells what they are.
 const BYTES: f64 = 1.6;
@@ -38,7 +40,7 @@ pub(crate) struct Packed {
 }
 
 /// Writes the block.
-pub(super) fn pack(mut gathered: Gathered, done: &Done, processes: usize) -> Packed {
+pub(super) fn pack(mut gathered: Gathered, done: &Done) -> Packed {
     gathered.bars.sort();
     gathered.values.finish();
     rename(&mut gathered);
@@ -47,7 +49,7 @@ pub(super) fn pack(mut gathered: Gathered, done: &Done, processes: usize) -> Pac
     let shown = (gathered.bars.len() + gathered.values.len()) as u64;
     let room = (shown as f64 * BYTES + FREE_BYTES) * 3.0 / 4.0;
 
-    let head = |unit_ns: i64| head(&gathered, &order, done, processes, unit_ns).to_string();
+    let head = |unit_ns: i64| head(&gathered, &order, done, unit_ns).to_string();
     let head_bytes = deflated(head(1).as_bytes(), Compression::default()).len() as f64;
     let mut shift = 0;
     let columns = loop {
@@ -61,6 +63,7 @@ pub(super) fn pack(mut gathered: Gathered, done: &Done, processes: usize) -> Pac
         shift = (shift + ((bits / 2.0) as u32).max(1)).min(COARSEST);
     };
     let head = head(1 << shift);
+    drop((gathered, links));
     let mut block = (head.len() as u32).to_le_bytes().to_vec();
     block.extend_from_slice(head.as_bytes());
     block.extend_from_slice(&columns);
@@ -97,37 +100,45 @@ fn order(gathered: &Gathered) -> Vec<usize> {
         Track::Recording(_) => (3, 0, 0, 0),
     };
     let mut order: Vec<usize> = (0..gathered.tracks.len()).collect();
-    order.sort_by_key(|at| {
+    order.sort_by_cached_key(|at| {
         let track = gathered.tracks[*at].0;
-        (gathered.places.process(track.process()).0, track.process(), place(track))
+        (of(gathered, track.process()), place(track))
     });
     order
 }
 
-/// Which bar, counted through all tracks in their order, a call is.
-struct Links(Vec<(i64, i64, u32)>);
+/// What orders processes: those that have bars stand first.
+fn of(gathered: &Gathered, process: i64) -> (bool, Of) {
+    let has_bars = gathered.tracks.iter().any(|(track, _)| track.process() == process);
+    (!has_bars, gathered.shown.get(&process).copied().unwrap_or_default())
+}
+
+/// Which bar, counted through all tracks in their order, a call of a process is.
+#[derive(Default)]
+struct Links(FxHashMap<i64, Vec<(i64, u32)>>);
 
 impl Links {
     fn of(gathered: &Gathered, order: &[usize]) -> Links {
-        let mut links = Vec::new();
+        let mut links = Links::default();
         let mut number = 0;
         for track in order {
             let (track, bars) = (gathered.tracks[*track].0, &gathered.bars.tracks[*track]);
             let causes = !matches!(track, Track::Stream(..));
+            let calls = links.0.entry(track.process()).or_default();
             for bar in bars {
                 if causes && !bar.is_run() && bar.call != NO_CALL {
-                    links.push((track.process(), bar.call, number));
+                    calls.push((bar.call, number));
                 }
                 number += 1;
             }
         }
-        links.sort_unstable();
-        Links(links)
+        links.0.values_mut().for_each(|calls| calls.sort_unstable());
+        links
     }
 
     fn find(&self, process: i64, bar: &Bar) -> Option<u32> {
-        let found = self.0.binary_search_by_key(&(process, bar.call), |(process, call, _)| (*process, *call));
-        found.ok().filter(|_| !bar.is_run() && bar.call != NO_CALL).map(|at| self.0[at].2)
+        let calls = self.0.get(&process).filter(|_| !bar.is_run() && bar.call != NO_CALL)?;
+        calls.binary_search_by_key(&bar.call, |(call, _)| *call).ok().map(|at| calls[at].1)
     }
 }
 
@@ -204,12 +215,12 @@ fn folded(out: &mut Vec<u8>, value: i64) {
 }
 
 /// What the numbers are.
-fn head(gathered: &Gathered, order: &[usize], done: &Done, processes: usize, unit_ns: i64) -> Value {
+fn head(gathered: &Gathered, order: &[usize], done: &Done, unit_ns: i64) -> Value {
     let mut ids: Vec<i64> = order.iter().map(|at| gathered.tracks[*at].0.process()).collect();
     ids.extend(gathered.values.lines.iter().filter_map(|line| line.process));
     ids.sort_unstable();
     ids.dedup();
-    ids.sort_by_key(|id| (gathered.places.process(*id).0, *id));
+    ids.sort_by_cached_key(|id| of(gathered, *id));
     let place = |id: i64| ids.iter().position(|of| *of == id);
     let track = |at: &usize| {
         let (track, domain) = &gathered.tracks[*at];
@@ -232,10 +243,8 @@ fn head(gathered: &Gathered, order: &[usize], done: &Done, processes: usize, uni
             "most": most(line),
         })
     };
-    let process = |id: &i64| {
-        let (pid, name) = gathered.places.process(*id);
-        json!({ "pid": pid, "name": name })
-    };
+    let process =
+        |id: &i64| json!({ "pid": gathered.shown.get(id).map(|of| of.pid), "name": gathered.places.process(*id).1 });
     json!({
         "base_ns": gathered.base_ns.to_string(),
         "unit_ns": unit_ns,
@@ -246,12 +255,12 @@ fn head(gathered: &Gathered, order: &[usize], done: &Done, processes: usize, uni
         "tracks": order.iter().map(track).collect::<Vec<_>>(),
         "lines": gathered.values.lines.iter().map(line).collect::<Vec<_>>(),
         "delays": gathered.delays.json(gathered.base_ns),
-        "notes": notes(gathered, done, processes, unit_ns),
+        "notes": notes(gathered, done, unit_ns),
     })
 }
 
 /// What is not as it was.
-fn notes(gathered: &Gathered, done: &Done, processes: usize, unit_ns: i64) -> Vec<String> {
+fn notes(gathered: &Gathered, done: &Done, unit_ns: i64) -> Vec<String> {
     let mut notes = Vec::new();
     if unit_ns > 1 {
         notes.push(format!(
@@ -267,14 +276,18 @@ fn notes(gathered: &Gathered, done: &Done, processes: usize, unit_ns: i64) -> Ve
             time(gathered.bars.cell_ns as f64)
         ));
     }
-    if processes > super::PROCESSES {
+    let others = gathered.others.len();
+    if others > 0 {
+        let those = counted(others as f64, "process is", "processes are");
         notes.push(format!(
-            "The timeline has the {} processes with most events of {processes}; report --rank and --pid show others.",
-            super::PROCESSES
+            "{those} not in the timeline, which has the busiest ones; report --rank and --pid show others."
         ));
     }
-    if gathered.left_out > 0 && gathered.tracks.len() >= TRACKS {
+    if gathered.more_tracks {
         notes.push(format!("There are more than {TRACKS} tracks; the others are left out."));
+    }
+    if gathered.values.full {
+        notes.push("There are more values over time than a page can hold; the others are left out.".to_owned());
     }
     if gathered.kinds.full {
         notes.push("There are more names than a page can hold; some bars have none.".to_owned());

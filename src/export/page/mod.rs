@@ -18,7 +18,7 @@ use std::io;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::timeline::{self, Flow, Places, Sample, Sink, Slice, Track};
-use crate::trace::{Filter, Trace};
+use crate::trace::{Filter, Process, Trace};
 use bars::{Bar, Bars, NO_CALL};
 pub(crate) use columns::{Packed, deflated};
 use delays::Delays;
@@ -32,6 +32,16 @@ const TRACKS: usize = 1024;
 /// Bars that a page holds.
 const BARS: usize = 1 << 20;
 
+/// What is known of a process.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Of {
+    /// Ranks stand first, in their order.
+    rank: (bool, Option<i32>),
+    /// Place among all, by their start.
+    place: usize,
+    pid: i32,
+}
+
 /// What is gathered.
 struct Gathered {
     base_ns: i64,
@@ -44,9 +54,11 @@ struct Gathered {
     values: Values,
     delays: Delays,
     /// Processes that are shown.
-    shown: FxHashSet<i64>,
-    /// Bars and values of processes, and of tracks, that are not.
-    left_out: u64,
+    shown: FxHashMap<i64, Of>,
+    /// Processes that are not, though they have something.
+    others: FxHashSet<i64>,
+    /// There are more tracks than are shown.
+    more_tracks: bool,
 }
 
 /// Reads what the filter keeps of a trace.
@@ -66,28 +78,41 @@ fn gather_at_most(most: usize, trace: &Trace, filter: &Filter) -> Packed {
         values: Values::default(),
         delays: Delays::default(),
         shown: shown(trace, filter),
-        left_out: 0,
+        others: FxHashSet::default(),
+        more_tracks: false,
     };
     let done = timeline::write(trace, filter, u64::MAX, &mut gathered).expect("nothing here fails to be written");
-    let processes = filter.processes.as_ref().map_or(trace.processes.len(), FxHashSet::len);
-    columns::pack(gathered, &done, processes)
+    columns::pack(gathered, &done)
 }
 
 /// The processes with most events; what a killed launcher recorded is not counted.
-fn shown(trace: &Trace, filter: &Filter) -> FxHashSet<i64> {
+fn shown(trace: &Trace, filter: &Filter) -> FxHashMap<i64, Of> {
     let kept = |id: i64| filter.processes.as_ref().is_none_or(|kept| kept.contains(&id));
-    let mut all: Vec<_> = trace.processes.iter().filter(|process| kept(process.process_id)).collect();
-    all.sort_by_key(|process| std::cmp::Reverse(process.events));
-    all.into_iter().take(PROCESSES).map(|process| process.process_id).collect()
+    let mut all: Vec<_> = trace.processes.iter().enumerate().filter(|(_, process)| kept(process.process_id)).collect();
+    all.sort_by_key(|(_, process)| std::cmp::Reverse(process.events));
+    let of = |(place, process): (usize, &Process)| {
+        let rank = (process.rank.is_none(), process.rank);
+        (process.process_id, Of { rank, place, pid: process.pid })
+    };
+    all.into_iter().take(PROCESSES).map(of).collect()
 }
 
 impl Gathered {
+    fn is_shown(&mut self, process: i64) -> bool {
+        let shown = self.shown.contains_key(&process);
+        if !shown {
+            self.others.insert(process);
+        }
+        shown
+    }
+
     /// The number of a track; none where there are too many.
     fn number(&mut self, slice: &Slice<'_>) -> Option<u32> {
         if let Some(number) = self.numbers.get(&slice.track) {
             return Some(*number);
         }
         if self.tracks.len() >= TRACKS {
+            self.more_tracks = true;
             return None;
         }
         let number = self.tracks.len() as u32;
@@ -107,13 +132,11 @@ impl Sink for Gathered {
     }
 
     fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
-        let process = slice.track.process();
-        let number = if self.shown.contains(&process) { self.number(slice) } else { None };
         self.delays.slice(slice);
-        let Some(number) = number else {
-            self.left_out += 1;
+        if !self.is_shown(slice.track.process()) {
             return Ok(());
-        };
+        }
+        let Some(number) = self.number(slice) else { return Ok(()) };
         let call = match slice.flow {
             Flow::None => NO_CALL,
             Flow::Begins(_, call) | Flow::Ends(_, call) => call,
@@ -124,8 +147,8 @@ impl Sink for Gathered {
     }
 
     fn sample(&mut self, sample: &Sample<'_>) -> io::Result<()> {
-        if sample.process.is_some_and(|process| !self.shown.contains(&process)) || !self.values.add(sample) {
-            self.left_out += 1;
+        if sample.process.is_none_or(|process| self.is_shown(process)) {
+            self.values.add(sample);
         }
         Ok(())
     }

@@ -28,11 +28,13 @@ pub(super) struct Line {
 pub(super) struct Values {
     numbers: FxHashMap<(Option<i64>, String), usize>,
     pub(super) lines: Vec<Line>,
+    /// Some lines found no room.
+    pub(super) full: bool,
 }
 
 impl Values {
-    /// Whether there was room.
-    pub(super) fn add(&mut self, sample: &Sample<'_>) -> bool {
+    /// Adds a value, as far as there is room for its line.
+    pub(super) fn add(&mut self, sample: &Sample<'_>) {
         let key = (sample.process, sample.name.to_owned());
         let number = match self.numbers.get(&key) {
             Some(number) => *number,
@@ -42,14 +44,16 @@ impl Values {
                 self.numbers.insert(key, self.lines.len() - 1);
                 self.lines.len() - 1
             }
-            None => return false,
+            None => {
+                self.full = true;
+                return;
+            }
         };
         let line = &mut self.lines[number];
         line.points.push((sample.start_ns, sample.value));
         if line.points.len() >= 2 * POINTS {
             line.thin(POINTS);
         }
-        true
     }
 
     /// Brings all lines into the order of time, no longer than fits.
@@ -103,7 +107,7 @@ mod tests {
         let mut values = Values::default();
         for at in 0..100_000i64 {
             let value = if at == 77_777 { 1e9 } else { (at % 100) as f64 };
-            assert!(values.add(&Sample { process: None, name: "x", unit: "", start_ns: at * 1000, value }));
+            values.add(&Sample { process: None, name: "x", unit: "", start_ns: at * 1000, value });
         }
         values.finish();
         let points = &values.lines[0].points;

@@ -68,21 +68,27 @@ function chartFigure({ title, about, label, children, legend, read }) {
   return element("figure", {}, element("h3", {}, title), svg, legend || null, caption);
 }
 
-/** Axes: marks of the height with their units, and of the width. */
-function axes(most, unit, [from, to], xText) {
+/** Axes: round marks of the height with their units, and marks of the width. */
+function axes(most, unit, across) {
   const { width, height, left, right, top, bottom } = CHART;
-  const parts = [];
-  for (let mark = 0; mark <= 4; mark++) {
-    const y = height - bottom - (mark / 4) * (height - bottom - top);
-    parts.push(drawn("line", { class: "axis", x1: left, x2: width - right, y1: y, y2: y }));
-    parts.push(drawn("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, valueText((most * mark) / 4, unit)));
-  }
-  for (let mark = 0; mark <= 4; mark++) {
-    const x = left + (mark / 4) * (width - left - right);
-    const anchor = mark === 0 ? "start" : mark === 4 ? "end" : "middle";
-    parts.push(drawn("text", { x, y: height - 6, "text-anchor": anchor }, xText(from + ((to - from) * mark) / 4)));
-  }
-  return parts;
+  const [heights] = marks(0, most * (unit === "bytes" ? 1 / scaleBytes(most)[1] : 1), 4);
+  const up = heights.map((mark) => {
+    const value = mark * (unit === "bytes" ? scaleBytes(most)[1] : 1);
+    const y = height - bottom - (value / most) * (height - bottom - top);
+    const text = drawn("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, valueText(value, unit));
+    return [drawn("line", { class: "axis", x1: left, x2: width - right, y1: y, y2: y }), text];
+  });
+  const below = across.map(({ x, text }) => drawn("text", { x, y: height - 6, "text-anchor": x > width - 30 ? "end" : "middle" }, text));
+  return [...up.flat(), ...below];
+}
+
+/** Marks of times, or of their powers of ten, below a chart. */
+function marksBelow(from, to, x, powers) {
+  const tens = (text) => text.replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
+  if (!powers) return marks(from, to, 6)[0].map((at) => ({ x: x(at), text: tens(time(at)) }));
+  const all = [];
+  for (let ns = 1; ns <= to; ns *= 10) if (ns >= from) all.push({ x: x(ns), text: tens(time(ns)) });
+  return all;
 }
 
 function lineChart({ title, about, unit, lines, most }) {
@@ -94,7 +100,9 @@ function lineChart({ title, about, unit, lines, most }) {
   const from = Math.min(0, ...all.map(([at]) => at));
   const x = (at) => left + ((at - from) / (to - from)) * (width - left - right);
   const y = (value) => height - bottom - (Math.min(value, highest) / highest) * (height - bottom - top);
-  const path = (points) => points.map(([at, value], n) => `${n === 0 ? "M" : "L"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  // A single value holds.
+  const ends = (points) => (points.length > 1 ? points : [points[0], [to, points[0][1]]]);
+  const path = (points) => ends(points).map(([at, value], n) => `${n === 0 ? "M" : "L"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   const drawings = shown.map(([, points], n) => drawn("path", { class: `line s${n}`, d: path(points) }));
   const key = (n) => drawn("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" }, drawn("path", { class: `line s${n}`, d: "M0 4L28 4" }));
   const names = shown.length > 1 || lines.length > 1 ? shown.map(([name], n) => element("li", {}, key(n), name)) : [];
@@ -111,7 +119,7 @@ function lineChart({ title, about, unit, lines, most }) {
     return `${name}: mean ${valueText(mean, unit)}, from ${valueText(Math.min(...values), unit)} to ${valueText(Math.max(...values), unit)}`;
   }).join("; ");
   return chartFigure({
-    title, about, label, read, children: [...axes(highest, unit, [from, to], time), ...drawings],
+    title, about, label, read, children: [...axes(highest, unit, marksBelow(from, to, x)), ...drawings],
     legend: names.length > 0 ? element("ul", { class: "legend" }, ...names) : null,
   });
 }
@@ -138,5 +146,5 @@ function histogram(title, classes) {
     const text = own ? `${time(own[0])} to ${time(own[1])}: ${thousands(own[2])} (${percent((100 * own[2]) / all)})` : `${time(ns)}: none`;
     return { text, x: x(ns) };
   };
-  return chartFigure({ title, about, label: about, read, children: [...axes(most, "count", [from, to], (at) => time(2 ** at)), ...bars] });
+  return chartFigure({ title, about, label: about, read, children: [...axes(most, "count", marksBelow(2 ** from, 2 ** to, x, true)), ...bars] });
 }

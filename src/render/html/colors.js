@@ -1,8 +1,10 @@
 /* Colours of bars and frames: by their name, so that a kernel looks the same everywhere; a name always stands beside them. */
 
-const HUES = [212, 28, 145, 276, 48, 330, 184, 8, 95, 250, 165, 305];
+const HUES = [200, 28, 145, 270, 60, 330, 188, 12, 95, 245, 160, 305];
 /** What is known by its category. */
-const CATEGORY_HUES = { sync: 4, os_wait: -1, memcpy: 190, memset: 190, transfer: 190, recording: -1, collective: 300 };
+const CATEGORY_HUES = {
+  launch: 212, sync: 4, transfer: 172, memcpy: 172, memset: 172, memory: 48, collective: 290, os_wait: -1, recording: -1,
+};
 
 /** Follows the theme of the page. */
 const theme = {
@@ -37,10 +39,13 @@ function hueOf(name, category) {
   return HUES[Math.abs(hash) % HUES.length];
 }
 
-/** What fills a bar of this hue; its text is the page's ink, with a contrast of 4.5 and more. */
+/** What is written on bars, in either theme: its contrast with each fill is 7 and more. */
+const BAR_INK = "#14161a";
+
+/** What fills a bar of this hue. */
 function fillOf(hue) {
-  if (hue < 0) return theme.dark ? "hsl(220 8% 30%)" : "hsl(220 10% 82%)";
-  return theme.dark ? `hsl(${hue} 42% 29%)` : `hsl(${hue} 62% 77%)`;
+  if (hue < 0) return theme.dark ? "hsl(220 8% 60%)" : "hsl(220 10% 82%)";
+  return theme.dark ? `hsl(${hue} 48% 66%)` : `hsl(${hue} 62% 78%)`;
 }
 
 /** A name that fits into bars: without arguments and parameters of templates. */

@@ -24,7 +24,8 @@ function showRanks(sections) {
   const all = comparable(sections);
   if (all.length === 0) return;
   const part = byId("ranks");
-  const options = all.map((one, at) => element("option", { value: at }, `${one.title} (${one.table.title})`));
+  const alone = (one) => all.filter((other) => other.title === one.title).length === 1;
+  const options = all.map((one, at) => element("option", { value: at }, alone(one) ? one.title : `${one.title} (${one.table.title})`));
   const place = element("div", { class: "scroll" });
   const pick = element("select", { id: "rank-metric", change: () => place.replaceChildren(compared(all[pick.value])) }, ...options);
   const usual = all.findIndex((one) => one.table.columns[one.at][0].includes("p50_ns"));

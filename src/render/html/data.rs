@@ -2,9 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use super::super::Report;
+use super::{Beside, Report};
 use crate::analysis::{Analysis, Section, Table, Unit, Value};
-use crate::export::page::Packed;
 
 /// Key figures of the summary, in their order; those that are not known are left out.
 const FIGURES: [&str; 16] = [
@@ -27,7 +26,7 @@ const FIGURES: [&str; 16] = [
 ];
 
 /// What is read first: whose report it is, and its findings.
-pub(super) fn about(report: &Report, timeline: &Packed) -> Json {
+pub(super) fn about(report: &Report, beside: &Beside) -> Json {
     let summary = report.sections.iter().find(|(analysis, _)| analysis.name() == "summary").map(|of| &of.1);
     let figure = |key: &&str| {
         let fact = summary?.facts.iter().find(|fact| fact.key == *key)?;
@@ -39,7 +38,7 @@ pub(super) fn about(report: &Report, timeline: &Packed) -> Json {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "traces": report.traces,
-        "notes": report.notes,
+        "notes": report.notes.iter().chain(&beside.incomplete).collect::<Vec<_>>(),
         "problems": report.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "literal": summary.and_then(|summary| summary.literal.clone()),
         "summary_notes": summary.map(|summary| &summary.notes),
@@ -49,7 +48,7 @@ pub(super) fn about(report: &Report, timeline: &Packed) -> Json {
         "unit": text("unit"),
         "figures": FIGURES.iter().filter_map(figure).collect::<Vec<_>>(),
         "findings": findings.map(table),
-        "shown": timeline.shown,
+        "shown": beside.timeline.shown,
     })
 }
 

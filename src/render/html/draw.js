@@ -22,7 +22,7 @@ function palette() {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 6;
   const context = tile.getContext("2d");
-  context.strokeStyle = theme.dark ? "rgb(255 255 255 / .3)" : "rgb(0 0 0 / .3)";
+  context.strokeStyle = "rgb(0 0 0 / .3)";
   for (const at of [-6, 0, 6]) {
     context.moveTo(at, 6);
     context.lineTo(at + 6, 0);
@@ -179,7 +179,7 @@ function drawBars(view, context, colors, track, top) {
         context.fillRect(left, y, width, BAR_HEIGHT - 2);
       }
     }
-    if (width > 22 && !look.moment) drawName(context, colors, barName(track, bar, look), left, y, width);
+    if (width > 22 && !look.moment) drawName(context, barName(track, bar, look), left, y, width);
     if (chosen || (match && width > 2)) {
       context.strokeStyle = chosen ? colors.ink : colors.accent;
       context.lineWidth = chosen ? 2 : 1;
@@ -204,10 +204,10 @@ function drawMoment(context, colors, x, y) {
   context.fill();
 }
 
-function drawName(context, colors, name, x, y, width) {
+function drawName(context, name, x, y, width) {
   const most = Math.floor((width - 6) / 6);
   if (most < 3) return;
-  context.fillStyle = colors.ink;
+  context.fillStyle = BAR_INK;
   const text = name.length > most ? `${name.slice(0, most - 1)}…` : name;
   context.fillText(text, x + 3, y + (BAR_HEIGHT - 2) / 2 + 0.5, width - 6);
 }
@@ -215,7 +215,7 @@ function drawName(context, colors, name, x, y, width) {
 /** A value over time, as steps. */
 function drawLine(view, context, colors, line, top) {
   const [low, height] = [top + LINE_HEIGHT - 4, LINE_HEIGHT - 10];
-  const y = (value) => low - (Math.max(value, 0) / line.most) * height;
+  const y = (value) => low - (Math.max(value, 0) / (line.most || 1)) * height;
   context.beginPath();
   let last = low;
   let began = false;

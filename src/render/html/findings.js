@@ -6,9 +6,11 @@ function showFindings(about) {
   byId("whose").title = traces;
   document.title = `gputrace: ${traces}`;
   byId("foot").textContent = `gputrace ${about.version}. This page is whole: it loads nothing and sends nothing.`;
+  const lines = about.literal === null ? null : about.literal.split("\n");
+  byId("head").textContent = lines ? lines[0].replace(/^gputrace: /, "") : "";
   const verdict = byId("verdict");
   if (about.verdict) verdict.append(element("strong", {}, about.verdict), ": ", about.verdict_text || "");
-  else verdict.textContent = about.literal === null ? "The summary was not asked for." : "There is no verdict on this trace.";
+  else verdict.textContent = lines ? lines[1] || "" : "The summary was not asked for.";
   putNotes(byId("about-trace"), [...about.notes, ...about.problems, ...(about.summary_notes || [])]);
   const per = about.unit ? ` (numbers are per ${about.unit})` : "";
   byId("figures").setAttribute("aria-label", `Key figures${per}`);

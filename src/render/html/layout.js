@@ -11,7 +11,10 @@ const OPEN_TRACKS = 80;
 class Layout {
   constructor(timeline) {
     this.timeline = timeline;
-    const group = (name, tracks, lines) => ({ name, tracks, lines, open: true });
+    const isMemory = (line) => line.name.endsWith("in use");
+    const group = (name, tracks, lines) => (
+      { name, tracks, lines: lines.sort((a, b) => isMemory(b) - isMemory(a)), open: true }
+    );
     this.groups = timeline.processes.map((process, at) => group(
       `${process.name} (pid ${process.pid})`,
       timeline.tracks.filter((track) => track.process === at),
@@ -71,7 +74,7 @@ class Layout {
       }
       const name = item.kind === "track" ? item.track.name : item.line.name;
       const below = item.kind === "line" ? element("small", {}, `up to ${valueText(item.line.most, item.line.unit)}${ownUnit(item.line.unit)}`) : null;
-      return place(element("div", { title: name }, name, below), item);
+      return place(element("div", { title: name, class: item.height > 34 && !below ? "tall" : null }, name, below), item);
     });
     labels.replaceChildren(...made);
   }

@@ -47,11 +47,13 @@ pub(crate) struct Beside {
     pub(crate) timeline: Packed,
     /// Stacks for flame graphs.
     pub(crate) flames: Value,
+    /// Why the trace is not whole, if it is not.
+    pub(crate) incomplete: Option<String>,
 }
 
 /// The page.
 pub(crate) fn render(report: &Report, beside: &Beside) -> String {
-    let about = quoted(&data::about(report, &beside.timeline));
+    let about = quoted(&data::about(report, beside));
     let tables = packed(&data::sections(report));
     let flames = packed(&beside.flames);
     let timeline = base64(&beside.timeline.bytes);

@@ -5,7 +5,7 @@ use std::io::Read;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::analysis::{ALL, Facts, Need};
+use crate::analysis::{ALL, Facts, Need, loss};
 use crate::export::page::gather;
 use crate::export::stacks::flames;
 use crate::trace::Filter;
@@ -19,7 +19,8 @@ fn page(made: &TestTrace) -> String {
     let needs: Vec<Need> = ALL.iter().flat_map(|analysis| analysis.needs()).copied().collect();
     let facts = Facts::gather(&trace, &filter, &needs);
     let sections = ALL.iter().filter(|a| a.answers(&facts)).map(|a| (*a, a.section(&facts))).collect();
-    let beside = Beside { timeline: gather(&trace, &filter), flames: flames(&facts) };
+    let beside =
+        Beside { timeline: gather(&trace, &filter), flames: flames(&facts), incomplete: loss::incomplete(&trace) };
     let report =
         Report { traces: vec![EVIL.to_owned()], notes: vec![EVIL.to_owned()], sections, problems: trace.problems() };
     render(&report, &beside)
@@ -92,6 +93,15 @@ fn the_page_has_the_reports_numbers_and_a_policy_that_forbids_requests() {
             page.lines().filter(|line| line.contains(word) && !line.contains("www.w3.org/2000/svg")).collect();
         assert!(at.is_empty(), "{word}: {at:?}");
     }
+}
+
+#[test]
+fn a_page_of_a_trace_that_is_still_written_says_so() {
+    let mut made = TestTrace::rich();
+    made.manifest.as_mut().unwrap().complete = false;
+    let page = page(&made);
+    let about: Value = serde_json::from_str(block(&page, "data-about")).expect("JSON");
+    assert!(about["notes"].to_string().contains("or is still at work: here is what it had written"), "{about}");
 }
 
 #[test]
