@@ -38,6 +38,7 @@ def step():
 cuda.cuLaunchKernel(functions[3], 8, 1, 1, 128, 1, 1, 0, None, None, None)
 for n in range(60):
     step()
+    time.sleep(0.001 if n % 20 == 0 else 0)
 ";
 
 /// The browser, and who drives it.
