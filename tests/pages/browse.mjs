@@ -147,10 +147,10 @@ async function uses({ page }) {
   await page.click("#zoom-all");
   seen.all = JSON.stringify(await span(page)) === JSON.stringify(whole);
 
-  await page.mouse.move(...middle);
+  await page.mouse.move(box.x + 240, middle[1]);
   await page.keyboard.down("Shift");
   await page.mouse.down();
-  await page.mouse.move(middle[0] + 300, middle[1], { steps: 4 });
+  await page.mouse.move(box.x + box.width - 4, middle[1], { steps: 4 });
   await page.mouse.up();
   await page.keyboard.up("Shift");
   seen.sum = await details(page);

@@ -69,7 +69,8 @@ function showBar(timeline, place, go) {
 
 /** Numbers of arguments are told as they are; sizes for people too. */
 function argText(name, value) {
-  return name.includes("bytes") && /^\d+$/.test(value) ? `${bytesText(Number(value))} (${thousands(Number(value))} B)` : value;
+  const large = name.includes("bytes") && /^\d{4,}$/.test(value);
+  return large ? `${thousands(Number(value))} (${bytesText(Number(value))})` : value;
 }
 
 /** A short text of a bar, for the pointer. */

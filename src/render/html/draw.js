@@ -220,7 +220,7 @@ function drawLine(view, context, colors, line, top) {
   let last = low;
   let began = false;
   for (let point = 0; point < line.points; point++) {
-    const until = point + 1 < line.points ? line.at[point + 1] : line.at[point];
+    const until = point + 1 < line.points ? line.at[point + 1] : line.until;
     if (until < view.from) continue;
     if (line.at[point] > view.to) break;
     const x = Math.max(view.x(line.at[point]), LABEL_WIDTH - 1);
@@ -231,7 +231,7 @@ function drawLine(view, context, colors, line, top) {
     context.lineTo(Math.min(view.x(until), view.width + 1), last);
   }
   if (!began) return;
-  context.lineTo(Math.min(view.x(Math.min(view.to, line.at[line.points - 1])), view.width + 1), low);
+  context.lineTo(Math.min(view.x(Math.min(view.to, line.until)), view.width + 1), low);
   context.globalAlpha = 0.3;
   context.fillStyle = colors.s0;
   context.fill();

@@ -65,6 +65,7 @@ function unpackTimeline(block) {
   }
   head.bars = first;
   [head.from, head.to] = extent(head);
+  head.lines.forEach((line) => (line.until = heldUntil(head, line)));
   return head;
 }
 
@@ -134,4 +135,12 @@ function extent(timeline) {
     to = Math.max(to, line.at[line.points - 1]);
   }
   return to > from ? [from, to] : [Math.min(from, 0) || 0, Math.max(to, 0) + 1000];
+}
+
+/** Until when the last value of a line is known: memory in use is until its process's last event, what was read until it was read. */
+function heldUntil(timeline, line) {
+  const last = line.points > 0 ? line.at[line.points - 1] : 0;
+  if (!line.name.endsWith("in use")) return last;
+  const own = timeline.tracks.filter((track) => track.process === line.process && track.bars > 0);
+  return own.reduce((last, track) => Math.max(last, track.reach[track.reach.length - 1]), last);
 }
