@@ -25,8 +25,9 @@ use crate::render::{counted, number, time};
 /// Bytes of the page, where four characters hold three, for a bar or a point of a line; and for what tells what they are.
 const BYTES: f64 = 1.6;
 const FREE_BYTES: f64 = 49_152.0;
-/// The coarsest unit: 4 us.
+/// The coarsest unit: 4 us, or a sixteenth of the cell of runs.
 const COARSEST: u32 = 12;
+const OF_CELL: u32 = 4;
 /// Steps of a line's height.
 const STEPS: f64 = 4095.0;
 
@@ -51,16 +52,17 @@ pub(super) fn pack(mut gathered: Gathered, done: &Done) -> Packed {
 
     let head = |unit_ns: i64| head(&gathered, &order, done, unit_ns).to_string();
     let head_bytes = deflated(head(1).as_bytes(), Compression::default()).len() as f64;
+    let coarsest = gathered.bars.cell_ns.max(1).ilog2().saturating_sub(OF_CELL).max(COARSEST);
     let mut shift = 0;
     let columns = loop {
         let columns = columns(&gathered, &order, &links, shift);
         let bytes = deflated(&columns, Compression::default()).len() as f64;
-        if bytes + head_bytes <= room || shift >= COARSEST {
+        if bytes + head_bytes <= room || shift >= coarsest {
             break columns;
         }
         // A bit less of each begin and each length is about two bits of a bar.
         let bits = (bytes + head_bytes - room) * 8.0 / shown.max(1) as f64;
-        shift = (shift + ((bits / 2.0) as u32).max(1)).min(COARSEST);
+        shift = (shift + ((bits / 2.0) as u32).max(1)).min(coarsest);
     };
     let head = head(1 << shift);
     drop((gathered, links));

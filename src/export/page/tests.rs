@@ -92,12 +92,15 @@ fn a_shown_event_takes_no_more_than_two_bytes_of_the_page_and_times_stay_near() 
 
 #[test]
 fn of_more_than_fits_the_long_ones_and_all_counts_stay() {
-    let made = many(6_000);
+    let made = many(30_000);
     let trace = made.open();
-    let packed = gather_at_most(4_000, &trace, &Filter::default());
+    let packed = gather_at_most(30_000, &trace, &Filter::default());
+    let bytes = packed.bytes.len() as f64 * 4.0 / 3.0;
     let back = back(&packed);
-    assert!(back.bars.len() <= 4_000 && back.bars.len() > 500, "{}", back.bars.len());
-    assert_eq!(back.bars.iter().map(|bar| bar.count).sum::<u64>(), 12_600);
+    assert!(back.bars.len() <= 30_000 && back.bars.len() > 6_000, "{}", back.bars.len());
+    assert!(bytes <= 2.0 * packed.shown as f64 + 49_152.0, "{bytes} of {}", packed.shown);
+    assert_eq!(back.bars.iter().map(|bar| bar.count).sum::<u64>(), 63_000);
+    assert!(back.bars.iter().any(|bar| bar.count == 1) && back.bars.iter().any(|bar| bar.count > 1));
     let notes = back.head["notes"].to_string();
     assert!(notes.contains("are shown as runs"), "{notes}");
 }

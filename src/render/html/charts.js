@@ -87,8 +87,9 @@ function marksBelow(from, to, x, powers) {
   const tens = (text) => text.replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
   if (!powers) return marks(from, to, 6)[0].map((at) => ({ x: x(at), text: tens(time(at)) }));
   const all = [];
-  for (let ns = 1; ns <= to; ns *= 10) if (ns >= from) all.push({ x: x(ns), text: tens(time(ns)) });
-  return all;
+  const between = to / from < 100 ? [1, 2, 5] : [1];
+  for (let ns = 1; ns <= to; ns *= 10) all.push(...between.map((times) => ns * times));
+  return all.filter((ns) => ns >= from && ns <= to).map((ns) => ({ x: x(ns), text: tens(time(ns)) }));
 }
 
 function lineChart({ title, about, unit, lines, most }) {
