@@ -106,7 +106,8 @@ fn a_page_shows_its_trace_and_does_what_it_is_asked_in_both_themes() {
     let script = scratch.file("program.py", PROGRAM);
     let both = "RANK=0 WORLD_SIZE=2 python3 \"$0\" & RANK=1 WORLD_SIZE=2 python3 \"$0\" & wait %1 && wait %2";
     let target = scratch.target("sh").args(["-c", both]).arg(script).with_driver(Driver::Plain);
-    let options = ["--gpu-time", "full", "--stacks-over", "0", "--malloc", "sample=64K", "--os-over", "50"];
+    let options =
+        ["--gpu-time", "full", "--stacks-over", "0", "--malloc", "sample=64K", "--os-over", "50", "--on-full", "block"];
     let run = target.options(options).traced().expect(0);
     std::fs::rename(&run.trace, scratch.path().join("recorded")).expect("the trace is moved");
     let file = page(&scratch, "recorded");
@@ -120,7 +121,7 @@ fn a_page_shows_its_trace_and_does_what_it_is_asked_in_both_themes() {
         assert!(text(page, "verdict").contains(": ") && text(page, "figures").contains("step p50"), "{page}");
         holds(page, &trace);
     }
-    does(&dark["uses"]);
+    does(&dark["uses"], named(&trace, "torture"));
     // What stands first needs no unpacking.
     assert!(text(old, "trouble").contains("it has no DecompressionStream"), "{old}");
     assert_eq!(
@@ -154,9 +155,18 @@ fn holds(page: &Value, trace: &Trace) {
     }
 }
 
+/// How many launches and kernels have a name with this in it.
+fn named(trace: &Trace, part: &str) -> usize {
+    let names = trace.names();
+    let has = |row: &crate::util::Row<'_>| row.maybe_int("name_id").is_some_and(|id| names[&id].contains(part));
+    let of = |table: &str| trace.table(table).rows().filter(has).count();
+    assert!(of("launches") == 480 && of("kernels") > 0);
+    of("launches") + of("kernels")
+}
+
 /// What keys, mouse, search, tables, charts and flame graphs did.
 #[track_caller]
-fn does(uses: &Value) {
+fn does(uses: &Value, matches: usize) {
     let number = |of: &str, key: &str| uses[of][key].as_f64().unwrap_or_else(|| panic!("{of} {key}: {uses}"));
     for (of, zoom) in [("wheel", true), ("w", true), ("button", true), ("s", false)] {
         assert!((number(of, "zoom") > 1.1) == zoom && uses[of]["redrawn"] == true, "{of}: {}", uses[of]);
@@ -188,9 +198,9 @@ fn does(uses: &Value) {
         (&serde_json::json!([1, 1]), &true.into(), &true.into())
     );
     assert_ne!(uses["next"], uses["launch"]);
-    // 240 launches of each of two ranks, and as many kernels.
-    assert_eq!(text(uses, "found"), "960 matches");
-    assert!(uses["match"][0].as_str().is_some_and(|of| of.ends_with(" of 960 matches")), "{}", uses["match"]);
+    let matches = format!("{matches} matches");
+    assert_eq!(text(uses, "found"), matches);
+    assert!(uses["match"][0].as_str().is_some_and(|of| of.ends_with(&format!(" of {matches}"))), "{}", uses["match"]);
     assert!(
         uses["match"][1].as_str().is_some_and(|of| of.contains("torture</script><img src=x onerror=window.evil=1>")),
         "{}",
@@ -220,6 +230,26 @@ fn does(uses: &Value) {
     assert!(text(uses, "frame").starts_with("item (program.py:19): "), "{}", uses["frame"]);
     assert!(has("metrics", "p50"), "{}", uses["metrics"]);
     assert!(text(uses, "chart").contains("mean ") && text(uses, "caption").contains(": "), "{uses}");
+}
+
+#[test]
+fn a_page_is_nothing_for_a_terminal() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let run = scratch.target("true").traced().expect(0);
+    let terminal = "import os, pty, sys\nsys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    let words = ["report", "--format", "html"];
+    let mut command = Command::new("python3");
+    command.args(["-c", terminal]).arg(crate::util::gputrace()).args(words).arg(&run.trace);
+    let output = command.stdin(std::process::Stdio::null()).output().expect("python3 runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.code() == Some(2) && text.contains("name its file: -o report.html"), "{text}");
+    // A pipe takes it.
+    let piped =
+        scratch.gputrace(&[&words.map(std::ffi::OsStr::new), [run.trace.as_os_str()].as_slice()].concat()).expect(0);
+    assert!(piped.text().starts_with("<!doctype html>"), "{}", piped.text());
 }
 
 #[test]

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 
 use super::select::{self, wrong};
 use crate::analysis::{
-    ALL, Analysis, Facts, Need, answer, find, has_sums_alone, loss, sums_answer, unknown as unknown_name,
+    ALL, Analysis, Facts, Need, answer, find, has_sums_alone, loss, steps_one_by_one, sums_answer,
+    unknown as unknown_name,
 };
 use crate::cli::{ReportArgs, ReportFormat};
 use crate::export;
@@ -55,12 +56,13 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
     let notes = trace.about_intervals(&filter).into_iter().collect();
     let flames = if page { export::stacks::flames(&facts) } else { Default::default() };
+    let steps = if page { steps_one_by_one(&facts, html::STEPS) } else { Vec::new() };
     drop(facts);
     let report = Report { traces, notes, sections, problems: trace.problems() };
     let layout = Layout::of_report(args.output.is_some(), args.width, args.color);
     let text = match args.format.of_text() {
         Some(format) => report.render(format, layout),
-        None => html::render(&report, &Beside { timeline, flames, incomplete: loss::incomplete(&trace) }),
+        None => html::render(&report, &Beside { timeline, flames, steps, incomplete: loss::incomplete(&trace) }),
     };
     match &args.output {
         Some(file) => {

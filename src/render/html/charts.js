@@ -4,12 +4,12 @@ const CHART = { width: 560, height: 190, left: 62, right: 10, top: 10, bottom: 2
 /** Lines of a chart. */
 const LINES = 6;
 
-function showCharts(sections, timeline) {
+function showCharts(sections, steps, timeline) {
   const series = (name, title, options) => overTime(sections, name, title, options);
   const all = [
     series("gpu-utilisation", "GPU utilisation", { most: 100 }),
     timeline && queueChart(timeline.delays.queue),
-    series("steps", "Step times"),
+    stepChart(steps),
     series("device-memory", "Device memory in use"),
     series("host-memory", "Host memory"),
     timeline && histogram("Launch calls: how long they take", timeline.delays.calls),
@@ -36,6 +36,17 @@ function queueChart(queue) {
   if (!queue.means.length) return null;
   const points = queue.means.map((mean, at) => [queue.first_ns + (at + 0.5) * queue.cell_ns, mean]);
   return lineChart({ title: "Queue length", about: "Launches and copies that were given and not begun, mean of each part, all streams", unit: "count", lines: [["queued", points]] });
+}
+
+/** Steps of each process: when each ended, how long it took; of parts of many their mean, and the longest of each part. */
+function stepChart(steps) {
+  const whole = steps.every(([, each]) => each.every(([, mean, longest]) => mean === longest));
+  const lines = steps.filter(([, each]) => each.length > 0).flatMap(([who, each]) => [
+    [whole ? who : `${who}, mean`, each.map(([end, mean]) => [end, mean])],
+    ...(whole ? [] : [[`${who}, longest`, each.map(([end, , longest]) => [end, longest])]]),
+  ]);
+  const about = whole ? "Each step where it ended, warm-up too" : "Parts of equally many steps where they ended, warm-up too";
+  return lines.length > 0 ? lineChart({ title: "Step times", about, unit: "ns", lines }) : null;
 }
 
 /** A figure with a drawing that keys and pointer read out: `read` gives the text and the place of what is at a share of the width. */

@@ -30,8 +30,8 @@ async function start() {
     window.timelineView = new TimelineView(timeline);
   } else without("timeline");
   document.body.dataset.painted = String(Math.round(performance.now()));
-  const sections = await unpackedJson("data-tables");
-  showCharts(sections, timeline);
+  const { sections, steps } = await unpackedJson("data-tables");
+  showCharts(sections, steps, timeline);
   showRanks(sections);
   showTables(sections);
   showFlames(await unpackedJson("data-flames"));

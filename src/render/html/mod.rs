@@ -14,7 +14,7 @@ mod tests;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use flate2::Compression;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Report;
 use crate::export::page::{Packed, deflated};
@@ -41,12 +41,17 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("main.js", include_str!("main.js")),
 ];
 
+/// Steps, or parts of equally many, of a chart's line.
+pub(crate) const STEPS: usize = 400;
+
 /// What a page shows beside the report's sections.
 pub(crate) struct Beside {
     /// The timeline.
     pub(crate) timeline: Packed,
     /// Stacks for flame graphs.
     pub(crate) flames: Value,
+    /// Steps one by one, of each process.
+    pub(crate) steps: Vec<(String, Vec<[f64; 3]>)>,
     /// Why the trace is not whole, if it is not.
     pub(crate) incomplete: Option<String>,
 }
@@ -54,7 +59,7 @@ pub(crate) struct Beside {
 /// The page.
 pub(crate) fn render(report: &Report, beside: &Beside) -> String {
     let about = quoted(&data::about(report, beside));
-    let tables = packed(&data::sections(report));
+    let tables = packed(&json!({ "sections": data::sections(report), "steps": beside.steps }));
     let flames = packed(&beside.flames);
     let timeline = base64(&beside.timeline.bytes);
     let scripts: String = SCRIPTS.iter().map(|(name, text)| format!("// {name}\n{text}\n")).collect();

@@ -5,11 +5,11 @@ use std::io::Read;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::analysis::{ALL, Facts, Need, loss};
+use crate::analysis::{ALL, Facts, Need, loss, steps_one_by_one};
 use crate::export::page::gather;
 use crate::export::stacks::flames;
-use crate::trace::Filter;
 use crate::trace::testing::{START, TestTrace};
+use crate::trace::{Filter, Trace};
 
 const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u{2028}@@about@@";
 
@@ -19,11 +19,15 @@ fn page(made: &TestTrace) -> String {
     let needs: Vec<Need> = ALL.iter().flat_map(|analysis| analysis.needs()).copied().collect();
     let facts = Facts::gather(&trace, &filter, &needs);
     let sections = ALL.iter().filter(|a| a.answers(&facts)).map(|a| (*a, a.section(&facts))).collect();
-    let beside =
-        Beside { timeline: gather(&trace, &filter), flames: flames(&facts), incomplete: loss::incomplete(&trace) };
+    let beside = beside(&trace, &filter, &facts);
     let report =
         Report { traces: vec![EVIL.to_owned()], notes: vec![EVIL.to_owned()], sections, problems: trace.problems() };
     render(&report, &beside)
+}
+
+fn beside(trace: &Trace, filter: &Filter, facts: &Facts<'_>) -> Beside {
+    let (steps, incomplete) = (steps_one_by_one(facts, STEPS), loss::incomplete(trace));
+    Beside { timeline: gather(trace, filter), flames: flames(facts), steps, incomplete }
 }
 
 /// The text of a data block.
@@ -74,7 +78,10 @@ fn the_page_has_the_reports_numbers_and_a_policy_that_forbids_requests() {
     assert!(
         about["verdict"].is_string() && about["findings"]["rows"].is_array() && about["shown"].as_u64() > Some(500)
     );
-    let sections = unpacked(&page, "data-tables");
+    let tables = unpacked(&page, "data-tables");
+    let steps = tables["steps"][0][1].as_array().expect("a line");
+    assert_eq!(steps.len(), 60, "each step");
+    let sections = &tables["sections"];
     let names: Vec<&str> = sections.as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"summary") && names.contains(&"launch-overhead") && names.len() > 20, "{names:?}");
     let flames = unpacked(&page, "data-flames");
