@@ -154,13 +154,13 @@ fn columns(gathered: &Gathered, order: &[usize], links: &Links, shift: u32) -> V
         bars.iter().for_each(|bar| varint(&mut out, bar.kind.into()));
         let mut before = 0;
         for bar in bars {
-            folded(&mut out, unit(bar.start_ns) - before);
+            folded(&mut out, unit(bar.start_ns).wrapping_sub(before));
             before = unit(bar.end_ns());
         }
         lengths.fill(0);
         for bar in bars {
-            let length = unit(bar.end_ns()) - unit(bar.start_ns);
-            folded(&mut out, length - lengths[bar.kind as usize]);
+            let length = unit(bar.end_ns()).wrapping_sub(unit(bar.start_ns));
+            folded(&mut out, length.wrapping_sub(lengths[bar.kind as usize]));
             lengths[bar.kind as usize] = length;
         }
         if let Track::Stream(process, ..) = track {
@@ -182,7 +182,7 @@ fn columns(gathered: &Gathered, order: &[usize], links: &Links, shift: u32) -> V
     for line in &gathered.values.lines {
         let (mut at, mut height) = (0, 0);
         for (start_ns, _) in &line.points {
-            folded(&mut out, unit(*start_ns) - at);
+            folded(&mut out, unit(*start_ns).wrapping_sub(at));
             at = unit(*start_ns);
         }
         let most = most(line);

@@ -121,7 +121,7 @@ impl Curve {
         }
         for cell in from / self.cell_ns..=to / self.cell_ns {
             let begin = cell * self.cell_ns;
-            self.cells[cell as usize] += (to.min(begin + self.cell_ns) - from.max(begin)).max(0) as f64;
+            self.cells[cell as usize] += (to.min(begin.saturating_add(self.cell_ns)) - from.max(begin)).max(0) as f64;
         }
     }
 
@@ -129,7 +129,7 @@ impl Curve {
         let last = self.cells.iter().rposition(|sum| *sum > 0.0).map_or(0, |last| last + 1);
         let mean = |sum: &f64| (100.0 * sum / self.cell_ns as f64).round() / 100.0;
         let means: Vec<f64> = self.cells[..last].iter().map(mean).collect();
-        json!({ "first_ns": self.first_ns - base_ns, "cell_ns": self.cell_ns, "means": means })
+        json!({ "first_ns": self.first_ns.saturating_sub(base_ns), "cell_ns": self.cell_ns, "means": means })
     }
 }
 

@@ -142,3 +142,21 @@ fn launches_and_their_work_fill_the_histograms_and_the_queue() {
     let means = delays["queue"]["means"].as_array().unwrap();
     assert!(means.len() > 10 && means.iter().any(|mean| mean.as_f64().unwrap() > 0.3), "{delays}");
 }
+
+#[test]
+fn times_that_cannot_be_are_no_reason_to_fail() {
+    let mut made = many(50);
+    for (start, length) in [(i64::MIN, i64::MAX), (i64::MAX, i64::MAX), (0, i64::MAX), (i64::MIN, 0), (-1, -5)] {
+        let call = json!({ "start_ns": start, "api_ns": length, "process_id": 1, "tid": 11, "correlation_id": start });
+        let work =
+            json!({ "start_ns": start, "gpu_ns": length, "process_id": 1, "stream": 7, "correlation_id": start });
+        made.row(TableId::Launches, call);
+        made.row(TableId::Kernels, work);
+        made.row(TableId::Counters, json!({ "start_ns": start, "value": 1e300, "name": "x", "source": "proc" }));
+    }
+    let trace = made.open();
+    for most in [1 << 20, 64] {
+        let packed = gather_at_most(most, &trace, &Filter::default());
+        assert!(packed.shown > 0 && !packed.bytes.is_empty());
+    }
+}

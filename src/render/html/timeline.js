@@ -69,6 +69,7 @@ class TimelineView {
     const middle = (from + to) / 2;
     const begin = Math.min(Math.max(middle - span / 2, this.timeline.from - all * 0.05), this.timeline.to + all * 0.05 - span);
     [this.from, this.to] = [begin, begin + span];
+    byId("hover").hidden = true;
     this.redraw();
   }
 
