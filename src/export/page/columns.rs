@@ -14,13 +14,11 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use rustc_hash::FxHashMap;
-use serde_json::{Value, json};
 
 use super::super::timeline::{Done, Track};
 use super::bars::{Bar, NO_CALL};
 use super::values::Line;
-use super::{Gathered, Of, TRACKS};
-use crate::render::{counted, number, time};
+use super::{Gathered, Of, head};
 
 /// Bytes of the page, where four characters hold three, for a bar or a point of a line; and for what tells what they are.
 const BYTES: f64 = 1.6;
@@ -29,7 +27,7 @@ const FREE_BYTES: f64 = 49_152.0;
 const COARSEST: u32 = 12;
 const OF_CELL: u32 = 4;
 /// Steps of a line's height.
-const STEPS: f64 = 4095.0;
+pub(super) const STEPS: f64 = 4095.0;
 
 /// A timeline as the page has it.
 #[derive(Default)]
@@ -50,7 +48,7 @@ pub(super) fn pack(mut gathered: Gathered, done: &Done) -> Packed {
     let shown = (gathered.bars.len() + gathered.values.len()) as u64;
     let room = (shown as f64 * BYTES + FREE_BYTES) * 3.0 / 4.0;
 
-    let head = |unit_ns: i64| head(&gathered, &order, done, unit_ns).to_string();
+    let head = |unit_ns: i64| head::head(&gathered, &order, done, unit_ns).to_string();
     let head_bytes = deflated(head(1).as_bytes(), Compression::default()).len() as f64;
     let coarsest = gathered.bars.cell_ns.max(1).ilog2().saturating_sub(OF_CELL).max(COARSEST);
     let mut shift = 0;
@@ -110,7 +108,7 @@ fn order(gathered: &Gathered) -> Vec<usize> {
 }
 
 /// What orders processes: those that have bars stand first.
-fn of(gathered: &Gathered, process: i64) -> (bool, Of) {
+pub(super) fn of(gathered: &Gathered, process: i64) -> (bool, Of) {
     let has_bars = gathered.tracks.iter().any(|(track, _)| track.process() == process);
     (!has_bars, gathered.shown.get(&process).copied().unwrap_or_default())
 }
@@ -120,7 +118,7 @@ fn of(gathered: &Gathered, process: i64) -> (bool, Of) {
 struct Links(FxHashMap<i64, Vec<(i64, u32)>>);
 
 impl Links {
-    fn of(gathered: &Gathered, order: &[usize]) -> Links {
+    pub(super) fn of(gathered: &Gathered, order: &[usize]) -> Links {
         let mut links = Links::default();
         let mut number = 0;
         for track in order {
@@ -196,7 +194,7 @@ fn columns(gathered: &Gathered, order: &[usize], links: &Links, shift: u32) -> V
 }
 
 /// What a line's height stands for.
-fn most(line: &Line) -> f64 {
+pub(super) fn most(line: &Line) -> f64 {
     line.points.iter().map(|(_, value)| value.abs()).fold(0.0, f64::max)
 }
 
@@ -214,88 +212,4 @@ fn fold(value: i64) -> u64 {
 
 fn folded(out: &mut Vec<u8>, value: i64) {
     varint(out, fold(value));
-}
-
-/// What the numbers are.
-fn head(gathered: &Gathered, order: &[usize], done: &Done, unit_ns: i64) -> Value {
-    let mut ids: Vec<i64> = order.iter().map(|at| gathered.tracks[*at].0.process()).collect();
-    ids.extend(gathered.values.lines.iter().filter_map(|line| line.process));
-    ids.sort_unstable();
-    ids.dedup();
-    ids.sort_by_cached_key(|id| of(gathered, *id));
-    let place = |id: i64| ids.iter().position(|of| *of == id);
-    let track = |at: &usize| {
-        let (track, domain) = &gathered.tracks[*at];
-        let what = match track {
-            Track::Thread(..) => "thread",
-            Track::Ranges(..) | Track::Spans(_) => "ranges",
-            Track::Waits(..) => "waits",
-            Track::Stream(..) => "stream",
-            Track::Recording(_) => "recording",
-        };
-        let bars = &gathered.bars.tracks[*at];
-        json!({
-            "process": place(track.process()), "name": gathered.places.track(*track, domain.as_deref()), "what": what,
-            "bars": bars.len(), "runs": bars.iter().any(Bar::is_run),
-        })
-    };
-    let line = |line: &Line| {
-        json!({
-            "process": line.process.and_then(place), "name": line.name, "unit": line.unit, "points": line.points.len(),
-            "most": most(line),
-        })
-    };
-    let process =
-        |id: &i64| json!({ "pid": gathered.shown.get(id).map(|of| of.pid), "name": gathered.places.process(*id).1 });
-    json!({
-        "base_ns": gathered.base_ns.to_string(),
-        "unit_ns": unit_ns,
-        "steps": STEPS,
-        "texts": gathered.kinds.list,
-        "kinds": gathered.kinds.all,
-        "processes": ids.iter().map(process).collect::<Vec<_>>(),
-        "tracks": order.iter().map(track).collect::<Vec<_>>(),
-        "lines": gathered.values.lines.iter().map(line).collect::<Vec<_>>(),
-        "delays": gathered.delays.json(gathered.base_ns),
-        "notes": notes(gathered, done, unit_ns),
-    })
-}
-
-/// What is not as it was.
-fn notes(gathered: &Gathered, done: &Done, unit_ns: i64) -> Vec<String> {
-    let mut notes = Vec::new();
-    if unit_ns > 1 {
-        notes.push(format!(
-            "Times in the timeline are rounded to {}; those in the tables are not.",
-            time(unit_ns as f64)
-        ));
-    }
-    if gathered.bars.cell_ns > 0 {
-        notes.push(format!(
-            "{} events are more than a page can hold: neighbours shorter than {} are shown as runs (hatched), with how many they \
-             are and how long they took. report --from and --to show a part in full.",
-            number(done.written as f64),
-            time(gathered.bars.cell_ns as f64)
-        ));
-    }
-    let others = gathered.others.len();
-    if others > 0 {
-        let those = counted(others as f64, "process is", "processes are");
-        notes.push(format!(
-            "{those} not in the timeline, which has the busiest ones; report --rank and --pid show others."
-        ));
-    }
-    if gathered.more_tracks {
-        notes.push(format!("There are more than {TRACKS} tracks; the others are left out."));
-    }
-    if gathered.values.full {
-        notes.push("There are more values over time than a page can hold; the others are left out.".to_owned());
-    }
-    if gathered.kinds.full {
-        notes.push("There are more names than a page can hold; some bars have none.".to_owned());
-    }
-    if done.open_ranges > 0 {
-        notes.push(format!("{} ranges have no end and are left out.", number(done.open_ranges as f64)));
-    }
-    notes
 }

@@ -6,6 +6,7 @@
 mod bars;
 mod columns;
 mod delays;
+mod head;
 mod kinds;
 #[cfg(test)]
 mod reading;
@@ -57,6 +58,8 @@ struct Gathered {
     shown: FxHashMap<i64, Of>,
     /// Processes that are not, though they have something.
     others: FxHashSet<i64>,
+    /// Hosts of the processes that are shown.
+    hosts: usize,
     /// There are more tracks than are shown.
     more_tracks: bool,
 }
@@ -68,6 +71,9 @@ pub(crate) fn gather(trace: &Trace, filter: &Filter) -> Packed {
 
 fn gather_at_most(most: usize, trace: &Trace, filter: &Filter) -> Packed {
     let base_ns = filter.from_ns.unwrap_or_else(|| trace.began_ns());
+    let shown = shown(trace, filter);
+    let hosts = trace.processes.iter().filter(|process| shown.contains_key(&process.process_id));
+    let hosts: FxHashSet<&str> = hosts.map(|process| process.host.as_str()).collect();
     let mut gathered = Gathered {
         base_ns,
         places: Places::of(trace),
@@ -77,8 +83,9 @@ fn gather_at_most(most: usize, trace: &Trace, filter: &Filter) -> Packed {
         bars: Bars::new(most),
         values: Values::default(),
         delays: Delays::default(),
-        shown: shown(trace, filter),
+        shown,
         others: FxHashSet::default(),
+        hosts: hosts.len(),
         more_tracks: false,
     };
     let done = timeline::write(trace, filter, u64::MAX, &mut gathered).expect("nothing here fails to be written");

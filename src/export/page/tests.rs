@@ -144,6 +144,19 @@ fn launches_and_their_work_fill_the_histograms_and_the_queue() {
 }
 
 #[test]
+fn clocks_of_several_hosts_are_not_taken_for_one() {
+    let mut made = TestTrace::new();
+    (1..=2).for_each(|process| made.process(process, 100, None, START + 1_000));
+    let said = |made: &TestTrace| back(&gather(&made.open(), &Filter::default())).head["notes"].to_string();
+    assert!(!said(&made).contains("own clock"));
+    made.row(
+        TableId::Processes,
+        json!({ "process_id": 3, "pid": 7, "host": "other", "exe": "/bin/x", "start_ns": START }),
+    );
+    assert!(said(&made).contains("own clock"), "{}", said(&made));
+}
+
+#[test]
 fn times_that_cannot_be_are_no_reason_to_fail() {
     let mut made = many(50);
     for (start, length) in [(i64::MIN, i64::MAX), (i64::MAX, i64::MAX), (0, i64::MAX), (i64::MIN, 0), (-1, -5)] {

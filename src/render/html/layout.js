@@ -120,6 +120,6 @@ function barAt(track, row, at, near) {
 
 /** The track that holds the bar of a number that counts through all, and its place there. */
 function barOfNumber(timeline, number) {
-  const track = timeline.tracks.findLast((track) => track.first <= number && number < track.first + track.bars);
+  const track = timeline.tracks.find((track) => track.first <= number && number < track.first + track.bars);
   return track ? { track, bar: number - track.first } : null;
 }
