@@ -16,6 +16,8 @@ const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "
 async function opened(file, scheme, old) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 1000 }, colorScheme: scheme });
   const page = await context.newPage();
+  // Only what never comes is waited for so long.
+  page.setDefaultTimeout(300000);
   const met = { complaints: [], requests: [] };
   page.on("console", (message) => met.complaints.push(`${message.type()}: ${message.text()}`));
   page.on("pageerror", (error) => met.complaints.push(String(error)));
@@ -119,7 +121,8 @@ async function uses({ page }) {
   const moved = async (act) => {
     const before = [await span(page), await picture(page)];
     await act();
-    await page.waitForTimeout(50);
+    // A wheel's turn arrives when it arrives.
+    await page.waitForFunction(([from, to]) => timelineView.from !== from || timelineView.to !== to, before[0]);
     const after = await span(page);
     const length = ([from, to]) => to - from;
     return { zoom: length(before[0]) / length(after), by: (after[0] - before[0][0]) / length(before[0]), redrawn: (await picture(page)) !== before[1] };
