@@ -31,7 +31,7 @@ pub(crate) use record::{
     BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, OnFull, OsWaits, RecordArgs, Switch,
 };
 pub(crate) use recover::RecoverArgs;
-pub(crate) use report::{Color, Format, ReportArgs};
+pub(crate) use report::{Color, Format, ReportArgs, ReportFormat};
 pub(crate) use select::Select;
 pub(crate) use switch::{CaptureRange, SwitchArgs};
 

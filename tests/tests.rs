@@ -63,6 +63,7 @@
 //! | `real_programs` | programs that people use run as they do without us |
 //! | `widths` | no line of a report is longer than was asked for |
 //! | `tidy` | the repository keeps its own rules |
+//! | `pages` | a page of a report shows its trace in a real browser, and nothing in it is taken for a program |
 //! | `profiles` | sums by stack are those of the tables' rows, as other tools read them |
 //! | `timelines` | what other viewers show is what the trace holds |
 //!
@@ -113,6 +114,7 @@ mod memory_snapshots;
 mod metal;
 mod on_a_mac;
 mod os_waits;
+mod pages;
 mod processes;
 mod profilers;
 mod profiles;

@@ -130,18 +130,23 @@ pub(crate) fn why_incomplete(trace: &Trace) -> &'static str {
     }
 }
 
+/// The same in a sentence, with what that means for what is reported; none where the trace is whole.
+pub(crate) fn incomplete(trace: &Trace) -> Option<String> {
+    let why = why_incomplete(trace).replacen('t', "T", 1);
+    is_incomplete(trace).then(|| {
+        format!(
+            "{why}: here is what it had written. The last second before that, and all that came after it, may be missing. \
+             gputrace recover makes a trace whole whose gputrace is gone."
+        )
+    })
+}
+
 /// Says in the first section of a report that the trace is not whole, where none of its analyses says so by itself.
 pub(crate) fn note_incomplete(sections: &mut [(&dyn Analysis, Section)], trace: &Trace) {
     let says_so = |(analysis, _): &(&dyn Analysis, Section)| matches!(analysis.name(), "summary" | "self");
-    if is_incomplete(trace) && !sections.iter().any(says_so) {
+    if !sections.iter().any(says_so) {
         let first = sections.first_mut().map(|(_, section)| section);
-        first.into_iter().for_each(|section| {
-            let why = why_incomplete(trace).replacen('t', "T", 1);
-            section.note(format!(
-                "{why}: here is what it had written. The last second before that, and all that came after it, may be missing. \
-                 gputrace recover makes a trace whole whose gputrace is gone."
-            ));
-        });
+        first.into_iter().zip(incomplete(trace)).for_each(|(section, text)| section.note(text));
     }
 }
 

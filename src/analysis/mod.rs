@@ -107,6 +107,7 @@ pub(crate) use passes::transfers::{Key as TransferKey, Rule as TransferRule, Sum
 pub(crate) use passes::union::Union;
 pub(crate) use section::{Column, Section, Table, Unit, Value};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
+pub(crate) use steps::one_by_one as steps_one_by_one;
 pub(crate) use sums::{alone as has_sums_alone, answer, answers as sums_answer};
 pub(crate) use unmatched::missing as missing_kernels;
 

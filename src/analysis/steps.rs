@@ -188,6 +188,23 @@ fn over_time(facts: &Facts<'_>) -> Table {
     Table::new("over_time", title, &COLUMNS, rows)
 }
 
+/// Of each process its steps one by one, or where there are more than `most` in that many parts of equally many: when it ends, since the
+/// first one began, how long it took, and the longest of the part.
+pub(crate) fn one_by_one(facts: &Facts<'_>, most: usize) -> Vec<(String, Vec<[f64; 3]>)> {
+    let part = |first_ns: i64, steps: &[(i64, i64)]| {
+        let end = steps.last().map_or(first_ns, |(start, ns)| start + ns);
+        let mean = steps.iter().map(|(_, ns)| *ns as f64).sum::<f64>() / steps.len() as f64;
+        let longest = steps.iter().map(|(_, ns)| *ns).max().unwrap_or(0);
+        [(end - first_ns) as f64, mean.round(), longest as f64]
+    };
+    let of = |steps: &ProcessSteps| {
+        let each: Vec<(i64, i64)> = steps.each().collect();
+        let chunks = each.chunks(each.len().div_ceil(most).max(1));
+        (facts.label(steps.process_id), chunks.map(|chunk| part(steps.first_ns(), chunk)).collect())
+    };
+    facts.steps.all.iter().map(of).collect()
+}
+
 /// What is told of a step: its name, and how a tally has it.
 type Quantity<'a> = (&'static str, &'a dyn Fn(&Tally) -> i64);
 

@@ -13,6 +13,7 @@ use super::Select;
     after_help = "Exit code: 0 when everything in the trace was reported; 1 if the trace cannot be read, or rows of it or its \
                   manifest are missing; 2 if report was called wrongly.\n\nExamples:\n  \
                   gputrace report gputrace-python-20250102T030405Z\n  \
+                  gputrace report trace --format html -o report.html\n  \
                   gputrace report trace --only syncs,transfers --format json -o report.json\n  \
                   gputrace report --explain syncs"
 )]
@@ -32,8 +33,11 @@ pub(crate) struct ReportArgs {
     pub(crate) explain: Option<String>,
 
     /// Format of the report
+    ///
+    /// html is one page that needs no network and nothing installed: findings, key figures, a timeline to zoom, search and click, charts,
+    /// ranks side by side, flame graphs of malloc and of waits, and every table, to sort. Name its file with -o
     #[arg(long, value_enum, default_value = "text")]
-    pub(crate) format: Format,
+    pub(crate) format: ReportFormat,
 
     /// File to write to. Default: stdout
     #[arg(short, long, value_name = "FILE")]
@@ -59,7 +63,7 @@ impl ReportArgs {
             traces: vec![trace],
             only: Vec::new(),
             explain: None,
-            format: Format::Text,
+            format: ReportFormat::Text,
             output: None,
             width: None,
             color: Color::Auto,
@@ -80,6 +84,32 @@ pub(crate) enum Color {
 }
 
 /// Formats of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// For a terminal.
+    Text,
+    /// For programs; its schema has a version.
+    Json,
+    /// For an issue or a pull request; md for short.
+    #[value(alias = "md")]
+    Markdown,
+    /// One page for a browser, with a timeline.
+    Html,
+}
+
+impl ReportFormat {
+    /// The format of text that it is, if it is one.
+    pub(crate) fn of_text(self) -> Option<Format> {
+        match self {
+            ReportFormat::Text => Some(Format::Text),
+            ReportFormat::Json => Some(Format::Json),
+            ReportFormat::Markdown => Some(Format::Markdown),
+            ReportFormat::Html => None,
+        }
+    }
+}
+
+/// Formats of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For a terminal.

@@ -1,19 +1,25 @@
 //! `gputrace report`: prints what the analyses find in a trace.
 
 use std::fs;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
 use super::select::{self, wrong};
 use crate::analysis::{
-    ALL, Analysis, Facts, Need, answer, find, has_sums_alone, loss, sums_answer, unknown as unknown_name,
+    ALL, Analysis, Facts, Need, answer, find, has_sums_alone, loss, steps_one_by_one, sums_answer,
+    unknown as unknown_name,
 };
-use crate::cli::ReportArgs;
+use crate::cli::{ReportArgs, ReportFormat};
+use crate::export;
 use crate::findings;
+use crate::render::html::{self, Beside};
 use crate::render::{self, Layout, Report};
 use crate::trace::{Missing, Problem, Trace};
+
+/// What flame graphs are made of.
+const FLAMES: &[Need] = &[Need::Allocations, Need::Sites];
 
 /// Prints the report. Fails after it when parts of the trace could not be read.
 pub(crate) fn run(args: ReportArgs) -> Result<()> {
@@ -22,12 +28,19 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
         return print(&explain(name, width)?);
     }
     let chosen = choose(&args.only)?;
+    if args.format == ReportFormat::Html && args.output.is_none() && std::io::stdout().is_terminal() {
+        return Err(wrong("a page is nothing for a terminal; name its file: -o report.html"));
+    }
     if args.traces.is_empty() {
         return Err(wrong(no_trace(Path::new("."), "report")));
     }
     let trace = Trace::open(&args.traces)?;
     let filter = select::filter(&args.select, &trace)?;
-    let needs: Vec<Need> = chosen.iter().flat_map(|a| a.needs()).copied().collect();
+    let page = args.format == ReportFormat::Html;
+    // Before the facts: what either needs while it is made is not needed at once.
+    let timeline = if page { export::page::gather(&trace, &filter) } else { Default::default() };
+    let beside: &[Need] = if page { FLAMES } else { &[] };
+    let needs: Vec<Need> = chosen.iter().flat_map(|a| a.needs()).chain(beside).copied().collect();
     let facts = Facts::gather(&trace, &filter, &needs);
     select::found(&args.select, &facts)?;
     let sums_alone = has_sums_alone(&facts);
@@ -42,14 +55,20 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     loss::note_incomplete(&mut sections, &trace);
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
     let notes = trace.about_intervals(&filter).into_iter().collect();
+    let flames = if page { export::stacks::flames(&facts) } else { Default::default() };
+    let steps = if page { steps_one_by_one(&facts, html::STEPS) } else { Vec::new() };
+    drop(facts);
     let report = Report { traces, notes, sections, problems: trace.problems() };
     let layout = Layout::of_report(args.output.is_some(), args.width, args.color);
+    let text = match args.format.of_text() {
+        Some(format) => report.render(format, layout),
+        None => html::render(&report, &Beside { timeline, flames, steps, incomplete: loss::incomplete(&trace) }),
+    };
     match &args.output {
         Some(file) => {
-            let text = report.render(args.format, layout);
             fs::write(file, text).with_context(|| format!("cannot write the report to {}", file.display()))?;
         }
-        None => print(&report.render(args.format, layout))?,
+        None => print(&text)?,
     }
     whole("report", &report.problems)
 }

@@ -5,6 +5,7 @@ mod collectives;
 mod counters;
 mod kineto;
 mod output;
+pub(crate) mod page;
 pub(crate) mod perfetto;
 mod profiler;
 mod protobuf;

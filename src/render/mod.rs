@@ -1,7 +1,8 @@
-//! Reports as text, JSON and Markdown. Numbers get their units and their roundings here and nowhere else.
+//! Reports as text, JSON, Markdown and a page. Numbers get their units and their roundings here and nowhere else.
 
 mod fit;
 mod grid;
+pub(crate) mod html;
 mod json;
 mod markdown;
 mod numbers;

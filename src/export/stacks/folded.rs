@@ -29,7 +29,7 @@ pub(super) fn write(lines: &BTreeMap<String, i64>, output: &mut impl Write) -> i
     lines.iter().try_for_each(|(stack, value)| writeln!(output, "{stack} {value}"))
 }
 
-fn frame_text(frame: &Frame) -> String {
+pub(super) fn frame_text(frame: &Frame) -> String {
     let file = frame.file.rsplit('/').next().unwrap_or_default();
     match frame.line {
         Some(line) if !file.is_empty() => format!("{} ({file}:{line})", name_of(frame)),

@@ -4,6 +4,7 @@
 //! sums and know no kind.
 
 mod calls;
+mod flames;
 mod folded;
 mod malloc;
 mod pprof;
@@ -19,6 +20,8 @@ use super::output::Output;
 use crate::analysis::{Facts, Need};
 use crate::cli::{ExportAt, ExportOf, ExportValue};
 use crate::trace::{Filter, Frame, NO_STACK, Trace};
+
+pub(crate) use flames::flames;
 
 /// What has a stack, in the order in which a file of several has it.
 const ALL: [ExportOf; 4] = [ExportOf::Malloc, ExportOf::Waits, ExportOf::OsWaits, ExportOf::Calls];

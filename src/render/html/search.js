@@ -1,0 +1,76 @@
+/* Searches the timeline: by names and by what is known of bars, but not by whole stacks. */
+
+class Search {
+  /** `go` selects a bar, `changed` has the view drawn with what was found. */
+  constructor(view, go, changed) {
+    this.view = view;
+    this.go = go;
+    this.changed = changed;
+    this.input = byId("search");
+    this.input.addEventListener("input", () => this.find());
+    this.input.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
+      if (event.key === "Escape") {
+        this.input.value = "";
+        this.find();
+        byId("tracks").focus();
+      }
+    });
+    byId("search-next").addEventListener("click", () => this.step(1));
+    byId("search-before").addEventListener("click", () => this.step(-1));
+  }
+
+  find() {
+    const text = this.input.value.trim().toLowerCase();
+    const matches = (look) => look.name.toLowerCase().includes(text)
+      || look.args.some(([name, value]) => name !== "stack" && value.toLowerCase().includes(text));
+    this.view.found = text ? this.view.timeline.looks.map(matches) : null;
+    this.tell();
+    this.changed();
+  }
+
+  /** Hands each match to `each`, with its number. */
+  each(each) {
+    for (const track of this.view.timeline.tracks) {
+      for (let bar = 0; bar < track.bars; bar++) if (this.view.found[track.kind[bar]]) each(track, bar);
+    }
+  }
+
+  tell() {
+    if (!this.view.found) {
+      byId("search-count").textContent = "";
+      return;
+    }
+    const own = this.view.selected;
+    let [all, before, isOne] = [0, 0, false];
+    this.each((track, bar) => {
+      all += 1;
+      if (!own) return;
+      if (track === own.track && bar === own.bar) isOne = true;
+      else if (order(track, bar, own) < 0) before += 1;
+    });
+    byId("search-count").textContent = all === 0 ? "no match" : `${isOne ? `${thousands(before + 1)} of ` : ""}${thousands(all)} ${all === 1 ? "match" : "matches"}`;
+  }
+
+  /** Goes to the match after the selected bar, or before it; from the end to the other one. */
+  step(direction) {
+    if (!this.view.found) return;
+    const own = this.view.selected || { track: null, bar: -1, time: this.view.from };
+    let [best, first] = [null, null];
+    const nearer = (track, bar, than) => !than || order(track, bar, than) * direction < 0;
+    this.each((track, bar) => {
+      const after = order(track, bar, own) * direction;
+      if (after > 0 && nearer(track, bar, best)) best = { track, bar };
+      if (nearer(track, bar, first)) first = { track, bar };
+    });
+    if (best || first) this.go(best || first);
+    this.tell();
+  }
+}
+
+/** How two bars stand in time, and where they begin together by their tracks. */
+function order(track, bar, other) {
+  const at = other.track ? other.track.start[other.bar] : other.time;
+  if (track.start[bar] !== at) return track.start[bar] - at;
+  return other.track ? track.first + bar - (other.track.first + other.bar) : 1;
+}
