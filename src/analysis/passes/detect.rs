@@ -284,6 +284,21 @@ mod tests {
     use crate::trace::testing::{START, TestTrace};
 
     #[test]
+    fn replays_of_a_graph_are_the_steps_of_a_trace_that_tried_its_layers_before() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..120 {
+            (0..4).for_each(|k| thread.launch(&format!("layer {k}"), 2_000));
+        }
+        (0..400).for_each(|_| thread.launch_graph(Some(7), Some(160), 2_000));
+        let (trace, filter) = (trace.open(), Filter::default());
+        let facts = Facts::gather(&trace, &filter, &[]);
+        let steps = facts.steps.of(1).expect("steps");
+        assert_eq!((steps.count, facts.names.full(steps.anchor.id()).as_str()), (400, "cuGraphLaunch"));
+    }
+
+    #[test]
     fn requests_of_any_length_are_the_steps_of_a_trace() {
         for waits in [true, false] {
             let mut trace = TestTrace::new();

@@ -47,7 +47,10 @@ impl Gpu {
             .iter()
             .map(|why| format!("CUPTI was not used any more, and launches were timed by events: {why}"));
         let stays = about.stays.iter().map(|why| {
-            format!("CUPTI stayed in the process between windows, which makes each launch dearer and is not in the budget: {why}")
+            format!(
+                "CUPTI stayed in the process between windows, which makes each launch dearer and is not in the budget, and from the second \
+                 window on gives a graph's kernels to one of its launches: {why}"
+            )
         });
         let none = (about.records == 0 && about.windows > 0 && self.given > MANY).then(|| {
             let given = self.given;

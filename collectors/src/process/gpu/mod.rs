@@ -127,11 +127,18 @@ impl Gpu {
         let near = |(on, off): (i64, i64)| within(on - NEAR_NS, on) || within(off, off.saturating_add(NEAR_NS));
         let open = self.open.map(|(on, _)| (on, i64::MAX));
         let is_near = !inside && self.closed.iter().copied().chain(open).any(near);
-        self.given += u64::from(inside && call.what != What::Nothing);
+        let told_apart = call.what != What::Graph || !self.shares_graphs();
+        self.given += u64::from(inside && told_apart && call.what != What::Nothing);
         if inside || is_near || none_yet {
-            call.sure = inside || none_yet;
+            call.sure = (inside || none_yet) && told_apart;
             self.calls.add(call);
         }
+    }
+
+    /// Whether CUPTI gives the kernels of all launches of a graph to one of them: so it does in the second window and later ones of a
+    /// process from which it was not taken away between them.
+    fn shares_graphs(&self) -> bool {
+        self.about.as_ref().is_some_and(|about| about.windows > 0 && about.stays.is_some())
     }
 
     /// Looks at what records cost, and tells the process what they may. `events`: those of the process so far.

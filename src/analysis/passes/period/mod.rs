@@ -194,7 +194,7 @@ impl Sequence {
             if self.waits_every_time(&inner) {
                 break;
             }
-            if !inner.lies_in(&outer) {
+            if !inner.lies_in(outer.span) {
                 // Another loop, before or after it: the longer one is looked at.
                 if weight(&outer) > weight(&inner) {
                     inner = outer;
@@ -220,11 +220,11 @@ impl Sequence {
 }
 
 impl Period {
-    /// Whether most of its turns were made while another loop was.
-    fn lies_in(&self, other: &Period) -> bool {
+    /// Whether most of its turns were made while another loop was, of which this is the first call and the last.
+    fn lies_in(&self, other: (u32, u32)) -> bool {
         let from = self.span.0;
         let at = |call: u32| i64::from(call.wrapping_sub(from) as i32);
-        let both = at(self.span.1).min(at(other.span.1)) - at(other.span.0).max(0);
+        let both = at(self.span.1).min(at(other.1)) - at(other.0).max(0);
         2 * both >= at(self.span.1)
     }
 

@@ -116,6 +116,8 @@ pub(crate) fn choose(found: Option<&Period>, waits: u64, all: &mut [Marks]) -> O
     for outer in &levels {
         let (count, calls) = match (inner, found) {
             (Some(inner), _) => (inner.count, inner.median),
+            // Another loop, before it or after.
+            (None, Some(found)) if !found.lies_in(span(&all[outer.at])) => continue,
             // Of a few calls one more, in one of eight turns, is lost in the mean.
             (None, Some(found)) => (found.count as f64, if found.calls < TINY { found.usual } else { found.calls }),
             (None, None) => {
@@ -135,6 +137,12 @@ pub(crate) fn choose(found: Option<&Period>, waits: u64, all: &mut [Marks]) -> O
         }
     }
     inner.map(|level| level.at)
+}
+
+/// Number of its first call, and of its last.
+fn span(of: &Marks) -> (u32, u32) {
+    let call = |mark: Option<&Mark>| mark.map_or(0, |mark| mark.call);
+    (call(of.marks.first()), call(of.marks.last()))
 }
 
 /// A name whose gaps are even enough.
