@@ -90,9 +90,9 @@ NSYS = (glob.glob("/opt/nvidia/nsight-compute/*/host/target-linux-x64/nsys") or 
 
 
 def protons_cupti():
-    """Triton's own copy, which both are to use."""
+    """Triton's own copy, which both are to use, as the trace's note names it."""
     folder = importlib.util.find_spec("triton").submodule_search_locations[0]
-    return {"GPUTRACE_CUPTI": glob.glob(os.path.join(folder, "backends", "nvidia", "lib", "cupti", "libcupti.so*"))[0]}
+    return {"GPUTRACE_CUPTI": os.path.join(folder, "backends", "nvidia", "lib", "cupti", "libcupti.so")}
 
 
 # What it profiles, what it found, what comes before the command, and what gputrace is told by the environment.
