@@ -1,7 +1,7 @@
 """PyTorch programs for the checks on a real GPU.
 
     programs.py counts NAME OUT.json   10 profiled steps; writes torch.profiler's own counts beside the trace
-    programs.py price NAME PAIRS       step time with recording paused and resumed every 20 steps, in one process
+    programs.py price NAME PAIRS [N]   step time with recording paused and resumed every N steps (20), in one process
     programs.py plain NAME STEPS       median step time, for runs with and without gputrace in turn
 
 Recording is switched by `gputrace_pause` and `gputrace_resume`, which the injected library exports; without it the
@@ -195,7 +195,8 @@ def counts(name, out):
         json.dump(dict(name=name, runtime=runtime, device=device, result=result), file)
 
 
-def price(name, pairs):
+def price(name, pairs, turn=20):
+    """Steps with recording paused and on, `turn` of each in turn: the fewer, the less of the host's own drift is between them."""
     step = PROGRAMS[name]()
     for _ in range(30):
         step()
@@ -207,7 +208,7 @@ def price(name, pairs):
         for recorded in ((True, False) if pair % 2 else (False, True)):
             recording(recorded)
             times = []
-            for _ in range(20):
+            for _ in range(turn):
                 start = time.perf_counter()
                 step()
                 times.append(time.perf_counter() - start)
@@ -218,7 +219,7 @@ def price(name, pairs):
         differences.append((medians[True] - medians[False]) / medians[False] * 100)
     differences.sort()
     quarter = len(differences) // 4
-    print(f"price {name}: {pairs} pairs of 20 steps: paused {statistics.median(off):.3f} ms, recording "
+    print(f"price {name}: {pairs} pairs of {turn} steps: paused {statistics.median(off):.3f} ms, recording "
           f"{statistics.median(on):.3f} ms, difference median {statistics.median(differences):+.2f} % "
           f"(quartiles {differences[quarter]:+.2f} .. {differences[-quarter - 1]:+.2f} %)", flush=True)
     # Half of the width of the interval that holds the median of so many pairs in 19 of 20 cases (a sign test's).
@@ -250,6 +251,6 @@ if __name__ == "__main__":
         recording(False)
         counts(name, sys.argv[3])
     elif what == "price":
-        price(name, int(sys.argv[3]))
+        price(name, *map(int, sys.argv[3:]))
     else:
         plain(name, int(sys.argv[3]))
