@@ -10,6 +10,7 @@ mod dump;
 mod export;
 mod import;
 mod malloc;
+mod pages;
 mod record;
 mod recover;
 mod report;
@@ -27,6 +28,7 @@ pub(crate) use dump::DumpArgs;
 pub(crate) use export::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
 pub(crate) use import::ImportArgs;
 pub(crate) use malloc::{Malloc, MallocArgs};
+pub(crate) use pages::{CompletionsArgs, ManArgs};
 pub(crate) use record::{
     BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, OnFull, OsWaits, RecordArgs, Switch,
 };
@@ -81,6 +83,10 @@ pub(crate) enum Action {
     Doctor(DoctorArgs),
     /// Print every table and column of a trace: type, unit, meaning
     Schema(SchemaArgs),
+    /// Print what a shell needs to complete these words
+    Completions(CompletionsArgs),
+    /// Print a page of the manual, or write all of them
+    Man(ManArgs),
     /// The loop that demo traces
     #[command(name = "__demo-target", hide = true)]
     DemoTarget,
@@ -149,7 +155,7 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 15] = [
+const SUBCOMMANDS: [&str; 17] = [
     "record",
     "report",
     "check",
@@ -163,6 +169,8 @@ const SUBCOMMANDS: [&str; 15] = [
     "demo",
     "doctor",
     "schema",
+    "completions",
+    "man",
     "__demo-target",
     "__driver-probe",
 ];

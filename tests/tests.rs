@@ -37,6 +37,7 @@
 //! | `failing_calls` | system calls of gputrace fail: nobody is harmed, and it is said |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
+//! | `manual` | completions and pages of the manual are understood, and say what `--help` does |
 //! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass; what differs is named |
 //! | `format` | the files are what `gputrace schema` says |
 //! | `broken_imports` | what a profiler wrote wrongly, or not to its end, is read as far as it goes, and said |
@@ -110,6 +111,7 @@ mod interpreters;
 mod judges;
 mod library;
 mod limits;
+mod manual;
 mod memory_snapshots;
 mod metal;
 mod on_a_mac;

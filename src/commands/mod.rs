@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod dump;
 pub(crate) mod export;
 pub(crate) mod import;
+pub(crate) mod pages;
 pub(crate) mod record;
 pub(crate) mod recover;
 pub(crate) mod report;
