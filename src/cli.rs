@@ -10,7 +10,7 @@ mod dump;
 mod export;
 mod import;
 mod malloc;
-mod pages;
+mod manual;
 mod record;
 mod recover;
 mod report;
@@ -28,7 +28,7 @@ pub(crate) use dump::DumpArgs;
 pub(crate) use export::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
 pub(crate) use import::ImportArgs;
 pub(crate) use malloc::{Malloc, MallocArgs};
-pub(crate) use pages::{CompletionsArgs, ManArgs};
+pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use record::{
     BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, OnFull, OsWaits, RecordArgs, Switch,
 };

@@ -62,8 +62,8 @@ fn dispatch(action: Action) -> Ending {
         Action::Demo(args) => commands::demo::run(args),
         Action::Doctor(args) => commands::doctor::run(&args),
         Action::Schema(args) => commands::schema::run(&args).map(|()| Ending::Code(0)),
-        Action::Completions(args) => commands::pages::completions(&args).map(|()| Ending::Code(0)),
-        Action::Man(args) => commands::pages::man(&args).map(|()| Ending::Code(0)),
+        Action::Completions(args) => commands::manual::completions(&args).map(|()| Ending::Code(0)),
+        Action::Man(args) => commands::manual::man(&args).map(|()| Ending::Code(0)),
         Action::DemoTarget => commands::demo_loop::run().map(|()| Ending::Code(0)),
         Action::DriverProbe { cupti } => commands::doctor::probe_driver(&cupti).map(|()| Ending::Code(0)),
     };

@@ -8,7 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod dump;
 pub(crate) mod export;
 pub(crate) mod import;
-pub(crate) mod pages;
+pub(crate) mod manual;
 pub(crate) mod record;
 pub(crate) mod recover;
 pub(crate) mod report;
