@@ -75,15 +75,19 @@ fn span(select: &Select, trace: &Trace, from_ns: Option<i64>, to_ns: Option<i64>
 /// The time of these steps, in each process that has them in the span of time that is kept. They are counted from the begin of
 /// the run.
 fn steps(trace: &Trace, filter: &Filter, first: usize, last: usize) -> Result<Spans> {
-    let around = Filter { steps: None, ..Filter { steps: Some((first, last)), ..filter.clone() }.around_steps() };
+    let around = Filter { steps: Some((first, last)), ..filter.around_steps() };
     let facts = Facts::gather(trace, &around, &[]);
     let mut spans = Spans::default();
     for steps in &facts.steps.all {
-        if let Some((from, to)) = steps.between(first, last).filter(|(from, to)| filter.may_keep(*from, *to - 1)) {
-            spans.add(steps.process_id, None, (from, to));
+        let kept = steps.between(0, last).is_some_and(|(from, to)| filter.may_keep(from, to - 1));
+        if let Some([calls, work]) = steps.both_between(0, last).filter(|_| kept) {
+            spans.add(steps.process_id, None, calls);
+            spans.add_work(steps.process_id, work);
         }
     }
     if spans.is_empty() {
+        let whole = Filter { steps: None, ..around };
+        let facts = Facts::gather(trace, &whole, &[]);
         let most = facts.steps.all.iter().map(|steps| steps.count).max();
         let beside = if filter.is_window() { ", of the whole run, and of these some in that span" } else { "" };
         let there =
@@ -159,6 +163,8 @@ pub(crate) fn wrong(message: impl Into<String>) -> anyhow::Error {
     Failure::error(USAGE, message)
 }
 
+#[cfg(test)]
+mod parts;
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -306,11 +306,15 @@ impl ProcessSteps {
     /// From the begin of one step to the end of another, counted from 0 with those of warm-up, on the host and on the
     /// GPU; as far as there are steps.
     pub(crate) fn between(&self, first: usize, last: usize) -> Option<(i64, i64)> {
-        let (begin, end) = self.host.between(first, last)?;
-        Some(match self.gpu.as_ref().and_then(|gpu| gpu.between(first, last)) {
-            Some((first, last)) => (begin.min(first), end.max(last)),
-            None => (begin, end),
-        })
+        let [host, gpu] = self.both_between(first, last)?;
+        Some((host.0.min(gpu.0), host.1.max(gpu.1)))
+    }
+
+    /// The same on the host, and on the GPU where steps are the GPU's.
+    pub(crate) fn both_between(&self, first: usize, last: usize) -> Option<[(i64, i64); 2]> {
+        let host = self.host.between(first, last)?;
+        let gpu = self.gpu.as_ref().and_then(|gpu| gpu.between(first, last));
+        Some([host, gpu.unwrap_or(host)])
     }
 
     /// The begin of a step, counted from 0 with those of warm-up, or the end of the last one.
