@@ -122,6 +122,16 @@ impl Spans {
         touched.map(move |(begin, end)| (from.max(*begin), to.min(*end)))
     }
 
+    /// Whether they are of ranges: of threads.
+    pub(crate) fn are_ranges(&self) -> bool {
+        !self.threads.is_empty()
+    }
+
+    /// Those of a process.
+    pub(crate) fn of(&self, process_id: i64) -> &[(i64, i64)] {
+        self.processes.get(&process_id).map_or(&[], |spans| spans)
+    }
+
     /// The begin of the first one of any process.
     pub(crate) fn first_ns(&self) -> Option<i64> {
         self.processes.values().filter_map(|spans| Some(spans.first()?.0)).min()

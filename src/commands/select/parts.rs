@@ -147,3 +147,30 @@ fn the_parts_of_adjacent_spans_are_the_whole() {
     let parts = of(&trace, &span(&trace, 700, 5_250), "gpu-utilisation");
     assert_eq!(number(&parts, "range_ns"), 4_550_000.0);
 }
+
+#[test]
+fn ranges_that_are_steps_are_the_steps_that_are_told() {
+    let mut made = TestTrace::new();
+    made.process(1, 100, None, START + 100_000_000);
+    let mut thread = made.thread(1, 11);
+    for number in 0..40 {
+        let step = thread.range_begin();
+        (0..12).for_each(|_| thread.launch("k", 5_000));
+        if number == 25 {
+            (0..100).for_each(|_| thread.launch("validate", 5_000));
+        }
+        thread.host(440_000);
+        thread.range_end(None, &format!("ProfilerStep#{number}"), step, true);
+    }
+    let trace = made.open();
+    let summary = |range: &str| {
+        let section = of(&trace, &Select { range: Some(range.to_owned()), ..Select::default() }, "summary");
+        ["steps", "step_p50_ns", "launches"].map(|key| number(&section, key))
+    };
+    assert_eq!(summary("ProfilerStep#5"), [1.0, 500_000.0, 12.0]);
+    assert_eq!(summary("ProfilerStep#25"), [1.0, 1_000_000.0, 112.0], "of no other step");
+    // As `--only ranges` lists them.
+    assert_eq!(summary("ProfilerStep#*"), [40.0, 500_000.0, 12.0]);
+    let none = filter(&Select { range: Some("Step#*".to_owned()), ..Select::default() }, &trace);
+    assert!(none.is_err_and(|error| error.to_string().contains("no range of that name")));
+}

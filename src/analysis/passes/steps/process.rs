@@ -132,13 +132,17 @@ impl ProcessSteps {
     /// Counts steps of these times as none: they are in no number, and what lies in them is in no step.
     pub(super) fn leave_out(&mut self, is_none: impl Fn((i64, i64)) -> bool) {
         let spans = self.each().map(|(start, ns)| (start, start + ns));
-        self.left_out = spans.enumerate().filter(|(_, span)| is_none(*span)).map(|(step, _)| step).collect();
+        let is_none = |(step, span): &(usize, (i64, i64))| is_none(*span) || self.is_left_out(*step);
+        self.left_out = spans.enumerate().filter(is_none).map(|(step, _)| step).collect();
         if self.left_out.is_empty() {
             return;
         }
         let steady = self.each().enumerate().skip(self.warm_up).filter(|(step, _)| !self.is_left_out(*step));
         self.sorted_ns = steady.map(|(_, (_, ns))| ns).collect();
         self.sorted_ns.sort_unstable();
+        if self.usual.0 != i64::MIN {
+            self.usual = (quantile(&self.sorted_ns, USUAL.0), quantile(&self.sorted_ns, USUAL.1));
+        }
         self.count_usual();
     }
 
