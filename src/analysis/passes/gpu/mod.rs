@@ -134,7 +134,10 @@ impl Gpu {
         let from_ns = Some(around.from_ns.map_or(earliest, |from| from.max(earliest)));
         let before = Filter { from_ns, to_ns: Some(begin), ..around };
         let last = if self.asked.gaps { ALLOCATIONS } else { OTHER_CALLS };
-        trace.scan(&WANTS[OWN_CALLS..last], &before, &mut |rows| self.calls.add(rows, self.asked.gaps));
+        trace.scan(&WANTS[OWN_CALLS..last], &before, &mut |rows| {
+            self.calls.add(rows, self.asked.gaps);
+            self.calls.forget(begin, rows.i64("start_ns").first().copied().unwrap_or(begin));
+        });
         self.begin_ns = begin;
     }
 
