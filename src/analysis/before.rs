@@ -39,7 +39,7 @@ pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, 
     }
     // Of ranges the host's time inside is what counts, and between windows there are no steps of the GPU.
     let timed = gpu_times && !filter.is_gapped();
-    let steps = if timed { ahead::timed(trace, &around, covered.steps()) } else { covered.steps() };
+    let steps = if timed { ahead::timed(trace, &around, covered.steps(), filter.steps) } else { covered.steps() };
     let idle = Arc::new(idle);
     let steps = collected::collected(trace, &around, steps, &idle);
     let steps = match filter.steps {

@@ -266,10 +266,11 @@ impl<'a> Facts<'a> {
         passes.extend(facts.critical.as_mut().map(|pass| (pass.costs(140), pass as &mut dyn Pass)));
         let steps = &facts.steps;
         spread::read(trace, filter, steps, &mut passes, threads);
-
         let mut ids = FxHashSet::default();
         steps.names(&mut ids);
         passes.iter().for_each(|(_, pass)| pass.names(&mut ids));
+        facts.gpu_clock.look_beside(trace, filter);
+
         facts.implicit.lazy(&facts.sites);
         facts.names = trace.names(&ids);
         let mut stacks = facts.sites.stacks();

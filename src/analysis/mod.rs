@@ -93,6 +93,7 @@ pub(crate) use node_health::{faults as node_faults, is_known as node_is_known, l
 pub(crate) use outliers::{causes as outlier_causes, long as long_steps};
 pub(crate) use passes::critical::{Class, Sums as CriticalSums, Without};
 pub(crate) use passes::device_memory::Calls as AllocationCalls;
+pub(crate) use passes::folds::pattern as folded_name;
 pub(crate) use passes::gpu::{CAUSES, Cause, Did, InSteps};
 pub(crate) use passes::host_time::{PARTS, Part, ProcessTime};
 pub(crate) use passes::implicit::{Calls as ImplicitCalls, Key as ImplicitKey, Kind as ImplicitKind};

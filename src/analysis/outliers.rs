@@ -4,13 +4,17 @@ use std::cmp::Reverse;
 
 use super::passes::step_sums::{Cause, Outlier};
 use super::section::{Column, Table, Unit, Value, column, percent};
-use super::{Facts, clock};
+use super::{Facts, ProcessSteps, clock};
 use crate::trace::Site;
+
+/// Causes that no call tells.
+const OUTSIDE: &str = "host outside the driver";
+const WORK: &str = "more GPU work";
 
 /// A cause must explain so much of what an outlier took beyond the median.
 const EXPLAINS: f64 = 0.5;
 /// Causes that the summary names.
-const NAMED: usize = 2;
+const NAMED: usize = 3;
 
 /// The mean time by cause over the usual steps of a process.
 fn usual_ns(facts: &Facts<'_>, slot: usize) -> [f64; 7] {
@@ -40,10 +44,28 @@ fn why<'a>(facts: &'a Facts<'_>, outlier: &Outlier, usual_ns: &[f64; 7]) -> Why<
         let at = cause as usize;
         (cause, name, outlier.tally.ns[at] as f64 - usual_ns[at])
     });
-    let most = more.into_iter().max_by(|a, b| a.2.total_cmp(&b.2));
-    let most = most.filter(|(.., ns)| *ns >= EXPLAINS * beyond_ns as f64);
-    let site = most.and_then(|(cause, ..)| facts.stacks.get(outlier.site(cause)?));
-    Why { beyond_ns, cause: most.map(|(_, name, ns)| (name, ns)), site }
+    let explains = |ns: &f64| *ns >= EXPLAINS * beyond_ns as f64;
+    let most = more.into_iter().max_by(|a, b| a.2.total_cmp(&b.2)).filter(|(.., ns)| explains(ns));
+    let at = |cause: Cause| facts.stacks.get(outlier.site(cause)?);
+    // The host waits for the work that is more, or for room in the queue behind it.
+    let work = facts.step_sums.work_beyond_ns(outlier).filter(explains);
+    let is_effect = most.is_none_or(|(cause, ..)| matches!(cause, Cause::Wait | Cause::Launch));
+    if let Some(ns) = work.filter(|_| is_effect) {
+        return Why { beyond_ns, cause: Some((WORK, ns)), site: at(Cause::Launch) };
+    }
+    if let Some((cause, name, ns)) = most {
+        return Why { beyond_ns, cause: Some((name, ns)), site: at(cause) };
+    }
+    let outside = outside_ns(&facts.steps.all[outlier.slot], outlier, usual_ns).filter(explains);
+    Why { beyond_ns, cause: outside.map(|ns| (OUTSIDE, ns)), site: None }
+}
+
+/// What the host was longer outside of the driver, and in no wait for the system, than in the usual step; none where the step's
+/// length is not the host's.
+fn outside_ns(steps: &ProcessSteps, outlier: &Outlier, usual_ns: &[f64; 7]) -> Option<f64> {
+    let of = |ns: f64, calls: f64| (ns - calls).max(0.0);
+    let own = of(outlier.ns as f64, outlier.tally.ns.iter().sum::<i64>() as f64);
+    (!steps.is_ahead()).then(|| own - of(steps.middle_ns, usual_ns.iter().sum()))
 }
 
 /// Steps of a process that are far longer than the others.
@@ -130,7 +152,7 @@ pub(super) fn table(facts: &Facts<'_>) -> Table {
     Table::new("outliers", title, &COLUMNS, all.into_iter().map(row).collect())
 }
 
-/// `2 system waits train.py:212, 1 unknown`: how many of a process's outliers have which cause, most first.
+/// `2 system waits train.py:212, 1 host outside the driver`: how many of a process's outliers have which cause, most first.
 pub(crate) fn causes(facts: &Facts<'_>, process_id: i64) -> String {
     let own = |slot: usize| facts.steps.all[slot].process_id == process_id;
     let mut usual = None;
@@ -151,7 +173,7 @@ pub(crate) fn causes(facts: &Facts<'_>, process_id: i64) -> String {
         format!("{count} {}{site}", name.unwrap_or_default())
     });
     let rest: u64 = others.iter().map(|(count, ..)| count).sum();
-    let rest_is = if others.iter().all(|(_, name, _)| name.is_none()) { "unknown" } else { "others" };
+    let rest_is = if others.iter().all(|(_, name, _)| name.is_none()) { "unknown" } else { "of other causes" };
     named.chain((rest > 0).then(|| format!("{rest} {rest_is}"))).collect::<Vec<_>>().join(", ")
 }
 
@@ -187,7 +209,7 @@ mod tests {
             "loading of code, and long steps without it: both are of the run, and no step's"
         );
         let text = summary.literal.unwrap_or_default();
-        let said = "; outliers 6: 3 module loads train.py:212, 2 waits train.py:212, 1 unknown\n";
+        let said = "; outliers 6: 3 module loads train.py:212, 2 waits train.py:212, 1 host outside the driver\n";
         assert!(text.contains(said), "{text}");
     }
 }

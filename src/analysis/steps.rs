@@ -31,7 +31,9 @@ impl Analysis for Steps {
                 Outliers are steady steps of more than twice the median; the cause of one is what it spent most time in \
                 beyond the usual step (waits, system waits, module loads, allocations, copies, launches, other driver \
                 calls), where that is half of what it took beyond the median or more, with the line that most of that time \
-                went to; else it is unknown: work of the host outside the driver, or its processor was another's. On the GPU a \
+                went to. Where that is waits or launches, or nothing, and kernels took so much more than in the other steps, it is more GPU \
+                work, which the host waits for; where it is none of these, the host outside the driver (work of its own, or its processor \
+                was another's), else it is unknown. On the GPU a \
                 step lasts from the end of the last kernel that the step before launched to the end of its own last one. \
                 Where that is longer than the host's step by 5 % and more in the median, the host runs ahead of the GPU: \
                 then steps are the GPU's in every answer. A call belongs to the step whose launches it is among, what the GPU \
@@ -43,7 +45,7 @@ impl Analysis for Steps {
             unit: "ns in JSON; counts are calls per step. Times of a cause are over all threads, those of system waits of \
                 the loop's thread.",
             limits: "Whether the host runs ahead is looked at where its steps are uneven (mean and median differ by a fifth), or \
-                kernels begin two steps after its last one; with --range steps are the host's. Of more than 200,000 steps (shared by the processes of \
+                kernels begin two steps after its last one, or of steps chosen with --steps, where the GPU ends the last of them two steps later; with --range steps are the host's. Of more than 200,000 steps (shared by the processes of \
                 the trace) every k-th is summed for the usual step and the spread; their durations are all there. The \
                 longest 1,000 outliers are listed. A step in which an imported clock jumped is in no number. A call belongs to the step in which it began. Lines are known for calls \
                 of 20 us and more.",
@@ -315,9 +317,31 @@ mod tests {
         });
         let row = |row: usize| ["step", "cause", "site"].map(|column| section.cell("outliers", row, column).clone());
         assert_eq!(row(0), [Value::Int(20), "waits".into(), "train.py:212 save".into()]);
-        assert_eq!(row(1), [Value::Int(30), "unknown".into(), Value::Missing]);
+        assert_eq!(row(1), [Value::Int(30), "host outside the driver".into(), Value::Missing]);
         assert_eq!(row(2), [Value::Int(25), "module loads".into(), "train.py:212 save".into()]);
         assert_eq!(section.cell("outliers", 1, "beyond_ns"), &Value::Int(5_000_000));
+    }
+
+    #[test]
+    fn more_work_of_the_gpu_than_usual_is_the_cause_and_not_the_wait_for_it() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 200_000_000);
+        let line = trace.stack("validate", "/home/u/train.py", 90);
+        let mut thread = trace.thread(1, 11);
+        thread.stack = Some((line, 0));
+        for n in 0..40 {
+            let began = thread.range_begin();
+            let ns = if n == 20 { 5_000_000 } else { 800_000 };
+            let end = thread.launch_running("gemm", 5_000, 7, (thread.now + 6_000, ns));
+            // The GPU's work of this step is the usual one: the host waits for nothing but the system's clock.
+            let waits = if n == 30 { 4_000_000 } else { 0 };
+            thread.sync("cuStreamSynchronize", "stream", end + 5_000 + waits - thread.now);
+            thread.range_end(None, "step", began, true);
+        }
+        let section = trace.section(&Steps);
+        let row = |row: usize| ["step", "cause", "site"].map(|column| section.cell("outliers", row, column).clone());
+        assert_eq!(row(0), [Value::Int(20), "more GPU work".into(), "train.py:90 validate".into()]);
+        assert_eq!(row(1), [Value::Int(30), "waits".into(), "train.py:90 validate".into()]);
     }
 
     /// Sixty steps of 30 us on the host and 900 us on the GPU; the host waits after every `wait`th.

@@ -30,13 +30,13 @@ pub(crate) struct Select {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["from", "to"])]
     pub(crate) interval: Option<u32>,
 
-    /// Only what lies inside ranges of NVTX of this name, thread by thread, and what the GPU did for launches in there. Steps are
-    /// those of the run
+    /// Only what lies inside ranges of NVTX of this name, thread by thread, and what the GPU did for launches in there. A star stands
+    /// for a number, as in --only ranges ('ProfilerStep#*'). Steps are those of the run, or where these ranges are steps, they
     #[arg(long, value_name = "NAME")]
     pub(crate) range: Option<String>,
 
-    /// Only these steps, counted from 0 with those of warm-up. Example: --steps 10..19
-    #[arg(long, value_name = "FIRST..LAST", value_parser = parse_steps)]
+    /// Only these steps, counted from 0 with those of warm-up, or this one. Examples: --steps 10..19, --steps 10
+    #[arg(long, value_name = "FIRST..LAST|N", value_parser = parse_steps)]
     pub(crate) steps: Option<(usize, usize)>,
 
     /// Only calls for, and work of, one GPU: by its ordinal in each process (--device 1; with CUDA_VISIBLE_DEVICES applied, as CUDA
@@ -47,7 +47,7 @@ pub(crate) struct Select {
 
     /// Ranges named so with NVTX are the steps, whatever number their names end with (--step forward); else a step is from one call
     /// of that name to the next: a kernel (--step sample_tokens) or a function (--step cuStreamSynchronize, from end to end). Numbers are
-    /// taken for --steps (--step 10..19)
+    /// taken for --steps (--step 10..19, --step 10)
     #[arg(long, value_name = "NAME")]
     pub(crate) step: Option<String>,
 }
@@ -64,11 +64,12 @@ impl Select {
     }
 }
 
-/// `10..19`: the first and the last.
+/// `10..19`: the first and the last; `10`: one.
 fn parse_steps(text: &str) -> Result<(usize, usize), String> {
     let number = |text: &str| text.trim().parse::<usize>().ok();
-    let pair = text.split_once("..").and_then(|(first, last)| Some((number(first)?, number(last)?)));
-    let (first, last) = pair.ok_or("expected the first and the last step, such as 10..19")?;
+    let (first, last) = text.split_once("..").unwrap_or((text, text));
+    let pair = number(first).zip(number(last));
+    let (first, last) = pair.ok_or("expected the first and the last step, such as 10..19, or one, such as 10")?;
     if last < first {
         return Err("the last step comes before the first".to_owned());
     }
@@ -84,7 +85,8 @@ mod tests {
         let select = |step: &str| Select { step: Some(step.to_owned()), ..Select::default() };
         assert_eq!((select("3..9").kept_steps(), select("3..9").step_name()), (Some((3, 9)), None));
         assert_eq!((select("a..b").kept_steps(), select("a..b").step_name()), (None, Some(&"a..b".to_owned())));
-        assert_eq!(parse_steps("7..7"), Ok((7, 7)));
-        assert!(parse_steps("9..3").is_err() && parse_steps("3").is_err() && parse_steps("-1..3").is_err());
+        assert_eq!((select("12").kept_steps(), select("12").step_name()), (Some((12, 12)), None));
+        assert_eq!((parse_steps("7..7"), parse_steps("7")), (Ok((7, 7)), Ok((7, 7))));
+        assert!(["9..3", "-1..3", "-1", "3..", "", ".."].iter().all(|text| parse_steps(text).is_err()));
     }
 }

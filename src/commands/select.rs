@@ -8,7 +8,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
 use super::select_device;
-use crate::analysis::Facts;
+use crate::analysis::{Facts, folded_name};
 use crate::cli::Select;
 use crate::launch::exit::{Failure, USAGE};
 use crate::render::duration;
@@ -75,15 +75,19 @@ fn span(select: &Select, trace: &Trace, from_ns: Option<i64>, to_ns: Option<i64>
 /// The time of these steps, in each process that has them in the span of time that is kept. They are counted from the begin of
 /// the run.
 fn steps(trace: &Trace, filter: &Filter, first: usize, last: usize) -> Result<Spans> {
-    let around = Filter { steps: None, ..Filter { steps: Some((first, last)), ..filter.clone() }.around_steps() };
+    let around = Filter { steps: Some((first, last)), ..filter.around_steps() };
     let facts = Facts::gather(trace, &around, &[]);
     let mut spans = Spans::default();
     for steps in &facts.steps.all {
-        if let Some((from, to)) = steps.between(first, last).filter(|(from, to)| filter.may_keep(*from, *to - 1)) {
-            spans.add(steps.process_id, None, (from, to));
+        let kept = steps.between(0, last).is_some_and(|(from, to)| filter.may_keep(from, to - 1));
+        if let Some([calls, work]) = steps.both_between(0, last).filter(|_| kept) {
+            spans.add(steps.process_id, None, calls);
+            spans.add_work(steps.process_id, work);
         }
     }
     if spans.is_empty() {
+        let whole = Filter { steps: None, ..around };
+        let facts = Facts::gather(trace, &whole, &[]);
         let most = facts.steps.all.iter().map(|steps| steps.count).max();
         let beside = if filter.is_window() { ", of the whole run, and of these some in that span" } else { "" };
         let there =
@@ -93,14 +97,20 @@ fn steps(trace: &Trace, filter: &Filter, first: usize, last: usize) -> Result<Sp
     Ok(spans.ordered())
 }
 
-/// The time inside ranges of this name, by thread, and the calls in there that cause what the GPU does.
+/// The time inside ranges of this name, or whose numbers are the stars of this name, as `--only ranges` lists them, by thread, and the calls in there that cause what the GPU does.
 fn ranges(trace: &Trace, filter: &Filter, name: &str) -> Result<Spans> {
-    let mut ids = FxHashSet::default();
+    let (mut ids, mut folded) = (FxHashSet::default(), FxHashSet::default());
+    let is_folded = |text: &str| [false, true].iter().any(|anywhere| folded_name(text, *anywhere) == name);
     let names = [Want { table: TableId::Names, columns: &["name_id", "kind", "name"] }];
     trace.scan(&names, filter, &mut |rows| {
         let (id, kind, text) = (rows.i64("name_id"), rows.texts("kind"), rows.texts("name"));
-        ids.extend((0..rows.len).filter(|row| kind.get(*row) == "range" && text.get(*row) == name).map(|row| id[row]));
+        let all = || (0..rows.len).filter(|row| kind.get(*row) == "range");
+        ids.extend(all().filter(|row| text.get(*row) == name).map(|row| id[row]));
+        if name.contains('*') {
+            folded.extend(all().filter(|row| is_folded(text.get(*row))).map(|row| id[row]));
+        }
     });
+    let ids = if ids.is_empty() { folded } else { ids };
     let mut spans = Spans::default();
     let wanted = [Want { table: TableId::Ranges, columns: &["tid", "end_ns", "name_id"] }];
     trace.scan(&wanted, filter, &mut |rows| {
@@ -159,6 +169,8 @@ pub(crate) fn wrong(message: impl Into<String>) -> anyhow::Error {
     Failure::error(USAGE, message)
 }
 
+#[cfg(test)]
+mod parts;
 #[cfg(test)]
 mod tests {
     use super::*;

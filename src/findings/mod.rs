@@ -34,6 +34,8 @@ pub(crate) const WORTH: f64 = 0.02;
 
 /// Steps that are far longer than the others are a finding where what they took more is so much of the steps' time.
 pub(crate) const LONG_STEPS: f64 = 0.2;
+/// The same of steps at even distances: no accident made them long.
+pub(crate) const EVEN_LONG_STEPS: f64 = 0.1;
 
 /// What the rules read.
 pub(crate) const NEEDS: &[Need] = &[

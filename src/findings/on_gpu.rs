@@ -36,8 +36,8 @@ pub(crate) struct OnGpu {
     pub(crate) copy_ns: f64,
     /// Operations.
     pub(crate) operations: f64,
-    /// Median time of a kernel, ns.
-    pub(crate) kernel_ns: f64,
+    /// Median time of a kernel, ns; none where there is none.
+    pub(crate) kernel_ns: Option<f64>,
     /// Idle time because the host does not launch fast enough: of each gap what launching alone can take, ns.
     pub(crate) launch_idle_ns: f64,
     idle_ns: [f64; CAUSES.len()],
@@ -69,9 +69,6 @@ impl OnGpu {
         let after = own_gaps().filter(|(key, _)| key.cause == Cause::AfterWait);
         let after =
             after.filter_map(|(key, gaps)| Some((key.did?, gaps.middle.1 as f64 / each, gaps.system_ns as f64 / each)));
-        let kernels = gpu.launched.kernels.iter().filter(|((process, ..), _)| *process == process_id);
-        let mut times = crate::analysis::Stats::default();
-        kernels.for_each(|(_, of)| times.merge(&of.kernel));
         let each_one = own.iter().map(|(device, own)| Each {
             name: gpu_name(facts, gpu, device),
             busy_ns: own.busy.total_ns() as f64 / units,
@@ -85,7 +82,7 @@ impl OnGpu {
             all_communication_ns: mean(&|own| own.communication_ns),
             copy_ns: mean(&|own| own.busy.copy_ns),
             operations: mean(&|own| own.operations as i64),
-            kernel_ns: times.median() as f64,
+            kernel_ns: gpu.launched.median_ns(process_id).map(|ns| ns as f64),
             launch_idle_ns: starved.sum::<i64>() as f64 / each,
             idle_ns: std::array::from_fn(|cause| mean(&|own| own.idle_ns[cause])),
             memory_beside_ns: beside.sum::<i64>() as f64 / each,

@@ -71,7 +71,14 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
         (load, "LOADING", format!("GPU idle {idle} of a {unit}, {} while code is loaded", of(load))),
     ];
     let worst = gaps.into_iter().max_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    // Of a single step the wait may lie before it: nothing that is in the step would make it shorter.
+    let after_wait = gpu.idle_ns(&[Cause::AfterWait]);
+    let is_single = s.steps.is_some_and(|steps| steps.sorted_ns.len() == 1) && findings.found.is_empty();
     match worst {
+        _ if is_single && after_wait >= BOUND * unit_ns => Verdict {
+            word: "SYNC BOUND",
+            text: format!("GPU idle {idle} of a {unit}, {} after waits of the host", of(after_wait)),
+        },
         Some((ns, word, text)) if ns >= BOUND * unit_ns => Verdict { word, text },
         _ if findings.found.is_empty() && gpu.all_idle_ns() > IDLE * unit_ns => {
             let text = format!("GPU idle {idle} of a {unit}, and no rule finds why: see gpu-gaps, critical-path");

@@ -96,6 +96,27 @@ impl Filter {
         named.then(|| (self.from_ns.unwrap_or(i64::MIN), self.to_ns.unwrap_or(i64::MAX)))
     }
 
+    /// The one stretch of time in which what the GPU did for a process is kept, where a span or steps were chosen: it is known
+    /// then from its begin to its end whether the GPU worked.
+    pub(crate) fn work_span(&self, process_id: i64) -> Option<(i64, i64)> {
+        let whole = self.named_span().unwrap_or((i64::MIN, i64::MAX));
+        self.within.iter().filter(|spans| !spans.projects()).try_fold(whole, |(from, to), spans| {
+            let (first, last) = spans.work_of(process_id)?;
+            Some((from.max(first), to.min(last)))
+        })
+    }
+
+    /// Begin of the calls that are kept, where a span or steps were chosen.
+    pub(crate) fn begin_ns(&self) -> Option<i64> {
+        let steps = self.within.iter().filter(|spans| !spans.projects()).filter_map(|spans| spans.first_ns());
+        steps.chain(self.from_ns).max()
+    }
+
+    /// Whether there is such a stretch.
+    pub(crate) fn is_stretch(&self) -> bool {
+        self.named_span().is_some() || self.within.iter().any(|spans| !spans.projects())
+    }
+
     /// Whether it takes the steps to know what is kept, or whether what is asked for is there.
     pub(crate) fn asks_for_steps(&self) -> bool {
         self.steps.is_some() || self.step.is_some()

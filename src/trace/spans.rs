@@ -10,6 +10,8 @@ pub(crate) struct Spans {
     /// Correlation ids of the calls inside, from one to before another, by process. Those of a thread are numbered one after
     /// another, so that a range takes one entry, however many calls it holds.
     calls: Option<FxHashMap<i64, Vec<(i64, i64)>>>,
+    /// Where what the GPU did lies by its own time, of processes of which that is another time than their calls'.
+    work: FxHashMap<i64, (i64, i64)>,
 }
 
 impl Spans {
@@ -86,8 +88,25 @@ impl Spans {
     pub(crate) fn hold_work(&self, process_id: i64, cause: Option<i64>, at: i64) -> bool {
         match (&self.calls, cause) {
             (Some(calls), Some(cause)) => calls.get(&process_id).is_some_and(|calls| holds(calls, cause)),
-            _ => self.hold(process_id, None, at),
+            _ => match self.work.get(&process_id) {
+                Some((from, to)) => (*from..*to).contains(&at),
+                None => self.hold(process_id, None, at),
+            },
         }
+    }
+
+    /// What the GPU did for a process is inside at this time, whatever that of its calls.
+    pub(crate) fn add_work(&mut self, process_id: i64, span: (i64, i64)) {
+        self.work.insert(process_id, span);
+    }
+
+    /// From the first to the last time at which what the GPU did for a process is inside, where its own time tells.
+    pub(crate) fn work_of(&self, process_id: i64) -> Option<(i64, i64)> {
+        let of_calls = || {
+            let spans = self.processes.get(&process_id)?;
+            Some((spans.first()?.0, spans.last()?.1))
+        };
+        self.work.get(&process_id).copied().or_else(of_calls).filter(|_| !self.projects())
     }
 
     /// Whether work belongs to the calls inside.
@@ -101,6 +120,21 @@ impl Spans {
         let first = spans.partition_point(|(_, end)| *end <= from);
         let touched = spans[first..].iter().take_while(move |(begin, _)| *begin < to);
         touched.map(move |(begin, end)| (from.max(*begin), to.min(*end)))
+    }
+
+    /// Whether they are of ranges: of threads.
+    pub(crate) fn are_ranges(&self) -> bool {
+        !self.threads.is_empty()
+    }
+
+    /// Those of a process.
+    pub(crate) fn of(&self, process_id: i64) -> &[(i64, i64)] {
+        self.processes.get(&process_id).map_or(&[], |spans| spans)
+    }
+
+    /// The begin of the first one of any process.
+    pub(crate) fn first_ns(&self) -> Option<i64> {
+        self.processes.values().filter_map(|spans| Some(spans.first()?.0)).min()
     }
 
     /// A thread that is inside at this time.
@@ -141,7 +175,8 @@ impl Spans {
 
     /// How long a process is inside.
     pub(crate) fn length_ns(&self, process_id: i64) -> i64 {
-        self.processes.get(&process_id).map_or(0, |spans| spans.iter().map(|(from, to)| to - from).sum())
+        let called = self.processes.get(&process_id).map_or(0, |spans| spans.iter().map(|(from, to)| to - from).sum());
+        self.work.get(&process_id).map_or(called, |(from, to)| called.max(to - from))
     }
 }
 

@@ -19,15 +19,22 @@ const UNEVEN: f64 = 0.2;
 /// The GPU may work so many steps longer than the host.
 const LATE: f64 = 2.0;
 
-/// The steps, timed by the GPU where the host runs ahead of it.
-pub(crate) fn timed(trace: &Trace, filter: &Filter, steps: Steps) -> Steps {
-    if !steps.all.iter().any(uneven) && !late(trace, filter, &steps) {
+/// The steps, timed by the GPU where the host runs ahead of it; in a process that in the median does not, where it does so of
+/// the steps `chosen`: what the GPU did for them came later.
+pub(crate) fn timed(trace: &Trace, filter: &Filter, steps: Steps, chosen: Option<(usize, usize)>) -> Steps {
+    if chosen.is_none() && !steps.all.iter().any(uneven) && !late(trace, filter, &steps) {
         return steps;
     }
     let mut on_gpu = GpuSteps::default();
     trace.scan(on_gpu.wants(), filter, &mut |rows| on_gpu.rows(rows, &steps));
     on_gpu.end(&steps);
-    let boundaries = on_gpu.ahead(&steps, |host| if uneven(host) { LONGER_THAN_UNEVEN } else { LONGER });
+    let boundaries = on_gpu.ahead(&steps, |host, gpu| {
+        let longer = if uneven(host) { LONGER_THAN_UNEVEN } else { LONGER };
+        let gpu_ns = gpu.quantile_ns(0.5) as f64;
+        let limit_ns = LATE * gpu_ns;
+        gpu_ns > longer * host.host_p50_ns() as f64
+            || chosen.and_then(|(_, last)| gpu.late_ns(host, last)).is_some_and(|late| late as f64 > limit_ns)
+    });
     steps.ahead(boundaries)
 }
 

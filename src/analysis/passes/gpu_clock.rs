@@ -12,7 +12,7 @@ use super::by_call::ByCall;
 use super::kernels::NO_GRAPH;
 use super::stats::Stats;
 use super::steps::Steps;
-use crate::trace::{Rows, Want};
+use crate::trace::{Filter, Rows, Trace, Want};
 
 /// Calls and kernels of a process that wait for each other at most; where there are more, fewer are looked at.
 const WAITING: usize = 16_384;
@@ -99,6 +99,14 @@ impl Seen {
         Missing { count: count.min(self.launches), first_ns: found().map(|(at, _)| *at).min().unwrap_or(i64::MAX) }
     }
 
+    /// A kernel that lies beside what is kept: its launch has one.
+    fn add_beside(&mut self, call: i64) {
+        if self.waiting.get(0, call).is_some_and(|(_, what)| *what == What::Launch) {
+            self.waiting.take(0, call);
+            self.held -= 1;
+        }
+    }
+
     fn add(&mut self, call: i64, at: i64, what: What) {
         if !is_drawn(call, self.halvings) {
             return;
@@ -149,6 +157,21 @@ impl GpuClock {
 }
 
 impl GpuClock {
+    /// Looks beside what is kept of a trace for the kernels that launches lack.
+    pub(crate) fn look_beside(&mut self, trace: &Trace, filter: &Filter) {
+        let processes = &mut self.processes;
+        if !filter.is_stretch() || filter.is_gapped() || processes.values().all(|seen| seen.missing(true).count == 0) {
+            return;
+        }
+        let beside = Filter { from_ns: filter.begin_ns(), ..filter.around_steps() };
+        trace.scan(&[Want { table: TableId::Kernels, columns: &["correlation_id"] }], &beside, &mut |rows| {
+            let (process, call) = (rows.i64("process_id"), rows.i64("correlation_id"));
+            for (process, call) in process.iter().zip(call.iter()) {
+                processes.get_mut(process).into_iter().for_each(|seen| seen.add_beside(*call));
+            }
+        });
+    }
+
     fn waits(&mut self, rows: &Rows) {
         let (process, start, kind) = (rows.i64("process_id"), rows.i64("start_ns"), rows.texts("kind"));
         for row in (0..rows.len).filter(|row| matches!(kind.get(*row), "context" | "stream" | "event")) {

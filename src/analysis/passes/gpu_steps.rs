@@ -37,6 +37,12 @@ impl OnGpu {
         quantile(&self.sorted_ns, share)
     }
 
+    /// How long after the host the GPU ends a step, or the last one before it.
+    pub(crate) fn late_ns(&self, host: &ProcessSteps, step: usize) -> Option<i64> {
+        let ends = step.saturating_add(1).min(self.boundaries.len().checked_sub(1)?);
+        Some(self.boundaries[ends] - host.boundary(ends)?)
+    }
+
     /// Median time from the first kernel to the last.
     pub(crate) fn span_ns(&self) -> i64 {
         quantile(&self.spans_ns, 0.5)
@@ -94,13 +100,14 @@ impl GpuSteps {
         self.processes.get(&process_id)
     }
 
-    /// Boundaries on the GPU of the processes whose steps take longer there than on the host, in the median: `longer` says by
-    /// what factor.
-    pub(crate) fn ahead(self, steps: &Steps, longer: impl Fn(&ProcessSteps) -> f64) -> FxHashMap<i64, Vec<i64>> {
-        let ahead = self.processes.into_iter().filter(|(process_id, of)| {
-            let host = steps.of(*process_id);
-            host.is_some_and(|host| of.quantile_ns(0.5) as f64 > longer(host) * host.host_p50_ns() as f64)
-        });
+    /// Boundaries on the GPU of the processes whose hosts run ahead of it.
+    pub(crate) fn ahead(
+        self,
+        steps: &Steps,
+        is_ahead: impl Fn(&ProcessSteps, &OnGpu) -> bool,
+    ) -> FxHashMap<i64, Vec<i64>> {
+        let is_ahead = |process_id: i64, of: &OnGpu| steps.of(process_id).is_some_and(|host| is_ahead(host, of));
+        let ahead = self.processes.into_iter().filter(|(process_id, of)| is_ahead(*process_id, of));
         ahead.map(|(process_id, of)| (process_id, of.boundaries)).collect()
     }
 

@@ -51,6 +51,7 @@ pub(crate) mod sites;
 pub(crate) mod spread;
 pub(crate) mod stats;
 pub(crate) mod step_sums;
+mod step_work;
 pub(crate) mod steps;
 pub(crate) mod syncs;
 pub(crate) mod texts;

@@ -9,6 +9,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
 use super::Pass;
+use super::step_work::StepWork;
 use super::steps::{Cursor, Steps, blocks};
 use super::waiting::{Idle, Memory, Pending, Transfer};
 use crate::trace::{NO_STACK, Rows, Want};
@@ -125,6 +126,7 @@ pub(crate) struct StepSums {
     samples: Vec<Sample>,
     /// Steps that took more than twice the median, in the order of process and time.
     pub(crate) outliers: Vec<Outlier>,
+    work: StepWork,
     idle: Arc<Idle>,
     cursors: [Cursor; TABLES],
     last: [Last; TABLES],
@@ -155,7 +157,13 @@ impl StepSums {
             outliers.truncate(OUTLIERS);
         }
         outliers.sort_by_key(|o| (o.slot, o.index));
-        StepSums { samples, outliers, idle, ..StepSums::default() }
+        let work = StepWork::new(steps, outliers.iter().map(|of| (of.slot, of.start_ns, of.ns)));
+        StepSums { samples, outliers, work, idle, ..StepSums::default() }
+    }
+
+    /// What the kernels of a step that took too long took beyond those of the others; none where their times are not known.
+    pub(crate) fn work_beyond_ns(&self, outlier: &Outlier) -> Option<f64> {
+        self.work.beyond_ns(outlier.slot, outlier.start_ns)
     }
 
     /// What the summed steps of a process did, each with its number.
@@ -212,19 +220,25 @@ impl Pass for StepSums {
         const TRANSFERS: &[&str] =
             &["api_ns", "stack_id", "kind", "src_kind", "dst_kind", "direction", "bytes", "async", "pending_streams"];
         const MEMORY: &[&str] = &["api_ns", "api_id", "stack_id", "action", "kind", "bytes", "pending_streams"];
-        &[
+        const WANTS: &[Want] = &[
             Want { table: TableId::Launches, columns: &["api_ns", "stack_id", "kernels"] },
             Want { table: TableId::Syncs, columns: &["api_ns", "stack_id", "kind"] },
             Want { table: TableId::Transfers, columns: TRANSFERS },
             Want { table: TableId::DeviceMemory, columns: MEMORY },
             Want { table: TableId::Api, columns: &["api_ns", "stack_id", "class"] },
             Want { table: TableId::OsWaits, columns: &["tid", "wait_ns", "stack_id"] },
-        ]
+            Want { table: TableId::Kernels, columns: &["gpu_ns"] },
+        ];
+        // What kernels took is asked of steps that took too long alone.
+        if self.outliers.is_empty() { &WANTS[..TABLES] } else { WANTS }
     }
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
         if self.samples.is_empty() {
             return;
+        }
+        if rows.table == TableId::Kernels {
+            return self.work.rows(rows);
         }
         let Some(table) = self.wants().iter().position(|want| want.table == rows.table) else { return };
         let (process, start, tid) = (rows.i64("process_id"), rows.i64("start_ns"), rows.i32_or("tid", 0));

@@ -235,7 +235,8 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     let mut one_each = false;
     if let Some(gpu) = &main.on_gpu {
         let operations = plural(gpu.operations, "operation", "operations");
-        let _ = write!(out, "{} GPU {operations}, median kernel {}; ", number(gpu.operations), time(gpu.kernel_ns));
+        let median = gpu.kernel_ns.map_or(String::new(), |ns| format!(", median kernel {}", time(ns)));
+        let _ = write!(out, "{} GPU {operations}{median}; ", number(gpu.operations));
         let launched = main.kernels().filter(|kernels| number(*kernels) == calls);
         one_each = launched.is_some_and(|kernels| number(kernels + copies) == number(gpu.operations));
     }

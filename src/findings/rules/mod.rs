@@ -284,12 +284,12 @@ pub(crate) const ALL: &[Rule] = &[
         title: Title::new("a few steps take far longer than the others"),
         about: "outlier steps",
         condition: "Steady steps of more than four times the median, or of more than twice where they come at even distances and are no \
-            usual steps all the same (--explain steps), have 20 % or more of all steady steps' time beyond it, without the loading of code (warm-up). Other findings are about the usual step, and do not see \
+            usual steps all the same (--explain steps), have 20 % or more of all steady steps' time beyond it, those at even distances 10 %, without the loading of code (warm-up). Other findings are about the usual step, and do not see \
             these. Causes are those of the table of outliers (--explain steps). Gain: at most that time, of the run.",
-        advice: "see what they do more (report --only steps lists each, --step N shows one): checkpoints, logs, validation, batches of \
+        advice: "see what they do more (report --only steps lists each, --steps N shows one): checkpoints, logs, validation, batches of \
             another size; do it less often, or beside the GPU's work",
         on_metal: Some(
-            "see what they do more (report --only steps lists each, --step N shows one); do it less often, or beside the GPU's work",
+            "see what they do more (report --only steps lists each, --steps N shows one); do it less often, or beside the GPU's work",
         ),
         without: &[],
         all_of_it: false,

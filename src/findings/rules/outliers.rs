@@ -2,11 +2,14 @@
 
 use super::lines::ms;
 use crate::analysis::{long_steps, outlier_causes};
-use crate::findings::{Evidence, LONG_STEPS, Subject};
+use crate::findings::{EVEN_LONG_STEPS, Evidence, LONG_STEPS, Subject};
 use crate::render::{counted, ordinal, share};
 
 pub(super) fn outlier_steps(s: &Subject<'_>) -> Option<Evidence> {
-    let long = long_steps(s.facts, s.process_id).filter(|long| long.share() >= LONG_STEPS)?;
+    let long = long_steps(s.facts, s.process_id)?;
+    if long.share() < if long.every.is_some() { EVEN_LONG_STEPS } else { LONG_STEPS } {
+        return None;
+    }
     let steps = counted(long.steps as f64, "step", "steps");
     let first = format!(
         "{} of {steps}{} {} over {} times the median of {}: {} more in all, {} of the steps' time; the longest {}",
@@ -92,12 +95,36 @@ mod tests {
             assert_eq!(section.get("verdict"), &Value::from("OUTLIER STEPS"), "{text}");
             assert!(text.contains("OUTLIER STEPS: 4 of 104 steps take 50 % of their time: 4 "), "{text}");
             assert!(text.contains("train.py:212"), "{text}");
+            assert!(text.contains("--steps N shows one"), "{text}");
             assert_eq!(found(&section)[0], ("outlier-steps".to_owned(), 96_000), "{text}");
             // One has less than a fifth of the time.
             let one = with_long_steps(&[50], gpu_times);
             assert!(found(&one).iter().all(|(name, _)| name != "outlier-steps"), "{:?}", one.literal);
             assert_ne!(one.get("verdict"), &Value::from("OUTLIER STEPS"), "{:?}", one.literal);
         }
+    }
+
+    #[test]
+    fn what_every_fifth_step_has_more_is_told_where_as_much_at_odd_distances_is_not() {
+        let text = |is_long: &dyn Fn(usize) -> bool| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000_000);
+            let mut thread = trace.thread(1, 11);
+            for step in 0..50 {
+                let began = thread.range_begin();
+                (0..20).for_each(|_| thread.launch("k", 5_000));
+                thread.sync("cuStreamSynchronize", "stream", 800_000);
+                thread.host(if is_long(step) { 1_100_000 } else { 9_000 });
+                thread.range_end(None, "step", began, true);
+            }
+            let section = trace.section(ALL[0]);
+            let is_told = found(&section).iter().any(|(name, _)| name == "outlier-steps");
+            (is_told, section.literal.unwrap_or_default())
+        };
+        let (even, said) = text(&|step| step % 5 == 4 && step < 45);
+        assert!(even && said.contains("9 host outside the driver"), "{said}");
+        let (odd, said) = text(&|step| [2, 3, 11, 12, 23, 29, 31, 40, 48].contains(&step));
+        assert!(!odd, "{said}");
     }
 
     #[test]

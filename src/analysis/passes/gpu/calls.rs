@@ -82,7 +82,7 @@ const MOST: usize = 65_536;
 /// Pages of calls whose operations have not all come that are kept at most: two million calls, 120 MB.
 const OPEN: usize = 32_768;
 /// Calls whose operations did not come within this time caused none that is in the trace.
-const PATIENCE_NS: i64 = 10_000_000_000;
+pub(super) const PATIENCE_NS: i64 = 10_000_000_000;
 
 /// Calls of the last while.
 #[derive(Debug)]

@@ -92,6 +92,8 @@ pub(crate) struct Device {
     pub(crate) first_ns: i64,
     /// Where the user named a span, its end as far as the device is known to have been there.
     pub(super) until_ns: Option<i64>,
+    /// When it ran dry before that span, where it was so at its begin: the gap there has the cause that it had from then on.
+    pub(super) dry_ns: Option<i64>,
     /// The thread that gave it its last operation there.
     pub(super) fed_by: Option<i32>,
     /// Operations: kernels, communication, copies.
@@ -129,6 +131,7 @@ impl Device {
             named: (of.process_id, of.device),
             first_ns: of.start,
             until_ns: None,
+            dry_ns: None,
             fed_by: None,
             operations: [0; 3],
             known_ns: of.start,
@@ -150,7 +153,8 @@ impl Device {
     pub(super) fn in_span(span: &InSpan, of_ranges: bool, steps: &Steps, cursor: &mut Cursor) -> Device {
         let ((process_id, device), (from, to)) = (span.named, span.window);
         let nothing = Operation::nothing(process_id, device, from);
-        let mut made = Device { until_ns: Some(to), ..Device::new(&nothing, of_ranges) };
+        let dry_ns = span.dry_ns.filter(|dry| *dry < from && !of_ranges);
+        let mut made = Device { until_ns: Some(to), dry_ns, ..Device::new(&nothing, of_ranges) };
         made.bins.begin(from);
         made.in_steps.at(process_id);
         for of in &span.running {

@@ -151,6 +151,9 @@ impl Devices {
     ) {
         let index = self.find(launcher, of);
         let known = self.all[index].known_ns;
+        // What it does after the end of what was chosen is not that one's time.
+        let of =
+            &Operation { end: self.all[index].until_ns.map_or(of.end, |until| of.end.min(until).max(of.start)), ..*of };
         if of.start > known {
             match self.ranges.clone() {
                 Some(ranges) => self.gap_inside(index, known, of, joined, &ranges, steps, cursor),
@@ -248,7 +251,9 @@ impl Devices {
     ) {
         let Some((call, calls)) = joined else { return };
         let device = &mut self.all[index];
-        let caused = gaps::cause_of(from, to, of.process_id, call, calls);
+        let ran_dry_ns = device.dry_ns.take().unwrap_or(from);
+        let mut caused = gaps::cause_of(ran_dry_ns, to, of.process_id, call, calls);
+        (caused.system_ns, caused.memory_ns) = (caused.system_ns.min(to - from), caused.memory_ns.min(to - from));
         if let Some(launch) = call.filter(|_| caused.cause.is_host()) {
             self.allocated.gap((of.process_id, launch.tid), from, launch.start.min(to));
         }

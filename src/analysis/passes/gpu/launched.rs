@@ -38,11 +38,13 @@ pub(crate) struct OfLaunch {
 pub(crate) struct Launched {
     /// By process, function and kernel.
     pub(crate) kernels: Groups<(i64, i64, i64), OfLaunch>,
+    /// By process: the times of kernels whose launch is not among them.
+    pub(crate) alone: Groups<i64, Stats>,
 }
 
 impl Default for Launched {
     fn default() -> Launched {
-        Launched { kernels: Groups::new(20_000, (OTHER, OTHER, OTHER)) }
+        Launched { kernels: Groups::new(20_000, (OTHER, OTHER, OTHER)), alone: Groups::default() }
     }
 }
 
@@ -67,6 +69,23 @@ impl Launched {
         }
         sums.short += u64::from(api <= SHORT_NS && kernel < api);
         sums.delayed += u64::from(of.start - call.end > DELAY_NS);
+    }
+
+    /// Adds the time of a kernel whose launch is not told of.
+    #[inline]
+    pub(super) fn add_alone(&mut self, of: &Operation) {
+        if of.work != Work::Copy {
+            self.alone.at(of.process_id).add(of.end - of.start);
+        }
+    }
+
+    /// The median time of a process's kernels; none where it has none.
+    pub(crate) fn median_ns(&self, process_id: i64) -> Option<i64> {
+        let mut times = Stats::default();
+        let own = self.kernels.iter().filter(|((process, ..), _)| *process == process_id);
+        own.for_each(|(_, of)| times.merge(&of.kernel));
+        self.alone.get(&process_id).into_iter().for_each(|alone| times.merge(alone));
+        (times.count > 0).then(|| times.median())
     }
 
     pub(super) fn names(&self, ids: &mut FxHashSet<i64>) {

@@ -33,8 +33,8 @@ use super::Pass;
 use super::steps::{Cursor, Steps};
 use crate::trace::{Filter, NO_NAME, Rows, Trace, Want};
 pub(crate) use allocated::Allocated;
-use calls::Calls;
 pub(crate) use calls::Did;
+use calls::{Calls, PATIENCE_NS};
 pub(crate) use copies::{Copies, Key as CopyKey, Sum as CopySum};
 pub(crate) use device::{Device, InSteps};
 use devices::Devices;
@@ -101,6 +101,8 @@ pub(crate) struct Gpu {
     calls: Calls,
     cursor: Cursor,
     launcher: usize,
+    /// Begin of the calls of what the user chose; 0: of all.
+    begin_ns: i64,
 }
 
 impl Gpu {
@@ -117,7 +119,26 @@ impl Gpu {
         if asked.order() {
             gpu.devices.look_at_span(trace, filter, &gpu.communication, steps, &mut gpu.cursor);
         }
+        if asked.joins() && filter.is_stretch() {
+            gpu.look_before(trace, filter);
+        }
         gpu
+    }
+
+    /// Knows the calls of the last while before what the user chose: the work in there may be theirs, and the GPU's first idle
+    /// time there may have begun in one of them.
+    fn look_before(&mut self, trace: &Trace, filter: &Filter) {
+        let Some(begin) = filter.begin_ns().filter(|begin| *begin > i64::MIN) else { return };
+        let around = filter.around_steps();
+        let earliest = begin.saturating_sub(PATIENCE_NS);
+        let from_ns = Some(around.from_ns.map_or(earliest, |from| from.max(earliest)));
+        let before = Filter { from_ns, to_ns: Some(begin), ..around };
+        let last = if self.asked.gaps { ALLOCATIONS } else { OTHER_CALLS };
+        trace.scan(&WANTS[OWN_CALLS..last], &before, &mut |rows| {
+            self.calls.add(rows, self.asked.gaps);
+            self.calls.forget(begin, rows.i64("start_ns").first().copied().unwrap_or(begin));
+        });
+        self.begin_ns = begin;
     }
 
     /// Kernels of NCCL by name, and their times.
@@ -197,10 +218,16 @@ impl Gpu {
             let call = self.calls.at(cause);
             self.without_call += u64::from(call.is_none());
             if let Some(call) = call {
-                self.launched.add(&of, call, self.asked.launched);
+                // Of a launch before what was chosen only the kernel is told.
+                match call.start >= self.begin_ns {
+                    true => self.launched.add(&of, call, self.asked.launched),
+                    false => self.launched.add_alone(&of),
+                }
                 if self.asked.launched {
                     self.queues.add(&of, call);
                 }
+            } else {
+                self.launched.add_alone(&of);
             }
             let joined = self.asked.gaps.then_some((call, &self.calls));
             self.devices.add(self.launcher, &of, joined, steps, &mut self.cursor);

@@ -1,4 +1,4 @@
-//! What is known of each GPU around a span of time that the user named.
+//! What is known of each GPU around a span of time, or around steps, that the user chose.
 //!
 //! Of the rows in a span alone nobody could tell whether a GPU idled before the first operation in it, or worked at what had
 //! begun earlier. So the rows around it are looked at once: from when to when a GPU did anything in the whole run, and what
@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::order::{Columns, Operation, Work};
 use crate::trace::{DeviceNames, Filter, Identity, NO_NAME, Trace, Want};
 
-/// A device in a span of time.
+/// A device in a span of time: of processes that share it and have steps of their own, from the first begin to the last end.
 #[derive(Debug)]
 pub(super) struct InSpan {
     /// Whose operation was the last one that began before the span's end, and the ordinal that the device has there.
@@ -19,8 +19,12 @@ pub(super) struct InSpan {
     pub(super) window: (i64, i64),
     /// What had begun before the window and ran in it: the part inside, in the order of the begin.
     pub(super) running: Vec<Operation>,
+    /// End of what began before the chosen begin, if any did: the device ran dry then, or later.
+    pub(super) dry_ns: Option<i64>,
     /// Begin of the last operation before the span's end.
     last_begin_ns: i64,
+    /// What the user chose of the processes that use it.
+    chosen: (i64, i64),
 }
 
 const COLUMNS: &[&str] = &["gpu_ns", "device", "stream", "correlation_id"];
@@ -29,7 +33,7 @@ const WANTS: [Want; 2] = [
     Want { table: TableId::DeviceCopies, columns: COLUMNS },
 ];
 
-/// The devices that are known to have been there in the span that the user named; none where no span was named.
+/// The devices that are known to have been there in what the user chose; none where neither a span nor steps were chosen.
 ///
 /// Of a trace that has single events in intervals only it is not known what lies between these.
 pub(super) fn devices(
@@ -39,11 +43,11 @@ pub(super) fn devices(
     communication: &FxHashSet<i64>,
 ) -> FxHashMap<Identity, InSpan> {
     let mut found: FxHashMap<Identity, InSpan> = FxHashMap::default();
-    if filter.from_ns.is_none() && filter.to_ns.is_none() || trace.intervals().is_some() {
+    if !filter.is_stretch() || filter.named_span().is_some() && trace.intervals().is_some() {
         return found;
     }
-    let (from, to) = (filter.from_ns.unwrap_or(i64::MIN), filter.to_ns.unwrap_or(i64::MAX));
-    let all = Filter { from_ns: None, to_ns: None, ..filter.clone() };
+    let ranges = filter.within.iter().filter(|spans| spans.projects()).cloned().collect();
+    let all = Filter { within: ranges, ..filter.around_steps() };
     trace.scan(&WANTS, &all, &mut |rows| {
         let (columns, name) = (Columns::of(rows), rows.i64_or("name_id", NO_NAME));
         let mut known: Option<((i64, i32), Identity)> = None;
@@ -55,23 +59,25 @@ pub(super) fn devices(
             };
             let Some(of) = columns.operation(row, name[row], work) else { continue };
             let named = (of.process_id, of.device);
+            let Some(chosen) = filter.work_span(of.process_id) else { continue };
             if known.as_ref().is_none_or(|(last, _)| *last != named) {
                 known = Some((named, names.identity(rows.launcher, named.0, named.1)));
             }
             let Some((_, identity)) = &known else { continue };
             match found.get_mut(identity) {
-                Some(device) => device.add(&of, from, to),
+                Some(device) => device.add(&of, chosen),
                 None => {
+                    let window = (of.start, of.end);
                     let mut device =
-                        InSpan { named, window: (of.start, of.end), running: Vec::new(), last_begin_ns: i64::MIN };
-                    device.add(&of, from, to);
+                        InSpan { named, window, running: Vec::new(), dry_ns: None, last_begin_ns: i64::MIN, chosen };
+                    device.add(&of, chosen);
                     found.insert(identity.clone(), device);
                 }
             }
         }
     });
     for device in found.values_mut() {
-        device.window = (device.window.0.max(from), device.window.1.min(to));
+        device.window = (device.window.0.max(device.chosen.0), device.window.1.min(device.chosen.1));
         device.running.sort_by_key(|of| (of.start, of.end));
     }
     found.retain(|_, device| device.window.0 < device.window.1);
@@ -79,10 +85,14 @@ pub(super) fn devices(
 }
 
 impl InSpan {
-    fn add(&mut self, of: &Operation, from: i64, to: i64) {
+    fn add(&mut self, of: &Operation, (from, to): (i64, i64)) {
+        self.chosen = (self.chosen.0.min(from), self.chosen.1.max(to));
         self.window = (self.window.0.min(of.start), self.window.1.max(of.end));
         if of.start < to && of.start >= self.last_begin_ns {
             (self.named, self.last_begin_ns) = ((of.process_id, of.device), of.start);
+        }
+        if of.start < from {
+            self.dry_ns = self.dry_ns.max(Some(of.end));
         }
         if of.start < from && of.end > from {
             self.running.push(Operation { start: from, end: of.end.min(to), ..*of });
@@ -146,7 +156,7 @@ mod tests {
             // What still runs when the span begins is busy time, and what follows on the last work idle time.
             (5, 60, 15, 40),
             (-1_000, 1_000, 30, 70),
-            (60, 95, 10, 30),
+            (60, 95, 5, 30),
             // Nothing ran, and nothing is known of the time after the last work.
             (15, 35, 0, 20),
             (95, 1_000, 5, 0),

@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::givers::Givers;
 use super::period::Name;
-use crate::trace::Filter;
+use crate::trace::{Filter, Spans};
 use process::Hint;
 pub(crate) use process::ProcessSteps;
 
@@ -127,6 +127,18 @@ impl Steps {
     /// The same of which only what lies inside of the filter's ranges counts as their usual length, and only steps of which all
     /// is known as usual ones.
     pub(crate) fn inside(mut self, filter: &Filter) -> Steps {
+        let ranges: Vec<&Spans> =
+            filter.within.iter().map(|spans| &**spans).filter(|spans| spans.are_ranges()).collect();
+        for steps in self.all.iter_mut().filter(|_| !ranges.is_empty()) {
+            let process_id = steps.process_id;
+            // Ranges that begin where steps do are steps.
+            let begins: Vec<i64> = steps.each().map(|(begin, _)| begin).collect();
+            let are_steps =
+                |spans: &Spans| spans.of(process_id).iter().all(|(from, _)| begins.binary_search(from).is_ok());
+            if ranges.iter().all(|spans| are_steps(spans)) {
+                only_begun(steps, |at| ranges.iter().all(|spans| spans.hold(process_id, None, at)));
+            }
+        }
         for steps in self.all.iter_mut().filter(|_| filter.projects()) {
             let process_id = steps.process_id;
             steps.inside(|span| filter.inside(process_id, span).iter().map(|(from, to)| to - from).sum());
@@ -245,6 +257,17 @@ impl Steps {
     pub(crate) fn names(&self, ids: &mut FxHashSet<i64>) {
         ids.extend(self.all.iter().map(|s| s.anchor.id()));
     }
+}
+
+/// Counts only those that begin at such times, those of warm-up too where there are no others.
+fn only_begun(steps: &mut ProcessSteps, is_begin: impl Fn(i64) -> bool) {
+    if !steps.each().skip(steps.warm_up).any(|(begin, _)| is_begin(begin)) {
+        steps.warm_up = 0;
+    }
+    let all = steps.each().len() as u64;
+    steps.leave_out(|(begin, _)| !is_begin(begin));
+    let left_out = (0..all as usize).filter(|step| steps.is_left_out(*step)).count() as u64;
+    steps.count -= left_out.min(steps.count);
 }
 
 /// The value that a share of sorted values do not exceed; 0 of none.

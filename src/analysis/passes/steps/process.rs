@@ -132,13 +132,17 @@ impl ProcessSteps {
     /// Counts steps of these times as none: they are in no number, and what lies in them is in no step.
     pub(super) fn leave_out(&mut self, is_none: impl Fn((i64, i64)) -> bool) {
         let spans = self.each().map(|(start, ns)| (start, start + ns));
-        self.left_out = spans.enumerate().filter(|(_, span)| is_none(*span)).map(|(step, _)| step).collect();
+        let is_none = |(step, span): &(usize, (i64, i64))| is_none(*span) || self.is_left_out(*step);
+        self.left_out = spans.enumerate().filter(is_none).map(|(step, _)| step).collect();
         if self.left_out.is_empty() {
             return;
         }
         let steady = self.each().enumerate().skip(self.warm_up).filter(|(step, _)| !self.is_left_out(*step));
         self.sorted_ns = steady.map(|(_, (_, ns))| ns).collect();
         self.sorted_ns.sort_unstable();
+        if self.usual.0 != i64::MIN {
+            self.usual = (quantile(&self.sorted_ns, USUAL.0), quantile(&self.sorted_ns, USUAL.1));
+        }
         self.count_usual();
     }
 
@@ -306,11 +310,15 @@ impl ProcessSteps {
     /// From the begin of one step to the end of another, counted from 0 with those of warm-up, on the host and on the
     /// GPU; as far as there are steps.
     pub(crate) fn between(&self, first: usize, last: usize) -> Option<(i64, i64)> {
-        let (begin, end) = self.host.between(first, last)?;
-        Some(match self.gpu.as_ref().and_then(|gpu| gpu.between(first, last)) {
-            Some((first, last)) => (begin.min(first), end.max(last)),
-            None => (begin, end),
-        })
+        let [host, gpu] = self.both_between(first, last)?;
+        Some((host.0.min(gpu.0), host.1.max(gpu.1)))
+    }
+
+    /// The same on the host, and on the GPU where steps are the GPU's.
+    pub(crate) fn both_between(&self, first: usize, last: usize) -> Option<[(i64, i64); 2]> {
+        let host = self.host.between(first, last)?;
+        let gpu = self.gpu.as_ref().and_then(|gpu| gpu.between(first, last));
+        Some([host, gpu.unwrap_or(host)])
     }
 
     /// The begin of a step, counted from 0 with those of warm-up, or the end of the last one.
