@@ -140,7 +140,7 @@ fn by_operation(facts: &Facts<'_>) -> Table {
     let all = facts.collectives.calls.iter().filter(|(key, _)| key.kind.communicates());
     let mut all: Vec<(&Key, &Calls)> = all.collect();
     all.sort_by_key(|(key, calls)| {
-        (std::cmp::Reverse((calls.bytes, calls.api.count)), key.process_id, key.api_id, key.communicator)
+        (std::cmp::Reverse((calls.bytes, calls.api.count)), facts.place(key.process_id), key.api_id, key.communicator)
     });
     let row = |(key, calls): &(&Key, &Calls)| {
         let steps = facts.steps.of(key.process_id).map(|s| s.sorted_ns.len().max(1));
@@ -179,12 +179,12 @@ fn by_kind(facts: &Facts<'_>) -> Table {
         column("total_ns", "Total", Unit::Ns),
         column("wall_percent", "Of wall", Unit::Percent),
     ];
-    let mut kinds: BTreeMap<(i64, Kind), (u64, i64)> = BTreeMap::new();
+    let mut kinds: BTreeMap<((usize, i64), Kind), (u64, i64)> = BTreeMap::new();
     for (key, calls) in facts.collectives.calls.iter() {
-        let sum = kinds.entry((key.process_id, key.kind)).or_default();
+        let sum = kinds.entry((facts.place(key.process_id), key.kind)).or_default();
         *sum = (sum.0 + calls.api.count, sum.1 + calls.api.sum);
     }
-    let row = |((process, kind), (count, ns)): (&(i64, Kind), &(u64, i64))| -> Vec<Value> {
+    let row = |(((_, process), kind), (count, ns)): (&((usize, i64), Kind), &(u64, i64))| -> Vec<Value> {
         let share = percent(*ns as f64, facts.wall_ns(*process));
         vec![facts.label(*process).into(), kind.text().into(), (*count).into(), (*ns).into(), share]
     };

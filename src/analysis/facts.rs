@@ -315,8 +315,13 @@ impl<'a> Facts<'a> {
     pub(crate) fn busy(&self) -> Vec<(i64, &ProcessTime)> {
         let mut busy: Vec<(i64, &ProcessTime)> =
             self.host.processes.iter().filter(|(_, time)| time.any()).map(|(id, time)| (*id, time)).collect();
-        busy.sort_by_key(|(id, time)| (std::cmp::Reverse(time.all.calls.iter().sum::<u64>()), *id));
+        busy.sort_by_key(|(id, time)| (std::cmp::Reverse(time.all.calls.iter().sum::<u64>()), self.place(*id)));
         busy
+    }
+
+    /// Where a process stands among all: by rank, then as they started. What is equal stands in this order, whatever ids they have.
+    pub(crate) fn place(&self, process_id: i64) -> (usize, i64) {
+        (self.trace.place(process_id), process_id)
     }
 
     /// `rank 3` or `pid 4711`.

@@ -70,6 +70,8 @@ pub(crate) mod summary;
 mod sums;
 mod syncs;
 mod targets;
+#[cfg(test)]
+mod ties;
 mod timed_kernels;
 mod torch_memory;
 mod transfers;

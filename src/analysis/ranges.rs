@@ -147,7 +147,7 @@ fn folded<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
         }
     }
     rows.sort_by_key(|Row { key, named, .. }| {
-        (Reverse((named.durations.sum, named.count)), key.process_id, key.domain_id, key.name_id, key.kind)
+        (Reverse((named.durations.sum, named.count)), facts.place(key.process_id), key.domain_id, key.name_id, key.kind)
     });
     rows
 }

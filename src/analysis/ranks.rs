@@ -227,7 +227,7 @@ fn stragglers(facts: &Facts<'_>, ranks: &[Rank<'_>]) -> Table {
     ];
     let mut late: Vec<(&i64, &Late)> = facts.ranks.late.iter().collect();
     let number = |process: &i64| ranks.iter().position(|rank| rank.process.process_id == *process);
-    late.sort_by_key(|(process, late)| (Reverse(late.behind_ns()), number(process), **process));
+    late.sort_by_key(|(process, late)| (Reverse(late.behind_ns()), number(process), facts.place(**process)));
     let row = |(process, late): &(&i64, &Late)| {
         vec![
             facts.label(**process).into(),

@@ -129,9 +129,9 @@ fn memories(facts: &Facts<'_>, key: &Key) -> String {
 }
 
 /// What tells a key from others: the numbers of texts depend on which came first.
-fn identity<'a>(facts: &'a Facts<'_>, key: &Key) -> (i64, i64, [&'a str; 3], bool, bool) {
+fn identity<'a>(facts: &'a Facts<'_>, key: &Key) -> (i64, (usize, i64), [&'a str; 3], bool, bool) {
     let texts = [key.direction, key.src, key.dst].map(|number| facts.transfers.text(number));
-    (key.api_id, key.process_id, texts, key.set, key.queued)
+    (key.api_id, facts.place(key.process_id), texts, key.set, key.queued)
 }
 
 fn by_direction(facts: &Facts<'_>) -> Table {

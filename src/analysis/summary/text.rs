@@ -91,7 +91,7 @@ pub(super) fn lost_share(facts: &Facts<'_>) -> Option<f64> {
 /// `gputrace: python train.py  exit 0  64.1 s  5,203 steps  GPU 0 H200`
 fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     let facts = content.facts;
-    let manifest = facts.trace.manifests().min_by_key(|m| m.started_ns);
+    let manifest = facts.trace.manifests().next();
     let root = manifest.and_then(|m| m.root);
     let process = root.and_then(|r| r.process_id).and_then(|id| facts.trace.process(id));
     let process = process.or_else(|| facts.processes().min_by_key(|p| p.start_ns));
@@ -171,7 +171,7 @@ pub(super) fn end_text(code: Option<i32>, signal: Option<i32>) -> String {
 
 /// How long the command ran: as its launcher saw it, else from its own start to its end, else as long as the trace.
 fn wall_ns(content: &Content<'_>, process: Option<&Process>) -> Option<f64> {
-    let manifest = content.facts.trace.manifests().min_by_key(|m| m.started_ns);
+    let manifest = content.facts.trace.manifests().next();
     let root = manifest.and_then(|m| m.root?.wall_ns).map(|ns| ns as f64);
     let own = process.filter(|p| p.end_ns.is_some()).map(|p| content.facts.whole_wall_ns(p.process_id));
     let launcher = manifest.and_then(|m| Some((m.ended_ns? - m.started_ns) as f64));
