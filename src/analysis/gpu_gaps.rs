@@ -92,6 +92,7 @@ impl Analysis for GpuGaps {
             ));
         }
         unmatched::withhold(&mut section, facts);
+        super::uncalled::note(&mut section, facts);
         section.table(by_cause(facts, gpu));
         section.table(by_site(facts, gpu));
         section.table(longest(facts, gpu));

@@ -135,6 +135,7 @@ impl Analysis for LaunchOverhead {
         super::gpu::unread_note(&mut section, facts);
         super::gpu_clock::note(&mut section, facts);
         super::unmatched::note_of_rest(&mut section, facts);
+        super::uncalled::note(&mut section, facts);
         sites::launch_table(&mut section, facts);
         section.table(by_process(facts));
         section.table(by_thread(facts, all.sum as f64));

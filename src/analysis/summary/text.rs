@@ -68,6 +68,7 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
         let unknown = [
             (main.is_some_and(|s| s.on_gpu.is_some() || s.busy.is_some()), "GPU busy and idle time"),
             (main.is_none_or(|s| s.on_gpu.is_some() || s.busy.is_none()), "why the GPU idles"),
+            (main.is_none_or(|s| s.calls_doubt.is_none()), "launches and waits"),
             (content.facts.sites.any(), "call sites"),
             (!busy || metal, "warp stalls (report has the ncu command)"),
             (!metal, "kernels within a command buffer"),
@@ -207,9 +208,6 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     out.push_str(&mean_idle_line(main, &shown));
     out.push_str(&each_gpu_line(main));
     out.push_str(&bound::line(content.facts, main.process_id));
-    if main.on_gpu.is_some() && gpu::unread(content.facts).is_some() {
-        out.push_str("  operations of the GPU are missing, see below: it was busier than that\n");
-    }
     if let Some(windows) = gpu::windows(content.facts) {
         let what = if main.on_gpu.is_some() {
             "the lines of GPU and host are of steps in these, where CUPTI makes launches dearer (launch-overhead has the run's)"
@@ -235,7 +233,12 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     let mut one_each = false;
     if let Some(gpu) = &main.on_gpu {
         let operations = plural(gpu.operations, "operation", "operations");
-        let _ = write!(out, "{} GPU {operations}, median kernel {}; ", number(gpu.operations), time(gpu.kernel_ns));
+        // Kernels that no call is known of are in no step.
+        let kernel = match gpu.kernel_ns > 0.0 {
+            true => format!(", median kernel {}", time(gpu.kernel_ns)),
+            false => String::new(),
+        };
+        let _ = write!(out, "{} GPU {operations}{kernel}; ", number(gpu.operations));
         let launched = main.kernels().filter(|kernels| number(*kernels) == calls);
         one_each = launched.is_some_and(|kernels| number(kernels + copies) == number(gpu.operations));
     }
