@@ -348,7 +348,13 @@ impl<'a> Facts<'a> {
         let (from, to) = self.lifetime(process_id);
         let from = from.max(self.filter.from_ns.unwrap_or(i64::MIN));
         let to = to.min(self.filter.to_ns.unwrap_or(i64::MAX));
-        to.saturating_sub(from).max(0) as f64
+        self.passed_ns(process_id, (from, to))
+    }
+
+    /// The length of a time, without what lies in it of a jump of an imported clock.
+    fn passed_ns(&self, process_id: i64, (from, to): (i64, i64)) -> f64 {
+        let jumped_ns = super::clock::jumped_ns(self.trace, process_id, (from, to));
+        (to.saturating_sub(from) - jumped_ns).max(0) as f64
     }
 
     /// The part of it in which it is known what the GPU did.
@@ -358,8 +364,7 @@ impl<'a> Facts<'a> {
 
     /// The same, whatever the filter keeps.
     pub(crate) fn whole_wall_ns(&self, process_id: i64) -> f64 {
-        let (from, to) = self.lifetime(process_id);
-        to.saturating_sub(from).max(0) as f64
+        self.passed_ns(process_id, self.lifetime(process_id))
     }
 
     fn lifetime(&self, process_id: i64) -> (i64, i64) {
