@@ -153,7 +153,9 @@ fn by_result(facts: &Facts<'_>) -> Table {
         column("first_after_ns", "First after", Unit::Ns),
     ];
     let mut results: Vec<(&Failed, &Results)> = facts.api.results.iter().collect();
-    results.sort_by_key(|(key, r)| (results::is_answer(key.result, key.nccl), Reverse(r.calls), facts.place(key.process_id), **key));
+    results.sort_by_key(|(key, r)| {
+        (results::is_answer(key.result, key.nccl), Reverse(r.calls), facts.place(key.process_id), **key)
+    });
     let row = |(key, r): &(&Failed, &Results)| -> Vec<Value> {
         vec![
             facts.label(key.process_id).into(),

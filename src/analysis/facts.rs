@@ -188,7 +188,7 @@ impl<'a> Facts<'a> {
             gpu_steps: GpuSteps::default(),
             gpu_clock: GpuClock::default(),
             ranks: if needs.contains(&Need::Ranks) {
-                Ranks::new(trace, communication.clone())
+                Ranks::new(trace, filter, communication.clone())
             } else {
                 Ranks::default()
             },

@@ -144,7 +144,13 @@ fn by_thread(facts: &Facts<'_>) -> Table {
     ];
     let names = facts.trace.thread_names();
     let mut threads: Vec<_> = facts.allocations.threads.iter().filter(|(_, t)| t.sums.all.blocks > 0.0).collect();
-    threads.sort_by(|(a_key, a), (b_key, b)| b.sums.all.bytes.total_cmp(&a.sums.all.bytes).then_with(|| (facts.place(a_key.0), a_key.1).cmp(&(facts.place(b_key.0), b_key.1))));
+    threads.sort_by(|(a_key, a), (b_key, b)| {
+        b.sums
+            .all
+            .bytes
+            .total_cmp(&a.sums.all.bytes)
+            .then_with(|| (facts.place(a_key.0), a_key.1).cmp(&(facts.place(b_key.0), b_key.1)))
+    });
     let row = |(key, thread): &(&(i64, i32), &super::passes::allocations::OfThread)| {
         let (process_id, tid) = **key;
         let (all, steady) = (thread.sums.all, thread.sums.steady);

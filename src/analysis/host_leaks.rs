@@ -141,7 +141,9 @@ fn by_process(facts: &Facts<'_>, growing: &[Growing<'_>]) -> Table {
         column("significance", "Significance", Unit::Count),
     ];
     let mut all: Vec<_> = facts.allocations.processes.iter().collect();
-    all.sort_by(|(a_id, a), (b_id, b)| b.live.bytes.total_cmp(&a.live.bytes).then_with(|| facts.place(**a_id).cmp(&facts.place(**b_id))));
+    all.sort_by(|(a_id, a), (b_id, b)| {
+        b.live.bytes.total_cmp(&a.live.bytes).then_with(|| facts.place(**a_id).cmp(&facts.place(**b_id)))
+    });
     let row = |(id, process): &(&i64, &super::passes::allocations::OfProcess)| {
         let id = **id;
         let (slope, beat) = (facts.allocations.slope_of(id), facts.allocations.beat(id));

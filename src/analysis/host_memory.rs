@@ -167,7 +167,9 @@ fn kept(facts: &Facts<'_>, counted: Loss, events: u64) -> Option<f64> {
 
 fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(&'a i64, &'a ProcessHost)> {
     let mut processes: Vec<_> = facts.host_memory.processes.iter().filter(|(_, host)| host.any()).collect();
-    processes.sort_by(|(a_id, a), (b_id, b)| b.bytes.total_cmp(&a.bytes).then_with(|| facts.place(**a_id).cmp(&facts.place(**b_id))));
+    processes.sort_by(|(a_id, a), (b_id, b)| {
+        b.bytes.total_cmp(&a.bytes).then_with(|| facts.place(**a_id).cmp(&facts.place(**b_id)))
+    });
     processes
 }
 

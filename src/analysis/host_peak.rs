@@ -75,7 +75,9 @@ impl Analysis for HostPeak {
 
 fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(i64, &'a OfProcess)> {
     let mut all: Vec<_> = facts.allocations.processes.iter().map(|(id, process)| (*id, process)).collect();
-    all.sort_by(|(a_id, a), (b_id, b)| b.peak.bytes.total_cmp(&a.peak.bytes).then_with(|| facts.place(*a_id).cmp(&facts.place(*b_id))));
+    all.sort_by(|(a_id, a), (b_id, b)| {
+        b.peak.bytes.total_cmp(&a.peak.bytes).then_with(|| facts.place(*a_id).cmp(&facts.place(*b_id)))
+    });
     all
 }
 

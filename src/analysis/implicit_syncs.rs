@@ -54,7 +54,9 @@ pub(super) fn legacy(facts: &Facts<'_>) -> Table {
         column("waits_ns", "Their time", Unit::Ns),
     ];
     let mut all: Vec<_> = facts.implicit.legacy.iter().collect();
-    all.sort_by_key(|((process, api), sum)| (std::cmp::Reverse((sum.waits.sum, sum.queued)), *api, facts.place(*process)));
+    all.sort_by_key(|((process, api), sum)| {
+        (std::cmp::Reverse((sum.waits.sum, sum.queued)), *api, facts.place(*process))
+    });
     let row = |((process, api), sum): (&(i64, i64), &implicit::Legacy)| {
         vec![
             facts.label(*process).into(),

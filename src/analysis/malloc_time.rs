@@ -186,7 +186,9 @@ fn share(facts: &Facts<'_>, process_id: i64, ns: f64) -> Option<f64> {
 fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(i64, &'a OfProcess)> {
     let mut all: Vec<_> = facts.allocations.processes.iter().map(|(id, process)| (*id, process)).collect();
     let ns = |process: &OfProcess| Sum::of(&process.calls).ns;
-    all.sort_by(|(a_id, a), (b_id, b)| ns(b).total_cmp(&ns(a)).then_with(|| facts.place(*a_id).cmp(&facts.place(*b_id))));
+    all.sort_by(|(a_id, a), (b_id, b)| {
+        ns(b).total_cmp(&ns(a)).then_with(|| facts.place(*a_id).cmp(&facts.place(*b_id)))
+    });
     all
 }
 
@@ -265,7 +267,9 @@ fn by_thread(facts: &Facts<'_>) -> Table {
     let names = facts.trace.thread_names();
     let threads = facts.allocations.threads.iter().map(|(key, thread)| (key, Sum::of(&thread.calls)));
     let mut threads: Vec<_> = threads.filter(|(_, sum)| sum.ns > 0.0).collect();
-    threads.sort_by(|(a_key, a), (b_key, b)| b.ns.total_cmp(&a.ns).then_with(|| (facts.place(a_key.0), a_key.1).cmp(&(facts.place(b_key.0), b_key.1))));
+    threads.sort_by(|(a_key, a), (b_key, b)| {
+        b.ns.total_cmp(&a.ns).then_with(|| (facts.place(a_key.0), a_key.1).cmp(&(facts.place(b_key.0), b_key.1)))
+    });
     let row = |(key, sum): &(&(i64, i32), Sum)| {
         let (process_id, tid) = **key;
         vec![

@@ -229,7 +229,9 @@ fn rows<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
         steady: calls.waited_steady,
     });
     let mut rows: Vec<Row<'_>> = explicit.chain(implicit).collect();
-    rows.sort_by_key(|row| (!row.blocks, std::cmp::Reverse(row.all.sum), row.api_id, row.stream, facts.place(row.process_id)));
+    rows.sort_by_key(|row| {
+        (!row.blocks, std::cmp::Reverse(row.all.sum), row.api_id, row.stream, facts.place(row.process_id))
+    });
     rows
 }
 

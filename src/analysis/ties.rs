@@ -39,7 +39,8 @@ fn reported(folders: &[PathBuf]) -> Vec<(&'static str, String)> {
     let text = |text: &str| text.lines().filter(|line| !line.starts_with("next: ")).collect::<Vec<_>>().join("\n");
     let section = |analysis: &dyn super::Analysis| {
         let section = analysis.section(&facts);
-        let rows = section.tables.iter().flat_map(|table| table.rows.iter().map(|row| format!("{}: {row:?}", table.key)));
+        let rows =
+            section.tables.iter().flat_map(|table| table.rows.iter().map(|row| format!("{}: {row:?}", table.key)));
         let literal = text(&section.literal.clone().unwrap_or_default());
         let facts: Vec<_> = section.facts.iter().map(|fact| (&fact.key, &fact.value)).collect();
         format!("{literal}\n{facts:?}\n{}\n{:?}", rows.collect::<Vec<_>>().join("\n"), section.notes)

@@ -90,7 +90,10 @@ mod tests {
             assert!(!text.contains("median kernel 0"), "{text}");
             for name in ["gpu-gaps", "queue-length", "critical-path"] {
                 let notes = report(&trace, name).notes;
-                assert!(notes.iter().any(|note| note.contains("600 of 600 kernels have no launch")), "{name}: {notes:?}");
+                assert!(
+                    notes.iter().any(|note| note.contains("600 of 600 kernels have no launch")),
+                    "{name}: {notes:?}"
+                );
             }
         }
     }

@@ -21,7 +21,11 @@ const SHARE_OF_WINDOW: f64 = 0.1;
 /// What is missing in a process, if so much is that its idle time of the GPU is not known.
 pub(crate) fn missing(facts: &Facts<'_>, process_id: i64) -> Option<String> {
     if gpu::unread(facts).is_some() {
-        return facts.gpu.as_ref().filter(|gpu| gpu.any()).map(|_| "operations of the GPU could not be read".to_owned());
+        return facts
+            .gpu
+            .as_ref()
+            .filter(|gpu| gpu.any())
+            .map(|_| "operations of the GPU could not be read".to_owned());
     }
     let filter = facts.filter;
     let elsewhere = filter.is_gapped() || filter.device.is_some() || filter.interval.is_some();

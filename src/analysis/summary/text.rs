@@ -69,6 +69,7 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
             (main.is_some_and(|s| s.on_gpu.is_some() || s.busy.is_some()), "GPU busy and idle time"),
             (main.is_none_or(|s| s.on_gpu.is_some() || s.busy.is_none()), "why the GPU idles"),
             (main.is_none_or(|s| s.calls_doubt.is_none()), "launches and waits"),
+            (!ranks::is_unjudged(content), "which rank the others wait for"),
             (content.facts.sites.any(), "call sites"),
             (!busy || metal, "warp stalls (report has the ncu command)"),
             (!metal, "kernels within a command buffer"),
