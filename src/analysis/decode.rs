@@ -33,7 +33,7 @@ impl Analysis for Decode {
                 it gives work, until it waits for many at once. Between holds waits; the token steps \
                 tell them apart. Pauses between requests are intervals too: they move the mean, p99 and the jitter, not the \
                 median. A loop that launches kernels one by one has no graphs: look at steps.",
-            source: "metrics.md, Steps; inter-token latency as serving benchmarks call it (ITL, TPOT), on the host's side.",
+            source: "Inter-token latency as serving benchmarks call it (ITL, TPOT), on the host's side.",
         }
     }
 

@@ -41,7 +41,7 @@ impl Analysis for DeviceMemory {
                 libraries make is not seen. A context's end frees its \
                 memory without a call; such memory counts as never freed. Arrays count 0 bytes. Managed memory counts in \
                 full, wherever its pages are.",
-            source: "metrics.md, Memory.",
+            source: "Live bytes and peaks as in heaptrack and PyTorch's memory_stats; the definition above.",
         }
     }
 

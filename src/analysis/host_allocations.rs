@@ -34,7 +34,7 @@ impl Analysis for HostAllocations {
                 too small where many live on. Culled blocks count in the step in which their row begins, about a second at a time. \
                 They, and what a GPU's thread allocated beyond a million rows in one gap, are in no gap. That something was allocated in a gap does not \
                 say that the gap is long because of it: malloc-time has what the calls took. Memory that a program takes by system calls of its own is not seen.",
-            source: "metrics.md, Memory; heaptrack, memray.",
+            source: "heaptrack, memray.",
         }
     }
 

@@ -34,7 +34,7 @@ impl Analysis for HostLeaks {
                 steps next to each other are alike, so that the standard error is too small; that is why 6 are asked for. A leak that is \
                 spread over many stacks may be below the threshold in each: the growth of the whole process is told as well. Mapped memory is \
                 in host-allocations.",
-            source: "least squares; leak detection by growth as in memray and Instruments; metrics.md, Memory.",
+            source: "least squares; leak detection by growth as in memray and Instruments.",
         }
     }
 

@@ -41,7 +41,7 @@ impl Analysis for HostMemory {
                 Memory from mmap (without --mmap), from the stack and from allocators that do not call malloc is not seen. Resident memory is read \
                 once a second. Mapped memory that was never touched is not resident, and reserved addresses are not counted; an unmap of \
                 these takes from what is mapped. Lines are in host-allocations, host-peak and host-leaks.",
-            source: "Poisson sampling by bytes as in heapprofd and tcmalloc; metrics.md, Memory.",
+            source: "Poisson sampling by bytes as in heapprofd and tcmalloc.",
         }
     }
 

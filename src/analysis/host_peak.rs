@@ -28,7 +28,7 @@ impl Analysis for HostPeak {
                 say most. Of several threads rows are in the order of their time but for some ms, which moves the peak by what was allocated \
                 in these. Blocks of fewer bytes than the distance of samples may be missing altogether. Memory from mmap is told apart \
                 (host-allocations), and what the allocator keeps for itself is in neither: host-memory has resident memory beside it.",
-            source: "heaptrack and memray, peak; Poisson sampling as in heapprofd; metrics.md, Memory.",
+            source: "heaptrack and memray, peak; Poisson sampling as in heapprofd.",
         }
     }
 

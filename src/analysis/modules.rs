@@ -34,7 +34,7 @@ impl Analysis for Modules {
                 PTX inside a fat binary or a file is not told from machine code; NVRTC's and Triton's compilers are the \
                 host's own work. syncs counts first launches as loading only from 50 us and ten times the usual on, so \
                 its sum is smaller. Kernels beyond 20,000 are not told apart.",
-            source: "CUDA programming guide, Lazy Loading; metrics.md, Idle (module load, JIT) and Steps (warm-up).",
+            source: "CUDA programming guide, Lazy Loading; the definition above.",
         }
     }
 

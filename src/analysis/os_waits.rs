@@ -40,7 +40,7 @@ impl Analysis for OsWaits {
                 one that waits for another thread (backward() for autograd's) waits for that thread's work: the summary and its \
                 findings leave waits out in which another thread of the process launches. A wait that \
                 was not over when its process ended is counted as in flight and has no row.",
-            source: "Nsight Systems osrt_sum, whose functions and threshold differ; metrics.md, Idle.",
+            source: "Nsight Systems osrt_sum, whose functions and threshold differ.",
         }
     }
 

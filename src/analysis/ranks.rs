@@ -48,8 +48,7 @@ impl Analysis for Ranks {
                 that are not in this trace cannot be compared; for one rank nothing of this is known. 3,000,000 calls and \
                 2,000,000 kernels of collectives are held; collectives in a group have no kernel here. Calls under \
                 capture count when they are captured.",
-            source: "HTA get_potential_stragglers (which takes the latest start of the kernel too); metrics.md, Steps, ranks, \
-                communication.",
+            source: "HTA get_potential_stragglers (which takes the latest start of the kernel too).",
         }
     }
 

@@ -41,7 +41,7 @@ impl Analysis for Transfers {
                 manifest describes it and all devices of the process have the same; a bandwidth beyond it went another way \
                 (NVLink) and has no share. Packets' heads are not taken off, so that 85 to 90 % is as much as there is.",
             source: "Nsight Systems cuda_gpu_mem_time_sum, cuda_gpu_mem_size_sum and rules cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync; \
-                small transfers: metrics.md (64 KiB). The rules match runtime names there, driver calls here.",
+                small transfers: less than 64 KiB, the definition above. The rules match runtime names there, driver calls here.",
         }
     }
 

@@ -86,7 +86,7 @@ impl Analysis for Summary {
                 --from, --to and --range steps are those of the run, and with --from and --to only whole ones count; with --range times are those inside of the \
                 ranges of a usual step (of all ranges, where no usual step has one), and where the GPU is told of for longer than the host is in there, shares are of that. Several processes: \
                 numbers are of the busiest; with ranks, of the slowest, and each rank's process is its busiest.",
-            source: "metrics.md, The summary that ends a run.",
+            source: "The definition above; each number's own is that of the analysis which has it (--explain NAME).",
         }
     }
 
