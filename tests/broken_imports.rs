@@ -32,6 +32,18 @@ fn a_trace_that_was_cut_off_keeps_what_is_whole() {
 }
 
 #[test]
+fn what_follows_the_end_of_a_trace_is_said_to_be_left_out() {
+    let scratch = Scratch::new();
+    for (more, said_so) in [("", false), ("\n\n", false), ("garbage", true), ("{\"traceEvents\": []}", true)] {
+        let file = scratch.file("twice.json", format!("{}{more}", kineto_text()));
+        let _ = fs::remove_dir_all(scratch.path().join("imported"));
+        let (trace, said) = imported(&scratch, &file);
+        assert_eq!(trace.table("kernels").len(), 4, "{more}");
+        assert_eq!(said.contains("something follows the end of the JSON"), said_so, "{more}: {said}");
+    }
+}
+
+#[test]
 fn names_with_what_is_no_character_lose_only_that() {
     let scratch = Scratch::new();
     let text = kineto_text()

@@ -8,6 +8,7 @@ use super::{ALL, Analysis};
 /// Names, in order, and the analysis that answers each.
 const ALIASES: &[(&str, &str)] = &[
     ("aten_op_kernels_and_delay", "ops"),
+    ("by_grid", "kernels"),
     ("comm_comp_overlap", "gpu-utilisation"),
     ("communication_computation_overlap", "gpu-utilisation"),
     ("critical_path_analysis", "critical-path"),
@@ -41,6 +42,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("idle_time_breakdown", "gpu-gaps"),
     ("implicit_syncs", "syncs"),
     ("kernel_breakdown", "kernels"),
+    ("launch_stats", "launch-overhead"),
     ("memory_bw_summary", "transfers"),
     ("memory_bw_time_series", "transfers"),
     ("nccl_gpu_overlap_trace", "gpu-utilisation"),
@@ -54,13 +56,16 @@ const ALIASES: &[(&str, &str)] = &[
     ("nvtx_pushpop_trace", "ranges"),
     ("nvtx_startend_sum", "ranges"),
     ("nvtx_sum", "ranges"),
+    ("openacc_sum", "api"),
     ("osrt_sum", "os-waits"),
     ("osrt_trace", "os-waits"),
     ("potential_stragglers", "ranks"),
     ("profiler_steps", "steps"),
     ("queue_length_summary", "queue-length"),
     ("queue_length_time_series", "queue-length"),
+    ("straggler", "ranks"),
     ("stragglers", "ranks"),
+    ("tail_effect", "occupancy"),
     ("temporal_breakdown", "gpu-utilisation"),
     ("time_spent_blocked_on_full_queue", "queue-length"),
     ("um_cpu_page_faults_sum", "unified-memory"),
@@ -77,6 +82,10 @@ fn plain(name: &str) -> String {
 /// What to say of a name that is no analysis: the names that are most like it, of these too.
 pub(crate) fn unknown(name: &str, others: &[&'static str]) -> String {
     let plain = plain(name);
+    // HTA compares two traces by a function of this name.
+    if plain == "trace_diff" {
+        return format!("{name}: that is a command here: gputrace diff A B");
+    }
     let ours = ALL.iter().map(|analysis| analysis.name()).chain(others.iter().copied());
     let like = |known: &str| strsim::normalized_damerau_levenshtein(&plain, &known.replace('-', "_"));
     let mut known: Vec<(&str, f64)> =
@@ -115,6 +124,11 @@ mod tests {
     #[test]
     fn reports_of_nsight_systems_and_functions_of_hta_are_known_by_their_names() {
         for (name, analysis) in [
+            ("by-grid", "kernels"),
+            ("tail-effect", "occupancy"),
+            ("straggler", "ranks"),
+            ("launch_stats", "launch-overhead"),
+            ("openacc_sum", "api"),
             ("get_frequent_cuda_kernel_sequences", "kernel-sequences"),
             ("get_gpu_kernel_breakdown", "kernels"),
             ("kernel_breakdown", "kernels"),
@@ -134,6 +148,7 @@ mod tests {
     #[test]
     fn a_name_that_is_none_is_answered_with_what_is_like_it() {
         assert!(unknown("kernals", &[]).contains("the nearest names are kernels, "), "{}", unknown("kernals", &[]));
+        assert!(unknown("trace_diff", &[]).ends_with("gputrace diff A B"));
         assert!(unknown("pagable-copies", &["pageable-copies"]).contains("are pageable-copies, "));
     }
 

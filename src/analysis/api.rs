@@ -77,7 +77,7 @@ impl Analysis for Api {
         let counted = counted(facts);
         section.fact("calls", "driver calls", Unit::Count, driver().map(|(_, stats)| stats.count).sum::<u64>());
         section.fact("total_ns", "time in them, over all threads", Unit::Ns, whole_ns);
-        let functions = summed(facts, |key| (key.process_id, key.api_id, key.table));
+        let functions = summed(facts, |key| (key.process_id, key.api_id, key.table), |key| key.0);
         section.fact("functions", "functions, by process", Unit::Count, functions.len() as u64);
         section.fact("failed", "calls that failed", Unit::Count, failed.map(|(_, r)| r.calls).sum::<u64>());
         section.fact("counted_only", "calls counted only", Unit::Count, counted.iter().map(|(_, n)| n).sum::<u64>());
@@ -94,13 +94,17 @@ impl Analysis for Api {
 }
 
 /// The calls summed by a part of their key, most time first.
-fn summed<K: Hash + Ord + Copy>(facts: &Facts<'_>, part: impl Fn(&Key) -> K) -> Vec<(K, Stats)> {
+fn summed<K: Hash + Ord + Copy>(
+    facts: &Facts<'_>,
+    part: impl Fn(&Key) -> K,
+    process: impl Fn(&K) -> i64,
+) -> Vec<(K, Stats)> {
     let mut sums: FxHashMap<K, Stats> = FxHashMap::default();
     for (key, stats) in facts.api.calls.iter() {
         sums.entry(part(key)).or_default().merge(stats);
     }
     let mut sums: Vec<(K, Stats)> = sums.into_iter().collect();
-    sums.sort_by_key(|(key, stats)| (Reverse(stats.sum), *key));
+    sums.sort_by_key(|(key, stats)| (Reverse(stats.sum), facts.place(process(key)), *key));
     sums
 }
 
@@ -128,7 +132,7 @@ fn by_thread(facts: &Facts<'_>, whole_ns: f64) -> Table {
         sums.entry((key.process_id, key.tid)).or_default().merge(stats);
     }
     let mut threads: Vec<_> = sums.into_iter().collect();
-    threads.sort_by_key(|(key, stats)| (Reverse(stats.sum), *key));
+    threads.sort_by_key(|(key, stats)| (Reverse(stats.sum), facts.place(key.0), *key));
     let row = |((process, tid), stats): &((i64, i32), Stats)| {
         let mut row: Vec<Value> = vec![facts.label(*process).into(), tid.to_string().into()];
         row.extend(times(stats, whole_ns));
@@ -149,7 +153,9 @@ fn by_result(facts: &Facts<'_>) -> Table {
         column("first_after_ns", "First after", Unit::Ns),
     ];
     let mut results: Vec<(&Failed, &Results)> = facts.api.results.iter().collect();
-    results.sort_by_key(|(key, r)| (results::is_answer(key.result, key.nccl), Reverse(r.calls), **key));
+    results.sort_by_key(|(key, r)| {
+        (results::is_answer(key.result, key.nccl), Reverse(r.calls), facts.place(key.process_id), **key)
+    });
     let row = |(key, r): &(&Failed, &Results)| -> Vec<Value> {
         vec![
             facts.label(key.process_id).into(),
@@ -171,7 +177,7 @@ pub(super) fn counted<'a>(facts: &'a Facts<'_>) -> Vec<((i64, &'a str), u64)> {
     let counted = hooks.flat_map(|(process, hooks)| hooks.iter().map(move |hook| (process, hook)));
     let counted = counted.filter(|(_, hook)| hook.counted && hook.calls > 0);
     let mut counted: Vec<_> = counted.map(|(process, hook)| ((process, hook.name.as_str()), hook.calls)).collect();
-    counted.sort_by_key(|(key, calls)| (Reverse(*calls), *key));
+    counted.sort_by_key(|(key, calls)| (Reverse(*calls), facts.place(key.0), *key));
     counted
 }
 

@@ -52,7 +52,7 @@ pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, 
     };
     // How long a step was in which the clock jumped, nobody knows.
     let steps = steps.leave_out(|process_id, span| clock::is_jump(trace, process_id, span));
-    (steps.inside(filter), idle)
+    (steps.inside(filter).in_order_of(|process_id| trace.place(process_id)), idle)
 }
 
 /// What allocations and frees take when nothing is pending, for who asks for no steps.

@@ -48,7 +48,8 @@ pub(super) fn largest<'a>(facts: &'a Facts<'_>, of: impl Fn(&OfStack<'a>) -> f64
     });
     let mut all: Vec<(f64, OfStack<'a>)> = all.map(|stack| (of(&stack), stack)).filter(|(of, _)| *of > DUST).collect();
     all.sort_by(|(a_of, a), (b_of, b)| {
-        b_of.total_cmp(a_of).then_with(|| (a.process_id, a.stack_id).cmp(&(b.process_id, b.stack_id)))
+        b_of.total_cmp(a_of)
+            .then_with(|| (facts.place(a.process_id), a.stack_id).cmp(&(facts.place(b.process_id), b.stack_id)))
     });
     all.into_iter().map(|(_, stack)| stack).collect()
 }

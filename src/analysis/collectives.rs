@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gputrace_collectors::schema::TableId;
+use rustc_hash::FxHashSet;
 
 use super::passes::collectives::{Calls, Key, Kind};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
@@ -79,7 +80,10 @@ impl Analysis for Collectives {
         section.fact("captured", "under capture", Unit::Count, moving().map(|(_, calls)| calls.captured).sum::<u64>());
         section.fact("failed", "calls that failed", Unit::Count, calls().map(|(_, calls)| calls.failed).sum::<u64>());
         let kept = |process_id: &i64| facts.filter.processes.as_ref().is_none_or(|kept| kept.contains(process_id));
-        let communicators = facts.collectives.communicators.keys().filter(|(process_id, _)| kept(process_id)).count();
+        let members = facts.collectives.unique.iter().filter(|((process_id, _), _)| kept(process_id));
+        // On each of its ranks one communicator is a member of its own.
+        let known: FxHashSet<i64> = members.clone().map(|(_, unique)| *unique).filter(|unique| *unique != 0).collect();
+        let communicators = known.len() + members.filter(|(_, unique)| **unique == 0).count();
         section.fact("communicators", "communicators", Unit::Count, communicators as u64);
         if calls().next().is_none() {
             section.note("No calls of NCCL in this trace.");
@@ -140,7 +144,7 @@ fn by_operation(facts: &Facts<'_>) -> Table {
     let all = facts.collectives.calls.iter().filter(|(key, _)| key.kind.communicates());
     let mut all: Vec<(&Key, &Calls)> = all.collect();
     all.sort_by_key(|(key, calls)| {
-        (std::cmp::Reverse((calls.bytes, calls.api.count)), key.process_id, key.api_id, key.communicator)
+        (std::cmp::Reverse((calls.bytes, calls.api.count)), facts.place(key.process_id), key.api_id, key.communicator)
     });
     let row = |(key, calls): &(&Key, &Calls)| {
         let steps = facts.steps.of(key.process_id).map(|s| s.sorted_ns.len().max(1));
@@ -179,12 +183,12 @@ fn by_kind(facts: &Facts<'_>) -> Table {
         column("total_ns", "Total", Unit::Ns),
         column("wall_percent", "Of wall", Unit::Percent),
     ];
-    let mut kinds: BTreeMap<(i64, Kind), (u64, i64)> = BTreeMap::new();
+    let mut kinds: BTreeMap<((usize, i64), Kind), (u64, i64)> = BTreeMap::new();
     for (key, calls) in facts.collectives.calls.iter() {
-        let sum = kinds.entry((key.process_id, key.kind)).or_default();
+        let sum = kinds.entry((facts.place(key.process_id), key.kind)).or_default();
         *sum = (sum.0 + calls.api.count, sum.1 + calls.api.sum);
     }
-    let row = |((process, kind), (count, ns)): (&(i64, Kind), &(u64, i64))| -> Vec<Value> {
+    let row = |(((_, process), kind), (count, ns)): (&((usize, i64), Kind), &(u64, i64))| -> Vec<Value> {
         let share = percent(*ns as f64, facts.wall_ns(*process));
         vec![facts.label(*process).into(), kind.text().into(), (*count).into(), (*ns).into(), share]
     };
@@ -195,6 +199,17 @@ fn by_kind(facts: &Facts<'_>) -> Table {
 mod tests {
     use super::*;
     use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn a_communicator_of_several_ranks_is_one() {
+        let mut trace = TestTrace::new();
+        for rank in 0..4 {
+            trace.process(i64::from(rank) + 1, 100 + rank, Some(rank), START + 1_000_000);
+            trace.world(i64::from(rank) + 1, rank, 4);
+        }
+        trace.communicator(1, 2, 0, 2);
+        assert_eq!(trace.section(&Collectives).get("communicators"), &Value::Int(2));
+    }
 
     #[test]
     fn operations_are_summed_by_communicator_and_groups_stand_apart() {

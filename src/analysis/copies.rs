@@ -69,7 +69,7 @@ pub(super) fn overlap(facts: &Facts<'_>) -> Table {
     }
     let direction = |number: u16| facts.gpu.as_ref().map_or("", |gpu| gpu.copies.texts.text(number));
     let mut sums: Vec<_> = sums.into_iter().map(|((process, of), sum)| (process, direction(of), sum)).collect();
-    sums.sort_by_key(|(process, direction, (ns, _))| (std::cmp::Reverse(*ns), *process, *direction));
+    sums.sort_by_key(|(process, direction, (ns, _))| (std::cmp::Reverse(*ns), facts.place(*process), *direction));
     let row = |(process, direction, (ns, beside)): (i64, &str, (i64, i64))| {
         let share = percent(beside as f64, ns as f64);
         vec![facts.label(process).into(), direction.into(), ns.into(), beside.into(), share]
@@ -97,7 +97,7 @@ pub(super) fn table(facts: &Facts<'_>) -> Table {
         copies.into_iter().flat_map(|copies| copies.sums.iter().map(move |(key, sum)| (copies, key, sum))).collect();
     rows.sort_by_key(|(copies, key, sum)| {
         let texts = [key.kind, key.direction, key.memory[0], key.memory[1]].map(|number| copies.texts.text(number));
-        (std::cmp::Reverse(sum.time.sum), key.process_id, texts)
+        (std::cmp::Reverse(sum.time.sum), facts.place(key.process_id), texts)
     });
     let row = |(copies, key, sum): (
         &super::passes::gpu::Copies,
@@ -143,7 +143,7 @@ pub(super) fn over_time(facts: &Facts<'_>) -> Table {
             ((*process, copies.texts.text(*kind), copies.texts.text(*direction)), flow)
         });
         let mut all: Vec<_> = named.collect();
-        all.sort_by_key(|(key, _)| *key);
+        all.sort_by_key(|(key, _)| (facts.place(key.0), *key));
         for ((process, kind, direction), flow) in all {
             rows.extend(flow.points(POINTS).map(|(at, length, bytes)| {
                 let per_s = bytes as f64 * 1e9 / length as f64;

@@ -78,6 +78,7 @@ impl Analysis for CriticalPath {
         gpu::unread_note(&mut section, facts);
         gpu_clock::note(&mut section, facts);
         unmatched::note_of_rest(&mut section, facts);
+        super::uncalled::note(&mut section, facts);
         let Some(critical) = &facts.critical else {
             if facts.filter.projects() {
                 section.note(RANGES);

@@ -33,7 +33,7 @@ impl Analysis for Decode {
                 it gives work, until it waits for many at once. Between holds waits; the token steps \
                 tell them apart. Pauses between requests are intervals too: they move the mean, p99 and the jitter, not the \
                 median. A loop that launches kernels one by one has no graphs: look at steps.",
-            source: "metrics.md, Steps; inter-token latency as serving benchmarks call it (ITL, TPOT), on the host's side.",
+            source: "Inter-token latency as serving benchmarks call it (ITL, TPOT), on the host's side.",
         }
     }
 
@@ -80,7 +80,8 @@ impl Analysis for Decode {
         let median = (between.count > 0).then(|| between.median());
         section.fact("between_p50_ns", "host between two launches, p50", Unit::Ns, median);
         section.fact("jitter_ns", "jitter (p99 - p50)", Unit::Ns, of(0.99).zip(of(0.5)).map(|(high, low)| high - low));
-        let tokens = of_graphs(facts).max_by_key(|(steps, launches)| (*launches, Reverse(steps.process_id)));
+        let tokens =
+            of_graphs(facts).max_by_key(|(steps, launches)| (*launches, Reverse(facts.place(steps.process_id))));
         let token = |share: f64| tokens.map(|(steps, _)| steps.quantile_ns(share));
         section.fact("token_p50_ns", "token step p50", Unit::Ns, token(0.5));
         section.fact("token_p99_ns", "token step p99", Unit::Ns, token(0.99));

@@ -41,7 +41,7 @@ impl Analysis for DeviceMemory {
                 libraries make is not seen. A context's end frees its \
                 memory without a call; such memory counts as never freed. Arrays count 0 bytes. Managed memory counts in \
                 full, wherever its pages are.",
-            source: "metrics.md, Memory.",
+            source: "Live bytes and peaks as in heaptrack and PyTorch's memory_stats; the definition above.",
         }
     }
 
@@ -153,7 +153,7 @@ impl Analysis for DeviceMemory {
 
 fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(&'a i64, &'a ProcessMemory)> {
     let mut processes: Vec<_> = facts.device_memory.processes.iter().collect();
-    processes.sort_by_key(|(id, memory)| (std::cmp::Reverse(memory.peak_bytes), **id));
+    processes.sort_by_key(|(id, memory)| (std::cmp::Reverse(memory.peak_bytes), facts.place(**id)));
     processes
 }
 
@@ -216,7 +216,7 @@ fn by_label(facts: &Facts<'_>) -> Table {
         column("bytes", "Bytes", Unit::Bytes),
     ];
     let mut labels: Vec<_> = facts.device_memory.labels.iter().collect();
-    labels.sort_by_key(|(key, (_, bytes))| (std::cmp::Reverse(*bytes), **key));
+    labels.sort_by_key(|(key, (_, bytes))| (std::cmp::Reverse(*bytes), facts.place(key.0), **key));
     let row = |((process_id, label), (blocks, bytes)): (&(i64, i64), &(u64, i64))| {
         vec![facts.label(*process_id).into(), facts.names.full(*label).into(), (*blocks).into(), (*bytes).into()]
     };
@@ -237,7 +237,7 @@ fn by_call(facts: &Facts<'_>, sized: bool) -> Table {
         column("steady_ns", "Steady time", Unit::Ns),
     ];
     let mut calls: Vec<_> = facts.device_memory.calls.iter().collect();
-    calls.sort_by_key(|(key, calls)| (std::cmp::Reverse(calls.api.sum), **key));
+    calls.sort_by_key(|(key, calls)| (std::cmp::Reverse(calls.api.sum), facts.place(key.0), **key));
     let row = |((process, alloc, kind, api), calls): (&(i64, bool, usize, i64), &Calls)| {
         vec![
             facts.label(*process).into(),

@@ -119,7 +119,7 @@ fn by_process(facts: &Facts<'_>) -> Table {
         column("gpu_med_ns", "On the GPU, med", Unit::Ns),
     ];
     let mut processes: Vec<_> = facts.metal.processes.iter().collect();
-    processes.sort_by_key(|(id, own)| (Reverse(own.count), **id));
+    processes.sort_by_key(|(id, own)| (Reverse(own.count), facts.place(**id)));
     let row = |(id, own): (&i64, &Buffers)| {
         let median = |of: &super::Stats| Value::from((of.count > 0).then(|| of.median()));
         let per_step = facts.steps.of(*id).filter(|steps| steps.middle > 0);
@@ -148,7 +148,7 @@ fn by_kernel(facts: &Facts<'_>, whole: u64) -> Table {
         column("encode_ns", "In dispatch calls", Unit::Ns),
     ];
     let mut kernels: Vec<_> = facts.metal.kernels.iter().collect();
-    kernels.sort_by_key(|(key, own)| (Reverse(own.small), Reverse(own.count), **key));
+    kernels.sort_by_key(|(key, own)| (Reverse(own.small), Reverse(own.count), facts.place(key.0), **key));
     let row = |((_, name), own): (&(i64, i64), &OfKernel)| {
         let sized = |value: i64| (own.threads.count > 0).then_some(value);
         vec![

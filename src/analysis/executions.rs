@@ -44,7 +44,7 @@ pub(super) fn table(facts: &Facts<'_>) -> Table {
         column("api", "Function", Unit::Name),
     ];
     let mut all: Vec<_> = known(facts).into_iter().flat_map(|gpu| gpu.launched.kernels.iter()).collect();
-    all.sort_by_key(|(key, of)| (std::cmp::Reverse(of.total.sum), **key));
+    all.sort_by_key(|(key, of)| (std::cmp::Reverse(of.total.sum), facts.place(key.0), **key));
     let row = |((process_id, api_id, name_id), of): (&(i64, i64, i64), &OfLaunch)| {
         vec![
             facts.label(*process_id).into(),

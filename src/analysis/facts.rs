@@ -188,7 +188,7 @@ impl<'a> Facts<'a> {
             gpu_steps: GpuSteps::default(),
             gpu_clock: GpuClock::default(),
             ranks: if needs.contains(&Need::Ranks) {
-                Ranks::new(trace, communication.clone())
+                Ranks::new(trace, filter, communication.clone())
             } else {
                 Ranks::default()
             },
@@ -316,8 +316,13 @@ impl<'a> Facts<'a> {
     pub(crate) fn busy(&self) -> Vec<(i64, &ProcessTime)> {
         let mut busy: Vec<(i64, &ProcessTime)> =
             self.host.processes.iter().filter(|(_, time)| time.any()).map(|(id, time)| (*id, time)).collect();
-        busy.sort_by_key(|(id, time)| (std::cmp::Reverse(time.all.calls.iter().sum::<u64>()), *id));
+        busy.sort_by_key(|(id, time)| (std::cmp::Reverse(time.all.calls.iter().sum::<u64>()), self.place(*id)));
         busy
+    }
+
+    /// Where a process stands among all: by rank, then as they started. What is equal stands in this order, whatever ids they have.
+    pub(crate) fn place(&self, process_id: i64) -> (usize, i64) {
+        (self.trace.place(process_id), process_id)
     }
 
     /// `rank 3` or `pid 4711`.
@@ -344,7 +349,13 @@ impl<'a> Facts<'a> {
         let (from, to) = self.lifetime(process_id);
         let from = from.max(self.filter.from_ns.unwrap_or(i64::MIN));
         let to = to.min(self.filter.to_ns.unwrap_or(i64::MAX));
-        to.saturating_sub(from).max(0) as f64
+        self.passed_ns(process_id, (from, to))
+    }
+
+    /// The length of a time, without what lies in it of a jump of an imported clock.
+    fn passed_ns(&self, process_id: i64, (from, to): (i64, i64)) -> f64 {
+        let jumped_ns = super::clock::jumped_ns(self.trace, process_id, (from, to));
+        (to.saturating_sub(from) - jumped_ns).max(0) as f64
     }
 
     /// The part of it in which it is known what the GPU did.
@@ -354,8 +365,7 @@ impl<'a> Facts<'a> {
 
     /// The same, whatever the filter keeps.
     pub(crate) fn whole_wall_ns(&self, process_id: i64) -> f64 {
-        let (from, to) = self.lifetime(process_id);
-        to.saturating_sub(from).max(0) as f64
+        self.passed_ns(process_id, self.lifetime(process_id))
     }
 
     fn lifetime(&self, process_id: i64) -> (i64, i64) {

@@ -122,7 +122,7 @@ mod tests {
     use gputrace_collectors::manifest::Removed;
 
     use super::*;
-    use crate::analysis::{ALL, Section};
+    use crate::analysis::{ALL, Section, Value};
     use crate::trace::testing::{START, TestTrace};
     use crate::trace::{Filter, Trace};
 
@@ -201,6 +201,24 @@ mod tests {
     }
 
     #[test]
+    fn numbers_and_findings_are_not_made_of_the_operations_that_are_left() {
+        for files in [2, 4] {
+            for (name, section) in damaged(files) {
+                let metric = match name {
+                    "summary" => "gpu_idle_ns",
+                    "gpu-gaps" => "idle_percent",
+                    "gpu-utilisation" => "busy_percent",
+                    _ => continue,
+                };
+                let mut known = section.facts.iter().filter(|fact| fact.key == metric);
+                assert!(known.all(|fact| fact.value == Value::Missing), "{name}");
+                let text = section.literal.unwrap_or_default();
+                assert!(!text.contains("not launched") && !text.contains("the GPU waits"), "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn answers_that_lack_kernels_say_so_and_why() {
         let told = |section: &Section| {
             section.notes.iter().any(|note| note.contains("could not be read") && note.contains("parquet"))
@@ -208,7 +226,7 @@ mod tests {
         for (name, section) in damaged(2) {
             assert_eq!(told(&section), ON_GPU.contains(&name), "{name}: {:?}", section.notes);
             let text = section.literal.clone().unwrap_or_default();
-            assert!(name != "summary" || text.contains("operations of the GPU are missing, see below"), "{text}");
+            assert!(name != "summary" || text.contains("busy and idle time not known: see the verdict"), "{text}");
         }
         for (name, section) in damaged(4) {
             let untimed = section.notes.iter().any(|note| note == NO_TIMES);

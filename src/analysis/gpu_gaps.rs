@@ -26,7 +26,7 @@ impl Analysis for GpuGaps {
                 Where that call began after the device had run dry, the host had given it nothing: if the launching thread was \
                 then still in a wait that had begun before, or in a copy, free or allocation that was over within half of the gap, the gap is after a wait; else, if calls \
                 take at least half of the time until the launch, it is theirs (copies and sets, memory, loading of code, NCCL, \
-                waits for the operating system, other driver calls); else the host was outside the driver, in Python or other \
+                waits for the operating system, launch calls, other driver calls); else the host was outside the driver, in Python or other \
                 work. Where the call began before, the operation was queued: kernel wait is a gap of less than 30 ns, \
                 launching one whose call was under way or less than 10 us old when the device ran dry, queued any \
                 other: it waited on the device, for an event or a copy. By line: the wait, or the longest \
@@ -92,6 +92,7 @@ impl Analysis for GpuGaps {
             ));
         }
         unmatched::withhold(&mut section, facts);
+        super::uncalled::note(&mut section, facts);
         section.table(by_cause(facts, gpu));
         section.table(by_site(facts, gpu));
         section.table(longest(facts, gpu));

@@ -177,7 +177,7 @@ fn per_step(facts: &Facts<'_>, gpu: &Gpu) -> Table {
     let mut rows = Vec::new();
     for device in gpu.devices.iter() {
         let mut processes: Vec<_> = device.in_steps.iter().collect();
-        processes.sort_by_key(|(process_id, _)| **process_id);
+        processes.sort_by_key(|(process_id, _)| facts.place(**process_id));
         for (process_id, own) in processes {
             let Some(steps) = facts.steps.of(*process_id).filter(|steps| steps.tells_of_gpu) else { continue };
             // Of steps that are reported in part only the usual one is known.

@@ -144,7 +144,7 @@ fn rows<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
         rows.entry(*key).or_insert(Row { key: *key, made: None, replays: None }).replays = Some(replays);
     }
     let mut rows: Vec<Row<'_>> = rows.into_values().collect();
-    rows.sort_by_key(|row| (Reverse(row.launches()), row.key));
+    rows.sort_by_key(|row| (Reverse(row.launches()), facts.place(row.key.0), row.key));
     rows
 }
 
@@ -216,7 +216,7 @@ fn by_function(facts: &Facts<'_>) -> Table {
     ];
     let named = facts.loading.calls.iter().map(|(key, calls)| (key, facts.names.full(key.1), calls));
     let mut calls: Vec<_> = named.filter(|(_, name, _)| name.starts_with("cuGraph")).collect();
-    calls.sort_by_key(|(key, _, calls)| (Reverse(calls.api.sum), **key));
+    calls.sort_by_key(|(key, _, calls)| (Reverse(calls.api.sum), facts.place(key.0), **key));
     let row = |((process, _), name, calls): &(&(i64, i64), String, &super::LoadingCalls)| {
         vec![
             facts.label(*process).into(),
@@ -258,7 +258,7 @@ pub(super) fn facts_of(section: &mut Section, facts: &Facts<'_>) {
 /// Adds the graphs that were launched, most time first.
 pub(super) fn table(section: &mut Section, facts: &Facts<'_>, whole_ns: f64) {
     let mut graphs: Vec<_> = facts.launches.graphs.0.iter().collect();
-    graphs.sort_by_key(|(key, replays)| (Reverse(replays.calls.sum), **key));
+    graphs.sort_by_key(|(key, replays)| (Reverse(replays.calls.sum), facts.place(key.0), **key));
     let row = |((process, graph), replays): (&(i64, i64), &Replays)| {
         let known = *graph >= 0;
         let mut row = vec![

@@ -34,7 +34,7 @@ impl Analysis for HostAllocations {
                 too small where many live on. Culled blocks count in the step in which their row begins, about a second at a time. \
                 They, and what a GPU's thread allocated beyond a million rows in one gap, are in no gap. That something was allocated in a gap does not \
                 say that the gap is long because of it: malloc-time has what the calls took. Memory that a program takes by system calls of its own is not seen.",
-            source: "metrics.md, Memory; heaptrack, memray.",
+            source: "heaptrack, memray.",
         }
     }
 
@@ -144,7 +144,13 @@ fn by_thread(facts: &Facts<'_>) -> Table {
     ];
     let names = facts.trace.thread_names();
     let mut threads: Vec<_> = facts.allocations.threads.iter().filter(|(_, t)| t.sums.all.blocks > 0.0).collect();
-    threads.sort_by(|(a_key, a), (b_key, b)| b.sums.all.bytes.total_cmp(&a.sums.all.bytes).then(a_key.cmp(b_key)));
+    threads.sort_by(|(a_key, a), (b_key, b)| {
+        b.sums
+            .all
+            .bytes
+            .total_cmp(&a.sums.all.bytes)
+            .then_with(|| (facts.place(a_key.0), a_key.1).cmp(&(facts.place(b_key.0), b_key.1)))
+    });
     let row = |(key, thread): &(&(i64, i32), &super::passes::allocations::OfThread)| {
         let (process_id, tid) = **key;
         let (all, steady) = (thread.sums.all, thread.sums.steady);

@@ -34,7 +34,7 @@ impl Analysis for HostLeaks {
                 steps next to each other are alike, so that the standard error is too small; that is why 6 are asked for. A leak that is \
                 spread over many stacks may be below the threshold in each: the growth of the whole process is told as well. Mapped memory is \
                 in host-allocations.",
-            source: "least squares; leak detection by growth as in memray and Instruments; metrics.md, Memory.",
+            source: "least squares; leak detection by growth as in memray and Instruments.",
         }
     }
 
@@ -141,7 +141,9 @@ fn by_process(facts: &Facts<'_>, growing: &[Growing<'_>]) -> Table {
         column("significance", "Significance", Unit::Count),
     ];
     let mut all: Vec<_> = facts.allocations.processes.iter().collect();
-    all.sort_by(|(a_id, a), (b_id, b)| b.live.bytes.total_cmp(&a.live.bytes).then(a_id.cmp(b_id)));
+    all.sort_by(|(a_id, a), (b_id, b)| {
+        b.live.bytes.total_cmp(&a.live.bytes).then_with(|| facts.place(**a_id).cmp(&facts.place(**b_id)))
+    });
     let row = |(id, process): &(&i64, &super::passes::allocations::OfProcess)| {
         let id = **id;
         let (slope, beat) = (facts.allocations.slope_of(id), facts.allocations.beat(id));

@@ -41,7 +41,7 @@ impl Analysis for HostMemory {
                 Memory from mmap (without --mmap), from the stack and from allocators that do not call malloc is not seen. Resident memory is read \
                 once a second. Mapped memory that was never touched is not resident, and reserved addresses are not counted; an unmap of \
                 these takes from what is mapped. Lines are in host-allocations, host-peak and host-leaks.",
-            source: "Poisson sampling by bytes as in heapprofd and tcmalloc; metrics.md, Memory.",
+            source: "Poisson sampling by bytes as in heapprofd and tcmalloc.",
         }
     }
 
@@ -167,7 +167,9 @@ fn kept(facts: &Facts<'_>, counted: Loss, events: u64) -> Option<f64> {
 
 fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(&'a i64, &'a ProcessHost)> {
     let mut processes: Vec<_> = facts.host_memory.processes.iter().filter(|(_, host)| host.any()).collect();
-    processes.sort_by(|(a_id, a), (b_id, b)| b.bytes.total_cmp(&a.bytes).then(a_id.cmp(b_id)));
+    processes.sort_by(|(a_id, a), (b_id, b)| {
+        b.bytes.total_cmp(&a.bytes).then_with(|| facts.place(**a_id).cmp(&facts.place(**b_id)))
+    });
     processes
 }
 

@@ -28,7 +28,7 @@ impl Analysis for HostPeak {
                 say most. Of several threads rows are in the order of their time but for some ms, which moves the peak by what was allocated \
                 in these. Blocks of fewer bytes than the distance of samples may be missing altogether. Memory from mmap is told apart \
                 (host-allocations), and what the allocator keeps for itself is in neither: host-memory has resident memory beside it.",
-            source: "heaptrack and memray, peak; Poisson sampling as in heapprofd; metrics.md, Memory.",
+            source: "heaptrack and memray, peak; Poisson sampling as in heapprofd.",
         }
     }
 
@@ -75,7 +75,9 @@ impl Analysis for HostPeak {
 
 fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(i64, &'a OfProcess)> {
     let mut all: Vec<_> = facts.allocations.processes.iter().map(|(id, process)| (*id, process)).collect();
-    all.sort_by(|(a_id, a), (b_id, b)| b.peak.bytes.total_cmp(&a.peak.bytes).then(a_id.cmp(b_id)));
+    all.sort_by(|(a_id, a), (b_id, b)| {
+        b.peak.bytes.total_cmp(&a.peak.bytes).then_with(|| facts.place(*a_id).cmp(&facts.place(*b_id)))
+    });
     all
 }
 

@@ -25,7 +25,7 @@ impl Analysis for HostTemporaries {
             unit: "calls, bytes; per second of the process's wall time, per steady step. Estimates in sampled mode.",
             limits: "In sampled mode numbers of small allocations are rough: few of them are met (--explain host-memory). A block whose \
                 free is not in the trace is none. A growing realloc is an allocation and a free.",
-            source: "heaptrack, temporary allocations (freed before the next one); memray, temporary; metrics.md, Memory.",
+            source: "heaptrack, temporary allocations (freed before the next one); memray, temporary.",
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) fn table(facts: &Facts<'_>) -> Table {
     let mut all: Vec<_> = facts.implicit.calls.iter().collect();
     all.sort_by_key(|(key, calls)| {
         let cost = (calls.waited.sum, calls.api.sum);
-        (std::cmp::Reverse(cost), key.kind, key.api_id, key.process_id)
+        (std::cmp::Reverse(cost), key.kind, key.api_id, facts.place(key.process_id))
     });
     let title = "Calls that may wait without saying so (Found work: calls before which work was pending)";
     Table::new("implicit", title, &COLUMNS, all.into_iter().map(row).collect())
@@ -54,7 +54,9 @@ pub(super) fn legacy(facts: &Facts<'_>) -> Table {
         column("waits_ns", "Their time", Unit::Ns),
     ];
     let mut all: Vec<_> = facts.implicit.legacy.iter().collect();
-    all.sort_by_key(|((process, api), sum)| (std::cmp::Reverse((sum.waits.sum, sum.queued)), *api, *process));
+    all.sort_by_key(|((process, api), sum)| {
+        (std::cmp::Reverse((sum.waits.sum, sum.queued)), *api, facts.place(*process))
+    });
     let row = |((process, api), sum): (&(i64, i64), &implicit::Legacy)| {
         vec![
             facts.label(*process).into(),

@@ -29,7 +29,7 @@ impl Analysis for KernelSequences {
                 are left out. GPU is the time of these operations, host the time of the ranges from begin to end. What comes often, in \
                 short kernels, is worth fusing (torch.compile) or a CUDA graph. Ranges that are counted by their names (step 17, step 18) are one.",
             unit: "ns in JSON; in text the column's head names the unit.",
-            limits: "A trace needs ranges and times of the GPU. Operations of inner ranges count for these as well, so GPU times of rows do not add up. \
+            limits: "A trace needs ranges and times of the GPU. Operations of inner ranges count for these as well, so GPU times of rows do not add up; they are sums over operations, and where these run beside each other a row may have more than 100 % of the busy time. \
                 Of 500,000 ranges, launches and operations the sequences are known; the note says how many more there are. Names are those of the \
                 first 64 operations; sequences that differ later are told apart.",
             source: "HTA, get_frequent_cuda_kernel_sequences with min_pattern_len 3: there of operators of one name that the user gives, \

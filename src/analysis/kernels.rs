@@ -5,6 +5,8 @@ use super::passes::launches::OTHER;
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Metric, Need, gpu};
+use crate::render::share;
+use crate::trace::ALL_OTHERS;
 use crate::trace::Axes;
 
 /// The analysis.
@@ -57,11 +59,15 @@ impl Analysis for Kernels {
         let mut all = Stats::default();
         gpu.executions.kernels.iter().for_each(|(_, stats)| all.merge(stats));
         section.fact("kernels", "kernels", Unit::Count, all.count);
-        let more = gpu.executions.kernels.get(&OTHER).is_some();
+        let rest = gpu.executions.kernels.get(&OTHER);
+        let more = rest.is_some();
         let names = gpu.executions.kernels.iter().count();
         section.fact("names", "different names", Unit::Count, (!more).then_some(names as u64));
-        if more {
-            section.note(format!("More than {} names: those that came later are counted together.", names - 1));
+        if let Some(rest) = rest {
+            let (first, of) = (names - 1, share(rest.sum as f64 / all.sum.max(1) as f64));
+            section.note(format!(
+                "More than {first} names: those that came later are counted together, {of} of the time."
+            ));
         }
         section.fact("total_ns", "time on the GPU", Unit::Ns, all.sum);
         section.fact("med_ns", "median kernel", Unit::Ns, all.median());
@@ -94,8 +100,13 @@ fn table(
     whole_ns: i64,
 ) -> Table {
     rows.sort_by(|(a, x), (b, y)| y.sum.cmp(&x.sum).then_with(|| format!("{a:?}").cmp(&format!("{b:?}"))));
-    let rows = rows.into_iter().map(|(head, stats)| head.into_iter().chain(times(stats, whole_ns as f64)).collect());
-    Table::new(key, title, &[head, &TIMES].concat(), rows.collect())
+    // What several are counted together in is no kernel: it stands last, however many are left out before it.
+    let (rest, rows): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|(head, _)| head.first() == Some(&Value::from(ALL_OTHERS)));
+    let row = |(head, stats): (Vec<Value>, &Stats)| head.into_iter().chain(times(stats, whole_ns as f64)).collect();
+    let mut table = Table::new(key, title, &[head, &TIMES].concat(), rows.into_iter().map(row).collect());
+    table.rows.extend(rest.into_iter().map(row));
+    table
 }
 
 /// What the names of kernels have that only copy elements, or turn one layout of tensors into another.
@@ -129,6 +140,8 @@ mod tests {
         assert_eq!((section(300).get("names"), section(300).notes.len()), (&Value::Int(300), 0));
         let more = section(20_003);
         assert_eq!((more.get("kernels"), more.get("names")), (&Value::Int(20_003), &Value::Missing));
+        let rows = &more.tables[0].rows;
+        assert!(rows.last().is_some_and(|row| row[0] == ALL_OTHERS.into()), "{:?} {:?}", rows.first(), rows.last());
         assert!(more.notes.iter().any(|note| note.starts_with("More than 20000 names")), "{:?}", more.notes);
     }
 }

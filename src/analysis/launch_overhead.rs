@@ -135,6 +135,7 @@ impl Analysis for LaunchOverhead {
         super::gpu::unread_note(&mut section, facts);
         super::gpu_clock::note(&mut section, facts);
         super::unmatched::note_of_rest(&mut section, facts);
+        super::uncalled::note(&mut section, facts);
         sites::launch_table(&mut section, facts);
         section.table(by_process(facts));
         section.table(by_thread(facts, all.sum as f64));
@@ -179,18 +180,22 @@ fn by_process(facts: &Facts<'_>) -> Table {
         ]
     };
     let mut processes: Vec<_> = facts.launches.processes.iter().collect();
-    processes.sort_by_key(|(id, p)| (std::cmp::Reverse(p.count), **id));
+    processes.sort_by_key(|(id, p)| (std::cmp::Reverse(p.count), facts.place(**id)));
     Table::new("by_process", "By process", &COLUMNS, processes.into_iter().map(row).collect())
 }
 
 /// The calls summed by a part of their key, most time first.
-fn summed<K: Hash + Ord + Copy>(facts: &Facts<'_>, part: impl Fn(&(i64, i32, i64)) -> K) -> Vec<(K, Stats)> {
+fn summed<K: Hash + Ord + Copy>(
+    facts: &Facts<'_>,
+    part: impl Fn(&(i64, i32, i64)) -> K,
+    process: impl Fn(&K) -> i64,
+) -> Vec<(K, Stats)> {
     let mut sums: FxHashMap<K, Stats> = FxHashMap::default();
     for (key, stats) in facts.launches.calls.iter() {
         sums.entry(part(key)).or_default().merge(stats);
     }
     let mut sums: Vec<(K, Stats)> = sums.into_iter().collect();
-    sums.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.sum), *key));
+    sums.sort_by_key(|(key, stats)| (std::cmp::Reverse(stats.sum), facts.place(process(key)), *key));
     sums
 }
 
@@ -202,7 +207,7 @@ fn by_thread(facts: &Facts<'_>, whole: f64) -> Table {
         row
     };
     let columns: Vec<Column> = names.into_iter().chain(TIMES).collect();
-    let threads = summed(facts, |(process, tid, _)| (*process, *tid));
+    let threads = summed(facts, |(process, tid, _)| (*process, *tid), |key| key.0);
     Table::new("by_thread", "By thread", &columns, threads.iter().map(row).collect())
 }
 
@@ -214,7 +219,7 @@ fn by_api(facts: &Facts<'_>, whole: f64) -> Table {
         row
     };
     let columns: Vec<Column> = names.into_iter().chain(TIMES).collect();
-    let apis = summed(facts, |(process, _, api)| (*process, *api));
+    let apis = summed(facts, |(process, _, api)| (*process, *api), |key| key.0);
     Table::new("by_api", "By function", &columns, apis.iter().map(row).collect())
 }
 

@@ -7,6 +7,7 @@ use super::passes::allocations::{Calls, OfProcess};
 use super::passes::counters::{Of, Subject};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
+use crate::render::counted;
 use crate::trace::Site;
 
 /// The analysis.
@@ -30,11 +31,11 @@ impl Analysis for MallocTime {
                 and the processor's time in the kernel, from /proc, where --counters read them.",
             unit: "ns in JSON; over all threads, which run at the same time: their share of the wall time may exceed 100 %. Percent of the process's \
                 wall time.",
-            limits: "A time holds one read of the clock, 10 to 15 ns. Estimates from few timed calls are rough: their number is told. Culled calls have no times and count like the others. \
+            limits: "A time holds one read of the clock, 10 to 15 ns. Estimates from few timed calls are rough: their number is told; a share of wall time is never told as more than 100 %. Culled calls have no times and count like the others. \
                 Why a call was slow is not known: many slow calls in several threads at once speak of a lock, in one of page faults, which \
                 the counters confirm. A large allocation is slow later, when its pages are touched first: that is no time in malloc. \
                 Page faults and system time are of the whole process, whatever caused them.",
-            source: "metrics.md, Memory; mallinfo and arenas as in the GNU C library's manual.",
+            source: "mallinfo and arenas as in the GNU C library's manual.",
         }
     }
 
@@ -95,6 +96,16 @@ impl Analysis for MallocTime {
         let frees = |(_, process): &(i64, &OfProcess)| process.calls[1].calls > 0.0 && process.calls[1].timed.rows == 0;
         if sum.timed > 0 && processes.iter().any(frees) {
             section.note("Frees were not timed: what they take is in no number here.");
+        }
+        let beyond = |(id, process): &&(i64, &OfProcess)| Sum::of(&process.calls).ns > facts.wall_ns(*id).max(1.0);
+        if let Some((id, process)) = processes.iter().find(beyond) {
+            let sum = Sum::of(&process.calls);
+            let timed = counted(sum.timed as f64, "timed call", "timed calls");
+            let error = if sum.ns > 0.0 { 200.0 * sum.variance.sqrt() / sum.ns } else { 0.0 };
+            section.note(format!(
+                "{}: by its {timed} malloc took longer than the run (+- {error:.0} %): several threads were in it at once, or the estimate is too long. Its share is told as 100 %.",
+                facts.label(*id)
+            ));
         }
         if sum.timed == 0 {
             section.note("No call of malloc was timed: there were too few.");
@@ -177,16 +188,18 @@ impl FromOutside {
     }
 }
 
-/// A time as a share of a process's wall time, in percent.
+/// A time as a share of a process's wall time, in percent. An estimate from few timed calls may be longer than that: it is all of it then.
 fn share(facts: &Facts<'_>, process_id: i64, ns: f64) -> Option<f64> {
     let wall_ns = facts.wall_ns(process_id);
-    (wall_ns > 0.0).then(|| 100.0 * ns / wall_ns)
+    (wall_ns > 0.0).then(|| (100.0 * ns / wall_ns).min(100.0))
 }
 
 fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(i64, &'a OfProcess)> {
     let mut all: Vec<_> = facts.allocations.processes.iter().map(|(id, process)| (*id, process)).collect();
     let ns = |process: &OfProcess| Sum::of(&process.calls).ns;
-    all.sort_by(|(a_id, a), (b_id, b)| ns(b).total_cmp(&ns(a)).then(a_id.cmp(b_id)));
+    all.sort_by(|(a_id, a), (b_id, b)| {
+        ns(b).total_cmp(&ns(a)).then_with(|| facts.place(*a_id).cmp(&facts.place(*b_id)))
+    });
     all
 }
 
@@ -265,7 +278,9 @@ fn by_thread(facts: &Facts<'_>) -> Table {
     let names = facts.trace.thread_names();
     let threads = facts.allocations.threads.iter().map(|(key, thread)| (key, Sum::of(&thread.calls)));
     let mut threads: Vec<_> = threads.filter(|(_, sum)| sum.ns > 0.0).collect();
-    threads.sort_by(|(a_key, a), (b_key, b)| b.ns.total_cmp(&a.ns).then(a_key.cmp(b_key)));
+    threads.sort_by(|(a_key, a), (b_key, b)| {
+        b.ns.total_cmp(&a.ns).then_with(|| (facts.place(a_key.0), a_key.1).cmp(&(facts.place(b_key.0), b_key.1)))
+    });
     let row = |(key, sum): &(&(i64, i32), Sum)| {
         let (process_id, tid) = **key;
         vec![
@@ -325,6 +340,21 @@ mod tests {
         assert_eq!(row(1), ["x.py:3 small".into(), 32_000.0.into(), 50.0.into(), 0i64.into(), 0.0.into()]);
         assert_eq!(section.cell("by_thread", 0, "total_ns"), &1_952_000.0.into());
         assert!(section.notes.is_empty(), "{:?}", section.notes);
+    }
+
+    #[test]
+    fn a_share_of_the_run_is_no_more_than_all_of_it_and_the_error_is_said() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000);
+        let mut thread = trace.thread(1, 11);
+        for n in 0..64 {
+            let ns = (n == 7).then_some(30_000);
+            thread.host_memory("alloc", 1 << 20, f64::from(1 << 20), json!({ "api_ns": ns }));
+        }
+        let section = trace.section(&MallocTime);
+        assert_eq!((section.get("time_ns"), section.get("wall_percent")), (&1_920_000.0.into(), &100.0.into()));
+        let said = "pid 100: by its 1 timed call malloc took longer than the run (+- 198 %)";
+        assert!(section.notes.iter().any(|note| note.starts_with(said)), "{:?}", section.notes);
     }
 
     #[test]

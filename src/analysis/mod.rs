@@ -70,9 +70,12 @@ pub(crate) mod summary;
 mod sums;
 mod syncs;
 mod targets;
+#[cfg(test)]
+mod ties;
 mod timed_kernels;
 mod torch_memory;
 mod transfers;
+mod uncalled;
 mod unified_memory;
 mod unmatched;
 
@@ -110,6 +113,7 @@ pub(crate) use section::{Column, Section, Table, Unit, Value};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
 pub(crate) use steps::one_by_one as steps_one_by_one;
 pub(crate) use sums::{alone as has_sums_alone, answer, answers as sums_answer};
+pub(crate) use uncalled::calls as missing_calls;
 pub(crate) use unmatched::missing as missing_kernels;
 
 /// One question, answered from a trace.

@@ -34,7 +34,7 @@ impl Analysis for Modules {
                 PTX inside a fat binary or a file is not told from machine code; NVRTC's and Triton's compilers are the \
                 host's own work. syncs counts first launches as loading only from 50 us and ten times the usual on, so \
                 its sum is smaller. Kernels beyond 20,000 are not told apart.",
-            source: "CUDA programming guide, Lazy Loading; metrics.md, Idle (module load, JIT) and Steps (warm-up).",
+            source: "CUDA programming guide, Lazy Loading; the definition above.",
         }
     }
 
@@ -145,7 +145,7 @@ fn by_function(facts: &Facts<'_>) -> Table {
         column("steady_ns", "In steady steps", Unit::Ns),
     ];
     let mut loads: Vec<(&Key, &Loads)> = facts.modules.loads.iter().collect();
-    loads.sort_by_key(|(key, loads)| (Reverse(loads.all.sum), **key));
+    loads.sort_by_key(|(key, loads)| (Reverse(loads.all.sum), facts.place(key.process_id), **key));
     let row = |(key, loads): &(&Key, &Loads)| {
         vec![
             facts.label(key.process_id).into(),
@@ -173,7 +173,7 @@ fn by_kernel(facts: &Facts<'_>) -> Table {
         column("steady", "In steady step", Unit::Text),
     ];
     let mut kernels: Vec<(i64, &Kernel)> = facts.modules.kernels().filter(|(_, k)| k.beyond_ns() > 0).collect();
-    kernels.sort_by_key(|(process, k)| (Reverse(k.beyond_ns()), *process, k.first_start_ns));
+    kernels.sort_by_key(|(process, k)| (Reverse(k.beyond_ns()), facts.place(*process), k.first_start_ns));
     let row = |(process, kernel): &(i64, &Kernel)| {
         vec![
             facts.label(*process).into(),

@@ -34,7 +34,7 @@ impl Analysis for NodeHealth {
             limits: "Where NVML was not read, a link's speed is that of a device that may be idle, and idle links slow down to save \
                 power: a lower speed is shown and not judged. ECC counts since the driver was loaded. A launcher that may run on several nodes is not judged either: a program can pin its \
                 threads later. Containers may hide these files; then nothing is measured.",
-            source: "Linux: cgroup-v2.rst (cpu.max), sysfs-bus-pci, proc(5); metrics.md, Verdicts (is this node bad?).",
+            source: "Linux: cgroup-v2.rst (cpu.max), sysfs-bus-pci, proc(5).",
         }
     }
 

@@ -34,7 +34,7 @@ impl Analysis for Occupancy {
                 trace does not say (recorded ones: registers and declared shared memory) bounds nothing and is named in Not known; \
                 without the compute capability or the number of SMs the numbers that need them are missing. Capabilities that \
                 are not listed (11.0) are not known. A high occupancy is no aim in itself. 20,000 configurations are told apart.",
-            source: "CUDA Programming Guide, Compute Capabilities; cuda_occupancy.h; metrics.md, Occupancy and the roofline.",
+            source: "CUDA Programming Guide, Compute Capabilities; cuda_occupancy.h.",
         }
     }
 

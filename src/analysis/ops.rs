@@ -151,7 +151,9 @@ fn rows(facts: &Facts<'_>) -> Rows {
             all.extend(members.into_iter().map(|(name, op)| ((process, kind, name), op)));
         }
     }
-    all.sort_by(|(a, left), (b, right)| (Reverse(left.own_ns), a).cmp(&(Reverse(right.own_ns), b)));
+    all.sort_by(|(a, left), (b, right)| {
+        (Reverse(left.own_ns), facts.place(a.0), a).cmp(&(Reverse(right.own_ns), facts.place(b.0), b))
+    });
     all
 }
 

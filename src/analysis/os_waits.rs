@@ -40,7 +40,7 @@ impl Analysis for OsWaits {
                 one that waits for another thread (backward() for autograd's) waits for that thread's work: the summary and its \
                 findings leave waits out in which another thread of the process launches. A wait that \
                 was not over when its process ended is counted as in flight and has no row.",
-            source: "Nsight Systems osrt_sum, whose functions and threshold differ; metrics.md, Idle.",
+            source: "Nsight Systems osrt_sum, whose functions and threshold differ.",
         }
     }
 
@@ -113,7 +113,7 @@ fn by_call(facts: &Facts<'_>) -> Table {
         column("failed", "Failed", Unit::Count),
     ];
     let mut calls: Vec<(&(i64, i64), &Calls)> = facts.os_waits.calls.iter().collect();
-    calls.sort_by_key(|(key, calls)| (Reverse(calls.all.sum), **key));
+    calls.sort_by_key(|(key, calls)| (Reverse(calls.all.sum), facts.place(key.0), **key));
     let row = |((process_id, api_id), calls): &(&(i64, i64), &Calls)| {
         let steps = facts.steps.of(*process_id).map(|s| s.sorted_ns.len().max(1));
         let moves = matches!(calls.kind.as_str(), "read" | "write");
@@ -148,7 +148,7 @@ fn by_kind(facts: &Facts<'_>) -> Table {
         kinds.entry((*process_id, calls.kind.as_str())).or_default().merge(&calls.all);
     }
     let mut kinds: Vec<_> = kinds.into_iter().collect();
-    kinds.sort_by_key(|(_, all)| Reverse(all.sum));
+    kinds.sort_by_key(|(key, all)| (Reverse(all.sum), facts.place(key.0)));
     let row = |((process_id, kind), all): &((i64, &str), Stats)| {
         vec![facts.label(*process_id).into(), (*kind).into(), all.count.into(), all.sum.into(), all.max.into()]
     };
@@ -169,7 +169,7 @@ fn by_thread(facts: &Facts<'_>) -> Table {
     ];
     let mut threads: Vec<(&(i64, i32), &Stats)> = facts.os_waits.threads.iter().collect();
     let gives = |(process_id, tid): &(i64, i32)| facts.steps.givers().gives(*process_id, *tid);
-    threads.sort_by_key(|(key, all)| (Reverse(gives(key)), Reverse(all.sum), **key));
+    threads.sort_by_key(|(key, all)| (Reverse(gives(key)), Reverse(all.sum), facts.place(key.0), **key));
     let names = facts.trace.thread_names();
     let row = |(key @ (process_id, tid), all): &(&(i64, i32), &Stats)| {
         vec![

@@ -73,8 +73,9 @@ impl Analysis for QueueLength {
         let Some(gpu) = gpu::times(facts, &mut section) else { return section };
         gpu_clock::note(&mut section, facts);
         unmatched::note_of_rest(&mut section, facts);
+        super::uncalled::note(&mut section, facts);
         let mut queues: Vec<_> = gpu.queues.0.iter().collect();
-        queues.sort_by_key(|(key, queue)| (std::cmp::Reverse(queue.operations), **key));
+        queues.sort_by_key(|(key, queue)| (std::cmp::Reverse(queue.operations), facts.place(key.0), **key));
         let full: i64 = queues.iter().map(|(_, queue)| queue.full_ns).sum();
         section.fact("max", "longest queue", Unit::Count, queues.iter().map(|(_, q)| q.lengths.max).max());
         section.fact("mean", "mean of the busiest stream", Unit::Count, queues.first().map(|(_, q)| q.mean()));

@@ -51,7 +51,7 @@ impl Analysis for Ranges {
                 Kernels that run beside each other count in full, and copies not at all; ranges with more launches than are held (see ops) are \
                 left out of launches and GPU.",
             source: "Nsight Systems nvtx_sum, nvtx_pushpop_sum and nvtx_startend_sum; nvtx_gpu_proj_sum, which takes the span from the first \
-                operation to the last, where ours is the kernels' time; metrics.md, Steps.",
+                operation to the last, where ours is the kernels' time.",
         }
     }
 
@@ -147,7 +147,7 @@ fn folded<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
         }
     }
     rows.sort_by_key(|Row { key, named, .. }| {
-        (Reverse((named.durations.sum, named.count)), key.process_id, key.domain_id, key.name_id, key.kind)
+        (Reverse((named.durations.sum, named.count)), facts.place(key.process_id), key.domain_id, key.name_id, key.kind)
     });
     rows
 }

@@ -48,8 +48,7 @@ impl Analysis for Ranks {
                 that are not in this trace cannot be compared; for one rank nothing of this is known. 3,000,000 calls and \
                 2,000,000 kernels of collectives are held; collectives in a group have no kernel here. Calls under \
                 capture count when they are captured.",
-            source: "HTA get_potential_stragglers (which takes the latest start of the kernel too); metrics.md, Steps, ranks, \
-                communication.",
+            source: "HTA get_potential_stragglers (which takes the latest start of the kernel too).",
         }
     }
 
@@ -227,7 +226,7 @@ fn stragglers(facts: &Facts<'_>, ranks: &[Rank<'_>]) -> Table {
     ];
     let mut late: Vec<(&i64, &Late)> = facts.ranks.late.iter().collect();
     let number = |process: &i64| ranks.iter().position(|rank| rank.process.process_id == *process);
-    late.sort_by_key(|(process, late)| (Reverse(late.behind_ns()), number(process), **process));
+    late.sort_by_key(|(process, late)| (Reverse(late.behind_ns()), number(process), facts.place(**process)));
     let row = |(process, late): &(&i64, &Late)| {
         vec![
             facts.label(**process).into(),

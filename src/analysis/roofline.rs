@@ -1,7 +1,7 @@
 //! roofline: which class of the roofline each of the longest kernels is in, as far as no hardware counter is needed to know,
 //! and the command that measures the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gputrace_collectors::quote;
 
@@ -30,14 +30,14 @@ impl Analysis for Roofline {
         Explain {
             definition: "For each of the 20 kernels that take most time: too small, where more than half of its time goes to grids \
                 with fewer blocks than the device has multiprocessors, so that neither its memory nor its arithmetic can be \
-                the limit; else not measured: whether memory or arithmetic bounds it is known to hardware counters alone, which no \
+                the limit; communication, of NCCL; else not measured: whether memory or arithmetic bounds it is known to hardware counters alone, which no \
                 trace holds. Where GPM was read, a table says of each device what bounds it as a whole (--explain counters). The command has Nsight Compute measure one launch of it, the one in the middle of the run.",
             unit: "percent of the time of all kernels; ns in JSON.",
             limits: "Nsight Compute picks kernels by the name of the function without namespace and template arguments, so that \
                 other instances of a template may be counted and measured in its place. It runs the program again, slower, and needs \
                 permission to read counters (NVreg_RestrictProfilingToAdminUsers). What GPUs had how many multiprocessors is known \
                 where the manifest says it.",
-            source: "Nsight Compute's guide: --set roofline, --kernel-name, --launch-skip; metrics.md, Occupancy and the roofline.",
+            source: "Nsight Compute's guide: --set roofline, --kernel-name, --launch-skip.",
         }
     }
 
@@ -69,38 +69,50 @@ impl Analysis for Roofline {
         ];
         let mut section = Section::default();
         bound::add(&mut section, facts);
-        if gpu::times(facts, &mut section).is_none() {
-            return section;
-        }
+        let Some(gpu) = gpu::times(facts, &mut section) else { return section };
+        // What NCCL's kernels do with few blocks is to move data, and to wait for other ranks.
+        let moves: BTreeSet<i64> = gpu.communication().map(|(id, _)| id).collect();
         let mut sums: BTreeMap<i64, Sum> = BTreeMap::new();
         for (config, stats) in facts.occupancy.configs.iter() {
             let sum = sums.entry(config.name_id).or_default();
-            let small = Launch::of(&facts.occupancy, config).too_small() == Some(true);
+            let small =
+                !moves.contains(&config.name_id) && Launch::of(&facts.occupancy, config).too_small() == Some(true);
             sum.calls += stats.count;
             sum.ns += stats.sum;
             sum.small_ns += if small { stats.sum } else { 0 };
         }
         let all: i64 = sums.values().map(|sum| sum.ns).sum();
         let small: i64 = sums.values().filter(|sum| sum.is_small()).map(|sum| sum.ns).sum();
+        let moving: i64 = sums.iter().filter(|(id, _)| moves.contains(id)).map(|(_, sum)| sum.ns).sum();
         let mut sums: Vec<(i64, Sum)> = sums.into_iter().collect();
         sums.sort_by_key(|(id, sum)| (std::cmp::Reverse(sum.ns), *id));
         section.fact("too_small_percent", "too small", Unit::Percent, percent(small as f64, all as f64));
-        section.fact("not_measured_percent", "not measured", Unit::Percent, percent((all - small) as f64, all as f64));
+        section.fact(
+            "not_measured_percent",
+            "not measured",
+            Unit::Percent,
+            percent((all - small - moving) as f64, all as f64),
+        );
         let command = command(facts);
         let rows = sums.iter().take(LISTED).map(|(id, sum)| {
             let name = facts.names.full(*id);
-            let ask = (!sum.is_small()).then(|| ask(&name, sum.calls, &command));
+            let class = match () {
+                () if moves.contains(id) => "communication",
+                () if sum.is_small() => "too small",
+                () => "not measured",
+            };
+            let ask = (class == "not measured").then(|| ask(&name, sum.calls, &command));
             vec![
                 name.into(),
                 sum.ns.into(),
                 percent(sum.ns as f64, all as f64),
-                if sum.is_small() { "too small" } else { "not measured" }.into(),
+                class.into(),
                 sum.calls.into(),
                 ask.into(),
             ]
         });
         section.table(Table::new("kernels", "Kernels that take most time", &COLUMNS, rows.collect()));
-        let first = sums.iter().find(|(_, sum)| !sum.is_small());
+        let first = sums.iter().find(|(id, sum)| !sum.is_small() && !moves.contains(id));
         if let Some((id, sum)) = first {
             section.note(format!("To measure the first: {}", ask(&facts.names.full(*id), sum.calls, &command)));
         }
@@ -177,6 +189,21 @@ mod tests {
         assert_eq!([cell(&large, "class"), cell(&large, "ask")], ["not measured".into(), ask.into()]);
         assert_eq!(large.notes, [format!("To measure the first: {ask}")]);
         assert_eq!(large.get("not_measured_percent"), &Value::Num(100.0));
+    }
+
+    #[test]
+    fn a_kernel_of_nccl_is_communication_whatever_its_grid() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 10_000_000);
+        let about = trace.manifest.as_mut().expect("a manifest");
+        about.devices = vec![Device { uuid: "GPU-1".into(), sm_count: Some(132), ..Device::default() }];
+        about.processes[0].devices = vec!["GPU-1".to_owned()];
+        let mut thread = trace.thread(1, 11);
+        (0..10).for_each(|n| thread.ran("ncclDevKernel_AllReduce_Sum_f32_RING_LL", START + n * 10_000, 5_000, n));
+        let section = trace.section(&Roofline);
+        assert_eq!(section.cell("kernels", 0, "class"), &"communication".into());
+        assert_eq!(section.get("too_small_percent"), &Value::Num(0.0));
+        assert_eq!(section.get("not_measured_percent"), &Value::Num(0.0));
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Analysis for Steps {
                 the trace) every k-th is summed for the usual step and the spread; their durations are all there. The \
                 longest 1,000 outliers are listed. A step in which an imported clock jumped is in no number. A call belongs to the step in which it began. Lines are known for calls \
                 of 20 us and more.",
-            source: "metrics.md, Steps, ranks, communication; PyTorch's profiler (ProfilerStep).",
+            source: "PyTorch's profiler (ProfilerStep).",
         }
     }
 

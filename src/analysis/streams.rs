@@ -85,7 +85,7 @@ impl Analysis for Streams {
         let mut rows = Vec::new();
         for device in gpu.devices.iter() {
             let mut streams: Vec<_> = device.streams.iter().collect();
-            streams.sort_by_key(|(key, stream)| (std::cmp::Reverse(stream.busy_ns), **key));
+            streams.sort_by_key(|(key, stream)| (std::cmp::Reverse(stream.busy_ns), facts.place(key.0), **key));
             rows.extend(streams.into_iter().map(|((process_id, number), stream)| {
                 vec![
                     gpu::name(facts, gpu, device).into(),

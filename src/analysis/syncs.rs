@@ -47,7 +47,7 @@ impl Analysis for Syncs {
                 Python, else per native function: count, total time, share of wall time, per step.",
             unit: "ns in JSON; in text the column's head names the unit. Streams are raw handles: 0 default, 1 legacy, 2 per \
                 thread; an event wait has no stream. wait time of implicit waits is the waiting alone.",
-            limits: "Implicit waiting is a lower bound: a wait that is short beside what its call needs is not told from it. \
+            limits: "waits_wall_percent is a sum over threads: where several of a process wait at once it may exceed 100. Implicit waiting is a lower bound: a wait that is short beside what its call needs is not told from it. \
                 Pending is what the host was seen to give and to wait for; when the GPU was done is not known, so a call that \
                 found work pending need not have waited. Streams whose creation was not seen count as not blocking. What of a \
                 module's loading was waiting for the GPU is not told apart. PTX inside a fat binary or a file counts as module \
@@ -55,8 +55,7 @@ impl Analysis for Syncs {
                 for is not told; how long the GPU was idle because of it, only where the trace has GPU times. A line is \
                 the innermost one of the user's own code, neither installed nor Python's; calls of less than 20 us \
                 (--stacks-over) have none, and stand together.",
-            source: "Nsight Systems rules cuda_api_sync, cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync; metrics.md, \
-                Synchronisation.",
+            source: "Nsight Systems rules cuda_api_sync, cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync.",
         }
     }
 
@@ -71,7 +70,12 @@ impl Analysis for Syncs {
             Metric::about("waits_ns", Ns, "time in calls whose only work is to wait"),
             Metric::about("implicit_waits", Count, "copies, sets, frees and allocations that waited for earlier work"),
             Metric::about("implicit_waits_ns", Ns, "their waiting"),
-            Metric::cost("waits_wall_percent", Percent, "waits, implicit ones too, of wall time").unsteady(),
+            Metric::cost(
+                "waits_wall_percent",
+                Percent,
+                "waits of all threads, implicit ones too, of wall time; over 100 where several wait at once",
+            )
+            .unsteady(),
             Metric::about("idle_after_ns", Ns, "time in which GPUs did nothing because of waits, implicit ones too"),
             Metric::about("loads", Count, "calls that load or compile code"),
             Metric::about("loads_ns", Ns, "time in calls that load or compile code"),
@@ -229,7 +233,9 @@ fn rows<'a>(facts: &'a Facts<'_>) -> Vec<Row<'a>> {
         steady: calls.waited_steady,
     });
     let mut rows: Vec<Row<'_>> = explicit.chain(implicit).collect();
-    rows.sort_by_key(|row| (!row.blocks, std::cmp::Reverse(row.all.sum), row.api_id, row.stream, row.process_id));
+    rows.sort_by_key(|row| {
+        (!row.blocks, std::cmp::Reverse(row.all.sum), row.api_id, row.stream, facts.place(row.process_id))
+    });
     rows
 }
 

@@ -131,7 +131,7 @@ impl Analysis for Targets {
                 say what can. GPM's numbers are of the whole device and of all kernels, with multiprocessors that have nothing to do: a \
                 kernel may do better, and Nsight Compute tells. Caches, and branches that were predicted, are in no counter here. Waits for the operating system are no \
                 proof of a slow DataLoader.",
-            source: "metrics.md, Verdicts; each row names its own.",
+            source: "Each row names its own.",
         }
     }
 

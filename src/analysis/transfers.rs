@@ -41,7 +41,7 @@ impl Analysis for Transfers {
                 manifest describes it and all devices of the process have the same; a bandwidth beyond it went another way \
                 (NVLink) and has no share. Packets' heads are not taken off, so that 85 to 90 % is as much as there is.",
             source: "Nsight Systems cuda_gpu_mem_time_sum, cuda_gpu_mem_size_sum and rules cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync; \
-                small transfers: metrics.md (64 KiB). The rules match runtime names there, driver calls here.",
+                small transfers: less than 64 KiB, the definition above. The rules match runtime names there, driver calls here.",
         }
     }
 
@@ -129,9 +129,9 @@ fn memories(facts: &Facts<'_>, key: &Key) -> String {
 }
 
 /// What tells a key from others: the numbers of texts depend on which came first.
-fn identity<'a>(facts: &'a Facts<'_>, key: &Key) -> (i64, i64, [&'a str; 3], bool, bool) {
+fn identity<'a>(facts: &'a Facts<'_>, key: &Key) -> (i64, (usize, i64), [&'a str; 3], bool, bool) {
     let texts = [key.direction, key.src, key.dst].map(|number| facts.transfers.text(number));
-    (key.api_id, key.process_id, texts, key.set, key.queued)
+    (key.api_id, facts.place(key.process_id), texts, key.set, key.queued)
 }
 
 fn by_direction(facts: &Facts<'_>) -> Table {

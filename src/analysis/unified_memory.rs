@@ -93,7 +93,9 @@ fn table(facts: &Facts<'_>) -> Table {
         column("bandwidth_bytes_per_s", "Bandwidth", Unit::BytesPerS),
     ];
     let mut all: Vec<_> = facts.activities.of(KIND).collect();
-    all.sort_by_key(|(key, sum)| (std::cmp::Reverse((sum.bytes, sum.count)), &key.what, &key.cause, key.process_id));
+    all.sort_by_key(|(key, sum)| {
+        (std::cmp::Reverse((sum.bytes, sum.count)), &key.what, &key.cause, facts.place(key.process_id))
+    });
     let rows = all.into_iter().map(|(key, sum)| {
         let bandwidth = (sum.ns > 0 && sum.bytes > 0).then(|| sum.bytes as f64 * 1e9 / sum.ns as f64);
         vec![

@@ -1,7 +1,9 @@
 //! Says where launches have no kernel in the trace, though it has times of the GPU: time in which those kernels ran looks idle.
 //!
-//! Not judged is what has another reason, and its own note: windows of GPU times, launches timed by events, a file that could not be
-//! read or was removed, and ranges or devices that the user chose. Graphs are not either: whose kernels they ran a profiler may leave out.
+//! Rows of operations that could not be read, or whose files somebody removed, are missing like them: what is left is no measurement.
+//!
+//! Not judged is what has another reason, and its own note: windows of GPU times, launches timed by events, rows removed to keep to a
+//! size, and ranges or devices that the user chose. Graphs are not either: whose kernels they ran a profiler may leave out.
 
 use gputrace_collectors::schema::TableId;
 
@@ -18,11 +20,18 @@ const SHARE_OF_WINDOW: f64 = 0.1;
 
 /// What is missing in a process, if so much is that its idle time of the GPU is not known.
 pub(crate) fn missing(facts: &Facts<'_>, process_id: i64) -> Option<String> {
+    if gpu::unread(facts).is_some() {
+        return facts
+            .gpu
+            .as_ref()
+            .filter(|gpu| gpu.any())
+            .map(|_| "operations of the GPU could not be read".to_owned());
+    }
     let filter = facts.filter;
     let elsewhere = filter.is_gapped() || filter.device.is_some() || filter.interval.is_some();
     let timed = facts.trace.gave_cupti_up() || facts.is_metal(process_id);
     let removed = || loss::removed(facts.trace).iter().any(|of| of.table == TableId::Kernels.table().name);
-    if elsewhere || timed || !facts.trace.has_gpu_times() || gpu::unread(facts).is_some() || removed() {
+    if elsewhere || timed || !facts.trace.has_gpu_times() || removed() {
         return None;
     }
     let seen = facts.gpu_clock.any_of(process_id)?;
@@ -50,9 +59,14 @@ pub(crate) fn any(facts: &Facts<'_>) -> Option<(i64, String)> {
     facts.processes().find_map(|process| Some((process.process_id, missing(facts, process.process_id)?)))
 }
 
+/// The same, but of rows that could not be read: of these [`gpu::unread_note`] tells.
+fn told(facts: &Facts<'_>) -> Option<(i64, String)> {
+    any(facts).filter(|_| gpu::unread(facts).is_none())
+}
+
 /// Says so in a section that tells how long GPUs were busy or idle.
 pub(super) fn note(section: &mut Section, facts: &Facts<'_>) {
-    if let Some((process_id, what)) = any(facts) {
+    if let Some((process_id, what)) = told(facts) {
         let whose = facts.label(process_id);
         section.note(format!(
             "In {whose} {what}: time in which they ran looks idle here, and no number here is a measurement."
@@ -62,7 +76,7 @@ pub(super) fn note(section: &mut Section, facts: &Facts<'_>) {
 
 /// Says so in a section about launches, queues or streams: what it tells is told of the kernels that are there.
 pub(super) fn note_of_rest(section: &mut Section, facts: &Facts<'_>) {
-    if let Some((process_id, what)) = any(facts) {
+    if let Some((process_id, what)) = told(facts) {
         let whose = facts.label(process_id);
         section.note(format!(
             "In {whose} {what}: what is said of kernels here, and what is made of it, is of the others."

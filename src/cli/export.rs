@@ -11,7 +11,8 @@ use super::Select;
 #[command(
     override_usage = "gputrace export TRACE... --format FORMAT -o FILE\n       gputrace export TRACE... --format csv|arrow -o FOLDER",
     after_help = "kineto: of several ranks each gets a file of its own: FILE with -rank0, -rank1 before the ending. The others: \
-                  one file, or folder, of all processes. An older file is replaced; a folder must be new or empty.\n\nExit code: 0 when everything was exported; 1 if the trace \
+                  one file, or folder, of all processes. An older file is replaced; a folder must be new or empty. HTA's get_temporal_breakdown fails its own assertion on \
+                  operations shorter than 1 us, as it rounds times to us, unless HTA_DISABLE_NS_ROUNDING=1 is set.\n\nExit code: 0 when everything was exported; 1 if the trace \
                   cannot be read in full, or a file cannot be written; 2 if export was called wrongly.\n\nExamples:\n  \
                   gputrace export trace --format perfetto -o trace.pftrace\n  \
                   gputrace export trace --format chrome --from 10 --to 12 -o trace.json.gz\n  \

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::samples::Kernel;
+use crate::analysis::{Section, Value};
 
 /// A kernel of both traces, or of one.
 pub(super) struct Pair<'a> {
@@ -18,6 +19,28 @@ pub(super) struct Pair<'a> {
     /// After.
     pub(super) after: Option<&'a Kernel>,
 }
+
+/// What renamed kernels are called after, by their name before, for tables that know them by name only.
+pub(super) fn renamed_names(before: &[Kernel], after: &[Kernel]) -> FxHashMap<String, String> {
+    let both = pairs(before, after).into_iter().filter_map(|pair| Some((&pair.before?.name, &pair.after?.name)));
+    both.filter(|(old, new)| old != new).map(|(old, new)| (old.clone(), new.clone())).collect()
+}
+
+/// Gives the kernels of a section these names.
+pub(super) fn rename(section: &mut Section, names: &FxHashMap<String, String>) {
+    for table in &mut section.tables {
+        let Some(at) = table.columns.iter().position(|column| column.key == COLUMN) else { continue };
+        for row in &mut table.rows {
+            let Value::Text(text) = &row[at] else { continue };
+            if let Some(name) = names.get(text.as_str()) {
+                row[at] = Value::from(name.clone());
+            }
+        }
+    }
+}
+
+/// The column that names a kernel.
+const COLUMN: &str = "kernel";
 
 /// Each match may tell more neighbours apart; so often it is tried.
 const ROUNDS: usize = 10;

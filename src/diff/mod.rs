@@ -157,10 +157,13 @@ impl Diff {
             parts.extend(own.contains(&"kernels").then(|| by_kernel(old, new)).into_iter().flatten());
         }
         let mut unjudged = Vec::new();
+        let renamed =
+            samples.as_ref().map(|(old, new)| kernels::renamed_names(&old.kernels, &new.kernels)).unwrap_or_default();
         let names = [before, after].map(|side| processes::names(side.facts));
         for analysis in analyses.iter().filter(|of| [before, after].iter().any(|side| of.answers(side.facts))) {
             let mut sections: [Section; 2] = [before, after].map(|side| answer(*analysis, side.facts));
             sections.iter_mut().zip(&names).for_each(|(section, names)| processes::rename(section, names));
+            kernels::rename(&mut sections[0], &renamed);
             let about @ (name, _) = (analysis.name(), analysis.title());
             let of_run = tables::parts(*analysis, &sections);
             let differs = !of_run.is_empty();

@@ -219,6 +219,29 @@ fn a_renamed_kernel_is_said_to_be_matched_by_pattern() {
 }
 
 #[test]
+fn a_renamed_kernel_is_one_in_the_tables_of_analyses_too() {
+    let ran = |kernel: &str, ns: i64| {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = trace.thread(1, 11);
+        for _ in 0..60 {
+            let began = thread.range_begin();
+            let end = thread.launch_running(kernel, 4_000, 7, (thread.now + 6_000, ns));
+            thread.sync("cuStreamSynchronize", "stream", end + 4_000 - thread.now);
+            thread.range_end(None, "step", began, true);
+        }
+        trace
+    };
+    compared(&ran("gemm", 90_000), &ran("gemm_v2", 80_000), |diff| {
+        let rows = diff.parts.iter().filter(|part| part.name.starts_with("kernels.")).flat_map(|part| &part.rows);
+        let one_side: Vec<_> = rows.filter(|row| row.before.is_none() || row.after.is_none()).collect();
+        assert!(one_side.is_empty(), "{one_side:?}");
+        let names: Vec<_> = diff.parts.iter().map(|part| part.name.as_str()).collect();
+        assert!(names.contains(&"kernels.by_grid"), "{names:?}");
+    });
+}
+
+#[test]
 fn what_is_not_the_same_around_the_two_is_said_at_the_top() {
     let (one, mut other) = (made(1, 1, "gemm"), made(1, 1, "gemm"));
     if let Some(manifest) = &mut other.manifest {

@@ -192,6 +192,31 @@ mod tests {
     }
 
     #[test]
+    fn kernels_that_no_call_names_are_compared_by_their_order_if_they_match() {
+        let untold = |of| {
+            let mut trace = ranks(of, true);
+            trace.clear(TableId::Collectives);
+            trace.clear(TableId::Communicators);
+            trace
+        };
+        let mut trace = untold([(0, 100_000), (200_000, 100_000), (0, 100_000)]);
+        let (process, gain, _) = found(&analysis(&trace, "summary")).expect("a straggler");
+        assert_eq!((process.as_str(), gain), ("rank 1", 200));
+        // One more on one rank: nothing matches, and the summary says that nothing is known.
+        let not_known = "not known: which rank the others wait for";
+        let mut thread = trace.thread(3, 11);
+        thread.host(90_000_000);
+        let begin = thread.now + 5_000;
+        thread.launch_running("ncclDevKernel_AllReduce", 3_000, 7, (begin, 9_000));
+        let summary = analysis(&trace, "summary");
+        assert_eq!(found(&summary), None);
+        let text = summary.literal.unwrap_or_default();
+        assert!(text.contains(not_known), "{text}");
+        let text = analysis(&untold([(0, 100_000); 3]), "summary").literal.unwrap_or_default();
+        assert!(text.contains(" imbalance, ") && !text.contains(not_known), "{text}");
+    }
+
+    #[test]
     fn ranks_alike_wait_for_none_and_communicate() {
         let summary = analysis(&ranks([(0, 100_000), (1_000, 100_000), (0, 101_000)], true), "summary");
         assert_eq!(found(&summary), None, "{:?}", summary.literal);

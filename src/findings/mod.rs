@@ -186,7 +186,7 @@ pub(crate) fn find(subjects: &[Subject<'_>]) -> Findings {
         }
         match worst {
             Some(finding) => findings.found.push(finding),
-            None if subjects.iter().any(|s| rule.is_about(s.metal) && (rule.recorded)(s)) => {
+            None if subjects.iter().any(|s| rule.is_about(s.metal) && rule.is_checked(s)) => {
                 findings.fine.push(rule.about)
             }
             None => {}

@@ -3,7 +3,7 @@
 use crate::analysis::{CAUSES, Cause, Did, Facts, gpu_name};
 
 /// Causes of gaps that are the host's slowness: it launches, or is at something else.
-pub(crate) const SLOW_HOST: &[Cause] = &[Cause::NotLaunched, Cause::Driver, Cause::Launching];
+pub(crate) const SLOW_HOST: &[Cause] = &[Cause::NotLaunched, Cause::LaunchCalls, Cause::Driver, Cause::Launching];
 
 /// A GPU that works for a smaller part of the unit idles, where another one works for [`WORKS`] and [`TIMES`] as long.
 const IDLES: f64 = 0.1;

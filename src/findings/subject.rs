@@ -3,7 +3,7 @@
 use super::{Evidence, OnGpu, SLOW_HOST, imbalance};
 use crate::analysis::{
     Cause, CriticalSums, Did, Facts, Late, PARTS, Part, ProcessSteps, Samples, Shed, Without, gpu_clock_off,
-    missing_kernels, stacks_are_shed,
+    missing_calls, missing_kernels, stacks_are_shed,
 };
 
 /// Processes that are looked at one by one; of more, those with most driver calls.
@@ -51,6 +51,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) imbalance: Option<Evidence>,
     /// Why the times of its GPU are not looked at: what is wrong with its clock, or how many kernels the trace lacks.
     pub(crate) gpu_doubt: Option<String>,
+    /// Why what it launched is not known: how many kernels have no launch.
+    pub(crate) calls_doubt: Option<String>,
     /// Its critical path, and how long the unit would be without some of the work; none where the trace does not tell.
     critical: Option<&'a CriticalSums>,
 }
@@ -260,6 +262,7 @@ pub(crate) fn subjects<'a>(facts: &'a Facts<'a>) -> Vec<Subject<'a>> {
             imbalance: None,
             critical: critical.filter(|_| gpu_doubt.is_none()),
             gpu_doubt,
+            calls_doubt: missing_calls(facts, process_id),
         }
     };
     let mut subjects: Vec<Subject<'a>> = judged.map(subject).collect();

@@ -57,7 +57,7 @@ pub(super) fn judge(found: &mut Gathered) {
     leave_out(found, &strays);
     found.notes.extend(pauses.iter().map(|(from, to)| to - from).max().map(|ns| {
         format!(
-            "between two events lie {} without any: a pause, or a clock that jumped; nearly all idle time is that",
+            "between two events lie {} without any: a pause, or a clock that jumped; no step, gap or range holds it",
             duration(ns as f64)
         )
     }));

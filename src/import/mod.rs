@@ -20,6 +20,7 @@ mod rounding;
 mod rows;
 mod stacks;
 mod torch;
+mod twice;
 mod unmatched;
 mod write;
 
@@ -55,6 +56,7 @@ pub(crate) fn import(file: &Path, trace: &Path) -> Result<String> {
     }
     let launcher_id = identity(file).with_context(|| format!("{name} cannot be read"))?;
     let mut found = read(file)?;
+    twice::drop(&mut found);
     clock::judge(&mut found);
     if found.rows() == 0 {
         let why = found.left_out_text().unwrap_or_else(|| "it has no events".to_owned());
@@ -84,7 +86,12 @@ fn read(file: &Path) -> Result<Gathered> {
     let done = match head {
         [] => bail!("{name} is empty"),
         head if head.starts_with(SQLITE) => {
-            return nsys::read(file).with_context(|| format!("{name} cannot be imported"));
+            // What sqlite says of an error, and of that one's cause, is the same twice.
+            let once = |error: anyhow::Error| match error.downcast_ref::<rusqlite::Error>() {
+                Some(own) => anyhow::anyhow!("{own}"),
+                None => error,
+            };
+            return nsys::read(file).map_err(once).with_context(|| format!("{name} cannot be imported"));
         }
         head if head.starts_with(torch::MAGIC) => return torch::read(file),
         head if head.starts_with(GZIP) => kineto::read(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(input))),

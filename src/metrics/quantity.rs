@@ -31,13 +31,25 @@ fn suffixes(unit: Unit) -> &'static [(&'static str, f64)] {
     }
 }
 
+/// How much of a text is its number: digits, and an exponent (1e9) where digits follow it.
+fn length(text: &str) -> usize {
+    let digits = |text: &str| text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let whole = digits(text);
+    let Some(after) = text[whole..].strip_prefix(['e', 'E']).filter(|_| whole > 0) else { return whole };
+    let exponent = after.strip_prefix(['+', '-']).unwrap_or(after);
+    match digits(exponent) {
+        0 => whole,
+        more => text.len() - exponent.len() + more,
+    }
+}
+
 /// A quantity of this unit. Err: what is expected.
 pub(crate) fn parse(text: &str, unit: Unit) -> Result<f64, String> {
     let trimmed = text.trim();
     let per_s = matches!(unit, Unit::BytesPerS | Unit::PerS);
     let trimmed = if per_s { trimmed.strip_suffix("/s").unwrap_or(trimmed).trim_end() } else { trimmed };
     let (sign, trimmed) = trimmed.strip_prefix('-').map_or((1.0, trimmed), |digits| (-1.0, digits));
-    let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
+    let split = length(trimmed);
     let (number, suffix) = trimmed.split_at(split);
     let factor = suffixes(unit).iter().find(|(name, _)| *name == suffix.trim()).map(|(_, factor)| *factor);
     let number = number.parse::<f64>().ok().filter(|number| number.is_finite());
@@ -74,6 +86,14 @@ pub(crate) fn shown(number: f64, unit: Unit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_may_have_an_exponent() {
+        let all = [("1e9", 1e9), ("2.5E-3", 2.5e-3), ("1e+2", 100.0)];
+        all.iter().for_each(|(text, number)| assert_eq!(parse(text, Unit::Count), Ok(*number), "{text}"));
+        assert_eq!(parse("1e3us", Unit::Ns), Ok(1e6));
+        assert!(parse("1e", Unit::Count).is_err() && parse("e9", Unit::Count).is_err());
+    }
 
     #[test]
     fn quantities_take_the_units_that_people_write() {

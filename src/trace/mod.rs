@@ -46,7 +46,7 @@ pub(crate) use error::{Missing, Problem, TraceError};
 pub(crate) use files::Launcher;
 pub(crate) use filter::{Filter, NOBODY};
 pub(crate) use intervals::Interval;
-pub(crate) use names::{NO_NAME, Names, copy_name, full_name, printable, shortened};
+pub(crate) use names::{ALL_OTHERS, NO_NAME, Names, copy_name, full_name, printable, shortened};
 pub(crate) use processes::Process;
 pub(crate) use rows::{Axes, Ints, Rows};
 pub(crate) use scan::Want;
@@ -58,7 +58,7 @@ pub(crate) use wide::{columns_of, front};
 pub(crate) struct Trace {
     /// The folders, as the user named them.
     pub(crate) folders: Vec<PathBuf>,
-    /// What each launcher left, in the order of folder, host and launcher.
+    /// What each launcher left, in the order of the lowest rank, start, host and launcher.
     pub(crate) launchers: Vec<Launcher>,
     /// Every process image, by start.
     pub(crate) processes: Vec<Process>,
@@ -101,6 +101,13 @@ impl Trace {
             trace.bytes += found.bytes;
             trace.launchers.extend(found.launchers);
         }
+        // In which order folders were named says nothing: the launcher of the lowest rank stands first.
+        trace.launchers.sort_by_cached_key(|launcher| {
+            let about = launcher.manifest.as_ref();
+            let rank = about.and_then(|about| about.processes.iter().filter_map(|process| process.rank).min());
+            let began = about.map_or(i64::MAX, |about| about.started_ns);
+            (rank.unwrap_or(i32::MAX), began, launcher.host.clone(), launcher.id.clone())
+        });
         trace.processes = processes::read(&trace);
         trace.by_id = trace.processes.iter().enumerate().map(|(index, p)| (p.process_id, index)).collect();
         Ok(trace)
@@ -141,6 +148,11 @@ impl Trace {
     /// The process image with this id.
     pub(crate) fn process(&self, process_id: i64) -> Option<&Process> {
         self.by_id.get(&process_id).map(|index| &self.processes[*index])
+    }
+
+    /// Where a process stands in [`Trace::processes`]; behind all where it is not known.
+    pub(crate) fn place(&self, process_id: i64) -> usize {
+        self.by_id.get(&process_id).copied().unwrap_or(usize::MAX)
     }
 
     /// Whether what is known of a process comes from another profiler's file.

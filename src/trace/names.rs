@@ -57,13 +57,16 @@ impl Trace {
     }
 }
 
+/// What those are called that are counted together.
+pub(crate) const ALL_OTHERS: &str = "(all others)";
+
 impl Names {
     /// The name, demangled, in full.
     pub(crate) fn full(&self, id: i64) -> String {
         match self.0.get(&id) {
             Some(name) => full_name(name),
             None if id == NO_NAME => "(name not known)".to_owned(),
-            None if id == OTHERS => "(all others)".to_owned(),
+            None if id == OTHERS => ALL_OTHERS.to_owned(),
             None => format!("(name {id:x} missing in the trace)"),
         }
     }

@@ -161,7 +161,7 @@ pub(crate) fn read(trace: &Trace) -> Vec<Process> {
         }
     }
     let mut processes: Vec<Process> = processes.into_values().collect();
-    processes.sort_by_key(|p| (p.rank, p.start_ns, p.process_id));
+    processes.sort_by_key(|p| (p.rank, p.start_ns, p.pid, p.process_id));
     tell_apart(&mut processes);
     processes
 }

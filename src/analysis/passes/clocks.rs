@@ -11,7 +11,7 @@ use gputrace_collectors::launcher_of;
 use gputrace_collectors::manifest::Manifest;
 use rustc_hash::FxHashMap;
 
-use crate::trace::{Process, Trace};
+use crate::trace::{Filter, Process, Trace};
 
 /// Moments that are held of two clocks.
 const MOMENTS: usize = 20_000;
@@ -60,12 +60,15 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// The clocks of this trace's ranks.
-    pub(crate) fn new(trace: &Trace) -> Clocks {
+    /// The clocks of this trace's ranks that are looked at: the others have no moment in common with them.
+    pub(crate) fn new(trace: &Trace, filter: &Filter) -> Clocks {
         let mut clocks = Clocks::default();
         let mut known: FxHashMap<(Option<i64>, &str), usize> = FxHashMap::default();
         let imported = |process: &Process| trace.manifests().any(|manifest| gave(manifest, process));
-        for process in trace.processes.iter().filter(|process| process.rank.is_some()) {
+        let is_kept = |process: &&Process| {
+            filter.processes.as_ref().is_none_or(|kept| kept.contains(&process.process_id)) && process.rank.is_some()
+        };
+        for process in trace.processes.iter().filter(is_kept) {
             // A process's id begins with its launcher's, of which an import makes one a file.
             let import = imported(process).then_some(launcher_of(process.process_id));
             let next = clocks.all.len();
@@ -156,4 +159,32 @@ fn gave(manifest: &Manifest, process: &Process) -> bool {
 fn middle(mut values: Vec<i64>) -> i64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use gputrace_collectors::manifest::IMPORTED;
+
+    use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn of_some_ranks_the_first_of_these_is_what_the_others_are_compared_with() {
+        let mut trace = TestTrace::new();
+        for rank in 0..3 {
+            // Each of a launcher of its own, as the files of an import.
+            trace.process(i64::from(rank + 1) << 32, 100 + rank, Some(rank), START + 1_000_000);
+        }
+        trace.manifest.as_mut().expect("a manifest").clock.kind = IMPORTED.to_owned();
+        let trace = trace.open();
+        let by = |ranks: &[i32]| {
+            let filter = Filter::default().only(&trace.processes, &[], ranks);
+            let mut clocks = Clocks::new(&trace, &filter);
+            (0..4).for_each(|at| clocks.ended(&[(2 << 32, at), (3 << 32, at + 500)]));
+            clocks.align();
+            clocks.all.iter().map(|clock| (clock.by, clock.ahead_ns)).collect::<Vec<_>>()
+        };
+        assert_eq!(by(&[1, 2]), [(Aligned::Reference, 0), (Aligned::Kernels(4), 500)]);
+        assert_eq!(by(&[]), [(Aligned::Reference, 0), (Aligned::Not, 0), (Aligned::Not, 0)]);
+    }
 }

@@ -90,6 +90,8 @@ pub(crate) struct Collectives {
     pub(crate) calls: Groups<Key, Calls>,
     /// Rank and number of ranks of each communicator, by process and number; -1: not known.
     pub(crate) communicators: FxHashMap<(i64, i32), (i32, i32)>,
+    /// What each has in common on all its ranks; 0 where that is not known.
+    pub(crate) unique: FxHashMap<(i64, i32), i64>,
     /// Launches by process and kernel.
     kernels: Groups<(i64, i64), u64>,
     cursor: Cursor,
@@ -104,6 +106,7 @@ impl Default for Collectives {
         Collectives {
             calls: Groups::new(20_000, other),
             communicators: FxHashMap::default(),
+            unique: FxHashMap::default(),
             kernels: Groups::new(20_000, (OTHER, OTHER)),
             cursor: Cursor::default(),
         }
@@ -119,9 +122,11 @@ impl Collectives {
     fn communicators(&mut self, rows: &Rows) {
         let (process, number) = (rows.i64("process_id"), rows.i32_or("communicator", 0));
         let (rank, ranks) = (rows.i32_or("rank", -1), rows.i32_or("ranks", -1));
+        let unique = rows.i64("unique_id");
         for row in 0..rows.len {
             if self.communicators.len() < COMMUNICATORS {
                 self.communicators.insert((process[row], number[row]), (rank[row], ranks[row]));
+                self.unique.insert((process[row], number[row]), unique[row]);
             }
         }
     }
@@ -141,7 +146,7 @@ impl Pass for Collectives {
                 table: TableId::Collectives,
                 columns: &["api_ns", "api_id", "kind", "communicator", "bytes", "in_group", "captured", "result"],
             },
-            Want { table: TableId::Communicators, columns: &["communicator", "rank", "ranks"] },
+            Want { table: TableId::Communicators, columns: &["communicator", "unique_id", "rank", "ranks"] },
             Want { table: TableId::Launches, columns: &["name_id"] },
         ]
     }

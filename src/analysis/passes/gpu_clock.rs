@@ -53,6 +53,9 @@ pub(crate) struct Seen {
     pub(crate) span_ns: (i64, i64),
     /// Launches of one kernel each, that of a graph not.
     pub(crate) launches: u64,
+    /// Its kernels, and those of them that name no call.
+    pub(crate) kernels: u64,
+    nameless: u64,
     /// Begin of the last launch whose kernel was found.
     pub(crate) last_joined_ns: i64,
     /// Begin of the last call that waited for the GPU, and came back.
@@ -73,6 +76,8 @@ impl Default for Seen {
             soonest_ns: i64::MAX,
             span_ns: (i64::MAX, i64::MIN),
             launches: 0,
+            kernels: 0,
+            nameless: 0,
             last_joined_ns: i64::MIN,
             last_wait_ns: i64::MIN,
             waiting: ByCall::new(usize::MAX),
@@ -105,6 +110,14 @@ impl Seen {
             self.waiting.take(0, call);
             self.held -= 1;
         }
+    }
+
+    /// Kernels whose launch is missing, about, if that is most of them. Of a graph's kernels one meets the launch of all, and one
+    /// waits, so that no more than half are taken for such.
+    pub(crate) fn uncalled(&self) -> Option<u64> {
+        let waiting = self.waiting.values().filter(|(_, what)| *what == What::Kernel).count() as u64;
+        let most = self.nameless + waiting > self.joined;
+        most.then(|| (self.nameless + (waiting << self.halvings.min(32))).min(self.kernels))
     }
 
     fn add(&mut self, call: i64, at: i64, what: What) {
@@ -224,6 +237,11 @@ impl Pass for GpuClock {
                     false => What::Other,
                 };
                 seen.launches += u64::from(what == What::Launch);
+                seen.kernels += u64::from(is_kernel);
+                if is_kernel && call[row] == 0 {
+                    seen.nameless += 1;
+                    continue;
+                }
                 seen.add(call[row], start[row], what);
             }
         }

@@ -4,7 +4,9 @@
 //! which communicators of different processes are one. The kernel of a collective is the one of NCCL that its thread launched
 //! during the call; calls in a group launch theirs when the group ends, and have none here. Ranks of other launchers come later
 //! in the read, so everything is held until the end, a bounded number of each, and compared then, by clocks that are
-//! aligned ([`super::clocks`]).
+//! aligned ([`super::clocks`]). Where no call is told, kernels are matched by their order ([`by_order`]).
+
+mod by_order;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use super::stats::Stats;
 use super::steps::{Cursor, Steps};
 use super::timed::{Sizes, Timed};
 use super::union::Union;
-use crate::trace::{NO_NAME, Rows, Trace, Want};
+use crate::trace::{Filter, NO_NAME, Rows, Trace, Want};
 
 /// Begins of collectives that are held, of all ranks (72 MB); later ones are counted.
 const BEGINS: usize = 3_000_000;
@@ -89,6 +91,7 @@ struct Ran {
     call: i64,
     start_ns: i64,
     gpu_ns: i64,
+    name_id: i64,
 }
 
 impl Ran {
@@ -168,9 +171,9 @@ impl Default for Ranks {
 
 impl Ranks {
     /// For this trace: its ranks' clocks, and the names of NCCL's kernels where kernels have times.
-    pub(crate) fn new(trace: &Trace, kernels: Arc<FxHashSet<i64>>) -> Ranks {
+    pub(crate) fn new(trace: &Trace, filter: &Filter, kernels: Arc<FxHashSet<i64>>) -> Ranks {
         let born = trace.processes.iter().map(|process| (process.process_id, process.start_ns)).collect();
-        Ranks { kernels, clocks: Clocks::new(trace), born, ..Ranks::default() }
+        Ranks { kernels, clocks: Clocks::new(trace, filter), born, ..Ranks::default() }
     }
 
     /// The kernel of this call, where the call launched one that is known.
@@ -345,7 +348,7 @@ impl Pass for Ranks {
                 match launched {
                     true => self.launches.at(process[row]).push((tid[row], start[row], call[row])),
                     false => {
-                        let ran = Ran { call: call[row], start_ns: start[row], gpu_ns: gpu[row] };
+                        let ran = Ran { call: call[row], start_ns: start[row], gpu_ns: gpu[row], name_id: name[row] };
                         self.ran.at(process[row]).push(ran);
                     }
                 }
@@ -389,7 +392,8 @@ impl Pass for Ranks {
             moments.sort_unstable();
             self.clocks.made(moments);
         }
-        let mut communicators: BTreeMap<i64, Calls> = BTreeMap::new();
+        let mut communicators: BTreeMap<i64, Calls> =
+            by_order::calls(self).map(|calls| (0, calls)).into_iter().collect();
         let ranks_of: FxHashMap<i64, i32> = self.made.values().map(|made| (made.unique, made.ranks)).collect();
         for (key, mut begins) in std::mem::replace(&mut self.begins, Groups::new(0, (OTHER, 0))).into_items() {
             begins.sort_by_key(|begin| begin.start_ns);

@@ -76,7 +76,7 @@ impl Analysis for Summary {
                 other, wait, in this order). Of the time outside the driver, system waits are those of the loop's thread \
                 for the operating system (--explain os-waits) in which no other thread launches; the rest has no evidence in the trace and is called unknown: \
                 Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the GPU's times where the trace has them, else from the host's, and the verdict is the first finding's where that is worth 10 % (what bounds the loop stands before what is over when it begins); GPU line: busy and idle time of the step, of several GPUs the mean (--explain gpu-gaps); there is no verdict where more than half of the calls are lost, nor where more than 1 % of the launches \
-                of kernels, and ten or more, have no kernel in a trace with GPU times; each finding's gain is \
+                of kernels, and ten or more, have no kernel in a trace with GPU times, nor where most kernels have no launch; each finding's gain is \
                 an upper bound. cost = recorded events x measured cost of one, and the time in which graphs were read, / wall time, in the process where that is most; lost = events without room of all \
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
                 and no hook covers; the line below names them, and libraries whose own calls symbols may not reach.",
@@ -86,7 +86,7 @@ impl Analysis for Summary {
                 --from, --to and --range steps are those of the run, and with --from and --to only whole ones count; with --range times are those inside of the \
                 ranges of a usual step (of all ranges, where no usual step has one), and where the GPU is told of for longer than the host is in there, shares are of that. Several processes: \
                 numbers are of the busiest; with ranks, of the slowest, and each rank's process is its busiest.",
-            source: "metrics.md, The summary that ends a run.",
+            source: "The definition above; each number's own is that of the analysis which has it (--explain NAME).",
         }
     }
 
@@ -173,7 +173,7 @@ impl Analysis for Summary {
                 Verdict { word: "UNKNOWN", text }
             }
             Some(share) => lost(share),
-            None => match super::clock_back(facts, s.process_id).or(s.gpu_doubt.clone()) {
+            None => match super::clock_back(facts, s.process_id).or(s.gpu_doubt.clone()).or(s.calls_doubt.clone()) {
                 Some(text) => Verdict { word: "UNKNOWN", text },
                 None => findings::verdict(s, &findings),
             },

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::Content;
 use super::text::end_text;
+use crate::analysis::passes::clocks::Aligned;
 use crate::analysis::slowest::slowest;
 use crate::findings::Subject;
 use crate::render::{file_size, scale_ns, share};
@@ -81,6 +82,14 @@ pub(super) fn lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     let some = if ranks.len() > LISTED { " (fastest, median, slowest)" } else { "" };
     let _ = writeln!(out, " rank: {what} in {unit}{some}  {}", each.join(" | "));
     out
+}
+
+/// Whether several ranks talk to each other and nothing says who is late: no collective of theirs could be compared.
+pub(super) fn is_unjudged(content: &Content<'_>) -> bool {
+    let (ranks, gpu) = (&content.facts.ranks, content.facts.gpu.as_ref());
+    let talks = gpu.is_some_and(|gpu| gpu.communication().next().is_some());
+    let apart = ranks.clocks.all.iter().any(|clock| clock.by == Aligned::Not);
+    of(content).len() > 1 && talks && (ranks.spread.count == 0 || apart)
 }
 
 /// `; reserved memory peak 118 of 141 GB`, where the process takes memory from the driver and has one GPU that is described.

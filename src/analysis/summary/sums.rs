@@ -85,7 +85,7 @@ fn of_processes(facts: &Facts<'_>) -> Vec<(i64, Classes)> {
         }
     }
     let events = |classes: &Classes| classes.iter().map(|(_, sum)| sum.events).sum::<i64>();
-    processes.sort_by_key(|(id, classes)| (std::cmp::Reverse(events(classes)), *id));
+    processes.sort_by_key(|(id, classes)| (std::cmp::Reverse(events(classes)), facts.place(*id)));
     processes
 }
 

@@ -399,7 +399,7 @@ step  p50 98.31 ms  p99 98.31
  rank: step p50 in ms  0 97.92 | 1 97.92 | 2 97.92 | 3 97.92 | 4 97.92 | 5 98.31 | 6 97.92 | 7 97.92
 checked, fine: allocations, communication, exposed copies, hidden waits, host work, launches, pageable copies, serialised streams, small transfers, \
 synchronous copies, waits, module loading
-not known: call sites; warp stalls (report has the ncu command); tensors inside a caching allocator
+not known: which rank the others wait for; call sites; warp stalls (report has the ncu command); tensors inside a caching allocator
 cost 0.4 %  lost 80 of 8,000  uncovered 0  ranks 8
 ";
     assert_eq!(summary(&trace), expected);

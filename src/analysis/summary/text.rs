@@ -68,6 +68,8 @@ pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String 
         let unknown = [
             (main.is_some_and(|s| s.on_gpu.is_some() || s.busy.is_some()), "GPU busy and idle time"),
             (main.is_none_or(|s| s.on_gpu.is_some() || s.busy.is_none()), "why the GPU idles"),
+            (main.is_none_or(|s| s.calls_doubt.is_none()), "launches and waits"),
+            (!ranks::is_unjudged(content), "which rank the others wait for"),
             (content.facts.sites.any(), "call sites"),
             (!busy || metal, "warp stalls (report has the ncu command)"),
             (!metal, "kernels within a command buffer"),
@@ -91,7 +93,7 @@ pub(super) fn lost_share(facts: &Facts<'_>) -> Option<f64> {
 /// `gputrace: python train.py  exit 0  64.1 s  5,203 steps  GPU 0 H200`
 fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     let facts = content.facts;
-    let manifest = facts.trace.manifests().min_by_key(|m| m.started_ns);
+    let manifest = facts.trace.manifests().next();
     let root = manifest.and_then(|m| m.root);
     let process = root.and_then(|r| r.process_id).and_then(|id| facts.trace.process(id));
     let process = process.or_else(|| facts.processes().min_by_key(|p| p.start_ns));
@@ -171,7 +173,7 @@ pub(super) fn end_text(code: Option<i32>, signal: Option<i32>) -> String {
 
 /// How long the command ran: as its launcher saw it, else from its own start to its end, else as long as the trace.
 fn wall_ns(content: &Content<'_>, process: Option<&Process>) -> Option<f64> {
-    let manifest = content.facts.trace.manifests().min_by_key(|m| m.started_ns);
+    let manifest = content.facts.trace.manifests().next();
     let root = manifest.and_then(|m| m.root?.wall_ns).map(|ns| ns as f64);
     let own = process.filter(|p| p.end_ns.is_some()).map(|p| content.facts.whole_wall_ns(p.process_id));
     let launcher = manifest.and_then(|m| Some((m.ended_ns? - m.started_ns) as f64));
@@ -207,9 +209,6 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     out.push_str(&mean_idle_line(main, &shown));
     out.push_str(&each_gpu_line(main));
     out.push_str(&bound::line(content.facts, main.process_id));
-    if main.on_gpu.is_some() && gpu::unread(content.facts).is_some() {
-        out.push_str("  operations of the GPU are missing, see below: it was busier than that\n");
-    }
     if let Some(windows) = gpu::windows(content.facts) {
         let what = if main.on_gpu.is_some() {
             "the lines of GPU and host are of steps in these, where CUPTI makes launches dearer (launch-overhead has the run's)"

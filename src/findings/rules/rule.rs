@@ -72,7 +72,25 @@ pub(crate) struct Rule {
     pub(crate) evaluate: fn(&Subject<'_>) -> Option<Evidence>,
 }
 
+/// Rules of calls that give the GPU work, and of what waits for it: nothing is checked where the trace lacks most of these calls.
+const OF_LAUNCHES: [&str; 9] = [
+    "exposed-copies",
+    "hidden-waits",
+    "host-work",
+    "launch-bound",
+    "pageable-copies",
+    "serialised-streams",
+    "small-transfers",
+    "sync-copies",
+    "wait-every-step",
+];
+
 impl Rule {
+    /// Whether what it looks at is in the trace.
+    pub(crate) fn is_checked(&self, subject: &Subject<'_>) -> bool {
+        (self.recorded)(subject) && !(subject.calls_doubt.is_some() && OF_LAUNCHES.contains(&self.name))
+    }
+
     /// What to do, in a program that uses Metal or one that does not.
     pub(crate) fn advice(&self, metal: bool) -> &'static str {
         self.on_metal.filter(|_| metal).unwrap_or(self.advice)

@@ -52,6 +52,13 @@ pub(super) fn read(input: impl BufRead) -> Result<Gathered, KinetoError> {
             }
             Ok(Piece::Member(key)) => member(&mut found, &key, &pieces.buffer, &mut base_ns),
             Ok(Piece::End) => break,
+            Ok(Piece::More) => {
+                found.notes.push(
+                    "something follows the end of the JSON and is left out: two files may have been put together"
+                        .to_owned(),
+                );
+                break;
+            }
             Ok(Piece::Foreign) if events == 0 => {
                 return Err(KinetoError::Foreign("it is no JSON object with traceEvents"));
             }

@@ -18,6 +18,8 @@ pub(crate) enum Piece {
     Member(String),
     /// The end, as it should be.
     End,
+    /// The end, and something after it that is no part of the text.
+    More,
     /// The file ends where something must follow.
     CutOff,
     /// This is no such text.
@@ -88,7 +90,7 @@ impl<R: BufRead> Pieces<R> {
                     self.input.consume(taken)
                 }
                 (Place::Events(_), _) => return Ok(if self.value()? { Piece::Event } else { Piece::CutOff }),
-                (Place::Over, _) => return Ok(Piece::End),
+                (Place::Over, _) => return Ok(Piece::More),
                 (Place::Object, _) => return Ok(Piece::Foreign),
             }
         }

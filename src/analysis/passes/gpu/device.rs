@@ -100,6 +100,8 @@ pub(crate) struct Device {
     pub(crate) operations: [u64; 3],
     /// Up to here it is known when it worked, for whomever.
     pub(super) known_ns: i64,
+    /// Time between operations in which an imported clock jumped: nobody knows how much of it was.
+    pub(super) jumped_ns: i64,
     /// Idle time inside of the ranges reported; none where no ranges were asked for.
     pub(super) inside_ns: Option<i64>,
     /// Time with any operation, with computing, with communication, with one of the two.
@@ -135,6 +137,7 @@ impl Device {
             fed_by: None,
             operations: [0; 3],
             known_ns: of.start,
+            jumped_ns: 0,
             inside_ns: of_ranges.then_some(0),
             covers: [Cover { end: of.start, total_ns: 0 }; 4],
             communicating: Beside::default(),
@@ -180,13 +183,13 @@ impl Device {
     pub(crate) fn range_ns(&self) -> i64 {
         match self.inside_ns {
             Some(idle_ns) => self.covers[0].total_ns + idle_ns,
-            None => self.last_ns() - self.first_ns,
+            None => self.last_ns() - self.first_ns - self.jumped_ns,
         }
     }
 
-    /// Whether its range is one stretch of time, and not what lies inside of many ranges.
+    /// Whether its range is one stretch of time, and not what lies inside of many ranges or beside a jump of the clock.
     pub(crate) fn is_whole(&self) -> bool {
-        self.inside_ns.is_none()
+        self.inside_ns.is_none() && self.jumped_ns == 0
     }
 
     /// What it was busy with.

@@ -10,6 +10,7 @@ use super::device::{Device, GAP_NS, Gaps};
 use super::gaps::{self, Cause, Caused, GapKey, Longest};
 use super::order::Operation;
 use super::span;
+use crate::analysis::clock::pauses;
 use crate::analysis::passes::groups::Groups;
 use crate::analysis::passes::launches::OTHER;
 use crate::analysis::passes::steps::{Cursor, Steps};
@@ -39,12 +40,19 @@ pub(crate) struct Devices {
     places: FxHashMap<i64, usize>,
     /// What is reported, where that is ranges: idle time beside them is not theirs.
     ranges: Option<Arc<Filter>>,
+    /// When imported clocks jumped, by process.
+    pauses: FxHashMap<i64, Vec<(i64, i64)>>,
     /// Gaps by what they are blamed on.
     pub(crate) gaps: Groups<GapKey, Gaps>,
     /// What the thread that a device waited for allocated meanwhile.
     pub(crate) allocated: Allocated,
     /// Of operations of communication by process and call: time with computing beside them, where there was any.
     hidden: Vec<((i64, i64), i64)>,
+}
+
+/// Whether the clock of a process jumped in this time.
+fn jumps(pauses: &FxHashMap<i64, Vec<(i64, i64)>>, process_id: i64, (from, to): (i64, i64)) -> bool {
+    pauses.get(&process_id).is_some_and(|pauses| pauses.iter().any(|(begin, end)| from <= *begin && *end <= to))
 }
 
 impl Default for Devices {
@@ -58,6 +66,7 @@ impl Default for Devices {
             all: Vec::new(),
             places: FxHashMap::default(),
             ranges: None,
+            pauses: FxHashMap::default(),
             gaps: Groups::new(50_000, other),
             allocated: Allocated::default(),
             hidden: Vec::new(),
@@ -69,7 +78,8 @@ impl Devices {
     pub(super) fn new(trace: &Trace, filter: &Filter) -> Devices {
         let places = trace.processes.iter().enumerate().map(|(place, process)| (process.process_id, place)).collect();
         let ranges = filter.is_gapped().then(|| Arc::new(filter.clone()));
-        Devices { names: DeviceNames::new(&trace.processes), places, ranges, ..Devices::default() }
+        let pauses = pauses(trace).collect();
+        Devices { names: DeviceNames::new(&trace.processes), places, ranges, pauses, ..Devices::default() }
     }
 
     /// Knows the devices of a span that the user named before any of their operations comes: there may be none.
@@ -213,7 +223,7 @@ impl Devices {
             let until = tid.map(|tid| Call::none(tid, part.1));
             let joined = joined.map(|(call, calls)| (call.filter(|_| part.1 == of.start).or(until.as_ref()), calls));
             self.gap(index, part, of, joined, steps, cursor);
-            if let Some(ns) = &mut self.all[index].inside_ns {
+            if let Some(ns) = self.all[index].inside_ns.as_mut().filter(|_| !jumps(&self.pauses, of.process_id, part)) {
                 *ns += part.1 - part.0;
             }
         }
@@ -249,6 +259,10 @@ impl Devices {
         steps: &Steps,
         cursor: &mut Cursor,
     ) {
+        if jumps(&self.pauses, of.process_id, (from, to)) {
+            self.all[index].jumped_ns += to - from;
+            return;
+        }
         let Some((call, calls)) = joined else { return };
         let device = &mut self.all[index];
         let ran_dry_ns = device.dry_ns.take().unwrap_or(from);

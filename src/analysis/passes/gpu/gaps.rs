@@ -25,7 +25,9 @@ pub(crate) enum Cause {
     Collective,
     /// The host waited for the operating system: locks, files, other threads, sleeps.
     System,
-    /// The host was in other calls of the driver, earlier launches among them.
+    /// The host was in calls that launch: those before, or a slow one that gave no work yet.
+    LaunchCalls,
+    /// The host was in other calls of the driver.
     Driver,
     /// The call that launched the next operation was under way, or it had returned within the last few microseconds.
     Launching,
@@ -38,7 +40,7 @@ pub(crate) enum Cause {
 }
 
 /// All causes, as they are shown: name in JSON, and what it is.
-pub(crate) const CAUSES: [(Cause, &str, &str); 12] = [
+pub(crate) const CAUSES: [(Cause, &str, &str); 13] = [
     (Cause::NotLaunched, "not_launched", "host outside the driver"),
     (Cause::AfterWait, "after_wait", "after a wait of the host"),
     (Cause::Transfer, "transfer", "host in copies or sets"),
@@ -46,6 +48,7 @@ pub(crate) const CAUSES: [(Cause, &str, &str); 12] = [
     (Cause::Load, "loading", "host loads or compiles code"),
     (Cause::Collective, "collective", "host in calls of NCCL"),
     (Cause::System, "system", "host waits for the system"),
+    (Cause::LaunchCalls, "launch_calls", "host in launch calls"),
     (Cause::Driver, "driver", "host in other driver calls"),
     (Cause::Launching, "launching", "launch under way"),
     (Cause::KernelWait, "kernel_wait", "queued, begins within 30 ns"),
@@ -160,6 +163,7 @@ pub(super) fn cause_of<'c>(
         Some((_, other)) if in_calls * 2 >= idle_ns && in_calls > 0 => {
             let most = |did: Did| sums[did as usize];
             let kinds = [
+                (Did::Launch, Cause::LaunchCalls),
                 (Did::Transfer, Cause::Transfer),
                 (Did::Memory, Cause::Memory),
                 (Did::Load, Cause::Load),

@@ -23,12 +23,14 @@ fn idle(trace: &TestTrace) -> Vec<(Cause, i64)> {
 #[test]
 fn a_gap_is_blamed_on_what_the_launching_thread_did() {
     type Do = fn(&mut crate::trace::testing::Thread<'_>);
-    let cases: [(Cause, Do); 8] = [
+    let cases: [(Cause, Do); 9] = [
         (Cause::NotLaunched, |t| t.host(100_000)),
         (Cause::Transfer, |t| t.copy("HtoD", ("pinned", "device"), true, 8, 100_000)),
         (Cause::Memory, |t| t.alloc("cuMemAlloc_v2", "device", 1, 8, 100_000)),
         (Cause::Load, |t| t.other("cuModuleLoadData", "module", 100_000)),
         (Cause::Driver, |t| t.other("cuCtxSetCurrent", "api", 100_000)),
+        // Of which nothing ran on the GPU.
+        (Cause::LaunchCalls, |t| t.launch("c", 100_000)),
         (Cause::Collective, |t| t.collective("ncclAllReduce", "all_reduce", 1, 8, false, 100_000)),
         (Cause::System, |t| t.system_wait("read", "read", 100_000)),
         // A wait that began when the GPU had run dry already is not what it waits for.

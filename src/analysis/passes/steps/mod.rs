@@ -93,6 +93,13 @@ impl Steps {
         Steps { slots: all.iter().enumerate().map(|(i, s)| (s.process_id, i)).collect(), all, called }
     }
 
+    /// The same, processes in the order of their places.
+    pub(crate) fn in_order_of(mut self, place: impl Fn(i64) -> usize) -> Steps {
+        self.all.sort_by_key(|s| (place(s.process_id), s.process_id));
+        self.slots = self.all.iter().enumerate().map(|(slot, s)| (s.process_id, slot)).collect();
+        self
+    }
+
     /// These steps of each process that has them.
     pub(crate) fn only(self, first: usize, last: usize) -> Steps {
         let all = self.all.into_iter().filter_map(|steps| steps.only(first, last)).collect();
