@@ -162,7 +162,8 @@ pub(crate) const ALL: &[Rule] = &[
         all_of_it: false,
         gain_known: true,
         effort: Effort::Medium,
-        recorded: |s| s.on_gpu.is_some(),
+        // What the host does in long steps that are a finding is not told by the usual one.
+        recorded: |s| s.on_gpu.is_some() && outlier_steps(s).is_none(),
         evaluate: host_work,
     },
     Rule {

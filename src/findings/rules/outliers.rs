@@ -96,6 +96,7 @@ mod tests {
             assert!(text.contains("OUTLIER STEPS: 4 of 104 steps take 50 % of their time: 4 "), "{text}");
             assert!(text.contains("train.py:212"), "{text}");
             assert!(text.contains("--steps N shows one"), "{text}");
+            assert!(!text.contains("host work,"), "what the host does in these steps is not fine: {text}");
             assert_eq!(found(&section)[0], ("outlier-steps".to_owned(), 96_000), "{text}");
             // One has less than a fifth of the time.
             let one = with_long_steps(&[50], gpu_times);
