@@ -183,12 +183,14 @@ fn by_kind(facts: &Facts<'_>) -> Table {
         column("total_ns", "Total", Unit::Ns),
         column("wall_percent", "Of wall", Unit::Percent),
     ];
-    let mut kinds: BTreeMap<((usize, i64), Kind), (u64, i64)> = BTreeMap::new();
+    let mut kinds: BTreeMap<(i64, Kind), (u64, i64)> = BTreeMap::new();
     for (key, calls) in facts.collectives.calls.iter() {
-        let sum = kinds.entry((facts.place(key.process_id), key.kind)).or_default();
+        let sum = kinds.entry((key.process_id, key.kind)).or_default();
         *sum = (sum.0 + calls.api.count, sum.1 + calls.api.sum);
     }
-    let row = |(((_, process), kind), (count, ns)): (&((usize, i64), Kind), &(u64, i64))| -> Vec<Value> {
+    let mut kinds: Vec<_> = kinds.into_iter().collect();
+    kinds.sort_by_key(|((process, kind), _)| (facts.place(*process), *kind));
+    let row = |((process, kind), (count, ns)): &((i64, Kind), (u64, i64))| -> Vec<Value> {
         let share = percent(*ns as f64, facts.wall_ns(*process));
         vec![facts.label(*process).into(), kind.text().into(), (*count).into(), (*ns).into(), share]
     };
