@@ -168,7 +168,7 @@ fn an_event_that_a_clock_put_days_away_is_left_out_and_said() {
         let only = ["report", "imported", "--only", "gpu-utilisation", "--format", "json"];
         let report: serde_json::Value = serde_json::from_str(&scratch.gputrace(&only).expect(0).text()).expect("JSON");
         let busy = report["analyses"]["gpu-utilisation"]["facts"]["busy_percent"].as_f64().expect("a share");
-        assert_eq!(busy > 80.0, !what.contains("without any"), "{what}: {busy} %");
+        assert!(busy > 80.0, "the jump is in no range: {what}: {busy} %");
     }
 }
 

@@ -118,7 +118,8 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     }
     out.push_str(&window(content));
     if let Some(steps) = main.and_then(|s| s.steps) {
-        let _ = write!(out, "  {} steps", number(steps.count as f64));
+        let what = if steps.count == 1 { "step" } else { "steps" };
+        let _ = write!(out, "  {} {what}", number(steps.count as f64));
     }
     let mut numbers: Vec<i32> = facts.host.devices.iter().copied().collect();
     numbers.sort_unstable();
