@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::limits::{prefix, with_mounts};
-use crate::recovering::{kill, kill_with_heirs};
+use crate::recovering::{heir_of, kill, kill_with_heirs};
 use crate::util::{Driver, Scratch, Trace, count, gputrace, poll, program, shim};
 
 /// The number in a file that `victim` shares with us.
@@ -378,6 +378,8 @@ fn sessions_are_removed_also_those_of_killed_launchers() {
     let mut started = scratch.target("sleep").arg("1000").start_to_be_killed();
     poll(Duration::from_secs(30), || (!scratch.sessions().is_empty()).then_some(())).expect("a session");
     let sleeper = child_of(started.pid());
+    // One that is not awake yet when its launcher dies cannot go on.
+    heir_of(&started);
     started.kill();
     assert_eq!(scratch.sessions().len(), 1);
     kill(sleeper);
