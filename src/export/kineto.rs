@@ -13,13 +13,13 @@ use rustc_hash::FxHashMap;
 
 use super::collectives::{self, Collectives};
 use super::output::{Output, quoted};
-use super::{Files, counters, runtime};
+use super::{Files, counters, on_gpu, runtime};
 use crate::analysis::Shed;
 use crate::import::OPERATOR;
 use crate::trace::{NO_NAME, Process, Rows, Trace, Want, copy_name};
 
 const CALL: [&str; 7] = ["api_ns", "pid", "tid", "correlation_id", "api_id", "result", IMPORTED_ONLY];
-const WORK: [&str; 8] = ["gpu_ns", "pid", "device", "context", "stream", "correlation_id", "graph_node", IMPORTED_ONLY];
+const WORK: &[&str] = &["pid", IMPORTED_ONLY];
 
 /// What is read.
 pub(super) const WANTS: &[Want] = &[
@@ -35,47 +35,10 @@ pub(super) const WANTS: &[Want] = &[
     Want { table: TableId::DeviceMemory, columns: &CALL },
     Want { table: TableId::Api, columns: &CALL },
     Want { table: TableId::Dispatches, columns: &["api_ns", "pid", "tid", "correlation_id", "api_id", "name_id"] },
-    Want {
-        table: TableId::Kernels,
-        columns: &[
-            WORK[0],
-            WORK[1],
-            WORK[2],
-            WORK[3],
-            WORK[4],
-            WORK[5],
-            WORK[6],
-            WORK[7],
-            "name_id",
-            "grid_x",
-            "grid_y",
-            "grid_z",
-            "block_x",
-            "block_y",
-            "block_z",
-            "registers",
-            "static_shared_bytes",
-            "shared_bytes",
-        ],
-    },
-    Want {
-        table: TableId::DeviceCopies,
-        columns: &[
-            WORK[0],
-            WORK[1],
-            WORK[2],
-            WORK[3],
-            WORK[4],
-            WORK[5],
-            WORK[6],
-            WORK[7],
-            "kind",
-            "direction",
-            "src_kind",
-            "dst_kind",
-            "bytes",
-        ],
-    },
+    on_gpu::KERNELS,
+    Want { table: TableId::Kernels, columns: WORK },
+    on_gpu::COPIES,
+    Want { table: TableId::DeviceCopies, columns: WORK },
     collectives::WANT,
     counters::WANT,
     Want { table: TableId::Ranges, columns: &["end_ns", "pid", "tid", "kind", "name_id", "domain_id", IMPORTED_ONLY] },

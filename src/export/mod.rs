@@ -4,6 +4,7 @@ pub(crate) mod chrome;
 mod collectives;
 mod counters;
 mod kineto;
+mod on_gpu;
 mod output;
 pub(crate) mod page;
 pub(crate) mod perfetto;

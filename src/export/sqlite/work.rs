@@ -2,11 +2,10 @@
 
 use std::io;
 
-use gputrace_collectors::schema::TableId;
-
 use super::Export;
 use super::database::Cell;
 use super::sheets::{GRAPH_TRACE, KERNEL, MEMCPY, MEMSET};
+use crate::export::on_gpu;
 use crate::trace::{Ints, NO_NAME, Rows, Want};
 
 /// Directions of copies, by their numbers in CUPTI.
@@ -15,48 +14,8 @@ const DIRECTIONS: [&str; 11] =
 /// The name of a graph's launch of which no kernels are known.
 const WHOLE_GRAPH: &str = "(whole CUDA graph)";
 
-const WORK: [&str; 6] = ["gpu_ns", "device", "context", "stream", "correlation_id", "graph_node"];
-
 /// What is read.
-pub(super) const WANTS: &[Want] = &[
-    Want {
-        table: TableId::Kernels,
-        columns: &[
-            WORK[0],
-            WORK[1],
-            WORK[2],
-            WORK[3],
-            WORK[4],
-            WORK[5],
-            "name_id",
-            "grid_x",
-            "grid_y",
-            "grid_z",
-            "block_x",
-            "block_y",
-            "block_z",
-            "registers",
-            "shared_bytes",
-            "static_shared_bytes",
-        ],
-    },
-    Want {
-        table: TableId::DeviceCopies,
-        columns: &[
-            WORK[0],
-            WORK[1],
-            WORK[2],
-            WORK[3],
-            WORK[4],
-            WORK[5],
-            "kind",
-            "direction",
-            "src_kind",
-            "dst_kind",
-            "bytes",
-        ],
-    },
-];
+pub(super) const WANTS: &[Want] = &[on_gpu::KERNELS, on_gpu::COPIES];
 
 /// The number of a kind of memory, of what is taken too.
 pub(super) fn memory(kind: &str) -> i64 {

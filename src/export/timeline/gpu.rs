@@ -5,49 +5,13 @@ use std::io;
 use gputrace_collectors::schema::TableId;
 
 use super::{Arg, Flow, Limited, Slice, Texts, Track};
+use crate::export::on_gpu;
 use crate::trace::{NO_NAME, Rows, Want};
-
-const WORK: [&str; 6] = ["gpu_ns", "device", "context", "stream", "correlation_id", "graph_node"];
 
 /// What is read.
 pub(super) const WANTS: &[Want] = &[
-    Want {
-        table: TableId::Kernels,
-        columns: &[
-            WORK[0],
-            WORK[1],
-            WORK[2],
-            WORK[3],
-            WORK[4],
-            WORK[5],
-            "name_id",
-            "grid_x",
-            "grid_y",
-            "grid_z",
-            "block_x",
-            "block_y",
-            "block_z",
-            "registers",
-            "shared_bytes",
-            "static_shared_bytes",
-        ],
-    },
-    Want {
-        table: TableId::DeviceCopies,
-        columns: &[
-            WORK[0],
-            WORK[1],
-            WORK[2],
-            WORK[3],
-            WORK[4],
-            WORK[5],
-            "kind",
-            "direction",
-            "src_kind",
-            "dst_kind",
-            "bytes",
-        ],
-    },
+    on_gpu::KERNELS,
+    on_gpu::COPIES,
     Want { table: TableId::GpuWindows, columns: &["window_ns", "kind", "ended_by"] },
 ];
 
