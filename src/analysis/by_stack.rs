@@ -132,7 +132,7 @@ pub(super) fn error_percent(facts: &Facts<'_>, amount: Amount) -> Value {
 
 /// Whether old rows of malloc were removed for the size limit.
 pub(super) fn is_removed(facts: &Facts<'_>) -> bool {
-    loss::removed(facts.trace).iter().any(|removed| removed.table == TableId::HostMemory.table().name)
+    loss::is_removed(facts.trace, &[TableId::HostMemory])
 }
 
 /// Says that there is nothing, where there is nothing, and what is missing. Whether there is something.

@@ -74,9 +74,7 @@ pub(super) fn no_times_note(section: &mut Section, facts: &Facts<'_>) {
         section.note(NONE_CHOSEN);
         return;
     }
-    let removed = loss::removed(facts.trace);
-    let removed = removed.iter().any(|of| TABLES.iter().any(|table| of.table == table.table().name));
-    if unread(facts).is_none() && !removed {
+    if unread(facts).is_none() && !loss::is_removed(facts.trace, &TABLES) {
         let metal = facts.processes().any(|process| facts.is_metal(process.process_id));
         section.note(if metal { NO_METAL_TIMES } else { NO_TIMES });
     }

@@ -170,6 +170,11 @@ pub(crate) fn note(section: &mut Section, facts: &Facts<'_>, what: &str, table: 
     removed_note(section, facts, &[table]);
 }
 
+/// Whether old rows of any of these tables were removed for the size limit.
+pub(crate) fn is_removed(trace: &Trace, tables: &[TableId]) -> bool {
+    removed(trace).iter().any(|of| tables.iter().any(|table| of.table == table.table().name))
+}
+
 /// Says in a section that old rows of its tables were removed for the size limit, where that is so.
 pub(super) fn removed_note(section: &mut Section, facts: &Facts<'_>, tables: &[TableId]) {
     let removed =

@@ -191,9 +191,7 @@ impl Analysis for Targets {
         section.fact("not_measured", "not measured", Unit::Count, counts[2]);
         section.table(Table::new("targets", "Thresholds, and what this trace says", &COLUMNS, rows));
         super::unmatched::note_of_rest(&mut section, facts);
-        let lost =
-            super::loss::removed(facts.trace).iter().any(|removed| removed.table == TableId::Launches.table().name);
-        if lost {
+        if super::loss::is_removed(facts.trace, &[TableId::Launches]) {
             section.note("Old launches were removed to keep to --max-size: the numbers are of what is left.");
         }
         section

@@ -18,7 +18,7 @@ pub(crate) fn calls(facts: &Facts<'_>, process_id: i64) -> Option<String> {
     let own = || facts.trace.process(process_id);
     let lost = || {
         loss::unread(facts, &launches).is_some()
-            || loss::removed(facts.trace).iter().any(|of| of.table == TableId::Launches.table().name)
+            || loss::is_removed(facts.trace, &launches)
             || own().and_then(|own| Loss::of_process(own, &launches)).is_some_and(|loss| loss.dropped > 0)
             || Shed::of(own().into_iter()).is_some()
     };

@@ -30,7 +30,7 @@ pub(crate) fn missing(facts: &Facts<'_>, process_id: i64) -> Option<String> {
     let filter = facts.filter;
     let elsewhere = filter.is_gapped() || filter.device.is_some() || filter.interval.is_some();
     let timed = facts.trace.gave_cupti_up() || facts.is_metal(process_id);
-    let removed = || loss::removed(facts.trace).iter().any(|of| of.table == TableId::Kernels.table().name);
+    let removed = || loss::is_removed(facts.trace, &[TableId::Kernels]);
     if elsewhere || timed || !facts.trace.has_gpu_times() || removed() {
         return None;
     }

@@ -96,7 +96,7 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
     if content.own.unaccounted {
         return format!("UNKNOWN: {calls} {api} calls were written, and how many are lost is not known\n");
     }
-    if loss::removed(facts.trace).iter().any(|removed| DRIVER.iter().any(|of| of.table().name == removed.table)) {
+    if loss::is_removed(facts.trace, &DRIVER) {
         return format!("UNKNOWN: {api} calls were removed to keep to --max-size, and too few are left to judge\n");
     }
     if let Some(lines) = sums::lines(facts) {
