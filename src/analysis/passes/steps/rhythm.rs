@@ -32,17 +32,23 @@ pub(crate) struct Rhythm {
     pub(crate) usual: bool,
 }
 
+/// The median distance of these places, which are in order, and the share of the distances that are the same.
+fn usual_distance(places: &[usize]) -> Option<(usize, f64)> {
+    let mut distances: Vec<usize> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    distances.sort_unstable();
+    let every = *distances.get(distances.len() / 2)?;
+    let even = distances.iter().filter(|distance| **distance == every).count();
+    Some((every, even as f64 / distances.len() as f64))
+}
+
 /// The rhythm of steps of these lengths, if they have one.
 pub(super) fn rhythm(lengths: &[i64], median_ns: i64) -> Option<Rhythm> {
     let limits = [(CALM * median_ns as f64) as i64, median_ns.saturating_mul(OUTLIER)];
     // Where some steps in between are a little longer than most, the far longer ones may still be even.
     limits.into_iter().find_map(|limit| {
         let long: Vec<usize> = (0..lengths.len()).filter(|step| lengths[*step] > limit).collect();
-        let mut distances: Vec<usize> = long.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        distances.sort_unstable();
-        let every = *distances.get(distances.len() / 2).filter(|_| distances.len() >= EVEN)?;
-        let even = distances.iter().filter(|distance| **distance == every).count();
-        if every < 2 || (even as f64) < EVEN_SHARE * distances.len() as f64 {
+        let (every, even) = usual_distance(&long).filter(|_| long.len() > EVEN)?;
+        if every < 2 || even < EVEN_SHARE {
             return None;
         }
         let mut longest: Vec<i64> = long.iter().map(|step| lengths[*step]).collect();
@@ -67,12 +73,8 @@ pub(super) fn turns(lengths: &[i64]) -> Option<Vec<usize>> {
     sorted.sort_unstable();
     let limit = (CALM * quantile(&sorted, 0.5) as f64) as i64;
     let ends: Vec<usize> = (0..lengths.len()).filter(|turn| lengths[*turn] > limit).map(|turn| turn + 1).collect();
-    let mut distances: Vec<usize> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    distances.sort_unstable();
-    let every = *distances.get(distances.len() / 2)?;
-    let even = distances.iter().filter(|distance| **distance == every).count();
-    let is_clockwork = even as f64 >= CLOCKWORK * distances.len() as f64;
-    ((2..=PARTS).contains(&every) && ends.len() > STEPS && is_clockwork).then_some(ends)
+    let (every, even) = usual_distance(&ends)?;
+    ((2..=PARTS).contains(&every) && ends.len() > STEPS && even >= CLOCKWORK).then_some(ends)
 }
 
 #[cfg(test)]
