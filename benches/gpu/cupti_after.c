@@ -1,6 +1,7 @@
 /* What launches cost before CUPTI is used, while its records are on, when they are off again, and after cuptiFinalize:
  * cupti_after LIBCUPTI NODES [KEEP]      a graph of NODES kernels too, unless 0; KEEP: without cuptiFinalize, which breaks graphs
  * cupti_after LIBCUPTI threads N CYCLES  CUPTI put on and taken off CYCLES times by another thread while N threads launch
+ * cupti_after LIBCUPTI flush N TIMES     flushes while N threads launch: how long each lasts, and who gives buffers back meanwhile
  *
  *     cc -O2 -o cupti_after benches/gpu/cupti_after.c -ldl -lpthread */
 #define _GNU_SOURCE
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef void *Handle;
 #define DRIVER(DO)                                                                                                     \
@@ -55,7 +57,13 @@ static void request(uint8_t **buffer, size_t *bytes, size_t *most) {
     *most = 0;
 }
 
+/* Buffers that came back: in the thread that flushes, in another one meanwhile, between flushes. */
+static atomic_long back[3];
+static atomic_int flushing;
+
 static void complete(Handle of, uint32_t id, uint8_t *buffer, size_t bytes, size_t valid) {
+    int who = flushing;
+    back[!who ? 2 : who != gettid()]++;
     for (Handle record = NULL; cuptiActivityGetNextRecord(buffer, valid, &record) == 0;) records++;
     free(buffer);
 }
@@ -149,9 +157,29 @@ static void cycle(int threads, int cycles) {
            middle(times[0], cycles), worst[0], middle(times[1], cycles), worst[1], (long)errors);
 }
 
+static void flushes(int threads, int times) {
+    pthread_t all[64];
+    on();
+    for (int i = 0; i < threads; i++) pthread_create(&all[i], NULL, load, NULL);
+    for (int n = 0; n < times && !errors; n++) {
+        nanosleep(&(struct timespec){0, 200000000}, NULL);
+        long own = back[0], other = back[1], between = back[2], before = records;
+        flushing = gettid();
+        uint64_t begin = now();
+        OK(cuptiActivityFlushAll(0));
+        uint64_t took = now() - begin;
+        flushing = 0;
+        printf("  flush %.1f ms: %ld records, buffers back in its own thread %ld, in another %ld; %ld between flushes so far\n",
+               (double)took / 1e6, records - before, back[0] - own, back[1] - other, between);
+    }
+    stop = 1;
+    for (int i = 0; i < threads; i++) pthread_join(all[i], NULL);
+    off();
+}
+
 int main(int argc, char **argv) {
     Handle cuda = dlopen("libcuda.so.1", RTLD_NOW), cupti = argc > 2 ? dlopen(argv[1], RTLD_NOW) : NULL, module, graph;
-    if (!cuda || !cupti) return fprintf(stderr, "cupti_after LIBCUPTI NODES [KEEP] | threads N CYCLES: %s\n", dlerror()), 2;
+    if (!cuda || !cupti) return fprintf(stderr, "cupti_after LIBCUPTI NODES [KEEP] | threads N CYCLES | flush N TIMES: %s\n", dlerror()), 2;
 #define FIND(library, name)                                                                                            \
     if (!(name = dlsym(library, #name))) return fprintf(stderr, "no %s\n", #name), 2;
 #define OF_DRIVER(name, arguments) FIND(cuda, name)
@@ -167,6 +195,10 @@ int main(int argc, char **argv) {
     if (argc > 4 && strcmp(argv[2], "threads") == 0) {
         int cycles = atoi(argv[4]);
         cycle(atoi(argv[3]) % 64, cycles < 1000 ? cycles : 1000);
+        return errors != 0;
+    }
+    if (argc > 4 && strcmp(argv[2], "flush") == 0) {
+        flushes(atoi(argv[3]) % 64, atoi(argv[4]));
         return errors != 0;
     }
     if (atoi(argv[2]) > 0) {

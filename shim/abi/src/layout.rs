@@ -404,6 +404,11 @@ impl View {
         pool::take(&self.header().free_chunks, limit)
     }
 
+    /// How many chunks nobody has.
+    pub fn free_chunks(&self) -> u32 {
+        pool::count(&self.header().free_chunks)
+    }
+
     /// Gives a chunk back to the pool.
     pub fn give_chunk(&self, chunk: u32) {
         pool::give(&self.header().free_chunks, chunk);

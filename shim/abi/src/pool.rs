@@ -28,6 +28,11 @@ pub fn take(free: &[AtomicU64], limit: u32) -> Option<u32> {
     None
 }
 
+/// How many chunks are free.
+pub fn count(free: &[AtomicU64]) -> u32 {
+    free.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
+}
+
 /// Gives a chunk back; a number beyond the pool is ignored.
 pub fn give(free: &[AtomicU64], chunk: u32) {
     if let Some(word) = free.get(chunk as usize / 64) {

@@ -15,8 +15,8 @@ use super::{BELL, END, IS_ON, Mode, OR_EVENTS, aside, at_exit, buffers, cupti_is
 use crate::interpose::elf;
 use crate::{capture, ending, session, sys, thread};
 
-/// CUPTI is asked for what is complete, while records are on, when it had some for so long and gave nothing back by itself. Where
-/// much comes a flush lasts until no more does, and buffers run out meanwhile.
+/// CUPTI is asked for what is complete, while records are on, when it had some for so long and gave nothing back by itself. A
+/// flush takes some ms where much comes, in which no buffer is read.
 const FLUSH_AFTER_NS: u64 = 200_000_000;
 /// Where buffers come back by themselves all is told that was complete before the last that came so long ago.
 const FLOW_NS: u64 = 1_000_000_000;

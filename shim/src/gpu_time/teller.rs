@@ -13,6 +13,8 @@ use crate::{session, sys};
 
 /// A ring is waited for so long; then what does not fit is counted.
 const ROOM_LOOKS: u32 = 2000;
+/// Of so many chunks our thread leaves one to the program's threads: CUPTI's records can wait in its buffers, calls can not.
+const LEFT_OF: u32 = 4;
 
 /// Writes records and what became of asking into our thread's ring.
 pub(super) struct Teller {
@@ -77,14 +79,17 @@ impl Teller {
         self.tell_at(kind, key, number, text, session::now())
     }
 
-    /// Waits for room, which the collector makes every few milliseconds, unless the last text waited in vain.
+    /// Waits for room, which the collector makes every few milliseconds, unless the last text waited in vain. A burst of records
+    /// leaves a part of the rings to the program's threads.
     pub(super) fn tell_at(&self, kind: u64, key: u64, number: u64, text: &[u8], at: u64) -> bool {
         let looks = if self.patient.get() { ROOM_LOOKS } else { 1 };
         let told = (0..looks).any(|look| {
             if look > 0 {
                 sys::nap(1_000_000);
             }
-            self.state.write_text(kind, key, number, text, at)
+            let is_last = look + 1 == looks;
+            (is_last || self.state.free_chunks().is_none_or(|(free, all)| free > all / LEFT_OF))
+                && self.state.write_text(kind, key, number, text, at)
         });
         self.patient.set(told);
         told

@@ -180,6 +180,13 @@ impl State {
         Some(taken)
     }
 
+    /// Chunks of the segment that nobody has, and all.
+    pub(crate) fn free_chunks(&self) -> Option<(u32, u32)> {
+        // SAFETY: the segment is mapped as long as this state has a row.
+        let view = unsafe { session::view_at(self.segment.get()) }.filter(|_| self.row().is_some())?;
+        Some((view.free_chunks(), view.chunk_count()))
+    }
+
     /// Whether the chunk in `taken` stands in the chain behind the tail's.
     fn is_linked(&self, view: &View, row: &ThreadRow) -> bool {
         match self.end_of_chain(view) {

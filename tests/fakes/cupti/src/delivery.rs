@@ -165,12 +165,14 @@ fn ask(request: Request, registration: u64) -> Option<Buffer> {
     Some(Buffer { registration, at, size, most })
 }
 
-/// Fills and completes buffers while there are records for a full one, or, if `all`, any.
+/// Fills and completes buffers while there are records for a full one, or, if `all`, any that were there when this began: a
+/// flush of CUPTI's own ends too, however much comes meanwhile.
 pub(crate) fn deliver(all: bool) {
     let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
+    let mut left = if all { pending().records.len() } else { usize::MAX };
     loop {
         let mut p = pending();
-        let Some((request, complete)) = p.callbacks.filter(|_| !p.records.is_empty()) else { return };
+        let Some((request, complete)) = p.callbacks.filter(|_| !p.records.is_empty() && left > 0) else { return };
         let Some(buffer) = open.take().filter(|buffer| buffer.registration == p.registration) else {
             let registration = p.registration;
             drop(p);
@@ -182,6 +184,7 @@ pub(crate) fn deliver(all: bool) {
             *open = Some(buffer);
             return;
         }
+        left = left.saturating_sub(fitting);
         let mut records: Vec<Record> = p.records.drain(..fitting).collect();
         p.bytes -= records.iter().map(|record| record.bytes.len()).sum::<usize>();
         p.room = (0, 0);
