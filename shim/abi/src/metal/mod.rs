@@ -43,7 +43,7 @@ pub mod unseen {
     pub const LACKS: u64 = 2;
     /// A method of it has another signature than known, and is left alone. The text: class, a space, selector.
     pub const SIGNATURE: u64 = 3;
-    /// No message returned an object of it before one was waited for. The text: as for [`FULL`].
+    /// No message returned an object of it before one was committed or waited for. The text: as for [`FULL`].
     pub const LATE: u64 = 4;
 }
 

@@ -67,7 +67,16 @@ pub(super) fn add_completed_handler<const SLOT: usize>(buffer: Id, block: Id) {
     unsafe { code(buffer, SELECTOR.get(), block) }
 }
 
-/// Records a wait for the end that did not come by a trampoline of its class.
+/// No slot of any class.
+const NO_SLOT: usize = usize::MAX;
+
+/// Records a commit that did not come by a trampoline of its class.
+pub(super) fn committed(this: Id, original: impl FnOnce()) {
+    let payload = |this: Id, (), queue| [this as u64, queue, 0, 1];
+    record::message(commit::HOOK, commit::NUMBER, this, commits::begin::<NO_SLOT>, |_| original(), payload);
+}
+
+/// The same of a wait for the end.
 pub(super) fn waited(this: Id, original: impl FnOnce()) {
     let payload = |this: Id, (), queue| [this as u64, queue, 0, 0];
     record::message(waitUntilCompleted::HOOK, waitUntilCompleted::NUMBER, this, queue, |_| original(), payload);

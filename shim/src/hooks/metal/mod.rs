@@ -15,7 +15,7 @@ pub(crate) mod devices;
 mod entry;
 mod event;
 mod feedback;
-mod late;
+pub(crate) mod late;
 mod metal4;
 mod names;
 mod queue;
