@@ -174,6 +174,7 @@ void objc_autoreleasePoolPop(void *pool);
                           indirectBufferOffset:(NSUInteger)offset
                          threadsPerThreadgroup:(MTLSize)group;
 - (void)executeCommandsInBuffer:(id)commands withRange:(NSRange)range;
+- (void)executeCommandsInBuffer:(id)commands indirectBuffer:(id<MTLBuffer>)buffer indirectBufferOffset:(NSUInteger)offset;
 @end
 
 @protocol MTLBlitCommandEncoder <MTLCommandEncoder>
@@ -300,13 +301,19 @@ void objc_autoreleasePoolPop(void *pool);
 - (double)GPUEndTime;
 @end
 
+@protocol MTL4ComputeCommandEncoder <MTLComputeCommandEncoder, MTLBlitCommandEncoder>
+- (void)dispatchThreadgroupsWithIndirectBuffer:(uint64_t)address threadsPerThreadgroup:(MTLSize)group;
+- (void)dispatchThreadsWithIndirectBuffer:(uint64_t)address;
+- (void)executeCommandsInBuffer:(id)commands indirectBuffer:(uint64_t)address;
+@end
+
 @protocol MTL4CommandBuffer <Object>
 - (id)device;
 - (NSString *)label;
 - (void)setLabel:(NSString *)label;
 - (void)beginCommandBufferWithAllocator:(id)allocator;
 - (void)endCommandBuffer;
-- (id<MTLComputeCommandEncoder>)computeCommandEncoder;
+- (id<MTL4ComputeCommandEncoder>)computeCommandEncoder;
 @end
 
 @protocol MTL4CommandQueue <Object>

@@ -10,13 +10,13 @@
 //! | Encode [`THREADS`](crate::event::detail::THREADS) | encoder | 0 | threads in all ([`crate::event::pack_grid`]) | threads of a group ([`crate::event::pack_block`]) |
 //! | Encode [`GROUPS`](crate::event::detail::GROUPS) | encoder | 0 | groups, the same | the same |
 //! | Encode [`INDIRECT`](crate::event::detail::INDIRECT) | encoder | 0 | 0: they stand in a buffer | the same |
-//! | Encode [`COMMANDS`](crate::event::detail::COMMANDS) | encoder | 0 | commands of an indirect command buffer | 0 |
+//! | Encode [`COMMANDS`](crate::event::detail::COMMANDS) | encoder | 0 | commands of an indirect command buffer; 1 where their number stands in memory | 0 |
 //! | Encode [`END_ENCODER`](crate::event::detail::END_ENCODER) | encoder | 0 | 0 | 0 |
 //! | Encode [`COMMITTED`](crate::event::detail::COMMITTED) | 0 | command buffer of Metal 4's | number of its commit | 0 |
 //! | Commit | command buffer, or number of the commit with [`FLAG_NUMBERED`] | queue; 0: that of the [`ROOM`](crate::event::detail::ROOM) that returned the command buffer | 0 | command buffers |
 //! | Sync STREAM, [`SCHEDULE`](crate::event::detail::SCHEDULE) | command buffer | queue | 0 | 0 |
 //! | Sync [`ROOM`](crate::event::detail::ROOM) | new command buffer | queue | 0 | 0 |
-//! | Sync EVENT | shared event | 0 | value | milliseconds at most |
+//! | Sync EVENT | shared event | 1: it did not come in time | value | milliseconds at most |
 //! | Sync STREAM_WAIT | event | queue | value | command buffer |
 //! | Transfer | destination | encoder | source, or value of a set | bytes |
 //! | Transfer COPY, by the host | destination | [`HOST_IS_SOURCE`], or another number: it is the destination | source | bytes |

@@ -6,8 +6,9 @@ use gputrace_abi::metal::encoder;
 
 use super::blit::BLIT;
 use super::compute::COMPUTE;
+use super::copies::COPIES;
 use super::{commits, messages, names};
-use crate::interpose::objc::{Id, Role, Sel, Selector, send};
+use crate::interpose::objc::{Id, Sel, Selector, send};
 use crate::record;
 
 messages! {
@@ -92,13 +93,10 @@ fn about(this: Id) -> [u64; 4] {
 }
 
 fn begun(this: Id, made: Id, kind: u64) -> [u64; 4] {
-    let role: Option<&Role> = match kind {
-        encoder::COMPUTE => Some(&COMPUTE),
-        encoder::BLIT => Some(&BLIT),
-        _ => None,
-    };
-    if let Some(role) = role {
-        role.meet(made);
+    match kind {
+        encoder::COMPUTE => _ = COMPUTE.meet(made),
+        encoder::BLIT => _ = (BLIT.meet(made), COPIES.meet(made)),
+        _ => {}
     }
     [made as u64, this as u64, 0, kind]
 }
