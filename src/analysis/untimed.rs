@@ -99,6 +99,25 @@ mod tests {
     }
 
     #[test]
+    fn steps_of_a_program_that_ends_while_the_last_run_are_not_told_by_the_gpu() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let mut thread = trace.thread(1, 11);
+        let first = thread.now + 10_000;
+        for nth in 0..60 {
+            let gpu = (first + nth * 300_000, 300_000);
+            let step = thread.range_begin();
+            thread.commit_commands("gemm", 4, (nth < 40).then_some(gpu));
+            thread.host(10_000);
+            thread.range_end(None, "step", step, true);
+        }
+        let summary = report(&trace, "summary");
+        let text = summary.literal.clone().unwrap_or_default();
+        assert!(text.contains("UNKNOWN: 20 of 60 command buffers have no time on the GPU"), "{text}");
+        assert!(!text.contains("step of the GPU") && !text.contains("OUTLIER") && !text.contains("finding"), "{text}");
+    }
+
+    #[test]
     fn dispatches_that_were_committed_where_nobody_saw_it_leave_it_unknown_too() {
         let mut trace = committed(|_| true);
         let stray = json!({"start_ns": START, "api_ns": 10, "process_id": 1, "pid": 1, "tid": 11, "kind": "threads", "size_x": 64});
