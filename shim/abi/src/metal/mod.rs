@@ -16,7 +16,7 @@
 //! | Commit | command buffer, or number of the commit with [`FLAG_NUMBERED`] | queue; 0: that of the [`ROOM`](crate::event::detail::ROOM) that returned the command buffer | 0 | command buffers |
 //! | Sync STREAM, [`SCHEDULE`](crate::event::detail::SCHEDULE) | command buffer | queue | 0 | 0 |
 //! | Sync [`ROOM`](crate::event::detail::ROOM) | new command buffer | queue | 0 | 0 |
-//! | Sync EVENT | shared event | 1: it did not come in time | value | milliseconds at most |
+//! | Sync EVENT | shared event | 0 | value | milliseconds at most |
 //! | Sync STREAM_WAIT | event | queue | value | command buffer |
 //! | Transfer | destination | encoder | source, or value of a set | bytes |
 //! | Transfer COPY, by the host | destination | [`HOST_IS_SOURCE`], or another number: it is the destination | source | bytes |
@@ -26,6 +26,8 @@
 //! A message `setLabel:` (class Api) has the object in word 0 and the key of its label (a text of kind LABEL; 0 none) in word 2. A
 //! message `newCommandQueue...` (class Api) has the queue in word 0, the key of its label in word 2, and how many command buffers
 //! of it may be uncompleted in word 3. A buffer or texture that ends and was not seen to begin was one of a heap's, or a view.
+//!
+//! A message that answers nil or NO has the result 1.
 //!
 //! An event's context is the number of its device, as [`crate::event::KIND_CONTEXT`] tells it.
 //! [`crate::event::KIND_GPU_TIMES`] tells when the GPU ran a command buffer.

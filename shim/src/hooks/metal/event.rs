@@ -8,7 +8,7 @@ messages! {
     SHARED_EVENT: "MTLSharedEvent", from super::resources::pipeline::END, needs ["signaledValue", "setSignaledValue:"];
 
     Sync EVENT wait "waitUntilSignaledValue:timeoutMS:" "B@:QQ" (value: u64, milliseconds: u64) -> u8
-        => |this, came: u8| [this as u64, u64::from(came == 0), value, milliseconds];
+        => |this, _| [this as u64, 0, value, milliseconds];
     Api NONE signal "setSignaledValue:" "v@:Q" (value: u64) -> () => |this, ()| [this as u64, 0, 0, value];
     Api NONE notify "notifyListener:atValue:block:" "v@:@Q@?" (listener: Id, value: u64, block: Id) -> ()
         => |this, ()| [this as u64, 0, 0, value];
