@@ -97,9 +97,7 @@ pub(crate) const ALL: &[Rule] = &[
         about: "GPU errors",
         condition: "Metal command buffers ended in an error: what they were to compute is missing. Gain not known.",
         advice: "ask command buffers for their status and error",
-        on_metal: Some(
-            "ask each for its error; MTL_SHADER_VALIDATION=1 finds what is out of bounds; did the device go away?",
-        ),
+        on_metal: Some("ask each for its error; try MTL_SHADER_VALIDATION=1; did the device go away?"),
         without: &[],
         all_of_it: false,
         gain_known: false,
