@@ -49,6 +49,7 @@ mod tests {
 
     use crate::analysis::{ALL, Section, Value};
     use crate::trace::testing::{START, TestTrace};
+    use gputrace_collectors::manifest::Removed;
     use gputrace_collectors::schema::TableId;
 
     fn report(trace: &TestTrace, name: &str) -> Section {
@@ -115,6 +116,28 @@ mod tests {
         let text = summary.literal.clone().unwrap_or_default();
         assert!(text.contains("UNKNOWN: 20 of 60 command buffers have no time on the GPU"), "{text}");
         assert!(!text.contains("step of the GPU") && !text.contains("OUTLIER"), "{text}");
+    }
+
+    #[test]
+    fn what_was_removed_for_the_size_limit_is_neither_fine_nor_said_not_to_have_completed() {
+        let mut trace = committed(|_| true);
+        for table in [TableId::Launches, TableId::CommandBuffers, TableId::Kernels, TableId::Dispatches] {
+            trace.clear(table);
+            let removed = Removed { table: table.table().name.into(), rows: 60, from_ns: START, to_ns: START + 9 };
+            trace.manifest.as_mut().expect("a manifest").removed.push(removed);
+        }
+        let text = report(&trace, "summary").literal.unwrap_or_default();
+        assert!(text.contains("most launches were removed to keep to --max-size: what is fine is not known"), "{text}");
+        assert!(!text.contains("checked, fine") && !text.contains("seen to complete"), "{text}");
+    }
+
+    #[test]
+    fn when_copies_ran_within_command_buffers_is_not_known() {
+        let mut trace = committed(|_| true);
+        trace.thread(1, 11).copy("HtoD", ("pinned", "device"), true, 8, 4_000);
+        let section = report(&trace, "transfers");
+        assert_eq!(section.get("copies"), &Value::Int(1));
+        assert_eq!(["gpu_ns", "exposed_ns", "beside_kernels_ns"].map(|key| section.get(key)), [&Value::Missing; 3]);
     }
 
     #[test]

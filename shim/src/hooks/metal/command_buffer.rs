@@ -7,6 +7,7 @@ use gputrace_abi::metal::encoder;
 use super::blit::BLIT;
 use super::compute::COMPUTE;
 use super::copies::COPIES;
+use super::late::Original;
 use super::{commits, messages, names};
 use crate::interpose::objc::{Id, Sel, Selector, send};
 use crate::record;
@@ -72,15 +73,15 @@ pub(super) fn add_completed_handler<const SLOT: usize>(buffer: Id, block: Id) {
 const NO_SLOT: usize = usize::MAX;
 
 /// Records a commit that did not come by a trampoline of its class.
-pub(super) fn committed(this: Id, original: impl FnOnce()) {
+pub(super) fn committed(this: Id, original: Original) {
     let payload = |this: Id, (), queue| [this as u64, queue, 0, 1];
-    record::message(commit::HOOK, commit::NUMBER, this, commits::begin::<NO_SLOT>, |_| original(), payload);
+    record::message(commit::HOOK, commit::NUMBER, this, commits::begin::<NO_SLOT>, |_| original.call(), payload);
 }
 
 /// The same of a wait for the end.
-pub(super) fn waited(this: Id, original: impl FnOnce()) {
+pub(super) fn waited(this: Id, original: Original) {
     let payload = |this: Id, (), queue| [this as u64, queue, 0, 0];
-    record::message(waitUntilCompleted::HOOK, waitUntilCompleted::NUMBER, this, queue, |_| original(), payload);
+    record::message(waitUntilCompleted::HOOK, waitUntilCompleted::NUMBER, this, queue, |_| original.call(), payload);
 }
 
 /// The queue of a command buffer.

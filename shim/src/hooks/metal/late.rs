@@ -66,8 +66,6 @@ pub(super) fn watch(known: Id) {
 }
 
 /// Whether the message is the program's own, and not what a layer or a class does for one, and the first to an object of its class.
-#[cold]
-#[inline(never)]
 fn is_first(this: Id, class: Class) -> bool {
     let here = 0u8;
     let inside = thread::state_slow().is_none_or(|state| record::is_inside_a_call(state, &raw const here as usize));
@@ -84,29 +82,54 @@ fn is_first(this: Id, class: Class) -> bool {
 
 type Code = unsafe extern "C" fn(Id, Sel);
 
-unsafe extern "C" fn commit<const SLOT: usize>(this: Id, selector: Sel) {
+/// The class of who is sent a message, if it is not known.
+#[inline(always)]
+fn stranger(this: Id) -> Option<Class> {
     // SAFETY: the object that is sent this message.
     let class = unsafe { object_getClass(this) };
+    (!COMMAND_BUFFER.knows(class)).then_some(class)
+}
+
+/// A message to an object of a class that is not known: recorded by `record`, if it is the first one. Not sent anew: somebody else's
+/// hook may have passed it on to here, and would see it twice.
+#[cold]
+#[inline(never)]
+fn met(this: Id, selector: Sel, class: Class, code: Code, record: fn(Id, Original)) {
+    let original = Original { code, this, selector };
+    if is_first(this, class) { record(this, original) } else { original.call() }
+}
+
+/// What a message is passed on to.
+pub(super) struct Original {
+    code: Code,
+    this: Id,
+    selector: Sel,
+}
+
+impl Original {
+    /// Passes it on.
+    pub(super) fn call(self) {
+        // SAFETY: the method of this selector that was there before, whose signature was compared, and the program's own arguments.
+        unsafe { (self.code)(self.this, self.selector) }
+    }
+}
+
+unsafe extern "C" fn commit<const SLOT: usize>(this: Id, selector: Sel) {
     // SAFETY: the method of this selector that was there before, whose signature was compared.
     let code: Code = unsafe { core::mem::transmute(COMMITS.at::<SLOT>()) };
-    if !COMMAND_BUFFER.knows(class) && is_first(this, class) {
-        // Not sent anew: somebody else's hook may have passed it on to here, and would see it twice.
+    match stranger(this) {
+        Some(class) => met(this, selector, class, code, committed),
         // SAFETY: the program's own arguments, passed on.
-        return committed(this, || unsafe { code(this, selector) });
+        None => unsafe { code(this, selector) },
     }
-    // SAFETY: as above.
-    unsafe { code(this, selector) }
 }
 
 unsafe extern "C" fn wait<const SLOT: usize>(this: Id, selector: Sel) {
-    // SAFETY: the object that is sent this message.
-    let class = unsafe { object_getClass(this) };
     // SAFETY: the method of this selector that was there before, whose signature was compared.
     let code: Code = unsafe { core::mem::transmute(WAITS.at::<SLOT>()) };
-    if !COMMAND_BUFFER.knows(class) && is_first(this, class) {
+    match stranger(this) {
+        Some(class) => met(this, selector, class, code, waited),
         // SAFETY: the program's own arguments, passed on.
-        return waited(this, || unsafe { code(this, selector) });
+        None => unsafe { code(this, selector) },
     }
-    // SAFETY: as above.
-    unsafe { code(this, selector) }
 }
