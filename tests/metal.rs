@@ -9,6 +9,7 @@ mod pipelines;
 mod stress;
 mod textures;
 mod unseen;
+mod verdicts;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -67,6 +67,7 @@ fn constructor() {
 #[ctor::ctor(unsafe)]
 fn constructor() {
     session::start_in_constructor();
+    hooks::metal::late::watch_metals_own();
 }
 
 /// Stands where std's exception personality is referred to (see build.rs): nothing of ours has landing pads, and a

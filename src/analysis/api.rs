@@ -161,7 +161,7 @@ fn by_result(facts: &Facts<'_>) -> Table {
             facts.label(key.process_id).into(),
             facts.names.full(key.api_id).into(),
             r.calls.into(),
-            results::name(key.result, key.nccl).into(),
+            results::name(key.result, facts.is_metal(key.process_id), key.nccl).into(),
             i64::from(key.result).into(),
             (!results::is_answer(key.result, key.nccl)).into(),
             (r.first_ns - facts.trace.began_ns()).into(),

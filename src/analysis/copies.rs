@@ -40,7 +40,8 @@ pub(super) fn of_peak(facts: &Facts<'_>, process_id: i64, direction: &str, bytes
 
 /// What the GPU's own times say of copies and sets.
 pub(super) fn facts_of(section: &mut Section, facts: &Facts<'_>) {
-    let gpu = facts.gpu.as_ref().filter(|gpu| gpu.any());
+    // Metal tells when a command buffer ran, and not when the copies in it did.
+    let gpu = facts.gpu.as_ref().filter(|gpu| gpu.any() && !facts.is_metal_only());
     let ns = |gpu: &Gpu| gpu.copies.sums.iter().map(|(_, sum)| sum.time.sum).sum::<i64>();
     let exposed = |gpu: &Gpu| gpu.devices.iter().map(|device| device.busy().copy_ns).sum::<i64>();
     section.fact("gpu_ns", "on the GPU", Unit::Ns, gpu.map(ns));

@@ -51,7 +51,7 @@ impl Analysis for CriticalPath {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Critical, Need::GpuClock]
+        &[Need::Critical, Need::GpuClock, Need::Metal]
     }
 
     fn metrics(&self) -> &'static [Metric] {

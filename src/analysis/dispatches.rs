@@ -6,7 +6,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::passes::metal::{Buffers, Dispatches as OfKernel, FULL_THREADS};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, loss};
+use super::{Analysis, Explain, Facts, Metric, Need, loss, untimed};
 
 /// The analysis.
 pub(crate) struct Dispatches;
@@ -50,7 +50,8 @@ impl Analysis for Dispatches {
         use Unit::*;
         const METRICS: &[Metric] = &[
             Metric::about("command_buffers", Count, "Metal command buffers that were committed"),
-            Metric::about("dispatches", Count, "dispatches in them"),
+            Metric::about("dispatches", Count, "dispatches that were encoded"),
+            Metric::about("stray", Count, "of them, dispatches of no commit that was seen"),
             Metric::use_of("dispatches_per_commit", Count, "dispatches of a command buffer that has some, mean"),
             Metric::cost("single_percent", Percent, "command buffers with one dispatch alone, of all"),
             Metric::cost("small_percent", Percent, "dispatches of fewer than 24,576 threads, of those of known size"),
@@ -81,6 +82,12 @@ impl Analysis for Dispatches {
         metal.processes.iter().for_each(|(_, own)| schedule.merge(&own.schedule));
         section.fact("command_buffers", "command buffers", Unit::Count, known.then_some(commits));
         section.fact("dispatches", "dispatches", Unit::Count, known.then_some(dispatches));
+        section.rare_fact(
+            "stray",
+            "of them of no commit",
+            Unit::Count,
+            Some(buffers(|own| own.stray)).filter(|n| *n > 0),
+        );
         section.fact("dispatches_per_commit", "dispatches of a commit", Unit::Count, per(within as f64, with));
         section.fact("single_percent", "with one dispatch alone", Unit::Percent, single);
         section.fact("small_percent", "small dispatches", Unit::Percent, small);
@@ -93,10 +100,7 @@ impl Analysis for Dispatches {
         if !known {
             section.note(NONE);
         }
-        let open = buffers(|own| own.open);
-        if open > 0 {
-            section.note(format!("{open} command buffers were not seen to complete."));
-        }
+        untimed::said(buffers).into_iter().for_each(|note| section.note(note));
         section.table(by_process(facts));
         section.table(by_kernel(facts, dispatches));
         loss::note(&mut section, facts, "dispatches and other messages to encoders", TableId::Dispatches);

@@ -47,7 +47,7 @@ impl Analysis for GpuGaps {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Gpu, Need::GpuClock]
+        &[Need::Gpu, Need::GpuClock, Need::Metal]
     }
 
     fn metrics(&self) -> &'static [Metric] {

@@ -46,7 +46,7 @@ impl Analysis for GpuUtilisation {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Busy, Need::Samples, Need::GpuClock]
+        &[Need::Busy, Need::Samples, Need::GpuClock, Need::Metal]
     }
 
     fn metrics(&self) -> &'static [Metric] {

@@ -38,7 +38,7 @@ impl Analysis for KernelSequences {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Sequences, Need::Busy, Need::GpuClock]
+        &[Need::Sequences, Need::Busy, Need::GpuClock, Need::Metal]
     }
 
     fn metrics(&self) -> &'static [Metric] {

@@ -1,7 +1,7 @@
 //! metal-baseline: the few numbers that users' guides for Metal ask for before and after a change, in one table.
 
 use super::section::{Column, Section, Table, Unit, Value, column};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu, targets};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, targets, unmatched};
 use crate::render::{duration, number, share};
 
 /// The analysis.
@@ -29,14 +29,16 @@ impl Baseline {
         let sum = |of: fn(&super::passes::gpu::Device) -> i64| devices().map(of).sum::<i64>() as f64;
         let (busy, range) = (sum(|device| device.busy().total_ns()), sum(|device| device.range_ns()));
         let (kernels, (timed, computing_ns)) = kernels(facts);
+        // What is busy or idle is known where all that ran is.
+        let is_whole = unmatched::any(facts).is_none();
         let allocating = facts.device_memory.calls.iter().filter(|((_, is_alloc, ..), _)| *is_alloc);
         Baseline {
             total_ns: facts.busy().iter().map(|(id, _)| facts.wall_ns(*id)).sum(),
-            utilisation_percent: (range > 0.0).then(|| 100.0 * busy / range),
+            utilisation_percent: (range > 0.0 && is_whole).then(|| 100.0 * busy / range),
             kernels,
             kernel_ns: (timed > 0).then(|| computing_ns / timed as f64),
-            gap_ns: targets::average_gap_ns(facts),
-            efficiency_percent: targets::launch_efficiency(facts),
+            gap_ns: targets::average_gap_ns(facts).filter(|_| is_whole),
+            efficiency_percent: targets::launch_efficiency(facts).filter(|_| is_whole),
             allocations: allocating.map(|(_, calls)| calls.api.count).sum(),
         }
     }
@@ -78,7 +80,8 @@ impl Analysis for MetalBaseline {
                 to limits with gputrace check.",
             unit: "ns and percent in JSON; in text each value has its unit.",
             limits: "Metal tells when a command buffer ran, not when each kernel did: gaps between kernels of one command buffer, and copies in it, are \
-                busy time here, and count as time of kernels. Kernels whose command buffer has no time are in their number alone. Of a trace of CUDA kernels are those that ran.",
+                busy time here, and count as time of kernels. Kernels whose command buffer has no time are in their number alone, and where more than 5 % of the \
+                command buffers have none, or of the dispatches no commit, utilisation, gap and efficiency are not known. Dispatches that were not committed ran nowhere. Of a trace of CUDA kernels are those that ran.",
             source: "The metal-candle guide's baseline table and its targets.",
         }
     }
@@ -117,6 +120,7 @@ impl Analysis for MetalBaseline {
         section.fact("allocations", "allocations", Unit::Count, (of.total_ns > 0.0).then_some(of.allocations));
         section.table(table(&of));
         gpu::times(facts, &mut section);
+        unmatched::note(&mut section, facts);
         section
     }
 }
@@ -136,7 +140,7 @@ fn table(of: &Baseline) -> Table {
     let percent = |of: Option<f64>| of.map(|percent| share(percent / 100.0));
     let above = |of: Option<f64>, least: f64| Some((format!("> {least} %"), of.map(|percent| percent > least)));
     let rows = vec![
-        row("total time", Some(duration(of.total_ns)), None),
+        row("total time", (of.total_ns > 0.0).then(|| duration(of.total_ns)), None),
         row("GPU utilisation", percent(of.utilisation_percent), above(of.utilisation_percent, UTILISATION_PERCENT)),
         row("kernels", of.kernels.map(|kernels| number(kernels as f64)), None),
         row("average kernel", of.kernel_ns.map(duration), None),
@@ -146,7 +150,7 @@ fn table(of: &Baseline) -> Table {
             Some((format!("<= {}", duration(GAP_NS)), of.gap_ns.map(|ns| ns <= GAP_NS))),
         ),
         row("launch efficiency", percent(of.efficiency_percent), above(of.efficiency_percent, EFFICIENCY_PERCENT)),
-        row("allocations", Some(number(of.allocations as f64)), None),
+        row("allocations", (of.total_ns > 0.0).then(|| number(of.allocations as f64)), None),
     ];
     Table::new("baseline", "Before and after a change", &COLUMNS, rows)
 }

@@ -78,6 +78,7 @@ mod transfers;
 mod uncalled;
 mod unified_memory;
 mod unmatched;
+mod untimed;
 
 pub(crate) use aliases::{find, unknown};
 pub(crate) use clock::back as clock_back;

@@ -38,7 +38,7 @@ impl Analysis for QueueLength {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Launched, Need::GpuClock]
+        &[Need::Launched, Need::GpuClock, Need::Metal]
     }
 
     fn metrics(&self) -> &'static [Metric] {

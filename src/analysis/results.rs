@@ -117,8 +117,14 @@ const NCCL: &[(i32, &str)] = &[
     (7, "ncclInProgress"),
 ];
 
-/// What a result is called.
-pub(super) fn name(code: i32, nccl: bool) -> String {
+/// What a message of Metal's answered that has a result other than 0.
+const METAL: &str = "nil, or NO";
+
+/// What a result is called, of a call of Metal's, of NCCL's or of CUDA's driver.
+pub(super) fn name(code: i32, metal: bool, nccl: bool) -> String {
+    if metal {
+        return METAL.to_owned();
+    }
     let names = if nccl { NCCL } else { DRIVER };
     match names.binary_search_by_key(&code, |(known, _)| *known) {
         Ok(at) if nccl => names[at].1.to_owned(),
@@ -134,8 +140,14 @@ mod tests {
     #[test]
     fn results_have_the_names_of_their_headers() {
         assert!([DRIVER, NCCL].iter().all(|names| names.is_sorted_by_key(|(code, _)| *code)));
-        assert_eq!(name(2, false), "CUDA_ERROR_OUT_OF_MEMORY");
-        assert_eq!((name(2, true), name(12345, false)), ("ncclSystemError".to_owned(), "result 12345".to_owned()));
+        assert_eq!(
+            (name(2, false, false).as_str(), name(1, true, false).as_str()),
+            ("CUDA_ERROR_OUT_OF_MEMORY", METAL)
+        );
+        assert_eq!(
+            (name(2, false, true), name(12345, false, false)),
+            ("ncclSystemError".to_owned(), "result 12345".to_owned())
+        );
         assert!(is_answer(600, false) && is_answer(7, true) && !is_answer(7, false));
     }
 }

@@ -42,7 +42,7 @@ impl Analysis for Itself {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::GpuClock, Need::Activities]
+        &[Need::GpuClock, Need::Activities, Need::Metal]
     }
 
     fn metrics(&self) -> &'static [Metric] {

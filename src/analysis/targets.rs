@@ -136,7 +136,7 @@ impl Analysis for Targets {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Gpu, Need::Launches, Need::Sites, Need::DeviceMemory, Need::Counters, Need::GpuClock]
+        &[Need::Gpu, Need::Launches, Need::Sites, Need::DeviceMemory, Need::Counters, Need::GpuClock, Need::Metal]
     }
 
     fn metrics(&self) -> &'static [Metric] {

@@ -39,14 +39,15 @@ impl Analysis for Transfers {
                 processor looks like one that waited. A kind of memory is unknown when its allocation \
                 was not seen; host memory that was not pinned through the driver counts as pageable. The link is known where the \
                 manifest describes it and all devices of the process have the same; a bandwidth beyond it went another way \
-                (NVLink) and has no share. Packets' heads are not taken off, so that 85 to 90 % is as much as there is.",
+                (NVLink) and has no share. Packets' heads are not taken off, so that 85 to 90 % is as much as there is. Of Metal it is not known how long \
+                copies took on the GPU, and beside what.",
             source: "Nsight Systems cuda_gpu_mem_time_sum, cuda_gpu_mem_size_sum and rules cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync; \
                 small transfers: less than 64 KiB, the definition above. The rules match runtime names there, driver calls here.",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Transfers, Need::Sites, Need::Busy]
+        &[Need::Transfers, Need::Sites, Need::Busy, Need::Metal]
     }
 
     fn metrics(&self) -> &'static [Metric] {

@@ -8,7 +8,7 @@
 use gputrace_collectors::schema::TableId;
 
 use super::section::{Section, Value};
-use super::{Facts, gpu, loss};
+use super::{Facts, gpu, loss, untimed};
 use crate::render::{number, time};
 
 /// Fewer launches without a kernel are no reason to doubt the others.
@@ -29,10 +29,12 @@ pub(crate) fn missing(facts: &Facts<'_>, process_id: i64) -> Option<String> {
     }
     let filter = facts.filter;
     let elsewhere = filter.is_gapped() || filter.device.is_some() || filter.interval.is_some();
-    let timed = facts.trace.gave_cupti_up() || facts.is_metal(process_id);
-    let removed = || loss::is_removed(facts.trace, &[TableId::Kernels]);
-    if elsewhere || timed || !facts.trace.has_gpu_times() || removed() {
+    let removed = || loss::is_removed(facts.trace, &[TableId::Kernels, TableId::CommandBuffers, TableId::Dispatches]);
+    if elsewhere || facts.trace.gave_cupti_up() || !facts.trace.has_gpu_times() || removed() {
         return None;
+    }
+    if facts.is_metal(process_id) {
+        return untimed::missing(facts, process_id);
     }
     let seen = facts.gpu_clock.any_of(process_id)?;
     let part = filter.is_window();

@@ -91,11 +91,11 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// Where it stands among the others, whatever it is worth: a GPU with nothing to do first, for no gain tells what that costs; then
+    /// Where it stands among the others, whatever it is worth: a GPU with nothing to do or that gives up first, for no gain tells what that costs; then
     /// what bounds the loop, and behind it what is over when the loop begins.
     fn place(&self) -> u8 {
         match self.rule.verdict {
-            Some(verdict::IDLE_GPU) => 0,
+            Some(verdict::IDLE_GPU | verdict::GPU_ERRORS) => 0,
             Some(verdict::LOADING) if !self.per_step => 2,
             _ if self.share >= verdict::BOUND => 1,
             _ => 2,

@@ -18,6 +18,7 @@ const FEW_WAITS: f64 = 3.0;
 
 /// Words that decide about a finding's place.
 pub(super) const IDLE_GPU: &str = "IDLE GPU";
+pub(super) const GPU_ERRORS: &str = "GPU ERRORS";
 pub(super) const LOADING: &str = "LOADING";
 
 /// The verdict.
@@ -57,6 +58,9 @@ fn of_finding(s: &Subject<'_>, first: &Finding) -> Option<Verdict> {
         None => measured(s, first),
     });
     let text = measured.flatten().unwrap_or_else(|| {
+        if let Some(line) = first.lines.first().filter(|_| !first.rule.gain_known) {
+            return line.clone();
+        }
         let (unit, label) = (if first.per_step { "step" } else { "run" }, s.facts.label(first.process_id));
         let whose = if own { String::new() } else { format!(" of {label}") };
         format!("{}: up to {} of a {unit}{whose}", first.title(), share(first.share))

@@ -1,6 +1,6 @@
 /* Each message that is hooked, with arguments that nobody else uses; two devices; heaps; Metal 4; MPSCommandBuffer.
  *
- * usage: metal_every copies|textures|memory|devices|metal4|mps|pipelines|background|labels */
+ * usage: metal_every copies|textures|memory|devices|metal4|encoder4|mps|pipelines|background|labels */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,6 +189,71 @@ static void metal4(id<MTLDevice> device) {
     [queue release];
 }
 
+/* An encoder of Metal 4's: copies between buffers and textures, and dispatches whose sizes stand in memory. */
+static void encoder4(id<MTLDevice> device) {
+    id<MTL4CommandQueue> queue = [device newMTL4CommandQueue];
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLBuffer> a = [device newBufferWithLength:8192 options:0], b = [device newBufferWithLength:8192 options:0];
+    id<MTLTexture> one = [device newTextureWithDescriptor:nil], two = [device newTextureWithDescriptor:nil];
+    id<MTL4CommandBuffer> work = [device newCommandBuffer];
+    MTLOrigin corner = {0, 0, 0};
+    [work beginCommandBufferWithAllocator:[device newCommandAllocator]];
+    id<MTL4ComputeCommandEncoder> encoder = [work computeCommandEncoder];
+    [encoder copyFromBuffer:a sourceOffset:0 toBuffer:b destinationOffset:0 size:77];
+    [encoder fillBuffer:b range:(NSRange){0, 78} value:1];
+    [encoder copyFromBuffer:a
+               sourceOffset:0
+          sourceBytesPerRow:64
+        sourceBytesPerImage:0
+                 sourceSize:(MTLSize){16, 4, 2}
+                  toTexture:one
+           destinationSlice:0
+           destinationLevel:0
+          destinationOrigin:corner];
+    [encoder copyFromTexture:one
+                     sourceSlice:0
+                     sourceLevel:0
+                    sourceOrigin:corner
+                      sourceSize:(MTLSize){16, 5, 1}
+                        toBuffer:b
+               destinationOffset:0
+          destinationBytesPerRow:64
+        destinationBytesPerImage:320];
+    [encoder copyFromTexture:one
+                 sourceSlice:0
+                 sourceLevel:0
+                sourceOrigin:corner
+                  sourceSize:(MTLSize){8, 5, 1}
+                   toTexture:two
+            destinationSlice:0
+            destinationLevel:0
+           destinationOrigin:(MTLOrigin){8, 8, 0}];
+    [encoder copyFromTexture:one
+                 sourceSlice:0
+                 sourceLevel:0
+                   toTexture:two
+            destinationSlice:0
+            destinationLevel:0
+                  sliceCount:2
+                  levelCount:2];
+    [encoder copyFromTexture:one toTexture:two];
+    [encoder setComputePipelineState:pipeline(device, "by_memory_100us")];
+    [encoder dispatchThreadgroupsWithIndirectBuffer:4096 threadsPerThreadgroup:(MTLSize){8, 4, 2}];
+    [encoder dispatchThreadsWithIndirectBuffer:4096];
+    [encoder executeCommandsInBuffer:nil indirectBuffer:4096];
+    [encoder endEncoding];
+    [work endCommandBuffer];
+    [queue commit:&work count:1];
+    [queue signalEvent:event value:1];
+    [event waitUntilSignaledValue:1 timeoutMS:UINT64_MAX];
+    id<MTLCommandBuffer> classic = [[device newCommandQueue] commandBuffer];
+    id<MTLComputeCommandEncoder> kernels = [classic computeCommandEncoder];
+    [kernels setComputePipelineState:pipeline(device, "by_memory_100us")];
+    [kernels executeCommandsInBuffer:nil indirectBuffer:a indirectBufferOffset:16];
+    [kernels endEncoding];
+    run(classic);
+}
+
 static void mps(id<MTLDevice> device) {
     id<MTLCommandQueue> queue = [device newCommandQueue];
     MPSCommandBuffer *stream = [MPSCommandBuffer commandBufferFromCommandQueue:queue];
@@ -269,7 +334,7 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(id<MTLDevice>);
     } WAYS[] = {{"copies", copies}, {"textures", textures}, {"memory", memory}, {"devices", devices},
-                {"metal4", metal4}, {"mps", mps},       {"pipelines", pipelines},
+                {"metal4", metal4}, {"encoder4", encoder4}, {"mps", mps},       {"pipelines", pipelines},
                 {"background", background}, {"labels", labels}};
     for (size_t i = 0; argc > 1 && i < sizeof WAYS / sizeof *WAYS; i++) {
         if (strcmp(argv[1], WAYS[i].name)) continue;

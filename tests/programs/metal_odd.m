@@ -10,6 +10,8 @@
  *        metal_odd before|after   another one puts its own commit into the class, before the first command buffer or after
  *        metal_odd unseen         a queue of a class that no message returned
  *        metal_odd waited         the same, beside one of a usual class; its command buffers are waited for
+ *        metal_odd private        the same, of a device that no function of Metal's gave to the program
+ *        metal_odd alien          the same, whose command buffers have a commit and a wait that call none below
  *        metal_odd classes        queues of five classes
  *        metal_odd wrapper        a queue of a class that lacks what queues have
  *        metal_odd signature      a queue whose commandBuffer has another signature than Metal's
@@ -200,7 +202,7 @@ static void count_allocations(const char *who) {
 
 static void count_all_allocations(void) {
     count_allocations("seen");
-    queue = fake_odd_queue(device);
+    queue = fake_alien_queue(device);
     count_allocations("unseen");
 }
 
@@ -256,6 +258,20 @@ static void unseen(void) {
     await_handlers(3);
 }
 
+static void private(void) {
+    device = fake_private_device();
+    unseen();
+}
+
+static void alien(void) {
+    queue = fake_alien_queue(device);
+    for (int i = 0; i < 3; i++) {
+        id<MTLCommandBuffer> work = encode("short_500us");
+        [work commit];
+        [work waitUntilCompleted];
+    }
+}
+
 static void (*original_wait)(id, SEL);
 
 static void their_wait(id self, SEL selector) {
@@ -266,7 +282,7 @@ static void their_wait(id self, SEL selector) {
 static void waited(void) {
     [encode("short_500us") commit];
     /* Another one's hook stands where ours looks for such classes. */
-    Method method = class_getInstanceMethod(objc_getClass("_MTLSimCommandBuffer"), sel_registerName("waitUntilCompleted"));
+    Method method = class_getInstanceMethod(objc_getClass("_MTLCommandBuffer"), sel_registerName("waitUntilCompleted"));
     original_wait = (void (*)(id, SEL))(void *)method_setImplementation(method, (IMP)(void *)their_wait);
     queue = fake_odd_queue(device);
     for (int i = 0; i < 4; i++) {
@@ -369,7 +385,7 @@ static void never(void) {
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     void *pool = objc_autoreleasePoolPush();
-    device = MTLCreateSystemDefaultDevice();
+    if (strcmp(what, "private")) device = MTLCreateSystemDefaultDevice();
     queue = [device newCommandQueue];
     if (!strcmp(what, "released")) released();
     else if (!strcmp(what, "jump")) jump();
@@ -382,6 +398,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "after")) swizzled(1);
     else if (!strcmp(what, "unseen")) unseen();
     else if (!strcmp(what, "waited")) waited();
+    else if (!strcmp(what, "private")) private();
+    else if (!strcmp(what, "alien")) alien();
     else if (!strcmp(what, "classes")) classes();
     else if (!strcmp(what, "wrapper")) wrapper();
     else if (!strcmp(what, "signature")) signature();

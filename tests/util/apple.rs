@@ -48,7 +48,8 @@ impl Processor {
     /// The library that makes a program of Linux one of macOS.
     fn system(self) -> PathBuf {
         let fakes = repository().join("tests/fakes");
-        let inputs: Vec<PathBuf> = ["macho", "metal"].iter().flat_map(|name| files_in(&fakes.join(name))).collect();
+        // Metal first: as on macOS, its classes are there before the loader runs initialisers.
+        let inputs: Vec<PathBuf> = ["metal", "macho"].iter().flat_map(|name| files_in(&fakes.join(name))).collect();
         let sources = inputs.iter().filter(|file| file.extension().is_some_and(|e| e != "h"));
         let mut command = Command::new(self.compiler());
         command.args(C_FLAGS).args(["-shared", "-fPIC", "-Wl,-z,defs"]).args(sources).args(["-lobjc", "-lm"]);

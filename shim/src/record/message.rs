@@ -9,12 +9,40 @@ use crate::hooks::Hook;
 use crate::hooks::metal::devices;
 use crate::interpose::objc::Id;
 
+/// What a message answers.
+pub(crate) trait Answer: Copy {
+    /// 1 for nil, and for a wait that gave up; else 0.
+    fn refused(self) -> u32;
+}
+
+impl Answer for () {
+    #[inline(always)]
+    fn refused(self) -> u32 {
+        0
+    }
+}
+
+impl Answer for Id {
+    #[inline(always)]
+    fn refused(self) -> u32 {
+        u32::from(self.is_null())
+    }
+}
+
+/// A BOOL.
+impl Answer for u8 {
+    #[inline(always)]
+    fn refused(self) -> u32 {
+        u32::from(self == 0)
+    }
+}
+
 /// Passes a message on to its original and records it. `before` runs first, only if it is recorded, and what it returns goes
 /// to the original and the payload (zeros where it did not run). `payload` runs after the original, and where recording is
 /// paused too: what appears must be hooked in any case. Of a message inside another one, only the outer one's payload is
 /// asked for, which has what the program is given.
 #[inline(always)]
-pub(crate) fn message<R: Copy, P: Copy + Default>(
+pub(crate) fn message<R: Answer, P: Copy + Default>(
     hook: Hook,
     number: u16,
     this: Id,
@@ -39,7 +67,9 @@ pub(crate) fn message<R: Copy, P: Copy + Default>(
     }
     let payload = payload(this, result, prepared);
     match call {
-        Ok(call) => call.end(hook, Event { hook: number, start, end, context, payload, ..Event::default() }, 0),
+        Ok(call) => {
+            call.end(hook, Event { hook: number, start, end, context, payload, ..Event::default() }, result.refused())
+        }
         Err(_) => cold_path(),
     }
     result

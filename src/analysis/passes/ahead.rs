@@ -18,6 +18,8 @@ const LONGER_THAN_UNEVEN: f64 = 1.02;
 const UNEVEN: f64 = 0.2;
 /// The GPU may work so many steps longer than the host.
 const LATE: f64 = 2.0;
+/// Steps of whose work on the GPU nothing is known would take no time there: of so large a part of them it must be known.
+const KNOWN: f64 = 0.95;
 
 /// The steps, timed by the GPU where the host runs ahead of it; in a process that in the median does not, where it does so of
 /// the steps `chosen`: what the GPU did for them came later.
@@ -30,6 +32,9 @@ pub(crate) fn timed(trace: &Trace, filter: &Filter, steps: Steps, chosen: Option
     on_gpu.end(&steps);
     let boundaries = on_gpu.ahead(&steps, |host, gpu| {
         let longer = if uneven(host) { LONGER_THAN_UNEVEN } else { LONGER };
+        if (gpu.spans_ns.len() as f64) < KNOWN * host.sorted_ns.len() as f64 {
+            return false;
+        }
         let gpu_ns = gpu.quantile_ns(0.5) as f64;
         let limit_ns = LATE * gpu_ns;
         gpu_ns > longer * host.host_p50_ns() as f64

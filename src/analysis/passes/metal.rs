@@ -52,6 +52,10 @@ pub(crate) struct Buffers {
     pub(crate) errors: u64,
     /// Not seen to end.
     pub(crate) open: u64,
+    /// Those without a time on the GPU, but for what it gave up.
+    pub(crate) untimed: u64,
+    /// Dispatches that no commit gave to the GPU, as far as was seen.
+    pub(crate) stray: u64,
 }
 
 /// Dispatches of one pipeline.
@@ -59,7 +63,7 @@ pub(crate) struct Buffers {
 pub(crate) struct Dispatches {
     /// All.
     pub(crate) count: u64,
-    /// Kernels: one each, but that of an indirect command buffer each of its commands is one.
+    /// Kernels: one each of those that were committed, but that of an indirect command buffer each of its commands is one.
     pub(crate) kernels: u64,
     /// Threads of those whose size the host knew.
     pub(crate) threads: Stats,
@@ -136,7 +140,9 @@ impl Metal {
                     of.timed.1 += gpu[row];
                 }
             }
-            of.errors += u64::from(status.get(row) == "error");
+            let failed = status.get(row) == "error";
+            of.errors += u64::from(failed);
+            of.untimed += u64::from(gpu[row] < 0 && !failed);
             of.open += u64::from(status.known(row).is_none());
         }
     }
@@ -159,7 +165,10 @@ impl Pass for Metal {
         ];
         &[
             Want { table: TableId::CommandBuffers, columns: BUFFERS },
-            Want { table: TableId::Dispatches, columns: &["api_ns", "name_id", "kind", "size_x", "threads"] },
+            Want {
+                table: TableId::Dispatches,
+                columns: &["api_ns", "name_id", "kind", "size_x", "threads", "correlation_id"],
+            },
         ]
     }
 
@@ -170,10 +179,19 @@ impl Pass for Metal {
         let (process, name) = (rows.i64("process_id"), rows.i64_or("name_id", NO_NAME));
         let (length, threads) = (rows.i64("api_ns"), rows.i64_or("threads", -1));
         let (kind, size) = (rows.texts("kind"), rows.i32_or("size_x", 0));
+        let commit = rows.i64_or("correlation_id", -1);
         for row in 0..rows.len {
+            let is_stray = commit[row] < 0;
+            if is_stray {
+                self.processes.at(process[row]).stray += 1;
+            }
             let of = self.kernels.at((process[row], name[row]));
             of.count += 1;
-            of.kernels += if kind.get(row) == "commands" { size[row].max(0) as u64 } else { 1 };
+            of.kernels += match kind.get(row) {
+                _ if is_stray => 0,
+                "commands" => size[row].max(0) as u64,
+                _ => 1,
+            };
             of.api_ns += length[row].max(0);
             if threads[row] >= 0 {
                 of.threads.add(threads[row]);

@@ -112,7 +112,7 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
     if calls > 0 {
         let unseen = metal && facts.launches.calls.iter().next().is_none();
         let why = if unseen {
-            "; no commit among them, though queues of a class that no message gave out are not seen"
+            "; no commit among them, though command buffers that stand on no class of Metal's are not seen"
         } else {
             ""
         };

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use gputrace_collectors::schema::TableId;
+
 use super::{Content, detail, devices, ending, ranks, steps};
-use crate::analysis::loss::Loss;
+use crate::analysis::loss::{self, Loss};
 use crate::analysis::{Cause, Facts, Part, What};
 use crate::analysis::{bound, by_stack, gpu};
 use crate::findings::{Each, Subject, worst_site};
@@ -29,6 +31,11 @@ pub(super) fn fine_unknown(content: &Content<'_>) -> Option<String> {
     }
     if let Some(lost) = lost_share(content.facts).filter(|lost| *lost > 0.01) {
         return Some(format!("{} of the driver's calls are lost: what is fine is not known", share(lost)));
+    }
+    let launches: u64 = content.facts.launches.processes.iter().map(|(_, own)| own.count).sum();
+    let removed = loss::removed(content.facts.trace).into_iter().find(|of| of.table == TableId::Launches.table().name);
+    if removed.is_some_and(|removed| removed.rows > launches) {
+        return Some("most launches were removed to keep to --max-size: what is fine is not known".to_owned());
     }
     match (content.own.known, content.own.unaccounted) {
         (false, _) => Some("without a manifest nobody knows what the trace lacks, nor what is fine".to_owned()),
@@ -302,6 +309,9 @@ fn gpu_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
 fn estimate_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     let Some(busy) = &main.busy else {
         let why = match main.metal {
+            _ if loss::is_removed(main.facts.trace, &[TableId::CommandBuffers, TableId::Kernels]) => {
+                "removed to keep to --max-size"
+            }
             true => "no command buffer was seen to complete",
             false => "--gpu-time full or events",
         };

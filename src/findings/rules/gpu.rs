@@ -1,14 +1,21 @@
-//! Rules about what a GPU is given: next to nothing, or kernels that compute nothing.
+//! Rules about what a GPU is given: next to nothing, kernels that compute nothing, or what it gives up.
 
 use crate::analysis::layout_ns;
 use crate::findings::{Evidence, Subject};
-use crate::render::share;
+use crate::render::{counted, number, share};
 use crate::trace::shortened;
 
 /// Of the time of all kernels; users' guides say so.
 const LAYOUTS: f64 = 0.05;
 /// Lines of evidence.
 const LINES: usize = 3;
+
+pub(super) fn gpu_errors(s: &Subject<'_>) -> Option<Evidence> {
+    let own = s.facts.metal.processes.get(&s.process_id).filter(|own| own.errors > 0)?;
+    let all = counted(own.count as f64, "command buffer", "command buffers");
+    let line = format!("{} of {all} ended in an error", number(own.errors as f64));
+    Some(Evidence { gain_ns: 0.0, of_run: true, lines: vec![line] })
+}
 
 pub(super) fn idle_gpu(s: &Subject<'_>) -> Option<Evidence> {
     let (most, idle) = s.on_gpu.as_ref()?.idle_beside(s.unit_ns)?;
@@ -37,4 +44,34 @@ pub(super) fn layout_kernels(s: &Subject<'_>) -> Option<Evidence> {
         |(name, ns): &(String, i64)| format!("{} of the kernels' time  {}", share(of_all(*ns)), shortened(name, 60));
     let lines = kernels.iter().take(LINES).map(line).collect();
     Some(Evidence { gain_ns: layouts * gpu.compute_ns, of_run: false, lines })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::analysis::{ALL, Value};
+    use crate::findings::tests::found;
+    use crate::trace::testing::{START, TestTrace};
+    use gputrace_collectors::schema::TableId;
+
+    #[test]
+    fn work_that_the_gpu_gave_up_is_the_verdict_whatever_else_there_is() {
+        for busy_ns in [20_000, 2_000_000] {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000_000);
+            let mut thread = trace.thread(1, 11);
+            for _ in 0..40 {
+                let begin = thread.now + 15_000;
+                thread.commit(&[("gemm", 100_000)], 1_000, 5_000, (begin, busy_ns));
+                thread.sync("[MTLCommandBuffer waitUntilCompleted]", "stream", begin + busy_ns + 300_000 - thread.now);
+            }
+            trace.set(TableId::CommandBuffers, "status", &json!("error"));
+            let section = trace.section(ALL[0]);
+            let text = section.literal.clone().unwrap_or_default();
+            assert_eq!(section.get("verdict"), &Value::from("GPU ERRORS"), "{text}");
+            assert!(text.contains("GPU ERRORS: 40 of 40 command buffers ended in an error\n"), "{text}");
+            assert_eq!(found(&section)[0].0, "gpu-errors", "{text}");
+        }
+    }
 }

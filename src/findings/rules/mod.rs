@@ -19,7 +19,7 @@ mod waits;
 use super::Subject;
 use crate::analysis::{Class, node_is_known};
 use copies::{exposed_copies, pageable_copies, small_transfers, sync_copies};
-use gpu::{has_layout_kernels, idle_gpu, layout_kernels};
+use gpu::{gpu_errors, has_layout_kernels, idle_gpu, layout_kernels};
 use host::{host_memory_growth, malloc_is_known, malloc_is_timed, malloc_time};
 use launching::{exposed_communication, host_work, launch_bound};
 pub(crate) use lines::worst_site;
@@ -89,6 +89,22 @@ pub(crate) const ALL: &[Rule] = &[
         effort: Effort::Medium,
         recorded: |s| s.on_gpu.is_some(),
         evaluate: exposed_copies,
+    },
+    Rule {
+        name: "gpu-errors",
+        verdict: Some("GPU ERRORS"),
+        title: Title::new("work that the GPU gave up"),
+        about: "GPU errors",
+        condition: "Metal command buffers ended in an error: what they were to compute is missing. Gain not known.",
+        advice: "ask command buffers for their status and error",
+        on_metal: Some("ask each for its error; try MTL_SHADER_VALIDATION=1; did the device go away?"),
+        without: &[],
+        all_of_it: false,
+        gain_known: false,
+        effort: Effort::Medium,
+        // That nothing failed is not worth a word.
+        recorded: |_| false,
+        evaluate: gpu_errors,
     },
     Rule {
         name: "hang",

@@ -36,7 +36,7 @@ extern const struct family AGX_SIM, BRONZE_SIM;
 - (id)newCommandBuffer:(const char *)class_name;
 @end
 
-@interface _MTLSimCommandBuffer : NSObject {
+@interface _MTLCommandBuffer : NSObject {
   @public
     _MTLSimCommandQueue *queue;
     NSString *label;
@@ -46,6 +46,8 @@ extern const struct family AGX_SIM, BRONZE_SIM;
     uint64_t number;
     struct handlers scheduled, completed;
 }
+- (void)submit;
+- (void)awaitEnd;
 @end
 
 /* Encoders hold their command buffer (or that of Metal 4) and add to its work. */

@@ -24,14 +24,14 @@ static void refuse(const char *message) {
 }
 
 static void at_schedule(struct work *work) {
-    _MTLSimCommandBuffer *buffer = work->owner;
+    _MTLCommandBuffer *buffer = work->owner;
     timeline_set(buffer->queue->timeline, &buffer->status, MTLStatusScheduled);
     call_handlers(&buffer->scheduled, buffer);
 }
 
 static void at_end(struct work *work) {
     static uint64_t numbers;
-    _MTLSimCommandBuffer *buffer = work->owner;
+    _MTLCommandBuffer *buffer = work->owner;
     struct timeline *timeline = buffer->queue->timeline;
     int status = buffer->queue->device->vanished ? MTLStatusError : MTLStatusCompleted;
     buffer->number = __atomic_add_fetch(&numbers, 1, __ATOMIC_RELAXED);
@@ -46,7 +46,7 @@ static void at_end(struct work *work) {
     [buffer release];
 }
 
-@implementation _MTLSimCommandBuffer
+@implementation _MTLCommandBuffer
 - (id)init {
     __atomic_fetch_add(&fake_command_buffers, 1, __ATOMIC_RELAXED);
     work.owner = self;
@@ -90,6 +90,9 @@ static void at_end(struct work *work) {
         status = MTLStatusEnqueued;
 }
 - (void)commit {
+    [self submit];
+}
+- (void)submit {
     if (fake_at_commit)
         fake_at_commit();
     if (status >= MTLStatusCommitted) {
@@ -110,6 +113,9 @@ static void at_end(struct work *work) {
           begin, now_ns());
 }
 - (void)waitUntilCompleted {
+    [self awaitEnd];
+}
+- (void)awaitEnd {
     uint64_t begin = now_ns();
     timeline_await(queue->timeline, &over, 1);
     truth("{\"kind\":\"wait\",\"what\":\"completed\",\"object\":%lu,\"start_ns\":%lu,\"end_ns\":%lu}", (unsigned long)self,
@@ -168,7 +174,7 @@ static void at_end(struct work *work) {
 @end
 
 /* A floor between, with a commit and a wait of its own. */
-@interface IOSimCommandBuffer : _MTLSimCommandBuffer
+@interface IOSimCommandBuffer : _MTLCommandBuffer
 @end
 
 @implementation IOSimCommandBuffer
@@ -193,4 +199,17 @@ static void at_end(struct work *work) {
 @end
 
 INHERITS(BronzeSimBufferOfCommands, IOSimCommandBuffer)
-INHERITS(OddSimCommandBuffer, _MTLSimCommandBuffer)
+INHERITS(OddSimCommandBuffer, _MTLCommandBuffer)
+
+/* One whose own methods call none below them. */
+@interface AlienSimCommandBuffer : _MTLCommandBuffer
+@end
+
+@implementation AlienSimCommandBuffer
+- (void)commit {
+    [self submit];
+}
+- (void)waitUntilCompleted {
+    [self awaitEnd];
+}
+@end

@@ -147,6 +147,11 @@ id MTLCreateSystemDefaultDevice(void) {
     return [devices[0] retain];
 }
 
+id fake_private_device(void) {
+    find_devices();
+    return [devices[0] retain];
+}
+
 NSArray *MTLCopyAllDevices(void) {
     find_devices();
     NSArray *all = [NSArray new];

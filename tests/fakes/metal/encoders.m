@@ -32,6 +32,7 @@ id encoder_new(const char *class_name, id command_buffer, struct work *work) {
 @end
 
 @interface _MTLSimComputeEncoder : _MTLSimEncoder
+- (void)dispatch:(const char *)form grid:(MTLSize)grid group:(MTLSize)group;
 @end
 
 @implementation _MTLSimComputeEncoder
@@ -64,6 +65,9 @@ id encoder_new(const char *class_name, id command_buffer, struct work *work) {
     for (NSUInteger i = 0; i < range.length; i++)
         [self dispatch:"commands" grid:(MTLSize){0, 0, 0} group:(MTLSize){0, 0, 0}];
 }
+- (void)executeCommandsInBuffer:(id)commands indirectBuffer:(id)buffer indirectBufferOffset:(NSUInteger)offset {
+    [self dispatch:"commands" grid:(MTLSize){0, 0, 0} group:(MTLSize){0, 0, 0}];
+}
 @end
 
 INHERITS(AGXSimComputeContext, _MTLSimComputeEncoder)
@@ -87,64 +91,8 @@ static void encode_fill(_MTLSimEncoder *by, id buffer, NSRange range, uint8_t va
           (unsigned long)by->command_buffer, range.length, value, (unsigned long)buffer);
 }
 
-/* What encoders of copies have, and Metal 4's of kernels too. */
-#define COPIES                                                                                                         \
-    -(void)copyFromBuffer : (id)source sourceOffset : (NSUInteger)from toBuffer : (id)destination destinationOffset    \
-        : (NSUInteger)to size : (NSUInteger)size {                                                                     \
-        encode_copy(self, source, from, destination, to, size);                                                        \
-    }                                                                                                                  \
-    -(void)fillBuffer : (id)buffer range : (NSRange)range value : (uint8_t)value {                                     \
-        encode_fill(self, buffer, range, value);                                                                       \
-    }
-
 @implementation _MTLSimBlitEncoder
-COPIES
-- (void)copyFromBuffer:(id)source
-           sourceOffset:(NSUInteger)offset
-      sourceBytesPerRow:(NSUInteger)row
-    sourceBytesPerImage:(NSUInteger)image
-             sourceSize:(MTLSize)size
-              toTexture:(id)texture
-       destinationSlice:(NSUInteger)slice
-       destinationLevel:(NSUInteger)level
-      destinationOrigin:(MTLOrigin)origin {
-    encode_copy(self, source, offset, texture, 0, row * size.height * size.depth);
-}
-- (void)copyFromTexture:(id)source
-                 sourceSlice:(NSUInteger)slice
-                 sourceLevel:(NSUInteger)level
-                sourceOrigin:(MTLOrigin)origin
-                  sourceSize:(MTLSize)size
-                    toBuffer:(id)buffer
-           destinationOffset:(NSUInteger)offset
-      destinationBytesPerRow:(NSUInteger)row
-    destinationBytesPerImage:(NSUInteger)image {
-    encode_copy(self, source, 0, buffer, offset, row * size.height * size.depth);
-}
-- (void)copyFromTexture:(id)source
-            sourceSlice:(NSUInteger)slice
-            sourceLevel:(NSUInteger)level
-           sourceOrigin:(MTLOrigin)origin
-             sourceSize:(MTLSize)size
-              toTexture:(id)destination
-       destinationSlice:(NSUInteger)to_slice
-       destinationLevel:(NSUInteger)to_level
-      destinationOrigin:(MTLOrigin)to {
-    encode_copy(self, source, 0, destination, 0, 4 * size.width * size.height * size.depth);
-}
-- (void)copyFromTexture:(id)source
-            sourceSlice:(NSUInteger)slice
-            sourceLevel:(NSUInteger)level
-              toTexture:(id)destination
-       destinationSlice:(NSUInteger)to_slice
-       destinationLevel:(NSUInteger)to_level
-             sliceCount:(NSUInteger)slices
-             levelCount:(NSUInteger)levels {
-    encode_copy(self, source, 0, destination, 0, 4096);
-}
-- (void)copyFromTexture:(id)source toTexture:(id)destination {
-    encode_copy(self, source, 0, destination, 0, ((_MTLSimResource *)source)->bytes);
-}
+#include "copies.h"
 - (void)synchronizeResource:(id)resource {
 }
 @end
@@ -156,7 +104,16 @@ INHERITS(BronzeSimBlit, _MTLSimBlitEncoder)
 @end
 
 @implementation _MTL4SimComputeEncoder
-COPIES
+#include "copies.h"
+- (void)dispatchThreadgroupsWithIndirectBuffer:(uint64_t)address threadsPerThreadgroup:(MTLSize)group {
+    [self dispatch:"indirect" grid:(MTLSize){0, 0, 0} group:group];
+}
+- (void)dispatchThreadsWithIndirectBuffer:(uint64_t)address {
+    [self dispatch:"indirect" grid:(MTLSize){0, 0, 0} group:(MTLSize){0, 0, 0}];
+}
+- (void)executeCommandsInBuffer:(id)commands indirectBuffer:(uint64_t)address {
+    [self dispatch:"commands" grid:(MTLSize){0, 0, 0} group:(MTLSize){0, 0, 0}];
+}
 @end
 
 @interface _MTLSimRenderEncoder : _MTLSimEncoder

@@ -174,6 +174,7 @@ void objc_autoreleasePoolPop(void *pool);
                           indirectBufferOffset:(NSUInteger)offset
                          threadsPerThreadgroup:(MTLSize)group;
 - (void)executeCommandsInBuffer:(id)commands withRange:(NSRange)range;
+- (void)executeCommandsInBuffer:(id)commands indirectBuffer:(id<MTLBuffer>)buffer indirectBufferOffset:(NSUInteger)offset;
 @end
 
 @protocol MTLBlitCommandEncoder <MTLCommandEncoder>
@@ -300,13 +301,19 @@ void objc_autoreleasePoolPop(void *pool);
 - (double)GPUEndTime;
 @end
 
+@protocol MTL4ComputeCommandEncoder <MTLComputeCommandEncoder, MTLBlitCommandEncoder>
+- (void)dispatchThreadgroupsWithIndirectBuffer:(uint64_t)address threadsPerThreadgroup:(MTLSize)group;
+- (void)dispatchThreadsWithIndirectBuffer:(uint64_t)address;
+- (void)executeCommandsInBuffer:(id)commands indirectBuffer:(uint64_t)address;
+@end
+
 @protocol MTL4CommandBuffer <Object>
 - (id)device;
 - (NSString *)label;
 - (void)setLabel:(NSString *)label;
 - (void)beginCommandBufferWithAllocator:(id)allocator;
 - (void)endCommandBuffer;
-- (id<MTLComputeCommandEncoder>)computeCommandEncoder;
+- (id<MTL4ComputeCommandEncoder>)computeCommandEncoder;
 @end
 
 @protocol MTL4CommandQueue <Object>
@@ -368,9 +375,12 @@ id<MTLDevice> MTLCreateSystemDefaultDevice(void);
 NSArray *MTLCopyAllDevices(void);
 NSArray *MTLCopyAllDevicesWithObserver(id *observer, void *handler);
 
-/* Not Apple's: a queue of a class that no message of the device returns; the end of a device; what the innermost commit
+/* Not Apple's: a queue of a class that no message of the device returns, and one whose command buffers stand on nobody's commit; a
+ * device as a library finds it that asks nobody; the end of a device; what the innermost commit
  * calls before and after all else; command buffers that are there; how often one was asked for what it is. */
 id<MTLCommandQueue> fake_odd_queue(id<MTLDevice> device);
+id<MTLCommandQueue> fake_alien_queue(id<MTLDevice> device);
+id<MTLDevice> fake_private_device(void);
 void fake_vanish(id<MTLDevice> device);
 extern void (*fake_at_commit)(void), (*fake_after_commit)(void);
 extern volatile int fake_command_buffers, fake_questions;

@@ -33,7 +33,7 @@
         return nil;
     uint64_t begin = now_ns();
     timeline_take_room(timeline);
-    _MTLSimCommandBuffer *made = [objc_getClass(class_name) new];
+    _MTLCommandBuffer *made = [objc_getClass(class_name) new];
     made->queue = [self retain];
     truth("{\"kind\":\"wait\",\"what\":\"room\",\"object\":%lu,\"start_ns\":%lu,\"end_ns\":%lu}", (unsigned long)made, begin,
           now_ns());
@@ -53,7 +53,7 @@
 INHERITS(AGXSimCommandQueue, _MTLSimCommandQueue)
 INHERITS(BronzeSimQueue, _MTLSimCommandQueue)
 
-/* A queue that a library makes for itself: nobody sees it come. Its command buffers are its own as well. */
+/* Queues that a library makes for itself: nobody sees them come. Their command buffers are their own as well. */
 @interface OddSimQueue : _MTLSimCommandQueue
 @end
 
@@ -63,6 +63,19 @@ INHERITS(BronzeSimQueue, _MTLSimCommandQueue)
 }
 @end
 
+@interface AlienSimQueue : _MTLSimCommandQueue
+@end
+
+@implementation AlienSimQueue
+- (id)commandBuffer {
+    return [[self newCommandBuffer:"AlienSimCommandBuffer"] autorelease];
+}
+@end
+
 id fake_odd_queue(id device) {
     return [objc_getClass("OddSimQueue") queueOf:device most:64];
+}
+
+id fake_alien_queue(id device) {
+    return [objc_getClass("AlienSimQueue") queueOf:device most:64];
 }

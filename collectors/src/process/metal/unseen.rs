@@ -53,7 +53,8 @@ impl Unseen {
                     format!("[{first} {second}] has another signature than Metal's method of that name: its calls are missing")
                 }
                 unseen::LATE => format!(
-                    "no message returned the {first} of class {second} before one was waited for: until then {missing} missing"
+                    "no message returned the {first} of class {second} before one was committed or waited for: what was encoded \
+                     before that is missing, and so are commits before a wait"
                 ),
                 _ => return None,
             })

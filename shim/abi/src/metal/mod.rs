@@ -10,7 +10,7 @@
 //! | Encode [`THREADS`](crate::event::detail::THREADS) | encoder | 0 | threads in all ([`crate::event::pack_grid`]) | threads of a group ([`crate::event::pack_block`]) |
 //! | Encode [`GROUPS`](crate::event::detail::GROUPS) | encoder | 0 | groups, the same | the same |
 //! | Encode [`INDIRECT`](crate::event::detail::INDIRECT) | encoder | 0 | 0: they stand in a buffer | the same |
-//! | Encode [`COMMANDS`](crate::event::detail::COMMANDS) | encoder | 0 | commands of an indirect command buffer | 0 |
+//! | Encode [`COMMANDS`](crate::event::detail::COMMANDS) | encoder | 0 | commands of an indirect command buffer; 1 where their number stands in memory | 0 |
 //! | Encode [`END_ENCODER`](crate::event::detail::END_ENCODER) | encoder | 0 | 0 | 0 |
 //! | Encode [`COMMITTED`](crate::event::detail::COMMITTED) | 0 | command buffer of Metal 4's | number of its commit | 0 |
 //! | Commit | command buffer, or number of the commit with [`FLAG_NUMBERED`] | queue; 0: that of the [`ROOM`](crate::event::detail::ROOM) that returned the command buffer | 0 | command buffers |
@@ -26,6 +26,8 @@
 //! A message `setLabel:` (class Api) has the object in word 0 and the key of its label (a text of kind LABEL; 0 none) in word 2. A
 //! message `newCommandQueue...` (class Api) has the queue in word 0, the key of its label in word 2, and how many command buffers
 //! of it may be uncompleted in word 3. A buffer or texture that ends and was not seen to begin was one of a heap's, or a view.
+//!
+//! A message that answers nil or NO has the result 1.
 //!
 //! An event's context is the number of its device, as [`crate::event::KIND_CONTEXT`] tells it.
 //! [`crate::event::KIND_GPU_TIMES`] tells when the GPU ran a command buffer.
@@ -43,7 +45,7 @@ pub mod unseen {
     pub const LACKS: u64 = 2;
     /// A method of it has another signature than known, and is left alone. The text: class, a space, selector.
     pub const SIGNATURE: u64 = 3;
-    /// No message returned an object of it before one was waited for. The text: as for [`FULL`].
+    /// No message returned an object of it before one was committed or waited for. The text: as for [`FULL`].
     pub const LATE: u64 = 4;
 }
 

@@ -6,8 +6,10 @@ use gputrace_abi::metal::encoder;
 
 use super::blit::BLIT;
 use super::compute::COMPUTE;
+use super::copies::COPIES;
+use super::late::Original;
 use super::{commits, messages, names};
-use crate::interpose::objc::{Id, Role, Sel, Selector, send};
+use crate::interpose::objc::{Id, Sel, Selector, send};
 use crate::record;
 
 messages! {
@@ -67,10 +69,19 @@ pub(super) fn add_completed_handler<const SLOT: usize>(buffer: Id, block: Id) {
     unsafe { code(buffer, SELECTOR.get(), block) }
 }
 
-/// Records a wait for the end that did not come by a trampoline of its class.
-pub(super) fn waited(this: Id, original: impl FnOnce()) {
+/// No slot of any class.
+const NO_SLOT: usize = usize::MAX;
+
+/// Records a commit that did not come by a trampoline of its class.
+pub(super) fn committed(this: Id, original: Original) {
+    let payload = |this: Id, (), queue| [this as u64, queue, 0, 1];
+    record::message(commit::HOOK, commit::NUMBER, this, commits::begin::<NO_SLOT>, |_| original.call(), payload);
+}
+
+/// The same of a wait for the end.
+pub(super) fn waited(this: Id, original: Original) {
     let payload = |this: Id, (), queue| [this as u64, queue, 0, 0];
-    record::message(waitUntilCompleted::HOOK, waitUntilCompleted::NUMBER, this, queue, |_| original(), payload);
+    record::message(waitUntilCompleted::HOOK, waitUntilCompleted::NUMBER, this, queue, |_| original.call(), payload);
 }
 
 /// The queue of a command buffer.
@@ -83,13 +94,10 @@ fn about(this: Id) -> [u64; 4] {
 }
 
 fn begun(this: Id, made: Id, kind: u64) -> [u64; 4] {
-    let role: Option<&Role> = match kind {
-        encoder::COMPUTE => Some(&COMPUTE),
-        encoder::BLIT => Some(&BLIT),
-        _ => None,
-    };
-    if let Some(role) = role {
-        role.meet(made);
+    match kind {
+        encoder::COMPUTE => _ = COMPUTE.meet(made),
+        encoder::BLIT => _ = (BLIT.meet(made), COPIES.meet(made)),
+        _ => {}
     }
     [made as u64, this as u64, 0, kind]
 }

@@ -1,4 +1,4 @@
-//! Messages to encoders of kernels. Those of Metal 4 have the same ones, and copies beside them.
+//! Messages to encoders of kernels. Those of Metal 4 have most of them, some of their own, and copies beside them.
 
 use super::{Range, Size, messages, names};
 use crate::interpose::objc::Id;
@@ -23,13 +23,16 @@ messages! {
         => |this, ()| [this as u64, 0, 0, group.group()];
     Encode COMMANDS commands "executeCommandsInBuffer:withRange:" "v@:@{_NSRange=QQ}" (buffer: Id, range: Range) -> ()
         => |this, ()| [this as u64, 0, range.length as u64, 0];
+    Encode COMMANDS commandsByBuffer "executeCommandsInBuffer:indirectBuffer:indirectBufferOffset:" "v@:@@Q"
+        (commands: Id, buffer: Id, offset: usize) -> () => |this, ()| [this as u64, 0, 1, 0];
     Encode END_ENCODER end "endEncoding" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
     Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
 
-    // Metal 4 has one kind of encoder for kernels and copies.
-    Transfer COPY_ASYNC copy "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:" "v@:@Q@QQ"
-        (from: Id, at: usize, to: Id, place: usize, bytes: usize) -> ()
-        => |this, ()| [to as u64, this as u64, from as u64, bytes as u64];
-    Transfer SET_ASYNC fill "fillBuffer:range:value:" "v@:@{_NSRange=QQ}C" (buffer: Id, range: Range, value: u8) -> ()
-        => |this, ()| [buffer as u64, this as u64, u64::from(value), range.length as u64];
+    // Metal 4's: the address of the buffer in which the sizes stand.
+    Encode INDIRECT indirectGroups4 "dispatchThreadgroupsWithIndirectBuffer:threadsPerThreadgroup:" "v@:Q{MTLSize=QQQ}"
+        (at: u64, group: Size) -> () => |this, ()| [this as u64, 0, 0, group.group()];
+    Encode INDIRECT indirectThreads4 "dispatchThreadsWithIndirectBuffer:" "v@:Q" (at: u64) -> ()
+        => |this, ()| [this as u64, 0, 0, 0];
+    Encode COMMANDS commandsByBuffer4 "executeCommandsInBuffer:indirectBuffer:" "v@:@Q" (commands: Id, at: u64) -> ()
+        => |this, ()| [this as u64, 0, 1, 0];
 }

@@ -34,6 +34,11 @@ pub(super) fn meet(device: Id) {
     session::say(note::CONTEXTS_FULL);
 }
 
+/// Whether no device is known.
+pub(super) fn are_none() -> bool {
+    COUNT.load(Ordering::Relaxed) == 0
+}
+
 /// The number of an object's device; 0 when it is not known.
 #[inline(always)]
 pub(crate) fn number(object: Id) -> u16 {

@@ -30,6 +30,7 @@ pub(crate) mod buffer {
     use gputrace_abi::metal::encoder;
 
     use crate::hooks::metal::compute::COMPUTE;
+    use crate::hooks::metal::copies::COPIES;
     use crate::hooks::metal::{messages, names};
     use crate::interpose::objc::Id;
 
@@ -40,6 +41,7 @@ pub(crate) mod buffer {
         Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
         Encode ENCODER compute "computeCommandEncoder" "@@:" () -> Id => |this, made| {
             COMPUTE.meet(made);
+            COPIES.meet(made);
             [made as u64, this as u64, 0, encoder::COMPUTE]
         };
         Encode ENCODER render "renderCommandEncoderWithDescriptor:" "@@:@" (descriptor: Id) -> Id

@@ -10,12 +10,13 @@ mod command_buffer;
 mod commits;
 mod completed;
 mod compute;
+mod copies;
 mod device;
 pub(crate) mod devices;
 mod entry;
 mod event;
 mod feedback;
-mod late;
+pub(crate) mod late;
 mod metal4;
 mod names;
 mod queue;
@@ -33,12 +34,13 @@ pub(crate) const FIRST: u16 = super::alloc::FIRST + super::alloc::COUNT;
 pub(crate) const END: u16 = feedback::END;
 
 /// The lists, in the order of their numbers.
-static LISTS: [&[Hook]; 14] = [
+static LISTS: [&[Hook]; 15] = [
     &device::HOOKS,
     &queue::HOOKS,
     &command_buffer::HOOKS,
     &compute::HOOKS,
     &blit::HOOKS,
+    &copies::HOOKS,
     &resources::buffer::HOOKS,
     &resources::heap::HOOKS,
     &resources::texture::HOOKS,

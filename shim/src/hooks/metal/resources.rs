@@ -7,7 +7,7 @@ pub(crate) mod buffer {
 
     messages! {
         /// Memory.
-        BUFFER: "MTLBuffer", from crate::hooks::metal::blit::END, needs ["length", "contents"];
+        BUFFER: "MTLBuffer", from crate::hooks::metal::copies::END, needs ["length", "contents"];
 
         Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
         Free DEVICE dealloc "dealloc" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];

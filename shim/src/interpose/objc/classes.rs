@@ -101,8 +101,9 @@ impl Role {
     }
 
     /// Whether a class is hooked.
+    #[inline(always)]
     pub(crate) fn knows(&self, class: Class) -> bool {
-        self.classes.iter().any(|known| known.load(Ordering::Relaxed) & !UNFINISHED == class as usize)
+        self.classes.iter().any(|known| known.load(Ordering::Relaxed) | UNFINISHED == class as usize | UNFINISHED)
     }
 
     /// Whether a class has what this role has.
