@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use gputrace_collectors::detail::{Detail, QUEUE_BYTES};
 
-use super::record::{parse_seconds, parse_size};
+use super::limits::{parse_size, parse_time};
+use super::record::parse_seconds;
 
 /// What `--detail triggered` keeps before a trigger.
 const BEFORE: Duration = Duration::from_secs(5);
@@ -107,28 +108,16 @@ fn parse(text: &str) -> Result<DetailKind, String> {
     let expected = "expected full, windows=LENGTH/PERIOD such as windows=1s/60s, triggered or rollup";
     let (length, period) = text.strip_prefix("windows=").and_then(|pair| pair.split_once('/')).ok_or(expected)?;
     let (length, period) = (parse_time(length)?, parse_time(period)?);
+    if period > MOST {
+        return Err("nobody waits longer than a week for a window".to_owned());
+    }
     if length.is_zero() || length >= period {
         return Err("a window must be longer than nothing and shorter than its period".to_owned());
     }
     Ok(DetailKind::Windows(length, period))
 }
 
-/// A number with its unit, ms, s, m or h; of seconds without one.
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let seconds = match unit {
-        "ms" => 1e-3,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("{text}: expected a time such as 500ms, 1s or 5m")),
-    };
-    let time = number.parse::<f64>().ok().and_then(|n| Duration::try_from_secs_f64(n * seconds).ok());
-    time.filter(|time| *time <= MOST).ok_or_else(|| format!("{text}: expected a time such as 500ms, 1s or 5m"))
-}
-
-/// Nobody waits longer for a window.
+/// The longest period of windows.
 const MOST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A number of seconds from a tenth of one to an hour.
@@ -147,7 +136,7 @@ mod tests {
         let seconds = Duration::from_secs;
         assert_eq!(parse("windows=1s/60s"), Ok(DetailKind::Windows(seconds(1), seconds(60))));
         assert_eq!(parse("windows=500ms/5m"), Ok(DetailKind::Windows(Duration::from_millis(500), seconds(300))));
-        for wrong in ["windows", "windows=1s", "windows=2s/1s", "windows=0/1", "windows=1d/2d", "windows=-1/2", "some"]
+        for wrong in ["windows", "windows=1s", "windows=2s/1s", "windows=0/1", "windows=1w/2w", "windows=-1/2", "some"]
         {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

@@ -78,7 +78,7 @@ impl Detail {
 }
 
 /// Tables of which a row is one event, or what the GPU did for one. Any other goes on always.
-fn is_single(table: TableId) -> bool {
+pub(crate) fn is_single(table: TableId) -> bool {
     matches!(
         table,
         TableId::Launches
