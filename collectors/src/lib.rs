@@ -44,6 +44,7 @@ pub mod schema;
 mod segment;
 mod share;
 mod stacks;
+pub mod step_names;
 mod stored;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

@@ -245,7 +245,7 @@ impl RecordArgs {
                     .to_owned(),
             );
         }
-        self.detail.check()?;
+        self.detail.check(self.counters.0.is_some())?;
         self.limits.check(self.rollup.0.is_some())?;
         self.malloc.check()
     }

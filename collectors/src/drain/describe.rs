@@ -83,8 +83,12 @@ impl Drain {
             readings.extend(sampler.finish());
         }
         for reading in readings {
+            let start_ns = self.clocks.ns_of_monotonic(kind, reading.monotonic_ns);
+            if let (Some(stage), Some(device)) = (&mut self.stage, &reading.device) {
+                stage.see_device(device, reading.id, reading.value, start_ns);
+            }
             self.tables.counter(&CounterRow {
-                start_ns: self.clocks.ns_of_monotonic(kind, reading.monotonic_ns),
+                start_ns,
                 interval_ns: reading.interval_ns.map(|ns| ns as i64),
                 process: reading.process,
                 device: reading.device.as_deref(),
