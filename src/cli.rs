@@ -9,6 +9,7 @@ mod diff;
 mod dump;
 mod export;
 mod import;
+mod limits;
 mod malloc;
 mod manual;
 mod record;
@@ -201,7 +202,8 @@ mod tests {
 
     use clap::CommandFactory;
 
-    use super::record::{parse_seconds, parse_size};
+    use super::limits::parse_size;
+    use super::record::parse_seconds;
     use super::*;
 
     fn arguments(line: &str) -> Vec<OsString> {
@@ -243,7 +245,7 @@ mod tests {
             "gputrace --max-size 20GiB --segment-memory 1M --on-full block --stacks off --stacks-over 100 \
              --launch-stacks 0 --grace 0.5 -- x",
         );
-        assert_eq!((args.max_size, args.segment_memory), (20 << 30, 1 << 20));
+        assert_eq!((args.limits.max_size, args.segment_memory), (20 << 30, 1 << 20));
         assert_eq!((args.on_full, args.grace), (Some(OnFull::Block), Duration::from_millis(500)));
         assert_eq!((args.stacks, args.stacks_over, args.launch_stacks), (Switch::Off, 100, 0));
         for wrong in ["", "x", "1X", "-1", "0", "99999999999T", "1.5G"] {

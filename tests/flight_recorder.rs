@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gputrace_collectors::manifest::{Interval, KeptDetail};
 
-use crate::util::{Driver, Scratch, Started, Target, Trace, gputrace, poll, program};
+use crate::util::{Driver, Scratch, Started, Target, Trace, driver_folder, gputrace, nvml_folder, poll, program};
 
 /// What the trace of the only launcher says of its single events.
 fn kept(trace: &Trace) -> KeptDetail {
@@ -50,7 +50,10 @@ fn an_error_of_the_driver_keeps_what_came_before_it_with_the_call_itself() {
     trace.assert_balanced();
     let detail = kept(&trace);
     let [interval] = detail.intervals.as_slice() else { panic!("{detail:?}") };
-    assert!(interval.why.starts_with("cuMemAlloc_v2 returned 2 in process "), "{interval:?}");
+    assert!(
+        interval.why.starts_with("cuMemAlloc_v2 returned 2 (CUDA_ERROR_OUT_OF_MEMORY) in process "),
+        "{interval:?}"
+    );
     assert_inside(&trace, &detail.intervals);
     let failed: Vec<i64> = trace.table("device_memory").rows().map(|row| row.int("result")).collect();
     assert_eq!(failed, [2]);
@@ -80,6 +83,37 @@ fn a_wait_far_longer_than_usual_keeps_itself_and_what_it_waited_for() {
     let longest = trace.table("syncs").rows().map(|row| row.int("api_ns")).max().expect("waits");
     let burst = trace.table("launches").rows().filter(|row| row.int("block_x") == 32).count();
     assert!(longest > 200_000_000 && burst == 5000, "{longest} ns, {burst} launches");
+}
+
+/// A program that has the device until NVML has been read so often, ten times a second.
+fn nvml<'a>(scratch: &'a Scratch, readings: &str, options: &[&str]) -> Target<'a> {
+    let read = scratch.path().join("read");
+    let libraries = [driver_folder(Driver::Plain), nvml_folder()].map(|folder| folder.display().to_string()).join(":");
+    let target =
+        scratch.target(program("cuda_until")).arg(&read).options(["--counters", "10", "--flight-recorder", "60"]);
+    let target = target.options(options).env("LD_LIBRARY_PATH", libraries).env("FAKE_NVML_READ", read);
+    target.env("FAKE_NVML_READINGS", readings)
+}
+
+/// Why intervals were kept, in order.
+fn whys(trace: &Trace) -> Vec<String> {
+    kept(trace).intervals.into_iter().map(|interval| interval.why).collect()
+}
+
+#[test]
+fn a_critical_xid_error_and_a_gpu_that_idles_after_it_was_busy_are_moments() {
+    const DEVICE: &str = "GPU-66616b65-2d63-7564-612d-6770752d3030";
+    let scratch = Scratch::new();
+    let run = nvml(&scratch, "4", &[]).env("FAKE_NVML_XID", "79").traced().expect(0);
+    assert_eq!(whys(&run.read()), [format!("Xid 79 on {DEVICE}")]);
+    let scratch = Scratch::new();
+    let idle = |options: &[&str]| {
+        let target = nvml(&scratch, "9", options).env("FAKE_NVML_WORK", "idle").env("FAKE_NVML_BUSY", "2");
+        whys(&target.traced().expect(0).read())
+    };
+    let told = idle(&["--dump-gpu-idle", "300ms"]);
+    assert!(told.len() == 1 && told[0].starts_with(&format!("{DEVICE} has run nothing for 0.")), "{told:?}");
+    assert_eq!(idle(&[]), Vec::<String>::new());
 }
 
 #[test]

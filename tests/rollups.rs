@@ -98,6 +98,28 @@ fn what_is_removed_for_the_size_of_the_trace_is_still_counted() {
 }
 
 #[test]
+fn detail_that_has_aged_is_told_and_its_sums_stay() {
+    let scratch = Scratch::new();
+    let (victim, folder) = (program("victim"), scratch.path().display().to_string());
+    // The command lives until its first launches have gone.
+    let wait = format!("while ! grep -qs 'table.: .launche[s]' {folder}/*/manifest/*.json; do sleep 0.1; done");
+    let target =
+        scratch.shell(&format!("'{}' {folder}/count 100 1000; {wait}", victim.display())).with_instant_driver();
+    let run = target.options(["--keep-detail", "1s", "--max-age", "1d", "--malloc", "off"]).traced().expect(0);
+    let trace = run.read();
+    assert!(trace.manifest().processes.iter().all(|process| process.balanced));
+    assert_eq!(trace.table("launches").rows().count(), 0);
+    let launches: i64 =
+        trace.table("rollups").rows().filter(|row| row.text("class") == "launch").map(|row| row.int("events")).sum();
+    assert!(launches >= 100, "{launches}");
+    let says = "oldest detail removed to keep to --keep-detail: ";
+    assert!(run.stderr.lines().any(|line| line.starts_with(says) && line.contains("launches ")), "{}", run.stderr);
+    let path = run.trace.to_str().expect("a plain path");
+    let report = scratch.gputrace(&["report", path, "--only", "launch-overhead"]).expect(0).text();
+    assert!(report.contains("Removed to keep to --keep-detail, and not in the numbers above: launches"), "{report}");
+}
+
+#[test]
 fn sums_are_of_the_whole_run_whatever_single_events_were_kept() {
     let scratch = Scratch::new();
     for detail in ["rollup", "triggered"] {

@@ -237,6 +237,47 @@ fn a_launch_after_a_pause_names_the_line_that_follows_it() {
 }
 
 #[test]
+fn a_call_that_fails_has_a_stack_however_short_it_was_and_the_first_of_each_result_always() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let options = ["--stacks-over", "1000000", "--launch-stacks", "1000000000"];
+    let program = "p = ctypes.c_uint64()\ndef take(n):\n    return cuda.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(n))\n\
+        assert take(64) == 0\nassert take(1 << 50) == 2\nfor _ in range(1000):\n    take(1 << 50)\n\
+        cuda.cuModuleLoadData(ctypes.byref(m), b'fakecuda:illegal_address')\n\
+        cuda.cuModuleGetFunction(ctypes.byref(f), m, b'illegal_address')\n\
+        launch()\nassert cuda.cuCtxSynchronize() == 700\ntake(64)\n";
+    let run = run(&scratch, &options, program);
+    let trace = run.read();
+    let stacks = stacks(&trace);
+    let mut taken: Vec<(i64, i64, Option<i64>)> = trace
+        .table("device_memory")
+        .rows()
+        .map(|row| {
+            let line = row.maybe_int("stack_id").map(|id| stacks[&id].0[1].2.expect("a line"));
+            (row.int("start_ns"), row.int("result"), line)
+        })
+        .collect();
+    taken.sort_unstable();
+    assert_eq!((taken[0].1, taken[0].2), (0, None), "one that succeeds has none");
+    assert_eq!((taken[1].1, taken[1].2), (2, Some(15)));
+    // Of a thousand that fail one after the other, most have none: one in 10 ms.
+    let with = taken.iter().filter(|(.., line)| line.is_some()).count();
+    let span_ms = (taken[taken.len() - 1].0 - taken[0].0) / 1_000_000;
+    assert!(with as i64 <= 3 + span_ms / 10, "{with} of {}, in {span_ms} ms", taken.len());
+    // The report says which failure stays, and whose line was the first to see it.
+    let section = scratch.section(&run, "api");
+    let results = section["tables"]["by_result"]["rows"].as_array().expect("rows");
+    let of = |code: i64| results.iter().find(|row| row["result"] == code).expect("a result");
+    let line = |row: &Value| row["line"].as_str().unwrap_or_default().to_owned();
+    assert_eq!((of(700)["sticky"].as_str(), of(2)["sticky"].as_str()), (Some("yes"), Some("no")));
+    let text = |line: i64| format!("program.py:{line} ");
+    assert!(line(of(2)).starts_with(&text(13)), "{}", line(of(2)));
+    assert!(results.iter().any(|row| row["result"] == 700 && line(row).starts_with(&text(21))), "{results:?}");
+}
+
+#[test]
 fn no_stacks_are_taken_when_none_are_wanted() {
     if !needs(&["python3"]) {
         return;

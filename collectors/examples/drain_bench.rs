@@ -130,7 +130,7 @@ fn graphs(launches: u64) {
     for launch in 0..launches {
         room(&mut program);
         program.call("cuGraphLaunch", [0x99, 0x77, 0, 0]);
-        let begin_ns = monotonic_ns();
+        let begin_ns = support::monotonic_ns();
         let work = |node: u64| {
             let start = begin_ns + node * KERNEL_NS;
             let own = Work {
@@ -172,13 +172,6 @@ fn graphs(launches: u64) {
         about.records,
         about.joined
     );
-}
-
-fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes the time into a variable of ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn as_fast_as_possible(events: u64) {

@@ -47,9 +47,38 @@ impl Piece {
     }
 }
 
+/// The wall clock as it was at the start, and what has passed since: an administrator who sets the date makes nothing old.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Time {
+    monotonic_ns: u64,
+    realtime_ns: i64,
+    /// How many times as fast as it does time passes.
+    speed: u32,
+}
+
+impl Time {
+    /// From now on.
+    pub(crate) fn start(speed: u32) -> Time {
+        Time { monotonic_ns: monotonic_ns(), realtime_ns: clock_ns(libc::CLOCK_REALTIME) as i64, speed }
+    }
+
+    /// Now, ns since the Unix epoch.
+    pub(crate) fn now_ns(&self) -> i64 {
+        self.at(monotonic_ns())
+    }
+
+    /// A moment of CLOCK_MONOTONIC.
+    #[inline]
+    fn at(&self, monotonic_ns: u64) -> i64 {
+        let passed = monotonic_ns.wrapping_sub(self.monotonic_ns) as i64;
+        self.realtime_ns.wrapping_add(passed.wrapping_mul(self.speed.into()))
+    }
+}
+
 /// The clocks of this host.
 #[derive(Debug)]
 pub(crate) struct Clocks {
+    time: Time,
     /// CLOCK_REALTIME - CLOCK_MONOTONIC at the start.
     offset_ns: i64,
     pieces: VecDeque<Piece>,
@@ -66,12 +95,20 @@ impl Clocks {
         Clocks::from_pair(read())
     }
 
+    /// The same where time passes so many times as fast as it does; of the counter's ticks it does not.
+    pub(crate) fn at_speed(speed: u32) -> Clocks {
+        let mut clocks = Clocks::start();
+        clocks.time.speed = speed;
+        clocks
+    }
+
     fn from_pair(first: Pair) -> Clocks {
         let offset_ns = first.realtime_ns.wrapping_sub(first.monotonic_ns) as i64;
         let ns = first.realtime_ns as i64;
         // One nanosecond a tick until the second pair says better; nothing is converted before it.
         let piece = Piece { ticks: first.ticks, ns, slope: 1 << POINT };
         Clocks {
+            time: Time { monotonic_ns: first.monotonic_ns, realtime_ns: ns, speed: 1 },
             offset_ns,
             pieces: [piece].into(),
             window: [first].into(),
@@ -185,7 +222,7 @@ impl Clocks {
     #[inline]
     pub(crate) fn ns(&self, kind: ClockKind, ticks: u64) -> i64 {
         if kind == ClockKind::Monotonic {
-            return (ticks as i64).wrapping_add(self.offset_ns);
+            return self.time.at(ticks);
         }
         let mut pieces = self.pieces.iter().rev();
         let newest = pieces.next();
@@ -218,7 +255,7 @@ impl Clocks {
     pub(crate) fn span_ns(&self, kind: ClockKind, start: u64, end: u64) -> i64 {
         let ticks = end.saturating_sub(start);
         if kind == ClockKind::Monotonic {
-            return ticks.min(i64::MAX as u64) as i64;
+            return ticks.saturating_mul(self.time.speed.into()).min(i64::MAX as u64) as i64;
         }
         let slope = self.pieces.back().map_or(0, |p| p.slope);
         ((u128::from(ticks) * u128::from(slope)) >> POINT).min(i64::MAX as u128) as i64
@@ -235,7 +272,7 @@ impl Clocks {
 
     /// Now, ns since the Unix epoch.
     pub(crate) fn now_ns(&self) -> i64 {
-        monotonic_ns() as i64 + self.offset_ns
+        self.time.now_ns()
     }
 
     /// What the manifest says about the clocks.

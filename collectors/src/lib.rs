@@ -44,6 +44,7 @@ pub mod schema;
 mod segment;
 mod share;
 mod stacks;
+pub mod step_names;
 mod stored;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
@@ -64,7 +65,7 @@ use serde::{Deserialize, Serialize};
 
 use arrivals::Arrivals;
 use drain::{Bell, Command, Drain};
-use writer::{Shared, Writer};
+use writer::{Limits, Shared, Writer};
 
 pub use control::control_path;
 pub use facts::quote;
@@ -88,6 +89,10 @@ pub struct Config {
     pub command: Vec<String>,
     /// Bytes of sealed files that this collector may keep; the oldest go first.
     pub max_size: u64,
+    /// What is older goes, sums as well.
+    pub max_age: Option<Duration>,
+    /// Single events that are older go; their sums stay.
+    pub keep_detail: Option<Duration>,
     /// Version of the tool.
     pub tool_version: String,
     /// A Parquet file is sealed when it has this many bytes ...
@@ -106,6 +111,10 @@ pub struct Config {
     pub detail: detail::Detail,
     /// A file that, while it is there, switches recording off.
     pub disable_file: Option<PathBuf>,
+    /// How many times as fast as it does time shall pass, for whoever tries weeks in minutes. 1 unless set; more only for segments
+    /// whose clock is CLOCK_MONOTONIC.
+    #[serde(skip, default = "real_time")]
+    pub speed: u32,
     /// The end of a pair ([`heir::pair`]) at whose other end somebody waits to go on, should this collector be killed.
     #[serde(skip)]
     pub heir: Option<Arc<OwnedFd>>,
@@ -121,6 +130,8 @@ impl Config {
             launcher_id,
             command: Vec::new(),
             max_size: 2 << 30,
+            max_age: None,
+            keep_detail: None,
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             file_bytes: 64 << 20,
             file_age: Duration::from_secs(600),
@@ -130,9 +141,19 @@ impl Config {
             rollup: Some(Duration::from_secs(1)),
             detail: detail::Detail::Full,
             disable_file: None,
+            speed: real_time(),
             heir: None,
         }
     }
+
+    fn limits(&self) -> Limits {
+        Limits { max_size: self.max_size, max_age: self.max_age, keep_detail: self.keep_detail }
+    }
+}
+
+/// [`Config::speed`] unless it is set.
+fn real_time() -> u32 {
+    1
 }
 
 /// A number for a launcher: 39 random bits.
@@ -216,11 +237,6 @@ pub struct Running {
     writing: Receiver<()>,
 }
 
-/// Files of which a trace at its size limit consists, at least.
-const FILES: u64 = 16;
-/// A file is not sealed for the size limit before it has this many bytes: its footer alone takes two thousand.
-const SMALLEST_FILE: u64 = 32 << 10;
-
 /// Messages between drain and writer: half a megabyte each at most.
 const CHANNEL: usize = 8;
 
@@ -240,8 +256,7 @@ pub fn take_over(config: Config, left: heir::Inheritance) -> Result<Running, rec
 }
 
 fn start_with(mut config: Config, mut before: Option<recover::Before>) -> Result<Running, CollectError> {
-    // Where little may be kept, files are small: what goes first is the oldest part of a table and not all of it.
-    config.file_bytes = config.file_bytes.min((config.max_size / FILES).max(SMALLEST_FILE));
+    (config.file_bytes, config.file_age) = config.limits().of_files(config.file_bytes, config.file_age);
     let at = manifest::path(&config.trace, &config.host, config.launcher_id);
     let failed = |source| CollectError::Trace { path: at.clone(), source };
     std::fs::create_dir_all(config.trace.join("manifest")).map_err(failed)?;

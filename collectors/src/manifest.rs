@@ -74,8 +74,11 @@ pub struct Manifest {
     /// What the tables have, once that is the last word.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stored: StoredTables,
-    /// Sealed files that were removed to stay within the size limit, oldest first, relative to the trace.
+    /// Sealed files that were removed to stay within limits of size and age, oldest first, relative to the trace: the last ones.
     pub removed_files: Vec<String>,
+    /// How many were removed before these.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub removed_before: u64,
     /// What stood in them: the oldest detail. The counts of the processes still have it.
     #[serde(default)]
     pub removed: Vec<Removed>,
@@ -89,11 +92,13 @@ pub struct Manifest {
     pub notes: Vec<String>,
 }
 
-/// Rows of one table that were removed to stay within the size limit.
+/// Rows of one table that were removed to stay within a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
     /// The table.
     pub table: String,
+    /// The limit: `--max-size`, `--max-age` or `--keep-detail`.
+    pub limit: String,
     /// Rows.
     pub rows: u64,
     /// Begin of the first one, ns since the Unix epoch.

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
+use gputrace_collectors::results;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
@@ -11,7 +12,8 @@ use super::launch_overhead::{TIMES, times};
 use super::passes::api::{Failed, Key, Results};
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column};
-use super::{Analysis, Explain, Facts, Metric, Need, loss, results};
+use super::{Analysis, Explain, Facts, Metric, Need, loss};
+use crate::trace::Site;
 
 /// The analysis.
 pub(crate) struct Api;
@@ -41,7 +43,8 @@ impl Analysis for Api {
                 per thread, Time % (of the time in all driver calls), Total, Calls, Avg, Med, Min, Max and StdDev. The time \
                 is from before the call to after its return. Calls that did not return 0 stand by function and result \
                 with the name that the headers give it; NOT_READY and ncclInProgress are answers and not counted as \
-                failed. Functions that only ask or set a word are counted, not timed, and named apart.",
+                failed. Stays: every later call of the context fails as well, and what its first call asked for says little. First \
+                at: the line of the first such call that has a stack. Functions that only ask or set a word are counted, not timed, and named apart.",
             unit: "ns in JSON; in text the column's head names the unit. Totals are over all threads, which may be in calls \
                 at the same time.",
             limits: "The driver calls that a call of NCCL makes have rows of their own: NCCL's functions therefore have no \
@@ -143,13 +146,15 @@ fn by_thread(facts: &Facts<'_>, whole_ns: f64) -> Table {
 }
 
 fn by_result(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 7] = [
+    const COLUMNS: [Column; 9] = [
         column("process", "Process", Unit::Text),
         column("api", "Function", Unit::Name),
         column("calls", "Calls", Unit::Count),
         column("name", "Result", Unit::Text),
         column("result", "Code", Unit::Count),
         column("failed", "Failure", Unit::Text),
+        column("sticky", "Stays", Unit::Text),
+        column("line", "First at", Unit::Name),
         column("first_after_ns", "First after", Unit::Ns),
     ];
     let mut results: Vec<(&Failed, &Results)> = facts.api.results.iter().collect();
@@ -164,6 +169,8 @@ fn by_result(facts: &Facts<'_>) -> Table {
             results::name(key.result, facts.is_metal(key.process_id), key.nccl).into(),
             i64::from(key.result).into(),
             (!results::is_answer(key.result, key.nccl)).into(),
+            results::is_sticky(key.result, key.nccl).into(),
+            r.first_stack.and_then(|stack| facts.stacks.get(stack)).map(Site::short).into(),
             (r.first_ns - facts.trace.began_ns()).into(),
         ]
     };

@@ -130,7 +130,7 @@ pub(super) fn error_percent(facts: &Facts<'_>, amount: Amount) -> Value {
     known.then(|| 100.0 * amount.error_bytes() / amount.bytes).into()
 }
 
-/// Whether old rows of malloc were removed for the size limit.
+/// Whether old rows of malloc were removed to keep to a limit.
 pub(super) fn is_removed(facts: &Facts<'_>) -> bool {
     loss::is_removed(facts.trace, &[TableId::HostMemory])
 }
@@ -151,7 +151,8 @@ pub(super) fn begin(section: &mut Section, facts: &Facts<'_>) -> bool {
 /// Why there is nothing.
 pub(super) fn nothing(facts: &Facts<'_>) -> String {
     if is_removed(facts) {
-        return "No malloc or free is left in this trace: older rows were removed to keep to --max-size.".to_owned();
+        let limits = loss::limits(facts.trace, &[TableId::HostMemory]);
+        return format!("No malloc or free is left in this trace: older rows were removed to keep to {limits}.");
     }
     if loss::is_incomplete(facts.trace) {
         return "No malloc or free in what had been written of this trace.".to_owned();
@@ -188,7 +189,8 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
         format!(" ({} by {})", share(part / process.peak.bytes.max(1.0)), site.short())
     });
     let about = if asked { "" } else { "about " };
-    let left = if is_removed(facts) { ", in the rows that --max-size left" } else { "" };
+    let limits = loss::limits(facts.trace, &[TableId::HostMemory]);
+    let left = if limits.is_empty() { String::new() } else { format!(", in the rows that {limits} left") };
     Some(format!(
         "malloc of {}: {about}{} allocated, most live {}{by}, {} live at the end{left}\n",
         facts.program(*id).unwrap_or_else(|| facts.label(*id)),

@@ -280,6 +280,7 @@ impl<'a> Facts<'a> {
         stacks.extend(facts.allocations.stacks());
         stacks.extend(facts.rollups.stacks());
         stacks.extend(facts.calls.stacks());
+        stacks.extend(facts.api.stacks());
         if !stacks.is_empty() {
             facts.stacks = trace.sites(&stacks);
         }

@@ -185,7 +185,13 @@ mod tests {
             made.process(1, 100, None, START + 1_000_000_000);
             made.thread(1, 11).launch("k", 2_000);
             let about = made.manifest.as_mut().expect("a manifest");
-            about.removed.push(Removed { table: "kernels".into(), rows: 30, from_ns: START, to_ns: START + 9 });
+            about.removed.push(Removed {
+                table: "kernels".into(),
+                limit: "--max-size".into(),
+                rows: 30,
+                from_ns: START,
+                to_ns: START + 9,
+            });
             for name in ON_GPU {
                 let analysis = ALL.iter().find(|analysis| analysis.name() == name).expect("an analysis");
                 let notes = made.section(*analysis).notes;

@@ -34,7 +34,7 @@ impl Analysis for HostMemory {
                 program itself, stacks, files, memory of the GPU's driver, what the allocator keeps (fragmentation, its caches). Mapped is what mmap's \
                 family gave and was not unmapped (--mmap). Events that found no room are lost: then the \
                 estimates rest on the share that is stated and are too low, and their error is not known. So do they where old rows were \
-                removed (--max-size): the share is that of the events whose rows are here.",
+                removed (--max-size, --max-age, --keep-detail): the share is that of the events whose rows are here.",
             unit: "bytes, bytes/s; in text powers of 1024. The error is two standard deviations of the allocated bytes, in \
                 percent of them.",
             limits: "Numbers of allocations are estimates with a larger error than bytes, most of all for small sizes. \
@@ -343,7 +343,7 @@ mod tests {
         manifest.processes[0].accounting =
             [("host_alloc".to_owned(), count(15)), ("host_free".to_owned(), count(16))].into();
         let table = TableId::HostMemory.table().name.to_owned();
-        let removed = Removed { table, rows: 30, from_ns: START, to_ns: START + 9 };
+        let removed = Removed { table, limit: "--max-size".into(), rows: 30, from_ns: START, to_ns: START + 9 };
         manifest.removed.push(removed.clone());
         let section = trace.section(&HostMemory);
         // Of 40 events there are two rows, and a sum of four allocations and their frees.

@@ -1,6 +1,8 @@
-//! What is missing from an analysis: events that found no room, and old rows that were removed for the size limit.
+//! What is missing from an analysis: events that found no room, and old rows that were removed to keep to limits of size and age.
 //!
 //! The account is of whole processes: how much of a loss lies in the span that `--from` and `--to` leave is not known.
+
+use std::collections::BTreeSet;
 
 use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::{Removed, ShedPart};
@@ -175,14 +177,22 @@ pub(crate) fn is_removed(trace: &Trace, tables: &[TableId]) -> bool {
     removed(trace).iter().any(|of| tables.iter().any(|table| of.table == table.table().name))
 }
 
-/// Says in a section that old rows of its tables were removed for the size limit, where that is so.
+/// The limits for which old rows of these tables were removed, in words: of a trace of which some were.
+pub(crate) fn limits(trace: &Trace, tables: &[TableId]) -> String {
+    let of = |removed: &Removed| tables.iter().any(|table| removed.table == table.table().name);
+    let all: BTreeSet<String> = removed(trace).into_iter().filter(of).map(|removed| removed.limit).collect();
+    all.into_iter().collect::<Vec<_>>().join(" and ")
+}
+
+/// Says in a section that old rows of its tables were removed to keep to a limit, where that is so.
 pub(super) fn removed_note(section: &mut Section, facts: &Facts<'_>, tables: &[TableId]) {
     let removed =
         removed(facts.trace).into_iter().filter(|of| tables.iter().any(|table| of.table == table.table().name));
     let spans: Vec<String> = removed.map(|removed| span(facts, &removed)).collect();
     if !spans.is_empty() {
         let spans = spans.join(", ");
-        section.note(format!("Removed to keep to --max-size, and not in the numbers above: {spans}."));
+        let limits = limits(facts.trace, tables);
+        section.note(format!("Removed to keep to {limits}, and not in the numbers above: {spans}."));
     }
 }
 
@@ -213,11 +223,11 @@ fn disk_was_full(trace: &Trace) -> bool {
     trace.manifests().flat_map(|manifest| &manifest.notes).any(|note| note.contains("could not be written"))
 }
 
-/// The oldest detail, which was removed to keep to `--max-size`: by table, over all launchers.
+/// What was removed to keep to limits of size and age: by table and limit, over all launchers.
 pub(crate) fn removed(trace: &Trace) -> Vec<Removed> {
     let mut all: Vec<Removed> = Vec::new();
     for removed in trace.manifests().flat_map(|manifest| &manifest.removed) {
-        match all.iter_mut().find(|known| known.table == removed.table) {
+        match all.iter_mut().find(|known| known.table == removed.table && known.limit == removed.limit) {
             Some(known) => {
                 known.rows += removed.rows;
                 known.from_ns = known.from_ns.min(removed.from_ns);

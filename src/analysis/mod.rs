@@ -57,7 +57,6 @@ mod properties;
 mod queue_length;
 mod ranges;
 mod ranks;
-mod results;
 mod rollups;
 mod roofline;
 mod section;

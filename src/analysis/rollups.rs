@@ -27,7 +27,7 @@ impl Analysis for AllEvents {
     fn explain(&self) -> Explain {
         Explain {
             definition: "From the tables rollups and rollup_names, which hold every event of the run in sums, whatever became of the single ones \
-                (removed for --max-size, sampled out, left out for --budget, dropped). By class: events, how many a second over the whole \
+                (removed for --max-size or --keep-detail, sampled out, left out for --budget, dropped). By class: events, how many a second over the whole \
                 range, durations. By kernel, range, function and line, the most time first. Over time: parts of equal length, events by \
                 when they began. Launches are commits where the program uses Metal. Errors are results of CUDA and NCCL other than success and not ready.",
             unit: "ns in JSON, of host calls the time inside the original function, of kernels that on the GPU; events, where a range that \
@@ -107,6 +107,7 @@ impl Analysis for AllEvents {
         section.table(by_class(all, per_s));
         section.table(by_what(facts));
         section.table(over_time(facts));
+        loss::removed_note(&mut section, facts, &[TableId::Rollups, TableId::RollupNames]);
         section
     }
 }

@@ -30,7 +30,7 @@ impl Analysis for Itself {
                 number times a price, of an H200 or measured in the run. Coverage: driver functions without a hook that the program \
                 fetched, libraries opened past the symbols, tables of private functions, processes that could not be traced. \
                 Overhead that CUPTI tells of: its own (buffers, flushes, instrumentation) and the driver's (loading of code at a first \
-                launch, full queues); threads of CUPTI itself count too. Stacks that were taken, and those that could not be. Detail removed to keep to --max-size. Clock \
+                launch, full queues); threads of CUPTI itself count too. Stacks that were taken, and those that could not be. What was removed to keep to --max-size, --max-age and --keep-detail. Clock \
                 comparisons that were rejected. Time of processes between their windows of GPU times, in which nothing is known of \
                 the GPU. Questions that this trace cannot answer, each with how to get the answer.",
             unit: "counts of calls; ns in JSON.",
@@ -70,7 +70,7 @@ impl Analysis for Itself {
                 "time between windows of GPU times, of the processes' wall time",
             )
             .unsteady(),
-            Metric::cost("removed_rows", Count, "rows removed to keep to --max-size").unsteady(),
+            Metric::cost("removed_rows", Count, "rows removed to keep to limits of size and age").unsteady(),
             Metric::cost("clock_rejected", Count, "comparisons of the clocks that were rejected").unsteady(),
             Metric::cost("unanswered", Count, "questions that this trace cannot answer").unsteady(),
         ];
@@ -119,7 +119,7 @@ impl Analysis for Itself {
             section.note(format!("{} processes have calls that are not accounted for.", own.unbalanced));
         }
         for removed in &removed {
-            section.note(format!("Removed to keep to --max-size: {}.", loss::span(facts, removed)));
+            section.note(format!("Removed to keep to {}: {}.", removed.limit, loss::span(facts, removed)));
         }
         facts.trace.manifests().flat_map(|manifest| &manifest.notes).for_each(|note| section.note(note.as_str()));
         section.table(unanswered(&questions));

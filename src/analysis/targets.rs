@@ -191,8 +191,9 @@ impl Analysis for Targets {
         section.fact("not_measured", "not measured", Unit::Count, counts[2]);
         section.table(Table::new("targets", "Thresholds, and what this trace says", &COLUMNS, rows));
         super::unmatched::note_of_rest(&mut section, facts);
-        if super::loss::is_removed(facts.trace, &[TableId::Launches]) {
-            section.note("Old launches were removed to keep to --max-size: the numbers are of what is left.");
+        let limits = super::loss::limits(facts.trace, &[TableId::Launches]);
+        if !limits.is_empty() {
+            section.note(format!("Old launches were removed to keep to {limits}: the numbers are of what is left."));
         }
         section
     }

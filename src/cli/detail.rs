@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use gputrace_collectors::detail::{Detail, QUEUE_BYTES};
+use gputrace_collectors::detail::{Detail, QUEUE_BYTES, Triggers};
 
-use super::record::{parse_seconds, parse_size};
+use super::limits::{parse_size, parse_time};
+use super::record::parse_seconds;
 
 /// What `--detail triggered` keeps before a trigger.
 const BEFORE: Duration = Duration::from_secs(5);
@@ -17,8 +18,8 @@ pub(crate) struct DetailArgs {
     ///
     /// full keeps all. windows=1s/60s keeps those that begin in the first second of each minute of the wall clock, on all hosts at
     /// the same moments. triggered keeps the 5 s before and the second after each of these: gputrace dump asks for it, SIGRTMAX is
-    /// sent to gputrace, a call of the driver or of NCCL returns an error that its process never had before, a signal ends a
-    /// process, a call hangs, the command ends with another exit code than 0. rollup keeps none. Names, stacks, processes, counters and the
+    /// sent to gputrace, a call of the driver or of NCCL returns an error that its process never had before, NVML tells of a
+    /// critical Xid error, a signal ends a process, a call hangs, the command ends with another exit code than 0. rollup keeps none. Names, stacks, processes, counters and the
     /// account of all calls are kept always. Example: --detail windows=1s/60s
     #[arg(long, value_name = "WHAT", default_value = "full", value_parser = parse)]
     pub(crate) detail: DetailKind,
@@ -42,6 +43,21 @@ pub(crate) struct DetailArgs {
     /// are never meant. Goes with --flight-recorder and --detail triggered. Example: --dump-slow 10
     #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub(crate) dump_slow: Option<u32>,
+
+    /// A step that took more than so many times the median of its process is something that happens, too
+    ///
+    /// A step is a range that the program or its framework calls so (step, train_step 7, ProfilerStep#12, iteration, batch); the
+    /// median is that of those so far, from the 20th on. Goes with --flight-recorder and --detail triggered.
+    /// Example: --dump-slow-step 3
+    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    pub(crate) dump_slow_step: Option<u32>,
+
+    /// A GPU that was busy and has run nothing for so long is something that happens, too: with ms, s or m, in seconds without
+    ///
+    /// As NVML says, --counters times a second; once, until it is busy again. The recorder should hold more than that. Goes with
+    /// --flight-recorder and --detail triggered. Example: --dump-gpu-idle 10s
+    #[arg(long, value_name = "TIME", value_parser = parse_idle)]
+    pub(crate) dump_gpu_idle: Option<Duration>,
 }
 
 /// What `--detail` names.
@@ -60,7 +76,8 @@ pub(crate) enum DetailKind {
 
 impl DetailArgs {
     /// Err: what of it says nothing beside the rest.
-    pub(super) fn check(&self) -> Result<(), String> {
+    /// `counters`: whether they are read.
+    pub(super) fn check(&self, counters: bool) -> Result<(), String> {
         let other = !matches!(self.detail, DetailKind::Full | DetailKind::Triggered);
         if self.flight_recorder.is_some() && other {
             return Err("--flight-recorder is --detail triggered: no other --detail goes with it".to_owned());
@@ -71,10 +88,16 @@ impl DetailArgs {
                     .to_owned(),
             );
         }
-        if self.dump_slow.is_some() && !self.is_triggered() {
-            return Err(
-                "--dump-slow belongs to --flight-recorder or --detail triggered: nothing else is dumped".to_owned()
-            );
+        let dumps = [
+            ("--dump-slow", self.dump_slow.is_some()),
+            ("--dump-slow-step", self.dump_slow_step.is_some()),
+            ("--dump-gpu-idle", self.dump_gpu_idle.is_some()),
+        ];
+        if let Some((name, _)) = dumps.iter().find(|(_, given)| *given && !self.is_triggered()) {
+            return Err(format!("{name} belongs to --flight-recorder or --detail triggered: nothing else is dumped"));
+        }
+        if self.dump_gpu_idle.is_some() && !counters {
+            return Err("--dump-gpu-idle asks NVML: it does not go with --counters off".to_owned());
         }
         Ok(())
     }
@@ -86,10 +109,11 @@ impl DetailArgs {
 
     /// For the collector.
     pub(crate) fn wanted(&self) -> Detail {
-        let (bytes, slow) = (self.flight_recorder_memory.unwrap_or(QUEUE_BYTES), self.dump_slow);
+        let bytes = self.flight_recorder_memory.unwrap_or(QUEUE_BYTES);
+        let also = Triggers { slow: self.dump_slow, slow_step: self.dump_slow_step, gpu_idle: self.dump_gpu_idle };
         match (self.flight_recorder, self.detail) {
-            (Some(before), _) => Detail::Triggered { before, bytes, slow },
-            (None, DetailKind::Triggered) => Detail::Triggered { before: BEFORE, bytes, slow },
+            (Some(before), _) => Detail::Triggered { before, bytes, also },
+            (None, DetailKind::Triggered) => Detail::Triggered { before: BEFORE, bytes, also },
             (None, DetailKind::Windows(length, period)) => Detail::Windows { length, period },
             (None, DetailKind::Rollup) => Detail::Rollup,
             (None, DetailKind::Full) => Detail::Full,
@@ -107,29 +131,23 @@ fn parse(text: &str) -> Result<DetailKind, String> {
     let expected = "expected full, windows=LENGTH/PERIOD such as windows=1s/60s, triggered or rollup";
     let (length, period) = text.strip_prefix("windows=").and_then(|pair| pair.split_once('/')).ok_or(expected)?;
     let (length, period) = (parse_time(length)?, parse_time(period)?);
+    if period > MOST {
+        return Err("nobody waits longer than a week for a window".to_owned());
+    }
     if length.is_zero() || length >= period {
         return Err("a window must be longer than nothing and shorter than its period".to_owned());
     }
     Ok(DetailKind::Windows(length, period))
 }
 
-/// A number with its unit, ms, s, m or h; of seconds without one.
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let seconds = match unit {
-        "ms" => 1e-3,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("{text}: expected a time such as 500ms, 1s or 5m")),
-    };
-    let time = number.parse::<f64>().ok().and_then(|n| Duration::try_from_secs_f64(n * seconds).ok());
-    time.filter(|time| *time <= MOST).ok_or_else(|| format!("{text}: expected a time such as 500ms, 1s or 5m"))
-}
-
-/// Nobody waits longer for a window.
+/// The longest period of windows.
 const MOST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A time from a tenth of a second on.
+fn parse_idle(text: &str) -> Result<Duration, String> {
+    let time = parse_time(text)?;
+    if time < Duration::from_millis(100) { Err("expected 100ms or more".to_owned()) } else { Ok(time) }
+}
 
 /// A number of seconds from a tenth of one to an hour.
 fn parse_recorder(text: &str) -> Result<Duration, String> {
@@ -147,7 +165,7 @@ mod tests {
         let seconds = Duration::from_secs;
         assert_eq!(parse("windows=1s/60s"), Ok(DetailKind::Windows(seconds(1), seconds(60))));
         assert_eq!(parse("windows=500ms/5m"), Ok(DetailKind::Windows(Duration::from_millis(500), seconds(300))));
-        for wrong in ["windows", "windows=1s", "windows=2s/1s", "windows=0/1", "windows=1d/2d", "windows=-1/2", "some"]
+        for wrong in ["windows", "windows=1s", "windows=2s/1s", "windows=0/1", "windows=1w/2w", "windows=-1/2", "some"]
         {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
@@ -157,12 +175,19 @@ mod tests {
     #[test]
     fn a_flight_recorder_is_triggered_and_nothing_else() {
         let recorder = DetailArgs { flight_recorder: Some(BEFORE), ..DetailArgs::default() };
-        assert_eq!(recorder.wanted(), Detail::Triggered { before: BEFORE, bytes: QUEUE_BYTES, slow: None });
-        assert!(recorder.check().is_ok() && recorder.is_triggered());
-        assert!(DetailArgs { detail: DetailKind::Rollup, ..recorder }.check().is_err());
+        assert_eq!(
+            recorder.wanted(),
+            Detail::Triggered { before: BEFORE, bytes: QUEUE_BYTES, also: Triggers::default() }
+        );
+        assert!(recorder.check(true).is_ok() && recorder.is_triggered());
+        assert!(DetailArgs { detail: DetailKind::Rollup, ..recorder }.check(true).is_err());
         let memory = DetailArgs { flight_recorder_memory: Some(1), ..DetailArgs::default() };
-        assert!(memory.check().is_err());
-        assert!(DetailArgs { dump_slow: Some(9), ..DetailArgs::default() }.check().is_err());
+        assert!(memory.check(true).is_err());
+        assert!(DetailArgs { dump_slow: Some(9), ..DetailArgs::default() }.check(true).is_err());
         assert_eq!(DetailArgs::default().wanted(), Detail::Full);
+        let idle = DetailArgs { dump_gpu_idle: Some(BEFORE), flight_recorder: Some(BEFORE), ..DetailArgs::default() };
+        assert!(idle.check(true).is_ok() && idle.check(false).is_err());
+        assert!(DetailArgs { flight_recorder: None, ..idle }.check(true).is_err());
+        assert!(DetailArgs { dump_slow_step: Some(3), ..DetailArgs::default() }.check(true).is_err());
     }
 }

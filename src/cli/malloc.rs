@@ -3,7 +3,8 @@
 use clap::Args;
 use gputrace_collectors::manifest::HostMemory;
 
-use super::record::{Switch, parse_size};
+use super::limits::parse_size;
+use super::record::Switch;
 
 /// Mean distance of two samples of `--malloc sample`, in bytes.
 const SAMPLE_BYTES: u64 = 512 << 10;

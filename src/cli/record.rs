@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use gputrace_collectors::counters::MOST_HZ;
 
 use super::detail::DetailArgs;
+use super::limits::{LimitArgs, parse_size};
 use super::malloc::MallocArgs;
 use super::switch::CaptureRange;
 
@@ -46,12 +47,9 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "US", default_value_t = OS_OVER_US, allow_negative_numbers = true)]
     pub(crate) os_over: u64,
 
-    /// Largest size of the trace on this node, in bytes or with K, M, G, T (powers of 1024)
-    ///
-    /// Beyond it the oldest sealed files are removed; summary, report and manifest say from when to when that was.
-    /// Example: --max-size 20G
-    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_size, allow_negative_numbers = true)]
-    pub(crate) max_size: u64,
+    /// How much is kept, and for how long.
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 
     /// Which single events.
     #[command(flatten)]
@@ -167,7 +165,7 @@ pub(crate) struct RecordArgs {
 
     /// Length of the periods in which all events are added up, in seconds, at least 1; or off
     ///
-    /// The tables rollups and rollup_names hold their sums, whatever becomes of the single events: what --max-size removes stays known,
+    /// The tables rollups and rollup_names hold their sums, whatever becomes of the single events: what --max-size or --keep-detail removes stays known,
     /// and what sampling leaves out is counted. Example: --rollup 10
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_rollup)]
     pub(crate) rollup: Rollup,
@@ -207,7 +205,7 @@ impl RecordArgs {
             malloc: MallocArgs::default(),
             os: OsWaits::Cuda,
             os_over: OS_OVER_US,
-            max_size: 2 << 30,
+            limits: LimitArgs::default(),
             detail: DetailArgs::default(),
             start_paused: false,
             capture_range: CaptureRange::None,
@@ -247,7 +245,8 @@ impl RecordArgs {
                     .to_owned(),
             );
         }
-        self.detail.check()?;
+        self.detail.check(self.counters.0.is_some())?;
+        self.limits.check(self.rollup.0.is_some())?;
         self.malloc.check()
     }
 }
@@ -371,22 +370,6 @@ fn parse_rollup(text: &str) -> Result<Rollup, String> {
     period
         .map(|period| Rollup(Some(period)))
         .ok_or_else(|| "expected a number of seconds from 1 to 3600, or off".to_owned())
-}
-
-/// A number of bytes: digits, then nothing or one of K, M, G, T, or KiB and the like, all powers of 1024.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim().to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KB" | "KIB" => 10,
-        "M" | "MB" | "MIB" => 20,
-        "G" | "GB" | "GIB" => 30,
-        "T" | "TB" | "TIB" => 40,
-        _ => return Err("expected a size such as 500000, 64M or 2G".to_owned()),
-    };
-    let number: u64 = number.parse().map_err(|_| "expected a size such as 500000, 64M or 2G".to_owned())?;
-    number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(|| "out of range".to_owned())
 }
 
 pub(super) fn parse_hz(text: &str) -> Result<Hz, String> {

@@ -138,7 +138,8 @@ fn start_run(
     let id = gputrace_collectors::new_launcher_id();
     let mut config = Config::new(trace.to_owned(), session.path(), host(), id);
     config.command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    config.max_size = args.max_size;
+    config.max_size = args.limits.max_size;
+    (config.max_age, config.keep_detail) = (args.limits.max_age, args.limits.keep_detail);
     config.detail = args.detail.wanted();
     config.host_memory = args.malloc.asked(args.stacks);
     config.counters = args.counters.0.map(|hz| Asked { hz, cpu: args.cpu_counters == Switch::On });

@@ -1,7 +1,7 @@
 //! Rows that the manifest knows and the folder lacks, because somebody deleted them.
 //!
 //! Without this a report on such a trace would call launches fine that it never saw. What gputrace itself removed to
-//! keep to `--max-size` is no damage: the manifest says from when to when it was, and so do the report's sections. The
+//! keep to limits of size and age is no damage: the manifest says from when to when it was, and so do the report's sections. The
 //! manifest has each table's files since `stored` is in it; in an older one the accounts tell of tables that hold calls.
 
 use std::path::Path;

@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 use arrow::array::AsArray;
 use arrow::datatypes::Int32Type;
 
-use super::split::{Part, numbers};
+use super::split::{Part, names, numbers};
 use crate::names::NameKind;
-use crate::results::{DEINITIALIZED, has_failed};
+use crate::results::{self, DEINITIALIZED, has_failed, is_sticky};
 use crate::schema::TableId;
 use crate::writer::Message;
 
@@ -35,13 +35,7 @@ impl Failures {
     /// Learns the names of functions.
     pub(super) fn learn(&mut self, message: &Message) {
         let Message::Rows(TableId::Names, rows, _) = message else { return };
-        let text = |column: &str| rows.column_by_name(column).and_then(|column| column.as_string_opt::<i32>());
-        let (Some(kinds), Some(names)) = (text("kind"), text("name")) else { return };
-        for ((id, kind), name) in numbers(rows, "name_id").iter().zip(kinds).zip(names) {
-            if let (Some(_), Some(name)) = (kind.filter(|kind| *kind == NameKind::Api.name()), name) {
-                self.names.insert(*id, name.to_owned());
-            }
-        }
+        self.names.extend(names(rows, NameKind::Api).map(|(id, name)| (id, name.to_owned())));
     }
 
     /// What a function is called.
@@ -68,7 +62,11 @@ impl Failures {
             if first.as_ref().is_none_or(|first| at_ns < first.at_ns) {
                 let name = column("api_id").get(row).map_or_else(String::new, |id| self.name(*id));
                 let pid = rows.column_by_name("pid")?.as_primitive_opt::<Int32Type>()?.value(row);
-                first = Some(Noted { at_ns, why: format!("{name} returned {result} in process {pid}") });
+                let called = results::name(*result, name.starts_with('['), nccl);
+                let stays =
+                    if is_sticky(*result, nccl) { ", which stays: every later call of its context fails" } else { "" };
+                first =
+                    Some(Noted { at_ns, why: format!("{name} returned {result} ({called}{stays}) in process {pid}") });
             }
         }
         first

@@ -7,27 +7,32 @@
 //! (names, stacks, processes, ...) always go on: they are few. With [`Detail::Full`] there is no stage.
 
 mod account;
+mod devices;
 mod failures;
 mod kept;
 mod packed;
 mod queue;
 mod slow;
 mod split;
+mod steps;
 #[cfg(test)]
 mod tests;
+mod triggers;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 pub(crate) use account::LeftOut;
-use failures::Failures;
 pub use kept::{Interval, KeptDetail, Windows};
 use queue::{Held, Queue};
-use slow::Slow;
 use split::Part;
+pub use triggers::Triggers;
+use triggers::Watchers;
 
+use crate::counters::Id;
 use crate::schema::TableId;
 use crate::writer::Message;
 
@@ -59,8 +64,8 @@ pub enum Detail {
         before: Duration,
         /// Bytes of rows that may wait for one.
         bytes: u64,
-        /// A wait that takes so many times what is usual is one.
-        slow: Option<u32>,
+        /// What else is one, beside those that always are.
+        also: Triggers,
     },
     /// None.
     Rollup,
@@ -78,7 +83,7 @@ impl Detail {
 }
 
 /// Tables of which a row is one event, or what the GPU did for one. Any other goes on always.
-fn is_single(table: TableId) -> bool {
+pub(crate) fn is_single(table: TableId) -> bool {
     matches!(
         table,
         TableId::Launches
@@ -134,8 +139,7 @@ pub(crate) struct Stage {
     /// Begin of the latest row that waited.
     newest_ns: i64,
     left_out: LeftOut,
-    failures: Failures,
-    slow: Option<Slow>,
+    watchers: Watchers,
     /// Rows that are wanted, on their way to the writer, in order.
     wanted: VecDeque<Held>,
     wanted_bytes: usize,
@@ -146,10 +150,7 @@ impl Stage {
     pub(crate) fn new(detail: Detail, started_ns: i64) -> Option<Stage> {
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let mut kept = KeptDetail { mode: detail.name().to_owned(), ..KeptDetail::default() };
-        let slow = match detail {
-            Detail::Triggered { slow, .. } => slow.map(Slow::new),
-            _ => None,
-        };
+        let also = if let Detail::Triggered { also, .. } = detail { also } else { Triggers::default() };
         let mut most_bytes = 0;
         match detail {
             Detail::Full => return None,
@@ -168,8 +169,7 @@ impl Stage {
             queue: Queue::new(most_bytes),
             newest_ns: i64::MIN,
             left_out: LeftOut::default(),
-            failures: Failures::default(),
-            slow,
+            watchers: Watchers::new(also),
             wanted: VecDeque::new(),
             wanted_bytes: 0,
         })
@@ -185,19 +185,25 @@ impl Stage {
             Message::Rows(table, rows, shares) if is_single(table) => {
                 let part = Part::new(table, rows, shares);
                 if self.before_ns().is_some() {
-                    let failed = self.failures.first_of(&part);
-                    let name = |function| self.failures.name(function);
-                    let slowest = self.slow.as_mut().and_then(|slow| slow.slowest_of(&part, name));
-                    for noted in failed.into_iter().chain(slowest) {
+                    for noted in self.watchers.look(&part) {
                         let _ = self.trigger(noted.at_ns, &noted.why);
                     }
                 }
                 self.sort(part);
             }
             message => {
-                self.failures.learn(&message);
+                self.watchers.learn(&message);
                 on.push(message);
             }
+        }
+    }
+
+    /// A value was read of a device.
+    pub(crate) fn see_device(&mut self, device: &Arc<str>, id: Id, value: f64, at_ns: i64) {
+        if self.before_ns().is_some()
+            && let Some(noted) = self.watchers.see(device, id, value, at_ns)
+        {
+            let _ = self.trigger(noted.at_ns, &noted.why);
         }
     }
 

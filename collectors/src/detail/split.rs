@@ -8,6 +8,7 @@ use arrow::compute::{filter_record_batch, not};
 use arrow::datatypes::{Int64Type, UInt8Type};
 use gputrace_abi::Class;
 
+use crate::names::NameKind;
 use crate::schema::TableId;
 use crate::share::{Share, add};
 
@@ -190,6 +191,14 @@ impl<'a> Texts<'a> {
 
 fn starts(rows: &RecordBatch) -> &[i64] {
     numbers(rows, "start_ns")
+}
+
+/// Ids and names of this kind in rows of `names`.
+pub(super) fn names(rows: &RecordBatch, kind: NameKind) -> impl Iterator<Item = (i64, &str)> {
+    let text = |column: &str| rows.column_by_name(column).and_then(|column| column.as_string_opt::<i32>());
+    let both = text("kind").zip(text("name")).into_iter().flat_map(|(kinds, names)| kinds.iter().zip(names));
+    let all = numbers(rows, "name_id").iter().zip(both);
+    all.filter(move |(_, (of, _))| *of == Some(kind.name())).filter_map(|(id, (_, name))| Some((*id, name?)))
 }
 
 /// The values of a column of numbers that are always there.

@@ -1,9 +1,10 @@
 //! What the stage lets through, and where the rest is counted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use gputrace_abi::Class;
 
@@ -36,7 +37,7 @@ fn call(class: Class, start_ns: i64, process_id: i64, result: i32) -> Call {
 }
 
 fn triggered(before: Duration, bytes: u64) -> Stage {
-    Stage::new(Detail::Triggered { before, bytes, slow: None }, 0).expect("a stage")
+    Stage::new(Detail::Triggered { before, bytes, also: Triggers::default() }, 0).expect("a stage")
 }
 
 /// Gives the stage a batch of waits that began at these times.
@@ -235,12 +236,12 @@ fn the_first_call_that_returns_an_error_is_worth_keeping_and_later_ones_of_that_
     tables.sync(&call(Class::Sync, 60 * SECOND, 2, 700), 1, 0);
     give(&mut stage, &mut tables);
     let intervals = stage.describe().intervals;
-    let found: Vec<_> = intervals.iter().map(|i| ((i.from_ns - 10) / SECOND, i.why.as_str())).collect();
-    let said = [
-        (29, "cuStreamQuery returned 700 in process 41"),
-        (49, "cuStreamQuery returned 719 in process 41"),
-        (59, "cuStreamQuery returned 700 in process 42"),
-    ];
+    let found: Vec<_> = intervals.iter().map(|i| ((i.from_ns - 10) / SECOND, i.why.clone())).collect();
+    let said = [(29, 700, "ILLEGAL_ADDRESS", 41), (49, 719, "LAUNCH_FAILED", 41), (59, 700, "ILLEGAL_ADDRESS", 42)];
+    let said = said.map(|(at, result, name, pid)| {
+        let stays = "which stays: every later call of its context fails";
+        (at, format!("cuStreamQuery returned {result} (CUDA_ERROR_{name}, {stays}) in process {pid}"))
+    });
     assert_eq!(found, said);
     assert_eq!(passed(&mut stage).0, [30, 50, 60].map(|second| second * SECOND));
 }
@@ -249,7 +250,11 @@ fn the_first_call_that_returns_an_error_is_worth_keeping_and_later_ones_of_that_
 fn a_wait_that_takes_far_longer_than_is_usual_is_worth_keeping_where_that_was_asked_for() {
     for (slow, said) in [(Some(5), vec!["cuCtxSynchronize took 30000 us, where 1048 us are usual"]), (None, Vec::new())]
     {
-        let detail = Detail::Triggered { before: Duration::from_secs(1), bytes: QUEUE_BYTES, slow };
+        let detail = Detail::Triggered {
+            before: Duration::from_secs(1),
+            bytes: QUEUE_BYTES,
+            also: Triggers { slow, ..Triggers::default() },
+        };
         let mut stage = Stage::new(detail, 0).unwrap();
         let mut tables = Tables::new();
         tables.name(7, "api", "cuCtxSynchronize");
@@ -268,4 +273,74 @@ fn a_wait_that_takes_far_longer_than_is_usual_is_worth_keeping_where_that_was_as
         let whys: Vec<String> = stage.describe().intervals.into_iter().map(|interval| interval.why).collect();
         assert_eq!(whys, said);
     }
+}
+
+/// A batch of the names of ranges, by their ids.
+fn range_names(names: &[(i64, &str)]) -> Message {
+    let ids = Arc::new(Int64Array::from_iter_values(names.iter().map(|(id, _)| *id)));
+    let kinds = Arc::new(StringArray::from_iter_values(names.iter().map(|_| "range")));
+    let texts = Arc::new(StringArray::from_iter_values(names.iter().map(|(_, name)| *name)));
+    let rows = RecordBatch::try_new(TableId::Names.table().arrow(), vec![ids, kinds, texts]).unwrap();
+    Message::Rows(TableId::Names, rows, Vec::new())
+}
+
+#[test]
+fn a_step_far_longer_than_the_median_opens_an_interval_where_that_was_asked_for() {
+    let also = Triggers { slow_step: Some(3), ..Triggers::default() };
+    let detail = Detail::Triggered { before: Duration::from_secs(1), bytes: 1 << 20, also };
+    let (mut asked, mut not) = (Stage::new(detail, 0).unwrap(), triggered(Duration::from_secs(1), 1 << 20));
+    for stage in [&mut asked, &mut not] {
+        stage.take(range_names(&[(7, "ProfilerStep#4"), (8, "forward")]), &mut Vec::new());
+        let range = |name_id, start_ns, ns| Range {
+            start_ns,
+            end_ns: Some(start_ns + ns),
+            process_id: 1,
+            pid: 41,
+            tid: 5,
+            correlation_id: 6,
+            kind: RangeKind::PushPop,
+            name_id: Some(name_id),
+            domain_id: None,
+            level: Some(0),
+            category: None,
+            category_id: None,
+            color: None,
+            payload_int: None,
+            payload_float: None,
+        };
+        let mut now = 10 * SECOND;
+        let mut batch = |stage: &mut Stage, steps: &[(i64, i64)]| {
+            let mut tables = Tables::new();
+            for (name_id, ns) in steps {
+                tables.range(&range(*name_id, now, *ns));
+                now += SECOND / 100;
+            }
+            give(stage, &mut tables);
+        };
+        // A long one among the first is no moment: nobody knows yet what is usual.
+        batch(stage, &[[(7, 9_000_000)].as_slice(), &[(7, 1_000_000); 30]].concat());
+        batch(stage, &[(7, 2_000_000), (8, 9_000_000), (7, 1_000_000)]);
+        assert_eq!(stage.describe().intervals, []);
+        batch(stage, &[(7, 1_000_000), (7, 4_000_000), (7, 9_000_000), (7, 1_000_000)]);
+    }
+    let [interval] = asked.describe().intervals.try_into().unwrap();
+    assert!(
+        interval.why.starts_with("a step took 9.0 ms, where ") && interval.why.ends_with(" ms are usual"),
+        "{interval:?}"
+    );
+    assert_eq!(not.describe().intervals, []);
+}
+
+#[test]
+fn a_failure_that_stays_is_told_from_one_that_does_not() {
+    let mut stage = triggered(Duration::from_secs(1), 1 << 20);
+    let mut fail = |at: i64, result: i32| {
+        let mut tables = Tables::new();
+        tables.sync(&call(Class::Sync, at, 1, result), 1, 0);
+        give(&mut stage, &mut tables);
+        stage.describe().intervals.pop().unwrap().why
+    };
+    assert_eq!(fail(10 * SECOND, 2), "a call returned 2 (CUDA_ERROR_OUT_OF_MEMORY) in process 41");
+    let stays = "a call returned 700 (CUDA_ERROR_ILLEGAL_ADDRESS, which stays: every later call of its context fails) in process 41";
+    assert_eq!(fail(20 * SECOND, 700), stays);
 }

@@ -1,5 +1,6 @@
 //! The drain's manifest while it works, what several processes tell together, and the last look at everything.
 
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use gputrace_abi::clock::COUNTER;
@@ -18,7 +19,11 @@ const MANIFEST_AGE: Duration = Duration::from_secs(1);
 impl Drain {
     pub(super) fn describe_in_time(&mut self) {
         let age = MANIFEST_AGE.max(self.describing_takes * 100);
-        if !self.changed || self.described.elapsed() < age {
+        if self.described.elapsed() < age {
+            return;
+        }
+        self.changed |= self.shared.lock().unwrap_or_else(PoisonError::into_inner).take_news();
+        if !self.changed {
             return;
         }
         let start = Instant::now();
@@ -78,8 +83,12 @@ impl Drain {
             readings.extend(sampler.finish());
         }
         for reading in readings {
+            let start_ns = self.clocks.ns_of_monotonic(kind, reading.monotonic_ns);
+            if let (Some(stage), Some(device)) = (&mut self.stage, &reading.device) {
+                stage.see_device(device, reading.id, reading.value, start_ns);
+            }
             self.tables.counter(&CounterRow {
-                start_ns: self.clocks.ns_of_monotonic(kind, reading.monotonic_ns),
+                start_ns,
                 interval_ns: reading.interval_ns.map(|ns| ns as i64),
                 process: reading.process,
                 device: reading.device.as_deref(),

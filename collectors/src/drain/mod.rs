@@ -139,7 +139,7 @@ impl Drain {
     ) -> io::Result<Drain> {
         let watched = Watch::new()?;
         let sampler = Sampler::start(config.counters)?;
-        let clocks = Clocks::start();
+        let clocks = Clocks::at_speed(config.speed);
         let mut manifest = Manifest {
             schema_version: SCHEMA_VERSION,
             tool_version: config.tool_version.clone(),

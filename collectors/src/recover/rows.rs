@@ -23,7 +23,7 @@ use crate::journal::{Item, Left, Log};
 use crate::manifest::{Manifest, launcher_text};
 use crate::schema::{TABLES, TableId};
 use crate::share::{Share, add};
-use crate::writer::KEPT;
+use crate::writer::goes_last;
 
 /// Rows of a row group: the journal holds less than a few of them.
 const FULL_GROUP: usize = 1 << 20;
@@ -103,7 +103,7 @@ pub(super) fn write_what_fits(
     // Those without which the others mean nothing come first.
     let mut order: Vec<_> = young.iter().collect();
     order.sort_by_key(|(table, (_, batches, _))| {
-        (!KEPT.contains(table), batches.iter().map(RecordBatch::num_rows).sum::<usize>())
+        (!goes_last(**table), batches.iter().map(RecordBatch::num_rows).sum::<usize>())
     });
     let mut trouble = None;
     for (table, (_, batches, shares)) in order {

@@ -9,6 +9,7 @@
 //! counted as dropped. At the end half of the room that was reserved at the start is given back, and the journal's, for
 //! the last rows; the other half is the manifest's. A file that has rows needs no more room to be sealed ([`TableFile`]).
 
+mod keep;
 mod report;
 mod reserve;
 mod stream;
@@ -23,6 +24,7 @@ use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::archive::next_number;
+use crate::clock::Time;
 use crate::encode::{self, Press};
 use crate::file::{TableFile, io_error};
 use crate::journal::{Item, Kind, Log};
@@ -31,6 +33,8 @@ use crate::recover::Written;
 use crate::schema::{TABLES, TableId};
 use crate::share::{Share, add};
 use crate::{CollectError, Config, stored};
+use keep::Shelf;
+pub(crate) use keep::{Limits, goes_last};
 use report::Report;
 pub(crate) use report::{Shared, trouble};
 use reserve::Reserve;
@@ -48,19 +52,6 @@ const GROUPS_LEFT: u64 = 8;
 const FULL_BYTES: usize = 8 << 20;
 /// After trouble with the disk the writer leaves it alone for this long.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Tables whose files are never removed for the size limit: small, and the others mean nothing without them.
-pub(crate) const KEPT: [TableId; 9] = [
-    TableId::Names,
-    TableId::Processes,
-    TableId::Threads,
-    TableId::Stacks,
-    TableId::Communicators,
-    TableId::Graphs,
-    TableId::GraphKernels,
-    TableId::Rollups,
-    TableId::RollupNames,
-];
-
 /// Has files numbered after those that are there.
 fn number(config: &Config, streams: &mut [Stream]) -> io::Result<()> {
     for (table, stream) in TABLES.iter().zip(streams) {
@@ -90,8 +81,8 @@ pub(crate) struct Writer {
     streams: Vec<Stream>,
     live: Vec<(TableId, RecordBatch)>,
     log: Log,
-    sealed: Vec<Sealed>,
-    sealed_bytes: u64,
+    shelf: Shelf,
+    time: Time,
     reserve: Reserve,
     /// When the oldest row that is neither in a file nor in the journal came.
     dirty: Option<Instant>,
@@ -111,7 +102,7 @@ impl Writer {
         if files.is_some() {
             number(&config, &mut streams).map_err(failed)?;
         }
-        let sealed: Vec<Sealed> = files.into_iter().flatten().map(Sealed::from).collect();
+        let sealed = files.into_iter().flatten().map(Sealed::from).collect();
         let press = Press::new().map_err(|e| failed(io_error(e)))?;
         Ok(Writer {
             shared,
@@ -119,8 +110,8 @@ impl Writer {
             streams,
             live: Vec::new(),
             log: Log::new(journal),
-            sealed_bytes: sealed.iter().map(|file| file.bytes).sum(),
-            sealed,
+            shelf: Shelf::new(config.limits(), sealed),
+            time: Time::start(config.speed),
             reserve: Reserve::take(&config.trace, &config.host, config.launcher_id, lock),
             dirty: None,
             down: None,
@@ -308,11 +299,10 @@ impl Writer {
         match file.seal() {
             Ok((name, bytes)) => {
                 self.log.sealed(table);
-                self.sealed_bytes += bytes;
                 if let Some(stream) = self.streams.get_mut(table as usize) {
                     stream.noted = 0;
                     let contents = std::mem::replace(&mut stream.file_contents, Contents::NONE);
-                    self.sealed.push(Sealed { table, name, bytes, contents, shares: file.into_shares() });
+                    self.shelf.put(Sealed { table, name, bytes, contents, shares: file.into_shares() });
                 }
                 self.remove_oldest();
                 true
@@ -331,18 +321,11 @@ impl Writer {
         }
     }
 
-    /// Keeps to the size limit. The newest file of a table goes when each table has only one left, and the last one of all
-    /// stays, however small the limit: a trace without any detail would answer nothing.
+    /// Keeps to the limits of size and age.
     fn remove_oldest(&mut self) {
-        while self.sealed_bytes > self.config.max_size {
-            let removable = || self.sealed.iter().enumerate().filter(|(_, file)| !KEPT.contains(&file.table));
-            let newest = |table: TableId| removable().filter(|(_, f)| f.table == table).map(|(at, _)| at).next_back();
-            let oldest = removable().min_by_key(|(at, f)| (newest(f.table) == Some(*at), f.contents.to_ns));
-            let Some((at, _)) = oldest.filter(|_| removable().count() > 1) else { return };
-            let file = self.sealed.remove(at);
+        while let Some((file, limit)) = self.shelf.take_out(self.time.now_ns()) {
             let _ = std::fs::remove_file(self.config.trace.join(&file.name));
-            self.sealed_bytes -= file.bytes;
-            self.report(|r| r.remove(file));
+            self.report(|r| r.remove(file, limit));
         }
     }
 
@@ -415,6 +398,7 @@ impl Writer {
                 self.seal(table, false);
             }
         }
+        self.remove_oldest();
     }
 
     fn finish(mut self) {
@@ -422,7 +406,7 @@ impl Writer {
         // Those without which the others mean nothing come first, then the small ones.
         let bytes = |table: &TableId| self.streams.get(*table as usize).map_or(0, |s| s.group.bytes());
         let mut left: Vec<TableId> = TABLES.iter().map(|t| t.id).collect();
-        left.sort_by_key(|table| (!KEPT.contains(table), bytes(table)));
+        left.sort_by_key(|table| (!goes_last(*table), bytes(table)));
         left.retain(|table| !self.close(*table));
         // Young rows stand in the journal as well: its room is what their row groups need.
         self.log.clear();
@@ -437,7 +421,7 @@ impl Writer {
             }
         }
         let mut stored = StoredTables::new();
-        self.sealed.iter().for_each(|file| stored::count(&mut stored, file.table, file.contents.rows));
+        self.shelf.files().iter().for_each(|file| stored::count(&mut stored, file.table, file.contents.rows));
         self.report(|r| r.stored = stored);
         self.reserve.give_back();
     }

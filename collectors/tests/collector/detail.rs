@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use gputrace_collectors::detail::{Detail, QUEUE_BYTES};
+use gputrace_collectors::detail::{Detail, QUEUE_BYTES, Triggers};
 use gputrace_collectors::{Config, control_path, start};
 
 use crate::rows::{batches, count, values};
@@ -87,7 +87,7 @@ fn windows_hold_the_rows_that_begin_in_them_and_the_account_is_exact() {
 #[test]
 fn a_dump_is_on_the_disk_when_it_is_answered_and_a_second_one_too() {
     let folder = Folder::new("dump");
-    let detail = Detail::Triggered { before: Duration::from_secs(30), bytes: QUEUE_BYTES, slow: None };
+    let detail = Detail::Triggered { before: Duration::from_secs(30), bytes: QUEUE_BYTES, also: Triggers::default() };
     let running = start(with(&folder, detail)).unwrap();
     let mut target = Target::new(&folder.session());
     let mut calls = 0;
@@ -125,7 +125,7 @@ fn without_anything_held_back_a_dump_is_refused() {
 #[test]
 fn the_bytes_that_wait_are_bounded_and_what_they_pushed_out_is_left_out() {
     let folder = Folder::new("bytes");
-    let detail = Detail::Triggered { before: Duration::from_secs(3600), bytes: 256 << 10, slow: None };
+    let detail = Detail::Triggered { before: Duration::from_secs(3600), bytes: 256 << 10, also: Triggers::default() };
     let running = start(with(&folder, detail)).unwrap();
     let mut target = Target::new(&folder.session());
     let calls = call(&target, LAUNCHES);

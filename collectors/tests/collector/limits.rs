@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use gputrace_collectors::start;
+use gputrace_abi::event::Event;
+use gputrace_abi::layout::malloc_mode;
+use gputrace_collectors::{Manifest, start};
 
 use crate::rows::{count, files};
-use crate::support::{Folder, Target, wait_until};
+use crate::support::{Folder, Memory, Target, hook, monotonic_ns, wait_until};
 use crate::{assert_exact, config, finish};
 
 /// Writes launches that do not compress, and waits until the rings are empty.
@@ -88,4 +90,42 @@ fn finishing_ends_at_its_deadline() {
     // A deadline that has passed gives up what is not on disk; the trace is readable all the same.
     let manifest = running.finish(None, Instant::now()).unwrap();
     assert_eq!(manifest.processes.len(), 1);
+}
+
+#[test]
+fn through_days_detail_ages_into_its_sums_and_these_go_later() {
+    let folder = Folder::new("days");
+    let mut config = config(&folder);
+    // A second is ten hours.
+    let hours = |hours: u64| Some(Duration::from_secs(hours * 3600));
+    (config.speed, config.keep_detail, config.max_age) = (36_000, hours(10), hours(40));
+    config.file_age = Duration::from_millis(50);
+    let at = gputrace_collectors::manifest::path(&folder.trace(), &config.host, config.launcher_id);
+    let running = start(config).unwrap();
+    let mut target = Target::with(&folder.session(), Memory::monotonic(16 << 20, malloc_mode::OFF));
+    let removed = |table: &str, limit: &str| {
+        let manifest = Manifest::read(&at).unwrap_or_default();
+        let of = manifest.removed.iter().find(|removed| removed.table == table && removed.limit == limit);
+        of.map_or(0, |removed| removed.rows)
+    };
+    for round in 1..=3 {
+        let mut thread = target.thread(1);
+        for _ in 0..100 {
+            let start = monotonic_ns();
+            let payload = [1, 2, 3, 4];
+            let event = Event { hook: hook("cuLaunchKernel"), start, end: start + 3, payload, ..Event::default() };
+            assert!(thread.event(event));
+        }
+        thread.exit();
+        wait_until("detail to go", || removed("launches", "--keep-detail") == round * 100);
+        // One row at least for each round, which lie hours apart.
+        wait_until("its sums to go", || removed("rollups", "--max-age") >= round);
+    }
+    target.exit(0);
+    let manifest = finish(running);
+    assert!(manifest.processes[0].balanced && manifest.processes[0].accounting["launch"].recorded == 300);
+    assert_eq!(files(&folder.trace(), "launches").len() + count(&folder.trace(), "launches"), 0);
+    assert!(count(&folder.trace(), "names") > 0, "what others mean stays");
+    let limits: Vec<_> = manifest.removed.iter().filter(|of| of.table == "launches").map(|of| &of.limit).collect();
+    assert_eq!(limits, ["--keep-detail"]);
 }

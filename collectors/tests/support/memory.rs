@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use gputrace_abi::clock::{COUNTER, counter};
+use gputrace_abi::clock::{COUNTER, ClockKind, counter};
 use gputrace_abi::layout::{COUNTER_BLOCKS, NAME_BYTES, View, chunks_in, hook_flag, info, malloc_mode};
 use gputrace_abi::{MAGIC, VERSION};
 
@@ -25,6 +25,16 @@ impl Memory {
         assert!(fd >= 0);
         // SAFETY: just made.
         Memory::in_file(unsafe { OwnedFd::from_raw_fd(fd) }, bytes, malloc)
+    }
+
+    /// The same, whose times are those of CLOCK_MONOTONIC.
+    pub(crate) fn monotonic(bytes: u64, malloc: u32) -> Memory {
+        let memory = Memory::new(bytes, malloc);
+        let header = memory.view.header();
+        let order = gputrace_abi::sync::Ordering::Relaxed;
+        header.clock.store(ClockKind::Monotonic as u32, order);
+        header.started[0].store(super::monotonic_ns(), order);
+        memory
     }
 
     /// A segment in this file.

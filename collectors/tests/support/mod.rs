@@ -94,6 +94,27 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// CLOCK_MONOTONIC, ns.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes the time into a variable of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Bytes and number of the files in a folder and below.
+pub(crate) fn size(folder: &Path) -> (u64, u64) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.fold((0, 0), |(bytes, files), entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => {
+            let (more, inside) = size(&entry.path());
+            (bytes + more, files + inside)
+        }
+        // One may be removed while we look.
+        meta => (bytes + meta.map_or(0, |meta| meta.len()), files + 1),
+    })
+}
+
 /// A folder of its own for a test, removed at its end.
 pub(crate) struct Folder(pub(crate) PathBuf);
 

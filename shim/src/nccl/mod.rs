@@ -125,7 +125,7 @@ impl Running {
             ],
         };
         state.write(event, Class::Collective);
-        stack::after(state, Class::Collective, self.start, end);
+        stack::after(state, Class::Collective, self.start, end, result);
     }
 
     /// What the call changed, besides what it did.

@@ -103,7 +103,7 @@ impl Call<'_> {
         event.result = result.min(u32::from(u16::MAX)) as u16;
         let (start, end) = (event.start, event.end);
         state.write(event, hook.class);
-        stack::after(state, hook.class, start, end);
+        stack::after(state, hook.class, start, end, result);
         self.leave();
     }
 }

@@ -3,12 +3,13 @@
 //! A hook calls [`after`] when its event is written. Most calls pay a comparison; those that took as long as
 //! `--stacks-over` (20 us) get a stack, and of launches about one in `--launch-stacks` (1,000), drawn with geometric gaps:
 //! every 1,000th would be the same kernel wherever 1,000 divides a step. A launch after a pause of its thread gets one
-//! too: it says what the host did instead of feeding the GPU.
+//! too: it says what the host did instead of feeding the GPU. A call that failed gets one, however short it was (`failures`).
 //!
 //! What they take is measured as they are taken. To keep to a budget the collector may leave out all of them
 //! ([`gputrace_abi::shed`]): then what would get one pays a load, and is counted.
 
 mod allocation;
+mod failures;
 mod frames;
 mod known;
 mod memory;
@@ -23,6 +24,7 @@ use gputrace_abi::shed::Shed;
 use gputrace_abi::{Class, Event, event, stack};
 
 pub(crate) use allocation::{forget, is_wanted as wants_allocations, key as of_allocation};
+use failures::Wanted;
 use frames::{Frames, Sink};
 use known::Known;
 pub(crate) use known::begin_segment;
@@ -98,19 +100,20 @@ fn long_ticks() -> u64 {
 
 /// Takes the stack of a driver call whose event was just written, if it is one of those that get one.
 #[inline(always)]
-pub(crate) fn after(state: &State, class: Class, start: u64, end: u64) {
+pub(crate) fn after(state: &State, class: Class, start: u64, end: u64, result: u32) {
     let launch = matches!(class, Class::Launch);
     // A pause before a launch and the launch itself share one comparison; `consider` tells them apart.
     let since = if launch { state.last_end.get() } else { start };
     state.last_end.set(end);
-    let mut wanted = end.wrapping_sub(since) >= state.long_ticks.get();
+    let failed = failures::is_failure(class, result);
+    let mut wanted = end.wrapping_sub(since) >= state.long_ticks.get() || failed;
     if launch {
         let left = state.launches_left.get() - 1;
         state.launches_left.set(left);
         wanted |= left < 0;
     }
     if wanted {
-        consider(state, launch, since, start, end);
+        consider(state, launch, since, (start, end), if failed { Some((class, result)) } else { None });
     }
 }
 
@@ -146,7 +149,7 @@ pub(crate) fn after_wait(state: &State, start: u64, end: u64) {
 
 #[cold]
 #[inline(never)]
-fn consider(state: &State, launch: bool, since: u64, start: u64, end: u64) {
+fn consider(state: &State, launch: bool, since: u64, (start, end): (u64, u64), failed: Option<(Class, u32)>) {
     state.notice();
     let over_us = OVER_US.load(Ordering::Relaxed);
     let mut why = None;
@@ -161,6 +164,15 @@ fn consider(state: &State, launch: bool, since: u64, start: u64, end: u64) {
     if launch && state.launches_left.get() < 0 {
         state.launches_left.set(launches_to_next(state));
         why = Some(Why::Launches(LAUNCHES.load(Ordering::Relaxed)));
+    }
+    if over_us != OFF
+        && let Some((class, result)) = failed
+    {
+        match failures::wanted(class, result, end) {
+            Some(Wanted::First) => return timed(state, start, why.unwrap_or(Why::Itself), true, true),
+            Some(Wanted::Again) => why = why.or(Some(Why::Itself)),
+            None => {}
+        }
     }
     if let Some(why) = why {
         capture(state, start, why);
@@ -182,6 +194,12 @@ fn take(state: &State, start: u64, why: Why, python: bool, native: bool) {
         header.stacks_shed.fetch_add(1, Ordering::Relaxed);
         return;
     }
+    timed(state, start, why, python, native);
+}
+
+/// Takes a stack, and counts what it took.
+fn timed(state: &State, start: u64, why: Why, python: bool, native: bool) {
+    let header = state.header();
     let begun = state.now();
     walk(state, start, why, python, native);
     header.stack_ticks.fetch_add(state.now().wrapping_sub(begun), Ordering::Relaxed);

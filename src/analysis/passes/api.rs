@@ -8,7 +8,7 @@ use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::Steps;
-use crate::trace::{Rows, Want};
+use crate::trace::{NO_STACK, Rows, Want};
 
 /// Which calls are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +43,9 @@ pub(crate) struct Results {
     pub(crate) calls: u64,
     /// When the first began.
     pub(crate) first_ns: i64,
+    /// Stack of the first that has one, and when that began.
+    pub(crate) first_stack: Option<i64>,
+    stack_ns: i64,
 }
 
 /// The pass.
@@ -62,9 +65,16 @@ impl Default for Api {
     }
 }
 
+impl Api {
+    /// Stacks of the first calls that failed.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = i64> {
+        self.results.iter().filter_map(|(_, results)| results.first_stack)
+    }
+}
+
 impl Pass for Api {
     fn wants(&self) -> &'static [Want] {
-        const COLUMNS: &[&str] = &["tid", "api_ns", "api_id", "result"];
+        const COLUMNS: &[&str] = &["tid", "api_ns", "api_id", "result", "stack_id"];
         &[
             Want { table: TableId::Launches, columns: COLUMNS },
             Want { table: TableId::Syncs, columns: COLUMNS },
@@ -79,6 +89,7 @@ impl Pass for Api {
         let table = rows.table;
         let (process, tid, start) = (rows.i64("process_id"), rows.i32_or("tid", 0), rows.i64("start_ns"));
         let (api, length, result) = (rows.i64("api_id"), rows.i64("api_ns"), rows.i32_or("result", 0));
+        let stack = rows.i64_or("stack_id", NO_STACK);
         for row in 0..rows.len {
             let (process_id, api_id, at) = (process[row], api[row], start[row]);
             self.calls.at(Key { process_id, tid: tid[row], api_id, table }).add(length[row]);
@@ -87,6 +98,9 @@ impl Pass for Api {
                 let results = self.results.at(Failed { process_id, api_id, nccl, result: result[row] });
                 results.first_ns = if results.calls > 0 { results.first_ns.min(at) } else { at };
                 results.calls += 1;
+                if stack[row] != NO_STACK && (results.first_stack.is_none() || at < results.stack_ns) {
+                    (results.first_stack, results.stack_ns) = (Some(stack[row]), at);
+                }
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Steps that the program itself names: `ProfilerStep#12`, `step`, `train_step 7`, or what the user calls a step.
 //!
-//! Of each process the name that ranks first counts ([`NAMES`]; what the user names comes before all), in the thread that
+//! Of each process the name that ranks first counts ([`step_names`]; what the user names comes before all), in the thread that
 //! has most of it. A range inside another one of that name is no step of its own.
 
 use gputrace_collectors::schema::TableId;
+use gputrace_collectors::step_names;
 use rustc_hash::FxHashMap;
 
 use super::detect::BOUNDARIES;
@@ -11,8 +12,6 @@ use super::period::Name;
 use super::steps::ProcessSteps;
 use crate::trace::{Filter, Rows, Trace, Want};
 
-/// Names of steps without their numbers; the first of these that a process has is taken.
-const NAMES: [&str; 7] = ["profilerstep", "step", "train step", "training step", "iteration", "iter", "batch"];
 /// Fewer ranges are no loop.
 const FEWEST: usize = 5;
 
@@ -44,15 +43,14 @@ impl NamedSteps {
     /// Reads which names mean a step in this trace; `wanted` is the user's.
     pub(crate) fn new(trace: &Trace, wanted: Option<&str>) -> NamedSteps {
         let mut steps = NamedSteps::default();
-        let wanted = wanted.map(base);
+        let wanted = wanted.map(step_names::base);
         let want = [Want { table: TableId::Names, columns: &["name_id", "kind", "name"] }];
         trace.scan(&want, &Filter::default(), &mut |rows| {
             let (ids, kinds, names) = (rows.i64("name_id"), rows.texts("kind"), rows.texts("name"));
             for row in (0..rows.len).filter(|row| kinds.get(*row) == "range") {
-                let name = base(names.get(row));
                 let rank = match &wanted {
-                    Some(wanted) => (name == *wanted).then_some(0),
-                    None => NAMES.iter().position(|known| *known == name),
+                    Some(wanted) => (step_names::base(names.get(row)) == *wanted).then_some(0),
+                    None => step_names::rank(names.get(row)),
                 };
                 steps.ids.extend(rank.map(|rank| (ids[row], rank)));
             }
@@ -107,15 +105,6 @@ impl NamedSteps {
     }
 }
 
-/// A name without the number at its end, in small letters, with single spaces between words. PyTorch's emit_nvtx appends
-/// `, op_id = 12`, so what follows a comma does not count.
-fn base(name: &str) -> String {
-    let name = name.split(',').next().unwrap_or(name);
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c.is_whitespace() || "#:_-=.[](),".contains(c));
-    let words = name.split(|c: char| c.is_whitespace() || "_-".contains(c)).filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join(" ").to_lowercase()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,24 +123,5 @@ mod tests {
         let inside = |(start, end): &(i64, i64)| [(*start, *end), (end - 500, *end)];
         let nested: Vec<(i64, i64)> = exact.iter().flat_map(inside).collect();
         assert_eq!([exact, rounded, nested].map(|ranges| steps(&ranges)), [Some(6); 3]);
-    }
-
-    #[test]
-    fn numbers_and_spelling_do_not_matter() {
-        let all = [
-            "ProfilerStep#12, op_id = 345",
-            "step",
-            "Step 3",
-            "train_step",
-            "Training-Step: 17",
-            "iteration=5",
-            "batch[4]",
-        ];
-        let found = all.map(|name| NAMES.iter().position(|known| *known == base(name)));
-        assert_eq!(found, [Some(0), Some(1), Some(1), Some(2), Some(3), Some(4), Some(6)]);
-        assert_eq!(
-            ["Optimizer.step#SGD.step", "stepper", "12", ""].map(base),
-            ["optimizer.step#sgd.step", "stepper", "", ""]
-        );
     }
 }

@@ -13,7 +13,13 @@ fn what_was_lost_and_not_seen_is_named() {
     let untraced = manifest::Untraced { pid: 7, exe: "/bin/busybox".into(), reason: "static".into() };
     about.untraced.push(untraced);
     about.clock.rejected = 2;
-    about.removed.push(manifest::Removed { table: "launches".into(), rows: 30, from_ns: START, to_ns: START + 9 });
+    about.removed.push(manifest::Removed {
+        table: "launches".into(),
+        limit: "--max-size".into(),
+        rows: 30,
+        from_ns: START,
+        to_ns: START + 9,
+    });
     let process = &mut about.processes[0];
     let past = manifest::Past { library: "libmine.so".into(), how: "RTLD_DEEPBIND".into() };
     process.coverage.past_symbols.push(past);

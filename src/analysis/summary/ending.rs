@@ -97,7 +97,8 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
         return format!("UNKNOWN: {calls} {api} calls were written, and how many are lost is not known\n");
     }
     if loss::is_removed(facts.trace, &DRIVER) {
-        return format!("UNKNOWN: {api} calls were removed to keep to --max-size, and too few are left to judge\n");
+        let limits = loss::limits(facts.trace, &DRIVER);
+        return format!("UNKNOWN: {api} calls were removed to keep to {limits}, and too few are left to judge\n");
     }
     if let Some(lines) = sums::lines(facts) {
         return lines;
@@ -252,10 +253,11 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
     for note in notes(trace).iter().take(LINES) {
         let _ = writeln!(out, "note: {note}");
     }
-    let removed = loss::removed(trace);
-    if !removed.is_empty() {
-        let spans: Vec<String> = removed.iter().map(|removed| loss::span(content.facts, removed)).collect();
-        let _ = writeln!(out, "oldest detail removed to keep to --max-size: {}", spans.join(", "));
+    let mut removed = loss::removed(trace);
+    removed.sort_by(|a, b| a.limit.cmp(&b.limit));
+    for of_limit in removed.chunk_by(|a, b| a.limit == b.limit) {
+        let spans: Vec<String> = of_limit.iter().map(|removed| loss::span(content.facts, removed)).collect();
+        let _ = writeln!(out, "oldest detail removed to keep to {}: {}", of_limit[0].limit, spans.join(", "));
     }
     if own.incomplete {
         let _ = writeln!(out, "{}: what it had written is reported", loss::why_incomplete(trace));

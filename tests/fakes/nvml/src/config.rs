@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | FAKE_NVML_FAIL | `function:result`, separated by commas: each call of it gives the result and does nothing | none |
 //! | FAKE_NVML_WORK | what the devices do: `matmul`, `copy`, `tiny` or `idle`; GPM's values are those measured on an H200 | matmul |
+//! | FAKE_NVML_BUSY | so many questions for a device's utilisation are answered as of a busy one, whatever it does | 0 |
 //! | FAKE_NVML_REASONS | why clocks are not higher, the sum of the bits | 4, the software's power cap |
 //! | FAKE_NVML_XID | a critical Xid error that each device reports once | none |
 //! | FAKE_NVML_ECC | uncorrected memory errors | 0 |
@@ -19,6 +20,7 @@ use std::sync::LazyLock;
 pub(crate) struct Config {
     failures: Vec<(String, u32)>,
     pub(crate) work: String,
+    pub(crate) busy: u64,
     pub(crate) reasons: u64,
     pub(crate) xid: Option<u64>,
     pub(crate) ecc: u64,
@@ -33,6 +35,7 @@ pub(crate) struct Config {
 static CONFIG: LazyLock<Config> = LazyLock::new(|| Config {
     failures: failures(&text("FAKE_NVML_FAIL").unwrap_or_default()),
     work: text("FAKE_NVML_WORK").unwrap_or_else(|| "matmul".to_owned()),
+    busy: number("FAKE_NVML_BUSY").unwrap_or(0),
     reasons: number("FAKE_NVML_REASONS").unwrap_or(4),
     xid: number("FAKE_NVML_XID"),
     ecc: number("FAKE_NVML_ECC").unwrap_or(0),

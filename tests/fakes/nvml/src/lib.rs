@@ -101,7 +101,7 @@ function!(nvmlDeviceGetUtilizationRates(device: *mut c_void, out: *mut [u32; 2])
         make(config().read.as_ref());
         return GPU_IS_LOST;
     }
-    of_whole(device, out, |_| if config().work == "idle" { [0, 0] } else { [98, 40] })
+    of_whole(device, out, |_| if config().work == "idle" && asked > config().busy { [0, 0] } else { [98, 40] })
 });
 
 /// Version, total, reserved, free, used.

@@ -1,0 +1,66 @@
+//! Moments worth keeping that show in rows and readings, and which of them were asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::devices::Devices;
+use super::failures::{Failures, Noted};
+use super::slow::Slow;
+use super::split::Part;
+use super::steps::SlowSteps;
+use crate::counters::Id;
+use crate::writer::Message;
+
+/// What is a moment worth keeping only where somebody asks for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Triggers {
+    /// A wait that takes so many times what is usual.
+    pub slow: Option<u32>,
+    /// A step that takes so many times the median of its process.
+    pub slow_step: Option<u32>,
+    /// A device that was busy has run nothing for so long.
+    pub gpu_idle: Option<Duration>,
+}
+
+/// Who looks for them.
+pub(super) struct Watchers {
+    failures: Failures,
+    slow: Option<Slow>,
+    steps: Option<SlowSteps>,
+    devices: Devices,
+}
+
+impl Watchers {
+    pub(super) fn new(asked: Triggers) -> Watchers {
+        Watchers {
+            failures: Failures::default(),
+            slow: asked.slow.map(Slow::new),
+            steps: asked.slow_step.map(SlowSteps::new),
+            devices: Devices::new(asked.gpu_idle),
+        }
+    }
+
+    /// Learns names.
+    pub(super) fn learn(&mut self, message: &Message) {
+        self.failures.learn(message);
+        if let Some(steps) = &mut self.steps {
+            steps.learn(message);
+        }
+    }
+
+    /// What a batch of single events tells.
+    pub(super) fn look(&mut self, part: &Part) -> impl Iterator<Item = Noted> + use<> {
+        let failed = self.failures.first_of(part);
+        let name = |function| self.failures.name(function);
+        let slowest = self.slow.as_mut().and_then(|slow| slow.slowest_of(part, name));
+        let step = self.steps.as_mut().and_then(|steps| steps.slowest_of(part));
+        failed.into_iter().chain(slowest).chain(step)
+    }
+
+    /// What a reading of a device tells.
+    pub(super) fn see(&mut self, device: &Arc<str>, id: Id, value: f64, at_ns: i64) -> Option<Noted> {
+        self.devices.see(device, id, value, at_ns)
+    }
+}
