@@ -123,11 +123,17 @@ mod tests {
         let mut trace = committed(|_| true);
         for table in [TableId::Launches, TableId::CommandBuffers, TableId::Kernels, TableId::Dispatches] {
             trace.clear(table);
-            let removed = Removed { table: table.table().name.into(), rows: 60, from_ns: START, to_ns: START + 9 };
+            let removed = Removed {
+                limit: "--max-size".into(),
+                table: table.table().name.into(),
+                rows: 60,
+                from_ns: START,
+                to_ns: START + 9,
+            };
             trace.manifest.as_mut().expect("a manifest").removed.push(removed);
         }
         let text = report(&trace, "summary").literal.unwrap_or_default();
-        assert!(text.contains("most launches were removed to keep to --max-size: what is fine is not known"), "{text}");
+        assert!(text.contains("most launches were removed to keep to --max-size, --max-age or --keep-detail: what is fine is not known"), "{text}");
         assert!(!text.contains("checked, fine") && !text.contains("seen to complete"), "{text}");
     }
 

@@ -35,7 +35,10 @@ pub(super) fn fine_unknown(content: &Content<'_>) -> Option<String> {
     let launches: u64 = content.facts.launches.processes.iter().map(|(_, own)| own.count).sum();
     let removed = loss::removed(content.facts.trace).into_iter().find(|of| of.table == TableId::Launches.table().name);
     if removed.is_some_and(|removed| removed.rows > launches) {
-        return Some("most launches were removed to keep to --max-size: what is fine is not known".to_owned());
+        return Some(
+            "most launches were removed to keep to --max-size, --max-age or --keep-detail: what is fine is not known"
+                .to_owned(),
+        );
     }
     match (content.own.known, content.own.unaccounted) {
         (false, _) => Some("without a manifest nobody knows what the trace lacks, nor what is fine".to_owned()),
@@ -310,7 +313,7 @@ fn estimate_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     let Some(busy) = &main.busy else {
         let why = match main.metal {
             _ if loss::is_removed(main.facts.trace, &[TableId::CommandBuffers, TableId::Kernels]) => {
-                "removed to keep to --max-size"
+                "removed to keep to --max-size, --max-age or --keep-detail"
             }
             true => "no command buffer was seen to complete",
             false => "--gpu-time full or events",
