@@ -2,8 +2,8 @@
 
 usage: malloc_programs.py [--gputrace PATH] [--memray PATH] [--rounds N] [PROGRAM...]
 
-Programs: churn (Python objects, PYTHONMALLOC=malloc), sqlite (Python's sqlite3), compile (cc1 -O2 of a generated file), redis
-(redis-server, 200,000 requests by redis-benchmark). All ways run in turn, N times; prints the median seconds of each and the median of
+Programs: churn (Python objects, PYTHONMALLOC=malloc), sqlite (Python's sqlite3), compile (cc1 -O2 of a generated file), rustc (the
+same of Rust; it brings a malloc of its own, which is not recorded), redis (redis-server, 200,000 requests by redis-benchmark). All ways run in turn, N times; prints the median seconds of each and the median of
 the ratios to the run alone of the same turn, with its quartiles. What is not installed is left out, and said.
 """
 
@@ -30,6 +30,16 @@ def source(functions):
         for n in range(functions)
     )
     return body + "\n"
+
+
+def rust_source(functions):
+    """The same of Rust."""
+    return "\n".join(
+        f"pub fn f{n}(p: &mut Vec<String>, k: usize) -> usize {{ let mut s = {n}; for i in 0..k {{ s += p[i % p.len()].len() ^ {n}; "
+        f"if s % 7 == 3 {{ p.push(format!(\"{{s}} {n}\")); }} }} let m: std::collections::BTreeMap<usize, &str> = p.iter().map(|t| (t.len(), t.as_str())).collect(); "
+        f"s + m.len() + p.iter().filter(|t| t.contains(\"{n}\")).count() }}"
+        for n in range(functions)
+    )
 
 
 def ways(arguments, work):
@@ -89,6 +99,11 @@ def programs(arguments, work):
     file = work / "large.c"
     file.write_text(source(400))
     found["compile"] = lambda prefix: timed([*prefix, compiler, "-quiet", "-O2", "-w", file, "-o", "/dev/null"]), None
+    if shutil.which("rustc"):
+        rust = work / "large.rs"
+        rust.write_text(rust_source(150))
+        words = ["rustc", "-O", "--crate-type", "lib", "--emit", "obj", "-o", work / "large.o", rust]
+        found["rustc"] = lambda prefix: timed([*prefix, *words]), None
     if shutil.which("redis-server"):
         found["redis"] = lambda prefix: redis(prefix, work), None
     return found

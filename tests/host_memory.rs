@@ -1,5 +1,6 @@
 //! malloc and free: every call in full mode, an honest estimate in sampled mode, and whose line it was.
 
+mod arenas;
 mod calls;
 mod estimates;
 mod odd;

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -371,6 +372,41 @@ fn native_frames_have_lines_where_there_is_debugging_information() {
         seen += 1;
     }
     assert!(seen > 0);
+}
+
+#[test]
+fn debugging_information_that_is_not_here_is_asked_for_where_the_user_wants_that() {
+    if !needs(&["objcopy", "sh"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let place = |name: &str| scratch.path().join(name);
+    let done = |command: &mut Command| assert!(command.status().expect("it runs").success(), "{command:?}");
+    // The information apart, under a name that nothing in the program leads to, and a client that has it.
+    let (program, apart, asked) = (place("stripped"), place("apart"), place("asked"));
+    done(Command::new("objcopy").arg("--only-keep-debug").arg(native_program()).arg(&apart));
+    done(Command::new("objcopy").arg("--strip-all").arg(native_program()).arg(&program));
+    let client = place("debuginfod-find");
+    let script = "#!/bin/sh\n[ \"$1\" = debuginfo ] || exit 1\necho \"$2\" >> \"$ASKED\"\n\
+                  readelf -n \"$APART\" | grep -q \"Build ID: $2\" && echo \"$APART\"\n";
+    std::fs::write(&client, script).expect("a script");
+    done(Command::new("chmod").arg("+x").arg(&client));
+    let path = format!("{}:{}", scratch.path().display(), std::env::var("PATH").unwrap_or_default());
+    let middles = |options: &[&str]| {
+        let target = scratch.target(&program).arg("wait").with_instant_driver().options(["--stacks-over", "0"]);
+        let target = target.options(options).env("PATH", &path).env("ASKED", &asked).env("APART", &apart);
+        let run = target.env("DEBUGINFOD_URLS", "http://127.0.0.1:1").traced().expect(0);
+        let lines = run.read().table("stacks").rows().filter(|row| row.text("function") == "middle").count();
+        (lines, run.stderr)
+    };
+    assert_eq!(middles(&[]).0, 0);
+    assert!(!asked.exists(), "nobody is asked unless told");
+    let (lines, said) = middles(&["--debuginfod"]);
+    assert!(lines > 0 && asked.exists() && !said.contains("--debuginfod"), "{lines} {said}");
+    // Where no server is named it is said, and nobody asked.
+    let target = scratch.target("true").options(["--debuginfod"]).env("DEBUGINFOD_URLS", "");
+    let said = target.traced().expect(0).stderr;
+    assert!(said.contains("gputrace: --debuginfod asks nobody: DEBUGINFOD_URLS names no server"), "{said}");
 }
 
 #[test]

@@ -253,7 +253,7 @@ fn another_preloaded_allocator_stays_the_programs_allocator() {
         let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
         folders.iter().map(|folder| std::path::Path::new(folder).join(name)).find(|path| path.exists())
     };
-    for name in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"] {
+    for name in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0"] {
         let Some(path) = find(name) else {
             lacks(name);
             continue;

@@ -70,6 +70,7 @@ use writer::{Limits, Shared, Writer};
 pub use control::control_path;
 pub use facts::quote;
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
+pub use symbols::CLIENT as DEBUGINFOD_CLIENT;
 pub use writer::was_killed;
 
 /// What a collector is told.
@@ -105,6 +106,8 @@ pub struct Config {
     pub hang_after: Option<Duration>,
     /// What is asked for of host memory: the shim was told of it apart.
     pub host_memory: manifest::HostMemory,
+    /// Debugging information that is not here is asked of the user's servers.
+    pub debuginfod: bool,
     /// Length of the periods whose events are summed up; none: no sums are made.
     pub rollup: Option<Duration>,
     /// Which single events are kept.
@@ -138,6 +141,7 @@ impl Config {
             counters: None,
             hang_after: None,
             host_memory: manifest::HostMemory::default(),
+            debuginfod: false,
             rollup: Some(Duration::from_secs(1)),
             detail: detail::Detail::Full,
             disable_file: None,
@@ -290,9 +294,9 @@ fn start_with(mut config: Config, mut before: Option<recover::Before>) -> Result
         drop(working);
     };
     spawn("gputrace-write").spawn(write).map_err(CollectError::Thread)?;
-    let deadline = drain.deadline();
+    let (deadline, debuginfod) = (drain.deadline(), config.debuginfod);
     spawn("gputrace-symbols")
-        .spawn(move || symbols::run(&stacks, &resolved, &deadline))
+        .spawn(move || symbols::run(&stacks, &resolved, &deadline, debuginfod))
         .map_err(CollectError::Thread)?;
     let drain = spawn("gputrace-drain").spawn(move || drain.run()).map_err(CollectError::Thread)?;
     Ok(Running { config, shared, commands, bell, drain, writing })

@@ -13,6 +13,8 @@
 // What only the hooks of Linux use of the parts that both systems share.
 #![cfg_attr(target_os = "macos", allow(dead_code))]
 
+#[cfg(target_os = "linux")]
+mod arenas;
 mod calibrate;
 #[cfg(target_os = "linux")]
 mod capture;
@@ -31,6 +33,8 @@ mod gpu_time;
 mod graphs;
 #[cfg(target_os = "linux")]
 mod heap;
+#[cfg(target_os = "linux")]
+mod helper;
 mod hooks;
 mod interpose;
 #[cfg(target_os = "linux")]

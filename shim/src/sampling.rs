@@ -10,9 +10,11 @@
 //!
 //! Frees of recorded blocks are found by [`crate::tracked`].
 
+use core::hint::cold_path;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use gputrace_abi::layout::malloc_mode;
+use gputrace_abi::local;
 use gputrace_abi::shed::Shed;
 
 use crate::thread::State;
@@ -46,6 +48,12 @@ pub(crate) fn is_off() -> bool {
     mode() == malloc_mode::OFF
 }
 
+/// Whether a sample of allocations is recorded. Where it is, [`tracked`] is prepared.
+pub(crate) fn is_sampling() -> bool {
+    // With the Release in `configure`.
+    MODE.load(Ordering::Acquire) == malloc_mode::SAMPLE
+}
+
 /// One of [`malloc_mode`].
 #[inline(always)]
 pub(crate) fn mode() -> u32 {
@@ -59,21 +67,39 @@ pub(crate) fn mean_bytes() -> u64 {
 
 /// Sets a thread's countdown for its first time. Its segment is known.
 pub(crate) fn reset(state: &State) {
-    state.countdown.set(match mode() {
-        malloc_mode::OFF => i64::MAX,
-        malloc_mode::FULL => i64::MIN / 2,
-        _ => {
-            let rarer = Shed::of(state.header().shed.load(Ordering::Relaxed)).malloc;
-            state.rarer.set(rarer);
-            distance(state, mean_bytes() as f64 * (1u64 << rarer) as f64)
-        }
-    });
+    if !is_sampling() {
+        return;
+    }
+    let rarer = Shed::of(state.header().shed.load(Ordering::Relaxed)).malloc;
+    state.rarer.set(rarer);
+    let distance = distance(state, mean_bytes() as f64 * (1u64 << rarer) as f64);
+    state.countdown.store(distance as u64, Ordering::Relaxed);
 }
 
-/// The slow path was taken: whether this allocation is recorded, and by how many powers of two samples lay further apart
-/// than was asked for. Draws the next distance.
-pub(crate) fn chooses(state: &State) -> Option<u8> {
-    if is_off() || state.countdown.get() > 0 {
+/// Takes an allocation off the distance to the next sample. False, and nothing is taken off: [`chooses`] decides.
+///
+/// One instruction takes it off, as in [`crate::hooks::alloc`]'s quick way: a signal handler that samples in the middle has drawn
+/// a distance that nothing overwrites.
+#[inline(always)]
+pub(crate) fn passes(state: &State, bytes: usize) -> bool {
+    let before = local::fetch_add(&state.countdown, (bytes as u64).wrapping_neg());
+    // What half of all memory and more would be is no number of bytes; the distance is 0 where a fork wiped the state.
+    let passes = (bytes as u64) < before && before <= i64::MAX as u64;
+    if !passes {
+        cold_path();
+        local::fetch_add(&state.countdown, bytes as u64);
+    }
+    passes
+}
+
+/// Whether this allocation is recorded, and by how many powers of two samples lay further apart than was asked for. Then the
+/// next distance is drawn.
+pub(crate) fn chooses(state: &State, bytes: usize) -> Option<u8> {
+    // What no allocator has comes to nothing, and says nothing about the distance.
+    let bytes = i64::try_from(bytes).ok().filter(|_| is_sampling())?;
+    let left = (state.countdown.load(Ordering::Relaxed) as i64).saturating_sub(bytes);
+    if left > 0 {
+        state.countdown.store(left as u64, Ordering::Relaxed);
         return None;
     }
     let rarer = state.rarer.get();

@@ -22,10 +22,12 @@ const BUCKET: usize = 8;
 #[repr(align(64))]
 struct Bucket([AtomicUsize; BUCKET]);
 
+/// A page's addresses differ in so many bits.
+pub(crate) const PAGE_BITS: u32 = 12;
 static FEW_PAGES: [AtomicU8; FEWEST] = [const { AtomicU8::new(0) }; FEWEST];
-static PAGES: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const FEW_PAGES).cast_mut().cast());
+pub(crate) static PAGES: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const FEW_PAGES).cast_mut().cast());
 /// One less than there are pages.
-static PAGE_MASK: AtomicUsize = AtomicUsize::new(FEWEST - 1);
+pub(crate) static PAGE_MASK: AtomicUsize = AtomicUsize::new(FEWEST - 1);
 /// Null where nothing is sampled, or no memory was there.
 static BUCKETS: AtomicPtr<Bucket> = AtomicPtr::new(core::ptr::null_mut());
 /// One less than there are buckets.
@@ -56,7 +58,7 @@ pub(crate) fn prepare(mean_bytes: u64) {
 #[inline(always)]
 fn page(address: usize) -> &'static AtomicU8 {
     // SYNC POINT: pages. Acquire, with the Release in `prepare`: who sees the larger mask sees the larger filter.
-    let at = address >> 12 & PAGE_MASK.load(Ordering::Acquire);
+    let at = address >> PAGE_BITS & PAGE_MASK.load(Ordering::Acquire);
     // SAFETY: there are at least so many pages, which are never unmapped; any byte is a count.
     unsafe { &*PAGES.load(Ordering::Relaxed).add(at) }
 }

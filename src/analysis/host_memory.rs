@@ -31,7 +31,8 @@ impl Analysis for HostMemory {
                 are sums of weights: estimates without bias. Live is what was allocated in the trace and not freed. In full \
                 mode every call is recorded and the numbers are counts; what --cull summed counts as allocated, and not as live. Resident \
                 memory is what /proc told of the process (--counters); beyond malloc is its mean less what was live of malloc: the \
-                program itself, stacks, files, memory of the GPU's driver, what the allocator keeps (fragmentation, its caches). Mapped is what mmap's \
+                program itself, stacks, files, memory of the GPU's driver, what the allocator keeps (fragmentation, its caches). In arenas is what glibc's malloc had from the kernel for its arenas, and free in \
+                them what no block had, on the mean of the looks (--malloc-arenas): fragmentation, and what it keeps for later. Mapped is what mmap's \
                 family gave and was not unmapped (--mmap). Events that found no room are lost: then the \
                 estimates rest on the share that is stated and are too low, and their error is not known. So do they where old rows were \
                 removed (--max-size, --max-age, --keep-detail): the share is that of the events whose rows are here.",
@@ -70,6 +71,12 @@ impl Analysis for HostMemory {
                 "most resident memory that was read of a process that calls malloc, where that is most",
             )
             .unsteady(),
+            Metric::cost(
+                "free_in_arenas_percent",
+                Percent,
+                "what no block has in the arenas of glibc's malloc, of what they hold (--malloc-arenas)",
+            )
+            .unsteady(),
         ];
         METRICS
     }
@@ -104,6 +111,11 @@ impl Analysis for HostMemory {
         section.fact("allocations", title, Unit::Count, sum(|h| h.count).round() as i64);
         let resident = hosts().filter_map(|(_, h)| h.resident_peak).max_by(f64::total_cmp);
         section.fact("peak_resident_bytes", "most resident", Unit::Bytes, resident);
+        let (held, free): (f64, f64) = hosts()
+            .filter_map(|(_, h)| Some((h.held_by_arenas()?, h.free_in_arenas()?)))
+            .fold((0.0, 0.0), |sum, (held, free)| (sum.0 + held, sum.1 + free));
+        let free = (held > 0.0).then(|| 100.0 * free / held);
+        section.rare_fact("free_in_arenas_percent", "free in malloc's arenas, of what they hold", Unit::Percent, free);
         loss::note(&mut section, facts, "events of malloc and free", TableId::HostMemory);
         if loss::is_incomplete(facts.trace) {
             let last = hosts().map(|(_, host)| host.span_ns.1).max().unwrap_or(0);
@@ -174,7 +186,7 @@ fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(&'a i64, &'a ProcessHost)> {
 }
 
 fn by_process(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 13] = [
+    const COLUMNS: [Column; 15] = [
         column("process", "Process", Unit::Text),
         column("program", "Program", Unit::Name),
         column("mode", "Mode", Unit::Text),
@@ -188,6 +200,8 @@ fn by_process(facts: &Facts<'_>) -> Table {
         column("mapped_at_end_bytes", "Mapped at end", Unit::Bytes),
         column("peak_resident_bytes", "Peak resident", Unit::Bytes),
         column("beyond_malloc_bytes", "Resident beyond malloc", Unit::Bytes),
+        column("peak_arenas_bytes", "Peak in arenas", Unit::Bytes),
+        column("free_in_arenas_bytes", "Free in arenas", Unit::Bytes),
     ];
     let row = |(id, host): (&i64, &ProcessHost)| {
         let seconds = host.span_s();
@@ -209,6 +223,8 @@ fn by_process(facts: &Facts<'_>) -> Table {
             host.mapped_line.first_ns().map(|_| host.mapped).into(),
             host.resident_peak.into(),
             (host.beyond.0 > 0).then(|| host.beyond.1 / host.beyond.0 as f64).into(),
+            host.arenas_peak.into(),
+            host.free_in_arenas().into(),
         ]
     };
     Table::new("by_process", "By process", &COLUMNS, processes(facts).into_iter().map(row).collect())
@@ -301,6 +317,10 @@ mod tests {
         trace.counter(100, Ok(1), "proc", "rss", 9000.0);
         trace.counter(200, Ok(1), "proc", "rss", 7000.0);
         trace.counter(200, Ok(2), "proc", "rss", 70_000.0);
+        for (at, held, free) in [(100, 4000.0, 1000.0), (200, 8000.0, 2000.0)] {
+            trace.counter(at, Ok(1), "malloc", "arenas", held);
+            trace.counter(at, Ok(1), "malloc", "arenas_free", free);
+        }
         let section = trace.section(&HostMemory);
         assert_eq!((section.get("rows"), section.get("allocations")), (&Value::Int(11), &Value::Int(11)));
         assert_eq!((section.get("allocated_bytes"), section.get("peak_live_bytes")), (&1600.0.into(), &600.0.into()));
@@ -308,6 +328,8 @@ mod tests {
         let cell = |column: &str| section.cell("by_process", 0, column).clone();
         assert_eq!((cell("mapped_at_end_bytes"), cell("beyond_malloc_bytes")), (3000i64.into(), 7400.0.into()));
         assert_eq!(cell("live_at_end_bytes"), 600.0.into());
+        assert_eq!((cell("peak_arenas_bytes"), cell("free_in_arenas_bytes")), (8000.0.into(), 1500.0.into()));
+        assert_eq!(section.get("free_in_arenas_percent"), &25.0.into());
         let last: Vec<Value> =
             section.tables.iter().find(|t| t.key == "over_time").unwrap().rows.iter().map(|r| r[2].clone()).collect();
         assert_eq!(last, ["malloc".into(), "mapped".into(), "resident".into()]);

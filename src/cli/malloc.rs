@@ -32,6 +32,13 @@ pub(crate) struct MallocArgs {
     #[arg(long)]
     pub(crate) mmap: bool,
 
+    /// Ask glibc's malloc every so many seconds what its arenas hold, and how much of that is free; fractions are allowed
+    ///
+    /// A thread in each process that is started asks, and each arena is locked while what is free in it is counted: some us, with
+    /// a million free blocks some ms. Not of forked children. Example: --malloc-arenas 1
+    #[arg(long, value_name = "SECONDS", value_parser = parse_arenas, allow_negative_numbers = true)]
+    pub(crate) malloc_arenas: Option<Arenas>,
+
     /// Sum up allocations that are freed again within so many milliseconds; fractions are allowed
     ///
     /// Each of them and its free would be a row; so they are one for each thread, stack, function and power of two of the size in
@@ -44,6 +51,10 @@ pub(crate) struct MallocArgs {
 /// How long a block lives, at most, that is left out, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cull(i64);
+
+/// How long it is between two looks at malloc's arenas, in ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arenas(u64);
 
 /// How malloc and free are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,16 +69,23 @@ pub(crate) enum Malloc {
 
 impl Default for MallocArgs {
     fn default() -> MallocArgs {
-        MallocArgs { malloc: Malloc::Sample(SAMPLE_BYTES), malloc_stacks: None, mmap: false, cull: None }
+        MallocArgs {
+            malloc: Malloc::Sample(SAMPLE_BYTES),
+            malloc_stacks: None,
+            mmap: false,
+            malloc_arenas: None,
+            cull: None,
+        }
     }
 }
 
 const STACKS: &str = "GPUTRACE_MALLOC_STACKS";
 const MMAP: &str = "GPUTRACE_MMAP";
+const ARENAS: &str = "GPUTRACE_MALLOC_ARENAS";
 
 impl MallocArgs {
     /// Variables that are there only where something differs from the default.
-    pub(crate) const SWITCHES: [&str; 2] = [STACKS, MMAP];
+    pub(crate) const SWITCHES: [&str; 3] = [STACKS, MMAP, ARENAS];
 
     /// Err: what of them says nothing beside the others.
     pub(super) fn check(&self) -> Result<(), String> {
@@ -103,6 +121,9 @@ impl MallocArgs {
         if self.mmap {
             variables.push((MMAP, "1".to_owned()));
         }
+        if let Some(Arenas(ms)) = self.malloc_arenas {
+            variables.push((ARENAS, ms.to_string()));
+        }
         variables
     }
 }
@@ -117,6 +138,11 @@ pub(super) fn parse_malloc(text: &str) -> Result<Malloc, String> {
             None => Err("expected off, sample, sample=BYTES or full".to_owned()),
         },
     }
+}
+
+fn parse_arenas(text: &str) -> Result<Arenas, String> {
+    let ms = text.parse::<f64>().ok().map(|seconds| (seconds * 1e3).round()).filter(|ms| (10.0..=1e8).contains(ms));
+    ms.map(|ms| Arenas(ms as u64)).ok_or_else(|| "expected seconds from 0.01 to 100000, such as 1 or 0.5".to_owned())
 }
 
 fn parse_cull(text: &str) -> Result<Cull, String> {
@@ -161,10 +187,23 @@ mod tests {
     }
 
     #[test]
+    fn looks_at_arenas_are_some_time_apart() {
+        assert_eq!(args("--malloc-arenas 2.5").malloc_arenas, Some(Arenas(2500)));
+        for wrong in ["0", "0.001", "-1", "1e6", "inf", "x"] {
+            assert!(parse_arenas(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn the_shim_is_told_what_was_asked_for_and_of_the_rest_nothing() {
         assert_eq!(args("").variables(), [("GPUTRACE_MALLOC", "sample:524288".to_owned())]);
-        let all = args("--malloc full --malloc-stacks off --mmap").variables();
-        let wanted = [("GPUTRACE_MALLOC", "full"), ("GPUTRACE_MALLOC_STACKS", "off"), ("GPUTRACE_MMAP", "1")];
+        let all = args("--malloc full --malloc-stacks off --mmap --malloc-arenas 0.25").variables();
+        let wanted = [
+            ("GPUTRACE_MALLOC", "full"),
+            ("GPUTRACE_MALLOC_STACKS", "off"),
+            ("GPUTRACE_MMAP", "1"),
+            ("GPUTRACE_MALLOC_ARENAS", "250"),
+        ];
         assert_eq!(all, wanted.map(|(name, value)| (name, value.to_owned())));
     }
 }

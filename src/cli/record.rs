@@ -81,6 +81,13 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value = "on")]
     pub(crate) stacks: Switch,
 
+    /// Ask the servers of DEBUGINFOD_URLS for debugging information of native code that is not on this machine
+    ///
+    /// By elfutils' debuginfod-find, which keeps what it gets in its cache. Nothing is asked of a network without this. Example:
+    /// --debuginfod
+    #[arg(long)]
+    pub(crate) debuginfod: bool,
+
     /// Driver calls that took at least so long get a stack, in microseconds
     ///
     /// Waits, copies, allocations, module loading: whatever held the thread up. Example: --stacks-over 100
@@ -213,6 +220,7 @@ impl RecordArgs {
             hook: HookRoute::Auto,
             on_full: None,
             stacks: Switch::On,
+            debuginfod: false,
             stacks_over: STACKS_OVER_US,
             launch_stacks: LAUNCH_STACKS,
             nvtx: Switch::On,

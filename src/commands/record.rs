@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use gputrace_collectors::counters::Asked;
-use gputrace_collectors::{Config, Running};
+use gputrace_collectors::{Config, DEBUGINFOD_CLIENT, Running};
 
 use crate::cli::{
     BUDGET, CaptureRange, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, MallocArgs, OnFull, OsWaits,
@@ -80,6 +80,11 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
         return Err(become_command(&path, args));
     }
     memory::check(args.segment_memory)?;
+    if args.debuginfod
+        && let Some(lacks) = no_debuginfod(search.as_deref())
+    {
+        say(&format!("--debuginfod asks nobody: {lacks}"));
+    }
     let inspection = inspect(&path, search.as_deref());
     if let Some(obstacle @ Obstacle::NoInterpreter(_)) = &inspection.obstacle {
         let name = name.to_string_lossy();
@@ -142,6 +147,7 @@ fn start_run(
     (config.max_age, config.keep_detail) = (args.limits.max_age, args.limits.keep_detail);
     config.detail = args.detail.wanted();
     config.host_memory = args.malloc.asked(args.stacks);
+    config.debuginfod = args.debuginfod;
     config.counters = args.counters.0.map(|hz| Asked { hz, cpu: args.cpu_counters == Switch::On });
     config.disable_file = Some(PathBuf::from(DISABLE_FILE));
     config.rollup = args.rollup.0;
@@ -255,6 +261,15 @@ fn environment(
         inherited = environ::with_engine(inherited, &session.add_engine(engine)?);
     }
     Ok(environ::for_target(inherited, &session.preload(), session.path().as_os_str(), &variables))
+}
+
+/// What is missing for `--debuginfod`.
+fn no_debuginfod(search: Option<&OsStr>) -> Option<String> {
+    if std::env::var_os("DEBUGINFOD_URLS").is_none_or(|urls| urls.is_empty()) {
+        return Some("DEBUGINFOD_URLS names no server".to_owned());
+    }
+    let client = find_command(OsStr::new(DEBUGINFOD_CLIENT), search);
+    client.is_err().then(|| format!("{DEBUGINFOD_CLIENT} is not here (elfutils has it)"))
 }
 
 /// What all launchers of a job have in common, where a scheduler or the user said so: their windows open together.

@@ -5,7 +5,28 @@ use crate::util::{Scratch, count, program_with};
 const MODES: [&str; 4] = ["off", "sample", "sample=1", "full"];
 
 fn program() -> std::path::PathBuf {
-    program_with("malloc_odd", "program", &["-fno-builtin", "-w"])
+    program_with("malloc_odd", "program", &["-fno-builtin", "-w", "-lpthread"])
+}
+
+/// How many blocks of this size were recorded, and freed again, where samples lie so far apart that hardly one escapes.
+fn sampled(what: &str, bytes: i64) -> [usize; 2] {
+    let scratch = Scratch::new();
+    let run = scratch.target(program()).arg(what).options(["--malloc", "sample=1000"]).same().expect(0);
+    let trace = run.read();
+    trace.assert_balanced();
+    let table = trace.table("host_memory");
+    ["alloc", "free"]
+        .map(|action| table.rows().filter(|row| row.int("bytes") == bytes && row.text("action") == action).count())
+}
+
+#[test]
+fn sizes_that_no_memory_has_do_not_keep_others_from_being_sampled() {
+    assert_eq!(sampled("absurd", 33_001), [2000; 2]);
+}
+
+#[test]
+fn the_first_allocation_of_a_thread_is_sampled_as_any_other() {
+    assert_eq!(sampled("first", 34_001), [20; 2]);
 }
 
 #[test]
@@ -60,7 +81,7 @@ fn a_corrupted_heap_ends_the_program_as_it_does_alone() {
 fn allocations_before_our_constructor_and_after_our_destructor_are_the_programs_own() {
     let scratch = Scratch::new();
     let library = program_with("malloc_odd", "early.so", &["-DEARLY", "-shared", "-fPIC", "-fno-builtin", "-w"]);
-    let linked = ["-fno-builtin", "-w", "-Wl,--no-as-needed", library.to_str().expect("a plain path")];
+    let linked = ["-fno-builtin", "-w", "-lpthread", "-Wl,--no-as-needed", library.to_str().expect("a plain path")];
     let with = program_with("malloc_odd", "with-early", &linked);
     for mode in MODES {
         let target = scratch.target(&with).arg("late").options(["--malloc", mode]);

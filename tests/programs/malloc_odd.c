@@ -6,10 +6,13 @@
  *        malloc_odd overrun     writes behind a block, over what the allocator keeps there
  *        malloc_odd wild        frees an address that is in the middle of a block
  *        malloc_odd late        allocates in a destructor that runs after all libraries', and in an atexit handler
+ *        malloc_odd absurd      asks for three quarters of all there can be, then allocates 2,000 blocks of 33001 bytes
+ *        malloc_odd first       20 threads that allocate one block of 34001 bytes each, and nothing else
  * As a library (-DEARLY) its constructor allocates, and what its destructor does comes last. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +106,29 @@ __attribute__((destructor)) static void after(void) {
     free(block);
 }
 
+static void absurd(void) {
+    size_t most = (size_t)3 << 62;
+    for (int i = 0; i < 5; i++) kept[i] = malloc(most + i);
+    for (int i = 0; i < 5; i++) kept[i] = calloc(most / 2 + i, 2);
+    for (int i = 0; i < 5; i++) kept[i] = memalign(64, most + i);
+    for (int i = 0; i < 2000; i++) kept[i] = malloc(33001);
+    for (int i = 0; i < 2000; i++) free(kept[i]);
+}
+
+static void *one(void *place) {
+    *(void *volatile *)place = malloc(34001);
+    return place;
+}
+
+static void first(void) {
+    for (int i = 0; i < 20; i++) {
+        pthread_t id;
+        if (pthread_create(&id, NULL, one, (void *)&kept[i])) _exit(3);
+        pthread_join(id, NULL);
+    }
+    for (int i = 0; i < 20; i++) free(kept[i]);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     char *volatile block = malloc(1000), *volatile next = malloc(1000);
@@ -121,6 +147,10 @@ int main(int argc, char **argv) {
         free(block + 24);
     } else if (!strcmp(argv[1], "late")) {
         atexit(atexit_too);
+    } else if (!strcmp(argv[1], "absurd")) {
+        absurd();
+    } else if (!strcmp(argv[1], "first")) {
+        first();
     }
     puts("done");
     return 0;

@@ -1,8 +1,10 @@
 /* Allocates in a way that can be counted.
  *
  * usage: mallocs known COUNT | mallocs traffic BLOCKS BYTES | mallocs lasting SECONDS BYTES
+ *        mallocs holes BLOCKS BYTES
  *   known     each function of malloc's family COUNT times, with sizes that nobody else uses (see below)
  *   traffic   BLOCKS blocks of BYTES, one after another, none of them touched
+ *   holes     BLOCKS blocks of BYTES of which every second one is freed, and rests for two seconds
  *   lasting   the same for so many seconds, after which it prints the number of blocks */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -10,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* What the compiler must not know, or it removes the pairs. */
 static void *volatile place, *volatile nothing;
@@ -39,6 +42,12 @@ int main(int argc, char **argv) {
         for (; time(NULL) <= end; blocks += 1000)
             for (int i = 0; i < 1000; i++) free(KEEP(malloc(bytes)));
         printf("%ld\n", blocks);
+    } else if (!strcmp(argv[1], "holes")) {
+        size_t bytes = strtoul(argv[3], NULL, 10);
+        void **blocks = malloc(count * sizeof *blocks);
+        for (int i = 0; i < count; i++) blocks[i] = KEEP(malloc(bytes));
+        for (int i = 0; i < count; i += 2) free(blocks[i]);
+        sleep(2);
     } else {
         size_t bytes = strtoul(argv[3], NULL, 10);
         for (int i = 0; i < count; i++) free(KEEP(malloc(bytes)));

@@ -6,7 +6,7 @@
 /// What is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// Where it is read: `nvml`, `gpm`, `proc`, `cgroup` or `perf`.
+    /// Where it is read: `nvml`, `gpm`, `proc`, `cgroup` or `perf`; `malloc`: the process says so itself.
     pub source: &'static str,
     /// Its name, unique with its source.
     pub name: &'static str,
@@ -90,6 +90,13 @@ counters! {
         Periods "periods" "" "periods of the quota of processors in which something ran";
         ThrottledPeriods "throttled_periods" "" "those in which the quota was used up";
         ThrottledTime "throttled_time" "ns" "time for which processors were taken away, sum of all of them";
+    }
+    malloc {
+        Arenas "arenas" "bytes" "what the arenas of glibc's malloc have from the kernel (--malloc-arenas)";
+        ArenasFree "arenas_free" "bytes" "of these, what no block has: fragmentation and what is kept for later";
+        ArenasEnd "arenas_at_end" "bytes" "of these, what lies at the heap's end and could be given back at once";
+        MappedBlocks "mapped_blocks" "bytes" "large blocks of malloc's outside of the arenas, each with a mapping of its own";
+        ArenasLook "arenas_look" "ns" "how long the look at the arenas took; each was locked for its part of it";
     }
     perf {
         Cycles "cycles" "" "cycles of processors, in user mode";

@@ -85,7 +85,8 @@ pub struct Source {
 impl Counters {
     fn new(hz: f64) -> Counters {
         let mut sources: Vec<Source> = Vec::new();
-        for counter in COUNTERS {
+        // What a process tells of itself is no reading from outside.
+        for counter in COUNTERS.iter().filter(|counter| counter.source != "malloc") {
             if sources.last().is_none_or(|last| last.name != counter.source) {
                 sources.push(Source { name: counter.source.to_owned(), ..Source::default() });
             }

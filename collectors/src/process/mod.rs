@@ -4,6 +4,7 @@
 //! and resolves them. So a launch finds the name of its kernel although another thread, whose ring is read later,
 //! loaded it.
 
+mod arenas;
 pub(crate) mod communicators;
 mod describe;
 mod devices;
@@ -115,6 +116,8 @@ pub(crate) struct Process {
     /// How it ended, where that is known.
     ending: ExitStatusInfo,
     events: u64,
+    /// Number of the last look at malloc's arenas that was read.
+    arenas_read: u64,
 }
 
 impl Process {
@@ -163,6 +166,7 @@ impl Process {
             ended_ns: None,
             ending: ExitStatusInfo::default(),
             events: 0,
+            arenas_read: 0,
         }
     }
 
@@ -212,6 +216,7 @@ impl Process {
         if !dead {
             self.shed(clocks);
         }
+        self.take_arenas(clocks, tables);
         self.take_graphs(clocks, tables, false);
         self.intake.stacks.end_pass(&self.intake.fresh);
         self.let_threads_go(clocks, tables);

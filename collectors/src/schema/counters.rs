@@ -28,7 +28,7 @@ pub(super) const COUNTERS: Table = Table {
             "UUID of the device, as in the manifest's devices; null for a process's own",
         )
         .optional(),
-        Column::new("source", Text, Dictionary, NONE, "where it was read: nvml, gpm, proc, cgroup or perf"),
+        Column::new("source", Text, Dictionary, NONE, "where it was read: nvml, gpm, proc, cgroup or perf; malloc: what the process says of it"),
         Column::new("name", Text, Dictionary, NONE, "what was read"),
         Column::new("unit", Text, Dictionary, NONE, "unit of the value; empty for counts, numbers and codes"),
         Column::new("value", F64, Plain, NONE, "the value; of a count what was added in the stretch"),

@@ -1,6 +1,6 @@
 //! Debugging information that was installed apart from its library: by build id, or by the name and sum of `.gnu_debuglink`.
 //!
-//! Each folder is looked at as the process sees it first, then as we do. Nothing is asked of the network (debuginfod).
+//! Each folder is looked at as the process sees it first, then as we do. [`super::debuginfod`] asks others.
 
 use std::ffi::OsStr;
 use std::fs;

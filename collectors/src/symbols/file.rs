@@ -51,15 +51,16 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Reads the file that a process sees at `path` below `root`. None: it is no ELF file of 64 bits, or cannot be read.
-    pub(super) fn read(root: &Path, path: &Path) -> Option<File> {
+    /// Reads the file that a process sees at `path` below `root`, and its debugging information, which for a build id may be
+    /// asked for elsewhere. None: it is no ELF file of 64 bits, or cannot be read.
+    pub(super) fn read(root: &Path, path: &Path, ask: &mut impl FnMut(&[u8]) -> Option<std::fs::File>) -> Option<File> {
         let cache = ReadCache::new(debug_file::open(&debug_file::inside(root, path))?);
         let elf = Elf::parse(&cache).ok()?;
         let mut file = File { symbols: Vec::new(), names: Vec::new(), lines: None, known: ByHandle::default() };
         file.add_symbols(&elf);
         file.lines = debug_information(&elf);
         if file.lines.is_none()
-            && let Some(apart) = debug_file::find(&elf, root, path)
+            && let Some(apart) = debug_file::find(&elf, root, path).or_else(|| ask(elf.build_id().ok().flatten()?))
         {
             let cache = ReadCache::new(apart);
             if let Ok(elf) = Elf::parse(&cache) {
@@ -192,7 +193,7 @@ mod tests {
         }
 
         fn find(&self) -> Site {
-            let mut file = File::read(&self.root, Path::new("/opt/lib/libx.so")).unwrap();
+            let mut file = File::read(&self.root, Path::new("/opt/lib/libx.so"), &mut |_| None).unwrap();
             file.find(self.hidden)[0].clone()
         }
 

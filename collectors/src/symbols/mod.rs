@@ -4,6 +4,7 @@
 //! At the end of the trace what is left is written as module and address alone when the time is up.
 
 mod debug_file;
+mod debuginfod;
 mod file;
 mod perf_map;
 
@@ -17,6 +18,8 @@ use crate::tables::{StackColumns, StackRow};
 use crate::writer::Message;
 #[cfg(target_os = "linux")]
 pub(crate) use debug_file::open;
+pub use debuginfod::CLIENT;
+use debuginfod::Debuginfod;
 use file::File;
 use perf_map::PerfMaps;
 
@@ -37,8 +40,8 @@ pub(crate) struct Native {
 pub(crate) type Deadline = Arc<OnceLock<Instant>>;
 
 /// The thread's work: until nobody sends any more.
-pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline: &Deadline) {
-    let mut files = Files::new(deadline);
+pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline: &Deadline, debuginfod: bool) {
+    let mut files = Files::new(deadline, debuginfod);
     let mut columns = StackColumns::default();
     while let Ok(first) = stacks.recv() {
         let mut next = Some(first);
@@ -61,9 +64,9 @@ pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline:
 pub(crate) struct Symbols(Files);
 
 impl Symbols {
-    /// Files may be read until then.
+    /// Files may be read until then; of this machine alone.
     pub(crate) fn new(deadline: &Deadline) -> Symbols {
-        Symbols(Files::new(deadline))
+        Symbols(Files::new(deadline, false))
     }
 
     /// The stack of a process with functions and lines; Python's frames as they are.
@@ -77,11 +80,17 @@ struct Files {
     open: Vec<(Arc<str>, Option<File>)>,
     maps: PerfMaps,
     deadline: Deadline,
+    debuginfod: Debuginfod,
 }
 
 impl Files {
-    fn new(deadline: &Deadline) -> Files {
-        Files { open: Vec::new(), maps: PerfMaps::new(Path::new("/proc")), deadline: deadline.clone() }
+    fn new(deadline: &Deadline, debuginfod: bool) -> Files {
+        Files {
+            open: Vec::new(),
+            maps: PerfMaps::new(Path::new("/proc")),
+            deadline: deadline.clone(),
+            debuginfod: Debuginfod::new(debuginfod),
+        }
     }
 
     /// The stack's rows with functions and lines; inlined functions have rows of their own.
@@ -124,7 +133,7 @@ impl Files {
     }
 
     fn may_read(&self) -> bool {
-        self.deadline.get().is_none_or(|end| Instant::now() + RESERVE <= *end)
+        may_read(&self.deadline)
     }
 
     fn file(&mut self, pid: i32, module: &Arc<str>) -> Option<&mut File> {
@@ -142,13 +151,18 @@ impl Files {
                 }
                 // The process may see another file of this name than we do.
                 let root = PathBuf::from(format!("/proc/{pid}/root"));
-                let file = File::read(&root, path).or_else(|| File::read(Path::new("/"), path));
+                let mut ask = |id: &[u8]| self.debuginfod.find(id, || may_read(&self.deadline));
+                let file = File::read(&root, path, &mut ask).or_else(|| File::read(Path::new("/"), path, &mut ask));
                 self.open.push((module.clone(), file));
                 self.open.len() - 1
             }
         };
         self.open.get_mut(place)?.1.as_mut()
     }
+}
+
+fn may_read(deadline: &Deadline) -> bool {
+    deadline.get().is_none_or(|end| Instant::now() + RESERVE <= *end)
 }
 
 #[cfg(test)]
@@ -166,7 +180,7 @@ mod tests {
             stacks.send(Native { id, pid: 0, rows }).unwrap();
         }
         drop(stacks);
-        run(&resolved, &writer, &Deadline::default());
+        run(&resolved, &writer, &Deadline::default(), false);
         drop(writer);
         let rows: usize =
             written.iter().map(|m| if let Message::Rows(_, batch, _) = m { batch.num_rows() } else { 0 }).sum();

@@ -12,6 +12,7 @@
 //! Memory that nobody touches costs nothing: a process without events has seven pages.
 //! Every field is an atomic, so that a writer who breaks the rules can spoil values but not the reader.
 
+use crate::arenas::Arenas;
 use crate::clock::ClockPair;
 pub use crate::hook_row::{HookInfo, HookRow, NAME_BYTES, hook_flag, route};
 pub use crate::note;
@@ -201,6 +202,8 @@ pub struct Header {
     pub switches: AtomicU64,
     /// The last of these, each at its number modulo the length: ticks << 1, and 1 where it was switched on.
     pub switched: [AtomicU64; SWITCHES_KEPT],
+    /// What malloc holds for itself, where it is asked.
+    pub arenas: Arenas,
 }
 
 /// Set in [`Header::shared_taken`] when the chunk is open.

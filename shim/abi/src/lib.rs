@@ -13,6 +13,7 @@
 extern crate std;
 
 pub mod activity;
+pub mod arenas;
 pub mod clock;
 pub mod collective;
 pub mod device;

@@ -44,3 +44,5 @@ pub const GPU_TIME_CUT: u32 = 1 << 19;
 pub const OTHER_NEW: u32 = 1 << 20;
 /// Python is here, and gives out small objects from pools of its own.
 pub const PYTHON_POOLS: u32 = 1 << 21;
+/// What malloc holds for itself was asked for, and this malloc cannot be asked: it is not glibc's, or older than 2.33.
+pub const NO_ARENAS: u32 = 1 << 22;

@@ -4,7 +4,7 @@
 //!
 //! That these models can fail was checked by weakening each SYNC POINT in turn, at either end, to Relaxed: the first
 //! four tests and the late reservations fail for `commit`, the first two for `close`, the second for `pool`, the fourth
-//! for `link`, the fifth for `reopen`. (The model of a late reservation found that `reopen` was missing.) `relink` is the exception: its
+//! for `link`, the fifth for `reopen`, the last for `arenas` and `arenas turned`. (The model of a late reservation found that `reopen` was missing.) `relink` is the exception: its
 //! model, of a thread that was thrown out, holds with it Relaxed at either end as well, so it shows the steps, not the order.
 #![cfg(loom)]
 
@@ -62,4 +62,9 @@ fn a_hole_is_seen_when_its_chunk_is_closed() {
 #[test]
 fn a_hole_is_seen_when_its_writer_is_dead() {
     model(|| scenarios::hole::<3>(true, 3));
+}
+
+#[test]
+fn a_look_at_arenas_is_read_whole_or_not_at_all() {
+    model(|| scenarios::arenas(2));
 }

@@ -59,3 +59,8 @@ fn a_hole_is_seen_when_its_chunk_is_closed_or_its_writer_dead() {
         scenarios::hole::<3>(true, round);
     }
 }
+
+#[test]
+fn a_look_at_arenas_is_read_whole_or_not_at_all() {
+    scenarios::arenas(EVENTS * 10);
+}

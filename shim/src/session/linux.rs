@@ -9,7 +9,7 @@ use gputrace_abi::{MAGIC, VERSION};
 use super::path::Path;
 use super::{Failure, complain_of, fill, make_file};
 use crate::interpose::{driver, elf, inline, scope};
-use crate::{gpu_time, hooks, sampling, stack, sys, wait};
+use crate::{arenas, gpu_time, hooks, sampling, stack, sys, wait};
 
 pub(super) use crate::ending::listen;
 pub(super) use crate::gpu_time::{budget_ppm, spares_launches};
@@ -41,6 +41,7 @@ pub(super) fn configure() {
     stack::configure(calls, sys::variable(b"GPUTRACE_LAUNCH_STACKS"), allocations);
     wait::configure(sys::variable(b"GPUTRACE_OS"), sys::variable(b"GPUTRACE_OS_OVER"));
     hooks::remember_preloads();
+    arenas::configure();
     gpu_time::configure();
     inline::configure();
     driver::look_at_start();
@@ -51,6 +52,7 @@ pub(super) fn configure() {
 pub(super) fn started() {
     stack::started();
     wait::started(driver::is_known());
+    arenas::started();
 }
 
 /// Whether the processor's counter may be used: the launcher says so, or the kernel itself uses it.

@@ -12,6 +12,7 @@ mod patience;
 mod places;
 mod shared;
 mod state;
+mod words;
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -9,6 +9,7 @@ use gputrace_abi::ring::{CHUNK_BYTES, CHUNK_SLOTS, Place, Slot, Tail};
 use gputrace_abi::shed::Shed;
 use gputrace_abi::{Class, Event, clock, event};
 
+use super::words::Words;
 use crate::session;
 
 /// What a hook needs of its thread, in two cache lines. Private to the thread and its signal handlers.
@@ -47,8 +48,8 @@ pub(crate) struct State {
     pub(super) taken: Cell<u32>,
     /// Address of the mark of the wait that the thread is in; see [`crate::wait`].
     pub(crate) wait: Cell<usize>,
-    /// Bytes until the next sampled allocation. 0 and below: take the slow path.
-    pub(crate) countdown: Cell<i64>,
+    /// Bytes until the next sampled allocation, above 0 where there is a row; see [`crate::sampling`].
+    pub(crate) countdown: AtomicU64,
     /// The thread's block of counters in the segment; null: it has none yet. See [`crate::count`].
     pub(crate) counters: Cell<*const Counters>,
     /// Number of that block.
@@ -81,7 +82,7 @@ impl State {
             group_depth: Cell::new(0),
             taken: Cell::new(0),
             wait: Cell::new(0),
-            countdown: Cell::new(i64::MAX),
+            countdown: AtomicU64::new(0),
             context: Cell::new(1),
             number: Cell::new(0),
             busy: Cell::new(0),
@@ -99,6 +100,10 @@ impl State {
             block: Cell::new(0),
         }
     }
+
+    /// Where the address of the row stands, for code that no compiler writes.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(crate) const ROW_AT: usize = core::mem::offset_of!(State, row);
 
     /// Nothing is recorded.
     pub(crate) const PAUSED: u8 = 1;
@@ -181,16 +186,6 @@ impl State {
         unsafe { self.row.get().as_ref() }
     }
 
-    /// A counter of the row.
-    ///
-    /// # Safety
-    /// The state has a row.
-    #[inline(always)]
-    pub(crate) unsafe fn seen_unchecked<const CLASS: usize>(&self) -> &AtomicU64 {
-        // SAFETY: the caller's promise; the index is a constant inside the array.
-        unsafe { (*self.row.get()).seen.get_unchecked(CLASS) }
-    }
-
     #[inline(always)]
     pub(crate) fn header(&self) -> &Header {
         // SAFETY: set together with `row`, which the caller found set; the header stands at the segment's start.
@@ -261,19 +256,17 @@ impl State {
             payload: [key, kind, bytes as u64, number],
             ..Event::default()
         };
-        let mut rest = texts.into_iter().flatten().take(bytes);
+        let mut left = bytes;
+        let mut rest = Words::of(texts.map(|text| {
+            let (text, _) = text.split_at(text.len().min(left));
+            left -= text.len();
+            text
+        }));
         self.with_places(1 + more, |slot, commit, nth| {
             if nth == 0 {
                 return slot.write(&Event { commit, ..head });
             }
-            let mut words = [0u64; 7];
-            for word in &mut words {
-                let mut value = [0u8; 8];
-                for (place, byte) in value.iter_mut().zip(&mut rest) {
-                    *place = *byte;
-                }
-                *word = u64::from_le_bytes(value);
-            }
+            let words = core::array::from_fn(|_| rest.next());
             let first = Event { commit, hook: event::KIND_TEXT_MORE, thread: head.thread, ..Event::default() };
             slot.write_text(first.words()[0], words);
         })

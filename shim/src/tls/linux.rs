@@ -3,6 +3,7 @@
 //! Rust's own `thread_local!` may allocate and registers destructors, inside malloc; general-dynamic access costs a
 //! call. A hidden symbol in `.tbss` and an offset from the thread register cost 0.6 ns and can do neither.
 
+use crate::sampling;
 use crate::thread::State;
 
 core::arch::global_asm!(
@@ -13,6 +14,13 @@ core::arch::global_asm!(
     ".type gputrace_thread_state, @object",
     ".size gputrace_thread_state, 8",
     "gputrace_thread_state:",
+    ".zero 8",
+    // The same where malloc is sampled, else null: all that the quick way of its entries has to ask.
+    ".hidden gputrace_sampled",
+    ".globl gputrace_sampled",
+    ".type gputrace_sampled, @object",
+    ".size gputrace_sampled, 8",
+    "gputrace_sampled:",
     ".zero 8",
     ".hidden gputrace_caller",
     ".globl gputrace_caller",
@@ -84,8 +92,13 @@ pub(crate) fn get() -> Option<&'static State> {
 
 /// Sets the calling thread's state.
 pub(crate) fn set(state: Option<&'static State>) {
-    // SAFETY: the word is the thread's own.
-    unsafe { *place() = state.map_or(core::ptr::null(), |s| s) };
+    let sampled = state.filter(|state| sampling::is_sampling() && state.row().is_some());
+    let word = |state: Option<&'static State>| state.map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: the words are the thread's own, one behind the other.
+    unsafe {
+        *place() = word(state);
+        *place().add(1) = word(sampled);
+    }
 }
 
 /// What the entry of the hook that is running noted about its caller: see [`entry`].

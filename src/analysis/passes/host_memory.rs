@@ -55,6 +55,10 @@ pub(crate) struct ProcessHost {
     pub(crate) resident_peak: Option<f64>,
     /// Readings of it, and the sum of what it was beyond what was live of malloc.
     pub(crate) beyond: (u64, f64),
+    /// What malloc's arenas held at most, and what was free in them: looks, and the sums of both.
+    pub(crate) arenas_peak: Option<f64>,
+    pub(crate) arenas: (u64, f64),
+    pub(crate) arenas_free: (u64, f64),
     /// Estimated allocations and bytes by class of the size.
     pub(crate) sizes: [(f64, f64); SIZES],
     /// Times that were measured: calls and their sum.
@@ -79,6 +83,9 @@ impl Default for ProcessHost {
             resident_line: Timeline::default(),
             resident_peak: None,
             beyond: (0, 0.0),
+            arenas_peak: None,
+            arenas: (0, 0.0),
+            arenas_free: (0, 0.0),
             sizes: [(0.0, 0.0); SIZES],
             timed: (0, 0),
             span_ns: (i64::MAX, i64::MIN),
@@ -115,6 +122,25 @@ impl ProcessHost {
         self.beyond = (self.beyond.0 + 1, self.beyond.1 + (bytes - self.live).max(0.0));
     }
 
+    fn free(&mut self, _: i64, bytes: f64) {
+        self.arenas_free = (self.arenas_free.0 + 1, self.arenas_free.1 + bytes);
+    }
+
+    fn hold(&mut self, _: i64, bytes: f64) {
+        self.arenas = (self.arenas.0 + 1, self.arenas.1 + bytes);
+        self.arenas_peak = Some(self.arenas_peak.map_or(bytes, |most| most.max(bytes)));
+    }
+
+    /// What was free in malloc's arenas on the mean; none: nobody asked.
+    pub(crate) fn free_in_arenas(&self) -> Option<f64> {
+        (self.arenas_free.0 > 0).then(|| self.arenas_free.1 / self.arenas_free.0 as f64)
+    }
+
+    /// The same of what they held.
+    pub(crate) fn held_by_arenas(&self) -> Option<f64> {
+        (self.arenas.0 > 0).then(|| self.arenas.1 / self.arenas.0 as f64)
+    }
+
     /// Two standard deviations of [`Self::bytes`], as a share of it.
     pub(crate) fn error(&self) -> f64 {
         if self.bytes > 0.0 { 2.0 * self.variance.sqrt() / self.bytes } else { 0.0 }
@@ -149,7 +175,7 @@ impl Pass for HostMemory {
 
     fn rows(&mut self, rows: &Rows, _steps: &Steps) {
         if rows.table == TableId::Counters {
-            return self.resident(rows);
+            return self.counters(rows);
         }
         let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
         let (length, action) = (rows.i64_or("api_ns", -1), rows.texts("action"));
@@ -187,12 +213,18 @@ impl Pass for HostMemory {
 }
 
 impl HostMemory {
-    fn resident(&mut self, rows: &Rows) {
+    fn counters(&mut self, rows: &Rows) {
         let (source, name) = (rows.texts("source"), rows.texts("name"));
         let (process, start, value) = (rows.i64_or("process_id", NOBODY), rows.i64("start_ns"), rows.f64("value"));
-        let is_it = |row: &usize| (source.get(*row), name.get(*row)) == ("proc", "rss") && process[*row] != NOBODY;
-        for row in (0..rows.len).filter(is_it).filter(|row| value[*row].is_finite()) {
-            self.processes.at(process[row]).resident(start[row], value[row].max(0.0));
+        for row in (0..rows.len).filter(|row| process[*row] != NOBODY && value[*row].is_finite()) {
+            let bytes = value[row].max(0.0);
+            let add: fn(&mut ProcessHost, i64, f64) = match (source.get(row), name.get(row)) {
+                ("proc", "rss") => ProcessHost::resident,
+                ("malloc", "arenas") => ProcessHost::hold,
+                ("malloc", "arenas_free") => ProcessHost::free,
+                _ => continue,
+            };
+            add(self.processes.at(process[row]), start[row], bytes);
         }
     }
 }

@@ -9,6 +9,7 @@
 #[cfg(not(loom))]
 use std::{sync::Arc, thread};
 
+use gputrace_abi::arenas::{Arenas, Look};
 use gputrace_abi::event::Event;
 use gputrace_abi::pool;
 use gputrace_abi::ring::{Chunk, Chunks, Cursor, SHARED, Step, Tail, commit_word};
@@ -395,4 +396,27 @@ pub(crate) fn thrown_out<const N: usize>() {
     assert!(!segment.at(old).is_unlinked(generation), "it was linked");
     reading.join().expect("the reader");
     assert!(!segment.at(old).is_unlinked(generation), "it was linked");
+}
+
+/// A thread tells of malloc's arenas again and again; each look that is read is one that was told, and none comes before an earlier one.
+pub(crate) fn arenas(looks: u64) {
+    let arenas = Arc::new(Arenas::default());
+    let told = Arc::clone(&arenas);
+    let reader = thread::spawn(move || {
+        let mut last = 0;
+        for _ in 0..looks {
+            if let Some((turn, Look { at, took, held, free, at_end, mapped })) = told.read() {
+                assert!(
+                    [took, held, free, at_end, mapped] == [at; 5] && turn == 2 * at && at >= last,
+                    "{last} {at} {mapped}"
+                );
+                last = at;
+            }
+        }
+    });
+    for n in 1..=looks {
+        arenas.tell(&Look { at: n, took: n, held: n, free: n, at_end: n, mapped: n });
+    }
+    reader.join().unwrap();
+    assert_eq!(arenas.read().map(|(turn, look)| (turn, look.mapped)), Some((2 * looks, looks)));
 }

@@ -22,7 +22,7 @@ use gputrace_abi::event::{FLAG_TIMED, detail};
 use gputrace_abi::sample::{Sample, kind};
 
 use self::pool::Pool;
-use super::spawn;
+use crate::helper::spawn;
 use crate::hooks::Hook;
 use crate::thread::State;
 use crate::{capture, frame, sampling, sys};

@@ -29,9 +29,8 @@ pub(super) unsafe extern "C" fn malloc<const FULL: bool>(bytes: usize) -> *mut c
 
 /// `void *calloc(size_t count, size_t size)`
 pub(super) unsafe extern "C" fn calloc<const FULL: bool>(count: usize, size: usize) -> *mut c_void {
-    let bytes = count.saturating_mul(size).min(1 << 62);
     // SAFETY: the program's own arguments.
-    allocation::<FULL>(CALLOC, bytes, || unsafe { next::calloc()(count, size) })
+    allocation::<FULL>(CALLOC, count.saturating_mul(size), || unsafe { next::calloc()(count, size) })
 }
 
 /// `void *memalign(size_t alignment, size_t size)`
@@ -114,11 +113,7 @@ pub(super) unsafe extern "C" fn malloc_usable_size<const FULL: bool>(block: *mut
 /// `void free(void *block)`
 pub(super) unsafe extern "C" fn free<const FULL: bool>(block: *mut c_void) {
     // SAFETY: the program's own argument.
-    let original = || unsafe { next::free()(block) };
-    if !FULL && free_passes(block as usize) {
-        return original();
-    }
-    freed::<FULL>(block as usize, original);
+    freed::<FULL>(block as usize, || unsafe { next::free()(block) });
 }
 
 /// `void free_sized(void *block, size_t size)`: to free, which every allocator has.
@@ -154,22 +149,21 @@ fn allocation<const FULL: bool>(number: u16, bytes: usize, original: impl FnOnce
         let Some((state, row)) = known().or_else(registered) else { return original() };
         return record_alloc::<FULL>(state, row, number, bytes, 0, original);
     }
-    if passes(bytes) { original() } else { sample(number, bytes, original) }
+    if let Some((state, row)) = known()
+        && sampling::passes(state, bytes)
+    {
+        count::<ALLOC>(row);
+        return original();
+    }
+    sample(number, bytes, original)
 }
 
-/// Takes the bytes off the thread's countdown. True: nothing else to do for this allocation.
+/// Counts a call of a class.
 #[inline(always)]
-fn passes(bytes: usize) -> bool {
-    let Some(state) = tls::get() else { return false };
-    let left = state.countdown.get().wrapping_sub(bytes as i64);
-    state.countdown.set(left);
-    // The countdown of a state without a row (wiped by a fork, or of an ended thread) is never above 0.
-    if left <= 0 {
-        return false;
+fn count<const CLASS: usize>(row: &ThreadRow) {
+    if let Some(seen) = row.seen.get(CLASS) {
+        local::increment(seen);
     }
-    // SAFETY: see above.
-    local::increment(unsafe { state.seen_unchecked::<ALLOC>() });
-    true
 }
 
 /// Registers the thread if needed; records if a sample fell into the allocation.
@@ -177,12 +171,10 @@ fn passes(bytes: usize) -> bool {
 #[inline(never)]
 fn sample(number: u16, bytes: usize, original: impl FnOnce() -> *mut c_void) -> *mut c_void {
     let Some((state, row)) = registered() else { return original() };
-    if let Some(rarer) = sampling::chooses(state) {
+    if let Some(rarer) = sampling::chooses(state, bytes) {
         return record_alloc::<false>(state, row, number, bytes, rarer, original);
     }
-    if let Some(seen) = row.seen.get(ALLOC) {
-        local::increment(seen);
-    }
+    count::<ALLOC>(row);
     original()
 }
 
@@ -222,19 +214,6 @@ fn record_alloc<const FULL: bool>(
     block
 }
 
-/// The block is about to be freed, and no filter has it. False: it may have been recorded, or the thread is not known.
-#[inline(always)]
-fn free_passes(block: usize) -> bool {
-    if tracked::may_be(block) {
-        return false;
-    }
-    let Some(row) = tls::get().and_then(State::row) else { return false };
-    if let Some(seen) = row.seen.get(FREED) {
-        local::increment(seen);
-    }
-    true
-}
-
 /// A free of a block that may have been recorded, or of a thread without a state.
 #[inline(always)]
 fn freed<const FULL: bool>(block: usize, original: impl FnOnce()) {
@@ -247,19 +226,16 @@ fn freed<const FULL: bool>(block: usize, original: impl FnOnce()) {
     }
 }
 
-#[cold]
-#[inline(never)]
+#[inline(always)]
 fn sampled_free(block: usize, original: impl FnOnce()) {
     if block == 0 {
         return original();
     }
-    let Some((state, row)) = registered() else { return original() };
+    let Some((state, row)) = known().or_else(registered) else { return original() };
     if tracked::may_be(block) && tracked::remove(block) {
         return record_free::<false>(state, row, block, original);
     }
-    if let Some(seen) = row.seen.get(FREED) {
-        local::increment(seen);
-    }
+    count::<FREED>(row);
     original();
 }
 

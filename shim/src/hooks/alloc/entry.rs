@@ -4,15 +4,21 @@
 //! looked at, so that a pair of malloc and free costs two jumps; else to our function for that mode. Until its first
 //! call an entry leads to a function that finds the next definition: the first malloc comes before any constructor,
 //! and the loader's own functions, which allocate, cannot be asked.
+//!
+//! On x86-64 those that programs call all the time have a quick way before that ([`quick`]).
 
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use gputrace_abi::layout::malloc_mode;
 
+#[cfg(target_arch = "x86_64")]
+use super::quick;
 use super::{calls, maps};
 use crate::interpose::elf;
 use crate::sampling;
+#[cfg(target_arch = "x86_64")]
+use crate::tracked;
 
 /// What an entry may lead to: the function of the same name in [`calls`] for its mode, in [`maps`] if they are wanted.
 macro_rules! ours {
@@ -91,7 +97,7 @@ macro_rules! entries {
             #[unsafe(naked)]
             pub unsafe extern "C" fn $name() {
                 #[cfg(target_arch = "x86_64")]
-                core::arch::naked_asm!("endbr64", "jmp qword ptr [rip + {target}]", target = sym $name::TARGET);
+                quick::entry!($name);
                 #[cfg(target_arch = "aarch64")]
                 core::arch::naked_asm!(
                     "adrp x16, {target}",

@@ -11,6 +11,8 @@ mod entry;
 mod interposed;
 #[cfg(target_os = "linux")]
 pub(crate) mod maps;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod quick;
 #[cfg(target_os = "linux")]
 mod reach;
 

@@ -134,7 +134,10 @@ impl Object {
     /// Tells the collector about the library once; its key, or none where there was no room.
     pub(super) fn write(&self, state: &State) -> Option<u64> {
         let path = self.name.unwrap_or(c"").to_bytes();
-        let key = mix(path.iter().fold(0, |hash, byte| mix(hash, u64::from(*byte))), self.base as u64);
+        // Asked for each frame of each new stack: by words.
+        let (words, rest) = path.as_chunks();
+        let hash = words.iter().fold(0, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+        let key = mix(rest.iter().fold(hash, |hash, byte| mix(hash, u64::from(*byte))), self.base as u64);
         if !WRITTEN.has(key) {
             if !state.write_text(text_kind::MODULE, key, self.base as u64, path, session::now()) {
                 return None;

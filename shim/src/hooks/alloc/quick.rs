@@ -1,0 +1,99 @@
+//! The quick way of the functions that programs call all the time, where a sample is recorded: most calls are counted and go on
+//! to the next definition, and everything else comes to where the entry leads, as if nothing had been done.
+//!
+//! In assembly, because each instruction shows: a program of small objects calls these every 20 ns. A compiler saves
+//! registers for the rare way before it knows that it is not taken.
+//!
+//! What an allocation takes off its thread's distance to the next sample is one instruction, so that a signal handler that
+//! samples, or forks, in the middle leaves nothing that is not true any more: a state that a fork wiped has the distance 0,
+//! and its row was looked up before. Registers that are changed are ones that hold no argument and that nobody expects to find
+//! as they were.
+
+use core::mem::offset_of;
+
+use gputrace_abi::Class;
+use gputrace_abi::layout::ThreadRow;
+
+use crate::thread::State;
+
+pub(super) const ROW: usize = State::ROW_AT;
+pub(super) const COUNTDOWN: usize = offset_of!(State, countdown);
+pub(super) const SEEN_ALLOC: usize = offset_of!(ThreadRow, seen) + 8 * Class::HostAlloc as usize;
+pub(super) const SEEN_FREE: usize = offset_of!(ThreadRow, seen) + 8 * Class::HostFree as usize;
+
+/// The whole entry of an allocation: `$bytes` holds its size once `$before` has run, which may go to 2, the long way.
+macro_rules! allocation {
+    ($entry:ident, $bytes:literal $(, $before:literal)*) => {
+        core::arch::naked_asm!(
+            $($before,)*
+            "mov rcx, qword ptr [rip + gputrace_sampled@GOTTPOFF]",
+            "mov rcx, qword ptr fs:[rcx]",
+            "test rcx, rcx",
+            "je 2f",
+            "mov rdx, qword ptr [rcx + {row}]",
+            concat!("sub qword ptr [rcx + {countdown}], ", $bytes),
+            "jle 3f",
+            "jb 3f", // half of all memory and more: no distance is as long, though the difference is above 0
+            "inc qword ptr [rdx + {seen}]",
+            "jmp qword ptr [rip + {next}]",
+            concat!("3: add qword ptr [rcx + {countdown}], ", $bytes),
+            "2: jmp qword ptr [rip + {target}]",
+            row = const quick::ROW,
+            countdown = const quick::COUNTDOWN,
+            seen = const quick::SEEN_ALLOC,
+            next = sym $entry::NEXT,
+            target = sym $entry::TARGET,
+        )
+    };
+}
+pub(super) use allocation;
+
+/// The whole entry of free: [`crate::tracked::may_be`] says whether the block may have been recorded.
+macro_rules! free {
+    ($entry:ident) => {
+        core::arch::naked_asm!(
+            "mov rax, qword ptr [rip + gputrace_sampled@GOTTPOFF]",
+            "mov rax, qword ptr fs:[rax]",
+            "test rax, rax",
+            "je 2f",
+            "mov rcx, rdi",
+            "shr rcx, {page_bits}",
+            "and rcx, qword ptr [rip + {mask}]",
+            "add rcx, qword ptr [rip + {pages}]",
+            "cmp byte ptr [rcx], 0",
+            "jne 2f",
+            "mov rax, qword ptr [rax + {row}]",
+            "test rax, rax",
+            "je 2f",
+            "inc qword ptr [rax + {seen}]",
+            "jmp qword ptr [rip + {next}]",
+            "2: jmp qword ptr [rip + {target}]",
+            page_bits = const tracked::PAGE_BITS,
+            mask = sym tracked::PAGE_MASK,
+            pages = sym tracked::PAGES,
+            row = const quick::ROW,
+            seen = const quick::SEEN_FREE,
+            next = sym $entry::NEXT,
+            target = sym $entry::TARGET,
+        )
+    };
+}
+pub(super) use free;
+
+/// What an entry does.
+macro_rules! entry {
+    (malloc) => {
+        quick::allocation!(malloc, "rdi")
+    };
+    // The product's upper half replaces no argument that the long way needs: rdx is calloc's third, and it has two.
+    (calloc) => {
+        quick::allocation!(calloc, "rax", "mov rax, rdi", "mul rsi", "jo 2f")
+    };
+    (free) => {
+        quick::free!(free)
+    };
+    ($other:ident) => {
+        core::arch::naked_asm!("endbr64", "jmp qword ptr [rip + {target}]", target = sym $other::TARGET)
+    };
+}
+pub(super) use entry;
