@@ -80,7 +80,9 @@ impl Analysis for Modules {
         section.fact("jit_ns", "time in those", Unit::Ns, jit.1);
         section.fact("steady_loads", "loading calls in steady steps", Unit::Count, known.then_some(steady.0));
         section.fact("steady_loads_ns", "time in those", Unit::Ns, known.then_some(steady.1));
-        section.fact("kernels", "kernels launched, by process", Unit::Count, kernels().count() as u64);
+        // Metal launches command buffers: `dispatches` has its kernels.
+        let launched = (!facts.is_metal_only()).then(|| kernels().count() as u64);
+        section.fact("kernels", "kernels launched, by process", Unit::Count, launched);
         let beyond = |kernels: &mut dyn Iterator<Item = &Kernel>| kernels.map(Kernel::beyond_ns).sum::<i64>();
         section.fact("first_launches_ns", "first launches, beyond later ones", Unit::Ns, beyond(&mut kernels()));
         section.fact("steady_first_launches", "first launches in steady steps", Unit::Count, in_steady);

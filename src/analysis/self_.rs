@@ -155,7 +155,7 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
     let account = known().next().is_some();
     // There are neither stacks nor waits for the system.
     let of_macos = cfg!(target_os = "macos") || facts.processes().any(|process| facts.is_metal(process.process_id));
-    let all: [(bool, Question); 11] = [
+    let all: [(bool, Question); 12] = [
         (
             !facts.trace.has_gpu_times(),
             (
@@ -196,16 +196,24 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
             unmatched::any(facts).is_some(),
             (
                 "how long GPUs were busy and idle",
-                "launches have no kernel in the trace",
+                "launches have no kernel in the trace, or command buffers no time",
                 "a trace with all of the GPU's records: report --only gpu-gaps says how many are missing",
             ),
         ),
         (
-            !facts.trace.has_torch_memory(),
+            !facts.trace.has_torch_memory() && !facts.is_metal_only(),
             (
                 "which tensors live in PyTorch's allocator",
                 "it takes whole blocks from the driver",
                 "gputrace import of what torch.cuda.memory._dump_snapshot wrote",
+            ),
+        ),
+        (
+            facts.is_metal_only(),
+            (
+                "which kernel of a command buffer takes long",
+                "Metal tells when a command buffer ran",
+                "one dispatch to a command buffer, or Xcode's Metal System Trace",
             ),
         ),
         (

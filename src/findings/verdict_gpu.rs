@@ -84,6 +84,14 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
             let text = format!("GPU idle {idle} of a {unit}, and no rule finds why: see gpu-gaps, critical-path");
             Verdict { word: "UNKNOWN", text }
         }
+        // Before the first and after the last of its work nothing says why it had none.
+        _ if findings.found.is_empty() && !s.per_step && gpu.busy_ns() < (1.0 - IDLE) * unit_ns - gpu.all_idle_ns() => {
+            let text = format!(
+                "GPU busy {} of a {unit} without steps, and what it did not do the rest for is not known",
+                of(gpu.busy_ns())
+            );
+            Verdict { word: "UNKNOWN", text }
+        }
         _ if findings.found.is_empty() => {
             let text = format!("no finding above {} of a {unit}; GPU busy {}", share(WORTH), of(gpu.busy_ns()));
             Verdict { word: "HEALTHY", text }
@@ -146,6 +154,28 @@ mod tests {
         // A GPU that works nearly all the time is the limit, whatever the host does in the rest.
         let busy = after_waits(9_000_000, &|t| t.system_wait("clock_nanosleep", "sleep", 600_000));
         assert_eq!(busy.get("verdict"), &Value::from("GPU BOUND"), "{:?}", busy.literal);
+    }
+
+    #[test]
+    fn a_run_without_steps_whose_gpu_came_late_is_not_called_healthy() {
+        let after = |begin_ns: i64| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000_000);
+            let mut thread = trace.thread(1, 11);
+            thread.other("cuDeviceGet", "api", 1_000);
+            thread.host(begin_ns);
+            let mut end = thread.now + 50_000;
+            for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"] {
+                end = thread.launch_running(name, 1_000, 7, (end, 200_000));
+            }
+            thread.sync("cuStreamSynchronize", "stream", end + 4_000 - thread.now);
+            trace.section(ALL[0])
+        };
+        let late = after(8_000_000);
+        let text = late.literal.clone().unwrap_or_default();
+        assert_eq!(late.get("verdict"), &Value::from("UNKNOWN"), "{text}");
+        assert!(text.contains("UNKNOWN: GPU busy 23 % of a run without steps"), "{text}");
+        assert_eq!(after(100_000).get("verdict"), &Value::from("HEALTHY"));
     }
 
     #[test]

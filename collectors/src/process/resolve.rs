@@ -16,6 +16,7 @@ use crate::bindings::Memory;
 use crate::clock::Clocks;
 use crate::facts::Role;
 use crate::names::{NameKind, Written};
+use crate::schema::MOST_BYTES;
 
 use crate::tables::{Call, Collective, End, Launch, OsWait, Tables, Transfer};
 
@@ -278,12 +279,9 @@ fn gave(gpu: &mut Gpu, call: &Call, what: What) {
     }
 }
 
-/// No device has more bytes; who asks for more (a negative length, say) gets an error, and a row that readers need not take for damage.
-const MOST_BYTES: u64 = 1 << 50;
-
-/// A size, as readers believe it.
+/// A size, as readers believe it. Who asks for more (a negative length, say) gets an error, and a row that they need not take for damage.
 pub(super) fn size(bytes: u64) -> i64 {
-    bytes.min(MOST_BYTES) as i64
+    bytes.min(MOST_BYTES as u64) as i64
 }
 
 /// Whether a call about modules compiles or links code. Of code in memory text is compiled, machine code is not; each of

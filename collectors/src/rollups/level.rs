@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::{Durations, Folded, Kind};
+use crate::schema::MOST_BYTES;
 
 /// Keys of a period; what further ones would have counts for its process and class alone.
 pub(crate) const MOST_KEYS: usize = 4096;
@@ -65,7 +66,8 @@ impl Stats {
     fn add(&mut self, folded: &Folded) {
         self.events = self.events.saturating_add(folded.events);
         self.errors += u64::from(folded.failed);
-        self.bytes = self.bytes.saturating_add(folded.bytes);
+        // Calls may be given sizes that no memory has: sums of these are still no damage to readers.
+        self.bytes = self.bytes.saturating_add(folded.bytes).min(MOST_BYTES);
         if let Some(ns) = folded.took_ns {
             (self.least_ns, self.most_ns) = match self.timed {
                 0 => (ns, ns),
@@ -287,6 +289,14 @@ mod tests {
         let stats = &level.take()[0].stats;
         assert_eq!((stats.timed, stats.total_ns, stats.least_ns, stats.most_ns), (3, 5 + 6 + 6, 5, 6));
         assert_eq!((stats.errors, stats.bytes, stats.durations.count()), (2, 6, 3));
+    }
+
+    #[test]
+    fn sums_of_sizes_that_no_memory_has_are_no_damage() {
+        let mut level = Level::new(100);
+        (0..3).for_each(|at| level.fold(&Folded { bytes: MOST_BYTES, ..event(at, 0) }));
+        level.settle(0, true);
+        assert_eq!(level.take()[0].stats.bytes, MOST_BYTES);
     }
 
     #[test]

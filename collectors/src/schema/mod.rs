@@ -33,6 +33,9 @@ use parquet::basic::Encoding as ParquetEncoding;
 /// Version of the tables below, written into every manifest and file.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// No device has more bytes: of more, in a row or in a sum, readers say that it is damage.
+pub(crate) const MOST_BYTES: i64 = 1 << 50;
+
 /// A column that only imports fill: the last one of its tables, and null in what is recorded.
 pub const IMPORTED_ONLY: &str = "external_id";
 

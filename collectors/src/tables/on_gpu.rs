@@ -5,7 +5,7 @@ use arrow::array::ArrayRef;
 use super::columns::{Coded, Optional, Plain, Rows, take};
 use super::own::{DIRECTIONS, End};
 use crate::occupancy::{Fit, Limiter};
-use crate::schema::TableId;
+use crate::schema::{MOST_BYTES, TableId};
 use crate::writer::Message;
 
 /// A copy or set; or copies and sets of a Metal command buffer that holds nothing else.
@@ -35,7 +35,7 @@ impl Copies {
             direction: self.direction.filter(|of| Some(*of) == more.direction),
             src_kind: self.src_kind.filter(|of| Some(*of) == more.src_kind),
             dst_kind: self.dst_kind.filter(|of| Some(*of) == more.dst_kind),
-            bytes: self.bytes.saturating_add(more.bytes),
+            bytes: self.bytes.saturating_add(more.bytes).min(MOST_BYTES),
         }
     }
 }

@@ -255,7 +255,10 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
         let _ = write!(out, "{calls} {}", plural(main.calls(Part::Launch), "launch", "launches"));
         match main.kernels().map(number) {
             Some(kernels) if kernels == calls => {}
-            Some(kernels) => _ = write!(out, " of {kernels} kernels"),
+            Some(kernels) => {
+                let one = if kernels == "1" { "kernel" } else { "kernels" };
+                let _ = write!(out, " of {kernels} {one}");
+            }
             None => out.push_str(" (kernels of some graphs not known)"),
         }
         if median > 0.0 {

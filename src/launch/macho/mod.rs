@@ -91,7 +91,9 @@ fn read_fat<'data, Fat: FatArch, R: ReadRef<'data>>(data: R) -> Option<Vec<Slice
         return None;
     }
     let arches = MachOFatFile::<Fat>::parse(data).ok()?.arches();
-    arches.iter().map(|arch| read_slice(data, arch.offset().into()).or_else(|| unknown(arch))).collect()
+    // One that cannot be read says nothing of the others.
+    let slices = arches.iter().filter_map(|arch| read_slice(data, arch.offset().into()).or_else(|| unknown(arch)));
+    Some(slices.collect::<Vec<_>>()).filter(|slices| !slices.is_empty())
 }
 
 /// A slice of a processor that is not ours, of which nothing more is read.
@@ -172,6 +174,9 @@ mod tests {
         }
         let powerpc = fat(&[(Cpu::Other(18), b"no header of ours"), (Cpu::Arm64, &apple)], false);
         assert_eq!(read(&powerpc[..]).expect("two slices")[0].cpu, Cpu::Other(18));
+        // One that is damaged hides none.
+        let damaged = fat(&[(Cpu::X86_64, b"no header of ours"), (Cpu::Arm64, &apple)], false);
+        assert_eq!(read(&damaged[..]).map(|slices| slices.map_hardened()), Some(vec![true]));
     }
 
     trait Hardened {

@@ -4,6 +4,8 @@
 //! business; here it is only asked what it claims.
 
 use object::read::ReadRef;
+use quick_xml::Reader;
+use quick_xml::events::Event;
 
 const SUPER_BLOB: u32 = 0xfade_0cc0;
 const CODE_DIRECTORY: u32 = 0xfade_0c02;
@@ -85,11 +87,24 @@ fn be32<'data, R: ReadRef<'data>>(data: R, at: u64, end: u64) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
 }
 
-/// Whether this property list says `<key>NAME</key> <true/>`.
+/// Whether this property list's outermost dictionary says `<key>NAME</key> <true/>`.
 fn is_granted(text: &[u8], name: &[u8]) -> bool {
-    let key = [b"<key>", name, b"</key>"].concat();
-    let found = text.windows(key.len()).position(|window| window == key);
-    found.is_some_and(|at| text[at + key.len()..].trim_ascii_start().starts_with(b"<true"))
+    let mut reader = Reader::from_reader(text);
+    let (mut open, mut named) = (Vec::new(), false);
+    loop {
+        match reader.read_event() {
+            Ok(Event::Start(tag) | Event::Empty(tag)) if named => return tag.name().as_ref() == b"true",
+            Ok(Event::Start(tag)) => open.push(tag.name().as_ref().to_owned()),
+            Ok(Event::End(_)) => _ = open.pop(),
+            Ok(Event::Text(text)) => {
+                let path: Vec<&[u8]> = open.iter().map(Vec::as_slice).collect();
+                let is_key = matches!(path.as_slice(), [b"plist", b"dict", b"key"] | [b"dict", b"key"]);
+                named |= is_key && text.trim_ascii() == name;
+            }
+            Ok(Event::Eof) | Err(_) => return false,
+            Ok(_) => {}
+        }
+    }
 }
 
 #[cfg(test)]
@@ -104,6 +119,14 @@ mod tests {
         assert!(!is_granted(text("<false/>").as_bytes(), name));
         assert!(!is_granted(text("").as_bytes(), name));
         assert!(!is_granted(b"", name));
+        assert!(is_granted(text("<!-- as Apple's example has it --> <true></true>").as_bytes(), name));
+        assert!(!is_granted(text("<trueish/>").as_bytes(), name));
+        let whole = text("<true/>");
+        let inside = |before: &str, after: &str| format!("<plist><dict>{before}{whole}{after}</dict></plist>");
+        assert!(is_granted(format!("<?xml version=\"1.0\"?><plist>{whole}</plist>").as_bytes(), name));
+        for (before, after) in [("<!--", "-->"), ("<key>a</key><string>", "</string>"), ("<key>a</key>", "")] {
+            assert!(!is_granted(inside(before, after).as_bytes(), name), "{before}");
+        }
     }
 
     #[test]
