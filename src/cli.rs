@@ -16,6 +16,7 @@ mod record;
 mod recover;
 mod report;
 mod select;
+mod set;
 mod switch;
 
 use std::ffi::OsString;
@@ -36,6 +37,7 @@ pub(crate) use record::{
 pub(crate) use recover::RecoverArgs;
 pub(crate) use report::{Color, Format, ReportArgs, ReportFormat};
 pub(crate) use select::Select;
+pub(crate) use set::SetArgs;
 pub(crate) use switch::{CaptureRange, SwitchArgs};
 
 /// What is parsed.
@@ -74,6 +76,8 @@ pub(crate) enum Action {
     Start(SwitchArgs),
     /// Have a running session record no more, until start
     Stop(SwitchArgs),
+    /// Set limits and triggers of a running session
+    Set(SetArgs),
     /// Make a trace whole whose gputrace was killed
     Recover(RecoverArgs),
     /// Write a trace in a format that other tools read
@@ -156,7 +160,7 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 17] = [
+const SUBCOMMANDS: [&str; 18] = [
     "record",
     "report",
     "check",
@@ -164,6 +168,7 @@ const SUBCOMMANDS: [&str; 17] = [
     "dump",
     "start",
     "stop",
+    "set",
     "recover",
     "import",
     "export",

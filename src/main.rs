@@ -57,6 +57,7 @@ fn dispatch(action: Action) -> Ending {
         Action::Diff(args) => commands::diff::run(&args).map(|()| Ending::Code(0)),
         Action::Dump(args) => commands::dump::run(&args).map(|()| Ending::Code(0)),
         Action::Start(args) => commands::switch::run(&args, "start").map(|()| Ending::Code(0)),
+        Action::Set(args) => commands::switch::set(&args).map(|()| Ending::Code(0)),
         Action::Stop(args) => commands::switch::run(&args, "stop").map(|()| Ending::Code(0)),
         Action::Recover(args) => commands::recover::run(&args).map(|()| Ending::Code(0)),
         Action::Demo(args) => commands::demo::run(args),

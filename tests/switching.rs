@@ -131,6 +131,40 @@ fn a_session_is_switched_on_and_off_while_it_runs() {
     assert!(inside(&intervals[0]) >= 200 && inside(&intervals[1]) >= 290, "{intervals:?}");
 }
 
+#[test]
+fn limits_of_a_session_are_set_while_it_runs_all_or_none() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let scratch = Scratch::new();
+    let file = scratch.path().join("made");
+    let started = switched(&scratch, "loop").arg(&file).start();
+    let trace = started.trace.clone();
+    let session = started.pid().to_string();
+    poll(PATIENCE, || made(&file).filter(|now| *now >= 100)).expect("the program goes on");
+    let set = |words: &[&str]| scratch.gputrace(&[&["set", &session], words].concat());
+    let refused = |words: &[&str], code: i32, says: &str| {
+        let told = set(words).expect(code);
+        assert!(told.stderr.contains(says), "{words:?}: {}", told.stderr);
+    };
+    refused(&["budget=1"], 2, "what may be set is dump-gpu-idle");
+    refused(&[], 2, "expected KEY=VALUE");
+    refused(&["hang-after=1h", "dump-slow=10"], 1, "it has no flight recorder");
+    refused(&["keep-detail=2d", "max-age=1d"], 1, "keep-detail must be shorter");
+    let told = set(&["keep-detail=1s", "hang-after=2m"]).expect(0).text();
+    assert_eq!(Path::new(told.trim_end()), trace.canonicalize().expect("the trace"));
+    refused(&["max-age=1s"], 1, "keep-detail must be shorter");
+    // The limit holds for a trace that had none: its first files go.
+    let gone = || {
+        let manifests = trace.join("manifest").is_dir().then(|| Trace::open(&trace).manifests())?;
+        manifests[0].removed.iter().find(|of| of.limit == "--keep-detail" && of.table == "launches").map(|of| of.rows)
+    };
+    assert!(poll(PATIENCE, gone).is_some_and(|rows| rows > 0));
+    std::fs::write(file.with_extension("stop"), "").expect("a file");
+    let run = started.wait().expect(0);
+    let notes = run.read().manifest().notes;
+    let set: Vec<&String> = notes.iter().filter(|note| note.starts_with("gputrace set ")).collect();
+    assert!(set.len() == 1 && set[0].starts_with("gputrace set keep-detail=1 hang-after=120 after "), "{notes:?}");
+}
+
 /// One run that is switched on, perhaps off again, and then loses its gputrace: its intervals, and its trace.
 fn killed(scratch: &Scratch, stop: bool) -> (Vec<Interval>, Trace) {
     const PATIENCE: Duration = Duration::from_secs(60);

@@ -67,7 +67,7 @@ use arrivals::Arrivals;
 use drain::{Bell, Command, Drain};
 use writer::{Limits, Shared, Writer};
 
-pub use control::control_path;
+pub use control::{Setting, control_path};
 pub use facts::quote;
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
 pub use symbols::CLIENT as DEBUGINFOD_CLIENT;

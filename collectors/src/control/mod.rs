@@ -8,7 +8,10 @@
 //! |---|---|
 //! | `ping` | the launcher's pid, the trace's folder and the command, with tabs between them |
 //! | `start`, `stop` | the trace's folder: all processes of the session, and those that come, record from now on, or do not |
+//! | `set KEY=VALUE ...` | the trace's folder: all of it is set ([`Setting`]), or an error and nothing is |
 //! | `dump` | the trace's folder, once what just happened, and the second after it, is in there |
+
+mod settings;
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,6 +19,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+pub use settings::Setting;
 
 /// A client that has said nothing is let go after this time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,6 +59,8 @@ pub(crate) enum Request {
     Start,
     /// Record no more until [`Request::Start`].
     Stop,
+    /// Something is to be set.
+    Set(Vec<Setting>),
     /// A word that this version does not know.
     Unknown(String),
 }
@@ -126,9 +133,15 @@ impl Waiting {
 
 impl Request {
     fn of(line: &str) -> Request {
-        match line.split_whitespace().next().unwrap_or_default() {
+        let mut words = line.split_whitespace();
+        match words.next().unwrap_or_default() {
             "ping" => Request::Ping,
             "dump" => Request::Dump,
+            "set" => {
+                let settings: Result<_, _> =
+                    words.map(|word| Setting::of(word).ok_or_else(|| word.to_owned())).collect();
+                settings.map_or_else(Request::Unknown, Request::Set)
+            }
             "start" => Request::Start,
             "stop" => Request::Stop,
             other => Request::Unknown(other.to_owned()),
@@ -173,6 +186,9 @@ mod tests {
         drop(silent);
         assert!(control.take().is_empty() && !control.is_waiting());
         assert_eq!(Request::of("reboot now"), Request::Unknown("reboot".to_owned()));
+        let set = Request::Set(vec![Setting::MaxSize(7), Setting::HangAfter(None)]);
+        assert_eq!(Request::of("set max-size=7 hang-after=off"), set);
+        assert_eq!(Request::of("set max-size=7 budget=1"), Request::Unknown("budget=1".to_owned()));
         drop(control);
         assert!(!control_path(&folder).exists());
         fs::remove_dir(&folder).unwrap();

@@ -21,6 +21,11 @@ impl Devices {
         Devices { idle_ns, idle: HashMap::new() }
     }
 
+    /// An idle device is told after so long from now on.
+    pub(super) fn ask(&mut self, idle: Option<Duration>) {
+        self.idle_ns = Devices::new(idle).idle_ns;
+    }
+
     /// A value that was read.
     pub(super) fn see(&mut self, device: &Arc<str>, id: Id, value: f64, at_ns: i64) -> Option<Noted> {
         match id {
@@ -31,12 +36,12 @@ impl Devices {
     }
 
     fn see_use(&mut self, device: &Arc<str>, percent: f64, at_ns: i64) -> Option<Noted> {
-        let idle_ns = self.idle_ns?;
         if percent > 0.0 {
             // Idle from here on, as far as is known.
             self.idle.insert(Arc::clone(device), Some(at_ns));
             return None;
         }
+        let idle_ns = self.idle_ns?;
         let since = self.idle.get_mut(device)?;
         let ns = at_ns.saturating_sub((*since)?);
         if ns < idle_ns {

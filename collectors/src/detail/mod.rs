@@ -198,6 +198,16 @@ impl Stage {
         }
     }
 
+    /// What else is a moment worth keeping; none where nothing waits for one.
+    pub(crate) fn triggers(&self) -> Option<Triggers> {
+        self.before_ns().map(|_| self.watchers.asked())
+    }
+
+    /// Sets what else is a moment worth keeping.
+    pub(crate) fn set_triggers(&mut self, also: Triggers) {
+        self.watchers.ask(also);
+    }
+
     /// A value was read of a device.
     pub(crate) fn see_device(&mut self, device: &Arc<str>, id: Id, value: f64, at_ns: i64) {
         if self.before_ns().is_some()

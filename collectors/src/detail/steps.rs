@@ -22,7 +22,8 @@ const MOST_NAMES: usize = 1 << 20;
 
 /// How long steps took.
 pub(super) struct SlowSteps {
-    times: f64,
+    /// None: nobody asks. Names are learnt all the same, for they are told once.
+    times: Option<f64>,
     /// Names that mean a step, and which of them: a batch and the iteration around it last differently long.
     named: HashMap<i64, usize>,
     known: HashMap<(i64, usize), Steps>,
@@ -37,8 +38,13 @@ struct Steps {
 
 impl SlowSteps {
     /// Steps of so many times the median are slow.
-    pub(super) fn new(times: u32) -> SlowSteps {
-        SlowSteps { times: times.into(), named: HashMap::new(), known: HashMap::new() }
+    pub(super) fn new(times: Option<u32>) -> SlowSteps {
+        SlowSteps { times: times.map(f64::from), named: HashMap::new(), known: HashMap::new() }
+    }
+
+    /// The same from now on.
+    pub(super) fn ask(&mut self, times: Option<u32>) {
+        self.times = times.map(f64::from);
     }
 
     /// Learns which names mean a step.
@@ -51,6 +57,7 @@ impl SlowSteps {
 
     /// The slowest step of a batch, if it was slow.
     pub(super) fn slowest_of(&mut self, part: &Part) -> Option<Noted> {
+        let times = self.times?;
         if part.table() != TableId::Ranges || self.named.is_empty() {
             return None;
         }
@@ -72,7 +79,7 @@ impl SlowSteps {
             let ns = end_ns.saturating_sub(start_ns);
             let of = self.known.entry(key).or_default();
             of.durations.add(ns.max(0) as u64);
-            let Some(median_ns) = of.median_ns.filter(|median| ns as f64 > median * self.times) else { continue };
+            let Some(median_ns) = of.median_ns.filter(|median| ns as f64 > median * times) else { continue };
             if slowest.as_ref().is_none_or(|(longest, _)| ns > *longest) {
                 let ms = |ns: f64| ns / 1e6;
                 let why = format!("a step took {:.1} ms, where {:.1} ms are usual", ms(ns as f64), ms(median_ns));

@@ -27,8 +27,9 @@ pub struct Triggers {
 /// Who looks for them.
 pub(super) struct Watchers {
     failures: Failures,
+    asked: Triggers,
     slow: Option<Slow>,
-    steps: Option<SlowSteps>,
+    steps: SlowSteps,
     devices: Devices,
 }
 
@@ -37,17 +38,31 @@ impl Watchers {
         Watchers {
             failures: Failures::default(),
             slow: asked.slow.map(Slow::new),
-            steps: asked.slow_step.map(SlowSteps::new),
+            steps: SlowSteps::new(asked.slow_step),
             devices: Devices::new(asked.gpu_idle),
+            asked,
         }
+    }
+
+    /// What was asked for.
+    pub(super) fn asked(&self) -> Triggers {
+        self.asked
+    }
+
+    /// Looks for this from now on. What is usual is learnt from then on, where nobody asked for it before.
+    pub(super) fn ask(&mut self, asked: Triggers) {
+        if asked.slow != self.asked.slow {
+            self.slow = asked.slow.map(Slow::new);
+        }
+        self.steps.ask(asked.slow_step);
+        self.devices.ask(asked.gpu_idle);
+        self.asked = asked;
     }
 
     /// Learns names.
     pub(super) fn learn(&mut self, message: &Message) {
         self.failures.learn(message);
-        if let Some(steps) = &mut self.steps {
-            steps.learn(message);
-        }
+        self.steps.learn(message);
     }
 
     /// What a batch of single events tells.
@@ -55,7 +70,7 @@ impl Watchers {
         let failed = self.failures.first_of(part);
         let name = |function| self.failures.name(function);
         let slowest = self.slow.as_mut().and_then(|slow| slow.slowest_of(part, name));
-        let step = self.steps.as_mut().and_then(|steps| steps.slowest_of(part));
+        let step = self.steps.slowest_of(part);
         failed.into_iter().chain(slowest).chain(step)
     }
 

@@ -44,6 +44,7 @@ impl Drain {
             match request {
                 Request::Ping => client.answer(Ok(&self.about())),
                 Request::Dump => self.dump(Some(client), "gputrace dump"),
+                Request::Set(settings) => self.set(&settings, client),
                 Request::Start => self.switch_all(true, client),
                 Request::Stop => self.switch_all(false, client),
                 Request::Unknown(word) => client.answer(Err(&format!("{word}: this gputrace does not know that"))),

@@ -53,6 +53,16 @@ impl Hangs {
         }
     }
 
+    /// From when on a call hangs.
+    pub(super) fn after(&self) -> Option<Duration> {
+        self.after
+    }
+
+    /// From now on a call hangs that stands still for so long.
+    pub(super) fn watch_from(&mut self, after: Option<Duration>) {
+        self.after = after;
+    }
+
     /// Those that were reported.
     pub(super) fn all(&self) -> Vec<Hang> {
         self.all.clone()

@@ -12,6 +12,7 @@ mod dumps;
 mod go_on;
 mod hangs;
 mod send;
+mod set;
 mod switch;
 mod watch;
 mod welcome;

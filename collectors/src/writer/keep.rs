@@ -84,6 +84,10 @@ impl Shelf {
         self.files.push(file);
     }
 
+    pub(super) fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     pub(super) fn files(&self) -> &[Sealed] {
         &self.files
     }

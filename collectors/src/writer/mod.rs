@@ -69,6 +69,8 @@ pub(crate) enum Message {
     Live(TableId, RecordBatch),
     /// The manifest as it is now.
     Manifest(Box<Manifest>),
+    /// The trace is to keep to these from now on.
+    Limits(Limits),
     /// Everything so far is to be brought to disk, and the sender told whether that went well.
     Flush(Sender<bool>),
 }
@@ -150,6 +152,11 @@ impl Writer {
                 self.live.retain(|(t, _)| *t != table);
                 self.live.push((table, batch));
                 self.dirty.get_or_insert_with(Instant::now);
+            }
+            Message::Limits(limits) => {
+                let (bytes, age) = (self.config.file_bytes, self.config.file_age);
+                (self.config.file_bytes, self.config.file_age) = limits.of_files(bytes, age);
+                self.shelf.limit(limits);
             }
             Message::Flush(done) => {
                 self.flush();

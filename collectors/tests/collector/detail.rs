@@ -5,11 +5,13 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
+use gputrace_abi::event::Event;
+use gputrace_abi::layout::malloc_mode;
 use gputrace_collectors::detail::{Detail, QUEUE_BYTES, Triggers};
 use gputrace_collectors::{Config, control_path, start};
 
 use crate::rows::{batches, count, values};
-use crate::support::{Folder, Target, wait_until};
+use crate::support::{Folder, Memory, Target, hook, monotonic_ns, wait_until};
 use crate::{assert_exact, config, finish};
 
 const LAUNCHES: u64 = 30_000;
@@ -112,6 +114,42 @@ fn a_dump_is_on_the_disk_when_it_is_answered_and_a_second_one_too() {
     let whys: Vec<String> = manifest.detail.unwrap().intervals.into_iter().map(|interval| interval.why).collect();
     assert_eq!(whys, ["gputrace dump", "gputrace dump", "the command ended with exit code 7"]);
     assert!(!control_path(&folder.session()).exists());
+}
+
+#[test]
+fn what_else_is_worth_keeping_is_set_while_it_runs_and_nothing_where_a_part_is_refused() {
+    let folder = Folder::new("set");
+    let detail = Detail::Triggered { before: Duration::from_secs(30), bytes: QUEUE_BYTES, also: Triggers::default() };
+    let running = start(with(&folder, detail)).unwrap();
+    let mut target = Target::with(&folder.session(), Memory::monotonic(16 << 20, malloc_mode::OFF));
+    // Waits of nothing, and one of two milliseconds: a moment only where somebody asks for it.
+    let wait = |count: u64, ns: u64| {
+        let mut thread = target.thread(1);
+        for _ in 0..count {
+            let start = monotonic_ns();
+            let event = Event { hook: hook("cuStreamSynchronize"), start, end: start + ns, ..Event::default() };
+            assert!(thread.event(event));
+        }
+        thread.exit();
+        target.wait_until_read();
+        // What was read is made rows, and looked at, before this is answered.
+        assert!(ask(&folder, "stop").starts_with("ok") && ask(&folder, "start").starts_with("ok"));
+    };
+    assert!(ask(&folder, "set dump-slow=3 dump-gpu-idle=1").contains("this session reads no counters"));
+    wait(300, 1_000);
+    wait(1, 5_000_000);
+    assert!(ask(&folder, "set dump-slow=3").starts_with("ok"));
+    wait(300, 1_000);
+    wait(1, 5_000_000);
+    assert!(ask(&folder, "set dump-slow=off").starts_with("ok"));
+    wait(1, 9_000_000);
+    target.exit(0);
+    let manifest = finish(running);
+    let whys: Vec<String> = manifest.detail.unwrap().intervals.into_iter().map(|interval| interval.why).collect();
+    // The end may come within its second, and then makes it longer.
+    let all = whys.join("; ");
+    assert_eq!((all.matches("took 5000 us").count(), all.matches("took 9000 us").count()), (1, 0), "{all}");
+    assert_eq!(manifest.notes.iter().filter(|note| note.starts_with("gputrace set ")).count(), 2);
 }
 
 #[test]
