@@ -1,10 +1,11 @@
 """What recording malloc costs whole programs: alone, sampled, in full without and with stacks, under heaptrack and memray.
 
-usage: malloc_programs.py [--gputrace PATH] [--memray PATH] [--rounds N] [PROGRAM...]
+usage: malloc_programs.py [--gputrace PATH] [--memray PATH] [--rounds N] [--times N] [--ways WAY,...] [PROGRAM...]
 
 Programs: churn (Python objects, PYTHONMALLOC=malloc), sqlite (Python's sqlite3), compile (cc1 -O2 of a generated file), rustc (the
 same of Rust; it brings a malloc of its own, which is not recorded), redis (redis-server, 200,000 requests by redis-benchmark). All ways run in turn, N times; prints the median seconds of each and the median of
 the ratios to the run alone of the same turn, with its quartiles. What is not installed is left out, and said.
+--times does so many times the work, beside which a start and an end cost little; --ways leaves others than these out (alone is always there).
 """
 
 import argparse
@@ -55,7 +56,8 @@ def ways(arguments, work):
         all_ways["heaptrack"] = ["heaptrack", "-o", str(work / "heap")]
     else:
         print("heaptrack is not installed", file=sys.stderr)
-    return all_ways
+    wanted = arguments.ways.split(",") if arguments.ways else all_ways
+    return {way: prefix for way, prefix in all_ways.items() if way == "alone" or way in wanted}
 
 
 def timed(command, **more):
@@ -64,7 +66,7 @@ def timed(command, **more):
     return time.monotonic() - begin
 
 
-def redis(prefix, work):
+def redis(prefix, work, times):
     """Seconds that redis-benchmark takes, the server's start and end left out."""
     place = work / "redis.sock"
     server = subprocess.Popen([*prefix, "redis-server", "--port", "0", "--unixsocket", place, "--save", "", "--dir", work], **QUIET)
@@ -76,7 +78,7 @@ def redis(prefix, work):
                 break
             except OSError:
                 time.sleep(0.02)
-        return timed(["redis-benchmark", "-s", place, "-q", "-n", "50000", "-d", "100", "-t", "set,get,lpush,lrange_100"])
+        return timed(["redis-benchmark", "-s", place, "-q", "-n", str(50_000 * times), "-d", "100", "-t", "set,get,lpush,lrange_100"])
     finally:
         subprocess.run(["redis-cli", "-s", place, "shutdown", "nosave"], **QUIET)
         server.wait()
@@ -85,10 +87,10 @@ def redis(prefix, work):
 
 def programs(arguments, work):
     """By name: a function that runs the program behind a prefix, and gives the seconds; and memray's command for it."""
-    scripts = {"churn": ("object_churn.py", "200000"), "sqlite": ("sqlite_rows.py", "100000")}
+    scripts = {"churn": ("object_churn.py", 200_000), "sqlite": ("sqlite_rows.py", 100_000)}
     found = {}
     for name, (script, amount) in scripts.items():
-        words = [str(HERE / "programs" / script), amount]
+        words = [str(HERE / "programs" / script), str(amount * arguments.times)]
         variables = os.environ | {"PYTHONMALLOC": "malloc"}
         run = lambda prefix, words=words, variables=variables: timed([*prefix, sys.executable, *words], env=variables)
         memray = [arguments.memray, "run", "-q", "-f", "-o", str(work / "memray.bin")]
@@ -97,15 +99,15 @@ def programs(arguments, work):
     # The compiler proper: heaptrack does not follow the driver's children.
     compiler = subprocess.run(["cc", "-print-prog-name=cc1"], capture_output=True, text=True, check=True).stdout.strip()
     file = work / "large.c"
-    file.write_text(source(400))
+    file.write_text(source(400 * arguments.times))
     found["compile"] = lambda prefix: timed([*prefix, compiler, "-quiet", "-O2", "-w", file, "-o", "/dev/null"]), None
     if shutil.which("rustc"):
         rust = work / "large.rs"
-        rust.write_text(rust_source(150))
+        rust.write_text(rust_source(150 * arguments.times))
         words = ["rustc", "-O", "--crate-type", "lib", "--emit", "obj", "-o", work / "large.o", rust]
         found["rustc"] = lambda prefix: timed([*prefix, *words]), None
     if shutil.which("redis-server"):
-        found["redis"] = lambda prefix: redis(prefix, work), None
+        found["redis"] = lambda prefix: redis(prefix, work, arguments.times), None
     return found
 
 
@@ -114,6 +116,8 @@ def main():
     parser.add_argument("--gputrace", default=str(HERE.parent / "target/release/gputrace"))
     parser.add_argument("--memray")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--ways", default="")
     parser.add_argument("programs", nargs="*")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

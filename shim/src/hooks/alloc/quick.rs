@@ -32,8 +32,7 @@ macro_rules! allocation {
             "je 2f",
             "mov rdx, qword ptr [rcx + {row}]",
             concat!("sub qword ptr [rcx + {countdown}], ", $bytes),
-            "jle 3f",
-            "jb 3f", // half of all memory and more: no distance is as long, though the difference is above 0
+            "jbe 3f", // unsigned: half of all memory and more is longer than any distance, too
             "inc qword ptr [rdx + {seen}]",
             "jmp qword ptr [rip + {next}]",
             concat!("3: add qword ptr [rcx + {countdown}], ", $bytes),
