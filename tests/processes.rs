@@ -16,6 +16,30 @@ const LAUNCHERS: [(&str, [&str; 3]); 4] = [
 ];
 
 #[test]
+fn secrets_of_command_lines_are_in_no_trace_unless_that_is_asked_for() {
+    let scratch = Scratch::new();
+    let commands = |options: &[&str]| {
+        let script = "env API_KEY=hunter2 /bin/true --password hunter2 --run-id hunter2 --lr 1; exit 0";
+        let run = scratch.shell(script).options(options).traced().expect(0);
+        let trace = run.read();
+        let table = trace.table("processes");
+        let mut all: Vec<String> = table.rows().map(|row| row.text("command").to_owned()).collect();
+        all.push(trace.manifest().command.join(" "));
+        all.extend(trace.manifest().processes.into_iter().map(|process| process.exe));
+        all.push(run.stderr);
+        all.join("\n")
+    };
+    let usual = commands(&[]);
+    assert_eq!(
+        (usual.matches("--run-id hunter2").count() >= 2, usual.matches("hunter2").count()),
+        (true, usual.matches("--run-id hunter2").count())
+    );
+    assert!(usual.contains("--password '[redacted]'") && usual.contains("--lr 1"), "{usual}");
+    assert!(!commands(&["--redact", "run_id"]).contains("hunter2"));
+    assert!(commands(&["--redact", "off"]).contains("--password hunter2"));
+}
+
+#[test]
 fn each_launchers_variables_give_rank_local_rank_and_world_size() {
     let scratch = Scratch::new();
     for (launcher, variables) in LAUNCHERS {

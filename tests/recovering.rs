@@ -64,11 +64,14 @@ pub(crate) fn stop(pid: i32) {
 
 /// Waits until the heir holds so many segments: a process whose segment is on its way when gputrace is killed is not traced.
 pub(crate) fn holds(heir: i32, segments: usize) {
+    poll(LONG, || has(heir, segments).then_some(())).expect("the heir gets the segments");
+}
+
+fn has(heir: i32, segments: usize) -> bool {
     let links = || fs::read_dir(format!("/proc/{heir}/fd")).into_iter().flatten().flatten();
     let is_segment =
         |path: PathBuf| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:gputrace "));
-    let held = || (links().filter(|link| is_segment(link.path())).count() >= segments).then_some(());
-    poll(LONG, held).expect("the heir gets the segments");
+    links().filter(|link| is_segment(link.path())).count() >= segments
 }
 
 /// Kills a process that was started here.
@@ -245,10 +248,11 @@ fn one_kill(scratch: &Scratch, seed: u64) {
     let mut victim = Victim::start(scratch, &seed.to_string(), total, pause_us);
     let heir = heir_of(&victim.started);
     victim.wait_for(1);
-    holds(heir, 2);
+    // Where the victim is fast, and this is slow, it may be over before anybody looks.
+    let is_over = || is_complete(&victim.started.trace);
+    poll(LONG, || (has(heir, 2) || is_over()).then_some(())).expect("the heir gets the segments");
     let until = Instant::now() + Duration::from_millis(draw(&mut random, 900));
     poll(LONG, || (Instant::now() >= until).then_some(())).expect("time");
-    // Where the victim is fast, and this is slow, it may be over.
     if alone {
         let own = victim.started.pid();
         // SAFETY: numbers only; it is our child, which nobody has waited for. Stopped it makes no other heir.

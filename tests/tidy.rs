@@ -66,6 +66,29 @@ fn files_stay_short_or_are_listed_with_the_reason() {
     none(unlisted.chain(stale.map(|(name, _)| format!("{name} is short now: take it off the list"))).collect());
 }
 
+#[test]
+fn unsafe_code_stands_in_the_files_that_its_inventory_lists() {
+    const SHIPPED: [&str; 4] = ["src/", "collectors/src/", "shim/src/", "shim/abi/src/"];
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let has = |line: &str| {
+        let code = line.split("//").next().unwrap_or_default();
+        // What stands in quotes is none.
+        code.split('"').step_by(2).any(|part| part.split(|c| !is_word(c)).any(|word| word == "unsafe"))
+    };
+    let shipped = sources("rs").into_iter().filter(|(path, _)| SHIPPED.iter().any(|folder| path.starts_with(folder)));
+    let found: BTreeSet<String> = shipped.filter(|(_, text)| text.lines().any(has)).map(|(path, _)| path).collect();
+    let mut listed = BTreeSet::new();
+    for line in text("docs/unsafe.md").lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, folder, files, why, _] = cells[..] else { panic!("{line}") };
+        assert!(!why.is_empty(), "{line}");
+        listed.extend(files.split(' ').map(|file| format!("{}/{}", folder.trim_matches('`'), file.trim_matches('`'))));
+    }
+    let new = found.difference(&listed).map(|path| format!("{path} has unsafe code and is not in docs/unsafe.md"));
+    let stale = listed.difference(&found).map(|path| format!("{path} is in docs/unsafe.md and has no unsafe code"));
+    none(new.chain(stale).collect());
+}
+
 /// What follows `use ` or stands before `::` as the first part of a path.
 fn imports(text: &str) -> BTreeSet<String> {
     let lines = text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));

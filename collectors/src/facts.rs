@@ -9,6 +9,7 @@ use gputrace_abi::sync::Ordering;
 use crate::accounting::MOST;
 use crate::manifest;
 use crate::names::{self, NameKind};
+use crate::redact::Redact;
 use crate::segment::Segment;
 
 /// Variables that name a rank, the first one set wins.
@@ -37,7 +38,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn read(segment: &Segment) -> Facts {
+    pub(crate) fn read(segment: &Segment, redact: &Redact) -> Facts {
         let header = segment.view().header();
         let sample_bytes = header.sample_bytes.load(Ordering::Relaxed);
         let mode = header.malloc_mode.load(Ordering::Relaxed);
@@ -57,7 +58,7 @@ impl Facts {
             let text = String::from_utf8_lossy(&bytes);
             match tag {
                 info::EXE => facts.exe = text.into_owned(),
-                info::COMMAND => facts.command = command_line(&bytes),
+                info::COMMAND => facts.command = redact.command_line(&bytes),
                 info::VARIABLE => {
                     variables.extend(text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())));
                 }
@@ -74,16 +75,6 @@ impl Facts {
         facts.visible_devices = value("CUDA_VISIBLE_DEVICES");
         facts
     }
-}
-
-/// Arguments, each ended by a zero byte, as one would type them.
-fn command_line(bytes: &[u8]) -> String {
-    let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
-    if bytes.is_empty() {
-        return String::new();
-    }
-    let words: Vec<String> = bytes.split(|b| *b == 0).map(|w| quote(&String::from_utf8_lossy(w))).collect();
-    words.join(" ")
 }
 
 /// A word as a POSIX shell needs it.
@@ -437,12 +428,5 @@ mod tests {
         assert!([0, 11_000, 12_080, 13_020].into_iter().all(|version| driver_note(version).is_none()));
         assert!(driver_note(10_020).is_some_and(|note| note.starts_with("the driver is of CUDA 10.2, older")));
         assert!(driver_note(14_000).is_some_and(|note| note.starts_with("the driver is of CUDA 14.0, newer")));
-    }
-
-    #[test]
-    fn commands_are_quoted_for_a_shell() {
-        assert_eq!(command_line(b"python3\0-c\0print('a b')\0\0"), r"python3 -c 'print('\''a b'\'')' ''");
-        assert_eq!(command_line(b"true\0"), "true");
-        assert_eq!(command_line(b""), "");
     }
 }

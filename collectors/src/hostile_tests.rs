@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use crate::clock::Clocks;
 use crate::names::Written;
 use crate::process::Process;
+use crate::redact::Redact;
 use crate::segment::Segment;
 use crate::support::{Memory, Thread};
 use crate::tables::Tables;
@@ -56,7 +57,7 @@ fn honest() -> Memory {
 fn read(memory: &Memory) -> u64 {
     let Ok(segment) = Segment::map(memory.fd.as_fd()) else { return 0 };
     let (mut clocks, mut tables, mut written) = (Clocks::start(), Tables::new(), Written::default());
-    let mut process = Process::new(1, 1, segment);
+    let mut process = Process::new(1, 1, segment, &Redact::default());
     for _ in 0..2 {
         process.pass(&mut clocks, &mut tables, &mut written, false);
     }

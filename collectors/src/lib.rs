@@ -38,6 +38,7 @@ pub mod occupancy;
 mod outside;
 mod process;
 pub mod recover;
+pub mod redact;
 pub mod results;
 pub mod rollups;
 pub mod schema;
@@ -112,6 +113,8 @@ pub struct Config {
     pub rollup: Option<Duration>,
     /// Which single events are kept.
     pub detail: detail::Detail,
+    /// What of command lines is not written.
+    pub redact: redact::Redact,
     /// A file that, while it is there, switches recording off.
     pub disable_file: Option<PathBuf>,
     /// How many times as fast as it does time shall pass, for whoever tries weeks in minutes. 1 unless set; more only for segments
@@ -144,6 +147,7 @@ impl Config {
             debuginfod: false,
             rollup: Some(Duration::from_secs(1)),
             detail: detail::Detail::Full,
+            redact: redact::Redact::default(),
             disable_file: None,
             speed: real_time(),
             heir: None,
@@ -260,6 +264,7 @@ pub fn take_over(config: Config, left: heir::Inheritance) -> Result<Running, rec
 }
 
 fn start_with(mut config: Config, mut before: Option<recover::Before>) -> Result<Running, CollectError> {
+    config.command = config.redact.words(&config.command);
     (config.file_bytes, config.file_age) = config.limits().of_files(config.file_bytes, config.file_age);
     let at = manifest::path(&config.trace, &config.host, config.launcher_id);
     let failed = |source| CollectError::Trace { path: at.clone(), source };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use gputrace_collectors::counters::MOST_HZ;
+use gputrace_collectors::redact::Redact;
 
 use super::detail::DetailArgs;
 use super::limits::{LimitArgs, parse_size};
@@ -185,6 +186,13 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
     pub(crate) hang_after: Duration,
 
+    /// Names of options and variables whose values are not written into the trace; off: all is
+    ///
+    /// Values of names such as password, token, secret and api-key, passwords in addresses and what looks like the key of a
+    /// well-known service are left out of command lines anyway. Separated by commas. Example: --redact run-id,customer
+    #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = parse_redact)]
+    pub(crate) redact: Redact,
+
     /// How long to wait for processes that outlive the command, in seconds
     ///
     /// What they do later is not recorded. Example: --grace 0.5
@@ -232,6 +240,7 @@ impl RecordArgs {
             budget: None,
             gpu_window_every: None,
             hang_after: HANG_AFTER,
+            redact: Redact::default(),
             grace: Duration::from_secs(2),
             command,
             variables: Vec::new(),
@@ -378,6 +387,15 @@ fn parse_rollup(text: &str) -> Result<Rollup, String> {
     period
         .map(|period| Rollup(Some(period)))
         .ok_or_else(|| "expected a number of seconds from 1 to 3600, or off".to_owned())
+}
+
+/// Names separated by commas, or off.
+fn parse_redact(text: &str) -> Result<Redact, String> {
+    if text == "off" {
+        return Ok(Redact { off: true, names: Vec::new() });
+    }
+    let plain = |name: &str| name.trim().trim_start_matches('-').to_lowercase().replace(['_', '.'], "-");
+    Ok(Redact { off: false, names: text.split(',').map(plain).filter(|name| !name.is_empty()).collect() })
 }
 
 pub(super) fn parse_hz(text: &str) -> Result<Hz, String> {

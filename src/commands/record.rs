@@ -150,6 +150,7 @@ fn start_run(
     config.debuginfod = args.debuginfod;
     config.counters = args.counters.0.map(|hz| Asked { hz, cpu: args.cpu_counters == Switch::On });
     config.disable_file = Some(PathBuf::from(DISABLE_FILE));
+    config.redact = args.redact.clone();
     config.rollup = args.rollup.0;
     config.hang_after = Some(args.hang_after).filter(|after| !after.is_zero());
     env!("CARGO_PKG_VERSION").clone_into(&mut config.tool_version);

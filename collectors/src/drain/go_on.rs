@@ -39,7 +39,7 @@ impl Drain {
                     continue;
                 }
             };
-            let mut process = Process::new(id, kept.pid, segment);
+            let mut process = Process::new(id, kept.pid, segment, &self.config.redact);
             process.foreign = kept.foreign;
             if let Some(within_ns) = self.config.host_memory.cull_ns {
                 process.cull(within_ns);

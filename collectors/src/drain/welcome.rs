@@ -91,7 +91,7 @@ impl Drain {
                 return;
             }
         };
-        let mut process = Process::new(id, arrival.pid, segment);
+        let mut process = Process::new(id, arrival.pid, segment, &self.config.redact);
         (process.file, process.foreign) = (arrival.file, arrival.foreign);
         if let Some(within_ns) = self.config.host_memory.cull_ns {
             process.cull(within_ns);

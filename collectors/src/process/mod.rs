@@ -43,6 +43,7 @@ use crate::facts::Facts;
 use crate::heir::told::Told;
 use crate::manifest::ExitStatusInfo;
 use crate::names::Written;
+use crate::redact::Redact;
 use crate::segment::Segment;
 use crate::stacks::Stacks;
 use crate::tables::{BATCH_ROWS, Tables, ThreadRow};
@@ -121,8 +122,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(id: i64, pid: i32, segment: Segment) -> Process {
-        let facts = Facts::read(&segment);
+    pub(crate) fn new(id: i64, pid: i32, segment: Segment, redact: &Redact) -> Process {
+        let facts = Facts::read(&segment, redact);
         let intake = Intake::new(*segment.view(), Stacks::new(id, pid, &facts.exe));
         let started = segment.view().started().ticks;
         Process {

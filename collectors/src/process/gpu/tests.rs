@@ -10,6 +10,7 @@ use gputrace_abi::layout::malloc_mode;
 use crate::clock::Clocks;
 use crate::names::Written;
 use crate::process::Process;
+use crate::redact::Redact;
 use crate::segment::Segment;
 use crate::support::{Memory, Thread};
 use crate::tables::Tables;
@@ -19,7 +20,7 @@ fn a_launch_right_after_cu_init_is_given_though_our_thread_has_just_begun() {
     let memory = Memory::new(16 << 20, malloc_mode::OFF);
     let segment = Segment::map(memory.fd.as_fd()).expect("a segment");
     let (mut clocks, mut tables, mut written) = (Clocks::start(), Tables::new(), Written::default());
-    let mut process = Process::new(1, 1, segment);
+    let mut process = Process::new(1, 1, segment, &Redact::default());
     let mut program = Thread::new(memory.view, 1);
     program.context(1, 0);
     program.text(text_kind::DEVICE, 0, 0, &"a device, whatever it is ".repeat(4));

@@ -11,6 +11,7 @@ use super::{Over, Stuck};
 use crate::clock::Clocks;
 use crate::names::Written;
 use crate::process::Process;
+use crate::redact::Redact;
 use crate::segment::Segment;
 use crate::support::{Memory, Thread, hook};
 use crate::tables::Tables;
@@ -32,7 +33,7 @@ impl World {
         let segment = Segment::map(memory.fd.as_fd()).expect("a segment");
         let pid = std::process::id() as i32;
         let (clocks, tables, written) = (Clocks::start(), Tables::new(), Written::default());
-        World { process: Process::new(1, pid, segment), clocks, tables, written, memory }
+        World { process: Process::new(1, pid, segment, &Redact::default()), clocks, tables, written, memory }
     }
 
     fn thread(&self, tid: u32) -> Thread<'static> {
