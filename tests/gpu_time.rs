@@ -111,6 +111,18 @@ fn every_piece_of_work_has_its_time_and_its_call() {
     }
 }
 
+#[test]
+fn a_flush_may_give_back_more_buffers_than_there_are() {
+    let scratch = Scratch::new();
+    // 4,000 kernels stand in 200 buffers, which take a second to come; there are 64.
+    let target = scratch.target(program("steps")).args(["0.001", "4000", "1", "0"]).with_driver(Driver::Plain);
+    let target = target.env("FAKE_CUPTI_BUFFER_MS", "5").env("FAKE_CUPTI_BUFFER_RECORDS", "20");
+    let trace = target.options(["--gpu-time", "full", "--on-full", "block"]).traced().expect(0).read();
+    let about = about(&trace);
+    assert_eq!((about.dropped, about.without_record), (0, 0), "{about:?}");
+    assert!(about.records >= 4000, "{about:?}");
+}
+
 /// How a kernel was launched, and what follows of it on a multiprocessor of capability 9.0, which holds 2,048 threads (64 warps),
 /// 32 blocks, 65,536 registers in four parts, and 228 KiB of shared memory, of which each block takes 1 KiB for the system.
 const SHAPES: [(&str, &str, &str, f64, Option<&str>); 7] = [

@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::asking::{CALLBACKS_ARE_OURS, CLOCK_IS_OURS, WAS_USED, switch_off};
-use super::{IS_ON, OWNER, THREAD, cupti, detach, is_asked, library, locked, ring};
+use super::{IS_ON, OWNER, cupti, detach, is_asked, is_own_thread, library, locked, ring};
 use crate::{session, sys};
 
 /// What a call of theirs means.
@@ -105,7 +105,7 @@ pub(super) fn take_news() -> Option<News> {
 
 /// A call of theirs, before it goes through to the function at `original`. `arguments` are its first six.
 pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usize; 6]) {
-    if !is_asked() || THREAD.load(Ordering::Relaxed) == sys::gettid() {
+    if !is_asked() || is_own_thread() {
         return;
     }
     // Programs bring copies of their own too (Triton's Proton).

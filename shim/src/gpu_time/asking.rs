@@ -10,7 +10,7 @@ use gputrace_abi::gpu::{Work, state};
 use super::clock::Clock;
 use super::engine::Engine;
 use super::library::Cupti;
-use super::{IS_ON, activity, aside, buffers, detach, locked, records, stamp};
+use super::{IS_ON, activity, aside, buffers, detach, flusher, locked, records, stamp};
 use crate::{session, sys};
 
 /// CUPTI keeps one clock for the process, and somebody else may have given it theirs.
@@ -75,13 +75,12 @@ impl Engine {
     /// Has CUPTI give back what is complete; how many records that were.
     pub(super) fn flush(&mut self) -> u64 {
         self.flushed_ns = sys::clock_ns(sys::MONOTONIC);
-        let cupti = self.cupti;
+        let mut told = 0;
         let flushed = locked(None, || {
             let ours = CALLBACKS_ARE_OURS.load(Ordering::Relaxed) && !aside::is_wanted(self.flushed_ns);
-            // SAFETY: a flag: only what is complete.
-            ours.then(|| unsafe { (cupti.flush)(0) })
+            ours.then(|| flusher::flush(|| told += self.read()))
         });
-        let told = self.read();
+        told += self.read();
         match flushed.flatten() {
             Some(0) => self.settled(session::now()),
             Some(result) => {

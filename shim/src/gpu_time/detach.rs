@@ -13,7 +13,7 @@ use gputrace_abi::gpu::reason;
 
 use super::asking::{CALLBACKS_ARE_OURS, CLOCK_IS_OURS};
 use super::library::Cupti;
-use super::{END, OWNER, THREAD, buffers, cupti, is_asked, ring};
+use super::{END, OWNER, buffers, cupti, is_asked, is_own_thread, ring};
 use crate::sys;
 
 /// CUPTI_API_VERSION of CUDA 12.6.
@@ -83,7 +83,7 @@ pub(crate) fn graph_comes() {
 #[cold]
 #[inline(never)]
 fn agree() {
-    if OWNER.load(Ordering::Relaxed) != sys::getpid() || THREAD.load(Ordering::Relaxed) == sys::gettid() {
+    if OWNER.load(Ordering::Relaxed) != sys::getpid() || is_own_thread() {
         return;
     }
     let until = sys::clock_ns(sys::MONOTONIC) + PATIENCE_NS;

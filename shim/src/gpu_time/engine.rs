@@ -11,12 +11,14 @@ use super::library::Cupti;
 use super::settling::Settling;
 use super::teller::Teller;
 use super::windows::Plan;
-use super::{BELL, END, IS_ON, Mode, OR_EVENTS, aside, at_exit, buffers, cupti_is_usable, detach, mode, ready, search};
+use super::{
+    BELL, END, IS_ON, Mode, OR_EVENTS, aside, at_exit, buffers, cupti_is_usable, detach, flusher, mode, ready, search,
+};
 use crate::interpose::elf;
 use crate::{capture, ending, session, sys, thread};
 
 /// CUPTI is asked for what is complete, while records are on, when it had some for so long and gave nothing back by itself. A
-/// flush takes some ms where much comes, in which no buffer is read.
+/// flush takes some ms where much comes.
 const FLUSH_AFTER_NS: u64 = 200_000_000;
 /// Where buffers come back by themselves all is told that was complete before the last that came so long ago.
 const FLOW_NS: u64 = 1_000_000_000;
@@ -32,6 +34,7 @@ pub(super) fn run() {
     let Some(state) = thread::state_slow() else { return };
     let mut teller = Teller::new(state);
     let Some(cupti) = search::find(&mut teller) else { return };
+    flusher::start();
     let plan = Plan::new(mode() == Mode::Full);
     let settling = Settling::new();
     let mut engine = Engine {

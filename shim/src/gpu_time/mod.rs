@@ -1,6 +1,6 @@
 //! What the GPU did, when: asked of CUPTI, whose records go through the ring of a thread of ours.
 //!
-//! That thread alone enables, flushes and reads; cuInit makes it, with every signal blocked, and a forked child has none.
+//! That thread alone enables and reads, and has a second one flush; cuInit makes it, with every signal blocked, and a forked child has none.
 //! Hooks of the program do nothing for it: which call caused which record is found in the collector, by CUPTI's numbers
 //! of calls, which count those that give the GPU work.
 //!
@@ -16,6 +16,7 @@ mod clock;
 mod detach;
 mod engine;
 pub(crate) mod events;
+mod flusher;
 mod library;
 mod names;
 mod path;
@@ -213,6 +214,11 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
+/// Whether the calling thread is one of ours that call CUPTI.
+fn is_own_thread() -> bool {
+    THREAD.load(Ordering::Relaxed) == sys::gettid() || flusher::is_this()
+}
+
 /// The library's functions, once they are known.
 fn cupti() -> Option<&'static Cupti> {
     // SAFETY: null, or the place that was written before its address was stored.
@@ -254,7 +260,7 @@ const LAST_WAIT_NS: u64 = 1_000_000_000;
 
 /// The program ends: has our thread tell the rest.
 unsafe extern "C" fn at_exit(_: c_int, _: *mut c_void) {
-    if OWNER.load(Ordering::Relaxed) != sys::getpid() || THREAD.load(Ordering::Relaxed) == sys::gettid() {
+    if OWNER.load(Ordering::Relaxed) != sys::getpid() || is_own_thread() {
         return;
     }
     if END.compare_exchange(0, 1, Ordering::Release, Ordering::Relaxed).is_err() {

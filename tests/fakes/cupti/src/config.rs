@@ -14,6 +14,8 @@
 //! | FAKE_CUPTI_FIRST_ENABLE_MS | the first cuptiActivityEnable, and the first after cuptiFinalize, takes that long | 0 |
 //! | FAKE_CUPTI_FIRST_LAUNCH_MS | the first launch while kernels are enabled takes that long | 0 |
 //! | FAKE_CUPTI_FLUSH_MS | each cuptiActivityFlushAll takes that long | 0 |
+//! | FAKE_CUPTI_BUFFER_MS | to fill a buffer takes that long | 0 |
+//! | FAKE_CUPTI_BUFFER_RECORDS | N: a buffer takes no more records | 0, as many as fit |
 //! | FAKE_CUPTI_REFUSE | the kind whose cuptiActivityEnable gives CUPTI_ERROR_NOT_SUPPORTED | 0, none |
 //! | FAKE_CUPTI_QUEUE_FULL | N: every Nth launch finds the queue full, as a record of overhead says (from 12.4 on) | 0, none |
 //! | FAKE_CUPTI_TRUTH | file written at exit, `%p` is the process id: `truth.rs` | none |
@@ -34,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) first_enable_ms: u64,
     pub(crate) first_launch_ms: u64,
     pub(crate) flush_ms: u64,
+    pub(crate) buffer_ms: u64,
+    pub(crate) buffer_records: usize,
     pub(crate) refused: u64,
     pub(crate) queue_full: u64,
     pub(crate) truth: Option<String>,
@@ -52,6 +56,8 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| Config {
     first_enable_ms: number("FAKE_CUPTI_FIRST_ENABLE_MS"),
     first_launch_ms: number("FAKE_CUPTI_FIRST_LAUNCH_MS"),
     flush_ms: number("FAKE_CUPTI_FLUSH_MS"),
+    buffer_ms: number("FAKE_CUPTI_BUFFER_MS"),
+    buffer_records: number("FAKE_CUPTI_BUFFER_RECORDS") as usize,
     refused: number("FAKE_CUPTI_REFUSE"),
     queue_full: number("FAKE_CUPTI_QUEUE_FULL"),
     truth: text("FAKE_CUPTI_TRUTH").filter(|path| !path.is_empty()),

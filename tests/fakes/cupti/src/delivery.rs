@@ -154,6 +154,9 @@ fn ask(request: Request, registration: u64) -> Option<Buffer> {
     let start_ns = now();
     unsafe { request(&mut at, &mut size, &mut most) };
     beside::overhead(beside::REQUEST, start_ns);
+    if config().buffer_records > 0 {
+        most = if most == 0 { config().buffer_records } else { most.min(config().buffer_records) };
+    }
     let mut p = pending();
     if at.is_null() || size < SMALLEST_BUFFER {
         p.drop_all();
@@ -189,6 +192,7 @@ pub(crate) fn deliver(all: bool) {
         p.bytes -= records.iter().map(|record| record.bytes.len()).sum::<usize>();
         p.room = (0, 0);
         drop(p);
+        std::thread::sleep(std::time::Duration::from_millis(config().buffer_ms));
         if config().shuffle {
             records.sort_by_key(|record| std::cmp::Reverse(record.stream));
         }
