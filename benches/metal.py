@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """What a hooked message to Metal costs on x86-64: instructions, counted by valgrind, and ns.
 
-    benches/metal.py GPUTRACE DYLIB
+    benches/metal.py GPUTRACE DYLIB [KIND...]
 
 GPUTRACE is the command, beside its library for Linux; DYLIB the shim for macOS on x86-64 (ci/apple/run). A program on the
 simulated Metal (benches/programs/metal_cost.m) runs without the shim and with it, whose machine code the loader of
 tests/fakes/macho executes. Instructions are counted inside one function of the program, which sends so many messages of one
 kind. The difference is told apart by whose they are: the shim's; this system's clock, of two reads; this system's
 pthread_getspecific; look-ups of methods by GCC's Objective-C runtime, for messages that the shim sends; and what the
-simulated Metal does at those messages. ns are of runs without valgrind, in turn, medians.
+simulated Metal does at those messages. ns are of runs without valgrind, in turn, medians. Of KINDS alone there are no ns:
+tests/metal/cost.rs reads these lines.
 """
 
 import os
@@ -108,15 +109,18 @@ def counted(folder, program, kind, gputrace, dylib):
 
 def main():
     gputrace, dylib = (os.path.abspath(path) for path in sys.argv[1:3])
+    wanted = sys.argv[3:]
     folder = Path(tempfile.mkdtemp(prefix="gputrace-metal-"))
     program = build(folder)
     print(f"{'instructions of one':50} {'plain':>7} {'added':>7}" + "".join(f" {who:>8}" for who in WHO) + "  ns plain  ns added")
     all_ns = all_instructions = 0
     for kind, (message, count, where) in KINDS.items():
+        if wanted and kind not in wanted:
+            continue
         plain, traced = (counted(folder, program, kind, gputrace, d) for d in (None, dylib))
         added = [(traced[who] - plain[who]) / count for who in WHO]
         line = f"{message:50} {sum(plain.values()) / count:7.0f} {sum(added):7.0f}" + "".join(f" {n:8.0f}" for n in added)
-        if where == "messages":
+        if where == "messages" and not wanted:
             command = [program, kind, str(count)]
             times = [[float(run(folder, command, gputrace, d)) for d in (None, dylib)] for _ in range(ROUNDS)]
             without, with_it = (statistics.median(column) for column in zip(*times))
@@ -125,6 +129,8 @@ def main():
                 all_ns += without
                 all_instructions += sum(plain.values()) / count
         print(line, flush=True)
+    if wanted:
+        return
     clock = statistics.median(float(run(folder, [program, "clock", "100000"], gputrace, None)) for _ in range(ROUNDS))
     print(f"ns of one instruction, over all plain messages: {all_ns / all_instructions:.3f}; of one read of the clock: {clock:.1f}")
 

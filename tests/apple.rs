@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 use gputrace_collectors::manifest::Process;
 
@@ -46,6 +47,25 @@ fn family(times: u64) -> BTreeMap<(String, i64), u64> {
         ("posix_memalign", 70_007),
     ];
     each.into_iter().map(|(function, bytes)| ((function.to_owned(), bytes), times)).collect()
+}
+
+#[test]
+fn ci_does_not_pass_without_the_libraries_of_macos_unless_told_to() {
+    let scratch = Scratch::new();
+    let rustup = scratch.path().join("rustup");
+    fs::write(&rustup, "#!/bin/sh\nexit 1\n").expect("a rustup that is offline");
+    fs::set_permissions(&rustup, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+    let path = format!("{}:{}", scratch.path().display(), std::env::var("PATH").expect("a PATH"));
+    let ends = |variables: &[(&str, &str)]| {
+        let mut script = Command::new(repository().join("ci/apple/run"));
+        script.arg(scratch.path()).env("PATH", &path).env_remove("CI").env_remove("GPUTRACE_WITHOUT_APPLE");
+        let output = script.envs(variables.iter().copied()).output().expect("bash runs");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).contains("GPUTRACE_WITHOUT_APPLE"))
+    };
+    assert_eq!(ends(&[]), (Some(0), false));
+    assert_eq!(ends(&[("CI", "true")]), (Some(1), true));
+    assert_eq!(ends(&[("CI", "true"), ("GPUTRACE_WITHOUT_APPLE", "1")]), (Some(0), false));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! `tests/fakes/metal` is the simulation and writes the truth; what Apple's own classes do only a Mac can show.
 
 mod asked;
+mod cost;
 mod labels;
 mod pipelines;
 mod stress;
@@ -62,8 +63,19 @@ fn each_with(program: &str, arguments: &[&str], variables: &[(&str, &str)], asse
 }
 
 fn each_of(program: &str, arguments: &[&str], variables: &[(&str, &str)], options: &[&str], assert: impl Fn(&Run)) {
-    let Some((dylibs, processors)) = apple_targets() else { return };
-    for processor in processors.into_iter().filter(|of| stress::wanted_commits().is_none() || *of == Processor::X86) {
+    on_each(&[Processor::X86, Processor::Arm], program, arguments, variables, options, assert);
+}
+
+fn on_each(
+    processors: &[Processor],
+    program: &str,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+    options: &[&str],
+    assert: impl Fn(&Run),
+) {
+    let Some((dylibs, _)) = apple_targets() else { return };
+    for processor in processors.iter().copied() {
         processor.tries(|| {
             let scratch = Scratch::new();
             let file = scratch.path().join("truth");

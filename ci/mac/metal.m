@@ -1,9 +1,12 @@
 /* A program on Metal for ci/on-a-mac: 100 command buffers of two dispatches and a copy each, waited for one by one, what has a
-   label, parts of textures, and one shared event; or what its argument says: mps, metal4, twice, clocks, cost. Exit 77: this machine has not what it takes. */
+   label, parts of textures, and one shared event; or what its argument says: mps, metal4, twice, clocks, cost, room, scheduled, released, class,
+   after, before CLASS. Exit 77: this machine has not what it takes. */
 
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
 #import <MetalPerformanceShaders/MetalPerformanceShaders.h>
+#include <dispatch/dispatch.h>
+#include <objc/runtime.h>
 #include <time.h>
 
 static NSString *const source = @"#include <metal_stdlib>\n"
@@ -116,6 +119,94 @@ static int clocks(id<MTLDevice> device, id<MTLCommandQueue> queue, id<MTLCompute
     return !(cpu >= before && cpu <= after && said >= after && said <= end);
 }
 
+/* A queue of two command buffers that wait for an event, which another thread signals 50 ms later: a third one is given out then. */
+static int room(id<MTLDevice> device, id<MTLComputePipelineState> kernel) {
+    id<MTLCommandQueue> queue = [device newCommandQueueWithMaxCommandBufferCount:2];
+    id<MTLBuffer> data = [device newBufferWithLength:BYTES options:0];
+    id<MTLSharedEvent> gate = [device newSharedEvent];
+    for (int i = 0; i < 2; i++) {
+        id<MTLCommandBuffer> work = [queue commandBuffer];
+        [work encodeWaitForEvent:gate value:1];
+        dispatch(work, kernel, data, 1);
+        [work commit];
+    }
+    dispatch_after(dispatch_time(DISPATCH_TIME_NOW, 50 * NSEC_PER_MSEC), dispatch_get_global_queue(QOS_CLASS_DEFAULT, 0),
+                   ^{ gate.signaledValue = 1; });
+    uint64_t begin = clock_gettime_nsec_np(CLOCK_UPTIME_RAW);
+    id<MTLCommandBuffer> third = [queue commandBuffer];
+    uint64_t waited = clock_gettime_nsec_np(CLOCK_UPTIME_RAW) - begin;
+    [third commit];
+    [third waitUntilCompleted];
+    printf("%llu ms\n", waited / NSEC_PER_MSEC);
+    return waited < 20 * NSEC_PER_MSEC;
+}
+
+static int scheduled(id<MTLDevice> device, id<MTLCommandQueue> queue, id<MTLComputePipelineState> kernel) {
+    id<MTLCommandBuffer> work = [queue commandBuffer];
+    dispatch(work, kernel, [device newBufferWithLength:BYTES options:0], 1);
+    [work commit];
+    [work waitUntilScheduled];
+    [work waitUntilCompleted];
+    return work.error != nil;
+}
+
+/* Nobody but Metal holds the command buffers when their handlers run. */
+static int released(id<MTLDevice> device, id<MTLCommandQueue> queue, id<MTLComputePipelineState> kernel) {
+    enum { ALL = 20 };
+    dispatch_semaphore_t handled = dispatch_semaphore_create(0);
+    @autoreleasepool {
+        id<MTLBuffer> data = [device newBufferWithLength:BYTES options:0];
+        for (int i = 0; i < ALL; i++) @autoreleasepool {
+            id<MTLCommandBuffer> work = [queue commandBuffer];
+            dispatch(work, kernel, data, 1);
+            [work addCompletedHandler:^(id<MTLCommandBuffer> done) {
+              if (!done.error && done.GPUEndTime > 0) dispatch_semaphore_signal(handled);
+            }];
+            [work commit];
+        }
+    }
+    for (int i = 0; i < ALL; i++)
+        if (dispatch_semaphore_wait(handled, dispatch_time(DISPATCH_TIME_NOW, 10 * NSEC_PER_SEC))) return 1;
+    return 0;
+}
+
+static void (*original_commit)(id, SEL);
+static int seen, throws;
+
+static void their_commit(id self, SEL selector) {
+    if (throws && ++seen % 10 == 0) @throw [NSException exceptionWithName:@"tenth" reason:nil userInfo:nil];
+    seen += !throws;
+    original_commit(self, selector);
+}
+
+/* Another one's commit, in a class whose hooks are there already, or in the class of this name before its first command buffer is
+   made: then each tenth commit is left by an exception, and made anew. */
+static int swizzled(id<MTLCommandQueue> queue, id<MTLComputePipelineState> kernel, const char *before) {
+    enum { ALL = 100 };
+    Class class = before ? objc_getClass(before) : object_getClass([queue commandBuffer]);
+    Method method = class_getInstanceMethod(class, @selector(commit));
+    if (!method) return 77;
+    original_commit = (void (*)(id, SEL))method_getImplementation(method);
+    throws = before != NULL;
+    method_setImplementation(method, (IMP)their_commit);
+    id<MTLBuffer> data = [queue.device newBufferWithLength:BYTES options:0];
+    int caught = 0;
+    for (int i = 0; i < ALL; i++) @autoreleasepool {
+        id<MTLCommandBuffer> work = [queue commandBuffer];
+        dispatch(work, kernel, data, 1);
+        @try {
+            [work commit];
+        } @catch (NSException *thrown) {
+            caught++;
+            [work commit];
+        }
+        [work waitUntilCompleted];
+        if (work.error) return 1;
+    }
+    printf("%d seen, %d caught\n", seen, caught);
+    return throws ? caught < ALL / 10 : seen != ALL;
+}
+
 static int metal4(id<MTLDevice> device) {
 #if defined(__MAC_26_0)
     if (@available(macOS 26.0, *)) {
@@ -149,6 +240,12 @@ int main(int count, char **words) {
         if ([what isEqual:@"mps"]) return mps(device, queue, kernel);
         if ([what isEqual:@"metal4"]) return metal4(device);
         if ([what isEqual:@"cost"]) return cost(queue, kernel);
+        if ([what isEqual:@"room"]) return room(device, kernel);
+        if ([what isEqual:@"scheduled"]) return scheduled(device, queue, kernel);
+        if ([what isEqual:@"released"]) return released(device, queue, kernel);
+        if ([what isEqual:@"class"]) return puts(object_getClassName([queue commandBuffer])) < 0;
+        if ([what isEqual:@"after"]) return swizzled(queue, kernel, NULL);
+        if ([what isEqual:@"before"]) return swizzled(queue, kernel, count > 2 ? words[2] : "");
         if ([what isEqual:@"clocks"]) return clocks(device, queue, kernel);
         if ([what isEqual:@"twice"]) {
             id<MTLCommandBuffer> work = [queue commandBuffer];

@@ -6,6 +6,7 @@ use super::passes::counters::{Subject, Values};
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Metric, Need, bound};
 use crate::render::time;
+use crate::trace::Process;
 
 /// The analysis.
 pub(crate) struct Counters;
@@ -92,6 +93,9 @@ impl Analysis for Counters {
         section.table(Table::new("counters", "Values", &COLUMNS, rows));
         for note in missing(facts) {
             section.note(note);
+        }
+        if facts.processes().any(Process::is_metal) {
+            section.note("Of Metal's devices nothing is read: IOReport and powermetrics are not asked.");
         }
         if facts.counters.left_out > 0 {
             section.note(format!("{} values of more processes are left out.", facts.counters.left_out));
@@ -190,6 +194,20 @@ mod tests {
         assert_eq!([of("min"), of("median"), of("max")], [100.5, 200.0, 300.0].map(Value::Num));
         assert_eq!(row(2), ["pid 100".into(), "cpu_user".into(), "%".into()]);
         assert!(section.tables.iter().all(|table| table.key != "bounds"));
+    }
+
+    #[test]
+    fn of_a_mac_it_says_whom_nobody_asked() {
+        let noted = |on_metal: bool| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, crate::trace::testing::START + 1_000_000_000);
+            trace.counter(0, Ok(1), "proc", "cpu_user", 50.0);
+            let hook = manifest::Hook { name: "[MTLCommandBuffer commit]".into(), ..manifest::Hook::default() };
+            let process = &mut trace.manifest.as_mut().expect("a manifest").processes[0];
+            process.coverage.hooks.extend(on_metal.then_some(hook));
+            trace.section(&Counters).notes.iter().any(|note| note.contains("IOReport and powermetrics are not asked"))
+        };
+        assert_eq!([true, false].map(noted), [true, false]);
     }
 
     #[test]

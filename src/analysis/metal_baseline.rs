@@ -76,7 +76,8 @@ impl Analysis for MetalBaseline {
                 average kernel time is the time on the GPU of the command buffers that hold some and were timed / these kernels. \
                 Average gap is idle time of the GPU / its operations (command buffers). Launch efficiency is GPU busy time / wall \
                 time of the processes that gave it work, as launch-overhead has it. Allocations are buffers and heaps made. Good is \
-                utilisation over 80 %, a gap of at most 1 us, efficiency over 70 %. Compare two runs with gputrace diff; hold one \
+                utilisation over 80 %, a gap of at most 1 us, efficiency over 70 %. Compare two runs with gputrace diff, which judges a step's length, kernels, \
+                allocations, busy and idle time beside the values of the run; hold one \
                 to limits with gputrace check.",
             unit: "ns and percent in JSON; in text each value has its unit.",
             limits: "Metal tells when a command buffer ran, not when each kernel did: gaps between kernels of one command buffer, and copies in it, are \

@@ -155,7 +155,7 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
     let account = known().next().is_some();
     // There are neither stacks nor waits for the system.
     let of_macos = cfg!(target_os = "macos") || facts.processes().any(|process| facts.is_metal(process.process_id));
-    let all: [(bool, Question); 12] = [
+    let all: [(bool, Question); 13] = [
         (
             !facts.trace.has_gpu_times(),
             (
@@ -214,6 +214,14 @@ fn questions(facts: &Facts<'_>) -> Vec<Question> {
                 "which kernel of a command buffer takes long",
                 "Metal tells when a command buffer ran",
                 "one dispatch to a command buffer, or Xcode's Metal System Trace",
+            ),
+        ),
+        (
+            facts.is_metal_only(),
+            (
+                "power, clock, temperature and memory traffic of the GPU",
+                "IOReport and powermetrics are not asked",
+                "sudo powermetrics --samplers gpu_power,thermal beside the run",
             ),
         ),
         (

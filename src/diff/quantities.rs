@@ -59,9 +59,11 @@ pub(super) const QUANTITIES: &[Quantity] = {
     use StepCause::*;
     use Unit::*;
     &[
-        quantity("duration", Ns, &["summary"], Of::Duration),
+        quantity("duration", Ns, &["summary", "metal-baseline"], Of::Duration),
         quantity(LAUNCHES, Count, &["summary", "launch-overhead"], Of::Calls(|t| calls(t, Launch))),
         quantity(LAUNCH_TIME, Ns, &["summary", "launch-overhead"], Of::Calls(|t| ns(t, Launch))),
+        // Of CUDA without graphs these are the launches: with steps they stand nowhere.
+        quantity(GIVEN, Count, &["metal-baseline"], Of::Calls(|t| f64::from(t.kernels))),
         quantity("waits", Count, &["summary", "syncs"], Of::Calls(|t| f64::from(t.waits()))),
         quantity("time in waits", Ns, &["summary", "syncs"], Of::Calls(|t| ns(t, Wait))),
         quantity("copies and sets", Count, &["summary", "transfers"], Of::Calls(|t| calls(t, Copy))),
@@ -70,7 +72,7 @@ pub(super) const QUANTITIES: &[Quantity] = {
         quantity(
             "allocation and free calls",
             Count,
-            &["summary", "device-memory"],
+            &["summary", "device-memory", "metal-baseline"],
             Of::Calls(|t| calls(t, Memory) + f64::from(t.frees)),
         ),
         quantity("time in allocation and free", Ns, &["summary", "device-memory"], Of::Calls(|t| ns(t, Memory))),
@@ -80,14 +82,16 @@ pub(super) const QUANTITIES: &[Quantity] = {
         quantity("system waits", Count, &["os-waits"], Of::Calls(|t| calls(t, System))),
         quantity("time in system waits", Ns, &["os-waits"], Of::Calls(|t| ns(t, System))),
         quantity("kernels that ran", Count, &["kernels"], Of::Kernels),
-        quantity("time of kernels on the GPU", Ns, &["kernels"], Of::KernelNs),
-        quantity("GPU busy", Ns, &["summary", "gpu-utilisation"], Of::Busy),
-        quantity("GPU idle", Ns, &["summary", "gpu-gaps"], Of::Idle),
+        quantity("time of kernels on the GPU", Ns, &["kernels", "metal-baseline"], Of::KernelNs),
+        quantity("GPU busy", Ns, &["summary", "gpu-utilisation", "metal-baseline"], Of::Busy),
+        quantity("GPU idle", Ns, &["summary", "gpu-gaps", "metal-baseline"], Of::Idle),
     ]
 };
 
 /// What counts launches.
 pub(super) const LAUNCHES: &str = "launches";
+/// What counts kernels: those of a command buffer of Metal's are its dispatches.
+pub(super) const GIVEN: &str = "kernels given to the GPU";
 /// What counts bytes.
 const BYTES: &str = "bytes copied and set";
 /// What launches' part by kernel is called too.
@@ -101,7 +105,7 @@ fn in_driver(tally: &Tally) -> f64 {
 
 /// Whether a quantity of this name counts or sums launches.
 pub(super) fn is_of_launches(what: &str) -> bool {
-    matches!(what, "launches" | LAUNCH_TIME | "time in the driver")
+    matches!(what, LAUNCHES | LAUNCH_TIME | GIVEN | "time in the driver")
 }
 
 /// Whether steps tell of an analysis.
@@ -116,7 +120,7 @@ pub(super) fn steps(before: &Samples, after: &Samples) -> Part {
     } else {
         "Run (no steps in one of the traces)"
     };
-    let rows = rows(before, after, |_| true);
+    let rows = rows(before, after, |quantity| quantity.what != GIVEN);
     Part { name: "steps".to_owned(), title: title.to_owned(), rows, ..Part::default() }
 }
 

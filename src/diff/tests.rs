@@ -2,6 +2,7 @@
 
 use gputrace_collectors::manifest::{HookBudget, ShedPart};
 
+use super::quantities::GIVEN;
 use super::*;
 use crate::analysis::Value;
 use crate::trace::testing::{START, TestTrace};
@@ -206,6 +207,59 @@ fn an_analysis_is_judged_by_the_steps_wherever_they_have_its_numbers() {
         assert!(said.ends_with(": steps tell of none of this\n") && !said.contains("eight"), "{said}");
         let read: serde_json::Value = serde_json::from_str(&json(diff)).unwrap();
         assert_eq!(read["not_judged"][0], "critical-path");
+    });
+}
+
+#[test]
+fn the_baseline_of_metal_is_judged_by_the_step_and_not_by_how_many_there_were() {
+    // Steps of two command buffers of three kernels each, and a buffer made and freed.
+    let ran = |steps: i64, gpu_ns: i64, dispatches: usize| {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = trace.thread(1, 11);
+        for step in 0..steps {
+            let began = thread.range_begin();
+            thread.alloc("[MTLDevice newBufferWithLength:options:]", "managed", 0x50, 4096, 1_000);
+            thread.free("[MTLBuffer dealloc]", "managed", 0x50, 1_000);
+            for _ in 0..2 {
+                let noise = (step * 7919) % 997;
+                let begin = thread.now + 20_000;
+                thread.commit(
+                    &[("gemm", 100_000), ("relu", 64), ("add", 64)][..dispatches],
+                    1_000,
+                    5_000,
+                    (begin, gpu_ns + noise),
+                );
+                thread.sync("[MTLCommandBuffer waitUntilCompleted]", "stream", begin + gpu_ns + 5_000 - thread.now);
+            }
+            thread.range_end(None, &format!("step {step}"), began, true);
+        }
+        trace
+    };
+    let judged = |after: &TestTrace, with: &dyn Fn(&Diff)| {
+        let before = ran(200, 90_000, 3);
+        let traces: [Trace; 2] = [before.open(), after.open()];
+        let filter = Filter::default();
+        let analyses: Vec<_> = ALL.iter().copied().filter(|of| of.name() == "metal-baseline").collect();
+        let facts = [0, 1].map(|i| Facts::gather(&traces[i], &filter, &needs(&analyses)));
+        let [before, after] = [0, 1].map(|i| Side { trace: i.to_string(), facts: &facts[i] });
+        with(&Diff::of(&before, &after, &analyses, &[]));
+    };
+    let all = ["duration", GIVEN, "allocation and free calls", "time of kernels on the GPU", "GPU busy", "GPU idle"];
+    let beyond = |diff: &Diff| all.map(|what| row(diff, "metal-baseline.per_step", what).beyond == Some(true));
+    judged(&ran(100, 90_000, 3), &|diff| {
+        let of_run = row(diff, "metal-baseline", "kernels");
+        assert_eq!((of_run.before, of_run.after, of_run.beyond), (Some(1200.0), Some(600.0), None));
+        let kernels = row(diff, "metal-baseline.per_step", GIVEN);
+        assert_eq!((kernels.before, kernels.after), (Some(6.0), Some(6.0)));
+        assert_eq!(beyond(diff), [false; 6]);
+        assert!(diff.unjudged.is_empty() && text(diff).ends_with("\nno difference beyond spread\n"), "{}", text(diff));
+    });
+    judged(&ran(100, 120_000, 3), &|diff| {
+        assert_eq!(beyond(diff), [true, false, false, true, true, false], "{}", text(diff));
+    });
+    judged(&ran(100, 90_000, 2), &|diff| {
+        assert_eq!(beyond(diff)[1..4], [true, false, false], "{}", text(diff));
     });
 }
 

@@ -23,6 +23,8 @@ use super::macho;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(dead_code)]
 pub(crate) enum Obstacle {
+    /// A file that begins as one for macOS and cannot be read.
+    DamagedMachO,
     /// A program for macOS, where there is Linux: for which processors, and what would keep the shim out there.
     MachO(String),
     /// musl's loader knows no `$LIB` and the shim needs glibc.
@@ -60,7 +62,8 @@ impl Obstacle {
         match self {
             Obstacle::OtherMachine(_) | Obstacle::Sanitizer(_) => false,
             Obstacle::Stripped(stripped) => !stripped.why.is_deadly(),
-            Obstacle::MachO(_)
+            Obstacle::DamagedMachO
+            | Obstacle::MachO(_)
             | Obstacle::Musl
             | Obstacle::NoInterpreter(_)
             | Obstacle::Privileged(_)
@@ -72,6 +75,7 @@ impl Obstacle {
     /// What the user can do about it.
     pub(crate) fn cure(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
+            Obstacle::DamagedMachO => "get it anew",
             Obstacle::MachO(_) => "run it on a Mac",
             Obstacle::Musl => "use a build for glibc",
             Obstacle::NoInterpreter(_) => "install that interpreter",
@@ -90,6 +94,7 @@ impl Obstacle {
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Obstacle::DamagedMachO => f.write_str("a damaged file for macOS"),
             Obstacle::MachO(what) => f.write_str(what),
             Obstacle::Musl => f.write_str("linked to musl, whose loader cannot load the shim"),
             Obstacle::NoInterpreter(path) => write!(f, "its interpreter {} does not exist", path.display()),
@@ -163,7 +168,8 @@ pub(crate) fn inspect_file(path: &Path) -> (Option<Obstacle>, Option<PathBuf>) {
 #[cfg(target_os = "linux")]
 pub(crate) fn inspect_file(path: &Path) -> (Option<Obstacle>, Option<PathBuf>) {
     let Ok(Some(elf)) = Elf::read(path) else {
-        return (macho::read_file(path).map(|slices| Obstacle::MachO(mac::describe(&slices))), None);
+        let whole = macho::read_file(path).map(|slices| Obstacle::MachO(mac::describe(&slices)));
+        return (whole.or_else(|| macho::claims_to_be(path).then_some(Obstacle::DamagedMachO)), None);
     };
     if elf.interpreter.is_none() && elf.machine == OUR_MACHINE && is_loader(path) {
         return (None, Some(path.to_owned()));

@@ -11,7 +11,7 @@ use gputrace_collectors::schema::{TABLES, Table, TableId};
 
 use super::Problem;
 use super::files::Launcher;
-use super::processes::uses_metal;
+use super::uses_metal;
 
 /// Names the tables of a finished launcher of which files are gone.
 pub(crate) fn name(folder: &Path, launcher: &Launcher, problem: &dyn Fn(Problem)) {

@@ -47,7 +47,7 @@ pub(crate) use files::Launcher;
 pub(crate) use filter::{Filter, NOBODY};
 pub(crate) use intervals::Interval;
 pub(crate) use names::{ALL_OTHERS, NO_NAME, Names, copy_name, full_name, printable, shortened};
-pub(crate) use processes::Process;
+pub(crate) use processes::{Process, uses_metal};
 pub(crate) use rows::{Axes, Ints, Rows};
 pub(crate) use scan::Want;
 pub(crate) use spans::Spans;

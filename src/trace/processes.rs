@@ -76,7 +76,7 @@ impl Process {
 }
 
 /// Whether a process of a manifest asked for a device of Metal, or sent messages to its objects.
-pub(super) fn uses_metal(process: &manifest::Process) -> bool {
+pub(crate) fn uses_metal(process: &manifest::Process) -> bool {
     process.coverage.hooks.iter().any(|hook| hook.name.starts_with("[MTL") || hook.name.starts_with("MTL"))
 }
 

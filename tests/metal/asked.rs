@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use super::each;
+use super::{each, int};
 use crate::util::repository;
 
 /// Hooks whose calls the script counts.
@@ -30,6 +30,7 @@ fn the_checklist_for_a_mac_asks_for_hooks_by_the_names_that_traces_have() {
         ("metal_every.m", "memory"),
         ("metal_every.m", "metal4"),
         ("metal_waits.m", "event"),
+        ("metal_waits.m", "scheduled"),
     ] {
         each(program, &[arguments], |run| {
             *runs.borrow_mut() += 1;
@@ -46,4 +47,21 @@ fn the_checklist_for_a_mac_asks_for_hooks_by_the_names_that_traces_have() {
     if runs.into_inner() > 0 {
         assert_eq!(found.into_inner(), wanted);
     }
+}
+
+#[test]
+fn the_checklist_for_a_mac_finds_the_kernels_in_the_baseline() {
+    let script = std::fs::read_to_string(repository().join("ci/on-a-mac")).expect("ci/on-a-mac");
+    let pattern = |kernels: i64| script.contains("^ *kernels +200( |$)").then(|| format!("^ *kernels +{kernels}( |$)"));
+    each("metal_training.m", &["12"], |run| {
+        let kernels: i64 = run.truth("command_buffer").into_iter().map(|line| int(line, "dispatches")).sum();
+        let trace = run.run.trace.to_string_lossy();
+        let report = run.scratch.gputrace(&["report", &trace, "--only", "metal-baseline"]).expect(0);
+        let file = run.scratch.path().join("baseline.txt");
+        std::fs::write(&file, report.text()).expect("a file");
+        let mut grep = Command::new("grep");
+        let found = grep.args(["-c", "-E", &pattern(kernels).expect("its pattern")]).arg(&file).output().expect("grep");
+        // The fact and the table's row.
+        assert_eq!(String::from_utf8_lossy(&found.stdout), "2\n", "{}: {kernels} in {}", run.who, report.text());
+    });
 }

@@ -1,6 +1,7 @@
 //! The tables of Metal: command buffers and dispatches.
 
 use gputrace_abi::Class;
+use gputrace_abi::event::{unpack_block, unpack_grid};
 
 use super::columns::{Coded, Flags, Optional, Plain, Rows, take};
 use crate::schema::TableId;
@@ -79,7 +80,12 @@ impl Dispatch {
         }
     }
 
+    /// Its threads; none where one of its sizes is the most that an event holds, which may stand for more.
     pub(super) fn threads(&self) -> Option<i64> {
+        let most = unpack_grid(u64::MAX).into_iter().chain(unpack_block(u64::MAX).0);
+        if self.size.into_iter().chain(self.group).zip(most).any(|(size, most)| size == most) {
+            return None;
+        }
         let product = |of: [u32; 3]| of.iter().try_fold(1_i64, |all, n| all.checked_mul(i64::from(*n)));
         match self.kind {
             DispatchKind::Threads => product(self.size),
@@ -226,5 +232,38 @@ impl DispatchColumns {
         self.size.iter_mut().chain(&mut self.group).for_each(|column| columns.extend(take![*column]));
         columns.extend(take![self.threads]);
         self.rows.batch(TableId::Dispatches, columns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_not_known_where_a_size_may_stand_for_more() {
+        let of = |kind, size, group| {
+            let (name_id, encoder_id, device) = (None, None, None);
+            let (start_ns, api_ns, process_id, pid, tid, api_id) = (0, 0, 1, 1, 1, 1);
+            let row = Dispatch {
+                start_ns,
+                api_ns,
+                process_id,
+                pid,
+                tid,
+                api_id,
+                device,
+                name_id,
+                encoder_id,
+                kind,
+                size,
+                group,
+            };
+            row.threads()
+        };
+        assert_eq!(of(DispatchKind::Groups, [70_000, 65_534, 2], [1_024, 1, 1]), Some(70_000 * 65_534 * 2 * 1_024));
+        assert_eq!(of(DispatchKind::Groups, [70_000, 65_535, 1], [1_024, 1, 1]), None);
+        assert_eq!(of(DispatchKind::Groups, [1, 1, 1], [2_047, 1, 1]), None);
+        assert_eq!(of(DispatchKind::Threads, [3_000_000_000, 1, 1], [64, 1, 1]), Some(3_000_000_000));
+        assert_eq!(of(DispatchKind::Indirect, [0; 3], [64, 1, 1]), None);
     }
 }

@@ -92,9 +92,9 @@ fn nobody_is_told_to_record_what_macos_does_not_have() {
         let name = if metal { "[MTLCommandBuffer commit]" } else { "cuLaunchKernel" }.to_owned();
         process.coverage.hooks.push(gputrace_collectors::manifest::Hook { name, calls: 1, ..Default::default() });
         let text = format!("{:?}", trace.section(&Itself).tables);
-        ["--stacks off", "--os off"].map(|option| text.contains(option))
+        ["--stacks off", "--os off", "IOReport and powermetrics are not asked"].map(|option| text.contains(option))
     };
-    assert_eq!([advised(true), advised(false)], [[false; 2], [true; 2]]);
+    assert_eq!([advised(true), advised(false)], [[false, false, true], [true, true, false]]);
 }
 
 #[test]

@@ -255,6 +255,7 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
         let _ = write!(out, "{calls} {}", plural(main.calls(Part::Launch), "launch", "launches"));
         match main.kernels().map(number) {
             Some(kernels) if kernels == calls => {}
+            Some(kernels) if kernels == "0" => out.push_str(" without kernels"),
             Some(kernels) => {
                 let one = if kernels == "1" { "kernel" } else { "kernels" };
                 let _ = write!(out, " of {kernels} {one}");

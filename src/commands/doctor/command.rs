@@ -31,10 +31,7 @@ pub(super) fn checks(command: &[OsString]) -> Vec<Check> {
             Check::note("command", format!("{chain}: will be traced, for x86_64"), cure)
         }
         None => Check::fine("command", format!("{chain}: will be traced")),
-        Some(obstacle @ Obstacle::MachO(_)) => {
-            Check::fail("command", format!("{chain}: would not start: {obstacle}"), obstacle.cure())
-        }
-        Some(obstacle @ Obstacle::NoInterpreter(_)) => {
+        Some(obstacle @ (Obstacle::DamagedMachO | Obstacle::MachO(_) | Obstacle::NoInterpreter(_))) => {
             Check::fail("command", format!("{chain}: would not start: {obstacle}"), obstacle.cure())
         }
         Some(obstacle) => Check::fail("command", format!("{chain}: would run untraced: {obstacle}"), obstacle.cure()),
@@ -75,5 +72,13 @@ mod tests {
                 mac.display()
             )
         );
+        for (name, bytes) in
+            [("cut", &Built::new(Cpu::Arm64).bytes()[..20]), ("universal", b"\xca\xfe\xba\xbe\xff\xff\xff\xff")]
+        {
+            let damaged = folder.file(name, bytes, 0o755);
+            let line = checks(&[damaged.clone().into()])[0].line();
+            let said = format!("{}: would not start: a damaged file for macOS; get it anew\n", damaged.display());
+            assert_eq!(line, format!("FAIL  command         {said}"));
+        }
     }
 }

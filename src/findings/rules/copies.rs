@@ -1,7 +1,8 @@
 //! Rules about copies and sets.
 
 use super::lines::{count, ms, worst_of};
-use crate::analysis::{AtSite, Cause, TransferKey, TransferRule, TransferSum, What};
+use super::rule::{Effort, Rule, Title, always};
+use crate::analysis::{AtSite, Cause, Class, TransferKey, TransferRule, TransferSum, What};
 use crate::findings::{Evidence, OnGpu, Subject};
 
 /// Calls that one of these rules of Nsight Systems names: their time, what they are, and the line of most of it.
@@ -30,13 +31,47 @@ fn named_copies(s: &Subject<'_>, rules: &[TransferRule]) -> (f64, Vec<String>) {
     (gain_ns, lines)
 }
 
-pub(super) fn pageable_copies(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const PAGEABLE_COPIES: Rule = Rule {
+    name: "pageable-copies",
+    verdict: Some("TRANSFER BOUND"),
+    title: Title::new("asynchronous copies of pageable memory"),
+    about: "pageable copies",
+    condition: "Asynchronous copies that touch pageable memory (rule cuda_memcpy_async) take 2 % or more, without what \
+        they waited for earlier work. Gain: at most the time in the calls.",
+    advice: "pin the host memory: DataLoader(pin_memory=True), cuMemHostAlloc, cuMemHostRegister",
+    on_metal: None,
+    without: &[Class::Copy],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::Low,
+    recorded: always,
+    evaluate: pageable_copies,
+};
+
+fn pageable_copies(s: &Subject<'_>) -> Option<Evidence> {
     let (ns, lines) = named_copies(s, &[TransferRule::MemcpyAsync]);
     let gain_ns = s.gain_ns(ns, |gpu| copying_ns(gpu).min(ns));
     (gain_ns > 0.0).then_some(Evidence { gain_ns, of_run: false, lines })
 }
 
-pub(super) fn sync_copies(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const SYNC_COPIES: Rule = Rule {
+    name: "sync-copies",
+    verdict: Some("TRANSFER BOUND"),
+    title: Title::new("copies that block the host"),
+    about: "synchronous copies",
+    condition: "Synchronous copies and sets (rules cuda_memcpy_sync, cuda_memset_sync) take 2 % or more, without what \
+        they waited for earlier work. Gain: at most the time in the calls, or the rest of the step, whichever is less: the copy itself remains.",
+    advice: "copy asynchronously from pinned memory: tensor.to(device, non_blocking=True), cuMemcpyAsync",
+    on_metal: None,
+    without: &[Class::Copy],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::Low,
+    recorded: always,
+    evaluate: sync_copies,
+};
+
+fn sync_copies(s: &Subject<'_>) -> Option<Evidence> {
     let (ns, lines) = named_copies(s, &[TransferRule::MemcpySync, TransferRule::MemsetSync]);
     let gain_ns = s.gain_ns(s.overlap_bound(ns), |gpu| copying_ns(gpu).min(ns));
     (ns > 0.0).then_some(Evidence { gain_ns, of_run: false, lines })
@@ -45,7 +80,27 @@ pub(super) fn sync_copies(s: &Subject<'_>) -> Option<Evidence> {
 /// So much of a step is a finding.
 const EXPOSED_WORTH: f64 = 0.05;
 
-pub(super) fn exposed_copies(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const EXPOSED_COPIES: Rule = Rule {
+    name: "exposed-copies",
+    verdict: Some("TRANSFER BOUND"),
+    title: Title::new("copies of pinned memory that nothing runs beside"),
+    about: "exposed copies",
+    condition: "Asynchronous copies between the GPU and pinned memory of the host, which could run beside kernels, are all \
+        that the GPU does for 5 % of a step or more: its time with copies alone, by the part that these are of the \
+        copies' time and of the bytes between host and GPU. Gain: at most that time, and what the run replayed without \
+        copies gains (--explain critical-path). Needs GPU times.",
+    advice: "copy the next batch in a stream of its own while this one computes: torch.cuda.Stream, non_blocking=True, a \
+        prefetcher, two buffers; keep on the GPU what is used again",
+    on_metal: None,
+    without: &[Class::Copy],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::Medium,
+    recorded: |s| s.on_gpu.is_some(),
+    evaluate: exposed_copies,
+};
+
+fn exposed_copies(s: &Subject<'_>) -> Option<Evidence> {
     let (on_gpu, gpu) = (s.on_gpu.as_ref()?, s.facts.gpu.as_ref()?);
     let crosses = |direction: &str| matches!(direction, "HtoD" | "DtoH");
     let copies = &gpu.copies;
@@ -85,7 +140,27 @@ fn copying_ns(gpu: &OnGpu) -> f64 {
     gpu.copy_ns + gpu.idle_ns(&[Cause::Transfer])
 }
 
-pub(super) fn small_transfers(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const SMALL_TRANSFERS: Rule = Rule {
+    name: "small-transfers",
+    verdict: Some("TRANSFER BOUND"),
+    title: Title::new("many small transfers"),
+    about: "small transfers",
+    condition: "At least 8 transfers a step (100 in a run) of less than 64 KiB, that no other rule names, take 2 % or \
+        more. Gain: at most the time in all of them but one.",
+    advice: "pack them into one buffer and copy once; keep small values on the GPU",
+    on_metal: Some(
+        "GPU and host have one memory: let kernels read shared buffers (storageModeShared) in place of small blits, pass small \
+        values by setBytes, and pack the others into one buffer",
+    ),
+    without: &[Class::Copy],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::Medium,
+    recorded: |s| s.facts.transfers.is_sized(Some(s.process_id)),
+    evaluate: small_transfers,
+};
+
+fn small_transfers(s: &Subject<'_>) -> Option<Evidence> {
     let sums = s.facts.transfers.sums.iter().filter(|(key, _)| key.process_id == s.process_id);
     let (number, ns) = sums.fold((0.0, 0.0), |(number, ns), (_, sum)| {
         (

@@ -1,7 +1,8 @@
 //! Rules about memory of the host: malloc.
 
 use super::lines::ms;
-use crate::analysis::{Growing, MallocSum, growing, slowest_in_malloc};
+use super::rule::{Effort, Rule, Title};
+use crate::analysis::{Class, Growing, MallocSum, growing, slowest_in_malloc};
 use crate::findings::{Evidence, Subject};
 use crate::render::{bytes, number};
 use crate::trace::Site;
@@ -15,11 +16,32 @@ const MALLOC_SHARE: f64 = 0.05;
 const TIMED: u64 = 50;
 
 /// Whether calls of malloc in the process are in the trace.
-pub(super) fn malloc_is_known(s: &Subject<'_>) -> bool {
+fn malloc_is_known(s: &Subject<'_>) -> bool {
     s.facts.allocations.processes.get(&s.process_id).is_some()
 }
 
-pub(super) fn host_memory_growth(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const HOST_MEMORY_GROWTH: Rule = Rule {
+    name: "host-memory-growth",
+    verdict: None,
+    title: Title::new("host memory that grows with every step"),
+    about: "host memory",
+    condition: "Live memory of malloc grows from step to step, all the time and by more than chance would have it (--explain host-leaks), \
+        in stacks that together grow by 1 MiB and more in the run, and by 1 % of the process's peak. It costs no time until memory is short: gain not known.",
+    advice: "let go of what is kept from step to step: losses and outputs in a list (keep loss.item(), not loss), caches \
+        without a bound, logs; report --only host-leaks has all stacks",
+    on_metal: Some(
+        "let go of what is kept from step to step: command buffers and textures in a list, caches without a bound, logs, missing \
+        autorelease pools; report --only host-leaks has all stacks",
+    ),
+    without: &[],
+    all_of_it: false,
+    gain_known: false,
+    effort: Effort::Medium,
+    recorded: |s| s.per_step && malloc_is_known(s),
+    evaluate: host_memory_growth,
+};
+
+fn host_memory_growth(s: &Subject<'_>) -> Option<Evidence> {
     let (steps, process) = (s.steps?, s.facts.allocations.processes.get(&s.process_id)?);
     let grows: Vec<Growing<'_>> =
         growing(s.facts).into_iter().filter(|grows| grows.of.process_id == s.process_id).collect();
@@ -43,11 +65,30 @@ fn in_loop(s: &Subject<'_>) -> Option<MallocSum> {
 }
 
 /// Whether it is known how long malloc takes in the loop.
-pub(super) fn malloc_is_timed(s: &Subject<'_>) -> bool {
+fn malloc_is_timed(s: &Subject<'_>) -> bool {
     in_loop(s).is_some()
 }
 
-pub(super) fn malloc_time(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const MALLOC_TIME: Rule = Rule {
+    name: "malloc-time",
+    verdict: Some("HOST BOUND"),
+    title: Title::new("time in malloc"),
+    about: "malloc",
+    condition: "The thread that makes the steps spends 5 % of a step or more in malloc, as timed calls tell it (--explain \
+        malloc-time; at least 50 in such steps). Gain: at most that time; with GPU times, the part of it in which the GPU may be idle for the host's own \
+        work, which host-work names as well.",
+    advice: "allocate before the loop and use buffers again; fewer small objects; another allocator (LD_PRELOAD of jemalloc or \
+        tcmalloc), or MALLOC_TRIM_THRESHOLD_ and MALLOC_TOP_PAD_ where slow calls are page faults",
+    on_metal: Some("allocate before the loop and use buffers again; fewer small objects"),
+    without: &[Class::Host],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::Medium,
+    recorded: malloc_is_timed,
+    evaluate: malloc_time,
+};
+
+fn malloc_time(s: &Subject<'_>) -> Option<Evidence> {
     let sum = in_loop(s)?;
     let ns = sum.ns / s.units;
     if ns < MALLOC_SHARE * s.unit_ns {

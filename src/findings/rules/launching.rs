@@ -1,12 +1,36 @@
 //! Rules about giving the GPU its work: too slowly, too late, or work that nothing runs beside.
 
 use super::lines::ms;
-use crate::analysis::{Cause, Part, idle_by_site, launches_by_site};
+use super::outliers::outlier_steps;
+use super::rule::{Effort, Rule, Title, always};
+use crate::analysis::{Cause, Class, Part, idle_by_site, launches_by_site};
 use crate::findings::{Evidence, SLOW_HOST, Subject, WORTH};
 use crate::render::counted;
 use crate::trace::{shortened, shortened_apart};
 
-pub(super) fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const LAUNCH_BOUND: Rule = Rule {
+    name: "launch-bound",
+    verdict: Some("LAUNCH BOUND"),
+    title: Title::new("many small launches"),
+    about: "launches",
+    condition: "Launches, in calls of less than 50 us on average, take 10 % of a step or more, and the \
+        host waits for less than half of it. Gain: at most the time in the calls; host time between them that goes \
+        away with them is not known. With GPU times: the GPU is idle for 10 % of a step or more because nothing was launched in \
+        time, of each gap at most the first 50 us; the rest is host-work's. Gain: at most that idle time.",
+    advice: "CUDA graphs: torch.compile(mode=\"reduce-overhead\"), cuStreamBeginCapture; AdamW(fused=True); larger batches",
+    on_metal: Some(
+        "encode more dispatches into one command buffer and commit less often; kernels that do more; indirect command \
+        buffers for what is encoded alike again and again",
+    ),
+    without: &[Class::Host],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::Low,
+    recorded: always,
+    evaluate: launch_bound,
+};
+
+fn launch_bound(s: &Subject<'_>) -> Option<Evidence> {
     let (calls, host_ns) = (s.calls(Part::Launch), s.ns(Part::Launch));
     // Whoever knows the GPU's times need not guess from the host's calls and waits whether the GPU was the limit.
     let (gain_ns, host_limits) = match &s.on_gpu {
@@ -58,8 +82,30 @@ const LAUNCH_WORTH: f64 = 0.1;
 /// A launch call that takes longer waits for room in a full queue.
 const SHORT_NS: f64 = 50_000.0;
 
+pub(super) const HOST_WORK: Rule = Rule {
+    name: "host-work",
+    verdict: Some("HOST BOUND"),
+    title: Title::new("the GPU waits for the host's own work"),
+    about: "host work",
+    condition: "The GPU is idle for 5 % of a step or more because the host is at other work than launching: what gaps have \
+        beyond the 50 us that launching alone can take (launch-bound); idle time after waits counts here as far as it is longer \
+        than the waits, for waiting less would not make the host faster. Gain: at most that time, and the host's time \
+        outside the driver. Needs GPU times.",
+    advice: "prepare the next step while the GPU works: move preprocessing to workers or to the GPU, log and save less often",
+    on_metal: Some(
+        "prepare the next step while the GPU works: two or three command buffers in flight; log and save less often",
+    ),
+    without: &[Class::Host],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::Medium,
+    // What the host does in long steps that are a finding is not told by the usual one.
+    recorded: |s| s.on_gpu.is_some() && outlier_steps(s).is_none(),
+    evaluate: host_work,
+};
+
 /// The GPU idle while the host is at something else than launching.
-pub(super) fn host_work(s: &Subject<'_>) -> Option<Evidence> {
+fn host_work(s: &Subject<'_>) -> Option<Evidence> {
     let gpu = s.on_gpu.as_ref()?;
     let gain_ns = s.host_idle_ns(gpu);
     if gain_ns < HOST_WORTH * s.unit_ns {
@@ -91,7 +137,25 @@ fn idle_lines(s: &Subject<'_>, causes: &dyn Fn(Cause) -> bool) -> Vec<String> {
 /// NCCL with no computing beside it: PyTorch's own limit.
 const COMMUNICATION_WORTH: f64 = 0.1;
 
-pub(super) fn exposed_communication(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const EXPOSED_COMMUNICATION: Rule = Rule {
+    name: "exposed-communication",
+    verdict: Some("COMMUNICATION BOUND"),
+    title: Title::new("communication that nothing runs beside"),
+    about: "communication",
+    condition: "NCCL's kernels run for 10 % of a step or more with no computing beside them, without what they wait for other \
+        ranks (that is imbalance; it is known where the traces of the other ranks are here). Gain: at most that time, and \
+        what the run replayed without NCCL's kernels gains (--explain critical-path).",
+    advice: "overlap it: DDP buckets (bucket_cap_mb), FSDP prefetching, gradient accumulation; fewer bytes: bf16 gradients",
+    on_metal: None,
+    without: &[Class::Communication],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::High,
+    recorded: |s| s.on_gpu.is_some() && s.facts.gpu.as_ref().is_some_and(|gpu| gpu.communication().next().is_some()),
+    evaluate: exposed_communication,
+};
+
+fn exposed_communication(s: &Subject<'_>) -> Option<Evidence> {
     let gpu = s.on_gpu.as_ref()?;
     let gain_ns = s.transferring_ns(gpu);
     if gain_ns < COMMUNICATION_WORTH * s.unit_ns {

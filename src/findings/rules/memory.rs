@@ -1,11 +1,30 @@
 //! Rules about taking memory and loading code.
 
-use super::hidden_waits;
 use super::lines::{count, ms, worst_line, worst_line_of_run};
-use crate::analysis::{Cause, ImplicitKey, ImplicitKind, What};
+use super::rule::{Effort, Rule, Title, always};
+use super::waits::hidden_waits;
+use crate::analysis::{Cause, Class, ImplicitKey, ImplicitKind, What};
 use crate::findings::{Evidence, Subject, WORTH};
 
-pub(super) fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const ALLOCATION_IN_LOOP: Rule = Rule {
+    name: "allocation-in-loop",
+    verdict: Some("ALLOCATION BOUND"),
+    title: Title { of_step: "allocation in the loop", of_run: "many allocations" },
+    about: "allocations",
+    condition: "Allocation and free calls of the driver in steady steps (in the run, when there are no steps and at \
+        least 100 calls) take 2 % or more, without what they waited for the GPU. Gain: at most that time; with GPU times, the \
+        part of it in which the GPU was idle, after a wait too.",
+    advice: "allocate once before the loop and reuse; or a pool: cuMemAllocAsync, a caching allocator",
+    on_metal: Some("make buffers once and use them again, or take them from an MTLHeap"),
+    without: &[Class::Memory],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::Medium,
+    recorded: always,
+    evaluate: allocation_in_loop,
+};
+
+fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
     let mut calls: Vec<_> = s.facts.device_memory.calls.iter().filter(|((p, ..), _)| *p == s.process_id).collect();
     let per_unit = |((_, is_alloc, _, api), c): &(&(i64, bool, usize, i64), &crate::analysis::AllocationCalls)| {
         let number = s.per_unit(c.api.count as f64, c.middle.0 as f64);
@@ -32,7 +51,24 @@ pub(super) fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
     Some(Evidence { gain_ns, of_run: false, lines: lines.chain(worst_line(s, What::Memory)).collect() })
 }
 
-pub(super) fn warm_up(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const WARM_UP: Rule = Rule {
+    name: "warm-up",
+    verdict: Some("LOADING"),
+    title: Title::new("loading and compiling code"),
+    about: "module loading",
+    condition: "Loading modules, libraries and kernels takes 5 % of the run or more, or 2 % of the steady steps. Gain: at \
+        most the time in the calls.",
+    advice: "load before the loop, keep a compilation cache (TORCHINDUCTOR_CACHE_DIR, CUDA_CACHE_PATH), build for this GPU",
+    on_metal: Some("make pipelines before the loop and keep them; MTLBinaryArchive keeps them from run to run"),
+    without: &[],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::Medium,
+    recorded: always,
+    evaluate: warm_up,
+};
+
+fn warm_up(s: &Subject<'_>) -> Option<Evidence> {
     let calls = s.facts.loading.calls.iter().filter(|((p, _), c)| *p == s.process_id && c.module);
     let mut calls: Vec<_> = calls.collect();
     let steady_ns = calls.iter().map(|(_, c)| c.middle.1 as f64).sum::<f64>() / s.units;

@@ -1,9 +1,32 @@
 //! The rule about steps that are far longer than the others: no usual step shows what they cost.
 
 use super::lines::ms;
+use super::rule::{Effort, Rule, Title};
 use crate::analysis::{long_steps, outlier_causes};
 use crate::findings::{EVEN_LONG_STEPS, Evidence, LONG_STEPS, Subject};
 use crate::render::{counted, ordinal, share};
+
+pub(super) const OUTLIER_STEPS: Rule = Rule {
+    name: "outlier-steps",
+    verdict: Some("OUTLIER STEPS"),
+    title: Title::new("a few steps take far longer than the others"),
+    about: "outlier steps",
+    condition: "Steady steps of more than four times the median, or of more than twice where they come at even distances and are no \
+        usual steps all the same (--explain steps), have 20 % or more of all steady steps' time beyond it, those at even distances 10 %, without the loading of code (warm-up). Other findings are about the usual step, and do not see \
+        these. Causes are those of the table of outliers (--explain steps). Gain: at most that time, of the run.",
+    advice: "see what they do more (report --only steps lists each, --steps N shows one): checkpoints, logs, validation, batches of \
+        another size; do it less often, or beside the GPU's work",
+    on_metal: Some(
+        "see what they do more (report --only steps lists each, --steps N shows one); do it less often, or beside the GPU's work",
+    ),
+    without: &[],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::Medium,
+    // That all steps are alike is said by their times.
+    recorded: |_| false,
+    evaluate: outlier_steps,
+};
 
 pub(super) fn outlier_steps(s: &Subject<'_>) -> Option<Evidence> {
     let long = long_steps(s.facts, s.process_id)?;

@@ -1,17 +1,39 @@
 //! A rule about streams whose work does not run at once because of the legacy default stream.
 
 use super::lines::{count, ms};
+use super::rule::{Effort, Rule, Title};
+use crate::analysis::Class;
 use crate::findings::{Evidence, Subject};
 
 /// So much of the shorter streams' time that runs beside other work already makes them concurrent.
 const CONCURRENT: f64 = 0.5;
 
 /// Whether the trace would tell of the rule: imports of other profilers' traces do not.
-pub(super) fn rule_is_known(s: &Subject<'_>) -> bool {
+fn rule_is_known(s: &Subject<'_>) -> bool {
     !s.facts.trace.is_imported(s.process_id)
 }
 
-pub(super) fn serialised_streams(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const SERIALISED_STREAMS: Rule = Rule {
+    name: "serialised-streams",
+    verdict: Some("GPU BOUND"),
+    title: Title::new("streams that the default stream serialises"),
+    about: "serialised streams",
+    condition: "Work is queued behind another stream's in (nearly) every step, because one of the two is the legacy default stream \
+        and the other is not CU_STREAM_NON_BLOCKING, and less than half of what the shorter streams do runs beside other work \
+        (--explain streams). Gain: at most the time of all streams but the longest that nothing runs beside, as a share of the run, and \
+        what the run replayed without that order gains (--explain critical-path); work that fills the GPU by itself gains less. Needs GPU times, and a recorded trace: imports do not tell of that rule.",
+    advice: "give no work to the default stream: torch.cuda.Stream for all of it, cuStreamCreate(CU_STREAM_NON_BLOCKING), \
+        nvcc --default-stream per-thread",
+    on_metal: None,
+    without: &[Class::Streams],
+    all_of_it: false,
+    gain_known: true,
+    effort: Effort::Low,
+    recorded: |s| s.on_gpu.is_some() && rule_is_known(s),
+    evaluate: serialised_streams,
+};
+
+fn serialised_streams(s: &Subject<'_>) -> Option<Evidence> {
     s.on_gpu.as_ref()?;
     let own = s.facts.implicit.legacy.iter().filter(|((process_id, _), _)| *process_id == s.process_id);
     let mut queued: Vec<(i64, f64)> =

@@ -1,7 +1,8 @@
 //! Rules about waiting: for the GPU, said or unsaid, and for the operating system.
 
 use super::lines::{count, ms, per_unit};
-use crate::analysis::{AtSite, Cause, Did, ImplicitKey, ImplicitKind, Part, What, costs_by_site, idle_by_site};
+use super::rule::{Effort, Rule, Title, always};
+use crate::analysis::{AtSite, Cause, Class, Did, ImplicitKey, ImplicitKind, Part, What, costs_by_site, idle_by_site};
 use crate::findings::{Evidence, Subject, WORTH};
 
 /// Calls that wait.
@@ -112,7 +113,27 @@ fn missing(s: &Subject<'_>, all: &[AtSite], at: &AtSite) -> (f64, f64) {
 /// So much of a step is a finding: PyTorch's own limit for a DataLoader.
 const SYSTEM_WORTH: f64 = 0.05;
 
-pub(super) fn system_waits(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const SYSTEM_WAITS: Rule = Rule {
+    name: "system-waits",
+    verdict: Some("HOST BOUND"),
+    title: Title::new("the loop waits for data, locks or threads"),
+    about: "system waits",
+    condition: "In steady steps the thread that makes them waits for the operating system (a DataLoader's queue, files, \
+        Python's and other locks, threads, sleeps) for 5 % of a step or more, outside of driver calls and while no other \
+        thread launches; with GPU times, the GPU is idle so long meanwhile, in the time after a wait for it too. Gain: at \
+        most that time; with GPU times, what the run replayed without such waits gains.",
+    advice: "prepare data ahead: DataLoader(num_workers=N, prefetch_factor=4, persistent_workers=True); no contended locks, \
+        joins or sleeps in the loop",
+    on_metal: Some("prepare data ahead, in threads of their own; no contended locks, joins or sleeps in the loop"),
+    without: &[Class::System],
+    all_of_it: true,
+    gain_known: true,
+    effort: Effort::Low,
+    recorded: |s| s.system_ns.is_some(),
+    evaluate: system_waits,
+};
+
+fn system_waits(s: &Subject<'_>) -> Option<Evidence> {
     let gain_ns = match &s.on_gpu {
         Some(gpu) => s.system_idle_ns(gpu),
         None => s.system_ns?,
@@ -125,13 +146,55 @@ pub(super) fn system_waits(s: &Subject<'_>) -> Option<Evidence> {
 
 const HIDDEN: &[ImplicitKind] = &[ImplicitKind::Free, ImplicitKind::Alloc, ImplicitKind::Set];
 
+pub(super) const HIDDEN_WAITS: Rule = Rule {
+    name: "hidden-waits",
+    verdict: Some("ALLOCATION BOUND"),
+    title: Title::new("frees, allocations or sets that wait"),
+    about: "hidden waits",
+    condition: "Frees, allocations and synchronous sets wait for the GPU in (nearly) every step, for 2 % of it or more; \
+        or, without steps, at least 10 times (--explain syncs says how that is known). Gain: at most the waiting, or the \
+        rest of the step, whichever is less: what the GPU did meanwhile remains; with GPU times, what the run \
+        replayed without allocations and frees gains (--explain critical-path).",
+    advice: "free and allocate outside the loop, or in stream order: cuMemFreeAsync, a caching allocator; cuMemsetD8Async",
+    on_metal: None,
+    without: &[Class::Memory],
+    all_of_it: true,
+    gain_known: true,
+    effort: Effort::Medium,
+    recorded: always,
+    evaluate: hidden_waits,
+};
+
 pub(super) fn hidden_waits(s: &Subject<'_>) -> Option<Evidence> {
     let waits = implicit_waits(s, HIDDEN);
     let sum = sum_of(&waits);
     waits_of(s, What::Hidden, waits, sum, &[Did::Memory])
 }
 
-pub(super) fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
+pub(super) const WAIT_EVERY_STEP: Rule = Rule {
+    name: "wait-every-step",
+    verdict: Some("SYNC BOUND"),
+    title: Title { of_step: "wait every step", of_run: "many waits" },
+    about: "waits",
+    condition: "The host waits in (nearly) every step, for 2 % of it or more; or, without steps, at least 10 times. \
+        Copies that took longer than their bytes can explain wait too (--explain transfers). Gain: at most the time in \
+        the waits, or the rest of the step, whichever is less: what the GPU did meanwhile remains; with GPU times, what \
+        the run replayed without waits gains (--explain critical-path), where the GPU idles after waits for 2 % of the step \
+        or more: a wait after which it is not idle is no finding.",
+    advice: "wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits",
+    on_metal: Some(
+        "waitUntilCompleted only where a result is read: completion handlers, shared events, two or three command buffers in \
+        flight; read the loss every 100 steps",
+    ),
+    without: &[Class::Wait],
+    all_of_it: true,
+    gain_known: true,
+    effort: Effort::Low,
+    recorded: always,
+    evaluate: wait_every_step,
+};
+
+fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
     let hidden = sum_of(&implicit_waits(s, HIDDEN));
     let explicit = s.facts.syncs.calls.iter().filter(|(k, _)| k.process_id == s.process_id && k.kind.blocks());
     let mut waits: Vec<Wait> = explicit

@@ -409,6 +409,16 @@ fn who_uses_metal_is_told_of_metal() {
 }
 
 #[test]
+fn a_command_buffer_of_copies_alone_is_a_launch_without_kernels() {
+    let mut trace = TestTrace::new();
+    let mut thread = trace.thread(1, 11);
+    let begin = thread.now + 10_000;
+    thread.commit(&[], 1_000, 5_000, (begin, 70_000));
+    let text = trace.section(ALL[0]).literal.unwrap_or_default();
+    assert!(text.contains(" 1 launch without kernels") && !text.contains("0 kernels"), "{text}");
+}
+
+#[test]
 fn waits_for_metal_are_waits() {
     let mut trace = TestTrace::new();
     let mut thread = trace.thread(1, 11);

@@ -2,7 +2,8 @@
 //!
 //! Pure: bytes in (a slice, or a file that is read where it is looked at), processors and signatures out. Used on every
 //! system, so that it is tested on Linux and `doctor` knows a program for macOS when it sees one. Everything in a file is
-//! its author's word: a file that lies gives `None`, never a panic, and no length of it is believed beyond a bound.
+//! its author's word: a file that lies gives `None`, never a panic, and no length of it is believed beyond a bound. Whether
+//! such a file begins as one of macOS does is a question of its own ([`claims_to_be`]).
 
 mod signature;
 #[cfg(test)]
@@ -12,7 +13,7 @@ use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
-use object::macho::{self, FatArch32, FatArch64, MachHeader64};
+use object::macho::{self, FatArch32, FatArch64, MachHeader32, MachHeader64};
 use object::read::macho::{FatArch, LoadCommandVariant, MachHeader, MachOFatFile, Segment};
 use object::read::{ReadCache, ReadRef};
 use object::{BigEndian, LittleEndian, U32};
@@ -22,6 +23,9 @@ pub(crate) use signature::Signature;
 /// Slices beyond which a file is taken for something else: Java's classes have the same first word, and their oldest
 /// version is 45 where the number of slices stands.
 const MOST_SLICES: usize = 30;
+/// Major versions of Java's classes.
+#[cfg(any(target_os = "linux", test))]
+const JAVA_VERSIONS: std::ops::Range<u32> = 45..256;
 /// Bytes of load commands beyond which a file is taken for a liar.
 const MOST_COMMAND_BYTES: u32 = 4 << 20;
 
@@ -52,6 +56,7 @@ impl fmt::Display for Cpu {
             Cpu::Arm64 => f.write_str("arm64"),
             Cpu::Arm64e => f.write_str("arm64e"),
             Cpu::X86_64 => f.write_str("x86_64"),
+            Cpu::Other(macho::CPU_TYPE_X86) => f.write_str("i386"),
             Cpu::Other(number) => write!(f, "processor {number}"),
         }
     }
@@ -74,6 +79,24 @@ pub(crate) fn read_file(path: &Path) -> Option<Vec<Slice>> {
         return None;
     }
     read(&ReadCache::new(File::open(path).ok()?))
+}
+
+/// Whether the file at `path` begins as a Mach-O or a universal file does, whatever follows: where it has no slices it is damaged.
+#[cfg(target_os = "linux")]
+pub(crate) fn claims_to_be(path: &Path) -> bool {
+    let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
+    is_file && File::open(path).is_ok_and(|file| has_magic(&ReadCache::new(file)))
+}
+
+#[cfg(any(target_os = "linux", test))]
+fn has_magic<'data, R: ReadRef<'data>>(data: R) -> bool {
+    let word = |at| data.read_at::<U32<BigEndian>>(at).map(|word| word.get(BigEndian));
+    match word(0) {
+        Ok(macho::MH_MAGIC | macho::MH_CIGAM | macho::MH_MAGIC_64 | macho::MH_CIGAM_64 | macho::FAT_MAGIC_64) => true,
+        // One of Java's classes has its version there: a minor one, then the major one.
+        Ok(macho::FAT_MAGIC) => !word(4).is_ok_and(|count| JAVA_VERSIONS.contains(&(count & 0xffff))),
+        _ => false,
+    }
 }
 
 /// The slices of these bytes. None: they are no Mach-O file.
@@ -105,6 +128,13 @@ fn unknown<Fat: FatArch>(arch: &Fat) -> Option<Slice> {
 /// The slice whose header stands at `offset`; offsets in it count from there.
 fn read_slice<'data, R: ReadRef<'data>>(data: R, offset: u64) -> Option<Slice> {
     const ENDIAN: LittleEndian = LittleEndian;
+    // The 32-bit processors that macOS had.
+    if let Ok(header) = MachHeader32::<LittleEndian>::parse(data, offset)
+        && header.is_little_endian()
+    {
+        let cpu = Cpu::of(header.cputype(ENDIAN), header.cpusubtype(ENDIAN));
+        return Some(Slice { cpu, restricted: false, signature: Signature::default() });
+    }
     let header: &MachHeader64<LittleEndian> = MachHeader64::parse(data, offset).ok()?;
     if !header.is_little_endian() || header.sizeofcmds(ENDIAN) > MOST_COMMAND_BYTES {
         return None;
@@ -215,6 +245,26 @@ mod tests {
         }
         let universal = fat(&[(Cpu::Arm64, &whole)], false);
         assert_eq!(read(&universal[..100]), None);
+    }
+
+    #[test]
+    fn what_begins_as_one_and_cannot_be_read_is_damaged_and_no_class_of_javas() {
+        let whole = Built::new(Cpu::Arm64).restricted().bytes();
+        let universal = fat(&[(Cpu::Arm64, &whole)], false);
+        let mut absurd = whole.clone();
+        absurd[16..24].fill(0xff);
+        let mut countless = universal.clone();
+        countless[4..8].fill(0xff);
+        for damaged in [&whole[..4], &whole[..40], &absurd, &universal[..4], &universal[..12], &countless] {
+            assert!(has_magic(damaged) && read(damaged).is_none(), "{damaged:x?}");
+        }
+        let mut preview = java_class();
+        preview[4..8].copy_from_slice(&[0xff, 0xff, 0, 65]);
+        for other in [&java_class()[..], &preview, b"#!/bin/sh\n", b"\x7fELF\x02", b"", b"\xcf\xfa"] {
+            assert!(!has_magic(other), "{other:x?}");
+        }
+        let old: Vec<u8> = [0xfeed_face_u32, 7, 3, 2, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(one(&old).cpu.to_string(), "i386");
     }
 
     proptest! {
