@@ -412,8 +412,11 @@ fn who_uses_metal_is_told_of_metal() {
 fn a_command_buffer_of_copies_alone_is_a_launch_without_kernels() {
     let mut trace = TestTrace::new();
     let mut thread = trace.thread(1, 11);
-    let begin = thread.now + 10_000;
-    thread.commit(&[], 1_000, 5_000, (begin, 70_000));
+    for _ in 0..40 {
+        let begin = thread.now + 10_000;
+        thread.commit(&[], 1_000, 5_000, (begin, 70_000));
+        thread.sync("[MTLCommandBuffer waitUntilCompleted]", "stream", 80_000);
+    }
     let text = trace.section(ALL[0]).literal.unwrap_or_default();
     assert!(text.contains(" 1 launch without kernels") && !text.contains("0 kernels"), "{text}");
 }
