@@ -1,5 +1,7 @@
 //! The line about the budget: what the hooks cost, and which detail was left out to keep to it.
 
+use std::cmp::Ordering;
+
 use gputrace_collectors::manifest::{HookBudget, ShedPart};
 
 use crate::analysis::Facts;
@@ -8,10 +10,19 @@ use crate::render::{duration, number, share};
 /// Parts that are named; of a load that came and went there are more.
 const NAMED: usize = 4;
 
-/// The line; none where nobody gave a budget. Of several processes the one whose hooks cost most is told of.
+/// A process that lived shorter says nothing of what recording costs: the hooks' own start is most of it.
+const LONG_NS: f64 = 1e9;
+
+/// The line; none where nobody gave a budget. Of several processes that lived long the one whose hooks cost most is told of.
 pub(super) fn line(facts: &Facts<'_>) -> Option<String> {
-    let all = || facts.processes().filter_map(|process| process.manifest.as_ref()?.budget.as_ref());
-    let dearest = all().max_by(|one, other| one.hooks_percent.total_cmp(&other.hooks_percent))?;
+    let all = || {
+        facts.processes().filter_map(|process| Some((process.process_id, process.manifest.as_ref()?.budget.as_ref()?)))
+    };
+    let is_long = |process_id: i64| facts.whole_wall_ns(process_id) >= LONG_NS;
+    let dearest = all().max_by(|(a, one), (b, other)| {
+        (is_long(*a), one.hooks_percent).partial_cmp(&(is_long(*b), other.hooks_percent)).unwrap_or(Ordering::Equal)
+    });
+    let (_, dearest) = dearest?;
     let HookBudget { percent, hooks_percent, most_percent, shed, .. } = dearest;
     let [cost, most] = [hooks_percent, most_percent].map(|percent| share(percent / 100.0));
     let over = if most_percent > percent { ", over it" } else { "" };
@@ -23,7 +34,7 @@ pub(super) fn line(facts: &Facts<'_>) -> Option<String> {
             format!("left out: {}{more}", named.join(", "))
         }
     };
-    let others = all().filter(|other| !std::ptr::eq(*other, dearest) && !other.shed.is_empty()).count();
+    let others = all().filter(|(_, other)| !std::ptr::eq(*other, dearest) && !other.shed.is_empty()).count();
     let others = if others > 0 { format!("; and in {others} more processes") } else { String::new() };
     Some(format!("budget {percent} %: hooks cost {cost} (dearest 10 s {most}{over}); {left_out}{others}"))
 }
@@ -53,6 +64,21 @@ mod tests {
         let opened = trace.open();
         let filter = Filter::of(&opened);
         line(&Facts::gather(&opened, &filter, &[]))
+    }
+
+    #[test]
+    fn a_process_of_a_moment_does_not_speak_for_the_run() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 20_000_000_000);
+        trace.process(2, 200, None, START + 18_000_000);
+        for (process, hooks_percent) in [(0, 0.1), (1, 9.0)] {
+            let budget =
+                HookBudget { percent: 1.0, hooks_percent, most_percent: hooks_percent, ..HookBudget::default() };
+            trace.manifest.as_mut().expect("a manifest").processes[process].budget = Some(budget);
+        }
+        let opened = trace.open();
+        let said = line(&Facts::gather(&opened, &Filter::of(&opened), &[])).expect("a line");
+        assert!(said.starts_with("budget 1 %: hooks cost 0.1 %"), "{said}");
     }
 
     #[test]

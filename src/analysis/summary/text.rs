@@ -312,6 +312,18 @@ fn gpu_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     format!(" GPU   busy {} ({of}): compute {}{exposed} | idle {}\n", shown(busy), shown(gpu.compute_ns), shown(idle))
 }
 
+/// An estimate that may be off by so much of a step says nothing.
+const MOST_UNSURE: f64 = 0.5;
+
+/// Whether launches of the process were to be timed.
+fn events_were_asked(main: &Subject<'_>) -> bool {
+    let mut asked = main.facts.processes().filter(|process| process.process_id == main.process_id);
+    asked.any(|process| {
+        let about = process.manifest.as_ref().and_then(|about| about.gpu_time.as_ref());
+        about.is_some_and(|about| about.events.is_some())
+    })
+}
+
 /// How busy the GPU was by launches that were timed, where nothing else tells of it.
 fn estimate_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
     let Some(busy) = &main.busy else {
@@ -320,12 +332,18 @@ fn estimate_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
                 "removed to keep to --max-size, --max-age or --keep-detail"
             }
             true => "no command buffer was seen to complete",
+            false if events_were_asked(main) => "by --gpu-time events no launch was timed: the run was too short",
             false => "--gpu-time full or events",
         };
         return format!(" GPU   busy not recorded ({why}; host side only)\n");
     };
     let of = |ns: f64| share(ns / main.unit_ns.max(1.0));
     let (timed, launches) = (number(busy.timed as f64), number(busy.launches as f64));
+    if busy.error_ns > MOST_UNSURE * main.unit_ns {
+        return format!(
+            " GPU   busy not known: {timed} of {launches} launches timed, too few to say; host side only\n"
+        );
+    }
     let shared = match busy.processes {
         0 | 1 => String::new(),
         others => format!("  by this process alone: {others} processes share the GPU, see gpu-utilisation\n"),

@@ -8,6 +8,9 @@
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+mod waited;
+
+use self::waited::Waited;
 use super::Pass;
 use super::groups::Groups;
 use super::launches::OTHER;
@@ -88,7 +91,8 @@ impl Estimate {
     }
 }
 
-/// A device, from its first launch to the last thing that is known of it; of all processes that use it.
+/// A device, from its first launch to the last thing that is known of it: a launch, the end of one that was timed, or of the first wait
+/// for it behind these; of all processes that use it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Device {
     /// The first one of these processes, and its ordinal there.
@@ -121,6 +125,7 @@ pub(crate) struct Samples {
     kinds: Groups<Kind, Launched>,
     cursor: Cursor,
     timed: u64,
+    waited: Waited,
     /// What is estimated, when all rows are read: by process and device, in usual steps by process, and by kernel.
     devices: Vec<Device>,
     usual: FxHashMap<i64, Estimate>,
@@ -139,6 +144,7 @@ impl Default for Samples {
             kinds: Groups::new(KINDS, other),
             cursor: Cursor::default(),
             timed: 0,
+            waited: Waited::default(),
             devices: Vec::new(),
             usual: FxHashMap::default(),
             at_least_ns: FxHashMap::default(),
@@ -286,6 +292,7 @@ impl Pass for Samples {
         &[
             Want { table: TableId::Launches, columns: LAUNCHES },
             Want { table: TableId::Launches, columns: SHAPE },
+            Want { table: TableId::Syncs, columns: &["device", "api_ns", "kind", "pending_streams"] },
             Want { table: TableId::GpuSamples, columns: SAMPLES },
             Want { table: TableId::GpuSamples, columns: SHAPE },
         ]
@@ -298,6 +305,7 @@ impl Pass for Samples {
         }
         match rows.table {
             TableId::Launches => self.launches(rows, steps),
+            TableId::Syncs => self.waited.add(rows),
             _ => self.samples(rows),
         }
     }
@@ -357,6 +365,8 @@ impl Pass for Samples {
                     let sharing = self.sharing.entry(*process_id).or_default();
                     *sharing = used_by.len().max(*sharing);
                 }
+                let ended = used_by.iter().filter_map(|(process, device)| self.waited.after(*process, *device, to));
+                let to = ended.max().unwrap_or(to);
                 Some(Device { process_id, device, processes: used_by.len(), range_ns: to - from, busy })
             })
             .collect();

@@ -54,6 +54,20 @@ fn how_many_of_a_kind_were_drawn_does_not_matter() {
 }
 
 #[test]
+fn what_was_waited_for_behind_the_last_launch_belongs_to_the_range() {
+    let mut trace = trace(100, 900);
+    // The first launches' begin is START; a wait that ends at 16 ms shows work until then, one of a moment none.
+    let waits = [(9_900_000, 2_000, "stream"), (10_000_000, 6_000_000, "query"), (10_000_000, 6_000_000, "stream")];
+    for (after, ns, kind) in waits.into_iter().chain([(30_000_000, 40_000, "context")]) {
+        let row = json!({"start_ns": START + after, "api_ns": ns, "process_id": 1, "pid": 1, "device": 0, "stream": 7, "kind": kind,
+            "pending_streams": 1});
+        trace.row(TableId::Syncs, row);
+    }
+    let section = trace.section(&GpuUtilisation);
+    assert_eq!(section.get("range_ns"), &Value::Num(16e6));
+}
+
+#[test]
 fn a_device_that_processes_share_is_one() {
     let mut trace = trace(100, 900);
     // Another process, at the same time, with kernels that take a fifth of it.
