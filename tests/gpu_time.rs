@@ -240,6 +240,21 @@ fn a_program_that_profiles_itself_is_stood_aside_for() {
 }
 
 #[test]
+fn what_measures_pairs_of_events_is_not_in_the_programs_own_profile() {
+    let looked_up = linked_with_library("libcuda.so.1", &driver_folder(Driver::Plain), &[]);
+    let profiled = program_with("profiled", "looked-up", &looked_up);
+    for how in ["events", "auto"] {
+        for words in [&["3", "plain"][..], &["3", "finalize"]] {
+            for _ in 0..3 {
+                let scratch = Scratch::new();
+                let target = scratch.target(&profiled).args(words).with_driver(Driver::Plain);
+                target.options(["--gpu-time", how]).same().expect(0);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_program_that_brings_its_own_copy_of_cupti_is_told_how_both_use_the_same() {
     let folder = driver_folder(Driver::Plain);
     let profiled = program_with("profiled", "looked-up", &linked_with_library("libcuda.so.1", &folder, &[]));

@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::asking::{CALLBACKS_ARE_OURS, CLOCK_IS_OURS, WAS_USED, switch_off};
-use super::{IS_ON, OWNER, cupti, detach, is_asked, is_own_thread, library, locked, ring};
+use super::{IS_ON, OWNER, cupti, detach, events, is_asked, is_own_thread, library, locked, ring};
 use crate::{session, sys};
 
 /// What a call of theirs means.
@@ -69,11 +69,14 @@ pub(super) fn configure() {
     }
 }
 
+/// Whether others record, or measure, or were there first.
+pub(super) fn is_recording() -> bool {
+    INJECTED.load(Ordering::Relaxed) || KINDS.load(Ordering::Acquire) != 0 || MEASURES.load(Ordering::Acquire)
+}
+
 /// Whether others use CUPTI, or may be about to.
 pub(super) fn is_wanted(now: u64) -> bool {
-    INJECTED.load(Ordering::Relaxed)
-        || KINDS.load(Ordering::Acquire) != 0
-        || MEASURES.load(Ordering::Acquire)
+    is_recording()
         || (IS_ASIDE.load(Ordering::Acquire) && now.saturating_sub(LAST_NS.load(Ordering::Relaxed)) < SILENCE_NS)
 }
 
@@ -105,7 +108,7 @@ pub(super) fn take_news() -> Option<News> {
 
 /// A call of theirs, before it goes through to the function at `original`. `arguments` are its first six.
 pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usize; 6]) {
-    if !is_asked() || is_own_thread() {
+    if !(is_asked() || events::may_be()) || is_own_thread() {
         return;
     }
     // Programs bring copies of their own too (Triton's Proton).
@@ -115,6 +118,9 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
         Some(function) => library::learn_other(function),
         None => detach::share(),
     }
+    // What our own stream is given is none of theirs: it ends before they begin, and does not begin before they are known to record.
+    let begins = matches!(what, Use::Registers | Use::Begins | Use::Enables(_) | Use::Measures);
+    let held = begins && events::sets::hold();
     let now = sys::clock_ns(sys::MONOTONIC);
     let kind = |place: usize| 1u64 << (arguments.get(place).copied().unwrap_or(0) & 63);
     match what {
@@ -151,6 +157,9 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
         }
         Use::Subscribes => stand_aside(number, now, other),
         Use::Flushes => {}
+    }
+    if held {
+        events::sets::release();
     }
     LAST_NS.store(now, Ordering::Relaxed);
 }

@@ -14,6 +14,7 @@ mod gate;
 mod pace;
 mod pool;
 mod price;
+pub(super) mod sets;
 
 use core::hint::cold_path;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -52,6 +53,11 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 pub(super) fn configure(asked: bool, may_be: bool) {
     IS_ASKED.store(asked, Ordering::Relaxed);
     MAY_BE.store(asked || may_be, Ordering::Relaxed);
+}
+
+/// Whether launches may be timed in this process.
+pub(super) fn may_be() -> bool {
+    MAY_BE.load(Ordering::Relaxed)
 }
 
 /// cuInit has succeeded: makes the thread, once per process.

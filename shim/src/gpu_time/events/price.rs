@@ -14,6 +14,7 @@ use super::drain::{TRIES, passes, sees_out_captures};
 use super::driver;
 use super::gate::Gate;
 use super::pool::Pool;
+use super::sets;
 use crate::capture;
 
 /// Events that are used for it.
@@ -23,6 +24,8 @@ const WORDS: usize = 16 << 10;
 const SET_NS: f64 = 990.0;
 /// What a GPU needs to begin and to end something between two events is no more than this: else the set was kept waiting.
 const MOST_NS: f64 = 2500.0;
+/// What it needed on two hosts with an H200, 1.3 and 1.5 us: where no set may be given, for somebody records.
+const USUAL_NS: f64 = 1400.0;
 /// What a pair around nothing takes on a host that adds nothing to it.
 const EVENT_NS: f64 = 1280.0;
 
@@ -47,14 +50,20 @@ impl Price {
 pub(super) fn of_pair(pool: &Pool, stream: u64) -> Option<Price> {
     let empty_ns = least(&measure(pool, stream, || true)?.0);
     let empty_ns = Some(empty_ns).filter(|ns| ns.is_finite())?.max(0.0);
+    let around = sets::give(|| around_sets(pool, stream));
+    Some(Price::of(empty_ns, around.unwrap_or(Some(empty_ns + USUAL_NS + SET_NS))))
+}
+
+/// The usual time of a pair around a set. None: there are no sets.
+fn around_sets(pool: &Pool, stream: u64) -> Option<f64> {
     let mut memory = 0;
     if !sees_out_captures(pool) || driver::allocate(&mut memory, WORDS * size_of::<u32>()) != driver::SUCCESS {
-        return Some(Price::of(empty_ns, None));
+        return None;
     }
     pool.memory.store(memory, Ordering::Relaxed);
-    let around = measure(pool, stream, || driver::set(memory, 0, WORDS, stream) == driver::SUCCESS);
+    let (times, queued) = measure(pool, stream, || driver::set(memory, 0, WORDS, stream) == driver::SUCCESS)?;
     // Where nothing waited in the queue, the host may have kept the GPU waiting.
-    Some(Price::of(empty_ns, around.map(|(times, queued)| if queued { middle(&times) } else { least(&times) })))
+    Some(if queued { middle(&times) } else { least(&times) })
 }
 
 fn least(times: &[f64]) -> f64 {
