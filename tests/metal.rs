@@ -8,6 +8,7 @@ mod cost;
 mod labels;
 mod pipelines;
 mod stress;
+mod switched;
 mod textures;
 mod unseen;
 mod verdicts;

@@ -4,10 +4,11 @@ use core::hint::cold_path;
 
 use gputrace_abi::Event;
 
-use super::{Call, Unrecorded, enter};
+use super::{Call, Layer, Unrecorded, enter};
 use crate::hooks::Hook;
 use crate::hooks::metal::devices;
 use crate::interpose::objc::Id;
+use crate::thread::State;
 
 /// What a message answers.
 pub(crate) trait Answer: Copy {
@@ -52,7 +53,11 @@ pub(crate) fn message<R: Answer, P: Copy + Default>(
 ) -> R {
     let mut cookie = 0usize;
     let mut start = 0;
-    let call = enter(hook.class, &raw mut cookie, |_, _| false);
+    let mark = &raw mut cookie;
+    // Where a thread is held recording is paused, or was: to look takes the mark back.
+    let goes_on =
+        |state: &'static State, row| !state.is_paused() && Call::enter(Layer::driver(state, row), mark).is_some();
+    let call = enter(hook.class, mark, goes_on);
     let mut prepared = P::default();
     if let Ok(call) = call {
         prepared = before(this);
