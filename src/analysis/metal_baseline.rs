@@ -1,7 +1,9 @@
 //! metal-baseline: the few numbers that users' guides for Metal ask for before and after a change, in one table.
 
+use gputrace_collectors::schema::TableId;
+
 use super::section::{Column, Section, Table, Unit, Value, column};
-use super::{Analysis, Explain, Facts, Metric, Need, gpu, targets, unmatched};
+use super::{Analysis, Explain, Facts, Metric, Need, gpu, loss, targets, unmatched};
 use crate::render::{duration, number, share};
 
 /// The analysis.
@@ -20,7 +22,7 @@ struct Baseline {
     kernel_ns: Option<f64>,
     gap_ns: Option<f64>,
     efficiency_percent: Option<f64>,
-    allocations: u64,
+    allocations: Option<u64>,
 }
 
 impl Baseline {
@@ -39,7 +41,8 @@ impl Baseline {
             kernel_ns: (timed > 0).then(|| computing_ns / timed as f64),
             gap_ns: targets::average_gap_ns(facts).filter(|_| is_whole),
             efficiency_percent: targets::launch_efficiency(facts).filter(|_| is_whole),
-            allocations: allocating.map(|(_, calls)| calls.api.count).sum(),
+            allocations: (!facts.busy().is_empty() && !loss::is_removed(facts.trace, &[TableId::DeviceMemory]))
+                .then(|| allocating.map(|(_, calls)| calls.api.count).sum()),
         }
     }
 }
@@ -118,7 +121,7 @@ impl Analysis for MetalBaseline {
         section.fact("kernel_mean_ns", "average kernel", Unit::Ns, of.kernel_ns);
         section.fact("gap_mean_ns", "average gap", Unit::Ns, of.gap_ns);
         section.fact("efficiency_percent", "launch efficiency", Unit::Percent, of.efficiency_percent);
-        section.fact("allocations", "allocations", Unit::Count, (of.total_ns > 0.0).then_some(of.allocations));
+        section.fact("allocations", "allocations", Unit::Count, of.allocations);
         section.table(table(&of));
         gpu::times(facts, &mut section);
         unmatched::note(&mut section, facts);
@@ -151,13 +154,15 @@ fn table(of: &Baseline) -> Table {
             Some((format!("<= {}", duration(GAP_NS)), of.gap_ns.map(|ns| ns <= GAP_NS))),
         ),
         row("launch efficiency", percent(of.efficiency_percent), above(of.efficiency_percent, EFFICIENCY_PERCENT)),
-        row("allocations", (of.total_ns > 0.0).then(|| number(of.allocations as f64)), None),
+        row("allocations", of.allocations.map(|calls| number(calls as f64)), None),
     ];
     Table::new("baseline", "Before and after a change", &COLUMNS, rows)
 }
 
 #[cfg(test)]
 mod tests {
+    use gputrace_collectors::manifest::Removed;
+
     use super::*;
     use crate::trace::testing::{START, TestTrace};
 
@@ -185,6 +190,10 @@ mod tests {
         let results: Vec<&Value> = (0..7).map(|row| section.cell("baseline", row, "result")).collect();
         assert_eq!(results.iter().filter(|result| **result == &Value::from("pass")).count(), 3);
         assert_eq!(section.notes, Vec::<String>::new());
+        let removed =
+            Removed { table: "device_memory".into(), limit: "--max-size".into(), rows: 60, ..Removed::default() };
+        trace.manifest.as_mut().expect("a manifest").removed.push(removed);
+        assert_eq!(trace.section(&MetalBaseline).get("allocations"), &Value::Missing);
     }
 
     #[test]

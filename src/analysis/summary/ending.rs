@@ -87,11 +87,22 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
     let of_macos = facts.processes().any(|process| process.manifest.as_ref().is_some_and(|known| known.metal));
     let api = if metal || of_macos { METAL } else { OWN_API };
     let calls: u64 = facts.host.processes.iter().map(|(_, t)| t.all.calls.iter().sum::<u64>()).sum();
-    const DRIVER: [TableId; 5] =
-        [TableId::Launches, TableId::Syncs, TableId::Transfers, TableId::DeviceMemory, TableId::Api];
-    if let Some(loss) = loss::Loss::of(facts, &DRIVER).filter(|loss| loss.dropped > loss.recorded) {
+    const DRIVER: [TableId; 6] = [
+        TableId::Launches,
+        TableId::Syncs,
+        TableId::Transfers,
+        TableId::DeviceMemory,
+        TableId::Api,
+        TableId::Dispatches,
+    ];
+    let unseen = metal && facts.launches.calls.iter().next().is_none();
+    // Where any call is lost, the one commit of many messages may be.
+    let is_much = |loss: &loss::Loss| loss.dropped > loss.recorded || unseen && loss.dropped > 0;
+    if let Some(loss) = loss::Loss::of(facts, &DRIVER).filter(is_much) {
         let (lost, all) = (number(loss.dropped as f64), number((loss.dropped + loss.recorded) as f64));
-        return format!("UNKNOWN: {lost} of {all} {api} calls are lost, too few are left to judge\n");
+        return format!(
+            "UNKNOWN: {lost} of {all} {api} calls are lost, too few are left to judge: --segment-memory, --on-full block\n"
+        );
     }
     if content.own.unaccounted {
         return format!("UNKNOWN: {calls} {api} calls were written, and how many are lost is not known\n");
@@ -111,7 +122,6 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
         );
     }
     if calls > 0 {
-        let unseen = metal && facts.launches.calls.iter().next().is_none();
         let why = if unseen {
             "; no commit among them, though command buffers that stand on no class of Metal's are not seen"
         } else {
