@@ -248,12 +248,22 @@ fn a_program_that_preloads_a_library_itself_keeps_it() {
 
 #[test]
 fn another_preloaded_allocator_stays_the_programs_allocator() {
+    stay_the_programs_allocator(&["libjemalloc.so.2", "libtcmalloc_minimal.so.4"]);
+}
+
+// Apart from the others: Debian 11 has none of this version (ci/wheel/transparency).
+#[test]
+fn mimalloc_preloaded_stays_the_programs_allocator() {
+    stay_the_programs_allocator(&["libmimalloc.so.2.0"]);
+}
+
+fn stay_the_programs_allocator(names: &[&str]) {
     let scratch = Scratch::new();
     let find = |name: &str| {
         let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
         folders.iter().map(|folder| std::path::Path::new(folder).join(name)).find(|path| path.exists())
     };
-    for name in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0"] {
+    for name in names {
         let Some(path) = find(name) else {
             lacks(name);
             continue;
