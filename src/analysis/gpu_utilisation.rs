@@ -32,8 +32,9 @@ impl Analysis for GpuUtilisation {
                 same launcher to the last, which also a GPU has that did next to nothing; notes name such GPUs beside ones that work, and \
                 those that processes could see and gave no work. With --range, the range is the time \
                 of what was launched inside, and the time inside in which the GPU had no work of anybody; it is not cut in parts. Concurrent is the time with two operations or more. The range is cut into 30 parts; those under 50 % are \
-                counted. Where nothing but timed launches \
-                tells of the GPU (--gpu-time events), busy and utilisation are estimated from these (--explain timed-kernels). Per step: the part in the steady steps of usual duration, per step; the mean step is that of all steady ones, with \
+                counted. Where launches were timed (--gpu-time events; with the other ways while CUPTI could not be used) and CUPTI did not tell of nearly \
+                all of the run, range, busy and utilisation are those of the whole run, estimated from these launches and from windows (--explain \
+                timed-kernels); the other tables are of the windows then. Per step: the part in the steady steps of usual duration, per step; the mean step is that of all steady ones, with \
                 gaps that are longer than a step.",
             unit: "ns in JSON; in text the column's head names the unit. Utilisation is a percentage.",
             limits: "What a kernel does inside is not known: a device that is busy may be badly used. Work of one step that runs \
@@ -77,8 +78,13 @@ impl Analysis for GpuUtilisation {
 
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
-        let by_events = facts.gpu.is_none() || facts.trace.gave_cupti_up();
-        if by_events && timed_kernels::utilisation(facts, &mut section) {
+        if timed_kernels::estimates(facts) && timed_kernels::utilisation(facts, &mut section) {
+            if let Some(gpu) = facts.gpu.as_ref().filter(|gpu| gpu.any()) {
+                section.note("By GPU, In a usual step, Utilisation over time: in the windows in which CUPTI told of all work, and of no other time.");
+                section.table(by_device(facts, gpu));
+                section.table(per_step(facts, gpu));
+                section.table(over_time(facts, gpu));
+            }
             return section;
         }
         let Some(gpu) = gpu::devices(facts, &mut section) else { return section };

@@ -65,8 +65,10 @@ pub(crate) struct Busy {
     /// How far that may be off, 95 times in 100.
     pub(crate) error_ns: f64,
     /// Launches, in all of the run, and those that were timed.
-    pub(crate) launches: u64,
+    pub(crate) launches: f64,
     pub(crate) timed: u64,
+    /// Those of which CUPTI told in windows.
+    pub(crate) told: u64,
     /// Of it what is sure: one stream's, less how far that may be off.
     pub(crate) at_least_ns: f64,
     /// Processes that use these GPUs; what the others launched is not in it.
@@ -81,6 +83,7 @@ impl Busy {
             error_ns: busy.error_ns() / units,
             launches: busy.launches,
             timed: busy.timed,
+            told: busy.told,
             at_least_ns: (samples.at_least_ns(process_id) / units).min(unit_ns),
             processes: samples.sharing(process_id),
         })

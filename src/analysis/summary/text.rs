@@ -338,10 +338,11 @@ fn estimate_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
         return format!(" GPU   busy not recorded ({why}; host side only)\n");
     };
     let of = |ns: f64| share(ns / main.unit_ns.max(1.0));
-    let (timed, launches) = (number(busy.timed as f64), number(busy.launches as f64));
+    let (timed, launches) = (number(busy.timed as f64), number(busy.launches));
+    let told = if busy.told > 0 { format!(" and {} seen in windows", number(busy.told as f64)) } else { String::new() };
     if busy.error_ns > MOST_UNSURE * main.unit_ns {
         return format!(
-            " GPU   busy not known: {timed} of {launches} launches timed, too few to say; host side only\n"
+            " GPU   busy not known: {timed} of {launches} launches timed{told}, too few to say; host side only\n"
         );
     }
     let shared = match busy.processes {
@@ -349,7 +350,7 @@ fn estimate_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
         others => format!("  by this process alone: {others} processes share the GPU, see gpu-utilisation\n"),
     };
     format!(
-        " GPU   busy about {} ({}, give or take {}): estimated, {timed} of {launches} launches timed; copies not known\n{shared}",
+        " GPU   busy about {} ({}, give or take {}): estimated, {timed} of {launches} launches timed{told}; copies not known\n{shared}",
         shown(busy.ns),
         of(busy.ns),
         of(busy.error_ns)

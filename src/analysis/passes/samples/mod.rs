@@ -1,15 +1,21 @@
-//! How long the GPU was busy, estimated from launches that were timed.
+//! How long the GPU was busy, estimated from launches whose time is known: events timed them, or CUPTI told of them in windows.
 //!
 //! Launches are sorted into kinds: the same kernel in the same shape in the same stream takes about the same time. Of each kind
-//! the launches are counted, all of them, and some are timed; their mean stands for the kind. So chance decides only how well a
-//! kind's mean is known, and not how many launches of which kind were drawn. A kind of which none was timed gets the mean of
-//! its kernel in other shapes, else that of the process.
+//! the launches are counted, all of them, and the time of some is known; their mean stands for the rest. So chance decides only
+//! how well a kind's mean is known, and not how many launches of which kind were drawn. In that mean a launch counts as often as
+//! it has others beside it of which nothing is known: a run in windows at first and with events after that is estimated as a
+//! whole. A kind of which nothing is known gets the mean of its kernel in other shapes, else that of the process. Where launches
+//! were left out for a budget, those that have rows stand for them.
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+mod beside;
+mod mean;
 mod waited;
 
+use self::beside::Beside;
+use self::mean::{Mean, spread};
 use self::waited::Waited;
 use super::Pass;
 use super::groups::Groups;
@@ -19,9 +25,6 @@ use crate::trace::{Axes, DeviceNames, Identity, NO_NAME, Rows, Trace, Want};
 
 /// Kinds that are told apart.
 const KINDS: usize = 1 << 16;
-/// How much the times of a kind differ, of their mean, where too few were timed to say; that weighs as much as [`WEIGHT`] times do.
-const SPREAD: f64 = 0.5;
-const WEIGHT: f64 = 2.0;
 /// Half the width of an interval that holds the truth 95 times in 100, in standard errors.
 const SURE: f64 = 1.96;
 
@@ -38,19 +41,41 @@ pub(crate) struct Kind {
 
 /// Graphs, whichever.
 pub(crate) const GRAPH: i64 = -1;
+/// A kernel that was in no graph.
+const NO_NODE: i64 = i64::MIN;
 
 /// Launches of a kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Launched {
-    count: u64,
+    count: f64,
     /// In steady steps of usual duration; of a process without steps all.
-    usual: u64,
+    usual: f64,
+    /// By how much chance may have these wrong: its variance, in launches.
+    drawn: f64,
+    /// Those that events timed, with as many launches as they stand for, and those that CUPTI told of.
     times: Mean,
+    stands_for: f64,
+    told: Mean,
     /// From the first of them, or of what was timed, to the last.
     span: Option<(i64, i64)>,
 }
 
 impl Launched {
+    /// All whose time is known.
+    fn known(&self) -> Mean {
+        let mut known = self.times;
+        known.add(&self.told);
+        known
+    }
+
+    /// The mean of the others, ns: a launch that was told of in windows has `beside` others beside it.
+    fn rest_ns(&self, beside: f64) -> f64 {
+        let timed = self.stands_for - self.times.timed as f64;
+        let (timed, told) = (timed / self.times.timed.max(1) as f64, beside);
+        let count = timed * self.times.timed as f64 + told * self.told.timed as f64;
+        if count > 0.0 { (timed * self.times.sum_ns + told * self.told.sum_ns) / count } else { self.known().ns() }
+    }
+
     fn reach(&mut self, from: i64, to: i64) {
         self.span = Some(wider(self.span, (from, to)));
     }
@@ -73,8 +98,12 @@ struct OfDevice {
 pub(crate) struct Estimate {
     pub(crate) ns: f64,
     variance: f64,
-    pub(crate) launches: u64,
+    /// Launches, about where some were left out; those that events timed, and those that CUPTI told of in windows.
+    pub(crate) launches: f64,
     pub(crate) timed: u64,
+    pub(crate) told: u64,
+    /// Launches of which nothing is known, nor of any like them: they are not in it.
+    pub(crate) unknown: f64,
 }
 
 impl Estimate {
@@ -88,6 +117,8 @@ impl Estimate {
         self.variance += other.variance;
         self.launches += other.launches;
         self.timed += other.timed;
+        self.told += other.told;
+        self.unknown += other.unknown;
     }
 }
 
@@ -125,6 +156,9 @@ pub(crate) struct Samples {
     kinds: Groups<Kind, Launched>,
     cursor: Cursor,
     timed: u64,
+    /// Launches may have been timed.
+    may_be: bool,
+    beside: Beside,
     waited: Waited,
     /// What is estimated, when all rows are read: by process and device, in usual steps by process, and by kernel.
     devices: Vec<Device>,
@@ -144,6 +178,8 @@ impl Default for Samples {
             kinds: Groups::new(KINDS, other),
             cursor: Cursor::default(),
             timed: 0,
+            may_be: false,
+            beside: Beside::default(),
             waited: Waited::default(),
             devices: Vec::new(),
             usual: FxHashMap::default(),
@@ -157,7 +193,8 @@ impl Default for Samples {
 impl Samples {
     /// Of the processes of a trace.
     pub(crate) fn new(trace: &Trace) -> Samples {
-        Samples { names: DeviceNames::new(&trace.processes), ..Samples::default() }
+        let may_be = trace.may_hold(TableId::GpuSamples);
+        Samples { names: DeviceNames::new(&trace.processes), may_be, ..Samples::default() }
     }
 
     /// How many processes use the devices of this one, itself among them.
@@ -177,7 +214,7 @@ impl Samples {
 
     /// Time in which a process's own launches kept its devices busy, in its usual steps or in all of its run.
     pub(crate) fn usual(&self, process_id: i64) -> Option<&Estimate> {
-        self.usual.get(&process_id).filter(|busy| busy.timed > 0)
+        self.usual.get(&process_id).filter(|busy| busy.timed + busy.told > 0)
     }
 
     /// Time in which one stream of the process was busy in its usual steps, or in all of its run, less how far that may be off: its
@@ -196,7 +233,7 @@ impl Samples {
     fn launches(&mut self, rows: &Rows, steps: &Steps) {
         let (kinds, start, length) = (kinds(rows), rows.i64("start_ns"), rows.i64("api_ns"));
         let (graph, kernels) = (rows.i64_or("graph_exec_id", GRAPH), rows.i32_or("kernels", -1));
-        let captured = rows.flags("captured");
+        let (captured, stands_for) = (rows.flags("captured"), rows.i32_or("stands_for", 1));
         for row in 0..rows.len {
             // A graph, or a launch of one kernel that was neither captured nor failed.
             let is_graph = graph[row] != GRAPH || kernels[row] < 0;
@@ -208,23 +245,56 @@ impl Samples {
                 || steps.place(&mut self.cursor, kind.process_id, start[row]).is_middle();
             let launched = self.kinds.at(kind);
             launched.reach(start[row], start[row] + length[row].max(0));
-            launched.count += 1;
-            launched.usual += u64::from(usual);
+            let count = f64::from(stands_for[row].max(1));
+            launched.count += count;
+            launched.usual += if usual { count } else { 0.0 };
+            launched.drawn += count * (count - 1.0);
         }
     }
 
     fn samples(&mut self, rows: &Rows) {
         let (kinds, start, gpu) = (kinds(rows), rows.i64("start_ns"), rows.i64("gpu_ns"));
-        let what = rows.texts("kind");
+        let (what, weight) = (rows.texts("kind"), rows.i32_or("weight", 1));
         for row in 0..rows.len {
             let kind = kinds(row, what.get(row) == "graph");
             let ns = gpu[row].max(0);
             let launched = self.kinds.at(kind);
             launched.reach(start[row], start[row].saturating_add(ns));
-            launched.times.add(&Mean { timed: 1, sum_ns: ns as f64, squares: ns as f64 * ns as f64 });
+            launched.times.add(&Mean::one(ns as f64));
+            launched.stands_for += f64::from(weight[row].max(1));
             self.timed += 1;
         }
     }
+
+    /// Kernels of which CUPTI told: what graphs launched is no launch of a kernel.
+    fn told(&mut self, rows: &Rows) {
+        let (kinds, start, gpu) = (kinds(rows), rows.i64("start_ns"), rows.i64("gpu_ns"));
+        let node = rows.i64_or("graph_node", NO_NODE);
+        for row in (0..rows.len).filter(|row| node[*row] == NO_NODE && gpu[*row] >= 0) {
+            let launched = self.kinds.at(kinds(row, false));
+            launched.reach(start[row], start[row].saturating_add(gpu[row]));
+            launched.told.add(&Mean::one(gpu[row] as f64));
+        }
+    }
+}
+
+/// The time of so many launches of a kind. `around`: means of what is like it; `beside`: launches beside each that was told of.
+fn estimate(launched: &Launched, count: f64, around: [Option<&Mean>; 2], beside: f64, spread: f64) -> Estimate {
+    let (times, known) = (launched.times, launched.known());
+    let mean = std::iter::once(known).chain(around.into_iter().flatten().copied()).find(|mean| mean.timed > 0);
+    let about =
+        Estimate { launches: launched.count, timed: times.timed, told: launched.told.timed, ..Estimate::default() };
+    let Some(mean) = mean else { return Estimate { unknown: count, ..about } };
+    let (own, all) = (known.timed as f64, launched.count.max(1.0));
+    let rest_ns = if known.timed == 0 { mean.ns() } else { launched.rest_ns(beside) };
+    // What is known of the whole, as much as these are of it, and for the rest a mean, which is not, times their number.
+    let unknown = count * (1.0 - own / all).max(0.0);
+    let ns = (known.sum_ns * count / all.max(own)) + unknown * rest_ns;
+    // Another kind's mean may be twice as long, or nothing.
+    let other = if known.timed == 0 { mean.ns() * mean.ns() } else { 0.0 };
+    let variance = (mean.variance(spread) + other) * (unknown * unknown / own.max(1.0) + unknown);
+    let drawn = launched.drawn * (count / all).powi(2) * rest_ns * rest_ns;
+    Estimate { ns, variance: variance + drawn, ..about }
 }
 
 /// What a row's launch is.
@@ -242,60 +312,25 @@ fn kinds<'a>(rows: &'a Rows) -> impl Fn(usize, bool) -> Kind + use<'a> {
     }
 }
 
-/// The mean of some times, and their variance, as far as it is known.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mean {
-    timed: u64,
-    sum_ns: f64,
-    squares: f64,
-}
-
-impl Mean {
-    fn add(&mut self, of: &Mean) {
-        self.timed += of.timed;
-        self.sum_ns += of.sum_ns;
-        self.squares += of.squares;
-    }
-
-    fn ns(&self) -> f64 {
-        self.sum_ns / self.timed.max(1) as f64
-    }
-
-    /// Squares of what the times are off their mean, summed.
-    fn deviations(&self) -> f64 {
-        (self.squares - self.sum_ns * self.ns()).max(0.0)
-    }
-
-    /// Of a single time; of few, as if times of a kind differed by so much of their mean.
-    fn variance(&self, spread: f64) -> f64 {
-        let free = self.timed.saturating_sub(1) as f64;
-        (self.deviations() + WEIGHT * (spread * self.ns()).powi(2)) / (free + WEIGHT)
-    }
-}
-
-/// How much the times of a kind differ, of their mean: as kinds do of which several were timed.
-fn spread(kinds: &[(Kind, Launched)]) -> f64 {
-    let (mut free, mut squares) = (WEIGHT, WEIGHT * SPREAD * SPREAD);
-    for mean in kinds.iter().map(|(_, launched)| launched.times).filter(|mean| mean.timed > 1 && mean.sum_ns > 0.0) {
-        free += mean.timed as f64 - 1.0;
-        squares += mean.deviations() / (mean.ns() * mean.ns());
-    }
-    (squares / free).sqrt()
-}
-
 impl Pass for Samples {
     fn wants(&self) -> &'static [Want] {
         const LAUNCHES: &[&str] =
-            &["device", "context", "stream", "api_ns", "name_id", "graph_exec_id", "kernels", "captured"];
-        const SAMPLES: &[&str] = &["device", "context", "stream", "gpu_ns", "kind", "name_id"];
+            &["device", "context", "stream", "api_ns", "name_id", "graph_exec_id", "kernels", "captured", "stands_for"];
+        const SAMPLES: &[&str] = &["device", "context", "stream", "gpu_ns", "kind", "name_id", "weight"];
+        const KERNELS: &[&str] = &["device", "context", "stream", "gpu_ns", "name_id", "graph_node"];
         const SHAPE: &[&str] = &["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"];
-        &[
+        // Times of kernels are of interest beside launches that were timed only.
+        const ALL: &[Want] = &[
             Want { table: TableId::Launches, columns: LAUNCHES },
             Want { table: TableId::Launches, columns: SHAPE },
             Want { table: TableId::Syncs, columns: &["device", "api_ns", "kind", "pending_streams"] },
             Want { table: TableId::GpuSamples, columns: SAMPLES },
             Want { table: TableId::GpuSamples, columns: SHAPE },
-        ]
+            Want { table: TableId::GpuWindows, columns: &["window_ns"] },
+            Want { table: TableId::Kernels, columns: KERNELS },
+            Want { table: TableId::Kernels, columns: SHAPE },
+        ];
+        if self.may_be { ALL } else { &ALL[..ALL.len() - 3] }
     }
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
@@ -306,6 +341,8 @@ impl Pass for Samples {
         match rows.table {
             TableId::Launches => self.launches(rows, steps),
             TableId::Syncs => self.waited.add(rows),
+            TableId::Kernels => self.told(rows),
+            TableId::GpuWindows => self.beside.add(rows),
             _ => self.samples(rows),
         }
     }
@@ -318,28 +355,17 @@ impl Pass for Samples {
         let mut named: FxHashMap<(i64, i64), Mean> = FxHashMap::default();
         let mut processes: FxHashMap<i64, Mean> = FxHashMap::default();
         for (kind, launched) in &kinds {
-            named.entry((kind.process_id, kind.name_id)).or_default().add(&launched.times);
+            named.entry((kind.process_id, kind.name_id)).or_default().add(&launched.known());
             if kind.name_id != GRAPH {
-                processes.entry(kind.process_id).or_default().add(&launched.times);
+                processes.entry(kind.process_id).or_default().add(&launched.known());
             }
         }
         let mut devices: FxHashMap<Identity, OfDevice> = FxHashMap::default();
         let mut streams: FxHashMap<(i64, i32, (i32, i64)), Estimate> = FxHashMap::default();
         for (kind, launched) in &kinds {
-            let own = launched.times;
             let around = [named.get(&(kind.process_id, kind.name_id)), processes.get(&kind.process_id)];
-            let mean = std::iter::once(own).chain(around.into_iter().flatten().copied()).find(|mean| mean.timed > 0);
-            // Where nothing like it was timed (events began later), it has no part in the time that is told of either.
-            let Some(mean) = mean else { continue };
-            let estimate = |count: u64| {
-                // What was timed is known; the rest is a kind's mean, which is not, times their number.
-                let unknown = count as f64 * (1.0 - own.timed as f64 / launched.count.max(1) as f64).max(0.0);
-                let timed = own.timed.max(1) as f64;
-                // Another kind's mean may be twice as long, or nothing.
-                let other = if own.timed == 0 { mean.ns() * mean.ns() } else { 0.0 };
-                let variance = (mean.variance(spread) + other) * (unknown * unknown / timed + unknown);
-                Estimate { ns: count as f64 * mean.ns(), variance, launches: launched.count, timed: own.timed }
-            };
+            let beside = self.beside.of(kind.process_id);
+            let estimate = |count: f64| estimate(launched, count, around, beside, spread);
             let launcher = self.launchers.get(&kind.process_id).copied().unwrap_or_default();
             let device = devices.entry(self.names.identity(launcher, kind.process_id, kind.device)).or_default();
             device.span = launched.span.map_or(device.span, |own| Some(wider(device.span, own)));
@@ -358,7 +384,7 @@ impl Pass for Samples {
         }
         self.devices = devices
             .into_values()
-            .filter(|of| of.busy.timed > 0)
+            .filter(|of| of.busy.timed + of.busy.told > 0)
             .filter_map(|OfDevice { span, busy, used_by }| {
                 let ((from, to), (process_id, device)) = (span?, *used_by.first()?);
                 for (process_id, _) in &used_by {

@@ -110,3 +110,105 @@ fn a_trace_without_timed_launches_has_no_estimate() {
     let section = trace(0, 0).section(&TimedKernels);
     assert!(section.tables.is_empty() && !section.notes.is_empty());
 }
+
+/// A run of two parts of 10 ms: 1000 launches of a kernel of 6 us, of which a window holds 100, and 1000 of another one of 1 us, of
+/// which events timed each tenth. Then so many graphs, of which nothing is known.
+fn in_two_parts(graphs: usize) -> TestTrace {
+    let mut trace = TestTrace::new();
+    trace.process(1, 1, None, START + 30_000_000);
+    let about = trace.manifest.as_mut().expect("a manifest");
+    about.processes[0].gpu_time = Some(gputrace_collectors::manifest::GpuTime {
+        given_up: Some("the program uses CUDA graphs".to_owned()),
+        ..Default::default()
+    });
+    let name_id = trace.name(NameKind::Kernel, "early");
+    for (from, ended_by) in [(2_000_000, "window"), (7_000_000, "graphs")] {
+        let row = json!({"start_ns": START + from, "window_ns": 500_000, "process_id": 1, "pid": 1, "kind": "window",
+            "ended_by": ended_by});
+        trace.row(TableId::GpuWindows, row);
+        for n in 0..50 {
+            let row = json!({"start_ns": START + from + 1_000 + n * 10_000, "gpu_ns": 6_000, "process_id": 1, "pid": 1,
+                "device": 0, "stream": 7, "name_id": name_id, "grid_x": 1});
+            trace.row(TableId::Kernels, row);
+        }
+    }
+    let name_id = trace.name(NameKind::Kernel, "late");
+    for n in 0..100 {
+        let row = json!({"start_ns": START + 10_000_000 + n * 100_000, "gpu_ns": 1_000, "process_id": 1, "pid": 1, "device": 0,
+            "stream": 7, "kind": "kernel", "name_id": name_id, "grid_x": 1, "weight": 10});
+        trace.row(TableId::GpuSamples, row);
+    }
+    let mut thread = trace.thread(1, 1);
+    for n in 0..2000 {
+        thread.launch(if n < 1000 { "early" } else { "late" }, 3_000);
+        thread.host(7_000);
+    }
+    (0..graphs).for_each(|_| thread.launch_graph(Some(1), Some(5), 3_000));
+    trace
+}
+
+#[test]
+fn a_run_in_windows_and_with_events_after_them_is_estimated_as_a_whole() {
+    let trace = in_two_parts(0);
+    let section = trace.section(&GpuUtilisation);
+    // 6 ms of the first ten, 1 ms of the second.
+    let busy = number(section.get("busy_percent"));
+    assert!((busy - 100.0 * 7.0 / 19.993).abs() < 0.05, "{busy} {:?}", section.notes);
+    assert!((number(section.get("range_ns")) - 19.993e6).abs() < 1e4);
+    let row = |column: &str| number(section.cell("estimated_by_device", 0, column));
+    assert_eq!((row("launches"), row("timed"), row("told")), (2000.0, 100.0, 100.0));
+    assert!(row("error_points") > 0.0 && row("error_points") < 6.0, "{}", row("error_points"));
+    assert!(
+        section.notes.iter().any(|note| note.contains("100 of which CUPTI told in windows")),
+        "{:?}",
+        section.notes
+    );
+    // The windows have their own tables, which say that they are.
+    assert!(section.tables.iter().any(|table| table.key == "by_device"));
+    assert!(
+        section.notes.iter().any(|note| note.contains("in the windows in which CUPTI told")),
+        "{:?}",
+        section.notes
+    );
+    let kernels = trace.section(&TimedKernels);
+    assert_eq!(kernels.cell("by_kernel", 0, "kernel"), &Value::from("early".to_owned()));
+    assert!((number(kernels.cell("by_kernel", 0, "gpu_ns")) - 6e6).abs() < 1.0);
+    assert_eq!(
+        (number(kernels.cell("by_kernel", 0, "told")), number(kernels.cell("by_kernel", 1, "timed"))),
+        (100.0, 100.0)
+    );
+}
+
+#[test]
+fn launches_of_which_nothing_is_known_are_told_of() {
+    let section = in_two_parts(20).section(&GpuUtilisation);
+    assert!(
+        section.notes.iter().any(|note| note.starts_with("Of 20 launches no time is known")),
+        "{:?}",
+        section.notes
+    );
+}
+
+#[test]
+fn launches_that_were_left_out_are_counted_by_those_that_were_drawn() {
+    let mut trace = TestTrace::new();
+    trace.process(1, 1, None, START + 11_000_000);
+    // A hundred rows of 64 launches each, of 1 us, every other one timed.
+    for n in 0..50 {
+        let start_ns = START + 200_000 * n;
+        sample(&mut trace, "tiny", start_ns, 1_000);
+    }
+    let mut thread = trace.thread(1, 1);
+    for _ in 0..100 {
+        thread.launch("tiny", 3_000);
+        thread.host(97_000);
+    }
+    trace.set(TableId::Launches, "stands_for", &json!(64));
+    let section = trace.section(&GpuUtilisation);
+    let busy = number(section.get("busy_percent"));
+    assert!((busy - 100.0 * 6.4 / 9.903).abs() < 0.05, "{busy}");
+    // How many there were is known to a tenth, about.
+    let error = number(section.cell("estimated_by_device", 0, "error_points"));
+    assert!((10.0..16.0).contains(&error), "{error}");
+    assert_eq!(number(section.cell("estimated_by_device", 0, "launches")), 6400.0);
+}
