@@ -25,7 +25,7 @@ fn about(trace: &Trace) -> TimedLaunches {
 }
 
 /// Busy time and range of the simulated device, ns: of streams that take turns.
-fn busy(file: &Path) -> f64 {
+pub(crate) fn busy(file: &Path) -> f64 {
     let text = std::fs::read_to_string(file).expect("the driver's truth");
     let truth: Value = serde_json::from_str(&text).expect("JSON");
     let spans: Vec<(f64, f64)> = truth["device"]

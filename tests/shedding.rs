@@ -29,6 +29,48 @@ fn parts(budget: &HookBudget) -> Vec<&str> {
 }
 
 #[test]
+fn launches_whose_times_are_estimated_go_last_as_well() {
+    for how in ["events", "auto"] {
+        let scratch = Scratch::new();
+        let run =
+            steps(&scratch, "6", &["--budget", "0.1", "--gpu-time", how, "--malloc", "off", "--gpu-activity", "none"]);
+        let trace = run.read();
+        trace.assert_balanced();
+        trace.assert_counts(&truth(&scratch.path().join("truth.json")));
+        let (root, budget) = budget(&trace);
+        assert_eq!(parts(&budget), ["stacks", "gpu_times", "launches"], "{how}: {budget:?}");
+        let shed = budget.shed.last().expect("launches");
+        let launches = root.accounting["launch"];
+        assert!(
+            launches.sampled_out > launches.recorded && launches.sampled_out == shed.sampled_out,
+            "{how}: {launches:?}"
+        );
+        // Rows say how many they stand for, and all of them all there were.
+        let rows = trace.table("launches");
+        let stand_for = |row: &crate::util::Row<'_>| row.maybe_int("stands_for").unwrap_or(1);
+        let (all, drawn): (i64, i64) = rows
+            .rows()
+            .fold((0, 0), |(all, drawn), row| (all + stand_for(&row), drawn + i64::from(stand_for(&row) > 1)));
+        let (all, drawn, seen) = (all as f64, drawn as f64, launches.seen as f64);
+        assert!(drawn > 100.0 && (all / seen - 1.0).abs() < 5.0 / drawn.sqrt(), "{how}: {all} {drawn} {seen}");
+        // A launch that is timed has its row, and stands for at least as many.
+        let events = root.gpu_time.and_then(|about| about.events).expect("launches were timed");
+        assert!(events.timed > 20 && events.without_call == 0, "{how}: {events:?}");
+        let late = trace
+            .table("gpu_samples")
+            .rows()
+            .filter(|row| row.int("start_ns") > shed.from_ns + 1_000_000_000)
+            .map(|row| row.int("weight"))
+            .min();
+        assert!(late.is_none_or(|weight| weight >= 64), "{how}: {late:?}");
+        let found = scratch.section(&run, "gpu-utilisation");
+        let busy = found["facts"]["busy_percent"].as_f64().unwrap_or_else(|| panic!("{how}: {found}"));
+        let truth = crate::gpu_events::busy(&scratch.path().join("truth.json"));
+        assert!(truth < 97.0 && (busy - truth).abs() < 3.0, "{how}: {busy} {truth} {found}");
+    }
+}
+
+#[test]
 fn stacks_go_first_and_those_that_are_missing_are_counted() {
     let scratch = Scratch::new();
     let run =
@@ -37,8 +79,8 @@ fn stacks_go_first_and_those_that_are_missing_are_counted() {
     trace.assert_balanced();
     assert_eq!(trace.calls()["cuLaunchKernel"], launched(&scratch));
     let (root, budget) = budget(&trace);
-    assert_eq!((budget.percent, parts(&budget)), (0.01, vec!["stacks"]), "{budget:?}");
-    let [shed] = &budget.shed[..] else { panic!("{budget:?}") };
+    assert_eq!((budget.percent, parts(&budget)[0]), (0.01, "stacks"), "{budget:?}");
+    let shed = &budget.shed[0];
     assert!(shed.sampled_out > 100 && shed.to_ns.is_none() && shed.one_in.is_none(), "{shed:?}");
     // Each launch had a stack until then, and none has one from then on.
     let (mut with, mut without) = (0, 0);

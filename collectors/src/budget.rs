@@ -24,7 +24,8 @@ pub struct HookBudget {
 /// A part of the detail that was left out for some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShedPart {
-    /// `stacks`, `malloc` (samples lay further apart) or `launches` (of kernels).
+    /// `stacks`, `malloc` (samples lay further apart), `gpu_times` (no window opened, and few launches were timed) or `launches`
+    /// (of kernels).
     pub what: String,
     /// From when, ns since the epoch.
     pub from_ns: i64,
@@ -34,6 +35,7 @@ pub struct ShedPart {
     /// Of so many one was kept, where it was the fewest; none: none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_in: Option<u64>,
-    /// How many were left out meanwhile: stacks, allocations that were not sampled, launches without a row.
+    /// How many were left out meanwhile: stacks, allocations that were not sampled, launches without a row; of `gpu_times` that is
+    /// not known.
     pub sampled_out: u64,
 }

@@ -37,6 +37,9 @@ pub struct GpuTime {
     pub records: u64,
     /// Those whose call was found.
     pub joined: u64,
+    /// The process ended, or was left, without telling the rest: until when all is told, ns since the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_until_ns: Option<i64>,
     /// Calls that gave the GPU work while records were on, and of which none came: of the end of a killed program, say.
     #[serde(default)]
     pub without_record: u64,
@@ -51,6 +54,13 @@ pub struct GpuTime {
     pub early: u64,
     /// The most by which it did, ns.
     pub earliest_ns: i64,
+    /// How far times of host and GPU may be off each other, ns: `clock.error_ns`, and `clock_error_ns` where CUPTI keeps a clock of its
+    /// own; none: there are no records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alignment_error_ns: Option<u64>,
+    /// Work that began before its call did by more than that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub violations: u64,
     /// Rows of `gpu_activity`, by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub activities: BTreeMap<String, u64>,
@@ -92,12 +102,13 @@ pub struct TimedLaunches {
     pub error_ns: u64,
 }
 
-/// What recording may cost, and what it did, in percent of the wall time.
+/// What recording may cost that times the GPU, and what it did, in percent of the wall time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
     /// What was allowed.
     pub percent: f64,
-    /// What the hooks cost: events, each as long as it was measured to take when the process began.
+    /// What the hooks cost: what was counted, each as dear as it was measured to be when the process began, and stacks as long as
+    /// they were seen to take.
     pub hooks_percent: f64,
     /// What windows cost: records, each as dear as `record_ns`, and 10 ms each time that CUPTI was taken off and put on again;
     /// none: the run was too short to say.
@@ -109,7 +120,25 @@ pub struct Budget {
     /// The same, and the GPU's part, which is not measured here: 250 ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_ns: Option<f64>,
-    /// When the hooks alone first cost what is allowed, ns since the epoch: no window opens meanwhile.
+    /// Launches that were made while CUPTI was in the process and no record was on; a graph's node counts as a fifth of one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attached_launches: u64,
+    /// What these cost: 500 ns each, as was measured once on an H200; none: there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached_percent: Option<f64>,
+    /// What launches cost that events timed: 8 us each, the host's and the GPU's, as was measured once; none: none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events_percent: Option<f64>,
+    /// All of it: hooks, windows, launches beside CUPTI and timed ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_percent: Option<f64>,
+    /// When the hooks first left less than the quarter (an eighth, where windows are left out) of the budget that is the GPU's
+    /// times', ns since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_ns: Option<i64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -19,11 +19,12 @@ pub(crate) fn configure() {
 }
 
 /// Writes into a segment's header what the budget is, and what could be left out for it.
-/// `launches`: they may be.
-pub(crate) fn tell(header: &Header, launches: bool) {
+/// `launches`: they may be; `gpu_times`: there are any that keep to a budget.
+pub(crate) fn tell(header: &Header, launches: bool, gpu_times: bool) {
     let stacks = if stack::is_on() || stack::wants_allocations() { may::STACKS } else { 0 };
     header.shed_ppm.store(PPM.load(Ordering::Relaxed), Ordering::Relaxed);
     let malloc = if sampling::mode() == malloc_mode::SAMPLE { may::MALLOC } else { 0 };
     let launches = if launches { may::LAUNCHES } else { 0 };
-    header.may_shed.store(stacks | malloc | launches, Ordering::Relaxed);
+    let gpu_times = if gpu_times { may::GPU_TIMES } else { 0 };
+    header.may_shed.store(stacks | malloc | launches | gpu_times, Ordering::Relaxed);
 }

@@ -3,6 +3,8 @@
 //! Nothing in the process measures what CUPTI takes of a run that has it all the time, nor what the GPU loses to records and events: here are
 //! their numbers times prices that were measured once (docs/benchmarks.md), or in the run, where it says so.
 
+use gputrace_abi::sample::PAIR_NS;
+use gputrace_abi::windows::IDLE_NS;
 use gputrace_collectors::manifest::GpuTime;
 
 use super::Facts;
@@ -79,9 +81,14 @@ fn prices(about: &GpuTime) -> Vec<(&'static str, u64, Option<f64>, f64)> {
         None => ("CUPTI, as on an H200", about.records, Some(RECORD_NS), RECORD_GPU_NS),
     });
     let events = about.events.as_ref().filter(|events| events.timed > 0);
-    // What the host's part is stands in the cost of recording: it is made in hooks.
-    let events = events.map(|events| ("events, the GPU's part as measured", events.timed, None, events.pair_ns as f64));
-    records.into_iter().chain(events).collect()
+    let events = events.map(|events| {
+        let host_ns = PAIR_NS.saturating_sub(events.pair_ns) as f64;
+        ("events, 8 us each, the GPU's part as measured", events.timed, Some(host_ns), events.pair_ns as f64)
+    });
+    let attached = about.budget.as_ref().map_or(0, |budget| budget.attached_launches);
+    let attached =
+        (attached > 0).then_some(("CUPTI between windows, as on an H200", attached, Some(IDLE_NS as f64), 0.0));
+    records.into_iter().chain(attached).chain(events).collect()
 }
 
 #[cfg(test)]
@@ -98,7 +105,15 @@ mod tests {
         let cases = [
             (GpuTime { records: 10_000, ..GpuTime::default() }, Value::Num(0.6), 0.25),
             (GpuTime { records: 10_000, budget: Some(measured), ..GpuTime::default() }, Value::Num(0.9), 0.25),
-            (GpuTime { events: Some(events), ..GpuTime::default() }, Value::Missing, 0.2),
+            (
+                GpuTime {
+                    budget: Some(Budget { attached_launches: 2_000, ..Budget::default() }),
+                    ..GpuTime::default()
+                },
+                Value::Num(0.1),
+                0.0,
+            ),
+            (GpuTime { events: Some(events), ..GpuTime::default() }, Value::Num(0.6), 0.2),
         ];
         for (about, host, gpu) in cases {
             let mut trace = TestTrace::new();

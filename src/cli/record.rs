@@ -115,7 +115,8 @@ pub(crate) struct RecordArgs {
     /// full asks the CUPTI of the program's own CUDA for every kernel, copy and set, which costs the launching thread about 0.6 us
     /// each and the GPU about 0.25 us. windows does so in one window every ten seconds, as long as --budget allows, and at the same
     /// moments in all ranks of a job; reports on the GPU are then about the windows. Not while the program's own profiler uses
-    /// CUPTI. auto is windows, and events while CUPTI cannot be used. Example: --gpu-time auto
+    /// CUPTI. auto is windows, and events while CUPTI cannot be used or windows cannot be paid for; full and windows go on with events
+    /// too where CUPTI cannot be used at all. Example: --gpu-time auto
     #[arg(long, value_enum, value_name = "HOW", default_value = "off")]
     pub(crate) gpu_time: GpuTime,
 
@@ -145,7 +146,7 @@ pub(crate) struct RecordArgs {
     /// What recording may cost, in percent of the wall time: the dearest detail is left out first
     ///
     /// Windows of GPU times get shorter, then rarer: what a record costs is measured by how much launches take longer inside
-    /// windows than before them. Where the hooks alone cost more, stacks are left out, then samples of malloc get rarer, then launches of kernels are only counted but for one in 8 or 64 (not with --gpu-time full, auto or events), and all is recorded again when the load has gone. What was left out is counted, and the report says what, when, and what was spent.
+    /// windows than before them. A quarter is theirs whatever the hooks cost. Where the hooks alone cost more than the rest, stacks are left out, then samples of malloc get rarer, then no window opens, then launches of kernels are only counted but for one in 8 or 64 (not with --gpu-time full), and all is recorded again when the load has gone. What was left out is counted, and the report says what, when, and what was spent.
     /// Unless told, 1 for windows, and nothing else is left out. Example: --budget 0.5
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true)]
     pub(crate) budget: Option<f64>,

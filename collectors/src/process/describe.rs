@@ -164,6 +164,15 @@ impl Process {
         (if hooks.is_empty() { read.into() } else { hooks.into() }, counted)
     }
 
+    /// Looks once a second at what the GPU's times may cost.
+    pub(super) fn govern(&mut self, clocks: &Clocks) {
+        let (view, now_ns) = (*self.segment.view(), clocks.now_ns());
+        if self.gpu.is_governed(view.header(), now_ns) {
+            let hooks_ns = self.work(clocks, &self.accounting()).cost_ns(&self.prices(clocks));
+            self.gpu.govern(view.header(), now_ns, hooks_ns);
+        }
+    }
+
     /// Decides once a second what is left out for the budget.
     pub(super) fn shed(&mut self, clocks: &Clocks) {
         let mut shedding = std::mem::take(&mut self.shedding);

@@ -211,9 +211,7 @@ impl Process {
         self.settle_host(self.held_up_to, clocks, tables, written);
         self.settle_metal(read_to.min(unwritten), clocks, tables, written, false);
         self.gpu.settle(false, clocks.ns(self.clock, horizon), tables, written);
-        let header = self.segment.view().header();
-        let event_ns = clocks.cost_ns(self.clock, header.event_cost.load(Ordering::Relaxed));
-        self.gpu.govern(header, clocks.now_ns(), self.events, event_ns);
+        self.govern(clocks);
         if !dead {
             self.shed(clocks);
         }

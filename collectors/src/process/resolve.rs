@@ -3,9 +3,10 @@
 use gputrace_abi::Class;
 use gputrace_abi::collective::{unpack_party, unpack_type};
 use gputrace_abi::event::{
-    Event, FLAG_CAPTURED, FLAG_IN_GROUP, MemoryKind, detail, memory_kinds, unpack_block, unpack_grid,
+    Event, FLAG_CAPTURED, FLAG_IN_GROUP, MemoryKind, detail, drawn_power, memory_kinds, unpack_block, unpack_grid,
 };
 use gputrace_abi::metal::FLAG_NUMBERED;
+use gputrace_abi::shed::Shed;
 
 use super::Process;
 use super::gpu::{Given, Gpu, What};
@@ -120,6 +121,9 @@ impl Process {
                     kernels: kernels.map(|kernels| kernels.min(i32::MAX as u32) as i32),
                     graph_exec_id: graph.map(|graph| graph.number as i64),
                     stack_launches: stack.launches,
+                    stands_for: Some(drawn_power(event.flags))
+                        .filter(|power| *power > 0)
+                        .map(|power| 1 << power.min(Shed::MOST)),
                 };
                 let what = match hook.detail {
                     detail::KERNEL => Some(What::Kernel(third, fourth)),
@@ -127,7 +131,10 @@ impl Process {
                     _ => None,
                 };
                 if let Some(what) = what {
-                    gave(&mut self.gpu, &call, what);
+                    // CUPTI makes a graph's launch dearer by as much for each five of its nodes.
+                    let nodes = launch.kernels.filter(|_| what == What::Graph).unwrap_or(0).max(0);
+                    let count = f64::from(launch.stands_for.unwrap_or(1)).max(f64::from(nodes) / 5.0);
+                    gave(&mut self.gpu, &call, what, count);
                 }
                 self.gpu.samples.launched(event, &call, &launch);
                 tables.launch(&call, &launch);
@@ -179,7 +186,7 @@ impl Process {
                     pending.returned(context, stream_id, gave, event.end);
                 }
                 let what = if transfer.set { What::Set(fourth) } else { What::Copy(fourth) };
-                gave(&mut self.gpu, &call, what);
+                gave(&mut self.gpu, &call, what, 1.0);
                 tables.transfer(&call, &transfer);
             }
             Class::Alloc => {
@@ -269,13 +276,14 @@ impl Process {
     }
 }
 
-/// Notes that a call gave the GPU work, where it is told what the GPU did.
+/// Notes that a call gave the GPU work, where it is told what the GPU did. To CUPTI it is as dear as so many launches of a kernel.
 #[inline]
-fn gave(gpu: &mut Gpu, call: &Call, what: What) {
+fn gave(gpu: &mut Gpu, call: &Call, what: What, launches: f64) {
     if gpu.is_asked() {
         let what = if call.captured || call.result != 0 { What::Nothing } else { what };
         let given = Given::new((call.start_ns, call.start_ns + call.api_ns), call.correlation_id, what);
-        gpu.gave(Given { stream: call.stream, context: call.context, device: call.device, ..given }, call.tid);
+        let given = Given { stream: call.stream, context: call.context, device: call.device, ..given };
+        gpu.gave(given, call.tid, launches);
     }
 }
 

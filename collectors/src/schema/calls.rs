@@ -52,6 +52,14 @@ columns: &[
         "launches that the stack stands for, where the launch was drawn at random; 0 where it took long or followed a pause of its thread; null without a stack",
     )
     .optional(),
+    Column::new(
+        "stands_for",
+        I32,
+        Dictionary,
+        "launches",
+        "launches of a kernel that the row stands for, where it was drawn by chance because others were left out for --budget: 8 or 64; null: for itself",
+    )
+    .optional(),
     CAPTURED,
     PENDING,
     LEGACY,

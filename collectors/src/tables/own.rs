@@ -60,6 +60,7 @@ pub(crate) struct Launch {
     pub(crate) kernels: Option<i32>,
     pub(crate) graph_exec_id: Option<i64>,
     pub(crate) stack_launches: Option<i64>,
+    pub(crate) stands_for: Option<i32>,
 }
 
 #[derive(Default)]
@@ -72,6 +73,7 @@ pub(super) struct LaunchColumns {
     kernels: Optional<i32>,
     graph_exec_id: Optional<i64>,
     stack_launches: Optional<i64>,
+    stands_for: Optional<i32>,
 }
 
 pub(super) struct SyncColumns {
@@ -162,6 +164,7 @@ impl LaunchColumns {
         self.kernels.push(launch.kernels);
         self.graph_exec_id.push(launch.graph_exec_id);
         self.stack_launches.push(launch.stack_launches);
+        self.stands_for.push(launch.stands_for);
     }
 }
 
@@ -178,9 +181,10 @@ impl Own for LaunchColumns {
             kernels,
             graph_exec_id,
             stack_launches,
+            stands_for,
         } = self;
-        let after =
-            take![*function, *gx, *gy, *gz, *bx, *by, *bz, *shared_bytes, *kernels, *graph_exec_id, *stack_launches];
+        let mut after = take![*function, *gx, *gy, *gz, *bx, *by, *bz, *shared_bytes, *kernels, *graph_exec_id];
+        after.extend(take![*stack_launches, *stands_for]);
         [take![*name_id], after]
     }
 }

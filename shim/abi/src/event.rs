@@ -31,7 +31,7 @@ pub struct Event {
     pub end: u64,
     /// Number of the current CUDA context in this process; 0 when there is none or it is not known.
     pub context: u16,
-    /// [`FLAG_CAPTURED`] and, for copies, [`memory_kinds`].
+    /// [`FLAG_CAPTURED`], for copies [`memory_kinds`] and for launches [`drawn_power`].
     pub flags: u16,
     /// Result code of the call (CUresult; larger codes saturate).
     pub result: u16,
@@ -289,6 +289,16 @@ pub const FLAG_CAPTURED: u16 = 1;
 
 /// Launch: events around it time it, and a [`crate::sample::Sample`] may follow.
 pub const FLAG_TIMED: u16 = 1 << 8;
+
+/// Launch of a kernel: it was drawn out of two to the power of the number in these bits, of which the others were only counted.
+pub const fn drawn_flag(power: u8) -> u16 {
+    (power as u16 & 31) << 9
+}
+
+/// The power out of an event's flags.
+pub const fn drawn_power(flags: u16) -> u8 {
+    (flags >> 9 & 31) as u8
+}
 
 /// Collective: the call was made between ncclGroupStart and ncclGroupEnd, which does the work.
 pub const FLAG_IN_GROUP: u16 = 1 << 7;

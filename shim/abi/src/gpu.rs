@@ -86,6 +86,8 @@ pub mod reason {
     pub const VERSION: u64 = 7;
     /// cuptiFinalize failed.
     pub const FAILED: u64 = 8;
+    /// cuptiActivityFlushAll failed several times in a row.
+    pub const FLUSH: u64 = 9;
 }
 
 /// A record.

@@ -21,6 +21,9 @@ pub const SAMPLE_BYTES: usize = SAMPLE_WORDS * 8;
 /// Samples that one text holds.
 pub const SAMPLES: usize = crate::event::TEXT_MAX_BYTES / SAMPLE_BYTES;
 
+/// What two events around a launch cost the thread and the GPU (docs/benchmarks.md), ns.
+pub const PAIR_NS: u64 = 8_000;
+
 /// What was launched.
 pub mod kind {
     /// A kernel, drawn by chance.

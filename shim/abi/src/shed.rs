@@ -4,6 +4,7 @@
 //! | bits | part |
 //! |---|---|
 //! | 0 | no stacks are taken |
+//! | 1 | no window of GPU times opens, and launches are timed no more often than half of their share pays for |
 //! | 8 to 15 | malloc's samples lie 2^n times as far apart |
 //! | 16 to 23 | one launch of a kernel in 2^n is recorded, the others are only counted |
 
@@ -15,6 +16,8 @@ pub mod may {
     pub const MALLOC: u32 = 2;
     /// Launches of kernels.
     pub const LAUNCHES: u32 = 4;
+    /// Windows of GPU times, or timed launches.
+    pub const GPU_TIMES: u32 = 8;
 }
 
 /// What is left out.
@@ -24,6 +27,8 @@ pub struct Shed {
     pub stacks: bool,
     /// Malloc's samples lie two to the power of this as far apart.
     pub malloc: u8,
+    /// No window of GPU times opens, and few launches are timed.
+    pub gpu_times: bool,
     /// One launch of a kernel in two to the power of this is recorded.
     pub launches: u8,
 }
@@ -36,12 +41,13 @@ impl Shed {
     #[inline]
     pub fn of(word: u32) -> Shed {
         let power = |shift: u32| ((word >> shift) as u8).min(Shed::MOST);
-        Shed { stacks: word & 1 != 0, malloc: power(8), launches: power(16) }
+        Shed { stacks: word & 1 != 0, malloc: power(8), gpu_times: word & 2 != 0, launches: power(16) }
     }
 
     /// The word that says it.
     pub fn word(self) -> u32 {
-        u32::from(self.stacks) | u32::from(self.malloc) << 8 | u32::from(self.launches) << 16
+        let marks = u32::from(self.stacks) | u32::from(self.gpu_times) << 1;
+        marks | u32::from(self.malloc) << 8 | u32::from(self.launches) << 16
     }
 }
 
@@ -51,8 +57,9 @@ mod tests {
 
     #[test]
     fn a_word_says_what_was_put_into_it_and_no_word_more_than_can_be() {
-        let shed = Shed { stacks: true, malloc: 6, launches: 3 };
+        let shed = Shed { stacks: true, malloc: 6, gpu_times: false, launches: 3 };
         assert_eq!((Shed::of(shed.word()), Shed::of(0)), (shed, Shed::default()));
-        assert_eq!(Shed::of(u32::MAX), Shed { stacks: true, malloc: Shed::MOST, launches: Shed::MOST });
+        let most = Shed { stacks: true, malloc: Shed::MOST, gpu_times: true, launches: Shed::MOST };
+        assert_eq!((Shed::of(u32::MAX), Shed::of(most.word())), (most, most));
     }
 }

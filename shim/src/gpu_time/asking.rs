@@ -13,6 +13,9 @@ use super::library::Cupti;
 use super::{IS_ON, activity, aside, buffers, detach, flusher, locked, records, stamp};
 use crate::{session, sys};
 
+/// Flushes that may fail one after the other.
+const PATIENCE: u32 = 3;
+
 /// CUPTI keeps one clock for the process, and somebody else may have given it theirs.
 pub(super) static CLOCK_IS_OURS: AtomicBool = AtomicBool::new(false);
 /// CUPTI's buffers are ours.
@@ -82,9 +85,16 @@ impl Engine {
         });
         told += self.read();
         match flushed.flatten() {
-            Some(0) => self.settled(session::now()),
+            Some(0) => {
+                self.failed = 0;
+                self.settled(session::now());
+            }
             Some(result) => {
+                self.failed += 1;
                 self.teller.tell(text_kind::GPU_TIME, result.into(), state::REFUSED, b"cuptiActivityFlushAll");
+                if self.failed == PATIENCE && !self.is_off_for_good {
+                    self.fail();
+                }
             }
             None => {}
         }

@@ -10,9 +10,9 @@ use super::clock::Clock;
 use super::library::Cupti;
 use super::settling::Settling;
 use super::teller::Teller;
-use super::windows::Plan;
+use super::windows::{self, Plan};
 use super::{
-    BELL, END, IS_ON, Mode, OR_EVENTS, aside, at_exit, buffers, cupti_is_usable, detach, flusher, mode, ready, search,
+    BELL, END, IS_AUTO, IS_ON, Mode, aside, at_exit, buffers, cupti_is_usable, detach, flusher, mode, ready, search,
 };
 use crate::interpose::elf;
 use crate::{capture, ending, session, sys, thread};
@@ -47,7 +47,8 @@ pub(super) fn run() {
         quiet_ns: 0,
         flowed: (0, 0),
         is_off_for_good: false,
-        was_usable: true,
+        failed: 0,
+        was_used: true,
         stays: None,
     };
     engine.serve();
@@ -78,7 +79,10 @@ pub(super) struct Engine {
     flowed: (u64, u64),
     /// CUPTI said no, and will again, or it is given up.
     pub(super) is_off_for_good: bool,
-    was_usable: bool,
+    /// Flushes that failed one after the other.
+    pub(super) failed: u32,
+    /// CUPTI was, and no launch was timed.
+    was_used: bool,
     /// Why CUPTI stays between windows, as it was told last.
     stays: Option<u64>,
 }
@@ -86,7 +90,7 @@ pub(super) struct Engine {
 impl Engine {
     fn serve(&mut self) {
         let mut listening = false;
-        if OR_EVENTS.load(Ordering::Relaxed) && detach::obstacle(&self.cupti) == Some(reason::VERSION) {
+        if IS_AUTO.load(Ordering::Relaxed) && detach::obstacle(&self.cupti) == Some(reason::VERSION) {
             self.give_up(reason::VERSION);
         }
         loop {
@@ -94,9 +98,11 @@ impl Engine {
             self.look_aside();
             detach::answer(|| self.graphs_come());
             let is_usable = !self.is_off_for_good && !aside::is_wanted(now);
-            if is_usable != self.was_usable {
-                self.was_usable = is_usable;
-                cupti_is_usable(is_usable);
+            // Where no window opens for some time, launches are timed meanwhile.
+            let is_used = is_usable && (IS_ON.load(Ordering::Relaxed) || !windows::are_shed());
+            if is_used != self.was_used {
+                self.was_used = is_used;
+                cupti_is_usable(is_used);
             }
             let changes_ns = if !is_usable {
                 self.plan.interrupt(now);
@@ -153,6 +159,10 @@ impl Engine {
             // CUPTI allocates when it is put on, and a capture may forbid that to the whole process.
             (true, false) if capture::any() => {}
             (true, false) => {
+                // It never left: a window that comes before the last one has settled.
+                if CALLBACKS_ARE_OURS.load(Ordering::Relaxed) {
+                    self.tell_stay(detach::obstacle(&self.cupti));
+                }
                 self.settling.end();
                 self.turn_on(self.plan.reason());
                 // To put CUPTI on takes its time.
@@ -170,13 +180,19 @@ impl Engine {
 
     /// A window is over, and all that was given in it is told: CUPTI is taken off, where it may be and that is worth while.
     fn part(&mut self, now: u64) {
-        if !self.plan.is_long_until_next(now) {
+        let obstacle = detach::obstacle(&self.cupti);
+        if obstacle.is_none() && !self.plan.is_long_until_next(now) {
             return;
         }
-        let why = detach::obstacle(&self.cupti).or_else(|| {
+        let why = obstacle.or_else(|| {
             let gone = self.detach() || aside::is_wanted(now);
             (!gone).then_some(reason::FAILED)
         });
+        self.tell_stay(why);
+    }
+
+    /// CUPTI stays beyond a window, and may not be taken off: that is said each time that the reason is another one.
+    fn tell_stay(&mut self, why: Option<u64>) {
         if why.is_some() && why != self.stays {
             self.stays = why;
             self.teller.tell(text_kind::GPU_TIME, why.unwrap_or(0), state::STAYS, b"");
@@ -186,7 +202,7 @@ impl Engine {
     /// The program is about to make its first graph. A budget does not hold while CUPTI is there, and it could not be taken off
     /// any more: where launches can be timed instead, they are.
     fn graphs_come(&mut self) {
-        if !OR_EVENTS.load(Ordering::Relaxed) || self.is_off_for_good {
+        if !IS_AUTO.load(Ordering::Relaxed) || self.is_off_for_good {
             return;
         }
         if IS_ON.load(Ordering::Relaxed) {
@@ -197,6 +213,17 @@ impl Engine {
         }
         self.detach();
         self.give_up(reason::GRAPHS);
+    }
+
+    /// CUPTI gives nothing out, again and again: it is not asked any more.
+    pub(super) fn fail(&mut self) {
+        if IS_ON.load(Ordering::Relaxed) {
+            self.turn_off(reason::FLUSH);
+        }
+        self.give_up(reason::FLUSH);
+        if !self.detach() {
+            self.tell_stay(detach::obstacle(&self.cupti).or(Some(reason::FAILED)));
+        }
     }
 
     fn give_up(&mut self, why: u64) {
@@ -212,6 +239,9 @@ impl Engine {
         }
         // Not what is theirs.
         if CALLBACKS_ARE_OURS.load(Ordering::Relaxed) {
+            if self.plan.is_over() {
+                self.tell_stay(detach::obstacle(&self.cupti));
+            }
             self.flush();
         }
         self.read();

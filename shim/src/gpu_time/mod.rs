@@ -51,8 +51,8 @@ pub(crate) enum Mode {
     Windows,
 }
 
-/// Launches are timed while CUPTI cannot be used. The constructor's.
-static OR_EVENTS: AtomicBool = AtomicBool::new(false);
+/// CUPTI is given up where it would break the budget: launches are timed instead. The constructor's.
+static IS_AUTO: AtomicBool = AtomicBool::new(false);
 /// Launches must all be recorded. The constructor's.
 static NEEDS_LAUNCHES: AtomicBool = AtomicBool::new(false);
 /// A [`Mode`]. The constructor's.
@@ -117,9 +117,9 @@ fn mode() -> Mode {
     }
 }
 
-/// What recording may cost, in millionths of the wall time; 0: there are no windows that could be shed.
+/// What recording may cost, in millionths of the wall time; 0: no times of the GPU keep to it.
 pub(crate) fn budget_ppm() -> u32 {
-    if mode() == Mode::Windows { windows::BUDGET_PPM.load(Ordering::Relaxed) } else { 0 }
+    if mode() == Mode::Windows || events::are_asked() { windows::BUDGET_PPM.load(Ordering::Relaxed) } else { 0 }
 }
 
 /// Whether CUPTI's records are on.
@@ -127,16 +127,17 @@ pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }
 
-/// Whether launches may be left out. Not where each of the GPU's times is to find its own, or stands for others that are counted.
+/// Whether launches may be left out. Not where each of the GPU's times is to find its own, all the time.
 pub(crate) fn spares_launches() -> bool {
     !NEEDS_LAUNCHES.load(Ordering::Relaxed)
 }
 
-/// CUPTI can be used from now on, or cannot: then launches are timed, where that was asked for.
+/// CUPTI can be used from now on, or cannot: then launches are timed.
 fn cupti_is_usable(usable: bool) {
-    if OR_EVENTS.load(Ordering::Relaxed) {
-        events::set_active(!usable);
+    if !usable {
+        events::make_thread();
     }
+    events::set_active(!usable);
 }
 
 /// Whether CUPTI is to be used.
@@ -153,11 +154,11 @@ pub(crate) fn configure() {
         _ => Mode::Off,
     };
     MODE.store(mode as u32, Ordering::Relaxed);
-    NEEDS_LAUNCHES.store(matches!(how, Some(b"full" | b"events" | b"auto")), Ordering::Relaxed);
+    NEEDS_LAUNCHES.store(mode == Mode::Full, Ordering::Relaxed);
     windows::configure();
     let auto = how == Some(b"auto");
-    OR_EVENTS.store(auto, Ordering::Relaxed);
-    events::configure(how == Some(b"events"), auto);
+    IS_AUTO.store(auto, Ordering::Relaxed);
+    events::configure(how == Some(b"events"), mode != Mode::Off);
     if let Some(file) = sys::variable(b"GPUTRACE_CUPTI") {
         // SAFETY: one thread, which nobody knows of yet.
         unsafe { (*WANTED.0.get()).push(file) };

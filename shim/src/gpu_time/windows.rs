@@ -7,6 +7,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use gputrace_abi::gpu::reason;
+use gputrace_abi::shed::Shed;
 use gputrace_abi::windows::Terms;
 
 use crate::names::hash;
@@ -36,16 +37,20 @@ pub(super) fn configure() {
     JOB.store(hash(sys::variable(b"GPUTRACE_JOB").unwrap_or(b"")), Ordering::Relaxed);
 }
 
-/// What is left of the budget when the hooks have had their part, in millionths of the wall time.
-pub(super) fn ppm() -> u64 {
-    let [told, shed] = session::present().map_or([0; 2], |view| {
-        [&view.header().windows_ppm, &view.header().shed].map(|word| word.load(Ordering::Relaxed))
-    });
-    // The GPU's times are the dearest: none while anything else is left out.
-    if shed != 0 {
-        return 0;
-    }
+/// What of the budget timed launches may cost, in millionths of the wall time.
+pub(super) fn events_ppm() -> u64 {
+    let told = session::present().map_or(0, |view| view.header().windows_ppm.load(Ordering::Relaxed));
     u64::from(told).checked_sub(1).unwrap_or(BUDGET_PPM.load(Ordering::Relaxed).into())
+}
+
+/// Whether windows are left out, because the hooks alone need what is their least.
+pub(super) fn are_shed() -> bool {
+    session::present().is_some_and(|view| Shed::of(view.header().shed.load(Ordering::Relaxed)).gpu_times)
+}
+
+/// What windows may cost.
+fn ppm() -> u64 {
+    if are_shed() { 0 } else { events_ppm() }
 }
 
 /// What the schedule goes by now.
@@ -107,6 +112,11 @@ impl Plan {
             }
         }
         (false, self.opens_ns)
+    }
+
+    /// Whether a window was there, and none is.
+    pub(super) fn is_over(&self) -> bool {
+        !self.is_full && !self.is_open && self.open_ns > 0
     }
 
     /// Why records are on.

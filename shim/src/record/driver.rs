@@ -68,7 +68,11 @@ pub(crate) fn launch(
     let end = call.map_or(0, |call| call.layer.state.now());
     let mut flags = 0;
     if let (Some(call), Some(stream)) = (call, &stream) {
-        flags = events::end(call.layer.state, hook, timed, stream, result, (start, end));
+        let state = call.layer.state;
+        flags = events::end(state, hook, timed, stream, result, (start, end));
+        if state.is_held() {
+            flags |= thinned::flags(state, hook);
+        }
     }
     // Asked for in each arm: what both share would go through memory.
     match call {

@@ -11,9 +11,10 @@
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
 
+use gputrace_abi::event::{self, detail};
 use gputrace_abi::layout::ThreadRow;
 use gputrace_abi::shed::Shed;
-use gputrace_abi::{Class, Event, event::detail, local};
+use gputrace_abi::{Class, Event, local};
 
 use super::{Call, Layer};
 use crate::hooks::{self, Hook};
@@ -42,9 +43,25 @@ pub(crate) fn choose(state: &State, row: &ThreadRow, hook: Hook, cookie: *mut us
         state.last_end.set(state.now());
         return true;
     }
-    let alone = state.library_guard.get() == 0 && !gpu_time::is_on();
+    !is_drawn(state, hook) || sampling::one_in(state, rarer)
+}
+
+/// Whether chance decides of a launch like this.
+fn is_drawn(state: &State, hook: Hook) -> bool {
     let kernel = matches!(hook.class, Class::Launch) && hook.detail == detail::KERNEL;
-    !(kernel && alone) || sampling::one_in(state, rarer)
+    kernel && state.library_guard.get() == 0 && !gpu_time::is_on()
+}
+
+/// By how many powers of two a thread's launches of kernels are rarer in the ring than they are made.
+pub(crate) fn rarer(state: &State) -> u8 {
+    if state.is_thinned() { Shed::of(state.header().shed.load(Ordering::Relaxed)).launches } else { 0 }
+}
+
+/// What the event of a recorded launch of a held thread says of those that it stands for.
+#[cold]
+#[inline(never)]
+pub(crate) fn flags(state: &State, hook: Hook) -> u16 {
+    if is_drawn(state, hook) { event::drawn_flag(rarer(state)) } else { 0 }
 }
 
 /// A call that is not recorded has returned. The payload in words: an array would stand in memory in recorded calls too.

@@ -272,7 +272,7 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     put(&header.malloc_mode, sampling::mode());
     header.sample_bytes.store(sampling::mean_bytes(), Ordering::Relaxed);
     put(&header.budget_ppm, platform::budget_ppm());
-    shed::tell(header, platform::spares_launches());
+    shed::tell(header, platform::spares_launches(), platform::budget_ppm() != 0);
     control::begin(header);
     let moment = [now(), sys::clock_ns(sys::MONOTONIC), sys::clock_ns(libc::CLOCK_REALTIME)];
     for (place, value) in header.started.iter().zip(moment) {

@@ -116,6 +116,12 @@ impl State {
         self.held.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether not all launches are recorded.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_thinned(&self) -> bool {
+        self.held.load(Ordering::Relaxed) & State::THINNED != 0
+    }
+
     /// Whether recording is switched off.
     #[inline(always)]
     pub(crate) fn is_paused(&self) -> bool {

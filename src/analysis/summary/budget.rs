@@ -22,7 +22,7 @@ pub(super) fn line(facts: &Facts<'_>) -> Option<String> {
     let dearest = all().max_by(|(a, one), (b, other)| {
         (is_long(*a), one.hooks_percent).partial_cmp(&(is_long(*b), other.hooks_percent)).unwrap_or(Ordering::Equal)
     });
-    let (_, dearest) = dearest?;
+    let (process_id, dearest) = dearest?;
     let HookBudget { percent, hooks_percent, most_percent, shed, .. } = dearest;
     let [cost, most] = [hooks_percent, most_percent].map(|percent| share(percent / 100.0));
     let over = if most_percent > percent { ", over it" } else { "" };
@@ -34,9 +34,16 @@ pub(super) fn line(facts: &Facts<'_>) -> Option<String> {
             format!("left out: {}{more}", named.join(", "))
         }
     };
+    let of_gpu = || facts.trace.process(process_id)?.manifest.as_ref()?.gpu_time.as_ref()?.budget.as_ref();
+    let times = of_gpu().map_or(String::new(), |times| {
+        let parts = [times.windows_percent, times.attached_percent, times.events_percent];
+        let sum = parts.into_iter().flatten().sum::<f64>();
+        let over = if hooks_percent + sum > *percent { ", over it" } else { "" };
+        format!(", GPU times {}, in all {}{over}", share(sum / 100.0), share((hooks_percent + sum) / 100.0))
+    });
     let others = all().filter(|(_, other)| !std::ptr::eq(*other, dearest) && !other.shed.is_empty()).count();
     let others = if others > 0 { format!("; and in {others} more processes") } else { String::new() };
-    Some(format!("budget {percent} %: hooks cost {cost} (dearest 10 s {most}{over}); {left_out}{others}"))
+    Some(format!("budget {percent} %: hooks cost {cost} (dearest 10 s {most}{over}){times}; {left_out}{others}"))
 }
 
 /// What was left out, when, and how much.
@@ -44,6 +51,9 @@ fn said(facts: &Facts<'_>, part: &ShedPart) -> String {
     let after = |at: i64| duration(at.saturating_sub(facts.trace.began_ns()).max(0) as f64);
     let until = part.to_ns.map_or("the end".to_owned(), after);
     let what = match (part.what.as_str(), part.one_in) {
+        ("gpu_times", _) => {
+            return format!("windows of GPU times, and launches timed more rarely, {} .. {until}", after(part.from_ns));
+        }
         ("malloc", Some(times)) => format!("malloc's samples, {times} times rarer,"),
         (what, Some(times)) => format!("{what}, one in {times} kept,"),
         (what, None) => what.to_owned(),
@@ -53,6 +63,8 @@ fn said(facts: &Facts<'_>, part: &ShedPart) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gputrace_collectors::manifest::{Budget, GpuTime};
+
     use super::*;
     use crate::trace::Filter;
     use crate::trace::testing::{START, TestTrace};
@@ -79,6 +91,34 @@ mod tests {
         let opened = trace.open();
         let said = line(&Facts::gather(&opened, &Filter::of(&opened), &[])).expect("a line");
         assert!(said.starts_with("budget 1 %: hooks cost 0.1 %"), "{said}");
+    }
+
+    #[test]
+    fn what_the_times_of_the_gpu_cost_is_part_of_the_sum() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 20_000_000_000);
+        let process = &mut trace.manifest.as_mut().expect("a manifest").processes[0];
+        let shed = ShedPart { what: "gpu_times".to_owned(), from_ns: START + 2_000_000_000, ..ShedPart::default() };
+        process.budget = Some(HookBudget {
+            percent: 1.0,
+            hooks_percent: 0.4,
+            most_percent: 0.5,
+            shed: vec![shed],
+            ..HookBudget::default()
+        });
+        let times = Budget {
+            percent: 1.0,
+            windows_percent: Some(0.2),
+            attached_percent: Some(0.5),
+            events_percent: Some(0.1),
+            ..Budget::default()
+        };
+        process.gpu_time = Some(GpuTime { budget: Some(times), ..GpuTime::default() });
+        let opened = trace.open();
+        let said = line(&Facts::gather(&opened, &Filter::of(&opened), &[])).expect("a line");
+        let wanted = "budget 1 %: hooks cost 0.4 % (dearest 10 s 0.5 %), GPU times 0.8 %, in all 1.2 %, over it; left out: windows of GPU \
+                      times, and launches timed more rarely, 2.00 s .. the end";
+        assert_eq!(said, wanted);
     }
 
     #[test]

@@ -230,10 +230,10 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
         out.push_str("cost, loss and coverage not known: the manifest was not written again after the start\n");
     } else if own.known && own.seen > 0 {
         let cost = own.cost_ns.map_or("not measured".to_owned(), |(ns, wall)| share(ns / wall));
-        let windows = own.windows_percent.map_or(String::new(), |(windows, budget)| {
+        let windows = own.times_percent.map_or(String::new(), |(times, budget)| {
             let over = own.cost_ns.is_some_and(|(ns, wall)| ns / wall * 100.0 > budget);
             let budget = if over { format!("over the budget of {budget} %") } else { format!("budget {budget} %") };
-            format!(" (windows {}, {budget})", share(windows / 100.0))
+            format!(" (GPU times {}, {budget})", share(times / 100.0))
         });
         let windows =
             if own.has_cupti { format!("{windows}, without CUPTI's own 0.6 us a launch and more") } else { windows };

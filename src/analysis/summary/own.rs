@@ -14,8 +14,8 @@ pub(crate) struct Own {
     /// Time that recording took in the process where it took most, ns, and how long that process ran: shells that wait
     /// for it must not dilute its share.
     pub(crate) cost_ns: Option<(f64, f64)>,
-    /// What windows of GPU times cost there, of it, and what recording may cost, in percent of the wall time.
-    pub(crate) windows_percent: Option<(f64, f64)>,
+    /// What the GPU's times cost there, of it, and what recording may cost, in percent of the wall time.
+    pub(crate) times_percent: Option<(f64, f64)>,
     /// CUPTI was at work for the whole run, which is not in the cost.
     pub(crate) has_cupti: bool,
     /// Driver functions of launch, copy, set, wait or allocation that were fetched and that no hook covers.
@@ -45,11 +45,14 @@ impl Own {
             let wall = facts.whole_wall_ns(process.process_id);
             own.has_cupti |= about.gpu_time.as_ref().is_some_and(|gpu| gpu.budget.is_none() && gpu.windows > 0);
             let budget = about.gpu_time.as_ref().and_then(|gpu| gpu.budget.as_ref());
-            let windows = budget.and_then(|budget| Some((budget.windows_percent?, budget.percent)));
-            let with_windows = |ns: f64| ns + windows.map_or(0.0, |(percent, _)| percent / 100.0 * wall);
-            let cost = about.cost.total_ns.map(with_windows);
+            let times = budget.and_then(|budget| {
+                let more = [budget.attached_percent, budget.events_percent].into_iter().flatten().sum::<f64>();
+                Some((budget.windows_percent? + more, budget.percent))
+            });
+            let with_times = |ns: f64| ns + times.map_or(0.0, |(percent, _)| percent / 100.0 * wall);
+            let cost = about.cost.total_ns.map(with_times);
             if let Some(ns) = cost.filter(|ns| wall > 0.0 && own.cost_ns.is_none_or(|(most, _)| *ns > most)) {
-                (own.cost_ns, own.windows_percent) = (Some((ns, wall)), windows);
+                (own.cost_ns, own.times_percent) = (Some((ns, wall)), times);
             }
             let symbols = about.coverage.uncovered.iter().map(|s| s.symbol.as_str());
             own.uncovered.extend(symbols.filter(|s| matters(s)).map(str::to_owned));

@@ -18,8 +18,7 @@ impl Gpu {
         let events = self.samples.describe();
         let about = self.about.clone().or_else(|| events.as_ref().map(|_| GpuTime::default()))?;
         let budget_ppm = header.budget_ppm.load(Ordering::Relaxed);
-        let budget =
-            (budget_ppm != 0).then(|| self.governor.describe(budget_ppm, about.records, about.detached, &self.cost));
+        let budget = (budget_ppm != 0).then(|| self.governor.describe(budget_ppm, &self.spent(), &self.cost));
         Some(GpuTime { events, budget, without_record: self.without_record(), ..about })
     }
 
@@ -31,10 +30,13 @@ impl Gpu {
     /// What is missing, a sentence each.
     pub(in crate::process) fn notes(&self) -> Vec<String> {
         let Some(about) = &self.about else { return self.samples.notes() };
-        let refused = about.refused.iter().map(|why| format!("what the GPU did could not be asked of CUPTI: {why}"));
+        // Whatever was asked for, launches are timed while CUPTI cannot be used.
+        let instead = if self.samples.timed() > 0 { "; launches were timed by events instead" } else { "" };
+        let refused =
+            about.refused.iter().map(|why| format!("what the GPU did could not be asked of CUPTI: {why}{instead}"));
         let aside = (!about.aside.is_empty()).then(|| {
             let first = about.aside.join(", ");
-            format!("CUPTI was used by the program or by another tool ({first}): what the GPU did meanwhile is not in the trace")
+            format!("CUPTI was used by the program or by another tool ({first}): when the GPU ran what meanwhile is not in the trace{instead}")
         });
         let other = about.other_copy.iter().map(|path| {
             format!(
@@ -48,8 +50,8 @@ impl Gpu {
             .map(|why| format!("CUPTI was not used any more, and launches were timed by events: {why}"));
         let stays = about.stays.iter().map(|why| {
             format!(
-                "CUPTI stayed in the process between windows, which makes each launch dearer and is not in the budget, and from the second \
-                 window on gives a graph's kernels to one of its launches: {why}"
+                "CUPTI stayed in the process between windows, which makes each launch dearer (budget.attached_percent, in the cost, whatever the \
+                 budget), and from the second window on gives a graph's kernels to one of its launches: {why}"
             )
         });
         let none = (about.records == 0 && about.windows > 0 && self.given > MANY).then(|| {
@@ -64,12 +66,28 @@ impl Gpu {
             )
         });
         let spent = self.governor.spent_ns().map(|_| {
-            "the hooks alone cost more than --budget allows for some time: no window of GPU times opened meanwhile"
+            "the hooks left less than a quarter of --budget to the GPU's times for some time: windows were short or rare meanwhile, or \
+             there were none, and few launches were timed"
                 .to_owned()
+        });
+        let cut = about.known_until_ns.map(|_| {
+            let ms = self.cut_ns / 1_000_000;
+            format!("the process ended without a word: what the GPU did in its last {ms} ms is not known, and counts for nothing")
+        });
+        let violations = (about.violations > 0).then(|| {
+            let GpuTime { violations, joined, earliest_ns, alignment_error_ns, .. } = about;
+            let error_ns = alignment_error_ns.unwrap_or(0);
+            format!(
+                "{violations} of {joined} pieces of the GPU's work begin before their call does by more than the clocks may be off \
+                 ({error_ns} ns): by {earliest_ns} ns at most"
+            )
         });
         let lost = |count: u64, what: &str| (count > 0).then(|| format!("{count} records of the GPU's work {what}"));
         let counts = [
-            lost(about.dropped, "were lost: CUPTI or the ring had no room"),
+            lost(
+                about.dropped,
+                "were lost: CUPTI or the ring had no room; windows with such (gpu_windows.lost) are left out of reports",
+            ),
             lost(about.without_time, "came without times"),
             lost(about.records - about.without_time - about.joined - about.outside, "have no call in the trace"),
         ];
@@ -83,6 +101,8 @@ impl Gpu {
             .chain(none)
             .chain(missing)
             .chain(spent)
+            .chain(cut)
+            .chain(violations)
             .chain(counts.into_iter().flatten())
             .chain(self.samples.notes())
             .collect()
@@ -102,6 +122,7 @@ pub(super) fn reason_name(key: u64) -> String {
         reason::SHARED => "another tool uses it in this process too",
         reason::VERSION => "it is of a CUDA before 12.6, and could not be taken off again",
         reason::FAILED => "cuptiFinalize failed",
+        reason::FLUSH => "cuptiActivityFlushAll failed three times in a row",
         _ => "for a reason that this version does not know",
     }
     .to_owned()

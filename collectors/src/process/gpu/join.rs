@@ -129,7 +129,9 @@ impl Gpu {
         if let Some(call) = call {
             about.joined += 1;
             about.early += u64::from(told.begin_ns < call.start_ns);
-            about.earliest_ns = about.earliest_ns.max(call.start_ns - told.begin_ns);
+            let earlier_ns = call.start_ns - told.begin_ns;
+            about.earliest_ns = about.earliest_ns.max(earlier_ns);
+            about.violations += u64::from(earlier_ns > about.alignment_error_ns.map_or(0, u64::cast_signed));
         }
         // Nodes of a graph run in streams of the driver's own choice too.
         if let Some(call) = call.filter(|_| work.graph == 0)

@@ -5,6 +5,7 @@
 
 mod about;
 mod activity;
+mod attached;
 mod cost;
 mod given;
 mod governor;
@@ -20,6 +21,7 @@ use gputrace_abi::clock::ClockKind;
 use gputrace_abi::event::text_kind;
 use gputrace_abi::gpu::{Work, state};
 use gputrace_abi::layout::Header;
+use gputrace_abi::shed::Shed;
 use gputrace_abi::sync::Ordering;
 
 use crate::chain::Text;
@@ -28,10 +30,11 @@ use crate::manifest::GpuTime;
 use crate::names::Written;
 use crate::occupancy::Limits;
 use crate::tables::{GpuWindow, OnGpu, Tables, Worked};
+use attached::Attached;
 use cost::Cost;
 use given::Calls;
 pub(super) use given::{Given, What};
-use governor::Governor;
+use governor::{Governor, Spent};
 use samples::Samples;
 
 /// The call of a record that was looked for in vain is looked for this often.
@@ -72,8 +75,12 @@ pub(crate) struct Gpu {
     /// What records cost the program, and what they may.
     cost: Cost,
     governor: Governor,
+    attached: Attached,
     /// The windows that were closed last: from when until when calls have their work told.
     closed: VecDeque<(i64, i64)>,
+    /// The row of the window that was closed last, and the records that had been lost before it: more of its may turn out to be.
+    over: Option<(GpuWindow, u64)>,
+    lost_before: u64,
     /// The window that is open: its begin, and [`gputrace_abi::gpu::reason`].
     open: Option<(i64, u64)>,
     /// When records went on, of windows whose calls are not looked at yet.
@@ -82,6 +89,8 @@ pub(crate) struct Gpu {
     on_since_ns: i64,
     /// Up to when everything that was complete has been told.
     settled_ns: i64,
+    /// How long the process lived after that while records were on.
+    cut_ns: i64,
     ids: (i64, i32),
     /// Until when each stream, by its handle, is known to have worked.
     done_ns: HashMap<u64, i64>,
@@ -116,12 +125,19 @@ impl Gpu {
     }
 
     /// A call of a thread gave the GPU work.
-    pub(super) fn gave(&mut self, mut call: Given, thread: i32) {
+    pub(super) fn gave(&mut self, mut call: Given, thread: i32, launches: f64) {
         let within = |from: i64, to: i64| (from..to).contains(&call.start_ns);
         let inside = self.open.is_some_and(|(on, _)| call.start_ns >= on)
             || self.closed.iter().rev().any(|(on, off)| within(*on, *off));
         if matches!(call.what, What::Kernel(..)) {
             self.cost.launch(thread, (call.start_ns, call.end_ns - call.start_ns), inside);
+        }
+        if !inside && call.what != What::Nothing {
+            self.attached.launched(
+                call.start_ns,
+                launches,
+                self.about.as_ref().is_some_and(|about| about.stays.is_some()),
+            );
         }
         let none_yet = self.open.is_none() && self.closed.is_empty();
         let near = |(on, off): (i64, i64)| within(on - NEAR_NS, on) || within(off, off.saturating_add(NEAR_NS));
@@ -141,15 +157,17 @@ impl Gpu {
         self.about.as_ref().is_some_and(|about| about.windows > 0 && about.stays.is_some())
     }
 
-    /// Looks at what records cost, and tells the process what they may. `events`: those of the process so far.
-    pub(super) fn govern(&mut self, header: &Header, now_ns: i64, events: u64, event_ns: Option<f64>) {
+    /// Whether it is time for [`Self::govern`].
+    pub(super) fn is_governed(&self, header: &Header, now_ns: i64) -> bool {
+        header.budget_ppm.load(Ordering::Relaxed) != 0 && self.governor.is_due(now_ns)
+    }
+
+    /// Looks at what the GPU's times cost, and tells the process what they may. `hooks_ns`: what the hooks of the process cost so far.
+    pub(super) fn govern(&mut self, header: &Header, now_ns: i64, hooks_ns: f64) {
         let budget_ppm = header.budget_ppm.load(Ordering::Relaxed);
-        if !self.is_asked() || budget_ppm == 0 {
-            return;
-        }
-        let (records, detached) = self.about.as_ref().map_or((0, 0), |about| (about.records, about.detached));
-        let windows_ns = Governor::windows_ns(records, detached, &self.cost);
-        let Some(left) = self.governor.look(budget_ppm, now_ns, (events, event_ns), windows_ns) else { return };
+        let shed = Shed::of(header.shed.load(Ordering::Relaxed));
+        let times_ns = self.spent().planned_ns(&self.cost);
+        let Some(left) = self.governor.look(budget_ppm, now_ns, shed, hooks_ns, times_ns) else { return };
         // The next window shall know what the last one cost, and the first has nothing to be compared with before it.
         if self.open.is_none() && self.closed.back().is_some_and(|(_, off)| *off < now_ns - COMPARED_NS) {
             self.cost.end_window();
@@ -160,11 +178,19 @@ impl Gpu {
         }
     }
 
+    /// What was done for the GPU's times so far.
+    fn spent(&self) -> Spent {
+        let (records, detached) = self.about.as_ref().map_or((0, 0), |about| (about.records, about.detached));
+        let (attached, unspared) = self.attached.launches();
+        Spent { records, detached, attached, unspared, timed: self.samples.timed() }
+    }
+
     /// What CUPTI told, and what became of asking it.
     pub(super) fn take(&mut self, text: &Text, clocks: &Clocks, kind: ClockKind, tables: &mut Tables) {
         let told_ns = clocks.ns(kind, text.ticks);
         if text.kind == text_kind::GPU_WORK {
             let about = self.about.get_or_insert_default();
+            about.alignment_error_ns = Some(clocks.error_ns(kind) + about.clock_error_ns.unwrap_or(0));
             for work in Work::all(text.bytes()) {
                 about.records += 1;
                 // CUPTI's times are ns of the clock that the collector's pairs are made with.
@@ -194,18 +220,25 @@ impl Gpu {
             }
             state::ON => {
                 about.refused = None;
+                let lost = about.dropped;
+                self.write_window(tables);
+                self.lost_before = lost;
                 self.cost.end_window();
                 self.begins.push_back(at_ns);
                 self.open = Some((at_ns, text.key));
+                self.attached.begin(at_ns);
             }
             state::CLOCK => {
                 about.clock_error_ns = Some(text.key);
                 self.calls.error_ns = i64::try_from(text.key).unwrap_or(i64::MAX / 2);
             }
-            state::DETACHED => about.detached += 1,
+            state::DETACHED => {
+                about.detached += 1;
+                self.attached.end(at_ns);
+            }
             state::STAYS => about.stays = Some(about::reason_name(text.key)),
             state::GIVEN_UP => about.given_up = Some(about::reason_name(text.key)),
-            state::OFF => self.close(at_ns, text.key, tables),
+            state::OFF => self.close(at_ns, text.key),
             state::SETTLED => {
                 about.dropped = text.key;
                 self.settled_ns = at_ns;
@@ -213,6 +246,8 @@ impl Gpu {
             state::KIND_REFUSED => self.take_refusal(text),
             state::OTHER_COPY => about.other_copy = Some(text.text().into_owned()),
             state::ASIDE => {
+                // What CUPTI costs from now on it costs for them.
+                self.attached.end(at_ns);
                 about.aside.push(text.text().into_owned());
                 about.aside.dedup();
                 about.aside.truncate(16);
@@ -221,7 +256,7 @@ impl Gpu {
         }
     }
 
-    fn close(&mut self, at_ns: i64, ended_by: u64, tables: &mut Tables) {
+    fn close(&mut self, at_ns: i64, ended_by: u64) {
         let Some((start_ns, kind)) = self.open.take() else { return };
         let (process_id, pid) = self.ids;
         let window_ns = at_ns.saturating_sub(start_ns).max(0);
@@ -234,7 +269,15 @@ impl Gpu {
             about.windows += 1;
             about.on_ns += window_ns;
         }
-        tables.gpu_window(&GpuWindow { start_ns, window_ns, process_id, pid, kind, ended_by });
+        self.over =
+            Some((GpuWindow { start_ns, window_ns, process_id, pid, kind, ended_by, lost: 0 }, self.lost_before));
+    }
+
+    /// All is told of the window that was closed last: it gets its row.
+    fn write_window(&mut self, tables: &mut Tables) {
+        let Some((window, before)) = self.over.take() else { return };
+        let lost = self.about.as_ref().map_or(0, |about| about.dropped.saturating_sub(before));
+        tables.gpu_window(&GpuWindow { lost: lost.min(i64::MAX as u64) as i64, ..window });
     }
 
     /// Makes rows of what was told before the last pass began: it read every ring as far as that, and the calls are known. This
@@ -307,6 +350,14 @@ impl Gpu {
     pub(super) fn finish(&mut self, ended_ns: i64, tables: &mut Tables, written: &Written) {
         self.cost.end_window();
         self.settle(true, ended_ns, tables, written);
-        self.close(ended_ns.max(self.settled_ns), 0, tables);
+        // Killed, or still at work: what was done after the last word is not known, and no idle time.
+        let Some((on_ns, _)) = self.open else { return self.write_window(tables) };
+        let known_ns = self.settled_ns.clamp(on_ns, ended_ns.max(on_ns));
+        if let Some(about) = &mut self.about {
+            about.known_until_ns = Some(known_ns);
+        }
+        self.cut_ns = (ended_ns - known_ns).max(0);
+        self.close(known_ns, 0);
+        self.write_window(tables);
     }
 }

@@ -113,6 +113,11 @@ impl Samples {
         });
     }
 
+    /// Launches that were timed so far.
+    pub(super) fn timed(&self) -> u64 {
+        self.about.as_ref().map_or(0, |about| about.timed)
+    }
+
     /// What the manifest says.
     pub(super) fn describe(&self) -> Option<TimedLaunches> {
         self.about.clone()

@@ -148,6 +148,7 @@ impl Metal {
             kernels: Some(content.kernels.min(i32::MAX as u32) as i32),
             graph_exec_id: None,
             stack_launches: message.stack_launches,
+            stands_for: None,
         };
         around.tables.launch(&message.call, &launch);
         for dispatch in &content.dispatches {

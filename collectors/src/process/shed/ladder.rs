@@ -44,10 +44,22 @@ impl Load {
     }
 }
 
-/// The dearest goes first: stacks, then malloc's samples, then launches.
+/// Of the budget the GPU's times always have so much: enough for short windows, or for launches that are timed now and then;
+const LEAST: f64 = 0.25;
+/// so much where the hooks alone need the rest: for launches that are timed.
+const LEAST_SHED: f64 = 0.125;
+
+/// What part of the budget the GPU's times have at least.
+pub(in crate::process) fn least(shed: Shed) -> f64 {
+    if shed.gpu_times { LEAST_SHED } else { LEAST }
+}
+
+/// The dearest goes first: stacks, then malloc's samples, then what the GPU's times have for sure, then launches.
 #[derive(Debug)]
 pub(super) struct Ladder {
     rungs: Vec<Shed>,
+    /// The GPU's times have a part of the budget.
+    shares: bool,
     at: usize,
     /// What the last looks found to be spent, in millionths of the wall time.
     spent: VecDeque<f64>,
@@ -72,13 +84,19 @@ impl Ladder {
             shed.malloc = malloc;
             rungs.push(shed);
         }
+        let shares = may_shed & may::GPU_TIMES != 0;
+        // For the hooks' sake alone: where nothing else of theirs can be left out it helps them little.
+        if shares {
+            shed.gpu_times = true;
+            rungs.push(shed);
+        }
         for launches in STEPS.into_iter().filter(|_| may_shed & may::LAUNCHES != 0) {
             shed.launches = launches;
             rungs.push(shed);
         }
         let calm = vec![0; rungs.len()];
         let (since_down, since_change) = (MOST_PATIENCE * 2, MOST_PATIENCE);
-        Ladder { rungs, at: 0, spent: VecDeque::new(), calm, patience: PATIENCE, since_down, since_change }
+        Ladder { rungs, shares, at: 0, spent: VecDeque::new(), calm, patience: PATIENCE, since_down, since_change }
     }
 
     /// What is to be left out from now on. `spent`: what the last second did cost, in millionths of it, as `budget` is.
@@ -90,28 +108,34 @@ impl Ladder {
             self.spent.drain(..=self.spent.len() - SPAN);
         }
         let costs: Vec<f64> = self.rungs.iter().map(|shed| load.cost(*shed)).collect();
-        for (calm, cost) in self.calm.iter_mut().zip(&costs) {
-            *calm = if *cost <= budget * ENOUGH { *calm + 1 } else { 0 };
+        let rooms: Vec<f64> = self.rungs.iter().map(|shed| self.room(budget, *shed)).collect();
+        for ((calm, cost), room) in self.calm.iter_mut().zip(&costs).zip(&rooms) {
+            *calm = if *cost <= room * ENOUGH { *calm + 1 } else { 0 };
         }
         // Threads take notice of a change in the second after it: what that one cost says nothing of the rung.
         let settled = self.since_change > 1;
         // What the rung does not keep from being spent stays with those above it.
         let more = if settled { (spent - costs[self.at]).max(0.0) } else { 0.0 };
         let highest = self.rungs.len() - 1;
-        let wanted = (self.at..highest).find(|rung| self.holds(budget, costs[*rung] + more)).unwrap_or(highest);
+        let wanted = (self.at..highest).find(|rung| self.holds(rooms[*rung], costs[*rung] + more)).unwrap_or(highest);
         if wanted > self.at && settled {
             if self.since_down <= self.patience * 2 {
                 self.patience = (self.patience * 2).min(MOST_PATIENCE);
             }
             self.go(wanted);
         } else if wanted == self.at || self.at == highest {
-            let enough = |rung: &usize| self.calm[*rung] >= self.patience && self.holds(budget, costs[*rung]);
+            let enough = |rung: &usize| self.calm[*rung] >= self.patience && self.holds(rooms[*rung], costs[*rung]);
             if let Some(lower) = (0..self.at).find(enough) {
                 self.since_down = 0;
                 self.go(lower);
             }
         }
         self.rungs[self.at]
+    }
+
+    /// What of the budget the hooks may spend.
+    fn room(&self, budget: f64, shed: Shed) -> f64 {
+        if self.shares { budget * (1.0 - least(shed)) } else { budget }
     }
 
     fn go(&mut self, rung: usize) {
@@ -174,7 +198,7 @@ mod tests {
     #[test]
     fn the_dearest_goes_first_and_no_more_than_must() {
         let rung = |times: f64| play(ALL, vec![load(times); 3])[2].0;
-        let shed = |stacks: bool, malloc: u8, launches: u8| Shed { stacks, malloc, launches };
+        let shed = |stacks: bool, malloc: u8, launches: u8| Shed { stacks, malloc, launches, ..Shed::default() };
         assert_eq!(rung(1.0), shed(false, 0, 0));
         assert_eq!(rung(1.2), shed(true, 0, 0));
         assert_eq!(rung(1.8), shed(true, 3, 0));
@@ -190,6 +214,27 @@ mod tests {
         let launches = play(may::LAUNCHES, vec![load(9.0); 3])[2].0;
         assert_eq!(launches, Shed { launches: 6, ..Shed::default() });
         assert_eq!(play(0, vec![load(9.0); 3])[2].0, Shed::default());
+    }
+
+    #[test]
+    fn the_times_of_the_gpu_have_their_part_and_give_half_of_it_before_launches_go() {
+        let with_gpu = ALL | may::GPU_TIMES;
+        let rung = |load: Load| play(with_gpu, vec![load; 3])[2];
+        // What fits the budget, and not three quarters of it.
+        let (shed, spent) = rung(load(0.9));
+        assert_eq!((shed, spent <= 0.75 * BUDGET), (Shed { stacks: true, ..Shed::default() }, true));
+        // Launches that fit the rest only if no window opens stay whole.
+        let (shed, spent) = rung(Load { launches: 8_000.0, counted: 800.0, ..Load::default() });
+        assert!(shed.gpu_times && shed.launches == 0 && spent <= 0.875 * BUDGET, "{shed:?} {spent}");
+        let (shed, spent) = rung(Load { launches: 25_000.0, counted: 5_000.0, ..Load::default() });
+        assert!(shed.gpu_times && shed.launches == 3 && spent <= 0.875 * BUDGET, "{shed:?} {spent}");
+        // Whatever the load, it settles, and the hooks leave what the GPU's times may spend.
+        for tenth in 1..400 {
+            let played = play(with_gpu, vec![load(f64::from(tenth) / 10.0); 100]);
+            let (shed, spent) = played[99];
+            assert_eq!(changes(&played[20..]), 0, "{tenth}");
+            assert!(shed.launches == 6 || spent + BUDGET * least(shed) <= BUDGET, "{tenth}: {shed:?} {spent}");
+        }
     }
 
     #[test]

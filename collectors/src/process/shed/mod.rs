@@ -1,5 +1,6 @@
 //! What is left out to keep to `--budget`: measured once a second, decided by [`ladder`], told to the process through its
-//! segment, and kept for the manifest. Windows of GPU times are the dearest and are not open meanwhile (`gpu/governor.rs`).
+//! segment, and kept for the manifest. The GPU's times have what the hooks leave, and a part of the budget for sure
+//! (`gpu/governor.rs`).
 
 mod ladder;
 mod work;
@@ -12,6 +13,7 @@ use gputrace_abi::sync::Ordering;
 
 use crate::manifest::{HookBudget, ShedPart};
 use ladder::Ladder;
+pub(super) use ladder::least;
 pub(super) use work::{Prices, Work};
 
 /// What was spent is looked at this often.
@@ -19,7 +21,15 @@ const EVERY_NS: i64 = 1_000_000_000;
 /// The budget holds over this time.
 const SPAN_NS: i64 = 10 * EVERY_NS;
 /// What is left out, in the order of its going.
-const PARTS: [&str; 3] = ["stacks", "malloc", "launches"];
+const PARTS: [&str; 4] = ["stacks", "malloc", GPU_TIMES, "launches"];
+/// Of that part nobody knows how much there would have been.
+const GPU_TIMES: &str = "gpu_times";
+
+/// How much of each part was left out so far.
+fn left_out(work: &Work) -> [u64; PARTS.len()] {
+    let [stacks, malloc, launches] = work.left_out;
+    [stacks, malloc, 0, launches]
+}
 
 /// What is left out in a process.
 #[derive(Debug, Default)]
@@ -72,7 +82,7 @@ impl Shedding {
     }
 
     fn keep(&mut self, now_ns: i64, work: Work, prices: Prices) {
-        for (open, left_out) in self.open.iter().zip(work.left_out) {
+        for (open, left_out) in self.open.iter().zip(left_out(&work)) {
             if let Some((place, before)) = open {
                 self.parts[*place].sampled_out = left_out.saturating_sub(*before);
             }
@@ -93,7 +103,7 @@ impl Shedding {
 
     /// Notes what begins to be left out, and what no longer is.
     fn turn(&mut self, shed: Shed, now_ns: i64) {
-        let power = |shed: Shed| [u8::from(shed.stacks), shed.malloc, shed.launches];
+        let power = |shed: Shed| [u8::from(shed.stacks), shed.malloc, u8::from(shed.gpu_times), shed.launches];
         for (part, power) in power(shed).into_iter().enumerate() {
             if power == 0 {
                 if let Some((place, _)) = self.open[part].take() {
@@ -104,10 +114,10 @@ impl Shedding {
             let begin = || {
                 let what = PARTS[part].to_owned();
                 self.parts.push(ShedPart { what, from_ns: now_ns, ..ShedPart::default() });
-                (self.parts.len() - 1, self.last.left_out[part])
+                (self.parts.len() - 1, left_out(&self.last)[part])
             };
             let (place, _) = *self.open[part].get_or_insert_with(begin);
-            let one_in = (part != 0).then(|| 1u64 << power);
+            let one_in = matches!(PARTS[part], "malloc" | "launches").then(|| 1u64 << power);
             self.parts[place].one_in = self.parts[place].one_in.max(one_in);
         }
     }
@@ -122,7 +132,7 @@ impl Shedding {
             hooks_percent: (cost(work) - cost(&self.first)) / ns * 100.0,
             most_percent: self.most_ppm / 1e4,
             stack_ns: (work.stacks > 0).then(|| work.stacks_ns / work.stacks as f64),
-            shed: self.parts.iter().filter(|part| part.sampled_out > 0).cloned().collect(),
+            shed: self.parts.iter().filter(|part| part.sampled_out > 0 || part.what == GPU_TIMES).cloned().collect(),
         })
     }
 }

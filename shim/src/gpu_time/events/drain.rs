@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering;
 
 use gputrace_abi::event::text_kind;
 use gputrace_abi::sample::{Account, SAMPLE_WORDS, SAMPLES, Sample};
+use gputrace_abi::shed::Shed;
 
 use super::super::batch::{self, Batch};
 use super::super::windows;
@@ -110,7 +111,8 @@ fn serve(state: &'static State) {
         }
         teller.write();
         teller.say(ends);
-        pace.set(sys::clock_ns(sys::MONOTONIC), windows::ppm());
+        let rarer = Shed::of(state.header().shed.load(Ordering::Relaxed)).launches;
+        pace.set(sys::clock_ns(sys::MONOTONIC), windows::events_ppm(), rarer);
         if ends {
             return;
         }

@@ -25,6 +25,7 @@ use gputrace_abi::sample::{Sample, kind};
 use self::pool::Pool;
 use crate::helper::spawn;
 use crate::hooks::Hook;
+use crate::record::thinned;
 use crate::thread::State;
 use crate::{capture, frame, sampling, sys};
 
@@ -60,17 +61,30 @@ pub(super) fn may_be() -> bool {
     MAY_BE.load(Ordering::Relaxed)
 }
 
-/// cuInit has succeeded: makes the thread, once per process.
+/// Whether launches are timed from cuInit on.
+pub(super) fn are_asked() -> bool {
+    IS_ASKED.load(Ordering::Relaxed)
+}
+
+/// cuInit has succeeded.
 #[cold]
 pub(super) fn start() {
+    if are_asked() {
+        make_thread();
+        set_active(true);
+    }
+}
+
+/// Makes the thread, once per process.
+#[cold]
+pub(super) fn make_thread() {
     let own = sys::getpid();
-    if !MAY_BE.load(Ordering::Relaxed) || OWNER.swap(own, Ordering::Relaxed) == own {
+    if OWNER.swap(own, Ordering::Relaxed) == own {
         return;
     }
     END.store(0, Ordering::Relaxed);
     pace::begin();
     spawn(drain::run);
-    set_active(IS_ASKED.load(Ordering::Relaxed));
 }
 
 /// Switches the timing of launches on or off. Those that are under way keep their events.
@@ -140,7 +154,9 @@ fn draw(state: &State, hook: Hook, stream: u64) -> Timed {
         _ if frame::is_running(state.library_guard.get(), &raw const here as usize) => kind::COLLECTIVE,
         _ => kind::KERNEL,
     };
-    let gap = pace::gap(kind);
+    // Of launches that are drawn to be recorded at all, some are drawn to be timed: what was left out is not asked.
+    let rarer = if kind == kind::KERNEL { thinned::rarer(state) } else { 0 };
+    let gap = pace::of_recorded(pace::gap(kind), rarer);
     let drawn = if kind == kind::KERNEL {
         let next = || sampling::geometric(state, gap.into()).min(LONGEST) as u16;
         let left = if left == 0 { next() } else { left };
@@ -162,7 +178,7 @@ fn draw(state: &State, hook: Hook, stream: u64) -> Timed {
         pool.leave();
         return Timed::NO;
     };
-    let about = Sample { kind, thread: state.number(), weight: gap, ..Sample::default() };
+    let about = Sample { kind, thread: state.number(), weight: gap << rarer, ..Sample::default() };
     let [about, ..] = about.to_words();
     pair.about.store(about, Ordering::Relaxed);
     pair.tick(0, state.now());

@@ -5,14 +5,13 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use gputrace_abi::sample::kind;
+use gputrace_abi::sample::{PAIR_NS, kind};
+use gputrace_abi::shed::Shed;
 
 /// Mean gaps by [`kind`] - 1 where nothing is short: kernels, graphs, collectives.
 const BASE: [u32; 3] = [64, 1, 1];
-/// The most: a gap is far below what its 16 bits hold.
+/// The most, of launches that are recorded: a gap is far below what its 16 bits hold.
 const MOST: u32 = 4096;
-/// What two events around a launch cost the thread and the GPU (docs/benchmarks.md), ns.
-const PAIR_NS: u64 = 8_000;
 /// Gaps are set this often.
 const EVERY_NS: u64 = 500_000_000;
 
@@ -28,6 +27,11 @@ pub(super) fn begin() {
 /// The mean gap of a [`kind`] of launches; 1: each is timed.
 pub(super) fn gap(kind: u8) -> u32 {
     GAPS.get(place(kind)).map_or(1, |gap| gap.load(Ordering::Relaxed))
+}
+
+/// The same counted in launches that are recorded, where one in two to the power of `rarer` is.
+pub(super) fn of_recorded(gap: u32, rarer: u8) -> u32 {
+    (gap >> rarer.min(Shed::MOST)).clamp(1, MOST)
 }
 
 /// A launch was timed.
@@ -52,8 +56,9 @@ impl Pace {
         Pace { set_ns: now }
     }
 
-    /// Sets the gaps, if it is time: `ppm` millionths of the wall time may be spent.
-    pub(super) fn set(&mut self, now: u64, ppm: u64) {
+    /// Sets the gaps, if it is time: `ppm` millionths of the wall time may be spent, and one launch in two to the power of `rarer`
+    /// is recorded.
+    pub(super) fn set(&mut self, now: u64, ppm: u64, rarer: u8) {
         let passed_ns = now.saturating_sub(self.set_ns);
         if passed_ns < EVERY_NS {
             return;
@@ -61,13 +66,13 @@ impl Pace {
         self.set_ns = now;
         let timed = TIMED.each_ref().map(|timed| timed.swap(0, Ordering::Relaxed));
         let gaps = GAPS.each_ref().map(|gap| gap.load(Ordering::Relaxed));
-        let wanted = wanted(timed, gaps, passed_ns, ppm);
+        let wanted = wanted(timed, gaps, passed_ns, ppm, MOST << rarer.min(Shed::MOST));
         GAPS.iter().zip(wanted).for_each(|(gap, wanted)| gap.store(wanted, Ordering::Relaxed));
     }
 }
 
-/// The gaps that keep to the budget if launches go on as in the last `ns`, in which so many were timed with these gaps.
-fn wanted(timed: [u32; 3], gaps: [u32; 3], ns: u64, ppm: u64) -> [u32; 3] {
+/// The gaps, `most` at most, that keep to the budget if launches go on as in the last `ns`, in which so many were timed with these.
+fn wanted(timed: [u32; 3], gaps: [u32; 3], ns: u64, ppm: u64, most: u32) -> [u32; 3] {
     let at_base = timed
         .iter()
         .zip(gaps)
@@ -78,7 +83,7 @@ fn wanted(timed: [u32; 3], gaps: [u32; 3], ns: u64, ppm: u64) -> [u32; 3] {
     BASE.map(|base| {
         let all_ns = u64::from(base).saturating_mul(cost_ns);
         let gap = all_ns.saturating_add(allowed_ns.saturating_sub(1)).checked_div(allowed_ns);
-        gap.unwrap_or(u64::MAX).min(MOST.into()).max(base.into()) as u32
+        gap.unwrap_or(u64::MAX).min(most.into()).max(base.into()) as u32
     })
 }
 
@@ -90,13 +95,22 @@ mod tests {
 
     #[test]
     fn gaps_grow_where_all_would_cost_more_than_the_budget() {
-        assert_eq!(wanted([500, 0, 0], BASE, SECOND, 10_000), BASE, "35,000 launches a second");
+        assert_eq!(wanted([500, 0, 0], BASE, SECOND, 10_000, MOST), BASE, "35,000 launches a second");
         // 10,000 graphs a second: 80 ms of events, where 10 are allowed.
-        assert_eq!(wanted([0, 10_000, 0], BASE, SECOND, 10_000), [512, 8, 8]);
+        assert_eq!(wanted([0, 10_000, 0], BASE, SECOND, 10_000, MOST), [512, 8, 8]);
         // The same when only one in eight is timed, and in half the time.
-        assert_eq!(wanted([0, 625, 0], [512, 8, 8], SECOND / 2, 10_000), [512, 8, 8]);
-        assert_eq!(wanted([0, 100, 0], [512, 8, 8], SECOND, 10_000), BASE, "it has become calm");
-        assert_eq!(wanted([4000, 4000, 0], BASE, SECOND, 0), [MOST; 3]);
-        assert_eq!(wanted([0; 3], [MOST; 3], SECOND, 10_000), BASE);
+        assert_eq!(wanted([0, 625, 0], [512, 8, 8], SECOND / 2, 10_000, MOST), [512, 8, 8]);
+        assert_eq!(wanted([0, 100, 0], [512, 8, 8], SECOND, 10_000, MOST), BASE, "it has become calm");
+        assert_eq!(wanted([4000, 4000, 0], BASE, SECOND, 0, MOST), [MOST; 3]);
+        assert_eq!(wanted([0; 3], [MOST; 3], SECOND, 10_000, MOST), BASE);
+    }
+
+    #[test]
+    fn gaps_are_counted_in_launches_whether_these_are_recorded_or_not() {
+        // 850,000 launches a second, a 64th of them recorded, and an eighth of a percent for it.
+        let gap = wanted([13_281, 0, 0], BASE, SECOND, 1250, MOST << 6)[0];
+        assert_eq!((gap, of_recorded(gap, 6)), (5440, 85));
+        assert!(u64::from(850_000 / gap) * PAIR_NS <= SECOND / 1_000_000 * 1250);
+        assert_eq!((of_recorded(64, 6), of_recorded(64, 3), of_recorded(64, 0)), (1, 8, 64));
     }
 }
