@@ -317,20 +317,87 @@ fn what_cupti_refuses_is_said_and_harms_nobody() {
 }
 
 #[test]
+fn where_cupti_cannot_be_used_launches_are_timed_and_the_trace_says_so() {
+    // No library, no permission, a device or driver that does not support it (MPS, a virtual GPU), a late attach that is refused,
+    // and one that gives nothing out.
+    let cases = [
+        ("GPUTRACE_CUPTI", "/nonexistent/libcupti.so.13", "no library of CUPTI"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityEnable:35", "INSUFFICIENT_PRIVILEGES"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityEnable:7", "NOT_COMPATIBLE"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityEnable:24", "NOT_SUPPORTED"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityEnable:37", "VIRTUALIZED_DEVICE"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityRegisterCallbacks:39", "another profiler is at work"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityFlushAll:1", "cuptiActivityFlushAll failed three times in a row"),
+    ];
+    for (variable, value, says) in cases {
+        for how in ["full", "windows", "auto"] {
+            let scratch = Scratch::new();
+            let target = scratch.target(program("steps")).args(["2.5", "200", "10", "100"]).with_driver(Driver::Plain);
+            let target = target.env("FAKE_CUDA_TRUTH", scratch.path().join("truth.json"));
+            let target = target
+                .env(variable, value)
+                .options(["--gpu-window-every", "0.5"].into_iter().filter(|_| how != "full"));
+            let run = target.options(["--gpu-time", how, "--malloc", "off"]).traced().expect(0);
+            let trace = run.read();
+            let (about, notes) = (about(&trace), trace.root().notes.join("\n"));
+            let case = format!("{value} {how}: {about:?}\n{notes}");
+            let why = about.refused.iter().chain(&about.given_up).any(|why| why.contains(says));
+            assert!(why && notes.contains(says) && notes.contains("launches were timed by events"), "{case}");
+            assert!(about.events.is_some_and(|events| events.timed > 50), "{case}");
+            let found = scratch.section(&run, "gpu-utilisation");
+            let busy = found["facts"]["busy_percent"].as_f64().unwrap_or_else(|| panic!("{case}: {found}"));
+            let truth = crate::gpu_events::busy(&scratch.path().join("truth.json"));
+            assert!((busy - truth).abs() < 3.0, "{busy} {truth}: {case}");
+        }
+    }
+}
+
+#[test]
+fn what_the_clocks_may_be_off_is_stated() {
+    let scratch = Scratch::new();
+    let run = full(&scratch, "cuda_threads", &["60", "1"]).traced().expect(0);
+    let (about, clock) = (about(&run.read()), run.read().manifest().clock);
+    let error = clock.error_ns.expect("a clock that is converted");
+    assert!(error < 100_000 && about.clock_error_ns.is_none(), "{clock:?}");
+    assert!(about.alignment_error_ns.is_some_and(|ns| ns <= error) && about.violations == 0, "{about:?}");
+    let found = scratch.section(&run, "self");
+    let row = &found["tables"]["clocks"]["rows"][0];
+    assert_eq!(
+        (row["alignment_error_ns"].as_u64(), row["violations"].as_u64()),
+        (about.alignment_error_ns, Some(0)),
+        "{found}"
+    );
+}
+
+#[test]
 fn a_process_that_is_killed_loses_only_what_was_not_told() {
     let scratch = Scratch::new();
     let script = format!("{} 100000000 2 & sleep 1; kill -KILL $!; wait $!; true", program("cuda_threads").display());
     let options = ["--gpu-time", "full", "--on-full", "block"];
     let target = scratch.shell(&script).with_driver(Driver::Plain).options(options);
-    let trace = target.traced().expect(0).read();
+    let run = target.traced().expect(0);
+    let trace = run.read();
     let manifest = trace.manifest();
     let about = manifest.processes.iter().find_map(|process| process.gpu_time.clone()).expect("CUPTI was asked");
     let rows = trace.table("kernels").len() + trace.table("device_copies").len();
     assert!(rows > 100 && rows as u64 <= about.records, "{rows} rows, {about:?}");
     // A call that runs when the process is killed leaves no event.
     assert!(about.joined * 100 >= about.records * 99, "{about:?}");
-    let ends: Vec<String> = trace.table("gpu_windows").rows().map(|row| row.text("ended_by").to_owned()).collect();
-    assert_eq!(ends, ["unknown"]);
+    let windows = trace.table("gpu_windows");
+    let ends: Vec<(&str, i64)> =
+        windows.rows().map(|row| (row.text("ended_by"), row.int("start_ns") + row.int("window_ns"))).collect();
+    // What came after its last word is not known, and no idle time.
+    let known = about.known_until_ns.expect("it was cut off");
+    assert_eq!(ends, [("unknown", known)]);
+    let killed = trace.table("processes").rows().filter_map(|row| row.maybe_int("end_ns")).min().expect("an end");
+    assert!(known < killed && killed - known < 900_000_000, "{known} {killed}");
+    let notes: Vec<String> = manifest.processes.iter().flat_map(|process| process.notes.clone()).collect();
+    assert!(notes.iter().any(|note| note.contains("ended without a word")), "{notes:?}");
+    let found = scratch.section(&run, "gpu-utilisation");
+    assert!(found["notes"].to_string().contains("GPU times are known in 1 window"), "{found}");
+    let range = found["facts"]["range_ns"].as_f64().expect("a range");
+    let first = trace.table("kernels").rows().map(|row| row.int("start_ns")).min().expect("kernels");
+    assert!(range <= (known - first) as f64 + 50e6, "{range} {}", known - first);
 }
 
 #[test]

@@ -87,12 +87,16 @@ pub(crate) struct Clocks {
     rejected: u64,
     rejected_in_a_row: u32,
     started_ns: u64,
+    /// The most by which a pair was off the line, and half of the ticks that reading one took.
+    off_ns: u64,
+    reading: u64,
 }
 
 impl Clocks {
     /// Reads the first pair.
     pub(crate) fn start() -> Clocks {
-        Clocks::from_pair(read())
+        let (pair, took) = read();
+        Clocks { reading: took / 2, ..Clocks::from_pair(pair) }
     }
 
     /// The same where time passes so many times as fast as it does; of the counter's ticks it does not.
@@ -116,6 +120,8 @@ impl Clocks {
             rejected: 0,
             rejected_in_a_row: 0,
             started_ns: first.monotonic_ns,
+            off_ns: 0,
+            reading: 0,
         }
     }
 
@@ -130,7 +136,9 @@ impl Clocks {
         }
         let due = last.monotonic_ns.saturating_sub(self.started_ns).clamp(50_000, SECOND);
         if self.window.len() < 2 || age >= due {
-            self.add(read());
+            let (pair, took) = read();
+            self.reading = self.reading.max(took / 2);
+            self.add(pair);
         }
     }
 
@@ -190,6 +198,7 @@ impl Clocks {
             return;
         }
         let now = self.pieces.back().map_or(truth, |p| p.at(pair.ticks));
+        self.off_ns = self.off_ns.max((truth - now).unsigned_abs());
         // Whatever the conversion is off by is made good over the next second, by a twentieth at most.
         let off = (truth - now).clamp(-(SECOND as i64) / 20, SECOND as i64 / 20);
         let slope = (i128::from(slope) * i128::from(SECOND as i64 + off) / i128::from(SECOND)) as u64;
@@ -275,12 +284,22 @@ impl Clocks {
         self.time.now_ns()
     }
 
+    /// How far times of events may be off CLOCK_MONOTONIC, ns.
+    pub(crate) fn error_ns(&self, kind: ClockKind) -> u64 {
+        if kind == ClockKind::Monotonic {
+            return 0;
+        }
+        let slope = self.pieces.back().map_or(0, |piece| piece.slope);
+        self.off_ns + ((u128::from(self.reading) * u128::from(slope)) >> POINT) as u64
+    }
+
     /// What the manifest says about the clocks.
     pub(crate) fn describe(&self, kind: ClockKind) -> manifest::Clock {
         manifest::Clock {
             kind: kind.name().to_owned(),
             pairs: self.kept.clone(),
             rejected: self.rejected,
+            error_ns: Some(self.error_ns(kind)),
             ..manifest::Clock::default()
         }
     }
@@ -308,8 +327,8 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }
 
-/// All three clocks at one moment: of several readings the one that took the shortest.
-fn read() -> Pair {
+/// All three clocks at one moment: of several readings the one that took the shortest, and how many ticks.
+fn read() -> (Pair, u64) {
     let mut best = (u64::MAX, Pair::default());
     for _ in 0..8 {
         let before = counter();
@@ -320,7 +339,7 @@ fn read() -> Pair {
             best = (took, Pair { ticks: before.wrapping_add(took / 2), monotonic_ns, realtime_ns });
         }
     }
-    best.1
+    (best.1, best.0)
 }
 
 #[cfg(test)]
@@ -347,6 +366,34 @@ mod tests {
         assert_eq!(clocks.span_ns(ClockKind::Tsc, 100, 100 + 2_500_000), 1_000_000);
         assert_eq!(clocks.span_ns(ClockKind::Tsc, 100, 99), 0);
         assert_eq!(clocks.ns(ClockKind::Monotonic, 5_000 + 42), (EPOCH + 42) as i64);
+    }
+
+    #[test]
+    fn the_error_is_what_comparisons_found() {
+        let mut clocks = Clocks::from_pair(pair(0));
+        // An hour in which CLOCK_MONOTONIC is bent by 20 millionths, and back, every ten minutes.
+        let mut at = pair(1_000_000);
+        clocks.add(at);
+        for second in 1..3600u64 {
+            let slow = if second / 600 % 2 == 0 { 0 } else { 20_000 };
+            let before = if second == 1 { 999_000_000 } else { SECOND };
+            at = Pair {
+                ticks: at.ticks + before * 5 / 2,
+                monotonic_ns: at.monotonic_ns + before - slow * before / SECOND,
+                realtime_ns: at.realtime_ns + before,
+            };
+            clocks.add(at);
+        }
+        let error = clocks.error_ns(ClockKind::Tsc);
+        assert!(
+            (20_000..60_000).contains(&error),
+            "a second at another speed, and the seconds in which it is made good: {error}"
+        );
+        assert_eq!((clocks.error_ns(ClockKind::Monotonic), clocks.describe(ClockKind::Tsc).error_ns), (0, Some(error)));
+        // Without that: nothing.
+        let mut clocks = Clocks::from_pair(pair(0));
+        (1..3600).for_each(|second| clocks.add(pair(second * SECOND)));
+        assert!(clocks.error_ns(ClockKind::Tsc) <= 2, "{}", clocks.error_ns(ClockKind::Tsc));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! `--explain` and every format then know it. Other tools' names for it stand in [`aliases`].
 
 mod aliases;
+mod alignment;
 mod apart;
 mod api;
 mod bandwidth;

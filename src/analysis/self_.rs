@@ -8,7 +8,7 @@ use gputrace_collectors::schema::TableId;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::summary::Own;
 use super::{Analysis, Explain, Facts, Metric, Need};
-use super::{gpu_clock, gpu_cost, loss, unmatched};
+use super::{alignment, gpu_clock, gpu_cost, loss, unmatched};
 
 /// The analysis.
 pub(crate) struct Itself;
@@ -31,7 +31,8 @@ impl Analysis for Itself {
                 fetched, libraries opened past the symbols, tables of private functions, processes that could not be traced. \
                 Overhead that CUPTI tells of: its own (buffers, flushes, instrumentation) and the driver's (loading of code at a first \
                 launch, full queues); threads of CUPTI itself count too. Stacks that were taken, and those that could not be. What was removed to keep to --max-size, --max-age and --keep-detail. Clock \
-                comparisons that were rejected. Time of processes between their windows of GPU times, in which nothing is known of \
+                comparisons that were rejected; of processes with times of the GPU how far the clocks may be off each other (host: the most by which \
+                its line was off, CUPTI and events: the longest that a comparison took), and work that began before its call by more. Time of processes between their windows of GPU times, in which nothing is known of \
                 the GPU. Questions that this trace cannot answer, each with how to get the answer.",
             unit: "counts of calls; ns in JSON.",
             limits: "The account is of the whole run and all its processes' calls, whatever --from and --to leave. Whether a \
@@ -127,6 +128,7 @@ impl Analysis for Itself {
         section.table(by_process(facts));
         section.table(gpu_cost::overhead(facts));
         section.table(gpu_cost::table(facts));
+        section.table(alignment::table(facts));
         section.table(not_covered(facts));
         section.table(Table::new("untraced", "Processes that were not traced", &UNTRACED, untraced));
         section

@@ -150,7 +150,7 @@ impl Spans {
 
     /// Number and time of those of all processes.
     pub(crate) fn sums(&self) -> (usize, i64) {
-        let all = self.processes.values().flatten();
+        let all = self.processes.values().flatten().filter(|(from, to)| from < to);
         all.fold((0, 0), |(count, ns), (from, to)| (count + 1, ns + to - from))
     }
 

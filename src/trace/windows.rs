@@ -120,13 +120,19 @@ impl Trace {
     /// Those of processes of whose run some is in none; and the other processes that have any.
     fn windows(&self) -> (Windows, FxHashSet<i64>) {
         let (mut windows, mut partial) = (Windows::default(), FxHashSet::default());
-        let want = [Want { table: TableId::GpuWindows, columns: &["window_ns", "kind", "ended_by"] }];
+        let want = [Want { table: TableId::GpuWindows, columns: &["window_ns", "kind", "ended_by", "lost"] }];
         self.scan(&want, &Filter::default(), &mut |rows| {
             let (start, process) = (rows.i64("start_ns"), rows.i64("process_id"));
             let (length, kind, ended_by) = (rows.i64("window_ns"), rows.texts("kind"), rows.texts("ended_by"));
+            let lost = rows.i64("lost");
             for row in 0..rows.len {
-                if kind.get(row) == "window" || ended_by.get(row) == "aside" {
+                if kind.get(row) == "window" || !matches!(ended_by.get(row), "end" | "") {
                     partial.insert(process[row]);
+                }
+                // A window of which records were lost knows too little. Of a whole run few of very many may be.
+                if kind.get(row) == "window" && lost[row] > 0 {
+                    windows.0.entry(process[row]).or_default();
+                    continue;
                 }
                 let (from, to) = (start[row], start[row].saturating_add(length[row]));
                 let window = Window { from, to, known: None, gave: i64::MIN, waited: i64::MIN };
@@ -146,6 +152,10 @@ impl Windows {
         for (process, of) in self.0 {
             // Work of an earlier time is waited for, or waits with what was given after it.
             let (mut gave, mut waited) = (i64::MIN, i64::MIN);
+            // Nothing is known of who has no window that counts.
+            if of.is_empty() {
+                spans.add(process, None, (0, 0));
+            }
             for window in of {
                 (gave, waited) = (gave.max(window.gave), waited.max(window.waited));
                 let idle = gave == i64::MIN || waited > gave;

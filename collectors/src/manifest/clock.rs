@@ -11,6 +11,10 @@ pub struct Clock {
     pub pairs: Vec<Pair>,
     /// Moments that were not on the line of the others and were left out.
     pub rejected: u64,
+    /// How far times of events may be off CLOCK_MONOTONIC, ns: the most by which the line was off when the clocks were compared again,
+    /// and half of what the slowest comparison took; none: there is nothing to convert, or it was not noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_ns: Option<u64>,
     /// Of an import: begins and ends of times without any event that are far longer than all that happened: pauses, or jumps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pauses: Vec<(i64, i64)>,

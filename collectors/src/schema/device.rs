@@ -140,7 +140,15 @@ pub(super) const GPU_WINDOWS: Table = Table {
             Dictionary,
             NONE,
             "window (it was over), aside (the program or another tool used CUPTI), graphs (with --gpu-time auto: the program made its \
-             first), end (of the process); unknown where the process was killed",
+             first), flush (CUPTI gave nothing out any more), end (of the process); unknown where the process was killed: then the window ends \
+             with what it had told",
+        ),
+        Column::new(
+            "lost",
+            I64,
+            Dictionary,
+            "records",
+            "records of its work that were lost, because CUPTI or the ring had no room: then not all that the GPU did in it is known",
         ),
     ],
 };

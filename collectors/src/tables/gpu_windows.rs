@@ -5,7 +5,8 @@ use crate::schema::TableId;
 use crate::writer::Message;
 
 /// Texts of `kind`, and of `ended_by`, by [`gputrace_abi::gpu::reason`].
-const REASONS: [&str; 6] = ["unknown", "full", "aside", "end", "window", "graphs"];
+const REASONS: [&str; 10] =
+    ["unknown", "full", "aside", "end", "window", "graphs", "shared", "version", "failed", "flush"];
 
 /// A row of `gpu_windows`.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,7 @@ pub(crate) struct GpuWindow {
     pub(crate) kind: u64,
     /// The same.
     pub(crate) ended_by: u64,
+    pub(crate) lost: i64,
 }
 
 pub(super) struct GpuWindowColumns {
@@ -25,12 +27,19 @@ pub(super) struct GpuWindowColumns {
     times: [Plain<i64>; 3],
     pid: Plain<i32>,
     reasons: [Coded; 2],
+    lost: Plain<i64>,
 }
 
 impl Default for GpuWindowColumns {
     fn default() -> GpuWindowColumns {
         let reasons = [(); 2].map(|()| Coded::new(&REASONS));
-        GpuWindowColumns { rows: Rows::default(), times: Default::default(), pid: Plain::default(), reasons }
+        GpuWindowColumns {
+            rows: Rows::default(),
+            times: Default::default(),
+            pid: Plain::default(),
+            reasons,
+            lost: Plain::default(),
+        }
     }
 }
 
@@ -40,6 +49,7 @@ impl GpuWindowColumns {
         let times = [row.start_ns, row.window_ns, row.process_id];
         self.times.iter_mut().zip(times).for_each(|(column, value)| column.push(value));
         self.pid.push(row.pid);
+        self.lost.push(row.lost);
         for (column, reason) in self.reasons.iter_mut().zip([row.kind, row.ended_by]) {
             column.push(if reason < REASONS.len() as u64 { reason as u8 } else { 0 });
         }
@@ -52,7 +62,7 @@ impl GpuWindowColumns {
         }
         let [start, length, process] = &mut self.times;
         let [kind, ended_by] = &mut self.reasons;
-        let columns = take![*start, *length, *process, self.pid, *kind, *ended_by];
+        let columns = take![*start, *length, *process, self.pid, *kind, *ended_by, self.lost];
         self.rows.batch(TableId::GpuWindows, columns)
     }
 }

@@ -44,6 +44,7 @@ fn fill(tables: &mut Tables) {
         kernels: None,
         graph_exec_id: Some(1),
         stack_launches: Some(8),
+        stands_for: Some(64),
     };
     tables.launch(&call(Class::Launch), &launch);
     tables.sync(&call(Class::Sync), 200, 0);
@@ -111,7 +112,7 @@ fn fill(tables: &mut Tables) {
     let copies = Copies { sets: true, direction: None, src_kind: None, dst_kind: Some(End::Managed), bytes: 5 };
     tables.on_gpu(&on_gpu, &Worked::Copies(copies));
     tables.on_gpu(&on_gpu, &Worked::Kernel(on_gpu::Kernel::default()));
-    let window = GpuWindow { start_ns: 1, window_ns: 2, process_id: 3, pid: 4, kind: 2, ended_by: 99 };
+    let window = GpuWindow { start_ns: 1, window_ns: 2, process_id: 3, pid: 4, kind: 2, ended_by: 99, lost: 0 };
     tables.gpu_window(&window);
     let id = crate::counters::Id::Power;
     tables.counter(&CounterRow { start_ns: 1, interval_ns: None, process: None, device: None, id, value: 700.0 });
