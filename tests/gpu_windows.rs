@@ -426,33 +426,3 @@ fn what_cupti_does_not_give_out_or_do_is_said() {
     let (about, notes) = says("cuptiGetResultString:1");
     assert!(about.without_record <= 20 && notes.is_empty(), "{about:?} {notes}");
 }
-
-#[test]
-fn few_launches_beside_a_cupti_that_stays_are_said_too() {
-    let scratch = Scratch::new();
-    // 20 launches in 20 ms: it would not be worth while to take CUPTI off, and it cannot be.
-    let target = in_windows(&scratch, &["3", "20", "10", "20000"], &["--gpu-window-every", "0.5"]);
-    let trace = target.env("FAKE_CUPTI_VERSION", "12.4").traced().expect(0).read();
-    let about = trace.root().gpu_time.expect("CUPTI was asked");
-    assert!(about.stays.as_deref().is_some_and(|why| why.contains("12.6")), "{about:?}");
-    assert!(about.budget.is_some_and(|budget| budget.attached_launches > 500), "{:?}", trace.root().gpu_time);
-}
-
-#[test]
-fn windows_of_which_records_were_lost_are_no_measurement() {
-    let scratch = Scratch::new();
-    let options = ["--gpu-window-every", "0.5", "--budget", "20"];
-    let run =
-        in_windows(&scratch, &["3", "20", "50", "1000"], &options).env("FAKE_CUPTI_DROP", "10").traced().expect(0);
-    let trace = run.read();
-    let about = trace.root().gpu_time.expect("CUPTI was asked");
-    let windows = trace.table("gpu_windows");
-    let lost: i64 = windows.rows().map(|row| row.int("lost")).sum();
-    assert!(lost > 0 && lost as u64 <= about.dropped, "{about:?}");
-    assert!(trace.root().notes.iter().any(|note| note.contains("are left out of reports")), "{:?}", trace.root().notes);
-    let found = scratch.section(&run, "gpu-utilisation");
-    // A tenth is missing of each: nothing is left that a share could be made of.
-    if windows.rows().all(|row| row.int("lost") > 0) {
-        assert!(found["facts"]["busy_percent"].is_null(), "{found}");
-    }
-}

@@ -32,8 +32,11 @@ fn parts(budget: &HookBudget) -> Vec<&str> {
 fn launches_whose_times_are_estimated_go_last_as_well() {
     for how in ["events", "auto"] {
         let scratch = Scratch::new();
-        let run =
-            steps(&scratch, "6", &["--budget", "0.1", "--gpu-time", how, "--malloc", "off", "--gpu-activity", "none"]);
+        // 200 kernels of 10 us and half a millisecond without any.
+        let target = scratch.target(program("steps")).args(["6", "200", "10", "500"]).with_driver(Driver::Plain);
+        let target = target.env("FAKE_CUDA_TRUTH", scratch.path().join("truth.json"));
+        let options = ["--launch-stacks", "1", "--budget", "0.05", "--gpu-time", how, "--malloc", "off"];
+        let run = target.options(options).traced().expect(0);
         let trace = run.read();
         trace.assert_balanced();
         trace.assert_counts(&truth(&scratch.path().join("truth.json")));

@@ -32,6 +32,7 @@
 //! | `gpu_time` | what the GPU did, by CUPTI's records, is what the simulated device did; whoever else uses CUPTI goes first |
 //! | `counters` | what is read from outside of devices and processes is what the stand-in for NVML and the kernel say |
 //! | `gpu_windows` | windows hold all the work of their time, cost what the budget allows, and open together in all ranks |
+//! | `gpu_without` | where CUPTI cannot be used launches are timed; where it cannot go, or loses records, that is said |
 //! | `flight_recorder` | single events that are kept around moments worth it, or in windows, are all of their time, and the account has the rest |
 //! | `shedding` | the hooks keep to the budget: the dearest detail goes first, and what is left out is counted |
 //! | `failing_calls` | system calls of gputrace fail: nobody is harmed, and it is said |
@@ -98,6 +99,7 @@ mod gpu_activity;
 mod gpu_events;
 mod gpu_time;
 mod gpu_windows;
+mod gpu_without;
 mod graphs;
 mod hangs;
 mod heirs;

@@ -55,7 +55,7 @@ pub struct GpuTime {
     /// The most by which it did, ns.
     pub earliest_ns: i64,
     /// How far times of host and GPU may be off each other, ns: `clock.error_ns`, and `clock_error_ns` where CUPTI keeps a clock of its
-    /// own; none: there are no records.
+    /// own; how well CUPTI follows the GPU's clock it does not say: `violations` tell where that is worse. None: there are no records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alignment_error_ns: Option<u64>,
     /// Work that began before its call did by more than that.

@@ -46,10 +46,14 @@ impl Price {
     }
 }
 
-/// What a pair takes in this pool's context. None: the driver refuses, or the GPU is too busy.
+/// What a pair takes in this pool's context. None: the driver refuses, or there is no need of the pool any more.
 pub(super) fn of_pair(pool: &Pool, stream: u64) -> Option<Price> {
-    let empty_ns = least(&measure(pool, stream, || true)?.0);
-    let empty_ns = Some(empty_ns).filter(|ns| ns.is_finite())?.max(0.0);
+    let empty_ns = match measure(pool, stream, || true) {
+        Some((times, _)) => Some(least(&times)).filter(|ns| ns.is_finite())?.max(0.0),
+        // The GPU, or the host, has no time for it: what is usual is near enough, and nothing would be timed for the rest of the run.
+        None if pool.goes_on() => return Some(Price::of(EVENT_NS, Some(EVENT_NS + USUAL_NS + SET_NS))),
+        None => return None,
+    };
     let around = sets::give(|| around_sets(pool, stream));
     Some(Price::of(empty_ns, around.unwrap_or(Some(empty_ns + USUAL_NS + SET_NS))))
 }

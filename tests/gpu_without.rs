@@ -1,0 +1,80 @@
+//! GPU times where CUPTI cannot be used, cannot go, or loses records: what is used in its place, what that costs, and that it is said.
+
+use gputrace_collectors::manifest::GpuTime;
+
+use crate::util::{Driver, Scratch, Target, Trace, program};
+
+/// What the manifest says of the command's process.
+fn about(trace: &Trace) -> GpuTime {
+    trace.root().gpu_time.expect("CUPTI was asked")
+}
+
+fn windows<'a>(scratch: &'a Scratch, words: &[&str], options: &[&str]) -> Target<'a> {
+    let target = scratch.target(program("steps")).args(words).with_driver(Driver::Plain);
+    target.options(["--gpu-time", "windows"]).options(options)
+}
+
+#[test]
+fn where_cupti_cannot_be_used_launches_are_timed_and_the_trace_says_so() {
+    // No library, no permission, a device or driver that does not support it (MPS, a virtual GPU), a late attach that is refused,
+    // and one that gives nothing out.
+    let cases = [
+        ("GPUTRACE_CUPTI", "/nonexistent/libcupti.so.13", "no library of CUPTI"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityEnable:35", "INSUFFICIENT_PRIVILEGES"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityEnable:7", "NOT_COMPATIBLE"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityEnable:24", "NOT_SUPPORTED"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityEnable:37", "VIRTUALIZED_DEVICE"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityRegisterCallbacks:39", "another profiler is at work"),
+        ("FAKE_CUPTI_FAIL", "cuptiActivityFlushAll:1", "cuptiActivityFlushAll failed three times in a row"),
+    ];
+    for (variable, value, says) in cases {
+        for how in ["full", "windows", "auto"] {
+            let scratch = Scratch::new();
+            let target = scratch.target(program("steps")).args(["2.5", "200", "10", "100"]).with_driver(Driver::Plain);
+            let target = target.env("FAKE_CUDA_TRUTH", scratch.path().join("truth.json"));
+            let target = target
+                .env(variable, value)
+                .options(["--gpu-window-every", "0.5"].into_iter().filter(|_| how != "full"));
+            let run = target.options(["--gpu-time", how, "--malloc", "off"]).traced().expect(0);
+            let trace = run.read();
+            let (about, notes) = (about(&trace), trace.root().notes.join("\n"));
+            let case = format!("{value} {how}: {about:?}\n{notes}");
+            let why = about.refused.iter().chain(&about.given_up).any(|why| why.contains(says));
+            assert!(why && notes.contains(says) && notes.contains("launches were timed by events"), "{case}");
+            assert!(about.events.is_some_and(|events| events.timed > 50), "{case}");
+            let found = scratch.section(&run, "gpu-utilisation");
+            let busy = found["facts"]["busy_percent"].as_f64().unwrap_or_else(|| panic!("{case}: {found}"));
+            let truth = crate::gpu_events::busy(&scratch.path().join("truth.json"));
+            assert!((busy - truth).abs() < 3.0, "{busy} {truth}: {case}");
+        }
+    }
+}
+
+#[test]
+fn few_launches_beside_a_cupti_that_stays_are_said_too() {
+    let scratch = Scratch::new();
+    // 20 launches in 20 ms: it would not be worth while to take CUPTI off, and it cannot be.
+    let target = windows(&scratch, &["3", "20", "10", "20000"], &["--gpu-window-every", "0.5"]);
+    let trace = target.env("FAKE_CUPTI_VERSION", "12.4").traced().expect(0).read();
+    let about = trace.root().gpu_time.expect("CUPTI was asked");
+    assert!(about.stays.as_deref().is_some_and(|why| why.contains("12.6")), "{about:?}");
+    assert!(about.budget.is_some_and(|budget| budget.attached_launches > 500), "{:?}", trace.root().gpu_time);
+}
+
+#[test]
+fn windows_of_which_records_were_lost_are_no_measurement() {
+    let scratch = Scratch::new();
+    let options = ["--gpu-window-every", "0.5", "--budget", "20"];
+    let run = windows(&scratch, &["3", "20", "50", "1000"], &options).env("FAKE_CUPTI_DROP", "10").traced().expect(0);
+    let trace = run.read();
+    let about = trace.root().gpu_time.expect("CUPTI was asked");
+    let windows = trace.table("gpu_windows");
+    let lost: i64 = windows.rows().map(|row| row.int("lost")).sum();
+    assert!(lost > 0 && lost as u64 <= about.dropped, "{about:?}");
+    assert!(trace.root().notes.iter().any(|note| note.contains("are left out of reports")), "{:?}", trace.root().notes);
+    let found = scratch.section(&run, "gpu-utilisation");
+    // A tenth is missing of each: nothing is left that a share could be made of.
+    if windows.rows().all(|row| row.int("lost") > 0) {
+        assert!(found["facts"]["busy_percent"].is_null(), "{found}");
+    }
+}
