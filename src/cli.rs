@@ -3,6 +3,7 @@
 //! `record` is the default: `gputrace -- COMMAND` needs no word before the options. The help texts are the options'
 //! documentation; each names its unit, its default and what it is for.
 
+mod capture;
 mod check;
 mod detail;
 mod diff;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use capture::CaptureRange;
 pub(crate) use check::CheckArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use dump::DumpArgs;
@@ -38,7 +40,7 @@ pub(crate) use recover::RecoverArgs;
 pub(crate) use report::{Color, Format, ReportArgs, ReportFormat};
 pub(crate) use select::Select;
 pub(crate) use set::SetArgs;
-pub(crate) use switch::{CaptureRange, SwitchArgs};
+pub(crate) use switch::{StartArgs, StopArgs};
 
 /// What is parsed.
 #[derive(Debug, Parser)]
@@ -73,9 +75,9 @@ pub(crate) enum Action {
     /// Have a running session keep what just happened
     Dump(DumpArgs),
     /// Have a running session record from now on
-    Start(SwitchArgs),
+    Start(StartArgs),
     /// Have a running session record no more, until start
-    Stop(SwitchArgs),
+    Stop(StopArgs),
     /// Set limits and triggers of a running session
     Set(SetArgs),
     /// Make a trace whole whose gputrace was killed

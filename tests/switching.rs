@@ -12,20 +12,20 @@ use crate::util::{
     Driver, Scratch, Target, Trace, count, driver_folder, linked_with_library, poll, program, program_with,
 };
 
-fn switched<'a>(scratch: &'a Scratch, scenario: &str) -> Target<'a> {
+pub(crate) fn switched<'a>(scratch: &'a Scratch, scenario: &str) -> Target<'a> {
     let flags = linked_with_library("libcuda.so.1", &driver_folder(Driver::Plain), &["-l:libcuda.so.1"]);
     let target = scratch.target(program_with("switched", "linked", &flags)).arg(scenario);
     target.with_driver(Driver::Plain).options(["--malloc", "off"])
 }
 
-fn intervals(trace: &Trace) -> Vec<Interval> {
+pub(crate) fn intervals(trace: &Trace) -> Vec<Interval> {
     let detail = trace.manifest().detail.expect("recording was off for a while");
     assert_eq!(detail.mode, "switched");
     detail.intervals
 }
 
 /// Grids of all launches, in their order, each run of equal ones once.
-fn grids(trace: &Trace) -> Vec<(i64, usize)> {
+pub(crate) fn grids(trace: &Trace) -> Vec<(i64, usize)> {
     let mut runs: Vec<(i64, usize)> = Vec::new();
     for row in trace.table("launches").rows() {
         match runs.last_mut() {
@@ -77,7 +77,7 @@ fn without_being_asked_the_profilers_calls_change_nothing() {
     assert_eq!(trace.manifest().detail, None);
 }
 
-fn made(file: &Path) -> Option<i64> {
+pub(crate) fn made(file: &Path) -> Option<i64> {
     Some(i64::from_le_bytes(std::fs::read(file).ok()?.get(..8)?.try_into().ok()?))
 }
 

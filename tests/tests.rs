@@ -54,6 +54,7 @@
 //! | `metal` | Metal's trace is what the simulated Metal did, and the program cannot tell |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
 //! | `switching` | recording that is switched on and off, by the program and from outside, and of which time the report is |
+//! | `capturing` | recording that is on in ranges, in steps, by the clock or at a signal, and never else |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
 //! | `interpreters` | Python embedded, in several interpreters, and while it ends: harmless, and no stack that was not so |
 //! | `unreached` | children that the shim cannot reach run as they do alone and are named when they use CUDA |
@@ -81,6 +82,7 @@ mod apple;
 mod bottlenecks;
 mod brake;
 mod broken_imports;
+mod capturing;
 mod clients;
 mod collectives;
 mod commands;

@@ -13,6 +13,7 @@ pub mod archive;
 mod arrivals;
 mod bindings;
 mod budget;
+mod capture;
 mod chain;
 mod clock;
 mod control;
@@ -68,6 +69,7 @@ use arrivals::Arrivals;
 use drain::{Bell, Command, Drain};
 use writer::{Limits, Shared, Writer};
 
+pub use capture::Capture;
 pub use control::{Setting, control_path};
 pub use facts::quote;
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
@@ -115,6 +117,8 @@ pub struct Config {
     pub detail: detail::Detail,
     /// What of command lines is not written.
     pub redact: redact::Redact,
+    /// When recording is on; none: from the start to the end, unless it is switched otherwise.
+    pub capture: Option<Capture>,
     /// A file that, while it is there, switches recording off.
     pub disable_file: Option<PathBuf>,
     /// How many times as fast as it does time shall pass, for whoever tries weeks in minutes. 1 unless set; more only for segments
@@ -148,6 +152,7 @@ impl Config {
             rollup: Some(Duration::from_secs(1)),
             detail: detail::Detail::Full,
             redact: redact::Redact::default(),
+            capture: None,
             disable_file: None,
             speed: real_time(),
             heir: None,
@@ -337,6 +342,11 @@ impl Running {
     /// Somebody asks for what just happened to be kept.
     pub fn dump(&self, why: &str) {
         self.tell(Command::Dump(why.to_owned()));
+    }
+
+    /// Recording goes on, or ends where any process records.
+    pub fn switch(&self) {
+        self.tell(Command::Switch);
     }
 
     /// Somebody else waits to go on, at the other end of this one.

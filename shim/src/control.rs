@@ -1,5 +1,5 @@
 //! Recording that is switched: what the traced program itself may call, `gputrace_pause`, `gputrace_resume`,
-//! `gputrace_recording`; and cuProfilerStart and cuProfilerStop, where these are to switch it (`--capture-range`).
+//! `gputrace_recording`; cuProfilerStart and cuProfilerStop, where these are to switch it (`--capture-range`); and ranges ([`ranges`]).
 //!
 //! Recording on and off inside one process is the honest way to price the tracer: the same program, the same memory,
 //! the same clocks a moment apart. From Python: `ctypes.CDLL(None).gputrace_pause()`.
@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use gputrace_abi::layout::{Header, SWITCHES_KEPT};
 
-use crate::{session, sys, thread};
+use crate::{ranges, session, sys, thread};
 
 /// A process begins without recording.
 static BEGINS_PAUSED: AtomicBool = AtomicBool::new(false);
@@ -18,13 +18,15 @@ static BY_PROFILER: AtomicBool = AtomicBool::new(false);
 /// Reads what the launcher asked for. For the constructor.
 pub(crate) fn configure() {
     let wanted = sys::variable(b"GPUTRACE_PAUSED");
-    BY_PROFILER.store(wanted == Some(b"profiler"), Ordering::Relaxed);
-    BEGINS_PAUSED.store(matches!(wanted, Some(b"on" | b"profiler")), Ordering::Relaxed);
+    BY_PROFILER.store(sys::variable(b"GPUTRACE_CAPTURE") == Some(b"profiler"), Ordering::Relaxed);
+    BEGINS_PAUSED.store(wanted == Some(b"on"), Ordering::Relaxed);
+    ranges::configure();
 }
 
 /// Sets how a new segment begins.
 pub(crate) fn begin(header: &Header) {
-    header.paused.store(u32::from(BEGINS_PAUSED.load(Ordering::Relaxed)), Ordering::Relaxed);
+    let is_paused = BEGINS_PAUSED.load(Ordering::Relaxed) && !ranges::is_recording();
+    header.paused.store(u32::from(is_paused), Ordering::Relaxed);
 }
 
 /// The program called cuProfilerStart or cuProfilerStop.
@@ -32,6 +34,11 @@ pub(crate) fn profiler(starts: bool) {
     if BY_PROFILER.load(Ordering::Relaxed) {
         set(u32::from(!starts));
     }
+}
+
+/// A range began that is to be recorded, or ended.
+pub(crate) fn switch(on: bool) {
+    set(u32::from(!on));
 }
 
 /// Stops recording in this process. Returns 1 when it is traced, 0 otherwise.

@@ -41,6 +41,7 @@ mod interpose;
 mod names;
 #[cfg(target_os = "linux")]
 mod nccl;
+mod ranges;
 mod record;
 mod sampling;
 mod session;

@@ -8,10 +8,10 @@ use clap::{Args, ValueEnum};
 use gputrace_collectors::counters::MOST_HZ;
 use gputrace_collectors::redact::Redact;
 
+use super::capture::{CaptureArgs, CaptureRange};
 use super::detail::DetailArgs;
 use super::limits::{LimitArgs, parse_size};
 use super::malloc::MallocArgs;
-use super::switch::CaptureRange;
 
 /// Options of `record`.
 #[derive(Args, Clone, Debug)]
@@ -129,19 +129,9 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',', default_value = "overhead")]
     pub(crate) gpu_activity: Vec<GpuActivity>,
 
-    /// Record nothing until gputrace start says so, or the program itself does
-    ///
-    /// By gputrace_resume, or by cudaProfilerStart with --capture-range. A call costs about 2.4 ns until then. What the report says is
-    /// of the time in which recording was on.
-    #[arg(long)]
-    pub(crate) start_paused: bool,
-
-    /// What switches recording in each process: none, or cudaProfilerApi
-    ///
-    /// cudaProfilerApi records from cudaProfilerStart (cuProfilerStart, torch.cuda.profiler.start) to cudaProfilerStop, as often as
-    /// they are called, and nothing before the first. Example: --capture-range cudaProfilerApi
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "none")]
-    pub(crate) capture_range: CaptureRange,
+    /// When recording is on.
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
 
     /// What recording may cost, in percent of the wall time: the dearest detail is left out first
     ///
@@ -223,8 +213,7 @@ impl RecordArgs {
             os_over: OS_OVER_US,
             limits: LimitArgs::default(),
             detail: DetailArgs::default(),
-            start_paused: false,
-            capture_range: CaptureRange::None,
+            capture: CaptureArgs::default(),
             segment_memory: 16 << 20,
             hook: HookRoute::Auto,
             on_full: None,
@@ -262,6 +251,10 @@ impl RecordArgs {
                 "--gpu-activity sync and unified-memory cost the program something between windows too: they belong to --gpu-time full"
                     .to_owned(),
             );
+        }
+        self.capture.check()?;
+        if self.nvtx == Switch::Off && matches!(self.capture.range()?, CaptureRange::Nvtx | CaptureRange::Steps) {
+            return Err("--nvtx off: no range would ever begin that switches recording on".to_owned());
         }
         self.detail.check(self.counters.0.is_some())?;
         self.limits.check(self.rollup.0.is_some())?;

@@ -18,8 +18,7 @@ use gputrace_collectors::counters::Asked;
 use gputrace_collectors::{Config, DEBUGINFOD_CLIENT, Running};
 
 use crate::cli::{
-    BUDGET, CaptureRange, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, MallocArgs, OnFull, OsWaits,
-    RecordArgs, Switch,
+    BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, MallocArgs, OnFull, OsWaits, RecordArgs, Switch,
 };
 use heir::Heir;
 pub(crate) use heir::live as live_as_heir;
@@ -146,6 +145,7 @@ fn start_run(
     config.max_size = args.limits.max_size;
     (config.max_age, config.keep_detail) = (args.limits.max_age, args.limits.keep_detail);
     config.detail = args.detail.wanted();
+    config.capture = args.capture.schedule();
     config.host_memory = args.malloc.asked(args.stacks);
     config.debuginfod = args.debuginfod;
     config.counters = args.counters.0.map(|hz| Asked { hz, cpu: args.cpu_counters == Switch::On });
@@ -223,11 +223,6 @@ fn environment(
         GpuTime::Windows => "windows",
         GpuTime::Off => "off",
     };
-    let paused = match (args.capture_range, args.start_paused) {
-        (CaptureRange::CudaProfilerApi, _) => "profiler",
-        (CaptureRange::None, true) => "on",
-        (CaptureRange::None, false) => "off",
-    };
     let activity = |kind: &GpuActivity| match kind {
         GpuActivity::Overhead => Some("overhead"),
         GpuActivity::Sync => Some("sync"),
@@ -244,7 +239,6 @@ fn environment(
         ("GPUTRACE_GPU_PERIOD", args.gpu_window_every.unwrap_or(GPU_WINDOW_EVERY).as_millis().to_string()),
         ("GPUTRACE_JOB", job(|name| std::env::var(name).ok()).unwrap_or_else(|| session.path().display().to_string())),
         ("GPUTRACE_HOOK", hook.to_owned()),
-        ("GPUTRACE_PAUSED", paused.to_owned()),
         ("GPUTRACE_STACKS", stacks),
         ("GPUTRACE_LAUNCH_STACKS", launch_stacks),
         ("GPUTRACE_OS", os.to_owned()),
@@ -254,6 +248,7 @@ fn environment(
     ];
     // What a gputrace around this one asked for is not asked for here.
     MallocArgs::SWITCHES.iter().for_each(|name| environ::unset(&mut inherited, name));
+    variables.extend(args.capture.variables());
     variables.extend(args.malloc.variables());
     if args.nvtx == Switch::On {
         inherited = environ::with_nvtx(inherited, &session.preload());

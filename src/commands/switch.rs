@@ -4,11 +4,16 @@ use anyhow::Result;
 
 use super::dump;
 use super::select::wrong;
-use crate::cli::{SetArgs, SwitchArgs};
+use crate::cli::{SetArgs, StartArgs, StopArgs};
 
-/// Tells the session, and prints the folder of its trace.
-pub(crate) fn run(args: &SwitchArgs, word: &str) -> Result<()> {
-    dump::request(args.session.as_deref(), word)
+/// Has the session record from now on, or as long and as often as is asked, and prints the folder of its trace.
+pub(crate) fn start(args: &StartArgs) -> Result<()> {
+    dump::request(args.session.as_deref(), &args.request().map_err(wrong)?)
+}
+
+/// Has the session record no more, and prints the folder of its trace.
+pub(crate) fn stop(args: &StopArgs) -> Result<()> {
+    dump::request(args.session.as_deref(), "stop")
 }
 
 /// Sets something of the session, and prints the folder of its trace.

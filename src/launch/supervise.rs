@@ -26,24 +26,24 @@ pub(crate) struct Supervisor<'a> {
     stop: Option<i32>,
     /// The target stands still.
     stopped: bool,
-    /// A signal that is the launcher's own and that the target is not told of.
-    own: Option<i32>,
-    /// It came.
-    asked: bool,
+    /// Signals that are the launcher's own and that the target is not told of.
+    own: Vec<i32>,
+    /// Those of them that came.
+    asked: Vec<i32>,
     /// When SIGINT and SIGTERM came, the last two.
     interrupts: [Option<Instant>; 2],
 }
 
 impl<'a> Supervisor<'a> {
-    /// `own`: a signal that is for the launcher alone.
-    pub(crate) fn new(signals: &'a Signals, target: u32, own: Option<i32>) -> Supervisor<'a> {
+    /// `own`: signals that are for the launcher alone.
+    pub(crate) fn new(signals: &'a Signals, target: u32, own: Vec<i32>) -> Supervisor<'a> {
         let init = std::process::id() == 1;
-        Supervisor { signals, target, init, stop: None, stopped: false, own, asked: false, interrupts: [None; 2] }
+        Supervisor { signals, target, init, stop: None, stopped: false, own, asked: Vec::new(), interrupts: [None; 2] }
     }
 
-    /// Waits for the target's end; calls `tick` after the time that it returned, first after `first`, and when the launcher's own
-    /// signal came, which it is told.
-    pub(crate) fn until_end(&mut self, first: Duration, mut tick: impl FnMut(bool) -> Duration) -> Ending {
+    /// Waits for the target's end; calls `tick` after the time that it returned, first after `first`, and when signals
+    /// of the launcher's own came, which it is told.
+    pub(crate) fn until_end(&mut self, first: Duration, mut tick: impl FnMut(&[i32]) -> Duration) -> Ending {
         let mut next = Instant::now() + first;
         loop {
             self.take_signals(next.saturating_duration_since(Instant::now()));
@@ -57,8 +57,8 @@ impl<'a> Supervisor<'a> {
                 self.stopped = false;
             }
             let asked = std::mem::take(&mut self.asked);
-            if asked || Instant::now() >= next {
-                next = Instant::now() + tick(asked);
+            if !asked.is_empty() || Instant::now() >= next {
+                next = Instant::now() + tick(&asked);
             }
         }
     }
@@ -66,8 +66,8 @@ impl<'a> Supervisor<'a> {
     fn take_signals(&mut self, timeout: Duration) {
         for signal in self.signals.wait(timeout) {
             self.note_interrupt(signal.number);
-            if self.own == Some(signal.number) {
-                self.asked = true;
+            if self.own.contains(&signal.number) {
+                self.asked.push(signal.number);
                 continue;
             }
             match signals::duty(signal, self.signals.leader(), signals::is_of(self.target)) {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `ping` | the launcher's pid, the trace's folder and the command, with tabs between them |
 //! | `start`, `stop` | the trace's folder: all processes of the session, and those that come, record from now on, or do not |
+//! | `start from=NS [for=NS] [every=NS]` | the trace's folder: they do so from a moment of the wall clock on, and as long and as often as it says ([`Capture`]) |
 //! | `set KEY=VALUE ...` | the trace's folder: all of it is set ([`Setting`]), or an error and nothing is |
 //! | `dump` | the trace's folder, once what just happened, and the second after it, is in there |
 
@@ -19,6 +20,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use crate::capture::Capture;
 
 pub use settings::Setting;
 
@@ -55,9 +58,9 @@ pub(crate) struct Client(UnixStream);
 pub(crate) enum Request {
     Ping,
     Dump,
-    /// Record from now on.
-    Start,
-    /// Record no more until [`Request::Start`].
+    /// Record from now on, or when this says.
+    Start(Option<Capture>),
+    /// Record no more until [`Request::Start`] says so.
     Stop,
     /// Something is to be set.
     Set(Vec<Setting>),
@@ -142,7 +145,10 @@ impl Request {
                     words.map(|word| Setting::of(word).ok_or_else(|| word.to_owned())).collect();
                 settings.map_or_else(Request::Unknown, Request::Set)
             }
-            "start" => Request::Start,
+            "start" => match words.collect::<Vec<_>>().as_slice() {
+                [] => Request::Start(None),
+                words => moment(words).map_or_else(|| Request::Unknown(line.to_owned()), |at| Request::Start(Some(at))),
+            },
             "stop" => Request::Stop,
             other => Request::Unknown(other.to_owned()),
         }
@@ -158,6 +164,21 @@ impl Client {
         };
         let _ = self.0.write_all(format!("{word} {}\n", text.replace('\n', " ")).as_bytes());
     }
+}
+
+/// When recording is to be on, as `start` says it.
+fn moment(words: &[&str]) -> Option<Capture> {
+    let mut capture = Capture { from_ns: 0, length: None, every: None };
+    for word in words {
+        let (key, value) = word.split_once('=')?;
+        match key {
+            "from" => capture.from_ns = value.parse().ok()?,
+            "for" => capture.length = Some(Duration::from_nanos(value.parse().ok()?)),
+            "every" => capture.every = Some(Duration::from_nanos(value.parse().ok()?)),
+            _ => return None,
+        }
+    }
+    (capture.every.is_none_or(|every| capture.length.is_some_and(|length| length < every))).then_some(capture)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::Drain;
+use super::scheduled::Schedule;
 
 /// It is looked for this often.
 const LOOK: Duration = Duration::from_secs(1);
@@ -32,6 +33,7 @@ impl Drain {
         if !was_there {
             self.say_disabled(&file);
         }
+        self.schedule = Schedule::default();
         self.switch.ask(Some(false));
         self.see_switches();
         let now_ns = self.clocks.now_ns();

@@ -45,7 +45,8 @@ impl Drain {
                 Request::Ping => client.answer(Ok(&self.about())),
                 Request::Dump => self.dump(Some(client), "gputrace dump"),
                 Request::Set(settings) => self.set(&settings, client),
-                Request::Start => self.switch_all(true, client),
+                Request::Start(None) => self.switch_all(true, client),
+                Request::Start(Some(capture)) => self.schedule(capture, client),
                 Request::Stop => self.switch_all(false, client),
                 Request::Unknown(word) => client.answer(Err(&format!("{word}: this gputrace does not know that"))),
             }

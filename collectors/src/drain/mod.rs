@@ -11,6 +11,7 @@ mod disabled;
 mod dumps;
 mod go_on;
 mod hangs;
+mod scheduled;
 mod send;
 mod set;
 mod switch;
@@ -31,6 +32,7 @@ use counted::Counted;
 use disabled::Disabled;
 use dumps::Dump;
 use hangs::Hangs;
+use scheduled::Schedule;
 use switch::Switch;
 use watch::Watch;
 
@@ -65,6 +67,7 @@ pub(crate) enum Command {
     Untraced(Untraced),
     Root(u32),
     Dump(String),
+    Switch,
     Heir(Arc<OwnedFd>),
     Finish { root: Option<ExitStatusInfo>, deadline: Instant },
 }
@@ -96,6 +99,7 @@ pub(crate) struct Drain {
     /// What was asked to be kept, and is not on the disk yet.
     dumps: Vec<Dump>,
     switch: Switch,
+    schedule: Schedule,
     disabled: Disabled,
     /// When the earliest row of what GPUs did may begin that is still to come.
     unwritten_ns: i64,
@@ -166,6 +170,7 @@ impl Drain {
         let mut drain = Drain {
             hangs: Hangs::new(&config, shared.clone()),
             will: Will::new(config.heir.clone()),
+            schedule: Schedule::of(config.capture),
             config,
             shared,
             arrivals,
@@ -243,6 +248,7 @@ impl Drain {
             self.answer();
             self.see_switches();
             self.see_disable_file();
+            self.follow_schedule();
             self.describe_in_time();
         };
         self.finish(root, deadline)
@@ -255,6 +261,7 @@ impl Drain {
             (false, true) => self.interval,
             (true, true) => LOOK_FOR_FILES,
         };
+        let wait = wait.min(self.until_switched());
         let (bell, ended) = (&self.bell, &mut self.ended);
         self.watched.sleep(wait, |token| match token {
             SOCKET | CONTROL => {}
@@ -273,6 +280,7 @@ impl Drain {
                     self.will.root(pid);
                 }
                 Ok(Command::Dump(why)) => self.dump(None, &why),
+                Ok(Command::Switch) => self.switch_over(),
                 Ok(Command::Heir(heir)) => self.leave_to(heir),
                 Ok(Command::Finish { root, deadline }) => return Some((root, deadline)),
                 Err(crossbeam_channel::TryRecvError::Empty) => return None,

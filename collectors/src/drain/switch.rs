@@ -10,6 +10,7 @@ use crate::process::{Process, Recording};
 use crate::writer::Message;
 
 use super::Drain;
+use super::scheduled::Schedule;
 
 /// What the manifest says of a run of which recording was off for a while.
 pub(super) const SWITCHED: &str = "switched";
@@ -93,6 +94,28 @@ impl Drain {
         if on && self.disabled.is_there {
             return client.answer(Err("an administrator switched recording off on this machine"));
         }
+        // Who says so now is not overruled by what was asked for before.
+        self.schedule = Schedule::default();
+        self.record_all(on);
+        if on {
+            client.answer(Ok(&self.trace().display().to_string()));
+        } else {
+            // What was recorded is on the disk when it is said that it ended.
+            self.answer_when_written(self.clocks.now_ns(), client);
+        }
+    }
+
+    /// Switches all off where any records, else on.
+    pub(super) fn switch_over(&mut self) {
+        let on = !self.processes.values().any(Process::is_recording);
+        if !(on && self.disabled.is_there) {
+            self.schedule = Schedule::default();
+            self.record_all(on);
+        }
+    }
+
+    /// Has all processes record, or not, from now on, and those that come.
+    pub(super) fn record_all(&mut self, on: bool) {
         self.switch.asked = Some(on);
         self.see_switches();
         let now_ns = self.clocks.now_ns();
@@ -101,10 +124,6 @@ impl Drain {
         if on {
             // Whoever goes on, should this collector be killed, knows from when on.
             self.unsent.push(Message::Manifest(Box::new(self.describe())));
-            client.answer(Ok(&self.trace().display().to_string()));
-        } else {
-            // What was recorded is on the disk when it is said that it ended.
-            self.answer_when_written(now_ns, client);
         }
     }
 

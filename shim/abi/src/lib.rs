@@ -33,6 +33,7 @@ pub mod ring;
 pub mod sample;
 pub mod shed;
 pub mod stack;
+pub mod steps;
 pub mod sync;
 pub mod text;
 pub mod windows;

@@ -10,6 +10,7 @@ use gputrace_collectors::{CollectError, Manifest, Untraced, Warnings};
 
 use super::{Recorded, Run};
 use crate::analysis::summary;
+use crate::cli::CaptureRange;
 use crate::cli::RecordArgs;
 use crate::import::device_times;
 use crate::launch::brake::{Brake, CURE};
@@ -22,6 +23,8 @@ use crate::{render, say};
 
 /// The collector's time for its last files when nobody is in a hurry.
 pub(super) const SEAL: Duration = Duration::from_secs(60);
+/// Recording is switched by this signal to gputrace, where that is asked for.
+const SWITCH_SIGNAL: i32 = libc::SIGUSR2;
 /// Survivors that are named one by one.
 const NAMED_SURVIVORS: usize = 3;
 
@@ -40,15 +43,19 @@ pub(super) fn stay(
         running.untraced(Untraced { pid: target as i32, exe, reason: obstacle.to_string() });
     }
     session::sweep(&session::bases());
-    let own = args.detail.is_triggered().then(signals::dump_signal);
-    let mut supervisor = Supervisor::new(signals, target, own);
+    let dumps = args.detail.is_triggered().then(signals::dump_signal);
+    let switches = (args.capture.range() == Ok(CaptureRange::Signal)).then_some(SWITCH_SIGNAL);
+    let mut supervisor = Supervisor::new(signals, target, dumps.into_iter().chain(switches).collect());
     let named = inspection.obstacle.is_some().then(|| inspection.program());
     let mut watch = Watch::new(session.root().to_owned(), target, named, args.malloc.is_recorded());
     let warnings = running.warnings();
     let mut said = Vec::new();
     let ending = supervisor.until_end(watch::EAGER, |asked| {
-        if asked {
-            running.dump("a signal to gputrace");
+        for signal in asked {
+            match Some(*signal) == switches {
+                true => running.switch(),
+                false => running.dump("a signal to gputrace"),
+            }
         }
         heir.iter_mut().for_each(|heir| heir.watch(&running));
         let (found, next) = watch.look();

@@ -6,6 +6,7 @@ use gputrace_abi::event::{range, text_kind};
 
 use super::previous;
 use super::texts::{self, Text};
+use crate::ranges;
 
 /// `nvtxEventAttributes_t`, the same in every version of the interface.
 #[repr(C)]
@@ -52,13 +53,15 @@ pub(super) struct Said {
     pub(super) number: u64,
     /// Category, and above it the colour.
     pub(super) category: u64,
+    /// Recording is switched by ranges of this name.
+    pub(super) switches: bool,
 }
 
 impl Said {
     /// Only a name.
     #[inline(always)]
     pub(super) fn named(text: impl Text) -> Said {
-        Said { name: texts::key(text_kind::RANGE, text), ..Said::default() }
+        Said { name: texts::key(text_kind::RANGE, text), switches: texts::switches(text), ..Said::default() }
     }
 
     /// All that the attributes say; nothing where they are not there or of another kind.
@@ -70,11 +73,14 @@ impl Said {
         if usize::from(said.bytes) < size_of::<Attributes>() {
             return Said::default();
         }
-        let name = match said.message_type {
-            message::NARROW => texts::key(text_kind::RANGE, said.message.cast::<c_char>()),
-            message::WIDE => texts::key(text_kind::RANGE, said.message.cast::<u32>()),
-            message::REGISTERED => previous::key_of(said.message as usize),
-            _ => 0,
+        let named = match said.message_type {
+            message::NARROW => Said::named(said.message.cast::<c_char>()),
+            message::WIDE => Said::named(said.message.cast::<u32>()),
+            message::REGISTERED => {
+                let name = previous::key_of(said.message as usize);
+                Said { name, switches: ranges::is_on() && ranges::is_registered(name), ..Said::default() }
+            }
+            _ => Said::default(),
         };
         let (number, kind) = match said.number_type {
             number::U64 | number::I64 => (said.number, range::INTEGER),
@@ -86,6 +92,6 @@ impl Said {
         };
         let (color, has_color) = if said.color_type == ARGB { (said.color, range::COLOR) } else { (0, 0) };
         let category = u64::from(said.category) | u64::from(color) << 32;
-        Said { name, flags: kind | has_color, number, category }
+        Said { flags: kind | has_color, number, category, ..named }
     }
 }

@@ -9,11 +9,13 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::event::{detail, text_kind};
+use gputrace_abi::layout::ThreadRow;
 use gputrace_abi::{Class, Event, local};
 
 use super::attributes::{Attributes, Said};
 use super::{BASE, CORE, CORE2, Callback, Slot, previous, texts};
-use crate::record;
+use crate::thread::State;
+use crate::{ranges, record};
 
 /// `NVTX_NO_PUSH_POP_TRACKING`: what a push or a pop returns where nobody counts levels.
 const UNTRACKED: c_int = -2;
@@ -129,9 +131,9 @@ callbacks! {
     CORE2 9 NONE nvtxDomainNameCategoryW(domain: usize, category: u32, name: *const u32) -> () = ();
         after |_| name_category(domain, category, name);
     CORE2 10 NONE nvtxDomainRegisterStringA(_domain: usize, text: *const c_char) -> usize = 0;
-        gives |handle| previous::handle_for(texts::key(text_kind::RANGE, text), handle);
+        gives |handle| previous::handle_for(texts::register(text), handle);
     CORE2 11 NONE nvtxDomainRegisterStringW(_domain: usize, text: *const u32) -> usize = 0;
-        gives |handle| previous::handle_for(texts::key(text_kind::RANGE, text), handle);
+        gives |handle| previous::handle_for(texts::register(text), handle);
     CORE2 12 NONE nvtxDomainCreateA(name: *const c_char) -> usize = 0;
         gives |handle| previous::handle_for(texts::key(text_kind::DOMAIN, name), handle);
     CORE2 13 NONE nvtxDomainCreateW(name: *const u32) -> usize = 0;
@@ -158,11 +160,24 @@ fn name_category(domain: usize, category: u32, name: impl texts::Text) {
 #[inline(always)]
 fn event(hook: u16, number: u64, domain: usize, said: Said) {
     let Some((state, row)) = record::state() else { return record::count_unrecorded(Class::Range) };
+    let domain = previous::key_of(domain);
+    let what = EVENTS.get(usize::from(hook - BASE)).filter(|_| ranges::is_on()).map(|callback| callback.detail);
+    let who = ranges::Who { thread: state.number(), domain, number };
+    if let Some(detail) = what {
+        ranges::begins(who, detail, said.switches);
+    }
     // Counted where it is not recorded too: the reader sees the gap, and pairs nothing across it.
     let nth = state.count_range();
-    if state.is_paused() {
-        return;
+    if !state.is_paused() {
+        write(state, row, hook, number, domain, said, nth);
     }
+    if let Some(detail) = what {
+        ranges::ends(who, detail);
+    }
+}
+
+#[inline(always)]
+fn write(state: &State, row: &ThreadRow, hook: u16, number: u64, domain: u64, said: Said, nth: u16) {
     if let Some(seen) = row.seen.get(Class::Range as usize) {
         local::increment(seen);
     }
@@ -172,7 +187,7 @@ fn event(hook: u16, number: u64, domain: usize, said: Said) {
         end: number,
         flags: said.flags,
         result: nth,
-        payload: [said.name, previous::key_of(domain), said.number, said.category],
+        payload: [said.name, domain, said.number, said.category],
         ..Event::default()
     };
     state.write(event, Class::Range);

@@ -6,11 +6,11 @@
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use gputrace_abi::event::TEXT_MAX_BYTES;
+use gputrace_abi::event::{TEXT_MAX_BYTES, text_kind};
 use gputrace_abi::layout::note;
 use gputrace_abi::text;
 
-use crate::{session, thread};
+use crate::{ranges, session, thread};
 
 /// Keys of texts that were sent: buckets of one cache line.
 static SENT: [Bucket; 1024] = [const { Bucket([const { AtomicU64::new(0) }; 8]) }; 1024];
@@ -22,7 +22,7 @@ struct Bucket([AtomicU64; 8]);
 const WIDE_BYTES: usize = 1024;
 
 /// A text as a function of NVTX gets it: null, or characters ended by a 0.
-pub(super) trait Text {
+pub(super) trait Text: Copy {
     /// Does something with its UTF-8, cut where it is too long; none for null.
     fn with<T>(self, work: impl FnOnce(&[u8]) -> T) -> Option<T>;
 }
@@ -76,6 +76,21 @@ pub(super) fn key(kind: u64, text: impl Text) -> u64 {
         key
     };
     text.with(key).unwrap_or(0)
+}
+
+/// Whether recording is switched by ranges of this name.
+#[inline(always)]
+pub(super) fn switches(text: impl Text) -> bool {
+    ranges::is_on() && text.with(ranges::is_asked) == Some(true)
+}
+
+/// The key of a text that the program registers.
+pub(super) fn register(text: impl Text) -> u64 {
+    let key = key(text_kind::RANGE, text);
+    if switches(text) {
+        ranges::register(key);
+    }
+    key
 }
 
 /// Sends a text that is about a key and a number.
