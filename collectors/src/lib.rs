@@ -32,6 +32,7 @@ mod host_memory;
 mod hostile_tests;
 pub mod journal;
 mod kernel;
+pub mod live;
 pub mod manifest;
 pub mod names;
 mod node;
@@ -244,7 +245,7 @@ pub struct Running {
     config: Config,
     shared: Shared,
     commands: Sender<Command>,
-    bell: Bell,
+    bell: Arc<Bell>,
     drain: JoinHandle<Manifest>,
     /// Closed when the writer has ended.
     writing: Receiver<()>,
@@ -304,12 +305,12 @@ fn start_with(mut config: Config, mut before: Option<recover::Before>) -> Result
         drop(working);
     };
     spawn("gputrace-write").spawn(write).map_err(CollectError::Thread)?;
-    let (deadline, debuginfod) = (drain.deadline(), config.debuginfod);
+    let (deadline, live, debuginfod) = (drain.deadline(), drain.resolved(), config.debuginfod);
     spawn("gputrace-symbols")
-        .spawn(move || symbols::run(&stacks, &resolved, &deadline, debuginfod))
+        .spawn(move || symbols::run(&stacks, &resolved, &live, &deadline, debuginfod))
         .map_err(CollectError::Thread)?;
     let drain = spawn("gputrace-drain").spawn(move || drain.run()).map_err(CollectError::Thread)?;
-    Ok(Running { config, shared, commands, bell, drain, writing })
+    Ok(Running { config, shared, commands, bell: Arc::new(bell), drain, writing })
 }
 
 /// Lines about trouble (disk full, say), for the launcher to print.
@@ -352,6 +353,11 @@ impl Running {
     /// Somebody else waits to go on, at the other end of this one.
     pub fn heir(&self, heir: Arc<OwnedFd>) {
         self.tell(Command::Heir(heir));
+    }
+
+    /// Where others ask how the session is doing.
+    pub fn live(&self) -> live::Source {
+        live::Source { commands: self.commands.clone(), bell: self.bell.clone() }
     }
 
     /// Lines about trouble for the launcher to print, also those that come while the collector finishes.

@@ -10,6 +10,7 @@
 //! | `start`, `stop` | the trace's folder: all processes of the session, and those that come, record from now on, or do not |
 //! | `start from=NS [for=NS] [every=NS]` | the trace's folder: they do so from a moment of the wall clock on, and as long and as often as it says ([`Capture`]) |
 //! | `set KEY=VALUE ...` | the trace's folder: all of it is set ([`Setting`]), or an error and nothing is |
+//! | `live` | a [`crate::live::Snapshot`] of the session, with what is hot, as JSON |
 //! | `dump` | the trace's folder, once what just happened, and the second after it, is in there |
 
 mod settings;
@@ -27,6 +28,8 @@ pub use settings::Setting;
 
 /// A client that has said nothing is let go after this time.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A client that reads nothing of a long answer for so long misses the rest.
+const SLOW: Duration = Duration::from_secs(2);
 /// Clients that may be there at once.
 const MOST_CLIENTS: usize = 64;
 /// A request is no longer than this.
@@ -58,6 +61,8 @@ pub(crate) struct Client(UnixStream);
 pub(crate) enum Request {
     Ping,
     Dump,
+    /// How the session is doing.
+    Live,
     /// Record from now on, or when this says.
     Start(Option<Capture>),
     /// Record no more until [`Request::Start`] says so.
@@ -140,6 +145,7 @@ impl Request {
         match words.next().unwrap_or_default() {
             "ping" => Request::Ping,
             "dump" => Request::Dump,
+            "live" => Request::Live,
             "set" => {
                 let settings: Result<_, _> =
                     words.map(|word| Setting::of(word).ok_or_else(|| word.to_owned())).collect();
@@ -163,6 +169,12 @@ impl Client {
             Err(text) => ("error", text),
         };
         let _ = self.0.write_all(format!("{word} {}\n", text.replace('\n', " ")).as_bytes());
+    }
+
+    /// Answers with a line that may be longer than a socket takes at once: waits for the client to read it, but not for long.
+    pub(crate) fn answer_at_length(mut self, line: &str) {
+        let prepared = self.0.set_nonblocking(false).and_then(|()| self.0.set_write_timeout(Some(SLOW)));
+        let _ = prepared.and_then(|()| self.0.write_all(format!("ok {line}\n").as_bytes()));
     }
 }
 

@@ -109,7 +109,6 @@ counters! {
     }
 }
 
-#[cfg(target_os = "linux")]
 impl Id {
     /// What stands in the list.
     pub(crate) fn counter(self) -> &'static Counter {

@@ -31,8 +31,9 @@ impl Drain {
         self.send_live();
         let manifest_ns = self.clocks.now_ns();
         let manifest = self.describe();
-        let running = manifest.processes.iter().filter(|process| process.running);
-        running.for_each(|process| self.counted.looked(process, manifest_ns, &mut self.tables));
+        let running = || manifest.processes.iter().filter(|process| process.running);
+        self.tables.live.looked(running());
+        running().for_each(|process| self.counted.looked(process, manifest_ns, &mut self.tables));
         self.unsent.push(Message::Manifest(Box::new(manifest)));
         self.described = Instant::now();
         self.describing_takes = start.elapsed();
@@ -87,6 +88,7 @@ impl Drain {
             if let (Some(stage), Some(device)) = (&mut self.stage, &reading.device) {
                 stage.see_device(device, reading.id, reading.value, start_ns);
             }
+            self.tables.live.read(&reading, start_ns);
             self.tables.counter(&CounterRow {
                 start_ns,
                 interval_ns: reading.interval_ns.map(|ns| ns as i64),

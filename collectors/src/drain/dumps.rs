@@ -43,6 +43,7 @@ impl Drain {
         for (request, client) in requests {
             match request {
                 Request::Ping => client.answer(Ok(&self.about())),
+                Request::Live => self.show_client(client),
                 Request::Dump => self.dump(Some(client), "gputrace dump"),
                 Request::Set(settings) => self.set(&settings, client),
                 Request::Start(None) => self.switch_all(true, client),

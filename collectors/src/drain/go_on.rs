@@ -55,6 +55,7 @@ impl Drain {
             if switched.is_some() {
                 self.switch.ask(process.is_told_to_record());
             }
+            self.tables.live.began(id);
             self.processes.insert(token, process);
         }
         self.changed = true;

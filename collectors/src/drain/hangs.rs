@@ -68,6 +68,11 @@ impl Hangs {
         self.all.clone()
     }
 
+    /// How many there were.
+    pub(super) fn count(&self) -> u64 {
+        self.all.len() as u64 + self.more
+    }
+
     /// What the manifest has to say of those that were not.
     pub(super) fn note(&self) -> Option<String> {
         (self.more > 0).then(|| format!("{} more calls hung than are listed", self.more))

@@ -11,6 +11,7 @@ mod disabled;
 mod dumps;
 mod go_on;
 mod hangs;
+mod live;
 mod scheduled;
 mod send;
 mod set;
@@ -32,6 +33,7 @@ use counted::Counted;
 use disabled::Disabled;
 use dumps::Dump;
 use hangs::Hangs;
+use live::Watched;
 use scheduled::Schedule;
 use switch::Switch;
 use watch::Watch;
@@ -43,6 +45,7 @@ use crate::control::Control;
 use crate::counters::Sampler;
 use crate::detail::{self, Stage};
 use crate::heir::Will;
+use crate::live::{Resolved, Snapshot};
 use crate::manifest::{ExitStatusInfo, Manifest, Node, Untraced};
 use crate::names::Written;
 use crate::process::Process;
@@ -69,6 +72,7 @@ pub(crate) enum Command {
     Dump(String),
     Switch,
     Heir(Arc<OwnedFd>),
+    Live { hot: bool, answer: Sender<Arc<Snapshot>> },
     Finish { root: Option<ExitStatusInfo>, deadline: Instant },
 }
 
@@ -98,6 +102,7 @@ pub(crate) struct Drain {
     control: Option<Control>,
     /// What was asked to be kept, and is not on the disk yet.
     dumps: Vec<Dump>,
+    watched_by: Watched,
     switch: Switch,
     schedule: Schedule,
     disabled: Disabled,
@@ -184,6 +189,7 @@ impl Drain {
             stage,
             control: control.ok(),
             dumps: Vec::new(),
+            watched_by: Watched::default(),
             switch: Switch::default(),
             disabled: Disabled::default(),
             unwritten_ns: i64::MAX,
@@ -223,6 +229,11 @@ impl Drain {
     /// Where it will say when the end has come.
     pub(crate) fn deadline(&self) -> Deadline {
         self.deadline.clone()
+    }
+
+    /// Where native stacks are told of once they have symbols.
+    pub(crate) fn resolved(&self) -> Resolved {
+        self.tables.live.resolved()
     }
 
     /// The manifest of the start.
@@ -282,6 +293,7 @@ impl Drain {
                 Ok(Command::Dump(why)) => self.dump(None, &why),
                 Ok(Command::Switch) => self.switch_over(),
                 Ok(Command::Heir(heir)) => self.leave_to(heir),
+                Ok(Command::Live { hot, answer }) => self.show(hot, &answer),
                 Ok(Command::Finish { root, deadline }) => return Some((root, deadline)),
                 Err(crossbeam_channel::TryRecvError::Empty) => return None,
                 // The launcher is gone without a word.
@@ -300,6 +312,7 @@ impl Drain {
             return;
         }
         let (mut events, mut full) = (0, false);
+        self.tables.live.tick(self.clocks.now_ns());
         for process in self.processes.values_mut() {
             let read = process.pass(&mut self.clocks, &mut self.tables, &mut self.written, false);
             events += read;
@@ -308,8 +321,11 @@ impl Drain {
             if let Some(told) = process.leave() {
                 self.will.told(process.id, told);
             }
-            if let (Some(sampler), Some(devices)) = (&self.sampler, process.devices.news()) {
-                sampler.sees(process.id, devices);
+            if process.devices.are_more() {
+                self.tables.live.sees(process.id, process.devices.all().map(|device| device.uuid.as_str()));
+                if let Some(sampler) = &self.sampler {
+                    sampler.sees(process.id, process.devices.all());
+                }
             }
         }
         self.will.flush();
@@ -362,6 +378,7 @@ impl Drain {
         self.rows.push(process.row(&self.clocks, &self.config.host));
         let described = process.describe(&self.clocks);
         self.counted.ended(&described, self.clocks.now_ns(), &mut self.tables);
+        self.tables.live.ended(&described);
         self.manifest.processes.push(described);
         self.will.ended(process.id);
         if self.root.is_some_and(|root| root == process.pid as u32 && !process.foreign) {

@@ -103,6 +103,7 @@ impl Drain {
             sampler.began(id, process.pid);
         }
         process.begin_recording(&self.clocks);
+        self.tables.live.began(id);
         self.switch.apply(&mut process, self.clocks.now_ns());
         self.processes.insert(token, process);
         // It is busy starting: what it does next is worth seeing soon.

@@ -227,7 +227,7 @@ impl Process {
         }
     }
 
-    fn cost(&self, clocks: &Clocks, accounting: &BTreeMap<String, Count>) -> Cost {
+    pub(super) fn cost(&self, clocks: &Clocks, accounting: &BTreeMap<String, Count>) -> Cost {
         let (work, prices) = (self.work(clocks, accounting), self.prices(clocks));
         let Prices { event_ns, passed_ns: malloc_ns, counted_ns } = prices;
         // Costs are given in 1/256 ticks.

@@ -19,7 +19,7 @@ const MOST: usize = 64;
 #[derive(Default)]
 pub(crate) struct Devices {
     all: BTreeMap<u64, Device>,
-    /// How many of them [`Self::news`] has told of.
+    /// How many of them there were when [`Self::are_more`] was asked last.
     told: usize,
     /// When the first was told of, as cuInit succeeded.
     since: Option<Instant>,
@@ -54,11 +54,9 @@ impl Devices {
         self.all.values()
     }
 
-    /// All of them, when there are more than at the last call.
-    pub(crate) fn news(&mut self) -> Option<impl Iterator<Item = &Device>> {
-        let news = self.all.len() > self.told;
-        self.told = self.all.len();
-        news.then(|| self.all.values())
+    /// Whether there are more than at the last call.
+    pub(crate) fn are_more(&mut self) -> bool {
+        self.all.len() > std::mem::replace(&mut self.told, self.all.len())
     }
 }
 

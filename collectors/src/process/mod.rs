@@ -15,6 +15,7 @@ mod graphs;
 mod host;
 pub(crate) mod in_flight;
 mod intake;
+mod live;
 mod metal;
 mod named;
 pub(crate) mod pending;

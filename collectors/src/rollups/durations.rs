@@ -2,16 +2,21 @@
 
 use std::fmt::Write;
 
+use serde::{Deserialize, Serialize};
+
 /// Buckets of a power of two: a duration is known to 25 %, from 12.5 % below the bucket's middle to 12.5 % above.
 const PARTS: u32 = 4;
 /// Durations below have a bucket each.
 const SMALLEST: u64 = PARTS as u64;
+/// Buckets that a duration may lie in.
+pub(crate) const BUCKETS: usize = (PARTS * u64::BITS - PARTS) as usize;
 
 /// A histogram of durations in ns.
 ///
 /// Bucket b of 4 or more holds those from 2^(b / 4 + 1) x (1 + b mod 4 / 4) to the begin of bucket b + 1, in whole numbers;
 /// buckets 0 to 3 hold 0 to 3 ns. Its text is `BUCKET:COUNT` for each that is not empty, in their order, separated by spaces.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub struct Durations {
     /// Bucket and count, in the order in which they came first: few, and the same ones again and again.
     counts: Vec<(u16, u64)>,
@@ -19,7 +24,7 @@ pub struct Durations {
 
 impl Durations {
     /// The bucket of a duration.
-    fn bucket(ns: u64) -> u16 {
+    pub(crate) fn bucket(ns: u64) -> u16 {
         if ns < SMALLEST {
             return ns as u16;
         }
@@ -36,6 +41,19 @@ impl Durations {
         }
         let part = u64::from(bucket % PARTS + PARTS);
         part.checked_shl(bucket / PARTS + 1 - PARTS.ilog2()).filter(|ns| *ns >= part).unwrap_or(u64::MAX)
+    }
+
+    /// Those of so many in each bucket.
+    pub(crate) fn of(counts: &[u64]) -> Durations {
+        let counts = (0..).zip(counts).filter(|(_, count)| **count > 0).map(|(bucket, count)| (bucket, *count));
+        Durations { counts: counts.collect() }
+    }
+
+    /// The buckets that are not empty, shortest first: where each ends, ns, and how many are in it.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        let mut sorted = self.counts.clone();
+        sorted.sort_unstable();
+        sorted.into_iter().map(|(bucket, count)| (Durations::begin_ns(bucket.saturating_add(1)), count)).collect()
     }
 
     /// Adds a duration.
@@ -123,9 +141,30 @@ impl Durations {
     }
 }
 
+impl From<String> for Durations {
+    fn from(text: String) -> Durations {
+        Durations::parse(&text)
+    }
+}
+
+impl From<Durations> for String {
+    fn from(durations: Durations) -> String {
+        durations.text()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buckets_are_those_that_were_counted_and_end_where_the_next_begins() {
+        let mut counts = [0; BUCKETS];
+        [3, 7000, 7001, u64::MAX].into_iter().for_each(|ns| counts[usize::from(Durations::bucket(ns))] += 1);
+        let durations = Durations::of(&counts);
+        assert_eq!(durations.buckets(), [(4, 1), (7168, 2), (u64::MAX, 1)]);
+        assert_eq!(usize::from(Durations::bucket(u64::MAX)), BUCKETS - 1);
+    }
 
     #[test]
     fn each_duration_lies_in_its_bucket_and_buckets_follow_each_other() {

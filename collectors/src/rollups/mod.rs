@@ -14,11 +14,15 @@ use std::time::Duration;
 
 use gputrace_abi::Class;
 
+pub(crate) use durations::BUCKETS;
 pub use durations::Durations;
 pub(crate) use level::{Key, Level, Row};
 
 /// Periods of `rollup_names` are so many times as long as those of `rollups`: names and lines are many, and each has a row.
 const NAMED_PERIODS: u32 = 60;
+
+/// How many kinds there are.
+pub(crate) const KINDS: usize = Kind::CLASSES as usize + 2;
 
 /// What a row of rollups is about: the class of an event, or work of the GPU. The place of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,10 +39,18 @@ impl Kind {
         Kind(class as u8)
     }
 
+    /// Its text.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Kind::KERNEL => "kernel",
+            Kind::DEVICE_COPY => "device_copy",
+            Kind(class) => Class::from_u8(class).map_or("", Class::name),
+        }
+    }
+
     /// The texts of all.
     pub(crate) fn texts() -> Vec<&'static str> {
-        let classes = (0..Kind::CLASSES).map(|n| Class::from_u8(n).map_or("", Class::name));
-        classes.chain(["kernel", "device_copy"]).collect()
+        (0..KINDS as u8).map(|kind| Kind(kind).text()).collect()
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use crate::live::Resolved;
 use crate::tables::{StackColumns, StackRow};
 use crate::writer::Message;
 #[cfg(target_os = "linux")]
@@ -40,13 +41,21 @@ pub(crate) struct Native {
 pub(crate) type Deadline = Arc<OnceLock<Instant>>;
 
 /// The thread's work: until nobody sends any more.
-pub(crate) fn run(stacks: &Receiver<Native>, writer: &Sender<Message>, deadline: &Deadline, debuginfod: bool) {
+pub(crate) fn run(
+    stacks: &Receiver<Native>,
+    writer: &Sender<Message>,
+    live: &Resolved,
+    deadline: &Deadline,
+    debuginfod: bool,
+) {
     let mut files = Files::new(deadline, debuginfod);
     let mut columns = StackColumns::default();
     while let Ok(first) = stacks.recv() {
         let mut next = Some(first);
         while let Some(stack) = next {
-            for (depth, row) in files.resolve(&stack).iter().enumerate() {
+            let rows = files.resolve(&stack);
+            live.tell(stack.id, &rows);
+            for (depth, row) in rows.iter().enumerate() {
                 columns.push(stack.id, depth, row);
             }
             let full = columns.len() >= crate::tables::BATCH_ROWS;
@@ -180,7 +189,7 @@ mod tests {
             stacks.send(Native { id, pid: 0, rows }).unwrap();
         }
         drop(stacks);
-        run(&resolved, &writer, &Deadline::default(), false);
+        run(&resolved, &writer, &Resolved::default(), &Deadline::default(), false);
         drop(writer);
         let rows: usize =
             written.iter().map(|m| if let Message::Rows(_, batch, _) = m { batch.num_rows() } else { 0 }).sum();

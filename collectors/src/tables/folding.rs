@@ -1,6 +1,7 @@
-//! What each row counts for in the rollups.
+//! What each row counts for in the rollups, and in the sums of whoever watches (`live`).
 
 use gputrace_abi::Class;
+use gputrace_abi::event::detail;
 
 use super::{Call, HostAction, HostCall, OnGpu, OsWait, Range, RangeKind, Tables, Worked, rollups};
 use crate::results::has_failed;
@@ -16,9 +17,8 @@ impl Tables {
 
     #[inline]
     pub(super) fn fold_call(&mut self, call: &Call, name_id: Option<i64>, bytes: i64) {
-        let Some(rollups) = &mut self.rollups else { return };
         let failed = has_failed(call.result, call.class == Class::Collective);
-        rollups.fold(&Folded {
+        self.fold(Folded {
             key: Key {
                 api_id: Some(call.api_id),
                 name_id,
@@ -35,6 +35,13 @@ impl Tables {
             bytes: if failed { 0 } else { bytes },
             failed,
         });
+    }
+
+    /// Device memory that a call took, or gave back: address space and the host's own memory are none.
+    pub(super) fn hold(&mut self, call: &Call, detail: u8, bytes: i64) {
+        if call.result == 0 && !matches!(detail, detail::PINNED | detail::REGISTERED | detail::MAPPING) {
+            self.live.memory(call.process_id, if call.class == Class::Alloc { bytes } else { -bytes });
+        }
     }
 
     pub(super) fn fold_range(&mut self, range: &Range) {
@@ -124,8 +131,10 @@ impl Tables {
         }
     }
 
+    /// The one place that all events come through.
     #[inline]
     fn fold(&mut self, folded: Folded) {
+        self.live.fold(&folded);
         if let Some(rollups) = &mut self.rollups {
             rollups.fold(&folded);
         }

@@ -20,6 +20,8 @@ mod rollups;
 mod rows;
 mod stacks;
 
+use crate::live::Live;
+use crate::names::NameKind;
 use crate::rollups::Rollups;
 use crate::schema::TableId;
 use crate::symbols::Native;
@@ -98,6 +100,8 @@ pub(crate) struct Tables {
     in_order: InOrder,
     /// Sums of what goes through here, where they are asked for.
     rollups: Option<Rollups>,
+    /// Sums for whoever watches.
+    pub(crate) live: Live,
     full: Vec<Message>,
 }
 
@@ -129,6 +133,7 @@ impl Tables {
             gpu_activity: GpuActivityColumns::default(),
             in_order: InOrder::default(),
             rollups: None,
+            live: Live::default(),
             full: Vec::new(),
         }
     }
@@ -137,6 +142,7 @@ impl Tables {
     #[inline]
     pub(crate) fn launch(&mut self, call: &Call, launch: &Launch) {
         self.fold_call(call, launch.name_id, 0);
+        self.live.launched(call.stack_id, launch.stack_launches, call.api_ns);
         self.launches.push(call).push(launch);
     }
 
@@ -157,6 +163,7 @@ impl Tables {
     /// Adds a row to `device_memory`. `label`: id of what the program calls it.
     pub(crate) fn memory(&mut self, call: &Call, detail: u8, address: i64, bytes: i64, label: Option<i64>) {
         self.fold_call(call, None, bytes);
+        self.hold(call, detail, bytes);
         self.device_memory.push(call).push(call.class, detail, address, bytes, label);
     }
 
@@ -239,6 +246,7 @@ impl Tables {
 
     /// Adds a row to `gpu_samples`.
     pub(crate) fn gpu_sample(&mut self, row: &GpuSample) {
+        self.live.sampled(row);
         self.gpu_samples.push(row);
     }
 
@@ -249,6 +257,9 @@ impl Tables {
 
     /// Adds a row to `names`.
     pub(crate) fn name(&mut self, id: i64, kind: &str, name: &str) {
+        if kind == NameKind::Kernel.name() {
+            self.live.name(id, name);
+        }
         self.names.rows.count += 1;
         self.names.name_id.push(id);
         self.names.kind.push(Some(kind));
@@ -257,6 +268,7 @@ impl Tables {
 
     /// Adds the rows of a stack, innermost frame first, to `stacks`.
     pub(crate) fn stack(&mut self, id: i64, frames: &[StackRow]) {
+        self.live.stack(id, frames);
         for (depth, row) in frames.iter().enumerate() {
             self.stacks.push(id, depth, row);
         }

@@ -10,6 +10,7 @@ mod arrivals;
 mod detail;
 mod faults;
 mod limits;
+mod live;
 mod metal;
 mod ranges;
 mod recover;

@@ -22,6 +22,14 @@ impl Gpu {
         Some(GpuTime { events, budget, without_record: self.without_record(), ..about })
     }
 
+    /// For how long records were on before `known_ns`, as far as what was done has been told; none: they never were.
+    pub(in crate::process) fn observed_ns(&self, known_ns: i64) -> Option<i64> {
+        let about = self.about.as_ref().filter(|about| about.windows > 0 || self.open.is_some())?;
+        let late = |(on, off): &(i64, i64)| (off - known_ns.max(*on)).max(0);
+        let open = self.open.map_or(0, |(on, _)| (self.settled_ns.min(known_ns) - on).max(0));
+        Some(about.on_ns - self.closed.iter().map(late).sum::<i64>() + open)
+    }
+
     /// Calls that gave the GPU work while records were on, and of which none came.
     fn without_record(&self) -> u64 {
         self.given.saturating_sub(self.calls.answered)

@@ -1,0 +1,370 @@
+//! Live aggregates: what a session does, added up while it does it, for whoever asks.
+//!
+//! Every row passes here on its way into its table, where it is added to the rollups as well (`tables::folding`): an addition to the
+//! sums of its process and kind, and while somebody looks to those of its kernel and line. Nothing is kept of single events.
+//! Who asks gets a [`Snapshot`], at the control socket (`live`) or by [`Source`]; the drain makes it between two passes, at most
+//! [`OFTEN_NS`] apart, and no lock stands in the way of an event.
+//!
+//! **Bounded.** Processes that run have sums of their own, [`MOST_PROCESSES`] at most; those of others are one sum, to which a
+//! process's are added when it ends. So no sum of the session ever runs back.
+
+mod account;
+mod answers;
+mod busy;
+mod hot;
+mod lines;
+mod snapshot;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, bounded};
+use rustc_hash::FxHashMap;
+
+pub(crate) use account::sums_of;
+pub(crate) use answers::Answers;
+use busy::Busy;
+use hot::Hot as Seconds;
+use lines::Lines;
+pub(crate) use lines::Resolved;
+pub use snapshot::{
+    Device, Frame, Gpu, Hot, HotKernel, HotSite, Kind, Process, Reading, Shed, Snapshot, Sums, VERSION,
+};
+use sums::ByKind;
+
+use crate::counters::{Id, Reading as Read};
+use crate::drain::{Bell, Command};
+use crate::manifest;
+use crate::rollups::{Folded, Kind as RowKind};
+use crate::tables::GpuSample;
+
+/// Processes with sums of their own.
+pub const MOST_PROCESSES: usize = 256;
+/// A snapshot that is younger than this is given again.
+pub(crate) const OFTEN_NS: i64 = 100_000_000;
+/// Kernels and lines that are told.
+const MOST_HOT: usize = 50;
+/// Counters of devices and control groups whose last reading is kept; those of a process are as many as there are counters.
+const MOST_READINGS: usize = 4096;
+/// How long [`Source`] waits for the drain.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Place of the sums of all processes that have none of their own.
+const OTHERS: usize = 0;
+
+type Readings<Of> = BTreeMap<(Of, Id), (i64, f64, f64)>;
+
+/// A process, or all others.
+#[derive(Default)]
+struct Slot {
+    kinds: ByKind,
+    device_memory_bytes: i64,
+    busy: Busy<Option<i32>>,
+    /// UUIDs by ordinal.
+    uuids: Vec<Arc<str>>,
+    readings: Readings<()>,
+    /// The account of the process as it was told last; of the others, of those that have ended.
+    account: Sums,
+}
+
+/// All sums of a session.
+pub(crate) struct Live {
+    slots: Vec<Slot>,
+    /// Processes by their id; what has no place counts for the others.
+    places: FxHashMap<i64, usize>,
+    vacant: Vec<usize>,
+    /// The process of the last event, and its place.
+    last: (i64, usize),
+    devices: Busy<Arc<str>>,
+    readings: Readings<Option<Arc<str>>>,
+    hot: Seconds,
+    lines: Lines,
+    ended: u64,
+    /// Accounts of processes that run and have no sums of their own, as of the last look at them.
+    beyond: Sums,
+    /// Of these, those that have ended since.
+    late: Sums,
+}
+
+impl Default for Live {
+    fn default() -> Live {
+        Live {
+            slots: vec![Slot::default()],
+            places: FxHashMap::default(),
+            vacant: Vec::new(),
+            last: (i64::MIN, OTHERS),
+            devices: Busy::default(),
+            readings: Readings::default(),
+            hot: Seconds::default(),
+            lines: Lines::default(),
+            ended: 0,
+            beyond: Sums::default(),
+            late: Sums::default(),
+        }
+    }
+}
+
+impl Live {
+    /// A process is there: it has sums of its own from now on, if there is a place for them. It keeps what it gets.
+    pub(crate) fn began(&mut self, process_id: i64) {
+        let place = self.vacant.pop().or_else(|| {
+            let free = self.slots.len() <= MOST_PROCESSES;
+            free.then(|| {
+                self.slots.push(Slot::default());
+                self.slots.len() - 1
+            })
+        });
+        self.places.insert(process_id, place.unwrap_or(OTHERS));
+        self.last = (i64::MIN, OTHERS);
+    }
+
+    /// A process has ended. Its sums go to the others', and so does what comes late.
+    pub(crate) fn ended(&mut self, process: &manifest::Process) {
+        self.ended += 1;
+        self.last = (i64::MIN, OTHERS);
+        let mut account = account::described(process);
+        let place = self.places.remove(&process.process_id).unwrap_or(OTHERS);
+        if place == OTHERS {
+            return self.late.add(&account);
+        }
+        self.vacant.push(place);
+        let slot = self.slots.get_mut(place).map(std::mem::take).unwrap_or_default();
+        account.at_least(&slot.account);
+        if let Some(others) = self.slots.get_mut(OTHERS) {
+            others.kinds.merge(&slot.kinds);
+            others.account.add(&account);
+        }
+    }
+
+    /// All processes that run were looked at: those without sums of their own are counted with the others as of now.
+    pub(crate) fn looked<'a>(&mut self, running: impl Iterator<Item = &'a manifest::Process>) {
+        let late = std::mem::take(&mut self.late);
+        let mut beyond = Sums::default();
+        running.filter(|process| !self.has_own(process.process_id)).for_each(|one| beyond.add(&account::described(one)));
+        self.beyond = beyond;
+        if let Some(others) = self.slots.get_mut(OTHERS) {
+            others.account.add(&late);
+        }
+    }
+
+    /// Whether a process has sums of its own.
+    pub(crate) fn has_own(&self, process_id: i64) -> bool {
+        self.places.get(&process_id).is_some_and(|place| *place != OTHERS)
+    }
+
+    #[inline]
+    fn slot(&mut self, process_id: i64) -> Option<&mut Slot> {
+        if self.last.0 != process_id {
+            self.last = (process_id, self.places.get(&process_id).copied().unwrap_or(OTHERS));
+        }
+        self.slots.get_mut(self.last.1)
+    }
+
+    /// The place of a process that has sums of its own.
+    fn own(&mut self, process_id: i64) -> Option<&mut Slot> {
+        self.places.get(&process_id).filter(|place| **place != OTHERS).and_then(|place| self.slots.get_mut(*place))
+    }
+
+    /// Adds one event, or several of one row.
+    #[inline]
+    pub(crate) fn fold(&mut self, folded: &Folded) {
+        let key = &folded.key;
+        if let Some(slot) = self.slot(key.process_id) {
+            slot.kinds.add(folded);
+        }
+        if matches!(key.kind, RowKind::KERNEL | RowKind::DEVICE_COPY) {
+            self.worked(folded);
+        }
+        if self.hot.is_wanted {
+            self.hot.fold(folded);
+        }
+    }
+
+    /// The GPU worked.
+    fn worked(&mut self, folded: &Folded) {
+        let (device, took_ns) = (folded.key.device, folded.took_ns.unwrap_or(0));
+        let Some(slot) = self.slot(folded.key.process_id) else { return };
+        slot.busy.add(&device, folded.start_ns, took_ns);
+        let uuid = device.and_then(|ordinal| slot.uuids.get(usize::try_from(ordinal).ok()?)).cloned();
+        if let Some(uuid) = uuid {
+            self.devices.add(&uuid, folded.start_ns, took_ns);
+        }
+    }
+
+    /// Device memory was taken, or given back.
+    pub(crate) fn memory(&mut self, process_id: i64, bytes: i64) {
+        // Blocks of processes that have ended, or have no sums, are nobody's.
+        if let Some(slot) = self.own(process_id) {
+            slot.device_memory_bytes = slot.device_memory_bytes.saturating_add(bytes);
+        }
+    }
+
+    /// A launch has a stack: it was drawn, for so many.
+    #[inline]
+    pub(crate) fn launched(&mut self, stack: Option<i64>, launches: Option<i64>, took_ns: i64) {
+        if !self.hot.is_wanted {
+            return;
+        }
+        if let (Some(stack), Some(launches)) = (stack, launches.filter(|launches| *launches > 0)) {
+            let total_ns = took_ns.saturating_mul(launches);
+            let site = hot::Site { calls: launches.unsigned_abs(), total_ns, bytes: 0 };
+            self.hot.site(stack, RowKind::of(gputrace_abi::Class::Launch), site);
+        }
+    }
+
+    /// The GPU's time for a launch was measured.
+    pub(crate) fn sampled(&mut self, sample: &GpuSample) {
+        if self.hot.is_wanted && sample.kind == gputrace_abi::sample::kind::KERNEL {
+            let gpu_ns = sample.gpu_ns;
+            self.hot.kernel(sample.name_id, hot::Kernel { timed: 1, gpu_ns, ..hot::Kernel::default() });
+        }
+    }
+
+    /// A name was announced.
+    pub(crate) fn name(&mut self, id: i64, name: &str) {
+        self.lines.name(id, name);
+    }
+
+    /// A stack was announced.
+    pub(crate) fn stack(&mut self, id: i64, frames: &[crate::tables::StackRow]) {
+        self.lines.stack(id, frames);
+    }
+
+    /// Where the thread that finds symbols tells of stacks.
+    pub(crate) fn resolved(&self) -> Resolved {
+        self.lines.resolved.clone()
+    }
+
+    /// The devices of a process, by ordinal.
+    pub(crate) fn sees<'a>(&mut self, process_id: i64, uuids: impl Iterator<Item = &'a str>) {
+        if let Some(slot) = self.own(process_id) {
+            slot.uuids = uuids.map(Arc::from).collect();
+        }
+    }
+
+    /// A counter was read.
+    pub(crate) fn read(&mut self, reading: &Read, at_ns: i64) {
+        match reading.process {
+            Some((process_id, _)) => {
+                if let Some(slot) = self.own(process_id) {
+                    note(&mut slot.readings, (), reading, at_ns);
+                }
+            }
+            None => note(&mut self.readings, reading.device.clone(), reading, at_ns),
+        }
+    }
+
+    /// Time passes: once a pass.
+    pub(crate) fn tick(&mut self, now_ns: i64) {
+        self.hot.tick(now_ns);
+    }
+
+    /// Somebody wants to know what is hot.
+    pub(crate) fn want_hot(&mut self, now_ns: i64) {
+        self.hot.want(now_ns);
+    }
+
+    /// Adds the sums of a process to what it says of itself.
+    pub(crate) fn complete(&mut self, process: &mut Process) {
+        let Some(slot) = self.own(process.process_id) else { return };
+        process.sums.at_least(&slot.account);
+        slot.account = process.sums.clone();
+        slot.kinds.describe(&mut process.sums);
+        process.sums.device_memory_bytes = slot.device_memory_bytes.max(0);
+        if let Some(gpu) = &mut process.gpu {
+            let uuid = |at: Option<i32>| slot.uuids.get(usize::try_from(at?).ok()?).map(|uuid| uuid.to_string());
+            let busy = slot.busy.all();
+            gpu.devices = busy.map(|(at, busy_ns)| Device { ordinal: *at, uuid: uuid(*at), busy_ns }).collect();
+        }
+        process.counters = slot.readings.iter().map(|(((), id), last)| reading(*id, None, last)).collect();
+    }
+
+    /// All that is of no process that has its own sums: the others' sums, devices, counters, and what is hot.
+    pub(crate) fn describe(&self, now_ns: i64, into: &mut Snapshot) {
+        if let Some(others) = self.slots.get(OTHERS) {
+            others.kinds.describe(&mut into.others);
+            into.others.add(&others.account);
+            into.others.add(&self.beyond);
+        }
+        into.ended = self.ended;
+        let device = |(uuid, busy_ns): (&Arc<str>, i64)| Device { ordinal: None, uuid: Some(uuid.to_string()), busy_ns };
+        into.devices = self.devices.all().map(device).collect();
+        into.counters = self.readings.iter().map(|((device, id), last)| reading(*id, device.as_deref(), last)).collect();
+        into.hot = self.hot.tell(now_ns).map(|told| self.name_hot(told));
+    }
+
+    fn name_hot(&self, told: hot::Told) -> Hot {
+        let mut kernels: Vec<_> = told.kernels.into_iter().collect();
+        kernels.sort_by_key(|(name, k)| (std::cmp::Reverse((heat(k), k.launches)), *name));
+        let mut sites: Vec<_> = told.sites.into_iter().collect();
+        sites.sort_by_key(|((stack, kind), site)| (std::cmp::Reverse((site.total_ns, site.calls)), *stack, kind.0));
+        let kernel = |(name, k): (Option<i64>, hot::Kernel)| HotKernel {
+            name: name.and_then(|name| self.lines.name_of(name)),
+            launches: k.launches,
+            launch_ns: k.launch_ns,
+            timed: k.timed,
+            gpu_ns: k.gpu_ns,
+        };
+        let site = |((stack, kind), site): ((i64, RowKind), hot::Site)| HotSite {
+            kind: kind.text().into(),
+            frames: self.lines.frames_of(stack),
+            calls: site.calls,
+            total_ns: site.total_ns,
+            bytes: site.bytes,
+        };
+        Hot {
+            span_ns: told.span_ns,
+            kernels: kernels.into_iter().take(MOST_HOT).map(kernel).collect(),
+            sites: sites.into_iter().take(MOST_HOT).map(site).collect(),
+            cut: told.cut,
+        }
+    }
+}
+
+/// A kernel's time on the GPU: where a part of its runs was timed, as much as all of them took if they are alike.
+fn heat(kernel: &hot::Kernel) -> i64 {
+    let scale = kernel.launches.max(kernel.timed) as f64 / kernel.timed.max(1) as f64;
+    (kernel.gpu_ns as f64 * scale) as i64
+}
+
+fn note<Of: Ord>(readings: &mut Readings<Of>, of: Of, reading: &Read, at_ns: i64) {
+    let key = (of, reading.id);
+    if reading.value.is_finite() && (readings.len() < MOST_READINGS || readings.contains_key(&key)) {
+        let last = readings.entry(key).or_insert((at_ns, 0.0, 0.0));
+        *last = (at_ns, reading.value, last.2 + reading.value);
+    }
+}
+
+fn reading(id: Id, device: Option<&str>, (at_ns, value, sum): &(i64, f64, f64)) -> Reading {
+    let counter = id.counter();
+    Reading {
+        source: counter.source.into(),
+        name: counter.name.into(),
+        device: device.map(str::to_owned),
+        at_ns: *at_ns,
+        value: *value,
+        sum: *sum,
+    }
+}
+
+/// Where a thread of the collector's process asks for snapshots.
+#[derive(Clone)]
+pub struct Source {
+    pub(crate) commands: Sender<Command>,
+    pub(crate) bell: Arc<Bell>,
+}
+
+impl Source {
+    /// The session as it is now; at most a tenth of a second old. `hot`: with what is hot, which the collector counts from the
+    /// first time on that somebody asks for it, and for ten seconds after the last. None: the collector has ended, or is ending.
+    pub fn snapshot(&self, hot: bool) -> Option<Arc<Snapshot>> {
+        let (answer, answered) = bounded(1);
+        self.commands.send(Command::Live { hot, answer }).ok()?;
+        self.bell.ring();
+        answered.recv_timeout(PATIENCE).ok()
+    }
+}
