@@ -144,7 +144,9 @@ impl Live {
     pub(crate) fn looked<'a>(&mut self, running: impl Iterator<Item = &'a manifest::Process>) {
         let late = std::mem::take(&mut self.late);
         let mut beyond = Sums::default();
-        running.filter(|process| !self.has_own(process.process_id)).for_each(|one| beyond.add(&account::described(one)));
+        running
+            .filter(|process| !self.has_own(process.process_id))
+            .for_each(|one| beyond.add(&account::described(one)));
         self.beyond = beyond;
         if let Some(others) = self.slots.get_mut(OTHERS) {
             others.account.add(&late);
@@ -291,9 +293,11 @@ impl Live {
             into.others.add(&self.beyond);
         }
         into.ended = self.ended;
-        let device = |(uuid, busy_ns): (&Arc<str>, i64)| Device { ordinal: None, uuid: Some(uuid.to_string()), busy_ns };
+        let device =
+            |(uuid, busy_ns): (&Arc<str>, i64)| Device { ordinal: None, uuid: Some(uuid.to_string()), busy_ns };
         into.devices = self.devices.all().map(device).collect();
-        into.counters = self.readings.iter().map(|((device, id), last)| reading(*id, device.as_deref(), last)).collect();
+        into.counters =
+            self.readings.iter().map(|((device, id), last)| reading(*id, device.as_deref(), last)).collect();
         into.hot = self.hot.tell(now_ns).map(|told| self.name_hot(told));
     }
 

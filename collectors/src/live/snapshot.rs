@@ -248,7 +248,9 @@ impl Snapshot {
         let form = serde_json::from_str::<Form>(text).map_err(|error| format!("its answer cannot be read: {error}"))?;
         if form.version != VERSION {
             let version = form.version;
-            return Err(format!("it is of another version of gputrace: its answer has form {version}, known is {VERSION}"));
+            return Err(format!(
+                "it is of another version of gputrace: its answer has form {version}, known is {VERSION}"
+            ));
         }
         serde_json::from_str(text).map_err(|error| format!("its answer cannot be read: {error}"))
     }

@@ -1,5 +1,6 @@
 //! A process for whoever watches it live: what it says of itself at this moment, beside the sums of its events.
 
+use gputrace_abi::Class;
 use gputrace_abi::shed::Shed;
 use gputrace_abi::sync::Ordering;
 
@@ -32,6 +33,12 @@ impl Process {
                 kind.running_ns += clocks.span_ns(self.clock, call.start, now).max(0);
             }
         }
+        // A command buffer of Metal's tells of its time by itself.
+        let commits = account.kinds.get(Class::Commit.name()).is_some_and(|commits| commits.seen > 0);
+        let observed_ns = match commits {
+            true => Some(clocks.now_ns() - clocks.ns(self.clock, self.segment.view().started().ticks)),
+            false => self.gpu.observed_ns(known_ns),
+        };
         let shed = Shed::of(header.shed.load(Ordering::Relaxed));
         let asked = header.shed_ppm.load(Ordering::Relaxed) != 0;
         live::Process {
@@ -44,7 +51,7 @@ impl Process {
             recording: self.is_recording(),
             threads,
             sums: account,
-            gpu: self.gpu_observed_ns(clocks, known_ns).map(|observed_ns| live::Gpu { observed_ns, devices: Vec::new() }),
+            gpu: observed_ns.map(|observed_ns| live::Gpu { observed_ns, devices: Vec::new() }),
             shed: asked.then(|| live::Shed {
                 stacks: shed.stacks,
                 malloc_one_in: 1 << shed.malloc,
@@ -52,15 +59,5 @@ impl Process {
             }),
             counters: Vec::new(),
         }
-    }
-
-    /// For how long it is known what the GPU did for it, as far as that is in its sums.
-    fn gpu_observed_ns(&self, clocks: &Clocks, known_ns: i64) -> Option<i64> {
-        if self.intake.metal.is_here {
-            // A command buffer tells of its time by itself.
-            let started_ns = clocks.ns(self.clock, self.segment.view().started().ticks);
-            return Some(clocks.now_ns().saturating_sub(started_ns));
-        }
-        self.gpu.observed_ns(known_ns)
     }
 }

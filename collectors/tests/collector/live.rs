@@ -18,7 +18,8 @@ fn ask(folder: &Folder) -> Snapshot {
     stream.write_all(b"live\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    let line = answer.strip_prefix("ok ").and_then(|rest| rest.strip_suffix('\n')).unwrap_or_else(|| panic!("{answer}"));
+    let line =
+        answer.strip_prefix("ok ").and_then(|rest| rest.strip_suffix('\n')).unwrap_or_else(|| panic!("{answer}"));
     assert!(!line.contains('\n'));
     Snapshot::parse(line).unwrap()
 }
@@ -61,7 +62,10 @@ fn a_client_is_told_what_a_process_did_and_what_it_is_doing() {
         });
         let [process] = snapshot.processes.as_slice() else { panic!("{snapshot:?}") };
         assert_eq!((process.pid, process.recording, process.threads), (target.pid, true, 1));
-        assert_eq!((snapshot.command.as_slice(), snapshot.trace), (&["train".to_owned()][..], folder.trace().display().to_string()));
+        assert_eq!(
+            (snapshot.command.as_slice(), snapshot.trace),
+            (&["train".to_owned()][..], folder.trace().display().to_string())
+        );
         assert_eq!((process.sums.device_memory_bytes, &process.gpu), (6 << 20, &None));
         let launches = &process.sums.kinds["launch"];
         assert_eq!((launches.seen, launches.timed, launches.durations.count(), launches.dropped), (10, 10, 10, 0));
