@@ -19,6 +19,7 @@ mod report;
 mod select;
 mod set;
 mod switch;
+mod top;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ pub(crate) use report::{Color, Format, ReportArgs, ReportFormat};
 pub(crate) use select::Select;
 pub(crate) use set::SetArgs;
 pub(crate) use switch::{StartArgs, StopArgs};
+pub(crate) use top::TopArgs;
 
 /// What is parsed.
 #[derive(Debug, Parser)]
@@ -72,6 +74,8 @@ pub(crate) enum Action {
     Import(ImportArgs),
     /// Compare two traces, number by number
     Diff(DiffArgs),
+    /// Watch what a running session is doing
+    Top(TopArgs),
     /// Have a running session keep what just happened
     Dump(DumpArgs),
     /// Have a running session record from now on
@@ -162,11 +166,12 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 18] = [
+const SUBCOMMANDS: [&str; 19] = [
     "record",
     "report",
     "check",
     "diff",
+    "top",
     "dump",
     "start",
     "stop",

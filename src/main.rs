@@ -11,6 +11,7 @@ mod import;
 mod launch;
 mod metrics;
 mod render;
+mod top;
 mod trace;
 
 use std::io::Write;
@@ -55,6 +56,7 @@ fn dispatch(action: Action) -> Ending {
         Action::Export(args) => commands::export::run(&args).map(|()| Ending::Code(0)),
         Action::Import(args) => commands::import::run(&args).map(|()| Ending::Code(0)),
         Action::Diff(args) => commands::diff::run(&args).map(|()| Ending::Code(0)),
+        Action::Top(args) => commands::top::run(&args),
         Action::Dump(args) => commands::dump::run(&args).map(|()| Ending::Code(0)),
         Action::Start(args) => commands::switch::start(&args).map(|()| Ending::Code(0)),
         Action::Set(args) => commands::switch::set(&args).map(|()| Ending::Code(0)),

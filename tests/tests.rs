@@ -63,6 +63,7 @@
 //! | `sanitizers` | programs built with sanitizers run and report as they do alone |
 //! | `heirs` | whoever is killed of gputrace has a successor, which is heard and counts deaths |
 //! | `recovering` | gputrace is killed: the command, its heir, and what recover makes of the trace |
+//! | `top` | what a terminal shows of a run while it runs, and that it is as it was afterwards |
 //! | `real_programs` | programs that people use run as they do without us |
 //! | `widths` | no line of a report is longer than was asked for |
 //! | `tidy` | the repository keeps its own rules |
@@ -138,6 +139,7 @@ mod stacks;
 mod switching;
 mod tidy;
 mod timelines;
+mod top;
 mod transparency;
 mod unreached;
 mod waits;

@@ -28,14 +28,19 @@ pub(crate) fn run(args: &DumpArgs) -> Result<()> {
     request(args.session.as_deref(), "dump")
 }
 
+/// The session that is named, or the only one of this user.
+pub(super) fn find(session: Option<&str>) -> Result<Found> {
+    let all = session::find(&session::bases());
+    match session {
+        Some(name) => named(name, all),
+        None => only(live(all)),
+    }
+}
+
 /// Asks the session that is named, or the only one, and prints its answer.
 pub(super) fn request(session: Option<&str>, word: &str) -> Result<()> {
-    let all = session::find(&session::bases());
-    let session = match session {
-        Some(name) => named(name, all)?,
-        None => only(live(all))?,
-    };
-    let trace = ask(&session, word).with_context(|| format!("session of gputrace {}", session.pid))?;
+    let session = find(session)?;
+    let trace = ask(&session, word, PATIENCE).with_context(|| format!("session of gputrace {}", session.pid))?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{trace}").and_then(|()| out.flush()).context("cannot write to stdout")
 }
@@ -103,7 +108,7 @@ fn allowed(found: Found) -> Result<Found> {
 /// The sessions that answer; others are over, or another user's.
 fn live(all: Vec<Found>) -> Vec<Live> {
     let answers = |found: Found| {
-        let answer = ask(&found, "ping").ok()?;
+        let answer = ask(&found, "ping", PATIENCE).ok()?;
         let mut parts = answer.splitn(3, '\t').skip(1);
         let (trace, command) = (PathBuf::from(parts.next()?), parts.next()?.to_owned());
         Some(Live { found, trace, command })
@@ -111,13 +116,18 @@ fn live(all: Vec<Found>) -> Vec<Live> {
     all.into_iter().filter_map(answers).collect()
 }
 
-/// Asks a session, and returns what it says.
-fn ask(session: &Found, request: &str) -> Result<String> {
+/// A session that has ended.
+#[derive(Debug, thiserror::Error)]
+#[error("it is over")]
+pub(super) struct Over;
+
+/// Asks a session, waits so long, and returns what it says.
+pub(super) fn ask(session: &Found, request: &str, patience: Duration) -> Result<String> {
     let mut stream = UnixStream::connect(control_path(&session.session())).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow!("it is over"),
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Over.into(),
         _ => anyhow!("it cannot be asked: {error}"),
     })?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     stream.write_all(format!("{request}\n").as_bytes()).context("it does not listen")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).context("it does not answer")?;
@@ -156,7 +166,8 @@ mod tests {
         assert_eq!(said("nonsense"), (2, "nonsense: no session, no pid and no trace".to_owned()));
         assert_eq!(code_and_text(&only(Vec::new()).err().unwrap()).0, 2);
         assert_eq!(named("gputrace-4000000-abcdef", vec![over.clone()]).unwrap(), over);
-        assert_eq!(code_and_text(&ask(&over, "ping").unwrap_err()), (1, "it is over".to_owned()));
+        let refused = ask(&over, "ping", PATIENCE).unwrap_err();
+        assert_eq!((code_and_text(&refused), refused.is::<Over>()), ((1, "it is over".to_owned()), true));
     }
 
     #[test]

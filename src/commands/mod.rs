@@ -16,3 +16,4 @@ pub(crate) mod schema;
 pub(crate) mod select;
 mod select_device;
 pub(crate) mod switch;
+pub(crate) mod top;

@@ -51,7 +51,7 @@ pub(crate) use processes::{Process, uses_metal};
 pub(crate) use rows::{Axes, Ints, Rows};
 pub(crate) use scan::Want;
 pub(crate) use spans::Spans;
-pub(crate) use stacks::{Frame, NO_STACK, Site, Sites};
+pub(crate) use stacks::{Frame, NO_STACK, Site, SiteFinder, Sites};
 pub(crate) use wide::{columns_of, front};
 
 /// One trace, made of all folders that were named.

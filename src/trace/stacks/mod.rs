@@ -95,6 +95,21 @@ impl Trace {
     }
 }
 
+/// Names the sites of stacks that somebody else has.
+pub(crate) struct SiteFinder(Sources);
+
+impl SiteFinder {
+    /// Of a run that began then: lines of files that changed since are not shown.
+    pub(crate) fn new(began_ns: i64) -> SiteFinder {
+        SiteFinder(Sources::new(began_ns))
+    }
+
+    /// The site of a stack, innermost frame first; none where it has no frames.
+    pub(crate) fn find(&mut self, frames: &[Frame]) -> Option<Site> {
+        site(&frames.iter().collect::<Vec<_>>(), &mut self.0)
+    }
+}
+
 impl Sites {
     /// The site of a stack, if it is known.
     pub(crate) fn get(&self, stack_id: i64) -> Option<&Site> {

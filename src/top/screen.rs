@@ -1,0 +1,179 @@
+//! The lines on the screen, for whatever size it has: the most important ones stay longest.
+
+use ratatui::Frame;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Text};
+
+use super::app::App;
+use super::table;
+use super::view::{PANES, View};
+use crate::trace::{columns_of, front};
+
+/// From so many lines on all three panes are shown; on fewer the one that has the keys.
+const ALL_PANES: usize = 16;
+/// From so many on there are the verdict and the foot.
+const WITH_FOOT: usize = 6;
+
+/// What the keys do.
+const HELP: [&str; 14] = [
+    "q Esc Ctrl-C  quit",
+    "Tab           next pane: processes, kernels, call sites",
+    "arrows j k    move; PgUp PgDn Home End too",
+    "s > <         sort by the next column, by the one before",
+    "r             the other way round",
+    "/             show only what holds a text; Esc shows all",
+    "p space       pause, go on",
+    "+ -           look less often, more often",
+    "",
+    "GPU   time in which the GPU worked, of the time that is known (--gpu-time)",
+    "SYNC  time in calls that wait, of one thread's time: 2 threads make 200 %",
+    "COST  time that tracing takes from the process, the same",
+    "DROPPED  events that found no room so far; a kernel's time is estimated where only some runs are timed",
+    "-     not known",
+];
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    Plain,
+    Head,
+    Focused,
+    Selected,
+    Foot,
+}
+
+/// A line of the screen.
+pub(crate) type Drawn = (String, Look);
+
+/// The lines of a screen of this size.
+pub(crate) fn lines(app: &mut App, view: &View, width: usize, height: usize) -> Vec<Drawn> {
+    let mut lines = vec![(view.title.clone(), Look::Head)];
+    if height >= WITH_FOOT {
+        lines.push((view.verdict.clone(), Look::Plain));
+    }
+    let foot = usize::from(height >= WITH_FOOT);
+    let room = height.saturating_sub(lines.len() + foot);
+    if app.help {
+        lines.extend(HELP.iter().take(room).map(|line| ((*line).to_owned(), Look::Plain)));
+    } else if height >= ALL_PANES {
+        for (pane, room) in shared_out(app, view, room).into_iter().enumerate() {
+            lines.extend(pane_lines(app, view, pane, width, room));
+        }
+    } else {
+        lines.extend(pane_lines(app, view, app.focus, width, room));
+    }
+    lines.truncate(height - foot.min(height));
+    if foot == 1 {
+        lines.resize(height - 1, (String::new(), Look::Plain));
+        lines.push((footer(app), Look::Foot));
+    }
+    lines
+}
+
+/// How many lines each pane gets, its head among them: what one does not need the others have.
+fn shared_out(app: &mut App, view: &View, room: usize) -> [usize; 3] {
+    let wants: Vec<usize> = (0..3).map(|pane| app.rows(view, pane).len().max(1) + 1).collect();
+    let mut given = [0; 3];
+    let mut left = room;
+    while left > 0 && (0..3).any(|pane| given[pane] < wants[pane]) {
+        for pane in 0..3 {
+            if left > 0 && given[pane] < wants[pane] {
+                given[pane] += 1;
+                left -= 1;
+            }
+        }
+    }
+    // An empty line between two panes looks better, where there is room for both.
+    for given in given.iter_mut().take(2) {
+        let blank = 1.min(left);
+        *given += blank;
+        left -= blank;
+    }
+    given
+}
+
+fn pane_lines(app: &mut App, view: &View, pane: usize, width: usize, room: usize) -> Vec<Drawn> {
+    let columns = PANES[pane];
+    // One column at the left is for the mark of the pane that has the keys.
+    let fitted = table::fit(columns, width.saturating_sub(1));
+    let rows = app.rows(view, pane);
+    let has_keys = app.focus == pane;
+    let own = &mut app.panes[pane];
+    own.selected = own.selected.min(rows.len().saturating_sub(1));
+    let shown = room.saturating_sub(1);
+    own.top = own.top.min(own.selected).max((own.selected + 1).saturating_sub(shown));
+    let (mark, look) = if has_keys { ('>', Look::Focused) } else { (' ', Look::Head) };
+    let span = if pane == 0 || view.span.is_empty() { String::new() } else { format!(" ({})", view.span) };
+    let mut lines = vec![(format!("{mark}{}{span}", table::head(columns, &fitted)), look)];
+    for (n, row) in rows.iter().enumerate().skip(own.top).take(shown) {
+        let look = if has_keys && n == own.selected { Look::Selected } else { Look::Plain };
+        lines.push((format!(" {}", table::line(columns, &fitted, row)), look));
+    }
+    if rows.is_empty() {
+        let why = if own.filter.is_empty() { view.none[pane] } else { "nothing holds that text" };
+        lines.push((format!(" {why}"), Look::Plain));
+    }
+    lines.resize(room.max(1), (String::new(), Look::Plain));
+    lines
+}
+
+fn footer(app: &App) -> String {
+    let pane = &app.panes[app.focus];
+    if app.typing {
+        return format!("/{}_  Enter keeps it, Esc shows all", pane.filter);
+    }
+    let mut parts = Vec::new();
+    if !app.message.is_empty() {
+        parts.push(app.message.clone());
+    }
+    if app.paused {
+        parts.push("PAUSED".to_owned());
+    }
+    let order = if pane.reverse { "least first" } else { "most first" };
+    parts.push(format!("by {}, {order}", PANES[app.focus].get(pane.sort).map_or("", |column| column.name)));
+    if !pane.filter.is_empty() {
+        parts.push(format!("only {:?}", pane.filter));
+    }
+    if !app.over {
+        parts.push(format!("every {} s", app.interval.as_secs_f64()));
+    }
+    parts.push("h help, q quit".to_owned());
+    parts.join("; ")
+}
+
+/// Draws the lines.
+pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, view: &View) {
+    let area = frame.area();
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let lines = lines(app, view, width, height).into_iter().map(|(text, look)| {
+        let cut = front(&text, width).to_owned();
+        let (style, fills) = match look {
+            Look::Plain => (Style::new(), false),
+            Look::Head => (Style::new().add_modifier(Modifier::BOLD), false),
+            Look::Focused => (Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED), false),
+            Look::Selected | Look::Foot => (Style::new().add_modifier(Modifier::REVERSED), true),
+        };
+        let blanks = if fills { " ".repeat(width.saturating_sub(columns_of(&cut))) } else { String::new() };
+        Line::styled(format!("{cut}{blanks}"), style)
+    });
+    let text: Text<'_> = lines.collect::<Vec<_>>().into();
+    frame.render_widget(text, area);
+}
+
+/// All of it as plain text, for who is no terminal.
+pub(crate) fn plain(app: &mut App, view: &View, width: usize) -> String {
+    let mut text = String::new();
+    let mut add = |line: &str| {
+        text.push_str(front(line, width).trim_end());
+        text.push('\n');
+    };
+    add(&view.title);
+    add(&view.verdict);
+    for pane in 0..PANES.len() {
+        add("");
+        app.focus = PANES.len();
+        let rows = app.rows(view, pane).len();
+        pane_lines(app, view, pane, width, rows.max(1) + 1).iter().for_each(|(line, _)| add(line));
+    }
+    text
+}

@@ -1,0 +1,135 @@
+//! The terminal: taken at the start, and given back as it was, however the command ends.
+//!
+//! A panic gives it back before it is told of; a signal that ends programs ends the command once it has; after a stop the screen is
+//! taken again.
+
+use std::io::{self, Stdout};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+/// Signals that end programs.
+const ENDS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+
+/// The screen, as long as it is ours.
+pub(crate) struct Screen {
+    pub(crate) terminal: Terminal<CrosstermBackend<Stdout>>,
+    signals: Signals,
+}
+
+/// Signals that came.
+struct Signals {
+    /// The last one that ends programs; 0: none.
+    end: Arc<AtomicUsize>,
+    goes_on: Arc<AtomicBool>,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    pub(crate) fn take() -> io::Result<Screen> {
+        let signals = Signals::hear()?;
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            give_back();
+            before(panic);
+        }));
+        enter()?;
+        let terminal = Terminal::new(CrosstermBackend::new(io::stdout())).inspect_err(|_| give_back())?;
+        Ok(Screen { terminal, signals })
+    }
+
+    /// The signal that is to end us, if one came. After a stop the screen is taken again.
+    pub(crate) fn signal(&mut self) -> io::Result<Option<i32>> {
+        if self.signals.goes_on.swap(false, Ordering::Relaxed) {
+            enter()?;
+            self.terminal.clear()?;
+        }
+        let end = self.signals.end.load(Ordering::Relaxed);
+        Ok(i32::try_from(end).ok().filter(|signal| *signal != 0))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+impl Signals {
+    fn hear() -> io::Result<Signals> {
+        let signals = Signals { end: Arc::default(), goes_on: Arc::default() };
+        for signal in ENDS {
+            signal_hook::flag::register_usize(signal, signals.end.clone(), signal as usize)?;
+        }
+        signal_hook::flag::register(SIGCONT, signals.goes_on.clone())?;
+        Ok(signals)
+    }
+}
+
+fn enter() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(io::stdout(), EnterAlternateScreen).inspect_err(|_| give_back())
+}
+
+/// As it was. A terminal that is gone needs nothing.
+fn give_back() {
+    let _ = disable_raw_mode();
+    let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::launch::testing::Folder;
+
+    /// Set where the test runs itself, inside of a terminal.
+    const INSIDE: &str = "GPUTRACE_TOP_PANICS";
+
+    #[test]
+    fn a_panic_is_told_on_the_terminal_as_it_was() {
+        if std::env::var_os(INSIDE).is_some() {
+            // As in a program that aborts: nothing is dropped.
+            std::mem::forget(Screen::take().expect("a terminal"));
+            panic!("on purpose");
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if !std::env::split_paths(&path).any(|folder| folder.join("tmux").is_file()) {
+            assert!(std::env::var_os("CI").is_none(), "not installed: tmux; .ci/run must install it");
+            eprintln!("skipped: not here: tmux");
+            return;
+        }
+        let folder = Folder::new("top-panics");
+        let server = folder.path().join("tmux");
+        let tmux = |arguments: &[&str]| {
+            let output = Command::new("tmux").arg("-S").arg(&server).args(arguments).env_remove("TMUX").output();
+            String::from_utf8_lossy(&output.expect("tmux runs").stdout).into_owned()
+        };
+        tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", "env", "TERM=screen", "sh"]);
+        let own = std::env::current_exe().expect("this program");
+        let name = "top::terminal::tests::a_panic_is_told_on_the_terminal_as_it_was";
+        let line = format!("{INSIDE}=1 {} --exact {name} --nocapture; stty -a; echo all''said", own.display());
+        tmux(&["send-keys", "-l", &line]);
+        tmux(&["send-keys", "Enter"]);
+        let begun = Instant::now();
+        let mut screen = String::new();
+        while !screen.contains("allsaid") && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+            screen = tmux(&["capture-pane", "-p"]);
+        }
+        let state = tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]);
+        tmux(&["kill-server"]);
+        let words: Vec<&str> = screen.split_whitespace().collect();
+        assert!(screen.contains("on purpose"), "{screen}");
+        assert!(words.contains(&"icanon") && words.contains(&"echo"), "{screen}");
+        assert_eq!(state.trim(), "0 1", "alternate screen, cursor: {screen}");
+    }
+}
