@@ -11,6 +11,7 @@ mod dump;
 mod export;
 mod import;
 mod limits;
+mod look;
 mod malloc;
 mod manual;
 mod record;
@@ -32,13 +33,14 @@ pub(crate) use diff::DiffArgs;
 pub(crate) use dump::DumpArgs;
 pub(crate) use export::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
 pub(crate) use import::ImportArgs;
+pub(crate) use look::{Color, Look, color_of_help, first_word};
 pub(crate) use malloc::{Malloc, MallocArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use record::{
     BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, OnFull, OsWaits, RecordArgs, Switch,
 };
 pub(crate) use recover::RecoverArgs;
-pub(crate) use report::{Color, Format, ReportArgs, ReportFormat};
+pub(crate) use report::{Format, ReportArgs, ReportFormat};
 pub(crate) use select::Select;
 pub(crate) use set::SetArgs;
 pub(crate) use switch::{StartArgs, StopArgs};
@@ -59,6 +61,10 @@ pub(crate) struct Cli {
     /// The subcommand.
     #[command(subcommand)]
     pub(crate) action: Action,
+
+    /// What is said, and how text looks.
+    #[command(flatten)]
+    pub(crate) look: Look,
 }
 
 /// The subcommands.
@@ -190,15 +196,16 @@ const SUBCOMMANDS: [&str; 19] = [
 
 /// Puts `record` before options that come without a subcommand. Err: what the user should have written.
 pub(crate) fn with_default_subcommand(mut arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
-    let Some(first) = arguments.get(1) else {
+    if arguments.len() < 2 {
         return Err("no command given; try: gputrace -- python train.py, or gputrace --help".to_owned());
-    };
-    let first = first.to_string_lossy().into_owned();
+    }
+    let at = first_word(&arguments);
+    let first = arguments.get(at).map_or("--".to_owned(), |word| word.to_string_lossy().into_owned());
     if SUBCOMMANDS.contains(&first.as_str()) || ["-h", "--help", "-V", "--version"].contains(&first.as_str()) {
         return Ok(arguments);
     }
     if !first.starts_with('-') {
-        let rest = arguments[1..].iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let rest = arguments[at..].iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" ");
         return Err(format!(
             "{first}: no such subcommand ({}); to trace a program put -- before it: gputrace -- {rest}",
             SUBCOMMANDS.iter().filter(|name| !name.starts_with('_')).copied().collect::<Vec<_>>().join(", ")

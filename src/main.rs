@@ -10,25 +10,31 @@ mod findings;
 mod import;
 mod launch;
 mod metrics;
+mod progress;
 mod render;
+mod terminal;
 mod top;
 mod trace;
 
-use std::io::Write;
+use std::ffi::OsString;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 
 use cli::{Action, Cli};
 use launch::exit::{Ending, Failure, OWN_FAILURE, USAGE};
+pub(crate) use terminal::{note, say};
 
 fn main() {
     if let Some(ending) = commands::record::live_as_heir() {
         ending.become_ours();
     }
     let ending = match cli::with_default_subcommand(std::env::args_os().collect()) {
-        Ok(arguments) => match Cli::try_parse_from(arguments) {
-            Ok(cli) => dispatch(cli.action),
+        Ok(arguments) => match parse(arguments) {
+            Ok(cli) => {
+                terminal::set(cli.look);
+                dispatch(cli.action)
+            }
             Err(error) => explain(&error),
         },
         Err(advice) => {
@@ -37,6 +43,11 @@ fn main() {
         }
     };
     ending.become_ours()
+}
+
+fn parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let color = cli::color_of_help(&arguments);
+    Cli::from_arg_matches(&Cli::command().color(color).try_get_matches_from(arguments)?)
 }
 
 fn dispatch(action: Action) -> Ending {
@@ -107,14 +118,11 @@ fn explain(error: &clap::Error) -> Ending {
     let values = text.lines().map(str::trim).find(|line| line.starts_with("[possible values: "));
     let values = values.map(|line| format!(" {line}")).unwrap_or_default();
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: ")).map(|tip| format!(" ({tip})"));
-    let subcommand = std::env::args().nth(1).filter(|word| !word.starts_with('-')).unwrap_or("record".to_owned());
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let subcommand = words.get(cli::first_word(&words)).map(|word| word.to_string_lossy().into_owned());
+    let subcommand = subcommand.filter(|word| !word.starts_with('-')).unwrap_or("record".to_owned());
     say(&format!("{what}{values}{}; see gputrace {subcommand} --help", tip.unwrap_or_default()));
     Ending::Code(if subcommand == "record" { OWN_FAILURE } else { USAGE })
-}
-
-/// One line on stderr. A closed stderr is no reason to fail.
-pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "gputrace: {line}");
 }
 
 #[cfg(test)]

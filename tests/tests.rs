@@ -53,6 +53,7 @@
 //! | `apple` | the shim for macOS, its machine code executed under a Mach-O loader of our own |
 //! | `metal` | Metal's trace is what the simulated Metal did, and the program cannot tell |
 //! | `clients` | CUDA's own runtime and Python bindings, where they are installed |
+//! | `terminal` | bars come and go at a terminal only, --quiet leaves errors alone, and styles change no word |
 //! | `switching` | recording that is switched on and off, by the program and from outside, and of which time the report is |
 //! | `capturing` | recording that is on in ranges, in steps, by the clock or at a signal, and never else |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
@@ -137,6 +138,7 @@ mod shedding;
 mod signals;
 mod stacks;
 mod switching;
+mod terminal;
 mod tidy;
 mod timelines;
 mod top;

@@ -2,6 +2,7 @@
 
 mod apple;
 mod build;
+mod pty;
 mod run;
 mod trace;
 mod turns;
@@ -12,5 +13,6 @@ pub(crate) use build::{
     nccl_folder, nccl_inside, needs, nvml_folder, odd_driver_folder, program, program_by, program_with, repository,
     shim,
 };
+pub(crate) use pty::on_a_terminal;
 pub(crate) use run::{Finished, Scratch, Started, Target, poll, test_hook};
 pub(crate) use trace::{Row, Table, Trace, count, orphans, truth};

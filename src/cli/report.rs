@@ -47,10 +47,6 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
     pub(crate) width: Option<u16>,
 
-    /// When headings are bold: auto (at a terminal, unless NO_COLOR is set), always or never
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
-    pub(crate) color: Color,
-
     /// Which part of the trace.
     #[command(flatten)]
     pub(crate) select: Select,
@@ -66,21 +62,9 @@ impl ReportArgs {
             format: ReportFormat::Text,
             output: None,
             width: None,
-            color: Color::Auto,
             select: Select::default(),
         }
     }
-}
-
-/// When text is coloured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// At a terminal, unless NO_COLOR is set.
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
 }
 
 /// Formats of a report.

@@ -13,6 +13,7 @@ use crate::check::{self, Bound, Given, Judged, Limit, Outcome};
 use crate::cli::{CheckArgs, Select};
 use crate::launch::exit::{Ending, Failure, USAGE};
 use crate::metrics::{self, Answer, Answers, Named};
+use crate::progress;
 use crate::render::{Layout, unit_name, wrapped};
 use crate::trace::{Problem, Trace};
 
@@ -70,6 +71,7 @@ fn judge(args: &CheckArgs, given: &Given) -> Result<(Vec<Judged>, Vec<Problem>)>
     let compared = compared(args, given)?;
     let metrics: Vec<Named> =
         given.limits.iter().map(|limit| limit.named).chain(compared.iter().map(|(named, ..)| *named)).collect();
+    let _work = progress::of("looking");
     let (answers, mut problems) = answers(&args.traces, &args.select, &metrics)?;
     let floor_ns = args.floor.as_deref().map(|text| metrics::at_least_0(text, crate::analysis::Unit::Ns)).transpose();
     let floor_ns = floor_ns.map_err(|problem| wrong(format!("--floor: {problem}")))?.unwrap_or(FLOOR_NS);

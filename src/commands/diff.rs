@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 use super::report::whole;
 use super::select::{self, wrong};
 use crate::analysis::{ALL, Analysis, Facts, find};
-use crate::cli::{Color, DiffArgs, Format};
+use crate::cli::{DiffArgs, Format};
 use crate::diff::{self, Diff, OWN_PARTS, Side};
+use crate::progress;
 use crate::render::Layout;
 use crate::trace::Trace;
 
@@ -17,6 +18,7 @@ use crate::trace::Trace;
 pub(crate) fn run(args: &DiffArgs) -> Result<()> {
     let (analyses, own) = choose(&args.only)?;
     let needs = diff::needs(&analyses);
+    let work = progress::of("looking");
     let traces = [&args.before, &args.after].map(|folder| Trace::open(std::slice::from_ref(folder)));
     let [before, after] = traces;
     let (before, after) = (before?, after?);
@@ -27,12 +29,13 @@ pub(crate) fn run(args: &DiffArgs) -> Result<()> {
     let side = |folder: &std::path::Path, facts| Side { trace: folder.to_string_lossy().into_owned(), facts };
     let (old, new) = (side(&args.before, &facts[0]), side(&args.after, &facts[1]));
     let diff = Diff::of(&old, &new, &analyses, &own);
-    let layout = Layout::of_report(args.output.is_some(), args.width, Color::Never);
+    let layout = Layout::of_report(args.output.is_some(), args.width);
     let text = match args.format {
         Format::Text => diff::text(&diff, layout.width),
         Format::Json => diff::json(&diff),
         Format::Markdown => diff::markdown(&diff),
     };
+    drop(work);
     match &args.output {
         Some(file) => {
             fs::write(file, text).with_context(|| format!("cannot write the comparison to {}", file.display()))?;

@@ -8,11 +8,12 @@ use crate::cli::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
 use crate::export::tables::Format;
 use crate::render::duration;
 use crate::trace::{Filter, Missing, Trace};
-use crate::{export, say};
+use crate::{export, note, progress};
 
 /// Writes the files and names them. Fails after that when parts of the trace could not be read.
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     args.check().map_err(wrong)?;
+    let work = progress::of("looking");
     let trace = Trace::open(&args.traces)?;
     let filter = kept(args, &trace)?;
     select::tell(&trace, &filter);
@@ -34,29 +35,30 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
         ExportFormat::Csv => (export::tables::write(&trace, &filter, file, Format::Csv), "rows"),
         ExportFormat::Arrow => (export::tables::write(&trace, &filter, file, Format::Arrow), "rows"),
     };
+    drop(work);
     let written = written.with_context(|| format!("cannot write the export {}", args.output.display()))?;
     for (file, number) in &written.files {
-        say(&format!("{}: {number} {unit}", file.display()));
+        note(&format!("{}: {number} {unit}", file.display()));
     }
     let has_launches = !args.format.is_by_stack() || kind == Some(ExportOf::Calls);
     if let Some(shed) = Shed::of(trace.processes.iter()).filter(|_| has_launches) {
-        say(&format!("{}: they are not in it", shed.text(&trace)));
+        note(&format!("{}: they are not in it", shed.text(&trace)));
     }
     if let Some(from_ns) = written.left_out_from_ns {
         let after = duration(from_ns.saturating_sub(trace.began_ns()).max(0) as f64);
-        say(&format!(
+        note(&format!(
             "{} events are left out (--max-events), the first of them {after} after the begin",
             written.left_out
         ));
     }
     if written.open_ranges > 0 {
-        say(&format!("{} ranges without an end are left out", written.open_ranges));
+        note(&format!("{} ranges without an end are left out", written.open_ranges));
     }
     if written.ended_ranges > 0 {
-        say(&format!("{} ranges without an end are told to end with their process", written.ended_ranges));
+        note(&format!("{} ranges without an end are told to end with their process", written.ended_ranges));
     }
     if args.format.is_by_stack() && written.files.iter().all(|(_, number)| *number == 0) {
-        say(nothing(kind, args.value.filter(|_| at == ExportAt::End)));
+        note(nothing(kind, args.value.filter(|_| at == ExportAt::End)));
     }
     match trace.problems().iter().find(|problem| problem.missing != Missing::Nothing) {
         Some(problem) => bail!("the export is not whole: {problem}"),

@@ -9,17 +9,19 @@ use gputrace_collectors::Manifest;
 use crate::cli::ImportArgs;
 use crate::import::device_times;
 use crate::launch::exit::{Failure, USAGE};
-use crate::{import, say};
+use crate::{import, note, progress};
 
 /// Imports each file as a launcher of its own.
 pub(crate) fn run(args: &ImportArgs) -> Result<()> {
+    let work = progress::of("reading");
     if args.files.iter().any(|file| device_times::is_one(file)) {
         let added = device_times::add(&args.output, &args.files)?;
+        drop(work);
         let without = match added.without_call {
             0 => String::new(),
             n => format!("; {n} of them without a call in the trace"),
         };
-        say(&format!(
+        note(&format!(
             "{} operations of the simulated GPU added to {}{without}",
             added.operations,
             args.output.display()
@@ -30,7 +32,7 @@ pub(crate) fn run(args: &ImportArgs) -> Result<()> {
     let made = !args.output.exists();
     for (imported, file) in args.files.iter().enumerate() {
         match import::import(file, &args.output) {
-            Ok(text) => say(&text),
+            Ok(text) => note(&text),
             // A trace of some of the files would look like one of all.
             Err(error) if made => {
                 let _ = fs::remove_dir_all(&args.output);
@@ -42,7 +44,8 @@ pub(crate) fn run(args: &ImportArgs) -> Result<()> {
             Err(error) => return Err(error),
         }
     }
-    say(&format!("next: gputrace report {}", gputrace_collectors::quote(&args.output.to_string_lossy())));
+    drop(work);
+    note(&format!("next: gputrace report {}", gputrace_collectors::quote(&args.output.to_string_lossy())));
     Ok(())
 }
 

@@ -54,6 +54,8 @@ fn shown() -> Command {
     if let Some(after) = all.get_after_help() {
         bare = bare.after_help(after.clone());
     }
+    // Options of every command.
+    bare = bare.args(all.get_arguments().filter(|option| option.is_global_set()).cloned());
     bare.subcommands(words)
 }
 

@@ -34,7 +34,7 @@ use crate::launch::signals::{self, Signals};
 use crate::launch::spawn::{self, Program};
 use crate::launch::trace_folder::TraceFolder;
 use crate::launch::{environ, shim};
-use crate::say;
+use crate::{note, render, say, terminal};
 
 /// With this file an administrator switches tracing off for a machine. The shim looks for it as well.
 pub(crate) const DISABLE_FILE: &str = "/etc/gputrace/disable";
@@ -52,8 +52,10 @@ pub(crate) struct Recorded {
 /// Runs the command and prints the summary.
 pub(crate) fn run(args: RecordArgs) -> Result<Ending> {
     let recorded = record(&args)?;
-    if let Some(summary) = &recorded.summary {
-        let _ = std::io::stderr().write_all(summary.as_bytes());
+    if let Some(summary) = recorded.summary.as_ref().filter(|_| !terminal::is_quiet()) {
+        let stderr = std::io::stderr();
+        let styled = terminal::is_styled(&stderr).then(|| render::dressed(summary));
+        let _ = stderr.lock().write_all(styled.as_ref().unwrap_or(summary).as_bytes());
     }
     Ok(recorded.ending)
 }
@@ -82,7 +84,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
     if args.debuginfod
         && let Some(lacks) = no_debuginfod(search.as_deref())
     {
-        say(&format!("--debuginfod asks nobody: {lacks}"));
+        note(&format!("--debuginfod asks nobody: {lacks}"));
     }
     let inspection = inspect(&path, search.as_deref());
     if let Some(obstacle @ Obstacle::NoInterpreter(_)) = &inspection.obstacle {

@@ -6,17 +6,24 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::Process;
-use gputrace_collectors::recover::{Launcher, launchers, recover};
+use gputrace_collectors::recover::{Launcher, launchers, recover_telling};
 
 use super::select::wrong;
 use crate::cli::RecoverArgs;
 use crate::launch::{names, processes};
+use crate::progress::{self, Unit};
 use crate::render::number;
+use crate::terminal;
 
 /// Recovers all of them, and says what came of each.
 pub(crate) fn run(args: &RecoverArgs) -> Result<()> {
     for trace in &args.traces {
+        let work = progress::of("recovering");
         let text = one(trace, args.host_is_gone)?;
+        drop(work);
+        if terminal::is_quiet() {
+            continue;
+        }
         let mut out = std::io::stdout().lock();
         writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to stdout")?;
     }
@@ -38,12 +45,20 @@ fn one(trace: &Path, host_is_gone: bool) -> Result<String> {
                 "{name}: was written on {host}; recover it there, or with --host-is-gone when nothing runs there any more"
             );
         }
-        recovered.extend(recover(trace, launcher)?);
+        recovered.extend(recover_telling(trace, launcher, file_is_read)?);
     }
     Ok(match recovered.as_slice() {
         [] => format!("{name}: nothing to recover"),
         some => format!("{name}: recovered{}{}; next: gputrace report {name}", what(some), who_runs(some, &here)),
     })
+}
+
+/// Shows how many of a launcher's files are read.
+fn file_is_read(done: usize, all: usize) {
+    match done {
+        0 => progress::stage("recovering files", Some((all as u64, Unit::Number))),
+        _ => progress::step(1),
+    }
 }
 
 fn is_whole(trace: &Path, launcher: &Launcher) -> bool {

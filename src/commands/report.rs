@@ -14,6 +14,7 @@ use crate::analysis::{
 use crate::cli::{ReportArgs, ReportFormat};
 use crate::export;
 use crate::findings;
+use crate::progress;
 use crate::render::html::{self, Beside};
 use crate::render::{self, Layout, Report};
 use crate::trace::{Missing, Problem, Trace};
@@ -34,6 +35,7 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     if args.traces.is_empty() {
         return Err(wrong(no_trace(Path::new("."), "report")));
     }
+    let work = progress::of("looking");
     let trace = Trace::open(&args.traces)?;
     let filter = select::filter(&args.select, &trace)?;
     let page = args.format == ReportFormat::Html;
@@ -59,11 +61,12 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     let steps = if page { steps_one_by_one(&facts, html::STEPS) } else { Vec::new() };
     drop(facts);
     let report = Report { traces, notes, sections, problems: trace.problems() };
-    let layout = Layout::of_report(args.output.is_some(), args.width, args.color);
+    let layout = Layout::of_report(args.output.is_some(), args.width);
     let text = match args.format.of_text() {
         Some(format) => report.render(format, layout),
         None => html::render(&report, &Beside { timeline, flames, steps, incomplete: loss::incomplete(&trace) }),
     };
+    drop(work);
     match &args.output {
         Some(file) => {
             fs::write(file, text).with_context(|| format!("cannot write the report to {}", file.display()))?;

@@ -148,7 +148,7 @@ fn projected(trace: &Trace, filter: &Filter, mut spans: Spans) -> Spans {
 pub(crate) fn tell(trace: &Trace, filter: &Filter) {
     if let Some(about) = trace.about_intervals(filter) {
         let folder = trace.folders.first().map(|folder| folder.display().to_string()).unwrap_or_default();
-        crate::say(&format!("{folder}: {about}"));
+        crate::note(&format!("{folder}: {about}"));
     }
 }
 

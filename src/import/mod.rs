@@ -33,6 +33,8 @@ use flate2::bufread::MultiGzDecoder;
 use gputrace_collectors::manifest;
 use gputrace_collectors::names::{NameKind, id};
 
+use crate::progress::{self, Unit};
+
 use gathered::Gathered;
 pub(crate) use kineto::{OPERATOR, Told};
 use write::Place;
@@ -56,6 +58,7 @@ pub(crate) fn import(file: &Path, trace: &Path) -> Result<String> {
     }
     let launcher_id = identity(file).with_context(|| format!("{name} cannot be read"))?;
     let mut found = read(file)?;
+    progress::stage(&format!("sorting {name}"), None);
     twice::drop(&mut found);
     clock::judge(&mut found);
     if found.rows() == 0 {
@@ -81,7 +84,9 @@ pub(crate) fn import(file: &Path, trace: &Path) -> Result<String> {
 fn read(file: &Path) -> Result<Gathered> {
     let name = file.display();
     let opened = File::open(file).with_context(|| format!("{name} cannot be read"))?;
-    let mut input = BufReader::with_capacity(BUFFER, opened);
+    let length = opened.metadata().map_or(0, |about| about.len());
+    progress::stage(&format!("reading {name}"), Some((length, Unit::Bytes)));
+    let mut input = BufReader::with_capacity(BUFFER, Counted(opened));
     let head = input.fill_buf().with_context(|| format!("{name} cannot be read"))?;
     let done = match head {
         [] => bail!("{name} is empty"),
@@ -103,6 +108,15 @@ fn read(file: &Path) -> Result<Gathered> {
              memory snapshots of PyTorch (_dump_snapshot)"
         )
     })
+}
+
+/// A file of which it is shown how far it is read.
+struct Counted(File);
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).inspect(|read| progress::step(*read as u64))
+    }
 }
 
 /// A number for the file's content, of 39 bits as launchers have.

@@ -17,6 +17,7 @@ use super::calls::Kind;
 use super::events::{Call, Copy, Kernel, Lane, Range};
 use super::gathered::Gathered;
 use super::join::{Joined, join};
+use crate::progress::{self, Unit};
 
 /// Rows of a batch: they are in memory a second time while it is made.
 const ROWS: usize = 8_192;
@@ -41,6 +42,10 @@ pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manife
     }
     let stack_ids = found.stacks.rows().map(|frames| archive.stack(&frames)).collect::<io::Result<Vec<i64>>>()?;
     let ids = Ids { launcher_id: place.launcher_id, found: &found, stack_ids };
+    progress::stage(
+        &format!("writing {}", place.source),
+        Some(((found.rows() + found.more_rows()) as u64, Unit::Number)),
+    );
     let mut put = |table: TableId, classes: &[&str], more: &dyn Fn(Columns, Rows<'_>) -> Columns| {
         let class = |call: &Call| found.callers.get(call.caller).kind.class();
         let mut calls = found.calls.iter().zip(&joined).filter(|(call, _)| classes.contains(&class(call)));
@@ -50,6 +55,7 @@ pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manife
                 return io::Result::Ok(());
             }
             archive.append(table, &more(ids.call_columns(table, &rows), &rows).batch()?)?;
+            progress::step(rows.len() as u64);
         }
     };
     put(TableId::Launches, &["launch"], &|columns, rows| ids.launches(columns, rows))?;
@@ -77,25 +83,32 @@ pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manife
     })?;
     for rows in found.kernels.chunks(ROWS) {
         archive.append(TableId::Kernels, &ids.kernels(rows)?)?;
+        progress::step(rows.len() as u64);
     }
     for rows in found.copies.chunks(ROWS) {
         archive.append(TableId::DeviceCopies, &ids.copies(rows)?)?;
+        progress::step(rows.len() as u64);
     }
     for (part, rows) in found.collectives.chunks(ROWS).enumerate() {
         archive.append(TableId::Collectives, &ids.collectives(rows, part * ROWS)?)?;
+        progress::step(rows.len() as u64);
     }
     archive.append(TableId::Communicators, &ids.communicators()?)?;
     for rows in found.torch.chunks(ROWS) {
         archive.append(TableId::TorchMemory, &ids.torch(rows)?)?;
+        progress::step(rows.len() as u64);
     }
     for (part, rows) in found.ranges.chunks(ROWS).enumerate() {
         archive.append(TableId::Ranges, &ids.ranges(rows, part * ROWS)?)?;
+        progress::step(rows.len() as u64);
     }
     for rows in found.functions.chunks(ROWS) {
         archive.append(TableId::ProfilerEvents, &ids.functions(rows)?)?;
+        progress::step(rows.len() as u64);
     }
     for rows in found.beside.chunks(ROWS) {
         archive.append(TableId::ProfilerEvents, &ids.beside(rows)?)?;
+        progress::step(rows.len() as u64);
     }
     let threads = found.threads();
     archive.append(TableId::Threads, &ids.threads(&threads)?)?;

@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_narrow_terminal_gets_fewer_columns_and_is_told_which() {
         for width in 30..80 {
-            let text = grid(&table(3), Layout { width, bold: false, must_fit: true });
+            let text = grid(&table(3), Layout { width, styled: false, must_fit: true });
             assert!(widest(&text) <= width, "{width}: {text}");
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(
@@ -220,7 +220,7 @@ mod tests {
                 "{text}"
             );
         }
-        let narrow = grid(&table(3), Layout { width: 40, bold: false, must_fit: true });
+        let narrow = grid(&table(3), Layout { width: 40, styled: false, must_fit: true });
         assert!(narrow.ends_with("... and with a larger --width: Least\n      of all, Mean of all\n"), "{narrow}");
     }
 
@@ -234,7 +234,7 @@ mod tests {
             .collect();
         let row = |name: &str| std::iter::once(name.into()).chain((0..5i64).map(Value::from)).collect();
         let made = |names: &[&str]| Table::new("rows", "Rows", &columns, names.iter().map(|name| row(name)).collect());
-        let shown = |names: &[&str], width| grid(&made(names), Layout { width, bold: false, must_fit: true });
+        let shown = |names: &[&str], width| grid(&made(names), Layout { width, styled: false, must_fit: true });
         let text = shown(&names, 85);
         assert!(names.iter().all(|name| text.contains(name)) && text.contains("larger --width"), "{text}");
         let long = [
@@ -254,7 +254,7 @@ mod tests {
         let row = |last: &str| std::iter::once(name(last).into()).chain((1..5i64).map(Value::from)).collect();
         let made = Table::new("rows", "Rows", &columns, ["float", "double"].map(row).to_vec());
         for width in [80, 100] {
-            let text = grid(&made, Layout { width, bold: false, must_fit: true });
+            let text = grid(&made, Layout { width, styled: false, must_fit: true });
             assert!(widest(&text) <= width && !text.contains("larger --width"), "{text}");
             assert!(text.contains("gemm..") && text.contains("float") && text.contains("double"), "{text}");
         }
@@ -269,14 +269,14 @@ mod tests {
         };
         let made = Table::new("rows", "一张很宽的表格", &columns, (1..=3).map(row).collect());
         for width in 30..100 {
-            let text = grid(&made, Layout { width, bold: false, must_fit: true });
+            let text = grid(&made, Layout { width, styled: false, must_fit: true });
             assert!(text.lines().all(|line| columns_of(line) <= width), "{width}: {text}");
         }
     }
 
     #[test]
     fn a_file_gets_every_column() {
-        let text = grid(&table(3), Layout { width: 40, bold: false, must_fit: false });
+        let text = grid(&table(3), Layout { width: 40, styled: false, must_fit: false });
         assert!(text.contains("Mean of all") && !text.contains("larger --width"), "{text}");
     }
 }

@@ -1,5 +1,6 @@
 //! Reports as text, JSON, Markdown and a page. Numbers get their units and their roundings here and nowhere else.
 
+mod dress;
 mod fit;
 mod grid;
 pub(crate) mod html;
@@ -10,13 +11,15 @@ mod numbers;
 mod tests;
 mod text;
 
+pub(crate) use dress::dressed;
 pub(crate) use markdown::escaped;
 pub(crate) use numbers::{
     bytes, counted, duration, file_size, number, ordinal, scale_ns, share, time, unit_name, value,
 };
 
 use crate::analysis::{Analysis, Section};
-use crate::cli::{Color, Format};
+use crate::cli::Format;
+use crate::terminal;
 use crate::trace::Problem;
 
 /// A text in lines of at most `width` characters, with one space between its words.
@@ -46,38 +49,33 @@ pub(crate) struct Report {
 pub(crate) struct Layout {
     /// Columns that a line may take.
     pub(crate) width: usize,
-    /// Headings may be bold.
-    pub(crate) bold: bool,
+    /// Headings, verdicts and findings are bold and coloured.
+    pub(crate) styled: bool,
     /// Lines must not be longer, though columns are left out.
     pub(crate) must_fit: bool,
 }
 
 impl Layout {
     /// For output that is not a terminal.
-    pub(crate) const PLAIN: Layout = Layout { width: 100, bold: false, must_fit: false };
+    pub(crate) const PLAIN: Layout = Layout { width: 100, styled: false, must_fit: false };
 
-    /// For stdout: as wide as the terminal, bold headings there unless NO_COLOR is set; else plain.
+    /// For stdout: as wide as the terminal, where it is one.
     pub(crate) fn of_stdout() -> Layout {
         use std::io::IsTerminal;
-        if !std::io::stdout().is_terminal() {
-            return Layout::PLAIN;
+        let stdout = std::io::stdout();
+        let styled = terminal::is_styled(&stdout);
+        if !stdout.is_terminal() {
+            return Layout { styled, ..Layout::PLAIN };
         }
         let width = terminal_size::terminal_size().map_or(Layout::PLAIN.width, |(width, _)| usize::from(width.0));
-        let bold = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        Layout { width: width.clamp(40, 250), bold, must_fit: true }
+        Layout { width: width.clamp(40, 250), styled, must_fit: true }
     }
-}
 
-impl Layout {
     /// For a report on stdout, or in a file: as wide as asked for, else as the terminal, else 100 columns.
-    pub(crate) fn of_report(to_file: bool, width: Option<u16>, color: Color) -> Layout {
-        let there = if to_file { Layout::PLAIN } else { Layout::of_stdout() };
-        let bold = match color {
-            Color::Auto => there.bold,
-            Color::Always => true,
-            Color::Never => false,
-        };
-        Layout { width: width.map_or(there.width, usize::from), bold, must_fit: true }
+    pub(crate) fn of_report(to_file: bool, width: Option<u16>) -> Layout {
+        let in_file = || Layout { styled: terminal::is_styled_in_files(), ..Layout::PLAIN };
+        let there = if to_file { in_file() } else { Layout::of_stdout() };
+        Layout { width: width.map_or(there.width, usize::from), must_fit: true, ..there }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::dress;
 use super::fit::fitted;
 use super::grid::grid;
 use super::{Layout, Report, numbers};
@@ -37,12 +38,14 @@ fn push(out: &mut String, line: &str, layout: Layout, hang: usize) {
 }
 
 fn heading(title: &str, layout: Layout) -> String {
-    if layout.bold { format!("\u{1b}[1m{title}\u{1b}[0m") } else { title.to_owned() }
+    if layout.styled { dress::heading(title) } else { title.to_owned() }
 }
 
 fn render_section(out: &mut String, title: &str, section: &Section, layout: Layout) {
     if let Some(literal) = &section.literal {
-        literal.lines().for_each(|line| push(out, line, layout, 2));
+        let mut text = String::new();
+        literal.lines().for_each(|line| push(&mut text, line, layout, 2));
+        out.push_str(&if layout.styled { dress::dressed(&text) } else { text });
         return;
     }
     let _ = writeln!(out, "{}", heading(title, layout));

@@ -20,6 +20,7 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::ChunkReader;
 use parquet::file::statistics::Statistics;
 
+use super::counted::Counted;
 use super::filter::NOBODY;
 use super::{Filter, Problem, Rows, rows};
 
@@ -54,8 +55,8 @@ pub(crate) struct Job {
     pub(crate) journal: Option<PathBuf>,
 }
 
-/// A reader of a file's rows, and what is to be said where the file has another name than it was given.
-type Opened = (ParquetRecordBatchReader, Option<String>);
+/// A reader of a file's rows, how many these are, and what is to be said where the file has another name than it was given.
+type Opened = (ParquetRecordBatchReader, u64, Option<String>);
 
 /// The receiver has gone: nobody wants more.
 struct Gone;
@@ -76,16 +77,21 @@ impl Job {
     }
 
     fn file(&self, path: &Path, to: &SyncSender<Message>) -> Result<(), Gone> {
-        let (reader, renamed) = match self.open(path) {
+        let mut counted = Counted::new(path);
+        let (reader, rows, renamed) = match self.open(path) {
             Ok(opened) => opened,
             Err(text) => return problem(to, Problem::lost(path, text)),
         };
         if let Some(text) = renamed {
             problem(to, Problem::lost(path, text))?;
         }
+        counted.expect(rows);
         for batch in reader {
             match batch {
-                Ok(batch) => self.send(path, &batch, to)?,
+                Ok(batch) => {
+                    counted.add(batch.num_rows());
+                    self.send(path, &batch, to)?;
+                }
                 Err(error) => {
                     let text = format!("is damaged, its other rows are left out: {error}");
                     return problem(to, Problem::lost(path, text));
@@ -138,11 +144,13 @@ impl Job {
         });
         let mask = ProjectionMask::columns(builder.parquet_schema(), self.columns.iter().copied());
         let groups = groups_in_time(builder.metadata(), &self.filter);
+        let rows = groups.iter().map(|group| builder.metadata().row_group(*group).num_rows().max(0) as u64).sum();
         let builder = builder.with_batch_size(BATCH_ROWS).with_projection(mask).with_row_groups(groups);
-        Ok((builder.build().map_err(unreadable)?, renamed))
+        Ok((builder.build().map_err(unreadable)?, rows, renamed))
     }
 
     fn journal(&self, path: &Path, to: &SyncSender<Message>) -> Result<(), Gone> {
+        let _counted = Counted::new(path);
         let young = match journal::read(path) {
             Ok(young) => young,
             // A collector that has ended meanwhile has sealed its rows.

@@ -10,6 +10,7 @@
 mod apart;
 mod contain;
 mod copied;
+mod counted;
 mod decode;
 mod devices;
 mod error;
@@ -34,6 +35,7 @@ mod windows;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
 
 use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::Device;
@@ -66,6 +68,8 @@ pub(crate) struct Trace {
     pub(crate) bytes: u64,
     by_id: FxHashMap<i64, usize>,
     problems: Mutex<Vec<Problem>>,
+    /// Scans so far.
+    scans: AtomicU32,
 }
 
 impl Trace {
@@ -83,6 +87,7 @@ impl Trace {
             bytes: 0,
             by_id: FxHashMap::default(),
             problems: Mutex::new(Vec::new()),
+            scans: AtomicU32::new(0),
         };
         let (mut seen, mut copied) = (Vec::new(), copied::Seen::default());
         for folder in folders {

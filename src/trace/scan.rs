@@ -5,11 +5,12 @@
 //! only one launcher's files are open: a trace of a thousand nodes needs no more memory than one of a single node.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use gputrace_collectors::schema::TableId;
 
 use super::stream::Stream;
-use super::{Filter, Rows, Trace};
+use super::{Filter, Rows, Trace, counted};
 
 /// Columns of one table that somebody wants to see.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,8 @@ impl Trace {
         let kept = merge(wants, filter).into_iter().map(|of| (of, false));
         let beside = if filter.projects() { merge(beside, filter) } else { Vec::new() };
         let tables: Vec<_> = kept.chain(beside.into_iter().map(|of| (of, true))).collect();
+        let read: Vec<TableId> = tables.iter().map(|((table, _), _)| *table).collect();
+        counted::begin(&self.launchers, &read, self.scans.fetch_add(1, Ordering::Relaxed) + 1);
         for (number, launcher) in self.launchers.iter().enumerate() {
             let mut streams: Vec<(Stream<'_>, Option<Rows>)> = tables
                 .iter()
@@ -60,6 +63,7 @@ impl Trace {
                 *rows = stream.next();
             }
         }
+        counted::end();
     }
 }
 

@@ -50,8 +50,9 @@ pub(crate) struct OnDisk {
 
 impl OnDisk {
     /// Reads the footers of the launcher's files, and its rows about processes. A file that cannot be read is noted.
-    pub(crate) fn read(trace: &Path, manifest: &mut Manifest) -> io::Result<OnDisk> {
-        let mut on_disk = OnDisk::default();
+    /// `told` hears how many are read of how many.
+    pub(crate) fn read(trace: &Path, manifest: &mut Manifest, told: fn(usize, usize)) -> io::Result<OnDisk> {
+        let (mut on_disk, mut found) = (OnDisk::default(), Vec::new());
         share::from_text(&manifest.removed_events).for_each(|share| on_disk.add(share));
         let start = format!("{}-", launcher_text(manifest.launcher_id));
         for table in &TABLES {
@@ -63,9 +64,13 @@ impl OnDisk {
                     continue;
                 }
                 let name = format!("{}/host={}/{}", table.name, manifest.host, name.to_string_lossy());
-                if let Err(error) = on_disk.read_file(&entry.path(), &name, table.id) {
-                    manifest.note(&format!("{name} is damaged, and its rows are lost: {error}"));
-                }
+                found.push((entry.path(), name, table.id));
+            }
+        }
+        for (done, (path, name, table)) in found.iter().enumerate() {
+            told(done, found.len());
+            if let Err(error) = on_disk.read_file(path, name, *table) {
+                manifest.note(&format!("{name} is damaged, and its rows are lost: {error}"));
             }
         }
         on_disk.files.sort_by(|a, b| (a.table, &a.name).cmp(&(b.table, &b.name)));

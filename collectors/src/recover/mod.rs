@@ -115,8 +115,17 @@ pub fn launchers(trace: &Path) -> Result<Vec<Launcher>, RecoverError> {
 
 /// Makes the launcher's part of the trace whole. None: it is.
 pub fn recover(trace: &Path, launcher: &Launcher) -> Result<Option<Manifest>, RecoverError> {
+    recover_telling(trace, launcher, |_, _| {})
+}
+
+/// The same, telling how many files are read of how many.
+pub fn recover_telling(
+    trace: &Path,
+    launcher: &Launcher,
+    told: fn(done: usize, all: usize),
+) -> Result<Option<Manifest>, RecoverError> {
     let Some(dead) = Dead::find_patiently(trace, launcher)? else { return Ok(None) };
-    dead.finish(&BTreeSet::new()).map(Some)
+    Dead { told, ..dead }.finish(&BTreeSet::new()).map(Some)
 }
 
 /// The part of a trace whose collector was killed. Nobody else works at it as long as this is there.
@@ -129,6 +138,8 @@ pub(crate) struct Dead {
     /// Held for its lock.
     lock: fs::File,
     lock_at: PathBuf,
+    /// Is told how many files are read of how many.
+    told: fn(done: usize, all: usize),
 }
 
 /// The kernel takes a moment to end a process that was killed, which holds its lock until then.
@@ -176,7 +187,8 @@ impl Dead {
         let written = [&journal_at, &manifest_at].map(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
         let last = written.into_iter().flatten().max().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let killed_ns = last.map_or(manifest.started_ns, |at| at.as_nanos() as i64);
-        Ok(Some(Dead { trace: trace.to_owned(), manifest_at, journal_at, manifest, killed_ns, lock, lock_at }))
+        let told = |_, _| {};
+        Ok(Some(Dead { trace: trace.to_owned(), manifest_at, journal_at, manifest, killed_ns, lock, lock_at, told }))
     }
 
     /// Brings what it left into whole files, and the account in line with them. Rows about processes that are `taken` over come
@@ -202,7 +214,7 @@ impl Dead {
             rows::write_young(&self.trace, &self.journal_at, &left, &self.manifest, taken).map_err(failed)?;
         }
         rows::remove_unnamed(&self.trace, &self.manifest);
-        OnDisk::read(&self.trace, &mut self.manifest).map_err(failed)
+        OnDisk::read(&self.trace, &mut self.manifest, self.told).map_err(failed)
     }
 
     /// The same for who goes on whatever the disk says: what finds no room, not even the reserve's and then the journal's, is lost.
@@ -226,7 +238,7 @@ impl Dead {
             parts.or(rows)
         });
         let failed = |source| RecoverError::Io { path: self.trace.clone(), source };
-        Ok((OnDisk::read(&self.trace, &mut self.manifest).map_err(failed)?, trouble))
+        Ok((OnDisk::read(&self.trace, &mut self.manifest, self.told).map_err(failed)?, trouble))
     }
 
     fn finish(mut self, taken: &BTreeSet<i64>) -> Result<Manifest, RecoverError> {

@@ -19,7 +19,7 @@ use crate::launch::signals::{self, Signals};
 use crate::launch::supervise::{HURRIED, Supervisor};
 use crate::launch::watch::{self, Watch};
 use crate::launch::{processes, session, trace_folder};
-use crate::{render, say};
+use crate::{note, render, say};
 
 /// The collector's time for its last files when nobody is in a hurry.
 pub(super) const SEAL: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ pub(super) fn stay(
     let Run { target, running, session, mut heir, trace, started } = run;
     if let Some(obstacle) = &inspection.obstacle {
         let exe = inspection.program().display().to_string();
-        say(&format!("{exe} is not traced: {obstacle}; {}", obstacle.cure()));
+        note(&format!("{exe} is not traced: {obstacle}; {}", obstacle.cure()));
         running.untraced(Untraced { pid: target as i32, exe, reason: obstacle.to_string() });
     }
     session::sweep(&session::bases());
@@ -92,8 +92,8 @@ pub(super) fn stay(
     warn(&warnings, &mut said);
     // Trouble with the last rows, as on a disk that ran full at the end.
     let notes = manifest.iter().flat_map(|manifest| &manifest.notes);
-    notes.filter(|note| !said.contains(*note)).for_each(|note| say(note));
-    manifest.iter().filter_map(nobody_came).for_each(|text| say(&text));
+    notes.filter(|text| !said.contains(*text)).for_each(|text| note(text));
+    manifest.iter().filter_map(nobody_came).for_each(|text| note(&text));
     let any_survivor = !survivors.is_empty();
     // Removing a dozen files takes as long as a short summary, so it goes on beside it. Without room for a thread the
     // rest is swept by a later run.
@@ -163,7 +163,7 @@ fn summarise(
 /// What the collector has to say now, a line each.
 fn warn(warnings: &Warnings, said: &mut Vec<String>) {
     while let Some(warning) = warnings.take() {
-        say(&warning);
+        note(&warning);
         said.push(warning);
     }
 }

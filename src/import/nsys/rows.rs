@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use rusqlite::types::ValueRef;
 
 use super::Reader;
+use crate::progress::{self, Unit};
 
 /// A row: the wanted columns in their order.
 pub(super) type Row = Vec<Cell>;
@@ -69,6 +70,12 @@ impl Reader {
                 wanted.join(", ")
             )
         };
+        if progress::is_seen() {
+            let last =
+                self.base.query_row(&format!("SELECT max(rowid) FROM \"{table}\""), [], |row| row.get::<_, i64>(0));
+            let rows = last.ok().and_then(|rows| u64::try_from(rows).ok());
+            progress::stage(&format!("reading {table}"), rows.map(|rows| (rows, Unit::Number)));
+        }
         let mut after = i64::MIN;
         loop {
             let piece = {
@@ -90,6 +97,7 @@ impl Reader {
             let Some((last, _)) = piece.last() else { return Ok(()) };
             after = *last;
             piece.iter().for_each(|(_, row)| each(self, row));
+            progress::step(piece.len() as u64);
         }
     }
 }

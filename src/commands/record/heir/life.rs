@@ -73,7 +73,7 @@ fn sleep_and_go_on(collector: &OwnedFd, knowledge: Knowledge, voice: &Voice) {
     voice.say(&format!(
         "gputrace (process {dead}) was killed, and process {own} goes on; the summary will be in {shown}/summary.txt"
     ));
-    if let Some(manifest) = go_on(running, &session, voice, &mut heir) {
+    if let Some(manifest) = go_on(running, &session, (voice, knowledge.quiet), &mut heir) {
         note_death(&knowledge, &manifest, voice);
         summarise(&trace, manifest);
     }
@@ -92,11 +92,19 @@ fn take_name(name: &CStr) {
 fn take_name(_: &CStr) {}
 
 /// Collects until no process of the session is left.
-fn go_on(running: Running, session: &Path, voice: &Voice, heir: &mut Option<Heir>) -> Option<Manifest> {
+fn go_on(
+    running: Running,
+    session: &Path,
+    (voice, quiet): (&Voice, bool),
+    heir: &mut Option<Heir>,
+) -> Option<Manifest> {
     let warnings = running.warnings();
     let say = || {
         while let Some(warning) = warnings.take() {
-            voice.say(&warning);
+            // Who wants to hear of errors alone finds it in the trace.
+            if !quiet {
+                voice.say(&warning);
+            }
         }
     };
     until_empty(session, || {

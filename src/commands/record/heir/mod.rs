@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::launch::brake::Brake;
 use crate::launch::session::Session;
+use crate::terminal;
 
 pub(crate) use life::live;
 
@@ -59,6 +60,8 @@ struct Knowledge {
     lives: Lives,
     /// What stderr is, where it is not held.
     lent: Option<voice::Identity>,
+    /// Only errors are said.
+    quiet: bool,
 }
 
 /// How many heirs may still come.
@@ -98,6 +101,7 @@ impl Heir {
             started: now,
             lives: Lives { left: MOST, last: now },
             lent: voice::lent_here(),
+            quiet: terminal::is_quiet(),
         };
         let heir = Heir::again(knowledge, None)?;
         config.heir = Some(heir.end.clone());
