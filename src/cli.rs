@@ -14,6 +14,7 @@ mod limits;
 mod look;
 mod malloc;
 mod manual;
+mod metrics;
 mod record;
 mod recover;
 mod report;
@@ -36,6 +37,7 @@ pub(crate) use import::ImportArgs;
 pub(crate) use look::{Color, Look, color_of_help, first_word};
 pub(crate) use malloc::{Malloc, MallocArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
+pub(crate) use metrics::MetricsArgs;
 pub(crate) use record::{
     BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, OnFull, OsWaits, RecordArgs, Switch,
 };

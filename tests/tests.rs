@@ -46,6 +46,7 @@
 //! | `imports` | traces of other profilers become ours, row by row |
 //! | `memory_snapshots` | snapshots of PyTorch's memory say what PyTorch's own statistics said |
 //! | `exported_tables` | databases and tables for other programs hold what the trace holds |
+//! | `metrics` | what is served for Prometheus is what the trace counts, and the dashboard asks for nothing else |
 //! | `exports` | what is exported, and read back, is what the trace holds |
 //! | `round_trips` | a profile that was imported and exported again says what it said, to us and to Holistic Trace Analysis |
 //! | `judges` | Holistic Trace Analysis and DuckDB find our report's numbers in the same trace |
@@ -120,6 +121,7 @@ mod limits;
 mod manual;
 mod memory_snapshots;
 mod metal;
+mod metrics;
 mod on_a_mac;
 mod os_waits;
 mod pages;

@@ -45,6 +45,7 @@ pub mod results;
 pub mod rollups;
 pub mod schema;
 mod segment;
+pub mod serve;
 mod share;
 mod stacks;
 pub mod step_names;

@@ -12,6 +12,7 @@ use super::capture::{CaptureArgs, CaptureRange};
 use super::detail::DetailArgs;
 use super::limits::{LimitArgs, parse_size};
 use super::malloc::MallocArgs;
+use super::metrics::MetricsArgs;
 
 /// Options of `record`.
 #[derive(Args, Clone, Debug)]
@@ -177,6 +178,10 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
     pub(crate) hang_after: Duration,
 
+    /// What other programs are told.
+    #[command(flatten)]
+    pub(crate) metrics: MetricsArgs,
+
     /// Names of options and variables whose values are not written into the trace; off: all is
     ///
     /// Values of names such as password, token, secret and api-key, passwords in addresses and what looks like the key of a
@@ -230,6 +235,7 @@ impl RecordArgs {
             budget: None,
             gpu_window_every: None,
             hang_after: HANG_AFTER,
+            metrics: MetricsArgs::default(),
             redact: Redact::default(),
             grace: Duration::from_secs(2),
             command,

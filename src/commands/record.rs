@@ -5,6 +5,7 @@
 
 mod heir;
 mod memory;
+mod metrics;
 mod stay;
 
 use std::ffi::{OsStr, OsString};
@@ -22,6 +23,7 @@ use crate::cli::{
 };
 use heir::Heir;
 pub(crate) use heir::live as live_as_heir;
+use metrics::{Metrics, Prepared};
 
 use crate::launch::brake::{Brake, CURE};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
@@ -101,13 +103,15 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
         })?),
         HookRoute::Auto | HookRoute::Symbols => None,
     };
+    let prepared = metrics::prepare(&args.metrics)?;
     let folder = TraceFolder::claim(args.output.as_deref(), name)?;
 
     let wanted = signals::wanted();
     let inherited = Inherited::note_and_block(&wanted);
     let signals = Signals::open(&wanted).context("signals cannot be received")?;
     let libraries = Libraries { shim, engine };
-    let run = start_run(args, &path, &inspection, &libraries, &folder.path, &inherited, brake.as_ref());
+    let about = About { path: &path, inspection: &inspection, libraries: &libraries, brake: brake.as_ref() };
+    let run = start_run(args, &about, &folder.path, &inherited, prepared);
     let run = run.inspect_err(|_| folder.undo())?;
     Ok(stay::stay(args, run, &signals, &inspection, brake.as_ref()))
 }
@@ -119,25 +123,33 @@ struct Libraries {
     engine: Option<PathBuf>,
 }
 
+/// What is known of the command before it starts.
+struct About<'a> {
+    path: &'a Path,
+    inspection: &'a Inspection,
+    libraries: &'a Libraries,
+    brake: Option<&'a Brake>,
+}
+
 /// Everything that a started target needs until its end.
 struct Run {
     target: u32,
     running: Running,
     session: Session,
     heir: Option<Heir>,
+    metrics: Metrics,
     trace: PathBuf,
     started: Instant,
 }
 
 fn start_run(
     args: &RecordArgs,
-    path: &Path,
-    inspection: &Inspection,
-    libraries: &Libraries,
+    about: &About<'_>,
     trace: &Path,
     inherited: &Inherited,
-    brake: Option<&Brake>,
+    prepared: Prepared,
 ) -> Result<Run> {
+    let About { path, inspection, libraries, brake } = *about;
     // The loader of a program that cannot be traced (a 32-bit one, say) says nothing about where the shim must lie.
     let loader = inspection.loader.as_deref().filter(|_| inspection.obstacle.is_none());
     let session = Session::new(&session::bases(), &libraries.shim, loader)?;
@@ -159,7 +171,7 @@ fn start_run(
     let program =
         Program::new(path, &args.command, environment(args, inspection, &session, libraries.engine.as_deref())?)?;
 
-    let heir = Heir::start(&mut config, &session, brake.filter(|_| inspection.obstacle.is_none()));
+    let heir = Heir::start(&mut config, &session, brake.filter(|_| inspection.obstacle.is_none()), prepared.address());
     let running = match gputrace_collectors::start(config) {
         Ok(running) => running,
         Err(error) => {
@@ -167,11 +179,19 @@ fn start_run(
             return Err(error).context("the collector did not start, nor did the command");
         }
     };
+    let metrics = match prepared.begin(&running) {
+        Ok(metrics) => metrics,
+        Err(error) => {
+            let _ = running.finish(None, Instant::now());
+            session.end(false);
+            return Err(error).context("metrics cannot be told, and the command did not start");
+        }
+    };
     let started = Instant::now();
     match program.spawn(inherited) {
         Ok(target) => {
             running.root(target);
-            Ok(Run { target, running, session, heir, trace: trace.to_owned(), started })
+            Ok(Run { target, running, session, heir, metrics, trace: trace.to_owned(), started })
         }
         Err(error) => {
             let _ = running.finish(None, Instant::now());

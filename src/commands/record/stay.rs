@@ -36,7 +36,7 @@ pub(super) fn stay(
     inspection: &Inspection,
     brake: Option<&Brake>,
 ) -> Recorded {
-    let Run { target, running, session, mut heir, trace, started } = run;
+    let Run { target, running, session, mut heir, metrics, trace, started } = run;
     if let Some(obstacle) = &inspection.obstacle {
         let exe = inspection.program().display().to_string();
         note(&format!("{exe} is not traced: {obstacle}; {}", obstacle.cure()));
@@ -88,7 +88,7 @@ pub(super) fn stay(
             (if let CollectError::Account { manifest, .. } = error { Some(*manifest) } else { None }, Some(text))
         }
     };
-    drop(heir);
+    drop((heir, metrics));
     warn(&warnings, &mut said);
     // Trouble with the last rows, as on a disk that ran full at the end.
     let notes = manifest.iter().flat_map(|manifest| &manifest.notes);

@@ -14,6 +14,7 @@ use gputrace_collectors::{Manifest, Running, take_over};
 use super::voice::Voice;
 use super::{Heir, Knowledge, VARIABLE};
 use crate::analysis::summary;
+use crate::commands::record::metrics;
 use crate::commands::record::stay::SEAL;
 use crate::launch::brake::CURE;
 use crate::launch::exit::Ending;
@@ -73,10 +74,13 @@ fn sleep_and_go_on(collector: &OwnedFd, knowledge: Knowledge, voice: &Voice) {
     voice.say(&format!(
         "gputrace (process {dead}) was killed, and process {own} goes on; the summary will be in {shown}/summary.txt"
     ));
+    let metrics = metrics::go_on(knowledge.metrics, &running)
+        .inspect_err(|error| voice.say(&format!("metrics are told no more: {error}")));
     if let Some(manifest) = go_on(running, &session, (voice, knowledge.quiet), &mut heir) {
         note_death(&knowledge, &manifest, voice);
         summarise(&trace, manifest);
     }
+    drop(metrics);
     remove(&session);
 }
 

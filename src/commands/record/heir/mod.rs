@@ -12,6 +12,7 @@ mod voice;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Seek, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -62,6 +63,8 @@ struct Knowledge {
     lent: Option<voice::Identity>,
     /// Only errors are said.
     quiet: bool,
+    /// Where metrics are asked for.
+    metrics: Option<SocketAddr>,
 }
 
 /// How many heirs may still come.
@@ -87,7 +90,12 @@ impl Lives {
 
 impl Heir {
     /// Starts it and tells the collector of it, which is to be started. None: there is none here, and nobody goes on.
-    pub(super) fn start(config: &mut Config, session: &Session, brake: Option<&Brake>) -> Option<Heir> {
+    pub(super) fn start(
+        config: &mut Config,
+        session: &Session,
+        brake: Option<&Brake>,
+        metrics: Option<SocketAddr>,
+    ) -> Option<Heir> {
         let mut config_of_heir = config.clone();
         // It keeps no folder from being unmounted.
         config_of_heir.trace = std::path::absolute(&config.trace).ok()?;
@@ -102,6 +110,7 @@ impl Heir {
             lives: Lives { left: MOST, last: now },
             lent: voice::lent_here(),
             quiet: terminal::is_quiet(),
+            metrics,
         };
         let heir = Heir::again(knowledge, None)?;
         config.heir = Some(heir.end.clone());

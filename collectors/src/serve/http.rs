@@ -1,0 +1,203 @@
+//! `GET /metrics` by HTTP: for Prometheus, and whoever else scrapes.
+//!
+//! One thread speaks to all clients, and one more waits for the drain's snapshots; neither is in the way of any event. What a client
+//! may cost is bounded: so many connections at once, the others wait; so long for a request, and so long for a connection, whatever is
+//! still to be read of it. The address is bound before the traced command starts, so that what is wrong with it is said then.
+//!
+//! Whoever reaches the port may read. On the loopback interface that is whoever has an account on this machine, and no page
+//! in a browser: a request must name the host by its address, or as localhost, which other names that lead here do not.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderMap, HeaderName};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+
+use super::Look;
+use super::families::families;
+use super::text::{Format, text};
+use crate::live::{Snapshot, Source};
+
+/// Connections at once; further ones wait.
+const MOST_CONNECTIONS: usize = 16;
+/// Time for a request's head, and between two of a connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for a connection.
+const LIFE: Duration = Duration::from_secs(60);
+/// Bytes of a request's head.
+const MOST_BYTES: usize = 16 << 10;
+
+/// An address at which nobody is answered yet.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+/// The endpoint, until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    /// Dropped, it tells the thread to end.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    /// Takes an address; port 0 is any that is free.
+    pub fn bind(address: SocketAddr) -> io::Result<Listener> {
+        let socket = TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        Ok(Listener { socket, address })
+    }
+
+    /// The address, with the port that was found free.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers with the sums of a session.
+    pub fn serve(self, source: Source) -> io::Result<Server> {
+        self.serve_of(super::look(source))
+    }
+
+    fn serve_of(self, look: Arc<Look>) -> io::Result<Server> {
+        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
+        let (stop, stopped) = oneshot::channel();
+        let session = Arc::new(Session { look, last: Mutex::default(), here: self.address.ip().is_loopback() });
+        let run = move || run(&runtime, self.socket, session, stopped);
+        let thread = thread::Builder::new().name("gputrace-http".to_owned()).spawn(run)?;
+        Ok(Server { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// What is told.
+struct Session {
+    look: Arc<Look>,
+    /// The last snapshot, for when there are no more.
+    last: Mutex<Option<Arc<Snapshot>>>,
+    /// Only this machine reaches it.
+    here: bool,
+}
+
+impl Session {
+    fn text(&self, format: Format) -> Option<String> {
+        let new = (self.look)();
+        let snapshot = {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            if new.is_some() {
+                *last = new;
+            }
+            last.clone()?
+        };
+        Some(text(&families(&snapshot), format))
+    }
+}
+
+fn run(runtime: &Runtime, socket: TcpListener, session: Arc<Session>, stopped: oneshot::Receiver<()>) {
+    runtime.block_on(async {
+        tokio::select! {
+            () = accept(socket, session) => {}
+            _ = stopped => {}
+        }
+    });
+}
+
+async fn accept(socket: TcpListener, session: Arc<Session>) {
+    let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    while let Ok(place) = room.clone().acquire_owned().await {
+        match socket.accept().await {
+            Ok((stream, _)) => {
+                let session = session.clone();
+                tokio::spawn(async move {
+                    converse(stream, session).await;
+                    drop(place);
+                });
+            }
+            // Too many files are open, as a rule.
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn converse(stream: tokio::net::TcpStream, session: Arc<Session>) {
+    let service = service_fn(move |request| answer(request, session.clone()));
+    let mut protocol = http1::Builder::new();
+    protocol.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(MOST_BYTES);
+    let connection = protocol.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    if timeout(LIFE, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(PATIENCE, connection).await;
+    }
+}
+
+async fn answer(request: Request<Incoming>, session: Arc<Session>) -> Result<Response<Full<Bytes>>, Infallible> {
+    const TEXT: (HeaderName, &str) = (CONTENT_TYPE, "text/plain; charset=utf-8");
+    let said = |status, text: &'static str| response(status, [TEXT], text);
+    if session.here && !names_this_machine(request.headers()) {
+        return Ok(said(StatusCode::MISDIRECTED_REQUEST, "this host is known by its address, or as localhost\n"));
+    }
+    if request.uri().path() != "/metrics" {
+        return Ok(said(StatusCode::NOT_FOUND, "metrics are at /metrics\n"));
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Ok(response(StatusCode::METHOD_NOT_ALLOWED, [TEXT, (ALLOW, "GET, HEAD")], "only GET and HEAD\n"));
+    }
+    let accept = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>();
+    let format = Format::accepted(&accept.join(","));
+    let text = tokio::task::spawn_blocking(move || session.text(format)).await;
+    Ok(match text {
+        Ok(Some(text)) => response(StatusCode::OK, [(CONTENT_TYPE, format.content_type())], text),
+        _ => said(StatusCode::SERVICE_UNAVAILABLE, "the collector does not answer\n"),
+    })
+}
+
+fn response<const N: usize>(
+    status: StatusCode,
+    headers: [(HeaderName, &'static str); N],
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    for (name, value) in headers {
+        response.headers_mut().insert(name, hyper::header::HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Whether a request means this machine by no name that somebody else gave it.
+fn names_this_machine(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST) else { return true };
+    let Ok(host) = host.to_str() else { return false };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+#[path = "http_tests.rs"]
+mod tests;

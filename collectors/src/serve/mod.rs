@@ -1,0 +1,27 @@
+//! The sums of a session for other programs: metrics with names ([`families`]), as Prometheus scrapes them ([`http`], [`mod@text`]) and,
+//! with the feature `otlp`, as they are pushed to an OpenTelemetry collector ([`otlp`]).
+//!
+//! Nothing is counted here: all values come from the live aggregates ([`crate::live`]), of which one snapshot is one answer.
+
+mod counters;
+mod families;
+mod http;
+mod metric;
+#[cfg(feature = "otlp")]
+mod otlp;
+mod text;
+
+use std::sync::Arc;
+
+use crate::live::{Snapshot, Source};
+
+pub use http::{Listener, Server};
+#[cfg(feature = "otlp")]
+pub use otlp::{Push, Target};
+
+/// Where snapshots come from. None: there are no more.
+type Look = dyn Fn() -> Option<Arc<Snapshot>> + Send + Sync;
+
+fn look(source: Source) -> Arc<Look> {
+    Arc::new(move || source.snapshot(false))
+}
