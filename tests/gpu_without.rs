@@ -2,7 +2,7 @@
 
 use gputrace_collectors::manifest::GpuTime;
 
-use crate::util::{Driver, Scratch, Target, Trace, program};
+use crate::util::{Driver, Scratch, Target, Trace, driver_folder, linked_with_library, program, program_with};
 
 /// What the manifest says of the command's process.
 fn about(trace: &Trace) -> GpuTime {
@@ -77,4 +77,45 @@ fn windows_of_which_records_were_lost_are_no_measurement() {
     if windows.rows().all(|row| row.int("lost") > 0) {
         assert!(found["facts"]["busy_percent"].is_null(), "{found}");
     }
+}
+
+#[test]
+fn contexts_that_end_and_forks_harm_no_program_whose_gpu_is_timed() {
+    let flags = linked_with_library("libcuda.so.1", &driver_folder(Driver::Plain), &["-l:libcuda.so.1"]);
+    let timed = program_with("timed", "linked", &flags);
+    for how in ["full", "windows", "auto"] {
+        for scenario in ["contexts", "fork"] {
+            let scratch = Scratch::new();
+            let target = scratch.target(&timed).arg(scenario).with_driver(Driver::Plain);
+            let trace = target.options(["--gpu-time", how]).same().expect(0).read();
+            let about = about(&trace);
+            assert!(about.records > 0 && about.violations == 0, "{how} {scenario}: {about:?}");
+            let root = trace.root().process_id;
+            let others = trace.manifest().processes.into_iter().filter(|process| process.process_id != root);
+            assert_eq!(others.filter(|process| process.gpu_time.is_some()).count(), 0, "{how} {scenario}");
+            // What a reset threw away has no record, and that is said.
+            let notes = trace.root().notes.join("\n");
+            assert!(
+                about.without_record * 100 <= about.records || notes.contains("have no record of it"),
+                "{how} {scenario}: {notes}"
+            );
+        }
+    }
+}
+
+#[test]
+fn of_two_gputraces_the_inner_one_has_the_program() {
+    let scratch = Scratch::new();
+    let inner = scratch.path().join("inner");
+    let gputrace = env!("CARGO_BIN_EXE_gputrace");
+    let script = format!(
+        "{gputrace} -o {} --gpu-time full -- {} 0.5 > /dev/null 2>&1",
+        inner.display(),
+        program("steps").display()
+    );
+    let target = scratch.shell(&script).with_driver(Driver::Plain).options(["--gpu-time", "full"]);
+    let outer = target.traced().expect(0).read();
+    assert_eq!(outer.table("kernels").len(), 0);
+    let inner = Trace::open(&inner);
+    assert!(about(&inner).records > 100 && inner.table("kernels").len() > 100);
 }

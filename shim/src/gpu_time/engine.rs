@@ -171,7 +171,10 @@ impl Engine {
             (false, true) => {
                 self.turn_off(reason::WINDOW);
                 self.flush();
-                self.settling.begin(now);
+                // Unless that was one failure too many.
+                if !self.is_off_for_good {
+                    self.settling.begin(now);
+                }
             }
             _ => {}
         }
