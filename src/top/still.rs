@@ -186,9 +186,8 @@ fn site_rows(trace: &Trace, whole: &Whole, seconds: f64) -> Vec<Row> {
     sites.sort_by_key(|(site, (calls, ns))| (Reverse((*ns, *calls)), *site));
     sites.truncate(MOST_SHOWN);
     let lines = trace.sites(&sites.iter().map(|((stack, _), _)| *stack).collect());
-    let row = |((stack, class), (calls, ns)): (&(i64, String), &(i64, i64))| {
-        let line = lines.get(*stack).map(|site| site.short());
-        view::site_cells(class, line, (*calls as f64, *ns as f64), seconds)
+    let named = |((stack, class), (calls, ns)): (&(i64, String), &(i64, i64))| {
+        ((class.clone(), lines.get(*stack).map(|site| site.short())), (*calls as f64, *ns as f64))
     };
-    sites.into_iter().map(row).collect()
+    view::site_rows(sites.into_iter().map(named), seconds)
 }

@@ -82,6 +82,18 @@ fn snapshot(seconds: i64, processes: i64) -> Snapshot {
                     bytes: 0,
                 })
                 .chain([HotSite { kind: "transfer".into(), ..HotSite::default() }])
+                .chain([3, 4].map(|calls| HotSite {
+                    kind: "api".into(),
+                    frames: vec![line(77)],
+                    calls,
+                    ..HotSite::default()
+                }))
+                .chain([HotSite {
+                    kind: "os_wait".into(),
+                    frames: vec![line(99)],
+                    total_ns: 1 << 40,
+                    ..HotSite::default()
+                }])
                 .collect(),
             cut: false,
         }),
@@ -160,6 +172,10 @@ fn a_large_screen_has_all_columns_of_all_panes_with_their_values() {
     assert!(line("a kernel without a name").trim_start().starts_with("- "), "{text}");
     assert!(line("train.py:1 step").contains("10 %") && text.contains("(last 10 s)"), "{text}");
     assert!(line("not known)").contains("transfer"), "{text}");
+    // Two stacks with one line are one row, and what waits for the system stands below.
+    assert!(line("train.py:77").contains("0.7        api") && text.matches("train.py:77").count() == 1, "{text}");
+    let place = |of: &str| text.lines().position(|line| line.contains(of)).unwrap_or(usize::MAX);
+    assert!(place("train.py:99 step") > place("train.py:77 step") && place("train.py:99 step") < usize::MAX, "{text}");
     assert!(!text.contains('\u{1b}') && text.contains("核"), "{text}");
 }
 

@@ -1,5 +1,7 @@
 //! What stands on the screen, as text: the lines at the top, and the rows of the three panes.
 
+use std::collections::BTreeMap;
+
 use gputrace_collectors::live::{HotKernel, HotSite, Process, Snapshot};
 
 use super::rates::{History, Rates};
@@ -42,6 +44,10 @@ pub(crate) const SITES: &[Column] = &[
 /// The columns of the panes, in their order.
 pub(crate) const PANES: [&[Column]; 3] = [PROCESSES, KERNELS, SITES];
 
+/// Class of waits for the operating system; and more than all threads of a process can wait in a second.
+const OS_WAIT: &str = "os_wait";
+const BELOW: f64 = 1e9;
+
 /// What stands on the screen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct View {
@@ -70,7 +76,7 @@ pub(crate) fn of_session(history: &History, sites: &mut SiteFinder) -> View {
         rows: [
             rates.iter().map(|(process, rates, busy)| process_row(process, rates.as_ref(), *busy)).collect(),
             hot.kernels.iter().map(|kernel| kernel_row(kernel, seconds)).collect(),
-            hot.sites.iter().map(|site| site_row(site, seconds, sites)).collect(),
+            site_rows(hot.sites.iter().map(|site| named(site, sites)), seconds),
         ],
         span: format!("last {seconds:.0} s{}", if hot.cut { ", not all are kept" } else { "" }),
         none: [
@@ -173,8 +179,10 @@ pub(crate) fn kernel_row(kernel: &HotKernel, seconds: f64) -> Row {
     ]
 }
 
-/// A line; `seconds`: of how long a time.
-fn site_row(site: &HotSite, seconds: f64, sites: &mut SiteFinder) -> Row {
+/// Class and line of calls, their number, and their time, ns.
+pub(crate) type Site = ((String, Option<String>), (f64, f64));
+
+fn named(site: &HotSite, sites: &mut SiteFinder) -> Site {
     let frames = site.frames.iter().map(|frame| Frame {
         python: frame.python,
         function: if frame.python { printable(&frame.function) } else { full_name(&frame.function) },
@@ -184,18 +192,30 @@ fn site_row(site: &HotSite, seconds: f64, sites: &mut SiteFinder) -> Row {
         address: frame.offset.filter(|_| frame.function.is_empty()),
     });
     let line = sites.find(&frames.collect::<Vec<_>>()).map(|site| site.short());
-    site_cells(&site.kind, line, (site.calls as f64, site.total_ns as f64), seconds)
+    ((site.kind.to_string(), line), (site.calls as f64, site.total_ns as f64))
 }
 
-/// The same of what is known of it: calls and their time.
-pub(crate) fn site_cells(class: &str, line: Option<String>, (calls, ns): (f64, f64), seconds: f64) -> Row {
-    let seconds = Some(seconds).filter(|seconds| *seconds > 0.0);
-    vec![
-        Cell::number(seconds.map(|seconds| ns / 1e9 / seconds), share),
-        Cell::number(seconds.map(|seconds| calls / seconds), per_s),
-        Cell::text(class),
-        Cell::text(line.unwrap_or_else(|| "(a line that is not known)".to_owned())),
-    ]
+/// A row for each class and line, whatever called the line; `seconds`: of how long a time.
+pub(crate) fn site_rows(sites: impl Iterator<Item = Site>, seconds: f64) -> Vec<Row> {
+    let mut by_line: BTreeMap<(String, Option<String>), (f64, f64)> = BTreeMap::new();
+    for (line, (calls, ns)) in sites {
+        let sums = by_line.entry(line).or_default();
+        *sums = (sums.0 + calls, sums.1 + ns);
+    }
+    let mut lines: Vec<Site> = by_line.into_iter().collect();
+    lines.sort_by(|(_, a), (_, b)| b.1.total_cmp(&a.1).then(b.0.total_cmp(&a.0)));
+    let row = |((class, line), (calls, ns)): Site| {
+        let known = Some(seconds).filter(|seconds| *seconds > 0.0);
+        let mut time = Cell::number(known.map(|seconds| ns / 1e9 / seconds), share);
+        // Threads that have nothing to do wait as well: what waits for the system stands below what is done.
+        if class == OS_WAIT {
+            time.key = time.key.map(|share| share - BELOW);
+        }
+        let calls = Cell::number(known.map(|seconds| calls / seconds), per_s);
+        let line = line.unwrap_or_else(|| "(a line that is not known)".to_owned());
+        vec![time, calls, Cell::text(class), Cell::text(line)]
+    };
+    lines.into_iter().map(row).collect()
 }
 
 /// `0`, `7.3`, `512`, `12.3k`, `4.5M`.
@@ -210,10 +230,14 @@ pub(crate) fn per_s(value: f64) -> String {
     }
 }
 
-/// `0 %`, `0.3 %`, `43 %`.
+/// `0 %`, `<0.1 %`, `0.3 %`, `43 %`.
 pub(crate) fn share(value: f64) -> String {
     let percent = value * 100.0;
-    if percent > 0.0 && percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+    match percent {
+        p if p > 0.0 && p < 0.05 => "<0.1 %".to_owned(),
+        p if p > 0.0 && p < 9.95 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
 }
 
 /// GB, with what makes three digits.

@@ -17,6 +17,7 @@ mod snapshot;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,8 +47,8 @@ use crate::tables::GpuSample;
 pub const MOST_PROCESSES: usize = 256;
 /// A snapshot that is younger than this is given again.
 pub(crate) const OFTEN_NS: i64 = 100_000_000;
-/// Kernels and lines that are told.
-const MOST_HOT: usize = 50;
+/// Devices of all processes; what is beyond them has no busy time of its own.
+const MOST_DEVICES: usize = 64;
 /// Counters of devices and control groups whose last reading is kept; those of a process are as many as there are counters.
 const MOST_READINGS: usize = 4096;
 /// How long [`Source`] waits for the drain.
@@ -64,8 +65,8 @@ struct Slot {
     kinds: ByKind,
     device_memory_bytes: i64,
     busy: Busy<Option<i32>>,
-    /// UUIDs by ordinal.
-    uuids: Vec<Arc<str>>,
+    /// Places of its devices among all, by ordinal.
+    devices: Vec<Option<usize>>,
     readings: Readings<()>,
     /// The account of the process as it was told last; of the others, of those that have ended.
     account: Sums,
@@ -79,7 +80,9 @@ pub(crate) struct Live {
     vacant: Vec<usize>,
     /// The process of the last event, and its place.
     last: (i64, usize),
-    devices: Busy<Arc<str>>,
+    /// UUIDs of all devices, and their busy time by place.
+    uuids: Vec<Arc<str>>,
+    devices: Busy<usize>,
     readings: Readings<Option<Arc<str>>>,
     hot: Seconds,
     lines: Lines,
@@ -97,6 +100,7 @@ impl Default for Live {
             places: FxHashMap::default(),
             vacant: Vec::new(),
             last: (i64::MIN, OTHERS),
+            uuids: Vec::new(),
             devices: Busy::default(),
             readings: Readings::default(),
             hot: Seconds::default(),
@@ -191,9 +195,8 @@ impl Live {
         let (device, took_ns) = (folded.key.device, folded.took_ns.unwrap_or(0));
         let Some(slot) = self.slot(folded.key.process_id) else { return };
         slot.busy.add(&device, folded.start_ns, took_ns);
-        let uuid = device.and_then(|ordinal| slot.uuids.get(usize::try_from(ordinal).ok()?)).cloned();
-        if let Some(uuid) = uuid {
-            self.devices.add(&uuid, folded.start_ns, took_ns);
+        if let Some(place) = device.and_then(|ordinal| *slot.devices.get(usize::try_from(ordinal).ok()?)?) {
+            self.devices.add(&place, folded.start_ns, took_ns);
         }
     }
 
@@ -243,8 +246,19 @@ impl Live {
 
     /// The devices of a process, by ordinal.
     pub(crate) fn sees<'a>(&mut self, process_id: i64, uuids: impl Iterator<Item = &'a str>) {
+        let all = &mut self.uuids;
+        let place = |uuid: &str| {
+            let known = all.iter().position(|known| **known == *uuid);
+            known.or_else(|| {
+                (all.len() < MOST_DEVICES).then(|| {
+                    all.push(uuid.into());
+                    all.len() - 1
+                })
+            })
+        };
+        let devices: Vec<Option<usize>> = uuids.map(place).collect();
         if let Some(slot) = self.own(process_id) {
-            slot.uuids = uuids.map(Arc::from).collect();
+            slot.devices = devices;
         }
     }
 
@@ -269,70 +283,6 @@ impl Live {
     pub(crate) fn want_hot(&mut self, now_ns: i64) {
         self.hot.want(now_ns);
     }
-
-    /// Adds the sums of a process to what it says of itself.
-    pub(crate) fn complete(&mut self, process: &mut Process) {
-        let Some(slot) = self.own(process.process_id) else { return };
-        process.sums.at_least(&slot.account);
-        slot.account = process.sums.clone();
-        slot.kinds.describe(&mut process.sums);
-        process.sums.device_memory_bytes = slot.device_memory_bytes.max(0);
-        if let Some(gpu) = &mut process.gpu {
-            let uuid = |at: Option<i32>| slot.uuids.get(usize::try_from(at?).ok()?).map(|uuid| uuid.to_string());
-            let busy = slot.busy.all();
-            gpu.devices = busy.map(|(at, busy_ns)| Device { ordinal: *at, uuid: uuid(*at), busy_ns }).collect();
-        }
-        process.counters = slot.readings.iter().map(|(((), id), last)| reading(*id, None, last)).collect();
-    }
-
-    /// All that is of no process that has its own sums: the others' sums, devices, counters, and what is hot.
-    pub(crate) fn describe(&self, now_ns: i64, into: &mut Snapshot) {
-        if let Some(others) = self.slots.get(OTHERS) {
-            others.kinds.describe(&mut into.others);
-            into.others.add(&others.account);
-            into.others.add(&self.beyond);
-        }
-        into.ended = self.ended;
-        let device =
-            |(uuid, busy_ns): (&Arc<str>, i64)| Device { ordinal: None, uuid: Some(uuid.to_string()), busy_ns };
-        into.devices = self.devices.all().map(device).collect();
-        into.counters =
-            self.readings.iter().map(|((device, id), last)| reading(*id, device.as_deref(), last)).collect();
-        into.hot = self.hot.tell(now_ns).map(|told| self.name_hot(told));
-    }
-
-    fn name_hot(&self, told: hot::Told) -> Hot {
-        let mut kernels: Vec<_> = told.kernels.into_iter().collect();
-        kernels.sort_by_key(|(name, k)| (std::cmp::Reverse((heat(k), k.launches)), *name));
-        let mut sites: Vec<_> = told.sites.into_iter().collect();
-        sites.sort_by_key(|((stack, kind), site)| (std::cmp::Reverse((site.total_ns, site.calls)), *stack, kind.0));
-        let kernel = |(name, k): (Option<i64>, hot::Kernel)| HotKernel {
-            name: name.and_then(|name| self.lines.name_of(name)),
-            launches: k.launches,
-            launch_ns: k.launch_ns,
-            timed: k.timed,
-            gpu_ns: k.gpu_ns,
-        };
-        let site = |((stack, kind), site): ((i64, RowKind), hot::Site)| HotSite {
-            kind: kind.text().into(),
-            frames: self.lines.frames_of(stack),
-            calls: site.calls,
-            total_ns: site.total_ns,
-            bytes: site.bytes,
-        };
-        Hot {
-            span_ns: told.span_ns,
-            kernels: kernels.into_iter().take(MOST_HOT).map(kernel).collect(),
-            sites: sites.into_iter().take(MOST_HOT).map(site).collect(),
-            cut: told.cut,
-        }
-    }
-}
-
-/// A kernel's time on the GPU: where a part of its runs was timed, as much as all of them took if they are alike.
-fn heat(kernel: &hot::Kernel) -> i64 {
-    let scale = kernel.launches.max(kernel.timed) as f64 / kernel.timed.max(1) as f64;
-    (kernel.gpu_ns as f64 * scale) as i64
 }
 
 fn note<Of: Ord>(readings: &mut Readings<Of>, of: Of, reading: &Read, at_ns: i64) {
@@ -340,18 +290,6 @@ fn note<Of: Ord>(readings: &mut Readings<Of>, of: Of, reading: &Read, at_ns: i64
     if reading.value.is_finite() && (readings.len() < MOST_READINGS || readings.contains_key(&key)) {
         let last = readings.entry(key).or_insert((at_ns, 0.0, 0.0));
         *last = (at_ns, reading.value, last.2 + reading.value);
-    }
-}
-
-fn reading(id: Id, device: Option<&str>, (at_ns, value, sum): &(i64, f64, f64)) -> Reading {
-    let counter = id.counter();
-    Reading {
-        source: counter.source.into(),
-        name: counter.name.into(),
-        device: device.map(str::to_owned),
-        at_ns: *at_ns,
-        value: *value,
-        sum: *sum,
     }
 }
 

@@ -180,7 +180,7 @@ pub struct Hot {
     pub span_ns: i64,
     /// Kernels, hottest first: by what is known of their time, then by launches.
     pub kernels: Vec<HotKernel>,
-    /// Lines that make calls, by their time, hottest first.
+    /// Lines that make calls, by their time, hottest first; waits for the operating system (`os_wait`) behind all others.
     pub sites: Vec<HotSite>,
     /// Some did not find room: there are more kernels, or lines, than are kept.
     pub cut: bool,

@@ -180,6 +180,7 @@ fn what_is_hot_has_names_and_lines_and_only_where_somebody_looks() {
             (RowKind::KERNEL, Some(5), None, 1000),
             (RowKind::of(Class::Sync), None, Some(8), 50),
             (RowKind::of(Class::Transfer), None, Some(9), 60),
+            (RowKind::of(Class::OsWait), None, Some(9), 1 << 30),
         ] {
             let mut folded = event(1, kind, 0, took_ns);
             (folded.key.name_id, folded.key.stack_id) = (name_id, stack_id);
@@ -202,7 +203,15 @@ fn what_is_hot_has_names_and_lines_and_only_where_somebody_looks() {
     assert_eq!(kernels, [(Some("gemm"), 2, 6, 2, 2000), (None, 2, 8, 0, 0)]);
     let sites: Vec<_> =
         hot.sites.iter().map(|s| (&*s.kind, s.frames[0].function.as_str(), s.calls, s.total_ns)).collect();
-    assert_eq!(sites, [("launch", "step", 200, 400), ("transfer", "wait", 2, 120), ("sync", "step", 2, 100)]);
+    assert_eq!(
+        sites,
+        [
+            ("launch", "step", 200, 400),
+            ("transfer", "wait", 2, 120),
+            ("sync", "step", 2, 100),
+            ("os_wait", "wait", 2, 1 << 31)
+        ]
+    );
     // What is told is read as it was told, and another form is refused in words.
     let text = serde_json::to_string(&snapshot).unwrap();
     assert_eq!(Snapshot::parse(&text), Ok(snapshot));
