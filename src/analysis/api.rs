@@ -12,6 +12,7 @@ use super::launch_overhead::{TIMES, times};
 use super::passes::api::{Failed, Key, Results};
 use super::passes::stats::Stats;
 use super::section::{Column, Section, Table, Unit, Value, column};
+use super::sums::DRIVER;
 use super::{Analysis, Explain, Facts, Metric, Need, loss};
 use crate::trace::Site;
 
@@ -62,10 +63,11 @@ impl Analysis for Api {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("calls", Count, "driver calls of the run"),
-            Metric::about("total_ns", Ns, "time in driver calls, over all threads"),
-            Metric::about("functions", Count, "functions of the driver and of NCCL that were called, by process"),
-            Metric::cost("failed", Count, "calls whose result is a failure"),
+            Metric::about("calls", Count, "driver calls of the run").sums(&DRIVER),
+            Metric::about("total_ns", Ns, "time in driver calls, over all threads").sums(&DRIVER),
+            Metric::about("functions", Count, "functions of the driver and of NCCL that were called, by process")
+                .sums(&DRIVER),
+            Metric::cost("failed", Count, "calls whose result is a failure").sums(&DRIVER),
             Metric::about("counted_only", Count, "calls that were counted and not timed"),
         ];
         METRICS

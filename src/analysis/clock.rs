@@ -42,6 +42,21 @@ pub(super) fn jumped_ns(trace: &Trace, process_id: i64, (from, to): (i64, i64)) 
     pauses.iter().map(|(begin, end)| (*end.min(&to) - *begin.max(&from)).max(0)).sum()
 }
 
+/// The parts of a time of a process that lie beside them.
+pub(super) fn without_jumps(trace: &Trace, process_id: i64, (from, to): (i64, i64)) -> Vec<(i64, i64)> {
+    let mut pauses = imported(trace, process_id).map_or(&[][..], |clock| &clock.pauses).to_vec();
+    pauses.sort_unstable();
+    let mut parts = Vec::new();
+    let mut at = from;
+    for (begin, end) in pauses {
+        parts.push((at, begin.min(to)));
+        at = at.max(end);
+    }
+    parts.push((at, to));
+    parts.retain(|(from, to)| from < to);
+    parts
+}
+
 /// Says it in one note, of the process where it is most; times across the jump mean nothing.
 pub(super) fn note(facts: &Facts<'_>) {
     let beyond = |(id, time): (&i64, &super::ProcessTime)| {

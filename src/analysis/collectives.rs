@@ -57,13 +57,14 @@ impl Analysis for Collectives {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("calls", Count, "collectives, sends and receives of NCCL"),
-            Metric::about("bytes", Bytes, "bytes that they were given"),
-            Metric::about("grouped", Count, "of them in groups"),
-            Metric::about("captured", Count, "of them under stream capture"),
-            Metric::cost("failed", Count, "calls of NCCL that failed"),
+            Metric::about("calls", Count, "collectives, sends and receives of NCCL").sums(&[TableId::Collectives]),
+            Metric::about("bytes", Bytes, "bytes that they were given").sums(&[TableId::Collectives]),
+            Metric::about("grouped", Count, "of them in groups").sums(&[TableId::Collectives]),
+            Metric::about("captured", Count, "of them under stream capture").sums(&[TableId::Collectives]),
+            Metric::cost("failed", Count, "calls of NCCL that failed").sums(&[TableId::Collectives]),
             Metric::about("communicators", Count, "communicators of NCCL"),
-            Metric::about("timed", Count, "operations whose time on the GPU is known"),
+            Metric::about("timed", Count, "operations whose time on the GPU is known")
+                .sums(&[TableId::Collectives, TableId::Kernels]),
             Metric::use_of("hidden_percent", Percent, "their time on the GPU with computing beside them"),
         ];
         METRICS

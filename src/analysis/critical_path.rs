@@ -1,5 +1,7 @@
 //! critical-path: which work a step's length consists of, and what would be gained without it.
 
+use gputrace_collectors::schema::TableId;
+
 use super::passes::critical::{CLASSES, Class, Critical, PIECES, Sums, Without};
 use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock, unmatched};
@@ -64,7 +66,9 @@ impl Analysis for CriticalPath {
                 "all_gain_ns",
                 Ns,
                 "what a step would gain without host's time, waits, copies, NCCL, the default stream's order",
-            ),
+            )
+            .in_steps()
+            .sums(&[TableId::DeviceCopies, TableId::Kernels]),
         ];
         METRICS
     }

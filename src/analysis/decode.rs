@@ -1,5 +1,6 @@
 //! decode: how evenly a serving loop launches its graphs, and what the host does between two of them.
 
+use gputrace_collectors::schema::TableId;
 use std::cmp::Reverse;
 
 use super::passes::replays::{Replays, UNKNOWN};
@@ -44,8 +45,9 @@ impl Analysis for Decode {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("graph_launches", Count, "launches of CUDA graphs, without those under capture"),
-            Metric::about("graphs", Count, "graphs that were launched, by process"),
+            Metric::about("graph_launches", Count, "launches of CUDA graphs, without those under capture")
+                .sums(&[TableId::Launches]),
+            Metric::about("graphs", Count, "graphs that were launched, by process").sums(&[TableId::Launches]),
             Metric::cost("interval_p50_ns", Ns, "median time from one launch of a graph to the thread's next"),
             Metric::cost("interval_p90_ns", Ns, "90th percentile of the times from one launch of a graph to the next")
                 .unsteady(),

@@ -52,21 +52,30 @@ impl Analysis for DeviceMemory {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("allocations", Count, "allocation calls"),
-            Metric::about("frees", Count, "free calls"),
-            Metric::about("allocated_bytes", Bytes, "bytes that allocations took"),
+            Metric::about("allocations", Count, "allocation calls").sums(&[TableId::DeviceMemory]),
+            Metric::about("frees", Count, "free calls").sums(&[TableId::DeviceMemory]),
+            Metric::about("allocated_bytes", Bytes, "bytes that allocations took").sums(&[TableId::DeviceMemory]),
             Metric::cost(
                 "peak_bytes",
                 Bytes,
                 "most bytes live on the devices at once, in the process where that is most",
-            ),
-            Metric::cost("never_freed_bytes", Bytes, "device memory that was never given back"),
-            Metric::about("cost_ns", Ns, "time in allocation and free calls"),
-            Metric::cost("cost_wall_percent", Percent, "time in allocation and free calls, of wall time").unsteady(),
-            Metric::about("steady_allocations", Count, "allocation calls in steady steps"),
-            Metric::cost("allocations_per_step", Count, "allocation calls of a usual step"),
-            Metric::cost("allocations_per_s", PerS, "allocation calls in a second of the processes' time").unsteady(),
-            Metric::cost("failed_allocations", Count, "allocations that failed"),
+            )
+            .sums(&[TableId::DeviceMemory]),
+            Metric::cost("never_freed_bytes", Bytes, "device memory that was never given back")
+                .sums(&[TableId::DeviceMemory]),
+            Metric::about("cost_ns", Ns, "time in allocation and free calls").sums(&[TableId::DeviceMemory]),
+            Metric::cost("cost_wall_percent", Percent, "time in allocation and free calls, of wall time")
+                .sums(&[TableId::DeviceMemory])
+                .unsteady(),
+            Metric::about("steady_allocations", Count, "allocation calls in steady steps")
+                .sums(&[TableId::DeviceMemory, TableId::Ranges]),
+            Metric::cost("allocations_per_step", Count, "allocation calls of a usual step")
+                .in_steps()
+                .sums(&[TableId::DeviceMemory]),
+            Metric::cost("allocations_per_s", PerS, "allocation calls in a second of the processes' time")
+                .sums(&[TableId::DeviceMemory])
+                .unsteady(),
+            Metric::cost("failed_allocations", Count, "allocations that failed").sums(&[TableId::DeviceMemory]),
             Metric::cost(
                 "torch_peak_bytes",
                 Bytes,

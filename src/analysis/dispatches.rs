@@ -31,7 +31,8 @@ impl Analysis for Dispatches {
                 dispatch is small when it has fewer than 24,576 threads in all: so many run at once on a GPU of eight \
                 cores. A command buffer is single when it holds one dispatch and no other work. Encode time is the time \
                 inside messages to the encoders of command buffers that were committed, over all threads; scheduling is \
-                what Metal took from commit until the GPU had it.",
+                what Metal took from commit until the GPU had it. Dispatches of command buffers that went without a commit are counted, and \
+                told apart (never committed): the GPU was not given them.",
             unit: "ns in JSON; in text the column's head names the unit.",
             limits: "Dispatches whose size the GPU reads in a buffer, and commands of indirect command buffers, have no known size. \
                 Larger GPUs need more threads, and kernels with long threads fewer. A command buffer that Metal's own \
@@ -49,16 +50,23 @@ impl Analysis for Dispatches {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("command_buffers", Count, "Metal command buffers that were committed"),
-            Metric::about("dispatches", Count, "dispatches that were encoded"),
-            Metric::about("stray", Count, "of them, dispatches of no commit that was seen"),
+            Metric::about("command_buffers", Count, "Metal command buffers that were committed")
+                .sums(&[TableId::CommandBuffers]),
+            Metric::about("dispatches", Count, "dispatches that were encoded").sums(&[TableId::Dispatches]),
+            Metric::about("stray", Count, "of them, dispatches of no commit that was seen")
+                .sums(&[TableId::Dispatches]),
+            Metric::about("discarded", Count, "of them, dispatches of command buffers that were never committed")
+                .sums(&[TableId::Dispatches]),
             Metric::use_of("dispatches_per_commit", Count, "dispatches of a command buffer that has some, mean"),
             Metric::cost("single_percent", Percent, "command buffers with one dispatch alone, of all"),
             Metric::cost("small_percent", Percent, "dispatches of fewer than 24,576 threads, of those of known size"),
-            Metric::about("encode_ns", Ns, "time in messages that encode, over all threads"),
-            Metric::cost("encode_per_dispatch_ns", Ns, "the same for each dispatch").unsteady(),
+            Metric::about("encode_ns", Ns, "time in messages that encode, over all threads")
+                .sums(&[TableId::CommandBuffers]),
+            Metric::cost("encode_per_dispatch_ns", Ns, "the same for each dispatch")
+                .sums(&[TableId::CommandBuffers, TableId::Dispatches])
+                .unsteady(),
             Metric::cost("schedule_med_ns", Ns, "median scheduling of a command buffer").unsteady(),
-            Metric::cost("errors", Count, "command buffers that the GPU gave up"),
+            Metric::cost("errors", Count, "command buffers that the GPU gave up").sums(&[TableId::CommandBuffers]),
         ];
         METRICS
     }
@@ -71,6 +79,9 @@ impl Analysis for Dispatches {
         let mut section = Section::default();
         let metal = &facts.metal;
         let known = self.answers(facts);
+        // What is left of removed rows is none of the run.
+        let whole = |table: TableId| known && !loss::is_removed(facts.trace, &[table]);
+        let [commits_known, dispatches_known] = [TableId::CommandBuffers, TableId::Dispatches].map(whole);
         let buffers = |of: fn(&Buffers) -> u64| metal.processes.iter().map(|(_, own)| of(own)).sum::<u64>();
         let kernels = |of: fn(&OfKernel) -> u64| metal.kernels.iter().map(|(_, own)| of(own)).sum::<u64>();
         let (commits, dispatches) = (buffers(|own| own.count), metal.dispatches());
@@ -80,23 +91,29 @@ impl Analysis for Dispatches {
         let small = percent(kernels(|own| own.small) as f64, kernels(|own| own.threads.count) as f64);
         let mut schedule = super::Stats::default();
         metal.processes.iter().for_each(|(_, own)| schedule.merge(&own.schedule));
-        section.fact("command_buffers", "command buffers", Unit::Count, known.then_some(commits));
-        section.fact("dispatches", "dispatches", Unit::Count, known.then_some(dispatches));
+        section.fact("command_buffers", "command buffers", Unit::Count, commits_known.then_some(commits));
+        section.fact("dispatches", "dispatches", Unit::Count, dispatches_known.then_some(dispatches));
         section.rare_fact(
             "stray",
             "of them of no commit",
             Unit::Count,
             Some(buffers(|own| own.stray)).filter(|n| *n > 0),
         );
+        section.rare_fact(
+            "discarded",
+            "of them never committed",
+            Unit::Count,
+            Some(buffers(|own| own.discarded)).filter(|n| *n > 0),
+        );
         section.fact("dispatches_per_commit", "dispatches of a commit", Unit::Count, per(within as f64, with));
         section.fact("single_percent", "with one dispatch alone", Unit::Percent, single);
         section.fact("small_percent", "small dispatches", Unit::Percent, small);
-        section.fact("encode_ns", "time in encoding", Unit::Ns, known.then(|| metal.encode_ns()));
-        let each = per(metal.encode_ns() as f64, dispatches);
+        section.fact("encode_ns", "time in encoding", Unit::Ns, commits_known.then(|| metal.encode_ns()));
+        let each = per(metal.encode_ns() as f64, dispatches).filter(|_| commits_known && dispatches_known);
         section.fact("encode_per_dispatch_ns", "for each dispatch", Unit::Ns, each);
         let median = (schedule.count > 0).then(|| schedule.median());
         section.fact("schedule_med_ns", "median scheduling", Unit::Ns, median);
-        section.fact("errors", "given up by the GPU", Unit::Count, known.then(|| buffers(|own| own.errors)));
+        section.fact("errors", "given up by the GPU", Unit::Count, commits_known.then(|| buffers(|own| own.errors)));
         if !known {
             section.note(NONE);
         }
@@ -104,6 +121,7 @@ impl Analysis for Dispatches {
         section.table(by_process(facts));
         section.table(by_kernel(facts, dispatches));
         loss::note(&mut section, facts, "dispatches and other messages to encoders", TableId::Dispatches);
+        loss::removed_note(&mut section, facts, &[TableId::CommandBuffers]);
         section
     }
 }
@@ -124,18 +142,19 @@ fn by_process(facts: &Facts<'_>) -> Table {
     ];
     let mut processes: Vec<_> = facts.metal.processes.iter().collect();
     processes.sort_by_key(|(id, own)| (Reverse(own.count), facts.place(**id)));
+    let whole = !loss::is_removed(facts.trace, &[TableId::CommandBuffers]);
     let row = |(id, own): (&i64, &Buffers)| {
         let median = |of: &super::Stats| Value::from((of.count > 0).then(|| of.median()));
         let per_step = facts.steps.of(*id).filter(|steps| steps.middle > 0);
         let mut row = vec![
             facts.label(*id).into(),
-            own.count.into(),
+            whole.then_some(own.count).into(),
             per_step.map(|steps| own.middle as f64 / steps.middle as f64).into(),
             median(&own.dispatches),
             percent(own.single as f64, own.count as f64),
         ];
-        row.extend(own.encoders.map(Value::from));
-        row.extend([own.encode_ns.into(), median(&own.gpu)]);
+        row.extend(own.encoders.map(|made| whole.then_some(made).into()));
+        row.extend([whole.then_some(own.encode_ns).into(), median(&own.gpu)]);
         row
     };
     Table::new("by_process", "By process", &COLUMNS, processes.into_iter().map(row).collect())
@@ -192,6 +211,28 @@ mod tests {
         assert_eq!(section.cell("by_kernel", 0, "threads_max"), &Value::Int(64));
         assert_eq!(section.cell("by_process", 0, "compute_encoders"), &Value::Int(4));
         assert_eq!(section.notes, Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_was_removed_is_not_known_and_no_zero() {
+        let without = |tables: &[TableId]| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, crate::trace::testing::START + 1_000_000);
+            let mut thread = trace.thread(1, 11);
+            thread.commit(&[("gemm", 100_000)], 1_000, 5_000, (10_000, 40_000));
+            tables.iter().for_each(|table| assert!(trace.remove_before(*table, i64::MAX) > 0));
+            trace.section(&Dispatches)
+        };
+        let section = without(&[TableId::CommandBuffers]);
+        let of = ["command_buffers", "encode_ns", "encode_per_dispatch_ns", "errors"].map(|key| section.get(key));
+        assert_eq!((of, section.get("dispatches")), ([&Value::Missing; 4], &Value::Int(1)));
+        assert!(
+            section.notes.iter().any(|note| note.starts_with("Removed to keep to --max-size")),
+            "{:?}",
+            section.notes
+        );
+        let section = without(&[TableId::CommandBuffers, TableId::Dispatches]);
+        assert!(section.facts.iter().all(|fact| fact.value == Value::Missing));
     }
 
     #[test]

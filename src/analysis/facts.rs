@@ -44,7 +44,7 @@ use super::passes::step_sums::StepSums;
 use super::passes::steps::Steps;
 use super::passes::syncs::Syncs;
 use super::passes::transfers::Transfers;
-use super::{before, clock};
+use super::{before, clock, loss};
 use crate::trace::{self, Filter, Names, Process, Trace};
 
 /// More threads would wait for the dearest pass.
@@ -141,7 +141,8 @@ impl<'a> Facts<'a> {
         let ranges = trace.may_hold(TableId::Ranges);
         let mut needs: Vec<Need> =
             needs.iter().copied().filter(|need| ranges || !matches!(need, Need::Ops | Need::Sequences)).collect();
-        if !needs.is_empty() && trace.keeps_no_event() {
+        // Of rows that were removed the sums still tell.
+        if !needs.is_empty() && (trace.keeps_no_event() || !loss::removed(trace).is_empty()) {
             needs.push(Need::Rollups);
         }
         let gpu_times = trace.has_gpu_times();
@@ -339,42 +340,6 @@ impl<'a> Facts<'a> {
     pub(crate) fn program(&self, process_id: i64) -> Option<String> {
         let exe = self.trace.process(process_id)?.exe.as_str();
         Some(exe.rsplit('/').next().unwrap_or(exe)).filter(|name| !name.is_empty()).map(str::to_owned)
-    }
-
-    /// How long a process ran, of the time that the filter keeps: from its start to its end, where both are known, else
-    /// from its first driver call to the end of its last.
-    pub(crate) fn wall_ns(&self, process_id: i64) -> f64 {
-        if let Some(inside) = self.filter.inside_ns(process_id) {
-            return (inside as f64).min(self.whole_wall_ns(process_id));
-        }
-        let (from, to) = self.lifetime(process_id);
-        let from = from.max(self.filter.from_ns.unwrap_or(i64::MIN));
-        let to = to.min(self.filter.to_ns.unwrap_or(i64::MAX));
-        self.passed_ns(process_id, (from, to))
-    }
-
-    /// The length of a time, without what lies in it of a jump of an imported clock.
-    fn passed_ns(&self, process_id: i64, (from, to): (i64, i64)) -> f64 {
-        let jumped_ns = super::clock::jumped_ns(self.trace, process_id, (from, to));
-        (to.saturating_sub(from) - jumped_ns).max(0) as f64
-    }
-
-    /// The part of it in which it is known what the GPU did.
-    pub(crate) fn gpu_wall_ns(&self, process_id: i64) -> f64 {
-        self.wall_ns(process_id) * self.filter.observed_share(process_id, self.lifetime(process_id))
-    }
-
-    /// The same, whatever the filter keeps.
-    pub(crate) fn whole_wall_ns(&self, process_id: i64) -> f64 {
-        self.passed_ns(process_id, self.lifetime(process_id))
-    }
-
-    fn lifetime(&self, process_id: i64) -> (i64, i64) {
-        let calls = self.host.processes.get(&process_id).map_or((0, 0), |t| t.span_ns);
-        let process = self.trace.process(process_id);
-        let ended = process.and_then(|p| p.end_ns);
-        let known = process.filter(|p| p.start_ns > 0).and_then(|p| Some((p.start_ns, ended?)));
-        known.unwrap_or(calls)
     }
 }
 

@@ -1,5 +1,6 @@
 //! gpu-gaps: when each GPU did nothing, for which reason, and whose line it was.
 
+use gputrace_collectors::schema::TableId;
 use std::collections::BTreeMap;
 
 use super::passes::gpu::{CAUSES, Cause, Device, GapKey, Gpu, Longest};
@@ -9,6 +10,16 @@ use crate::trace::{NO_NAME, Site};
 
 /// The analysis.
 pub(crate) struct GpuGaps;
+
+/// What the causes of gaps are found in.
+const CAUSES_OF: &[TableId] = &[
+    TableId::DeviceCopies,
+    TableId::DeviceMemory,
+    TableId::Kernels,
+    TableId::Launches,
+    TableId::Syncs,
+    TableId::Transfers,
+];
 
 impl Analysis for GpuGaps {
     fn name(&self) -> &'static str {
@@ -53,13 +64,15 @@ impl Analysis for GpuGaps {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("gaps", Count, "gaps of 1 us or more between operations of a GPU"),
-            Metric::about("idle_ns", Ns, "time in which GPUs did nothing"),
+            Metric::about("gaps", Count, "gaps of 1 us or more between operations of a GPU")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
+            Metric::about("idle_ns", Ns, "time in which GPUs did nothing")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
             Metric::cost("idle_percent", Percent, "time in which GPUs did nothing, of the range"),
-            Metric::about("host_wait_ns", Ns, "idle time with nothing queued"),
-            Metric::about("after_wait_ns", Ns, "idle time after waits of the host"),
-            Metric::about("kernel_wait_ns", Ns, "idle time of less than 30 ns before queued work"),
-            Metric::about("other_ns", Ns, "other idle time before queued work"),
+            Metric::about("host_wait_ns", Ns, "idle time with nothing queued").sums(CAUSES_OF),
+            Metric::about("after_wait_ns", Ns, "idle time after waits of the host").sums(CAUSES_OF),
+            Metric::about("kernel_wait_ns", Ns, "idle time of less than 30 ns before queued work").sums(CAUSES_OF),
+            Metric::about("other_ns", Ns, "other idle time before queued work").sums(CAUSES_OF),
         ];
         METRICS
     }

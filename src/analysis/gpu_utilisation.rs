@@ -3,6 +3,7 @@
 use super::passes::gpu::{Device, Gpu};
 use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need, gpu, idle_gpus, timed_kernels};
+use gputrace_collectors::schema::TableId;
 
 /// The analysis.
 pub(crate) struct GpuUtilisation;
@@ -54,19 +55,25 @@ impl Analysis for GpuUtilisation {
         use Unit::*;
         const METRICS: &[Metric] = &[
             Metric::about("devices", Count, "GPUs with work"),
-            Metric::about("range_ns", Ns, "from the first operation to the last, summed over GPUs"),
-            Metric::about("busy_ns", Ns, "time in which GPUs worked"),
+            Metric::about("range_ns", Ns, "from the first operation to the last, summed over GPUs")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
+            Metric::about("busy_ns", Ns, "time in which GPUs worked").sums(&[TableId::DeviceCopies, TableId::Kernels]),
             Metric::use_of("busy_percent", Percent, "time in which GPUs worked, of the range"),
             Metric::use_of(
                 "least_busy_percent",
                 Percent,
                 "the GPU that works least: of the time in which any of its run works",
             ),
-            Metric::about("idle_ns", Ns, "time in which GPUs did nothing"),
-            Metric::about("compute_ns", Ns, "time with computing kernels"),
-            Metric::about("communication_exposed_ns", Ns, "time in which only kernels of NCCL ran"),
-            Metric::about("copies_exposed_ns", Ns, "time in which only copies and sets ran"),
-            Metric::about("communication_ns", Ns, "time with kernels of NCCL"),
+            Metric::about("idle_ns", Ns, "time in which GPUs did nothing")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
+            Metric::about("compute_ns", Ns, "time with computing kernels")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
+            Metric::about("communication_exposed_ns", Ns, "time in which only kernels of NCCL ran")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
+            Metric::about("copies_exposed_ns", Ns, "time in which only copies and sets ran")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
+            Metric::about("communication_ns", Ns, "time with kernels of NCCL")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
             Metric::use_of("overlap_percent", Percent, "part of NCCL's time with computing beside it"),
         ];
         METRICS

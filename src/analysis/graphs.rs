@@ -49,15 +49,26 @@ impl Analysis for Graphs {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("instantiations", Count, "calls that instantiate a graph"),
-            Metric::cost("instantiations_ns", Ns, "time in calls that instantiate graphs").unsteady(),
-            Metric::about("updates", Count, "calls that change an instantiated graph"),
-            Metric::cost("updates_ns", Ns, "time in calls that change instantiated graphs").unsteady(),
-            Metric::cost("steady_instantiations", Count, "graphs instantiated in steady steps"),
-            Metric::about("graph_launches", Count, "launches of graphs"),
+            Metric::about("instantiations", Count, "calls that instantiate a graph")
+                .sums(&[TableId::Graphs, TableId::Launches]),
+            Metric::cost("instantiations_ns", Ns, "time in calls that instantiate graphs")
+                .sums(&[TableId::Graphs, TableId::Launches])
+                .unsteady(),
+            Metric::about("updates", Count, "calls that change an instantiated graph")
+                .sums(&[TableId::Graphs, TableId::Launches]),
+            Metric::cost("updates_ns", Ns, "time in calls that change instantiated graphs")
+                .sums(&[TableId::Graphs, TableId::Launches])
+                .unsteady(),
+            Metric::cost("steady_instantiations", Count, "graphs instantiated in steady steps").sums(&[
+                TableId::Graphs,
+                TableId::Launches,
+                TableId::Ranges,
+            ]),
+            Metric::about("graph_launches", Count, "launches of graphs").sums(&[TableId::Launches]),
             Metric::use_of("kernels_per_launch", Count, "kernels that a launch of a graph gives the GPU, mean"),
-            Metric::cost("launched_once", Count, "graphs that were launched once"),
-            Metric::cost("never_launched", Count, "graphs that were instantiated and not launched"),
+            Metric::cost("launched_once", Count, "graphs that were launched once").sums(&[TableId::Launches]),
+            Metric::cost("never_launched", Count, "graphs that were instantiated and not launched")
+                .sums(&[TableId::Graphs, TableId::Launches]),
         ];
         METRICS
     }

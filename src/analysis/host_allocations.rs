@@ -1,5 +1,6 @@
 //! host-allocations: who allocates on the host, how much and how often, and what comes from the kernel.
 
+use gputrace_collectors::schema::TableId;
 use std::cmp::Reverse;
 
 use super::by_stack::{self, OfStack, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, bytes, largest, per_step, whole};
@@ -45,20 +46,32 @@ impl Analysis for HostAllocations {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("allocations", Count, "allocations of malloc"),
-            Metric::about("allocated_bytes", Bytes, "bytes that malloc gave"),
+            Metric::about("allocations", Count, "allocations of malloc").sums(&[TableId::HostMemory]),
+            Metric::about("allocated_bytes", Bytes, "bytes that malloc gave").sums(&[TableId::HostMemory]),
             Metric::about("error_percent", Percent, "error of the bytes: two standard deviations"),
             Metric::about("mean_bytes", BytesEach, "mean size of an allocation"),
             Metric::cost("per_step", Count, "allocations in a steady step, of the process with most")
+                .sums(&[TableId::HostMemory])
                 .unsteady()
                 .of_step(),
             Metric::cost("per_step_bytes", Bytes, "bytes allocated in a steady step, of the process with most")
+                .sums(&[TableId::HostMemory])
                 .unsteady()
                 .of_step(),
-            Metric::about("mapped_bytes", Bytes, "bytes that came from mmap's family (--mmap)"),
-            Metric::about("in_gaps", Count, "allocations in idle gaps of GPUs, by the threads that these waited for"),
-            Metric::about("in_gaps_bytes", Bytes, "their bytes"),
-            Metric::about("in_gaps_ns", Ns, "idle time of the gaps in which something was allocated"),
+            Metric::about("mapped_bytes", Bytes, "bytes that came from mmap's family (--mmap)")
+                .sums(&[TableId::HostMemory]),
+            Metric::about("in_gaps", Count, "allocations in idle gaps of GPUs, by the threads that these waited for")
+                .sums(&[TableId::DeviceCopies, TableId::HostMemory, TableId::Kernels]),
+            Metric::about("in_gaps_bytes", Bytes, "their bytes").sums(&[
+                TableId::DeviceCopies,
+                TableId::HostMemory,
+                TableId::Kernels,
+            ]),
+            Metric::about("in_gaps_ns", Ns, "idle time of the gaps in which something was allocated").sums(&[
+                TableId::DeviceCopies,
+                TableId::HostMemory,
+                TableId::Kernels,
+            ]),
         ];
         METRICS
     }

@@ -5,6 +5,7 @@ use super::growing::{Growing, Verdict, a_second, seeming};
 use super::passes::allocations::{Amount, Beat};
 use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
+use gputrace_collectors::schema::TableId;
 
 /// The analysis.
 pub(crate) struct HostLeaks;
@@ -45,14 +46,19 @@ impl Analysis for HostLeaks {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("live_at_end_bytes", Bytes, "bytes of malloc that were never freed"),
-            Metric::about("live_at_end_blocks", Count, "the blocks that they are in"),
+            Metric::about("live_at_end_bytes", Bytes, "bytes of malloc that were never freed")
+                .sums(&[TableId::HostMemory]),
+            Metric::about("live_at_end_blocks", Count, "the blocks that they are in").sums(&[TableId::HostMemory]),
             Metric::about("error_percent", Percent, "error of these bytes: two standard deviations"),
-            Metric::cost("growing_stacks", Count, "stacks whose live memory grows").unsteady(),
+            Metric::cost("growing_stacks", Count, "stacks whose live memory grows")
+                .sums(&[TableId::HostMemory])
+                .unsteady(),
             Metric::cost("growth_per_step_bytes", Bytes, "by how much they grow in a step, together")
                 .unsteady()
                 .of_step(),
-            Metric::cost("growth_bytes_per_s", BytesPerS, "by how much they grow in a second, together").unsteady(),
+            Metric::cost("growth_bytes_per_s", BytesPerS, "by how much they grow in a second, together")
+                .sums(&[TableId::HostMemory])
+                .unsteady(),
         ];
         METRICS
     }

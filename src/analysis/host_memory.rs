@@ -53,18 +53,19 @@ impl Analysis for HostMemory {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("rows", Count, "allocations of malloc that were recorded"),
+            Metric::about("rows", Count, "allocations of malloc that were recorded").sums(&[TableId::HostMemory]),
             Metric::cost("lost", Count, "events of malloc that found no room").unsteady().of_losses(),
             Metric::use_of("kept_percent", Percent, "events of malloc that the numbers rest on, of all").unsteady(),
-            Metric::about("allocated_bytes", Bytes, "bytes that malloc gave, estimated"),
+            Metric::about("allocated_bytes", Bytes, "bytes that malloc gave, estimated").sums(&[TableId::HostMemory]),
             Metric::cost(
                 "peak_live_bytes",
                 Bytes,
                 "most bytes of malloc live at once, estimated, in the process where that is most",
             )
+            .sums(&[TableId::HostMemory])
             .unsteady(),
             Metric::about("error_percent", Percent, "error of the estimate: two standard deviations"),
-            Metric::about("allocations", Count, "allocations of malloc, estimated"),
+            Metric::about("allocations", Count, "allocations of malloc, estimated").sums(&[TableId::HostMemory]),
             Metric::cost(
                 "peak_resident_bytes",
                 Bytes,

@@ -4,6 +4,7 @@ use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, largest,
 use super::passes::allocations::OfProcess;
 use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
+use gputrace_collectors::schema::TableId;
 
 /// The analysis.
 pub(crate) struct HostPeak;
@@ -40,10 +41,12 @@ impl Analysis for HostPeak {
         use Unit::*;
         const METRICS: &[Metric] = &[
             Metric::cost("peak_bytes", Bytes, "most bytes of malloc live at once, in the process where that is most")
+                .sums(&[TableId::HostMemory])
                 .unsteady(),
             Metric::about("error_percent", Percent, "error of that: two standard deviations"),
-            Metric::about("peak_blocks", Count, "blocks that were live then"),
-            Metric::about("largest_percent", Percent, "the part of it that the largest stack had"),
+            Metric::about("peak_blocks", Count, "blocks that were live then").sums(&[TableId::HostMemory]),
+            Metric::about("largest_percent", Percent, "the part of it that the largest stack had")
+                .sums(&[TableId::HostMemory]),
         ];
         METRICS
     }

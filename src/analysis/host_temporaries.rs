@@ -4,6 +4,7 @@ use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, largest,
 use super::passes::allocations::Amount;
 use super::section::{Column, Section, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need};
+use gputrace_collectors::schema::TableId;
 
 /// The analysis.
 pub(crate) struct HostTemporaries;
@@ -36,10 +37,12 @@ impl Analysis for HostTemporaries {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("temporaries", Count, "allocations that were freed at once"),
-            Metric::about("temporary_bytes", Bytes, "their bytes"),
+            Metric::about("temporaries", Count, "allocations that were freed at once").sums(&[TableId::HostMemory]),
+            Metric::about("temporary_bytes", Bytes, "their bytes").sums(&[TableId::HostMemory]),
             Metric::cost("temporary_percent", Percent, "of all allocations").unsteady(),
-            Metric::cost("calls_per_s", PerS, "temporary allocations a second, over all processes").unsteady(),
+            Metric::cost("calls_per_s", PerS, "temporary allocations a second, over all processes")
+                .sums(&[TableId::HostMemory])
+                .unsteady(),
         ];
         METRICS
     }

@@ -1,5 +1,6 @@
 //! kernel-sequences: which kernels follow each other time after time, by the range that launches them.
 
+use gputrace_collectors::schema::TableId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,9 +45,15 @@ impl Analysis for KernelSequences {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("ranges", Count, "ranges that launched 3 operations or more"),
-            Metric::about("sequences", Count, "sequences of operations told apart, by process and name of the range"),
-            Metric::about("recurring_percent", Percent, "ranges whose sequence another one of their name has too"),
+            Metric::about("ranges", Count, "ranges that launched 3 operations or more").sums(&[
+                TableId::Kernels,
+                TableId::Launches,
+                TableId::Ranges,
+            ]),
+            Metric::about("sequences", Count, "sequences of operations told apart, by process and name of the range")
+                .sums(&[TableId::Kernels, TableId::Launches, TableId::Ranges]),
+            Metric::about("recurring_percent", Percent, "ranges whose sequence another one of their name has too")
+                .sums(&[TableId::Kernels, TableId::Launches, TableId::Ranges]),
         ];
         METRICS
     }

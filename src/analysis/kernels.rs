@@ -8,6 +8,7 @@ use super::{Analysis, Explain, Facts, Metric, Need, gpu};
 use crate::render::share;
 use crate::trace::ALL_OTHERS;
 use crate::trace::Axes;
+use gputrace_collectors::schema::TableId;
 
 /// The analysis.
 pub(crate) struct Kernels;
@@ -40,9 +41,9 @@ impl Analysis for Kernels {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("kernels", Count, "kernels that ran"),
-            Metric::about("names", Count, "different names of kernels"),
-            Metric::about("total_ns", Ns, "time of all kernels on the GPU"),
+            Metric::about("kernels", Count, "kernels that ran").sums(&[TableId::Kernels]),
+            Metric::about("names", Count, "different names of kernels").sums(&[TableId::Kernels]),
+            Metric::about("total_ns", Ns, "time of all kernels on the GPU").sums(&[TableId::Kernels]),
             Metric::cost("med_ns", Ns, "median kernel"),
             Metric::cost("p99_ns", Ns, "99th percentile of the kernels").unsteady(),
         ];

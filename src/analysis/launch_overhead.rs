@@ -63,7 +63,7 @@ impl Analysis for LaunchOverhead {
                 took long or followed a pause of 200 us of their thread. Where GPU times are in the trace, launches are joined with their kernels by \
                 correlation id: A is the API time, Q the time from the end of the call to the begin of the kernel where that is \
                 not negative (else the kernel is counted as not queued), K the time of the kernel, T = max(end of call, end of \
-                kernel) - begin of call. Launch efficiency is the GPUs' busy time / wall time, of each GPU and each process that uses it. Short kernels are \
+                kernel) - begin of call. Launch efficiency is the GPUs' busy time / wall time, of each GPU that in which any process that uses it ran. Short kernels are \
                 shorter than their own launch call of at most 50 us; delayed ones begin more than 100 us after it returned.",
             unit: "ns in JSON; in text the column's head names the unit. Rates are launches per second.",
             limits: "Medians are exact up to 64 values, else within 1.6 % (log-linear histogram, 32 buckets per power of \
@@ -83,24 +83,43 @@ impl Analysis for LaunchOverhead {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("launches", Count, "launch calls of the run").of_launches(),
-            Metric::about("kernels", Count, "kernels that the launches gave the GPU").of_launches(),
-            Metric::about("graph_launches", Count, "launches of CUDA graphs"),
-            Metric::about("unknown_graph_launches", Count, "launches of graphs whose kernels are not known"),
-            Metric::about("total_ns", Ns, "time in launch calls, over all threads").of_launches(),
-            Metric::cost("wall_percent", Percent, "time in launch calls, of wall time").unsteady().of_launches(),
+            Metric::about("launches", Count, "launch calls of the run").sums(&[TableId::Launches]).of_launches(),
+            Metric::about("kernels", Count, "kernels that the launches gave the GPU")
+                .sums(&[TableId::Launches])
+                .of_launches(),
+            Metric::about("graph_launches", Count, "launches of CUDA graphs").sums(&[TableId::Launches]),
+            Metric::about("unknown_graph_launches", Count, "launches of graphs whose kernels are not known")
+                .sums(&[TableId::Launches]),
+            Metric::about("total_ns", Ns, "time in launch calls, over all threads")
+                .sums(&[TableId::Launches])
+                .of_launches(),
+            Metric::cost("wall_percent", Percent, "time in launch calls, of wall time")
+                .sums(&[TableId::Launches])
+                .unsteady()
+                .of_launches(),
             Metric::cost("med_ns", Ns, "median launch call"),
             Metric::cost("p99_ns", Ns, "99th percentile of the launch calls").unsteady(),
-            Metric::about("outliers_50us", Count, "launch calls longer than 50 us").of_launches(),
-            Metric::about("outliers_ns", Ns, "time in launch calls longer than 50 us").of_launches(),
-            Metric::use_of("efficiency_percent", Percent, "time in which the GPU worked, of wall time").unsteady(),
-            Metric::about("joined_kernels", Count, "kernels that were joined with their launch").of_launches(),
+            Metric::about("outliers_50us", Count, "launch calls longer than 50 us")
+                .sums(&[TableId::Launches])
+                .of_launches(),
+            Metric::about("outliers_ns", Ns, "time in launch calls longer than 50 us")
+                .sums(&[TableId::Launches])
+                .of_launches(),
+            Metric::use_of("efficiency_percent", Percent, "time in which the GPU worked, of wall time")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels])
+                .unsteady(),
+            Metric::about("joined_kernels", Count, "kernels that were joined with their launch")
+                .sums(&[TableId::Kernels, TableId::Launches])
+                .of_launches(),
             Metric::about("queue_med_ns", Ns, "median time from the end of a launch call to its kernel"),
-            Metric::about("short_kernels", Count, "kernels shorter than their launch call of 50 us at most"),
+            Metric::about("short_kernels", Count, "kernels shorter than their launch call of 50 us at most")
+                .sums(&[TableId::Kernels, TableId::Launches]),
             Metric::cost("short_percent", Percent, "the same, of all kernels").unsteady(),
-            Metric::about("delayed_100us", Count, "kernels that began more than 100 us after their call returned"),
-            Metric::about("encode_ns", Ns, "time in messages that encode Metal command buffers, over all threads"),
-            Metric::about("captured", Count, "launch calls under stream capture"),
+            Metric::about("delayed_100us", Count, "kernels that began more than 100 us after their call returned")
+                .sums(&[TableId::Kernels, TableId::Launches]),
+            Metric::about("encode_ns", Ns, "time in messages that encode Metal command buffers, over all threads")
+                .sums(&[TableId::CommandBuffers]),
+            Metric::about("captured", Count, "launch calls under stream capture").sums(&[TableId::Launches]),
         ];
         METRICS
     }
@@ -111,7 +130,8 @@ impl Analysis for LaunchOverhead {
         let mut all = Stats::default();
         launches.calls.iter().for_each(|(_, stats)| all.merge(stats));
         if all.count == 0 {
-            section.note("No launches in this trace.");
+            let removed = super::loss::is_removed(facts.trace, &[TableId::Launches]);
+            section.note(if removed { "No launches are left in this trace." } else { "No launches in this trace." });
             super::loss::note(&mut section, facts, "launches", TableId::Launches);
             return section;
         }

@@ -46,13 +46,15 @@ impl Analysis for MallocTime {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("time_ns", Ns, "time in malloc, and free where that is timed, over all threads"),
+            Metric::about("time_ns", Ns, "time in malloc, and free where that is timed, over all threads")
+                .sums(&[TableId::HostMemory]),
             Metric::cost("wall_percent", Percent, "that time of the process's wall time, where that is most")
+                .sums(&[TableId::HostMemory])
                 .unsteady(),
             Metric::about("error_percent", Percent, "error of the time: two standard deviations"),
-            Metric::about("timed_calls", Count, "calls that were timed"),
+            Metric::about("timed_calls", Count, "calls that were timed").sums(&[TableId::HostMemory]),
             Metric::cost("avg_ns", Ns, "mean of a call").unsteady(),
-            Metric::about("slow_calls", Count, "calls above 10 us"),
+            Metric::about("slow_calls", Count, "calls above 10 us").sums(&[TableId::HostMemory]),
             Metric::cost("slow_percent", Percent, "the part of the time that is in them").unsteady(),
             Metric::cost("page_faults_per_s", PerS, "page faults a second, of the process with most").unsteady(),
             Metric::cost(

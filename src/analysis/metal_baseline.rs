@@ -2,7 +2,8 @@
 
 use gputrace_collectors::schema::TableId;
 
-use super::section::{Column, Section, Table, Unit, Value, column};
+use super::passes::gpu::Device;
+use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need, gpu, loss, targets, unmatched};
 use crate::render::{duration, number, share};
 
@@ -25,42 +26,66 @@ struct Baseline {
     allocations: Option<u64>,
 }
 
+/// The processes that it is of: those that use Metal, whatever others do beside them; of a trace without any all that called a driver.
+fn processes(facts: &Facts<'_>) -> Vec<i64> {
+    let mut all: Vec<i64> = facts.busy().iter().map(|(id, _)| *id).collect();
+    if all.iter().any(|id| facts.is_metal(*id)) {
+        all.retain(|id| facts.is_metal(*id));
+    }
+    all.sort_by_key(|id| facts.place(*id));
+    all
+}
+
 impl Baseline {
-    fn of(facts: &Facts<'_>) -> Baseline {
-        let devices = || facts.gpu.iter().flat_map(|gpu| gpu.devices.iter());
-        let sum = |of: fn(&super::passes::gpu::Device) -> i64| devices().map(of).sum::<i64>() as f64;
+    /// That of some processes together.
+    fn of(facts: &Facts<'_>, own: &[i64]) -> Baseline {
+        let uses = |device: &&Device| device.in_steps.iter().any(|(id, _)| own.contains(id));
+        let devices = || facts.gpu.iter().flat_map(|gpu| gpu.devices.iter()).filter(uses);
+        let sum = |of: fn(&Device) -> i64| devices().map(of).sum::<i64>() as f64;
         let (busy, range) = (sum(|device| device.busy().total_ns()), sum(|device| device.range_ns()));
-        let (kernels, (timed, computing_ns)) = kernels(facts);
+        let (kernels, (timed, computing_ns)) = kernels(facts, own, devices());
         // What is busy or idle is known where all that ran is.
-        let is_whole = unmatched::any(facts).is_none();
-        let allocating = facts.device_memory.calls.iter().filter(|((_, is_alloc, ..), _)| *is_alloc);
+        let is_whole = own.iter().all(|id| unmatched::missing(facts, *id).is_none());
         Baseline {
-            total_ns: facts.busy().iter().map(|(id, _)| facts.wall_ns(*id)).sum(),
+            total_ns: facts.wall_of_any_ns(own, false),
             utilisation_percent: (range > 0.0 && is_whole).then(|| 100.0 * busy / range),
-            kernels,
+            kernels: kernels.filter(|_| !is_removed(facts, TableId::Dispatches)),
             kernel_ns: (timed > 0).then(|| computing_ns / timed as f64),
-            gap_ns: targets::average_gap_ns(facts).filter(|_| is_whole),
-            efficiency_percent: targets::launch_efficiency(facts).filter(|_| is_whole),
-            allocations: (!facts.busy().is_empty() && !loss::is_removed(facts.trace, &[TableId::DeviceMemory]))
-                .then(|| allocating.map(|(_, calls)| calls.api.count).sum()),
+            gap_ns: targets::gap_of(devices()).filter(|_| is_whole),
+            efficiency_percent: targets::efficiency_of(facts, devices()).filter(|_| {
+                is_whole && !is_removed(facts, TableId::Kernels) && !is_removed(facts, TableId::DeviceCopies)
+            }),
+            allocations: allocations(facts, own),
         }
     }
 }
 
 /// Kernels; those of which is known how long the GPU took, and that time, ns.
-fn kernels(facts: &Facts<'_>) -> (Option<u64>, (u64, f64)) {
+fn kernels<'d>(facts: &Facts<'_>, own: &[i64], devices: impl Iterator<Item = &'d Device>) -> (Option<u64>, (u64, f64)) {
     // What Metal times is a command buffer; its dispatches are the kernels.
-    if facts.metal.processes.iter().next().is_some() || facts.metal.dispatches() > 0 {
-        let timed = facts.metal.processes.iter().map(|(_, own)| own.timed);
+    let metal = &facts.metal;
+    if metal.processes.iter().next().is_some() || metal.dispatches() > 0 {
+        let timed = metal.processes.iter().filter(|(id, _)| own.contains(id)).map(|(_, own)| own.timed);
         let timed = timed.fold((0, 0.0), |(kernels, ns), own| (kernels + own.0, ns + own.1 as f64));
-        return (Some(facts.metal.kernels()), timed);
+        let kernels = metal.kernels.iter().filter(|((id, _), _)| own.contains(id)).map(|(_, of)| of.kernels).sum();
+        return (Some(kernels), timed);
     }
-    let devices = facts.gpu.iter().flat_map(|gpu| gpu.devices.iter());
     let timed = devices.fold((0, 0.0), |(kernels, ns), device| {
         let busy = device.busy();
         (kernels + device.operations[0] + device.operations[1], ns + (busy.compute_ns + busy.communication_ns) as f64)
     });
     ((timed.0 > 0).then_some(timed.0), timed)
+}
+
+/// Whether some of these rows are gone: a sum of the others is none of the run.
+fn is_removed(facts: &Facts<'_>, table: TableId) -> bool {
+    loss::is_removed(facts.trace, &[table])
+}
+
+/// Buffers and heaps that they made.
+fn allocations(facts: &Facts<'_>, own: &[i64]) -> Option<u64> {
+    let made = facts.device_memory.calls.iter().filter(|((id, is_alloc, ..), _)| *is_alloc && own.contains(id));
+    (!own.is_empty() && !is_removed(facts, TableId::DeviceMemory)).then(|| made.map(|(_, calls)| calls.api.count).sum())
 }
 
 impl Analysis for MetalBaseline {
@@ -74,18 +99,22 @@ impl Analysis for MetalBaseline {
 
     fn explain(&self) -> Explain {
         Explain {
-            definition: "Total time is the wall time of the processes that used the GPU. GPU utilisation is busy time / time from the \
-                first operation to the last (as gpu-utilisation has it). Kernels are dispatches, and commands of indirect command buffers; \
+            definition: "Total time is the wall time in which any process that uses Metal ran: several that share the GPU count once. GPU \
+                utilisation is busy time / time from the GPU's first operation to its last (as gpu-utilisation has it), for whichever \
+                process it worked. Kernels are dispatches, and commands of indirect command buffers; \
                 average kernel time is the time on the GPU of the command buffers that hold some and were timed / these kernels. \
                 Average gap is idle time of the GPU / its operations (command buffers). Launch efficiency is GPU busy time / wall \
-                time of the processes that gave it work, as launch-overhead has it. Allocations are buffers and heaps made. Good is \
+                time in which any process that gave it work ran, as launch-overhead has it. Allocations are buffers and heaps made. Of several processes a \
+                table has each one's own: its wall time, the time in which the GPU ran its command buffers, and that / its wall time, which with \
+                others beside it is its part of the GPU. Good is \
                 utilisation over 80 %, a gap of at most 1 us, efficiency over 70 %. Compare two runs with gputrace diff, which judges a step's length, kernels, \
                 allocations, busy and idle time beside the values of the run; hold one \
                 to limits with gputrace check.",
             unit: "ns and percent in JSON; in text each value has its unit.",
             limits: "Metal tells when a command buffer ran, not when each kernel did: gaps between kernels of one command buffer, and copies in it, are \
                 busy time here, and count as time of kernels. Kernels whose command buffer has no time are in their number alone, and where more than 5 % of the \
-                command buffers have none, or of the dispatches no commit, utilisation, gap and efficiency are not known. Dispatches that were not committed ran nowhere. Of a trace of CUDA kernels are those that ran.",
+                command buffers have none, or of the dispatches no commit, utilisation, gap and efficiency are not known. Dispatches that were not committed ran nowhere. \
+                Processes that use CUDA beside Metal's are not counted; of a trace of CUDA alone kernels are those that ran. A process that uses Metal elsewhere at the same time, and is not traced, makes gaps of its own.",
             source: "The metal-candle guide's baseline table and its targets.",
         }
     }
@@ -97,13 +126,16 @@ impl Analysis for MetalBaseline {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::cost("total_ns", Ns, "wall time of the processes that used the GPU").unsteady(),
+            Metric::cost("total_ns", Ns, "wall time in which any process that used the GPU ran").unsteady(),
             Metric::use_of("utilisation_percent", Percent, "GPU busy, from its first operation to its last").unsteady(),
-            Metric::about("kernels", Count, "dispatches and commands of indirect command buffers"),
+            Metric::about("kernels", Count, "dispatches and commands of indirect command buffers")
+                .sums(&[TableId::Dispatches]),
             Metric::cost("kernel_mean_ns", Ns, "time on the GPU of command buffers with kernels / these kernels"),
             Metric::cost("gap_mean_ns", Ns, "idle time of the GPU / its operations").unsteady(),
-            Metric::use_of("efficiency_percent", Percent, "GPU busy, of wall time").unsteady(),
-            Metric::about("allocations", Count, "buffers and heaps made"),
+            Metric::use_of("efficiency_percent", Percent, "GPU busy, of wall time")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels])
+                .unsteady(),
+            Metric::about("allocations", Count, "buffers and heaps made").sums(&[TableId::DeviceMemory]),
         ];
         METRICS
     }
@@ -114,7 +146,8 @@ impl Analysis for MetalBaseline {
 
     fn section(&self, facts: &Facts<'_>) -> Section {
         let mut section = Section::default();
-        let of = Baseline::of(facts);
+        let own = processes(facts);
+        let of = Baseline::of(facts, &own);
         section.fact("total_ns", "total time", Unit::Ns, (of.total_ns > 0.0).then_some(of.total_ns));
         section.fact("utilisation_percent", "GPU utilisation", Unit::Percent, of.utilisation_percent);
         section.fact("kernels", "kernels", Unit::Count, of.kernels);
@@ -123,8 +156,12 @@ impl Analysis for MetalBaseline {
         section.fact("efficiency_percent", "launch efficiency", Unit::Percent, of.efficiency_percent);
         section.fact("allocations", "allocations", Unit::Count, of.allocations);
         section.table(table(&of));
+        if own.len() > 1 {
+            section.table(by_process(facts, &own));
+        }
         gpu::times(facts, &mut section);
         unmatched::note(&mut section, facts);
+        loss::removed_note(&mut section, facts, &[TableId::CommandBuffers, TableId::Dispatches, TableId::DeviceMemory]);
         section
     }
 }
@@ -157,6 +194,33 @@ fn table(of: &Baseline) -> Table {
         row("allocations", of.allocations.map(|calls| number(calls as f64)), None),
     ];
     Table::new("baseline", "Before and after a change", &COLUMNS, rows)
+}
+
+/// What each of them had of the GPU.
+fn by_process(facts: &Facts<'_>, own: &[i64]) -> Table {
+    const COLUMNS: [Column; 7] = [
+        column("process", "Process", Unit::Text),
+        column("total_ns", "Total time", Unit::Ns),
+        column("busy_ns", "On the GPU", Unit::Ns),
+        column("busy_percent", "Of its time", Unit::Percent),
+        column("kernels", "Kernels", Unit::Count),
+        column("kernel_mean_ns", "Avg kernel", Unit::Ns),
+        column("allocations", "Allocations", Unit::Count),
+    ];
+    let row = |id: &i64| {
+        let of = Baseline::of(facts, &[*id]);
+        let busy = facts.metal.processes.get(id).filter(|own| own.gpu.count > 0).map(|own| own.busy.total_ns());
+        vec![
+            facts.label(*id).into(),
+            (of.total_ns > 0.0).then_some(of.total_ns).into(),
+            busy.into(),
+            busy.map_or(Value::Missing, |busy| percent(busy as f64, of.total_ns)),
+            of.kernels.into(),
+            of.kernel_ns.into(),
+            of.allocations.into(),
+        ]
+    };
+    Table::new("by_process", "By process, each with its own time", &COLUMNS, own.iter().map(row).collect())
 }
 
 #[cfg(test)]
@@ -194,6 +258,48 @@ mod tests {
             Removed { table: "device_memory".into(), limit: "--max-size".into(), rows: 60, ..Removed::default() };
         trace.manifest.as_mut().expect("a manifest").removed.push(removed);
         assert_eq!(trace.section(&MetalBaseline).get("allocations"), &Value::Missing);
+    }
+
+    #[test]
+    fn processes_that_share_the_gpu_have_one_wall_clock_and_their_own_numbers() {
+        let mut trace = TestTrace::new();
+        // Two at the same time, each with the GPU for 90 us in turn.
+        for id in [1, 2] {
+            trace.process(id, 99 + id as i32, None, START + 200_000);
+            let mut thread = trace.thread(id, 11);
+            thread.alloc("[MTLDevice newBufferWithLength:options:]", "managed", 0x50, 4096, 1_000);
+            let begin = START + 10_000 + 90_000 * (id - 1);
+            thread.commit(&[("gemm", 100_000)], 1_000, 5_000, (begin, 90_000));
+        }
+        let section = trace.section(&MetalBaseline);
+        assert_eq!((section.get("total_ns"), section.get("kernels")), (&Value::Num(200_000.0), &Value::Int(2)));
+        assert_eq!(
+            (section.get("utilisation_percent"), section.get("efficiency_percent")),
+            (&Value::Num(100.0), &Value::Num(90.0))
+        );
+        for row in 0..2 {
+            let cell = |column| section.cell("by_process", row, column);
+            assert_eq!((cell("total_ns"), cell("busy_ns")), (&Value::Num(200_000.0), &Value::Int(90_000)));
+            assert_eq!((cell("busy_percent"), cell("kernels")), (&Value::Num(45.0), &Value::Int(1)));
+            assert_eq!((cell("kernel_mean_ns"), cell("allocations")), (&Value::Num(90_000.0), &Value::Int(1)));
+        }
+        let efficiency = |section: &Section| section.get("efficiency_percent").clone();
+        assert_eq!(efficiency(&trace.section(&super::super::launch_overhead::LaunchOverhead)), efficiency(&section));
+    }
+
+    #[test]
+    fn what_processes_of_cuda_do_beside_metal_is_not_counted() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 200_000);
+        trace.thread(1, 11).commit(&[("gemm", 100_000)], 1_000, 5_000, (START + 10_000, 90_000));
+        let alone = trace.section(&MetalBaseline);
+        trace.process(2, 101, None, START + 900_000);
+        let mut thread = trace.thread(2, 12);
+        thread.alloc("cuMemAlloc_v2", "device", 0x1000, 1 << 20, 8_000);
+        thread.device = 1;
+        thread.launch_running("relu", 3_000, 7, (START + 300_000, 9_000));
+        let beside = trace.section(&MetalBaseline);
+        assert_eq!((&alone.facts, &alone.tables), (&beside.facts, &beside.tables));
     }
 
     #[test]

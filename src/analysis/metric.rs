@@ -3,6 +3,8 @@
 //! An analysis declares its numbers in [`Analysis::metrics`](super::Analysis::metrics); `gputrace check --list`, `check` and
 //! `diff` know them from there, as `ANALYSIS.KEY`. A test compares what is declared with what is pushed.
 
+use gputrace_collectors::schema::TableId;
+
 use super::Unit;
 
 /// In which direction a change is for the worse.
@@ -42,6 +44,10 @@ pub(crate) struct Metric {
     pub(crate) of_launches: bool,
     /// It counts what was lost: where nobody counted to the end there may be more.
     pub(crate) of_losses: bool,
+    /// It counts or sums rows of these tables: where some of them were removed to keep to a limit, what is left is not it.
+    pub(crate) sums: &'static [TableId],
+    /// It is about steady steps alone.
+    pub(crate) in_steps: bool,
     /// Two runs of one program have about the same: `check --against` compares it without being asked.
     pub(crate) steady: bool,
     /// What it is, in a line.
@@ -58,6 +64,8 @@ impl Metric {
             of_step: false,
             of_launches: false,
             of_losses: false,
+            sums: &[],
+            in_steps: false,
             steady: true,
             meaning,
         }
@@ -72,6 +80,8 @@ impl Metric {
             of_step: false,
             of_launches: false,
             of_losses: false,
+            sums: &[],
+            in_steps: false,
             steady: true,
             meaning,
         }
@@ -86,6 +96,8 @@ impl Metric {
             of_step: false,
             of_launches: false,
             of_losses: false,
+            sums: &[],
+            in_steps: false,
             steady: false,
             meaning,
         }
@@ -93,7 +105,12 @@ impl Metric {
 
     /// It is of the usual step.
     pub(crate) const fn of_step(self) -> Metric {
-        Metric { of_step: true, ..self }
+        Metric { of_step: true, in_steps: true, ..self }
+    }
+
+    /// It is about steady steps alone, and has no other value without them.
+    pub(crate) const fn in_steps(self) -> Metric {
+        Metric { in_steps: true, ..self }
     }
 
     /// It counts or sums launches of kernels.
@@ -104,6 +121,11 @@ impl Metric {
     /// It counts what was lost.
     pub(crate) const fn of_losses(self) -> Metric {
         Metric { of_losses: true, ..self }
+    }
+
+    /// It counts or sums rows of these tables.
+    pub(crate) const fn sums(self, tables: &'static [TableId]) -> Metric {
+        Metric { sums: tables, ..self }
     }
 
     /// It differs between runs of one program: it is of the recording itself, estimated from samples, one of few extremes, or

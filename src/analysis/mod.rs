@@ -58,6 +58,7 @@ mod properties;
 mod queue_length;
 mod ranges;
 mod ranks;
+pub(crate) mod removed;
 mod rollups;
 mod roofline;
 mod section;
@@ -79,6 +80,7 @@ mod uncalled;
 mod unified_memory;
 mod unmatched;
 mod untimed;
+mod wall;
 
 pub(crate) use aliases::{find, unknown};
 pub(crate) use clock::back as clock_back;
@@ -113,7 +115,8 @@ pub(crate) use passes::union::Union;
 pub(crate) use section::{Column, Section, Table, Unit, Value};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
 pub(crate) use steps::one_by_one as steps_one_by_one;
-pub(crate) use sums::{alone as has_sums_alone, answer, answers as sums_answer};
+pub(crate) use sums::{alone as has_sums_alone, answer, answers as sums_answer, of_all_events};
+pub(crate) use syncs::polls;
 pub(crate) use uncalled::calls as missing_calls;
 pub(crate) use unmatched::missing as missing_kernels;
 

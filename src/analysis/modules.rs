@@ -45,16 +45,23 @@ impl Analysis for Modules {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("loads", Count, "calls that load modules, libraries, kernels and functions"),
-            Metric::cost("loads_ns", Ns, "time in calls that load code").unsteady(),
-            Metric::about("jit", Count, "loading calls in which the driver compiled or linked"),
-            Metric::cost("jit_ns", Ns, "time in loading calls in which the driver compiled or linked").unsteady(),
-            Metric::cost("steady_loads", Count, "loading calls in steady steps"),
-            Metric::cost("steady_loads_ns", Ns, "time in loading calls in steady steps").unsteady(),
-            Metric::about("kernels", Count, "kernels that were launched, by process"),
-            Metric::cost("first_launches_ns", Ns, "time of first launches of kernels beyond their later ones")
+            Metric::about("loads", Count, "calls that load modules, libraries, kernels and functions")
+                .sums(&[TableId::Api]),
+            Metric::cost("loads_ns", Ns, "time in calls that load code").sums(&[TableId::Api]).unsteady(),
+            Metric::about("jit", Count, "loading calls in which the driver compiled or linked").sums(&[TableId::Api]),
+            Metric::cost("jit_ns", Ns, "time in loading calls in which the driver compiled or linked")
+                .sums(&[TableId::Api])
                 .unsteady(),
-            Metric::cost("steady_first_launches", Count, "kernels launched for the first time in a steady step"),
+            Metric::cost("steady_loads", Count, "loading calls in steady steps").sums(&[TableId::Api, TableId::Ranges]),
+            Metric::cost("steady_loads_ns", Ns, "time in loading calls in steady steps")
+                .sums(&[TableId::Api, TableId::Ranges])
+                .unsteady(),
+            Metric::about("kernels", Count, "kernels that were launched, by process").sums(&[TableId::Launches]),
+            Metric::cost("first_launches_ns", Ns, "time of first launches of kernels beyond their later ones")
+                .sums(&[TableId::Launches])
+                .unsteady(),
+            Metric::cost("steady_first_launches", Count, "kernels launched for the first time in a steady step")
+                .sums(&[TableId::Launches, TableId::Ranges]),
         ];
         METRICS
     }

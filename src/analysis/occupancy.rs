@@ -1,6 +1,7 @@
 //! occupancy: how much of a multiprocessor a launch can fill, what keeps it from more, and how full its last wave is.
 
 use gputrace_collectors::occupancy::{Fit, Limiter, Limits};
+use gputrace_collectors::schema::TableId;
 
 use super::passes::occupancy::{Config, Occupancy as Pass};
 use super::passes::stats::Stats;
@@ -45,7 +46,7 @@ impl Analysis for Occupancy {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("configurations", Count, "kernels and shapes that were launched"),
+            Metric::about("configurations", Count, "kernels and shapes that were launched").sums(&[TableId::Kernels]),
             Metric::about("known_percent", Percent, "time of kernels whose theoretical occupancy is known, of all"),
             Metric::use_of("occupancy_percent", Percent, "theoretical occupancy of these, weighted by their time"),
             Metric::cost("tail_lost_percent", Percent, "part of whole waves that last waves leave empty, by time"),

@@ -51,9 +51,10 @@ impl Analysis for Ops {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("ranges", Count, "ranges nested in their threads that ended"),
-            Metric::about("names", Count, "operators, modules and annotations told apart, by process"),
-            Metric::about("uncounted", Count, "ranges whose launches are not known"),
+            Metric::about("ranges", Count, "ranges nested in their threads that ended").sums(&[TableId::Ranges]),
+            Metric::about("names", Count, "operators, modules and annotations told apart, by process")
+                .sums(&[TableId::Ranges]),
+            Metric::about("uncounted", Count, "ranges whose launches are not known").sums(&[TableId::Ranges]),
         ];
         METRICS
     }

@@ -51,10 +51,10 @@ impl Analysis for OsWaits {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("waits", Count, "calls that waited for the operating system"),
-            Metric::about("waits_ns", Ns, "time in them, over all threads"),
-            Metric::about("longest_ns", Ns, "the longest of them"),
-            Metric::about("failed", Count, "of them failed, or ran out of time"),
+            Metric::about("waits", Count, "calls that waited for the operating system").sums(&[TableId::OsWaits]),
+            Metric::about("waits_ns", Ns, "time in them, over all threads").sums(&[TableId::OsWaits]),
+            Metric::about("longest_ns", Ns, "the longest of them").sums(&[TableId::OsWaits]),
+            Metric::about("failed", Count, "of them failed, or ran out of time").sums(&[TableId::OsWaits]),
             Metric::about("short_waits", Count, "shorter ones, which are only counted"),
         ];
         METRICS

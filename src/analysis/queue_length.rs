@@ -3,6 +3,7 @@
 use super::passes::gpu::{FULL, Queue};
 use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need, gpu, gpu_clock, unmatched};
+use gputrace_collectors::schema::TableId;
 
 /// The analysis.
 pub(crate) struct QueueLength;
@@ -44,9 +45,11 @@ impl Analysis for QueueLength {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("max", Count, "most operations queued in a stream"),
+            Metric::about("max", Count, "most operations queued in a stream")
+                .sums(&[TableId::Kernels, TableId::Launches]),
             Metric::about("mean", Count, "mean operations queued in the busiest stream"),
-            Metric::about("full_ns", Ns, "time with 1,024 operations queued or more"),
+            Metric::about("full_ns", Ns, "time with 1,024 operations queued or more")
+                .sums(&[TableId::Kernels, TableId::Launches]),
         ];
         METRICS
     }

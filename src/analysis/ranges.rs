@@ -62,10 +62,11 @@ impl Analysis for Ranges {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("ranges", Count, "ranges that the program named"),
-            Metric::about("marks", Count, "marks that the program named"),
-            Metric::about("open", Count, "ranges without an end in the trace"),
-            Metric::about("folded_names", Count, "names with numbers that stand in one row with others"),
+            Metric::about("ranges", Count, "ranges that the program named").sums(&[TableId::Ranges]),
+            Metric::about("marks", Count, "marks that the program named").sums(&[TableId::Ranges]),
+            Metric::about("open", Count, "ranges without an end in the trace").sums(&[TableId::Ranges]),
+            Metric::about("folded_names", Count, "names with numbers that stand in one row with others")
+                .sums(&[TableId::Ranges]),
         ];
         METRICS
     }

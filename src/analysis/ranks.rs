@@ -65,7 +65,8 @@ impl Analysis for Ranks {
             Metric::cost("p50_cv_percent", Percent, "imbalance of the median step over the ranks"),
             Metric::cost("host_cv_percent", Percent, "imbalance of the host's time outside of waits over the ranks"),
             Metric::cost("slowest_percent", Percent, "the slowest rank's median step beyond that of the median rank"),
-            Metric::about("compared", Count, "collectives whose begins on several ranks were compared"),
+            Metric::about("compared", Count, "collectives whose begins on several ranks were compared")
+                .sums(&[TableId::Collectives]),
             Metric::cost(
                 "spread_p50_ns",
                 Ns,

@@ -181,6 +181,15 @@ impl Section {
         self.facts.push(Fact { key, title, unit, value: value.into(), rare: true });
     }
 
+    /// The number with this key, if it is known.
+    pub(crate) fn number(&self, key: &str) -> Option<f64> {
+        match self.facts.iter().find(|fact| fact.key == key)?.value {
+            Value::Int(value) => Some(value as f64),
+            Value::Num(value) => Some(value),
+            _ => None,
+        }
+    }
+
     /// The numbers that text for people has.
     pub(crate) fn shown_facts(&self) -> impl Iterator<Item = &Fact> {
         self.facts.iter().filter(|fact| !fact.rare || fact.value != Value::Missing)

@@ -5,6 +5,7 @@ use super::passes::stats::Stats;
 use super::passes::step_sums::{Cause, Tally};
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Metric, Need, ProcessSteps, outliers};
+use gputrace_collectors::schema::TableId;
 
 /// The analysis.
 pub(crate) struct Steps;
@@ -61,9 +62,21 @@ impl Analysis for Steps {
         use Unit::*;
         const METRICS: &[Metric] = &[
             Metric::about("processes", Count, "processes in which steps were found"),
-            Metric::about("steps", Count, "steady steps, over all processes"),
-            Metric::about("warm_up", Count, "steps left out as warm-up, over all processes"),
-            Metric::about("outliers", Count, "steady steps of more than twice the median"),
+            Metric::about("steps", Count, "steady steps, over all processes").sums(&[
+                TableId::Launches,
+                TableId::Ranges,
+                TableId::Syncs,
+            ]),
+            Metric::about("warm_up", Count, "steps left out as warm-up, over all processes").sums(&[
+                TableId::Launches,
+                TableId::Ranges,
+                TableId::Syncs,
+            ]),
+            Metric::about("outliers", Count, "steady steps of more than twice the median").sums(&[
+                TableId::Launches,
+                TableId::Ranges,
+                TableId::Syncs,
+            ]),
         ];
         METRICS
     }

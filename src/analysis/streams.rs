@@ -3,6 +3,7 @@
 use super::passes::gpu::Device;
 use super::section::{Column, Section, Table, Unit, column, percent};
 use super::{Analysis, Explain, Facts, Metric, Need, gpu, unmatched};
+use gputrace_collectors::schema::TableId;
 
 /// The analysis.
 pub(crate) struct Streams;
@@ -36,11 +37,13 @@ impl Analysis for Streams {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("streams", Count, "streams with work"),
-            Metric::about("concurrent_ns", Ns, "time with two operations or more at once"),
+            Metric::about("streams", Count, "streams with work").sums(&[TableId::DeviceCopies, TableId::Kernels]),
+            Metric::about("concurrent_ns", Ns, "time with two operations or more at once")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
             Metric::use_of("concurrent_percent", Percent, "the same, of busy time"),
             Metric::about("concurrency", Count, "operations at once while any ran"),
-            Metric::about("legacy", Count, "launches behind another stream by the legacy stream's rule"),
+            Metric::about("legacy", Count, "launches behind another stream by the legacy stream's rule")
+                .sums(&[TableId::Launches]),
         ];
         METRICS
     }

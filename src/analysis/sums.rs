@@ -11,7 +11,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::passes::rollups::Sum;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Facts, torch_memory};
+use super::{Analysis, Facts, loss, torch_memory};
 
 /// Analyses that look at no single event.
 const OF_NO_EVENT: [&str; 6] = ["summary", "rollups", "counters", "node-health", "targets", "self"];
@@ -19,7 +19,7 @@ const OF_NO_EVENT: [&str; 6] = ["summary", "rollups", "counters", "node-health",
 const IN_PART: [&str; 5] = ["launch-overhead", "api", "syncs", "transfers", "device-memory"];
 
 /// Tables of driver calls.
-const DRIVER: [TableId; 5] =
+pub(super) const DRIVER: [TableId; 5] =
     [TableId::Launches, TableId::Syncs, TableId::Transfers, TableId::DeviceMemory, TableId::Api];
 
 /// Whether sums are all that there is to report.
@@ -40,6 +40,15 @@ pub(crate) fn answer(analysis: &dyn Analysis, facts: &Facts<'_>) -> Section {
     if !alone(facts) {
         return of_chosen(analysis.section(facts), facts);
     }
+    by_sums(analysis, facts).unwrap_or_else(|| {
+        let mut section = Section::default();
+        section.note("No single event was kept (--detail), and this needs them.");
+        section
+    })
+}
+
+/// The answer from the sums; none of an analysis that they do not tell of.
+fn by_sums(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
     let mut section = Section::default();
     match analysis.name() {
         "launch-overhead" => launches(&mut section, facts),
@@ -47,9 +56,19 @@ pub(crate) fn answer(analysis: &dyn Analysis, facts: &Facts<'_>) -> Section {
         "syncs" => syncs(&mut section, facts),
         "transfers" => transfers(&mut section, facts),
         "device-memory" => device_memory(&mut section, facts),
-        _ => section.note("No single event was kept (--detail), and this needs them."),
+        _ => return None,
     }
-    section
+    Some(section)
+}
+
+/// The same of a whole run whose rows were removed in part, and its sums were not.
+pub(crate) fn of_all_events(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
+    let filter = facts.filter;
+    let whole = !filter.is_window() && filter.device.is_none() && filter.interval.is_none();
+    let summed = facts.rollups.range().is_some() && !loss::is_removed(facts.trace, &[TableId::Rollups]);
+    // Of Metal's waits the sums do not tell those for room in a queue.
+    let all = !(analysis.name() == "syncs" && facts.processes().any(|process| facts.is_metal(process.process_id)));
+    (whole && summed && all).then(|| by_sums(analysis, facts)).flatten()
 }
 
 /// Where only a part of the trace was asked for: what is not there may be elsewhere in it.
@@ -148,16 +167,28 @@ fn api(section: &mut Section, facts: &Facts<'_>) {
 fn syncs(section: &mut Section, facts: &Facts<'_>) {
     let calls = called(facts, &[TableId::Syncs]);
     // Others ask, or make a stream wait.
-    let waits = summed(calls.iter().filter(|of| of.api.contains("Synchronize")));
+    let waits = summed(calls.iter().filter(|of| of.api.contains("Synchronize") || waits_for_metal(&of.api)));
     section.fact("waits", "waits of the host", Unit::Count, waits.events);
     section.fact("waits_ns", "time in them", Unit::Ns, waits.ns);
     section.table(by_function(facts, &calls));
-    note(section, "copies, sets, frees and allocations that waited too, spinning, and idle time of the GPU");
+    let metal = facts.processes().any(|process| facts.is_metal(process.process_id));
+    let room = if metal { "waits for room in a queue, " } else { "" };
+    note(
+        section,
+        &format!("{room}copies, sets, frees and allocations that waited too, spinning, and idle time of the GPU"),
+    );
+}
+
+/// Whether a message of Metal makes the host wait, for a command buffer or a shared event. One that asks a queue for a command buffer may
+/// have waited for room in it, which a sum does not tell.
+fn waits_for_metal(api: &str) -> bool {
+    api.contains(" waitUntil")
 }
 
 fn transfers(section: &mut Section, facts: &Facts<'_>) {
     let calls = called(facts, &[TableId::Transfers]);
-    let (sets, copies): (Vec<&Called>, Vec<&Called>) = calls.iter().partition(|of| of.api.contains("emset"));
+    let (sets, copies): (Vec<&Called>, Vec<&Called>) =
+        calls.iter().partition(|of| of.api.contains("emset") || of.api.contains(" fillBuffer:"));
     let (sets, copies, all) = (summed(sets), summed(copies), summed(&calls));
     section.fact("copies", "copies", Unit::Count, copies.events);
     section.fact("copied_bytes", "bytes copied", Unit::Bytes, copies.bytes);

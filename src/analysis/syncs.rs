@@ -8,6 +8,7 @@ use super::passes::stats::Stats;
 use super::passes::syncs::{Calls, Key};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Explain, Facts, IdleAt, Metric, Need, What, idle_by_site, implicit_syncs, sites};
+use crate::render::counted;
 use crate::trace::Site;
 
 /// The analysis.
@@ -27,7 +28,7 @@ impl Analysis for Syncs {
             definition: "Explicit waits are calls in which the host waits for a context, a stream or an event \
                 (cuCtxSynchronize, cuStreamSynchronize, cuEventSynchronize); of Metal for a command buffer, with what was committed to its \
                 queue before (stream: waitUntilCompleted), for its scheduling (schedule: waitUntilScheduled), for a shared event, or \
-                for room: a new command buffer when as many had not completed as the queue may have. Queries ask without waiting; a run of at least \
+                for room: a new command buffer when as many had not completed as the queue may have (questions for a shared event's value are counted, and in no sum). Queries ask without waiting; a run of at least \
                 three queries on one stream or event by one thread, each within 1 ms of the one before, is a spin: from its \
                 first query to the end of its last the host does nothing but ask. stream_wait makes a stream wait, not the \
                 host. Implicit waits are in calls that have something else to do: synchronous copies, asynchronous copies of \
@@ -66,22 +67,27 @@ impl Analysis for Syncs {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("waits", Count, "calls whose only work is to wait"),
-            Metric::about("waits_ns", Ns, "time in calls whose only work is to wait"),
-            Metric::about("implicit_waits", Count, "copies, sets, frees and allocations that waited for earlier work"),
-            Metric::about("implicit_waits_ns", Ns, "their waiting"),
+            Metric::about("waits", Count, "calls whose only work is to wait").sums(&[TableId::Syncs]),
+            Metric::about("waits_ns", Ns, "time in calls whose only work is to wait").sums(&[TableId::Syncs]),
+            Metric::about("implicit_waits", Count, "copies, sets, frees and allocations that waited for earlier work")
+                .sums(&[TableId::DeviceMemory, TableId::Transfers]),
+            Metric::about("implicit_waits_ns", Ns, "their waiting").sums(&[TableId::DeviceMemory, TableId::Transfers]),
             Metric::cost(
                 "waits_wall_percent",
                 Percent,
                 "waits of all threads, implicit ones too, of wall time; over 100 where several wait at once",
             )
+            .sums(&[TableId::DeviceMemory, TableId::Syncs, TableId::Transfers])
             .unsteady(),
-            Metric::about("idle_after_ns", Ns, "time in which GPUs did nothing because of waits, implicit ones too"),
-            Metric::about("loads", Count, "calls that load or compile code"),
-            Metric::about("loads_ns", Ns, "time in calls that load or compile code"),
-            Metric::about("spins", Count, "runs of queries that wait by asking again and again"),
-            Metric::about("spin_queries", Count, "queries in them"),
-            Metric::about("spins_ns", Ns, "time in them"),
+            Metric::about("idle_after_ns", Ns, "time in which GPUs did nothing because of waits, implicit ones too")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels, TableId::Syncs]),
+            Metric::about("loads", Count, "calls that load or compile code").sums(&[TableId::Api, TableId::Launches]),
+            Metric::about("loads_ns", Ns, "time in calls that load or compile code")
+                .sums(&[TableId::Api, TableId::Launches]),
+            Metric::about("spins", Count, "runs of queries that wait by asking again and again")
+                .sums(&[TableId::Syncs]),
+            Metric::about("spin_queries", Count, "queries in them").sums(&[TableId::Syncs]),
+            Metric::about("spins_ns", Ns, "time in them").sums(&[TableId::Syncs]),
         ];
         METRICS
     }
@@ -117,6 +123,7 @@ impl Analysis for Syncs {
         if syncs.calls.iter().next().is_none() && implicit().all(|waited| waited.count == 0) {
             section.note("No synchronisation calls in this trace.");
         }
+        polls_note(&mut section, facts);
         sites::cost_table(
             &mut section,
             facts,
@@ -130,6 +137,28 @@ impl Analysis for Syncs {
         section.table(implicit_syncs::legacy(facts));
         super::loss::note(&mut section, facts, "waits and questions", TableId::Syncs);
         section
+    }
+}
+
+/// Message that asks a shared event of Metal's for its value.
+const POLL: &str = "[MTLSharedEvent signaledValue]";
+
+/// How often a process, or any, asked a shared event of Metal's for its value: who waits by asking is at work of its own, as far as the
+/// trace tells.
+pub(crate) fn polls(facts: &Facts<'_>, process_id: Option<i64>) -> u64 {
+    let own = super::api::counted(facts)
+        .into_iter()
+        .filter(|((id, api), _)| *api == POLL && process_id.is_none_or(|own| own == *id));
+    own.map(|(_, calls)| calls).sum()
+}
+
+fn polls_note(section: &mut Section, facts: &Facts<'_>) {
+    let calls = polls(facts, None);
+    if calls > 0 {
+        let asked = counted(calls as f64, "time", "times");
+        section.note(format!(
+            "{POLL} was called {asked}, which is counted and not timed: a host that waits by asking again and again is outside the driver here."
+        ));
     }
 }
 

@@ -8,8 +8,9 @@ use gputrace_collectors::schema::TableId;
 use super::bound;
 use super::kernels::layout_ns;
 use super::passes::counters::Of as OfSubject;
+use super::passes::gpu::Device;
 use super::section::{Column, Section, Table, Unit, Value, column};
-use super::{ALL, Analysis, Explain, Facts, Metric, Need};
+use super::{ALL, Analysis, Explain, Facts, Metric, Need, loss, removed};
 use crate::render::{duration, share};
 
 /// The analysis.
@@ -78,7 +79,7 @@ const TARGETS: &[Target] = &[
     target("GPU utilisation", AtLeast(70.0), GUIDES, Fact("gpu-utilisation", "busy_percent")),
     target("GPU utilisation", AtLeast(80.0), GUIDES, Fact("gpu-utilisation", "busy_percent")),
     target("GPU utilisation", AtLeast(90.0), GUIDES, Fact("gpu-utilisation", "busy_percent")),
-    target("launch efficiency: GPU busy / wall", AtLeast(70.0), "metal-candle", Of(launch_efficiency)),
+    target("launch efficiency: GPU busy / wall", AtLeast(70.0), "metal-candle", Of(efficiency_of_run)),
     target("average gap between GPU operations", AtMostNs(1_000.0), GUIDES, Of(average_gap_ns)),
     target("longest gap", AtMostNs(500e6), "Nsight Systems gpu_gaps", Of(longest_gap_ns)),
     target("99th percentile of launch calls", AtMostNs(50_000.0), LAUNCHES, Fact("launch-overhead", "p99_ns")),
@@ -119,8 +120,8 @@ impl Analysis for Targets {
     fn explain(&self) -> Explain {
         Explain {
             definition: "Each threshold that users' guides teach, with its source, what this trace measured, and pass, fail or \
-                not measured. GPU utilisation is as in gpu-utilisation; launch efficiency is GPU busy / wall time of the \
-                processes that use it; the average gap is idle time / number of operations; input is the time of the \
+                not measured. GPU utilisation is as in gpu-utilisation; launch efficiency is GPU busy / wall time in which any \
+                process that uses it ran; the average gap is idle time / number of operations; input is the time of the \
                 loop's thread in waits for the operating system, of a usual step, in the process where that is most; \
                 layout kernels are those whose names have direct_copy, nchwToNhwc or nhwcToNchw, of the time of all \
                 kernels. Where the trace has counters (--explain counters), occupancy, memory throughput and tensor cores are GPM's, \
@@ -191,7 +192,7 @@ impl Analysis for Targets {
         section.fact("not_measured", "not measured", Unit::Count, counts[2]);
         section.table(Table::new("targets", "Thresholds, and what this trace says", &COLUMNS, rows));
         super::unmatched::note_of_rest(&mut section, facts);
-        let limits = super::loss::limits(facts.trace, &[TableId::Launches]);
+        let limits = loss::limits(facts.trace, &[TableId::Launches]);
         if !limits.is_empty() {
             section.note(format!("Old launches were removed to keep to {limits}: the numbers are of what is left."));
         }
@@ -204,12 +205,11 @@ impl Measure {
         match self {
             Measure::Fact(analysis, key) => {
                 let analysis = ALL.iter().find(|known| known.name() == *analysis)?;
-                let section = super::answer(*analysis, facts);
-                match section.facts.iter().find(|fact| fact.key == *key)?.value {
-                    Value::Int(value) => Some(value as f64),
-                    Value::Num(value) => Some(value),
-                    _ => None,
+                let metric = analysis.metrics().iter().find(|metric| metric.key == *key);
+                if metric.is_some_and(|metric| removed::why(facts, metric).is_some()) {
+                    return None;
                 }
+                super::answer(*analysis, facts).number(key)
             }
             Measure::Of(of) | Measure::Counted(of, _) => of(facts),
             Measure::Ask(_) => None,
@@ -250,20 +250,34 @@ impl Limit {
     }
 }
 
-/// GPU busy time of the wall time of the processes that use it, each GPU and each of its processes once. Not of ranges: work may
-/// outlast the one that launched it.
+/// Busy time of each GPU of the wall time in which any process that uses it ran: they share it, and it works for one or the other. Not of
+/// ranges: work may outlast the one that launched it.
 pub(super) fn launch_efficiency(facts: &Facts<'_>) -> Option<f64> {
-    let devices = facts.gpu.as_ref()?.devices.iter();
+    efficiency_of(facts, facts.gpu.iter().flat_map(|gpu| gpu.devices.iter()))
+}
+
+/// The same, where all of that work is in the trace.
+fn efficiency_of_run(facts: &Facts<'_>) -> Option<f64> {
+    launch_efficiency(facts).filter(|_| !loss::is_removed(facts.trace, &[TableId::DeviceCopies, TableId::Kernels]))
+}
+
+/// The same of some devices.
+pub(super) fn efficiency_of<'d>(facts: &Facts<'_>, devices: impl Iterator<Item = &'d Device>) -> Option<f64> {
     let (busy, wall) = devices.fold((0.0, 0.0), |(busy, wall), device| {
-        let users = device.in_steps.iter().map(|(process_id, _)| facts.gpu_wall_ns(*process_id));
-        (busy + device.busy().total_ns() as f64, wall + users.sum::<f64>())
+        let mut users: Vec<i64> = device.in_steps.iter().map(|(process_id, _)| *process_id).collect();
+        users.sort_unstable();
+        (busy + device.busy().total_ns() as f64, wall + facts.wall_of_any_ns(&users, true))
     });
     (wall > 0.0 && !facts.filter.projects()).then(|| 100.0 * busy / wall)
 }
 
 /// Idle time of the GPUs / their operations, ns.
 pub(super) fn average_gap_ns(facts: &Facts<'_>) -> Option<f64> {
-    let devices = facts.gpu.as_ref()?.devices.iter();
+    gap_of(facts.gpu.iter().flat_map(|gpu| gpu.devices.iter()))
+}
+
+/// The same of some devices.
+pub(super) fn gap_of<'d>(devices: impl Iterator<Item = &'d Device>) -> Option<f64> {
     let (idle, count) = devices.fold((0.0, 0), |(idle, count), device| {
         let idle_ns = device.range_ns() - device.busy().total_ns();
         (idle + idle_ns as f64, count + device.operations.iter().sum::<u64>())
@@ -383,7 +397,7 @@ mod tests {
     #[test]
     fn processes_that_take_turns_at_a_gpu_use_it_no_more_than_one_that_works_all_the_time() {
         let mut trace = TestTrace::new();
-        // They live for 1, 2, 3 and 4 ms.
+        // One after the other: they began with the first one, and live for 1, 2, 3 and 4 ms.
         for n in 0..4 {
             let began = START + n * 1_000_000;
             trace.process(n + 1, 100 + n as i32, None, began + 1_000_000);
@@ -393,10 +407,10 @@ mod tests {
         }
         let of = |section: &Section, key: &str| section.get(key).clone();
         let baseline = trace.section(&super::super::metal_baseline::MetalBaseline);
-        assert_eq!(of(&baseline, "efficiency_percent"), Value::Num(10.0));
-        assert_eq!(of(&baseline, "total_ns"), Value::Num(10_000_000.0));
+        assert_eq!(of(&baseline, "efficiency_percent"), Value::Num(25.0));
+        assert_eq!(of(&baseline, "total_ns"), Value::Num(4_000_000.0));
         let launches = trace.section(&super::super::launch_overhead::LaunchOverhead);
-        assert_eq!(of(&launches, "efficiency_percent"), Value::Num(10.0));
+        assert_eq!(of(&launches, "efficiency_percent"), Value::Num(25.0));
         let targets = trace.section(&Targets);
         assert!(results(&targets).contains(&("launch efficiency: GPU busy / wall".into(), "fail".into())));
     }

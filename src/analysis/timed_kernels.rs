@@ -1,5 +1,6 @@
 //! timed-kernels: which kernels the GPU's time goes into, estimated from launches that were timed.
 
+use gputrace_collectors::schema::TableId;
 use std::collections::BTreeSet;
 
 use super::passes::samples::{Device, Estimate, GRAPH, Samples};
@@ -51,7 +52,8 @@ impl Analysis for TimedKernels {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("estimated_ns", Ns, "the GPU's time for launches, estimated from those that were timed"),
+            Metric::about("estimated_ns", Ns, "the GPU's time for launches, estimated from those that were timed")
+                .sums(&[TableId::GpuSamples]),
             Metric::about("estimated_error_ns", Ns, "how far that may be off, 95 times in 100").unsteady(),
             Metric::about("timed_share_percent", Percent, "launches that were timed by events, of all"),
             Metric::about("told_share_percent", Percent, "launches of which CUPTI told in windows, of all"),

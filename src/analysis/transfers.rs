@@ -53,17 +53,22 @@ impl Analysis for Transfers {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("copies", Count, "copies"),
-            Metric::about("copied_bytes", Bytes, "bytes that copies moved"),
-            Metric::about("sets", Count, "sets of memory"),
-            Metric::about("api_ns", Ns, "time in the calls of copies and sets"),
-            Metric::cost("wall_percent", Percent, "time in the calls of copies and sets, of wall time").unsteady(),
-            Metric::about("waiting_copies", Count, "copies that waited for earlier work"),
-            Metric::about("waited_ns", Ns, "their waiting, at least"),
+            Metric::about("copies", Count, "copies").sums(&[TableId::Transfers]),
+            Metric::about("copied_bytes", Bytes, "bytes that copies moved").sums(&[TableId::Transfers]),
+            Metric::about("sets", Count, "sets of memory").sums(&[TableId::Transfers]),
+            Metric::about("api_ns", Ns, "time in the calls of copies and sets").sums(&[TableId::Transfers]),
+            Metric::cost("wall_percent", Percent, "time in the calls of copies and sets, of wall time")
+                .sums(&[TableId::Transfers])
+                .unsteady(),
+            Metric::about("waiting_copies", Count, "copies that waited for earlier work").sums(&[TableId::Transfers]),
+            Metric::about("waited_ns", Ns, "their waiting, at least").sums(&[TableId::Transfers]),
             Metric::cost("small_percent", Percent, "copies and sets under 64 KiB, of all"),
-            Metric::about("gpu_ns", Ns, "time of copies and sets on the GPU"),
-            Metric::about("exposed_ns", Ns, "time in which GPUs did nothing but copies and sets"),
-            Metric::about("beside_kernels_ns", Ns, "time of copies and sets on the GPU with kernels beside them"),
+            Metric::about("gpu_ns", Ns, "time of copies and sets on the GPU")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
+            Metric::about("exposed_ns", Ns, "time in which GPUs did nothing but copies and sets")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
+            Metric::about("beside_kernels_ns", Ns, "time of copies and sets on the GPU with kernels beside them")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels]),
         ];
         METRICS
     }

@@ -43,11 +43,13 @@ impl Analysis for UnifiedMemory {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::cost("to_device_bytes", Bytes, "managed memory that moved to a device"),
-            Metric::cost("to_host_bytes", Bytes, "managed memory that moved to the host"),
-            Metric::cost("on_demand_bytes", Bytes, "managed memory that moved because of faults, or beside them"),
-            Metric::cost("gpu_faults", Count, "groups of faults of the GPU"),
-            Metric::cost("cpu_faults", Count, "faults of the processor"),
+            Metric::cost("to_device_bytes", Bytes, "managed memory that moved to a device")
+                .sums(&[TableId::GpuActivity]),
+            Metric::cost("to_host_bytes", Bytes, "managed memory that moved to the host").sums(&[TableId::GpuActivity]),
+            Metric::cost("on_demand_bytes", Bytes, "managed memory that moved because of faults, or beside them")
+                .sums(&[TableId::GpuActivity]),
+            Metric::cost("gpu_faults", Count, "groups of faults of the GPU").sums(&[TableId::GpuActivity]),
+            Metric::cost("cpu_faults", Count, "faults of the processor").sums(&[TableId::GpuActivity]),
         ];
         METRICS
     }

@@ -5,10 +5,11 @@
 
 mod quantity;
 
-use crate::analysis::loss;
 use crate::analysis::{
-    ALL, Analysis, Facts, Loss, Metric, Need, Section, Shed, Unit, Value, answer, has_sums_alone, sums_answer,
+    ALL, Analysis, Facts, Loss, Metric, Need, Section, Shed, Unit, Value, answer, has_sums_alone, of_all_events,
+    sums_answer,
 };
+use crate::analysis::{loss, removed};
 use crate::render::share;
 
 pub(crate) use quantity::{at_least_0, parse, shown};
@@ -94,6 +95,10 @@ pub(crate) struct Answers {
     in_sums: bool,
     /// Times of a GPU are in the trace.
     gpu: bool,
+    /// Numbers for which rows are missing, and why.
+    lacking: Vec<(Named, String)>,
+    /// The same analyses by the sums of all events, where these are whole.
+    sums: Vec<(&'static str, Section)>,
 }
 
 impl Answers {
@@ -112,6 +117,8 @@ impl Answers {
                 sections.push(Answered { name, section: answer(analysis, facts), is_of_trace });
             }
         }
+        let why = |named: &Named| removed::why(facts, &named.metric).map(|why| (*named, why));
+        let lacking: Vec<(Named, String)> = metrics.iter().filter_map(why).collect();
         let problem = facts.trace.problems().into_iter().find(|problem| problem.lost_rows());
         let lost = Loss::of_driver_calls(facts).map(|loss| 1.0 - loss.kept()).filter(|lost| *lost > MOST_LOST);
         Answers {
@@ -124,6 +131,8 @@ impl Answers {
             unknown: facts.trace.intervals().filter(Vec::is_empty).map(|_| "no single event was kept (--detail)"),
             in_sums: has_sums_alone(facts),
             gpu: facts.trace.has_gpu_times(),
+            sums: sums_beside(lacking.iter().map(|(named, _)| named.analysis), facts),
+            lacking,
         }
     }
 
@@ -161,6 +170,13 @@ impl Answers {
         if let Some(shed) = self.shed.as_ref().filter(|_| named.metric.of_launches) {
             return Answer::Unknown(shed.clone());
         }
+        if let Some((_, why)) = self.lacking.iter().find(|(lacking, _)| lacking.name() == named.name()) {
+            let sums = self.sums.iter().find(|(name, _)| *name == named.analysis.name());
+            return match sums.and_then(|(_, section)| section.number(named.metric.key)) {
+                Some(value) => Answer::Known(value),
+                None => Answer::Unknown(why.clone()),
+            };
+        }
         match of(named.metric.key) {
             Some(Value::Int(value)) => Answer::Known(*value as f64),
             Some(Value::Num(value)) => Answer::Known(*value),
@@ -189,6 +205,20 @@ impl Answers {
     }
 }
 
+/// The answers that these analyses have by the sums of all events.
+fn sums_beside<'a>(
+    analyses: impl Iterator<Item = &'a dyn Analysis>,
+    facts: &Facts<'_>,
+) -> Vec<(&'static str, Section)> {
+    let mut sums: Vec<(&'static str, Section)> = Vec::new();
+    for analysis in analyses {
+        if sums.iter().all(|(name, _)| *name != analysis.name()) {
+            sums.extend(of_all_events(analysis, facts).map(|section| (analysis.name(), section)));
+        }
+    }
+    sums
+}
+
 /// Beyond this share of lost calls nothing is called fine.
 const MOST_LOST: f64 = 0.01;
 const NO_GPU_TIMES: &str = "no times of a GPU are in the trace: --gpu-time full records them, import reads them";
@@ -201,6 +231,7 @@ mod tests {
     use crate::trace::Filter;
     use crate::trace::testing::{START, TestTrace};
     use gputrace_collectors::manifest::{HookBudget, ShedPart};
+    use gputrace_collectors::schema::TableId;
 
     #[test]
     fn what_analyses_declare_is_what_they_state() {
@@ -256,6 +287,109 @@ mod tests {
             );
         }
         assert_eq!(answers(true, "summary.waits"), answers(false, "summary.waits"));
+    }
+
+    /// What every metric is in a trace.
+    fn answers_of(made: &TestTrace, filter: &Filter) -> Vec<(Named, Answer)> {
+        let trace = made.open();
+        let metrics: Vec<Named> = all().collect();
+        let answers = Answers::of(&metrics, &Facts::gather(&trace, filter, &Answers::needs(&metrics)));
+        metrics.into_iter().map(|named| (named, answers.get(&named))).collect()
+    }
+
+    #[test]
+    fn what_counts_rows_is_not_known_where_some_of_them_were_removed() {
+        // What a part of the run has as well, about.
+        const TYPICAL: [&str; 13] = [
+            "med",
+            "p50",
+            "p90",
+            "p99",
+            "mean",
+            "avg",
+            "percent",
+            "jitter",
+            "step",
+            "concurrency",
+            "launches_per",
+            "gain",
+            "growth",
+        ];
+        let made = |table: Option<TableId>| {
+            let mut made = TestTrace::rich();
+            made.clear(TableId::Rollups);
+            let mut thread = made.thread(1, 12);
+            thread.host(2_000_000);
+            for _ in 0..20 {
+                let begin = thread.now + 10_000;
+                thread.commit(&[("gemm", 64)], 1_000, 5_000, (begin, 100_000));
+                thread.host(500_000);
+            }
+            let removed = table.map(|table| made.remove_before(table, START + 8_000_000));
+            (made, removed.unwrap_or(0))
+        };
+        let filter = Filter::default();
+        let whole = answers_of(&made(None).0, &filter);
+        let (mut tables, mut wrong) = (0, Vec::new());
+        for table in gputrace_collectors::schema::TABLES.iter().filter(|table| table.id != TableId::Rollups) {
+            let (made, removed) = made(Some(table.id));
+            if removed == 0 || matches!(table.id, TableId::Processes | TableId::Threads | TableId::Communicators) {
+                continue;
+            }
+            tables += 1;
+            for ((named, before), (_, after)) in whole.iter().zip(answers_of(&made, &filter)) {
+                let typical = named.metric.key == "trace_bytes"
+                    || TYPICAL.iter().any(|word| named.metric.key.contains(word))
+                    || named.metric.of_step;
+                let told = matches!(after, Answer::Known(_)) && after != *before;
+                // These count what there is of the trace, not what there was of the run.
+                let of_trace = matches!(named.analysis.name(), "self" | "targets" | "node-health" | "counters");
+                if told && !typical && !of_trace {
+                    wrong.push(format!("{} of {}: {before:?}, {after:?}", table.name, named.name()));
+                }
+            }
+        }
+        assert_eq!(wrong, Vec::<String>::new());
+        assert!(tables >= 10, "{tables}");
+    }
+
+    #[test]
+    fn what_the_sums_of_all_events_tell_is_known_whatever_rows_were_removed() {
+        let made = |summed: bool| {
+            let mut made = TestTrace::new();
+            made.process(1, 100, None, START + 1_000_000_000);
+            let mut thread = made.thread(1, 11);
+            for _ in 0..40 {
+                thread.alloc("cuMemAlloc_v2", "device", 0x1000, 1000, 40_000);
+            }
+            let api_id = made.name(gputrace_collectors::names::NameKind::Api, "cuMemAlloc_v2");
+            made.rollup(
+            0,
+            "alloc",
+            &serde_json::json!({"api_id": api_id, "events": 40, "timed": 40, "total_ns": 1_600_000, "bytes": 40_000}),
+        );
+            if !summed {
+                made.clear(TableId::Rollups);
+            }
+            assert!(made.remove_before(TableId::DeviceMemory, START + 1_000_000) > 0);
+            made
+        };
+        let whole = made(true);
+        let get = |made: &TestTrace, filter: &Filter, name: &str| {
+            let found = answers_of(made, filter).into_iter().find(|(named, _)| named.is(name));
+            found.expect("a metric").1
+        };
+        let all = Filter::default();
+        assert_eq!(get(&whole, &all, "device-memory.allocations"), Answer::Known(40.0));
+        let peak = get(&whole, &all, "device-memory.peak_bytes");
+        assert!(
+            matches!(&peak, Answer::Unknown(why) if why.contains("25 rows of device_memory were removed to keep to --max-size")),
+            "{peak:?}"
+        );
+        // After what was removed all is there.
+        let later = Filter { from_ns: Some(START + 1_100_000), ..Filter::default() };
+        assert_eq!(get(&whole, &later, "device-memory.allocations"), Answer::Known(12.0));
+        assert!(matches!(get(&made(false), &all, "device-memory.allocations"), Answer::Unknown(_)));
     }
 
     #[test]

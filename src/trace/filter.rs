@@ -192,7 +192,7 @@ impl Filter {
     }
 
     /// The parts of a time that lie inside of what is kept of a process.
-    fn kept_of(&self, process_id: i64, (from, to): (i64, i64)) -> Vec<(i64, i64)> {
+    pub(crate) fn kept_of(&self, process_id: i64, (from, to): (i64, i64)) -> Vec<(i64, i64)> {
         let window = (from.max(self.from_ns.unwrap_or(i64::MIN)), to.min(self.to_ns.unwrap_or(i64::MAX)));
         let whole = if window.0 < window.1 { vec![window] } else { Vec::new() };
         self.within

@@ -4,6 +4,7 @@ mod host;
 mod legacy;
 mod metal;
 mod outside;
+mod removed;
 mod rollups;
 
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@ use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps};
+use super::union::Union;
 use crate::trace::{NO_NAME, Rows, Want};
 
 /// Threads that keep the smallest GPU of a Mac busy: eight cores of 3,072 threads each.
@@ -46,6 +47,8 @@ pub(crate) struct Buffers {
     pub(crate) schedule: Stats,
     /// Time on the GPU.
     pub(crate) gpu: Stats,
+    /// Time in which any of them was there.
+    pub(crate) busy: Union,
     /// Kernels of those with dispatches whose time on the GPU is known, and that time.
     pub(crate) timed: (u64, i64),
     /// The GPU gave them up.
@@ -54,8 +57,10 @@ pub(crate) struct Buffers {
     pub(crate) open: u64,
     /// Those without a time on the GPU, but for what it gave up.
     pub(crate) untimed: u64,
-    /// Dispatches that no commit gave to the GPU, as far as was seen.
+    /// Dispatches whose commit was not seen, if there was one.
     pub(crate) stray: u64,
+    /// Dispatches of command buffers that went without one.
+    pub(crate) discarded: u64,
 }
 
 /// Dispatches of one pipeline.
@@ -103,17 +108,13 @@ impl Metal {
         self.kernels.iter().map(|(_, dispatches)| dispatches.count).sum()
     }
 
-    /// Kernels of all processes.
-    pub(crate) fn kernels(&self) -> u64 {
-        self.kernels.iter().map(|(_, dispatches)| dispatches.kernels).sum()
-    }
-
     fn command_buffers(&mut self, rows: &Rows, steps: &Steps) {
         const ENCODERS: [&str; 4] = ["compute_encoders", "blit_encoders", "render_encoders", "other_encoders"];
         let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
         let (dispatches, encoders) = (rows.i32_or("dispatches", 0), ENCODERS.map(|name| rows.i32_or(name, 0)));
         let (encode, schedule) = (rows.i64("encode_ns"), rows.i64_or("schedule_ns", -1));
         let (gpu, status) = (rows.i64_or("gpu_ns", -1), rows.texts("status"));
+        let begin = rows.i64_or("gpu_start_ns", 0);
         let (queue, label) = (rows.i64("queue"), rows.i64_or("queue_name_id", NO_NAME));
         for row in 0..rows.len {
             let known = (process[row], queue[row]);
@@ -135,6 +136,7 @@ impl Metal {
             }
             if gpu[row] >= 0 {
                 of.gpu.add(gpu[row]);
+                of.busy.add(begin[row], begin[row].saturating_add(gpu[row]));
                 if dispatches[row] > 0 {
                     of.timed.0 += u64::from(dispatches[row].unsigned_abs());
                     of.timed.1 += gpu[row];
@@ -158,6 +160,7 @@ impl Pass for Metal {
             "other_encoders",
             "encode_ns",
             "schedule_ns",
+            "gpu_start_ns",
             "gpu_ns",
             "status",
             "queue",
@@ -167,7 +170,7 @@ impl Pass for Metal {
             Want { table: TableId::CommandBuffers, columns: BUFFERS },
             Want {
                 table: TableId::Dispatches,
-                columns: &["api_ns", "name_id", "kind", "size_x", "threads", "correlation_id"],
+                columns: &["api_ns", "name_id", "kind", "size_x", "threads", "correlation_id", "discarded"],
             },
         ]
     }
@@ -179,11 +182,13 @@ impl Pass for Metal {
         let (process, name) = (rows.i64("process_id"), rows.i64_or("name_id", NO_NAME));
         let (length, threads) = (rows.i64("api_ns"), rows.i64_or("threads", -1));
         let (kind, size) = (rows.texts("kind"), rows.i32_or("size_x", 0));
-        let commit = rows.i64_or("correlation_id", -1);
+        let (commit, discarded) = (rows.i64_or("correlation_id", -1), rows.flags("discarded"));
         for row in 0..rows.len {
             let is_stray = commit[row] < 0;
             if is_stray {
-                self.processes.at(process[row]).stray += 1;
+                let own = self.processes.at(process[row]);
+                let count = if discarded.get(row) { &mut own.discarded } else { &mut own.stray };
+                *count += 1;
             }
             let of = self.kernels.at((process[row], name[row]));
             of.count += 1;

@@ -43,7 +43,12 @@ pub(super) fn line(facts: &Facts<'_>) -> Option<String> {
     });
     let others = all().filter(|(_, other)| !std::ptr::eq(*other, dearest) && !other.shed.is_empty()).count();
     let others = if others > 0 { format!("; and in {others} more processes") } else { String::new() };
-    Some(format!("budget {percent} %: hooks cost {cost} (dearest 10 s {most}{over}){times}; {left_out}{others}"))
+    let metal = if facts.is_metal(process_id) {
+        "; on Metal it bounds samples of malloc alone, every message is recorded"
+    } else {
+        ""
+    };
+    Some(format!("budget {percent} %: hooks cost {cost} (dearest 10 s {most}{over}){times}; {left_out}{others}{metal}"))
 }
 
 /// What was left out, when, and how much.
@@ -66,6 +71,7 @@ mod tests {
     use gputrace_collectors::manifest::{Budget, GpuTime};
 
     use super::*;
+    use crate::analysis::Need;
     use crate::trace::Filter;
     use crate::trace::testing::{START, TestTrace};
 
@@ -119,6 +125,17 @@ mod tests {
         let wanted = "budget 1 %: hooks cost 0.4 % (dearest 10 s 0.5 %), GPU times 0.8 %, in all 1.2 %, over it; left out: windows of GPU \
                       times, and launches timed more rarely, 2.00 s .. the end";
         assert_eq!(said, wanted);
+    }
+
+    #[test]
+    fn who_uses_metal_is_told_what_a_budget_bounds_there() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        trace.thread(1, 11).commit(&[("gemm", 64)], 1_000, 5_000, (START + 10_000, 40_000));
+        trace.manifest.as_mut().expect("a manifest").processes[0].budget = Some(HookBudget::default());
+        let opened = trace.open();
+        let said = line(&Facts::gather(&opened, &Filter::of(&opened), &[Need::Metal])).expect("a line");
+        assert!(said.ends_with("; on Metal it bounds samples of malloc alone, every message is recorded"), "{said}");
     }
 
     #[test]

@@ -6,9 +6,9 @@ use gputrace_collectors::schema::TableId;
 use gputrace_collectors::{Manifest, quote};
 
 use super::{Content, budget, detail, ranks, sums};
-use crate::analysis::{Loss, hung_lines, loss, lost_gpus, torch_memory};
+use crate::analysis::{Facts, Loss, hung_lines, loss, lost_gpus, torch_memory};
 use crate::findings::{Finding, Subject, together_ns};
-use crate::render::{file_size, number, scale_ns, share};
+use crate::render::{counted, file_size, number, scale_ns, share};
 use crate::trace::{Process, Trace, shortened};
 
 /// Untraced programs that get a line.
@@ -80,6 +80,20 @@ const OWN_API: &str = "CUDA";
 #[cfg(target_os = "macos")]
 const OWN_API: &str = METAL;
 
+/// `2 command buffers of 12,000 dispatches`: what was encoded for Metal, where that is more than the calls that are judged.
+fn encoded(facts: &Facts<'_>) -> Option<String> {
+    let metal = &facts.metal;
+    let buffers: u64 = metal.processes.iter().map(|(_, own)| own.count).sum();
+    let dispatches = metal.dispatches();
+    (buffers > 0 && dispatches > buffers).then(|| {
+        let [buffers, dispatches] = [
+            counted(buffers as f64, "command buffer", "command buffers"),
+            counted(dispatches as f64, "dispatch", "dispatches"),
+        ];
+        format!("{buffers} of {dispatches}")
+    })
+}
+
 /// What there is to say of a run without calls of CUDA, or of Metal.
 pub(super) fn without_calls(content: &Content<'_>) -> String {
     let facts = content.facts;
@@ -127,6 +141,11 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
         } else {
             ""
         };
+        if let Some(encoded) = encoded(facts) {
+            return format!(
+                "UNKNOWN: {encoded}: too few commits and waits to judge; see metal-baseline, dispatches{why}\n"
+            );
+        }
         return format!("UNKNOWN: too few {api} calls to judge ({calls}){why}\n");
     }
     if let Some(lines) = torch_memory::lines(facts) {

@@ -1,6 +1,7 @@
 //! summary: the whole run on one screen. Ends every traced run, and opens every report.
 
 mod budget;
+mod calls;
 mod detail;
 mod devices;
 mod ending;
@@ -16,9 +17,11 @@ mod text;
 use std::path::Path;
 
 use gputrace_collectors::Manifest;
+use gputrace_collectors::schema::TableId;
 
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::slowest::slowest;
+use super::sums::DRIVER;
 use super::{Analysis, Cause, Explain, Facts, Metric, Need};
 use crate::findings::{self, Findings, OnGpu, Subject, Verdict};
 use crate::render::share as shown;
@@ -97,10 +100,18 @@ impl Analysis for Summary {
     fn metrics(&self) -> &'static [Metric] {
         use Unit::*;
         const METRICS: &[Metric] = &[
-            Metric::about("steps", Count, "steps"),
-            Metric::about("warm_up_steps", Count, "steps at the start that are left out"),
+            Metric::about("steps", Count, "steps").sums(&[TableId::Launches, TableId::Ranges, TableId::Syncs]),
+            Metric::about("warm_up_steps", Count, "steps at the start that are left out").sums(&[
+                TableId::Launches,
+                TableId::Ranges,
+                TableId::Syncs,
+            ]),
             Metric::about("cut_steps", Count, "steps that the ends of --from and --to cut, left out"),
-            Metric::about("warm_up_ns", Ns, "time of the warm-up steps"),
+            Metric::about("warm_up_ns", Ns, "time of the warm-up steps").sums(&[
+                TableId::Launches,
+                TableId::Ranges,
+                TableId::Syncs,
+            ]),
             Metric::cost("step_p50_ns", Ns, "median steady step, of the GPU where the host runs ahead of it"),
             Metric::cost("step_p99_ns", Ns, "99th percentile of the steady steps").unsteady(),
             Metric::cost("step_mean_ns", Ns, "mean of the steady steps"),
@@ -110,42 +121,90 @@ impl Analysis for Summary {
                 Ns,
                 "median steady step on the GPU, from last kernel's end to last kernel's end",
             ),
-            Metric::about("step_outliers", Count, "steady steps over twice the median"),
+            Metric::about("step_outliers", Count, "steady steps over twice the median").sums(&[
+                TableId::Launches,
+                TableId::Ranges,
+                TableId::Syncs,
+            ]),
             Metric::cost("unit_ns", Ns, "usual step").of_step(),
             Metric::about("unit_host_ns", Ns, "the host's time in it, which the next ones sum to").of_step(),
-            Metric::cost("outside_driver_ns", Ns, "time of a step that the host is outside the driver").of_step(),
-            Metric::cost("outside_system_ns", Ns, "of it, waiting for the operating system").of_step(),
-            Metric::cost("outside_unknown_ns", Ns, "of it, with no evidence in the trace").of_step(),
-            Metric::cost("launch_ns", Ns, "time of a step in launch calls").of_step().of_launches(),
-            Metric::cost("launches", Count, "launch calls of a step").of_step().of_launches(),
-            Metric::cost("wait_ns", Ns, "time of a step in waits, implicit ones too").of_step(),
-            Metric::cost("waits", Count, "waits of a step, implicit ones too").of_step(),
-            Metric::cost("copy_ns", Ns, "time of a step in calls of copies and sets").of_step(),
-            Metric::cost("copies", Count, "copies and sets of a step").of_step(),
-            Metric::cost("memory_ns", Ns, "time of a step in allocation and free calls").of_step(),
-            Metric::cost("memory_calls", Count, "allocation and free calls of a step").of_step(),
-            Metric::cost("other_ns", Ns, "time of a step in other driver calls").of_step(),
-            Metric::cost("other_calls", Count, "other driver calls of a step").of_step(),
-            Metric::about("gpu_busy_ns", Ns, "time of a step in which the GPU worked").of_step(),
-            Metric::about("gpu_compute_ns", Ns, "time of a step with computing kernels").of_step(),
-            Metric::cost("gpu_communication_exposed_ns", Ns, "time of a step in which only NCCL's kernels ran")
+            Metric::cost("outside_driver_ns", Ns, "time of a step that the host is outside the driver")
+                .sums(&DRIVER)
                 .of_step(),
-            Metric::cost("gpu_copies_exposed_ns", Ns, "time of a step in which only copies and sets ran").of_step(),
-            Metric::cost("gpu_idle_ns", Ns, "time of a step in which the GPU did nothing").of_step(),
-            Metric::cost("gpu_idle_not_launched_ns", Ns, "of it, because nothing was launched").of_step(),
-            Metric::cost("gpu_idle_after_wait_ns", Ns, "of it, after waits of the host").of_step(),
+            Metric::cost("outside_system_ns", Ns, "of it, waiting for the operating system")
+                .sums(&[TableId::OsWaits])
+                .of_step(),
+            Metric::cost("outside_unknown_ns", Ns, "of it, with no evidence in the trace").sums(&DRIVER).of_step(),
+            Metric::cost("launch_ns", Ns, "time of a step in launch calls")
+                .sums(&[TableId::Launches])
+                .of_step()
+                .of_launches(),
+            Metric::cost("launches", Count, "launch calls of a step")
+                .sums(&[TableId::Launches])
+                .of_step()
+                .of_launches(),
+            Metric::cost("wait_ns", Ns, "time of a step in waits, implicit ones too")
+                .sums(&[TableId::DeviceMemory, TableId::Syncs, TableId::Transfers])
+                .of_step(),
+            Metric::cost("waits", Count, "waits of a step, implicit ones too")
+                .sums(&[TableId::DeviceMemory, TableId::Syncs, TableId::Transfers])
+                .of_step(),
+            Metric::cost("copy_ns", Ns, "time of a step in calls of copies and sets")
+                .sums(&[TableId::Transfers])
+                .of_step(),
+            Metric::cost("copies", Count, "copies and sets of a step").sums(&[TableId::Transfers]).of_step(),
+            Metric::cost("memory_ns", Ns, "time of a step in allocation and free calls")
+                .sums(&[TableId::DeviceMemory])
+                .of_step(),
+            Metric::cost("memory_calls", Count, "allocation and free calls of a step")
+                .sums(&[TableId::DeviceMemory])
+                .of_step(),
+            Metric::cost("other_ns", Ns, "time of a step in other driver calls").sums(&[TableId::Api]).of_step(),
+            Metric::cost("other_calls", Count, "other driver calls of a step").sums(&[TableId::Api]).of_step(),
+            Metric::about("gpu_busy_ns", Ns, "time of a step in which the GPU worked")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels])
+                .of_step(),
+            Metric::about("gpu_compute_ns", Ns, "time of a step with computing kernels")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels])
+                .of_step(),
+            Metric::cost("gpu_communication_exposed_ns", Ns, "time of a step in which only NCCL's kernels ran")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels])
+                .of_step(),
+            Metric::cost("gpu_copies_exposed_ns", Ns, "time of a step in which only copies and sets ran")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels])
+                .of_step(),
+            Metric::cost("gpu_idle_ns", Ns, "time of a step in which the GPU did nothing")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels])
+                .of_step(),
+            Metric::cost("gpu_idle_not_launched_ns", Ns, "of it, because nothing was launched")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels])
+                .of_step(),
+            Metric::cost("gpu_idle_after_wait_ns", Ns, "of it, after waits of the host")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels])
+                .of_step(),
             Metric::cost(
                 "gpu_idle_mean_ns",
                 Ns,
                 "time of the mean steady step in which the GPU did nothing, gaps longer than a step too",
             )
+            .sums(&[TableId::DeviceCopies, TableId::Kernels])
             .of_step(),
-            Metric::cost("gpu_idle_percent", Percent, "share of a step in which the GPU did nothing").of_step(),
-            Metric::about("gpu_operations", Count, "kernels, copies and sets of a step").of_step(),
-            Metric::about("kernels", Count, "kernels that a step launches").of_step().of_launches(),
-            Metric::cost("implicit_waits", Count, "of the waits, those of copies, sets, frees and allocations")
+            Metric::cost("gpu_idle_percent", Percent, "share of a step in which the GPU did nothing")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels])
                 .of_step(),
-            Metric::cost("joint_gain_ns", Ns, "what all findings of a step gain together, at most").of_step(),
+            Metric::about("gpu_operations", Count, "kernels, copies and sets of a step")
+                .sums(&[TableId::DeviceCopies, TableId::Kernels])
+                .of_step(),
+            Metric::about("kernels", Count, "kernels that a step launches")
+                .sums(&[TableId::Launches])
+                .of_step()
+                .of_launches(),
+            Metric::cost("implicit_waits", Count, "of the waits, those of copies, sets, frees and allocations")
+                .sums(&[TableId::DeviceMemory, TableId::Transfers])
+                .of_step(),
+            Metric::cost("joint_gain_ns", Ns, "what all findings of a step gain together, at most")
+                .sums(&DRIVER)
+                .of_step(),
             Metric::cost("cost_percent", Percent, "time that recording took, of wall time").unsteady(),
             Metric::about("seen", Count, "calls that began while recording"),
             Metric::cost("lost", Count, "events that found no room").unsteady().of_losses(),

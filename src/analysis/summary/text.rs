@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use gputrace_collectors::schema::TableId;
 
-use super::{Content, detail, devices, ending, ranks, steps};
+use super::{Content, calls, detail, devices, ending, ranks, steps};
 use crate::analysis::loss::{self, Loss};
-use crate::analysis::{Cause, Facts, Part, What};
+use crate::analysis::removed;
+use crate::analysis::{Cause, Facts};
 use crate::analysis::{bound, by_stack, gpu};
-use crate::findings::{Each, Subject, worst_site};
+use crate::findings::{Each, Subject};
 use crate::render::{counted, duration, number, scale_ns, share, time};
 use crate::trace::{Process, columns_of, front, printable, shortened};
 
@@ -23,7 +24,6 @@ const GPUS: usize = 8;
 /// Processes that get a line.
 const LINES: usize = 4;
 
-/// The summary.
 /// Why it is not known what is fine, where it is not: what the trace lacks would have told.
 pub(super) fn fine_unknown(content: &Content<'_>) -> Option<String> {
     if let Some(problem) = content.facts.trace.problems().iter().find(|p| p.lost_rows()) {
@@ -47,6 +47,7 @@ pub(super) fn fine_unknown(content: &Content<'_>) -> Option<String> {
     }
 }
 
+/// The summary.
 pub(crate) fn text(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     let mut out = head(content, main);
     match (main, &content.verdict) {
@@ -228,57 +229,7 @@ fn step_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
         };
         let _ = writeln!(out, "  {windows}: {what}");
     }
-    let _ = write!(out, " host  outside driver {}", shown(main.outside_ns()));
-    let always = [("launch calls", Part::Launch), ("waits", Part::Wait), ("copies", Part::Copy)];
-    let when_seen = [("memory", Part::Memory), ("other", Part::Other)];
-    let seen = when_seen.into_iter().filter(|(_, part)| main.share(*part) >= 0.005);
-    for (name, part) in always.into_iter().chain(seen) {
-        let _ = write!(out, " | {name} {}", shown(main.ns(part)));
-    }
-    out.push_str(&outside_line(main, &shown));
-    let launches = content.facts.launches.processes.get(&main.process_id);
-    let median = launches.map_or(0, |l| l.steady.median()) as f64;
-    let calls = number(main.calls(Part::Launch));
-    out.push(' ');
-    let plural = |n: f64, one: &'static str, many: &'static str| if number(n) == "1" { one } else { many };
-    let (waits, copies) = (main.waits(), main.calls(Part::Copy));
-    let mut one_each = false;
-    if let Some(gpu) = &main.on_gpu {
-        let operations = plural(gpu.operations, "operation", "operations");
-        let median = gpu.kernel_ns.map_or(String::new(), |ns| format!(", median kernel {}", time(ns)));
-        let _ = write!(out, "{} GPU {operations}{median}; ", number(gpu.operations));
-        let launched = main.kernels().filter(|kernels| number(*kernels) == calls);
-        one_each = launched.is_some_and(|kernels| number(kernels + copies) == number(gpu.operations));
-    }
-    // Where each call is one operation, their number is said.
-    if !one_each {
-        let _ = write!(out, "{calls} {}", plural(main.calls(Part::Launch), "launch", "launches"));
-        match main.kernels().map(number) {
-            Some(kernels) if kernels == calls => {}
-            Some(kernels) if kernels == "0" => out.push_str(" without kernels"),
-            Some(kernels) => {
-                let one = if kernels == "1" { "kernel" } else { "kernels" };
-                let _ = write!(out, " of {kernels} {one}");
-            }
-            None => out.push_str(" (kernels of some graphs not known)"),
-        }
-        if median > 0.0 {
-            let _ = write!(out, ", median {} api", time(median));
-        }
-        out.push_str("; ");
-    }
-    let _ = write!(out, "{} {}", number(waits), plural(waits, "wait", "waits"));
-    if main.implicit_waits >= 0.05 {
-        let _ = write!(out, " ({} of them implicit)", number(main.implicit_waits));
-    }
-    if copies > 0.0 {
-        let _ = write!(out, "; {} {}", number(copies), plural(copies, "copy or set", "copies and sets"));
-    }
-    let memory = main.calls(Part::Memory);
-    if memory >= 0.05 {
-        let _ = write!(out, "; {} allocation and free calls", number(memory));
-    }
-    out.push('\n');
+    out.push_str(&calls::lines(content, main, &shown));
     out
 }
 
@@ -382,22 +333,6 @@ fn each_gpu_line(main: &Subject<'_>) -> String {
     format!("  the mean of {} GPUs, each busy: {}{more}\n", each.len(), listed.join(" | "))
 }
 
-/// What the time outside the driver went into, as far as there is evidence of it: ends the host line, and has one of its
-/// own where the operating system was waited for.
-fn outside_line(main: &Subject<'_>, shown: &dyn Fn(f64) -> String) -> String {
-    let mut out = "\n".to_owned();
-    if let Some(system_ns) = main.system_ns.filter(|ns| *ns >= 0.005 * main.unit_ns) {
-        let worst = worst_site(main, What::System).map(|at| {
-            let site = at.site.as_ref().map(|site| format!("{} ", site.short()));
-            format!(" (most: {}{})", site.unwrap_or_default(), main.facts.names.full(at.api_id))
-        });
-        let (system, unknown) = (shown(system_ns), shown(main.unknown_ns()));
-        let _ =
-            writeln!(out, "  outside driver: system waits {system}{} | unknown {unknown}", worst.unwrap_or_default());
-    }
-    out
-}
-
 /// The ranks, or other processes in a line each.
 fn process_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
     if ranks::of(content).len() > 1 {
@@ -414,7 +349,10 @@ fn process_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
             format!(", {} steps, p50 {}", number(s.count as f64), time(s.quantile_ns(0.5) as f64))
         });
         let launches = content.facts.launches.processes.get(&subject.process_id).map_or(0, |l| l.count);
-        let launches = counted(launches as f64, "launch", "launches");
+        let launches = match removed::lacks(content.facts, &[TableId::Launches], false) {
+            Some(_) => "launches not known".to_owned(),
+            None => counted(launches as f64, "launch", "launches"),
+        };
         let _ = writeln!(out, "   {}: {launches}{steps}", describe(content, subject));
     }
     if others.len() > LINES {

@@ -1,6 +1,8 @@
 //! What a rule is.
 
-use crate::analysis::Class;
+use gputrace_collectors::schema::TableId;
+
+use crate::analysis::{Class, removed};
 use crate::findings::{Evidence, Subject};
 
 /// Work that a fix takes.
@@ -90,10 +92,30 @@ const OF_LAUNCHES: [&str; 9] = [
     "wait-every-step",
 ];
 
+/// What rules count: nothing is checked where rows of it were removed to keep to a limit.
+const COUNTED: [(&str, &[TableId]); 12] = [
+    ("allocation-in-loop", &[TableId::DeviceMemory]),
+    ("gpu-errors", &[TableId::CommandBuffers]),
+    ("hidden-waits", &[TableId::DeviceMemory, TableId::Transfers]),
+    ("host-memory-growth", &[TableId::HostMemory]),
+    ("launch-bound", &[TableId::Launches]),
+    ("malloc-time", &[TableId::HostMemory]),
+    ("pageable-copies", &[TableId::Transfers]),
+    ("small-transfers", &[TableId::Transfers]),
+    ("sync-copies", &[TableId::Transfers]),
+    ("system-waits", &[TableId::OsWaits]),
+    ("wait-every-step", &[TableId::Syncs, TableId::Transfers]),
+    ("warm-up", &[TableId::Api]),
+];
+
 impl Rule {
     /// Whether what it looks at is in the trace.
     pub(crate) fn is_checked(&self, subject: &Subject<'_>) -> bool {
-        (self.recorded)(subject) && !(subject.calls_doubt.is_some() && OF_LAUNCHES.contains(&self.name))
+        let of_launches = OF_LAUNCHES.contains(&self.name);
+        let counted = COUNTED.iter().find(|(name, _)| *name == self.name).map_or(&[][..], |(_, tables)| tables);
+        (self.recorded)(subject)
+            && !(subject.calls_doubt.is_some() && of_launches)
+            && removed::lacks(subject.facts, counted, subject.per_step).is_none()
     }
 
     /// What to do, in a program that uses Metal or one that does not.

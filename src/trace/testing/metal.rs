@@ -44,6 +44,12 @@ impl Thread<'_> {
         self.committed(Some(name_id), 5_000, gpu, buffer);
     }
 
+    /// A wait for what was committed to one of several queues.
+    pub(crate) fn wait_for_queue(&mut self, queue: i64, ns: i64) {
+        let row = json!({ "kind": "stream", "stream": queue });
+        self.call(TableId::Syncs, "[MTLCommandBuffer waitUntilCompleted]", ns, row);
+    }
+
     /// The rows of a commit; `buffer`: what its command buffer held.
     fn committed(&mut self, name_id: Option<i64>, ns: i64, gpu: Option<(i64, i64)>, buffer: Value) {
         let (process_id, start_ns) = (self.process_id, self.now);
