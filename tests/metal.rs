@@ -7,6 +7,7 @@ mod asked;
 mod cost;
 mod labels;
 mod pipelines;
+mod polled;
 mod stress;
 mod switched;
 mod textures;
@@ -433,14 +434,5 @@ fn what_is_paused_all_the_time_is_said_of_metal() {
     each_of("metal_training.m", &["2"], &[], &["--start-paused"], |run| {
         let said = "recording was off all the time, and no Metal call is known";
         assert!(run.run.stderr.contains(said), "{}: {}", run.who, run.run.stderr);
-    });
-}
-
-#[test]
-fn a_process_that_ends_in_the_middle_has_its_commit_without_a_time() {
-    each("metal_odd.m", &["never"], |run| {
-        let table = run.trace.table("command_buffers");
-        let seen: Vec<_> = table.rows().map(|row| (row.int("dispatches"), row.maybe_int("gpu_ns"))).collect();
-        assert_eq!(seen, [(1, None)], "{}", run.who);
     });
 }

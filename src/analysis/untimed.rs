@@ -18,15 +18,20 @@ pub(super) fn missing(facts: &Facts<'_>, process_id: i64) -> Option<String> {
     let much = |part: u64, all: u64| part as f64 > share * all as f64;
     let dispatches: u64 =
         facts.metal.kernels.iter().filter(|((of, _), _)| *of == process_id).map(|(_, of)| of.count).sum();
+    // Where commits have no row, lost or left by exceptions, one of those may be theirs.
+    let manifest = facts.trace.process(process_id).and_then(|process| process.manifest.as_ref());
+    let commits = manifest.and_then(|manifest| manifest.accounting.get("commit"));
+    let unseen = commits.is_some_and(|commits| commits.dropped + commits.abandoned > 0);
+    let stray = if unseen { own.stray + own.discarded } else { own.stray };
     if much(own.untimed, own.count) {
         let all = counted(own.count as f64, "command buffer", "command buffers");
         let have = if own.untimed == 1 { "has" } else { "have" };
         return Some(format!("{} of {all} {have} no time on the GPU", number(own.untimed as f64)));
     }
-    much(own.stray, dispatches).then(|| {
+    much(stray, dispatches).then(|| {
         let all = counted(dispatches as f64, "dispatch", "dispatches");
-        let have = if own.stray == 1 { "has" } else { "have" };
-        format!("{} of {all} {have} no commit in the trace", number(own.stray as f64))
+        let have = if stray == 1 { "has" } else { "have" };
+        format!("{} of {all} {have} no commit in the trace", number(stray as f64))
     })
 }
 
@@ -49,7 +54,7 @@ mod tests {
 
     use crate::analysis::{ALL, Section, Value};
     use crate::trace::testing::{START, TestTrace};
-    use gputrace_collectors::manifest::Removed;
+    use gputrace_collectors::manifest::{Count, Removed};
     use gputrace_collectors::schema::TableId;
 
     fn report(trace: &TestTrace, name: &str) -> Section {
@@ -156,5 +161,22 @@ mod tests {
         let baseline = report(&trace, "metal-baseline");
         assert_eq!((baseline.get("kernels"), baseline.get("utilisation_percent")), (&Value::Int(240), &Value::Missing));
         assert_eq!(report(&trace, "dispatches").get("stray"), &Value::Int(10));
+    }
+
+    #[test]
+    fn command_buffers_that_were_never_committed_gave_the_gpu_nothing() {
+        let mut trace = committed(|_| true);
+        let discarded = json!({"start_ns": START, "api_ns": 10, "process_id": 1, "pid": 1, "tid": 11, "kind": "threads", "size_x": 64, "discarded": true});
+        (0..30).for_each(|_| trace.row(TableId::Dispatches, discarded.clone()));
+        let text = report(&trace, "summary").literal.unwrap_or_default();
+        assert!(!text.contains("UNKNOWN"), "{text}");
+        let dispatches = report(&trace, "dispatches");
+        assert_eq!((dispatches.get("stray"), dispatches.get("discarded")), (&Value::Missing, &Value::Int(30)));
+        assert_eq!(report(&trace, "metal-baseline").get("kernels"), &Value::Int(240));
+        // Their commits may be among those that were lost.
+        let count = Count { seen: 61, recorded: 60, dropped: 1, ..Count::default() };
+        trace.manifest.as_mut().expect("a manifest").processes[0].accounting.insert("commit".to_owned(), count);
+        let text = report(&trace, "summary").literal.unwrap_or_default();
+        assert!(text.contains("30 of 90 dispatches have no commit in the trace"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! What the summary says of runs on Metal that went wrong, or that the trace knows in part.
 
-use super::{Run, each};
+use super::{Run, each, sorted};
 
 /// The summary has this line.
 #[track_caller]
@@ -44,5 +44,21 @@ fn a_run_of_which_a_part_is_timed_is_not_judged_as_if_all_were() {
     });
     each("metal_odd.m", &["alien"], |run| {
         assert_said(run, "no commit among them, though command buffers that stand");
+    });
+}
+
+#[test]
+fn a_process_that_ends_in_the_middle_has_its_commit_without_a_time() {
+    each("metal_odd.m", &["never"], |run| {
+        let table = run.trace.table("command_buffers");
+        let seen: Vec<_> = table.rows().map(|row| (row.int("dispatches"), row.maybe_int("gpu_ns"))).collect();
+        assert_eq!(seen, [(1, None)], "{}", run.who);
+        // That of the one which nobody commits is told to be for nothing.
+        let dispatches = run.trace.table("dispatches");
+        let told: Vec<_> = sorted(&dispatches, "start_ns")
+            .iter()
+            .map(|row| (row.maybe_int("correlation_id").is_some(), row.int("discarded")))
+            .collect();
+        assert_eq!(told, [(false, 1), (true, 0)], "{}", run.who);
     });
 }

@@ -98,5 +98,6 @@ pub(super) const DISPATCHES: Table = Table {
         count("group_y", "threads", "threads of a group; at most 2,047, which may stand for more"),
         count("group_z", "threads", "threads of a group; at most 1,023, which may stand for more"),
         Column::new("threads", I64, Dictionary, "threads", "threads in all; null where the GPU decides, or one of the sizes may stand for more").optional(),
+        Column::new("discarded", Bool, Plain, NONE, "its command buffer went without a commit, as far as was seen: the GPU was not given it"),
     ],
 };

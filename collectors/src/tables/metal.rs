@@ -63,6 +63,8 @@ pub(crate) struct Dispatch {
     pub(crate) kind: DispatchKind,
     pub(crate) size: [u32; 3],
     pub(crate) group: [u32; 3],
+    /// Its command buffer went without a commit.
+    pub(crate) discarded: bool,
 }
 
 impl Dispatch {
@@ -178,6 +180,7 @@ pub(super) struct DispatchColumns {
     size: [Plain<i32>; 3],
     group: [Plain<i32>; 3],
     threads: Optional<i64>,
+    discarded: Flags,
 }
 
 impl Default for DispatchColumns {
@@ -196,6 +199,7 @@ impl Default for DispatchColumns {
             size: Default::default(),
             group: Default::default(),
             threads: Optional::default(),
+            discarded: Flags::default(),
         }
     }
 }
@@ -219,6 +223,7 @@ impl DispatchColumns {
             self.group[n].push(row.group[n] as i32);
         }
         self.threads.push(row.threads());
+        self.discarded.push(row.discarded);
     }
 
     /// A batch, when there are so many rows.
@@ -230,7 +235,7 @@ impl DispatchColumns {
         let mut columns = take![*start, *api, *process, self.pid, self.tid, self.correlation_id, self.api_id];
         columns.extend(take![self.device, self.name_id, self.encoder_id, self.kind]);
         self.size.iter_mut().chain(&mut self.group).for_each(|column| columns.extend(take![*column]));
-        columns.extend(take![self.threads]);
+        columns.extend(take![self.threads, self.discarded]);
         self.rows.batch(TableId::Dispatches, columns)
     }
 }
@@ -257,6 +262,7 @@ mod tests {
                 kind,
                 size,
                 group,
+                discarded: false,
             };
             row.threads()
         };

@@ -150,6 +150,7 @@ fn dispatch(kind: DispatchKind, size: [u32; 3], group: [u32; 3]) -> Dispatch {
         kind,
         size,
         group,
+        discarded: false,
     }
 }
 

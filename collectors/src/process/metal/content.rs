@@ -138,6 +138,7 @@ pub(super) fn dispatch(message: &Message, name_id: Option<i64>, encoder_id: Opti
             DispatchKind::Threads | DispatchKind::Groups => unpack_grid(size),
         },
         group: if kind == DispatchKind::Commands { [0; 3] } else { unpack_block(group).0 },
+        discarded: false,
     })
 }
 

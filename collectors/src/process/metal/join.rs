@@ -58,17 +58,28 @@ impl Metal {
         if let Some(gone) = self.committed.remove(buffer) {
             self.close(&gone, None, around);
         }
-        if let Some(gone) = self.open.insert(buffer, Open { queue, since_ns, ..Open::default() }) {
-            self.abandon(gone, around);
+        if let Some(gone) = self.open.remove(buffer) {
+            self.discard(gone, around);
+        }
+        if let Some(oldest) = self.open.insert(buffer, Open { queue, since_ns, ..Open::default() }) {
+            self.forget(&oldest, around);
         }
         if queue != 0 {
             self.queue(queue).open += 1;
         }
     }
 
-    /// A command buffer that nobody committed.
-    pub(super) fn abandon(&mut self, open: Open, around: &mut Around<'_>) {
-        self.leave(&open);
+    /// A command buffer that is gone and that nobody committed: the GPU was given nothing of it. Of one that nobody saw made, or where
+    /// objects of some class are not seen in full, its commit may be what was not seen.
+    pub(super) fn discard(&mut self, mut open: Open, around: &mut Around<'_>) {
+        let discarded = open.queue != 0 && self.unseen.is_empty();
+        open.content.dispatches.iter_mut().for_each(|dispatch| dispatch.discarded = discarded);
+        self.forget(&open, around);
+    }
+
+    /// One of which nothing more is known.
+    fn forget(&mut self, open: &Open, around: &mut Around<'_>) {
+        self.leave(open);
         open.content.dispatches.iter().for_each(|dispatch| around.tables.dispatch(dispatch, None));
     }
 

@@ -306,7 +306,7 @@ impl Metal {
     pub(super) fn finish(&mut self, clocks: &Clocks, kind: ClockKind, around: &mut Around<'_>) {
         self.settle(u64::MAX, clocks, kind, around);
         for open in self.open.take_all() {
-            self.abandon(open, around);
+            self.discard(open, around);
         }
         for committed in self.committed.take_all() {
             self.close(&committed, None, around);

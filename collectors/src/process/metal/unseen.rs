@@ -21,6 +21,11 @@ impl Unseen {
         }
     }
 
+    /// Whether all objects are seen in full.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Bits of [`note`] whose sentences the named ones say better.
     pub(super) fn bits(&self) -> u32 {
         let bit = |why: &u64| match *why {
