@@ -10,12 +10,18 @@ use core::sync::atomic::Ordering;
 use gputrace_abi::layout::View;
 use gputrace_abi::local;
 
+#[cfg(target_os = "linux")]
+use crate::hooks;
+#[cfg(target_os = "linux")]
 use crate::interpose::driver;
-use crate::record::{self, NO_DEVICE};
+use crate::record;
+#[cfg(target_os = "linux")]
+use crate::record::NO_DEVICE;
 use crate::thread::State;
-use crate::{hooks, session, thread, tls};
+use crate::{session, thread, tls};
 
 /// Counts a call and passes it on to its original. `effect` runs after the original with its result.
+#[cfg(target_os = "linux")]
 #[inline(always)]
 pub(crate) fn call<R>(number: u16, original: impl Fn(usize) -> u32, effect: impl FnOnce(u32) -> R) -> u32 {
     let address = match hooks::original(number).load(Ordering::Relaxed) {

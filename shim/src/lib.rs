@@ -21,7 +21,6 @@ mod capture;
 #[cfg(target_os = "linux")]
 mod contexts;
 mod control;
-#[cfg(target_os = "linux")]
 mod count;
 #[cfg(target_os = "linux")]
 mod devices;

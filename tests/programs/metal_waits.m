@@ -1,10 +1,11 @@
 /* Every way of waiting, with known lengths, for the simulated Metal.
  *
- * usage: metal_waits completed|scheduled|room|event|late|queues
+ * usage: metal_waits completed|scheduled|room|event|polled|late|queues
  *   completed  the host waits for a kernel of 20 ms
  *   scheduled  the second command buffer is scheduled when the first, of 20 ms, is over
  *   room       a queue for two, whose third command buffer waits for the first one of 20 ms
  *   event      the host waits for a shared event that comes after 20 ms; then for one that never comes, 5 ms
+ *   polled     the host asks for a shared event's value until it comes, after 20 ms, and says how often
  *   late       another thread sets a shared event, and a listener is told
  *   queues     one queue waits for another one's event */
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "metal.h"
+#include "truth.h"
 
 static id<MTLDevice> device;
 
@@ -77,6 +79,12 @@ int main(int argc, char **argv) {
         [first commit];
         printf("%d", [event waitUntilSignaledValue:7 timeoutMS:1000]);
         printf(" %d\n", [event waitUntilSignaledValue:8 timeoutMS:5]);
+    } else if (!strcmp(what, "polled")) {
+        [first encodeSignalEvent:event value:7];
+        [first commit];
+        long asked = 1;
+        while ([event signaledValue] < 7) asked++;
+        truth("{\"kind\":\"asked\",\"times\":%ld}", asked);
     } else if (!strcmp(what, "late")) {
         pthread_t thread;
         [event notifyListener:nil atValue:3 block:(id)(void *)&listener];

@@ -5,12 +5,12 @@ use core::sync::atomic::Ordering;
 
 use gputrace_abi::{Event, event};
 
-use super::{Call, enter, thinned};
+use super::{Call, enter, is_nested, thinned};
 use crate::gpu_time::events::{self, Timed};
 use crate::hooks::{self, Hook};
 use crate::interpose::driver;
 use crate::thread::State;
-use crate::{capture, contexts, frame, stack};
+use crate::{capture, contexts, stack};
 
 /// CUDA_ERROR_NO_DEVICE: what a hook returns that was reached although no driver is there.
 pub(crate) const NO_DEVICE: u32 = 100;
@@ -122,10 +122,4 @@ pub(crate) fn waits_for(handle: u64) {
     {
         row.in_flight_about.store(handle, Ordering::Relaxed);
     }
-}
-
-/// Whether the frame that holds `here` is inside a hooked call of the driver.
-pub(crate) fn is_nested(state: &State, here: usize) -> bool {
-    let outer = state.guard.get();
-    outer != 0 && frame::is_running(outer, here)
 }

@@ -21,7 +21,7 @@ use crate::thread::{self, State};
 use crate::{frame, session, tls};
 
 #[cfg(target_os = "linux")]
-pub(crate) use driver::{NO_DEVICE, call, is_nested, launch, waits_for};
+pub(crate) use driver::{NO_DEVICE, call, launch, waits_for};
 #[cfg(target_os = "macos")]
 pub(crate) use message::message;
 
@@ -96,6 +96,12 @@ pub(crate) struct Layer<'a> {
     running: &'a Cell<usize>,
     hook: &'a AtomicU64,
     start: &'a AtomicU64,
+}
+
+/// Whether the frame that holds `here` is inside a hooked call of the driver, or a message to Metal.
+pub(crate) fn is_nested(state: &State, here: usize) -> bool {
+    let outer = state.guard.get();
+    outer != 0 && frame::is_running(outer, here)
 }
 
 /// Whether a call is being made at `here` inside a hooked call, of the driver or of a library above it.

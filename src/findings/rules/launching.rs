@@ -3,7 +3,7 @@
 use super::lines::ms;
 use super::outliers::outlier_steps;
 use super::rule::{Effort, Rule, Title, always};
-use crate::analysis::{Cause, Class, Part, idle_by_site, launches_by_site};
+use crate::analysis::{Cause, Class, Part, idle_by_site, launches_by_site, polls};
 use crate::findings::{Evidence, SLOW_HOST, Subject, WORTH};
 use crate::render::counted;
 use crate::trace::{shortened, shortened_apart};
@@ -113,7 +113,14 @@ fn host_work(s: &Subject<'_>) -> Option<Evidence> {
     }
     let outside = format!("the host is outside the driver {} of a {}", ms(s.unknown_ns()), s.unit());
     let lines = idle_lines(s, &|cause| SLOW_HOST.contains(&cause));
-    Some(Evidence { gain_ns, of_run: false, lines: lines.into_iter().chain([outside]).collect() })
+    let asked = polls(s.facts, Some(s.process_id));
+    let asked = (asked > 0).then(|| {
+        format!(
+            "part of it may be waiting: a shared event was asked for its value {}",
+            counted(asked as f64, "time", "times")
+        )
+    });
+    Some(Evidence { gain_ns, of_run: false, lines: lines.into_iter().chain([outside]).chain(asked).collect() })
 }
 
 /// Idle time because of other work of the host that is a finding.
@@ -164,7 +171,8 @@ fn exposed_communication(s: &Subject<'_>) -> Option<Evidence> {
     let mut kernels: Vec<_> = s.facts.gpu.iter().flat_map(|gpu| gpu.communication()).collect();
     kernels.sort_by_key(|(_, stats)| std::cmp::Reverse(stats.sum));
     let line = |(id, stats): &(i64, &crate::analysis::Stats)| {
-        format!("{} {} times, {} each", shortened(&s.facts.names.full(*id), 48), stats.count, ms(stats.mean()))
+        let times = counted(stats.count as f64, "time", "times");
+        format!("{} {times}, {} each", shortened(&s.facts.names.full(*id), 48), ms(stats.mean()))
     };
     let waiting_ns = gpu.communication_ns - gain_ns;
     let (alone, waiting) = (ms(gpu.communication_ns), ms(waiting_ns));

@@ -9,6 +9,8 @@ messages! {
 
     Sync EVENT wait "waitUntilSignaledValue:timeoutMS:" "B@:QQ" (value: u64, milliseconds: u64) -> u8
         => |this, _| [this as u64, 0, value, milliseconds];
+    // Who asks again and again waits, and for less time than two readings of the clock.
+    Count NONE signaled "signaledValue" "Q@:" () -> u64 => ();
     Api NONE signal "setSignaledValue:" "v@:Q" (value: u64) -> () => |this, ()| [this as u64, 0, 0, value];
     Api NONE notify "notifyListener:atValue:block:" "v@:@Q@?" (listener: Id, value: u64, block: Id) -> ()
         => |this, ()| [this as u64, 0, 0, value];

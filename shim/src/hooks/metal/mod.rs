@@ -23,7 +23,7 @@ mod queue;
 mod resources;
 mod textures;
 
-use gputrace_abi::layout::{NAME_BYTES, View};
+use gputrace_abi::layout::{NAME_BYTES, View, hook_flag};
 
 use super::Hook;
 use crate::interpose::objc::Id;
@@ -66,7 +66,8 @@ pub(crate) fn by_number(number: u16) -> Option<&'static Hook> {
 pub(crate) fn describe(view: &View) {
     for (number, hook) in all() {
         if let Some(row) = view.hook(usize::from(number)) {
-            row.write(hook.name.to_bytes(), hook.class, hook.detail, 0);
+            let flags = if hook.counted { hook_flag::COUNTED } else { 0 };
+            row.write(hook.name.to_bytes(), hook.class, hook.detail, flags);
         }
     }
     let parts = all().flat_map(|(number, hook)| {
@@ -79,6 +80,8 @@ pub(crate) fn describe(view: &View) {
 }
 
 /// The messages of a role: hooks, trampolines, and the role itself.
+///
+/// A message of the class `Count` is counted only ([`crate::count`]): it asks for what is known already.
 ///
 /// `[BEFORE]` runs before a message that is recorded, and its result goes to the payload: what an object is asked that the
 /// original may end. `{ALWAYS}` runs before every original, inside of another message too. With `[BEFORE; INSTEAD]` it goes to INSTEAD too, which takes the original's place where it is not 0.
@@ -127,9 +130,9 @@ macro_rules! messages {
                     $crate::interpose::objc::Originals::new();
                 pub(super) const HOOK: $crate::hooks::Hook = $crate::hooks::Hook::new(
                     $crate::hooks::metal::text!("[", $name, " ", $selector, "]"),
-                    gputrace_abi::Class::$class,
+                    $crate::hooks::metal::messages!(@class $class),
                     gputrace_abi::event::detail::$detail,
-                    false,
+                    $crate::hooks::metal::messages!(@counted $class),
                     core::ptr::null(),
                 );
                 pub(super) const NUMBER: u16 = FIRST + Index::$message as u16;
@@ -153,12 +156,26 @@ macro_rules! messages {
                     // SAFETY: the program's own arguments, passed on.
                     unsafe { code(this, selector $(, $argument)*) }
                 };
-                let before = $crate::hooks::metal::messages!(@before $($before)?);
-                let payload = $crate::hooks::metal::messages!(@payload $result, $payload, $($before)?);
-                $crate::record::message($message::HOOK, $message::NUMBER, this, before, original, payload)
+                $crate::hooks::metal::messages!(
+                    @record $class, ($message::HOOK, $message::NUMBER), this, original, ($result, $payload, $($before)?), ($($before)?)
+                )
             }
         )*
     };
+
+    (@class Count) => { gputrace_abi::Class::Api };
+    (@class $class:ident) => { gputrace_abi::Class::$class };
+    (@counted Count) => { true };
+    (@counted $class:ident) => { false };
+    (@record Count, ($hook:expr, $number:expr), $this:ident, $original:ident, $payload:tt, $before:tt) => {{
+        $crate::count::one($number);
+        $original(())
+    }};
+    (@record $class:ident, ($hook:expr, $number:expr), $this:ident, $original:ident, ($($payload:tt)*), ($($before:tt)*)) => {{
+        let before = $crate::hooks::metal::messages!(@before $($before)*);
+        let payload = $crate::hooks::metal::messages!(@payload $($payload)*);
+        $crate::record::message($hook, $number, $this, before, $original, payload)
+    }};
 
     // Types first: a closure that is not an argument knows those of its own only if it is told.
     (@payload $result:ty, $payload:expr,) => {
