@@ -35,7 +35,7 @@ pub(crate) struct MallocArgs {
     /// Ask glibc's malloc every so many seconds what its arenas hold, and how much of that is free; fractions are allowed
     ///
     /// A thread in each process that is started asks, and each arena is locked while what is free in it is counted: some us, with
-    /// a million free blocks some ms. Not of forked children. Example: --malloc-arenas 1
+    /// a million free blocks some ms. Not of forked children, nor on macOS, whose malloc is another. Example: --malloc-arenas 1
     #[arg(long, value_name = "SECONDS", value_parser = parse_arenas, allow_negative_numbers = true)]
     pub(crate) malloc_arenas: Option<Arenas>,
 

@@ -4,9 +4,11 @@
 //! (SOCK_SEQPACKET): the segment is a file in the session's folder, at which the collector looks.
 
 use gputrace_abi::hello::Refusal;
+use gputrace_abi::layout::note;
 
 use super::{Failure, complain_of, make_file};
 use crate::hooks::spawn;
+use crate::sys;
 
 /// Whether our hooks work in this process: wherever the loader was told of us.
 pub(super) fn is_in_place() -> bool {
@@ -18,8 +20,12 @@ pub(super) fn configure() {
     spawn::remember();
 }
 
-/// There is nothing else to begin.
-pub(super) fn started() {}
+/// There is a segment now. malloc here has no arenas of glibc's to ask, which the trace says where somebody wanted that.
+pub(super) fn started() {
+    if sys::variable(b"GPUTRACE_MALLOC_ARENAS").is_some() {
+        super::say(note::NO_ARENAS);
+    }
+}
 
 /// The hooks of exit listen by themselves.
 pub(super) fn listen() {}
