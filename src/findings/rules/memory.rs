@@ -1,10 +1,13 @@
 //! Rules about taking memory and loading code.
 
+use std::collections::BTreeMap;
+
 use super::lines::{count, ms, worst_line, worst_line_of_run};
 use super::rule::{Effort, Rule, Title, always};
 use super::waits::hidden_waits;
 use crate::analysis::{Cause, Class, ImplicitKey, ImplicitKind, What};
 use crate::findings::{Evidence, Subject, WORTH};
+use crate::render::counted;
 
 pub(super) const ALLOCATION_IN_LOOP: Rule = Rule {
     name: "allocation-in-loop",
@@ -25,7 +28,7 @@ pub(super) const ALLOCATION_IN_LOOP: Rule = Rule {
 };
 
 fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
-    let mut calls: Vec<_> = s.facts.device_memory.calls.iter().filter(|((p, ..), _)| *p == s.process_id).collect();
+    let calls: Vec<_> = s.facts.device_memory.calls.iter().filter(|((p, ..), _)| *p == s.process_id).collect();
     let per_unit = |((_, is_alloc, _, api), c): &(&(i64, bool, usize, i64), &crate::analysis::AllocationCalls)| {
         let number = s.per_unit(c.api.count as f64, c.middle.0 as f64);
         let kind = if *is_alloc { ImplicitKind::Alloc } else { ImplicitKind::Free };
@@ -42,12 +45,18 @@ fn allocation_in_loop(s: &Subject<'_>) -> Option<Evidence> {
     if !s.per_step && number < 100.0 || gain_ns < WORTH * s.unit_ns {
         return None;
     }
-    calls.sort_by(|a, b| per_unit(b).1.total_cmp(&per_unit(a).1));
-    let line = |call: &(&(i64, bool, usize, i64), &crate::analysis::AllocationCalls)| {
-        let (number, ns) = per_unit(call);
-        format!("{} {}, {} each", s.facts.names.full(call.0.3), count(s, number), ms(ns / number.max(1e-9)))
+    // Whatever kind of memory they take: the same function is told once.
+    let mut by_function: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
+    for call in &calls {
+        let ((number, ns), sum) = (per_unit(call), by_function.entry(call.0.3).or_default());
+        *sum = (sum.0 + number, sum.1 + ns);
+    }
+    let mut functions: Vec<(i64, (f64, f64))> = by_function.into_iter().filter(|(_, sum)| sum.0 > 0.0).collect();
+    functions.sort_by(|(_, a), (_, b)| b.1.total_cmp(&a.1));
+    let line = |(api_id, (number, ns)): (i64, (f64, f64))| {
+        format!("{} {}, {} each", s.facts.names.full(api_id), count(s, number), ms(ns / number.max(1e-9)))
     };
-    let lines = calls.iter().filter(|call| per_unit(call).0 > 0.0).take(2).map(line);
+    let lines = functions.into_iter().take(2).map(line);
     Some(Evidence { gain_ns, of_run: false, lines: lines.chain(worst_line(s, What::Memory)).collect() })
 }
 
@@ -79,7 +88,8 @@ fn warm_up(s: &Subject<'_>) -> Option<Evidence> {
     }
     calls.sort_by_key(|(key, c)| (std::cmp::Reverse(c.api.sum), **key));
     let line = |((_, api), c): &(&(i64, i64), &crate::analysis::LoadingCalls)| {
-        format!("{} {} times, {} in all", s.facts.names.full(*api), c.api.count, ms(c.api.sum as f64))
+        let times = counted(c.api.count as f64, "time", "times");
+        format!("{} {times}, {} in all", s.facts.names.full(*api), ms(c.api.sum as f64))
     };
     let gain_ns = if of_run { all_ns } else { s.gain_ns(steady_ns, |gpu| gpu.idle_ns(&[Cause::Load])) };
     let from = if of_run { worst_line_of_run(s, What::Load) } else { worst_line(s, What::Load) };

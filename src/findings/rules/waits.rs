@@ -1,5 +1,7 @@
 //! Rules about waiting: for the GPU, said or unsaid, and for the operating system.
 
+use std::collections::BTreeMap;
+
 use super::lines::{count, ms, per_unit};
 use super::rule::{Effort, Rule, Title, always};
 use crate::analysis::{AtSite, Cause, Class, Did, ImplicitKey, ImplicitKind, Part, What, costs_by_site, idle_by_site};
@@ -197,13 +199,15 @@ pub(super) const WAIT_EVERY_STEP: Rule = Rule {
 fn wait_every_step(s: &Subject<'_>) -> Option<Evidence> {
     let hidden = sum_of(&implicit_waits(s, HIDDEN));
     let explicit = s.facts.syncs.calls.iter().filter(|(k, _)| k.process_id == s.process_id && k.kind.blocks());
-    let mut waits: Vec<Wait> = explicit
-        .map(|(key, c)| {
-            let number = s.per_unit(c.all.count as f64, c.middle.0 as f64);
-            let ns = s.per_unit(c.all.sum as f64, c.middle.1 as f64);
-            Wait { what: s.facts.names.full(key.api_id), verb: "", number, ns }
-        })
-        .collect();
+    // Of several streams or queues together: nobody is helped by the same function twice.
+    let mut by_function: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
+    for (key, c) in explicit {
+        let sum = by_function.entry(key.api_id).or_default();
+        sum.0 += s.per_unit(c.all.count as f64, c.middle.0 as f64);
+        sum.1 += s.per_unit(c.all.sum as f64, c.middle.1 as f64);
+    }
+    let wait = |(api_id, (number, ns))| Wait { what: s.facts.names.full(api_id), verb: "", number, ns };
+    let mut waits: Vec<Wait> = by_function.into_iter().map(wait).collect();
     let transfers = &s.facts.transfers;
     let copies = transfers.sums.iter().filter(|(key, _)| key.process_id == s.process_id && !key.set);
     waits.extend(copies.map(|(key, sum)| {
