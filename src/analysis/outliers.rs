@@ -170,16 +170,26 @@ pub(crate) fn causes(facts: &Facts<'_>, process_id: i64) -> String {
     let (named, others) = groups.split_at(groups.iter().filter(|(_, name, _)| name.is_some()).count().min(NAMED));
     let named = named.iter().map(|(count, name, site)| {
         let site = site.as_ref().map(|site| format!(" {site}")).unwrap_or_default();
-        format!("{count} {}{site}", name.unwrap_or_default())
+        let name = name.unwrap_or_default();
+        format!("{count} {}{site}", if *count == 1 { of_one(name) } else { name })
     });
     let rest: u64 = others.iter().map(|(count, ..)| count).sum();
     let rest_is = if others.iter().all(|(_, name, _)| name.is_none()) { "unknown" } else { "of other causes" };
     named.chain((rest > 0).then(|| format!("{rest} {rest_is}"))).collect::<Vec<_>>().join(", ")
 }
 
+/// What a cause is called of one step.
+fn of_one(cause: &str) -> &str {
+    match cause {
+        "copies" => "copy",
+        "launches" => "launch",
+        _ => cause.strip_suffix('s').unwrap_or(cause),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Value;
+    use super::{Cause, Value};
     use crate::trace::testing::{START, TestTrace};
 
     #[test]
@@ -211,5 +221,25 @@ mod tests {
         let text = summary.literal.unwrap_or_default();
         let said = "; outliers 6: 3 module loads train.py:212, 2 waits train.py:212, 1 host outside the driver\n";
         assert!(text.contains(said), "{text}");
+    }
+
+    #[test]
+    fn of_one_step_a_cause_is_named_in_the_singular() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 200_000_000);
+        let mut thread = trace.thread(1, 11);
+        for n in 0..60 {
+            let began = thread.range_begin();
+            thread.launch("k", 2_000);
+            if n == 20 {
+                thread.copy("DtoH", ("device", "pageable"), false, 4, 9_000_000);
+            }
+            thread.host(900_000);
+            thread.range_end(None, "step", began, true);
+        }
+        let text = trace.section(crate::analysis::ALL[0]).literal.unwrap_or_default();
+        assert!(text.contains("; outliers 1: 1 wait\n"), "{text}");
+        let all = Cause::ALL.map(|(_, name)| super::of_one(name));
+        assert_eq!(all, ["wait", "system wait", "module load", "allocation", "copy", "launch", "other driver call"]);
     }
 }

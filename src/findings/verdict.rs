@@ -7,7 +7,7 @@
 
 use super::{Finding, Findings, IMBALANCE, Subject, WORTH, verdict_gpu};
 use crate::analysis::{Part, long_steps, outlier_causes};
-use crate::render::{number, ordinal, share, time};
+use crate::render::{counted, number, ordinal, share, time};
 
 /// What is worth a smaller part of the unit bounds nothing.
 pub(super) const BOUND: f64 = 0.1;
@@ -78,7 +78,7 @@ fn measured(s: &Subject<'_>, first: &Finding) -> Option<String> {
         "allocation-in-loop" => {
             format!("the host spends {} of a {unit} allocating and freeing memory", share(s.share(Part::Memory)))
         }
-        "wait-every-step" => format!("the host waits {} times a {unit}, {waits} of it", number(s.waits())),
+        "wait-every-step" => format!("the host waits {} a {unit}, {waits} of it", counted(s.waits(), "time", "times")),
         "launch-bound" => {
             let (launches, taken) = (number(s.calls(Part::Launch)), share(s.share(Part::Launch)));
             format!("{launches} launch calls take {taken} of a {unit}; the host waits {waits}")
