@@ -7,6 +7,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use super::build::{C_FLAGS, files_in, made};
 use super::run::{Scratch, Target};
@@ -126,6 +127,42 @@ pub(crate) fn apple_targets() -> Option<(PathBuf, [Processor; 2])> {
     for processor in both {
         let dylib = folder.join(processor.dylib());
         assert!(dylib.is_file(), "no {}", dylib.display());
+        if let Some(newer) = newer_source(&dylib, &sources_of(&dylib)) {
+            panic!("{} is older than {}: run ci/apple/run again", dylib.display(), newer.display());
+        }
     }
     Some((folder, both))
+}
+
+/// What a library was made of, as cargo wrote it down beside it; in this tree, wherever the library came from.
+fn sources_of(library: &Path) -> Vec<PathBuf> {
+    let text = fs::read_to_string(library.with_extension("d")).unwrap_or_default();
+    let own = |path: &str| Some(repository().join(&path[path.find("/shim/")? + 1..]));
+    text.split_once(": ").map_or("", |(_, sources)| sources).split_whitespace().filter_map(own).collect()
+}
+
+/// A source that was changed after the library was built, if there is one: what is executed is not what is written.
+fn newer_source(library: &Path, sources: &[PathBuf]) -> Option<PathBuf> {
+    let changed = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
+    let built = changed(library)?;
+    sources.iter().find(|source| changed(source).is_some_and(|at| at > built)).cloned()
+}
+
+#[test]
+fn a_shim_for_macos_that_is_older_than_its_sources_is_noticed() {
+    let scratch = Scratch::new();
+    let touch = |name: &str, seconds: u64| {
+        let path = scratch.path().join(name);
+        let file = fs::File::create(&path).expect("a file");
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("its time");
+        path
+    };
+    let (library, old, new) = (touch("lib.dylib", 20), touch("old.rs", 10), touch("new.rs", 30));
+    assert_eq!(newer_source(&library, std::slice::from_ref(&old)), None);
+    assert_eq!(newer_source(&library, &[old, new.clone()]), Some(new));
+    let listed = "/elsewhere/lib.dylib: /elsewhere/shim/abi/src/ring.rs /elsewhere/shim/src/lib.rs /other/crate.rs\n";
+    fs::write(library.with_extension("d"), listed).expect("a list");
+    let own = ["shim/abi/src/ring.rs", "shim/src/lib.rs"].map(|file| repository().join(file));
+    assert_eq!(sources_of(&library), own);
+    assert!(newer_source(&library, &own).is_some(), "they are younger than 1970");
 }

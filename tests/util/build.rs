@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Built things to test in place of this build's: those of a release, on a system that has no Rust.
 fn given() -> Option<&'static Path> {
@@ -235,8 +236,12 @@ pub(crate) fn lacks(missing: &str) -> bool {
         return true;
     }
     assert!(std::env::var_os("CI").is_none(), "not installed: {missing}; .ci/run must install it");
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    eprintln!("skipped {test}: not here: {missing}");
+    // Past the capture of a test's own output, which nobody sees of one that goes well; once for each thing that is not here.
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(missing.to_owned()) {
+        let test = std::thread::current().name().unwrap_or("a test").to_owned();
+        let _ = writeln!(std::io::stderr(), "skipped {test}, and all others that need it: not here: {missing}");
+    }
     false
 }
 
