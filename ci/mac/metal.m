@@ -1,6 +1,6 @@
 /* A program on Metal for ci/on-a-mac: 100 command buffers of two dispatches and a copy each, waited for one by one, what has a
    label, parts of textures, and one shared event; or what its argument says: mps, metal4, twice, clocks, cost, room, scheduled, released, class,
-   after, before CLASS. Exit 77: this machine has not what it takes. */
+   after, before CLASS, switched FILE. Exit 77: this machine has not what it takes. */
 
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
@@ -8,6 +8,7 @@
 #include <dispatch/dispatch.h>
 #include <objc/runtime.h>
 #include <time.h>
+#include <unistd.h>
 
 static NSString *const source = @"#include <metal_stdlib>\n"
                                  "kernel void twice(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]])\n"
@@ -207,6 +208,23 @@ static int swizzled(id<MTLCommandQueue> queue, id<MTLComputePipelineState> kerne
     return throws ? caught < ALL / 10 : seen != ALL;
 }
 
+/* Commits for as long as there is no FILE.stop, at most two minutes, and says how many; makes FILE after the first fifty. */
+static int switched(id<MTLCommandQueue> queue, NSString *file) {
+    NSFileManager *files = [NSFileManager defaultManager];
+    NSString *stop = [file stringByAppendingString:@".stop"];
+    time_t end = time(NULL) + 120;
+    long made = 0;
+    for (; ![files fileExistsAtPath:stop] && time(NULL) < end; made++) @autoreleasepool {
+        if (made == 50) [files createFileAtPath:file contents:nil attributes:nil];
+        id<MTLCommandBuffer> work = [queue commandBuffer];
+        [work commit];
+        [work waitUntilCompleted];
+        usleep(1000);
+    }
+    printf("%ld\n", made);
+    return 0;
+}
+
 static int metal4(id<MTLDevice> device) {
 #if defined(__MAC_26_0)
     if (@available(macOS 26.0, *)) {
@@ -243,6 +261,7 @@ int main(int count, char **words) {
         if ([what isEqual:@"room"]) return room(device, kernel);
         if ([what isEqual:@"scheduled"]) return scheduled(device, queue, kernel);
         if ([what isEqual:@"released"]) return released(device, queue, kernel);
+        if ([what isEqual:@"switched"]) return count < 3 ? 1 : switched(queue, @(words[2]));
         if ([what isEqual:@"class"]) return puts(object_getClassName([queue commandBuffer])) < 0;
         if ([what isEqual:@"after"]) return swizzled(queue, kernel, NULL);
         if ([what isEqual:@"before"]) return swizzled(queue, kernel, count > 2 ? words[2] : "");
