@@ -10,12 +10,11 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use gputrace_abi::layout::note;
-use gputrace_abi::shed::Shed;
 use gputrace_abi::stack::MIXED;
 
 use super::frames::{Frames, Sink};
 use super::known::Known;
-use super::{known, native, python};
+use super::{known, native, python, spared};
 use crate::thread::State;
 use crate::{session, sys};
 
@@ -64,9 +63,7 @@ pub(crate) fn is_wanted() -> bool {
 /// stack takes, always.
 #[inline(never)]
 pub(crate) fn key(state: &State, timed: Option<u64>) -> u64 {
-    let header = state.header();
-    if Shed::of(header.shed.load(Ordering::Relaxed)).stacks {
-        header.stacks_shed.fetch_add(1, Ordering::Relaxed);
+    if spared::is_left_out(state) {
         return 0;
     }
     if !native::is_on_own_stack() {
@@ -77,7 +74,7 @@ pub(crate) fn key(state: &State, timed: Option<u64>) -> u64 {
     let key = python::hash().map_or(native, |python| known::mix(native, python));
     if let Some(stands_for) = timed {
         let ticks = state.now().wrapping_sub(begun);
-        header.stack_ticks.fetch_add(ticks.wrapping_mul(stands_for), Ordering::Relaxed);
+        state.header().stack_ticks.fetch_add(ticks.wrapping_mul(stands_for), Ordering::Relaxed);
     }
     if !DESCRIBED.has(key) {
         describe(state, key);

@@ -16,11 +16,11 @@ mod memory;
 mod native;
 mod python;
 pub(crate) mod rate;
+mod spared;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::layout::stacks;
-use gputrace_abi::shed::Shed;
 use gputrace_abi::{Class, Event, event, stack};
 
 pub(crate) use allocation::{forget, is_wanted as wants_allocations, key as of_allocation};
@@ -189,9 +189,7 @@ pub(crate) fn capture(state: &State, start: u64, why: Why) {
 #[cold]
 #[inline(never)]
 fn take(state: &State, start: u64, why: Why, python: bool, native: bool) {
-    let header = state.header();
-    if Shed::of(header.shed.load(Ordering::Relaxed)).stacks {
-        header.stacks_shed.fetch_add(1, Ordering::Relaxed);
+    if spared::is_left_out(state) {
         return;
     }
     timed(state, start, why, python, native);

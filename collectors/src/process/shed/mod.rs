@@ -22,6 +22,8 @@ const EVERY_NS: i64 = 1_000_000_000;
 const SPAN_NS: i64 = 10 * EVERY_NS;
 /// What is left out, in the order of its going.
 const PARTS: [&str; 4] = ["stacks", "malloc", GPU_TIMES, "launches"];
+/// What so many stacks took is what one takes.
+const ENOUGH_STACKS: u64 = 20;
 /// Of that part nobody knows how much there would have been.
 const GPU_TIMES: &str = "gpu_times";
 
@@ -45,6 +47,8 @@ pub(crate) struct Shedding {
     /// The looks of the last ten seconds: when, and what had been done.
     looks: VecDeque<(i64, Work)>,
     most_ppm: f64,
+    /// What a stack takes by now.
+    stack_ns: f64,
     parts: Vec<ShedPart>,
     /// The place in the list of each part that is left out now, and how many had been left out when that began.
     open: [Option<(usize, u64)>; PARTS.len()],
@@ -66,7 +70,13 @@ impl Shedding {
             return;
         };
         let passed_ns = now_ns - self.looked_ns;
-        let load = work.load(&self.last, &prices, passed_ns);
+        // The first stacks of a program take a hundred times as long as later ones: what counts is what they took lately.
+        let before = self.looks.front().map_or(self.first, |(_, work)| *work);
+        let taken = work.stacks.saturating_sub(before.stacks);
+        if taken >= ENOUGH_STACKS || self.stack_ns == 0.0 {
+            self.stack_ns = (work.stacks_ns - before.stacks_ns) / taken.max(1) as f64;
+        }
+        let load = work.load(&self.last, &prices, self.stack_ns, passed_ns);
         let spent_ppm = (work.cost_ns(&prices) - self.last.cost_ns(&prices)) / passed_ns as f64 * 1e6;
         let shed = ladder.look(budget_ppm.into(), spent_ppm, &load);
         header.shed.store(shed.word(), Ordering::Relaxed);
@@ -145,6 +155,28 @@ mod tests {
     use gputrace_abi::shed::may;
 
     const PRICES: Prices = Prices { event_ns: Some(30.0), passed_ns: Some(1.0), counted_ns: Some(5.0) };
+
+    #[test]
+    fn stacks_come_back_when_they_are_found_to_be_cheap() {
+        let memory = Memory::new(SMALLEST_BYTES, malloc_mode::SAMPLE);
+        let header = memory.view.header();
+        header.may_shed.store(may::STACKS, Ordering::Relaxed);
+        header.shed_ppm.store(10_000, Ordering::Relaxed);
+        let (mut shedding, mut work) = (Shedding::default(), Work::default());
+        let mut rungs = Vec::new();
+        for second in 0..60 {
+            shedding.look(header, second * EVERY_NS, PRICES, || work);
+            let is_shed = Shed::of(header.shed.load(Ordering::Relaxed)).stacks;
+            rungs.push(is_shed);
+            // 600 a second: 0.5 ms each at first (30 %), later 7 us (0.4 %). While they are left out ten a second are taken.
+            let taken = if is_shed { 10 } else { 600 };
+            work.stacks += taken;
+            work.left_out[0] += 600 - taken;
+            work.stacks_ns += taken as f64 * if second < 3 { 5e5 } else { 7e3 };
+        }
+        assert!(rungs[2..10].iter().all(|is_shed| *is_shed), "{rungs:?}");
+        assert!(rungs[40..].iter().all(|is_shed| !is_shed), "{rungs:?}");
+    }
 
     #[test]
     fn the_account_says_what_was_left_out_from_when_to_when_and_how_much() {

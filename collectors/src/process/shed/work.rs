@@ -39,10 +39,10 @@ impl Work {
             + self.stacks_ns
     }
 
-    /// What it would have cost in so many ns if nothing had been left out, in millionths, after what was `before`.
-    pub(super) fn load(&self, before: &Work, prices: &Prices, ns: i64) -> Load {
+    /// What it would have cost in so many ns if nothing had been left out, in millionths, after what was `before`. `stack_ns`:
+    /// what a stack takes.
+    pub(super) fn load(&self, before: &Work, prices: &Prices, stack_ns: f64, ns: i64) -> Load {
         let part = |cost_ns: f64| cost_ns / ns.max(1) as f64 * 1e6;
-        let stack_ns = self.stacks_ns / self.stacks.max(1) as f64;
         let taken_ns = self.stacks_ns - before.stacks_ns;
         let missing = self.left_out[0].saturating_sub(before.left_out[0]);
         let all_ns = self.cost_ns(prices) - before.cost_ns(prices);
@@ -84,7 +84,7 @@ mod tests {
             left_out: [1000, 0, 900_000],
             ..before
         };
-        let [whole, thin] = [whole, thin].map(|work| work.load(&before, &PRICES, 1_000_000_000));
+        let [whole, thin] = [whole, thin].map(|work| work.load(&before, &PRICES, 500.0, 1_000_000_000));
         for (one, other) in [
             (whole.fixed, thin.fixed),
             (whole.stacks, thin.stacks),
