@@ -46,8 +46,9 @@ fn family(counter: &Counter) -> Family {
     };
     let (kind, total) = if is_sum { (Kind::Counter, "_total") } else { (Kind::Gauge, "") };
     let name = format!("gputrace_{}_{}{ending}{total}", counter.source, counter.name);
-    let source = counter.source;
-    Family::new(name, kind, unit, format!("{source}: {}.", counter.meaning))
+    // A share of one processor is 100 % of it in the list.
+    let meaning = counter.meaning.replace("100 is one", "1 is one");
+    Family::new(name, kind, unit, format!("{}: {meaning}.", counter.source))
 }
 
 /// Of a unit of the list: the base unit, how a name ends that has it, and what a value is multiplied by.

@@ -237,7 +237,9 @@ const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         help: "As gputrace_events_dropped_total, of one process and all classes.",
         values: |view, out| {
-            by_process(view, out, |process| Some(process.sums.kinds.values().map(|kind| kind.dropped as f64).sum()));
+            by_process(view, out, |process| {
+                Some(process.sums.kinds.values().map(|kind| kind.dropped).sum::<u64>() as f64)
+            });
         },
     },
     Metric {

@@ -80,6 +80,10 @@ fn of_a_process_that_runs_there_are_values_of_its_own() {
     assert_eq!(number(&all, "gputrace_process_cost_ratio", &own), Some(0.005));
     assert_eq!(number(&all, "gputrace_process_start_timestamp_seconds", &[("pid", "8"), ("rank", "")]), Some(1.0));
     assert_eq!(number(&all, "gputrace_processes", &[]), Some(2.0));
+    let mut idle = snapshot();
+    idle.processes[0].sums.kinds.clear();
+    let none = number(&families(&idle), "gputrace_process_events_dropped_total", &own).unwrap();
+    assert!(none == 0.0 && none.is_sign_positive(), "{none}");
 }
 
 #[test]
@@ -107,9 +111,9 @@ fn names_follow_the_conventions() {
         assert!(*kind != Kind::Histogram || *unit == "seconds", "{name}");
         let base = name.strip_suffix("_total").unwrap_or(name);
         assert!(unit.is_empty() || base.ends_with(&format!("_{unit}")), "{name}: {unit}");
-        for prefixed in ["milli", "micro", "nano", "percent", "_ns", "_ms", "_us", "kilo", "mega"] {
-            assert!(!name.contains(prefixed), "{name}: no base unit");
-        }
+        let other =
+            ["milliseconds", "microseconds", "nanoseconds", "percent", "ns", "ms", "us", "kb", "mb", "kib", "mib"];
+        assert!(name.split('_').all(|word| !other.contains(&word)), "{name}: no base unit");
         let labels: BTreeSet<&Labels> = points.iter().map(|point| &point.labels).collect();
         assert_eq!(labels.len(), points.len(), "{name}: two values have the same labels");
     }
