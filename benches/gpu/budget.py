@@ -174,13 +174,17 @@ def busy_by_events():
     print("c: busy by events beside full", flush=True)
     for name in ("transformer", "gemms"):
         steps = {"gemms": "4s"}.get(name, "8s")
-        found = {}
+        found, busy = {}, {}
         for how in ("full", "events"):
-            trace, _ = go(name, steps, ["--malloc", "off", "--gpu-time", how], "c-" + how)
+            trace, times = go(name, steps, ["--malloc", "off", "--gpu-time", how], "c-" + how)
             found[how] = section(trace, "gpu-utilisation")
+            facts = found[how]["facts"]
+            # A host that is slower in one of the two runs has another share of the same work: a step's busy time says whether it is.
+            busy[how] = facts["busy_percent"] / 100 * facts["range_ns"] / 1e3 / (len(times) + 20)
         full, events = (found[how]["facts"]["busy_percent"] for how in ("full", "events"))
         error = found["events"]["tables"]["estimated_by_device"]["rows"][0]["error_points"]
-        print(f"   {name}: full {full:.2f} %, events {events:.2f} % give or take {error:.2f} ({events - full:+.2f} points)", flush=True)
+        print(f"   {name}: full {full:.2f} %, events {events:.2f} % give or take {error:.2f} ({events - full:+.2f} points); "
+              f"a step {busy['full']:.1f} and {busy['events']:.1f} us ({100 * (busy['events'] / busy['full'] - 1):+.2f} %)", flush=True)
 
 
 def graph_late():
