@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(fitted(12), [(0, 5), (3, 6)]);
         assert_eq!((fitted(5), fitted(1), fitted(0)), (vec![(0, 5)], vec![(0, 5)], vec![(0, 5)]));
         let row = row(7.0, Some(2.5), "核心 of a long name");
-        assert_eq!(line(COLUMNS, &fitted(23), &row), "    7    2.5 核心 of a l");
+        assert_eq!(line(COLUMNS, &fitted(23), &row), "    7    2.5 核心 of a");
         assert_eq!(head(COLUMNS, &fitted(23)), "  PID RATE/S WHAT");
         assert_eq!(line(COLUMNS, &fitted(1), &row), "    7");
     }

@@ -4,7 +4,7 @@
 //! the launches are counted, all of them, and the time of some is known; their mean stands for the rest. So chance decides only
 //! how well a kind's mean is known, and not how many launches of which kind were drawn. In that mean a launch counts as often as
 //! it has others beside it of which nothing is known: a run in windows at first and with events after that is estimated as a
-//! whole. A kind of which nothing is known gets the mean of its kernel in other shapes, else that of the process. Where launches
+//! whole. A kind of which nothing is known gets the mean of its kernel in other shapes, else that of the process; a graph is like no kernel. Where launches
 //! were left out for a budget, those that have rows stand for them.
 
 use gputrace_collectors::schema::TableId;
@@ -363,7 +363,9 @@ impl Pass for Samples {
         let mut devices: FxHashMap<Identity, OfDevice> = FxHashMap::default();
         let mut streams: FxHashMap<(i64, i32, (i32, i64)), Estimate> = FxHashMap::default();
         for (kind, launched) in &kinds {
-            let around = [named.get(&(kind.process_id, kind.name_id)), processes.get(&kind.process_id)];
+            // No kernel's time says how long a graph takes.
+            let of_process = processes.get(&kind.process_id).filter(|_| kind.name_id != GRAPH);
+            let around = [named.get(&(kind.process_id, kind.name_id)), of_process];
             let beside = self.beside.of(kind.process_id);
             let estimate = |count: f64| estimate(launched, count, around, beside, spread);
             let launcher = self.launchers.get(&kind.process_id).copied().unwrap_or_default();

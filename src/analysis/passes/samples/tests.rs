@@ -3,9 +3,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::analysis::Value;
 use crate::analysis::gpu_utilisation::GpuUtilisation;
 use crate::analysis::timed_kernels::TimedKernels;
+use crate::analysis::{Analysis, Facts, Section, Value};
+use crate::trace::Filter;
 use crate::trace::testing::{START, TestTrace};
 use gputrace_collectors::names::NameKind;
 
@@ -147,10 +148,16 @@ fn in_two_parts(graphs: usize) -> TestTrace {
     trace
 }
 
+/// A section as a report has it, which knows of windows.
+fn observed(trace: &TestTrace, analysis: &dyn Analysis) -> Section {
+    let opened = trace.open();
+    analysis.section(&Facts::gather(&opened, &Filter::of(&opened), analysis.needs()))
+}
+
 #[test]
 fn a_run_in_windows_and_with_events_after_them_is_estimated_as_a_whole() {
     let trace = in_two_parts(0);
-    let section = trace.section(&GpuUtilisation);
+    let section = observed(&trace, &GpuUtilisation);
     // 6 ms of the first ten, 1 ms of the second.
     let busy = number(section.get("busy_percent"));
     assert!((busy - 100.0 * 7.0 / 19.993).abs() < 0.05, "{busy} {:?}", section.notes);
@@ -170,7 +177,7 @@ fn a_run_in_windows_and_with_events_after_them_is_estimated_as_a_whole() {
         "{:?}",
         section.notes
     );
-    let kernels = trace.section(&TimedKernels);
+    let kernels = observed(&trace, &TimedKernels);
     assert_eq!(kernels.cell("by_kernel", 0, "kernel"), &Value::from("early".to_owned()));
     assert!((number(kernels.cell("by_kernel", 0, "gpu_ns")) - 6e6).abs() < 1.0);
     assert_eq!(
@@ -181,7 +188,7 @@ fn a_run_in_windows_and_with_events_after_them_is_estimated_as_a_whole() {
 
 #[test]
 fn launches_of_which_nothing_is_known_are_told_of() {
-    let section = in_two_parts(20).section(&GpuUtilisation);
+    let section = observed(&in_two_parts(20), &GpuUtilisation);
     assert!(
         section.notes.iter().any(|note| note.starts_with("Of 20 launches no time is known")),
         "{:?}",
@@ -204,7 +211,7 @@ fn launches_that_were_left_out_are_counted_by_those_that_were_drawn() {
         thread.host(97_000);
     }
     trace.set(TableId::Launches, "stands_for", &json!(64));
-    let section = trace.section(&GpuUtilisation);
+    let section = observed(&trace, &GpuUtilisation);
     let busy = number(section.get("busy_percent"));
     assert!((busy - 100.0 * 6.4 / 9.903).abs() < 0.05, "{busy}");
     // How many there were is known to a tenth, about.
