@@ -1,6 +1,6 @@
 //! What the summary says of runs on Metal that went wrong, or that the trace knows in part.
 
-use super::{Run, each, sorted};
+use super::{Run, each, each_of, sorted};
 
 /// The summary has this line.
 #[track_caller]
@@ -60,5 +60,14 @@ fn a_process_that_ends_in_the_middle_has_its_commit_without_a_time() {
             .map(|row| (row.maybe_int("correlation_id").is_some(), row.int("discarded")))
             .collect();
         assert_eq!(told, [(false, 1), (true, 0)], "{}", run.who);
+    });
+}
+
+#[test]
+fn what_macos_has_nothing_to_ask_for_is_said_where_it_was_wanted() {
+    each_of("metal_training.m", &["2"], &[], &["--malloc-arenas", "1"], |run| {
+        let notes = run.process().notes;
+        let said = |note: &String| note.starts_with("--malloc-arenas has nothing to ask here");
+        assert_eq!(notes.iter().filter(|note| said(note)).count(), 1, "{}: {notes:?}", run.who);
     });
 }

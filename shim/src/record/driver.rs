@@ -9,7 +9,6 @@ use super::{Call, enter, is_nested, thinned};
 use crate::gpu_time::events::{self, Timed};
 use crate::hooks::{self, Hook};
 use crate::interpose::driver;
-use crate::thread::State;
 use crate::{capture, contexts, stack};
 
 /// CUDA_ERROR_NO_DEVICE: what a hook returns that was reached although no driver is there.
