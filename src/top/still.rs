@@ -182,7 +182,7 @@ fn kernel_rows(trace: &Trace, whole: &Whole, seconds: f64) -> Vec<Row> {
 }
 
 fn site_rows(trace: &Trace, whole: &Whole, seconds: f64) -> Vec<Row> {
-    let mut sites: Vec<(&(i64, String), &(i64, i64))> = whole.sites.iter().collect();
+    let mut sites: Vec<_> = whole.sites.iter().collect();
     sites.sort_by_key(|(site, (calls, ns))| (Reverse((*ns, *calls)), *site));
     sites.truncate(MOST_SHOWN);
     let lines = trace.sites(&sites.iter().map(|((stack, _), _)| *stack).collect());

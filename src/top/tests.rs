@@ -253,7 +253,9 @@ fn q_escape_and_control_c_end_it_but_not_while_a_filter_is_typed() {
     }
     let mut app = app();
     typed(&mut app, "h");
-    assert!(app.help && press(&mut app, KeyCode::Esc) == Asked::Nothing && !app.help);
+    assert!(app.help);
+    assert_eq!(press(&mut app, KeyCode::Esc), Asked::Nothing);
+    assert!(!app.help);
 }
 
 #[test]

@@ -221,7 +221,7 @@ pub(crate) fn site_rows(sites: impl Iterator<Item = Site>, seconds: f64) -> Vec<
 /// `0`, `7.3`, `512`, `12.3k`, `4.5M`.
 pub(crate) fn per_s(value: f64) -> String {
     match value {
-        v if v == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         v if v < 99.95 => format!("{v:.1}"),
         v if v < 9_999.5 => format!("{v:.0}"),
         v if v < 999_950.0 => format!("{:.1}k", v / 1e3),
@@ -243,7 +243,7 @@ pub(crate) fn share(value: f64) -> String {
 /// GB, with what makes three digits.
 pub(crate) fn giga(value: f64) -> String {
     match value {
-        v if v == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         v if v < 9.995 => format!("{v:.3}"),
         v => format!("{v:.1}"),
     }

@@ -55,12 +55,12 @@ impl Lines {
 
     /// A stack's frames; empty where they are not known.
     pub(super) fn frames_of(&self, id: i64) -> Vec<Frame> {
-        let frames = |rows: &Box<[StackRow]>| rows.iter().map(frame).collect();
+        let frames = |rows: &[StackRow]| rows.iter().map(frame).collect();
         match self.stacks.get(&id) {
             Some(rows) => frames(rows),
             None => {
                 let resolved = self.resolved.0.lock().unwrap_or_else(PoisonError::into_inner);
-                resolved.get(&id).map(frames).unwrap_or_default()
+                resolved.get(&id).map(|rows| frames(rows)).unwrap_or_default()
             }
         }
     }

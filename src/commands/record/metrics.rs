@@ -14,7 +14,6 @@ use crate::launch::exit::{Failure, OWN_FAILURE};
 use crate::note;
 
 /// What was asked for, before there is anything to tell.
-#[derive(Default)]
 pub(super) struct Prepared {
     listener: Option<Listener>,
     #[cfg(feature = "otlp")]
@@ -88,5 +87,10 @@ impl Prepared {
 /// What an heir goes on with: the address that its collector had.
 pub(super) fn go_on(address: Option<SocketAddr>, running: &Running) -> io::Result<Metrics> {
     let listener = address.map(Listener::bind).transpose()?;
-    Prepared { listener, ..Prepared::default() }.begin(running)
+    let prepared = Prepared {
+        listener,
+        #[cfg(feature = "otlp")]
+        target: None,
+    };
+    prepared.begin(running)
 }
