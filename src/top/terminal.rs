@@ -6,6 +6,8 @@
 use std::io::{self, Stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -16,6 +18,9 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 /// Signals that end programs.
 const ENDS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+
+/// The command has so long to end by itself after a signal.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The screen, as long as it is ours.
 pub(crate) struct Screen {
@@ -68,7 +73,22 @@ impl Signals {
             signal_hook::flag::register_usize(signal, signals.end.clone(), signal as usize)?;
         }
         signal_hook::flag::register(SIGCONT, signals.goes_on.clone())?;
+        let end = signals.end.clone();
+        thread::Builder::new().name("signals".to_owned()).spawn(move || insist(&end))?;
         Ok(signals)
+    }
+}
+
+/// Ends the command when it does not end by itself: whoever waits for keys of a terminal that is gone waits for ever.
+fn insist(end: &AtomicUsize) {
+    loop {
+        thread::sleep(PATIENCE);
+        let signal = end.load(Ordering::Relaxed);
+        if signal != 0 {
+            thread::sleep(PATIENCE);
+            give_back();
+            let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
+        }
     }
 }
 
@@ -86,7 +106,7 @@ fn give_back() {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
     use crate::launch::testing::Folder;
