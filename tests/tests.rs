@@ -65,6 +65,7 @@
 //! | `sanitizers` | programs built with sanitizers run and report as they do alone |
 //! | `heirs` | whoever is killed of gputrace has a successor, which is heard and counts deaths |
 //! | `recovering` | gputrace is killed: the command, its heir, and what recover makes of the trace |
+//! | `orders` | who has a session's token switches it by HTTP, and nobody else does |
 //! | `top` | what a terminal shows of a run while it runs, and that it is as it was afterwards |
 //! | `real_programs` | programs that people use run as they do without us |
 //! | `widths` | no line of a report is longer than was asked for |
@@ -123,6 +124,7 @@ mod memory_snapshots;
 mod metal;
 mod metrics;
 mod on_a_mac;
+mod orders;
 mod os_waits;
 mod pages;
 mod processes;

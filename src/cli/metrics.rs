@@ -1,6 +1,7 @@
 //! Options of `record` about metrics for other programs.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -14,6 +15,14 @@ pub(crate) struct MetricsArgs {
     /// them. Example: --metrics 9464
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) metrics: Option<SocketAddr>,
+
+    /// Take orders there as well, from who has the token that stands in this file: what gputrace start, stop, set and dump do
+    ///
+    /// By POST to /start, /stop, /set and /dump, with the header Authorization: Bearer TOKEN; on the loopback interface only. The file is
+    /// its owner's alone, and the token has 16 characters at least. Example: curl -X POST -H "Authorization: Bearer $(cat token)"
+    /// 'localhost:9464/start?for=10'
+    #[arg(long, value_name = "FILE", requires = "metrics")]
+    pub(crate) metrics_token: Option<PathBuf>,
 
     /// Push the same metrics to an OpenTelemetry collector, by OTLP over HTTP
     ///

@@ -171,7 +171,7 @@ fn start_run(
     let program =
         Program::new(path, &args.command, environment(args, inspection, &session, libraries.engine.as_deref())?)?;
 
-    let heir = Heir::start(&mut config, &session, brake.filter(|_| inspection.obstacle.is_none()), prepared.address());
+    let heir = Heir::start(&mut config, &session, brake.filter(|_| inspection.obstacle.is_none()), prepared.endpoint());
     let running = match gputrace_collectors::start(config) {
         Ok(running) => running,
         Err(error) => {
@@ -179,7 +179,7 @@ fn start_run(
             return Err(error).context("the collector did not start, nor did the command");
         }
     };
-    let metrics = match prepared.begin(&running) {
+    let metrics = match prepared.begin(&running, &session.path()) {
         Ok(metrics) => metrics,
         Err(error) => {
             let _ = running.finish(None, Instant::now());

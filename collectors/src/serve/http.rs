@@ -1,4 +1,4 @@
-//! `GET /metrics` by HTTP: for Prometheus, and whoever else scrapes.
+//! `GET /metrics` by HTTP: for Prometheus, and whoever else scrapes; and orders to the session ([`super::orders`]), where these are allowed.
 //!
 //! One thread speaks to all clients, and one more waits for the drain's snapshots; neither is in the way of any event. What a client
 //! may cost is bounded: so many connections at once, the others wait; so long for a request, and so long for a connection, whatever is
@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderMap, HeaderName};
+use hyper::header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -28,6 +28,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Look;
 use super::families::families;
+use super::orders::{Orders, is_order};
 use super::text::{Format, text};
 use crate::live::{Snapshot, Source};
 
@@ -69,15 +70,16 @@ impl Listener {
         self.address
     }
 
-    /// Answers with the sums of a session.
-    pub fn serve(self, source: Source) -> io::Result<Server> {
-        self.serve_of(super::look(source))
+    /// Answers with the sums of a session, and takes orders if there is a token for them.
+    pub fn serve(self, source: Source, orders: Option<Orders>) -> io::Result<Server> {
+        self.serve_of(super::look(source), orders)
     }
 
-    fn serve_of(self, look: Arc<Look>) -> io::Result<Server> {
+    fn serve_of(self, look: Arc<Look>, orders: Option<Orders>) -> io::Result<Server> {
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
         let (stop, stopped) = oneshot::channel();
-        let session = Arc::new(Session { look, last: Mutex::default(), here: self.address.ip().is_loopback() });
+        let here = self.address.ip().is_loopback();
+        let session = Arc::new(Session { look, last: Mutex::default(), here, orders });
         let run = move || run(&runtime, self.socket, session, stopped);
         let thread = thread::Builder::new().name("gputrace-http".to_owned()).spawn(run)?;
         Ok(Server { stop: Some(stop), thread: Some(thread) })
@@ -98,6 +100,8 @@ struct Session {
     last: Mutex<Option<Arc<Snapshot>>>,
     /// Only this machine reaches it.
     here: bool,
+    /// What may be asked of it beside that.
+    orders: Option<Orders>,
 }
 
 impl Session {
@@ -153,11 +157,16 @@ async fn converse(stream: tokio::net::TcpStream, session: Arc<Session>) {
     }
 }
 
+/// What is no metrics.
+const TEXT: (HeaderName, &str) = (CONTENT_TYPE, "text/plain; charset=utf-8");
+
 async fn answer(request: Request<Incoming>, session: Arc<Session>) -> Result<Response<Full<Bytes>>, Infallible> {
-    const TEXT: (HeaderName, &str) = (CONTENT_TYPE, "text/plain; charset=utf-8");
     let said = |status, text: &'static str| response(status, [TEXT], text);
     if session.here && !names_this_machine(request.headers()) {
         return Ok(said(StatusCode::MISDIRECTED_REQUEST, "this host is known by its address, or as localhost\n"));
+    }
+    if is_order(request.uri().path()) {
+        return Ok(order(&request, &session).await);
     }
     if request.uri().path() != "/metrics" {
         return Ok(said(StatusCode::NOT_FOUND, "metrics are at /metrics\n"));
@@ -172,6 +181,23 @@ async fn answer(request: Request<Incoming>, session: Arc<Session>) -> Result<Res
         Ok(Some(text)) => response(StatusCode::OK, [(CONTENT_TYPE, format.content_type())], text),
         _ => said(StatusCode::SERVICE_UNAVAILABLE, "the collector does not answer\n"),
     })
+}
+
+/// What becomes of an order. One that is not from this machine is none, whoever opened the port.
+async fn order(request: &Request<Incoming>, session: &Session) -> Response<Full<Bytes>> {
+    let Some(orders) = session.orders.as_ref().filter(|_| session.here) else {
+        return response(StatusCode::FORBIDDEN, [TEXT], "no orders are taken here: --metrics-token FILE allows them\n");
+    };
+    if request.method() != Method::POST {
+        return response(StatusCode::METHOD_NOT_ALLOWED, [TEXT, (ALLOW, "POST")], "an order is a POST\n");
+    }
+    let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
+    let (status, text) = orders.obey(request.uri().path(), request.uri().query().unwrap_or_default(), authorization).await;
+    let text = format!("{text}\n");
+    match status {
+        StatusCode::UNAUTHORIZED => response(status, [TEXT, (WWW_AUTHENTICATE, "Bearer")], text),
+        _ => response(status, [TEXT], text),
+    }
 }
 
 fn response<const N: usize>(

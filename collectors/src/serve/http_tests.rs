@@ -1,14 +1,18 @@
 //! What the endpoint answers, to whom, and for how long.
 
-use std::io::{Read, Write};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::net::UnixListener;
 
+use super::super::orders::Token;
 use super::*;
+use crate::control::control_path;
 
 fn server(look: impl Fn() -> Option<Arc<Snapshot>> + Send + Sync + 'static) -> (Server, SocketAddr) {
     let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = listener.address();
-    (listener.serve_of(Arc::new(look)).unwrap(), address)
+    (listener.serve_of(Arc::new(look), None).unwrap(), address)
 }
 
 fn snapshot(ended: u64) -> Option<Arc<Snapshot>> {
@@ -47,6 +51,51 @@ fn metrics_are_at_one_path_and_are_only_read() {
     assert!(ask(address, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
     let long = format!("X: {}\r\n", "x".repeat(4 * MOST_BYTES));
     assert!(get(address, "/metrics", &long).starts_with("HTTP/1.1 431 "));
+}
+
+#[test]
+fn orders_are_taken_from_who_has_the_token() {
+    let post = |address, path: &str, more: &str| {
+        ask(address, &format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n{more}\r\n"))
+    };
+    let (_server, address) = server(|| snapshot(3));
+    assert!(post(address, "/stop", "").starts_with("HTTP/1.1 403 "), "nobody gave a token");
+
+    let folder = std::env::temp_dir().join(format!("gt-orders-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let socket = UnixListener::bind(control_path(&folder)).unwrap();
+    // A session that starts and refuses to dump.
+    let session = thread::spawn(move || {
+        ["ok /trace", "error it cannot"].map(|answer| {
+            let (mut client, _) = socket.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&client).read_line(&mut line).unwrap();
+            writeln!(client, "{answer}").unwrap();
+            line
+        })
+    });
+    let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let address = listener.address();
+    let orders = Orders::new(Token::new("0123456789abcdef").unwrap(), &folder);
+    let server = listener.serve_of(Arc::new(|| snapshot(3)), Some(orders)).unwrap();
+
+    let said = post(address, "/start", "");
+    assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("www-authenticate: Bearer"), "{said}");
+    assert!(post(address, "/start", "Authorization: Bearer 0123456789abcdeX\r\n").starts_with("HTTP/1.1 401 "));
+    let token = "Authorization: Bearer 0123456789abcdef\r\n";
+    let said = get(address, "/start", token);
+    assert!(said.starts_with("HTTP/1.1 405 ") && said.contains("allow: POST"), "{said}");
+    assert!(post(address, "/start?for=x", token).starts_with("HTTP/1.1 400 "));
+    assert!(post(address, "/metrics", token).starts_with("HTTP/1.1 405 "));
+    let said = post(address, "/start", token);
+    assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("\r\n\r\n/trace\n"), "{said}");
+    let said = post(address, "/dump", token);
+    assert!(said.starts_with("HTTP/1.1 409 ") && said.ends_with("it cannot\n"), "{said}");
+    assert_eq!(session.join().unwrap(), ["start\n", "dump\n"]);
+    // Nobody is there any more.
+    assert!(post(address, "/stop", token).starts_with("HTTP/1.1 503 "));
+    drop(server);
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The sums of a session for other programs: metrics with names ([`families`]), as Prometheus scrapes them ([`http`], [`mod@text`]) and,
-//! with the feature `otlp`, as they are pushed to an OpenTelemetry collector ([`otlp`]).
+//! with the feature `otlp`, as they are pushed to an OpenTelemetry collector ([`otlp`]). Who has a token may order by HTTP what
+//! `gputrace start`, `stop`, `set` and `dump` do ([`orders`]).
 //!
 //! Nothing is counted here: all values come from the live aggregates ([`crate::live`]), of which one snapshot is one answer.
 
@@ -7,6 +8,7 @@ mod counters;
 mod families;
 mod http;
 mod metric;
+mod orders;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod text;
@@ -16,6 +18,7 @@ use std::sync::Arc;
 use crate::live::{Snapshot, Source};
 
 pub use http::{Listener, Server};
+pub use orders::{Orders, Token};
 #[cfg(feature = "otlp")]
 pub use otlp::{Push, Target};
 

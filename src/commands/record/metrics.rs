@@ -1,11 +1,16 @@
-//! Metrics of a run for other programs: the address is taken before the command starts, the answers come with the collector.
+//! Metrics of a run for other programs, and orders from them: the address is taken and the token is read before the command starts, the
+//! answers come with the collector.
 
-use std::io::{self, ErrorKind};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use anyhow::Result;
 use gputrace_collectors::Running;
-use gputrace_collectors::serve::{Listener, Server};
+use gputrace_collectors::serve::{Listener, Orders, Server, Token};
+use serde::{Deserialize, Serialize};
 #[cfg(feature = "otlp")]
 use gputrace_collectors::serve::{Push, Target};
 
@@ -16,8 +21,16 @@ use crate::note;
 /// What was asked for, before there is anything to tell.
 pub(super) struct Prepared {
     listener: Option<Listener>,
+    token: Option<Token>,
     #[cfg(feature = "otlp")]
     target: Option<Target>,
+}
+
+/// Where a collector answers, for who goes on in its place.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Endpoint {
+    address: SocketAddr,
+    token: Option<Token>,
 }
 
 /// Metrics, until this is dropped.
@@ -36,14 +49,43 @@ pub(super) fn prepare(args: &MetricsArgs) -> Result<Prepared> {
             Failure::error(OWN_FAILURE, text)
         })
     };
+    let token = args.metrics_token.as_deref().map(token).transpose()?;
+    if let Some(address) = args.metrics.filter(|address| token.is_some() && !address.ip().is_loopback()) {
+        let text = format!("--metrics-token: orders are taken on the loopback interface only, and {address} is not one of it");
+        return Err(Failure::error(OWN_FAILURE, text));
+    }
     let listener = args.metrics.map(bind).transpose()?;
     if let Some(listener) = listener.as_ref().filter(|_| args.metrics.is_some_and(|asked| asked.port() == 0)) {
         note(&format!("metrics at http://{}/metrics", listener.address()));
     }
     Ok(Prepared {
         listener,
+        token,
         #[cfg(feature = "otlp")]
         target: target(args)?,
+    })
+}
+
+/// The token of a file that nobody else may read.
+fn token(file: &Path) -> Result<Token> {
+    /// Longer ones are no tokens.
+    const MOST: u64 = 4096;
+    let shown = file.display();
+    let wrong = |what: String| Failure::error(OWN_FAILURE, format!("--metrics-token {shown}: {what}"));
+    let read = || {
+        let file = File::open(file)?;
+        let mode = file.metadata()?.mode();
+        let mut text = String::new();
+        file.take(MOST).read_to_string(&mut text)?;
+        io::Result::Ok((mode, text))
+    };
+    let (mode, text) = read().map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    if mode & 0o077 != 0 {
+        return Err(wrong(format!("others may read it too: chmod 600 {shown}")));
+    }
+    Token::new(text.trim()).ok_or_else(|| {
+        let least = Token::LEAST;
+        wrong(format!("a token is one word of {least} characters and more: (umask 77; openssl rand -hex 16 > {shown})"))
     })
 }
 
@@ -69,13 +111,14 @@ fn cure(error: &io::Error) -> &'static str {
 
 impl Prepared {
     /// Where it will be listened, for an heir.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
-        self.listener.as_ref().map(Listener::address)
+    pub(super) fn endpoint(&self) -> Option<Endpoint> {
+        self.listener.as_ref().map(|listener| Endpoint { address: listener.address(), token: self.token.clone() })
     }
 
-    /// Tells what the collector has.
-    pub(super) fn begin(self, running: &Running) -> io::Result<Metrics> {
-        let server = self.listener.map(|listener| listener.serve(running.live())).transpose()?;
+    /// Tells what the collector of a session has.
+    pub(super) fn begin(self, running: &Running, session: &Path) -> io::Result<Metrics> {
+        let orders = self.token.map(|token| Orders::new(token, session));
+        let server = self.listener.map(|listener| listener.serve(running.live(), orders)).transpose()?;
         Ok(Metrics {
             _server: server,
             #[cfg(feature = "otlp")]
@@ -85,12 +128,13 @@ impl Prepared {
 }
 
 /// What an heir goes on with: the address that its collector had.
-pub(super) fn go_on(address: Option<SocketAddr>, running: &Running) -> io::Result<Metrics> {
-    let listener = address.map(Listener::bind).transpose()?;
+pub(super) fn go_on(endpoint: Option<Endpoint>, running: &Running, session: &Path) -> io::Result<Metrics> {
+    let listener = endpoint.as_ref().map(|endpoint| Listener::bind(endpoint.address)).transpose()?;
     let prepared = Prepared {
         listener,
+        token: endpoint.and_then(|endpoint| endpoint.token),
         #[cfg(feature = "otlp")]
         target: None,
     };
-    prepared.begin(running)
+    prepared.begin(running, session)
 }

@@ -74,7 +74,7 @@ fn sleep_and_go_on(collector: &OwnedFd, knowledge: Knowledge, voice: &Voice) {
     voice.say(&format!(
         "gputrace (process {dead}) was killed, and process {own} goes on; the summary will be in {shown}/summary.txt"
     ));
-    let metrics = metrics::go_on(knowledge.metrics, &running)
+    let metrics = metrics::go_on(knowledge.metrics.clone(), &running, &knowledge.config.session)
         .inspect_err(|error| voice.say(&format!("metrics are told no more: {error}")));
     if let Some(manifest) = go_on(running, &session, (voice, knowledge.quiet), &mut heir) {
         note_death(&knowledge, &manifest, voice);

@@ -12,7 +12,6 @@ mod voice;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -24,6 +23,7 @@ use gputrace_collectors::heir::{farewell, is_gone, pair, paper};
 use gputrace_collectors::{Config, Running};
 use serde::{Deserialize, Serialize};
 
+use super::metrics::Endpoint;
 use crate::launch::brake::Brake;
 use crate::launch::session::Session;
 use crate::terminal;
@@ -63,8 +63,8 @@ struct Knowledge {
     lent: Option<voice::Identity>,
     /// Only errors are said.
     quiet: bool,
-    /// Where metrics are asked for.
-    metrics: Option<SocketAddr>,
+    /// Where metrics are asked for, and orders are given.
+    metrics: Option<Endpoint>,
 }
 
 /// How many heirs may still come.
@@ -94,7 +94,7 @@ impl Heir {
         config: &mut Config,
         session: &Session,
         brake: Option<&Brake>,
-        metrics: Option<SocketAddr>,
+        metrics: Option<Endpoint>,
     ) -> Option<Heir> {
         let mut config_of_heir = config.clone();
         // It keeps no folder from being unmounted.
