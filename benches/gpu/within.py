@@ -1,0 +1,139 @@
+"""What `--gpu-time auto --budget 1` costs, told within one process: `python within.py GPUTRACE FOLDER [PROGRAM:PAIRS:SECONDS,...]`.
+
+Runs of one program differ by more than a budget on most hosts, so nothing is compared between runs. Of each program two runs are made:
+pairs of steps, one with recording paused and one with it, in changing order, under `--budget 1`: what hooks cost; and steps for SECONDS under
+`--gpu-time auto --budget 1`, of which those near each window (from BEFORE to AFTER it, while CUPTI comes and goes) are compared with those
+of the seconds before and after them: what windows cost of the whole time. Intervals hold the figure in 19 of 20 cases: a sign test's of pairs,
+by drawing windows anew (bootstrap) of the others. Programs: those of tails.py.
+"""
+
+import glob
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import budget  # noqa: E402
+import tails  # noqa: E402
+
+# Of a window's surroundings, ns: so long before and after it CUPTI comes and goes, and so long beyond that steps are those to compare with.
+BEFORE, AFTER, BESIDE = 300e6, 1500e6, 2e9
+FIRST = "transformer:3000:150,generate:2000:60"
+
+
+def prepared(name):
+    import torch
+
+    step = tails.PROGRAMS[name]()
+    for _ in range(30):
+        step()
+    torch.cuda.synchronize()
+    return step
+
+
+def pairs(name, count, out):
+    """ms of a step, as (paused, recorded), of so many pairs."""
+    import programs
+
+    step, found = prepared(name), []
+    for pair in range(int(count)):
+        took = {}
+        for recorded in ((True, False) if pair % 2 else (False, True)):
+            programs.recording(recorded)
+            begin = time.perf_counter()
+            step()
+            took[recorded] = 1000 * (time.perf_counter() - begin)
+        found.append((took[False], took[True]))
+    json.dump(found, open(out, "w"))
+
+
+def steps(name, seconds, out):
+    """When each step began, and how many ms it took."""
+    step, found = prepared(name), []
+    end = time.perf_counter() + float(seconds)
+    while time.perf_counter() < end:
+        at, begin = time.time_ns(), time.perf_counter()
+        step()
+        found.append((at, 1000 * (time.perf_counter() - begin)))
+    json.dump(found, open(out, "w"))
+
+
+def traced(name, what, much, options):
+    trace = os.path.join(FOLDER, f"{what}-{name}")
+    command = [GPUTRACE, "-o", trace, *options, "--", sys.executable, os.path.abspath(__file__), what, name, much, trace + ".json"]
+    with open(trace + ".err", "w") as err:
+        code = subprocess.run(command, stdout=err, stderr=err).returncode
+    if code:
+        print(f"   exit {code}\n" + open(trace + ".err").read()[-1500:], flush=True)
+    return trace, json.load(open(trace + ".json"))
+
+
+def hooks(name, count):
+    trace, found = traced(name, "pairs", count, ["--budget", "1"])
+    changes = sorted(100 * (on / off - 1) for off, on in found)
+    middle, reach = len(changes) // 2, round(0.98 * len(changes) ** 0.5)
+    share = 100 * (sum(on for _, on in found) / sum(off for off, _ in found) - 1)
+    print(f"{name}, hooks: {len(found)} pairs of steps, median {changes[middle]:+.2f} % ({changes[middle - reach]:+.2f} .. {changes[middle + reach]:+.2f}), of all time {share:+.2f} %", flush=True)
+    for which, times in zip(("paused", "recorded"), zip(*found)):
+        p50, p99, longest = budget.tail(times)
+        print(f"   {which:8} p50 {p50:.3f} p99 {p99:.3f} longest {longest:.2f} ms", flush=True)
+    print("  ", json.dumps(budget.process(trace).get("budget")), flush=True)
+
+
+def windows_of(trace):
+    import pyarrow.parquet as parquet
+
+    tables = [parquet.read_table(f) for f in glob.glob(os.path.join(trace, "gpu_windows", "**", "*.parquet"), recursive=True)]
+    column = lambda table, name: table[name].cast("int64").to_pylist()  # noqa: E731
+    return sorted((s, s + n) for t in tables for s, n in zip(column(t, "start_ns"), column(t, "window_ns")))
+
+
+def windows(name, seconds):
+    trace, found = traced(name, "steps", seconds, budget.BUDGET)
+    all_ms, near, excess = sum(ms for _, ms in found), set(), []
+    opened = windows_of(trace)
+    for place, (begin, end) in enumerate(opened):
+        around = (begin - BEFORE, end + AFTER)
+        inside = [(at, ms) for at, ms in found if around[0] <= at + ms * 1e6 and at <= around[1]]
+        # What another window is near to is nothing to compare with.
+        others = [w for i, w in enumerate(opened) if i != place]
+        beside = [ms for at, ms in found if (around[0] - BESIDE <= at < around[0] - ms * 1e6 or around[1] < at <= around[1] + BESIDE)
+                  and not any(a - BEFORE <= at + ms * 1e6 and at <= b + AFTER for a, b in others)]
+        near.update(at for at, _ in inside)
+        if inside and len(beside) > 20:
+            usual = statistics.mean(beside)
+            of_window = [ms for at, ms in inside if begin <= at and at + ms * 1e6 <= end]
+            excess.append((sum(ms for _, ms in inside) - usual * len(inside), (end - begin) / 1e6, usual, statistics.mean(of_window) if of_window else usual))
+    if not excess:
+        print(f"{name}, windows: {len(opened)} of them, none to compare", flush=True)
+        return
+    share = lambda some: 100 * sum(e for e, *_ in some) / len(some) * len(opened) / all_ms  # noqa: E731
+    random.seed(1)
+    drawn = sorted(share(random.choices(excess, k=len(excess))) for _ in range(4000))
+    print(f"{name}, windows: {len(opened)} in {all_ms / 60e3:.2f} min, of {json.dumps([round(length) for _, length, *_ in excess])} ms; of all time {share(excess):+.2f} % ({drawn[100]:+.2f} .. {drawn[-101]:+.2f}); "
+          f"a step beside {statistics.mean(usual for *_, usual, _ in excess):.3f} ms, in windows {statistics.mean(inside for *_, inside in excess):.3f}", flush=True)
+    for which, times in (("far from windows", [ms for at, ms in found if at not in near]), ("all", [ms for _, ms in found])):
+        p50, p99, longest = budget.tail(times)
+        print(f"   {which}: {len(times)} steps, p50 {p50:.3f} p99 {p99:.3f} longest {longest:.2f} ms", flush=True)
+    print("  ", budget.spent(trace), flush=True)
+
+
+def main():
+    os.makedirs(FOLDER, exist_ok=True)
+    for item in (sys.argv[3] if len(sys.argv) > 3 else FIRST).split(","):
+        name, count, seconds = item.split(":")
+        hooks(name, count)
+        windows(name, seconds)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] in ("pairs", "steps"):
+        {"pairs": pairs, "steps": steps}[sys.argv[1]](*sys.argv[2:5])
+    else:
+        GPUTRACE, FOLDER = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+        main()
