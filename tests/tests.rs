@@ -38,6 +38,7 @@
 //! | `failing_calls` | system calls of gputrace fail: nobody is harmed, and it is said |
 //! | `faults` | what a trace holds after a kill, on a full disk, in a folder that is in use |
 //! | `commands` | wrong commands and broken traces get one clear line and the right exit code |
+//! | `book` | the book's pages of commands, analyses, findings and tables are what the command says today |
 //! | `manual` | completions and pages of the manual are understood, and say what `--help` does |
 //! | `gates` | a trace is held against limits and other traces, and what was not measured does not pass; what differs is named |
 //! | `format` | the files are what `gputrace schema` says |
@@ -83,6 +84,7 @@ mod aarch64;
 mod allocations;
 mod analyses;
 mod apple;
+mod book;
 mod bottlenecks;
 mod brake;
 mod broken_imports;
