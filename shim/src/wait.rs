@@ -56,7 +56,6 @@ pub(crate) fn started(driver_is_known: bool) {
 /// The process has reached the driver.
 pub(crate) fn arm() {
     if WANTED.load(Ordering::Relaxed) != OFF && !is_on() {
-        stack::prepare_waits();
         set_threshold();
         os::lead_to_ours();
     }

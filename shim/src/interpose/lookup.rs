@@ -206,6 +206,7 @@ unsafe fn answer(
     route: u32,
 ) -> Answer {
     let pass = Answer { jump: next.address(), value: 0 };
+    stack::symbol_is_looked_up();
     if name.is_null() {
         return pass;
     }

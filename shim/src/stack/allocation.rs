@@ -31,24 +31,9 @@ pub(super) fn configure(wanted: bool) {
     POOLS.store(!sys::variable(b"PYTHONMALLOC").is_some_and(|name| name.starts_with(b"malloc")), Ordering::Relaxed);
 }
 
-/// There is a segment, and libraries are opened by the loader alone.
-pub(super) fn started() {
-    look_for_python();
-}
-
-/// A library is about to be opened, by a call that takes the loader's lock itself: Python may have come with the one before.
-pub(super) fn library_opens() {
-    look_for_python();
-}
-
-fn look_for_python() {
-    if !is_wanted() {
-        return;
-    }
-    if !python::is_known() {
-        python::prepare();
-    }
-    if python::is_known() && POOLS.swap(false, Ordering::Relaxed) {
+/// It was looked for Python: what it keeps to itself is said once.
+pub(super) fn looked_for_python() {
+    if is_wanted() && python::is_known() && POOLS.swap(false, Ordering::Relaxed) {
         session::say(note::PYTHON_POOLS);
     }
 }

@@ -66,15 +66,27 @@ pub(crate) fn configure(stacks: Option<&[u8]>, launches: Option<&[u8]>, allocati
     allocation::configure(allocations);
 }
 
-/// There is a segment now.
+/// There is a segment now. In a forked child this may be a signal handler: there it was looked for Python before.
 pub(crate) fn started() {
-    allocation::started();
+    if is_on() || wants_allocations() {
+        python::begin();
+        allocation::looked_for_python();
+    }
 }
 
 /// The program opens a library.
 pub(crate) fn library_opens() {
+    // Python may have come with the one before.
+    symbol_is_looked_up();
     python::library_opens();
-    allocation::library_opens();
+}
+
+/// The program looks a symbol up, by a call that takes the loader's lock itself: Python may have come since.
+pub(crate) fn symbol_is_looked_up() {
+    if is_on() || wants_allocations() {
+        python::prepare();
+        allocation::looked_for_python();
+    }
 }
 
 /// Whether stacks are taken in this process.
@@ -115,11 +127,6 @@ pub(crate) fn after(state: &State, class: Class, start: u64, end: u64, result: u
     if wanted {
         consider(state, launch, since, (start, end), if failed { Some((class, result)) } else { None });
     }
-}
-
-/// Looks for Python while the loader's lists may be read: waits use only what was found. When waits begin to be looked at.
-pub(crate) fn prepare_waits() {
-    python::prepare();
 }
 
 /// Whether the memory from `here` up to the word at `there` is the calling thread's own stack, and so mapped.

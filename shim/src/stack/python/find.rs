@@ -1,7 +1,9 @@
 //! Is there a Python in this process, which one, and how its structures look.
 //!
-//! Looked for when the first stack is taken, by the symbols that it exports: in the program itself or in libpython. A
-//! program that embeds Python may open it late, so each dlopen makes the next stack look again.
+//! Looked for at the start, by the symbols that it exports: in the program itself or in libpython. A program that embeds
+//! Python may open it late, so it is looked for again when the program looks a symbol up after a dlopen, without which it
+//! can use nothing of a library. Never when a stack is taken: that may be in a signal handler that interrupted the loader, whose
+//! lists then hold libraries that are unmapped already (a target died so, in a dlclose), or which holds a lock that the loader waits for.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
@@ -77,38 +79,48 @@ pub(in crate::stack) fn opened() -> u32 {
     OPENED.load(Ordering::Relaxed)
 }
 
-/// Looks for it.
-pub(in crate::stack) fn prepare() {
-    python();
+/// Looks for it, where nobody has yet.
+pub(in crate::stack) fn begin() {
+    if STATE.load(Ordering::Acquire) == 0 {
+        prepare();
+    }
 }
 
-/// Whether it was found: nobody needs to look for it any more, for which the loader's lock is needed.
+/// Looks for it, unless it is known, or somebody looked since a library was opened. Only where the program itself calls the loader, or
+/// could.
+pub(in crate::stack) fn prepare() {
+    let none = NONE.wrapping_add(opened() % (u32::MAX - NONE));
+    let state = STATE.load(Ordering::Acquire);
+    if [LOOKING, FOUND, UNKNOWN, none].contains(&state)
+        || STATE.compare_exchange(state, LOOKING, Ordering::AcqRel, Ordering::Relaxed).is_err()
+    {
+        return;
+    }
+    // Under the loader's lock, which a handler must not leave held, nor this state.
+    let state = match sys::without_signals(look) {
+        Looked::Python(python) => {
+            // SAFETY: LOOKING was set by this thread, so no other one writes, and none reads before FOUND.
+            unsafe { (*PYTHON.0.get()).write(python) };
+            FOUND
+        }
+        Looked::Unknown => UNKNOWN,
+        Looked::None => none,
+    };
+    STATE.store(state, Ordering::Release);
+}
+
+/// Whether it was found: nobody needs to look for it any more.
 pub(in crate::stack) fn is_known() -> bool {
     STATE.load(Ordering::Acquire) == FOUND
 }
 
-/// The process's Python.
+/// The process's Python, as far as somebody has looked.
 pub(super) fn python() -> Search {
-    let none = NONE.wrapping_add(opened() % (u32::MAX - NONE));
     match STATE.load(Ordering::Acquire) {
         // SAFETY: FOUND is set, with Release, after it was written, and never changes again.
         FOUND => Search::Found(unsafe { (*PYTHON.0.get()).assume_init_ref() }),
         UNKNOWN => Search::Unknown,
-        state if state == none || state == LOOKING => Search::None,
-        state => {
-            if STATE.compare_exchange(state, LOOKING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                return Search::None;
-            }
-            // Under the loader's lock, which a handler must not leave held, nor this state.
-            let (state, found) = match sys::without_signals(look) {
-                // SAFETY: LOOKING was set by this thread, so no other one writes, and none reads before FOUND.
-                Looked::Python(python) => (FOUND, Search::Found(unsafe { (*PYTHON.0.get()).write(python) })),
-                Looked::Unknown => (UNKNOWN, Search::Unknown),
-                Looked::None => (none, Search::None),
-            };
-            STATE.store(state, Ordering::Release);
-            found
-        }
+        _ => Search::None,
     }
 }
 

@@ -22,7 +22,7 @@ use gputrace_abi::stack::DEPTH_MAX;
 
 pub(super) use code::write;
 pub(crate) use find::library_opens;
-pub(super) use find::{is_known, opened, prepare};
+pub(super) use find::{begin, is_known, opened, prepare};
 
 /// What came of looking for Python frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
