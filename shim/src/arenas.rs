@@ -18,6 +18,9 @@ static PERIOD_NS: AtomicU64 = AtomicU64::new(0);
 /// Many programs are short: the first look comes so soon.
 const FIRST_NS: u64 = 100_000_000;
 
+/// A program that is over by the end of its last thread waits so long for ours.
+const NAP_NS: u64 = 500_000_000;
+
 /// `struct mallinfo2` of malloc.h.
 #[repr(C)]
 #[derive(Default)]
@@ -58,13 +61,20 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
     static NEVER: AtomicU32 = AtomicU32::new(0);
     sys::name_thread(c"gputrace-arenas");
     let period = PERIOD_NS.load(Ordering::Relaxed);
-    sys::wait(&NEVER, 0, period.min(FIRST_NS));
-    while let Some(view) = session::present() {
+    let mut left = period.min(FIRST_NS);
+    while let Some(view) = session::present().filter(|_| !helper::is_alone()) {
+        if left > 0 {
+            let nap = left.min(NAP_NS);
+            sys::wait(&NEVER, 0, nap);
+            left -= nap;
+            continue;
+        }
         if view.header().paused.load(Ordering::Relaxed) == 0 {
             view.header().arenas.tell(&look());
         }
-        sys::wait(&NEVER, 0, period);
+        left = period;
     }
+    helper::ends();
     ptr::null_mut()
 }
 
