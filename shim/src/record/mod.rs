@@ -181,6 +181,18 @@ fn abandon(layer: Layer<'_>, here: usize) {
     }
 }
 
+/// The thread ends: calls that it left, and after which it made no other, may be missing as well.
+pub(crate) fn thread_ends(state: &State) {
+    let Some(row) = state.row() else { return };
+    let here = 0u8;
+    for layer in [Layer::driver(state, row), Layer::library(state, row)] {
+        if layer.running.get() != 0 {
+            abandon(layer, &raw const here as usize);
+            layer.running.set(0);
+        }
+    }
+}
+
 /// An event of a class without a driver function: allocations.
 #[inline(always)]
 pub(crate) fn write(state: &State, number: u16, class: Class, start: u64, end: u64, payload: [u64; 4]) {

@@ -25,7 +25,7 @@ use linux as platform;
 use macos as platform;
 pub(crate) use state::State;
 
-use crate::{sampling, session, stack, sys, tls};
+use crate::{record, sampling, session, stack, sys, tls};
 
 /// All states of the process, one per row of the thread table, after the process's own words.
 static STATES: AtomicUsize = AtomicUsize::new(0);
@@ -88,6 +88,7 @@ fn goes_on(state: &State) -> bool {
     if state.rounds.get() < ROUNDS {
         return true;
     }
+    record::thread_ends(state);
     state.close();
     tls::set(ended());
     false
