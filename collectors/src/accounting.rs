@@ -214,10 +214,13 @@ impl Books {
         if !self.resumed {
             return;
         }
+        // In the order in which `close` shares them out: each is one class's.
+        let mut torn = self.torn_shared;
         for (class, count) in self.counts.iter_mut().enumerate() {
-            let torn = self.missing[class].min(self.torn_shared);
+            let lost = self.missing[class].min(torn);
+            torn -= lost;
             let known = count.kept() + count.left_out + count.dropped;
-            let known = known + count.sampled_out + count.in_flight + count.abandoned + torn;
+            let known = known + count.sampled_out + count.in_flight + count.abandoned + lost;
             // A row may be on the disk of a call that its thread had not yet counted.
             count.seen = count.seen.max(known);
             count.dropped += count.seen - known;
@@ -293,6 +296,19 @@ mod tests {
         assert_eq!((count(10, 7).abandoned, count(10, 7).is_balanced()), (3, true));
         assert_eq!((count(10, 9).abandoned, count(10, 9).is_balanced()), (1, true));
         assert!(!count(10, 6).is_balanced());
+    }
+
+    #[test]
+    fn a_slot_torn_in_the_shared_chain_is_one_classs_also_after_a_killed_collector() {
+        const MODULE: usize = Class::Module as usize;
+        let mut books = Books { resumed: true, torn_shared: 1, ..Books::default() };
+        let mut counters = Counters { in_flight: [(u64::MAX, 0); 3], ..Counters::default() };
+        (counters.seen[LAUNCH], counters.seen[MODULE]) = (4, 3);
+        books.enter(&counters, &ByClass::default(), 0, Ending::Exited, |_| None);
+        books.settle();
+        let all = books.close();
+        assert!(all.values().all(Count::is_balanced), "{all:?}");
+        assert_eq!((all["launch"].dropped, all["module"].dropped, books.lost()), (4, 3, 6));
     }
 
     #[test]
