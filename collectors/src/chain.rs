@@ -107,6 +107,8 @@ pub(crate) struct Chain {
     words: Assembler,
     /// Slots that were reserved and never written.
     pub(crate) torn: u64,
+    /// Slots that were read or passed over.
+    pub(crate) passed: u64,
 }
 
 /// Puts slots together that belong together.
@@ -144,6 +146,7 @@ impl Chain {
             held: Vec::new(),
             words: Assembler::default(),
             torn: 0,
+            passed: 0,
         })
     }
 
@@ -163,11 +166,6 @@ impl Chain {
         self.state == State::Broken
     }
 
-    /// A hole holds it up.
-    pub(crate) fn is_held_up(&self) -> bool {
-        self.hole_since.is_some()
-    }
-
     /// Reads to the end of what is there, or `most` steps. `dead`: the process writes no more. Returns the steps.
     pub(crate) fn read(&mut self, view: &View, dead: bool, most: usize, mut take: impl FnMut(Item)) -> usize {
         if self.state != State::Open {
@@ -181,6 +179,7 @@ impl Chain {
             match self.cursor.step(view, dead) {
                 Step::Words(words) => {
                     self.hole_since = None;
+                    self.passed += 1;
                     self.words.take(&words, &mut take);
                 }
                 Step::Empty if dead || !self.is_reserved(view) => {
@@ -198,6 +197,7 @@ impl Chain {
                     self.holes.push(self.cursor.commit());
                     self.cursor.skip();
                     self.torn += 1;
+                    self.passed += 1;
                     self.words.text = None;
                     self.hole_since = None;
                 }

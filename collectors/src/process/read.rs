@@ -109,6 +109,7 @@ impl Process {
             let row = self.segment.view().thread(thread.row);
             if row.is_some_and(|r| r.state.load(Ordering::Acquire) == thread_state::EXITED) {
                 thread.exited = Some(Instant::now());
+                thread.shared_at_exit = self.shared.as_ref().map_or(0, |chain| chain.passed);
             }
         }
         // All chains together are no longer than the pool, unless they are written faster than read, or lead in
@@ -185,9 +186,16 @@ impl Process {
     fn retire(&mut self, place: usize, view: &View) {
         let thread = &self.threads[place];
         let Some(since) = thread.exited else { return };
-        let held_up = self.shared.as_ref().is_some_and(Chain::is_held_up);
+        // What it left in the shared chain is found by its row's number, which the next thread gets: two holes that hold that chain
+        // up for longer than this one is waited for made its last events another's. It is whole in the end, or so much was read that
+        // nothing is left of what stood in it then.
+        let all = self.slots() as u64;
+        let shared = |chain: &Chain| chain.is_whole() || chain.passed.saturating_sub(thread.shared_at_exit) >= all;
+        if !self.shared.as_ref().is_none_or(shared) {
+            return;
+        }
         let own = thread.chain.as_ref().is_none_or(|c| c.has_ended() || c.is_broken());
-        if (held_up || !own) && since.elapsed() < LAST_WAIT {
+        if !own && since.elapsed() < LAST_WAIT {
             return;
         }
         self.close_thread(place, view, Ending::Exited);

@@ -33,6 +33,8 @@ pub(crate) struct Thread {
     pub(super) latest: u64,
     pub(super) worked: u64,
     pub(super) exited: Option<Instant>,
+    /// How much of the shared chain was read when it was noticed that it had ended.
+    pub(super) shared_at_exit: u64,
     pub(super) stage: Stage,
 }
 
@@ -66,6 +68,7 @@ impl Thread {
             latest: 0,
             worked: 0,
             exited: None,
+            shared_at_exit: 0,
             stage: Stage::Live,
         }
     }
