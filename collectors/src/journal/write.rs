@@ -136,6 +136,11 @@ impl Log {
         self.needed.iter().any(|n| n.head.table == table && n.head.kind == Kind::Rows)
     }
 
+    /// Whether rows of this table about what still runs stand here.
+    pub(crate) fn has_live(&self, table: TableId) -> bool {
+        self.needed.iter().any(|n| n.head.table == table && n.head.kind == Kind::Live && n.bytes > 0)
+    }
+
     /// Rewrites the journal when most of it is superfluous.
     fn shrink(&mut self) -> io::Result<()> {
         let needed: u64 = self.needed.iter().map(|n| (n.bytes + ITEM_HEAD) as u64).sum();

@@ -292,11 +292,16 @@ impl Writer {
             return true;
         }
         // The journal says that the file has the rows before the file is renamed: no reader takes both.
-        if self.log.needs(table)
+        let live = last && self.log.has_live(table);
+        if (self.log.needs(table) || live)
             && let Ok(footer) = file.footer()
         {
-            let part = Item::part(table, covered, &file.part_name(), file.length(), &footer);
-            let noted = self.log.append(&[part]);
+            let mut items = vec![Item::part(table, covered, &file.part_name(), file.length(), &footer)];
+            if live {
+                // What was about things that still ran has become rows of the file: periods of rollups that were open counted twice.
+                items.push(Item::live(table, 0, Vec::new()));
+            }
+            let noted = self.log.append(&items);
             if let Err(error) = noted.as_ref().or_else(|error| if last { Ok(&()) } else { Err(error) }) {
                 self.trouble("the journal", error);
                 self.keep_file(table, file);
