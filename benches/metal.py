@@ -52,7 +52,8 @@ def whose(function, library, file):
 
 def build(folder):
     """Builds the program and the library that makes it one of macOS; returns the program."""
-    flags = ["gcc", "-std=gnu11", "-O2", "-g", "-pthread"]
+    # Code of macOS keeps frame pointers.
+    flags = ["gcc", "-std=gnu11", "-O2", "-fno-omit-frame-pointer", "-g", "-pthread"]
     fakes = [str(f) for name in ("macho", "metal") for f in sorted((ROOT / "tests/fakes" / name).iterdir()) if f.suffix != ".h"]
     library = folder / "libfake_macos.so"
     subprocess.run([*flags, "-shared", "-fPIC", "-o", library, *fakes, "-lobjc", "-lm"], check=True)

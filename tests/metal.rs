@@ -6,6 +6,7 @@
 mod asked;
 mod cost;
 mod labels;
+mod left;
 mod pipelines;
 mod polled;
 mod stress;

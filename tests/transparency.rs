@@ -161,6 +161,17 @@ fn a_callback_may_leave_a_hooked_call_by_longjmp() {
 }
 
 #[test]
+fn what_a_call_left_in_a_hole_of_other_functions_frames_is_no_call_that_runs() {
+    let scratch = Scratch::new();
+    let run = scratch.target(program("escape")).arg("holes").with_odd_driver().same();
+    assert_eq!(run.text(), "launched 50 meanwhile\nlaunched 100 after\n");
+    let trace = run.read();
+    trace.assert_balanced();
+    let process = trace.root();
+    assert_eq!((count(&process, "launch").recorded, count(&process, "sync").abandoned), (150, 1), "{process:?}");
+}
+
+#[test]
 fn a_signal_handler_may_leave_a_hooked_call_by_siglongjmp() {
     escaped("siglongjmp", 20);
 }

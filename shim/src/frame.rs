@@ -1,7 +1,8 @@
 //! Marks in frames of ours: whether a piece of work is still under way, or was left by siglongjmp or a cancellation.
 //!
 //! A flag that says so would stay set for ever. So the thread's state holds the address of a word in the frame itself, and
-//! that word holds its own address, scrambled. A frame that was left lies below the stack pointer, or has been overwritten.
+//! that word holds its own address, scrambled. A frame that was left lies below the stack pointer, or has been overwritten, or
+//! lies in a hole of another function's frame ([`is_surely_running`]).
 
 use core::ptr;
 
@@ -18,7 +19,7 @@ pub(crate) fn stamp(mark: *mut usize) {
     unsafe { ptr::write_volatile(mark, mark as usize ^ SCRAMBLE) };
 }
 
-/// Whether the frame with the mark at `mark` is surely there, above the frame of `here` on one stack.
+/// Whether the frame with the mark at `mark` seems to be there, above the frame of `here` on one stack.
 #[cold]
 #[inline(never)]
 pub(crate) fn is_running(mark: usize, here: usize) -> bool {
@@ -27,6 +28,14 @@ pub(crate) fn is_running(mark: usize, here: usize) -> bool {
     }
     // SAFETY: the address lies above the stack pointer on the same page, or on the thread's own stack.
     unsafe { is_stamped(mark) }
+}
+
+/// The same, and what was left in a hole of another function's frame is told from what is running: by the stack's frames, where they
+/// can be followed. Takes longer, the first time in a place above all.
+#[cold]
+#[inline(never)]
+pub(crate) fn is_surely_running(mark: usize, here: usize) -> bool {
+    is_running(mark, here) && stack::is_in_frame_of_ours(mark) != Some(false)
 }
 
 /// Whether the frame with the mark at `mark` may be there, on this stack or below a signal handler on another one.

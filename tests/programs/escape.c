@@ -1,6 +1,6 @@
 /* Leaves hooked calls by other ways than returning, and shows that the thread goes on as it should.
  *
- * usage: escape siglongjmp|longjmp|cancel|cancel_async|nested|handler
+ * usage: escape siglongjmp|longjmp|holes|cancel|cancel_async|nested|handler
  * Needs the driver of odd_driver.c. Prints how many launches came after; they are named `after`. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -38,6 +38,15 @@ static void deeper(int depth) {
     memset((char *)room, depth, sizeof room);
     if (depth) deeper(depth - 1);
     else p_cuCtxSynchronize();
+}
+
+/* The same, of frames of which nobody writes more than a word. */
+static __attribute__((noinline)) int launch_from(int depth) {
+    volatile char room[200];
+    room[0] = depth;
+    if (depth) return launch_from(depth - 1) + room[0] - depth;
+    launch(1);
+    return 1;
 }
 
 static void on_alarm(int signal) {
@@ -93,6 +102,12 @@ int main(int argc, char **argv) {
         driver_calls(jump, NULL);
         for (volatile int i = 0; i < 100; i++)
             if (!sigsetjmp(back, 1)) deeper(i % 7);
+    } else if (!strcmp(mode, "holes")) {
+        driver_calls(jump, NULL);
+        if (!sigsetjmp(back, 1)) p_cuCtxSynchronize();
+        int made = 0;
+        for (int i = 0; i < 50; i++) made += launch_from(3);
+        printf("launched %d meanwhile\n", made);
     } else if (!strcmp(mode, "siglongjmp")) {
         driver_calls(wait_for_signal, NULL);
         for (volatile int i = 0; i < 20; i++)

@@ -13,6 +13,9 @@ use super::build::{C_FLAGS, files_in, made};
 use super::run::{Scratch, Target};
 use super::{lacks, needs, repository};
 
+/// Code of macOS keeps frame pointers, which the shim follows.
+const FRAME_POINTERS: &str = "-fno-omit-frame-pointer";
+
 /// Whose machine code is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Processor {
@@ -53,7 +56,7 @@ impl Processor {
         let inputs: Vec<PathBuf> = ["metal", "macho"].iter().flat_map(|name| files_in(&fakes.join(name))).collect();
         let sources = inputs.iter().filter(|file| file.extension().is_some_and(|e| e != "h"));
         let mut command = Command::new(self.compiler());
-        command.args(C_FLAGS).args(["-shared", "-fPIC", "-Wl,-z,defs"]).args(sources).args(["-lobjc", "-lm"]);
+        command.args(C_FLAGS).args([FRAME_POINTERS, "-shared", "-fPIC", "-Wl,-z,defs"]).args(sources).args(["-lobjc", "-lm"]);
         made(command, &format!("libfake_macos-{}.so", self.compiler()), &inputs)
     }
 
@@ -65,7 +68,7 @@ impl Processor {
         inputs.retain(|file| *file == source || file.extension().is_some_and(|e| e == "h"));
         inputs.push(system.clone());
         let mut command = Command::new(self.compiler());
-        command.args(C_FLAGS).args(name.ends_with(".m").then_some("-fobjc-exceptions"));
+        command.args(C_FLAGS).arg(FRAME_POINTERS).args(name.ends_with(".m").then_some("-fobjc-exceptions"));
         command.arg("-I").arg(repository().join("tests/fakes/metal")).arg(source).arg(&system);
         let folder = system.parent().expect("it lies in a folder").display().to_string();
         command.args([&format!("-Wl,-rpath,{folder}"), "-Wl,--no-as-needed", "-lobjc", "-lm"]);

@@ -80,8 +80,9 @@ pub(crate) fn count_unrecorded(class: Class) {
 /// A hooked call inside another one (the driver calls its own exports) is none. A flag that says so would stay set for
 /// ever when siglongjmp or a cancellation leaves the hook. So the state holds the address of a word in the hook's own
 /// frame, and that word holds its own address, scrambled. An outer call is running if the word lies above this frame on
-/// the same stack and still holds that value; a frame that was left has been overwritten or lies below. The word may
-/// keep its value when its call ends: it is looked at only while the state points to it.
+/// the same stack and still holds that value; a frame that was left has been overwritten or lies below, or its word stands
+/// in a hole of another function's frame, which a look at the stack's frames tells. The word may keep its value when its
+/// call ends: it is looked at only while the state points to it.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     layer: Layer<'a>,
@@ -101,14 +102,14 @@ pub(crate) struct Layer<'a> {
 /// Whether the frame that holds `here` is inside a hooked call of the driver, or a message to Metal.
 pub(crate) fn is_nested(state: &State, here: usize) -> bool {
     let outer = state.guard.get();
-    outer != 0 && frame::is_running(outer, here)
+    outer != 0 && frame::is_surely_running(outer, here)
 }
 
 /// Whether a call is being made at `here` inside a hooked call, of the driver or of a library above it.
 #[inline(always)]
 pub(crate) fn is_inside_a_call(state: &State, here: usize) -> bool {
     let (driver, library) = (state.guard.get(), state.library_guard.get());
-    driver | library != 0 && (frame::is_running(driver, here) || frame::is_running(library, here))
+    driver | library != 0 && (frame::is_surely_running(driver, here) || frame::is_surely_running(library, here))
 }
 
 impl<'a> Layer<'a> {
@@ -132,7 +133,7 @@ impl<'a> Call<'a> {
         let outer = layer.running.get();
         if outer != 0 {
             cold_path();
-            if frame::is_running(outer, cookie as usize) {
+            if frame::is_surely_running(outer, cookie as usize) {
                 local::increment(&layer.state.header().nested);
                 return None;
             }

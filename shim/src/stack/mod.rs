@@ -134,6 +134,12 @@ pub(crate) fn reaches(here: usize, there: usize) -> bool {
     here >> 12 == there >> 12 || native::reaches(here, there)
 }
 
+/// Whether the word at `mark`, which lies above this frame, is in the frame of a function of ours that is running; None where frames
+/// cannot be followed up to there, or not without a lock.
+pub(crate) fn is_in_frame_of_ours(mark: usize) -> Option<bool> {
+    if native::is_lock_free() { native::is_in_frame_of_ours(mark) } else { None }
+}
+
 /// Whether an address lies on the calling thread's own stack, as far as that is known.
 pub(crate) fn is_own(there: usize) -> bool {
     native::is_own(there)

@@ -76,6 +76,21 @@ pub(super) fn reaches(here: usize, there: usize) -> bool {
     bounds::is_own_stack(here) && bounds::end_of_stack(here).is_some_and(|end| (here..end).contains(&there))
 }
 
+/// Whether the word at `mark` lies in a frame of ours that stands above the innermost ones, which are ours too; None: frames cannot be
+/// followed up to there.
+#[inline(never)]
+pub(super) fn is_in_frame_of_ours(mark: usize) -> Option<bool> {
+    let ours = find::ours();
+    let mut found = None;
+    walk(|pc, extent| {
+        if extent.contains(&mark) {
+            found = Some(ours.contains(&pc));
+        }
+        extent.end <= mark
+    });
+    found
+}
+
 /// A place inside of the function that this is inlined into.
 #[inline(always)]
 fn here() -> Place {
