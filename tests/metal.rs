@@ -9,6 +9,7 @@ mod labels;
 mod left;
 mod pipelines;
 mod polled;
+mod queue4;
 mod stress;
 mod switched;
 mod textures;

@@ -17,6 +17,8 @@ pub(crate) mod macho;
 mod nccl;
 #[cfg(target_os = "macos")]
 pub(crate) mod objc;
+#[cfg(target_os = "macos")]
+pub(crate) mod owner;
 #[cfg(target_os = "linux")]
 pub(crate) mod procaddr;
 #[cfg(target_os = "linux")]

@@ -1,5 +1,7 @@
 /* The symbols that a dylib of ours may import, by library: this system's own where arguments and results mean the same
  * on both, else the one of system.c or objc.c. One that is not here is bound to a trap, which says its name. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -39,6 +41,7 @@ static const struct {
     {SYSTEM, THUNK(clock_gettime_nsec_np)},
     {SYSTEM, SAME(close)},
     {SYSTEM, "_close$NOCANCEL", (void *)close},
+    {SYSTEM, SAME(dladdr)},
     {SYSTEM, SAME(execve)},
     {SYSTEM, SAME(exit)},
     {SYSTEM, THUNK(fcntl)},

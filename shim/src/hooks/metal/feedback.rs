@@ -1,6 +1,7 @@
 //! Commits of Metal 4: numbered, because their feedback names no command buffer.
 //!
-//! A number's place among [`PLACES`] stands in its low bits; there lies the block that the feedback calls.
+//! A number's place among [`PLACES`] stands in its low bits; there lies the block that the feedback calls, and the options that give
+//! it to a commit. They are made once: options may be used again, and keep their handlers.
 
 use core::ffi::c_void;
 use core::hint::cold_path;
@@ -15,7 +16,7 @@ use super::completed::{self, Block};
 use super::devices;
 use crate::hooks::Hook;
 use crate::interpose::objc::{Id, objc_getClass, send};
-use crate::{session, thread};
+use crate::{session, thread, tls};
 
 const FIRST: u16 = super::entry::END;
 /// Number after the last one.
@@ -43,7 +44,7 @@ struct Place {
     holders: AtomicU32,
     /// The thread whose commit has not returned, by its state's address; 0: it has.
     thread: AtomicUsize,
-    /// Our options of that commit.
+    /// Our options, which call the block.
     options: AtomicPtr<c_void>,
 }
 
@@ -56,13 +57,6 @@ impl Place {
             thread: AtomicUsize::new(0),
             options: AtomicPtr::new(core::ptr::null_mut()),
         }
-    }
-
-    /// The commit returned, or was left.
-    fn let_go_of_options(&self) {
-        self.thread.store(0, Ordering::Relaxed);
-        let options = self.options.swap(core::ptr::null_mut(), Ordering::Relaxed);
-        send!(options, "release"; ());
     }
 
     /// One of its two holders is done with it.
@@ -81,8 +75,9 @@ fn place(number: usize) -> Option<&'static Place> {
 }
 
 /// The number of a commit whose times will be told; 0 where too many are in flight.
+#[inline(always)]
 pub(super) fn begin() -> usize {
-    let thread = thread::state_slow().map_or(0, |state| &raw const *state as usize);
+    let thread = tls::get().map_or(0, |state| &raw const *state as usize);
     take_place(thread).unwrap_or_else(|| {
         cold_path();
         clear_left(thread);
@@ -112,24 +107,31 @@ fn take_place(thread: usize) -> Option<usize> {
 fn clear_left(thread: usize) {
     for place in &FLYING {
         if place.thread.load(Ordering::Relaxed) == thread {
-            place.let_go_of_options();
+            place.thread.store(0, Ordering::Relaxed);
             place.number.store(0, Ordering::Release);
         }
     }
 }
 
-/// New options of a commit that give its feedback to us.
+/// The options of a commit that give its feedback to us.
+#[inline(always)]
 pub(super) fn options(number: usize) -> Id {
+    let Some(place) = place(number) else { return core::ptr::null_mut() };
+    let known = place.options.load(Ordering::Relaxed);
+    if known.is_null() { make_options(place) } else { known }
+}
+
+#[cold]
+#[inline(never)]
+fn make_options(place: &'static Place) -> Id {
     // SAFETY: a C string.
     let class = unsafe { objc_getClass(c"MTL4CommitOptions".as_ptr()) };
     let options = send!(class, "new"; Id);
-    if let Some(place) = place(number) {
-        if options.is_null() {
-            place.let_go();
-        } else {
-            place.options.store(options, Ordering::Relaxed);
-            send!(options, "addFeedbackHandler:", (place.block.id() => Id); ());
-        }
+    if options.is_null() {
+        place.let_go();
+    } else {
+        send!(options, "addFeedbackHandler:", (place.block.id() => Id); ());
+        place.options.store(options, Ordering::Relaxed);
     }
     options
 }
@@ -137,7 +139,7 @@ pub(super) fn options(number: usize) -> Id {
 /// The commit returned.
 pub(super) fn returned(number: usize) {
     if let Some(place) = place(number) {
-        place.let_go_of_options();
+        place.thread.store(0, Ordering::Relaxed);
         place.let_go();
     }
 }

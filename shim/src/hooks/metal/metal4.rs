@@ -1,20 +1,20 @@
 //! Metal 4: queues to which several command buffers are committed at once, and whose times come as feedback.
 
 pub(crate) mod queue {
+    use core::hint::cold_path;
+    use core::sync::atomic::{AtomicU8, Ordering};
+
     use crate::hooks::metal::{feedback, messages};
-    use crate::interpose::objc::{Id, send};
+    use crate::interpose::objc::{Id, Sel, Selector};
+    use crate::interpose::owner;
 
     messages! {
         /// A queue of Metal 4's.
         QUEUE: "MTL4CommandQueue", from crate::hooks::metal::event::END, needs ["commit:count:", "device"];
 
-        // The same with options of ours, through which the times come.
+        // The same with options of ours, through which the times come, where Metal's own is left out by that.
         Commit NONE commit "commit:count:" "v@:^@Q" (buffers: *const Id, count: usize) -> ()
-            [|_| feedback::begin(); |this: Id, number: usize| {
-                let options = feedback::options(number);
-                send!(this, "commit:count:options:", (buffers => *const Id, count => usize, options => Id); ());
-                feedback::returned(number)
-            }]
+            [begin::<SLOT>; |this: Id, number: usize| with_options::<SLOT>(this, buffers, count, number)]
             => |this, (), number| feedback::committed(this, buffers, count, number);
         // The program's own options stay as they are: it may use them again.
         Commit NONE commitWithOptions "commit:count:options:" "v@:^@Q@" (buffers: *const Id, count: usize, options: Id) -> ()
@@ -23,6 +23,50 @@ pub(crate) mod queue {
             => |this, ()| [event as u64, this as u64, 0, value];
         Sync STREAM_WAIT wait "waitForEvent:value:" "v@:@Q" (event: Id, value: u64) -> ()
             => |this, ()| [event as u64, this as u64, value, 0];
+    }
+
+    /// Whether commits of a slot's class may go by options instead, once it is known.
+    static WAYS: [AtomicU8; 4] = [const { AtomicU8::new(UNKNOWN) }; 4];
+    const UNKNOWN: u8 = 0;
+    const BY_OPTIONS: u8 = 1;
+    const AS_IT_IS: u8 = 2;
+
+    /// The number of a commit whose times come by options of ours; 0: it goes its own way.
+    #[inline(always)]
+    fn begin<const SLOT: usize>(_: Id) -> usize {
+        let Some(place) = WAYS.get(SLOT) else { return 0 };
+        let way = match place.load(Ordering::Relaxed) {
+            UNKNOWN => {
+                cold_path();
+                let found = way(commit::ORIGINALS.at::<SLOT>(), commitWithOptions::ORIGINALS.at::<SLOT>());
+                place.store(found, Ordering::Relaxed);
+                found
+            }
+            known => known,
+        };
+        if way == BY_OPTIONS { feedback::begin() } else { 0 }
+    }
+
+    /// The method with options is the same but for these where both are Metal's. Another one's would never be called, and a layer may
+    /// have none with options.
+    #[cold]
+    #[inline(never)]
+    fn way(plain: *const (), with_options: *const ()) -> u8 {
+        let is_metals = || owner::is_the_systems(plain) || owner::are_of_one(plain, with_options);
+        if !with_options.is_null() && is_metals() { BY_OPTIONS } else { AS_IT_IS }
+    }
+
+    /// Past our own hook.
+    #[inline(always)]
+    fn with_options<const SLOT: usize>(this: Id, buffers: *const Id, count: usize, number: usize) {
+        type Code = unsafe extern "C" fn(Id, Sel, *const Id, usize, Id);
+        static SELECTOR: Selector = Selector::new(c"commit:count:options:");
+        let options = feedback::options(number);
+        // SAFETY: the method of this selector of the object's class, which is there: its signature was compared.
+        let code: Code = unsafe { core::mem::transmute(commitWithOptions::ORIGINALS.at::<SLOT>()) };
+        // SAFETY: the program's own arguments, and options.
+        unsafe { code(this, SELECTOR.get(), buffers, count, options) };
+        feedback::returned(number);
     }
 }
 

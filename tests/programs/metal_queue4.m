@@ -1,0 +1,102 @@
+/* Queues of Metal 4 whose classes are not as Metal's own, for the simulated Metal.
+ *
+ * usage: metal_queue4 before   another one puts its own commit:count: into the class before the first queue
+ *        metal_queue4 thin     a layer's queue that has no commit:count:options: */
+#include <stdio.h>
+#include <string.h>
+
+#include "metal.h"
+
+static id<MTLDevice> device;
+static int seen;
+
+static id<MTL4CommandBuffer> encode(void) {
+    id<MTLFunction> function = [[device newDefaultLibrary] newFunctionWithName:[NSString stringWithUTF8String:"left_1000us"]];
+    id<MTL4CommandBuffer> work = [device newCommandBuffer];
+    [work beginCommandBufferWithAllocator:[device newCommandAllocator]];
+    id<MTLComputeCommandEncoder> kernels = [work computeCommandEncoder];
+    [kernels setComputePipelineState:[device newComputePipelineStateWithFunction:function error:NULL]];
+    [kernels dispatchThreadgroups:(MTLSize){5, 1, 1} threadsPerThreadgroup:(MTLSize){1, 1, 1}];
+    [kernels endEncoding];
+    [work endCommandBuffer];
+    return work;
+}
+
+static void commit_three(id<MTL4CommandQueue> queue) {
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    for (int i = 1; i <= 3; i++) {
+        id<MTL4CommandBuffer> work = encode();
+        [queue commit:&work count:1];
+        [queue signalEvent:event value:i];
+        [event waitUntilSignaledValue:i timeoutMS:10000];
+    }
+    printf("seen %d\n", seen);
+}
+
+static void (*original_commit)(id, SEL, const id *, NSUInteger);
+
+static void their_commit(id self, SEL selector, const id *buffers, NSUInteger count) {
+    seen++;
+    original_commit(self, selector, buffers, count);
+}
+
+static void before(void) {
+    Class class = objc_getClass("_MTL4SimCommandQueue");
+    /* GCC's runtime: a class to which nothing was sent yet has no table of methods. */
+    [[class alloc] label];
+    Method method = class_getInstanceMethod(class, sel_registerName("commit:count:"));
+    original_commit = (void (*)(id, SEL, const id *, NSUInteger))(void *)method_setImplementation(method, (IMP)(void *)their_commit);
+    device = MTLCreateSystemDefaultDevice();
+    commit_three([device newMTL4CommandQueue]);
+}
+
+/* It stands before a queue, and has of it what this program needs. */
+@interface ThinQueue4 : NSObject {
+  @public
+    id<MTL4CommandQueue> behind;
+}
+@end
+
+@implementation ThinQueue4
+- (id)device {
+    return device;
+}
+- (void)commit:(const id *)buffers count:(NSUInteger)count {
+    seen++;
+    [behind commit:buffers count:count];
+}
+- (void)signalEvent:(id)event value:(uint64_t)value {
+    [behind signalEvent:event value:value];
+}
+- (void)waitForEvent:(id)event value:(uint64_t)value {
+    [behind waitForEvent:event value:value];
+}
+@end
+
+static id (*original_queue)(id, SEL);
+
+static id their_queue(id self, SEL selector) {
+    ThinQueue4 *made = [ThinQueue4 new];
+    made->behind = original_queue(self, selector);
+    return made;
+}
+
+static void thin(void) {
+    Class class = objc_getClass("AGXSimDevice");
+    [(id)[class alloc] name];
+    SEL selector = sel_registerName("newMTL4CommandQueue");
+    original_queue = (id (*)(id, SEL))(void *)method_getImplementation(class_getInstanceMethod(class, selector));
+    class_addMethod(class, selector, (IMP)(void *)their_queue, "@@:");
+    device = MTLCreateSystemDefaultDevice();
+    commit_three([device newMTL4CommandQueue]);
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    void *pool = objc_autoreleasePoolPush();
+    if (!strcmp(what, "before")) before();
+    else if (!strcmp(what, "thin")) thin();
+    else return 2;
+    objc_autoreleasePoolPop(pool);
+    return 0;
+}
