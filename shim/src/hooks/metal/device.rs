@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use super::{event, messages, metal4, names, queue, resources};
+use super::{devices, event, messages, metal4, names, queue, resources};
 use crate::interpose::objc::{Id, send};
 
 /// Command buffers of a queue that may be uncompleted, where the program does not say.
@@ -12,38 +12,38 @@ messages! {
     /// A GPU.
     DEVICE: "MTLDevice", from super::FIRST, needs ["newCommandQueue", "registryID"];
 
-    Api NONE newCommandQueue "newCommandQueue" "@@:" () -> Id => |_, made| queue(made, USUAL_LIMIT);
-    Api NONE newCommandQueueWithMax "newCommandQueueWithMaxCommandBufferCount:" "@@:Q" (most: usize) -> Id
+    Api NONE newCommandQueue "newCommandQueue" "@@:" () -> Id { devices::seen } => |_, made| queue(made, USUAL_LIMIT);
+    Api NONE newCommandQueueWithMax "newCommandQueueWithMaxCommandBufferCount:" "@@:Q" (most: usize) -> Id { devices::seen }
         => |_, made| queue(made, most as u64);
-    Api NONE newCommandQueueWithDescriptor "newCommandQueueWithDescriptor:" "@@:@" (descriptor: Id) -> Id
+    Api NONE newCommandQueueWithDescriptor "newCommandQueueWithDescriptor:" "@@:@" (descriptor: Id) -> Id { devices::seen }
         => |_, made| queue(made, send!(descriptor, "maxCommandBufferCount"; usize) as u64);
 
-    Alloc DEVICE newBufferWithLength "newBufferWithLength:options:" "@@:QQ" (bytes: usize, options: usize) -> Id
+    Alloc DEVICE newBufferWithLength "newBufferWithLength:options:" "@@:QQ" (bytes: usize, options: usize) -> Id { devices::seen }
         => |_, made| buffer(made, options, bytes);
     Alloc DEVICE newBufferWithBytes "newBufferWithBytes:length:options:" "@@:^vQQ"
-        (from: *const c_void, bytes: usize, options: usize) -> Id
+        (from: *const c_void, bytes: usize, options: usize) -> Id { devices::seen }
         => |_, made| buffer(made, options, bytes);
     Alloc REGISTERED newBufferWithBytesNoCopy "newBufferWithBytesNoCopy:length:options:deallocator:" "@@:^vQQ@?"
-        (at: *mut c_void, bytes: usize, options: usize, deallocator: Id) -> Id
+        (at: *mut c_void, bytes: usize, options: usize, deallocator: Id) -> Id { devices::seen }
         => |_, made| buffer(made, at as usize, bytes);
-    Alloc DEVICE newHeapWithDescriptor "newHeapWithDescriptor:" "@@:@" (descriptor: Id) -> Id => |_, made| {
+    Alloc DEVICE newHeapWithDescriptor "newHeapWithDescriptor:" "@@:@" (descriptor: Id) -> Id { devices::seen } => |_, made| {
         resources::heap::HEAP.meet(made);
         let [bytes, options] = [send!(descriptor, "size"; usize), send!(descriptor, "storageMode"; usize) << 4];
         [made as u64, 0, options as u64, bytes as u64]
     };
-    Alloc DEVICE newTexture "newTextureWithDescriptor:" "@@:@" (descriptor: Id) -> Id => |_, made| {
+    Alloc DEVICE newTexture "newTextureWithDescriptor:" "@@:@" (descriptor: Id) -> Id { devices::seen } => |_, made| {
         resources::texture::TEXTURE.meet(made);
         let [bytes, options] = [send!(made, "allocatedSize"; usize), send!(made, "storageMode"; usize) << 4];
         [made as u64, 0, options as u64, bytes as u64]
     };
 
-    Module NONE newPipeline "newComputePipelineStateWithFunction:error:" "@@:@^@" (function: Id, error: *mut Id) -> Id
+    Module NONE newPipeline "newComputePipelineStateWithFunction:error:" "@@:@^@" (function: Id, error: *mut Id) -> Id { devices::seen }
         => |_, made| pipeline(made, function);
     Module NONE newPipelineReflected "newComputePipelineStateWithFunction:options:reflection:error:" "@@:@Q^@^@"
-        (function: Id, options: usize, reflection: *mut Id, error: *mut Id) -> Id
+        (function: Id, options: usize, reflection: *mut Id, error: *mut Id) -> Id { devices::seen }
         => |_, made| pipeline(made, function);
     Module NONE newPipelineWithDescriptor "newComputePipelineStateWithDescriptor:options:reflection:error:" "@@:@Q^@^@"
-        (descriptor: Id, options: usize, reflection: *mut Id, error: *mut Id) -> Id
+        (descriptor: Id, options: usize, reflection: *mut Id, error: *mut Id) -> Id { devices::seen }
         => |_, made| {
             let function = send!(descriptor, "computeFunction"; Id);
             if names::pipeline(made, send!(descriptor, "label"; Id)) {
@@ -52,23 +52,23 @@ messages! {
             pipeline(made, function)
         };
 
-    Api NONE newSharedEvent "newSharedEvent" "@@:" () -> Id => |_, made| {
+    Api NONE newSharedEvent "newSharedEvent" "@@:" () -> Id { devices::seen } => |_, made| {
         event::SHARED_EVENT.meet(made);
         [made as u64, 0, 0, 0]
     };
 
-    Api NONE newMTL4CommandQueue "newMTL4CommandQueue" "@@:" () -> Id => |_, made| {
+    Api NONE newMTL4CommandQueue "newMTL4CommandQueue" "@@:" () -> Id { devices::seen } => |_, made| {
         metal4::queue::QUEUE.meet(made);
         [made as u64, 0, 0, 0]
     };
     Api NONE newMTL4CommandQueueWithDescriptor "newMTL4CommandQueueWithDescriptor:error:" "@@:@^@"
-        (descriptor: Id, error: *mut Id) -> Id
+        (descriptor: Id, error: *mut Id) -> Id { devices::seen }
         => |_, made| {
             metal4::queue::QUEUE.meet(made);
             // The descriptor's; it cannot be changed.
             [made as u64, 0, names::label(send!(made, "label"; Id)), 0]
         };
-    Api NONE newCommandBuffer "newCommandBuffer" "@@:" () -> Id => |_, made| {
+    Api NONE newCommandBuffer "newCommandBuffer" "@@:" () -> Id { devices::seen } => |_, made| {
         metal4::buffer::BUFFER.meet(made);
         [made as u64, 0, 0, 0]
     };

@@ -1,5 +1,6 @@
 //! Devices and their numbers, which stand where CUDA's events have their context's.
 
+use core::hint::cold_path;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use gputrace_abi::device::Device;
@@ -8,7 +9,7 @@ use gputrace_abi::layout::note;
 
 use super::device::DEVICE;
 use crate::interpose::objc::{self, Id, send};
-use crate::{session, thread};
+use crate::{record, session, thread};
 
 /// Devices by number - 1. One that goes away keeps its number.
 static DEVICES: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
@@ -34,9 +35,30 @@ pub(super) fn meet(device: Id) {
     session::say(note::CONTEXTS_FULL);
 }
 
-/// Whether no device is known.
-pub(super) fn are_none() -> bool {
-    COUNT.load(Ordering::Relaxed) == 0
+/// A device is sent a message: it is one that no function of Metal's gave to the program, if it is not known.
+#[inline(always)]
+pub(super) fn seen(device: Id) {
+    let [first, ..] = &DEVICES;
+    if first.load(Ordering::Relaxed) != device as usize {
+        cold_path();
+        meet_late(device);
+    }
+}
+
+/// What a layer for debugging sends to the device behind it is none of the program's messages, and that device no other GPU.
+#[cold]
+#[inline(never)]
+pub(super) fn meet_late(device: Id) {
+    let here = 0u8;
+    let known = || DEVICES.iter().map(|place| place.load(Ordering::Relaxed)).filter(|known| *known != 0);
+    if device.is_null() || known().any(|known| known == device as usize) {
+        return;
+    }
+    let is_a_layers = thread::state_slow().is_none_or(|state| record::is_inside_a_call(state, &raw const here as usize));
+    let number = |device: Id| send!(device, "registryID"; u64);
+    if !is_a_layers && known().all(|known| number(known as Id) != number(device)) {
+        meet(device);
+    }
 }
 
 /// The number of an object's device; 0 when it is not known.

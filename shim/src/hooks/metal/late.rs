@@ -74,8 +74,8 @@ fn is_first(this: Id, class: Class) -> bool {
     }
     COMMAND_BUFFER.is_late(class);
     QUEUE.meet(send!(this, "commandQueue"; Id));
-    if devices::are_none() && responds(this, c"device") {
-        devices::meet(send!(this, "device"; Id));
+    if responds(this, c"device") {
+        devices::meet_late(send!(this, "device"; Id));
     }
     true
 }

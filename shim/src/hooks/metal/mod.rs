@@ -148,8 +148,8 @@ macro_rules! messages {
                     $crate::interpose::objc::Sel
                     $(, $type)*
                 ) -> $result;
+                $($always(this);)?
                 let original = |prepared| {
-                    $($always(this);)?
                     $crate::hooks::metal::messages!(@instead this, prepared, $($($instead)?)?);
                     // SAFETY: the method of this selector that was there before, whose signature was compared.
                     let code: Code = unsafe { core::mem::transmute($message::ORIGINALS.at::<SLOT>()) };
