@@ -1,9 +1,18 @@
 //! Recording that is switched on from outside while a program uses Metal.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use crate::util::{Processor, Scratch, Trace, apple_targets, count, poll};
+use super::sorted;
+use crate::util::{Processor, Row, Scratch, Trace, apple_targets, count, poll};
+
+/// Calls of a class that a running session has seen so far.
+fn seen(trace: &Path, class: &str) -> Option<u64> {
+    let manifests = trace.join("manifest").is_dir().then(|| Trace::open(trace).manifests())?;
+    let all = manifests.iter().flat_map(|manifest| &manifest.processes);
+    Some(all.map(|process| count(process, class).seen).sum())
+}
 
 #[test]
 fn a_program_that_began_paused_is_recorded_from_start_on_and_again_after_stop() {
@@ -16,11 +25,7 @@ fn a_program_that_began_paused_is_recorded_from_start_on_and_again_after_stop() 
     let session = started.pid().to_string();
     poll(PATIENCE, || file.exists().then_some(())).expect("the program commits");
     let folder = started.trace.clone();
-    let seen = || {
-        let manifests = folder.join("manifest").is_dir().then(|| Trace::open(&folder).manifests())?;
-        let all = manifests.iter().flat_map(|manifest| &manifest.processes);
-        Some(all.map(|process| count(process, "commit").seen).sum::<u64>())
-    };
+    let seen = || seen(&folder, "commit");
     // Twice: from the beginning, and after it was stopped.
     for turn in 0..2 {
         let before = seen().unwrap_or_default();
@@ -32,4 +37,29 @@ fn a_program_that_began_paused_is_recorded_from_start_on_and_again_after_stop() 
     let trace = started.wait().expect(0).read();
     trace.assert_balanced();
     assert!(trace.table("launches").len() >= 40);
+}
+
+#[test]
+fn what_was_made_while_recording_was_paused_has_its_queue_and_that_ones_label() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let Some((dylibs, _)) = apple_targets() else { return };
+    let scratch = Scratch::new();
+    let file = scratch.path().join("made");
+    let target = Processor::X86.target(&scratch, &dylibs, "metal_switched.m").arg(&file).arg("held");
+    let started = target.options(["--malloc", "off", "--start-paused"]).start();
+    let session = started.pid().to_string();
+    poll(PATIENCE, || file.exists().then_some(())).expect("the program has its command buffer");
+    scratch.gputrace(&["start", &session]).expect(0);
+    let folder = started.trace.clone();
+    poll(PATIENCE, || seen(&folder, "api").filter(|calls| *calls > 0)).expect("recording is on");
+    fs::write(file.with_extension("stop"), "").expect("a file");
+    let trace = started.wait().expect(0).read();
+    trace.assert_balanced();
+    let (names, table) = (trace.names(), trace.table("command_buffers"));
+    let name = |row: &Row| row.maybe_int("queue_name_id").map(|id| names[&id].clone());
+    let seen: Vec<_> =
+        sorted(&table, "start_ns").iter().map(|row| (row.int("queue") != 0, name(row), row.int("dispatches"))).collect();
+    // What was encoded while it was paused is not known.
+    let row = |dispatches: i64| (true, Some("named before".to_owned()), dispatches);
+    assert_eq!(seen, [row(0), row(2), row(2), row(2)]);
 }

@@ -1,7 +1,9 @@
 /* Commits that go on until they are told to end, for recording that is switched meanwhile, with the simulated Metal.
  *
- * usage: metal_switched FILE
- * Commits command buffers and waits for each; makes FILE after fifty, and ends twenty after FILE.stop is there, or after two minutes. */
+ * usage: metal_switched FILE [held]
+ * Commits command buffers and waits for each; makes FILE after fifty, and ends twenty after FILE.stop is there, or after two minutes.
+ * held: makes a command buffer of a queue with a label, then FILE; sets the value of an event until FILE.stop
+ * is there, then commits it, and three more. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,13 +12,45 @@
 
 #include "metal.h"
 
+static time_t end;
+
+static id<MTLCommandBuffer> encode(id<MTLCommandQueue> queue) {
+    id<MTLCommandBuffer> work = [queue commandBuffer];
+    id<MTLComputeCommandEncoder> kernels = [work computeCommandEncoder];
+    for (int i = 0; i < 2; i++) [kernels dispatchThreadgroups:(MTLSize){1, 1, 1} threadsPerThreadgroup:(MTLSize){1, 1, 1}];
+    [kernels endEncoding];
+    return work;
+}
+
+static void hold(id<MTLCommandQueue> queue, const char *file, const char *stop) {
+    void *pool = objc_autoreleasePoolPush();
+    [queue setLabel:[NSString stringWithUTF8String:"named before"]];
+    id<MTLCommandBuffer> work = encode(queue);
+    close(open(file, O_CREAT | O_WRONLY, 0644));
+    id<MTLSharedEvent> event = [[queue device] newSharedEvent];
+    for (uint64_t asked = 1; access(stop, F_OK) != 0 && time(NULL) < end; asked++) {
+        [event setSignaledValue:asked];
+        usleep(1000);
+    }
+    for (int i = 0; i < 4; i++) {
+        if (i > 0) work = encode(queue);
+        [work commit];
+        [work waitUntilCompleted];
+    }
+    objc_autoreleasePoolPop(pool);
+}
+
 int main(int argc, char **argv) {
     char stop[4096];
     if (argc < 2 || strlen(argv[1]) > 4000) return 2;
     sprintf(stop, "%s.stop", argv[1]);
     id<MTLCommandQueue> queue = [MTLCreateSystemDefaultDevice() newCommandQueue];
+    end = time(NULL) + 120;
+    if (argc > 2) {
+        hold(queue, argv[1], stop);
+        return 0;
+    }
     int left = -1;
-    time_t end = time(NULL) + 120;
     for (long made = 0; left != 0; made++) {
         void *pool = objc_autoreleasePoolPush();
         id<MTLCommandBuffer> work = [queue commandBuffer];

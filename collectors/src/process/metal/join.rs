@@ -125,7 +125,7 @@ impl Metal {
     }
 
     pub(super) fn commit(&mut self, mut message: Message, around: &mut Around<'_>) {
-        let [object, queue, _, count] = message.payload;
+        let [object, queue, label, count] = message.payload;
         let open = match message.numbered {
             true => self.members_of(object),
             // One that is there only since then has the address of the one that is committed, which was told too late.
@@ -166,7 +166,10 @@ impl Metal {
             around.tables.dispatch(dispatch, Some(message.call.correlation_id));
         }
         let count = if message.numbered { count.min(i32::MAX as u64) as i32 } else { 1 };
+        // Of one that the messages before it did not tell of.
+        let label = around.written.by_key(label);
         let of_queue = self.queue(queue);
+        of_queue.label = label.or(of_queue.label);
         of_queue.committed += 1;
         let labels = (open.label.is_some(), of_queue.label);
         let committed = Committed::new(&message, &content, &launch, count, labels);

@@ -17,7 +17,8 @@ messages! {
     COMMAND_BUFFER: "MTLCommandBuffer", from super::queue::END, needs ["addCompletedHandler:", "GPUStartTime"];
 
     // It may be gone when its commit returns: a handler of the program's may have been the last one to hold it.
-    Commit NONE commit "commit" "v@:" () -> () [commits::begin::<SLOT>] => |this: Id, (), queue| [this as u64, queue, 0, 1];
+    Commit NONE commit "commit" "v@:" () -> () [commits::begin::<SLOT>]
+        => |this: Id, (), [queue, label]: [u64; 2]| [this as u64, queue, label, 1];
     Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
     Api NONE enqueue "enqueue" "v@:" () -> () => |this, ()| about(this);
 
@@ -74,7 +75,7 @@ const NO_SLOT: usize = usize::MAX;
 
 /// Records a commit that did not come by a trampoline of its class.
 pub(super) fn committed(this: Id, original: Original) {
-    let payload = |this: Id, (), queue| [this as u64, queue, 0, 1];
+    let payload = |this: Id, (), [queue, label]: [u64; 2]| [this as u64, queue, label, 1];
     record::message(commit::HOOK, commit::NUMBER, this, commits::begin::<NO_SLOT>, |_| original.call(), payload);
 }
 

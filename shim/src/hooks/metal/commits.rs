@@ -1,14 +1,15 @@
 //! Command buffers on their way to their commit: which were seen made, and which have our handler.
 //!
 //! A commit adds one handler, once: it may be left by an exception and tried again. It asks its command buffer for nothing
-//! (its label was told as it was set). Both are known by address from a small table, where a new command buffer takes the place of an old one. One that
-//! is not in it (another has its place, or nobody saw it made) is asked.
+//! (its label was told as it was set). Both are known by address from a small table, where a new command buffer takes the place of
+//! an old one. One that is not in it (another has its place, or it was made while recording was paused, or nobody saw it made) is
+//! asked.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::command_buffer::queue;
-use super::completed;
-use crate::interpose::objc::{Id, send};
+use super::{completed, names};
+use crate::interpose::objc::{self, Id, send};
 
 /// In an address of the table: a message returned the command buffer, so the collector knows its queue.
 const SEEN: usize = 1;
@@ -28,17 +29,18 @@ fn place(buffer: Id) -> &'static AtomicUsize {
     BUFFERS.get((address >> 4 ^ address >> 14) & 1023).unwrap_or(&NOWHERE)
 }
 
-/// A message returned a new command buffer.
+/// A message returned a new command buffer, and was recorded or not. What was known of its address was of one that is gone.
 #[inline(always)]
-pub(super) fn made(buffer: Id) {
+pub(super) fn made(buffer: Id, is_told: bool) {
     if !buffer.is_null() {
-        place(buffer).store(buffer as usize | SEEN, Ordering::Relaxed);
+        place(buffer).store(if is_told { buffer as usize | SEEN } else { 0 }, Ordering::Relaxed);
     }
 }
 
-/// A command buffer is about to be committed: its end will be told. Returns its queue; 0 where the collector knows it.
+/// A command buffer is about to be committed: its end will be told. Returns its queue and the key of that one's label; zeros where
+/// the collector knows them.
 #[inline(always)]
-pub(super) fn begin<const SLOT: usize>(buffer: Id) -> u64 {
+pub(super) fn begin<const SLOT: usize>(buffer: Id) -> [u64; 2] {
     let (place, address) = (place(buffer), buffer as usize);
     let known = place.load(Ordering::Relaxed);
     let is_seen = known & !HEARD == address | SEEN;
@@ -49,7 +51,16 @@ pub(super) fn begin<const SLOT: usize>(buffer: Id) -> u64 {
             completed::listen::<SLOT>(buffer);
         }
     }
-    if is_seen { 0 } else { queue(buffer) }
+    if is_seen { [0; 2] } else { whose(buffer) }
+}
+
+/// What the messages before this one did not tell: they were sent while recording was paused, or nobody saw them.
+#[cold]
+#[inline(never)]
+fn whose(buffer: Id) -> [u64; 2] {
+    let queue = queue(buffer);
+    let of = queue as Id;
+    [queue, if objc::responds(of, c"label") { names::label(send!(of, "label"; Id)) } else { 0 }]
 }
 
 /// Its handlers run: its address is about to be another one's.

@@ -8,16 +8,17 @@ messages! {
     /// A queue of command buffers.
     QUEUE: "MTLCommandQueue", from super::device::END, needs ["commandBuffer", "device"];
 
-    Sync ROOM commandBuffer "commandBuffer" "@@:" () -> Id => made;
-    Sync ROOM unretained "commandBufferWithUnretainedReferences" "@@:" () -> Id => made;
-    Sync ROOM withDescriptor "commandBufferWithDescriptor:" "@@:@" (descriptor: Id) -> Id => made;
+    Sync ROOM commandBuffer "commandBuffer" "@@:" () -> Id [|_| true] => made;
+    Sync ROOM unretained "commandBufferWithUnretainedReferences" "@@:" () -> Id [|_| true] => made;
+    Sync ROOM withDescriptor "commandBufferWithDescriptor:" "@@:@" (descriptor: Id) -> Id [|_| true] => made;
     Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
 }
 
-fn made(queue: Id, made: Id) -> [u64; 4] {
+/// `is_told`: the collector will know whose it is.
+fn made(queue: Id, made: Id, is_told: bool) -> [u64; 4] {
     if COMMAND_BUFFER.meet(made) {
         late::watch(made);
     }
-    commits::made(made);
+    commits::made(made, is_told);
     [made as u64, queue as u64, 0, 0]
 }
