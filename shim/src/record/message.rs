@@ -60,6 +60,7 @@ pub(crate) fn message<R: Answer, P: Copy + Default>(
     let call = enter(hook.class, mark, goes_on);
     let mut prepared = P::default();
     if let Ok(call) = call {
+        call.layer.state.about.set(this as usize);
         prepared = before(this);
         start = call.begin(hook.class, number);
     }

@@ -172,6 +172,12 @@ impl<'a> Call<'a> {
 #[cold]
 #[inline(never)]
 fn abandon(layer: Layer<'_>, here: usize) {
+    #[cfg(target_os = "macos")]
+    crate::hooks::metal::left(
+        layer.state,
+        layer.hook.load(Ordering::Relaxed) as u16,
+        layer.start.load(Ordering::Relaxed),
+    );
     layer.start.store(0, Ordering::Relaxed);
     let class = crate::hooks::class_of(layer.hook.load(Ordering::Relaxed) as u16);
     if let Some(counter) = layer.row.abandoned.get(class as usize) {

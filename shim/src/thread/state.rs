@@ -37,7 +37,11 @@ pub(crate) struct State {
     /// Calls that take so many ticks get a stack; this and the next two belong to [`crate::stack`].
     pub(crate) long_ticks: Cell<u64>,
     /// End of the thread's last driver call, in ticks.
+    #[cfg(target_os = "linux")]
     pub(crate) last_end: Cell<u64>,
+    /// The object of the message to Metal that is under way, or was left.
+    #[cfg(target_os = "macos")]
+    pub(crate) about: Cell<usize>,
     /// Launches to pass before the next one that gets a stack.
     pub(crate) launches_left: Cell<i64>,
     /// The same as `guard` for the call of a library above the driver: the driver's calls inside it are the program's.
@@ -94,7 +98,10 @@ impl State {
             counter: Cell::new(u8::from(session::uses_counter())),
             ranges: Cell::new(0),
             long_ticks: Cell::new(u64::MAX),
+            #[cfg(target_os = "linux")]
             last_end: Cell::new(0),
+            #[cfg(target_os = "macos")]
+            about: Cell::new(0),
             launches_left: Cell::new(i64::MAX),
             counters: Cell::new(segment.wrapping_add(COUNTERS_AT).cast()),
             block: Cell::new(0),

@@ -3,14 +3,15 @@
 use core::hint::cold_path;
 
 use gputrace_abi::metal::encoder;
+use gputrace_abi::{Class, Event, local};
 
 use super::blit::BLIT;
 use super::compute::COMPUTE;
 use super::copies::COPIES;
 use super::late::Original;
-use super::{commits, messages, names};
+use super::{commits, devices, messages, names};
 use crate::interpose::objc::{Id, Sel, Selector, send};
-use crate::record;
+use crate::{record, thread};
 
 messages! {
     /// Work for the GPU, from its first encoder to its end.
@@ -68,6 +69,30 @@ pub(super) fn add_completed_handler<const SLOT: usize>(buffer: Id, block: Id) {
     let code: Code = unsafe { core::mem::transmute(original) };
     // SAFETY: the command buffer that is being committed, and a block that lives for ever.
     unsafe { code(buffer, SELECTOR.get(), block) }
+}
+
+/// Number of a commit.
+pub(super) const COMMIT: u16 = commit::NUMBER;
+
+/// Records a commit that was left by an exception, and whose work the GPU ran all the same: it began then. Its own event is among
+/// those that may be missing.
+#[cold]
+#[inline(never)]
+pub(super) fn left(this: Id, start: u64) {
+    let Some(state) = thread::state_slow().filter(|state| !state.is_paused()) else { return };
+    if let Some(seen) = state.row().and_then(|row| row.seen.get(Class::Commit as usize)) {
+        local::increment(seen);
+    }
+    let event = Event {
+        hook: commit::NUMBER,
+        start,
+        end: start,
+        flags: commit::HOOK.flags,
+        context: devices::number(this),
+        payload: [this as u64, queue(this), 0, 1],
+        ..Event::default()
+    };
+    state.write(event, Class::Commit);
 }
 
 /// No slot of any class.

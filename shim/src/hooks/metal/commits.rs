@@ -5,7 +5,7 @@
 //! an old one. One that is not in it (another has its place, or it was made while recording was paused, or nobody saw it made) is
 //! asked.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::command_buffer::queue;
 use super::{completed, names};
@@ -15,18 +15,27 @@ use crate::interpose::objc::{self, Id, send};
 const SEEN: usize = 1;
 /// Its end will be told.
 const HEARD: usize = 2;
+/// Its commit was left by an exception, and has no event; Metal may have taken the work before.
+const LEFT: usize = 4;
 
 /// MTLCommandBufferStatus: nothing was committed yet up to this one (enqueued).
 const ENQUEUED: usize = 1;
 
 static BUFFERS: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
+/// When the commits began that were left, by the same places.
+static STARTS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 static NOWHERE: AtomicUsize = AtomicUsize::new(0);
 
 #[inline(always)]
-fn place(buffer: Id) -> &'static AtomicUsize {
+fn index(buffer: Id) -> usize {
     let address = buffer as usize;
+    (address >> 4 ^ address >> 14) & 1023
+}
+
+#[inline(always)]
+fn place(buffer: Id) -> &'static AtomicUsize {
     // The mask keeps the index inside; `get` with a fallback costs nothing and cannot panic.
-    BUFFERS.get((address >> 4 ^ address >> 14) & 1023).unwrap_or(&NOWHERE)
+    BUFFERS.get(index(buffer)).unwrap_or(&NOWHERE)
 }
 
 /// A message returned a new command buffer, and was recorded or not. What was known of its address was of one that is gone.
@@ -42,10 +51,11 @@ pub(super) fn made(buffer: Id, is_told: bool) {
 #[inline(always)]
 pub(super) fn begin<const SLOT: usize>(buffer: Id) -> [u64; 2] {
     let (place, address) = (place(buffer), buffer as usize);
-    let known = place.load(Ordering::Relaxed);
+    // What was left before is tried again.
+    let known = place.load(Ordering::Relaxed) & !LEFT;
     let is_seen = known & !HEARD == address | SEEN;
+    place.store(address | HEARD | if is_seen { SEEN } else { 0 }, Ordering::Relaxed);
     if known & !SEEN != address | HEARD {
-        place.store(address | HEARD | if is_seen { SEEN } else { 0 }, Ordering::Relaxed);
         // One that was committed before takes no handlers, and its program is about to hear of it.
         if is_seen || send!(buffer, "status"; usize) <= ENQUEUED {
             completed::listen::<SLOT>(buffer);
@@ -63,10 +73,25 @@ fn whose(buffer: Id) -> [u64; 2] {
     [queue, if objc::responds(of, c"label") { names::label(send!(of, "label"; Id)) } else { 0 }]
 }
 
-/// Its handlers run: its address is about to be another one's.
-pub(super) fn ended(buffer: Id) {
+/// Its commit, which began then, was left. Whether Metal has the work its end tells, which may be over.
+pub(super) fn left(buffer: Id, start: u64) {
     let place = place(buffer);
-    if place.load(Ordering::Relaxed) & !(SEEN | HEARD) == buffer as usize {
-        place.store(0, Ordering::Relaxed);
+    let known = place.load(Ordering::Relaxed);
+    if known & !(SEEN | LEFT) == buffer as usize | HEARD && start != 0 {
+        STARTS.get(index(buffer)).into_iter().for_each(|place| place.store(start, Ordering::Relaxed));
+        // SYNC POINT: left. Release, with the Acquire of `ended`: the start is there. Its end may come at the same time.
+        let _ = place.compare_exchange(known, known | LEFT, Ordering::Release, Ordering::Relaxed);
     }
+}
+
+/// Its handlers run: its address is about to be another one's. When its commit began, if that was left.
+pub(super) fn ended(buffer: Id) -> Option<u64> {
+    let place = place(buffer);
+    let known = place.load(Ordering::Acquire);
+    if known & !(SEEN | HEARD | LEFT) != buffer as usize {
+        return None;
+    }
+    place.store(0, Ordering::Relaxed);
+    let start = STARTS.get(index(buffer)).filter(|_| known & LEFT != 0);
+    start.map(|start| start.load(Ordering::Relaxed))
 }

@@ -75,7 +75,9 @@ pub(super) fn listen<const SLOT: usize>(buffer: Id) {
 }
 
 unsafe extern "C" fn completed(_: *const Block, buffer: Id) {
-    commits::ended(buffer);
+    if let Some(start) = commits::ended(buffer) {
+        command_buffer::left(buffer, start);
+    }
     tell(buffer as u64, buffer, 0, send!(buffer, "status"; usize) as u16, devices::number(buffer));
 }
 

@@ -27,6 +27,7 @@ use gputrace_abi::layout::{NAME_BYTES, View, hook_flag};
 
 use super::Hook;
 use crate::interpose::objc::Id;
+use crate::thread::State;
 
 /// Number of the first message.
 pub(crate) const FIRST: u16 = super::alloc::FIRST + super::alloc::COUNT;
@@ -76,6 +77,13 @@ pub(crate) fn describe(view: &View) {
     });
     for (place, (number, part)) in (usize::from(END)..).zip(parts) {
         view.hook(place).into_iter().for_each(|row| row.write_more(number, part));
+    }
+}
+
+/// A message that began then was left.
+pub(crate) fn left(state: &State, number: u16, start: u64) {
+    if number == command_buffer::COMMIT {
+        commits::left(state.about.get() as Id, start);
     }
 }
 
