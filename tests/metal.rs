@@ -235,7 +235,9 @@ fn waits_are_as_long_as_they_were() {
             assert_command_buffers(run);
         });
     }
-    each("metal_waits.m", &["late"], |run| assert_longest(run, "event", "event", LEAST_NS));
+    for what in ["late", "handed"] {
+        each("metal_waits.m", &[what], |run| assert_longest(run, "event", "event", LEAST_NS));
+    }
     each("metal_waits.m", &["queues"], |run| {
         assert_longest(run, "stream", "completed", LEAST_NS);
         let syncs = run.trace.table("syncs");

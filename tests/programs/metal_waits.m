@@ -1,10 +1,11 @@
 /* Every way of waiting, with known lengths, for the simulated Metal.
  *
- * usage: metal_waits completed|scheduled|room|event|polled|late|queues
+ * usage: metal_waits completed|scheduled|room|event|handed|polled|late|queues
  *   completed  the host waits for a kernel of 20 ms
  *   scheduled  the second command buffer is scheduled when the first, of 20 ms, is over
  *   room       a queue for two, whose third command buffer waits for the first one of 20 ms
  *   event      the host waits for a shared event that comes after 20 ms; then for one that never comes, 5 ms
+ *   handed     the same, of another process' event
  *   polled     the host asks for a shared event's value until it comes, after 20 ms, and says how often
  *   late       another thread sets a shared event, and a listener is told
  *   queues     one queue waits for another one's event */
@@ -56,7 +57,8 @@ int main(int argc, char **argv) {
     void *pool = objc_autoreleasePoolPush();
     device = MTLCreateSystemDefaultDevice();
     id<MTLCommandQueue> queue = [device newCommandQueueWithMaxCommandBufferCount:2];
-    id<MTLSharedEvent> event = [device newSharedEvent];
+    int is_handed = !strcmp(what, "handed");
+    id<MTLSharedEvent> event = is_handed ? [device newSharedEventWithHandle:nil] : [device newSharedEvent];
     id<MTLCommandBuffer> first = encode(queue, "first_20000us");
     if (!strcmp(what, "completed")) {
         [first commit];
@@ -74,7 +76,7 @@ int main(int argc, char **argv) {
         id<MTLCommandBuffer> third = encode(queue, "third_1000us");
         [third commit];
         [third waitUntilCompleted];
-    } else if (!strcmp(what, "event")) {
+    } else if (!strcmp(what, "event") || is_handed) {
         [first encodeSignalEvent:event value:7];
         [first commit];
         printf("%d", [event waitUntilSignaledValue:7 timeoutMS:1000]);

@@ -74,6 +74,10 @@ enum { MOST_COMMAND_BUFFERS = 64 };
 - (id)newSharedEvent {
     return event_new("_MTLSimSharedEvent", self);
 }
+/* There is no other process: it is a new one. */
+- (id)newSharedEventWithHandle:(id)handle {
+    return event_new("_MTLSimSharedEvent", self);
+}
 - (id)newDefaultLibrary {
     return library_new();
 }

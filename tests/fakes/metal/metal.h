@@ -343,6 +343,7 @@ void objc_autoreleasePoolPop(void *pool);
 - (id<MTLHeap>)newHeapWithDescriptor:(MTLHeapDescriptor *)descriptor;
 - (id<MTLEvent>)newEvent;
 - (id<MTLSharedEvent>)newSharedEvent;
+- (id<MTLSharedEvent>)newSharedEventWithHandle:(id)handle;
 - (id<MTLLibrary>)newDefaultLibrary;
 - (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)function error:(id *)error;
 - (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)function

@@ -56,6 +56,11 @@ messages! {
         event::SHARED_EVENT.meet(made);
         [made as u64, 0, 0, 0]
     };
+    // Another process' event, by what it sent.
+    Api NONE newSharedEventWithHandle "newSharedEventWithHandle:" "@@:@" (handle: Id) -> Id { devices::seen } => |_, made| {
+        event::SHARED_EVENT.meet(made);
+        [made as u64, 0, 0, 0]
+    };
 
     Api NONE newMTL4CommandQueue "newMTL4CommandQueue" "@@:" () -> Id { devices::seen } => |_, made| {
         metal4::queue::QUEUE.meet(made);
