@@ -90,10 +90,12 @@ pub(super) fn begin() -> usize {
 
 fn take_place(thread: usize) -> Option<usize> {
     let nth = COMMITS.fetch_add(1, Ordering::Relaxed) + 1;
-    (0..PLACES as u64).find_map(|probe| {
-        let index = nth.wrapping_add(probe) % PLACES as u64;
-        let number = nth * PLACES as u64 + index;
-        let place = FLYING.get(index as usize)?;
+    // The first free one: its options are there, unless more are in flight than ever before.
+    FLYING.iter().enumerate().find_map(|(index, place)| {
+        if place.number.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        let number = nth * PLACES as u64 + index as u64;
         place.number.compare_exchange(0, number, Ordering::Acquire, Ordering::Relaxed).ok()?;
         place.holders.store(2, Ordering::Relaxed);
         place.thread.store(thread, Ordering::Relaxed);
