@@ -57,8 +57,10 @@ fn what_was_made_while_recording_was_paused_has_its_queue_and_that_ones_label() 
     trace.assert_balanced();
     let (names, table) = (trace.names(), trace.table("command_buffers"));
     let name = |row: &Row| row.maybe_int("queue_name_id").map(|id| names[&id].clone());
-    let seen: Vec<_> =
-        sorted(&table, "start_ns").iter().map(|row| (row.int("queue") != 0, name(row), row.int("dispatches"))).collect();
+    let seen: Vec<_> = sorted(&table, "start_ns")
+        .iter()
+        .map(|row| (row.int("queue") != 0, name(row), row.int("dispatches")))
+        .collect();
     // What was encoded while it was paused is not known.
     let row = |dispatches: i64| (true, Some("named before".to_owned()), dispatches);
     assert_eq!(seen, [row(0), row(2), row(2), row(2)]);

@@ -56,7 +56,11 @@ impl Processor {
         let inputs: Vec<PathBuf> = ["metal", "macho"].iter().flat_map(|name| files_in(&fakes.join(name))).collect();
         let sources = inputs.iter().filter(|file| file.extension().is_some_and(|e| e != "h"));
         let mut command = Command::new(self.compiler());
-        command.args(C_FLAGS).args([FRAME_POINTERS, "-shared", "-fPIC", "-Wl,-z,defs"]).args(sources).args(["-lobjc", "-lm"]);
+        command
+            .args(C_FLAGS)
+            .args([FRAME_POINTERS, "-shared", "-fPIC", "-Wl,-z,defs"])
+            .args(sources)
+            .args(["-lobjc", "-lm"]);
         made(command, &format!("libfake_macos-{}.so", self.compiler()), &inputs)
     }
 

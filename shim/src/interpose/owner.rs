@@ -4,8 +4,12 @@ use core::ffi::CStr;
 
 /// The library around an address: where it begins, and its file's name.
 fn library(code: *const ()) -> Option<(usize, *const core::ffi::c_char)> {
-    let mut found =
-        libc::Dl_info { dli_fname: core::ptr::null(), dli_fbase: core::ptr::null_mut(), dli_sname: core::ptr::null(), dli_saddr: core::ptr::null_mut() };
+    let mut found = libc::Dl_info {
+        dli_fname: core::ptr::null(),
+        dli_fbase: core::ptr::null_mut(),
+        dli_sname: core::ptr::null(),
+        dli_saddr: core::ptr::null_mut(),
+    };
     // SAFETY: an address of code, and a place for what is found.
     (unsafe { libc::dladdr(code.cast(), &mut found) } != 0).then_some((found.dli_fbase as usize, found.dli_fname))
 }

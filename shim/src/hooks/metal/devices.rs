@@ -54,7 +54,8 @@ pub(super) fn meet_late(device: Id) {
     if device.is_null() || known().any(|known| known == device as usize) {
         return;
     }
-    let is_a_layers = thread::state_slow().is_none_or(|state| record::is_inside_a_call(state, &raw const here as usize));
+    let is_a_layers =
+        thread::state_slow().is_none_or(|state| record::is_inside_a_call(state, &raw const here as usize));
     let number = |device: Id| send!(device, "registryID"; u64);
     if !is_a_layers && known().all(|known| number(known as Id) != number(device)) {
         meet(device);
