@@ -72,7 +72,11 @@ fn who_has_the_token_switches_a_session() {
     assert!(recorded >= 300 && (recorded as i64) <= stopped - early + 1, "{recorded} of {early}..{stopped}");
     // The token is nowhere in what is kept.
     let manifest = fs::read_dir(run.trace.join("manifest")).expect("manifests").flatten();
-    assert!(manifest.map(|file| fs::read(file.path()).expect("a file")).all(|bytes| !String::from_utf8_lossy(&bytes).contains(TOKEN)));
+    assert!(
+        manifest
+            .map(|file| fs::read(file.path()).expect("a file"))
+            .all(|bytes| !String::from_utf8_lossy(&bytes).contains(TOKEN))
+    );
 }
 
 #[test]

@@ -192,7 +192,8 @@ async fn order(request: &Request<Incoming>, session: &Session) -> Response<Full<
         return response(StatusCode::METHOD_NOT_ALLOWED, [TEXT, (ALLOW, "POST")], "an order is a POST\n");
     }
     let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
-    let (status, text) = orders.obey(request.uri().path(), request.uri().query().unwrap_or_default(), authorization).await;
+    let (status, text) =
+        orders.obey(request.uri().path(), request.uri().query().unwrap_or_default(), authorization).await;
     let text = format!("{text}\n");
     match status {
         StatusCode::UNAUTHORIZED => response(status, [TEXT, (WWW_AUTHENTICATE, "Bearer")], text),

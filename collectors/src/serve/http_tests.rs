@@ -56,7 +56,10 @@ fn metrics_are_at_one_path_and_are_only_read() {
 #[test]
 fn orders_are_taken_from_who_has_the_token() {
     let post = |address, path: &str, more: &str| {
-        ask(address, &format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n{more}\r\n"))
+        ask(
+            address,
+            &format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n{more}\r\n"),
+        )
     };
     let (_server, address) = server(|| snapshot(3));
     assert!(post(address, "/stop", "").starts_with("HTTP/1.1 403 "), "nobody gave a token");

@@ -118,7 +118,10 @@ fn line(path: &str, query: &str, now: SystemTime) -> Result<String, String> {
         "/set" if words.is_empty() => Err("what is to be set? /set?max-size=1000000000, for instance".to_owned()),
         "/set" => {
             let unknown = words.iter().find(|word| Setting::of(word).is_none());
-            unknown.map_or_else(|| Ok(format!("set {}", words.join(" "))), |word| Err(format!("{word}: no such setting, or not such a value")))
+            unknown.map_or_else(
+                || Ok(format!("set {}", words.join(" "))),
+                |word| Err(format!("{word}: no such setting, or not such a value")),
+            )
         }
         _ if words.is_empty() => Ok(path.trim_start_matches('/').to_owned()),
         _ => Err(format!("{path} has no parameters")),
@@ -176,7 +179,8 @@ mod tests {
         ] {
             assert_eq!(said(path, query).as_deref(), Ok(expected), "{path}?{query}");
         }
-        let wrong = ["for", "for=x", "for=0", "for=-1", "every=1", "for=2&every=2", "until=3", "for=1 dump", "for=1%0adump"];
+        let wrong =
+            ["for", "for=x", "for=0", "for=-1", "every=1", "for=2&every=2", "until=3", "for=1 dump", "for=1%0adump"];
         wrong.iter().for_each(|query| assert!(said("/start", query).is_err(), "{query}"));
         assert!(said("/stop", "for=1").is_err() && said("/set", "").is_err());
         assert!(said("/set", "max-size=7&budget=1").unwrap_err().starts_with("budget=1"));
@@ -189,7 +193,15 @@ mod tests {
         assert!(Token::new(&text[1..]).is_none() && Token::new(&format!("{text} x")).is_none());
         let token = Token::new(text).unwrap();
         assert!(token.is_in(b"Bearer 0123456789abcdef") && token.is_in(b"bearer  0123456789abcdef "));
-        for wrong in ["", "Bearer ", "Bearer 0123456789abcdeX", "Bearer 0123456789abcdefX", "Bearer 0123", text, "Basic  0123456789abcdef"] {
+        for wrong in [
+            "",
+            "Bearer ",
+            "Bearer 0123456789abcdeX",
+            "Bearer 0123456789abcdefX",
+            "Bearer 0123",
+            text,
+            "Basic  0123456789abcdef",
+        ] {
             assert!(!token.is_in(wrong.as_bytes()), "{wrong}");
         }
         assert!(!format!("{token:?}").contains(text));
