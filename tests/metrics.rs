@@ -58,9 +58,9 @@ impl<'a> Run<'a> {
         Run::of(scratch, options, &format!("WORK 60 1 > work.txt && {wait} UNTIL --token hush"))
     }
 
-    /// One process after the other that works.
+    /// One process after the other that works, for some seconds each: what its GPU did is told while it runs.
     fn start_to_work(scratch: &'a Scratch, options: &[&str]) -> Run<'a> {
-        Run::of(scratch, options, "while [ ! -e UNTIL ]; do WORK 6000 1 > work.txt; done")
+        Run::of(scratch, options, "while [ ! -e UNTIL ]; do WORK 60000 1 > work.txt; done")
     }
 
     fn of(scratch: &'a Scratch, options: &[&str], script: &str) -> Run<'a> {
