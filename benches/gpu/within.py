@@ -81,7 +81,8 @@ def hooks(name, count):
     print(f"{name}, hooks: {len(found)} pairs of steps, median {changes[middle]:+.2f} % ({changes[middle - reach]:+.2f} .. {changes[middle + reach]:+.2f}), of all time {share:+.2f} %", flush=True)
     for which, times in zip(("paused", "recorded"), zip(*found)):
         p50, p99, longest = budget.tail(times)
-        print(f"   {which:8} p50 {p50:.3f} p99 {p99:.3f} longest {longest:.2f} ms", flush=True)
+        slow = [(place, round(ms, 1)) for place, ms in enumerate(times) if ms > 3 * p99]
+        print(f"   {which:8} p50 {p50:.3f} p99 {p99:.3f} longest {longest:.2f} ms" + (f"; pairs with steps beyond three times p99: {slow}" if slow else ""), flush=True)
     print("  ", json.dumps(budget.process(trace).get("budget")), flush=True)
 
 
@@ -110,7 +111,7 @@ def windows(name, seconds):
             of_window = [ms for at, ms in inside if begin <= at and at + ms * 1e6 <= end]
             excess.append((sum(ms for _, ms in inside) - usual * len(inside), (end - begin) / 1e6, usual, statistics.mean(of_window) if of_window else usual))
     if not excess:
-        print(f"{name}, windows: {len(opened)} of them, none to compare", flush=True)
+        print(f"{name}, windows: {len(opened)} of them, none to compare\n   {budget.spent(trace)}", flush=True)
         return
     share = lambda some: 100 * sum(e for e, *_ in some) / len(some) * len(opened) / all_ms  # noqa: E731
     random.seed(1)
