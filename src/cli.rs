@@ -5,6 +5,7 @@
 
 mod capture;
 mod check;
+mod collect;
 mod detail;
 mod diff;
 mod dump;
@@ -30,6 +31,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use capture::CaptureRange;
 pub(crate) use check::CheckArgs;
+pub(crate) use collect::{CollectArgs, EnvArgs, EnvFormat};
+pub(crate) use detail::DetailKind;
 pub(crate) use diff::DiffArgs;
 pub(crate) use dump::DumpArgs;
 pub(crate) use export::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
@@ -82,6 +85,10 @@ pub(crate) enum Action {
     Import(ImportArgs),
     /// Compare two traces, number by number
     Diff(DiffArgs),
+    /// Collect what programs of a session do that is there whether gputrace runs or not
+    Collect(CollectArgs),
+    /// Print the environment of such a session's programs, or start one
+    Env(EnvArgs),
     /// Watch what a running session is doing
     Top(TopArgs),
     /// Have a running session keep what just happened
@@ -174,11 +181,13 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 19] = [
+const SUBCOMMANDS: [&str; 21] = [
     "record",
     "report",
     "check",
     "diff",
+    "collect",
+    "env",
     "top",
     "dump",
     "start",

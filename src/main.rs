@@ -67,6 +67,8 @@ fn dispatch(action: Action) -> Ending {
         Action::Export(args) => commands::export::run(&args).map(|()| Ending::Code(0)),
         Action::Import(args) => commands::import::run(&args).map(|()| Ending::Code(0)),
         Action::Diff(args) => commands::diff::run(&args).map(|()| Ending::Code(0)),
+        Action::Collect(args) => commands::collect::run(args),
+        Action::Env(args) => commands::collect::env(&args),
         Action::Top(args) => commands::top::run(&args),
         Action::Dump(args) => commands::dump::run(&args).map(|()| Ending::Code(0)),
         Action::Start(args) => commands::switch::start(&args).map(|()| Ending::Code(0)),

@@ -121,6 +121,9 @@ pub struct Config {
     pub redact: redact::Redact,
     /// When recording is on; none: from the start to the end, unless it is switched otherwise.
     pub capture: Option<Capture>,
+    /// The session outlives its collectors: segments are files, and each collector leaves what the next one needs in the session's folder.
+    #[serde(default)]
+    pub standing: bool,
     /// A file that, while it is there, switches recording off.
     pub disable_file: Option<PathBuf>,
     /// How many times as fast as it does time shall pass, for whoever tries weeks in minutes. 1 unless set; more only for segments
@@ -155,6 +158,7 @@ impl Config {
             detail: detail::Detail::Full,
             redact: redact::Redact::default(),
             capture: None,
+            standing: false,
             disable_file: None,
             speed: real_time(),
             heir: None,
@@ -262,7 +266,7 @@ pub fn start(config: Config) -> Result<Running, CollectError> {
     start_with(config, None)
 }
 
-/// Goes on with the processes of a collector that was killed, of which this is the heir: its trace is made whole first.
+/// Goes on with the processes of a collector that was killed, or that left them ([`Running::leave`]): its trace is made whole first.
 /// `config` is that collector's.
 pub fn take_over(config: Config, left: heir::Inheritance) -> Result<Running, recover::TakeOverError> {
     let launcher = recover::Launcher { host: config.host.clone(), id: config.launcher_id };
@@ -364,6 +368,15 @@ impl Running {
     /// Lines about trouble for the launcher to print, also those that come while the collector finishes.
     pub fn warnings(&self) -> Warnings {
         Warnings(self.shared.clone())
+    }
+
+    /// Brings to disk what there is, and reads no more: processes record on into their rings. For a session that outlives its collectors;
+    /// the next one goes on where this one was, once this process has ended. Returns how many processes run on; none: not all of it is on
+    /// the disk.
+    pub fn leave(&self, deadline: Instant) -> Option<usize> {
+        let (answer, left) = crossbeam_channel::bounded(1);
+        self.tell(Command::Leave { deadline, answer });
+        left.recv_deadline(deadline).ok().flatten()
     }
 
     /// Reads the rings to their end, seals the files, writes the last manifest.

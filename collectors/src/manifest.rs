@@ -88,6 +88,9 @@ pub struct Manifest {
     /// What became of the trace after the collector was killed; missing where it was not, or nobody has looked at it since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered: Option<Recovered>,
+    /// When the collector was stopped, ns since the Unix epoch, of a session that goes on; missing while one is at work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_ns: Option<i64>,
     /// What else a reader must know, a sentence each.
     pub notes: Vec<String>,
 }

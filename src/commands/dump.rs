@@ -10,8 +10,8 @@ use gputrace_collectors::control_path;
 
 use super::select::wrong;
 use crate::cli::DumpArgs;
-use crate::launch::processes;
 use crate::launch::session::{self, Found};
+use crate::launch::{processes, standing};
 
 /// A session answers a dump when a second has passed, and what the GPU did was told; a slow disk may take longer.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -30,7 +30,8 @@ pub(crate) fn run(args: &DumpArgs) -> Result<()> {
 
 /// The session that is named, or the only one of this user.
 pub(super) fn find(session: Option<&str>) -> Result<Found> {
-    let all = session::find(&session::bases());
+    let mut all = session::find(&session::bases());
+    all.extend(standing::find(&standing::usual()));
     match session {
         Some(name) => named(name, all),
         None => only(live(all)),
@@ -71,6 +72,9 @@ fn named(name: &str, all: Vec<Found>) -> Result<Found> {
     };
     if let Some(found) = all.iter().find(meant) {
         return allowed(found.clone());
+    }
+    if let Some(found) = standing::find(&real) {
+        return allowed(found);
     }
     let same = |live: &Live| live.trace.canonicalize().is_ok_and(|trace| trace == real);
     let writes = live(all).into_iter().find(same);

@@ -1,6 +1,7 @@
 //! The subcommands, one file each. They return what to exit with, or an error in the user's words; `main` does the rest.
 
 pub(crate) mod check;
+pub(crate) mod collect;
 pub(crate) mod demo;
 pub(crate) mod demo_loop;
 pub(crate) mod diff;

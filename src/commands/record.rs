@@ -5,8 +5,9 @@
 
 mod heir;
 mod memory;
-mod metrics;
+pub(super) mod metrics;
 mod stay;
+pub(super) mod wanted;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -15,15 +16,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use gputrace_collectors::counters::Asked;
 use gputrace_collectors::{Config, DEBUGINFOD_CLIENT, Running};
 
-use crate::cli::{
-    BUDGET, GPU_WINDOW_EVERY, GpuActivity, GpuTime, HookRoute, Malloc, MallocArgs, OnFull, OsWaits, RecordArgs, Switch,
-};
+use crate::cli::{HookRoute, MallocArgs, RecordArgs, Switch};
 use heir::Heir;
 pub(crate) use heir::live as live_as_heir;
 use metrics::{Metrics, Prepared};
+pub(crate) use wanted::DISABLE_FILE;
 
 use crate::launch::brake::{Brake, CURE};
 use crate::launch::exit::{Ending, Failure, NOT_FOUND, OWN_FAILURE};
@@ -35,11 +34,8 @@ use crate::launch::session::{self, Session};
 use crate::launch::signals::{self, Signals};
 use crate::launch::spawn::{self, Program};
 use crate::launch::trace_folder::TraceFolder;
-use crate::launch::{environ, shim};
+use crate::launch::{environ, shim, standing};
 use crate::{note, render, say, terminal};
-
-/// With this file an administrator switches tracing off for a machine. The shim looks for it as well.
-pub(crate) const DISABLE_FILE: &str = "/etc/gputrace/disable";
 
 /// What `record` leaves behind for the one who called it.
 pub(crate) struct Recorded {
@@ -156,18 +152,7 @@ fn start_run(
     let id = gputrace_collectors::new_launcher_id();
     let mut config = Config::new(trace.to_owned(), session.path(), host(), id);
     config.command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    config.max_size = args.limits.max_size;
-    (config.max_age, config.keep_detail) = (args.limits.max_age, args.limits.keep_detail);
-    config.detail = args.detail.wanted();
-    config.capture = args.capture.schedule();
-    config.host_memory = args.malloc.asked(args.stacks);
-    config.debuginfod = args.debuginfod;
-    config.counters = args.counters.0.map(|hz| Asked { hz, cpu: args.cpu_counters == Switch::On });
-    config.disable_file = Some(PathBuf::from(DISABLE_FILE));
-    config.redact = args.redact.clone();
-    config.rollup = args.rollup.0;
-    config.hang_after = Some(args.hang_after).filter(|after| !after.is_zero());
-    env!("CARGO_PKG_VERSION").clone_into(&mut config.tool_version);
+    wanted::configure(&mut config, args);
     let program =
         Program::new(path, &args.command, environment(args, inspection, &session, libraries.engine.as_deref())?)?;
 
@@ -214,70 +199,16 @@ fn environment(
     if inspection.obstacle.as_ref().is_some_and(|obstacle| !Obstacle::lets_children_be_traced(obstacle)) {
         return Ok(inherited);
     }
-    // Whoever wants each block wants no holes among them: a free that is missing is a leak.
-    let usual = if args.malloc.malloc == Malloc::Full { OnFull::Block } else { OnFull::Drop };
-    let on_full = match args.on_full.unwrap_or(usual) {
-        OnFull::Drop => "drop",
-        OnFull::Block => "block",
-    };
-    let stacks = match args.stacks {
-        Switch::On => args.stacks_over.to_string(),
-        Switch::Off => "off".to_owned(),
-    };
-    let launch_stacks = match args.launch_stacks {
-        0 => "off".to_owned(),
-        n => n.to_string(),
-    };
-    let os = match args.os {
-        OsWaits::Cuda => "cuda",
-        OsWaits::All => "all",
-        OsWaits::Off => "off",
-    };
-    let hook = match args.hook {
-        HookRoute::Auto => "auto",
-        HookRoute::Symbols => "symbols",
-        HookRoute::Inline => "inline",
-    };
-    let gpu_time = match args.gpu_time {
-        GpuTime::Auto => "auto",
-        GpuTime::Events => "events",
-        GpuTime::Full => "full",
-        GpuTime::Windows => "windows",
-        GpuTime::Off => "off",
-    };
-    let activity = |kind: &GpuActivity| match kind {
-        GpuActivity::Overhead => Some("overhead"),
-        GpuActivity::Sync => Some("sync"),
-        GpuActivity::UnifiedMemory => Some("unified-memory"),
-        GpuActivity::None => None,
-    };
-    let activities: Vec<&str> = args.gpu_activity.iter().filter_map(activity).collect();
-    let mut variables = vec![
-        ("GPUTRACE_GPU_ACTIVITY", activities.join(",")),
-        ("GPUTRACE_GPU_TIME", gpu_time.to_owned()),
-        ("GPUTRACE_BUDGET", ((args.budget.unwrap_or(BUDGET) * 1e4).round() as u32).max(1).to_string()),
-        // What nobody gave is the budget of windows alone.
-        ("GPUTRACE_SHED", if args.budget.is_some() { "on" } else { "off" }.to_owned()),
-        ("GPUTRACE_GPU_PERIOD", args.gpu_window_every.unwrap_or(GPU_WINDOW_EVERY).as_millis().to_string()),
-        ("GPUTRACE_JOB", job(|name| std::env::var(name).ok()).unwrap_or_else(|| session.path().display().to_string())),
-        ("GPUTRACE_HOOK", hook.to_owned()),
-        ("GPUTRACE_STACKS", stacks),
-        ("GPUTRACE_LAUNCH_STACKS", launch_stacks),
-        ("GPUTRACE_OS", os.to_owned()),
-        ("GPUTRACE_OS_OVER", args.os_over.to_string()),
-        ("GPUTRACE_SEGMENT_MEMORY", args.segment_memory.to_string()),
-        ("GPUTRACE_ON_FULL", on_full.to_owned()),
-    ];
     // What a gputrace around this one asked for is not asked for here.
-    MallocArgs::SWITCHES.iter().for_each(|name| environ::unset(&mut inherited, name));
-    variables.extend(args.capture.variables());
-    variables.extend(args.malloc.variables());
+    let switches = MallocArgs::SWITCHES.iter().copied().chain([standing::AS_FILES]);
+    switches.for_each(|name| environ::unset(&mut inherited, name));
     if args.nvtx == Switch::On {
         inherited = environ::with_nvtx(inherited, &session.preload());
     }
     if let Some(engine) = engine {
         inherited = environ::with_engine(inherited, &session.add_engine(engine)?);
     }
+    let variables = wanted::variables(args, &session.path());
     Ok(environ::for_target(inherited, &session.preload(), session.path().as_os_str(), &variables))
 }
 
@@ -288,20 +219,6 @@ fn no_debuginfod(search: Option<&OsStr>) -> Option<String> {
     }
     let client = find_command(OsStr::new(DEBUGINFOD_CLIENT), search);
     client.is_err().then(|| format!("{DEBUGINFOD_CLIENT} is not here (elfutils has it)"))
-}
-
-/// What all launchers of a job have in common, where a scheduler or the user said so: their windows open together.
-fn job(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
-    const NAMES: [&str; 7] = [
-        "SLURM_JOB_ID",
-        "PBS_JOBID",
-        "LSB_JOBID",
-        "FLUX_JOB_ID",
-        "PMIX_NAMESPACE",
-        "TORCHELASTIC_RUN_ID",
-        "MASTER_ADDR",
-    ];
-    NAMES.iter().find_map(|name| Some(format!("{name}={}", variable(name).filter(|value| !value.is_empty())?)))
 }
 
 /// What switches tracing off here, if something does.

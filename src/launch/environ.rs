@@ -12,7 +12,7 @@ pub(crate) const PRELOAD: &str = if cfg!(target_os = "macos") { "DYLD_INSERT_LIB
 const AUDIT: &str = "LD_AUDIT";
 const SESSION: &str = "GPUTRACE_SESSION";
 /// The library that NVTX loads to have its calls taken.
-const INJECTION: &str = "NVTX_INJECTION64_PATH";
+pub(crate) const INJECTION: &str = "NVTX_INJECTION64_PATH";
 /// The one that it would have loaded without us.
 const NEXT_INJECTION: &str = "GPUTRACE_NVTX_NEXT";
 

@@ -24,6 +24,7 @@ pub(crate) mod session;
 pub(crate) mod shim;
 pub(crate) mod signals;
 pub(crate) mod spawn;
+pub(crate) mod standing;
 pub(crate) mod supervise;
 #[cfg(test)]
 pub(crate) mod testing;

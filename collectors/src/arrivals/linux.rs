@@ -172,6 +172,7 @@ fn receive(connection: &OwnedFd) -> Message {
         exe,
         file: None,
         memory,
+        gone: false,
     })
 }
 
@@ -221,7 +222,7 @@ fn peer_pidfd(connection: &OwnedFd, pid: i32) -> Option<OwnedFd> {
 }
 
 /// A descriptor that becomes readable when the process has ended; none when it already has.
-pub(super) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
+pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
     // SAFETY: numbers only; a descriptor that the call returns is ours, and closes on exec by itself.
     unsafe { owned(libc::syscall(libc::SYS_pidfd_open, pid, 0) as RawFd).ok() }
 }

@@ -39,7 +39,7 @@ impl Door {
 }
 
 /// A descriptor that becomes readable when the process has ended: a kqueue with that one event. None when it already has.
-pub(super) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
+pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
     // SAFETY: numbers only; a descriptor that the call returns is ours.
     let queue = unsafe {
         let queue = libc::kqueue();

@@ -1,6 +1,7 @@
 //! How segments come to the collector: over the session's socket where there is one, or as files that it finds in the
 //! session's folder.
 
+mod holder;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "macos")]
@@ -9,16 +10,23 @@ mod macos;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+pub(crate) use holder::{Holder, Holders};
 #[cfg(target_os = "linux")]
-use linux::{Door, open_pidfd};
+use linux::Door;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::open_pidfd;
 #[cfg(target_os = "macos")]
-use macos::{Door, open_pidfd};
+use macos::Door;
+#[cfg(target_os = "macos")]
+pub(crate) use macos::open_pidfd;
 
 use crate::segment::{Refused, Segment};
+
+/// Start of the name of a segment's file.
+pub(crate) const SEGMENT: &str = "seg-";
 
 /// A process and its segment.
 pub(crate) struct Arrival {
@@ -36,6 +44,8 @@ pub(crate) struct Arrival {
     pub(crate) file: Option<PathBuf>,
     /// The segment's memory, for another collector.
     pub(crate) memory: Option<OwnedFd>,
+    /// The process is known to have ended.
+    pub(crate) gone: bool,
 }
 
 /// Where segments come from.
@@ -43,6 +53,7 @@ pub(crate) struct Arrivals {
     door: Door,
     session: PathBuf,
     adopted: Vec<PathBuf>,
+    holders: Holders,
 }
 
 impl Arrivals {
@@ -52,7 +63,7 @@ impl Arrivals {
             Some(door) => Door::keep(door, session),
             None => Door::open(session)?,
         };
-        Ok(Arrivals { door, session: session.to_owned(), adopted: Vec::new() })
+        Ok(Arrivals { door, session: session.to_owned(), adopted: Vec::new(), holders: Holders::default() })
     }
 
     /// The descriptor that becomes readable when a process comes; none where they come as files only.
@@ -75,12 +86,19 @@ impl Arrivals {
         self.door.wait(deadline);
     }
 
-    /// Takes segments that stand as files in the session's folder.
-    pub(crate) fn adopt_files(&mut self, mut take: impl FnMut(Arrival)) {
+    /// A file that another collector took.
+    pub(crate) fn adopted(&mut self, file: &Path) {
+        self.adopted.push(file.to_owned());
+    }
+
+    /// Takes segments that stand as files in the session's folder. `last`: those too of which it is not easy to say whose they are.
+    pub(crate) fn adopt_files(&mut self, last: bool, mut take: impl FnMut(Arrival)) {
         let Ok(entries) = fs::read_dir(&self.session) else { return };
+        self.holders.begin(last);
         for entry in entries.flatten() {
             let (name, path) = (entry.file_name(), entry.path());
-            if !name.as_bytes().starts_with(b"seg-") || self.adopted.contains(&path) {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(SEGMENT)) else { continue };
+            if self.adopted.contains(&path) {
                 continue;
             }
             let Ok(file) = File::options().read(true).write(true).open(&path) else { continue };
@@ -89,18 +107,24 @@ impl Arrivals {
                 Err(Refused::Magic | Refused::Size(_)) => continue,
                 other => other,
             };
-            self.adopted.push(path.clone());
-            let pid = segment
+            let claimed = segment
                 .as_ref()
                 .map_or(0, |s| s.view().header().pid.load(gputrace_abi::sync::Ordering::Relaxed) as i32);
+            let (pid, gone) = match self.holders.of(name, claimed) {
+                Holder::Process(pid) => (pid, false),
+                Holder::Nobody => (claimed, true),
+                Holder::Unknown => continue,
+            };
+            self.adopted.push(path.clone());
             take(Arrival {
                 pid,
                 foreign: false,
-                pidfd: open_pidfd(pid),
+                pidfd: if gone { None } else { open_pidfd(pid) },
                 segment,
                 exe: None,
                 file: Some(path),
                 memory: Some(file.into()),
+                gone,
             });
         }
     }

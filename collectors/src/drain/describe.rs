@@ -23,9 +23,13 @@ impl Drain {
             return;
         }
         self.changed |= self.shared.lock().unwrap_or_else(PoisonError::into_inner).take_news();
-        if !self.changed {
-            return;
+        if self.changed {
+            self.describe_now();
         }
+    }
+
+    /// Has the manifest and the rows of what runs written.
+    pub(super) fn describe_now(&mut self) {
         let start = Instant::now();
         self.changed = false;
         self.send_live();
@@ -164,7 +168,7 @@ impl Drain {
 
     /// Waits until the writer has taken the batches, so that the end of a large run needs no more memory than its
     /// middle.
-    fn make_room(&mut self, deadline: Instant) {
+    pub(super) fn make_room(&mut self, deadline: Instant) {
         while !self.flush_unsent() && Instant::now() < deadline {
             std::thread::sleep(BUSY);
         }

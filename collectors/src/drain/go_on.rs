@@ -1,4 +1,4 @@
-//! Going on with the processes of a collector that was killed, as its heir.
+//! Going on with the processes of a collector that was killed, as its heir, or that left a session that goes on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
@@ -8,7 +8,7 @@ use gputrace_abi::layout::CLASSES;
 
 use super::Drain;
 use super::switch::SWITCHED;
-use crate::heir::Will;
+use crate::heir::{Will, standing};
 use crate::manifest::Manifest;
 use crate::process::Process;
 use crate::recover::{Before, OnDisk};
@@ -17,8 +17,7 @@ use crate::segment::Segment;
 impl Drain {
     /// Takes its place: the account so far, and the processes that ran.
     pub(crate) fn go_on(&mut self, before: Before) {
-        let Before { manifest, mut left, ref on_disk, next, trouble, left_out, .. } = before;
-        let killed_ns = manifest.recovered.map_or(manifest.started_ns, |recovered| recovered.killed_ns);
+        let Before { manifest, mut left, ref on_disk, next, trouble, left_out, ended_ns: killed_ns, .. } = before;
         let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         report.go_on(&manifest);
         report.warnings.extend(trouble);
@@ -40,11 +39,17 @@ impl Drain {
                 }
             };
             let mut process = Process::new(id, kept.pid, segment, &self.config.redact);
-            process.foreign = kept.foreign;
+            (process.foreign, process.gone) = (kept.foreign, kept.gone);
             if let Some(within_ns) = self.config.host_memory.cull_ns {
                 process.cull(within_ns);
             }
-            (process.memory, process.has_heir) = (Some(kept.segment).filter(|_| wanted), wanted);
+            let keeps = kept.file.is_some();
+            (process.memory, process.has_heir) = (Some(kept.segment).filter(|_| wanted), wanted || keeps);
+            if let Some(file) = kept.file {
+                self.arrivals.adopted(&file);
+                process.kept = Some(standing::path(&file, id));
+                process.file = Some(file);
+            }
             process.go_on(kept.told, on_disk.of(id), &left_out.get(&id).copied().unwrap_or_default());
             self.go_on_counting(id, &process, on_disk);
             let token = self.expect_end(&mut process, kept.pidfd);

@@ -11,6 +11,7 @@ mod disabled;
 mod dumps;
 mod go_on;
 mod hangs;
+mod leave;
 mod live;
 mod scheduled;
 mod send;
@@ -74,6 +75,7 @@ pub(crate) enum Command {
     Heir(Arc<OwnedFd>),
     Live { hot: bool, answer: Sender<Arc<Snapshot>> },
     Finish { root: Option<ExitStatusInfo>, deadline: Instant },
+    Leave { deadline: Instant, answer: Sender<Option<usize>> },
 }
 
 const SOCKET: u64 = 0;
@@ -295,6 +297,7 @@ impl Drain {
                 Ok(Command::Heir(heir)) => self.leave_to(heir),
                 Ok(Command::Live { hot, answer }) => self.show(hot, &answer),
                 Ok(Command::Finish { root, deadline }) => return Some((root, deadline)),
+                Ok(Command::Leave { deadline, answer }) => self.leave(deadline, &answer),
                 Err(crossbeam_channel::TryRecvError::Empty) => return None,
                 // The launcher is gone without a word.
                 Err(crossbeam_channel::TryRecvError::Disconnected) => return Some((None, Instant::now())),
@@ -390,6 +393,9 @@ impl Drain {
         self.manifest.add_devices(process.devices.all());
         if let Some(file) = &process.file {
             self.arrivals.forget(file);
+        }
+        if let Some(kept) = &process.kept {
+            let _ = std::fs::remove_file(kept);
         }
     }
 

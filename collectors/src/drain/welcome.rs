@@ -1,11 +1,14 @@
 //! Processes that come: segments that are taken over, and those that cannot be traced.
 
+use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::{Drain, LOOK_FOR_FILES};
+use crate::accounting::ByClass;
 use crate::arrivals::Arrival;
+use crate::heir::standing;
 use crate::kernel;
 use crate::manifest::Untraced;
 use crate::process::Process;
@@ -51,7 +54,8 @@ impl Drain {
         self.arrivals.accept(|arrival| came.push(arrival));
         if self.looked_for_files.elapsed() >= LOOK_FOR_FILES {
             self.looked_for_files = Instant::now();
-            self.arrivals.adopt_files(|arrival| came.push(arrival));
+            let last = self.deadline.get().is_some();
+            self.arrivals.adopt_files(last, |arrival| came.push(arrival));
         }
         for arrival in came {
             self.take_over(arrival);
@@ -69,6 +73,21 @@ impl Drain {
             _ => {}
         }
         token
+    }
+
+    /// Leaves what the next collector needs beside the segment's file. Where an earlier one did, for a trace that is another or was ended
+    /// since, it is gone on where that one was.
+    fn keep(&self, process: &mut Process) {
+        let Some(file) = process.file.clone() else { return };
+        let kept = standing::path(&file, process.id);
+        if let Some(earlier) = standing::earlier(&file)
+            && std::fs::rename(&earlier, &kept).is_ok()
+        {
+            let told = File::options().read(true).write(true).open(&kept).ok().map(OwnedFd::from);
+            (process.kept, process.has_heir) = (Some(kept), true);
+            return process.go_on(told, std::iter::empty(), &ByClass::default());
+        }
+        process.keep_in(kept);
     }
 
     fn take_over(&mut self, arrival: Arrival) {
@@ -92,11 +111,14 @@ impl Drain {
             }
         };
         let mut process = Process::new(id, arrival.pid, segment, &self.config.redact);
-        (process.file, process.foreign) = (arrival.file, arrival.foreign);
+        (process.file, process.foreign, process.gone) = (arrival.file, arrival.foreign, arrival.gone);
         if let Some(within_ns) = self.config.host_memory.cull_ns {
             process.cull(within_ns);
         }
         (process.memory, process.has_heir) = (arrival.memory.filter(|_| self.will.is_wanted()), self.will.is_wanted());
+        if self.config.standing {
+            self.keep(&mut process);
+        }
         let token = self.expect_end(&mut process, arrival.pidfd);
         process.leave_to(&mut self.will);
         if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {

@@ -12,12 +12,14 @@ mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
 pub mod path;
+pub mod standing;
 pub(crate) mod told;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,6 +53,10 @@ pub(crate) struct Kept {
     pub(crate) segment: OwnedFd,
     pub(crate) pidfd: Option<OwnedFd>,
     pub(crate) told: Option<OwnedFd>,
+    /// The segment's file, where it has one.
+    pub(crate) file: Option<PathBuf>,
+    /// It is known to have ended.
+    pub(crate) gone: bool,
 }
 
 /// An heir that was just started has read what it is given by then.
@@ -219,7 +225,8 @@ pub fn wait(collector: &OwnedFd) -> Option<Inheritance> {
         match (Kind::from_u8(bytes[0]), fd) {
             (Some(Kind::Farewell), _) => return None,
             (Some(Kind::Process), Some(segment)) => {
-                let kept = Kept { pid, foreign: bytes[1] != 0, segment, pidfd: None, told: None };
+                let kept =
+                    Kept { pid, foreign: bytes[1] != 0, segment, pidfd: None, told: None, file: None, gone: false };
                 all.processes.insert(id, kept);
             }
             (Some(Kind::Pidfd), fd) => {

@@ -7,7 +7,8 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 
 use crate::accounting::Retired;
 
@@ -32,6 +33,12 @@ impl Told {
         let file = super::paper()?;
         let heirs = file.try_clone()?.into();
         Ok((Told { file, length: 0 }, heirs))
+    }
+
+    /// An empty one in a file, for whoever finds it there.
+    pub(crate) fn at(path: &Path) -> io::Result<Told> {
+        let file = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        Ok(Told { file, length: 0 })
     }
 
     /// A descriptor for another heir.

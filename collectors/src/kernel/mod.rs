@@ -6,6 +6,6 @@ mod linux;
 mod macos;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{executable, stat_fields, thread_name};
+pub(crate) use linux::{executable, mapped, processes, stat_fields, thread_name};
 #[cfg(target_os = "macos")]
-pub(crate) use macos::{executable, task, thread_name};
+pub(crate) use macos::{executable, mapped, processes, task, thread_name};

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 use gputrace_abi::Class;
 use gputrace_abi::layout::{View, thread_state};
@@ -42,6 +43,14 @@ impl Process {
         if let Some(told) = self.told() {
             told.retired(&retired);
         }
+    }
+
+    /// Keeps it in a file from now on: of every process, for the file's name says which one it is.
+    pub(crate) fn keep_in(&mut self, file: PathBuf) {
+        if self.told.is_none() {
+            self.told = Told::at(&file).ok();
+        }
+        (self.has_heir, self.kept) = (self.told.is_some(), Some(file));
     }
 
     /// Most processes tell nothing and have one thread: it is made when there is something to be kept.

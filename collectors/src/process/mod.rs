@@ -80,6 +80,10 @@ pub(crate) struct Process {
     heirs: Option<OwnedFd>,
     /// Events summed by the rows of an earlier collector.
     culled_before: u64,
+    /// The file in which that is kept, where one is to.
+    pub(crate) kept: Option<PathBuf>,
+    /// Known to have ended, whoever has its pid.
+    pub(crate) gone: bool,
     /// Its pid is a number of another namespace.
     pub(crate) foreign: bool,
     pub(crate) facts: Facts,
@@ -139,6 +143,8 @@ impl Process {
             has_heir: false,
             told: None,
             heirs: None,
+            kept: None,
+            gone: false,
             culled_before: 0,
             foreign: false,
             intake,
@@ -253,6 +259,20 @@ impl Process {
         self.held = held;
     }
 
+    /// Has all that is read by now in rows: another collector reads on.
+    pub(crate) fn give_out(&mut self, clocks: &mut Clocks, tables: &mut Tables, written: &mut Written) {
+        self.looked_for_threads = None;
+        self.pass(clocks, tables, written, false);
+        self.intake.memory.apply(u64::MAX);
+        self.intake.graphs.apply(u64::MAX);
+        self.resolve_held(clocks, tables, written);
+        self.finish_host(clocks, tables, written);
+        self.gpu.finish(clocks.now_ns(), tables, written);
+        self.take_communicators(clocks, tables, written, true);
+        self.take_graphs(clocks, tables, true);
+        self.let_threads_go(clocks, tables);
+    }
+
     /// Reads what is left and closes the books. `ended_ns`: when it ended, none if it runs on.
     pub(crate) fn finish(
         &mut self,
@@ -337,6 +357,7 @@ impl Process {
     /// Whether the process has ended.
     pub(crate) fn is_gone(&self) -> bool {
         match &self.pidfd {
+            _ if self.gone => true,
             Some(fd) => {
                 let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
                 // SAFETY: the kernel reads and writes one entry.

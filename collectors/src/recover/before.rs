@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::account::{File, OnDisk};
 use super::{Dead, Launcher, TakeOverError};
@@ -24,6 +25,8 @@ pub(crate) struct Before {
     pub(crate) left_out: BTreeMap<i64, ByClass>,
     /// Numbers of processes from here on are free.
     pub(crate) next: i64,
+    /// About when that collector was killed, or stopped, ns since the Unix epoch.
+    pub(crate) ended_ns: i64,
     /// What could not be written, for the user.
     pub(crate) trouble: Option<String>,
 }
@@ -53,12 +56,25 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
     manifest.processes = gone;
     let left_out = theirs.iter().map(|process| (process.process_id, mine.left_out(process))).collect();
     let lost = on_disk.correct(&mut manifest);
-    manifest.recovered = Some(Recovered { killed_ns: dead.killed_ns, lost, taken_over: true });
-    manifest.note(
-        "gputrace was killed, and another process of it went on: of about the last second before that events are lost",
-    );
+    match manifest.stopped_ns.take() {
+        // It had written all that it had read.
+        Some(stopped_ns) if lost == 0 => {
+            let gone_ns =
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i64 - stopped_ns);
+            manifest.note(&format!(
+                "gputrace was stopped for {:.1} s and went on: events wait in the rings meanwhile, and what finds no room is counted as dropped",
+                gone_ns as f64 / 1e9
+            ));
+        }
+        _ => {
+            manifest.recovered = Some(Recovered { killed_ns: dead.killed_ns, lost, taken_over: true });
+            manifest.note(
+                "gputrace was killed, and another process of it went on: of about the last second before that events are lost",
+            );
+        }
+    }
     let trouble = trouble.map(|error| writer::trouble(trace, "rows that a killed gputrace left", &error));
     trouble.iter().for_each(|text| manifest.note(text));
     let written = Some(Written { files, lock: dead.lock });
-    Ok(Before { manifest, left, on_disk: mine, written, next, trouble, left_out })
+    Ok(Before { manifest, left, on_disk: mine, written, next, ended_ns: dead.killed_ns, trouble, left_out })
 }

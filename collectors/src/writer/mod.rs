@@ -10,6 +10,7 @@
 //! the last rows; the other half is the manifest's. A file that has rows needs no more room to be sealed ([`TableFile`]).
 
 mod keep;
+mod message;
 mod report;
 mod reserve;
 mod stream;
@@ -21,20 +22,21 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::archive::next_number;
 use crate::clock::Time;
 use crate::encode::{self, Press};
 use crate::file::{TableFile, io_error};
 use crate::journal::{Item, Kind, Log};
-use crate::manifest::{self, Manifest, StoredTables, launcher_text};
+use crate::manifest::{self, StoredTables, launcher_text};
 use crate::recover::Written;
 use crate::schema::{TABLES, TableId};
 use crate::share::{Share, add};
 use crate::{CollectError, Config, stored};
 use keep::Shelf;
 pub(crate) use keep::{Limits, goes_last};
+pub(crate) use message::Message;
 use report::Report;
 pub(crate) use report::{Shared, trouble};
 use reserve::Reserve;
@@ -59,20 +61,6 @@ fn number(config: &Config, streams: &mut [Stream]) -> io::Result<()> {
         stream.sequence = next_number(&folder, &launcher_text(config.launcher_id))? as u32;
     }
     Ok(())
-}
-
-/// What the drain sends.
-pub(crate) enum Message {
-    /// Rows to be kept, and whose events they are.
-    Rows(TableId, RecordBatch, Vec<Share>),
-    /// Rows about what still runs, in place of the last such rows.
-    Live(TableId, RecordBatch),
-    /// The manifest as it is now.
-    Manifest(Box<Manifest>),
-    /// The trace is to keep to these from now on.
-    Limits(Limits),
-    /// Everything so far is to be brought to disk, and the sender told whether that went well.
-    Flush(Sender<bool>),
 }
 
 /// The writer.
@@ -162,6 +150,12 @@ impl Writer {
                 self.flush();
                 // Who asked may be gone.
                 let _ = done.try_send(!self.is_down());
+            }
+            Message::Seal(done) => {
+                // Each, whatever becomes of the others.
+                let left = TABLES.iter().filter(|table| !self.close(table.id)).count();
+                self.flush();
+                let _ = done.try_send(left == 0 && !self.is_down());
             }
             Message::Manifest(mut manifest) => {
                 self.report(|r| r.complete(&mut manifest));

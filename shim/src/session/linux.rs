@@ -1,6 +1,6 @@
 //! The segment's way to the collector on Linux, and what else a session needs there.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use gputrace_abi::hello::{EXE_BYTES, Hello, Refusal};
 use gputrace_abi::layout::View;
@@ -31,8 +31,12 @@ pub(super) fn configure_maps() {
     hooks::alloc::maps::configure(sys::variable(b"GPUTRACE_MMAP") == Some(b"1"));
 }
 
+/// Segments are files: the session outlives its collectors.
+static AS_FILES: AtomicU32 = AtomicU32::new(0);
+
 /// Reads what else the launcher asked for.
 pub(super) fn configure() {
+    AS_FILES.store((sys::variable(b"GPUTRACE_SEGMENT") == Some(b"file")) as u32, Ordering::Relaxed);
     stack::remember_main_stack(sys::environment() as usize);
     let calls = sys::variable(b"GPUTRACE_STACKS");
     // As those of calls unless told.
@@ -70,8 +74,12 @@ pub(super) fn counter_is_good(wanted: Option<&[u8]>) -> bool {
     }
 }
 
-/// Makes the segment and gives it to the collector; where none answers, one for a collector that comes later.
+/// Makes the segment and gives it to the collector; where none answers, or others are to come after it, one for a collector that comes
+/// later.
 pub(super) fn make(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
+    if AS_FILES.load(Ordering::Relaxed) != 0 {
+        return make_file(bytes, forked, notes);
+    }
     let memory = sys::memfd(c"gputrace")?;
     sys::ftruncate(&memory, bytes)?;
     let base = sys::map(bytes as usize, Some(&memory))?;

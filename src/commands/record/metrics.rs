@@ -10,16 +10,16 @@ use std::path::Path;
 use anyhow::Result;
 use gputrace_collectors::Running;
 use gputrace_collectors::serve::{Listener, Orders, Server, Token};
-use serde::{Deserialize, Serialize};
 #[cfg(feature = "otlp")]
 use gputrace_collectors::serve::{Push, Target};
+use serde::{Deserialize, Serialize};
 
 use crate::cli::MetricsArgs;
 use crate::launch::exit::{Failure, OWN_FAILURE};
 use crate::note;
 
 /// What was asked for, before there is anything to tell.
-pub(super) struct Prepared {
+pub(in crate::commands) struct Prepared {
     listener: Option<Listener>,
     token: Option<Token>,
     #[cfg(feature = "otlp")]
@@ -35,14 +35,14 @@ pub(super) struct Endpoint {
 
 /// Metrics, until this is dropped.
 #[derive(Default)]
-pub(super) struct Metrics {
+pub(in crate::commands) struct Metrics {
     _server: Option<Server>,
     #[cfg(feature = "otlp")]
     _push: Option<Push>,
 }
 
 /// Takes the addresses; an error is the user's to cure, and nothing has started yet.
-pub(super) fn prepare(args: &MetricsArgs) -> Result<Prepared> {
+pub(in crate::commands) fn prepare(args: &MetricsArgs) -> Result<Prepared> {
     let bind = |address: SocketAddr| {
         Listener::bind(address).map_err(|error| {
             let text = format!("--metrics {address}: cannot be listened at: {error}{}", cure(&error));
@@ -51,7 +51,8 @@ pub(super) fn prepare(args: &MetricsArgs) -> Result<Prepared> {
     };
     let token = args.metrics_token.as_deref().map(token).transpose()?;
     if let Some(address) = args.metrics.filter(|address| token.is_some() && !address.ip().is_loopback()) {
-        let text = format!("--metrics-token: orders are taken on the loopback interface only, and {address} is not one of it");
+        let text =
+            format!("--metrics-token: orders are taken on the loopback interface only, and {address} is not one of it");
         return Err(Failure::error(OWN_FAILURE, text));
     }
     let listener = args.metrics.map(bind).transpose()?;
@@ -116,7 +117,7 @@ impl Prepared {
     }
 
     /// Tells what the collector of a session has.
-    pub(super) fn begin(self, running: &Running, session: &Path) -> io::Result<Metrics> {
+    pub(in crate::commands) fn begin(self, running: &Running, session: &Path) -> io::Result<Metrics> {
         let orders = self.token.map(|token| Orders::new(token, session));
         let server = self.listener.map(|listener| listener.serve(running.live(), orders)).transpose()?;
         Ok(Metrics {

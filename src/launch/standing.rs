@@ -1,0 +1,234 @@
+//! The folder of a session that outlives its collectors: programs are started with its environment whether a collector is there or not.
+//!
+//! | path | what |
+//! |---|---|
+//! | the folder itself | mode 0700; locked (flock) as long as a collector is at work |
+//! | `s/` | GPUTRACE_SESSION: segments, what is kept beside them, the sockets |
+//! | `shim.so` | a copy, so that the folder is all that another container needs |
+//! | `no-libasan.so/` | what LD_PRELOAD leads to, see `links.rs` |
+//! | `about.json` | [`About`] |
+//!
+//! Nothing in it is removed while processes may look for it. A newer gputrace puts its shim in place of the old one: processes that run
+//! keep theirs.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::session::Found;
+use super::{links, others};
+
+/// The variable by which processes are told that their segments are to be files.
+pub(crate) const AS_FILES: &str = "GPUTRACE_SEGMENT";
+const ABOUT: &str = "about.json";
+/// `<folder>/s/seg-<pid>-<number>` must fit into what the kernel takes for a socket.
+const MOST_PATH_BYTES: usize = 80;
+
+/// What a collector leaves to the next one, and what programs are started with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// The pid of the collector that is, or was, at work.
+    pub(crate) pid: u32,
+    /// Folder of the trace.
+    #[serde(with = "gputrace_collectors::heir::path")]
+    pub(crate) trace: PathBuf,
+    /// The launcher's part of it.
+    pub(crate) host: String,
+    pub(crate) launcher_id: u64,
+    /// Variables of programs that are to be traced, without those of the loader.
+    pub(crate) variables: Vec<(String, String)>,
+    /// NVTX is to find the shim.
+    pub(crate) nvtx: bool,
+}
+
+/// A session of which this process is the collector.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    root: PathBuf,
+    /// Held for its lock.
+    _lock: File,
+}
+
+/// The folder that is meant where none is named: of the user's own, in memory.
+pub(crate) fn usual() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
+        Some(path) => path.join("gputrace"),
+        // SAFETY: the call only reads this process's credentials.
+        None => PathBuf::from(format!("/dev/shm/gputrace-{}", unsafe { libc::getuid() })),
+    }
+}
+
+/// What stands in the session's folder. Err: it is none, or another user's.
+pub(crate) fn about(root: &Path) -> Result<About> {
+    let path = root.join(ABOUT);
+    let text = fs::read(&path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => anyhow::anyhow!("{}: no session; gputrace collect {0} makes one", root.display()),
+        ErrorKind::PermissionDenied => anyhow::anyhow!("{}: the session is another user's", root.display()),
+        _ => anyhow::anyhow!("{}: {error}", path.display()),
+    })?;
+    serde_json::from_slice(&text).with_context(|| format!("{}: cannot be understood", path.display()))
+}
+
+/// The session of this folder, if it is one.
+pub(crate) fn find(root: &Path) -> Option<Found> {
+    let about = about(root).ok()?;
+    Some(Found { pid: about.pid, path: root.to_owned(), owner: fs::metadata(root).ok()?.uid() })
+}
+
+/// The entry of LD_PRELOAD for the session of this folder.
+pub(crate) fn preload(root: &Path) -> OsString {
+    links::preload(root)
+}
+
+/// GPUTRACE_SESSION.
+pub(crate) fn session(root: &Path) -> PathBuf {
+    root.join("s")
+}
+
+impl Standing {
+    /// Makes the folder where there is none, and is the only one at work there. `shim`: what programs will load.
+    pub(crate) fn open(root: &Path, shim: &Path) -> Result<Standing> {
+        let root = std::path::absolute(root)?;
+        check_name(&root)?;
+        match DirBuilder::new().mode(0o700).create(&root) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(error).context(format!("{}: the session's folder cannot be made", root.display()));
+            }
+            made => drop(made),
+        }
+        check_owner(&root)?;
+        let lock = File::open(&root).with_context(|| format!("{}: cannot be opened", root.display()))?;
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let pid = about(&root).map_or(0, |about| about.pid);
+            bail!(
+                "{}: gputrace (process {pid}) is at work there; stop it first: what is traced runs on, and nothing is lost",
+                root.display()
+            );
+        }
+        let standing = Standing { root, _lock: lock };
+        standing
+            .fill(shim)
+            .with_context(|| format!("{}: the session's folder cannot be filled", standing.root.display()))?;
+        Ok(standing)
+    }
+
+    fn fill(&self, shim: &Path) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(session(&self.root)) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            made => drop(made),
+        }
+        let (copy, young) = (self.root.join(others::SHIM), self.root.join(".shim.new"));
+        fs::copy(shim, &young)?;
+        fs::set_permissions(&young, fs::Permissions::from_mode(0o755))?;
+        fs::rename(&young, &copy)?;
+        if !links::folder(&self.root).exists() {
+            links::make(&self.root, &copy, None)?;
+            others::let_in(&self.root, &links::folder(&self.root))?;
+        }
+        Ok(())
+    }
+
+    /// The folder.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// GPUTRACE_SESSION.
+    pub(crate) fn path(&self) -> PathBuf {
+        session(&self.root)
+    }
+
+    /// Says who is at work here, and with what programs are to be started.
+    pub(crate) fn tell(&self, about: &About) -> Result<()> {
+        let (to, young) = (self.root.join(ABOUT), self.root.join(".about.new"));
+        let written = fs::write(&young, serde_json::to_vec_pretty(about)?).and_then(|()| fs::rename(&young, &to));
+        written.with_context(|| format!("{}: cannot be written", to.display()))
+    }
+}
+
+/// What LD_PRELOAD and a socket can hold.
+fn check_name(root: &Path) -> Result<()> {
+    let name = root.as_os_str();
+    if name.len() > MOST_PATH_BYTES {
+        bail!("{}: too long for a socket; choose a path of {MOST_PATH_BYTES} bytes at most", root.display());
+    }
+    if name.as_bytes().iter().any(|byte| b": $\n'\"".contains(byte)) {
+        bail!("{}: LD_PRELOAD cannot hold a path with a space, a colon, a dollar sign or quotes", root.display());
+    }
+    Ok(())
+}
+
+/// What another user could put things into is not taken.
+fn check_owner(root: &Path) -> Result<()> {
+    let about = fs::symlink_metadata(root).with_context(|| format!("{}: cannot be looked at", root.display()))?;
+    // SAFETY: the call only reads this process's credentials.
+    let own = unsafe { libc::geteuid() };
+    if !about.is_dir() || about.uid() != own {
+        bail!("{}: no folder of this user's; name another one", root.display());
+    }
+    if about.mode() & 0o066 != 0 {
+        bail!("{}: others may read or write there; chmod 700 {0}, or name another folder", root.display());
+    }
+    let strange = |name: &OsStr| {
+        !["s", ABOUT, others::SHIM, "no-libasan.so", ".shim.new", ".about.new"].iter().any(|known| name == *known)
+    };
+    let entries = fs::read_dir(root).with_context(|| format!("{}: cannot be read", root.display()))?;
+    match entries.flatten().find(|entry| strange(&entry.file_name())) {
+        Some(entry) => bail!(
+            "{}: holds {}, which is of no session; name a folder of its own",
+            root.display(),
+            entry.file_name().display()
+        ),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::testing::Folder;
+
+    #[test]
+    fn a_session_stays_and_has_one_collector_at_a_time() {
+        let folder = Folder::new("standing");
+        let root = folder.path().join("s1");
+        assert!(about(&root).unwrap_err().to_string().contains("gputrace collect"));
+        let first = Standing::open(&root, Path::new("/bin/true")).unwrap();
+        let said = About { pid: 77, trace: "/t".into(), variables: vec![("A".into(), "b".into())], ..About::default() };
+        first.tell(&said).unwrap();
+        let busy = Standing::open(&root, Path::new("/bin/true")).unwrap_err().to_string();
+        assert!(busy.contains("(process 77) is at work there"), "{busy}");
+        drop(first);
+        let second = Standing::open(&root, Path::new("/bin/true")).unwrap();
+        assert_eq!((about(second.root()).unwrap(), find(&root).unwrap().pid), (said, 77));
+        assert!(second.path().is_dir() && root.join(others::SHIM).is_file() && links::folder(&root).is_dir());
+    }
+
+    #[test]
+    fn folders_of_others_and_for_other_things_are_left_alone() {
+        let folder = Folder::new("standing-odd");
+        let said =
+            |name: &str| Standing::open(&folder.path().join(name), Path::new("/bin/true")).unwrap_err().to_string();
+        folder.file("home/notes", b"", 0o600);
+        fs::set_permissions(folder.path().join("home"), fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(said("home").contains("holds notes"));
+        folder.file("file", b"", 0o600);
+        assert!(said("file").contains("no folder of this user's"));
+        let open = folder.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(said("open").contains("chmod 700"));
+        assert!(said("a b").contains("cannot hold a path with a space") && said(&"x".repeat(90)).contains("too long"));
+        std::os::unix::fs::symlink("home", folder.path().join("link")).unwrap();
+        assert!(said("link").contains("no folder of this user's"));
+    }
+}
