@@ -131,6 +131,11 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, walk: *mut c
 static WRITTEN: Known = Known::new();
 
 impl Object {
+    /// The kernel's own, which no file holds.
+    pub(super) fn is_kernels(&self) -> bool {
+        self.name.is_some_and(|name| name.to_bytes().ends_with(b"vdso.so.1"))
+    }
+
     /// Tells the collector about the library once; its key, or none where there was no room.
     pub(super) fn write(&self, state: &State) -> Option<u64> {
         let path = self.name.unwrap_or(c"").to_bytes();

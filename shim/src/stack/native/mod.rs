@@ -85,10 +85,14 @@ pub(super) fn is_in_frame_of_ours(mark: usize) -> Option<bool> {
     let ours = find::ours();
     let mut found = None;
     walk(|pc, extent| {
-        if extent.contains(&mark) {
+        // What nothing describes is passed by a guess, and behind the kernel's code for handlers a frame is left out: the one that was
+        // interrupted.
+        let sure = matches!(cache::get(pc - 1), Some(Known::Rule(_)))
+            && find::object(pc - 1).is_some_and(|object| !object.is_kernels());
+        if sure && extent.contains(&mark) {
             found = Some(ours.contains(&pc));
         }
-        extent.end <= mark
+        sure && extent.end <= mark
     });
     found
 }
