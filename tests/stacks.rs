@@ -134,7 +134,7 @@ fn every_allocation_has_pythons_own_functions_among_the_native_ones() {
     for python in pythons() {
         println!("{}", python.display());
         let target = scratch.target(python).arg(script()).env("ALLOCATE", "1").with_driver(Driver::Plain);
-        let run = target.options(["--malloc", "sample=16K", "--malloc-stacks", "on"]).traced().expect(0);
+        let run = target.options(["--malloc", "sample=16K"]).traced().expect(0);
         let trace = run.read();
         let mut stacks: HashMap<i64, Vec<(i64, Option<Frame>)>> = HashMap::new();
         for row in trace.table("stacks").rows() {

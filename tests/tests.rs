@@ -59,7 +59,6 @@
 //! | `switching` | recording that is switched on and off, by the program and from outside, and of which time the report is |
 //! | `capturing` | recording that is on in ranges, in steps, by the clock or at a signal, and never else |
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
-//! | `cold_tables` | a stack waits for no disk |
 //! | `interpreters` | Python embedded, in several interpreters, and while it ends: harmless, and no stack that was not so |
 //! | `unreached` | children that the shim cannot reach run as they do alone and are named when they use CUDA |
 //! | `standing` | a session outlives its collectors: what is traced meanwhile is in the trace, and nothing twice |
@@ -92,7 +91,6 @@ mod brake;
 mod broken_imports;
 mod capturing;
 mod clients;
-mod cold_tables;
 mod collectives;
 mod commands;
 mod counters;

@@ -1,7 +1,7 @@
 """What `--gpu-time auto --budget 1` costs, told within one process: `python within.py GPUTRACE FOLDER [PROGRAM:PAIRS:SECONDS,...]`.
 
 Runs of one program differ by more than a budget on most hosts, so nothing is compared between runs. Of each program two runs are made:
-pairs of steps, one with recording paused and one with it, in changing order, under `--budget 1`: what hooks cost; and steps for SECONDS under
+pairs of steps, one with recording paused and one with it, in an order that is drawn, under `--budget 1`: what hooks cost; and steps for SECONDS under
 `--gpu-time auto --budget 1`, of which those near each window (from BEFORE to AFTER it, while CUPTI comes and goes) are compared with those
 of the seconds before and after them: what windows cost of the whole time. Intervals hold the figure in 19 of 20 cases: a sign test's of pairs,
 by drawing windows anew (bootstrap) of the others. Programs: those of tails.py.
@@ -40,10 +40,12 @@ def pairs(name, count, out):
     """ms of a step, as (paused, recorded), of so many pairs."""
     import programs
 
+    random.seed(2)
     step, found = prepared(name), []
-    for pair in range(int(count)):
+    for _ in range(int(count)):
         took = {}
-        for recorded in ((True, False) if pair % 2 else (False, True)):
+        # Drawn, not in turn: what a program does at certain steps (code loaded when a sequence becomes longer than 32, 64, 256) falls on both.
+        for recorded in ((True, False) if random.random() < 0.5 else (False, True)):
             programs.recording(recorded)
             begin = time.perf_counter()
             step()

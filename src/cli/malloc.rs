@@ -21,8 +21,7 @@ pub(crate) struct MallocArgs {
 
     /// Whether recorded allocations get a stack, of Python lines or of native functions: on or off
     ///
-    /// As --stacks unless told. on waits for unwinding tables that have to be read from a disk, as --malloc full does; else a stack ends where
-    /// these are not in memory yet. Example: --malloc full --malloc-stacks off
+    /// As --stacks unless told. Example: --malloc full --malloc-stacks off
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) malloc_stacks: Option<Switch>,
 

@@ -9,14 +9,14 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use gputrace_abi::layout::{malloc_mode, note};
+use gputrace_abi::layout::note;
 use gputrace_abi::stack::MIXED;
 
 use super::frames::{Frames, Sink};
 use super::known::Known;
 use super::{known, native, python, spared};
 use crate::thread::State;
-use crate::{sampling, session, sys};
+use crate::{session, sys};
 
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// A Python would keep small objects in pools of its own (PYTHONMALLOC does not say otherwise), and it was not said yet.
@@ -27,11 +27,7 @@ static DESCRIBED: Known<65_536> = Known::new();
 
 /// Reads what the launcher asked for. For the constructor, after libraries can be found.
 pub(super) fn configure(wanted: bool) {
-    let all = sampling::mode() == malloc_mode::FULL || sys::variable(b"GPUTRACE_MALLOC_STACKS") == Some(b"on");
     WANTED.store(wanted && native::is_lock_free(), Ordering::Relaxed);
-    if all {
-        native::wait();
-    }
     POOLS.store(!sys::variable(b"PYTHONMALLOC").is_some_and(|name| name.starts_with(b"malloc")), Ordering::Relaxed);
 }
 
@@ -76,13 +72,9 @@ pub(crate) fn key(state: &State, timed: Option<u64>) -> u64 {
 #[inline(never)]
 fn describe(state: &State, key: u64) {
     let begun = state.now();
-    let before = native::misses();
     SPARE.borrow(|frames| {
         frames.begin(MIXED);
         walk(frames);
-        if native::misses() != before {
-            frames.key.cut();
-        }
         if frames.key.count > 0 && frames.describe(state, key) {
             DESCRIBED.insert(key);
         }

@@ -44,14 +44,9 @@ impl Key {
             self.count += 1;
             return true;
         }
-        self.cut();
-        false
-    }
-
-    /// Frames further out are missing.
-    pub(super) fn cut(&mut self) {
         self.cut = true;
         self.hash = known::mix(self.hash, CUT);
+        false
     }
 }
 

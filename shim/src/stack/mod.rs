@@ -228,12 +228,7 @@ fn walk(state: &State, start: u64, why: Why, python: bool, native: bool) {
     }
     frames.begin(stack::NATIVE);
     if native {
-        let before = native::misses();
         native::walk(|pc, _| frames.native(pc));
-        if native::misses() != before {
-            // Callers are missing that will be there for the next stack.
-            frames.key.cut();
-        }
     }
     let what = if frames.key.count > 0 { stacks::NATIVE } else { stacks::NONE };
     finish(state, start, why, &mut frames, what);

@@ -250,20 +250,6 @@ pub(crate) fn leave_out_of_dumps(at: *mut u8, bytes: usize) {
     let _ = unsafe { call(libc::SYS_madvise, [at as usize, bytes, libc::MADV_DONTDUMP as usize, 0, 0, 0]) };
 }
 
-/// Whether the page at this address would be read without waiting for a disk. True where the kernel does not say.
-pub(crate) fn is_in_memory(page: usize) -> bool {
-    let mut there = 1u8;
-    // SAFETY: the kernel writes a byte for the one page.
-    let told = unsafe { call(libc::SYS_mincore, [page, 1, (&raw mut there) as usize, 0, 0, 0]) };
-    told.is_err() || there & 1 != 0
-}
-
-/// Has the kernel read these pages of a file, and waits for none.
-pub(crate) fn will_need(at: usize, bytes: usize) {
-    // SAFETY: the advice changes nothing in this process; what is not mapped is refused.
-    let _ = unsafe { call(libc::SYS_madvise, [at, bytes, libc::MADV_WILLNEED as usize, 0, 0, 0]) };
-}
-
 /// Makes the kernel give a forked child zeros in place of these pages. Needs Linux 4.14.
 ///
 /// An emulator (qemu-user 7.2) takes each advice for a hint, ignores it and reports success. It is known by its taking

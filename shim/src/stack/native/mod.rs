@@ -11,7 +11,6 @@ mod bounds;
 mod bytes;
 mod cache;
 mod find;
-mod present;
 pub(super) mod remembered;
 mod rules;
 mod table;
@@ -25,7 +24,6 @@ use rules::{Base, Rule};
 
 pub(crate) use bounds::remember_main_stack;
 pub(super) use find::{is_lock_free, prepare};
-pub(super) use present::{misses, wait};
 
 /// Where a thread is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,7 +34,7 @@ struct Place {
 }
 
 /// Tells the calling thread's frames, innermost first, until `each` says that it is enough: the address behind its call, and
-/// from where to where the frame lies on the stack. Where [`misses`] grows meanwhile there are more.
+/// from where to where the frame lies on the stack.
 #[inline(always)]
 pub(super) fn walk(mut each: impl FnMut(usize, Range<usize>) -> bool) {
     let mut place = here();
@@ -133,10 +131,7 @@ struct Step {
 fn step(place: Place, end: usize) -> Option<Step> {
     // A return address may stand behind the last instruction of a function that does not return: the call is before.
     let pc = place.pc - 1;
-    let known = match cache::get(pc) {
-        Some(known) => known,
-        None => learn(pc)?,
-    };
+    let known = cache::get(pc).unwrap_or_else(|| learn(pc));
     let read = |at: usize| {
         // SAFETY: between the stack pointer and the end of the stack everything is mapped.
         (place.stack..end).contains(&at).then(|| unsafe { word(at) }).flatten()
@@ -168,17 +163,12 @@ fn step(place: Place, end: usize) -> Option<Step> {
     (stack > place.stack && stack <= end && pc > 1).then_some(step)
 }
 
-/// What is known about an address from now on. None: what says it is not in memory yet, and [`misses`] grew.
 #[cold]
 #[inline(never)]
-fn learn(pc: usize) -> Option<Known> {
-    let before = misses();
+fn learn(pc: usize) -> Known {
     let known = look_up(pc);
-    if misses() != before {
-        return None;
-    }
     cache::put(pc, known);
-    Some(known)
+    known
 }
 
 fn look_up(pc: usize) -> Known {

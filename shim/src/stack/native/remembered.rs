@@ -9,9 +9,9 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 
-use gputrace_abi::stack::{CUT, NATIVE};
+use gputrace_abi::stack::NATIVE;
 
-use super::{Place, Step, bounds, find, here, misses, step, walk};
+use super::{Place, Step, bounds, find, here, step, walk};
 use crate::stack::frames::{Key, Sink};
 use crate::stack::memory::word;
 use crate::stack::{known, python};
@@ -64,11 +64,8 @@ pub(in crate::stack) fn hash(state: &State) -> Option<u64> {
 #[cold]
 #[inline(never)]
 fn plain() -> u64 {
-    let (mut key, before) = (Key::new(NATIVE), misses());
+    let mut key = Key::new(NATIVE);
     walk(|pc, _| key.native(pc));
-    if misses() != before {
-        key.cut();
-    }
     key.hash
 }
 
@@ -79,7 +76,6 @@ impl Memory {
             (self.opened, self.count) = (opened, 0);
         }
         let (mut place, mut known, mut fresh) = (begin, self.count, 0);
-        let before = misses();
         let known = loop {
             // Frames inside of this one have returned.
             while let Some(entry) = known.checked_sub(1).and_then(|last| self.entries.get(last))
@@ -103,11 +99,6 @@ impl Memory {
             };
             fresh += 1;
             let Some(Step { next, caller_at, frame_at }) = step(place, end) else {
-                if misses() != before {
-                    // What is further out is not known yet: nothing of this is worth remembering.
-                    self.count = 0;
-                    return self.combine(0, fresh).1.map(|hash| known::mix(hash, CUT));
-                }
                 *entry = Entry { place, ..NOTHING };
                 break 0;
             };

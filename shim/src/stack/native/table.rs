@@ -7,7 +7,6 @@
 use core::ops::Range;
 
 use super::bytes::{Bytes, encoding};
-use super::present;
 
 /// What a library says about one function.
 pub(super) struct Function {
@@ -22,33 +21,30 @@ pub(super) struct Function {
     pub(super) return_register: u64,
 }
 
-/// The description of the function that holds `pc`, if that is in memory ([`present`]).
+/// The description of the function that holds `pc`.
 ///
 /// # Safety
 /// `header` is the `.eh_frame_hdr` of a library that stays loaded, in a segment with its `.eh_frame`.
 pub(super) unsafe fn function(header: usize, pc: usize) -> Option<Function> {
     // SAFETY: the caller's promise.
-    unsafe { find(header, pc, present::is) }.map(|(function, _)| function)
+    unsafe { find(header, pc) }.map(|(function, _)| function)
 }
 
-/// The code of the function that holds `pc`, waited for.
+/// The code of the function that holds `pc`.
 ///
 /// # Safety
 /// As for [`function`].
 pub(super) unsafe fn extent(header: usize, pc: usize) -> Option<Range<usize>> {
     // SAFETY: the caller's promise.
-    let (function, bytes) = unsafe { find(header, pc, |_, _| true)? };
+    let (function, bytes) = unsafe { find(header, pc)? };
     Some(function.start..function.start.checked_add(bytes)?)
 }
 
-/// The description of the function that holds `pc`, and its length. Only those bytes are read that `may_be`.
+/// The description of the function that holds `pc`, and its length.
 ///
 /// # Safety
 /// `header` is the `.eh_frame_hdr` of a library that stays loaded, in a segment with its `.eh_frame`.
-unsafe fn find(header: usize, pc: usize, may_be: impl Fn(usize, usize) -> bool + Copy) -> Option<(Function, usize)> {
-    if !may_be(header, 12) {
-        return None;
-    }
+unsafe fn find(header: usize, pc: usize) -> Option<(Function, usize)> {
     // SAFETY: the caller's promise; a header has 12 bytes before its list.
     let mut bytes = unsafe { Bytes::new(header, 12) };
     let [version, pointer, count, table] = bytes.u32()?.to_le_bytes();
@@ -59,9 +55,6 @@ unsafe fn find(header: usize, pc: usize, may_be: impl Fn(usize, usize) -> bool +
     let count = bytes.u32()? as usize;
     let list = header + 12;
     let entry = |n: usize| {
-        if !may_be(list + 8 * n, 8) {
-            return None;
-        }
         // SAFETY: the list has so many entries of two numbers.
         let mut bytes = unsafe { Bytes::new(list + 8 * n, 8) };
         Some((header.wrapping_add_signed(bytes.i32()? as isize), header.wrapping_add_signed(bytes.i32()? as isize)))
@@ -73,7 +66,7 @@ unsafe fn find(header: usize, pc: usize, may_be: impl Fn(usize, usize) -> bool +
     }
     let (start, description) = entry(low.checked_sub(1)?)?;
     // SAFETY: the list leads to a description.
-    let function = unsafe { describe(description, may_be)? };
+    let function = unsafe { describe(description)? };
     (function.0.start == start && pc - start < function.1).then_some(function)
 }
 
@@ -81,29 +74,25 @@ unsafe fn find(header: usize, pc: usize, may_be: impl Fn(usize, usize) -> bool +
 ///
 /// # Safety
 /// An entry stands there.
-unsafe fn entry(at: usize, may_be: impl Fn(usize, usize) -> bool) -> Option<Bytes> {
-    if !may_be(at, 4) {
-        return None;
-    }
+unsafe fn entry(at: usize) -> Option<Bytes> {
     // SAFETY: the caller's promise.
     let length = unsafe { Bytes::new(at, 4) }.u32()?;
     const EXTENDED: u32 = u32::MAX;
     // SAFETY: an entry has the length that it states.
-    (length != 0 && length != EXTENDED && may_be(at + 4, length as usize))
-        .then(|| unsafe { Bytes::new(at + 4, length as usize) })
+    (length != 0 && length != EXTENDED).then(|| unsafe { Bytes::new(at + 4, length as usize) })
 }
 
 /// The function of a description, and its length in bytes.
 ///
 /// # Safety
 /// A description stands there.
-unsafe fn describe(at: usize, may_be: impl Fn(usize, usize) -> bool + Copy) -> Option<(Function, usize)> {
+unsafe fn describe(at: usize) -> Option<(Function, usize)> {
     // SAFETY: the caller's promise.
-    let mut own = unsafe { entry(at, may_be)? };
+    let mut own = unsafe { entry(at)? };
     let here = own.at();
     let back = own.u32()? as usize;
     // SAFETY: a description begins with its distance to what it has in common with others.
-    let mut common = unsafe { entry(here.checked_sub(back).filter(|_| back != 0)?, may_be)? };
+    let mut common = unsafe { entry(here.checked_sub(back).filter(|_| back != 0)?)? };
     if common.u32()? != 0 {
         return None;
     }
