@@ -1,5 +1,5 @@
 //! What a session that outlives its collectors keeps for the next one: beside each segment's file another one, whose name says which
-//! process of the trace it is, and which holds what the process told once ([`super::told`]).
+//! process of the trace it is, and which holds what the process told once (`told.rs`).
 //!
 //! Here nobody needs to be alive to hand anything on: a collector that was stopped, killed, or replaced by a newer version leaves all of
 //! it in the session's folder.

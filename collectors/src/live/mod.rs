@@ -3,7 +3,7 @@
 //! Every row passes here on its way into its table, where it is added to the rollups as well (`tables::folding`): an addition to the
 //! sums of its process and kind, and while somebody looks to those of its kernel and line. Nothing is kept of single events.
 //! Who asks gets a [`Snapshot`], at the control socket (`live`) or by [`Source`]; the drain makes it between two passes, at most
-//! [`OFTEN_NS`] apart, and no lock stands in the way of an event.
+//! `OFTEN_NS` apart, and no lock stands in the way of an event.
 //!
 //! **Bounded.** Processes that run have sums of their own, [`MOST_PROCESSES`] at most; those of others are one sum, to which a
 //! process's are added when it ends. So no sum of the session ever runs back.

@@ -1,6 +1,6 @@
-//! The sums of a session for other programs: metrics with names ([`families`]), as Prometheus scrapes them ([`http`], [`mod@text`]) and,
-//! with the feature `otlp`, as they are pushed to an OpenTelemetry collector ([`otlp`]). Who has a token may order by HTTP what
-//! `gputrace start`, `stop`, `set` and `dump` do ([`orders`]).
+//! The sums of a session for other programs: metrics with names (`families.rs`), as Prometheus scrapes them (`http.rs`, `text.rs`) and,
+//! with the feature `otlp`, as they are pushed to an OpenTelemetry collector (`otlp.rs`). Who has a token may order by HTTP what
+//! `gputrace start`, `stop`, `set` and `dump` do (`orders.rs`).
 //!
 //! Nothing is counted here: all values come from the live aggregates ([`crate::live`]), of which one snapshot is one answer.
 
