@@ -227,6 +227,16 @@ impl<const N: usize> Chunk<N> {
         }
     }
 
+    /// The thread that reserved the slot with this commit word: whether it has not written it. False once it has, whatever the
+    /// chunk is used for since: then the slot may be another thread's.
+    pub fn awaits(&self, commit: u32) -> bool {
+        let is_written = |slot: &Slot| slot.committed(commit).is_some();
+        // The slot first: a slot that was not written keeps its chunk in the use that reserved it, and who finds in it what a
+        // later use wrote finds that use's generation too (`reopen` and `commit`).
+        self.slot(index_of(commit)).is_some_and(|slot| !is_written(slot))
+            && commit_word(self.generation(), index_of(commit)) == commit
+    }
+
     /// How many slots of a shared chunk are used, once there is no room in it.
     pub fn full_at(&self) -> Option<u32> {
         (self.header.reserved.load(Ordering::Relaxed) as u32).checked_sub(N as u32 + 1)

@@ -55,6 +55,11 @@ fn a_thread_that_was_thrown_out_sees_that_its_chunk_was_linked() {
 }
 
 #[test]
+fn a_thread_that_was_thrown_out_leaves_a_shared_chunk_that_is_used_again_as_it_is() {
+    model(|| scenarios::thrown_out_of_a_shared_chunk::<1>());
+}
+
+#[test]
 fn a_hole_is_seen_when_its_chunk_is_closed() {
     model(|| scenarios::hole::<3>(false, 3));
 }

@@ -53,6 +53,14 @@ fn a_thread_that_was_thrown_out_sees_that_its_chunk_was_linked() {
 }
 
 #[test]
+fn a_thread_that_was_thrown_out_leaves_a_shared_chunk_that_is_used_again_as_it_is() {
+    for _ in 0..ROUNDS {
+        scenarios::thrown_out_of_a_shared_chunk::<1>();
+        scenarios::thrown_out_of_a_shared_chunk::<7>();
+    }
+}
+
+#[test]
 fn a_hole_is_seen_when_its_chunk_is_closed_or_its_writer_dead() {
     for round in 0..ROUNDS {
         scenarios::hole::<3>(false, round);

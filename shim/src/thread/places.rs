@@ -74,7 +74,7 @@ impl State {
         }
     }
 
-    fn put_padding(&self, place: Place) {
+    pub(super) fn put_padding(&self, place: Place) {
         let (commit, thread) = (place.commit, self.number.get());
         self.slot(place).write(&Event { commit, hook: event::KIND_PADDING, thread, ..Event::default() });
     }
@@ -93,7 +93,7 @@ impl State {
         }
     }
 
-    pub(super) fn fill(&self, place: Place) {
+    fn fill(&self, place: Place) {
         if self.slot(place).committed(place.commit).is_none() {
             self.put_padding(place);
         }

@@ -64,8 +64,12 @@ impl State {
         let Some(row) = self.row() else { return };
         let note = row.sharing.swap(0, Ordering::Relaxed);
         let (n, chunk, commit) = ((note >> 48) as u32, (note >> 32) as u32 & 0xffff, note as u32);
-        for nth in 0..n {
-            self.fill(Place { chunk, commit: commit + nth, index: index_of(commit) + nth });
+        // SAFETY: the segment is mapped as long as this state has a row.
+        let view = unsafe { session::view_at(self.segment.get()) }.filter(|_| note != 0);
+        let Some(shared) = view.as_ref().and_then(|view| view.chunk(chunk)) else { return };
+        // What was written may have been read since, and its chunk be in use again.
+        for commit in (commit..commit + n).filter(|commit| shared.awaits(*commit)) {
+            self.put_padding(Place { chunk, commit, index: index_of(commit) });
         }
     }
 

@@ -420,3 +420,26 @@ pub(crate) fn arenas(looks: u64) {
     reader.join().unwrap();
     assert_eq!(arenas.read().map(|(turn, look)| (turn, look.mapped)), Some((2 * looks, looks)));
 }
+
+/// A thread was thrown out after it wrote a slot of the shared chain, and before it forgot that it had reserved it. The chunk may
+/// have been read since, and another thread may write in it.
+pub(crate) fn thrown_out_of_a_shared_chunk<const N: usize>() {
+    let segment = Segment::<N>::new(1);
+    let taken = segment.take().expect("a free chunk");
+    segment.at(taken).open(SHARED);
+    let (commit, index) = segment.at(taken).reserve_shared(1).expect("room");
+    assert!(segment.at(taken).awaits(commit));
+    segment.at(taken).slot(index).expect("a slot").write(&Event { commit, ..event(0, 0) });
+    let reading = {
+        let segment = segment.clone();
+        thread::spawn(move || {
+            segment.at(taken).open(SHARED);
+            let (commit, index) = segment.at(taken).reserve_shared(1).expect("room");
+            segment.at(taken).slot(index).expect("a slot").write(&Event { commit, ..event(1, 0) });
+            commit
+        })
+    };
+    assert!(!segment.at(taken).awaits(commit), "it was written");
+    let later = reading.join().expect("the reader");
+    assert!(!segment.at(taken).awaits(commit) && !segment.at(taken).awaits(later), "both were written");
+}
