@@ -263,11 +263,17 @@ impl Process {
     pub(crate) fn give_out(&mut self, clocks: &mut Clocks, tables: &mut Tables, written: &mut Written) {
         self.looked_for_threads = None;
         self.pass(clocks, tables, written, false);
+        self.resolve_all(clocks.now_ns(), clocks, tables, written);
+    }
+
+    /// Makes rows of all that was read and waits for something that comes later.
+    fn resolve_all(&mut self, now_ns: i64, clocks: &mut Clocks, tables: &mut Tables, written: &mut Written) {
         self.intake.memory.apply(u64::MAX);
         self.intake.graphs.apply(u64::MAX);
         self.resolve_held(clocks, tables, written);
         self.finish_host(clocks, tables, written);
-        self.gpu.finish(clocks.now_ns(), tables, written);
+        self.settle_metal(u64::MAX, clocks, tables, written, true);
+        self.gpu.finish(now_ns, tables, written);
         self.take_communicators(clocks, tables, written, true);
         self.take_graphs(clocks, tables, true);
         self.let_threads_go(clocks, tables);
@@ -296,15 +302,7 @@ impl Process {
                 }
             }
         }
-        self.intake.memory.apply(u64::MAX);
-        self.intake.graphs.apply(u64::MAX);
-        self.resolve_held(clocks, tables, written);
-        self.finish_host(clocks, tables, written);
-        self.settle_metal(u64::MAX, clocks, tables, written, true);
-        self.gpu.finish(ended_ns.unwrap_or_else(|| clocks.now_ns()), tables, written);
-        self.take_communicators(clocks, tables, written, true);
-        self.take_graphs(clocks, tables, true);
-        self.let_threads_go(clocks, tables);
+        self.resolve_all(ended_ns.unwrap_or_else(|| clocks.now_ns()), clocks, tables, written);
         self.let_threads_go(clocks, tables);
         self.leave_numbered_open(tables);
         self.books.enter_recorded(&self.threads[NOBODY].recorded);

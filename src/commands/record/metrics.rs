@@ -6,6 +6,8 @@ use std::io::{self, ErrorKind, Read};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use gputrace_collectors::Running;
@@ -17,6 +19,10 @@ use serde::{Deserialize, Serialize};
 use crate::cli::MetricsArgs;
 use crate::launch::exit::{Failure, OWN_FAILURE};
 use crate::note;
+
+/// How long a killed process may take to give its address back, and how often that is looked for.
+const CLOSING: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// What was asked for, before there is anything to tell.
 pub(in crate::commands) struct Prepared {
@@ -128,9 +134,20 @@ impl Prepared {
     }
 }
 
+/// Takes the address of a process that was killed: the kernel may not have closed its socket yet when its end is known.
+fn bind_again(address: SocketAddr) -> io::Result<Listener> {
+    let asked = Instant::now();
+    loop {
+        match Listener::bind(address) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && asked.elapsed() < CLOSING => thread::sleep(AGAIN),
+            bound => return bound,
+        }
+    }
+}
+
 /// What an heir goes on with: the address that its collector had.
 pub(super) fn go_on(endpoint: Option<Endpoint>, running: &Running, session: &Path) -> io::Result<Metrics> {
-    let listener = endpoint.as_ref().map(|endpoint| Listener::bind(endpoint.address)).transpose()?;
+    let listener = endpoint.as_ref().map(|endpoint| bind_again(endpoint.address)).transpose()?;
     let prepared = Prepared {
         listener,
         token: endpoint.and_then(|endpoint| endpoint.token),

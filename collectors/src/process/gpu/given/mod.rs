@@ -94,6 +94,8 @@ pub(crate) struct Calls {
     first: i64,
     /// Begin and end of those that took long, in the order of their begin.
     long: VecDeque<(i64, i64)>,
+    /// What the longest of them took.
+    longest_ns: i64,
     /// CUPTI's number of a call is its place and this.
     shift: Option<i64>,
     /// CUPTI's last number, which wraps at 32 bits.
@@ -116,11 +118,14 @@ pub(crate) struct Calls {
 impl Calls {
     /// A call was made. Calls of other threads that began later may have come before.
     pub(crate) fn add(&mut self, call: Given) {
-        let at = self.calls.iter().rposition(|other| other.start_ns <= call.start_ns).map_or(0, |before| before + 1);
+        let is_last = self.calls.back().is_none_or(|last| last.start_ns <= call.start_ns);
+        let before = |other: &Given| other.start_ns <= call.start_ns;
+        let at = if is_last { self.calls.len() } else { self.calls.partition_point(before) };
         self.calls.insert(at, call);
         if call.end_ns - call.start_ns > LONG_NS {
             let at = self.long.partition_point(|(start_ns, _)| *start_ns <= call.start_ns);
             self.long.insert(at, (call.start_ns, call.end_ns));
+            self.longest_ns = self.longest_ns.max(call.end_ns - call.start_ns);
         }
         if self.calls.len() > MOST {
             self.pop();
@@ -166,16 +171,21 @@ impl Calls {
         }
         let near = (1..=REACH).map_while(|away| self.at(place - away));
         let far_ns = self.at(place - REACH).map_or(i64::MIN, |far| far.start_ns);
-        let long = self.long.iter().take_while(|(start_ns, _)| *start_ns < far_ns).map(|(_, end_ns)| *end_ns);
+        let long = self.long_between(call.start_ns, far_ns).map(|(_, end_ns)| end_ns);
         let running = near.map(|other| other.end_ns).chain(long).filter(|end_ns| *end_ns >= call.start_ns);
         running.take((place - expected) as usize).count() as i64 == place - expected
     }
 
     /// Places of long calls that were running at some time.
     fn long_at(&self, ns: i64) -> impl Iterator<Item = i64> {
-        let running =
-            self.long.iter().take_while(move |(start_ns, _)| *start_ns < ns).filter(move |(_, end_ns)| *end_ns >= ns);
-        running.map(|(start_ns, _)| self.first + self.calls.partition_point(|call| call.start_ns < *start_ns) as i64)
+        let running = self.long_between(ns, ns).filter(move |(_, end_ns)| *end_ns >= ns);
+        running.map(|(start_ns, _)| self.first + self.calls.partition_point(|call| call.start_ns < start_ns) as i64)
+    }
+
+    /// Begin and end of long calls that may have been running at some time and began before another.
+    fn long_between(&self, ns: i64, before_ns: i64) -> impl Iterator<Item = (i64, i64)> {
+        let from = self.long.partition_point(|(start_ns, _)| *start_ns < ns.saturating_sub(self.longest_ns));
+        self.long.range(from..).copied().take_while(move |(start_ns, _)| *start_ns < before_ns)
     }
 
     /// The call that gave this work. `stream`: where it was given, as the driver names that, if it is known. `anywhere`: its
@@ -303,8 +313,9 @@ impl Calls {
         let (what, before_ns) = (What::of(work), self.latest(begin_ns));
         let after_ns = self.found.get(&stream).copied().unwrap_or(self.since_ns).max(self.since_ns);
         let from = self.calls.partition_point(|call| call.start_ns <= after_ns);
-        let at = (from..self.calls.len().min(from + PLACES as usize))
-            .find(|at| self.fits(self.first + *at as i64, what, stream, before_ns))?;
+        // What began later than the work gave it to nobody: most records whose call was lost are known by that at once.
+        let until = self.calls.partition_point(|call| call.start_ns <= before_ns).min(from + PLACES as usize);
+        let at = (from..until).find(|at| self.fits(self.first + *at as i64, what, stream, before_ns))?;
         self.take(number, self.first + at as i64)
     }
 
