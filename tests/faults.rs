@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::limits::{prefix, with_mounts};
-use crate::recovering::{heir_of, kill, kill_with_heirs};
+use crate::recovering::{heir_of, kill, kill_with_heirs, words};
 use crate::util::{Driver, Scratch, Trace, count, gputrace, poll, program, shim};
 
 /// The number in a file that `victim` shares with us.
@@ -64,7 +64,6 @@ fn a_killed_command_ends_gputrace_with_the_signal_and_its_trace_is_whole() {
 /// The only child of a process.
 pub(crate) fn child_of(pid: i32) -> i32 {
     let path = format!("/proc/{pid}/task/{pid}/children");
-    let words = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     // A copy of itself, which starts the heir and ends, is not meant: when it has ended it has no words.
     let is_another = |child: &i32| Some(words(*child)).is_some_and(|own| !own.is_empty() && own != words(pid));
     let read = || {

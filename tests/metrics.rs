@@ -60,7 +60,7 @@ impl<'a> Run<'a> {
 
     /// One process after the other that works, for some seconds each: what its GPU did is told while it runs.
     fn start_to_work(scratch: &'a Scratch, options: &[&str]) -> Run<'a> {
-        Run::of(scratch, options, "while [ ! -e UNTIL ]; do WORK 60000 1 > work.txt; done")
+        Run::of(scratch, options, "while [ ! -e UNTIL ]; do WORK 20000 1 > work.txt; done")
     }
 
     fn of(scratch: &'a Scratch, options: &[&str], script: &str) -> Run<'a> {
@@ -88,14 +88,17 @@ impl<'a> Run<'a> {
         poll(LONG, last).unwrap_or_else(|| panic!("{}", scrape(&self.address, accept).unwrap_or_default()))
     }
 
-    /// A scrape when all work was done, and devices and processes were read.
+    /// A scrape when all work was done and told of (the GPU's is when no process has earlier work that is unknown yet), and devices
+    /// and processes were read.
     fn settled(&self, accept: &str) -> String {
         self.scraped(accept, |text| {
             let values = values(text);
             // The shell and the program that waits run.
             let over = values.get("gputrace_processes_ended_total").is_some_and(|ended| *ended >= 1.0);
             let has = |name: &str| values.keys().any(|key| key.starts_with(name));
-            over && has("gputrace_nvml_power_watts") && has("gputrace_proc_rss_bytes")
+            let launches = of_class(&values, "gputrace_calls_total", "launch");
+            let kernels = of_class(&values, "gputrace_gpu_operation_duration_seconds_count", "kernel");
+            over && kernels == launches && has("gputrace_nvml_power_watts") && has("gputrace_proc_rss_bytes")
         })
     }
 
@@ -123,10 +126,10 @@ fn what_is_served_is_what_the_trace_counts_in_the_end() {
     let scratch = Scratch::new();
     let run = Run::start(&scratch, &["--metrics", "127.0.0.1:0"]);
     let mut before = BTreeMap::<String, f64>::new();
-    // As it goes nothing runs back.
+    // As it goes nothing runs back, but that a process that ends has no values of its own any more.
     let text = run.scraped("", |text| {
         let now = values(text);
-        let sums = |(key, _): &(&String, &f64)| key.contains("_total") && !key.contains("_process_");
+        let sums = |(key, _): &(&String, &f64)| key.contains("_total") && !key.contains("pid=\"");
         for (key, was) in before.iter().filter(sums) {
             assert!(now.get(key).is_some_and(|now| now >= was), "{key} was {was}, is {:?}", now.get(key));
         }

@@ -2,6 +2,7 @@
 //! it was time `gputrace recover` saves from what was written.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,12 @@ fn counted(file: &Path) -> u64 {
     bytes.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// The command line of a process.
+/// The command line of a process, by one read: who ends between two has but a part of his words.
 pub(crate) fn words(pid: i32) -> Vec<u8> {
-    fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+    let mut words = vec![0; 1 << 16];
+    let read = fs::File::open(format!("/proc/{pid}/cmdline")).and_then(|mut file| file.read(&mut words));
+    words.truncate(read.unwrap_or(0));
+    words
 }
 
 /// The processes with these words.
