@@ -17,6 +17,30 @@ pub struct Capture {
 }
 
 impl Capture {
+    /// From so long after the Unix epoch on.
+    pub fn new(from: Duration, length: Option<Duration>, every: Option<Duration>) -> Capture {
+        Capture { from_ns: i64::try_from(from.as_nanos()).unwrap_or(i64::MAX), length, every }
+    }
+
+    /// Whether windows have a length where they come again, and are shorter than from one to the next. The names of both are for the
+    /// error.
+    pub fn check(
+        length: Option<Duration>,
+        every: Option<Duration>,
+        [of_length, of_every]: [&str; 2],
+    ) -> Result<(), String> {
+        match (length, every) {
+            (Some(length), _) if length.is_zero() => Err(format!("{of_length} 0 records nothing")),
+            (None, Some(_)) => {
+                Err(format!("{of_every} says how often recording is on; for how long, {of_length} must say"))
+            }
+            (Some(length), Some(every)) if length >= every => {
+                Err(format!("{of_length} must be shorter than {of_every}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether recording is on at a moment.
     pub(crate) fn is_on(&self, now_ns: i64) -> bool {
         let passed = now_ns.saturating_sub(self.began(now_ns));

@@ -74,6 +74,8 @@ use writer::{Limits, Shared, Writer};
 pub use capture::Capture;
 pub use control::{Setting, control_path};
 pub use facts::quote;
+#[cfg(target_os = "linux")]
+pub use kernel::processes;
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
 pub use symbols::CLIENT as DEBUGINFOD_CLIENT;
 pub use writer::was_killed;

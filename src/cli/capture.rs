@@ -83,7 +83,7 @@ pub(crate) struct Steps {
 impl CaptureArgs {
     /// Err: what of the options says nothing beside the others, or too much.
     pub(crate) fn check(&self) -> Result<(), String> {
-        check(self.duration, self.capture_every, ["--duration", "--capture-every"])?;
+        Capture::check(self.duration, self.capture_every, ["--duration", "--capture-every"])?;
         let timed = self.delay.is_some() || self.duration.is_some();
         match self.range()? {
             CaptureRange::CudaProfilerApi | CaptureRange::Nvtx | CaptureRange::Steps if cfg!(target_os = "macos") => {
@@ -137,25 +137,8 @@ impl CaptureArgs {
     /// What the clock says of a run that starts now.
     pub(crate) fn schedule(&self) -> Option<Capture> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let from_ns = i64::try_from((now + self.delay.unwrap_or_default()).as_nanos()).unwrap_or(i64::MAX);
         let asked = self.delay.is_some() || self.duration.is_some();
-        asked.then_some(Capture { from_ns, length: self.duration, every: self.capture_every })
-    }
-}
-
-/// Whether windows have a length where they come again, and are shorter than from one to the next. The options' names are for the error.
-pub(super) fn check(
-    length: Option<Duration>,
-    every: Option<Duration>,
-    [of_length, of_every]: [&str; 2],
-) -> Result<(), String> {
-    match (length, every) {
-        (Some(length), _) if length.is_zero() => Err(format!("{of_length} 0 records nothing")),
-        (None, Some(_)) => {
-            Err(format!("{of_every} says how often recording is on; for how long, {of_length} must say"))
-        }
-        (Some(length), Some(every)) if length >= every => Err(format!("{of_length} must be shorter than {of_every}")),
-        _ => Ok(()),
+        asked.then(|| Capture::new(now + self.delay.unwrap_or_default(), self.duration, self.capture_every))
     }
 }
 

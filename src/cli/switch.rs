@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use gputrace_collectors::Capture;
 
-use super::capture;
 use super::record::parse_seconds;
 
 /// Options of `start`.
@@ -56,12 +55,12 @@ pub(crate) struct StopArgs {
 impl StartArgs {
     /// What the session is asked for. Err: what is wrong with it.
     pub(crate) fn request(&self) -> Result<String, String> {
-        capture::check(self.length, self.every, ["--for", "--every"])?;
+        Capture::check(self.length, self.every, ["--for", "--every"])?;
         if self.at.is_none() && self.length.is_none() {
             return Ok("start".to_owned());
         }
-        let from_ns = self.at.unwrap_or(At::In(Duration::ZERO)).ns(SystemTime::now());
-        Ok(format!("start {}", Capture { from_ns, length: self.length, every: self.every }))
+        let from = self.at.unwrap_or(At::In(Duration::ZERO)).since_epoch(SystemTime::now());
+        Ok(format!("start {}", Capture::new(from, self.length, self.every)))
     }
 }
 
@@ -75,13 +74,12 @@ pub(crate) enum At {
 }
 
 impl At {
-    /// ns since the Unix epoch.
-    fn ns(self, now: SystemTime) -> i64 {
-        let since = match self {
+    /// How long after the Unix epoch.
+    fn since_epoch(self, now: SystemTime) -> Duration {
+        match self {
             At::In(time) => now.duration_since(UNIX_EPOCH).unwrap_or_default() + time,
             At::Unix(time) => time,
-        };
-        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::launch::signals::{self, Signals};
 use crate::launch::spawn::{self, Program};
 use crate::launch::standing::{self, About, Standing};
 use crate::launch::trace_folder::TraceFolder;
-use crate::launch::{environ, shim};
+use crate::launch::{environ, links, shim};
 use crate::{note, say};
 
 /// How often warnings are looked for.
@@ -150,7 +150,7 @@ fn warn(warnings: &Warnings) {
 pub(crate) fn env(args: &EnvArgs) -> Result<Ending> {
     let root = std::path::absolute(args.session.clone().unwrap_or_else(standing::usual))?;
     let about = standing::about(&root)?;
-    let (preload, session) = (standing::preload(&root), standing::session(&root));
+    let (preload, session) = (links::preload(&root), standing::session(&root));
     if let Some(name) = args.command.first() {
         let mut inherited = spawn::environment();
         if about.nvtx {

@@ -134,7 +134,8 @@ fn fill(root: &Path, name: &Path, shim: &Path, loader: Option<&Path>) -> io::Res
     Ok((lock, links))
 }
 
-fn try_lock(file: &File) -> bool {
+/// Locks it if nobody has, for as long as it is open.
+pub(super) fn try_lock(file: &File) -> bool {
     // SAFETY: the descriptor is open.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }

@@ -11,10 +11,9 @@
 //! Nothing in it is removed while processes may look for it. A newer gputrace puts its shim in place of the old one: processes that run
 //! keep theirs.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -22,7 +21,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::session::Found;
+use super::session::{Found, try_lock};
 use super::{links, others};
 
 /// The variable by which processes are told that their segments are to be files.
@@ -83,11 +82,6 @@ pub(crate) fn find(root: &Path) -> Option<Found> {
     Some(Found { pid: about.pid, path: root.to_owned(), owner: fs::metadata(root).ok()?.uid() })
 }
 
-/// The entry of LD_PRELOAD for the session of this folder.
-pub(crate) fn preload(root: &Path) -> OsString {
-    links::preload(root)
-}
-
 /// GPUTRACE_SESSION.
 pub(crate) fn session(root: &Path) -> PathBuf {
     root.join("s")
@@ -98,16 +92,10 @@ impl Standing {
     pub(crate) fn open(root: &Path, shim: &Path) -> Result<Standing> {
         let root = std::path::absolute(root)?;
         check_name(&root)?;
-        match DirBuilder::new().mode(0o700).create(&root) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(error).context(format!("{}: the session's folder cannot be made", root.display()));
-            }
-            made => drop(made),
-        }
+        private_folder(&root).with_context(|| format!("{}: the session's folder cannot be made", root.display()))?;
         check_owner(&root)?;
         let lock = File::open(&root).with_context(|| format!("{}: cannot be opened", root.display()))?;
-        // SAFETY: the descriptor is open.
-        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        if !try_lock(&lock) {
             let pid = about(&root).map_or(0, |about| about.pid);
             bail!(
                 "{}: gputrace (process {pid}) is at work there; stop it first: what is traced runs on, and nothing is lost",
@@ -122,10 +110,7 @@ impl Standing {
     }
 
     fn fill(&self, shim: &Path) -> io::Result<()> {
-        match DirBuilder::new().mode(0o700).create(session(&self.root)) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            made => drop(made),
-        }
+        private_folder(&session(&self.root))?;
         let (copy, young) = (self.root.join(others::SHIM), self.root.join(".shim.new"));
         fs::copy(shim, &young)?;
         fs::set_permissions(&young, fs::Permissions::from_mode(0o755))?;
@@ -153,6 +138,14 @@ impl Standing {
         let written = fs::write(&young, serde_json::to_vec_pretty(about)?).and_then(|()| fs::rename(&young, &to));
         written.with_context(|| format!("{}: cannot be written", to.display()))
     }
+}
+
+/// Makes a folder for its owner alone, where there is none.
+fn private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path).or_else(|error| match error.kind() {
+        ErrorKind::AlreadyExists => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// What LD_PRELOAD and a socket can hold.

@@ -53,7 +53,7 @@ impl Holders {
         }
         let all = self.all.get_or_insert_with(|| {
             self.asked = Some(Instant::now());
-            let pids = kernel::processes().into_iter().filter(|pid| *pid != own);
+            let pids = kernel::processes().into_iter().map(|pid| pid as i32).filter(|pid| *pid != own);
             pids.flat_map(|pid| {
                 kernel::mapped(pid, SEGMENT).unwrap_or_default().into_iter().map(move |name| (name, pid))
             })

@@ -113,8 +113,8 @@ impl Drain {
         detail::hand_on(&mut self.stage, self.tables.take_full(), &mut self.unsent);
     }
 
-    /// The last look at everything.
-    pub(super) fn finish(mut self, status: Option<ExitStatusInfo>, deadline: Instant) -> Manifest {
+    /// Takes whoever has come, and ends whoever has ended: nobody looks again.
+    pub(super) fn look_last(&mut self, deadline: Instant) {
         let _ = self.deadline.set(deadline);
         self.looked_for_files = self.looked_for_files.checked_sub(LOOK_FOR_FILES).unwrap_or(self.looked_for_files);
         self.welcome();
@@ -129,6 +129,11 @@ impl Drain {
             self.end(token);
             self.make_room(deadline);
         }
+    }
+
+    /// The last look at everything.
+    pub(super) fn finish(mut self, status: Option<ExitStatusInfo>, deadline: Instant) -> Manifest {
+        self.look_last(deadline);
         // Whoever runs on does so unrecorded: nobody would read its rings.
         for process in self.processes.values() {
             process.segment.view().header().paused.store(1, Ordering::Relaxed);

@@ -159,10 +159,8 @@ impl Drain {
     /// Answers who still waits when the run is over.
     pub(super) fn finish_dumps(&mut self, deadline: Instant) {
         for dump in std::mem::take(&mut self.dumps) {
-            let (sender, receiver) = bounded(1);
-            let deadline = deadline.max(Instant::now() + BUSY);
-            let sent = self.writer.send_deadline(Message::Flush(sender), deadline).is_ok();
-            self.tell(dump.client, sent && receiver.recv_deadline(deadline) == Ok(true));
+            let written = self.is_written(Message::Flush, deadline.max(Instant::now() + BUSY));
+            self.tell(dump.client, written);
         }
     }
 }

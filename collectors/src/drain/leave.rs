@@ -2,24 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::Sender;
 
-use super::{Drain, LOOK_FOR_FILES};
+use super::Drain;
 use crate::detail;
 use crate::writer::Message;
 
 impl Drain {
     /// Answers how many processes run on, once all is on the disk; none: it could not all be brought there. Then nothing is done any more:
     /// this process is about to end, as if it were killed.
-    pub(super) fn leave(&mut self, deadline: Instant, answer: &Sender<Option<usize>>) {
-        let _ = self.deadline.set(deadline);
-        self.looked_for_files = self.looked_for_files.checked_sub(LOOK_FOR_FILES).unwrap_or(self.looked_for_files);
-        self.welcome();
-        let gone: Vec<u64> = self.processes.iter().filter(|(_, p)| p.is_gone()).map(|(token, _)| *token).collect();
-        for token in gone {
-            self.end(token);
-            self.make_room(deadline);
-        }
+    pub(super) fn leave(&mut self, deadline: Instant, answer: &Sender<Option<usize>>) -> ! {
+        self.look_last(deadline);
         let mut running = std::mem::take(&mut self.processes);
         for process in running.values_mut() {
             process.give_out(&mut self.clocks, &mut self.tables, &mut self.written);
@@ -36,17 +29,11 @@ impl Drain {
         self.clocks.tick();
         self.manifest.stopped_ns = Some(self.clocks.now_ns());
         self.describe_now();
-        let done = self.send_rest(deadline) && self.is_sealed(deadline);
+        let done = self.send_rest(deadline) && self.is_written(Message::Seal, deadline);
         let _ = answer.send(done.then_some(self.processes.len()));
         // Whatever came now would be read and not written.
         loop {
             std::thread::park_timeout(Duration::from_secs(60));
         }
-    }
-
-    fn is_sealed(&self, deadline: Instant) -> bool {
-        let (sender, receiver) = bounded(1);
-        self.writer.send_deadline(Message::Seal(sender), deadline).is_ok()
-            && receiver.recv_deadline(deadline) == Ok(true)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::time::Instant;
 
-use crossbeam_channel::TrySendError;
+use crossbeam_channel::{Sender, TrySendError, bounded};
 
 use super::{BUSY, Drain};
 use crate::schema::TableId;
@@ -82,6 +82,12 @@ impl Drain {
         stage.iter_mut().for_each(|stage| stage.finish(now_ns));
         self.stage = stage;
         sent
+    }
+
+    /// Has the writer bring to disk what it was sent, and waits for its word that it did.
+    pub(super) fn is_written(&self, ask: fn(Sender<bool>) -> Message, deadline: Instant) -> bool {
+        let (sender, receiver) = bounded(1);
+        self.writer.send_deadline(ask(sender), deadline).is_ok() && receiver.recv_deadline(deadline) == Ok(true)
     }
 
     /// Takes all rows that were held back and are wanted for the writer: they go first.

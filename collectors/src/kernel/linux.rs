@@ -34,8 +34,8 @@ fn names(maps: &[u8], prefix: &[u8]) -> Vec<String> {
     names.filter(|name| name.starts_with(prefix)).map(|name| String::from_utf8_lossy(name).into_owned()).collect()
 }
 
-/// The pids of all processes here.
-pub(crate) fn processes() -> Vec<i32> {
+/// The pids of all processes in sight.
+pub fn processes() -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
@@ -54,6 +54,6 @@ mod tests {
         let (pid, name) = (std::process::id() as i32, own.file_name().unwrap().to_str().unwrap());
         assert!(mapped(pid, name).is_some_and(|names| !names.is_empty() && names.iter().all(|found| found == name)));
         assert_eq!(mapped(pid, "seg-1-2"), Some(Vec::new()));
-        assert!(processes().contains(&pid));
+        assert!(processes().contains(&std::process::id()));
     }
 }

@@ -79,6 +79,6 @@ pub(crate) fn mapped(_: i32, _: &str) -> Option<Vec<String>> {
 }
 
 /// Nobody is looked for here.
-pub(crate) fn processes() -> Vec<i32> {
+pub(crate) fn processes() -> Vec<u32> {
     Vec::new()
 }

@@ -6,6 +6,8 @@ mod linux;
 mod macos;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{executable, mapped, processes, stat_fields, thread_name};
+pub use linux::processes;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{executable, mapped, stat_fields, thread_name};
 #[cfg(target_os = "macos")]
 pub(crate) use macos::{executable, mapped, processes, task, thread_name};

@@ -131,33 +131,24 @@ fn line(path: &str, query: &str, now: SystemTime) -> Result<String, String> {
 /// From now on, or as the parameters say.
 fn start(words: &[&str], now: SystemTime) -> Result<String, String> {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut capture = Capture { from_ns: nanoseconds(now), length: None, every: None };
+    let (mut from, mut length, mut every) = (now, None, None);
     for word in words {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let seconds = value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let seconds = seconds.ok_or_else(|| format!("{word}: expected a number of seconds"))?;
         match key {
-            "in" => capture.from_ns = nanoseconds(now.saturating_add(seconds)),
-            "at" => capture.from_ns = nanoseconds(seconds),
-            "for" => capture.length = Some(seconds),
-            "every" => capture.every = Some(seconds),
+            "in" => from = now.saturating_add(seconds),
+            "at" => from = seconds,
+            "for" => length = Some(seconds),
+            "every" => every = Some(seconds),
             _ => return Err(format!("{word}: /start knows in, at, for and every")),
         }
     }
     if words.is_empty() {
         return Ok("start".to_owned());
     }
-    match (capture.length, capture.every) {
-        (Some(Duration::ZERO), _) => Err("for=0 records nothing".to_owned()),
-        (None, Some(_)) => Err("every says how often recording is on; for how long, for must say".to_owned()),
-        (Some(length), Some(every)) if length >= every => Err("for must be shorter than every".to_owned()),
-        _ => Ok(format!("start {capture}")),
-    }
-}
-
-/// For [`Capture`].
-fn nanoseconds(time: Duration) -> i64 {
-    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+    Capture::check(length, every, ["for", "every"])?;
+    Ok(format!("start {}", Capture::new(from, length, every)))
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use gputrace_collectors::processes as all;
+
 use super::Stat;
 
 /// Reads `/proc/PID/stat`.
@@ -28,12 +30,6 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 fn fields(text: &[u8]) -> Option<Vec<&str>> {
     let end = text.iter().rposition(|b| *b == b')')?;
     Some(std::str::from_utf8(&text[end + 1..]).ok()?.split_ascii_whitespace().collect())
-}
-
-/// Pids of all processes in sight.
-pub(crate) fn all() -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// The pid that was given out last, if the kernel tells.
