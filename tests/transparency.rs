@@ -196,7 +196,6 @@ fn thrown_out(rest_us: &str, options: &[&str]) -> usize {
     assert_eq!(run.text(), "four threads were thrown out and went on\n");
     let trace = run.read();
     trace.assert_balanced();
-    eprintln!("{:?}", count(&trace.root(), "launch"));
     trace.table("launches").rows().filter(|row| row.int("grid_x") == 7).count()
 }
 
