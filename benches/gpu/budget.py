@@ -2,7 +2,8 @@
 
 PARTS are letters, all unless told; each prints its result as it is known.
 a: steps of the transformer without gputrace and under `--gpu-time auto --budget 1`, in turn (ABBA), STEPS each time (5,000): p50, p99, longest.
-b: kernels of the steps that lie wholly in windows, their number, medians and sum, beside torch.profiler's.
+b: kernels of the steps that lie wholly in windows, their number, medians and sum, beside torch.profiler's of the same process afterwards (gputrace
+   stands aside then): runs differ in the GPU's clock by more than is asked for.
 c: busy share by `events` beside that of `full`.
 d: a program that makes its first CUDA graph late: busy share of the whole run by `auto` beside `full`, and what the report says.
 e: launches by eight threads as fast as they come under `auto --budget 1`: what was spent, what was left out, and ns a launch.
@@ -55,11 +56,13 @@ def late_graph():
 
 
 LATE = 8.0
+# Steps under torch.profiler.
+PROFILED = 200
 PROGRAMS = {**gpu_time.PROGRAMS, "late": late_graph}
 
 
-def run(name, steps, out):
-    """`steps`: how many, or with an s how many seconds."""
+def run(name, steps, out, profiled="0"):
+    """`steps`: how many, or with an s how many seconds. `profiled`: so many more are made under torch.profiler."""
     import torch
 
     step = PROGRAMS[name]()
@@ -75,12 +78,21 @@ def run(name, steps, out):
     torch.cuda.synchronize()
     with open(out, "w") as file:
         json.dump(times, file)
+    if int(profiled):
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CUDA]) as profile:
+            for _ in range(int(profiled)):
+                step()
+            torch.cuda.synchronize()
+        with open(out + ".profile", "w") as file:
+            json.dump(gpu_time.events(profile), file)
 
 
-def go(name, steps, how, tag):
+def go(name, steps, how, tag, profiled=0):
     """Runs a program; the trace, and (begin, ms) of its steps. `how`: gputrace's options; none: without it."""
     trace = os.path.join(FOLDER, f"{tag}-{name}")
-    out, command = trace + ".json", [sys.executable, os.path.abspath(__file__), "run", name, str(steps), trace + ".json"]
+    out, command = trace + ".json", [sys.executable, os.path.abspath(__file__), "run", name, str(steps), trace + ".json", str(profiled)]
     if how is not None:
         command = [GPUTRACE, "-o", trace, *how, "--"] + command
     with open(trace + ".err", "w") as err:
@@ -130,18 +142,15 @@ def paired(name, steps, hows, order, tag):
 
 def steps_of_auto():
     print("a: the transformer under auto --budget 1", flush=True)
-    trace, times = paired("transformer", STEPS, {"plain": None, "auto": BUDGET}, ["plain", "auto", "auto", "plain"], "a")["auto"]
+    trace, _ = paired("transformer", STEPS, {"plain": None, "auto": BUDGET}, ["plain", "auto", "auto", "plain"], "a")["auto"]
     print("  ", spent(trace), flush=True)
-    return trace, times
 
 
-def windows_and_profiler(traced):
+def windows_and_profiler():
     import pyarrow.parquet as parquet
 
     print("b: steps in windows beside torch.profiler", flush=True)
-    if traced is None:
-        traced = go("transformer", "40s", BUDGET, "b")
-    trace, times = traced
+    trace, times = go("transformer", "40s", BUDGET, "b", PROFILED)
     rows = lambda table: [parquet.read_table(f) for f in glob.glob(os.path.join(trace, table, "**", "*.parquet"), recursive=True)]  # noqa: E731
     ns = lambda column: column.cast("int64").to_pylist()  # noqa: E731
     windows = [(s, s + n) for t in rows("gpu_windows") for s, n in zip(ns(t["start_ns"]), ns(t["window_ns"]))]
@@ -157,14 +166,12 @@ def windows_and_profiler(traced):
             ours[gpu_time.same(kernels[place][2])].append(kernels[place][1])
             place, count = place + 1, count + 1
         counts.append(count)
-    out = os.path.join(FOLDER, "b.profile")
-    subprocess.run([sys.executable, os.path.join(HERE, "gpu_time.py"), "run", "transformer", "profile", out], check=True)
-    theirs = {k: v for k, v in gpu_time.summed(json.load(open(out))["found"]).items() if not k.lower().startswith(("memcpy", "memset"))}
-    each = sum(map(len, theirs.values())) / gpu_time.STEPS
+    theirs = {k: v for k, v in gpu_time.summed(json.load(open(trace + ".json.profile"))).items() if not k.lower().startswith(("memcpy", "memset"))}
+    each = sum(map(len, theirs.values())) / PROFILED
     minute = (times[-1][0] - times[0][0]) / 60e9
     print(f"   {len(windows)} windows in {minute:.2f} min ({len(windows) / minute:.1f} a minute), {len(inside)} whole steps in them; kernels a step {collections.Counter(counts).most_common(3)}, torch.profiler {each:g}", flush=True)
     if inside:
-        sum_ours, sum_theirs = sum(map(sum, ours.values())) / len(inside), sum(map(sum, theirs.values())) / gpu_time.STEPS
+        sum_ours, sum_theirs = sum(map(sum, ours.values())) / len(inside), sum(map(sum, theirs.values())) / PROFILED
         all_ours, all_theirs = ([n for v in found.values() for n in v] for found in (ours, theirs))
         print(f"   sum a step {sum_ours / 1000:.1f} us, torch.profiler {sum_theirs / 1000:.1f} us ({100 * (sum_ours / sum_theirs - 1):+.2f} %); "
               f"median kernel {statistics.median(all_ours):.0f} and {statistics.median(all_theirs):.0f} ns ({100 * (statistics.median(all_ours) / statistics.median(all_theirs) - 1):+.2f} %)", flush=True)
@@ -226,15 +233,10 @@ def gpu_bound():
 
 def main():
     parts = sys.argv[3] if len(sys.argv) > 3 else "edcfab"
-    began, traced = time.perf_counter(), None
+    began = time.perf_counter()
     for part in parts:
         try:
-            if part == "a":
-                traced = steps_of_auto()
-            elif part == "b":
-                windows_and_profiler(traced)
-            else:
-                {"c": busy_by_events, "d": graph_late, "e": many_launches, "f": gpu_bound}[part]()
+            {"a": steps_of_auto, "b": windows_and_profiler, "c": busy_by_events, "d": graph_late, "e": many_launches, "f": gpu_bound}[part]()
         except Exception as problem:  # the other parts are worth their time
             print(f"   part {part} failed: {problem!r}", flush=True)
         print(f"   ({time.perf_counter() - began:.0f} s)", flush=True)
@@ -242,7 +244,7 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1] == "run":
-        run(*sys.argv[2:5])
+        run(*sys.argv[2:6])
     else:
         GPUTRACE, FOLDER = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
         STEPS = sys.argv[4] if len(sys.argv) > 4 else "5000"
