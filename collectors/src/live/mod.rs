@@ -6,13 +6,14 @@
 //! `OFTEN_NS` apart, and no lock stands in the way of an event.
 //!
 //! **Bounded.** Processes that run have sums of their own, [`MOST_PROCESSES`] at most; those of others are one sum, to which a
-//! process's are added when it ends. So no sum of the session ever runs back.
+//! process's are added when it ends. So no sum of the session ever runs back. Who has them is decided in `places`.
 
 mod account;
 mod answers;
 mod busy;
 mod hot;
 mod lines;
+mod places;
 mod snapshot;
 mod sums;
 #[cfg(test)]
@@ -32,6 +33,8 @@ use busy::Busy;
 use hot::Hot as Seconds;
 use lines::Lines;
 pub(crate) use lines::Resolved;
+use places::Place;
+pub(crate) use places::{calls, is_of_gpu};
 pub use snapshot::{
     Device, Frame, Gpu, Hot, HotKernel, HotSite, Kind, Process, Reading, Shed, Snapshot, Sums, VERSION,
 };
@@ -39,7 +42,6 @@ use sums::ByKind;
 
 use crate::counters::{Id, Reading as Read};
 use crate::drain::{Bell, Command};
-use crate::manifest;
 use crate::rollups::{Folded, Kind as RowKind};
 use crate::tables::GpuSample;
 
@@ -63,10 +65,7 @@ type Readings<Of> = BTreeMap<(Of, Id), (i64, f64, f64)>;
 #[derive(Default)]
 struct Slot {
     kinds: ByKind,
-    device_memory_bytes: i64,
     busy: Busy<Option<i32>>,
-    /// Places of its devices among all, by ordinal.
-    devices: Vec<Option<usize>>,
     readings: Readings<()>,
     /// The account of the process as it was told last; of the others, of those that have ended.
     account: Sums,
@@ -76,7 +75,7 @@ struct Slot {
 pub(crate) struct Live {
     slots: Vec<Slot>,
     /// Processes by their id; what has no place counts for the others.
-    places: FxHashMap<i64, usize>,
+    places: FxHashMap<i64, Place>,
     vacant: Vec<usize>,
     /// The process of the last event, and its place.
     last: (i64, usize),
@@ -113,66 +112,18 @@ impl Default for Live {
 }
 
 impl Live {
-    /// A process is there: it has sums of its own from now on, if there is a place for them. It keeps what it gets.
-    pub(crate) fn began(&mut self, process_id: i64) {
-        let place = self.vacant.pop().or_else(|| {
-            let free = self.slots.len() <= MOST_PROCESSES;
-            free.then(|| {
-                self.slots.push(Slot::default());
-                self.slots.len() - 1
-            })
-        });
-        self.places.insert(process_id, place.unwrap_or(OTHERS));
-        self.last = (i64::MIN, OTHERS);
-    }
-
-    /// A process has ended. Its sums go to the others', and so does what comes late.
-    pub(crate) fn ended(&mut self, process: &manifest::Process) {
-        self.ended += 1;
-        self.last = (i64::MIN, OTHERS);
-        let mut account = account::described(process);
-        let place = self.places.remove(&process.process_id).unwrap_or(OTHERS);
-        if place == OTHERS {
-            return self.late.add(&account);
-        }
-        self.vacant.push(place);
-        let slot = self.slots.get_mut(place).map(std::mem::take).unwrap_or_default();
-        account.at_least(&slot.account);
-        if let Some(others) = self.slots.get_mut(OTHERS) {
-            others.kinds.merge(&slot.kinds);
-            others.account.add(&account);
-        }
-    }
-
-    /// All processes that run were looked at: those without sums of their own are counted with the others as of now.
-    pub(crate) fn looked<'a>(&mut self, running: impl Iterator<Item = &'a manifest::Process>) {
-        let late = std::mem::take(&mut self.late);
-        let mut beyond = Sums::default();
-        running
-            .filter(|process| !self.has_own(process.process_id))
-            .for_each(|one| beyond.add(&account::described(one)));
-        self.beyond = beyond;
-        if let Some(others) = self.slots.get_mut(OTHERS) {
-            others.account.add(&late);
-        }
-    }
-
-    /// Whether a process has sums of its own.
-    pub(crate) fn has_own(&self, process_id: i64) -> bool {
-        self.places.get(&process_id).is_some_and(|place| *place != OTHERS)
-    }
-
     #[inline]
     fn slot(&mut self, process_id: i64) -> Option<&mut Slot> {
         if self.last.0 != process_id {
-            self.last = (process_id, self.places.get(&process_id).copied().unwrap_or(OTHERS));
+            self.last = (process_id, self.place(process_id));
         }
         self.slots.get_mut(self.last.1)
     }
 
     /// The place of a process that has sums of its own.
     fn own(&mut self, process_id: i64) -> Option<&mut Slot> {
-        self.places.get(&process_id).filter(|place| **place != OTHERS).and_then(|place| self.slots.get_mut(*place))
+        let place = self.place(process_id);
+        self.slots.get_mut(place).filter(|_| place != OTHERS)
     }
 
     /// Adds one event, or several of one row.
@@ -195,16 +146,17 @@ impl Live {
         let (device, took_ns) = (folded.key.device, folded.took_ns.unwrap_or(0));
         let Some(slot) = self.slot(folded.key.process_id) else { return };
         slot.busy.add(&device, folded.start_ns, took_ns);
-        if let Some(place) = device.and_then(|ordinal| *slot.devices.get(usize::try_from(ordinal).ok()?)?) {
+        let devices = self.places.get(&folded.key.process_id).map_or(&[][..], |place| &place.devices);
+        if let Some(place) = device.and_then(|ordinal| *devices.get(usize::try_from(ordinal).ok()?)?) {
             self.devices.add(&place, folded.start_ns, took_ns);
         }
     }
 
     /// Device memory was taken, or given back.
     pub(crate) fn memory(&mut self, process_id: i64, bytes: i64) {
-        // Blocks of processes that have ended, or have no sums, are nobody's.
-        if let Some(slot) = self.own(process_id) {
-            slot.device_memory_bytes = slot.device_memory_bytes.saturating_add(bytes);
+        // Blocks of processes that have ended are nobody's.
+        if let Some(place) = self.places.get_mut(&process_id) {
+            place.device_memory_bytes = place.device_memory_bytes.saturating_add(bytes);
         }
     }
 
@@ -257,8 +209,8 @@ impl Live {
             })
         };
         let devices: Vec<Option<usize>> = uuids.map(place).collect();
-        if let Some(slot) = self.own(process_id) {
-            slot.devices = devices;
+        if let Some(place) = self.places.get_mut(&process_id) {
+            place.devices = devices;
         }
     }
 

@@ -91,7 +91,7 @@ fn processes_beyond_the_bound_count_together_and_keep_to_that() {
     let snapshot = told(&mut live, &list);
     assert_eq!(snapshot.processes.len(), MOST_PROCESSES);
     assert_eq!(launches(&snapshot), (1536, 768, 0, 768));
-    // Of those that end nothing is lost, and nobody moves to a place that gets free.
+    // Of those that end nothing is lost.
     let mut last = launches(&snapshot);
     for process in &all[..300] {
         live.ended(process);
@@ -101,8 +101,48 @@ fn processes_beyond_the_bound_count_together_and_keep_to_that() {
         last = now;
     }
     assert!(!live.has_own(767) && !live.has_own(3));
+    // At the next look places that got free are taken.
     live.looked(list[300..].iter().copied());
-    assert_eq!(launches(&told(&mut live, &list)), (1536, 1068, 0, 1068));
+    let now = told(&mut live, &list);
+    assert_eq!((launches(&now), now.processes.len()), ((1536, 1068, 0, 1068), MOST_PROCESSES));
+    assert!(live.has_own(300) && live.has_own(555) && !live.has_own(556));
+}
+
+#[test]
+fn who_works_takes_the_place_of_who_does_not_and_no_sum_runs_back() {
+    let mut live = Live::default();
+    let last = MOST_PROCESSES as i64 + 1;
+    (0..=last).for_each(|id| live.began(id));
+    let class = |id: i64, class: &str, seen: u64| {
+        let count = Count { seen, ..Count::default() };
+        manifest::Process { process_id: id, accounting: [(class.to_owned(), count)].into(), ..Default::default() }
+    };
+    // All sleep, but for one that waits for the system, and behind them all two that use the GPU.
+    let mut all: Vec<_> = (0..=last).map(|id| class(id, "os_wait", 0)).collect();
+    all[MOST_PROCESSES - 1] = class(last - 2, "os_wait", 9);
+    let look = |live: &mut Live, all: &[manifest::Process]| {
+        live.looked(all.iter());
+        told(live, &all.iter().collect::<Vec<_>>())
+    };
+    let before = look(&mut live, &all);
+    assert!(live.has_own(0) && !live.has_own(last));
+    for id in [last - 1, last] {
+        live.fold(&launch(id, 100));
+        live.memory(id, 4096);
+        live.sees(id, ["GPU-a"].into_iter());
+        all[id as usize] = described(id, 1, 0);
+    }
+    let after = look(&mut live, &all);
+    assert!(live.has_own(last) && live.has_own(last - 1) && live.has_own(last - 2), "who works");
+    assert_eq!(after.processes.len(), MOST_PROCESSES);
+    assert_eq!((launches(&before), launches(&after)), ((0, 0, 0, 0), (2, 2, 0, 200)));
+    let own = after.processes.iter().find(|process| process.process_id == last).unwrap();
+    assert_eq!(own.sums.device_memory_bytes, 4096, "of all the time");
+    live.fold(&event(last, RowKind::KERNEL, 0, 7));
+    let again = look(&mut live, &all);
+    assert_eq!(again.devices[0].busy_ns, 7);
+    let gone: Vec<_> = again.processes.iter().map(|process| process.process_id).collect();
+    assert_eq!(gone, after.processes.iter().map(|process| process.process_id).collect::<Vec<_>>(), "none comes and goes");
 }
 
 #[test]

@@ -14,15 +14,15 @@ const MOST_HOT: usize = 50;
 impl Live {
     /// Adds the sums of a process to what it says of itself.
     pub(crate) fn complete(&mut self, process: &mut Process) {
-        let place = self.places.get(&process.process_id).copied().unwrap_or(OTHERS);
-        let Some(slot) = self.slots.get_mut(place).filter(|_| place != OTHERS) else { return };
+        let Some(place) = self.places.get(&process.process_id).filter(|place| place.slot != OTHERS) else { return };
+        let Some(slot) = self.slots.get_mut(place.slot) else { return };
         process.sums.at_least(&slot.account);
         slot.account = process.sums.clone();
         slot.kinds.describe(&mut process.sums);
-        process.sums.device_memory_bytes = slot.device_memory_bytes.max(0);
+        process.sums.device_memory_bytes = place.device_memory_bytes.max(0);
         if let Some(gpu) = &mut process.gpu {
             let all = &self.uuids;
-            let uuid = |at: Option<i32>| Some(all.get((*slot.devices.get(usize::try_from(at?).ok()?)?)?)?.to_string());
+            let uuid = |at: Option<i32>| Some(all.get((*place.devices.get(usize::try_from(at?).ok()?)?)?)?.to_string());
             let busy = slot.busy.all();
             gpu.devices = busy.map(|(at, busy_ns)| Device { ordinal: *at, uuid: uuid(*at), busy_ns }).collect();
         }

@@ -1,17 +1,19 @@
 //! Every metric of a session: its name, its meaning, and where its values stand in a snapshot. Those of counters are in [`super::counters`].
 //!
 //! Sums are of the session: all its processes, those that have ended among them, so that none runs back. What has `process` in
-//! its name is of one process, as long as that runs, and of the first [`MOST_PROCESSES`] of those alone; which that is stands in
+//! its name is of one process, as long as that runs, and of [`MOST_PROCESSES`] of those alone, the busiest; which that is stands in
 //! `gputrace_process_info`, and in no other metric's labels but by pid and rank. Kernels and lines are no labels: there are too many.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::counters;
 use super::metric::{Family, Histogram, Kind, Labels, Point, Value};
 use crate::live::{self, Process, Snapshot, Sums};
 
-/// Processes with values of their own: those of a rank first, then the oldest.
+/// Processes with values of their own: those that use the GPU first, of these and of the others those of a rank, then those with
+/// most calls, by powers of four, so that few come and go from scrape to scrape; then the oldest.
 const MOST_PROCESSES: usize = 64;
 /// Characters of a command line in a label.
 const COMMAND: usize = 200;
@@ -338,7 +340,13 @@ impl Class {
 /// The processes with values of their own, and the labels that tell them apart.
 fn processes(all: &Snapshot) -> Vec<(&Process, Labels)> {
     let mut chosen: Vec<&Process> = all.processes.iter().collect();
-    chosen.sort_by_key(|process| (process.rank.unwrap_or(i32::MAX), process.start_ns, process.process_id));
+    chosen.sort_by_cached_key(|process| {
+        let kinds = &process.sums.kinds;
+        let uses = kinds.iter().any(|(class, kind)| (kind.seen > 0 || kind.events > 0) && live::is_of_gpu(class));
+        let calls = u64::BITS - live::calls(&process.sums).leading_zeros();
+        let rank = process.rank.unwrap_or(i32::MAX);
+        (Reverse(uses), rank, Reverse(calls.div_ceil(2)), process.start_ns, process.process_id)
+    });
     let labels = |process: &Process| {
         let rank = process.rank.map_or_else(String::new, |rank| rank.to_string());
         vec![("pid", process.pid.to_string()), ("rank", rank)]

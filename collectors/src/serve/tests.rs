@@ -100,6 +100,26 @@ fn a_thousand_processes_are_not_a_thousand_times_as_much() {
 }
 
 #[test]
+fn the_one_process_that_uses_the_gpu_is_among_those_with_values_and_then_those_with_most_calls() {
+    let mut all = snapshot();
+    let waits = |pid: i32, seen: u64| {
+        let mut process = process(pid, Some(pid).filter(|pid| *pid < 10));
+        process.sums.kinds = [("os_wait".into(), kind(seen, 0))].into();
+        process
+    };
+    all.processes = (0..200).map(|pid| waits(pid, 5)).collect();
+    all.processes[150] = process(150, None);
+    all.processes[170] = waits(170, 500);
+    let chosen = |all: &Snapshot| -> Vec<i32> { processes(all).iter().map(|(process, _)| process.pid).collect() };
+    let first = chosen(&all);
+    assert_eq!((first[0], &first[1..11], first[11]), (150, &(0..10).collect::<Vec<_>>()[..], 170));
+    assert_eq!(first.len(), MOST_PROCESSES);
+    // A few calls more or less change nothing.
+    all.processes[199] = waits(199, 7);
+    assert_eq!(chosen(&all), first);
+}
+
+#[test]
 fn names_follow_the_conventions() {
     let all = families(&snapshot());
     let mut names = BTreeSet::new();
