@@ -66,6 +66,8 @@ type Readings<Of> = BTreeMap<(Of, Id), (i64, f64, f64)>;
 struct Slot {
     kinds: ByKind,
     busy: Busy<Option<i32>>,
+    /// For how long it is known what the GPU did, as it was told last.
+    observed_ns: i64,
     readings: Readings<()>,
     /// The account of the process as it was told last; of the others, of those that have ended.
     account: Sums,

@@ -146,6 +146,20 @@ fn who_works_takes_the_place_of_who_does_not_and_no_sum_runs_back() {
 }
 
 #[test]
+fn the_time_that_is_known_of_a_process_does_not_run_back() {
+    let mut live = Live::default();
+    live.began(1);
+    let observed = |live: &mut Live, observed_ns: i64| {
+        let gpu = Some(Gpu { observed_ns, devices: Vec::new() });
+        let mut process = Process { process_id: 1, gpu, ..Process::default() };
+        live.complete(&mut process);
+        process.gpu.unwrap().observed_ns
+    };
+    // Another process began, of which nothing was told yet.
+    assert_eq!([301, 216, 400].map(|ns| observed(&mut live, ns)), [301, 301, 400]);
+}
+
+#[test]
 fn busy_time_is_by_device_of_the_process_and_of_all_together() {
     let mut live = Live::default();
     for process in [1, 2] {

@@ -23,6 +23,10 @@ impl Live {
         if let Some(gpu) = &mut process.gpu {
             let all = &self.uuids;
             let uuid = |at: Option<i32>| Some(all.get((*place.devices.get(usize::try_from(at?).ok()?)?)?)?.to_string());
+            // What is known ends where the slowest process of the session has told all: one that begins just now, with work that
+            // is not told yet, sets that back for all of them.
+            slot.observed_ns = slot.observed_ns.max(gpu.observed_ns);
+            gpu.observed_ns = slot.observed_ns;
             let busy = slot.busy.all();
             gpu.devices = busy.map(|(at, busy_ns)| Device { ordinal: *at, uuid: uuid(*at), busy_ns }).collect();
         }
