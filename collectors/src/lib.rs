@@ -55,6 +55,7 @@ mod stored;
 mod support;
 mod symbols;
 mod tables;
+pub mod waiting;
 mod writer;
 
 use std::os::fd::OwnedFd;

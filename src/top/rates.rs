@@ -104,6 +104,8 @@ pub(crate) fn rates(now: &Sums, before: &Sums, seconds: f64) -> Rates {
     // Metal's copies are work of the GPU only.
     let copies: &[&str] = if now.kinds.contains_key("transfer") { &["transfer"] } else { &["device_copy"] };
     let time = |kinds: &[&str]| change(kinds, |kind| (kind.total_ns + kind.running_ns) as f64) / 1e9;
+    // As the report has it: a copy that waited for the work before it waited, and copied for the rest of its time only.
+    let waited = |kinds: &[&str]| change(kinds, |kind| kind.waited_ns as f64) / 1e9;
     let dropped = |sums: &Sums| sums.kinds.values().map(|kind| kind.dropped).sum::<u64>();
     Rates {
         launches: change(&["launch", "commit"], |kind| kind.seen as f64),
@@ -111,9 +113,9 @@ pub(crate) fn rates(now: &Sums, before: &Sums, seconds: f64) -> Rates {
         copied_bytes: change(copies, |kind| kind.bytes as f64),
         allocs: change(&["alloc"], |kind| kind.seen as f64),
         mallocs: change(&["host_alloc"], |kind| kind.seen as f64),
-        waits: time(&["sync"]),
+        waits: time(&["sync"]) + waited(&["transfer", "alloc", "free"]),
         in_launches: time(&["launch", "commit", "encode"]),
-        in_copies: time(&["transfer"]),
+        in_copies: (time(&["transfer"]) - waited(&["transfer"])).max(0.0),
         cost: now.cost_ns.map(|cost| ((cost - before.cost_ns.unwrap_or(0.0)) / seconds / 1e9).max(0.0)),
         dropped: dropped(now).saturating_sub(dropped(before)),
     }
@@ -160,6 +162,18 @@ mod tests {
         // The same once more is no time without events.
         let (history, process) = seen(vec![at(10.0, 100, None), at(12.0, 1100, None), at(12.0, 1100, None)]);
         assert_eq!(history.rates(&process).unwrap().launches, 500.0);
+    }
+
+    #[test]
+    fn what_a_copy_or_a_free_waited_for_is_waiting_and_no_copying() {
+        let kind = |total_ns: i64, waited_ns: i64| Kind { total_ns, waited_ns, ..Kind::default() };
+        let kinds = [
+            ("sync".into(), kind(100_000_000, 0)),
+            ("transfer".into(), kind(600_000_000, 500_000_000)),
+            ("free".into(), kind(200_000_000, 200_000_000)),
+        ];
+        let rates = rates(&Sums { kinds: kinds.into(), ..Sums::default() }, &Sums::default(), 1.0);
+        assert!((rates.waits - 0.8).abs() < 1e-9 && (rates.in_copies - 0.1).abs() < 1e-9, "{rates:?}");
     }
 
     #[test]

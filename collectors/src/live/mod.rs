@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
+use gputrace_abi::Class;
 use rustc_hash::FxHashMap;
 
 pub(crate) use account::sums_of;
@@ -44,6 +45,7 @@ use crate::counters::{Id, Reading as Read};
 use crate::drain::{Bell, Command};
 use crate::rollups::{Folded, Kind as RowKind};
 use crate::tables::GpuSample;
+use crate::waiting::{Memory, Needs};
 
 /// Processes with sums of their own.
 pub const MOST_PROCESSES: usize = 256;
@@ -65,6 +67,7 @@ type Readings<Of> = BTreeMap<(Of, Id), (i64, f64, f64)>;
 #[derive(Default)]
 struct Slot {
     kinds: ByKind,
+    needs: Needs,
     busy: Busy<Option<i32>>,
     /// For how long it is known what the GPU did, as it was told last.
     observed_ns: i64,
@@ -154,6 +157,22 @@ impl Live {
         }
     }
 
+    /// A call waited for work before it, of which its class does not tell.
+    pub(crate) fn waited(&mut self, process_id: i64, class: Class, ns: i64) {
+        if ns > 0
+            && let Some(slot) = self.slot(process_id)
+        {
+            slot.kinds.waited(RowKind::of(class), ns);
+        }
+    }
+
+    /// A call took memory or gave it back, and may have waited meanwhile.
+    pub(crate) fn managed(&mut self, process_id: i64, memory: &Memory) {
+        // What a call needs is a process's own: of the others together it would be a mixture.
+        let waited_ns = self.own(process_id).map_or(0, |slot| slot.needs.waited_ns(memory));
+        self.waited(process_id, memory.class, waited_ns);
+    }
+
     /// Device memory was taken, or given back.
     pub(crate) fn memory(&mut self, process_id: i64, bytes: i64) {
         // Blocks of processes that have ended are nobody's.
@@ -171,7 +190,7 @@ impl Live {
         if let (Some(stack), Some(launches)) = (stack, launches.filter(|launches| *launches > 0)) {
             let total_ns = took_ns.saturating_mul(launches);
             let site = hot::Site { calls: launches.unsigned_abs(), total_ns, bytes: 0 };
-            self.hot.site(stack, RowKind::of(gputrace_abi::Class::Launch), site);
+            self.hot.site(stack, RowKind::of(Class::Launch), site);
         }
     }
 

@@ -78,6 +78,10 @@ pub struct Kind {
     pub timed: u64,
     /// Their time, ns: of all threads, or of all streams, together.
     pub total_ns: i64,
+    /// How much of that was waiting for work before them, where they do not say that they wait: of copies and sets, allocations and
+    /// frees.
+    #[serde(default)]
+    pub waited_ns: i64,
     /// Their durations.
     pub durations: Durations,
     /// Events that found no room, or were lost on their way.
@@ -278,6 +282,7 @@ impl Kind {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.timed += other.timed;
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
         self.durations.merge(&other.durations);
         self.dropped += other.dropped;
         self.sampled_out = self.sampled_out.saturating_add(other.sampled_out);

@@ -11,6 +11,7 @@ pub(super) struct Sum {
     bytes: i64,
     timed: u64,
     total_ns: i64,
+    waited_ns: i64,
     /// Durations by their bucket; made with the first.
     durations: Option<Box<[u64; BUCKETS]>>,
 }
@@ -37,6 +38,7 @@ impl Sum {
         self.bytes = self.bytes.saturating_add(other.bytes).min(MOST_BYTES);
         self.timed += other.timed;
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
         if let Some(more) = &other.durations {
             let durations = self.durations.get_or_insert_with(|| Box::new([0; BUCKETS]));
             durations.iter_mut().zip(more.iter()).for_each(|(count, more)| *count += more);
@@ -50,6 +52,7 @@ impl Sum {
             bytes: self.bytes,
             timed: self.timed,
             total_ns: self.total_ns,
+            waited_ns: self.waited_ns,
             durations: self.durations.as_ref().map(|counts| Durations::of(&counts[..])).unwrap_or_default(),
             ..super::snapshot::Kind::default()
         }
@@ -65,6 +68,13 @@ impl ByKind {
     pub(super) fn add(&mut self, folded: &Folded) {
         if let Some(sum) = self.0.get_mut(usize::from(folded.key.kind.0)) {
             sum.add(folded);
+        }
+    }
+
+    /// Time of calls of a kind was waiting.
+    pub(super) fn waited(&mut self, kind: Kind, ns: i64) {
+        if let Some(sum) = self.0.get_mut(usize::from(kind.0)) {
+            sum.waited_ns = sum.waited_ns.saturating_add(ns);
         }
     }
 

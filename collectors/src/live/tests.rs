@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gputrace_abi::Class;
+use gputrace_abi::event::detail;
 
 use super::*;
 use crate::manifest::{Cost, Count};
@@ -143,6 +143,23 @@ fn who_works_takes_the_place_of_who_does_not_and_no_sum_runs_back() {
     assert_eq!(again.devices[0].busy_ns, 7);
     let gone: Vec<_> = again.processes.iter().map(|process| process.process_id).collect();
     assert_eq!(gone, after.processes.iter().map(|process| process.process_id).collect::<Vec<_>>(), "none comes and goes");
+}
+
+#[test]
+fn what_calls_waited_for_work_before_them_is_told_apart_from_what_they_took() {
+    let mut live = Live::default();
+    live.began(1);
+    live.fold(&event(1, RowKind::of(Class::Free), 0, 1_000_000));
+    let free = Memory { class: Class::Free, detail: detail::DEVICE, bytes: 0, took_ns: 1_000_000, pending: true };
+    live.managed(1, &free);
+    live.managed(1, &Memory { pending: false, ..free });
+    live.fold(&event(1, RowKind::of(Class::Transfer), 0, 300));
+    live.waited(1, Class::Transfer, 200);
+    let kinds = &told(&mut live, &[&described(1, 0, 0)]).processes[0].sums.kinds;
+    let of = |kind: &str| (kinds[kind].total_ns, kinds[kind].waited_ns);
+    assert_eq!((of("free"), of("transfer")), ((1_000_000, 900_000), (300, 200)));
+    live.ended(&described(1, 0, 0));
+    assert_eq!(told(&mut live, &[]).others.kinds["free"].waited_ns, 900_000);
 }
 
 #[test]

@@ -25,6 +25,7 @@ use crate::names::NameKind;
 use crate::rollups::Rollups;
 use crate::schema::TableId;
 use crate::symbols::Native;
+use crate::waiting;
 use crate::writer::Message;
 pub(crate) use calls::Call;
 use calls::Calls;
@@ -157,6 +158,10 @@ impl Tables {
     #[inline]
     pub(crate) fn transfer(&mut self, call: &Call, transfer: &Transfer) {
         self.fold_call(call, None, transfer.bytes);
+        if call.ahead.streams > 0 {
+            let need_ns = waiting::copy_ns(transfer.bytes);
+            self.live.waited(call.process_id, call.class, waiting::beyond(need_ns, call.api_ns, || transfer.blocks()));
+        }
         self.transfers.push(call).push(transfer);
     }
 
@@ -164,6 +169,10 @@ impl Tables {
     pub(crate) fn memory(&mut self, call: &Call, detail: u8, address: i64, bytes: i64, label: Option<i64>) {
         self.fold_call(call, None, bytes);
         self.hold(call, detail, bytes);
+        if call.result == 0 {
+            let (class, took_ns, pending) = (call.class, call.api_ns, call.ahead.streams > 0);
+            self.live.managed(call.process_id, &waiting::Memory { class, detail, bytes, took_ns, pending });
+        }
         self.device_memory.push(call).push(call.class, detail, address, bytes, label);
     }
 

@@ -109,6 +109,16 @@ impl Transfer {
         (host(self.src_kind) || host(self.dst_kind)).then_some(true)
     }
 
+    /// Whether the call may wait for work before it, as reports judge it: no copy within the device, and of what is queued only where
+    /// pageable memory takes part.
+    pub(crate) fn blocks(&self) -> bool {
+        match (self.set, self.is_async) {
+            (false, true) => [self.src_kind, self.dst_kind].contains(&End::Pageable),
+            (false, false) => [self.src_kind, self.dst_kind].map(End::side) != [1, 1],
+            (true, is_async) => !is_async && matches!(self.dst_kind, End::Pinned | End::Managed),
+        }
+    }
+
     pub(crate) fn direction(&self) -> u8 {
         direction(self.set, self.peer, [self.src_kind, self.dst_kind])
     }

@@ -7,33 +7,21 @@
 //!    (`pending_streams`). Where none had, nothing was waited for, however long the call took. A trace without that
 //!    column leaves the question open, and then only copies are judged.
 //! 2. What does the call need by itself? Copies and sets: [`CALL_NS`] and their bytes over a link that is slower than
-//!    any ([`BYTES_PER_US`]). Allocations and frees: the median of the same function and size in this process when nothing
+//!    any ([`copy_ns`]). Allocations and frees: the median of the same function and size in this process when nothing
 //!    was pending ([`Idle`]), at least [`CALL_NS`]; where that never happened, [`OTHERS`] times that of other functions of the
-//!    size (a free that always waits frees what was allocated without waiting); else [`MEMORY_NS`] and a slow time for each page.
+//!    size (a free that always waits frees what was allocated without waiting); else a guess with a slow time for each page ([`memory_ns`]).
 //! 3. Did it take more than twice that? The rest was waiting.
 //!
 //! So what counts as waiting is a lower bound: a wait that is short beside what its call needs is not told from it.
 
 use gputrace_collectors::schema::TableId;
+use gputrace_collectors::waiting::{CALL_NS, ENOUGH, OTHERS, beyond, copy_ns, memory_ns, size};
 
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::stats::Stats;
 use crate::trace::{Rows, Want};
 
-/// What a blocking copy needs beside its bytes, ns. Measured ones take 7 to 15 us.
-const CALL_NS: i64 = 20_000;
-/// Bytes that the slowest link moves in a us, 2 GB/s: PCIe 3.0 with four lanes, and pages that are touched first.
-const BYTES_PER_US: i64 = 2_000;
-/// What an allocation or a free needs beside its bytes, ns, where it was never seen with nothing pending.
-const MEMORY_NS: i64 = 100_000;
-/// The same for each MiB: mapping device memory, and pinning host memory page by page.
-const DEVICE_MIB_NS: i64 = 5_000;
-const HOST_MIB_NS: i64 = 500_000;
-/// So many calls with nothing pending say what a call needs.
-const ENOUGH: u64 = 3;
-/// And so many times that what another function needs for as many bytes.
-const OTHERS: i64 = 2;
 /// Stands for all functions.
 const ANY: i64 = i64::MIN;
 
@@ -82,9 +70,8 @@ impl Transfer<'_> {
     /// Time of a call that was waiting: 0 where the call does not block, or is over when its bytes may just be moved.
     #[inline]
     pub(crate) fn waited_ns(self, bytes: i64, api_ns: i64) -> i64 {
-        let need = CALL_NS.saturating_add(bytes.max(0).saturating_mul(1000) / BYTES_PER_US);
         // Nearly all calls are short: their kinds need not be compared.
-        if self.pending == Pending::Nothing { 0 } else { beyond(need, api_ns, || self.blocks()) }
+        if self.pending == Pending::Nothing { 0 } else { beyond(copy_ns(bytes), api_ns, || self.blocks()) }
     }
 
     /// An asynchronous copy blocks where it touches pageable memory: the driver copies through a buffer of its own. A
@@ -96,12 +83,6 @@ impl Transfer<'_> {
             (true, queued) => !queued && matches!(self.memory[1], "pinned" | "managed"),
         }
     }
-}
-
-/// What lies beyond twice the need.
-#[inline]
-fn beyond(need: i64, api_ns: i64, blocks: impl FnOnce() -> bool) -> i64 {
-    if api_ns > need.saturating_mul(2) && blocks() { api_ns - need } else { 0 }
 }
 
 /// An allocation or a free.
@@ -131,8 +112,7 @@ impl Memory<'_> {
         if self.pending != Pending::Some {
             return 0;
         }
-        let mib = if matches!(self.kind, "pinned" | "registered") { HOST_MIB_NS } else { DEVICE_MIB_NS };
-        let guess = || MEMORY_NS.saturating_add((self.bytes.max(0) >> 20).saturating_mul(mib));
+        let guess = || memory_ns(matches!(self.kind, "pinned" | "registered"), self.bytes);
         let need = idle.own_ns(self.process_id, self.api_id, self.bytes).unwrap_or_else(guess);
         // A few microseconds more or less are no wait.
         beyond(need.max(CALL_NS), api_ns, || self.blocks())
@@ -174,7 +154,7 @@ impl Idle {
 }
 
 fn key(process_id: i64, api_id: i64, bytes: i64) -> (i64, i64, u32) {
-    (process_id, api_id, 64 - bytes.max(0).leading_zeros())
+    (process_id, api_id, size(bytes))
 }
 
 #[cfg(test)]
