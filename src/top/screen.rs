@@ -15,7 +15,7 @@ const ALL_PANES: usize = 16;
 const WITH_FOOT: usize = 6;
 
 /// What the keys do.
-const HELP: [&str; 15] = [
+const HELP: &[&str] = &[
     "q Esc Ctrl-C  quit",
     "Tab           next pane: processes, kernels, call sites",
     "arrows j k    move; PgUp PgDn Home End too",
@@ -30,6 +30,7 @@ const HELP: [&str; 15] = [
     "COST  time that tracing takes from the process, the same",
     "DROPPED  events that found no room so far; a kernel's time is estimated where only some runs are timed",
     "os_wait  below other lines: threads that have nothing to do wait as well",
+    "~     an estimate: some launches are drawn, and stand for as many as they were drawn from",
     "-     not known",
 ];
 

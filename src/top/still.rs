@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::rates::{Rates, rates};
 use super::table::{Cell, Row};
-use super::view::{self, PROCESSES, View};
+use super::view::{self, Made, PROCESSES, View};
 use crate::render::duration;
 use crate::trace::{self, Filter, NO_NAME, NO_STACK, Trace, Want};
 
@@ -187,7 +187,7 @@ fn site_rows(trace: &Trace, whole: &Whole, seconds: f64) -> Vec<Row> {
     sites.truncate(MOST_SHOWN);
     let lines = trace.sites(&sites.iter().map(|((stack, _), _)| *stack).collect());
     let named = |((stack, class), (calls, ns)): (&(i64, String), &(i64, i64))| {
-        ((class.clone(), lines.get(*stack).map(|site| site.short())), (*calls as f64, *ns as f64))
+        ((class.clone(), lines.get(*stack).map(|site| site.short())), Made { calls: *calls as f64, ns: *ns as f64, estimated: false })
     };
     view::site_rows(sites.into_iter().map(named), seconds)
 }

@@ -78,6 +78,7 @@ fn snapshot(seconds: i64, processes: i64) -> Snapshot {
                     kind: "sync".into(),
                     frames: vec![line(n)],
                     calls: 10,
+                    drawn: 0,
                     total_ns: 1_000_000_000 / i64::from(n),
                     bytes: 0,
                 })
@@ -88,6 +89,14 @@ fn snapshot(seconds: i64, processes: i64) -> Snapshot {
                     calls,
                     ..HotSite::default()
                 }))
+                .chain([HotSite {
+                    kind: "launch".into(),
+                    frames: vec![line(55)],
+                    calls: 7000,
+                    drawn: 7,
+                    total_ns: 10_000_000,
+                    ..HotSite::default()
+                }])
                 .chain([HotSite {
                     kind: "os_wait".into(),
                     frames: vec![line(99)],
@@ -172,6 +181,8 @@ fn a_large_screen_has_all_columns_of_all_panes_with_their_values() {
     assert!(line("a kernel without a name").trim_start().starts_with("- "), "{text}");
     assert!(line("train.py:1 step").contains("10 %") && text.contains("(last 10 s)"), "{text}");
     assert!(line("not known)").contains("transfer"), "{text}");
+    let drawn: Vec<&str> = line("train.py:55 step").split_whitespace().collect();
+    assert_eq!(drawn[..4], ["~0.1", "%", "~700", "launch"], "seven that were drawn stand for 7000");
     // Two stacks with one line are one row, and what waits for the system stands below.
     assert!(line("train.py:77").contains("0.7        api") && text.matches("train.py:77").count() == 1, "{text}");
     let place = |of: &str| text.lines().position(|line| line.contains(of)).unwrap_or(usize::MAX);

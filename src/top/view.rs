@@ -179,8 +179,17 @@ pub(crate) fn kernel_row(kernel: &HotKernel, seconds: f64) -> Row {
     ]
 }
 
-/// Class and line of calls, their number, and their time, ns.
-pub(crate) type Site = ((String, Option<String>), (f64, f64));
+/// Class and line of calls, and what they come to.
+pub(crate) type Site = ((String, Option<String>), Made);
+
+/// Calls, and their time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Made {
+    pub(crate) calls: f64,
+    pub(crate) ns: f64,
+    /// Of some that were drawn, which stand for the others.
+    pub(crate) estimated: bool,
+}
 
 fn named(site: &HotSite, sites: &mut SiteFinder) -> Site {
     let frames = site.frames.iter().map(|frame| Frame {
@@ -192,26 +201,28 @@ fn named(site: &HotSite, sites: &mut SiteFinder) -> Site {
         address: frame.offset.filter(|_| frame.function.is_empty()),
     });
     let line = sites.find(&frames.collect::<Vec<_>>()).map(|site| site.short());
-    ((site.kind.to_string(), line), (site.calls as f64, site.total_ns as f64))
+    let made = Made { calls: site.calls as f64, ns: site.total_ns as f64, estimated: site.drawn > 0 };
+    ((site.kind.to_string(), line), made)
 }
 
 /// A row for each class and line, whatever called the line; `seconds`: of how long a time.
 pub(crate) fn site_rows(sites: impl Iterator<Item = Site>, seconds: f64) -> Vec<Row> {
-    let mut by_line: BTreeMap<(String, Option<String>), (f64, f64)> = BTreeMap::new();
-    for (line, (calls, ns)) in sites {
+    let mut by_line: BTreeMap<(String, Option<String>), Made> = BTreeMap::new();
+    for (line, Made { calls, ns, estimated }) in sites {
         let sums = by_line.entry(line).or_default();
-        *sums = (sums.0 + calls, sums.1 + ns);
+        *sums = Made { calls: sums.calls + calls, ns: sums.ns + ns, estimated: sums.estimated || estimated };
     }
     let mut lines: Vec<Site> = by_line.into_iter().collect();
-    lines.sort_by(|(_, a), (_, b)| b.1.total_cmp(&a.1).then(b.0.total_cmp(&a.0)));
-    let row = |((class, line), (calls, ns)): Site| {
+    lines.sort_by(|(_, a), (_, b)| b.ns.total_cmp(&a.ns).then(b.calls.total_cmp(&a.calls)));
+    let row = |((class, line), Made { calls, ns, estimated }): Site| {
+        let about = if estimated { "~" } else { "" };
         let known = Some(seconds).filter(|seconds| *seconds > 0.0);
-        let mut time = Cell::number(known.map(|seconds| ns / 1e9 / seconds), share);
+        let mut time = Cell::number(known.map(|seconds| ns / 1e9 / seconds), |value| format!("{about}{}", share(value)));
         // Threads that have nothing to do wait as well: what waits for the system stands below what is done.
         if class == OS_WAIT {
             time.key = time.key.map(|share| share - BELOW);
         }
-        let calls = Cell::number(known.map(|seconds| calls / seconds), per_s);
+        let calls = Cell::number(known.map(|seconds| calls / seconds), |value| format!("{about}{}", per_s(value)));
         let line = line.unwrap_or_else(|| "(a line that is not known)".to_owned());
         vec![time, calls, Cell::text(class), Cell::text(line)]
     };

@@ -29,6 +29,8 @@ pub(super) struct Kernel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Site {
     pub(super) calls: u64,
+    /// Those that were drawn for so many, where that is how they were counted.
+    pub(super) drawn: u64,
     pub(super) total_ns: i64,
     pub(super) bytes: i64,
 }
@@ -107,7 +109,7 @@ impl Hot {
             _ => {}
         }
         if let Some(stack) = key.stack_id {
-            self.site(stack, key.kind, Site { calls: folded.events, total_ns: ns, bytes: folded.bytes });
+            self.site(stack, key.kind, Site { calls: folded.events, drawn: 0, total_ns: ns, bytes: folded.bytes });
         }
     }
 
@@ -158,6 +160,7 @@ fn add_kernel(to: &mut Kernel, more: &Kernel) {
 
 fn add_site(to: &mut Site, more: &Site) {
     to.calls = to.calls.saturating_add(more.calls);
+    to.drawn += more.drawn;
     to.total_ns = to.total_ns.saturating_add(more.total_ns);
     to.bytes = to.bytes.saturating_add(more.bytes);
 }
@@ -202,7 +205,7 @@ mod tests {
         hot.want(0);
         for key in 0..2 * MOST_KEYS as i64 {
             hot.kernel(Some(key), ONE);
-            hot.site(key, Kind::KERNEL, Site { calls: 1, total_ns: 1, bytes: 0 });
+            hot.site(key, Kind::KERNEL, Site { calls: 1, total_ns: 1, ..Site::default() });
         }
         hot.kernel(Some(0), ONE);
         let told = hot.tell(1).unwrap();

@@ -189,7 +189,7 @@ impl Live {
         }
         if let (Some(stack), Some(launches)) = (stack, launches.filter(|launches| *launches > 0)) {
             let total_ns = took_ns.saturating_mul(launches);
-            let site = hot::Site { calls: launches.unsigned_abs(), total_ns, bytes: 0 };
+            let site = hot::Site { calls: launches.unsigned_abs(), drawn: 1, total_ns, bytes: 0 };
             self.hot.site(stack, RowKind::of(Class::Launch), site);
         }
     }

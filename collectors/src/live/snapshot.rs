@@ -215,6 +215,10 @@ pub struct HotSite {
     pub frames: Vec<Frame>,
     /// Calls.
     pub calls: u64,
+    /// Of how many of them these numbers are an estimate: those that were drawn, each for as many as it stands for (launches). 0: each
+    /// call was counted.
+    #[serde(default)]
+    pub drawn: u64,
     /// Their time, ns, of all threads.
     pub total_ns: i64,
     /// Bytes that they moved, took or gave back.

@@ -274,6 +274,8 @@ fn what_is_hot_has_names_and_lines_and_only_where_somebody_looks() {
     assert_eq!(kernels, [(Some("gemm"), 2, 6, 2, 2000), (None, 2, 8, 0, 0)]);
     let sites: Vec<_> =
         hot.sites.iter().map(|s| (&*s.kind, s.frames[0].function.as_str(), s.calls, s.total_ns)).collect();
+    let drawn: Vec<_> = hot.sites.iter().map(|s| s.drawn).collect();
+    assert_eq!(drawn, [2, 0, 0, 0], "launches are an estimate from two");
     assert_eq!(
         sites,
         [

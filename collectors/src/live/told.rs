@@ -71,6 +71,7 @@ impl Live {
             kind: kind.text().into(),
             frames: self.lines.frames_of(stack),
             calls: site.calls,
+            drawn: site.drawn,
             total_ns: site.total_ns,
             bytes: site.bytes,
         };
