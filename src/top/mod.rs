@@ -4,6 +4,7 @@
 //! keys choose among them (`app`), and `screen` lays them out. A finished trace is shown as one still picture (`still`).
 
 mod app;
+mod devices;
 mod feed;
 mod rates;
 mod screen;

@@ -26,8 +26,15 @@ pub(crate) struct Rates {
     pub(crate) dropped: u64,
 }
 
-/// How long each process's GPU was observed, and busy, by when.
-type Busy = (i64, HashMap<i64, (i64, i64)>);
+/// How long GPUs were observed and busy, by when.
+#[derive(Debug)]
+struct Busy {
+    at_ns: i64,
+    /// Those of each process: observed, and busy.
+    processes: HashMap<i64, (i64, i64)>,
+    /// Each of the session, by UUID: busy.
+    devices: HashMap<String, i64>,
+}
 
 /// The snapshots so far, as far as they are needed.
 #[derive(Debug, Default)]
@@ -44,7 +51,8 @@ impl History {
             return;
         }
         let busy = snapshot.processes.iter().filter_map(|process| Some((process.process_id, busy_of(process)?)));
-        self.busy.push_back((snapshot.at_ns, busy.collect()));
+        let devices = snapshot.devices.iter().filter_map(|device| Some((device.uuid.clone()?, device.busy_ns)));
+        self.busy.push_back(Busy { at_ns: snapshot.at_ns, processes: busy.collect(), devices: devices.collect() });
         while self.busy.len() > KEPT {
             self.busy.pop_front();
         }
@@ -75,8 +83,8 @@ impl History {
         let devices = process.gpu.as_ref().map_or(0, |gpu| gpu.devices.len()).max(1) as f64;
         let (now, (observed, busy)) = (self.last.as_ref()?.at_ns, busy_of(process)?);
         let mut found = None;
-        for (at_ns, all) in self.busy.iter().rev().skip(1) {
-            let Some((before, was_busy)) = all.get(&process.process_id) else { break };
+        for Busy { at_ns, processes, .. } in self.busy.iter().rev().skip(1) {
+            let Some((before, was_busy)) = processes.get(&process.process_id) else { break };
             if observed > *before {
                 found = Some((busy - was_busy) as f64 / (observed - before) as f64 / devices);
                 if now - at_ns >= BUSY_NS {
@@ -85,6 +93,29 @@ impl History {
             }
         }
         found.map(|share| share.clamp(0.0, 1.0))
+    }
+}
+
+impl History {
+    /// The share of time in which a device that these processes share was busy; none: it is not known.
+    pub(crate) fn device_busy(&self, uuid: &str, users: &[(&Process, f64)]) -> Option<f64> {
+        let now = self.busy.back()?;
+        let busy = now.devices.get(uuid)?;
+        let mut found = None;
+        for before in self.busy.iter().rev().skip(1) {
+            let Some(was_busy) = before.devices.get(uuid) else { break };
+            let observed = users.iter().filter_map(|(process, _)| {
+                let (now, _) = now.processes.get(&process.process_id)?;
+                Some(now - before.processes.get(&process.process_id).map_or(0, |(observed, _)| *observed))
+            });
+            if let Some(observed) = observed.max().filter(|observed| *observed > 0) {
+                found = Some((busy - was_busy) as f64 / observed as f64);
+                if now.at_ns - before.at_ns >= BUSY_NS {
+                    break;
+                }
+            }
+        }
+        found
     }
 }
 

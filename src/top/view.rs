@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gputrace_collectors::live::{HotKernel, HotSite, Process, Snapshot};
 
+use super::devices;
 use super::rates::{History, Rates};
 use super::table::{Cell, Column, Row};
 use crate::render::{bytes, duration, time};
@@ -72,7 +73,7 @@ pub(crate) fn of_session(history: &History, sites: &mut SiteFinder) -> View {
     let seconds = hot.span_ns as f64 / 1e9;
     View {
         title: title(now),
-        verdict: verdict(now, &rates),
+        verdict: verdict(history, now, &rates),
         rows: [
             rates.iter().map(|(process, rates, busy)| process_row(process, rates.as_ref(), *busy)).collect(),
             hot.kernels.iter().map(|kernel| kernel_row(kernel, seconds)).collect(),
@@ -103,7 +104,7 @@ fn title(now: &Snapshot) -> String {
 }
 
 /// One line: what limits the processes, as far as that shows.
-fn verdict(now: &Snapshot, all: &[(&Process, Option<Rates>, Option<f64>)]) -> String {
+fn verdict(history: &History, now: &Snapshot, all: &[(&Process, Option<Rates>, Option<f64>)]) -> String {
     if all.is_empty() {
         return "no traced process runs".to_owned();
     }
@@ -126,7 +127,8 @@ fn verdict(now: &Snapshot, all: &[(&Process, Option<Rates>, Option<f64>)]) -> St
     let many = uses.len().max(1) as f64;
     let (waits, gives) = (sum(|r| r.waits) / many, sum(|r| r.in_launches + r.in_copies) / many);
     let host = format!("the host waits {} and launches or copies {} of the time", share(waits), share(gives));
-    let busy: Vec<f64> = uses.iter().filter_map(|(.., busy)| *busy).collect();
+    let busy: Vec<_> = uses.iter().filter_map(|(process, _, busy)| Some((*process, (*busy)?))).collect();
+    let busy = devices::shares(history, &busy);
     if busy.is_empty() {
         return format!("GPU times are not known (--gpu-time); {host}{lost}");
     }
