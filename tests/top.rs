@@ -248,6 +248,23 @@ fn what_cannot_be_watched_is_said_in_one_line_with_what_to_do() {
     said(&["empty"], 1, "empty");
     said(&["--interval", "0"], 2, "expected seconds from 0.1 to 3600");
     said(&["--sort", "luck"], 2, "luck");
+}
+
+#[test]
+fn a_trace_without_sums_is_shown_from_its_rows_and_tells_the_same() {
+    let scratch = Scratch::new();
+    let shown = |options: &[&str]| {
+        let target = scratch.target(program("incident")).args(["300", "nothing"]).with_driver(Driver::Plain);
+        let run = target.options(["--gpu-time", "full"]).options(options.iter().copied()).traced().expect(0);
+        scratch.target(gputrace()).arg("top").arg(run.trace.display().to_string()).plain().expect(0).text()
+    };
+    let (sums, rows) = (shown(&[]), shown(&["--rollup", "off"]));
+    assert!(rows.contains("from its rows") && !sums.contains("from its rows"), "{rows}");
+    let hot = |text: &str| text.lines().skip_while(|line| !line.contains("GPU TIME")).nth(1).map(str::to_owned);
+    let name = |text: &str| hot(text).and_then(|line| line.split_whitespace().last().map(str::to_owned));
+    assert_eq!(name(&rows), name(&sums), "{rows}");
+    // A trace of nothing is one as well.
     let run = scratch.target("true").options(["--rollup", "off"]).traced().expect(0);
-    said(&[&run.trace.display().to_string()], 2, "this trace has no sums");
+    let text = scratch.target(gputrace()).arg("top").arg(run.trace.display().to_string()).plain().expect(0).text();
+    assert!(text.contains("FINISHED: the whole run") && text.contains("true"), "{text}");
 }

@@ -112,6 +112,7 @@ pub(crate) use passes::step_sums::{Cause as StepCause, Tally};
 pub(crate) use passes::steps::ProcessSteps;
 pub(crate) use passes::transfers::{Key as TransferKey, Rule as TransferRule, Sum as TransferSum};
 pub(crate) use passes::union::Union;
+pub(crate) use passes::waiting::{Idle, Memory, Pending, Transfer};
 pub(crate) use section::{Column, Section, Table, Unit, Value};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
 pub(crate) use steps::one_by_one as steps_one_by_one;

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use gputrace_collectors::live::Snapshot;
 
 use super::dump::{self, Over};
-use super::select::wrong;
 use crate::cli::TopArgs;
 use crate::launch::exit::Ending;
 use crate::launch::session::Found;
@@ -55,12 +54,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<Ending> {
 /// The picture of a finished trace.
 fn still(folder: &Path) -> Result<top::View> {
     let trace = Trace::open(&[PathBuf::from(folder)])?;
-    let name = folder.display().to_string();
-    top::of_trace(&trace, &name).ok_or_else(|| {
-        wrong(format!(
-            "{name}: this trace has no sums (--rollup off, or of another profiler); gputrace report reads it"
-        ))
-    })
+    Ok(top::of_trace(&trace, &folder.display().to_string()))
 }
 
 /// Asks the session how it is doing.

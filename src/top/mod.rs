@@ -14,6 +14,7 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 mod view;
+mod whole;
 
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
