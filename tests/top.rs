@@ -154,6 +154,29 @@ fn a_run_is_shown_while_it_runs_keys_are_obeyed_and_the_terminal_is_given_back()
 }
 
 #[test]
+fn control_z_gives_the_terminal_to_the_shell_and_fg_comes_back() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let run = launches(&scratch);
+    let terminal = Terminal::new(&scratch, 100, 30);
+    terminal.run(&top(&run.pid().to_string()));
+    let is_shown = |screen: &str| screen.contains("LAUNCH/S") && screen.contains("incident");
+    for _ in 0..2 {
+        terminal.until("the run", is_shown);
+        terminal.keys(&["C-z"]);
+        // 128 and SIGTSTP.
+        terminal.is_as_it_was(148);
+        terminal.run("fg; echo \"ended $?;\"");
+    }
+    terminal.until("the run again", is_shown);
+    terminal.keys(&["q"]);
+    terminal.is_as_it_was(0);
+    end(run);
+}
+
+#[test]
 fn a_signal_that_ends_programs_ends_it_and_gives_the_terminal_back() {
     if !needs(&["tmux"]) {
         return;

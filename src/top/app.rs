@@ -17,6 +17,8 @@ const MOST_LETTERS: usize = 100;
 pub(crate) enum Asked {
     Nothing,
     Quit,
+    /// Stop, as a shell has it, until the shell lets us go on.
+    Stop,
     /// Look this often from now on.
     Interval(Duration),
     /// Look no more, or again.
@@ -42,6 +44,9 @@ pub(crate) struct App {
     pub(crate) focus: usize,
     pub(crate) paused: bool,
     pub(crate) help: bool,
+    /// The first line of the help that is shown, and the last one that may be the first.
+    pub(crate) help_at: usize,
+    pub(crate) help_last: usize,
     /// A filter is being typed.
     pub(crate) typing: bool,
     pub(crate) interval: Duration,
@@ -64,6 +69,8 @@ impl App {
             focus: 0,
             paused: false,
             help: false,
+            help_at: 0,
+            help_last: 0,
             typing: false,
             interval,
             over: false,
@@ -86,15 +93,18 @@ impl App {
     /// A key was pressed.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Asked {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return if key.code == KeyCode::Char('c') { Asked::Quit } else { Asked::Nothing };
+            return match key.code {
+                KeyCode::Char('c') => Asked::Quit,
+                KeyCode::Char('z') => Asked::Stop,
+                _ => Asked::Nothing,
+            };
         }
         if self.typing {
             self.typed(key.code);
             return Asked::Nothing;
         }
         if self.help {
-            self.help = false;
-            return if key.code == KeyCode::Char('q') { Asked::Quit } else { Asked::Nothing };
+            return self.help_key(key.code);
         }
         let (rows, pane) = (self.counts[self.focus], &mut self.panes[self.focus]);
         let columns = PANES[self.focus].len();
@@ -103,7 +113,7 @@ impl App {
             // What a filter hides comes back first.
             KeyCode::Esc if !pane.filter.is_empty() => pane.filter.clear(),
             KeyCode::Esc => return Asked::Quit,
-            KeyCode::Char('h' | '?') => self.help = true,
+            KeyCode::Char('h' | '?') => (self.help, self.help_at) = (true, 0),
             KeyCode::Char('/') => {
                 pane.filter.clear();
                 self.typing = true;
@@ -127,6 +137,24 @@ impl App {
             KeyCode::Char('-') => return self.step(false),
             _ => {}
         }
+        Asked::Nothing
+    }
+
+    /// A key while the help is shown: it scrolls, where there is more of it than has room; any other ends it.
+    fn help_key(&mut self, key: KeyCode) -> Asked {
+        let at = match key {
+            KeyCode::Down | KeyCode::Char('j') => self.help_at + 1,
+            KeyCode::PageDown => self.help_at + 5,
+            KeyCode::Up | KeyCode::Char('k') => self.help_at.saturating_sub(1),
+            KeyCode::PageUp => self.help_at.saturating_sub(5),
+            KeyCode::Home => 0,
+            KeyCode::End => usize::MAX,
+            _ => {
+                self.help = false;
+                return if key == KeyCode::Char('q') { Asked::Quit } else { Asked::Nothing };
+            }
+        };
+        self.help_at = at.min(self.help_last);
         Asked::Nothing
     }
 

@@ -143,6 +143,7 @@ fn shown(
         match event::read().context("cannot read from the terminal")? {
             Event::Key(key) if key.kind != KeyEventKind::Release => match app.key(key) {
                 Asked::Quit => return Ok(None),
+                Asked::Stop => screen.stop().context("cannot stop")?,
                 Asked::Interval(interval) => feed.iter().for_each(|feed| feed.every(interval)),
                 Asked::Pause(on) => feed.iter().for_each(|feed| feed.pause(on)),
                 Asked::Nothing => {}

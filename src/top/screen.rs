@@ -23,6 +23,7 @@ const HELP: &[&str] = &[
     "r             the other way round",
     "/             show only what holds a text; Esc shows all",
     "p space       pause, go on",
+    "Ctrl-Z        back to the shell; fg comes back",
     "+ -           look less often, more often",
     "",
     "GPU   time in which the GPU worked, of the time that is known (--gpu-time)",
@@ -56,7 +57,7 @@ pub(crate) fn lines(app: &mut App, view: &View, width: usize, height: usize) -> 
     let foot = usize::from(height >= WITH_FOOT);
     let room = height.saturating_sub(lines.len() + foot);
     if app.help {
-        lines.extend(HELP.iter().take(room).map(|line| ((*line).to_owned(), Look::Plain)));
+        lines.extend(help_lines(app, room));
     } else if height >= ALL_PANES {
         for (pane, room) in shared_out(app, view, room).into_iter().enumerate() {
             lines.extend(pane_lines(app, view, pane, width, room));
@@ -70,6 +71,18 @@ pub(crate) fn lines(app: &mut App, view: &View, width: usize, height: usize) -> 
         lines.push((footer(app), Look::Foot));
     }
     lines
+}
+
+/// The lines of the help that there is room for; the last one says where there are more.
+fn help_lines(app: &mut App, room: usize) -> Vec<Drawn> {
+    let cut = HELP.len() > room;
+    let shown = if cut { room.saturating_sub(1) } else { room };
+    app.help_last = HELP.len().saturating_sub(shown);
+    app.help_at = app.help_at.min(app.help_last);
+    let lines = HELP.iter().skip(app.help_at).take(shown).map(|line| (*line).to_owned());
+    let (above, below) = (app.help_at, HELP.len().saturating_sub(app.help_at + shown));
+    let more = (cut && room > 0).then(|| format!("arrows: {above} lines above, {below} below; any other key ends this"));
+    lines.map(|line| (line, Look::Plain)).chain(more.map(|more| (more, Look::Focused))).collect()
 }
 
 /// How many lines each pane gets, its head among them: what one does not need the others have.

@@ -14,7 +14,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 
 /// Signals that end programs.
 const ENDS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
@@ -47,6 +47,14 @@ impl Screen {
         enter()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout())).inspect_err(|_| give_back())?;
         Ok(Screen { terminal, signals })
+    }
+
+    /// Gives the terminal back and stops, as any program does at Ctrl-Z; the next look at signals takes it again. Where nobody could let
+    /// us go on (the shell is gone) the kernel does not stop us.
+    pub(crate) fn stop(&mut self) -> io::Result<()> {
+        give_back();
+        self.signals.goes_on.store(true, Ordering::Relaxed);
+        signal_hook::low_level::raise(SIGTSTP)
     }
 
     /// The signal that is to end us, if one came. After a stop the screen is taken again.

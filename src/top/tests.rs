@@ -207,6 +207,39 @@ fn a_small_screen_keeps_the_pane_with_the_keys_and_the_most_important_columns() 
 }
 
 #[test]
+fn eighty_columns_have_room_for_all_that_is_asked_of_a_process() {
+    let text = drawn(&mut app(), &view(3), (80, 24)).join("\n");
+    let heads =
+        ["PID", "LAUNCH/S", "GPU", "SYNC", "COPY GB/S", "DEV MEM", "ALLOC/S", "DROPPED", "COST", "COMMAND"];
+    heads.iter().for_each(|head| assert!(text.contains(head), "{head}: {text}"));
+    assert!(text.contains("3.00 GiB") && text.contains("python train"), "{text}");
+}
+
+#[test]
+fn help_that_has_no_room_says_that_there_is_more_and_scrolls_to_its_last_line() {
+    let (view, mut app) = (view(1), app());
+    press(&mut app, KeyCode::Char('h'));
+    let mut seen = String::new();
+    let first = drawn(&mut app, &view, (80, 10)).join("\n");
+    assert!(first.contains("q Esc Ctrl-C  quit") && first.contains("0 lines above"), "{first}");
+    for _ in 0..30 {
+        seen.push_str(&drawn(&mut app, &view, (80, 10)).join("\n"));
+        assert_eq!(press(&mut app, KeyCode::Down), Asked::Nothing);
+    }
+    let last = drawn(&mut app, &view, (80, 10)).join("\n");
+    assert!(last.contains("not known") && last.contains(" 0 below"), "{last}");
+    assert!(["GPU   time", "SYNC  time", "COST  time", "Ctrl-Z"].iter().all(|line| seen.contains(line)), "{seen}");
+    press(&mut app, KeyCode::Home);
+    assert_eq!(drawn(&mut app, &view, (80, 10)).join("\n"), first);
+    press(&mut app, KeyCode::Char('x'));
+    assert!(!app.help && drawn(&mut app, &view, (80, 10)).join("\n").contains("LAUNCH/S"));
+    // Where all of it has room, nothing is said of more.
+    press(&mut app, KeyCode::Char('h'));
+    let all = drawn(&mut app, &view, (120, 40)).join("\n");
+    assert!(all.contains("not known") && !all.contains("lines above"), "{all}");
+}
+
+#[test]
 fn keys_move_sort_filter_and_pause() {
     let view = view(30);
     let mut app = app();

@@ -10,19 +10,19 @@ use super::table::{Cell, Column, Row};
 use crate::render::{bytes, duration, time};
 use crate::trace::{Frame, SiteFinder, full_name, printable};
 
-/// Columns of the processes.
+/// Columns of the processes. All but rank and mallocs have room in 80 columns.
 pub(crate) const PROCESSES: &[Column] = &[
-    Column { name: "pid", head: "PID", width: 8, importance: 0 },
-    Column { name: "rank", head: "RANK", width: 5, importance: 7 },
+    Column { name: "pid", head: "PID", width: 7, importance: 0 },
+    Column { name: "rank", head: "RANK", width: 5, importance: 10 },
     Column { name: "launches", head: "LAUNCH/S", width: 8, importance: 1 },
     Column { name: "gpu", head: "GPU", width: 6, importance: 2 },
     Column { name: "sync", head: "SYNC", width: 6, importance: 3 },
     Column { name: "copies", head: "COPY GB/S", width: 9, importance: 6 },
-    Column { name: "memory", head: "DEVICE MEM", width: 10, importance: 4 },
-    Column { name: "allocs", head: "ALLOC/S", width: 8, importance: 9 },
+    Column { name: "memory", head: "DEV MEM", width: 8, importance: 4 },
+    Column { name: "allocs", head: "ALLOC/S", width: 7, importance: 7 },
     Column { name: "mallocs", head: "MALLOC/S", width: 8, importance: 11 },
-    Column { name: "dropped", head: "DROPPED", width: 8, importance: 8 },
-    Column { name: "cost", head: "COST", width: 6, importance: 10 },
+    Column { name: "dropped", head: "DROPPED", width: 7, importance: 8 },
+    Column { name: "cost", head: "COST", width: 6, importance: 9 },
     Column { name: "command", head: "COMMAND", width: 10, importance: 5 },
 ];
 
