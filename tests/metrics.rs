@@ -11,7 +11,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use crate::faults::one_line;
-use crate::util::{Driver, Scratch, Trace, driver_folder, lacks, nvml_folder, poll, program, repository, shim};
+use crate::util::{Driver, Scratch, Trace, driver_folder, gputrace, lacks, nvml_folder, poll, program, repository, shim};
 
 const LONG: Duration = Duration::from_secs(60);
 /// Calls of the driver, which a program that only waits makes no more of.
@@ -305,4 +305,16 @@ fn listening(pid: i32) -> usize {
     let fields = lines.map(|line| line.split_whitespace().collect::<Vec<_>>());
     // State 0A is LISTEN.
     fields.filter(|fields| fields[3] == "0A" && inodes.contains(fields[9])).count()
+}
+
+#[cfg(not(feature = "otlp"))]
+#[test]
+fn a_program_that_cannot_push_says_what_it_needs() {
+    let scratch = Scratch::new();
+    for arguments in [["--otlp", "http://localhost:4318"], ["--otlp-every", "3"]] {
+        let run = scratch.target(gputrace()).args(arguments).args(["--", "true"]).plain().expect(2);
+        assert!(run.stderr.contains("--features otlp"), "{}", run.stderr);
+    }
+    let help = scratch.target(gputrace()).args(["record", "--help"]).plain().expect(0).text();
+    assert!(!help.contains("--otlp"), "{help}");
 }

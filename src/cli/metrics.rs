@@ -32,10 +32,32 @@ pub(crate) struct MetricsArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
 
+    /// What is said instead.
+    #[cfg(not(feature = "otlp"))]
+    #[command(flatten)]
+    pub(crate) without_otlp: WithoutOtlp,
+
     /// How often that is done, in seconds
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "SECONDS", requires = "otlp", value_parser = super::record::parse_period)]
     pub(crate) otlp_every: Option<std::time::Duration>,
+}
+
+/// Where this program cannot do it: the words are known, and what they need is said.
+#[cfg(not(feature = "otlp"))]
+#[derive(Args, Clone, Debug, Default)]
+#[expect(dead_code, reason = "nothing is ever parsed: the parser refuses all")]
+pub(crate) struct WithoutOtlp {
+    #[arg(long, hide = true, value_name = "URL", value_parser = refuse_otlp)]
+    otlp: Option<String>,
+
+    #[arg(long, hide = true, value_name = "SECONDS", value_parser = refuse_otlp)]
+    otlp_every: Option<String>,
+}
+
+#[cfg(not(feature = "otlp"))]
+fn refuse_otlp(_: &str) -> Result<String, String> {
+    Err("this gputrace was built without pushing metrics: cargo build --release --features otlp; --metrics serves them".to_owned())
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
