@@ -297,6 +297,26 @@ fn commits_of_metal_4_may_hold_nothing_or_more_than_is_followed() {
 }
 
 #[test]
+fn commits_of_metal_4_wait_in_any_number_for_a_thread_that_is_inside_of_a_message() {
+    const COMMITS: u64 = 3_000;
+    let folder = record("metal4-waiting", |one, two| {
+        // What began before them, and is told after them.
+        let began = two.enter("[MTLCommandBuffer waitUntilCompleted]");
+        for number in 1..=COMMITS {
+            // A few command buffers, used again and again.
+            let buffer = 0x10_0000 + 0x100 * (number % 8);
+            encode(one, buffer, &[0xf1; 1]);
+            one.call("[MTL4CommandQueue commit:count:] command buffer", [0, buffer, number, 0]);
+            commit_numbered(one, number, 1);
+        }
+        two.call_since(began, "[MTLCommandBuffer waitUntilCompleted]", [0x9000, QUEUE, 0, 0]);
+    });
+    assert_eq!(values(&table(&folder, "command_buffers"), "dispatches"), vec![1; COMMITS as usize]);
+    let dispatches = table(&folder, "dispatches");
+    assert!(numbers(&dispatches, "correlation_id").iter().all(Option::is_some));
+}
+
+#[test]
 fn a_queue_that_waits_for_an_event_waits_for_who_signals_it() {
     let folder = record("metal-events", |one, _| {
         room(one, 0x1000);

@@ -12,6 +12,7 @@
 mod content;
 mod join;
 mod labels;
+mod members;
 mod memory;
 mod recent;
 mod rows;
@@ -31,6 +32,7 @@ use crate::names::Written;
 use crate::process::pending::Pending;
 use crate::tables::{Call, Tables};
 use content::Content;
+use members::Members;
 use memory::Memory;
 use recent::Recent;
 use rows::{Committed, Completed};
@@ -42,9 +44,6 @@ const MOST_OPEN: usize = 1 << 13;
 const MOST_ENCODERS: usize = 1 << 14;
 const MOST_COMMITTED: usize = 1 << 14;
 const MOST_QUEUES: usize = 1 << 8;
-/// Commits whose command buffers are known and which were not read themselves, and command buffers of one.
-const MOST_NUMBERED: usize = 1 << 10;
-const MOST_MEMBERS: usize = 1 << 10;
 /// Dispatches that wait for their commit.
 const MOST_HELD: usize = 1 << 17;
 /// Names of pipelines, and of several in one command buffer.
@@ -157,8 +156,7 @@ pub(crate) struct Metal {
     memory: Memory,
     /// Calls that found their queue full.
     waits_for_room: HashSet<i64>,
-    /// Command buffers by the number of their commit.
-    members: Recent<Vec<u64>>,
+    members: Members,
     /// Dispatches in `open`.
     held: usize,
     texts: HashMap<i64, String>,
@@ -172,8 +170,6 @@ pub(crate) struct Metal {
     forgotten: u64,
     /// Commits of command buffers that were committed already.
     twice: u64,
-    /// Command buffers beyond the first of their commit.
-    beyond: u64,
 }
 
 impl Default for Metal {
@@ -191,7 +187,7 @@ impl Default for Metal {
             queues: Recent::new(MOST_QUEUES),
             memory: Memory::default(),
             waits_for_room: HashSet::new(),
-            members: Recent::new(MOST_NUMBERED),
+            members: Members::default(),
             held: 0,
             texts: HashMap::new(),
             several: HashMap::new(),
@@ -199,7 +195,6 @@ impl Default for Metal {
             strays: 0,
             forgotten: 0,
             twice: 0,
-            beyond: 0,
         }
     }
 }
@@ -227,13 +222,7 @@ impl Metal {
         let [_, buffer, number, _] = message.payload;
         if message.call.class == Class::Encode && message.detail == detail::COMMITTED {
             // Told after the commit returned, and before its own event: known when that comes, whatever their times.
-            let members = self.members.get_or_default(number);
-            if members.len() < MOST_MEMBERS {
-                members.push(buffer);
-            } else {
-                self.beyond += 1;
-            }
-            return;
+            return self.members.take(number, buffer);
         }
         let call = &message.call;
         let (begin_ns, end_ns) = (call.start_ns, message.end_ns);
@@ -338,12 +327,6 @@ impl Metal {
                 self.twice
             )
         });
-        let beyond = (self.beyond > 0).then(|| {
-            format!(
-                "{} command buffers beyond the first {MOST_MEMBERS} of their commit of Metal 4's: their dispatches are of no commit",
-                self.beyond
-            )
-        });
-        self.unseen.notes().chain(strays).chain(forgotten).chain(twice).chain(beyond).chain(self.memory.note())
+        self.unseen.notes().chain(strays).chain(forgotten).chain(twice).chain(self.members.notes()).chain(self.memory.note())
     }
 }

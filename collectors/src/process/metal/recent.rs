@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 use crate::bindings::ByHandle;
 
+/// Fewer addresses than twice so many are not looked through for those whose values are gone.
+const LEAST: usize = 1 << 6;
+
 /// At most so many values by address.
 #[derive(Debug)]
 pub(super) struct Recent<T> {
@@ -25,7 +28,7 @@ impl<T> Recent<T> {
         self.next += 1;
         self.order.push_back((address, self.next));
         self.by_address.insert(address, (self.next, value));
-        if self.order.len() > 2 * self.most {
+        if self.order.len() > 2 * self.by_address.len().max(self.most.min(LEAST)) {
             let known = &self.by_address;
             self.order.retain(|(address, number)| known.get(address).is_some_and(|(of, _)| of == number));
         }
