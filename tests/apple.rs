@@ -131,14 +131,16 @@ fn children_with_an_empty_environment_are_traced() {
     let Some((dylibs, [native, _])) = apple_targets() else { return };
     // The emulator starts no programs for its own processor.
     let scratch = Scratch::new();
-    // A user may have set variables that begin like ours.
-    let guest = native.target(&scratch, &dylibs, "guest.c");
-    let names: Vec<String> = (0..20).map(|n| format!("GPUTRACE_OF_THE_USER_{n}")).collect();
-    let guest = names.iter().fold(guest, |guest, name| guest.env(name, "1"));
-    let run = guest.args(["bare", "20"]).options(["--malloc", "full"]).same().expect(0);
-    let mut counts: Vec<_> = guests(&run).iter().map(|process| allocations(&run, process)).collect();
-    counts.sort_by_key(|all| all.values().sum::<u64>());
-    assert_eq!(counts[counts.len() - 4..], [family(20), family(21), family(22), family(23)]);
+    for way in ["bare", "titled"] {
+        // A user may have set variables that begin like ours.
+        let guest = native.target(&scratch, &dylibs, "guest.c");
+        let names: Vec<String> = (0..20).map(|n| format!("GPUTRACE_OF_THE_USER_{n}")).collect();
+        let guest = names.iter().fold(guest, |guest, name| guest.env(name, "1"));
+        let run = guest.args([way, "20"]).options(["--malloc", "full"]).same().expect(0);
+        let mut counts: Vec<_> = guests(&run).iter().map(|process| allocations(&run, process)).collect();
+        counts.sort_by_key(|all| all.values().sum::<u64>());
+        assert_eq!(counts[counts.len() - 4..], [family(20), family(21), family(22), family(23)], "{way}");
+    }
 }
 
 #[test]

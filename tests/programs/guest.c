@@ -5,6 +5,7 @@
  *        guest fork COUNT             the parent allocates COUNT times, its child COUNT + 1 times, the child's child COUNT + 2
  *        guest bare COUNT             children with an empty environment: by posix_spawn, posix_spawnp and execve, which
  *                                     allocate COUNT + 1, COUNT + 2 and COUNT + 3 times
+ *        guest titled COUNT           the same of a program that first writes a title over its environment, as setproctitle does
  *        guest threads COUNT          8 threads, each allocates COUNT times, and once more when its last key is destroyed
  *        guest errno                  errno is what the allocations leave, not what the library's own calls do */
 #include <errno.h>
@@ -93,6 +94,18 @@ static int bares(void) {
     return !ended_well(children[2]);
 }
 
+extern char **environ;
+
+static int titled(void) {
+    static char *none[] = {NULL};
+    char *first = environ[0], *last = first;
+    for (char **entry = environ; *entry; entry++)
+        if (*entry > last) last = *entry;
+    environ = none;
+    memset(first, 'x', last + strlen(last) - first);
+    return bares();
+}
+
 static int threads(void) {
     pthread_t all[THREADS];
     pthread_key_create(&late, at_thread_end);
@@ -126,6 +139,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "return")) return count;
     if (!strcmp(what, "fork")) return forks();
     if (!strcmp(what, "bare")) return bares();
+    if (!strcmp(what, "titled")) return titled();
     if (!strcmp(what, "threads")) return threads();
     if (!strcmp(what, "errno")) return errnos();
     return 2;

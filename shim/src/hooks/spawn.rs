@@ -12,16 +12,23 @@ use super::kept::{MOST, kept};
 use crate::interpose::macho::interpose;
 use crate::sys;
 
-/// Our variables as this process was given them: the loader's, and each that begins like ours, of which gputrace sets some twenty. The
-/// strings stand where the kernel put them, and nobody frees them.
+/// Our variables as this process was given them: the loader's, and each that begins like ours, of which gputrace sets some twenty.
+/// Copies: a program that gives itself a title (`setproctitle`) writes it where the kernel put them. Nobody frees them.
 static OURS: [AtomicPtr<c_char>; 64] = [const { AtomicPtr::new(null_mut()) }; 64];
 
 /// Remembers the variables. For the constructor.
 pub(crate) fn remember() {
     let is_ours = |text: &[u8]| text.starts_with(b"DYLD_INSERT_LIBRARIES=") || text.starts_with(b"GPUTRACE_");
-    let entries = sys::entries().filter(|entry| is_ours(entry.to_bytes()));
-    for (place, entry) in OURS.iter().zip(entries) {
-        place.store(entry.as_ptr().cast_mut(), Ordering::Relaxed);
+    let entries = || sys::entries().filter(|entry| is_ours(entry.to_bytes())).take(OURS.len());
+    let bytes = entries().map(|entry| entry.to_bytes_with_nul().len()).sum::<usize>();
+    let Ok(mut at) = sys::map(bytes.max(1), None) else { return };
+    for (place, entry) in OURS.iter().zip(entries()) {
+        let text = entry.to_bytes_with_nul();
+        // SAFETY: the mapping has room for all of them, and nobody else knows of it.
+        unsafe { at.copy_from_nonoverlapping(text.as_ptr(), text.len()) };
+        place.store(at.cast(), Ordering::Relaxed);
+        // SAFETY: up to the mapping's end.
+        at = unsafe { at.add(text.len()) };
     }
 }
 
@@ -32,7 +39,7 @@ fn ours() -> impl Iterator<Item = *mut c_char> {
 /// Makes a call with this environment, in which our variables stay.
 fn with_ours(given: *const *mut c_char, call: impl FnOnce(*const *mut c_char) -> c_int) -> c_int {
     let mut room = [null_mut(); MOST];
-    // SAFETY: the program's own environment, and strings that were there when the process started.
+    // SAFETY: the program's own environment, and strings of ours.
     call(unsafe { kept(given, ours(), &mut room) })
 }
 
