@@ -5,7 +5,7 @@ use crate::util::count;
 
 #[test]
 fn another_ones_commit_and_a_layers_without_options_are_called_as_alone() {
-    for way in ["before", "thin"] {
+    for way in ["before", "after", "thin"] {
         each("metal_queue4.m", &[way], |run| {
             assert_eq!(run.run.text(), "seen 3\n", "{}", run.who);
             assert_eq!(run.truth("command_buffer").len(), 3, "{}", run.who);

@@ -1,6 +1,8 @@
 /* Queues of Metal 4 whose classes are not as Metal's own, for the simulated Metal.
  *
  * usage: metal_queue4 before   another one puts its own commit:count: into the class before the first queue
+ *        metal_queue4 after    another one puts its own commit:count:options: into the class when the queue is there
+ *        metal_queue4 flight   4,000 commits that wait for the host, and then run
  *        metal_queue4 thin     a layer's queue that has no commit:count:options: */
 #include <stdio.h>
 #include <string.h>
@@ -50,6 +52,44 @@ static void before(void) {
     commit_three([device newMTL4CommandQueue]);
 }
 
+static void (*original_with_options)(id, SEL, const id *, NSUInteger, id);
+
+static void their_commit_with_options(id self, SEL selector, const id *buffers, NSUInteger count, id options) {
+    seen += options == nil;
+    original_with_options(self, selector, buffers, count, options);
+}
+
+static void after(void) {
+    device = MTLCreateSystemDefaultDevice();
+    id<MTL4CommandQueue> queue = [device newMTL4CommandQueue];
+    Method method = class_getInstanceMethod(object_getClass(queue), sel_registerName("commit:count:options:"));
+    original_with_options =
+        (void (*)(id, SEL, const id *, NSUInteger, id))(void *)method_setImplementation(method, (IMP)(void *)their_commit_with_options);
+    commit_three(queue);
+}
+
+static void flight(void) {
+    device = MTLCreateSystemDefaultDevice();
+    id<MTL4CommandQueue> queue = [device newMTL4CommandQueue];
+    id<MTLSharedEvent> gate = [device newSharedEvent], end = [device newSharedEvent];
+    id<MTLFunction> function = [[device newDefaultLibrary] newFunctionWithName:[NSString stringWithUTF8String:"nothing"]];
+    id<MTLComputePipelineState> pipeline = [device newComputePipelineStateWithFunction:function error:NULL];
+    id<MTL4CommandBuffer> work = [device newCommandBuffer];
+    [queue waitForEvent:gate value:1];
+    for (int i = 0; i < 4000; i++) {
+        [work beginCommandBufferWithAllocator:nil];
+        id<MTLComputeCommandEncoder> kernels = [work computeCommandEncoder];
+        [kernels setComputePipelineState:pipeline];
+        [kernels dispatchThreadgroups:(MTLSize){5, 1, 1} threadsPerThreadgroup:(MTLSize){1, 1, 1}];
+        [kernels endEncoding];
+        [work endCommandBuffer];
+        [queue commit:&work count:1];
+    }
+    [queue signalEvent:end value:1];
+    [gate setSignaledValue:1];
+    [end waitUntilSignaledValue:1 timeoutMS:UINT64_MAX];
+}
+
 /* It stands before a queue, and has of it what this program needs. */
 @interface ThinQueue4 : NSObject {
   @public
@@ -95,6 +135,8 @@ int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     void *pool = objc_autoreleasePoolPush();
     if (!strcmp(what, "before")) before();
+    else if (!strcmp(what, "after")) after();
+    else if (!strcmp(what, "flight")) flight();
     else if (!strcmp(what, "thin")) thin();
     else return 2;
     objc_autoreleasePoolPop(pool);

@@ -5,7 +5,7 @@ pub(crate) mod queue {
     use core::sync::atomic::{AtomicU8, Ordering};
 
     use crate::hooks::metal::{feedback, messages};
-    use crate::interpose::objc::{Id, Sel, Selector};
+    use crate::interpose::objc::{self, Id, Sel, Selector};
     use crate::interpose::owner;
 
     messages! {
@@ -33,7 +33,7 @@ pub(crate) mod queue {
 
     /// The number of a commit whose times come by options of ours; 0: it goes its own way.
     #[inline(always)]
-    fn begin<const SLOT: usize>(_: Id) -> usize {
+    fn begin<const SLOT: usize>(this: Id) -> usize {
         let Some(place) = WAYS.get(SLOT) else { return 0 };
         let way = match place.load(Ordering::Relaxed) {
             UNKNOWN => {
@@ -44,7 +44,7 @@ pub(crate) mod queue {
             }
             known => known,
         };
-        if way == BY_OPTIONS { feedback::begin() } else { 0 }
+        if way == BY_OPTIONS && is_still_ours::<SLOT>(this) { feedback::begin() } else { 0 }
     }
 
     /// The method with options is the same but for these where both are Metal's. Another one's would never be called, and a layer may
@@ -56,16 +56,25 @@ pub(crate) mod queue {
         if !with_options.is_null() && is_metals() { BY_OPTIONS } else { AS_IT_IS }
     }
 
+    static WITH_OPTIONS: Selector = Selector::new(c"commit:count:options:");
+
+    /// Whether the method with options is our hook's, as it was when the class was hooked: another one's that came after it
+    /// would never be called.
+    #[inline(always)]
+    fn is_still_ours<const SLOT: usize>(this: Id) -> bool {
+        let ours = MESSAGES.get(Index::commitWithOptions as usize).and_then(|message| message.trampolines.get(SLOT));
+        ours.is_some_and(|ours| *ours == objc::method(this, &WITH_OPTIONS))
+    }
+
     /// Past our own hook.
     #[inline(always)]
     fn with_options<const SLOT: usize>(this: Id, buffers: *const Id, count: usize, number: usize) {
         type Code = unsafe extern "C" fn(Id, Sel, *const Id, usize, Id);
-        static SELECTOR: Selector = Selector::new(c"commit:count:options:");
         let options = feedback::options(number);
         // SAFETY: the method of this selector of the object's class, which is there: its signature was compared.
         let code: Code = unsafe { core::mem::transmute(commitWithOptions::ORIGINALS.at::<SLOT>()) };
         // SAFETY: the program's own arguments, and options.
-        unsafe { code(this, SELECTOR.get(), buffers, count, options) };
+        unsafe { code(this, WITH_OPTIONS.get(), buffers, count, options) };
         feedback::returned(number);
     }
 }

@@ -29,6 +29,7 @@ unsafe extern "C" {
     pub(crate) fn class_getSuperclass(class: Class) -> Class;
     fn class_getName(class: Class) -> *const c_char;
     fn class_getInstanceMethod(class: Class, selector: Sel) -> Method;
+    fn class_getMethodImplementation(class: Class, selector: Sel) -> *const ();
     fn class_addMethod(class: Class, selector: Sel, code: *const (), types: *const c_char) -> u8;
     fn method_getImplementation(method: Method) -> *const ();
     fn method_setImplementation(method: Method, code: *const ()) -> *const ();
@@ -64,6 +65,13 @@ impl Selector {
 fn selector(name: &CStr) -> Sel {
     // SAFETY: a C string.
     unsafe { sel_registerName(name.as_ptr()) }
+}
+
+/// What a message to this object calls.
+#[inline(always)]
+pub(crate) fn method(object: Id, selector: &Selector) -> *const () {
+    // SAFETY: the object that is sent a message, and a selector.
+    unsafe { class_getMethodImplementation(object_getClass(object), selector.get()) }
 }
 
 /// Whether an object has a method of this name.
