@@ -14,6 +14,7 @@ mod queue4;
 mod stress;
 mod switched;
 mod textures;
+mod thin;
 mod unseen;
 mod verdicts;
 

@@ -364,6 +364,7 @@ fn what_was_read_waits_for_what_stands_unread_in_the_shared_ring() {
         ("[MTLComputeCommandEncoder dispatchThreads]", [0x1010, 0, pack_grid(1, 1, 1), pack_block(1, 1, 1, 0)]),
         ("[MTLCommandEncoder endEncoding]", [0x1010, 0, 0, 0]),
         ("[MTLCommandBuffer commit]", [0x1000, QUEUE, 0, 1]),
+    assert_eq!(numbers(&buffers, "schedule_ns"), [None], "feedback does not have it");
     ];
     for (name, payload) in messages {
         let (hook, start) = (crate::support::hook(name), counter());

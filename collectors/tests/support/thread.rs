@@ -4,6 +4,7 @@ use gputrace_abi::Class;
 use gputrace_abi::clock::counter;
 use gputrace_abi::event::{self, Event};
 use gputrace_abi::layout::{CHUNKS_FOR_SHARED, ThreadRow, View, thread_state};
+use gputrace_abi::metal::UNSCHEDULED;
 use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, commit_word};
 
 use super::{HOOKS, Target, hook};
@@ -193,7 +194,7 @@ impl<'a> Thread<'a> {
     /// Says when the GPU ran a Metal command buffer: how many ns ago it began, and ended.
     pub(crate) fn gpu_times(&mut self, object: u64, begin_ns: u64, end_ns: u64, (flags, result): (u16, u16)) {
         assert!(self.reserve(1));
-        let (now, payload) = (counter(), [object, begin_ns, end_ns, 7_000]);
+        let (now, payload) = (counter(), [object, begin_ns, end_ns, if flags == 0 { 7_000 } else { UNSCHEDULED }]);
         self.put(Event { hook: event::KIND_GPU_TIMES, start: now, flags, result, payload, ..Event::default() });
     }
 

@@ -204,8 +204,8 @@ pub const KIND_CONTEXT: u16 = 0xff03;
 pub const KIND_STACK: u16 = 0xff08;
 
 /// When the GPU ran a Metal command buffer, told when it had: payload is the command buffer as its commit names it, how many ns
-/// before the event's start the GPU began, how many ns before it ended, and ns that its scheduling took on the host; `flags`
-/// as the commit's, `result` one of [`crate::metal::status`].
+/// before the event's start the GPU began, how many ns before it ended, and ns that its scheduling took on the host
+/// ([`crate::metal::UNSCHEDULED`] where that is not known); `flags` as the commit's, `result` one of [`crate::metal::status`].
 pub const KIND_GPU_TIMES: u16 = 0xff09;
 
 /// An NCCL communicator was given its number: payload is the hash of its unique id, rank and number of ranks

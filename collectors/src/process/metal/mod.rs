@@ -83,7 +83,7 @@ struct Times {
     told_ns: i64,
     /// Begin and end; none of what failed before the GPU took it.
     gpu_ns: Option<(i64, i64)>,
-    schedule_ns: i64,
+    schedule_ns: Option<i64>,
     completed: bool,
 }
 

@@ -1,12 +1,13 @@
 //! Waits, memory, and what became of a commit: the rows of Metal that are not launches.
 
 use gputrace_abi::event::{Event, detail};
-use gputrace_abi::metal::{FLAG_NUMBERED, status};
+use gputrace_abi::metal::{FLAG_NUMBERED, UNSCHEDULED, status};
 
 use super::content::Content;
 use super::{Around, Message, Metal, Open, Queue, Times, key};
 use crate::names::{self, NameKind};
 use crate::process::pending::{Ahead, StreamId};
+use crate::process::resolve::size;
 use crate::tables::{CommandBuffer, Copies, Kernel, Launch, OnGpu, Worked};
 
 /// A new command buffer of a queue whose limit is not known waited for room when it took longer.
@@ -102,7 +103,7 @@ impl Times {
             key: key(object, event.flags & FLAG_NUMBERED != 0),
             told_ns,
             gpu_ns: ((begin, end) != (0, 0)).then(|| (before(begin), before(end))),
-            schedule_ns: schedule.min(i64::MAX as u64) as i64,
+            schedule_ns: (schedule != UNSCHEDULED).then(|| size(schedule)),
             completed: event.result == status::COMPLETED,
         }
     }
@@ -154,7 +155,7 @@ impl Metal {
         }
         if let Some(times) = times {
             row.gpu = times.gpu(row.start_ns);
-            row.schedule_ns = Some(times.schedule_ns);
+            row.schedule_ns = times.schedule_ns;
             row.completed = Some(times.completed);
         }
         around.tables.command_buffer(&row);

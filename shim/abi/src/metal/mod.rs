@@ -37,6 +37,9 @@ pub mod pixels;
 /// Commit: word 0 is no object but a number of its own (Metal 4, where feedback names no command buffer).
 pub const FLAG_NUMBERED: u16 = 1 << 8;
 
+/// What [`crate::event::KIND_GPU_TIMES`] says of scheduling of which nothing is known.
+pub const UNSCHEDULED: u64 = u64::MAX;
+
 /// Why objects of a class are not seen in full, in the key of a text [`METAL_CLASS`](crate::event::text_kind::METAL_CLASS).
 pub mod unseen {
     /// As many classes of its kind are hooked as can be. The text: kind, a space, class.

@@ -23,6 +23,9 @@ messages! {
     Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
     Api NONE enqueue "enqueue" "v@:" () -> () => |this, ()| about(this);
 
+    // Who asks again and again waits, and for less time than two readings of the clock.
+    Count NONE asked "status" "Q@:" () -> usize => ();
+
     Sync STREAM waitUntilCompleted "waitUntilCompleted" "v@:" () -> () [queue]
         => |this: Id, (), queue| [this as u64, queue, 0, 0];
     Sync SCHEDULE waitUntilScheduled "waitUntilScheduled" "v@:" () -> () [queue]
@@ -69,6 +72,21 @@ pub(super) fn add_completed_handler<const SLOT: usize>(buffer: Id, block: Id) {
     let code: Code = unsafe { core::mem::transmute(original) };
     // SAFETY: the command buffer that is being committed, and a block that lives for ever.
     unsafe { code(buffer, SELECTOR.get(), block) }
+}
+
+/// How far a command buffer is: no message of the program's, so it goes past our own hook.
+pub(super) fn status(buffer: Id) -> usize {
+    type Code = unsafe extern "C" fn(Id, Sel) -> usize;
+    static SELECTOR: Selector = Selector::new(c"status");
+    let original = COMMAND_BUFFER.original(buffer, &asked::ORIGINALS);
+    if original.is_null() {
+        cold_path();
+        return send!(buffer, "status"; usize);
+    }
+    // SAFETY: the method of this selector of the object's class, whose signature was compared.
+    let code: Code = unsafe { core::mem::transmute(original) };
+    // SAFETY: a command buffer that is being committed, or whose handlers run.
+    unsafe { code(buffer, SELECTOR.get()) }
 }
 
 /// Number of a commit.

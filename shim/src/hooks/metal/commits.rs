@@ -7,9 +7,9 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::command_buffer::queue;
+use super::command_buffer::{self, queue};
 use super::{completed, names};
-use crate::interpose::objc::{self, Id, send};
+use crate::interpose::objc::{Id, send};
 
 /// In an address of the table: a message returned the command buffer, so the collector knows its queue.
 const SEEN: usize = 1;
@@ -57,7 +57,7 @@ pub(super) fn begin<const SLOT: usize>(buffer: Id) -> [u64; 2] {
     place.store(address | HEARD | if is_seen { SEEN } else { 0 }, Ordering::Relaxed);
     if known & !SEEN != address | HEARD {
         // One that was committed before takes no handlers, and its program is about to hear of it.
-        if is_seen || send!(buffer, "status"; usize) <= ENQUEUED {
+        if is_seen || command_buffer::status(buffer) <= ENQUEUED {
             completed::listen::<SLOT>(buffer);
         }
     }
@@ -69,8 +69,7 @@ pub(super) fn begin<const SLOT: usize>(buffer: Id) -> [u64; 2] {
 #[inline(never)]
 fn whose(buffer: Id) -> [u64; 2] {
     let queue = queue(buffer);
-    let of = queue as Id;
-    [queue, if objc::responds(of, c"label") { names::label(send!(of, "label"; Id)) } else { 0 }]
+    [queue, names::label(send!(queue as Id, "label"; Id))]
 }
 
 /// Its commit, which began then, was left. Whether Metal has the work its end tells, which may be over.

@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 use gputrace_abi::Event;
 use gputrace_abi::event::KIND_GPU_TIMES;
 use gputrace_abi::layout::note;
+use gputrace_abi::metal::{UNSCHEDULED, status};
 
 use super::{command_buffer, commits, devices};
 use crate::interpose::objc::{Id, send};
@@ -78,7 +79,12 @@ unsafe extern "C" fn completed(_: *const Block, buffer: Id) {
     if let Some(start) = commits::ended(buffer) {
         command_buffer::left(buffer, start);
     }
-    tell(buffer as u64, buffer, 0, send!(buffer, "status"; usize) as u16, devices::number(buffer));
+    // One that does not say how it ended is over all the same.
+    let result = match command_buffer::status(buffer) as u16 {
+        0 => status::COMPLETED,
+        said => said,
+    };
+    tell(buffer as u64, buffer, 0, result, devices::number(buffer));
 }
 
 /// A thread that is stopped between two clocks reads them at two moments. More than this between them, and they are read again.
@@ -108,9 +114,11 @@ pub(super) fn tell(key: u64, times: Id, flags: u16, result: u16, context: u16) {
     let (now, moment) = one_moment();
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     let [start, end] = [send!(times, "GPUStartTime"; f64), send!(times, "GPUEndTime"; f64)].map(ns);
-    let scheduling = match flags {
-        0 => ns(send!(times, "kernelEndTime"; f64)).saturating_sub(ns(send!(times, "kernelStartTime"; f64))),
-        _ => 0,
+    // Feedback does not have it, nor has each layer's command buffer.
+    let scheduled = if flags == 0 { ns(send!(times, "kernelEndTime"; f64)) } else { 0 };
+    let scheduling = match scheduled {
+        0 => UNSCHEDULED,
+        end => end.saturating_sub(ns(send!(times, "kernelStartTime"; f64))),
     };
     // What failed before the GPU took it has no times.
     let [start, end] = if start == 0 { [0, 0] } else { [start, end].map(|at| moment.saturating_sub(at)) };

@@ -76,8 +76,8 @@ pub(crate) fn number(object: Id) -> u16 {
 fn ask(object: Id) -> u16 {
     let find = |device: usize| DEVICES.iter().position(|place| place.load(Ordering::Relaxed) == device);
     // Not every encoder says whose it is.
-    let device = || if objc::responds(object, c"device") { send!(object, "device"; Id) as usize } else { usize::MAX };
-    let place = find(object as usize).or_else(|| find(device()));
+    let device = || Some(send!(object, "device"; Id) as usize).filter(|device| *device != 0);
+    let place = find(object as usize).or_else(|| device().and_then(find));
     place.map_or(0, |ordinal| ordinal as u16 + 1)
 }
 

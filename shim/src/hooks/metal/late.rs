@@ -11,7 +11,7 @@ use super::command_buffer::{COMMAND_BUFFER, committed, waited};
 use super::queue::QUEUE;
 use super::{devices, text};
 use crate::interpose::objc::{
-    Class, Id, Message, Originals, Role, Sel, class_getSuperclass, objc_getClass, object_getClass, responds, send,
+    Class, Id, Message, Originals, Role, Sel, class_getSuperclass, objc_getClass, object_getClass, send,
 };
 use crate::{record, thread};
 
@@ -74,9 +74,7 @@ fn is_first(this: Id, class: Class) -> bool {
     }
     COMMAND_BUFFER.is_late(class);
     QUEUE.meet(send!(this, "commandQueue"; Id));
-    if responds(this, c"device") {
-        devices::meet_late(send!(this, "device"; Id));
-    }
+    devices::meet_late(send!(this, "device"; Id));
     true
 }
 

@@ -106,6 +106,14 @@ impl Role {
         self.classes.iter().any(|known| known.load(Ordering::Relaxed) | UNFINISHED == class as usize | UNFINISHED)
     }
 
+    /// What a message of this role calls for an object, past our own hook; null where that is not known.
+    pub(crate) fn original(&self, object: Id, of: &Originals) -> *const () {
+        // SAFETY: an object that a message to it is about.
+        let class = unsafe { object_getClass(object) } as usize;
+        let slot = self.classes.iter().position(|known| known.load(Ordering::Relaxed) == class);
+        slot.and_then(|slot| of.0.get(slot)).map_or(0, |code| code.load(Ordering::Acquire)) as *const ()
+    }
+
     /// Whether a class has what this role has.
     pub(crate) fn fits(&self, class: Class) -> bool {
         // SAFETY: a class, and selectors.

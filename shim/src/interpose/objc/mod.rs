@@ -74,13 +74,39 @@ pub(crate) fn method(object: Id, selector: &Selector) -> *const () {
     unsafe { class_getMethodImplementation(object_getClass(object), selector.get()) }
 }
 
-/// Whether an object has a method of this name.
-pub(crate) fn responds(object: Id, name: &CStr) -> bool {
-    // SAFETY: an object of the program's that a message to it is about, and a selector.
-    !object.is_null() && !unsafe { class_getInstanceMethod(object_getClass(object), selector(name)) }.is_null()
+/// A class that answers a message: the last one that was asked, at one place of the code.
+pub(crate) struct Answers(AtomicPtr<c_void>);
+
+impl Answers {
+    pub(crate) const fn new() -> Answers {
+        Answers(AtomicPtr::new(core::ptr::null_mut()))
+    }
+
+    /// Whether an object's class answers this message. Each class is asked once, unless those of one place alternate.
+    #[inline(always)]
+    pub(crate) fn does(&self, object: Id, selector: &Selector) -> bool {
+        if object.is_null() {
+            return false;
+        }
+        // SAFETY: an object of the program's that a message to it is about.
+        let class = unsafe { object_getClass(object) };
+        self.0.load(Ordering::Relaxed) == class || self.ask(class, selector)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask(&self, class: Class, selector: &Selector) -> bool {
+        // SAFETY: a class and a selector.
+        let answers = !unsafe { class_getInstanceMethod(class, selector.get()) }.is_null();
+        if answers {
+            self.0.store(class, Ordering::Relaxed);
+        }
+        answers
+    }
 }
 
-/// Sends a message: `send!(object, "selector:", (value: type) -> result)`. To nil: nothing, and the result is zero.
+/// Sends a message: `send!(object, "selector:", (value: type) -> result)`. To nil, and to an object whose class does not answer it: nothing,
+/// and the result is zero. What the program passes on as a Metal object may have no more of one than the program itself asks.
 macro_rules! send {
     ($object:expr, $selector:literal $(, ($($value:expr => $type:ty),*))? ; $result:ty) => {{
         static SELECTOR: $crate::interpose::objc::Selector = $crate::interpose::objc::Selector::new(
@@ -93,10 +119,17 @@ macro_rules! send {
             $crate::interpose::objc::Id,
             $crate::interpose::objc::Sel $($(, $type)*)?
         ) -> $result;
-        // SAFETY: the runtime's function passes all on to the method, whose signature this is.
-        unsafe {
-            let code: Code = core::mem::transmute($crate::interpose::objc::objc_msgSend as *const ());
-            code($object, SELECTOR.get() $($(, $value)*)?)
+        static ANSWERS: $crate::interpose::objc::Answers = $crate::interpose::objc::Answers::new();
+        let object: $crate::interpose::objc::Id = $object;
+        if ANSWERS.does(object, &SELECTOR) {
+            // SAFETY: the runtime's function passes all on to the method, which is there, and whose signature this is.
+            unsafe {
+                let code: Code = core::mem::transmute($crate::interpose::objc::objc_msgSend as *const ());
+                code(object, SELECTOR.get() $($(, $value)*)?)
+            }
+        } else {
+            // SAFETY: a number or a pointer, of which zero is a value.
+            unsafe { core::mem::zeroed::<$result>() }
         }
     }};
 }
