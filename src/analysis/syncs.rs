@@ -140,24 +140,39 @@ impl Analysis for Syncs {
     }
 }
 
-/// Message that asks a shared event of Metal's for its value.
-const POLL: &str = "[MTLSharedEvent signaledValue]";
+/// Messages that ask a shared event of Metal's for its value, and a command buffer how far it is.
+const POLLS: [&str; 2] = ["[MTLSharedEvent signaledValue]", STATUS];
+const STATUS: &str = "[MTLCommandBuffer status]";
+const COMMIT: &str = "[MTLCommandBuffer commit]";
+/// How its command buffer ended a program asks a few times, without waiting for it.
+const QUESTIONS: u64 = 8;
 
-/// How often a process, or any, asked a shared event of Metal's for its value: who waits by asking is at work of its own, as far as the
+/// How often a process, or any, asked an object of Metal's how far it is: who waits by asking is at work of its own, as far as the
 /// trace tells.
 pub(crate) fn polls(facts: &Facts<'_>, process_id: Option<i64>) -> u64 {
-    let own = super::api::counted(facts)
-        .into_iter()
-        .filter(|((id, api), _)| *api == POLL && process_id.is_none_or(|own| own == *id));
-    own.map(|(_, calls)| calls).sum()
+    POLLS.iter().map(|poll| polls_by(facts, poll, process_id)).sum()
+}
+
+fn polls_by(facts: &Facts<'_>, poll: &str, process_id: Option<i64>) -> u64 {
+    let processes = facts.processes().filter(|process| process_id.is_none_or(|own| own == process.process_id));
+    let calls = processes.filter_map(|process| {
+        let hooks = &process.manifest.as_ref()?.coverage.hooks;
+        let of = |name: &str| hooks.iter().filter(|hook| hook.name == name).map(|hook| hook.calls).sum::<u64>();
+        let calls = of(poll);
+        (poll != STATUS || calls > QUESTIONS * of(COMMIT)).then_some(calls)
+    });
+    calls.sum()
 }
 
 fn polls_note(section: &mut Section, facts: &Facts<'_>) {
-    let calls = polls(facts, None);
-    if calls > 0 {
+    for poll in POLLS {
+        let calls = polls_by(facts, poll, None);
+        if calls == 0 {
+            continue;
+        }
         let asked = counted(calls as f64, "time", "times");
         section.note(format!(
-            "{POLL} was called {asked}, which is counted and not timed: a host that waits by asking again and again is outside the driver here."
+            "{poll} was called {asked}, which is counted and not timed: a host that waits by asking again and again is outside the driver here."
         ));
     }
 }

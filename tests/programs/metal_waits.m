@@ -1,12 +1,13 @@
 /* Every way of waiting, with known lengths, for the simulated Metal.
  *
- * usage: metal_waits completed|scheduled|room|event|handed|polled|late|queues
+ * usage: metal_waits completed|scheduled|room|event|handed|polled|asked|late|queues
  *   completed  the host waits for a kernel of 20 ms
  *   scheduled  the second command buffer is scheduled when the first, of 20 ms, is over
  *   room       a queue for two, whose third command buffer waits for the first one of 20 ms
  *   event      the host waits for a shared event that comes after 20 ms; then for one that never comes, 5 ms
  *   handed     the same, of another process' event
  *   polled     the host asks for a shared event's value until it comes, after 20 ms, and says how often
+ *   asked      the same of a command buffer's status
  *   late       another thread sets a shared event, and a listener is told
  *   queues     one queue waits for another one's event */
 #include <pthread.h>
@@ -86,6 +87,11 @@ int main(int argc, char **argv) {
         [first commit];
         long asked = 1;
         while ([event signaledValue] < 7) asked++;
+        truth("{\"kind\":\"asked\",\"times\":%ld}", asked);
+    } else if (!strcmp(what, "asked")) {
+        [first commit];
+        long asked = 1;
+        while ([first status] < MTLStatusCompleted) asked++;
         truth("{\"kind\":\"asked\",\"times\":%ld}", asked);
     } else if (!strcmp(what, "late")) {
         pthread_t thread;

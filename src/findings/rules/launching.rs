@@ -116,7 +116,7 @@ fn host_work(s: &Subject<'_>) -> Option<Evidence> {
     let asked = polls(s.facts, Some(s.process_id));
     let asked = (asked > 0).then(|| {
         format!(
-            "part of it may be waiting: a shared event was asked for its value {}",
+            "part of it may be waiting: shared events and command buffers were asked how far they are {}",
             counted(asked as f64, "time", "times")
         )
     });
