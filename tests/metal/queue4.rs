@@ -16,3 +16,18 @@ fn another_ones_commit_and_a_layers_without_options_are_called_as_alone() {
         });
     }
 }
+
+#[test]
+fn each_of_thousands_of_commits_in_flight_has_its_time() {
+    each("metal_queue4.m", &["flight"], |run| {
+        let table = run.trace.table("command_buffers");
+        let told: Vec<_> = table.rows().map(|row| (row.int("dispatches"), row.maybe_int("gpu_ns").is_some())).collect();
+        assert_eq!(told, [(1, true); 4_000], "{}", run.who);
+        assert!(
+            table.rows().all(|row| row.maybe_int("schedule_ns").is_none()),
+            "{}: feedback does not have it",
+            run.who
+        );
+        assert_eq!(run.process().notes, Vec::<String>::new(), "{}", run.who);
+    });
+}

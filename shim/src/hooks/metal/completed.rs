@@ -5,7 +5,7 @@
 //! to the moment of the handler, so that nobody has to know what that clock's zero is.
 
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use gputrace_abi::Event;
 use gputrace_abi::event::KIND_GPU_TIMES;
@@ -51,7 +51,7 @@ unsafe extern "C" {
 
 impl Block {
     /// A block that calls this.
-    pub(super) const fn new(invoke: unsafe extern "C" fn(*const Block, Id)) -> Block {
+    const fn new(invoke: unsafe extern "C" fn(*const Block, Id)) -> Block {
         Block {
             isa: (&raw const _NSConcreteGlobalBlock).cast(),
             flags: FLAGS,
@@ -61,11 +61,24 @@ impl Block {
         }
     }
 
+    /// Makes one where there is room for it; nobody else looks there.
+    pub(super) fn write(room: &[AtomicUsize; BLOCK_WORDS], invoke: unsafe extern "C" fn(*const Block, Id)) -> Id {
+        let isa = (&raw const _NSConcreteGlobalBlock) as usize;
+        let words = [isa, FLAGS as usize, invoke as usize, (&raw const DESCRIPTOR) as usize];
+        room.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        room.as_ptr().cast_mut().cast()
+    }
+
     /// As an object.
-    pub(super) fn id(&'static self) -> Id {
+    fn id(&'static self) -> Id {
         core::ptr::from_ref(self).cast_mut().cast()
     }
 }
+
+/// Words of a block.
+pub(super) const BLOCK_WORDS: usize = 4;
+
+const _: () = assert!(size_of::<Block>() == BLOCK_WORDS * size_of::<usize>());
 
 static COMPLETED: Block = Block::new(completed);
 

@@ -12,7 +12,7 @@ use gputrace_abi::layout::note;
 use gputrace_abi::metal::{FLAG_NUMBERED, status};
 use gputrace_abi::{Class, Event, local};
 
-use super::completed::{self, Block};
+use super::completed::{self, BLOCK_WORDS, Block};
 use super::devices;
 use crate::hooks::Hook;
 use crate::interpose::objc::{Id, objc_getClass, send};
@@ -31,13 +31,13 @@ pub(super) static HOOKS: [Hook; 1] = [Hook::new(
     core::ptr::null(),
 )];
 
-/// Commits in flight whose times can be told.
-const PLACES: usize = 256;
+/// Commits in flight whose times can be told. Memory of places that were never taken is never touched.
+const PLACES: usize = 4096;
 
 #[repr(C)]
 struct Place {
-    /// First: the block's address is the place's.
-    block: Block,
+    /// The block, which is made with the options. First: its address is the place's.
+    block: [AtomicUsize; BLOCK_WORDS],
     /// The commit's number; 0: free.
     number: AtomicU64,
     /// What must still happen before it is free: the commit returns, its feedback comes.
@@ -51,7 +51,7 @@ struct Place {
 impl Place {
     const fn new() -> Place {
         Place {
-            block: Block::new(arrived),
+            block: [const { AtomicUsize::new(0) }; BLOCK_WORDS],
             number: AtomicU64::new(0),
             holders: AtomicU32::new(0),
             thread: AtomicUsize::new(0),
@@ -62,12 +62,24 @@ impl Place {
     /// One of its two holders is done with it.
     fn let_go(&self) {
         if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.number.store(0, Ordering::Release);
+            self.free();
         }
+    }
+
+    fn free(&self) {
+        let number = self.number.swap(0, Ordering::Relaxed) as usize % PLACES;
+        // SYNC POINT: free. Release, with the Acquire of `take_place`: who takes it next finds nothing of this use.
+        TAKEN
+            .get(number / WORD)
+            .into_iter()
+            .for_each(|word| _ = word.fetch_and(!(1 << (number % WORD)), Ordering::Release));
     }
 }
 
 static FLYING: [Place; PLACES] = [const { Place::new() }; PLACES];
+/// Which places are taken, a bit each: so many commits as are in flight are passed over by 64 at once.
+static TAKEN: [AtomicU64; PLACES / WORD] = [const { AtomicU64::new(0) }; PLACES / WORD];
+const WORD: usize = u64::BITS as usize;
 static COMMITS: AtomicU64 = AtomicU64::new(0);
 
 fn place(number: usize) -> Option<&'static Place> {
@@ -89,18 +101,25 @@ pub(super) fn begin() -> usize {
 }
 
 fn take_place(thread: usize) -> Option<usize> {
-    let nth = COMMITS.fetch_add(1, Ordering::Relaxed) + 1;
     // The first free one: its options are there, unless more are in flight than ever before.
-    FLYING.iter().enumerate().find_map(|(index, place)| {
-        if place.number.load(Ordering::Relaxed) != 0 {
-            return None;
+    let index = TAKEN.iter().enumerate().find_map(|(nth, word)| {
+        let free = |bits: u64| !bits & bits.wrapping_add(1);
+        let mut known = word.load(Ordering::Relaxed);
+        while free(known) != 0 {
+            let bit = free(known);
+            known = word.fetch_or(bit, Ordering::Acquire);
+            if known & bit == 0 {
+                return Some(nth * WORD + bit.trailing_zeros() as usize);
+            }
         }
-        let number = nth * PLACES as u64 + index as u64;
-        place.number.compare_exchange(0, number, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        place.holders.store(2, Ordering::Relaxed);
-        place.thread.store(thread, Ordering::Relaxed);
-        Some(number as usize)
-    })
+        None
+    })?;
+    let place = FLYING.get(index)?;
+    let number = (COMMITS.fetch_add(1, Ordering::Relaxed) + 1) * PLACES as u64 + index as u64;
+    place.holders.store(2, Ordering::Relaxed);
+    place.thread.store(thread, Ordering::Relaxed);
+    place.number.store(number, Ordering::Relaxed);
+    Some(number as usize)
 }
 
 /// Frees the places of this thread's commits that were left by exceptions: it is about to make another one, so none of them
@@ -110,7 +129,7 @@ fn clear_left(thread: usize) {
     for place in &FLYING {
         if place.thread.load(Ordering::Relaxed) == thread {
             place.thread.store(0, Ordering::Relaxed);
-            place.number.store(0, Ordering::Release);
+            place.free();
         }
     }
 }
@@ -132,7 +151,8 @@ fn make_options(place: &'static Place) -> Id {
     if options.is_null() {
         place.let_go();
     } else {
-        send!(options, "addFeedbackHandler:", (place.block.id() => Id); ());
+        let block = Block::write(&place.block, arrived);
+        send!(options, "addFeedbackHandler:", (block => Id); ());
         place.options.store(options, Ordering::Relaxed);
     }
     options
