@@ -21,20 +21,22 @@ const LEFT: usize = 4;
 /// MTLCommandBufferStatus: nothing was committed yet up to this one (enqueued).
 const ENQUEUED: usize = 1;
 
-static BUFFERS: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
+/// Places are [`BITS`] of a product: objects of one size stand at addresses of which few bits differ.
+const BITS: u32 = 13;
+static BUFFERS: [AtomicUsize; 1 << BITS] = [const { AtomicUsize::new(0) }; 1 << BITS];
 /// When the commits began that were left, by the same places.
-static STARTS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+static STARTS: [AtomicU64; 1 << BITS] = [const { AtomicU64::new(0) }; 1 << BITS];
 static NOWHERE: AtomicUsize = AtomicUsize::new(0);
 
 #[inline(always)]
 fn index(buffer: Id) -> usize {
-    let address = buffer as usize;
-    (address >> 4 ^ address >> 14) & 1023
+    // Fibonacci hashing: 2 to the 64 over the golden ratio.
+    ((buffer as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BITS)) as usize
 }
 
 #[inline(always)]
 fn place(buffer: Id) -> &'static AtomicUsize {
-    // The mask keeps the index inside; `get` with a fallback costs nothing and cannot panic.
+    // So many bits keep the index inside; `get` with a fallback costs nothing and cannot panic.
     BUFFERS.get(index(buffer)).unwrap_or(&NOWHERE)
 }
 
