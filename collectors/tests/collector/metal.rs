@@ -52,6 +52,15 @@ fn commit_numbered(thread: &mut Thread<'_>, number: u64, count: u64) {
     });
 }
 
+/// A moment that is so long ago that a call which began then has waited.
+fn long_ago() -> u64 {
+    let (now, began) = (counter(), std::time::Instant::now());
+    while began.elapsed() < std::time::Duration::from_micros(100) {
+        std::hint::spin_loop();
+    }
+    now
+}
+
 /// Records what `job` writes with two threads, and gives the trace.
 fn record(name: &str, job: impl for<'a> FnOnce(&mut Thread<'a>, &mut Thread<'a>)) -> Folder {
     let folder = Folder::new(name);
@@ -190,7 +199,8 @@ fn a_new_command_buffer_waits_only_when_the_queue_is_full() {
             commit(one, buffer);
         }
         // Two have not completed; the first one does while the third is waited for.
-        room(one, 0x3000);
+        let asked = long_ago();
+        one.call_since(asked, "[MTLCommandQueue commandBuffer]", [0x3000, QUEUE, 0, 0]);
         two.gpu_times(0x1000, 200, 0, DONE);
         commit(one, 0x3000);
         two.gpu_times(0x2000, 200, 0, DONE);
@@ -202,6 +212,27 @@ fn a_new_command_buffer_waits_only_when_the_queue_is_full() {
     assert_eq!(values(&table(&folder, "api"), "handle"), [QUEUE as i64, 0x1000, 0x2000, 0x4000]);
     let buffers = table(&folder, "command_buffers");
     assert_eq!(texts(&buffers, "status"), ["completed", "completed", "-"], "the last one was not seen to end");
+}
+
+#[test]
+fn command_buffers_that_are_let_go_of_without_a_commit_give_their_room_back() {
+    let folder = record("metal-dropped", |one, two| {
+        one.call("[MTLDevice newCommandQueueWithMaxCommandBufferCount:]", [QUEUE, 0, 0, 2]);
+        // At addresses that do not come again. From the third on there is room where there would be none.
+        for n in 1..=5 {
+            room(one, 0x1000 * n);
+        }
+        // One that takes long does so for another reason: four are gone.
+        let asked = long_ago();
+        one.call_since(asked, "[MTLCommandQueue commandBuffer]", [0x8000, QUEUE, 0, 0]);
+        commit(one, 0x5000);
+        commit(one, 0x8000);
+        let asked = long_ago();
+        one.call_since(asked, "[MTLCommandQueue commandBuffer]", [0x9000, QUEUE, 0, 0]);
+        two.gpu_times(0x5000, 200, 0, DONE);
+    });
+    let syncs = table(&folder, "syncs");
+    assert_eq!((texts(&syncs, "kind"), values(&syncs, "handle")), (vec!["room".to_owned()], vec![0x9000]));
 }
 
 #[test]
@@ -273,6 +304,7 @@ fn a_commit_of_several_holds_what_it_says() {
     let buffers = table(&folder, "command_buffers");
     assert_eq!((values(&buffers, "dispatches"), values(&buffers, "command_buffers")), (vec![2], vec![2]));
     assert_eq!((values(&buffers, "gpu_ns"), values(&buffers, "compute_encoders")), (vec![200], vec![2]));
+    assert_eq!(numbers(&buffers, "schedule_ns"), [None], "feedback does not have it");
     assert_eq!(numbers(&table(&folder, "launches"), "kernels"), [Some(2)]);
 }
 
@@ -364,7 +396,6 @@ fn what_was_read_waits_for_what_stands_unread_in_the_shared_ring() {
         ("[MTLComputeCommandEncoder dispatchThreads]", [0x1010, 0, pack_grid(1, 1, 1), pack_block(1, 1, 1, 0)]),
         ("[MTLCommandEncoder endEncoding]", [0x1010, 0, 0, 0]),
         ("[MTLCommandBuffer commit]", [0x1000, QUEUE, 0, 1]),
-    assert_eq!(numbers(&buffers, "schedule_ns"), [None], "feedback does not have it");
     ];
     for (name, payload) in messages {
         let (hook, start) = (crate::support::hook(name), counter());

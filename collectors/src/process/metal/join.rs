@@ -88,6 +88,7 @@ impl Metal {
         self.held -= open.content.dispatches.len();
         if let Some(queue) = self.queues.get_mut(open.queue) {
             queue.open = queue.open.saturating_sub(1);
+            queue.gone = queue.gone.min(queue.open);
         }
     }
 

@@ -124,6 +124,8 @@ struct Queue {
     limit: u64,
     label: Option<i64>,
     open: u32,
+    /// Of those the ones that are gone without a commit, which shows when there is room where there should be none.
+    gone: u32,
     committed: u32,
 }
 

@@ -10,7 +10,7 @@ use crate::process::pending::{Ahead, StreamId};
 use crate::process::resolve::size;
 use crate::tables::{CommandBuffer, Copies, Kernel, Launch, OnGpu, Worked};
 
-/// A new command buffer of a queue whose limit is not known waited for room when it took longer.
+/// A new command buffer waited for room when it took longer, and its queue was full, or may have been.
 const ROOM_NS: i64 = 20_000;
 /// The GPU's clock and the host's differ by less.
 const CLOCKS_NS: i64 = 1_000_000_000;
@@ -195,8 +195,13 @@ impl Metal {
             }
             detail::ROOM => {
                 let limit = self.queue(queue).limit;
-                let full = self.waits_for_room.remove(&message.call.correlation_id)
-                    || (limit == 0 && message.call.api_ns > ROOM_NS);
+                let seems_full = self.waits_for_room.remove(&message.call.correlation_id);
+                let full = (seems_full || limit == 0) && message.call.api_ns > ROOM_NS;
+                if seems_full && !full {
+                    // It was given room at once: of those that nobody committed some are gone. As long as they are, none counts.
+                    let queue = self.queue(queue);
+                    queue.gone = queue.open;
+                }
                 if object != 0 {
                     self.begin(object, queue, message.end_ns, around);
                 }
@@ -212,7 +217,7 @@ impl Metal {
 
     /// Whether a new command buffer has to wait for others to complete, as far as the queue's limit is known.
     pub(super) fn is_full(&mut self, queue: u64) -> bool {
-        let Queue { limit, open, committed, .. } = *self.queue(queue);
-        limit != 0 && u64::from(open) + u64::from(committed) >= limit
+        let Queue { limit, open, gone, committed, .. } = *self.queue(queue);
+        limit != 0 && u64::from(open.saturating_sub(gone)) + u64::from(committed) >= limit
     }
 }
