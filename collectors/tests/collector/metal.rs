@@ -236,6 +236,51 @@ fn command_buffers_that_are_let_go_of_without_a_commit_give_their_room_back() {
 }
 
 #[test]
+fn who_is_waited_for_was_committed_whether_that_was_seen_or_not() {
+    let folder = Folder::new("metal-unseen-commit");
+    let running = collect(&folder);
+    let mut target = Target::new(&folder.session());
+    let mut one = target.thread(1);
+    for n in 0..3 {
+        room(&mut one, 0x1000);
+        encode(&mut one, 0x1000, &[0xf1]);
+        if n < 2 {
+            one.call("[MTLCommandBuffer waitUntilCompleted]", [0x1000, QUEUE, 0, 0]);
+        }
+    }
+    target.exit(0);
+    let manifest = finish(running);
+    let notes = &manifest.processes[0].notes;
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].starts_with("2 Metal command buffers were waited for and their commit was not seen"), "{notes:?}");
+    assert_eq!(flags(&table(&folder, "dispatches"), "discarded"), [false; 3]);
+}
+
+#[test]
+fn dispatches_beyond_those_that_are_held_for_their_commit_are_told() {
+    const MOST: usize = 1 << 17;
+    let folder = Folder::new("metal-held");
+    let running = collect(&folder);
+    let mut target = Target::new(&folder.session());
+    let mut one = target.thread(1);
+    one.call("[MTLCommandQueue commandBuffer]", [0x1000, QUEUE, 0, 0]);
+    one.call("[MTLCommandBuffer computeCommandEncoder]", [0x1010, 0x1000, 0, encoder::COMPUTE]);
+    for n in 0..MOST + 3 {
+        let (threads, group) = (pack_grid(1000, 2, 1), pack_block(64, 2, 1, 0));
+        one.call("[MTLComputeCommandEncoder dispatchThreads]", [0x1010, 0, threads, group]);
+        if n % (1 << 12) == 0 {
+            target.wait_until_read();
+        }
+    }
+    commit(&mut one, 0x1000);
+    target.exit(0);
+    let manifest = finish(running);
+    let told =
+        "3 Metal dispatches beyond 131072 in command buffers that were not committed yet: their rows are of no commit";
+    assert_eq!(manifest.processes[0].notes, [told]);
+}
+
+#[test]
 fn a_new_command_buffer_may_have_the_address_of_one_that_completed_while_it_was_waited_for() {
     let folder = record("metal-reused", |one, two| {
         room(one, 0x1000);

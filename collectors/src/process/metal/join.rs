@@ -38,6 +38,7 @@ impl Metal {
                     self.held += 1;
                     open.content.dispatches.push(dispatch);
                 } else {
+                    self.not_held += 1;
                     around.tables.dispatch(&dispatch, None);
                 }
             }
@@ -72,7 +73,8 @@ impl Metal {
     /// A command buffer that is gone and that nobody committed: the GPU was given nothing of it. Of one that nobody saw made, or where
     /// objects of some class are not seen in full, its commit may be what was not seen.
     pub(super) fn discard(&mut self, mut open: Open, around: &mut Around<'_>) {
-        let discarded = open.queue != 0 && self.unseen.is_empty();
+        self.unseen_commits += u64::from(open.waited_for);
+        let discarded = open.queue != 0 && self.unseen.is_empty() && self.unseen_commits == 0;
         open.content.dispatches.iter_mut().for_each(|dispatch| dispatch.discarded = discarded);
         self.forget(&open, around);
     }

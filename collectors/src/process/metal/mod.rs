@@ -107,6 +107,8 @@ struct Open {
     since_ns: i64,
     /// Its label, if it has one.
     label: Option<i64>,
+    /// The host waited for it.
+    waited_for: bool,
     content: Content,
 }
 
@@ -172,6 +174,10 @@ pub(crate) struct Metal {
     forgotten: u64,
     /// Commits of command buffers that were committed already.
     twice: u64,
+    /// Command buffers that were waited for, and whose commit was not seen.
+    unseen_commits: u64,
+    /// Dispatches that did not wait for their commit: too many did.
+    not_held: u64,
 }
 
 impl Default for Metal {
@@ -197,6 +203,8 @@ impl Default for Metal {
             strays: 0,
             forgotten: 0,
             twice: 0,
+            unseen_commits: 0,
+            not_held: 0,
         }
     }
 }
@@ -296,8 +304,10 @@ impl Metal {
     /// Makes rows of all that is left: no other message comes.
     pub(super) fn finish(&mut self, clocks: &Clocks, kind: ClockKind, around: &mut Around<'_>) {
         self.settle(u64::MAX, clocks, kind, around);
-        for open in self.open.take_all() {
-            self.discard(open, around);
+        let open = self.open.take_all();
+        self.unseen_commits += open.iter().filter(|open| open.waited_for).count() as u64;
+        for open in open {
+            self.discard(Open { waited_for: false, ..open }, around);
         }
         for committed in self.committed.take_all() {
             self.close(&committed, None, around);
@@ -329,6 +339,27 @@ impl Metal {
                 self.twice
             )
         });
-        self.unseen.notes().chain(strays).chain(forgotten).chain(twice).chain(self.members.notes()).chain(self.memory.note())
+        let unseen_commits = (self.unseen_commits > 0).then(|| {
+            format!(
+                "{} Metal command buffers were waited for and their commit was not seen: something put another commit in the place of \
+                 gputrace's. What else was committed so is missing too, and no dispatch from then on is called never committed",
+                self.unseen_commits
+            )
+        });
+        let not_held = (self.not_held > 0).then(|| {
+            format!(
+                "{} Metal dispatches beyond {MOST_HELD} in command buffers that were not committed yet: their rows are of no commit",
+                self.not_held
+            )
+        });
+        let lost = unseen_commits.into_iter().chain(not_held);
+        self.unseen
+            .notes()
+            .chain(strays)
+            .chain(forgotten)
+            .chain(twice)
+            .chain(lost)
+            .chain(self.members.notes())
+            .chain(self.memory.note())
     }
 }

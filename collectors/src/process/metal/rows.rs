@@ -184,8 +184,11 @@ impl Metal {
         let (context, at) = (message.context(), message.at);
         let pending = &mut *around.pending;
         message.call.ahead = match message.detail {
-            detail::STREAM => pending.wait_event(object, at, true),
-            detail::SCHEDULE => pending.wait_event(object, at, false),
+            detail::STREAM | detail::SCHEDULE => {
+                // Its commit is yet to be read, or was not seen: what nobody committed never ends.
+                self.open.get_mut(object).into_iter().for_each(|open| open.waited_for = true);
+                pending.wait_event(object, at, message.detail == detail::STREAM)
+            }
             detail::EVENT => pending.wait_event(object, at, message.call.result == 0),
             detail::STREAM_WAIT => {
                 let known = self.open.get(buffer).map_or(0, |open| open.queue);
