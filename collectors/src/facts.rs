@@ -126,6 +126,8 @@ pub(crate) enum Role {
     SignalsEvent,
     /// Makes a queue of Metal, of which so many command buffers may be uncompleted as the last word says. Its label is in the third.
     MakesQueue,
+    /// A command buffer of Metal 4's, the first word, holds nothing from then on.
+    BeginsBuffer,
     /// Gives an object of Metal, the first word, the label in the third.
     Labels(Labelled),
 }
@@ -166,6 +168,7 @@ impl Role {
                 (_, selector) if selector.starts_with("newMTL4CommandQueue") => Role::MakesQueue,
                 (_, selector) if selector.starts_with("encodeSignalEvent:") => Role::SignalsEvent,
                 (_, selector) if selector.starts_with("signalEvent:") => Role::SignalsEvent,
+                (_, selector) if selector.starts_with("beginCommandBufferWithAllocator:") => Role::BeginsBuffer,
                 (kind, "setLabel:]") => Role::Labels(Labelled::of(kind)),
                 _ => Role::Other,
             },

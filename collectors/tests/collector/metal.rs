@@ -257,6 +257,21 @@ fn who_is_waited_for_was_committed_whether_that_was_seen_or_not() {
 }
 
 #[test]
+fn a_command_buffer_of_metal_4_that_is_begun_anew_holds_nothing_of_before() {
+    let folder = record("metal4-anew", |one, _| {
+        for dispatches in [5, 2] {
+            one.call("[MTL4CommandBuffer beginCommandBufferWithAllocator:]", [0x1000, 0, 0, 0]);
+            encode(one, 0x1000, &vec![0xf1; dispatches]);
+        }
+        one.call("[MTL4CommandQueue commit:count:] command buffer", [0, 0x1000, 1, 0]);
+        commit_numbered(one, 1, 1);
+    });
+    assert_eq!(values(&table(&folder, "command_buffers"), "dispatches"), [2]);
+    let discarded = flags(&table(&folder, "dispatches"), "discarded");
+    assert_eq!(discarded.iter().filter(|discarded| **discarded).count(), 5);
+}
+
+#[test]
 fn dispatches_beyond_those_that_are_held_for_their_commit_are_told() {
     const MOST: usize = 1 << 17;
     let folder = Folder::new("metal-held");

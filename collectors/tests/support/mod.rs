@@ -23,7 +23,7 @@ pub(crate) use memory::Memory;
 pub(crate) use thread::Thread;
 
 /// Hooks of the pretended shim: name, class, detail.
-pub(crate) const HOOKS: [(&str, Class, u8); 47] = [
+pub(crate) const HOOKS: [(&str, Class, u8); 48] = [
     ("cuLaunchKernel", Class::Launch, detail::KERNEL),
     ("cuGraphLaunch", Class::Launch, detail::GRAPH),
     ("cuStreamSynchronize", Class::Sync, detail::STREAM),
@@ -57,6 +57,7 @@ pub(crate) const HOOKS: [(&str, Class, u8); 47] = [
     ("[MTLBuffer setLabel:]", Class::Api, detail::NONE),
     ("[MTLCommandBuffer commit]", Class::Commit, detail::NONE),
     ("[MTL4CommandQueue commit:count:]", Class::Commit, detail::NONE),
+    ("[MTL4CommandBuffer beginCommandBufferWithAllocator:]", Class::Api, detail::NONE),
     ("[MTL4CommandQueue commit:count:] command buffer", Class::Encode, detail::COMMITTED),
     ("[MTLDevice newCommandQueueWithMaxCommandBufferCount:]", Class::Api, detail::NONE),
     ("[MTLCommandBuffer waitUntilCompleted]", Class::Sync, detail::STREAM),

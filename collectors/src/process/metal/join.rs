@@ -117,6 +117,13 @@ impl Metal {
             Role::Labels(kind) => {
                 self.label(kind, object, around.written.by_key(buffer), message.call.start_ns, around)
             }
+            Role::BeginsBuffer => {
+                if let Some(mut gone) = self.open.remove(object) {
+                    let discarded = self.unseen.is_empty();
+                    gone.content.dispatches.iter_mut().for_each(|dispatch| dispatch.discarded = discarded);
+                    self.forget(&gone, around);
+                }
+            }
             Role::SignalsEvent => match self.open.get_mut(buffer) {
                 // When it has run.
                 Some(open) => open.content.signal(object),

@@ -219,7 +219,7 @@ pub(super) fn takes(hook: &Hook) -> bool {
     match hook.class {
         Class::Commit | Class::Encode => true,
         Class::Sync | Class::Transfer | Class::Alloc | Class::Free => hook.metal,
-        _ => matches!(hook.role, Role::SignalsEvent | Role::MakesQueue | Role::Labels(_)),
+        _ => matches!(hook.role, Role::SignalsEvent | Role::MakesQueue | Role::BeginsBuffer | Role::Labels(_)),
     }
 }
 

@@ -92,6 +92,10 @@ pub(crate) mod buffer {
         BUFFER: "MTL4CommandBuffer", from super::queue::END, needs ["beginCommandBufferWithAllocator:", "endCommandBuffer"];
 
         Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
+        // What was encoded into it before and not committed is gone.
+        Api NONE begin "beginCommandBufferWithAllocator:" "v@:@" (allocator: Id) -> () => |this, ()| [this as u64, 0, 0, 0];
+        Api NONE beginWithOptions "beginCommandBufferWithAllocator:options:" "v@:@@" (allocator: Id, options: Id) -> ()
+            => |this, ()| [this as u64, 0, 0, 0];
         Encode ENCODER compute "computeCommandEncoder" "@@:" () -> Id => |this, made| {
             COMPUTE.meet(made);
             COPIES.meet(made);
