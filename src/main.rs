@@ -10,6 +10,7 @@ mod findings;
 mod import;
 mod launch;
 mod metrics;
+mod new_file;
 mod progress;
 mod render;
 mod terminal;

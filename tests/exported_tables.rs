@@ -322,7 +322,7 @@ fn an_export_of_tables_that_cannot_be_written_says_so_once_and_leaves_nothing() 
         assert!(said.contains(output) && said.contains(says) && said.lines().count() == 1, "{said}");
         assert_eq!(before(), was, "{format} {output}");
     };
-    refused("sqlite", "no/x.sqlite", "", "unable to open database file");
+    refused("sqlite", "no/x.sqlite", "", "No such file");
     refused("sqlite", "full", "", "directory");
     refused("csv", "no/tables", "", "No such file");
     refused("arrow", "full", "", "the folder is not empty");

@@ -48,6 +48,7 @@
 //! | `memory_snapshots` | snapshots of PyTorch's memory say what PyTorch's own statistics said |
 //! | `exported_tables` | databases and tables for other programs hold what the trace holds |
 //! | `metrics` | what is served for Prometheus is what the trace counts, and the dashboard asks for nothing else |
+//! | `outputs` | what `-o` names is whole or what it was before, and a FIFO stays one |
 //! | `exports` | what is exported, and read back, is what the trace holds |
 //! | `round_trips` | a profile that was imported and exported again says what it said, to us and to Holistic Trace Analysis |
 //! | `judges` | Holistic Trace Analysis and DuckDB find our report's numbers in the same trace |
@@ -129,6 +130,7 @@ mod metrics;
 mod on_a_mac;
 mod orders;
 mod os_waits;
+mod outputs;
 mod pages;
 mod processes;
 mod profilers;

@@ -1,6 +1,5 @@
 //! `gputrace check`: holds a trace against limits and against another trace, and says so with its exit code.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use crate::check::{self, Bound, Given, Judged, Limit, Outcome};
 use crate::cli::{CheckArgs, Select};
 use crate::launch::exit::{Ending, Failure, USAGE};
 use crate::metrics::{self, Answer, Answers, Named};
+use crate::new_file;
 use crate::progress;
 use crate::render::{Layout, unit_name, wrapped};
 use crate::trace::{Problem, Trace};
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Ending> {
     let name = args.traces.iter().map(|trace| trace.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let write = |file: &Path, judged: &[Judged]| -> Result<()> {
         let text = check::xml(judged, &name)?;
-        fs::write(file, text).with_context(|| format!("cannot write the result to {}", file.display()))
+        new_file::write(file, text).with_context(|| format!("cannot write the result to {}", file.display()))
     };
     let (judged, problems) = asked(args).inspect_err(|error| {
         // CI shows the file: without one, or with an older one, nobody would see that nothing was checked.

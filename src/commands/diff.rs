@@ -1,6 +1,5 @@
 //! `gputrace diff`: compares two traces.
 
-use std::fs;
 use std::io::Write;
 
 use anyhow::{Context, Result};
@@ -10,6 +9,7 @@ use super::select::{self, wrong};
 use crate::analysis::{ALL, Analysis, Facts, find};
 use crate::cli::{DiffArgs, Format};
 use crate::diff::{self, Diff, OWN_PARTS, Side};
+use crate::new_file;
 use crate::progress;
 use crate::render::Layout;
 use crate::trace::Trace;
@@ -38,7 +38,8 @@ pub(crate) fn run(args: &DiffArgs) -> Result<()> {
     drop(work);
     match &args.output {
         Some(file) => {
-            fs::write(file, text).with_context(|| format!("cannot write the comparison to {}", file.display()))?;
+            new_file::write(file, text)
+                .with_context(|| format!("cannot write the comparison to {}", file.display()))?;
         }
         None => {
             let mut out = std::io::stdout().lock();

@@ -14,6 +14,7 @@ use crate::analysis::{
 use crate::cli::{ReportArgs, ReportFormat};
 use crate::export;
 use crate::findings;
+use crate::new_file;
 use crate::progress;
 use crate::render::html::{self, Beside};
 use crate::render::{self, Layout, Report};
@@ -69,7 +70,7 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     drop(work);
     match &args.output {
         Some(file) => {
-            fs::write(file, text).with_context(|| format!("cannot write the report to {}", file.display()))?;
+            new_file::write(file, text).with_context(|| format!("cannot write the report to {}", file.display()))?;
         }
         None => print(&text)?,
     }

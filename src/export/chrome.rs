@@ -25,17 +25,9 @@ pub(crate) fn write(trace: &Trace, filter: &Filter, most: u64, file: &Path) -> i
     let mut output = Output::create(file)?;
     output.base_ns = filter.from_ns.unwrap_or_else(|| trace.began_ns());
     let mut chrome = Chrome { output, places: Places::of(trace), tracks: FxHashMap::default(), spans: 0 };
-    let done = chrome.whole(trace, filter, most);
-    match done {
-        Ok(done) => {
-            let (path, _) = chrome.output.end()?;
-            Ok(Written::timeline(path, done))
-        }
-        Err(error) => {
-            chrome.output.remove();
-            Err(error)
-        }
-    }
+    let done = chrome.whole(trace, filter, most)?;
+    let (path, _) = chrome.output.end()?;
+    Ok(Written::timeline(path, done))
 }
 
 struct Chrome {

@@ -16,6 +16,7 @@ use super::output::{Output, quoted};
 use super::{Files, counters, on_gpu, runtime};
 use crate::analysis::Shed;
 use crate::import::OPERATOR;
+use crate::new_file::NewFile;
 use crate::trace::{NO_NAME, Process, Rows, Trace, Want, copy_name};
 
 const CALL: [&str; 7] = ["api_ns", "pid", "tid", "correlation_id", "api_id", "result", IMPORTED_ONLY];
@@ -102,10 +103,10 @@ pub(super) fn thread_name(output: &mut Output, pid: i32, tid: i32, name: &str) -
 }
 
 /// What stands after them.
-pub(super) fn end(mut output: Output) -> io::Result<(PathBuf, u64)> {
+pub(super) fn end(mut output: Output) -> io::Result<(NewFile, PathBuf, u64)> {
     let name = quoted(&output.path.file_name().unwrap_or_default().to_string_lossy());
     write!(output, "\n],\n\"traceName\": {name}\n}}\n")?;
-    output.end()
+    output.whole()
 }
 
 /// Microseconds with three digits.

@@ -25,6 +25,7 @@ use gputrace_collectors::manifest::GpuTime;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
+use crate::new_file::{NewFile, is_direct};
 use crate::trace::{Filter, Process, Trace, Want, full_name};
 use output::Output;
 
@@ -73,21 +74,23 @@ impl Files {
 /// Writes Kineto JSON, for Holistic Trace Analysis and whatever else reads torch.profiler's traces.
 pub(crate) fn kineto(trace: &Trace, filter: &Filter, file: &Path) -> io::Result<Written> {
     let mut files = Files::default();
-    let written = write(trace, filter, file, &mut files);
-    let mut done = Written::default();
+    let mut done = Written { ended_ranges: write(trace, filter, file, &mut files)?, ..Written::default() };
+    let mut whole = Vec::new();
     for output in files.by_rank.into_values() {
-        match &written {
-            Ok(_) => done.files.push(kineto::end(output)?),
-            Err(_) => output.remove(),
-        }
+        let (file, path, events) = kineto::end(output)?;
+        done.files.push((path, events));
+        whole.push(file);
     }
-    done.ended_ranges = written?;
+    NewFile::end_all(whole)?;
     Ok(done)
 }
 
 /// Writes all events. How many ranges have no end.
 fn write(trace: &Trace, filter: &Filter, file: &Path, files: &mut Files) -> io::Result<u64> {
     let ranks = ranks(trace, filter);
+    if ranks.len() > 1 && is_direct(file) {
+        return Err(io::Error::other("it is no regular file and takes one rank's events: choose it with --rank"));
+    }
     for (rank, processes) in &ranks {
         let path = if ranks.len() == 1 { file.to_owned() } else { of_rank(file, *rank) };
         let output = files.by_rank.entry(*rank).or_insert(Output::create(&path)?);
@@ -135,13 +138,6 @@ fn of_rank(file: &Path, rank: Option<i32>) -> PathBuf {
     let (stem, end) = name.split_at(at.unwrap_or(name.len()));
     let rank = rank.map_or("-other".to_owned(), |rank| format!("-rank{rank}"));
     file.with_file_name(format!("{stem}{rank}{end}"))
-}
-
-/// The name that a file has until it is whole.
-fn unfinished(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".part");
-    name.into()
 }
 
 /// Every name, as JSON has it.

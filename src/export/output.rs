@@ -1,11 +1,12 @@
 //! A file that is written from front to end, compressed where its name ends so or its format wants it.
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+
+use crate::new_file::NewFile;
 
 /// The file.
 pub(super) struct Output {
@@ -18,12 +19,12 @@ pub(super) struct Output {
 }
 
 enum Sink {
-    Plain(BufWriter<File>),
-    Gzip(GzEncoder<BufWriter<File>>),
+    Plain(BufWriter<NewFile>),
+    Gzip(GzEncoder<BufWriter<NewFile>>),
 }
 
 impl Output {
-    /// Makes the file, in place of an older one; compressed where its name ends in .gz.
+    /// Makes the file, in place of an older one when it ends; compressed where its name ends in .gz.
     pub(super) fn create(path: &Path) -> io::Result<Output> {
         Output::make(path, path.extension().is_some_and(|end| end == "gz"))
     }
@@ -35,7 +36,7 @@ impl Output {
 
     fn make(path: &Path, gzip: bool) -> io::Result<Output> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let file = BufWriter::with_capacity(1 << 20, File::create(path).map_err(named)?);
+        let file = BufWriter::with_capacity(1 << 20, NewFile::create(path).map_err(named)?);
         let sink = if gzip { Sink::Gzip(GzEncoder::new(file, Compression::fast())) } else { Sink::Plain(file) };
         Ok(Output { path: path.to_owned(), sink, base_ns: 0, events: 0 })
     }
@@ -48,18 +49,20 @@ impl Output {
         Ok(self)
     }
 
-    /// Ends the file.
+    /// Ends the file. One that is not ended, since something failed, is gone when it is dropped.
     pub(super) fn end(self) -> io::Result<(PathBuf, u64)> {
-        match self.sink {
-            Sink::Plain(mut file) => file.flush()?,
-            Sink::Gzip(file) => file.finish()?.flush()?,
-        }
-        Ok((self.path, self.events))
+        let (file, path, events) = self.whole()?;
+        file.end()?;
+        Ok((path, events))
     }
 
-    /// Removes what could not be finished.
-    pub(super) fn remove(self) {
-        let _ = fs::remove_file(&self.path);
+    /// The same without its name yet, with how many events it has.
+    pub(super) fn whole(self) -> io::Result<(NewFile, PathBuf, u64)> {
+        let buffer = match self.sink {
+            Sink::Plain(file) => file,
+            Sink::Gzip(file) => file.finish()?,
+        };
+        Ok((buffer.into_inner().map_err(|failed| failed.into_error())?, self.path, self.events))
     }
 }
 

@@ -37,6 +37,11 @@ fn disposition(signal: i32) -> usize {
     }
 }
 
+/// Whether a signal does nothing to us.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    disposition(signal) == libc::SIG_IGN
+}
+
 fn set_disposition(signal: i32, to: usize) {
     // SAFETY: as above; the only handlers that pass through here are SIG_DFL and SIG_IGN.
     unsafe {

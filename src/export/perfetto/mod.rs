@@ -70,16 +70,9 @@ pub(crate) fn write(trace: &Trace, filter: &Filter, most: u64, file: &Path) -> i
         ends: BinaryHeap::new(),
         now_ns: filter.from_ns.unwrap_or_else(|| trace.began_ns()),
     };
-    match perfetto.whole(trace, filter, most) {
-        Ok(done) => {
-            let (path, _) = perfetto.output.end()?;
-            Ok(Written::timeline(path, done))
-        }
-        Err(error) => {
-            perfetto.output.remove();
-            Err(error)
-        }
-    }
+    let done = perfetto.whole(trace, filter, most)?;
+    let (path, _) = perfetto.output.end()?;
+    Ok(Written::timeline(path, done))
 }
 
 /// What has a number among the tracks.

@@ -1,6 +1,5 @@
 //! A database of sqlite that is written from front to end, under another name until it is whole.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, params_from_iter};
 use rustc_hash::FxHashMap;
 
 use super::sheets::Sheet;
-use crate::export::unfinished;
+use crate::new_file::NewFile;
 
 /// A value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,8 +51,8 @@ impl ToSql for Cell<'_> {
 /// The database.
 pub(super) struct Database {
     base: Connection,
-    /// Where it is, and where it belongs.
-    path: PathBuf,
+    file: NewFile,
+    /// Where it belongs.
     to: PathBuf,
     /// Statements by table; a table is made for its first row, as nsys does.
     inserts: FxHashMap<&'static str, String>,
@@ -62,13 +61,11 @@ pub(super) struct Database {
 impl Database {
     /// Makes an empty one. Nothing of it is seen under its name before [`Database::end`].
     pub(super) fn create(to: &Path) -> io::Result<Database> {
-        let path = unfinished(to);
-        // What an export left that was killed; an error is found again on opening.
-        let _ = fs::remove_file(&path);
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let base = Connection::open_with_flags(&path, flags).map_err(failed)?;
+        let file = NewFile::create_with_path(to)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let base = Connection::open_with_flags(file.path(), flags).map_err(failed)?;
         base.set_prepared_statement_cache_capacity(32);
-        let database = Database { base, path, to: to.to_owned(), inserts: FxHashMap::default() };
+        let database = Database { base, file, to: to.to_owned(), inserts: FxHashMap::default() };
         // One that fails is removed, so nothing need be kept for its repair; and pages need not stay in memory until the end.
         database.run("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN")?;
         Ok(database)
@@ -113,22 +110,12 @@ impl Database {
         Ok(())
     }
 
-    /// It is whole: gives it its name.
+    /// It is whole: gives it its name. One that is not ended is gone when it is dropped.
     pub(super) fn end(self) -> io::Result<PathBuf> {
-        let done = self.run("COMMIT").and_then(|()| fs::rename(&self.path, &self.to));
-        match done {
-            Ok(()) => Ok(self.to),
-            Err(error) => {
-                self.remove();
-                Err(error)
-            }
-        }
-    }
-
-    /// Removes what could not be finished.
-    pub(super) fn remove(self) {
+        self.run("COMMIT")?;
         drop(self.base);
-        let _ = fs::remove_file(&self.path);
+        self.file.end()?;
+        Ok(self.to)
     }
 }
 

@@ -42,13 +42,8 @@ pub(crate) fn write(trace: &Trace, filter: &Filter, file: &Path) -> io::Result<W
         end_ns: 0,
         rows: 0,
     };
-    match export.whole(trace, filter) {
-        Ok(()) => Ok(Written { files: vec![(export.to.end()?, export.rows)], ..Written::default() }),
-        Err(error) => {
-            export.to.remove();
-            Err(error)
-        }
-    }
+    export.whole(trace, filter)?;
+    Ok(Written { files: vec![(export.to.end()?, export.rows)], ..Written::default() })
 }
 
 struct Export<'a> {

@@ -99,16 +99,9 @@ pub(crate) fn weights(of: Option<ExportOf>) -> Vec<ExportValue> {
 
 /// Writes a file; `write` tells how many stacks it has.
 fn finish(mut output: Output, write: impl FnOnce(&mut Output) -> io::Result<usize>) -> io::Result<Written> {
-    match write(&mut output) {
-        Ok(stacks) => {
-            let (path, _) = output.end()?;
-            Ok(Written { files: vec![(path, stacks as u64)], ..Written::default() })
-        }
-        Err(error) => {
-            output.remove();
-            Err(error)
-        }
-    }
+    let stacks = write(&mut output)?;
+    let (path, _) = output.end()?;
+    Ok(Written { files: vec![(path, stacks as u64)], ..Written::default() })
 }
 
 /// The pass that knows a kind's sums.

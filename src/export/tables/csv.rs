@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 
 use arrow::array::{Array, AsArray, BooleanArray, PrimitiveArray, RecordBatch, StringArray};
 use arrow::datatypes::{Float64Type, Int32Type, Int64Type, SchemaRef};
@@ -23,8 +22,8 @@ enum Column<'a> {
 }
 
 impl Csv {
-    pub(super) fn create(file: &Path, schema: &SchemaRef) -> io::Result<Csv> {
-        let mut out = BufWriter::with_capacity(1 << 18, File::create(file)?);
+    pub(super) fn new(file: File, schema: &SchemaRef) -> io::Result<Csv> {
+        let mut out = BufWriter::with_capacity(1 << 18, file);
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         write!(out, "{}\r\n", names.join(","))?;
         Ok(Csv(out))

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -12,8 +11,8 @@ use arrow::ipc::writer::FileWriter;
 pub(super) struct Ipc(FileWriter<BufWriter<File>>);
 
 impl Ipc {
-    pub(super) fn create(file: &Path, schema: &SchemaRef) -> io::Result<Ipc> {
-        let out = BufWriter::with_capacity(1 << 18, File::create(file)?);
+    pub(super) fn new(file: File, schema: &SchemaRef) -> io::Result<Ipc> {
+        let out = BufWriter::with_capacity(1 << 18, file);
         Ok(Ipc(FileWriter::try_new(out, schema).map_err(io::Error::other)?))
     }
 

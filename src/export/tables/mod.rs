@@ -6,7 +6,7 @@
 mod csv;
 mod ipc;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,8 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use gputrace_collectors::schema::{TABLES, TableId};
 use rustc_hash::FxHashMap;
 
-use super::{Written, full_names, unfinished};
+use super::{Written, full_names};
+use crate::new_file::{Unfinished, name_all};
 use crate::trace::{Filter, Rows, Trace, Want};
 
 /// How a table is written.
@@ -55,39 +56,35 @@ static COLUMNS: LazyLock<Vec<Vec<&'static str>>> =
 /// Writes the folder.
 pub(crate) fn write(trace: &Trace, filter: &Filter, folder: &Path, format: Format) -> io::Result<Written> {
     let mut files = Folder::make(folder, format)?;
-    let done = files.whole(trace, filter);
-    match done.and_then(|()| files.end()) {
-        Ok(written) => Ok(Written { files: written, ..Written::default() }),
-        Err(error) => {
-            files.remove();
-            Err(error)
-        }
-    }
+    files.whole(trace, filter)?;
+    Ok(Written { files: files.end()?, ..Written::default() })
 }
 
-/// The folder, and the files in it, which have other names until all of them are whole.
+/// The folder, and the files in it, which have other names until all of them are whole, and are gone where they never are.
 struct Folder<'a> {
     path: &'a Path,
     format: Format,
-    /// It was not there.
-    made: bool,
     files: Vec<(PathBuf, u64)>,
+    /// Each under its other name.
+    young: Vec<Unfinished>,
+    /// The folder itself, where it was not there; dropped last, when it is empty.
+    made: Option<Unfinished>,
 }
 
 impl<'a> Folder<'a> {
     fn make(path: &'a Path, format: Format) -> io::Result<Folder<'a>> {
-        let made = match fs::create_dir(path) {
-            Ok(()) => true,
+        let made = match Unfinished::folder(path) {
+            Ok(made) => Some(made),
             // What another export left would look like a part of this one.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
                 if fs::read_dir(path)?.next().is_some() {
                     return Err(io::Error::other("the folder is not empty: name a new one, or remove what is in it"));
                 }
-                false
+                None
             }
             Err(error) => return Err(error),
         };
-        Ok(Folder { path, format, made, files: Vec::new() })
+        Ok(Folder { path, format, files: Vec::new(), young: Vec::new(), made })
     }
 
     fn whole(&mut self, trace: &Trace, filter: &Filter) -> io::Result<()> {
@@ -115,8 +112,12 @@ impl<'a> Folder<'a> {
             Some(sink) => sink,
             None => {
                 let file = self.path.join(format!("{}.{}", table.table().name, self.format.ending()));
-                self.files.push((file.clone(), 0));
-                sink.insert(Sink::create(&unfinished(&file), self.format, &batch.schema())?)
+                let mut young = file.clone().into_os_string();
+                young.push(".part");
+                let (young, made) = Unfinished::file(Path::new(&young))?;
+                self.young.push(young);
+                self.files.push((file, 0));
+                sink.insert(Sink::new(made, self.format, &batch.schema())?)
             }
         };
         if let Some((_, rows)) = self.files.last_mut() {
@@ -126,21 +127,10 @@ impl<'a> Folder<'a> {
     }
 
     /// All are whole: gives them their names.
-    fn end(&self) -> io::Result<Vec<(PathBuf, u64)>> {
-        self.files.iter().try_for_each(|(file, _)| fs::rename(unfinished(file), file))?;
-        Ok(self.files.clone())
-    }
-
-    /// Removes what was made.
-    fn remove(&self) {
-        for (file, _) in &self.files {
-            // Under the one name or the other.
-            let _ = fs::remove_file(unfinished(file));
-            let _ = fs::remove_file(file);
-        }
-        if self.made {
-            let _ = fs::remove_dir(self.path);
-        }
+    fn end(self) -> io::Result<Vec<(PathBuf, u64)>> {
+        let files = self.young.into_iter().zip(self.files.iter().map(|(file, _)| file.clone()));
+        name_all(files.chain(self.made.map(|made| (made, self.path.to_owned()))).collect())?;
+        Ok(self.files)
     }
 }
 
@@ -151,10 +141,10 @@ enum Sink {
 }
 
 impl Sink {
-    fn create(file: &Path, format: Format, schema: &SchemaRef) -> io::Result<Sink> {
+    fn new(file: File, format: Format, schema: &SchemaRef) -> io::Result<Sink> {
         Ok(match format {
-            Format::Csv => Sink::Csv(csv::Csv::create(file, schema)?),
-            Format::Arrow => Sink::Arrow(Box::new(ipc::Ipc::create(file, schema)?)),
+            Format::Csv => Sink::Csv(csv::Csv::new(file, schema)?),
+            Format::Arrow => Sink::Arrow(Box::new(ipc::Ipc::new(file, schema)?)),
         })
     }
 

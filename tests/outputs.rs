@@ -1,0 +1,131 @@
+//! Under the name that `-o` gives stands what is whole, or what stood there before; what is no regular file stays what it is.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::util::{Scratch, gputrace, poll, repository};
+
+/// Formats of one file.
+const FILES: [&str; 7] = ["chrome", "perfetto", "kineto", "sqlite", "pprof", "folded", "speedscope"];
+/// Only a test that hangs waits for so long.
+const HANGS: Duration = Duration::from_secs(300);
+
+/// A trace of torch.profiler: its folder.
+fn imported(scratch: &Scratch) -> PathBuf {
+    let file = repository().join("tests/traces/kineto-rank0.json");
+    scratch.gputrace(&[Path::new("import"), &file, Path::new("-o"), Path::new("imported")]).expect(0);
+    scratch.path().join("imported")
+}
+
+/// All that is in a folder, with what is in its folders.
+fn names(folder: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        all.push(entry.path());
+        if entry.path().is_dir() {
+            all.extend(names(&entry.path()));
+        }
+    }
+    all.sort();
+    all
+}
+
+/// gputrace with these words, each a text of a shell.
+fn shell(scratch: &Scratch, before: &str, words: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{before} exec \"$0\" {words}")]).arg(gputrace()).current_dir(scratch.path());
+    command
+}
+
+#[test]
+fn on_a_full_disk_the_older_file_stays_and_nothing_else_is_left() {
+    let scratch = Scratch::new();
+    imported(&scratch);
+    let page = ("report imported --format html", "page.html");
+    let json = ("report imported --format json", "report.json");
+    let exports = ["chrome", "perfetto", "kineto", "sqlite"].map(|format| format!("export imported --format {format}"));
+    for (words, file) in exports.iter().map(|words| (words.as_str(), "out")).chain([page, json]) {
+        let old = scratch.file(file, "old");
+        let was = names(scratch.path());
+        let run =
+            shell(&scratch, "trap '' XFSZ; ulimit -f 0;", &format!("{words} -o {file}")).output().expect("sh runs");
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(1) && said.contains("cannot write"), "{words}: {said}");
+        assert_eq!(
+            (fs::read(&old).expect("the old file").as_slice(), names(scratch.path())),
+            (&b"old"[..], was),
+            "{words}"
+        );
+        // And goes when there is room.
+        assert!(shell(&scratch, "", &format!("{words} -o {file}")).output().expect("sh runs").status.success());
+        assert!(fs::read(&old).expect("the new file").len() > 100, "{words}");
+        fs::remove_file(&old).expect("a file");
+    }
+}
+
+#[test]
+fn an_export_that_is_interrupted_leaves_the_older_file_and_nothing_else() {
+    let scratch = Scratch::new();
+    let trace = imported(&scratch);
+    let is_kernels = |path: &PathBuf| path.extension().is_some_and(|end| end == "parquet");
+    let kernels = names(&trace.join("kernels")).into_iter().find(is_kernels).expect("a file of kernels");
+    fs::remove_file(&kernels).expect("a file");
+    // Who reads it waits for a writer that never comes: so each export is caught at work.
+    assert!(Command::new("mkfifo").arg(&kernels).status().expect("mkfifo runs").success());
+    for format in ["chrome", "perfetto", "kineto", "sqlite", "csv", "arrow"] {
+        for signal in ["INT", "TERM"] {
+            let is_folder = matches!(format, "csv" | "arrow");
+            let output = scratch.path().join("out");
+            if !is_folder {
+                fs::write(&output, "old").expect("the folder is writable");
+            }
+            let was = names(scratch.path());
+            let words = format!("export imported --format {format} -o out");
+            let mut child = shell(&scratch, "", &words).stderr(Stdio::piped()).spawn().expect("sh runs");
+            let begun = || names(scratch.path()).iter().any(|path| path.extension().is_some_and(|end| end == "part"));
+            assert!(poll(HANGS, || begun().then_some(())).is_some(), "{format}");
+            let pid = child.id().to_string();
+            assert!(Command::new("kill").args(["-s", signal, &pid]).status().expect("kill runs").success());
+            let end = child.wait().expect("it is our child");
+            assert!(!end.success(), "{format} {signal}: {end}");
+            assert_eq!(names(scratch.path()), was, "{format} {signal}");
+            if !is_folder {
+                assert_eq!(fs::read(&output).expect("the old file"), b"old", "{format} {signal}");
+                fs::remove_file(&output).expect("a file");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fifo_is_written_to_and_stays_one_and_a_symlink_leads_to_its_target() {
+    let scratch = Scratch::new();
+    imported(&scratch);
+    let fifo = scratch.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    symlink("target", scratch.path().join("link")).expect("a link");
+    for format in FILES {
+        let run = |output: &str| {
+            let mut of = shell(&scratch, "", &format!("export imported --format {format} -o {output}"));
+            of.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh runs")
+        };
+        let child = run("fifo");
+        let through = fs::read(&fifo).expect("what is written");
+        let done = child.wait_with_output().expect("it is our child");
+        assert!(done.status.success(), "{format}: {}", String::from_utf8_lossy(&done.stderr));
+        assert!(fs::symlink_metadata(&fifo).expect("it is there").file_type().is_fifo(), "{format}");
+        let printed = run("/dev/stdout").wait_with_output().expect("it is our child");
+        assert!(run("link").wait_with_output().expect("it is our child").status.success());
+        assert!(fs::symlink_metadata(scratch.path().join("link")).expect("it is there").is_symlink(), "{format}");
+        let file = fs::read(scratch.path().join("target")).expect("the export");
+        // Kineto's has its own name in it.
+        let same = |bytes: &[u8]| if format == "kineto" { bytes.len() > 500 } else { bytes == file };
+        assert!(same(&through) && same(&printed.stdout), "{format}: {} {}", through.len(), file.len());
+        fs::remove_file(scratch.path().join("target")).expect("a file");
+    }
+    let parts = names(scratch.path());
+    assert!(!parts.iter().any(|path| path.extension().is_some_and(|end| end == "part")), "{parts:?}");
+}
