@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
@@ -51,6 +51,12 @@ pub(crate) fn io_error(error: ParquetError) -> io::Error {
     }
 }
 
+/// Makes a file anew, or empties it, where nothing leads elsewhere by its name: a trace that is made whole may be anybody's work.
+pub(crate) fn own_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true).custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
 impl TableFile {
     /// Makes the file `name` (relative to the trace) and the folders above it.
     pub(crate) fn create(
@@ -64,7 +70,7 @@ impl TableFile {
             fs::create_dir_all(folder)?;
         }
         let part = part(&path);
-        let file = File::options().write(true).create(true).truncate(true).open(&part)?;
+        let file = own_file(&part)?;
         file.write_all_at(MAGIC, 0).inspect_err(|_| {
             let _ = fs::remove_file(&part);
         })?;

@@ -7,7 +7,7 @@
 mod clock;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 pub use self::clock::{Clock, Pair};
@@ -20,6 +20,7 @@ pub use crate::hangs::Hang;
 use gputrace_abi::Class;
 use serde::{Deserialize, Serialize};
 
+use crate::file::own_file;
 pub use crate::host_memory::HostMemory;
 pub use crate::node::{Attached, Device, Node};
 pub use crate::recover::Recovered;
@@ -406,7 +407,7 @@ impl Manifest {
 fn replace(to: &Path, text: &[u8]) -> io::Result<()> {
     // The name does not end in .json, so that a reader of the folder never takes it for a manifest.
     let young = to.with_extension("json.new");
-    let written = std::fs::write(&young, text).and_then(|()| std::fs::rename(&young, to));
+    let written = own_file(&young).and_then(|mut file| file.write_all(text)).and_then(|()| std::fs::rename(&young, to));
     written.inspect_err(|_| {
         // Half a file is worth nothing, and takes room.
         let _ = std::fs::remove_file(&young);

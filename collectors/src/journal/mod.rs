@@ -24,7 +24,9 @@ mod write;
 use crate::schema::TableId;
 
 pub use read::{Journal, JournalError, read};
-pub(crate) use read::{Left, left};
+pub(crate) use read::{Left, left, open_part};
+#[cfg(any(test, fuzzing))]
+pub(crate) use write::put_frame;
 pub(crate) use write::{Item, Log};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"GTJ1");

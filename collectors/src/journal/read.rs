@@ -1,9 +1,9 @@
 //! Reading a journal: for every reader of a trace, while its collector runs and after it was killed.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,7 +56,9 @@ pub fn read(path: &Path) -> Result<Journal, JournalError> {
     let Left { parts, rows, live, torn, damaged, .. } = left(path)?;
     // A file that is not there any more has been sealed, and is read as such.
     let parts = parts.into_iter().filter_map(|(table, name, length, footer)| {
-        let file = File::open(trace.join(name)).ok()?;
+        let file = open_part(&trace.join(name), File::options().read(true)).ok()?;
+        // A footer may say that columns are larger than all of it.
+        let length = length.min(file.metadata().ok()?.len());
         Some((table, Source::Part(Part { file: Arc::new(file), length, footer })))
     });
     let rows = rows.into_iter().map(|(head, bytes)| (head.table, bytes));
@@ -97,7 +99,8 @@ pub(crate) fn left(path: &Path) -> Result<Left, JournalError> {
             Kind::Part => {
                 let covered = &mut covered[head.table as usize];
                 *covered = head.rows.max(*covered);
-                parts.extend(named(bytes).map(|(name, length, footer)| (name, (head.table, length, footer))));
+                let named = named(bytes).filter(|(name, ..)| is_part(head.table, name));
+                parts.extend(named.map(|(name, length, footer)| (name, (head.table, length, footer))));
             }
         }
     }
@@ -212,6 +215,25 @@ fn named(item: &Bytes) -> Option<(String, u64, Bytes)> {
     Some((name, u64::from_le_bytes(*length), item.slice(item.len() - footer.len()..)))
 }
 
+/// Whether it is the name of an unfinished file of the table, as a collector gives them: whoever finishes it writes there, and the journal
+/// may be anybody's.
+fn is_part(table: TableId, name: &str) -> bool {
+    let mut words = name.split('/');
+    let (folder, host, file) = (words.next(), words.next(), words.next());
+    let plain = file.is_some_and(|file| file.ends_with(".parquet.part"));
+    folder == Some(table.table().name)
+        && host.is_some_and(|host| host.starts_with("host="))
+        && plain
+        && words.next().is_none()
+        && !name.contains('\0')
+}
+
+/// Opens an unfinished file. A link, or something that would make us wait, is none.
+pub(crate) fn open_part(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
 impl Length for Part {
     fn len(&self) -> u64 {
         self.length + self.footer.len() as u64
@@ -227,6 +249,9 @@ impl ChunkReader for Part {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.len()) {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
         let mut bytes = vec![0; length];
         self.get_read(start)?.read_exact(&mut bytes)?;
         Ok(bytes.into())

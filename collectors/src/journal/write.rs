@@ -5,7 +5,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use super::open_part;
 use super::{FRAME_HEAD, Head, ITEM_HEAD, Kind, MAGIC, crc32};
+use crate::file::own_file;
 use crate::schema::{TABLES, TableId};
 
 /// The journal is not rewritten before it has this size.
@@ -64,7 +66,7 @@ impl Log {
     /// The journal of a collector that was killed, to be gone on with after its `whole` frames. What it said before is not
     /// dropped again: whoever goes on with it soon removes it.
     pub(crate) fn resume(path: PathBuf, whole: u64) -> io::Result<Log> {
-        let file = File::options().read(true).write(true).open(&path)?;
+        let file = open_part(&path, File::options().read(true).write(true))?;
         file.set_len(whole)?;
         Ok(Log { file: Some(file), length: whole, ..Log::new(path) })
     }
@@ -79,7 +81,7 @@ impl Log {
             Some(file) => file,
             None => {
                 self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
-                File::options().read(true).write(true).create(true).truncate(true).open(&self.path)?
+                own_file(&self.path)?
             }
         };
         let written = file.write_all_at(&frame, self.length);
@@ -156,7 +158,7 @@ impl Log {
         }
         let frame = frame(items.iter().map(|(head, bytes)| (*head, bytes.as_slice())).chain(self.said_again()));
         let young = self.path.with_extension("journal.new");
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&young)?;
+        let file = own_file(&young)?;
         file.write_all_at(&frame, 0).and_then(|()| fs::rename(&young, &self.path)).inspect_err(|_| {
             let _ = fs::remove_file(&young);
         })?;
@@ -178,6 +180,17 @@ impl Log {
         (self.length, self.needed) = (0, Vec::new());
         (self.covered, self.sealed) = ([0; TABLES.len()], [0; TABLES.len()]);
     }
+}
+
+/// A frame around one item of any kind, for who tries what a reader makes of it.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn put_frame(kind: u8, table: u8, [first, rows]: [u64; 2], bytes: &[u8], out: &mut Vec<u8>) {
+    let head = Head { kind: Kind::Rows, table: TABLES[0].id, first, rows };
+    let mut frame = frame([(head, bytes)].into_iter());
+    (frame[FRAME_HEAD], frame[FRAME_HEAD + 1]) = (kind, table);
+    let crc = crc32(&frame[FRAME_HEAD..]);
+    frame[8..FRAME_HEAD].copy_from_slice(&crc.to_le_bytes());
+    out.extend_from_slice(&frame);
 }
 
 fn frame<'a>(items: impl Iterator<Item = (Head, &'a [u8])>) -> Vec<u8> {

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::CollectError;
 use crate::journal::{self, JournalError};
 use crate::manifest::{self, Manifest};
-use crate::schema::SCHEMA_VERSION;
+use crate::schema::{SCHEMA_VERSION, TABLES};
 use crate::{stored, writer};
 
 /// A trace whose collector was killed, and that was made whole since.
@@ -184,6 +184,8 @@ impl Dead {
         };
         let name = format!("{}-{}.journal", launcher.host, manifest::launcher_text(launcher.id));
         let journal_at = trace.join("journal").join(name);
+        // Files are made where these say: the manifest's name is the launcher's word, what stands in it may be anybody's.
+        let manifest = Manifest { host: launcher.host.clone(), launcher_id: launcher.id, ..manifest };
         let written = [&journal_at, &manifest_at].map(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
         let last = written.into_iter().flatten().max().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let killed_ns = last.map_or(manifest.started_ns, |at| at.as_nanos() as i64);
@@ -200,6 +202,7 @@ impl Dead {
             Err(error) => return Err(error.into()),
         };
         let failed = |source| RecoverError::Io { path: self.trace.clone(), source };
+        stays_inside(&self.trace, &self.manifest.host)?;
         if let Some(left) = left {
             if left.torn {
                 self.manifest
@@ -259,6 +262,20 @@ impl Dead {
         let _ = fs::remove_file(&self.lock_at);
         Ok(self.manifest)
     }
+}
+
+/// Whether no folder into which files are written leads out of the trace: somebody may have sent it.
+fn stays_inside(trace: &Path, host: &str) -> Result<(), RecoverError> {
+    let failed = |path: &Path, source| RecoverError::Io { path: path.to_owned(), source };
+    let whole = trace.canonicalize().map_err(|source| failed(trace, source))?;
+    let tables =
+        TABLES.iter().flat_map(|table| [trace.join(table.name), trace.join(table.name).join(format!("host={host}"))]);
+    for folder in tables.chain([trace.join("manifest"), trace.join("journal")]) {
+        if folder.canonicalize().is_ok_and(|at| !at.starts_with(&whole)) {
+            return Err(failed(&folder, io::Error::other("it leads out of the trace")));
+        }
+    }
+    Ok(())
 }
 
 /// The account of a launcher whose own is gone.

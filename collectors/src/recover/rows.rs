@@ -19,7 +19,7 @@ use super::account;
 use crate::archive::next_number;
 use crate::encode::{self, Press, RowGroup};
 use crate::file::{TableFile, io_error};
-use crate::journal::{Item, Left, Log};
+use crate::journal::{Item, Left, Log, open_part};
 use crate::manifest::{Manifest, launcher_text};
 use crate::schema::{TABLES, TableId};
 use crate::share::{Share, add};
@@ -32,24 +32,33 @@ const FULL_GROUP: usize = 1 << 20;
 pub(super) fn finish_parts(trace: &Path, left: &Left, manifest: &mut Manifest) -> io::Result<()> {
     for (_, name, length, footer) in &left.parts {
         let path = trace.join(name);
-        let Some(whole) = name.strip_suffix(".part") else { continue };
-        let file = match File::options().read(true).write(true).open(&path) {
+        let Some(whole) = name.strip_suffix(".part").filter(|_| is_ours(name, manifest)) else { continue };
+        let file = match open_part(&path, File::options().read(true).write(true)) {
             Ok(file) => file,
             // It has its name already.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        if file.metadata()?.len() < *length {
+        let end = length
+            .checked_add(footer.len() as u64)
+            .filter(|_| file.metadata().is_ok_and(|about| about.len() >= *length));
+        let Some(end) = end else {
             manifest.note(&format!("{name} is shorter than it was: its rows are lost"));
             continue;
-        }
+        };
         // What stands behind was never told of: a row group in the midst of being written.
         file.write_all_at(footer, *length)?;
-        file.set_len(length + footer.len() as u64)?;
+        file.set_len(end)?;
         file.sync_data()?;
         fs::rename(&path, trace.join(whole))?;
     }
     Ok(())
+}
+
+/// Whether the launcher itself made a file of that name.
+fn is_ours(name: &str, manifest: &Manifest) -> bool {
+    let folder = format!("/host={}/{}-", manifest.host, launcher_text(manifest.launcher_id));
+    name.contains(&folder)
 }
 
 /// Writes the rows that stand in the journal only into files of their own.

@@ -83,3 +83,51 @@ fn a_damaged_spot_of_the_journal_costs_what_stood_there_and_is_told() {
     let told = format!("{whole} bytes in the midst of the journal were damaged: what stood there is lost");
     assert_eq!(dead.manifest.notes, [told]);
 }
+
+#[test]
+fn what_a_trace_names_outside_of_itself_is_left_alone() {
+    let folder = Folder::new("names-elsewhere");
+    let launcher = left_behind(&folder);
+    let beside = folder.0.join("outside.parquet.part");
+    fs::write(&beside, b"somebody's").unwrap();
+    let absolute = beside.to_string_lossy().into_owned();
+    let journal = folder.trace().join("journal/h-1.journal");
+    for name in ["../outside.parquet.part", &absolute, "names/host=h/../../../outside.parquet.part"] {
+        let whole = fs::metadata(&journal).unwrap().len();
+        let part = Item::part(TableId::Names, 0, name, 2, b"a footer");
+        Log::resume(journal.clone(), whole).unwrap().append(&[part]).unwrap();
+    }
+    assert_eq!(journal::left(&journal).unwrap().parts, []);
+    // The account says that the host is called so, and files are named by it.
+    let at = manifest::path(&folder.trace(), &launcher.host, launcher.id);
+    Manifest { host: "../../../out".into(), ..Manifest::read(&at).unwrap() }.write(&at).unwrap();
+    let manifest = recover(&folder.trace(), &launcher).unwrap().expect("it was killed");
+    assert_eq!((manifest.host.as_str(), fs::read(&beside).unwrap().as_slice()), ("h", &b"somebody's"[..]));
+    let mut found: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    found.sort();
+    assert_eq!(found, ["outside.parquet.part", "session", "trace"]);
+}
+
+#[test]
+fn what_a_trace_leads_to_by_links_is_left_alone() {
+    let folder = Folder::new("links-elsewhere");
+    let launcher = left_behind(&folder);
+    let (elsewhere, table) = (folder.0.join("elsewhere"), folder.trace().join("names"));
+    fs::create_dir_all(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &table).unwrap();
+    let error = recover(&folder.trace(), &launcher).unwrap_err().to_string();
+    assert!(error.contains("leads out of the trace"), "{error}");
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    fs::remove_file(&table).unwrap();
+    // The file in whose place the account is made anew, and the one that is locked.
+    let mine = folder.0.join("mine");
+    fs::write(&mine, b"somebody's").unwrap();
+    for name in ["manifest/h-1.json.new", "manifest/h-1.reserve"] {
+        let _ = fs::remove_file(folder.trace().join(name));
+        std::os::unix::fs::symlink(&mine, folder.trace().join(name)).unwrap();
+        assert!(recover(&folder.trace(), &launcher).is_err(), "{name}");
+        assert_eq!(fs::read(&mine).unwrap(), b"somebody's", "{name}");
+        let _ = fs::remove_file(folder.trace().join(name));
+    }
+    assert!(recover(&folder.trace(), &launcher).unwrap().is_some(), "without them it is made whole");
+}

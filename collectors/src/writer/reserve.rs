@@ -4,9 +4,11 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::file::own_file;
 use crate::manifest;
 
 /// Half of it is enough for the manifest of a hundred processes.
@@ -31,7 +33,7 @@ impl Reserve {
     /// `lock`: the file of an earlier collector, whose lock this one has taken over.
     pub(super) fn take(trace: &Path, host: &str, launcher_id: u64, lock: Option<File>) -> Reserve {
         let path = path(&manifest::path(trace, host, launcher_id));
-        let reserve = Reserve { file: lock.or_else(|| File::create(&path).ok()), path, room: None };
+        let reserve = Reserve { file: lock.or_else(|| own_file(&path).ok()), path, room: None };
         if let Some(file) = &reserve.file {
             // SAFETY: an open descriptor.
             unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
@@ -76,7 +78,9 @@ fn path(manifest: &Path) -> PathBuf {
 /// Takes the place of the launcher that wrote the manifest, if it does not work any more: the lock, and where it lies.
 pub(crate) fn seize(manifest: &Path) -> io::Result<Option<(File, PathBuf)>> {
     let path = path(manifest);
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+    let mut options = File::options();
+    let options = options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(&path)?;
     // SAFETY: an open descriptor.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
         return Ok(Some((file, path)));
