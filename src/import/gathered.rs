@@ -12,6 +12,14 @@ use super::events::{Beside, Call, Caller, Collective, Copy, Function, Group, Ker
 use super::known::Known;
 use super::stacks::Stacks;
 
+/// Times of a profile lie between these, and nothing in it takes longer than that: what says otherwise is damage. Sums of a time, a length, what a
+/// profile's clock began at and what brings times before 1970 behind it are numbers then.
+pub(super) const TIMES_NS: std::ops::Range<i64> = -(1 << 60)..1 << 62;
+/// 36 years.
+const LONGEST_NS: i64 = 1 << 60;
+/// A profile's clock begins before this, in 2043.
+pub(super) const LATEST_BASE_NS: i64 = 1 << 61;
+
 /// A process of the trace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
@@ -90,7 +98,7 @@ impl Gathered {
     /// How long something took. It never took less than nothing: what says so is counted, and took nothing.
     pub(crate) fn length(&mut self, ns: i64) -> i64 {
         self.negative += u64::from(ns < 0);
-        ns.max(0)
+        ns.clamp(0, LONGEST_NS)
     }
 
     /// The stream and context that a call waits for, where the format tells them apart from the calls.

@@ -11,6 +11,8 @@ use std::num::NonZeroI64;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::import::gathered::TIMES_NS;
+
 /// A text that is borrowed where it needs no unescaping.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
@@ -171,15 +173,17 @@ pub(super) fn ns(value: Option<&RawValue>) -> Option<i64> {
     if whole.is_empty() || !all(whole) || !all(fraction) {
         // An exponent, or no number at all.
         let us: f64 = text.parse().ok()?;
-        return (us.is_finite() && us.abs() < 4e15).then_some((us * 1000.0).round() as i64);
+        return (us.is_finite() && us.abs() < 4e15)
+            .then_some((us * 1000.0).round() as i64)
+            .filter(|ns| TIMES_NS.contains(ns));
     }
     let mut rest = fraction.bytes().map(|b| i64::from(b - b'0')).chain(std::iter::repeat(0));
-    let mut ns = whole.parse::<i64>().ok()?.checked_mul(1000)?;
+    let mut ns = whole.parse::<i64>().ok()?.checked_mul(1000).filter(|ns| *ns < TIMES_NS.end)?;
     for weight in [100, 10, 1] {
         ns += weight * rest.next().unwrap_or(0);
     }
     ns += i64::from(rest.next().unwrap_or(0) >= 5);
-    (ns < 1 << 62).then_some(if negative { -ns } else { ns })
+    Some(if negative { -ns } else { ns }).filter(|ns| TIMES_NS.contains(ns))
 }
 
 /// An event that is no JSON, made one where its maker wrote text as it came, or numbers that JSON has no words for. What is

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::calls::{self, Kind};
 use super::events::{Beside, Call, Caller, Copy, Function, Kernel, Lane, NOWHERE, Named, Range, Work};
-use super::gathered::Gathered;
+use super::gathered::{Gathered, LATEST_BASE_NS};
 use event::{Args, Event, last_of_each, mended, ns, number, plain, small, three, unquoted, whole};
 use pieces::{Piece, Pieces};
 
@@ -81,7 +81,7 @@ pub(super) fn read(input: impl BufRead) -> Result<Gathered, KinetoError> {
     if found.rows() == 0 && found.left_out.is_empty() {
         return Err(KinetoError::Foreign("no event in it is one of a profiler"));
     }
-    if base_ns > 0 && found.span_ns().is_some_and(|(first, _)| first < ABSOLUTE_NS) {
+    if (1..LATEST_BASE_NS).contains(&base_ns) && found.span_ns().is_some_and(|(first, _)| first < ABSOLUTE_NS) {
         found.shift(base_ns);
     }
     if let Some((first, _)) = found.span_ns().filter(|(first, _)| *first < 0) {

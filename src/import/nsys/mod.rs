@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::calls::{Kind, direction_of, memory_of};
 use super::events::{Call, Caller, Copy, Kernel, Lane, NOWHERE, Named, Range, Work};
-use super::gathered::Gathered;
+use super::gathered::{Gathered, LATEST_BASE_NS};
 use rows::{Cell, Row};
 
 /// CUPTI's kinds of copies, by number, where the export has no table of them.
@@ -32,7 +32,9 @@ const START_END: i64 = 60;
 pub(super) fn read(file: &Path) -> Result<Gathered> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let base = Connection::open_with_flags(file, flags)?;
-    let mut names = base.prepare("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")?;
+    // A view, or a table that some code stands for, is a query: one of a few words may have rows without end.
+    let mut names =
+        base.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'")?;
     let tables: BTreeSet<String> = names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     drop(names);
     if !tables.contains("StringIds") {
@@ -77,7 +79,7 @@ impl Reader {
     fn calls(&mut self) -> Result<()> {
         let columns = ["start", "end", "globalTid", "correlationId", "nameId", "returnValue"];
         self.rows("CUPTI_ACTIVITY_KIND_RUNTIME", &columns, |reader, row| {
-            let (Some(start), Some(end), Some(thread)) = (row[0].int(), row[1].int(), row[2].int()) else {
+            let (Some(start), Some(end), Some(thread)) = (row[0].time(), row[1].time(), row[2].int()) else {
                 reader.found.broken += 1;
                 return;
             };
@@ -102,7 +104,7 @@ impl Reader {
 
     /// From the columns [`WORK`]: when, and where.
     fn work(&mut self, row: &Row) -> Option<(Work, Lane)> {
-        let (start, end) = (row[0].int()?, row[1].int()?);
+        let (start, end) = (row[0].time()?, row[1].time()?);
         let work = Work {
             start_ns: start,
             gpu_ns: self.found.length(end - start),
@@ -258,8 +260,8 @@ impl Reader {
                 Some(MARK) => "mark",
                 _ => return,
             };
-            let end = if kind == "mark" { row[0].int() } else { row[1].int() };
-            let (Some(start), Some(end), Some(thread)) = (row[0].int(), end, row[5].int()) else {
+            let end = if kind == "mark" { row[0].time() } else { row[1].time() };
+            let (Some(start), Some(end), Some(thread)) = (row[0].time(), end, row[5].int()) else {
                 reader.found.leave_out("NVTX ranges without an end");
                 return;
             };
@@ -328,7 +330,9 @@ impl Reader {
         })?;
         let mut began = 0;
         self.rows("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"], |_, row| began = row[0].int().unwrap_or(0))?;
-        self.found.shift(began);
+        if (0..LATEST_BASE_NS).contains(&began) {
+            self.found.shift(began);
+        }
         Ok(())
     }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroI64;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rusqlite::types::ValueRef;
 
+use super::super::gathered::TIMES_NS;
 use super::Reader;
 use crate::progress::{self, Unit};
 
@@ -27,6 +28,11 @@ impl Cell {
             Cell::Text(text) => text.parse().ok(),
             Cell::None => None,
         }
+    }
+
+    /// A time, if it may be one.
+    pub(super) fn time(&self) -> Option<i64> {
+        self.int().filter(|ns| TIMES_NS.contains(ns))
     }
 
     pub(super) fn small(&self) -> Option<i32> {
@@ -95,6 +101,10 @@ impl Reader {
             };
             let piece = piece.with_context(|| format!("its table {table} is damaged"))?;
             let Some((last, _)) = piece.last() else { return Ok(()) };
+            // Pages that lie in a circle would be read for ever.
+            if *last <= after {
+                bail!("its table {table} is damaged: its rows are in no order");
+            }
             after = *last;
             piece.iter().for_each(|(_, row)| each(self, row));
             progress::step(piece.len() as u64);

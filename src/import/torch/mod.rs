@@ -17,7 +17,7 @@ use gputrace_collectors::archive::StackRow;
 use rustc_hash::FxHashMap;
 
 use super::events::TorchMemory;
-use super::gathered::Gathered;
+use super::gathered::{Gathered, TIMES_NS};
 use pickle::{Pickle, Ref, Value};
 
 /// The first byte of a pickle of protocol 2 and newer.
@@ -62,7 +62,7 @@ pub(super) fn read(file: &Path) -> Result<Gathered> {
     let traces = pickle.list(traces);
     let last_us =
         traces.iter().flat_map(|trace| pickle.list(Some(*trace))).filter_map(|at| pickle.int(*at, "time_us")).max();
-    let taken_ns = last_us.and_then(|us| us.checked_mul(1000)).unwrap_or(written_ns);
+    let taken_ns = last_us.and_then(|us| us.checked_mul(1000)).filter(|ns| TIMES_NS.contains(ns)).unwrap_or(written_ns);
     for (device, trace) in (0..).zip(traces) {
         reader.history(device, pickle.list(Some(*trace)), taken_ns);
     }
@@ -95,7 +95,11 @@ impl Reader<'_, '_> {
                 self.found.leave_out(&format!("memory action {action}"));
                 continue;
             };
-            let us = self.pickle.int(*at, "time_us").and_then(|us| us.checked_mul(1000)).filter(|ns| *ns > 0);
+            let us = self
+                .pickle
+                .int(*at, "time_us")
+                .and_then(|us| us.checked_mul(1000))
+                .filter(|ns| *ns > 0 && TIMES_NS.contains(ns));
             untimed |= us.is_none();
             let row = TorchMemory {
                 start_ns: us.unwrap_or(taken_ns - before_end * 1000),
@@ -133,7 +137,7 @@ impl Reader<'_, '_> {
                 requested_bytes: Some(pickle.int(*block, "requested_size").unwrap_or(row.bytes)),
                 ..row
             };
-            next = row.address + row.bytes;
+            next = row.address.saturating_add(row.bytes);
             self.found.torch.push(row);
         }
     }
