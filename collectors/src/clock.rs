@@ -75,6 +75,13 @@ impl Time {
     }
 }
 
+/// Ticks may be any number, for a process writes them itself. Of what they become sums and differences are numbers: no time is before 1933 or
+/// after 2116, and nothing takes longer than 36 years.
+const EARLIEST_NS: i64 = -(1 << 60);
+const LATEST_NS: i64 = 1 << 62;
+/// The longest time between two of them.
+pub(crate) const LONGEST_NS: i64 = 1 << 60;
+
 /// The clocks of this host.
 #[derive(Debug)]
 pub(crate) struct Clocks {
@@ -230,6 +237,10 @@ impl Clocks {
     /// The time of a tick count, ns since the Unix epoch.
     #[inline]
     pub(crate) fn ns(&self, kind: ClockKind, ticks: u64) -> i64 {
+        self.any_ns(kind, ticks).clamp(EARLIEST_NS, LATEST_NS)
+    }
+
+    fn any_ns(&self, kind: ClockKind, ticks: u64) -> i64 {
         if kind == ClockKind::Monotonic {
             return self.time.at(ticks);
         }
@@ -251,7 +262,7 @@ impl Clocks {
         // Between two pairs, or on the line of the nearest two.
         let second = later.clamp(1, self.window.len().saturating_sub(1).max(1));
         let (Some(from), Some(to)) = (self.window.get(second - 1), self.window.get(second)) else {
-            return monotonic_ns as i64 + self.offset_ns;
+            return (monotonic_ns as i64).saturating_add(self.offset_ns).clamp(EARLIEST_NS, LATEST_NS);
         };
         let wide = |pair: &Pair| (i128::from(pair.ticks), i128::from(pair.monotonic_ns));
         let ((ticks, ns), (next_ticks, next_ns)) = (wide(from), wide(to));
@@ -264,10 +275,10 @@ impl Clocks {
     pub(crate) fn span_ns(&self, kind: ClockKind, start: u64, end: u64) -> i64 {
         let ticks = end.saturating_sub(start);
         if kind == ClockKind::Monotonic {
-            return ticks.saturating_mul(self.time.speed.into()).min(i64::MAX as u64) as i64;
+            return ticks.saturating_mul(self.time.speed.into()).min(LONGEST_NS as u64) as i64;
         }
         let slope = self.pieces.back().map_or(0, |p| p.slope);
-        ((u128::from(ticks) * u128::from(slope)) >> POINT).min(i64::MAX as u128) as i64
+        ((u128::from(ticks) * u128::from(slope)) >> POINT).min(LONGEST_NS as u128) as i64
     }
 
     /// A cost in 1/256 ticks, in ns; none when it was not measured.

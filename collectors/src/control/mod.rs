@@ -190,7 +190,7 @@ fn moment(words: &[&str]) -> Option<Capture> {
             _ => return None,
         }
     }
-    (capture.every.is_none_or(|every| capture.length.is_some_and(|length| length < every))).then_some(capture)
+    Capture::check(capture.length, capture.every, ["for", "every"]).is_ok().then_some(capture)
 }
 
 #[cfg(test)]

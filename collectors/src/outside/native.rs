@@ -137,6 +137,10 @@ impl Tables {
         return_address: Register,
     ) -> Option<(u64, Registers)> {
         let frames = EhFrame::new(&self.frames, LittleEndian);
+        // Linkers count a table's entries in four bytes. Of a number of eight gimli would make sizes that are none.
+        if self.header.get(2) != Some(&gimli::DW_EH_PE_udata4.0) {
+            return None;
+        }
         let header = EhFrameHdr::new(&self.header, LittleEndian).parse(&self.bases, 8).ok()?;
         let address = inside.wrapping_sub(self.bias);
         let Pointer::Direct(place) = header.table()?.lookup(address, &self.bases).ok()? else { return None };

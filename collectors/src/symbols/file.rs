@@ -99,7 +99,9 @@ impl File {
 
     fn look_up(&self, address: u64) -> Vec<Site> {
         let symbol = self.symbol(address);
-        let mut sites = self.lines.as_ref().map_or_else(Vec::new, |lines| inlined(lines, address));
+        // No function stands at the very last address, and addr2line adds one to it.
+        let lines = self.lines.as_ref().filter(|_| address < u64::MAX);
+        let mut sites = lines.map_or_else(Vec::new, |lines| inlined(lines, address));
         if sites.is_empty() {
             sites.push(Site::default());
         }

@@ -5,6 +5,7 @@ use gputrace_abi::gpu::Work;
 
 use super::given::Given;
 use super::{Gpu, Told, worked};
+use crate::clock::LONGEST_NS;
 use crate::names::Written;
 use crate::tables::OnGpu;
 
@@ -149,7 +150,7 @@ impl Gpu {
         let (stream, context) = known.unwrap_or((i64::from(work.stream), call.map_or(0, |call| call.context)));
         let row = OnGpu {
             start_ns: told.begin_ns,
-            gpu_ns: (work.end - work.start).min(i64::MAX as u64) as i64,
+            gpu_ns: (work.end - work.start).min(LONGEST_NS as u64) as i64,
             process_id,
             pid,
             device: call.and_then(|call| call.device).or(i32::try_from(work.device).ok()),

@@ -74,7 +74,7 @@ impl Samples {
             let Some(account) = Account::read(text.bytes()) else { return };
             about.timed = account.timed;
             about.without_room = account.without_room;
-            about.lost = account.lost + account.dropped;
+            about.lost = account.lost.saturating_add(account.dropped);
             about.late = account.late;
             about.pair_ns = account.pair_ns;
             about.contexts = account.contexts;
