@@ -1,5 +1,5 @@
 //! A collector by itself: `collect TRACE SESSION`, until its standard input ends. What tests kill. COLLECT_FILE_BYTES: when
-//! files are sealed.
+//! files are sealed; COLLECT_MOST_NAMED: how many processes that ended the manifest names.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -15,6 +15,9 @@ fn main() {
     let mut config = Config::new(trace, session, "node7".to_owned(), 0xabc);
     if let Some(bytes) = std::env::var("COLLECT_FILE_BYTES").ok().and_then(|text| text.parse().ok()) {
         config.file_bytes = bytes;
+    }
+    if let Some(most) = std::env::var("COLLECT_MOST_NAMED").ok().and_then(|text| text.parse().ok()) {
+        config.most_named = most;
     }
     let running = start(config).unwrap();
     println!("ready");

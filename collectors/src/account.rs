@@ -26,6 +26,18 @@ pub struct Count {
 }
 
 impl Count {
+    /// Adds those of another process.
+    pub(crate) fn add(&mut self, more: &Count) {
+        self.seen = self.seen.saturating_add(more.seen);
+        self.recorded = self.recorded.saturating_add(more.recorded);
+        self.culled = self.culled.saturating_add(more.culled);
+        self.left_out = self.left_out.saturating_add(more.left_out);
+        self.dropped = self.dropped.saturating_add(more.dropped);
+        self.sampled_out = self.sampled_out.saturating_add(more.sampled_out);
+        self.in_flight = self.in_flight.saturating_add(more.in_flight);
+        self.abandoned = self.abandoned.saturating_add(more.abandoned);
+    }
+
     /// Events that stand in the trace, each or in a sum.
     pub fn kept(&self) -> u64 {
         self.recorded + self.culled

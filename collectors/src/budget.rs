@@ -21,6 +21,26 @@ pub struct HookBudget {
     pub shed: Vec<ShedPart>,
 }
 
+impl HookBudget {
+    /// Adds what was left out of another process, by kind; of shares of its time the larger one stays.
+    pub(crate) fn add(&mut self, more: &HookBudget) {
+        self.percent = self.percent.max(more.percent);
+        self.hooks_percent = self.hooks_percent.max(more.hooks_percent);
+        self.most_percent = self.most_percent.max(more.most_percent);
+        self.stack_ns = more.stack_ns.or(self.stack_ns);
+        for part in &more.shed {
+            let Some(sum) = self.shed.iter_mut().find(|sum| sum.what == part.what) else {
+                self.shed.push(part.clone());
+                continue;
+            };
+            sum.from_ns = sum.from_ns.min(part.from_ns);
+            sum.to_ns = sum.to_ns.zip(part.to_ns).map(|(one, other)| one.max(other));
+            sum.one_in = sum.one_in.zip(part.one_in).map(|(one, other)| one.max(other));
+            sum.sampled_out = sum.sampled_out.saturating_add(part.sampled_out);
+        }
+    }
+}
+
 /// A part of the detail that was left out for some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShedPart {

@@ -81,6 +81,62 @@ pub struct GpuTime {
     pub events: Option<TimedLaunches>,
 }
 
+impl GpuTime {
+    /// Adds what came of asking in another process. Of words and of shares of its time the first one's stay.
+    pub(crate) fn add(&mut self, more: &GpuTime) {
+        let first = |one: &mut Option<String>, more: &Option<String>| *one = one.take().or_else(|| more.clone());
+        first(&mut self.library, &more.library);
+        first(&mut self.refused, &more.refused);
+        first(&mut self.given_up, &more.given_up);
+        first(&mut self.stays, &more.stays);
+        first(&mut self.other_copy, &more.other_copy);
+        self.version = self.version.or(more.version);
+        self.clock_error_ns = self.clock_error_ns.max(more.clock_error_ns);
+        self.alignment_error_ns = self.alignment_error_ns.max(more.alignment_error_ns);
+        self.known_until_ns = match (self.known_until_ns, more.known_until_ns) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.detached = self.detached.saturating_add(more.detached);
+        self.windows = self.windows.saturating_add(more.windows);
+        self.on_ns = self.on_ns.saturating_add(more.on_ns);
+        self.records = self.records.saturating_add(more.records);
+        self.joined = self.joined.saturating_add(more.joined);
+        self.without_record = self.without_record.saturating_add(more.without_record);
+        self.dropped = self.dropped.saturating_add(more.dropped);
+        self.outside = self.outside.saturating_add(more.outside);
+        self.without_time = self.without_time.saturating_add(more.without_time);
+        self.early = self.early.saturating_add(more.early);
+        self.earliest_ns = self.earliest_ns.max(more.earliest_ns);
+        self.violations = self.violations.saturating_add(more.violations);
+        for (kind, rows) in &more.activities {
+            let sum = self.activities.entry(kind.clone()).or_default();
+            *sum = sum.saturating_add(*rows);
+        }
+        let refused = more.activities_refused.iter().filter(|one| !self.activities_refused.contains(one)).cloned();
+        let refused: Vec<String> = refused.collect();
+        self.activities_refused.extend(refused);
+        self.budget = self.budget.take().or_else(|| more.budget.clone());
+        match (&mut self.events, &more.events) {
+            (Some(sum), Some(one)) => sum.add(one),
+            (sum, one) => *sum = sum.take().or_else(|| one.clone()),
+        }
+    }
+}
+
+impl TimedLaunches {
+    fn add(&mut self, more: &TimedLaunches) {
+        self.timed = self.timed.saturating_add(more.timed);
+        self.without_room = self.without_room.saturating_add(more.without_room);
+        self.lost = self.lost.saturating_add(more.lost);
+        self.late = self.late.saturating_add(more.late);
+        self.without_call = self.without_call.saturating_add(more.without_call);
+        self.pair_ns = self.pair_ns.max(more.pair_ns);
+        self.contexts = self.contexts.saturating_add(more.contexts);
+        self.error_ns = self.error_ns.max(more.error_ns);
+    }
+}
+
 /// What came of timing launches by events around them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimedLaunches {

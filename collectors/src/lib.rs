@@ -50,7 +50,8 @@ mod share;
 mod stacks;
 pub mod step_names;
 mod stored;
-#[cfg(test)]
+mod summed;
+#[cfg(any(test, fuzzing))]
 #[path = "../tests/support/mod.rs"]
 mod support;
 mod symbols;
@@ -129,6 +130,9 @@ pub struct Config {
     pub standing: bool,
     /// A file that, while it is there, switches recording off.
     pub disable_file: Option<PathBuf>,
+    /// Ended processes that the manifest names; the accounts of more are summed up.
+    #[serde(default = "most_named")]
+    pub most_named: usize,
     /// How many times as fast as it does time shall pass, for whoever tries weeks in minutes. 1 unless set; more only for segments
     /// whose clock is CLOCK_MONOTONIC.
     #[serde(skip, default = "real_time")]
@@ -163,6 +167,7 @@ impl Config {
             capture: None,
             standing: false,
             disable_file: None,
+            most_named: most_named(),
             speed: real_time(),
             heir: None,
         }
@@ -171,6 +176,11 @@ impl Config {
     fn limits(&self) -> Limits {
         Limits { max_size: self.max_size, max_age: self.max_age, keep_detail: self.keep_detail }
     }
+}
+
+/// [`Config::most_named`] unless it is set.
+fn most_named() -> usize {
+    summed::MOST_NAMED
 }
 
 /// [`Config::speed`] unless it is set.
@@ -390,7 +400,7 @@ impl Running {
         self.tell(Command::Finish { root, deadline });
         let mut manifest = self.drain.join().map_err(|_| CollectError::Stopped)?;
         let late = self.writing.recv_deadline(deadline) == Err(RecvTimeoutError::Timeout);
-        let report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         report.complete(&mut manifest);
         manifest.complete = !late;
         if late {

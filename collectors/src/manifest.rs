@@ -26,6 +26,7 @@ pub use crate::node::{Attached, Device, Node};
 pub use crate::recover::Recovered;
 use crate::share::Share;
 pub use crate::stored::{Stored, StoredTables};
+pub use crate::summed::{MOST_NAMED, Summed};
 
 /// The manifest, as it stands in the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,8 +51,11 @@ pub struct Manifest {
     pub clock: Clock,
     /// The command itself.
     pub root: Option<Root>,
-    /// Every process image that gave us a segment.
+    /// Every process image that gave us a segment; of many that have ended, so many.
     pub processes: Vec<Process>,
+    /// The others, in one account; missing where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summed: Option<Box<Summed>>,
     /// What the machine gives the command.
     #[serde(default)]
     pub node: Node,
@@ -70,7 +74,7 @@ pub struct Manifest {
     /// Calls that stood still for longer than `--hang-after`, in the order in which they were noticed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hangs: Vec<Hang>,
-    /// Processes that could not be traced, and why.
+    /// Processes that could not be traced, and why; of very many the first, and one for each reason.
     pub untraced: Vec<Untraced>,
     /// What the tables have, once that is the last word.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -290,6 +294,16 @@ pub struct Symbol {
     pub flags: u32,
 }
 
+impl Stacks {
+    pub(crate) fn add(&mut self, more: &Stacks) {
+        self.python = self.python.saturating_add(more.python);
+        self.native = self.native.saturating_add(more.native);
+        self.none = self.none.saturating_add(more.none);
+        self.unread = self.unread.saturating_add(more.unread);
+        self.lost = self.lost.saturating_add(more.lost);
+    }
+}
+
 /// What tracing cost a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
@@ -314,6 +328,23 @@ pub struct Cost {
     /// events x event_ns + calls of malloc's family x malloc_ns + launches only counted x counted_ns + graphs_ns + stacks_ns + waited_ns, ns; missing when neither of the
     /// first two was measured.
     pub total_ns: Option<f64>,
+}
+
+impl Cost {
+    /// Adds what another process was cost. What one event takes is not added: the last one's stays.
+    pub(crate) fn add(&mut self, more: &Cost) {
+        let sum = |one: &mut Option<f64>, more: Option<f64>| {
+            *one = one.map_or(more, |one| Some(one + more.unwrap_or(0.0)));
+        };
+        self.event_ns = more.event_ns.or(self.event_ns);
+        self.malloc_ns = more.malloc_ns.or(self.malloc_ns);
+        self.counted_ns = more.counted_ns.or(self.counted_ns);
+        self.events = self.events.saturating_add(more.events);
+        sum(&mut self.graphs_ns, more.graphs_ns);
+        sum(&mut self.stacks_ns, more.stacks_ns);
+        sum(&mut self.waited_ns, more.waited_ns);
+        sum(&mut self.total_ns, more.total_ns);
+    }
 }
 
 /// A process that could not be traced.
@@ -385,7 +416,7 @@ impl Manifest {
 
     /// Moves events that were read but could not be stored from `recorded` and `culled` to `dropped`.
     pub(crate) fn lose(&mut self, share: &Share) {
-        let process = self.processes.iter_mut().find(|p| p.process_id == share.process_id);
+        let process = self.accounts_mut().find(|p| p.process_id == share.process_id);
         let class = Class::from_u8(share.class).map_or("", Class::name);
         if let Some(count) = process.and_then(|p| p.accounting.get_mut(class)) {
             let (rows, culled) = (share.rows.min(count.recorded), share.culled.min(count.culled));

@@ -1,6 +1,8 @@
 //! Whose events rows are: by process and class. A batch brings it along, and each file says it of its rows in its footer, so
 //! that the account of a collector that was killed can be made from what it left ([`crate::recover`]).
 
+use crate::summed::Among;
+
 /// Rows of one class of one process in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
@@ -14,16 +16,24 @@ pub(crate) struct Share {
 /// The fact in a file's footer.
 pub(crate) const KEY: &str = "gputrace.events";
 
-/// Adds a share to a list that has each process and class once.
+/// Adds a share to a list that has each process and class once, in their order: of a file there may be a hundred thousand.
 pub(crate) fn add(list: &mut Vec<Share>, share: Share) {
-    let same = |s: &&mut Share| s.process_id == share.process_id && s.class == share.class;
-    match list.iter_mut().rev().find(same) {
-        Some(found) => {
+    let key = |s: &Share| (s.process_id, s.class);
+    match list.binary_search_by_key(&key(&share), key) {
+        Ok(at) => {
+            let found = &mut list[at];
             found.rows = found.rows.saturating_add(share.rows);
             found.culled = found.culled.saturating_add(share.culled);
         }
-        None => list.push(share),
+        Err(at) => list.insert(at, share),
     }
+}
+
+/// Adds up those of processes that are summed up in the manifest.
+pub(crate) fn sum_up(list: &mut Vec<Share>, among: &Among) {
+    let gone: Vec<Share> =
+        list.extract_if(.., |share| among.holds(share.process_id) && share.process_id != among.id()).collect();
+    gone.into_iter().for_each(|share| add(list, Share { process_id: among.id(), ..share }));
 }
 
 /// `PROCESS:CLASS:EVENTS:SUMMED` of each, separated by spaces.

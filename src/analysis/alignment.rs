@@ -17,7 +17,7 @@ pub(super) fn table(facts: &Facts<'_>) -> Table {
     ];
     let mut rows = Vec::new();
     for manifest in facts.trace.manifests() {
-        for process in &manifest.processes {
+        for process in manifest.accounts() {
             let Some(about) = process.gpu_time.as_ref().filter(|about| about.records > 0 || about.events.is_some())
             else {
                 continue;

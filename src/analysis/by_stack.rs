@@ -4,6 +4,7 @@ use super::passes::allocations::{Amount, AtStack, OfProcess};
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Facts, apart, loss};
 use crate::trace::{NO_STACK, Site};
+use gputrace_collectors::Manifest;
 use gputrace_collectors::schema::TableId;
 
 /// Stands in place of a site for allocations of which no stack is known.
@@ -157,7 +158,7 @@ pub(super) fn nothing(facts: &Facts<'_>) -> String {
     if loss::is_incomplete(facts.trace) {
         return "No malloc or free in what had been written of this trace.".to_owned();
     }
-    let all = || facts.trace.manifests().flat_map(|manifest| &manifest.processes);
+    let all = || facts.trace.manifests().flat_map(Manifest::accounts);
     let refused = all().find_map(|process| process.reason.as_ref().filter(|reason| reason.contains("malloc")));
     let untraced = facts.trace.manifests().flat_map(|manifest| &manifest.untraced).next();
     match (refused, untraced) {

@@ -152,7 +152,7 @@ fn of_node(manifest: &Manifest, read: &Read<'_>) -> Vec<Check> {
     if let Some(used_up) = read.quota() {
         checks.push(check("quota used up", used_up, None, Some("cpu.stat of its control group")));
     }
-    if manifest.processes.iter().any(uses_metal) {
+    if manifest.accounts().any(uses_metal) {
         let ask = |(what, ask)| check(what, (Outcome::NotMeasured, String::new()), None, Some(ask));
         checks.extend(ELSEWHERE_ON_A_MAC.map(ask));
         return checks;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::Count;
 use gputrace_collectors::schema::TableId;
 
@@ -97,7 +98,12 @@ impl Analysis for Itself {
         section.fact("cupti_ns", "taken by CUPTI itself", Unit::Ns, cupti);
         section.fact("uncovered", "functions without a hook", Unit::Count, own.uncovered.len() as u64);
         section.fact("past_symbols", "libraries past the symbols", Unit::Count, own.past.len() as u64);
-        section.fact("untraced", "processes not traced", Unit::Count, untraced.len() as u64);
+        section.fact(
+            "untraced",
+            "processes not traced",
+            Unit::Count,
+            facts.trace.manifests().map(Manifest::untraced_count).sum::<u64>(),
+        );
         section.fact("gpu_unknown_percent", "GPU not known, of wall time", Unit::Percent, unknown_percent(facts));
         section.fact("stacks_none", "stacks not taken", Unit::Count, none);
         section.fact("stacks_unread", "Python not read", Unit::Count, unread);
@@ -115,6 +121,17 @@ impl Analysis for Itself {
         if own.incomplete {
             section
                 .note("The collector was killed, or is still at work: the account is of what it had told until then.");
+        }
+        for summed in facts.trace.manifests().filter_map(|manifest| manifest.summed.as_ref()) {
+            if summed.processes > 0 {
+                section.note(format!(
+                    "{} processes that ended have one account, their sum: the manifest names the last of so many.",
+                    number(summed.processes as f64)
+                ));
+            }
+            if summed.untraced > 0 {
+                section.note(format!("{} more could not be traced than are named.", number(summed.untraced as f64)));
+            }
         }
         if own.unbalanced > 0 {
             section.note(format!("{} processes have calls that are not accounted for.", own.unbalanced));

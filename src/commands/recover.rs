@@ -68,7 +68,7 @@ fn is_whole(trace: &Path, launcher: &Launcher) -> bool {
 
 /// How many events there are, and how many are lost.
 fn what(manifests: &[Manifest]) -> String {
-    let accounts = manifests.iter().flat_map(|manifest| &manifest.processes).flat_map(|p| p.accounting.values());
+    let accounts = manifests.iter().flat_map(Manifest::accounts).flat_map(|p| p.accounting.values());
     let kept: u64 = accounts.map(|count| count.kept()).sum();
     let lost: u64 = manifests.iter().filter_map(|manifest| manifest.recovered).map(|recovered| recovered.lost).sum();
     let of = if manifests.len() > 1 { format!(", of {} launchers", manifests.len()) } else { String::new() };

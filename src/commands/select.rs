@@ -34,7 +34,7 @@ pub(crate) fn filter(select: &Select, trace: &Trace) -> Result<Filter> {
     }
     let mut filter = all.only(&trace.processes, &select.pid, &select.rank);
     if filter.processes.as_ref().is_some_and(|kept| kept.is_empty()) {
-        let mut known: Vec<String> = trace.processes.iter().map(|p| p.label()).collect();
+        let mut known: Vec<String> = trace.processes.iter().filter(|p| p.summed == 0).map(|p| p.label()).collect();
         known.dedup();
         known.truncate(20);
         let known = known.join(", ");

@@ -16,6 +16,10 @@ pub(super) fn names(facts: &Facts<'_>) -> FxHashMap<String, String> {
     let mut seen: FxHashMap<&str, usize> = FxHashMap::default();
     let mut names = FxHashMap::default();
     for process in processes {
+        if process.summed > 0 {
+            names.insert(process.label(), "processes that ended".to_owned());
+            continue;
+        }
         let program = process.exe.rsplit('/').next().unwrap_or(&process.exe);
         let place = seen.entry(program).or_default();
         *place += 1;

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::GpuTime;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
@@ -125,7 +126,8 @@ fn ranks<'a>(trace: &'a Trace, filter: &Filter) -> BTreeMap<Option<i32>, Vec<&'a
     // What a killed launcher recorded is not counted.
     let counted = trace.processes.iter().any(|process| process.events > 0);
     let kept = |process: &&Process| filter.processes.as_ref().is_none_or(|kept| kept.contains(&process.process_id));
-    for process in trace.processes.iter().filter(kept).filter(|process| process.events > 0 || !counted) {
+    let has = |process: &&Process| process.summed == 0 && (process.events > 0 || !counted);
+    for process in trace.processes.iter().filter(kept).filter(has) {
         ranks.entry(process.rank).or_default().push(process);
     }
     ranks
@@ -163,7 +165,7 @@ fn full_names(trace: &Trace) -> FxHashMap<i64, String> {
 /// Whether the kernel of some launch is told by the launch alone: nothing is known of what the GPU did, or only in windows.
 fn host_only(trace: &Trace) -> bool {
     let in_windows = |gpu: &GpuTime| gpu.budget.is_some();
-    let mut about = trace.manifests().flat_map(|manifest| &manifest.processes).filter_map(|of| of.gpu_time.as_ref());
+    let mut about = trace.manifests().flat_map(Manifest::accounts).filter_map(|of| of.gpu_time.as_ref());
     about.any(in_windows) || trace.launchers.iter().all(|launcher| launcher.sealed(TableId::Kernels).is_empty())
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn name(folder: &Path, launcher: &Launcher, problem: &dyn Fn(Problem)
         TableId::Api | TableId::Dispatches => false,
         // Of Metal, who did not have to wait for room, and the end of a heap's buffer, are other calls.
         TableId::Syncs | TableId::DeviceMemory => {
-            !manifest.processes.iter().any(uses_metal) || launcher.sealed(TableId::Api).is_empty()
+            !manifest.accounts().any(uses_metal) || launcher.sealed(TableId::Api).is_empty()
         }
         _ => true,
     };
@@ -60,7 +60,7 @@ pub(crate) fn name(folder: &Path, launcher: &Launcher, problem: &dyn Fn(Problem)
 }
 
 fn recorded(manifest: &Manifest, classes: &[&str]) -> u64 {
-    let accounts = manifest.processes.iter().flat_map(|p| &p.accounting);
+    let accounts = manifest.accounts().flat_map(|p| &p.accounting);
     accounts.filter(|(class, _)| classes.contains(&class.as_str())).map(|(_, count)| count.kept()).sum()
 }
 

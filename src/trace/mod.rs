@@ -136,7 +136,7 @@ impl Trace {
 
     /// Whether recording the GPU's times was given up for timing launches, in some process.
     pub(crate) fn gave_cupti_up(&self) -> bool {
-        let mut about = self.manifests().flat_map(|manifest| &manifest.processes).filter_map(|p| p.gpu_time.as_ref());
+        let mut about = self.manifests().flat_map(Manifest::accounts).filter_map(|p| p.gpu_time.as_ref());
         about.any(|gpu_time| gpu_time.given_up.is_some())
     }
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use gputrace_collectors::manifest;
 use gputrace_collectors::schema::TableId;
+use gputrace_collectors::{Manifest, manifest};
 
 use super::{Filter, Trace, Want};
+use crate::render::number;
 
 /// One process image.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +51,8 @@ pub(crate) struct Process {
     pub(crate) malloc_mode: String,
     /// What the manifest says of it.
     pub(crate) manifest: Option<manifest::Process>,
+    /// It is no process: the manifest has one account for so many that have ended, each of which has an entry of its own without one.
+    pub(crate) summed: u64,
     /// What tells it from another process that gives a GPU work and has its rank: `pid 4711`, with the host where that is needed.
     pub(crate) apart: Option<String>,
 }
@@ -62,6 +65,9 @@ impl Process {
 
     /// `rank 3`, or `pid 4711` where there are no ranks; `rank 3 (pid 4711)` where several processes have that one.
     pub(crate) fn label(&self) -> String {
+        if self.summed > 0 {
+            return format!("{} processes that ended", number(self.summed as f64));
+        }
         let Some(rank) = self.rank else { return format!("pid {}", self.pid) };
         let apart = self.apart.as_ref().map_or(String::new(), |apart| format!(" ({apart})"));
         format!("rank {rank}{apart}")
@@ -139,6 +145,7 @@ pub(crate) fn read(trace: &Trace) -> Vec<Process> {
                 events: events[row],
                 malloc_mode: mode.get(row).to_owned(),
                 manifest: None,
+                summed: 0,
                 apart: None,
             };
             processes.insert(process.process_id, process);
@@ -159,11 +166,25 @@ pub(crate) fn read(trace: &Trace) -> Vec<Process> {
             });
             process.manifest = Some(known.clone());
         }
+        let summed = manifest.summed.iter().filter(|summed| summed.processes > 0);
+        processes.extend(summed.map(|summed| (summed.account.process_id, together(manifest, summed))));
     }
     let mut processes: Vec<Process> = processes.into_values().collect();
-    processes.sort_by_key(|p| (p.rank, p.start_ns, p.pid, p.process_id));
+    processes.sort_by_key(|p| (p.summed > 0, p.rank, p.start_ns, p.pid, p.process_id));
     tell_apart(&mut processes);
     processes
+}
+
+/// What stands for processes whose accounts are one. Sums over all processes are exact by it.
+fn together(manifest: &Manifest, summed: &manifest::Summed) -> Process {
+    Process {
+        process_id: summed.account.process_id,
+        host: manifest.host.clone(),
+        traced: true,
+        manifest: Some(summed.account.clone()),
+        summed: summed.processes,
+        ..Process::default()
+    }
 }
 
 /// Gives the processes of a rank that work what tells them apart, where they are several: their launcher gave them the same number.

@@ -12,6 +12,7 @@ use super::split::{Part, names, numbers};
 use crate::names::NameKind;
 use crate::results::{self, DEINITIALIZED, has_failed, is_sticky};
 use crate::schema::TableId;
+use crate::summed::Among;
 use crate::writer::Message;
 
 /// Results that are remembered.
@@ -36,6 +37,11 @@ impl Failures {
     pub(super) fn learn(&mut self, message: &Message) {
         let Message::Rows(TableId::Names, rows, _) = message else { return };
         self.names.extend(names(rows, NameKind::Api).map(|(id, name)| (id, name.to_owned())));
+    }
+
+    /// Forgets processes that have ended.
+    pub(super) fn forget(&mut self, among: &Among) {
+        self.known.retain(|(process, ..)| !among.holds(*process));
     }
 
     /// What a function is called.

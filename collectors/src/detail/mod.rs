@@ -34,6 +34,7 @@ use triggers::Watchers;
 
 use crate::counters::Id;
 use crate::schema::TableId;
+use crate::summed::Among;
 use crate::writer::Message;
 
 /// What follows a trigger is kept for this long.
@@ -352,6 +353,12 @@ impl Stage {
     /// What the manifest says of it.
     pub(crate) fn describe(&self) -> KeptDetail {
         self.kept.clone()
+    }
+
+    /// Forgets those apart that are summed up in the manifest.
+    pub(crate) fn sum_up(&mut self, among: &Among) {
+        self.left_out.sum_up(among);
+        self.watchers.forget(among);
     }
 
     /// The events that are not in the trace because of it: those that wait are not, as of now.

@@ -9,6 +9,7 @@ use super::failures::Noted;
 use super::split::{Part, Texts, numbers};
 use crate::rollups::Durations;
 use crate::schema::TableId;
+use crate::summed::Among;
 
 /// Waits after which it is known how long they take.
 const ENOUGH: u64 = 200;
@@ -41,6 +42,11 @@ impl Slow {
     /// Waits of so many times the usual are slow.
     pub(super) fn new(times: u32) -> Slow {
         Slow { times: times.into(), known: HashMap::new() }
+    }
+
+    /// Forgets processes that have ended.
+    pub(super) fn forget(&mut self, among: &Among) {
+        self.known.retain(|(process, _), _| !among.holds(*process));
     }
 
     /// The slowest wait of a batch, if it was slow; `name` tells a function's.

@@ -11,6 +11,7 @@ use crate::names::NameKind;
 use crate::rollups::Durations;
 use crate::schema::TableId;
 use crate::step_names;
+use crate::summed::Among;
 use crate::writer::Message;
 
 /// Steps after which it is known how long they take.
@@ -45,6 +46,11 @@ impl SlowSteps {
     /// The same from now on.
     pub(super) fn ask(&mut self, times: Option<u32>) {
         self.times = times.map(f64::from);
+    }
+
+    /// Forgets processes that have ended.
+    pub(super) fn forget(&mut self, among: &Among) {
+        self.known.retain(|(process, _), _| !among.holds(*process));
     }
 
     /// Learns which names mean a step.

@@ -9,7 +9,7 @@ use arrow::datatypes::Int64Type;
 use gputrace_abi::Class;
 
 use super::*;
-use crate::manifest::{Count, Process};
+use crate::manifest::{Count, Manifest, Process};
 use crate::process::pending::Ahead;
 use crate::share::Share;
 use crate::tables::{Call, CommandBuffer, HostAction, HostCall, Range, RangeKind, Tables};
@@ -67,9 +67,10 @@ fn passed(stage: &mut Stage) -> (Vec<i64>, Vec<Share>) {
 fn left_out(stage: &Stage) -> BTreeMap<String, u64> {
     let count = Count { seen: 10_000, recorded: 5000, culled: 5000, ..Count::default() };
     let accounting = Class::ALL.into_iter().map(|class| (class.name().to_owned(), count)).collect();
-    let mut processes = [Process { process_id: 1, accounting, ..Process::default() }];
-    stage.left_out().enter(&mut processes);
-    let [process] = processes;
+    let processes = vec![Process { process_id: 1, accounting, ..Process::default() }];
+    let mut manifest = Manifest { processes, ..Manifest::default() };
+    stage.left_out().enter(&mut manifest);
+    let process = manifest.processes.remove(0);
     assert!(process.accounting.values().all(Count::is_balanced));
     process.accounting.into_iter().filter(|(_, c)| c.left_out > 0).map(|(class, c)| (class, c.left_out)).collect()
 }

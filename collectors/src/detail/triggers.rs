@@ -11,6 +11,7 @@ use super::slow::Slow;
 use super::split::Part;
 use super::steps::SlowSteps;
 use crate::counters::Id;
+use crate::summed::Among;
 use crate::writer::Message;
 
 /// What is a moment worth keeping only where somebody asks for it.
@@ -63,6 +64,13 @@ impl Watchers {
     pub(super) fn learn(&mut self, message: &Message) {
         self.failures.learn(message);
         self.steps.learn(message);
+    }
+
+    /// Makes room of what is known of processes that have ended long ago.
+    pub(super) fn forget(&mut self, among: &Among) {
+        self.failures.forget(among);
+        self.slow.iter_mut().for_each(|slow| slow.forget(among));
+        self.steps.forget(among);
     }
 
     /// What a batch of single events tells.

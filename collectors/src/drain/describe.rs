@@ -55,7 +55,7 @@ impl Drain {
         manifest.detail = self.describe_switches();
         if let Some(stage) = &self.stage {
             manifest.detail = Some(stage.describe());
-            stage.left_out().enter(&mut manifest.processes);
+            stage.left_out().enter(&mut manifest);
         }
         // Those of a collector before this one.
         if let (Some(detail), Some(before)) = (&mut manifest.detail, before) {

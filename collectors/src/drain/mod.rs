@@ -383,6 +383,7 @@ impl Drain {
         self.counted.ended(&described, self.clocks.now_ns(), &mut self.tables);
         self.tables.live.ended(&described);
         self.manifest.processes.push(described);
+        self.sum_up();
         self.will.ended(process.id);
         if self.root.is_some_and(|root| root == process.pid as u32 && !process.foreign) {
             self.root_ended = process.ending(self.manifest.started_ns);
@@ -396,6 +397,16 @@ impl Drain {
         }
         if let Some(kept) = &process.kept {
             let _ = std::fs::remove_file(kept);
+        }
+    }
+
+    /// Keeps the list of those that have ended within its bound, and with it what else is known of each.
+    fn sum_up(&mut self) {
+        if !self.manifest.sum_up(self.config.most_named, self.root) {
+            return;
+        }
+        if let (Some(stage), Some(among)) = (&mut self.stage, self.manifest.among()) {
+            stage.sum_up(&among.but(self.processes.values().map(|process| process.id)));
         }
     }
 

@@ -34,7 +34,7 @@ impl Drain {
             ..ProcessRow::default()
         };
         self.rows.push(row);
-        self.manifest.untraced.push(process);
+        self.manifest.add_untraced(process);
         self.changed = true;
     }
 

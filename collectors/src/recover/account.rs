@@ -137,7 +137,7 @@ impl OnDisk {
         [0, 1].map(|level| self.summed[level].get(&key).copied().unwrap_or(0))
     }
 
-    fn add(&mut self, share: Share) {
+    pub(crate) fn add(&mut self, share: Share) {
         let (rows, culled) = self.kept.entry((share.process_id, share.class)).or_default();
         *rows = rows.saturating_add(share.rows);
         *culled = culled.saturating_add(share.culled);
@@ -176,11 +176,13 @@ impl OnDisk {
     /// account was seen. Returns the events lost.
     pub(crate) fn correct(&self, manifest: &mut Manifest) -> u64 {
         let known: BTreeSet<i64> = manifest.processes.iter().map(|process| process.process_id).collect();
+        let among = manifest.among();
+        let is_summed = |id: i64| among.as_ref().is_some_and(|among| among.holds(id));
         // Of one that had just begun there may be events, and no row about itself yet.
         let mut came: BTreeSet<i64> = self.kept.keys().map(|(id, _)| *id).collect();
         came.extend(self.processes.keys());
         for id in came {
-            if !known.contains(&id) {
+            if !known.contains(&id) && !is_summed(id) {
                 let (pid, exe) = self.processes.get(&id).cloned().unwrap_or_default();
                 manifest.processes.push(Process {
                     process_id: id,
@@ -192,11 +194,21 @@ impl OnDisk {
                 });
             }
         }
+        let mut of_summed: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for ((_, class), (rows, culled)) in self.kept.iter().filter(|((id, _), _)| is_summed(*id)) {
+            let sum = of_summed.entry(Class::from_u8(*class).map_or("", Class::name)).or_default();
+            *sum = (sum.0.saturating_add(*rows), sum.1.saturating_add(*culled));
+        }
+        let summed = manifest.summed.as_ref().map(|summed| summed.account.process_id);
         let mut lost = 0;
-        for process in &mut manifest.processes {
-            self.see_sums(process);
-            let kept: BTreeMap<&str, (u64, u64)> =
-                self.of(process.process_id).map(|(class, rows, culled)| (class.name(), (rows, culled))).collect();
+        for process in manifest.accounts_mut() {
+            let kept: BTreeMap<&str, (u64, u64)> = if Some(process.process_id) == summed {
+                // They had ended when the account was written: the sums know no more of them.
+                std::mem::take(&mut of_summed)
+            } else {
+                self.see_sums(process);
+                self.of(process.process_id).map(|(class, rows, culled)| (class.name(), (rows, culled))).collect()
+            };
             for class in kept.keys() {
                 process.accounting.entry((*class).to_owned()).or_default();
             }

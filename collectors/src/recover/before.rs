@@ -49,7 +49,7 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
     let ids =
         manifest.processes.iter().map(|process| process.process_id).chain(on_disk.ids()).chain(taken.iter().copied());
     let next = ids.map(|id| id & ((1 << crate::PROCESS_BITS) - 1)).max().map_or(0, |last| last + 1);
-    let next = next + manifest.untraced.len() as i64;
+    let next = next.max(manifest.summed.as_ref().map_or(0, |summed| summed.below)) + manifest.untraced_count() as i64;
     let mine = on_disk.split_off(&taken);
     let (theirs, gone): (Vec<_>, Vec<_>) =
         std::mem::take(&mut manifest.processes).into_iter().partition(|process| taken.contains(&process.process_id));

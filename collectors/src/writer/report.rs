@@ -54,11 +54,15 @@ impl Report {
         self.removed_files = manifest.removed_files.iter().cloned().collect();
         self.removed_before = manifest.removed_before;
         self.removed.clone_from(&manifest.removed);
-        self.removed_events = share::from_text(&manifest.removed_events).collect();
+        share::from_text(&manifest.removed_events).for_each(|share| add(&mut self.removed_events, share));
     }
 
     /// Completes a manifest by what the writer knows.
-    pub(crate) fn complete(&self, manifest: &mut Manifest) {
+    pub(crate) fn complete(&mut self, manifest: &mut Manifest) {
+        if let Some(among) = manifest.among() {
+            share::sum_up(&mut self.removed_events, &among);
+            share::sum_up(&mut self.lost, &among);
+        }
         manifest.stored.clone_from(&self.stored);
         manifest.removed_files = self.removed_files.iter().cloned().collect();
         manifest.removed_before = self.removed_before;

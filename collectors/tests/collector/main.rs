@@ -11,6 +11,7 @@ mod detail;
 mod faults;
 mod limits;
 mod live;
+mod many;
 mod metal;
 mod ranges;
 mod recover;
@@ -42,7 +43,7 @@ fn finish(running: Running) -> Manifest {
 /// Every class of every process is balanced, and the files hold what the manifest says.
 fn assert_exact(folder: &Folder, manifest: &Manifest) {
     let mut recorded = 0;
-    for process in &manifest.processes {
+    for process in manifest.accounts() {
         for (class, count) in &process.accounting {
             assert!(count.is_balanced(), "{class}: {count:?}");
             // Most messages that encode have no row of their own.

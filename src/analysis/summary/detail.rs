@@ -1,5 +1,6 @@
 //! The summary's lines on a trace that does not hold all single events: when, why, and how many.
 
+use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::{Count, KeptDetail};
 
 use super::Content;
@@ -49,7 +50,7 @@ fn plural(count: usize, one: &str, many: &str) -> String {
 
 /// Events that were left out, and those that are in the trace.
 pub(super) fn counts(facts: &Facts<'_>) -> (u64, u64) {
-    let accounts = facts.trace.manifests().flat_map(|manifest| &manifest.processes).flat_map(|p| p.accounting.values());
+    let accounts = facts.trace.manifests().flat_map(Manifest::accounts).flat_map(|p| p.accounting.values());
     accounts.fold((0, 0), |(left_out, kept), count: &Count| {
         (left_out.saturating_add(count.left_out), kept.saturating_add(count.kept()))
     })

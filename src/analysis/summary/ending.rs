@@ -165,12 +165,13 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
     if facts.filter.is_window() && (called || facts.trace.has_gpu_times()) {
         return format!("UNKNOWN: no {api} call began in what was chosen of the trace\n");
     }
-    let traced: Vec<&Process> = facts.processes().filter(|p| p.traced).collect();
+    let traced: Vec<&Process> = facts.processes().filter(|p| p.traced && p.summed == 0).collect();
     let reached = |p: &&&Process| {
         let hooks = p.manifest.as_ref().map(|m| m.coverage.hooks.as_slice()).unwrap_or_default();
         p.is_metal() || hooks.iter().any(|h| h.name.starts_with("cu"))
     };
-    let loaded = traced.iter().filter(reached).count();
+    let together = facts.processes().filter(|p| p.summed > 0).collect::<Vec<_>>();
+    let loaded = traced.iter().chain(&together).filter(reached).count();
     let plural = if traced.len() == 1 { "process" } else { "processes" };
     let why = match (traced.len(), loaded) {
         (0, _) if !content.own.known && facts.trace.processes.is_empty() => "the trace holds no events".to_owned(),
@@ -229,7 +230,7 @@ pub(super) fn untraced_lines(content: &Content<'_>) -> String {
 pub(super) fn notes(trace: &Trace) -> Vec<&str> {
     let mut all: Vec<&str> = Vec::new();
     for manifest in trace.manifests() {
-        let of_processes = manifest.processes.iter().flat_map(|process| &process.notes);
+        let of_processes = manifest.accounts().flat_map(|process| &process.notes);
         for note in manifest.notes.iter().chain(of_processes) {
             if !all.contains(&note.as_str()) {
                 all.push(note);

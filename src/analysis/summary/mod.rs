@@ -406,5 +406,6 @@ fn processes_table(content: &Content<'_>) -> Table {
             if p.end_ns.is_some() { content.facts.wall_ns(p.process_id).into() } else { Value::Missing },
         ]
     };
-    Table::new("processes", "Processes", &COLUMNS, content.facts.processes().map(row).collect())
+    let single = content.facts.processes().filter(|process| process.summed == 0);
+    Table::new("processes", "Processes", &COLUMNS, single.map(row).collect())
 }

@@ -107,7 +107,7 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
     let manifest = facts.trace.manifests().next();
     let root = manifest.and_then(|m| m.root);
     let process = root.and_then(|r| r.process_id).and_then(|id| facts.trace.process(id));
-    let process = process.or_else(|| facts.processes().min_by_key(|p| p.start_ns));
+    let process = process.or_else(|| facts.processes().filter(|p| p.summed == 0).min_by_key(|p| p.start_ns));
     let command = match manifest.map(|m| m.command.as_slice()) {
         Some([program, rest @ ..]) => {
             let program = program.rsplit('/').next().unwrap_or(program);

@@ -170,7 +170,7 @@ fn warn(warnings: &Warnings, said: &mut Vec<String>) {
 
 /// What to say of a run in which no process loaded the shim, and nobody knows why.
 fn nobody_came(manifest: &Manifest) -> Option<String> {
-    if !manifest.processes.is_empty() || !manifest.untraced.is_empty() {
+    if manifest.accounts().next().is_some() || manifest.untraced_count() > 0 {
         return None;
     }
     let words: Vec<String> = manifest.command.iter().map(|word| gputrace_collectors::quote(word)).collect();

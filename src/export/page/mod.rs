@@ -95,7 +95,12 @@ fn gather_at_most(most: usize, trace: &Trace, filter: &Filter) -> Packed {
 /// The processes with most events; what a killed launcher recorded is not counted.
 fn shown(trace: &Trace, filter: &Filter) -> FxHashMap<i64, Of> {
     let kept = |id: i64| filter.processes.as_ref().is_none_or(|kept| kept.contains(&id));
-    let mut all: Vec<_> = trace.processes.iter().enumerate().filter(|(_, process)| kept(process.process_id)).collect();
+    let mut all: Vec<_> = trace
+        .processes
+        .iter()
+        .enumerate()
+        .filter(|(_, process)| process.summed == 0 && kept(process.process_id))
+        .collect();
     all.sort_by_key(|(_, process)| std::cmp::Reverse(process.events));
     let of = |(place, process): (usize, &Process)| {
         let rank = (process.rank.is_none(), process.rank);

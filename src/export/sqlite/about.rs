@@ -13,7 +13,7 @@ const SCHEMA: [i64; 3] = [3, 16, 1];
 impl Export<'_> {
     pub(super) fn about(&mut self, trace: &Trace, filter: &Filter) -> io::Result<()> {
         let kept = |process: i64| filter.processes.as_ref().is_none_or(|kept| kept.contains(&process));
-        for process in trace.processes.iter().filter(|process| kept(process.process_id)) {
+        for process in trace.processes.iter().filter(|process| process.summed == 0 && kept(process.process_id)) {
             let pid = self.places.pid(process.process_id);
             self.to.insert(&PROCESSES, &[pid.into(), i64::from(process.pid).into(), process.exe.as_str().into()])?;
         }
