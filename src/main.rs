@@ -7,6 +7,8 @@ mod commands;
 mod diff;
 mod export;
 mod findings;
+#[cfg(test)]
+mod fuzzed;
 mod import;
 mod launch;
 mod metrics;

@@ -24,6 +24,8 @@ mod encode;
 mod ending;
 mod facts;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzed;
 mod gpu_time;
 mod hangs;
 pub mod heir;

@@ -294,16 +294,6 @@ pub struct Symbol {
     pub flags: u32,
 }
 
-impl Stacks {
-    pub(crate) fn add(&mut self, more: &Stacks) {
-        self.python = self.python.saturating_add(more.python);
-        self.native = self.native.saturating_add(more.native);
-        self.none = self.none.saturating_add(more.none);
-        self.unread = self.unread.saturating_add(more.unread);
-        self.lost = self.lost.saturating_add(more.lost);
-    }
-}
-
 /// What tracing cost a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
@@ -328,23 +318,6 @@ pub struct Cost {
     /// events x event_ns + calls of malloc's family x malloc_ns + launches only counted x counted_ns + graphs_ns + stacks_ns + waited_ns, ns; missing when neither of the
     /// first two was measured.
     pub total_ns: Option<f64>,
-}
-
-impl Cost {
-    /// Adds what another process was cost. What one event takes is not added: the last one's stays.
-    pub(crate) fn add(&mut self, more: &Cost) {
-        let sum = |one: &mut Option<f64>, more: Option<f64>| {
-            *one = one.map_or(more, |one| Some(one + more.unwrap_or(0.0)));
-        };
-        self.event_ns = more.event_ns.or(self.event_ns);
-        self.malloc_ns = more.malloc_ns.or(self.malloc_ns);
-        self.counted_ns = more.counted_ns.or(self.counted_ns);
-        self.events = self.events.saturating_add(more.events);
-        sum(&mut self.graphs_ns, more.graphs_ns);
-        sum(&mut self.stacks_ns, more.stacks_ns);
-        sum(&mut self.waited_ns, more.waited_ns);
-        sum(&mut self.total_ns, more.total_ns);
-    }
 }
 
 /// A process that could not be traced.

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::{Coverage, Hook, Manifest, Process};
+use crate::manifest::{Cost, Coverage, Manifest, Process, Stacks};
 use crate::{PROCESS_BITS, launcher_of, process_id};
 
 /// Ended processes that a manifest names.
@@ -159,6 +159,33 @@ impl Summed {
     }
 }
 
+impl Stacks {
+    fn add(&mut self, more: &Stacks) {
+        self.python = self.python.saturating_add(more.python);
+        self.native = self.native.saturating_add(more.native);
+        self.none = self.none.saturating_add(more.none);
+        self.unread = self.unread.saturating_add(more.unread);
+        self.lost = self.lost.saturating_add(more.lost);
+    }
+}
+
+impl Cost {
+    /// Adds what another process was cost. What one event takes is not added: the last one's stays.
+    fn add(&mut self, more: &Cost) {
+        let sum = |one: &mut Option<f64>, more: Option<f64>| {
+            *one = one.map_or(more, |one| Some(one + more.unwrap_or(0.0)));
+        };
+        self.event_ns = more.event_ns.or(self.event_ns);
+        self.malloc_ns = more.malloc_ns.or(self.malloc_ns);
+        self.counted_ns = more.counted_ns.or(self.counted_ns);
+        self.events = self.events.saturating_add(more.events);
+        sum(&mut self.graphs_ns, more.graphs_ns);
+        sum(&mut self.stacks_ns, more.stacks_ns);
+        sum(&mut self.waited_ns, more.waited_ns);
+        sum(&mut self.total_ns, more.total_ns);
+    }
+}
+
 /// Adds what is not there yet, as far as there is room.
 fn join<T: Clone + PartialEq>(all: &mut Vec<T>, more: &[T]) {
     for one in more {
@@ -198,7 +225,7 @@ fn add_coverage(all: &mut Coverage, more: &Coverage) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{Cost, Count, Stacks, Untraced};
+    use crate::manifest::{Count, Hook, Untraced};
     use crate::schema::TableId;
 
     /// A process with so many calls, each of whose counts says something.

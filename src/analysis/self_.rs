@@ -10,6 +10,7 @@ use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::summary::Own;
 use super::{Analysis, Explain, Facts, Metric, Need};
 use super::{alignment, gpu_clock, gpu_cost, loss, unmatched};
+use crate::render::number;
 
 /// The analysis.
 pub(crate) struct Itself;

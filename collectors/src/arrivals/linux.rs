@@ -113,7 +113,8 @@ impl Drop for Door {
     }
 }
 
-enum Message {
+/// What a connection brought.
+pub(super) enum Message {
     NotYet,
     Nothing,
     Segment(Arrival),
@@ -123,7 +124,8 @@ enum Message {
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-fn receive(connection: &OwnedFd) -> Message {
+/// Takes the message of a connection, if it is there.
+pub(super) fn receive(connection: &OwnedFd) -> Message {
     let mut bytes = [0u8; size_of::<Hello>() + EXE_BYTES];
     let mut control = Control([0; 64]);
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };

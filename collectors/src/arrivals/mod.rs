@@ -1,6 +1,8 @@
 //! How segments come to the collector: over the session's socket where there is one, or as files that it finds in the
 //! session's folder.
 
+#[cfg(all(any(test, fuzzing), target_os = "linux"))]
+pub(crate) mod fuzzed;
 mod holder;
 #[cfg(target_os = "linux")]
 mod linux;

@@ -13,6 +13,8 @@
 //! | `live` | a [`crate::live::Snapshot`] of the session, with what is hot, as JSON |
 //! | `dump` | the trace's folder, once what just happened, and the second after it, is in there |
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzed;
 mod settings;
 
 use std::fs;

@@ -3,6 +3,8 @@
 //! The launcher is an ancestor of what it traces, so Yama's usual rule lets it read; where it may not, who asks is told so.
 //! What is read may change meanwhile: nothing here believes it.
 
+#[cfg(all(any(test, fuzzing), target_os = "linux"))]
+pub(crate) mod fuzzed;
 #[cfg(target_os = "linux")]
 mod libraries;
 #[cfg(target_os = "linux")]

@@ -47,7 +47,7 @@ struct Code {
 }
 
 /// The unwinding tables of a file.
-struct Tables {
+pub(super) struct Tables {
     /// What is added to the file's addresses.
     bias: u64,
     bases: BaseAddresses,
@@ -125,6 +125,23 @@ impl Tables {
         let ((header_at, header), (frames_at, frames)) = (section(".eh_frame_hdr")?, section(".eh_frame")?);
         let bases = BaseAddresses::default().set_eh_frame_hdr(header_at).set_eh_frame(frames_at);
         Some(Tables { bias, bases, header, frames })
+    }
+
+    /// Of sections of any bytes, at these addresses.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn of_bytes(header: &[u8], frames: &[u8], [header_at, frames_at, bias]: [u64; 3]) -> Tables {
+        let bases = BaseAddresses::default().set_eh_frame_hdr(header_at).set_eh_frame(frames_at);
+        Tables { bias, bases, header: header.to_vec(), frames: frames.to_vec() }
+    }
+
+    /// The frames of a thread whose registers all have this value, and where it goes on.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn calls(&self, memory: &Memory, mut inside: u64, register: u64) {
+        let mut known = [Some(register); REGISTERS];
+        for _ in 0..MOST_FRAMES {
+            let Some((next, registers)) = self.caller(memory, inside, &known, NUMBERS.1) else { break };
+            (inside, known) = (next, registers);
+        }
     }
 
     /// Where the caller goes on, 0 where nobody called, and with which registers; none where the tables do not say, or it hangs on a

@@ -6,6 +6,8 @@
 
 mod counters;
 mod families;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzed;
 mod http;
 mod metric;
 mod orders;

@@ -111,7 +111,7 @@ pub(super) fn is_order(path: &str) -> bool {
 }
 
 /// The line for the control socket. Err: what is wrong with the order.
-fn line(path: &str, query: &str, now: SystemTime) -> Result<String, String> {
+pub(super) fn line(path: &str, query: &str, now: SystemTime) -> Result<String, String> {
     let words: Vec<&str> = query.split('&').filter(|word| !word.is_empty()).collect();
     match path {
         "/start" => start(&words, now),

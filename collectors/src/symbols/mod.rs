@@ -6,6 +6,8 @@
 mod debug_file;
 mod debuginfod;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzed;
 mod perf_map;
 
 use std::path::{Path, PathBuf};

@@ -71,7 +71,8 @@ impl<'a> Thread<'a> {
         true
     }
 
-    fn put(&mut self, mut event: Event) {
+    /// Writes an event into a place that was reserved.
+    pub(crate) fn put(&mut self, mut event: Event) {
         let (chunk, generation) = self.chunk.unwrap();
         event.commit = commit_word(generation, self.index);
         event.thread = self.number;

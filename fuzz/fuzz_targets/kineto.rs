@@ -1,0 +1,4 @@
+//! `kineto` of `src/fuzzed.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| gputrace_fuzz::run("kineto", data));
