@@ -11,7 +11,9 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use crate::faults::one_line;
-use crate::util::{Driver, Scratch, Trace, driver_folder, gputrace, lacks, nvml_folder, poll, program, repository, shim};
+use crate::util::{
+    Driver, Scratch, Trace, driver_folder, gputrace, lacks, nvml_folder, poll, program, repository, shim,
+};
 
 const LONG: Duration = Duration::from_secs(60);
 /// Calls of the driver, which a program that only waits makes no more of.

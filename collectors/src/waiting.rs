@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn a_free_that_finds_work_waits_for_what_it_takes_beyond_its_need() {
         let mut needs = Needs::default();
-        let free = Memory { class: Class::Free, detail: detail::DEVICE, bytes: 1 << 20, took_ns: 1_000_000, pending: true };
+        let free =
+            Memory { class: Class::Free, detail: detail::DEVICE, bytes: 1 << 20, took_ns: 1_000_000, pending: true };
         assert_eq!(needs.waited_ns(&free), 895_000, "a guess");
         assert_eq!(needs.waited_ns(&Memory { took_ns: 200_000, ..free }), 0);
         // What it needs shows where nothing is pending; the first one loads a library.

@@ -46,7 +46,6 @@ pub(crate) struct MetricsArgs {
 /// Where this program cannot do it: the words are known, and what they need is said.
 #[cfg(not(feature = "otlp"))]
 #[derive(Args, Clone, Debug, Default)]
-#[expect(dead_code, reason = "nothing is ever parsed: the parser refuses all")]
 pub(crate) struct WithoutOtlp {
     #[arg(long, hide = true, value_name = "URL", value_parser = refuse_otlp)]
     otlp: Option<String>,
@@ -57,7 +56,8 @@ pub(crate) struct WithoutOtlp {
 
 #[cfg(not(feature = "otlp"))]
 fn refuse_otlp(_: &str) -> Result<String, String> {
-    Err("this gputrace was built without pushing metrics: cargo build --release --features otlp; --metrics serves them".to_owned())
+    Err("this gputrace was built without pushing metrics: cargo build --release --features otlp; --metrics serves them"
+        .to_owned())
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {

@@ -74,7 +74,11 @@ mod tests {
     #[test]
     fn a_device_that_processes_share_is_one() {
         assert_eq!(of(&[("GPU-a", 680), ("GPU-a", 680)], &[("GPU-a", 990)]), [0.99]);
-        assert_eq!(of(&[("GPU-a", 680), ("GPU-b", 200)], &[("GPU-a", 990), ("GPU-b", 1)]), [0.68, 0.2], "none is shared");
+        assert_eq!(
+            of(&[("GPU-a", 680), ("GPU-b", 200)], &[("GPU-a", 990), ("GPU-b", 1)]),
+            [0.68, 0.2],
+            "none is shared"
+        );
         // What the session added up is too little, where rows of one come after those of the other; and is not known of some.
         assert_eq!(of(&[("GPU-a", 600), ("GPU-a", 300)], &[("GPU-a", 500)]), [0.6]);
         assert_eq!(of(&[("GPU-a", 300), ("GPU-a", 300)], &[]), [0.6]);

@@ -81,7 +81,8 @@ fn help_lines(app: &mut App, room: usize) -> Vec<Drawn> {
     app.help_at = app.help_at.min(app.help_last);
     let lines = HELP.iter().skip(app.help_at).take(shown).map(|line| (*line).to_owned());
     let (above, below) = (app.help_at, HELP.len().saturating_sub(app.help_at + shown));
-    let more = (cut && room > 0).then(|| format!("arrows: {above} lines above, {below} below; any other key ends this"));
+    let more =
+        (cut && room > 0).then(|| format!("arrows: {above} lines above, {below} below; any other key ends this"));
     lines.map(|line| (line, Look::Plain)).chain(more.map(|more| (more, Look::Focused))).collect()
 }
 

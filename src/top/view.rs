@@ -219,7 +219,8 @@ pub(crate) fn site_rows(sites: impl Iterator<Item = Site>, seconds: f64) -> Vec<
     let row = |((class, line), Made { calls, ns, estimated }): Site| {
         let about = if estimated { "~" } else { "" };
         let known = Some(seconds).filter(|seconds| *seconds > 0.0);
-        let mut time = Cell::number(known.map(|seconds| ns / 1e9 / seconds), |value| format!("{about}{}", share(value)));
+        let mut time =
+            Cell::number(known.map(|seconds| ns / 1e9 / seconds), |value| format!("{about}{}", share(value)));
         // Threads that have nothing to do wait as well: what waits for the system stands below what is done.
         if class == OS_WAIT {
             time.key = time.key.map(|share| share - BELOW);

@@ -120,7 +120,10 @@ fn of_sums(trace: &Trace) -> Whole {
             let class = class.get(row);
             let count = |value: i64| value.max(0).unsigned_abs();
             if class == KERNEL {
-                whole.kernel(name[row], HotKernel { timed: count(timed[row]), gpu_ns: total_ns[row], ..HotKernel::default() });
+                whole.kernel(
+                    name[row],
+                    HotKernel { timed: count(timed[row]), gpu_ns: total_ns[row], ..HotKernel::default() },
+                );
             } else if class == LAUNCH && name[row] != NO_NAME {
                 let (launches, launch_ns) = (count(events[row]), total_ns[row]);
                 whole.kernel(name[row], HotKernel { launches, launch_ns, ..HotKernel::default() });
@@ -131,7 +134,6 @@ fn of_sums(trace: &Trace) -> Whole {
     });
     whole
 }
-
 
 /// What single rows come to.
 fn of_rows(trace: &Trace) -> Whole {
@@ -159,7 +161,8 @@ fn of_rows(trace: &Trace) -> Whole {
 fn calls_of(rows: &Rows, whole: &mut Whole) {
     let waits = rows.table == TableId::OsWaits;
     let (process, length) = (rows.i64("process_id"), rows.i64_or(if waits { "wait_ns" } else { "api_ns" }, 0));
-    let (bytes, stack, name) = (rows.i64_or("bytes", 0), rows.i64_or("stack_id", NO_STACK), rows.i64_or("name_id", NO_NAME));
+    let (bytes, stack, name) =
+        (rows.i64_or("bytes", 0), rows.i64_or("stack_id", NO_STACK), rows.i64_or("name_id", NO_NAME));
     let (result, drawn) = (rows.i32_or("result", 0), rows.i64_or("stack_launches", 0));
     let (action, class) = (rows.texts("action"), rows.texts("class"));
     for row in 0..rows.len {
@@ -205,10 +208,8 @@ fn add_waits(trace: &Trace, whole: &mut Whole) {
     let copies =
         &["api_ns", "kind", "async", "bytes", "src_kind", "dst_kind", "direction", "pending_streams"] as &[&str];
     let memory = &["api_ns", "api_id", "kind", "bytes", "action", "pending_streams"];
-    let wants = [
-        Want { table: TableId::Transfers, columns: copies },
-        Want { table: TableId::DeviceMemory, columns: memory },
-    ];
+    let wants =
+        [Want { table: TableId::Transfers, columns: copies }, Want { table: TableId::DeviceMemory, columns: memory }];
     trace.scan(&wants, &Filter::default(), &mut |rows| {
         let (process, length, bytes) = (rows.i64("process_id"), rows.i64("api_ns"), rows.i64_or("bytes", 0));
         let (kind, pending) = (rows.texts("kind"), rows.i32_or("pending_streams", Pending::MISSING));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gputrace_abi::event::detail;
 
 use super::*;
-use crate::manifest::{Cost, Count};
+use crate::manifest::{self, Cost, Count};
 use crate::rollups::Key;
 use crate::tables::StackRow;
 
@@ -142,7 +142,11 @@ fn who_works_takes_the_place_of_who_does_not_and_no_sum_runs_back() {
     let again = look(&mut live, &all);
     assert_eq!(again.devices[0].busy_ns, 7);
     let gone: Vec<_> = again.processes.iter().map(|process| process.process_id).collect();
-    assert_eq!(gone, after.processes.iter().map(|process| process.process_id).collect::<Vec<_>>(), "none comes and goes");
+    assert_eq!(
+        gone,
+        after.processes.iter().map(|process| process.process_id).collect::<Vec<_>>(),
+        "none comes and goes"
+    );
 }
 
 #[test]
