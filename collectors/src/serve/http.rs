@@ -1,7 +1,7 @@
 //! `GET /metrics` by HTTP: for Prometheus, and whoever else scrapes; and orders to the session ([`super::orders`]), where these are allowed.
 //!
 //! One thread speaks to all clients, and one more waits for the drain's snapshots; neither is in the way of any event. What a client
-//! may cost is bounded: so many connections at once, the others wait; so long for a request, and so long for a connection, whatever is
+//! may cost is bounded: so many connections at once, for further ones those that have been idle longest are let go; so long for a request, and so long for a connection, whatever is
 //! still to be read of it. The address is bound before the traced command starts, so that what is wrong with it is said then.
 //!
 //! Whoever reaches the port may read. On the loopback interface that is whoever has an account on this machine, and no page
@@ -23,19 +23,22 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::Look;
+use super::connections::{Connection, Connections};
 use super::families::families;
 use super::orders::{Orders, is_order};
 use super::text::{Format, text};
 use crate::live::{Snapshot, Source};
 
-/// Connections at once; further ones wait.
+/// Connections at once.
 const MOST_CONNECTIONS: usize = 16;
 /// Time for a request's head, and between two of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A connection that is let go has so long to end by itself; where none can be it is looked for one this often.
+const FAREWELL: Duration = Duration::from_millis(50);
 /// Time for a connection.
 const LIFE: Duration = Duration::from_secs(60);
 /// Bytes of a request's head.
@@ -129,32 +132,68 @@ fn run(runtime: &Runtime, socket: TcpListener, session: Arc<Session>, stopped: o
 
 async fn accept(socket: TcpListener, session: Arc<Session>) {
     let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    while let Ok(place) = room.clone().acquire_owned().await {
-        match socket.accept().await {
-            Ok((stream, _)) => {
-                let session = session.clone();
-                tokio::spawn(async move {
-                    converse(stream, session).await;
-                    drop(place);
-                });
-            }
+    let (room, open) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), Arc::new(Connections::default()));
+    loop {
+        let stream = match socket.accept().await {
+            Ok((stream, _)) => stream,
             // Too many files are open, as a rule.
-            Err(_) => sleep(Duration::from_millis(100)).await,
-        }
+            Err(_) => {
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Some(place) = place(&room, &open).await else { return };
+        let (session, open) = (session.clone(), open.clone());
+        tokio::spawn(async move {
+            let own = open.open();
+            converse(stream, session, &open, &own).await;
+            open.close(&own);
+            drop(place);
+        });
     }
 }
 
-async fn converse(stream: tokio::net::TcpStream, session: Arc<Session>) {
-    let service = service_fn(move |request| answer(request, session.clone()));
+/// Room for one more connection, for which another one may have to go.
+async fn place(room: &Arc<Semaphore>, open: &Connections) -> Option<OwnedSemaphorePermit> {
+    if let Ok(place) = room.clone().try_acquire_owned() {
+        return Some(place);
+    }
+    // While all are being answered none is let go, and it is looked for one again.
+    while !open.let_go() {
+        if let Ok(place) = timeout(FAREWELL, room.clone().acquire_owned()).await {
+            return place.ok();
+        }
+    }
+    room.clone().acquire_owned().await.ok()
+}
+
+async fn converse(
+    stream: tokio::net::TcpStream,
+    session: Arc<Session>,
+    open: &Arc<Connections>,
+    own: &Arc<Connection>,
+) {
+    let (all, one) = (open.clone(), own.clone());
+    let service = service_fn(move |request| {
+        let (session, all, one) = (session.clone(), all.clone(), one.clone());
+        async move {
+            all.begin(&one);
+            let answer = answer(request, session).await;
+            all.end(&one);
+            answer
+        }
+    });
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(MOST_BYTES);
     let connection = protocol.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    if timeout(LIFE, connection.as_mut()).await.is_err() {
-        connection.as_mut().graceful_shutdown();
-        let _ = timeout(PATIENCE, connection).await;
-    }
+    let patience = tokio::select! {
+        _ = connection.as_mut() => return,
+        () = own.leave.notified() => FAREWELL,
+        () = sleep(LIFE) => PATIENCE,
+    };
+    connection.as_mut().graceful_shutdown();
+    let _ = timeout(patience, connection).await;
 }
 
 /// What is no metrics.

@@ -138,10 +138,16 @@ fn when_the_collector_is_over_the_last_values_stay_and_without_any_that_is_said(
 #[test]
 fn who_says_nothing_is_let_go_and_keeps_nobody_out() {
     let (server, address) = server(|| snapshot(1));
-    // As many as there are places: those who come now wait until the first of these are let go.
-    let mut silent: Vec<TcpStream> = (0..MOST_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
-    silent.iter_mut().for_each(|stream| stream.write_all(b"GET /met").unwrap());
+    // More than there are places, some of which began to ask: for who comes now the first of them are let go, long before their time
+    // for a request is over, and the last are not.
+    let mut silent: Vec<TcpStream> = (0..3 * MOST_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+    silent.iter_mut().step_by(2).for_each(|stream| stream.write_all(b"GET /met").unwrap());
     assert!(get(address, "/metrics", "").starts_with("HTTP/1.1 200 OK"));
+    let last = silent.last_mut().unwrap();
+    last.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut said = String::new();
+    last.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 200 OK"), "{said}");
     let mut rest = Vec::new();
     let ended = silent[0].read_to_end(&mut rest);
     assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset));

@@ -4,6 +4,7 @@
 //!
 //! Nothing is counted here: all values come from the live aggregates ([`crate::live`]), of which one snapshot is one answer.
 
+mod connections;
 mod counters;
 mod families;
 #[cfg(any(test, fuzzing))]
