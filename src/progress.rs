@@ -6,7 +6,7 @@
 //! process, since a terminal has one last line; so it is told from wherever work is done, and not handed through.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -29,6 +29,9 @@ const NO_BAR: &str = "gputrace: {msg} {spinner} {elapsed}";
 static NOW: Mutex<Option<ProgressBar>> = Mutex::new(None);
 /// The same to be read at each step.
 static ANY: AtomicBool = AtomicBool::new(false);
+
+/// See [`part`]: the number, and of how many.
+static PART: AtomicU16 = AtomicU16::new(0);
 
 /// What a total counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,21 +88,36 @@ impl Drop for Work {
 
 /// The next part of the work, with its total where one is known.
 pub(crate) fn stage(what: &str, total: Option<(u64, Unit)>) {
-    with(|bar| {
-        match total {
-            Some((total, unit)) => {
-                bar.set_length(total);
-                dress(bar, if unit == Unit::Bytes { BAR_OF_BYTES } else { BAR });
-            }
-            None => {
-                bar.unset_length();
-                dress(bar, NO_BAR);
-            }
+    with(|bar| begin(bar, what, total));
+}
+
+/// Each of these calls may draw: none must show the new stage with the numbers of the one before, nor a total of a bar that has none.
+fn begin(bar: &ProgressBar, what: &str, total: Option<(u64, Unit)>) {
+    dress(bar, NO_BAR);
+    bar.set_message(what.to_owned());
+    bar.set_position(0);
+    match total {
+        Some((total, unit)) => {
+            bar.set_length(total);
+            bar.reset_eta();
+            dress(bar, if unit == Unit::Bytes { BAR_OF_BYTES } else { BAR });
         }
-        bar.set_position(0);
-        bar.reset_eta();
-        bar.set_message(what.to_owned());
-    });
+        None => bar.unset_length(),
+    }
+}
+
+/// Which part of how many the stages are from now on; 0 of 0: they are all there is.
+pub(crate) fn part(number: u8, of: u8) {
+    PART.store(u16::from_be_bytes([number, of]), Ordering::Relaxed);
+}
+
+/// The same in words, behind what is done.
+pub(crate) fn in_part(what: &str) -> String {
+    words(what, PART.load(Ordering::Relaxed).to_be_bytes())
+}
+
+fn words(what: &str, [number, of]: [u8; 2]) -> String {
+    if of == 0 { what.to_owned() } else { format!("{what}, part {number} of {of}") }
 }
 
 /// So much more of it is done.
@@ -141,7 +159,81 @@ fn dress(bar: &ProgressBar, template: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use indicatif::TermLike;
+
     use super::*;
+
+    /// All that was ever drawn.
+    #[derive(Clone, Debug, Default)]
+    struct Drawn(Arc<Mutex<Vec<String>>>);
+
+    impl TermLike for Drawn {
+        fn width(&self) -> u16 {
+            120
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, line: &str) -> io::Result<()> {
+            self.write_str(line)
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().expect("nobody panics with it").push(text.to_owned());
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_stage_is_never_shown_with_the_numbers_of_another() {
+        let drawn = Drawn::default();
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::term_like(Box::new(drawn.clone())));
+        for total in [100 << 20, 7 << 20] {
+            begin(&bar, "reading", Some((total, Unit::Bytes)));
+            bar.inc(total);
+            bar.tick();
+            begin(&bar, "adding up", None);
+            bar.tick();
+        }
+        let drawn = drawn.0.lock().expect("nobody panics with it").clone();
+        let has = |line: &String, text: &str| line.contains(text);
+        assert!(drawn.iter().any(|line| has(line, " 100 %  100.00 MiB/100.00 MiB")), "{drawn:#?}");
+        for line in drawn.iter().filter(|line| has(line, " 0 %")) {
+            assert!(has(line, " 0 B/"), "{line}");
+        }
+        assert!(!drawn.iter().any(|line| has(line, "adding up [")), "{drawn:#?}");
+    }
+
+    #[test]
+    fn a_stage_says_which_part_it_is_of_how_many() {
+        assert_eq!(words("reading", [0, 0]), "reading");
+        assert_eq!(words("reading", [2, 4]), "reading, part 2 of 4");
+    }
 
     #[test]
     fn every_template_is_understood() {

@@ -45,10 +45,13 @@ use super::passes::steps::Steps;
 use super::passes::syncs::Syncs;
 use super::passes::transfers::Transfers;
 use super::{before, clock, loss};
+use crate::progress;
 use crate::trace::{self, Filter, Names, Process, Trace};
 
 /// More threads would wait for the dearest pass.
 const THREADS: usize = 4;
+/// Parts of the work: steps, what is asked before the large read, the large read, and names and lines of what is reported.
+const PARTS: u8 = 4;
 
 /// Results of the passes; those that were not needed are empty.
 pub(crate) struct Facts<'a> {
@@ -148,6 +151,8 @@ impl<'a> Facts<'a> {
         let gpu_times = trace.has_gpu_times();
         let everything = needs.is_empty() || filter.asks_for_steps();
         let host = everything || needs.iter().any(|need| need.asks_for_host());
+        // For whoever watches: how many reads a part makes depends on what the one before found.
+        progress::part(1, PARTS);
         let (steps, idle) = match () {
             () if everything || needs.iter().any(|need| need.asks_for_steps()) => {
                 before::steps(trace, filter, gpu_times)
@@ -156,6 +161,7 @@ impl<'a> Facts<'a> {
             () => Default::default(),
         };
 
+        progress::part(2, PARTS);
         let folded = needs.iter().any(|need| matches!(need, Need::Ranges | Need::Ops | Need::Sequences));
         let folds = Arc::new(if folded { Folds::read(trace) } else { Folds::default() });
         let asked = [Need::Executions, Need::Busy, Need::Gpu, Need::Launched].map(|need| needs.contains(&need));
@@ -266,7 +272,9 @@ impl<'a> Facts<'a> {
         passes.extend(facts.gpu.as_mut().map(|pass| (120, pass as &mut dyn Pass)));
         passes.extend(facts.critical.as_mut().map(|pass| (pass.costs(140), pass as &mut dyn Pass)));
         let steps = &facts.steps;
+        progress::part(3, PARTS);
         spread::read(trace, filter, steps, &mut passes, threads);
+        progress::part(4, PARTS);
         let mut ids = FxHashSet::default();
         steps.names(&mut ids);
         passes.iter().for_each(|(_, pass)| pass.names(&mut ids));
@@ -286,6 +294,7 @@ impl<'a> Facts<'a> {
             facts.stacks = trace.sites(&stacks);
         }
         clock::note(&facts);
+        progress::part(0, 0);
         facts
     }
 

@@ -8,7 +8,7 @@ use crate::progress::{self, Unit};
 use gputrace_collectors::schema::TableId;
 
 /// Begins a scan of these tables.
-pub(super) fn begin(launchers: &[Launcher], tables: &[TableId], scan: u32) {
+pub(super) fn begin(launchers: &[Launcher], tables: &[TableId]) {
     if !progress::is_seen() {
         return;
     }
@@ -17,13 +17,12 @@ pub(super) fn begin(launchers: &[Launcher], tables: &[TableId], scan: u32) {
         files.map(|file| size(file)).sum::<u64>()
     };
     let all = launchers.iter().flat_map(|launcher| tables.iter().map(move |table| of_table(launcher, *table))).sum();
-    let what = if scan == 1 { "reading".to_owned() } else { format!("reading, pass {scan}") };
-    progress::stage(&what, Some((all, Unit::Bytes)));
+    progress::stage(&progress::in_part("reading"), Some((all, Unit::Bytes)));
 }
 
 /// Ends it: what was read is made something of.
 pub(super) fn end() {
-    progress::stage("adding up", None);
+    progress::stage(&progress::in_part("adding up"), None);
 }
 
 /// A file that is being read. When this goes all of it counts, however little of it was wanted.

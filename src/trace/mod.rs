@@ -35,7 +35,6 @@ mod windows;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
 
 use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::Device;
@@ -68,8 +67,6 @@ pub(crate) struct Trace {
     pub(crate) bytes: u64,
     by_id: FxHashMap<i64, usize>,
     problems: Mutex<Vec<Problem>>,
-    /// Scans so far.
-    scans: AtomicU32,
 }
 
 impl Trace {
@@ -87,7 +84,6 @@ impl Trace {
             bytes: 0,
             by_id: FxHashMap::default(),
             problems: Mutex::new(Vec::new()),
-            scans: AtomicU32::new(0),
         };
         let (mut seen, mut copied) = (Vec::new(), copied::Seen::default());
         for folder in folders {

@@ -5,7 +5,6 @@
 //! only one launcher's files are open: a trace of a thousand nodes needs no more memory than one of a single node.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use gputrace_collectors::schema::TableId;
 
@@ -40,7 +39,7 @@ impl Trace {
         let beside = if filter.projects() { merge(beside, filter) } else { Vec::new() };
         let tables: Vec<_> = kept.chain(beside.into_iter().map(|of| (of, true))).collect();
         let read: Vec<TableId> = tables.iter().map(|((table, _), _)| *table).collect();
-        counted::begin(&self.launchers, &read, self.scans.fetch_add(1, Ordering::Relaxed) + 1);
+        counted::begin(&self.launchers, &read);
         for (number, launcher) in self.launchers.iter().enumerate() {
             let mut streams: Vec<(Stream<'_>, Option<Rows>)> = tables
                 .iter()
