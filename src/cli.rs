@@ -16,6 +16,7 @@ mod look;
 mod malloc;
 mod manual;
 mod metrics;
+mod names;
 mod record;
 mod recover;
 mod report;

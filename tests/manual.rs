@@ -29,6 +29,8 @@ fn bash_completes_subcommands_options_and_values() {
     assert_eq!(offered(&scratch, &["gputrace", "report", "--exp"]), ["--explain"]);
     let formats = offered(&scratch, &["gputrace", "report", "--format", ""]);
     assert!(["text", "json", "markdown", "html"].iter().all(|known| formats.iter().any(|f| f == known)), "{formats:?}");
+    let names = offered(&scratch, &["gputrace", "report", "--only", "gpu-"]);
+    assert!(["gpu-gaps", "gpu-utilisation"].iter().all(|known| names.iter().any(|name| name == known)), "{names:?}");
     for shell in ["zsh", "fish"] {
         let text = scratch.gputrace(&["completions", shell]).expect(0).text();
         assert!(text.contains("report") && text.contains("explain"), "{shell}");

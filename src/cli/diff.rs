@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::names::Names;
 use super::{Format, Select};
 
 /// Options of `diff`.
@@ -29,7 +30,7 @@ pub(crate) struct DiffArgs {
     pub(crate) after: PathBuf,
 
     /// Only these parts, separated by commas: steps, kernels, and the names of analyses. Default: all
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = Names(&["steps", "kernels"]), hide_possible_values = true)]
     pub(crate) only: Vec<String>,
 
     /// Format of the comparison

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::Select;
+use super::names::Names;
 
 /// Options of `report`.
 #[derive(Args, Clone, Debug)]
@@ -24,7 +25,7 @@ pub(crate) struct ReportArgs {
 
     /// Only these analyses, separated by commas; what Nsight Systems or Holistic Trace Analysis calls them (cuda_gpu_kern_sum,
     /// temporal_breakdown) is understood. Default: all
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = Names(&[]), hide_possible_values = true)]
     pub(crate) only: Vec<String>,
 
     /// Say what an analysis, of which other tools' names are understood, or a finding means and how it is computed, instead

@@ -77,7 +77,8 @@ pub(crate) fn import(file: &Path, trace: &Path) -> Result<String> {
     let rank = rank.map_or(String::new(), |rank| format!(" of rank {rank}"));
     // The first note says where it comes from.
     let notes: String = manifest.notes.iter().skip(1).map(|note| format!("; {note}")).collect();
-    Ok(format!("{name}: {rows} events{rank} imported{notes}"))
+    let events = if rows == 1 { "event" } else { "events" };
+    Ok(format!("{name}: {rows} {events}{rank} imported{notes}"))
 }
 
 /// Reads a file in whichever format it is.
