@@ -7,7 +7,8 @@ use super::metric::{Family, Kind, Labels};
 use crate::counters::{COUNTERS, Counter};
 use crate::live::{Process, Reading};
 
-/// What is added up, beside all of `perf` and `cgroup`.
+/// What is added up, beside all of `perf` and `cgroup`. Errors that ECC saw are none: the driver's count is told as it is, which an
+/// administrator may set back (`nvidia-smi --reset-ecc-errors=0`), and what was there before the session counts in it.
 const ADDED_UP: [(&str, &str); 5] = [
     ("nvml", "pcie_replays"),
     ("proc", "involuntary_switches"),
