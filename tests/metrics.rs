@@ -11,9 +11,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use crate::faults::one_line;
-use crate::util::{
-    Driver, Scratch, Trace, driver_folder, gputrace, lacks, nvml_folder, poll, program, repository, shim,
-};
+use crate::util::{Driver, Scratch, Trace, driver_folder, lacks, nvml_folder, poll, program, repository, shim};
 
 const LONG: Duration = Duration::from_secs(60);
 /// Calls of the driver, which a program that only waits makes no more of.
@@ -314,9 +312,9 @@ fn listening(pid: i32) -> usize {
 fn a_program_that_cannot_push_says_what_it_needs() {
     let scratch = Scratch::new();
     for arguments in [["--otlp", "http://localhost:4318"], ["--otlp-every", "3"]] {
-        let run = scratch.target(gputrace()).args(arguments).args(["--", "true"]).plain().expect(2);
+        let run = scratch.gputrace(&[arguments[0], arguments[1], "--", "true"]).expect(125);
         assert!(run.stderr.contains("--features otlp"), "{}", run.stderr);
     }
-    let help = scratch.target(gputrace()).args(["record", "--help"]).plain().expect(0).text();
+    let help = scratch.gputrace(&["record", "--help"]).expect(0).text();
     assert!(!help.contains("--otlp"), "{help}");
 }

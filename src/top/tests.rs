@@ -209,7 +209,7 @@ fn a_small_screen_keeps_the_pane_with_the_keys_and_the_most_important_columns() 
 #[test]
 fn eighty_columns_have_room_for_all_that_is_asked_of_a_process() {
     let text = drawn(&mut app(), &view(3), (80, 24)).join("\n");
-    let heads = ["PID", "LAUNCH/S", "GPU", "SYNC", "COPY GB/S", "DEV MEM", "ALLOC/S", "DROPPED", "COST", "COMMAND"];
+    let heads = ["PID", "LAUNCH/S", "GPU", "SYNC", "CP GB/S", "DEV MEM", "ALLOC/S", "DROPPED", "COST", "COMMAND"];
     heads.iter().for_each(|head| assert!(text.contains(head), "{head}: {text}"));
     assert!(text.contains("3.00 GiB") && text.contains("python train"), "{text}");
 }

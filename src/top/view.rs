@@ -17,13 +17,13 @@ pub(crate) const PROCESSES: &[Column] = &[
     Column { name: "launches", head: "LAUNCH/S", width: 8, importance: 1 },
     Column { name: "gpu", head: "GPU", width: 6, importance: 2 },
     Column { name: "sync", head: "SYNC", width: 6, importance: 3 },
-    Column { name: "copies", head: "COPY GB/S", width: 9, importance: 6 },
+    Column { name: "copies", head: "CP GB/S", width: 7, importance: 6 },
     Column { name: "memory", head: "DEV MEM", width: 8, importance: 4 },
     Column { name: "allocs", head: "ALLOC/S", width: 7, importance: 7 },
     Column { name: "mallocs", head: "MALLOC/S", width: 8, importance: 11 },
     Column { name: "dropped", head: "DROPPED", width: 7, importance: 8 },
     Column { name: "cost", head: "COST", width: 6, importance: 9 },
-    Column { name: "command", head: "COMMAND", width: 10, importance: 5 },
+    Column { name: "command", head: "COMMAND", width: 8, importance: 5 },
 ];
 
 /// Columns of the kernels.

@@ -138,7 +138,9 @@ fn who_works_takes_the_place_of_who_does_not_and_no_sum_runs_back() {
     assert_eq!((launches(&before), launches(&after)), ((0, 0, 0, 0), (2, 2, 0, 200)));
     let own = after.processes.iter().find(|process| process.process_id == last).unwrap();
     assert_eq!(own.sums.device_memory_bytes, 4096, "of all the time");
-    live.fold(&event(last, RowKind::KERNEL, 0, 7));
+    let mut kernel = event(last, RowKind::KERNEL, 0, 7);
+    kernel.key.device = Some(0);
+    live.fold(&kernel);
     let again = look(&mut live, &all);
     assert_eq!(again.devices[0].busy_ns, 7);
     let gone: Vec<_> = again.processes.iter().map(|process| process.process_id).collect();
