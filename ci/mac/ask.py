@@ -3,6 +3,7 @@
 Prints what was found; the exit code says whether it is what was wanted.
 """
 
+import csv
 import json
 import pathlib
 import sys
@@ -42,6 +43,22 @@ def answer(trace: pathlib.Path, question: str, words: list[str]) -> tuple[str, b
         text = pathlib.Path(words[0]).read_text()
         missing = [word for word in words[1:] if f'"{word}"' not in text]
         return f"missing: {missing}" if missing else "all", not missing
+    if question == "filled":
+        # Of an export as CSV: rows of a table that have something in a column.
+        folder, table, column, wanted = words
+        with open(pathlib.Path(folder, f"{table}.csv"), newline="") as file:
+            filled = sum(row[column] != "" for row in csv.DictReader(file))
+        return f"{filled} rows", filled == int(wanted)
+    if question == "inside":
+        # Times on the GPU begin after their commit, and the last one ends before its process does.
+        folder = pathlib.Path(words[0])
+        with open(folder / "processes.csv", newline="") as file:
+            ends = [int(row["end_ns"]) for row in csv.DictReader(file) if row["end_ns"]]
+        with open(folder / "command_buffers.csv", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["gpu_ns"]]
+        times = [(int(row["start_ns"]), int(row["gpu_start_ns"]), int(row["gpu_ns"])) for row in rows]
+        inside = sum(commit <= begin and begin + took <= max(ends, default=0) for commit, begin, took in times)
+        return f"{inside} of {len(times)}", bool(times) and inside == len(times)
     if question == "balanced":
         off = [p["pid"] for p in traced if not p["balanced"]]
         return (f"not balanced: {off}" if off else f"{len(traced)} processes balanced"), bool(traced) and not off
