@@ -22,8 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 25
-# What is sent, by the program's word for it; how often; where its instructions are counted. No more command buffers than a queue
-# usually allows.
+# What is sent, by the program's word for it; how often; where its instructions are counted; and what else the program is told. No more
+# command buffers than a queue usually allows, but for one kind.
 KINDS = {
     "dispatch": ("dispatchThreadgroups:threadsPerThreadgroup:", 2000, "messages"),
     "pipeline": ("setComputePipelineState:", 2000, "messages"),
@@ -33,6 +33,10 @@ KINDS = {
     "encoder": ("computeCommandEncoder, which sends the one above", 2000, "messages"),
     "buffer": ("commandBuffer", 60, "messages"),
     "commit": ("commit, with a handler added", 60, "messages"),
+    "commits": ("the same, 1,000 command buffers open", 1000, "messages"),
+    "commit4": ("commit:count: of Metal 4, 1 in flight", 16, "messages", "1"),
+    "commit4-60": ("the same, 60 in flight", 16, "messages", "60"),
+    "commit4-200": ("the same, 200 in flight", 16, "messages", "200"),
     "completed": ("the handler, in Metal's thread", 60, "at_end"),
     "first": ("the first objects of nine classes", 1, "messages"),
 }
@@ -99,12 +103,18 @@ def instructions(path):
     return sums
 
 
+def words(kind):
+    """What the program is told of a kind."""
+    _, count, _, *more = KINDS[kind]
+    return [{"commits": "commit"}.get(kind, kind.split("-")[0]), str(count), *more]
+
+
 def counted(folder, program, kind, gputrace, dylib):
     """Instructions of all messages of a kind."""
-    _, count, where = KINDS[kind]
+    where = KINDS[kind][2]
     out = folder / f"{kind}.{bool(dylib)}"
     tool = ["valgrind", "--tool=callgrind", f"--toggle-collect={where}", f"--callgrind-out-file={out}"]
-    run(folder, [*tool, program, kind, str(count)], gputrace, dylib)
+    run(folder, [*tool, program, *words(kind)], gputrace, dylib)
     return instructions(out)
 
 
@@ -113,16 +123,16 @@ def main():
     wanted = sys.argv[3:]
     folder = Path(tempfile.mkdtemp(prefix="gputrace-metal-"))
     program = build(folder)
-    print(f"{'instructions of one':50} {'plain':>7} {'added':>7}" + "".join(f" {who:>8}" for who in WHO) + "  ns plain  ns added")
+    print(f"{'kind':12} {'instructions of one':50} {'plain':>7} {'added':>7}" + "".join(f" {who:>8}" for who in WHO) + "  ns plain  ns added")
     all_ns = all_instructions = 0
-    for kind, (message, count, where) in KINDS.items():
+    for kind, (message, count, where, *_) in KINDS.items():
         if wanted and kind not in wanted:
             continue
         plain, traced = (counted(folder, program, kind, gputrace, d) for d in (None, dylib))
         added = [(traced[who] - plain[who]) / count for who in WHO]
-        line = f"{message:50} {sum(plain.values()) / count:7.0f} {sum(added):7.0f}" + "".join(f" {n:8.0f}" for n in added)
+        line = f"{kind:12} {message:50} {sum(plain.values()) / count:7.0f} {sum(added):7.0f}" + "".join(f" {n:8.0f}" for n in added)
         if where == "messages" and not wanted:
-            command = [program, kind, str(count)]
+            command = [program, *words(kind)]
             times = [[float(run(folder, command, gputrace, d)) for d in (None, dylib)] for _ in range(ROUNDS)]
             without, with_it = (statistics.median(column) for column in zip(*times))
             line += f" {without:9.1f} {with_it - without:9.1f}"

@@ -1,7 +1,8 @@
 /* Messages to the simulated Metal, many of one kind inside one function, whose instructions benches/metal.py has counted.
  *
- * usage: metal_cost KIND COUNT
+ * usage: metal_cost KIND COUNT [FLYING]
  *   dispatch, pipeline, copy, label, outer, encoder, buffer, commit, completed: COUNT of them, after those that come first
+ *   commit4: COUNT commits of Metal 4, where FLYING are in flight
  *   clock: COUNT reads of it
  *   first: the first object of each class, which is when its messages are hooked
  * Prints the ns of one. */
@@ -22,6 +23,8 @@ static id<MTLBuffer> memory;
 static id<MTLSharedEvent> gate;
 static NSString *label;
 static id<MTLCommandBuffer> *all;
+static id<MTL4CommandQueue> queue4;
+static id<MTL4CommandBuffer> work4;
 
 static double seconds(void) {
     struct timespec now;
@@ -69,6 +72,26 @@ static void first_round(int count) {
     objc_autoreleasePoolPop(pool);
 }
 
+static void commit4(int count) {
+    for (int i = 0; i < count; i++) [queue4 commit:&work4 count:1];
+}
+
+/* The round before has made the options of as many commits: all of it is in flight at once. The queue waits for its gate. */
+static void begin4(int count, int flying) {
+    id<MTLSharedEvent> end = [device newSharedEvent];
+    queue4 = [device newMTL4CommandQueue];
+    work4 = [device newCommandBuffer];
+    [work4 beginCommandBufferWithAllocator:nil];
+    [work4 endCommandBuffer];
+    [queue4 waitForEvent:gate value:1];
+    commit4(count + flying);
+    [queue4 signalEvent:end value:1];
+    [gate setSignaledValue:1];
+    [end waitUntilSignaledValue:1 timeoutMS:UINT64_MAX];
+    [queue4 waitForEvent:gate value:2];
+    commit4(flying);
+}
+
 __attribute__((noinline)) static void messages(const char *kind, int count) {
     MTLSize one = {1, 1, 1};
     if (!strcmp(kind, "first")) begin();
@@ -90,6 +113,8 @@ __attribute__((noinline)) static void messages(const char *kind, int count) {
         for (int i = 0; i < count; i++) [queue commandBuffer];
     else if (!strcmp(kind, "commit"))
         for (int i = 0; i < count; i++) [all[i] commit];
+    else if (!strcmp(kind, "commit4"))
+        commit4(count);
     else if (!strcmp(kind, "completed")) {
         [gate setSignaledValue:1];
         [all[count - 1] waitUntilCompleted];
@@ -102,6 +127,7 @@ int main(int argc, char **argv) {
     int count = atoi(argv[2]), commits = !strcmp(kind, "commit"), ends = !strcmp(kind, "completed");
     void *pool = objc_autoreleasePoolPush();
     if (strcmp(kind, "first")) begin();
+    if (!strcmp(kind, "commit4")) begin4(count, argc > 3 ? atoi(argv[3]) : 0);
     if (commits || ends) {
         all = calloc(count, sizeof *all);
         if (commits) first_round(count);
