@@ -423,6 +423,22 @@ fn a_queue_that_waits_for_an_event_waits_for_who_signals_it() {
 }
 
 #[test]
+fn who_waits_for_a_value_waits_for_the_queue_as_far_as_its_signal() {
+    let folder = record("metal-values", |one, _| {
+        for (buffer, queue, value) in [(0x1000, QUEUE, 1), (0x2000, 0xb000, 2)] {
+            one.call("[MTLCommandQueue commandBuffer]", [buffer, queue, 0, 0]);
+            one.call("[MTLCommandBuffer encodeSignalEvent:value:]", [0xee, queue, buffer, value]);
+            one.call("[MTLCommandBuffer commit]", [buffer, queue, 0, 1]);
+        }
+        one.call("[MTLSharedEvent waitUntilSignaledValue:timeoutMS:]", [0xee, 0, 1, 1000]);
+        one.call("[MTLCommandBuffer waitUntilCompleted]", [0x1000, QUEUE, 0, 0]);
+        one.call("[MTLCommandBuffer waitUntilCompleted]", [0x2000, 0xb000, 0, 0]);
+    });
+    let syncs = table(&folder, "syncs");
+    assert_eq!(values(&syncs, "pending_streams"), [1, 0, 1], "the second command buffer was not waited for by then");
+}
+
+#[test]
 fn what_the_gpu_did_stands_in_the_order_of_its_begin() {
     let folder = record("metal-order", |one, two| {
         one.call("[MTLCommandBuffer commit]", [0x1000, QUEUE, 0, 1]);

@@ -23,7 +23,7 @@ pub(crate) use memory::Memory;
 pub(crate) use thread::Thread;
 
 /// Hooks of the pretended shim: name, class, detail.
-pub(crate) const HOOKS: [(&str, Class, u8); 48] = [
+pub(crate) const HOOKS: [(&str, Class, u8); 49] = [
     ("cuLaunchKernel", Class::Launch, detail::KERNEL),
     ("cuGraphLaunch", Class::Launch, detail::GRAPH),
     ("cuStreamSynchronize", Class::Sync, detail::STREAM),
@@ -64,6 +64,7 @@ pub(crate) const HOOKS: [(&str, Class, u8); 48] = [
     ("[MTLCommandBuffer waitUntilScheduled]", Class::Sync, detail::SCHEDULE),
     ("[MTLCommandBuffer encodeWaitForEvent:value:]", Class::Sync, detail::STREAM_WAIT),
     ("[MTLCommandBuffer encodeSignalEvent:value:]", Class::Api, detail::NONE),
+    ("[MTLSharedEvent waitUntilSignaledValue:timeoutMS:]", Class::Sync, detail::EVENT),
     (
         "[MTLBlitCommandEncoder copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:]",
         Class::Transfer,

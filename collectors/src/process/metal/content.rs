@@ -27,7 +27,8 @@ pub(super) struct Content {
     /// Compute, blit, render, other.
     pub(super) encoders: [i32; 4],
     pub(super) copies: Option<Copies>,
-    pub(super) signals: Vec<u64>,
+    /// Events and the values that they are given.
+    pub(super) signals: Vec<(u64, u64)>,
     pub(super) encode_ns: i64,
     /// Messages that have no row of their own.
     pub(super) events: u64,
@@ -74,9 +75,9 @@ impl Content {
         self.copies = Some(self.copies.map_or(one, |all| all.with(one)));
     }
 
-    pub(super) fn signal(&mut self, event: u64) {
+    pub(super) fn signal(&mut self, event: u64, value: u64) {
         if self.signals.len() < MOST_SIGNALS {
-            self.signals.push(event);
+            self.signals.push((event, value));
         }
     }
 
@@ -92,7 +93,7 @@ impl Content {
         self.encoders.iter_mut().zip(other.encoders).for_each(|(sum, more)| *sum = sum.saturating_add(more));
         self.encode_ns = self.encode_ns.saturating_add(other.encode_ns);
         self.events += other.events;
-        other.signals.into_iter().for_each(|event| self.signal(event));
+        other.signals.into_iter().for_each(|(event, value)| self.signal(event, value));
     }
 
     /// Its copies, where it holds nothing else.

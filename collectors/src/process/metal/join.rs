@@ -126,8 +126,11 @@ impl Metal {
             }
             Role::SignalsEvent => match self.open.get_mut(buffer) {
                 // When it has run.
-                Some(open) => open.content.signal(object),
-                None => around.pending.record(message.context(), object, StreamId::new(queue, 0), message.at),
+                Some(open) => open.content.signal(object, number),
+                None => {
+                    let given = self.signals.give(object, number);
+                    around.pending.record(message.context(), given, StreamId::new(queue, 0), message.at);
+                }
             },
             _ => {}
         }
@@ -154,7 +157,8 @@ impl Metal {
         let (context, stream) = (message.context(), StreamId::new(queue, 0));
         message.call.ahead = around.pending.work(context, stream, message.at);
         // Who waits for it, or for an event that it signals, waits for the queue as far as this.
-        let signals = content.signals.iter().copied().chain((!message.numbered).then_some(object));
+        let given = content.signals.iter().map(|(event, value)| self.signals.give(*event, *value));
+        let signals = given.chain((!message.numbered).then_some(object));
         signals.for_each(|event| around.pending.record(context, event, stream, message.at.saturating_add(1)));
 
         let name_id = open.label.or_else(|| self.name_of(&content.labels, around));

@@ -16,6 +16,7 @@ mod members;
 mod memory;
 mod recent;
 mod rows;
+mod signals;
 mod unseen;
 mod waiting;
 
@@ -36,6 +37,7 @@ use members::Members;
 use memory::Memory;
 use recent::Recent;
 use rows::{Committed, Completed};
+use signals::Signals;
 use unseen::Unseen;
 use waiting::Waiting;
 
@@ -161,6 +163,7 @@ pub(crate) struct Metal {
     /// Calls that found their queue full.
     waits_for_room: HashSet<i64>,
     members: Members,
+    signals: Signals,
     /// Dispatches in `open`.
     held: usize,
     texts: HashMap<i64, String>,
@@ -196,6 +199,7 @@ impl Default for Metal {
             memory: Memory::default(),
             waits_for_room: HashSet::new(),
             members: Members::default(),
+            signals: Signals::default(),
             held: 0,
             texts: HashMap::new(),
             several: HashMap::new(),

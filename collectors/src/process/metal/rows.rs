@@ -180,7 +180,7 @@ impl Metal {
     }
 
     pub(super) fn sync(&mut self, mut message: Message, around: &mut Around<'_>) {
-        let [object, queue, _, buffer] = message.payload;
+        let [object, queue, value, buffer] = message.payload;
         let (context, at) = (message.context(), message.at);
         let pending = &mut *around.pending;
         message.call.ahead = match message.detail {
@@ -189,12 +189,12 @@ impl Metal {
                 self.open.get_mut(object).into_iter().for_each(|open| open.waited_for = true);
                 pending.wait_event(object, at, message.detail == detail::STREAM)
             }
-            detail::EVENT => pending.wait_event(object, at, message.call.result == 0),
+            detail::EVENT => pending.wait_event(self.signals.awaited(object, value), at, message.call.result == 0),
             detail::STREAM_WAIT => {
                 let known = self.open.get(buffer).map_or(0, |open| open.queue);
                 let queue = if queue == 0 { known } else { queue };
                 message.call.stream = queue as i64;
-                pending.join(context, StreamId::new(queue, 0), object, at)
+                pending.join(context, StreamId::new(queue, 0), self.signals.awaited(object, value), at)
             }
             detail::ROOM => {
                 let limit = self.queue(queue).limit;
