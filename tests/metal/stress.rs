@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Run, bag, int, on_each, sorted};
-use crate::util::{Processor, count};
+use crate::util::{Processor, Row, count};
 
 /// Commits of each thread under stress, where they are to be more or fewer: 125000 make a million. Then this machine's own
 /// processor makes them, and no emulator.
@@ -69,6 +69,26 @@ fn eight_threads_lose_nothing_however_full_their_rings_are() {
     for way in [("one", "waits"), ("each", "waits"), ("each", "before"), ("each", "after")] {
         assert_eight_threads_lose_nothing(wanted.unwrap_or(1_000), way, processors);
     }
+}
+
+#[test]
+fn eight_threads_lose_nothing_of_metal_4() {
+    let commits = wanted_commits().unwrap_or(500);
+    let processors: &[Processor] = if commits > 1_000 { &[Processor::X86] } else { &[Processor::X86, Processor::Arm] };
+    let options = ["--segment-memory", "1M", "--on-full", "block"];
+    on_each(processors, "metal_stress.m", &["8", &commits.to_string(), "each", "four"], &[], &options, |run| {
+        let whole = 8 * commits;
+        let process = run.process();
+        let counted = count(&process, "commit");
+        assert_eq!((counted.recorded, counted.abandoned, counted.dropped), (whole, 0, 0), "{}", run.who);
+        assert_eq!(process.notes, Vec::<String>::new(), "{}", run.who);
+        let table = run.trace.table("command_buffers");
+        let what = |row: &Row| (row.int("command_buffers"), row.int("dispatches"), row.maybe_int("gpu_ns").is_some());
+        assert!(table.rows().all(|row| what(&row) == (3, 6, true)), "{}", run.who);
+        let dispatches = run.trace.table("dispatches");
+        let of = bag(dispatches.rows().map(|row| row.maybe_int("correlation_id").unwrap_or(-1)));
+        assert_eq!(of, table.rows().map(|row| (row.int("correlation_id"), 6)).collect(), "{}", run.who);
+    });
 }
 
 #[test]

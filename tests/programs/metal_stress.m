@@ -1,11 +1,12 @@
 /* Commits from many threads at once, for the simulated Metal.
  *
- * usage: metal_stress THREADS COMMITS one|each waits|before|after
+ * usage: metal_stress THREADS COMMITS one|each waits|before|after|four
  *   one    all threads commit to one queue
  *   each   each thread has its own
  *   waits  waits for every hundredth
  *   before, after   waits for none, and lets go of all of it before it has run; each tenth commit is left by an exception first,
  *          and another one puts its own commit into the class, before the first command buffer or after
+ *   four   queues of Metal 4: each commit has three command buffers, of one, two and three dispatches, and each twentieth is waited for
  * Each thread makes COMMITS command buffers with one dispatch. Prints how many completed handlers ran, how many exceptions were
  * caught, and how many commits the other one saw. */
 #include <pthread.h>
@@ -73,6 +74,34 @@ static void *commit_all(void *unused) {
     return NULL;
 }
 
+static void encode4(id<MTL4CommandBuffer> work, int dispatches) {
+    [work beginCommandBufferWithAllocator:nil];
+    id<MTLComputeCommandEncoder> kernels = [work computeCommandEncoder];
+    [kernels setComputePipelineState:pipeline];
+    for (int i = 0; i < dispatches; i++) [kernels dispatchThreadgroups:(MTLSize){1, 1, 1} threadsPerThreadgroup:(MTLSize){1, 1, 1}];
+    [kernels endEncoding];
+    [work endCommandBuffer];
+}
+
+static void *commit_all4(void *unused) {
+    pthread_barrier_wait(&gate);
+    id<MTL4CommandQueue> queue = [device newMTL4CommandQueue];
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    for (int i = 1; i <= commits; i++) {
+        void *pool = objc_autoreleasePoolPush();
+        id<MTL4CommandBuffer> work[3];
+        for (int nth = 0; nth < 3; nth++) encode4(work[nth] = [device newCommandBuffer], nth + 1);
+        [queue commit:work count:3];
+        [queue signalEvent:event value:i];
+        if (i % 20 == 0 || i == commits) [event waitUntilSignaledValue:i timeoutMS:UINT64_MAX];
+        for (int nth = 0; nth < 3; nth++) [work[nth] release];
+        __atomic_fetch_add(&handled, 1, __ATOMIC_RELAXED);
+        objc_autoreleasePoolPop(pool);
+    }
+    [queue release];
+    return NULL;
+}
+
 static void (*original_commit)(id, SEL);
 
 static void their_commit(id self, SEL selector) {
@@ -92,7 +121,8 @@ int main(int argc, char **argv) {
     if (argc < 5) return 2;
     int threads = atoi(argv[1]);
     commits = atoi(argv[2]);
-    waits = !strcmp(argv[4], "waits");
+    int four = !strcmp(argv[4], "four");
+    waits = four || !strcmp(argv[4], "waits");
     void *pool = objc_autoreleasePoolPush();
     device = MTLCreateSystemDefaultDevice();
     if (!strcmp(argv[3], "one")) shared = [device newCommandQueue];
@@ -107,7 +137,7 @@ int main(int argc, char **argv) {
     }
     pthread_t all[64];
     pthread_barrier_init(&gate, NULL, threads);
-    for (int i = 0; i < threads; i++) pthread_create(&all[i], NULL, commit_all, NULL);
+    for (int i = 0; i < threads; i++) pthread_create(&all[i], NULL, four ? commit_all4 : commit_all, NULL);
     for (int i = 0; i < threads; i++) pthread_join(all[i], NULL);
     /* The last of all that handlers do is over when their command buffers are gone. */
     while (fake_command_buffers > others) usleep(1000);
