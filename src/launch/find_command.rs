@@ -137,14 +137,22 @@ pub(super) fn shebang(head: &[u8]) -> Option<(PathBuf, Option<OsString>)> {
     Some((PathBuf::from(OsString::from_vec(interpreter.to_vec())), argument))
 }
 
-/// The command in what follows `env` on a script's first line: without options and assignments.
+/// The command in what follows `env` on a script's first line: without options, what belongs to them, and assignments.
 pub(super) fn command_of_env(argument: &OsStr) -> Option<OsString> {
+    /// Options whose value is the next word: variables to take away, a folder, and where BSD's `env` looks for the command.
+    const WITH_VALUE: [&str; 3] = ["-u", "-C", "-P"];
     let argument = argument.to_string_lossy();
-    argument
+    let mut words = argument
         .split_ascii_whitespace()
-        .map(|word| word.strip_prefix("-S").or(word.strip_prefix("--split-string=")).unwrap_or(word))
-        .find(|word| !word.is_empty() && !word.starts_with('-') && !word.contains('='))
-        .map(OsString::from)
+        .map(|word| word.strip_prefix("-S").or(word.strip_prefix("--split-string=")).unwrap_or(word));
+    while let Some(word) = words.next() {
+        if WITH_VALUE.contains(&word) {
+            words.next();
+        } else if !word.is_empty() && !word.starts_with('-') && !word.contains('=') {
+            return Some(OsString::from(word));
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -188,7 +196,12 @@ mod tests {
         let inner = folder.file("inner", b"#! /bin/sh -e\necho\n", 0o755);
         let outer = folder.file("outer", format!("#!{}\n", inner.display()).as_bytes(), 0o755);
         assert_eq!(follow_scripts(&outer, None), [outer, inner, PathBuf::from("/bin/sh")]);
-        for line in ["#!/usr/bin/env sh\n", "#!/usr/bin/env -S A=1 sh -e\n", "#!/usr/bin/env -i sh"] {
+        for line in [
+            "#!/usr/bin/env sh\n",
+            "#!/usr/bin/env -S A=1 sh -e\n",
+            "#!/usr/bin/env -i sh",
+            "#!/usr/bin/env -S -u A -P /x:/y sh",
+        ] {
             let script = folder.file("env", line.as_bytes(), 0o755);
             let chain = follow_scripts(&script, Some(OsStr::new("/bin")));
             assert_eq!(chain, [script, PathBuf::from("/usr/bin/env"), PathBuf::from("/bin/sh")], "{line}");

@@ -107,8 +107,13 @@ pub(super) fn of_file(path: &Path, files: &impl Files, host: &Host) -> Option<Wh
     of_slice(running(&slices, host)?, host)
 }
 
-/// Whether system integrity protection covers this path.
+/// Whether system integrity protection covers this path. The volume of data, on which users' folders lie, has a second name under
+/// /System.
 fn is_protected(path: &Path) -> bool {
+    const DATA: &str = "/System/Volumes/Data";
+    if let Ok(rest) = path.strip_prefix(DATA) {
+        return is_protected(&Path::new("/").join(rest));
+    }
     let under = |folder: &str| path.starts_with(folder);
     under("/bin") || under("/sbin") || under("/System") || under("/usr") && !under("/usr/local")
 }
@@ -196,7 +201,14 @@ mod tests {
         for path in ["/bin/sh", "/usr/bin/env", "/sbin/md5", "/System/Library/x", "/usr/libexec/y"] {
             assert!(is_protected(Path::new(path)), "{path}");
         }
-        for path in ["/usr/local/bin/python3", "/opt/homebrew/bin/bash", "/binary", "/Users/a/bin/sh", "bin/sh"] {
+        for path in [
+            "/System/Volumes/Data/Users/a/bin/sh",
+            "/usr/local/bin/python3",
+            "/opt/homebrew/bin/bash",
+            "/binary",
+            "/Users/a/bin/sh",
+            "bin/sh",
+        ] {
             assert!(!is_protected(Path::new(path)), "{path}");
         }
         let mut tree = Tree::default();

@@ -118,7 +118,9 @@ fn launched_by(path: &Path, files: &impl Files) -> Option<PathBuf> {
     let target = files.target(path);
     let folder = target.parent().filter(|folder| folder.file_name() == Some(OsStr::new("bin")))?;
     let version = folder.parent()?;
-    let is_framework = version.ancestors().any(|part| part.file_name() == Some(OsStr::new("Python.framework")));
+    // Python3.framework is the one of Apple's command line tools.
+    let frameworks = ["Python.framework", "Python3.framework"].map(OsStr::new);
+    let is_framework = version.ancestors().any(|part| part.file_name().is_some_and(|name| frameworks.contains(&name)));
     let is_python = target.file_name()?.as_bytes().starts_with(b"python");
     let application = version.join("Resources/Python.app/Contents/MacOS/Python");
     (is_framework && is_python && files.is_program(&application)).then_some(application)
@@ -247,15 +249,17 @@ mod tests {
 
     #[test]
     fn a_launcher_of_pythons_framework_is_followed_to_the_interpreter() {
-        let version = "/Library/Frameworks/Python.framework/Versions/3.13";
-        let application = format!("{version}/Resources/Python.app/Contents/MacOS/Python");
-        let mut tree = tree();
-        tree.program(&format!("{version}/bin/python3.13"), &Built::new(Cpu::Arm64).bytes());
-        tree.program(&application, &Built::new(Cpu::Arm64).flags(0x1_0000).bytes());
-        tree.link("/usr/local/bin/python3", &format!("{version}/bin/python3.13"));
-        let found = stripped(&tree, "/usr/local/bin/python3");
-        assert_eq!((found.by.as_path(), &found.why), (Path::new(&application), &Why::Hardened));
-        assert!(found.cure.contains(ALLOW_DYLD), "{}", found.cure);
+        let of_apples_tools = "/Library/Developer/CommandLineTools/Library/Frameworks/Python3.framework/Versions/3.9";
+        for version in ["/Library/Frameworks/Python.framework/Versions/3.13", of_apples_tools] {
+            let application = format!("{version}/Resources/Python.app/Contents/MacOS/Python");
+            let mut tree = tree();
+            tree.program(&format!("{version}/bin/python3.13"), &Built::new(Cpu::Arm64).bytes());
+            tree.program(&application, &Built::new(Cpu::Arm64).flags(0x1_0000).bytes());
+            tree.link("/usr/local/bin/python3", &format!("{version}/bin/python3.13"));
+            let found = stripped(&tree, "/usr/local/bin/python3");
+            assert_eq!((found.by.as_path(), &found.why), (Path::new(&application), &Why::Hardened));
+            assert!(found.cure.contains(ALLOW_DYLD), "{}", found.cure);
+        }
     }
 
     #[test]
