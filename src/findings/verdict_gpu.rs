@@ -103,6 +103,11 @@ pub(super) fn verdict(s: &Subject<'_>, gpu: &OnGpu, findings: &Findings) -> Verd
             );
             Verdict { word: "UNKNOWN", text }
         }
+        // Nothing to be bound by: command buffers without work, or without their times.
+        _ if gpu.busy_ns() < WORTH * unit_ns => {
+            let text = format!("GPU busy {} of a {unit}, and idle {idle} between its work", of(gpu.busy_ns()));
+            Verdict { word: "UNKNOWN", text }
+        }
         _ => Verdict { word: "GPU BOUND", text: format!("GPU busy {} of a {unit}", of(gpu.busy_ns())) },
     }
 }

@@ -83,6 +83,10 @@ impl Bins {
     /// The time from the first one to `last` in equal parts: begin of each since the first, and time in it. A bin that lies
     /// in two parts is shared out evenly, so each is exact to a bin, 1/136 of a part at worst.
     pub(crate) fn parts(&self, parts: usize, last: i64) -> Vec<(i64, f64)> {
+        // Of nothing no beginning is known either.
+        if self.bins.is_empty() {
+            return Vec::new();
+        }
         let whole = (last - self.first_ns).max(1) as f64;
         let part = whole / parts.max(1) as f64;
         let mut sums = vec![0.0; parts.max(1)];
@@ -117,6 +121,11 @@ mod tests {
         assert_eq!(cover.add(40, 40), None);
         assert_eq!(cover.add(35, 45), Some((40, 45)), "an empty one settles what lies before it");
         assert_eq!(cover.total_ns, 25);
+    }
+
+    #[test]
+    fn of_nothing_there_are_no_parts() {
+        assert_eq!(Bins::default().parts(10, 1_735_775_620_000_000_000), []);
     }
 
     #[test]
