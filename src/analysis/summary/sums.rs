@@ -3,16 +3,17 @@
 use crate::analysis::Facts;
 use crate::analysis::passes::rollups::Sum;
 use crate::analysis::section::{Column, Table, Unit, Value, column};
-use crate::analysis::sums::{alone, by_class};
+use crate::analysis::sums::{ROOM, alone, by_class};
 use crate::render::{bytes, number, time};
 
 /// Processes that get lines.
 const PROCESSES: usize = 4;
 /// Classes that get a line, and what they are called.
-const CLASSES: [(&str, &str); 12] = [
+const CLASSES: [(&str, &str); 13] = [
     ("launch", "launches"),
     ("commit", "commits"),
     ("sync", "waits, queries"),
+    (ROOM, "new command buffers"),
     ("transfer", "copies, sets"),
     ("alloc", "allocations"),
     ("free", "frees"),
