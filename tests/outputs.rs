@@ -101,6 +101,33 @@ fn an_export_that_is_interrupted_leaves_the_older_file_and_nothing_else() {
 }
 
 #[test]
+fn exports_and_reports_of_a_trace_that_is_still_written_say_so() {
+    let scratch = Scratch::new();
+    let go = scratch.path().join("go");
+    assert!(Command::new("mkfifo").arg(&go).status().expect("mkfifo runs").success());
+    let started = scratch.shell("echo ready > begun; read line < go").options(["--malloc", "full"]).start();
+    let begun = || scratch.path().join("begun").exists().then_some(());
+    poll(HANGS, begun).expect("the program begins");
+    let trace = started.trace.to_string_lossy().into_owned();
+    let says = format!("is still being written, by gputrace {}", started.pid());
+    for format in ["chrome", "perfetto", "kineto", "sqlite", "csv", "arrow", "pprof", "folded", "speedscope"] {
+        let run = scratch.gputrace(&["export", &trace, "--format", format, "-o", &format!("x.{format}")]).expect(0);
+        assert!(run.own_stderr().contains(&says), "{format}: {}", run.own_stderr());
+    }
+    let report = |more: &[&str]| scratch.gputrace(&[&["report", &trace, "--format", "json"], more].concat()).expect(0);
+    for more in [&[][..], &["--only", "syncs"]] {
+        let run = report(more);
+        let told: serde_json::Value = serde_json::from_str(&run.text()).expect("JSON");
+        assert!(told["notes"].to_string().contains(&says) && run.own_stderr().contains(&says), "{told}");
+    }
+    fs::write(go, "go\n").expect("the program reads");
+    started.wait().expect(0);
+    assert_eq!(report(&[]).own_stderr(), "");
+    let run = scratch.gputrace(&["export", &trace, "--format", "chrome", "-o", "x.json"]).expect(0);
+    assert!(!run.own_stderr().contains("still being written"), "{}", run.own_stderr());
+}
+
+#[test]
 fn a_fifo_is_written_to_and_stays_one_and_a_symlink_leads_to_its_target() {
     let scratch = Scratch::new();
     imported(&scratch);

@@ -277,7 +277,7 @@ fn pages_of_traces_with_little_in_them_say_what_there_is() {
     assert!(host["bars"]["thread"]["count"].as_i64() > Some(0) && host["bars"]["stream"] == Value::Null, "{host}");
     assert!(text(host, "charts").contains("Launch calls: how long they take"), "{host}");
     assert!(!text(host, "charts").contains("Launch latency"), "{host}");
-    assert!(text(going, "notes").contains("or is still at work"), "{going}");
+    assert!(text(going, "notes").contains("is still being written, by gputrace "), "{going}");
     assert!(text(going, "head").contains("exit not known"), "{going}");
     assert!(text(nothing, "verdict").starts_with("no CUDA calls seen"), "{nothing}");
 }

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 
 use super::select::{self, wrong};
+use super::unfinished;
 use crate::analysis::Shed;
 use crate::cli::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
 use crate::export::tables::Format;
@@ -17,6 +18,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let trace = Trace::open(&args.traces)?;
     let filter = kept(args, &trace)?;
     select::tell(&trace, &filter);
+    unfinished::of(&trace).iter().for_each(|unfinished| note(&unfinished.text));
     let (most, file) = (args.max_events.unwrap_or(u64::MAX), &args.output);
     let (kind, at) = (args.kind(), args.at.unwrap_or(ExportAt::End));
     let of = kind.unwrap_or(ExportOf::Malloc);

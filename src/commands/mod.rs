@@ -18,3 +18,4 @@ pub(crate) mod select;
 mod select_device;
 pub(crate) mod switch;
 pub(crate) mod top;
+mod unfinished;

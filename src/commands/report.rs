@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::select::{self, wrong};
+use super::unfinished;
 use crate::analysis::{
     ALL, Analysis, Facts, Need, answer, find, has_sums_alone, loss, steps_one_by_one, sums_answer,
     unknown as unknown_name,
@@ -15,6 +16,7 @@ use crate::cli::{ReportArgs, ReportFormat};
 use crate::export;
 use crate::findings;
 use crate::new_file;
+use crate::note;
 use crate::progress;
 use crate::render::html::{self, Beside};
 use crate::render::{self, Layout, Report};
@@ -57,7 +59,15 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     let mut sections: Vec<_> = chosen.into_iter().filter(|a| asked(*a)).map(|a| (a, section(a))).collect();
     loss::note_incomplete(&mut sections, &trace);
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
-    let notes = trace.about_intervals(&filter).into_iter().collect();
+    let unfinished = unfinished::of(&trace);
+    if let Some(unfinished) = unfinished.as_ref().filter(|unfinished| unfinished.is_live) {
+        note(&unfinished.text);
+    }
+    let incomplete = unfinished.map(|unfinished| unfinished.text);
+    // The text says it in its summary, or else in its first section; the page beside its notes.
+    let beside_text =
+        matches!(args.format, ReportFormat::Json | ReportFormat::Markdown).then(|| incomplete.clone()).flatten();
+    let notes = trace.about_intervals(&filter).into_iter().chain(beside_text).collect();
     let flames = if page { export::stacks::flames(&facts) } else { Default::default() };
     let steps = if page { steps_one_by_one(&facts, html::STEPS) } else { Vec::new() };
     drop(facts);
@@ -65,7 +75,7 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
     let layout = Layout::of_report(args.output.is_some(), args.width);
     let text = match args.format.of_text() {
         Some(format) => report.render(format, layout),
-        None => html::render(&report, &Beside { timeline, flames, steps, incomplete: loss::incomplete(&trace) }),
+        None => html::render(&report, &Beside { timeline, flames, steps, incomplete }),
     };
     drop(work);
     match &args.output {

@@ -1,0 +1,49 @@
+//! What is said of a trace that is not whole: that it is still being written, where a session of this user and host answers that it does.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::dump;
+use crate::analysis::loss;
+use crate::launch::session::{self, Found};
+use crate::launch::standing;
+use crate::trace::Trace;
+
+/// A session answers between two passes; of one that is stopped nobody waits for word.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is missing from a trace, and why.
+pub(super) struct Unfinished {
+    /// In words.
+    pub(super) text: String,
+    /// It is still being written.
+    pub(super) is_live: bool,
+}
+
+/// None: the trace is whole.
+pub(super) fn of(trace: &Trace) -> Option<Unfinished> {
+    let killed = loss::incomplete(trace)?;
+    let writer = trace.folders.iter().find_map(|folder| Some((folder, writer(folder)?)));
+    Some(match writer {
+        Some((folder, session)) => Unfinished {
+            text: format!(
+                "{} is still being written, by gputrace {}: here is what it has so far, which may lack up to the last second",
+                folder.display(),
+                session.pid
+            ),
+            is_live: true,
+        },
+        None => Unfinished { text: killed, is_live: false },
+    })
+}
+
+/// The session that writes to a folder.
+fn writer(folder: &Path) -> Option<Found> {
+    let real = folder.canonicalize().ok()?;
+    let mut all = session::find(&session::bases());
+    all.extend(standing::find(&standing::usual()));
+    all.into_iter().find(|found| {
+        let answer = dump::ask(found, "ping", PATIENCE).unwrap_or_default();
+        answer.split('\t').nth(1).is_some_and(|trace| Path::new(trace).canonicalize().is_ok_and(|trace| trace == real))
+    })
+}
