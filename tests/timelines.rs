@@ -175,16 +175,43 @@ fn chrome_has_the_same_bars_and_a_span_of_them() {
     assert_eq!(steps("s"), trace.table("launches").len() + trace.table("transfers").len());
     // A part of it, and no more than so many.
     let (options, span) = middle(&trace);
-    let (part, _) = export(&options.each_ref().map(String::as_str), "part.json");
+    let (part, part_said) = export(&options.each_ref().map(String::as_str), "part.json");
     let launches = trace.table("launches").rows().filter(|row| span.contains(&row.int("start_ns"))).count();
     assert!(launches > 10);
     assert_eq!(part.iter().filter(|event| of(event, "launch")).count(), launches);
+    assert!(part_said.contains(" events lie outside of the chosen span and are left out"), "{part_said}");
     let (few, said) = export(&["--max-events", "50"], "few.json");
     assert_eq!(
         few.iter().filter(|event| ["X", "i", "C", "b"].contains(&event["ph"].as_str().unwrap_or(""))).count(),
         50
     );
     assert!(said.contains("events are left out (--max-events), the first of them"), "{said}");
+    // They are those that began first, of whatever table; the file says what is not in it, and no arrow leads to nowhere.
+    let starts = |events: &[Value]| {
+        let is_event = |event: &&Value| ["X", "i", "C", "b"].contains(&event["ph"].as_str().unwrap_or(""));
+        let mut starts: Vec<i64> =
+            events.iter().filter(is_event).map(|event| event["ts"].as_i64().expect("ts")).collect();
+        starts.sort_unstable();
+        starts
+    };
+    for most in [50, 500] {
+        let (few, said) = export(&["--max-events", &most.to_string()], "few.json");
+        assert_eq!(starts(&few), starts(&events)[..most], "{most}");
+        let flows = |ph: &str| -> std::collections::BTreeSet<String> {
+            let of = few.iter().filter(|event| event["cat"] == "flow" && event["ph"] == ph);
+            of.map(|event| event["id"].as_str().expect("an id").to_owned()).collect()
+        };
+        assert_eq!(flows("s"), flows("t"), "{most}");
+        assert!(most < 500 || !flows("s").is_empty());
+        let text = std::fs::read_to_string(scratch.path().join("few.json")).expect("the export");
+        let file: Value = serde_json::from_str(&text).expect("JSON");
+        let told = file["otherData"]["left_out"].as_str().expect("a text");
+        assert!(said.contains(told) && told.contains(" events are left out"), "{told} {said}");
+    }
+    let perfetto = ["export", "recorded", "--format", "perfetto", "--quiet", "--max-events", "50", "-o", "few.pftrace"];
+    assert_eq!(scratch.gputrace(&perfetto).expect(0).own_stderr(), "");
+    let file = std::fs::read(scratch.path().join("few.pftrace")).expect("the export");
+    assert!(String::from_utf8_lossy(&file).contains(" events are left out (--max-events)"));
     let wrong = ["export", "recorded", "--format", "kineto", "--max-events", "5", "-o", "x"];
     assert!(scratch.gputrace(&wrong).expect(2).own_stderr().contains("--format perfetto or chrome"));
     let nowhere = scratch.gputrace(&["export", "recorded", "--format", "perfetto", "-o", "no/x.pftrace"]).expect(1);

@@ -11,7 +11,7 @@ use super::Select;
 #[command(
     override_usage = "gputrace export TRACE... --format FORMAT -o FILE\n       gputrace export TRACE... --format csv|arrow -o FOLDER",
     after_help = "kineto: of several ranks each gets a file of its own: FILE with -rank0, -rank1 before the ending. The others: \
-                  one file, or folder, of all processes. An older file is replaced; a folder must be new or empty. HTA's get_temporal_breakdown fails its own assertion on \
+                  one file, or folder, of all processes. An older file is replaced when the new one is whole; a device, a FIFO and /dev/stdout are written to. A folder must be new or empty. HTA's get_temporal_breakdown fails its own assertion on \
                   operations shorter than 1 us, as it rounds times to us, unless HTA_DISABLE_NS_ROUNDING=1 is set.\n\nExit code: 0 when everything was exported; 1 if the trace \
                   cannot be read in full, or a file cannot be written; 2 if export was called wrongly.\n\nExamples:\n  \
                   gputrace export trace --format perfetto -o trace.pftrace\n  \
@@ -64,7 +64,10 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_enum, value_name = "VALUE")]
     pub(crate) value: Option<ExportValue>,
 
-    /// At most so many bars and values: those that began first. Of perfetto and chrome. Default: all
+    /// At most so many bars and values: those that began first, over all tables. Of perfetto and chrome alone; the others refuse it. Default: all
+    ///
+    /// What is left out is said on stderr and in the file; an arrow is there when both its ends are. It takes a second read of the trace, and 24 bytes of memory for each of
+    /// the N. Of the other formats --from and --to choose a part.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_events: Option<u64>,
 

@@ -7,7 +7,6 @@ use super::unfinished;
 use crate::analysis::Shed;
 use crate::cli::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
 use crate::export::tables::Format;
-use crate::render::duration;
 use crate::trace::{Filter, Missing, Trace};
 use crate::{export, note, progress};
 
@@ -19,7 +18,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let filter = kept(args, &trace)?;
     select::tell(&trace, &filter);
     unfinished::of(&trace).iter().for_each(|unfinished| note(&unfinished.text));
-    let (most, file) = (args.max_events.unwrap_or(u64::MAX), &args.output);
+    let (most, file) = (args.max_events, &args.output);
     let (kind, at) = (args.kind(), args.at.unwrap_or(ExportAt::End));
     let of = kind.unwrap_or(ExportOf::Malloc);
     let value = args.value.unwrap_or(if of == ExportOf::Malloc { ExportValue::AllocSpace } else { of.main_value() });
@@ -37,6 +36,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
         ExportFormat::Csv => (export::tables::write(&trace, &filter, file, Format::Csv), "rows"),
         ExportFormat::Arrow => (export::tables::write(&trace, &filter, file, Format::Arrow), "rows"),
     };
+    let outside = written.is_ok().then(|| export::outside::text(&trace, &filter)).flatten();
     drop(work);
     let written = written.with_context(|| format!("cannot write the export {}", args.output.display()))?;
     for (file, number) in &written.files {
@@ -46,13 +46,8 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     if let Some(shed) = Shed::of(trace.processes.iter()).filter(|_| has_launches) {
         note(&format!("{}: they are not in it", shed.text(&trace)));
     }
-    if let Some(from_ns) = written.left_out_from_ns {
-        let after = duration(from_ns.saturating_sub(trace.began_ns()).max(0) as f64);
-        note(&format!(
-            "{} events are left out (--max-events), the first of them {after} after the begin",
-            written.left_out
-        ));
-    }
+    written.left_out.iter().for_each(|text| note(text));
+    outside.iter().for_each(|text| note(text));
     if written.open_ranges > 0 {
         note(&format!("{} ranges without an end are left out", written.open_ranges));
     }

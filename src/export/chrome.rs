@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::kineto::Us;
 use super::output::{Output, quoted};
-use super::timeline::{Arg, Done, Flow, Places, Sample, Sink, Slice, Track};
+use super::timeline::{Arg, Done, First, Flow, Places, Sample, Sink, Slice, Track};
 use super::{Written, timeline};
 use crate::trace::{Filter, Trace};
 
@@ -21,13 +21,15 @@ const STREAMS: i32 = 1 << 29;
 const MACHINE: i32 = 0;
 
 /// Writes the file.
-pub(crate) fn write(trace: &Trace, filter: &Filter, most: u64, file: &Path) -> io::Result<Written> {
+pub(crate) fn write(trace: &Trace, filter: &Filter, most: Option<u64>, file: &Path) -> io::Result<Written> {
     let mut output = Output::create(file)?;
     output.base_ns = filter.from_ns.unwrap_or_else(|| trace.began_ns());
     let mut chrome = Chrome { output, places: Places::of(trace), tracks: FxHashMap::default(), spans: 0 };
-    let done = chrome.whole(trace, filter, most)?;
+    let first = timeline::first(trace, filter, most);
+    let left_out = first.as_ref().map(|first| first.text(trace.began_ns()));
+    let done = chrome.whole(trace, filter, first.as_ref(), left_out.as_deref())?;
     let (path, _) = chrome.output.end()?;
-    Ok(Written::timeline(path, done))
+    Ok(Written::timeline(path, done, left_out))
 }
 
 struct Chrome {
@@ -40,15 +42,22 @@ struct Chrome {
 }
 
 impl Chrome {
-    fn whole(&mut self, trace: &Trace, filter: &Filter, most: u64) -> io::Result<Done> {
+    fn whole(
+        &mut self,
+        trace: &Trace,
+        filter: &Filter,
+        first: Option<&First>,
+        left_out: Option<&str>,
+    ) -> io::Result<Done> {
         let begin_ns = self.output.base_ns;
+        let left_out = left_out.map_or(String::new(), |text| format!(", \"left_out\": {}", quoted(text)));
         write!(
             self.output,
-            "{{\n\"displayTimeUnit\": \"ms\",\n\"otherData\": {{\"version\": \"gputrace {}\", \"begin_ns\": \"{}\"}},\n\"traceEvents\": [",
+            "{{\n\"displayTimeUnit\": \"ms\",\n\"otherData\": {{\"version\": \"gputrace {}\", \"begin_ns\": \"{}\"{left_out}}},\n\"traceEvents\": [",
             env!("CARGO_PKG_VERSION"),
             begin_ns
         )?;
-        let done = timeline::write(trace, filter, most, self)?;
+        let done = timeline::write(trace, filter, first, self)?;
         write!(self.output, "\n]\n}}\n")?;
         Ok(done)
     }

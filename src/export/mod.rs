@@ -6,6 +6,7 @@ mod counters;
 mod kineto;
 mod on_gpu;
 mod output;
+pub(crate) mod outside;
 pub(crate) mod page;
 pub(crate) mod perfetto;
 mod profiler;
@@ -39,21 +40,13 @@ pub(crate) struct Written {
     pub(crate) open_ranges: u64,
     /// Those that are told to end with their process.
     pub(crate) ended_ranges: u64,
-    /// Events that were more than asked for.
-    pub(crate) left_out: u64,
-    /// When the first of these began, ns since the epoch.
-    pub(crate) left_out_from_ns: Option<i64>,
+    /// What was more than asked for, in words.
+    pub(crate) left_out: Option<String>,
 }
 
 impl Written {
-    fn timeline(file: PathBuf, done: timeline::Done) -> Written {
-        Written {
-            files: vec![(file, done.written)],
-            open_ranges: done.open_ranges,
-            ended_ranges: 0,
-            left_out: done.left_out,
-            left_out_from_ns: done.left_out_from_ns,
-        }
+    fn timeline(file: PathBuf, done: timeline::Done, left_out: Option<String>) -> Written {
+        Written { files: vec![(file, done.written)], open_ranges: done.open_ranges, ended_ranges: 0, left_out }
     }
 }
 

@@ -88,7 +88,7 @@ fn gather_at_most(most: usize, trace: &Trace, filter: &Filter) -> Packed {
         hosts: hosts.len(),
         more_tracks: false,
     };
-    let done = timeline::write(trace, filter, u64::MAX, &mut gathered).expect("nothing here fails to be written");
+    let done = timeline::write(trace, filter, None, &mut gathered).expect("nothing here fails to be written");
     columns::pack(gathered, &done)
 }
 

@@ -147,6 +147,6 @@ impl Sink for Seen {
 /// What a timeline's other formats are told of the same trace, in the order of the bars' begin.
 pub(super) fn told(trace: &Trace) -> Seen {
     let mut seen = Seen::default();
-    timeline::write(trace, &Filter::default(), u64::MAX, &mut seen).unwrap();
+    timeline::write(trace, &Filter::default(), None, &mut seen).unwrap();
     seen
 }

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use super::output::Output;
 use super::protobuf::Message;
-use super::timeline::{Arg, Done, Flow, Places, Sample, Sink, Slice, Track};
+use super::timeline::{Arg, Done, First, Flow, Places, Sample, Sink, Slice, Track};
 use super::{Written, timeline};
 use crate::trace::{Filter, Trace};
 use intern::{Interned, Kind};
@@ -59,7 +59,7 @@ mod event {
 }
 
 /// Writes the file.
-pub(crate) fn write(trace: &Trace, filter: &Filter, most: u64, file: &Path) -> io::Result<Written> {
+pub(crate) fn write(trace: &Trace, filter: &Filter, most: Option<u64>, file: &Path) -> io::Result<Written> {
     let mut perfetto = Perfetto {
         output: Output::create(file)?,
         places: Places::of(trace),
@@ -70,9 +70,11 @@ pub(crate) fn write(trace: &Trace, filter: &Filter, most: u64, file: &Path) -> i
         ends: BinaryHeap::new(),
         now_ns: filter.from_ns.unwrap_or_else(|| trace.began_ns()),
     };
-    let done = perfetto.whole(trace, filter, most)?;
+    let first = timeline::first(trace, filter, most);
+    let left_out = first.as_ref().map(|first| (first.left_out_from_ns, first.text(trace.began_ns())));
+    let done = perfetto.whole(trace, filter, first.as_ref(), left_out.as_ref())?;
     let (path, _) = perfetto.output.end()?;
-    Ok(Written::timeline(path, done))
+    Ok(Written::timeline(path, done, left_out.map(|(_, text)| text)))
 }
 
 /// What has a number among the tracks.
@@ -98,11 +100,30 @@ struct Perfetto {
 }
 
 impl Perfetto {
-    fn whole(&mut self, trace: &Trace, filter: &Filter, most: u64) -> io::Result<Done> {
+    fn whole(
+        &mut self,
+        trace: &Trace,
+        filter: &Filter,
+        first: Option<&First>,
+        left_out: Option<&(i64, String)>,
+    ) -> io::Result<Done> {
         self.head()?;
-        let done = timeline::write(trace, filter, most, self)?;
+        let done = timeline::write(trace, filter, first, self)?;
         self.reached(i64::MAX)?;
+        if let Some((from_ns, text)) = left_out {
+            self.remark(*from_ns, text)?;
+        }
         Ok(done)
+    }
+
+    /// Says something beside the devices, at a moment.
+    fn remark(&mut self, at_ns: i64, text: &str) -> io::Result<()> {
+        let track = self.track(Known::Machine)?;
+        let mut event = Message::default();
+        event.number(event::KIND, INSTANT);
+        event.number(event::CATEGORY, self.interned.number(Kind::Category, "export"));
+        event.number(event::NAME, self.interned.number(Kind::Event, text));
+        self.at(at_ns, track, event.bytes())
     }
 
     /// The clocks, and what holds for all packets.

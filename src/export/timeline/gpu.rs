@@ -72,7 +72,7 @@ pub(super) fn kernels(rows: &Rows, texts: &Texts, to: &mut Limited<'_>) -> io::R
         }
         let known = known.iter().filter(|(_, values)| values[row] >= 0);
         args.extend(known.map(|(name, values)| (*name, Arg::Int(values[row].into()))));
-        to.slice(&works.slice(row, texts.name(name[row]), "kernel", args))?;
+        to.slice(works.slice(row, texts.name(name[row]), "kernel", args))?;
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ pub(super) fn copies(rows: &Rows, to: &mut Limited<'_>) -> io::Result<()> {
         let kinds = [("from", src.get(row)), ("to", dst.get(row))].into_iter().filter(|(_, kind)| !kind.is_empty());
         let mut args: Vec<_> = kinds.map(|(name, kind)| (name, Arg::Text(kind))).collect();
         args.push(("bytes", Arg::Int(bytes[row])));
-        to.slice(&works.slice(row, &name, if set { "memset" } else { "memcpy" }, args))?;
+        to.slice(works.slice(row, &name, if set { "memset" } else { "memcpy" }, args))?;
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ pub(super) fn windows(rows: &Rows, to: &mut Limited<'_>) -> io::Result<()> {
     let (process, start, length) = (rows.i64("process_id"), rows.i64("start_ns"), rows.i64("window_ns"));
     let (kind, ended_by) = (rows.texts("kind"), rows.texts("ended_by"));
     for row in 0..rows.len {
-        to.slice(&Slice {
+        to.slice(Slice {
             track: Track::Recording(process[row]),
             start_ns: start[row],
             length_ns: Some(length[row].max(0)),

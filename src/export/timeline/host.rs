@@ -108,7 +108,7 @@ pub(super) fn calls(rows: &Rows, texts: &Texts, to: &mut Limited<'_>) -> io::Res
         }
         let whole = texts.stacks.whole(stack[row]);
         args.extend(whole.as_deref().map(|text| ("stack", Arg::Text(text))));
-        to.slice(&Slice {
+        to.slice(Slice {
             track: Track::Thread(process[row], tid[row]),
             start_ns: start[row],
             length_ns: Some(length[row].max(0)),
@@ -141,7 +141,7 @@ pub(super) fn ranges(rows: &Rows, texts: &Texts, to: &mut Limited<'_>) -> io::Re
         if payload[row] != 0 {
             args.push(("payload", Arg::Int(payload[row])));
         }
-        to.slice(&Slice {
+        to.slice(Slice {
             track: match kind {
                 "start_end" => Track::Spans(process[row]),
                 _ => Track::Ranges(process[row], tid[row], domain[row]),
@@ -172,7 +172,7 @@ pub(super) fn waits(rows: &Rows, texts: &Texts, to: &mut Limited<'_>) -> io::Res
         }
         let whole = texts.stacks.whole(stack[row]);
         args.extend(whole.as_deref().map(|text| ("stack", Arg::Text(text))));
-        to.slice(&Slice {
+        to.slice(Slice {
             track: Track::Waits(process[row], tid[row]),
             start_ns: start[row],
             length_ns: Some(length[row].max(0)),

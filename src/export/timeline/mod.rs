@@ -4,6 +4,7 @@
 //! in the order of their starts, launcher by launcher, to within a batch; ranges come when they ended.
 
 mod counts;
+mod first;
 mod gpu;
 mod host;
 mod places;
@@ -15,6 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::trace::{Filter, NO_NAME, Rows, Sites, Trace, Want, full_name};
 use counts::Counts;
+pub(super) use first::First;
 pub(super) use places::Places;
 
 /// Where a bar stands.
@@ -103,10 +105,6 @@ pub(super) trait Sink {
 pub(super) struct Done {
     /// Bars and values that were written.
     pub(super) written: u64,
-    /// Those that were not, for there were more than asked for.
-    pub(super) left_out: u64,
-    /// When the first of these began.
-    pub(super) left_out_from_ns: Option<i64>,
     /// Ranges that have no end.
     pub(super) open_ranges: u64,
 }
@@ -145,16 +143,34 @@ impl Texts {
     }
 }
 
-/// Writes what the filter keeps of a trace, at most so many bars and values: those that began first.
-pub(super) fn write(trace: &Trace, filter: &Filter, most: u64, sink: &mut dyn Sink) -> io::Result<Done> {
-    let texts = Texts::read(trace);
+/// The bars and values of a trace that began first, at most so many; none where there are no more.
+pub(super) fn first(trace: &Trace, filter: &Filter, most: Option<u64>) -> Option<First> {
+    let mut finder = first::Finder::new(most?);
+    // Nobody looks at names.
+    let texts = Texts { names: FxHashMap::default(), stacks: trace.sites(&FxHashSet::default()) };
+    scanned(trace, filter, &texts, None, &mut finder).expect("nothing here fails to be written");
+    finder.found()
+}
+
+/// Writes what the filter keeps of a trace, of that what is among the first ones where these are given.
+pub(super) fn write(trace: &Trace, filter: &Filter, first: Option<&First>, sink: &mut dyn Sink) -> io::Result<Done> {
+    scanned(trace, filter, &Texts::read(trace), first, sink)
+}
+
+fn scanned(
+    trace: &Trace,
+    filter: &Filter,
+    texts: &Texts,
+    first: Option<&First>,
+    sink: &mut dyn Sink,
+) -> io::Result<Done> {
     let wants: Vec<Want> = host::WANTS.iter().chain(gpu::WANTS).chain(counts::WANTS).copied().collect();
-    let mut to = Limited { sink, most, done: Done::default() };
+    let mut to = Limited { sink, first, place: 0, done: Done::default() };
     let mut counts = Counts::default();
     let mut result = Ok(());
     trace.scan(&wants, filter, &mut |rows| {
         if result.is_ok() {
-            result = batch(rows, &texts, &mut counts, &mut to);
+            result = batch(rows, texts, &mut counts, &mut to);
         }
     });
     result.map(|()| to.done)
@@ -179,28 +195,29 @@ fn batch(rows: &Rows, texts: &Texts, counts: &mut Counts, to: &mut Limited<'_>) 
 /// The sink, up to so many bars and values.
 struct Limited<'a> {
     sink: &'a mut dyn Sink,
-    most: u64,
+    first: Option<&'a First>,
+    /// Bars and values so far.
+    place: u64,
     done: Done,
 }
 
 impl Limited<'_> {
-    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
-        if self.has_room(slice.start_ns) { self.sink.slice(slice) } else { Ok(()) }
+    fn slice(&mut self, mut slice: Slice<'_>) -> io::Result<()> {
+        if !self.takes(slice.start_ns) {
+            return Ok(());
+        }
+        slice.flow = self.first.map_or(slice.flow, |first| first.flow(slice.flow));
+        self.sink.slice(&slice)
     }
 
     fn sample(&mut self, sample: &Sample<'_>) -> io::Result<()> {
-        if self.has_room(sample.start_ns) { self.sink.sample(sample) } else { Ok(()) }
+        if self.takes(sample.start_ns) { self.sink.sample(sample) } else { Ok(()) }
     }
 
-    fn has_room(&mut self, start_ns: i64) -> bool {
-        let done = &mut self.done;
-        let room = done.written < self.most;
-        if room {
-            done.written += 1;
-        } else {
-            done.left_out += 1;
-            done.left_out_from_ns = Some(done.left_out_from_ns.map_or(start_ns, |first| first.min(start_ns)));
-        }
-        room
+    fn takes(&mut self, start_ns: i64) -> bool {
+        let takes = self.first.is_none_or(|first| first.has(start_ns, self.place));
+        self.place += 1;
+        self.done.written += u64::from(takes);
+        takes
     }
 }
