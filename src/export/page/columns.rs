@@ -6,7 +6,7 @@
 //! the bars beyond one of each, and how long a run's bars took. For each line: when each point is, from the one before it, and its value,
 //! from that one's. Differences are folded: 0, -1, 1, -2, 2.
 //!
-//! Times are in units of a power of two ns: the smallest with which a shown bar takes less than [`BYTES`] bytes of the page. Begins and
+//! Times are in units of a power of two ns: the smallest with which the page is no larger than it may be ([`Room`]). Begins and
 //! ends are both rounded down, so that what nests and what follows stays so.
 
 use std::io::Write;
@@ -20,9 +20,19 @@ use super::bars::{Bar, NO_CALL};
 use super::values::Line;
 use super::{Gathered, Of, head};
 
-/// Bytes of the page, where four characters hold three, for a bar or a point of a line; and for what tells what they are.
-const BYTES: f64 = 1.6;
-const FREE_BYTES: f64 = 49_152.0;
+/// How large a page may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Bytes for each bar or point of a line that it shows.
+    pub(super) each: f64,
+    /// But never less than these.
+    pub(super) least: f64,
+    /// Of all these for what is not the timeline: scripts, tables, flame graphs.
+    pub(super) rest: f64,
+}
+
+/// That of a report.
+pub(super) const PAGE: Room = Room { each: 2.0, least: 3_000_000.0, rest: 393_216.0 };
 /// The coarsest unit: 4 us, or a sixteenth of the cell of runs.
 const COARSEST: u32 = 12;
 const OF_CELL: u32 = 4;
@@ -39,14 +49,15 @@ pub(crate) struct Packed {
 }
 
 /// Writes the block.
-pub(super) fn pack(mut gathered: Gathered, done: &Done) -> Packed {
+pub(super) fn pack(mut gathered: Gathered, done: &Done, of_page: Room) -> Packed {
     gathered.bars.sort();
     gathered.values.finish();
     rename(&mut gathered);
     let order = order(&gathered);
     let links = Links::of(&gathered, &order);
     let shown = (gathered.bars.len() + gathered.values.len()) as u64;
-    let room = (shown as f64 * BYTES + FREE_BYTES) * 3.0 / 4.0;
+    // Four characters of the page hold three bytes.
+    let room = ((shown as f64 * of_page.each).max(of_page.least) - of_page.rest) * 3.0 / 4.0;
 
     let head = |unit_ns: i64| head::head(&gathered, &order, done, unit_ns).to_string();
     let head_bytes = deflated(head(1).as_bytes(), Compression::default()).len() as f64;

@@ -21,6 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::timeline::{self, Flow, Places, Sample, Sink, Slice, Track};
 use crate::trace::{Filter, Process, Trace};
 use bars::{Bar, Bars, NO_CALL};
+use columns::Room;
 pub(crate) use columns::{Packed, deflated};
 use delays::Delays;
 use kinds::Kinds;
@@ -66,10 +67,10 @@ struct Gathered {
 
 /// Reads what the filter keeps of a trace.
 pub(crate) fn gather(trace: &Trace, filter: &Filter) -> Packed {
-    gather_at_most(BARS, trace, filter)
+    gather_at_most(BARS, columns::PAGE, trace, filter)
 }
 
-fn gather_at_most(most: usize, trace: &Trace, filter: &Filter) -> Packed {
+fn gather_at_most(most: usize, room: Room, trace: &Trace, filter: &Filter) -> Packed {
     let base_ns = filter.from_ns.unwrap_or_else(|| trace.began_ns());
     let shown = shown(trace, filter);
     let hosts = trace.processes.iter().filter(|process| shown.contains_key(&process.process_id));
@@ -89,7 +90,7 @@ fn gather_at_most(most: usize, trace: &Trace, filter: &Filter) -> Packed {
         more_tracks: false,
     };
     let done = timeline::write(trace, filter, None, &mut gathered).expect("nothing here fails to be written");
-    columns::pack(gathered, &done)
+    columns::pack(gathered, &done, room)
 }
 
 /// The processes with most events; what a killed launcher recorded is not counted.

@@ -69,11 +69,14 @@ fn many(launches: usize) -> TestTrace {
     trace
 }
 
+/// That of a page that is too large to have room beyond its events.
+const NARROW: Room = Room { each: 2.0, least: 0.0, rest: 0.0 };
+
 #[test]
 fn a_shown_event_takes_no_more_than_two_bytes_of_the_page_and_times_stay_near() {
     let made = many(60_000);
     let trace = made.open();
-    let packed = gather(&trace, &Filter::default());
+    let packed = gather_at_most(BARS, NARROW, &trace, &Filter::default());
     let back = back(&packed);
     assert_eq!(back.bars.len(), 126_000);
     let bytes = packed.bytes.len() as f64 * 4.0 / 3.0;
@@ -91,10 +94,24 @@ fn a_shown_event_takes_no_more_than_two_bytes_of_the_page_and_times_stay_near() 
 }
 
 #[test]
+fn while_a_page_has_room_its_times_are_exact() {
+    let made = many(60_000);
+    let trace = made.open();
+    let packed = gather(&trace, &Filter::default());
+    let back = back(&packed);
+    let all = packed.bytes.len() as f64 * 4.0 / 3.0 + columns::PAGE.rest;
+    assert!(back.head["unit_ns"] == 1 && all <= columns::PAGE.least, "{all}");
+    assert!(!back.head["notes"].to_string().contains("rounded"));
+    let shortest = back.bars.iter().map(|bar| bar.time.1 - bar.time.0).min();
+    assert_eq!(shortest, told(&trace).slices.iter().map(|of| of.2 - of.1).min());
+}
+
+#[test]
 fn of_more_than_fits_the_long_ones_and_all_counts_stay() {
     let made = many(30_000);
     let trace = made.open();
-    let packed = gather_at_most(30_000, &trace, &Filter::default());
+    let room = Room { rest: -49_152.0, ..NARROW };
+    let packed = gather_at_most(30_000, room, &trace, &Filter::default());
     let bytes = packed.bytes.len() as f64 * 4.0 / 3.0;
     let back = back(&packed);
     assert!(back.bars.len() <= 30_000 && back.bars.len() > 6_000, "{}", back.bars.len());
@@ -169,7 +186,7 @@ fn times_that_cannot_be_are_no_reason_to_fail() {
     }
     let trace = made.open();
     for most in [1 << 20, 64] {
-        let packed = gather_at_most(most, &trace, &Filter::default());
+        let packed = gather_at_most(most, columns::PAGE, &trace, &Filter::default());
         assert!(packed.shown > 0 && !packed.bytes.is_empty());
     }
 }
