@@ -206,6 +206,8 @@ fn does(uses: &Value, matches: usize) {
         "{}",
         uses["match"]
     );
+    assert!(uses["reached"][0] == true && uses["reached"][1].as_f64() >= Some(4.0), "{}", uses["reached"]);
+    assert_eq!(uses["drawn"][0], uses["drawn"][1], "bars that share a pixel");
     assert_eq!((text(uses, "none"), text(uses, "over")), ("no match", ""));
     assert!(uses["theme"][0] != uses["theme"][1] && uses["theme"][2] == true, "{}", uses["theme"]);
     let column = |of: &str| -> Vec<u64> {

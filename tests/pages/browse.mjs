@@ -181,13 +181,43 @@ async function uses({ page }) {
   seen.next = await details(page);
 
   await page.keyboard.press("/");
+  const searched = () => page.waitForFunction(() => timelineView.search.waiting === 0);
   await page.keyboard.type("TORTURE");
+  await searched();
   seen.found = await page.innerText("#search-count");
   await page.keyboard.press("Enter");
   seen.match = [await page.innerText("#search-count"), await details(page)];
+  seen.reached = await page.evaluate(() => {
+    const { selected: { track, bar }, from, to } = timelineView;
+    return [track.start[bar] >= from && track.end[bar] <= to, timelineView.x(track.end[bar]) - timelineView.x(track.start[bar])];
+  });
   await shot("search");
+  // All that is found at once: each pixel is drawn once, however many matches share it.
+  await page.keyboard.press("Escape");
+  seen.drawn = await page.evaluate(() => {
+    timelineView.all();
+    const draws = () => {
+      let rectangles = 0;
+      const context = timelineView.canvas.getContext("2d");
+      context.fillRect = function (...told) {
+        rectangles += 1;
+        CanvasRenderingContext2D.prototype.fillRect.apply(this, told);
+      };
+      timelineView.draw();
+      delete context.fillRect;
+      return rectangles;
+    };
+    timelineView.found = null;
+    const plain = draws();
+    timelineView.found = timelineView.timeline.looks.map(() => true);
+    const found = draws();
+    timelineView.found = null;
+    return [plain, found];
+  });
   await page.fill("#search", "there is no such thing");
+  await searched();
   seen.none = await page.innerText("#search-count");
+  await page.focus("#search");
   await page.keyboard.press("Escape");
   seen.over = await page.innerText("#search-count");
 

@@ -150,10 +150,10 @@ function drawTracks(view, colors) {
   context.restore();
 }
 
-/** The bars of a track. Of those that share a pixel and a row the first is drawn. */
+/** The bars of a track. Of those that share a pixel and a row the first is drawn, and of matches the first of these. */
 function drawBars(view, context, colors, track, top) {
   const { from, to, timeline, selected, found } = view;
-  const taken = new Int32Array(track.rows).fill(-1);
+  const [taken, lit] = [-1, -1].map((none) => new Int32Array(track.rows).fill(none));
   const perNs = (view.width - LABEL_WIDTH) / (to - from);
   for (let bar = firstBar(track, from); bar < track.bars && track.start[bar] < to; bar++) {
     if (track.end[bar] < from) continue;
@@ -163,10 +163,11 @@ function drawBars(view, context, colors, track, top) {
     const chosen = selected && selected.track === track && selected.bar === bar;
     const kind = track.kind[bar];
     const match = found && found[kind];
-    if (end < taken[row] && !chosen && !match) continue;
+    if (end < (match ? lit : taken)[row] && !chosen) continue;
     const left = Math.max(x, LABEL_WIDTH - 2);
     const width = Math.max(Math.min(end, view.width + 2) - left, 1);
     taken[row] = Math.ceil(left + width);
+    if (match) lit[row] = taken[row];
     const y = top + row * BAR_HEIGHT;
     const look = timeline.looks[kind];
     context.globalAlpha = found && !match ? 0.25 : 1;

@@ -1,4 +1,10 @@
-/* Searches the timeline: by names and by what is known of bars, but not by whole stacks. */
+/* Searches the timeline: by names and by what is known of bars, but not by whole stacks. It is searched when nothing was typed for a moment. */
+
+/** Who types fast is not waited for, ms. */
+const TYPING = 120;
+/** A match that is narrower is zoomed to, until it has this share of the width; pixels. */
+const NARROW = 4;
+const SHARE = 1 / 16;
 
 class Search {
   /** `go` selects a bar, `changed` has the view drawn with what was found. */
@@ -7,7 +13,11 @@ class Search {
     this.go = go;
     this.changed = changed;
     this.input = byId("search");
-    this.input.addEventListener("input", () => this.find());
+    this.waiting = 0;
+    this.input.addEventListener("input", () => {
+      clearTimeout(this.waiting);
+      this.waiting = setTimeout(() => this.find(), TYPING);
+    });
     this.input.addEventListener("keydown", (event) => {
       if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
       if (event.key === "Escape") {
@@ -21,6 +31,8 @@ class Search {
   }
 
   find() {
+    clearTimeout(this.waiting);
+    this.waiting = 0;
     const text = this.input.value.trim().toLowerCase();
     const matches = (look) => look.name.toLowerCase().includes(text)
       || look.args.some(([name, value]) => name !== "stack" && value.toLowerCase().includes(text));
@@ -54,6 +66,7 @@ class Search {
 
   /** Goes to the match after the selected bar, or before it; from the end to the other one. */
   step(direction) {
+    if (this.waiting) this.find();
     if (!this.view.found) return;
     const own = this.view.selected || { track: null, bar: -1, time: this.view.from };
     let [best, first] = [null, null];
@@ -63,8 +76,18 @@ class Search {
       if (after > 0 && nearer(track, bar, best)) best = { track, bar };
       if (nearer(track, bar, first)) first = { track, bar };
     });
-    if (best || first) this.go(best || first);
+    if (best || first) this.reach(best || first);
     this.tell();
+  }
+
+  /** Selects a match, and shows so little time around it that it can be seen. */
+  reach(place) {
+    this.go(place);
+    const { track, bar } = place;
+    const length = Math.max(track.end[bar] - track.start[bar], this.view.timeline.unit_ns);
+    if (this.view.x(track.start[bar] + length) - this.view.x(track.start[bar]) >= NARROW) return;
+    const [middle, half] = [track.start[bar] + length / 2, length / SHARE / 2];
+    this.view.show(middle - half, middle + half);
   }
 }
 
