@@ -1,6 +1,8 @@
 /* Ranks, or processes, side by side: any number that the tables have of each, with its distance from the median. */
 
 const WHO = ["rank", "process"];
+/** Numbers that say who it is and how it ended, not how much. */
+const NO_MEASURE = ["rank", "pid", "exit_code", "exit_signal"];
 
 /** Numbers that there is one of for each of several processes. */
 function comparable(sections) {
@@ -12,7 +14,7 @@ function comparable(sections) {
       if (who < 0 || names.length < 2 || new Set(names).size !== names.length || table.key === "clocks") continue;
       table.columns.forEach(([key, title, unit], at) => {
         const numbers = table.rows.filter((row) => typeof row[at] === "number");
-        if (["text", "name", "stack", "id"].includes(unit) || key === "rank" || numbers.length < 2) return;
+        if (["text", "name", "stack", "id"].includes(unit) || NO_MEASURE.includes(key) || numbers.length < 2) return;
         found.push({ section, table, who, at, unit, title: `${section.title}: ${title}`, first: section.name === "ranks" });
       });
     }
@@ -40,7 +42,8 @@ function showRanks(sections) {
 function compared({ table, who, at, unit }) {
   const rows = table.rows.filter((row) => typeof row[at] === "number");
   const sorted = rows.map((row) => row[at]).sort((a, b) => a - b);
-  const median = (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
+  // Of two in the middle the lower one, as the summary's median rank.
+  const median = sorted[(sorted.length - 1) >> 1];
   const most = Math.max(...sorted.map(Math.abs), 1e-9);
   const line = (row) => {
     const filling = element("div", {});

@@ -21,7 +21,7 @@ async function start() {
   if (typeof DecompressionStream === "undefined") {
     without("timeline", "charts", "tables");
     trouble("This browser cannot unpack the timeline, the charts and the tables of this page: it has no DecompressionStream "
-      + "(Chrome and Edge 80, Firefox 113, Safari 16.4, and newer ones have it). What stands here is the summary; gputrace report prints the rest as text.");
+      + "(Chrome and Edge 86, Firefox 113, Safari 16.4, and newer ones have it). What stands here is the summary; gputrace report prints the rest as text.");
     return;
   }
   let timeline = null;
