@@ -356,7 +356,16 @@ fn what_does_not_belong_together_is_refused_and_nothing_is_said_to_be_nothing() 
     let run = target.options(["--detail", "rollup", "--malloc", "off"]).traced().expect(0);
     let trace = run.trace.to_string_lossy();
     let run = scratch.gputrace(&["export", &trace, "--format", "speedscope", "-o", "none.json.gz"]).expect(0);
-    for says in ["no single event was kept", "nothing in this trace is known by stack"] {
+    for says in ["no single event was kept", "nothing in this trace is known by stack", "none.json.gz: 0 stacks"] {
         assert!(run.own_stderr().contains(says), "{}", run.own_stderr());
     }
+    // speedscope opens no file without a profile.
+    let Some(modules) = std::env::var_os("GPUTRACE_NODE_MODULES").filter(|_| needs(&["node"])) else { return };
+    let script = repository().join("tests/profiles/read_speedscope.mjs");
+    let read = Command::new("node").arg(script).arg(modules).arg(scratch.path().join("none.json.gz")).output();
+    let read = read.expect("node runs");
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    let read: Value = serde_json::from_slice(&read.stdout).expect("JSON");
+    assert_eq!(read.as_array().map(Vec::len), Some(1), "{read}");
+    assert_eq!(read[0]["name"], "nothing is known by stack", "{read}");
 }

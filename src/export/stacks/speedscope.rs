@@ -50,6 +50,10 @@ pub(super) fn write(all: &[Sums<'_, '_>], values: &[ExportValue], output: &mut i
             }
         }
     }
+    if profiles == 0 {
+        // It opens no file without a profile.
+        output.write_all(b"\n{\"type\":\"sampled\",\"name\":\"nothing is known by stack\",\"unit\":\"none\",\"startValue\":0,\"endValue\":0,\"samples\":[],\"weights\":[]}")?;
+    }
     output.write_all(b"],\n\"shared\":{\"frames\":")?;
     serde_json::to_writer(&mut *output, &frames.all)?;
     output.write_all(b"}}\n")?;
