@@ -7,6 +7,7 @@ use super::unfinished;
 use crate::analysis::Shed;
 use crate::cli::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
 use crate::export::tables::Format;
+use crate::render::counted;
 use crate::trace::{Filter, Missing, Trace};
 use crate::{export, note, progress};
 
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     drop(work);
     let written = written.with_context(|| format!("cannot write the export {}", args.output.display()))?;
     for (file, number) in &written.files {
+        let unit = if *number == 1 { unit.trim_end_matches('s') } else { unit };
         note(&format!("{}: {number} {unit}", file.display()));
     }
     let has_launches = !args.format.is_by_stack() || kind == Some(ExportOf::Calls);
@@ -49,10 +51,10 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     written.left_out.iter().for_each(|text| note(text));
     outside.iter().for_each(|text| note(text));
     if written.open_ranges > 0 {
-        note(&format!("{} ranges without an end are left out", written.open_ranges));
+        note(&format!("{} left out", without_end(written.open_ranges)));
     }
     if written.ended_ranges > 0 {
-        note(&format!("{} ranges without an end are told to end with their process", written.ended_ranges));
+        note(&format!("{} told to end with their process", without_end(written.ended_ranges)));
     }
     if args.format.is_by_stack() && written.files.iter().all(|(_, number)| *number == 0) {
         note(nothing(kind, args.value.filter(|_| at == ExportAt::End)));
@@ -61,6 +63,10 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
         Some(problem) => bail!("the export is not whole: {problem}"),
         None => Ok(()),
     }
+}
+
+fn without_end(ranges: u64) -> String {
+    counted(ranges as f64, "range without an end is", "ranges without an end are")
 }
 
 /// Why there is nothing by stack; `at_end`: the value that was looked at then.

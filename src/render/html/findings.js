@@ -9,7 +9,7 @@ function showFindings(about) {
   const lines = about.literal === null ? null : about.literal.split("\n");
   byId("head").textContent = lines ? lines[0].replace(/^gputrace: /, "") : "";
   const verdict = byId("verdict");
-  if (about.verdict) verdict.append(element("strong", {}, about.verdict), ": ", about.verdict_text || "");
+  if (about.verdict) verdict.append(element("strong", { class: about.verdict === "HEALTHY" ? "fine" : null }, about.verdict), ": ", about.verdict_text || "");
   else verdict.textContent = lines ? lines[1] || "" : "The summary was not asked for.";
   putNotes(byId("about-trace"), [...about.notes, ...about.problems, ...(about.summary_notes || [])]);
   const per = about.unit ? ` (numbers are per ${about.unit})` : "";
