@@ -87,7 +87,8 @@ fn eight_threads_lose_nothing_of_metal_4() {
         assert!(table.rows().all(|row| what(&row) == (3, 6, true)), "{}", run.who);
         let dispatches = run.trace.table("dispatches");
         let of = bag(dispatches.rows().map(|row| row.maybe_int("correlation_id").unwrap_or(-1)));
-        assert_eq!(of, table.rows().map(|row| (row.int("correlation_id"), 6)).collect(), "{}", run.who);
+        let wanted: BTreeMap<i64, u64> = table.rows().map(|row| (row.int("correlation_id"), 6)).collect();
+        assert_eq!(of, wanted, "{}", run.who);
     });
 }
 

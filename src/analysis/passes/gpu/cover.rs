@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn of_nothing_there_are_no_parts() {
-        assert_eq!(Bins::default().parts(10, 1_735_775_620_000_000_000), []);
+        assert!(Bins::default().parts(10, 1_735_775_620_000_000_000).is_empty());
     }
 
     #[test]
