@@ -113,6 +113,16 @@ impl Drain {
         detail::hand_on(&mut self.stage, self.tables.take_full(), &mut self.unsent);
     }
 
+    /// Keeps the list of those that have ended within its bound, and with it what else is known of each.
+    pub(super) fn sum_up(&mut self) {
+        if !self.manifest.sum_up(self.config.most_named, self.root) {
+            return;
+        }
+        if let (Some(stage), Some(among)) = (&mut self.stage, self.manifest.among()) {
+            stage.sum_up(&among.but(self.processes.values().map(|process| process.id)));
+        }
+    }
+
     /// Takes whoever has come, and ends whoever has ended: nobody looks again.
     pub(super) fn look_last(&mut self, deadline: Instant) {
         let _ = self.deadline.set(deadline);

@@ -400,16 +400,6 @@ impl Drain {
         }
     }
 
-    /// Keeps the list of those that have ended within its bound, and with it what else is known of each.
-    fn sum_up(&mut self) {
-        if !self.manifest.sum_up(self.config.most_named, self.root) {
-            return;
-        }
-        if let (Some(stage), Some(among)) = (&mut self.stage, self.manifest.among()) {
-            stage.sum_up(&among.but(self.processes.values().map(|process| process.id)));
-        }
-    }
-
     /// Hands on full batches, and when it is time the others.
     fn send_batches(&mut self, all: bool) {
         for stack in self.tables.take_natives() {

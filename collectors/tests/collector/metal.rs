@@ -1,7 +1,9 @@
 //! Messages of Metal become command buffers.
 
+mod four;
 mod labels;
 mod memory;
+mod order;
 
 use arrow::array::RecordBatch;
 use gputrace_abi::clock::counter;
@@ -257,21 +259,6 @@ fn who_is_waited_for_was_committed_whether_that_was_seen_or_not() {
 }
 
 #[test]
-fn a_command_buffer_of_metal_4_that_is_begun_anew_holds_nothing_of_before() {
-    let folder = record("metal4-anew", |one, _| {
-        for dispatches in [5, 2] {
-            one.call("[MTL4CommandBuffer beginCommandBufferWithAllocator:]", [0x1000, 0, 0, 0]);
-            encode(one, 0x1000, &vec![0xf1; dispatches]);
-        }
-        one.call("[MTL4CommandQueue commit:count:] command buffer", [0, 0x1000, 1, 0]);
-        commit_numbered(one, 1, 1);
-    });
-    assert_eq!(values(&table(&folder, "command_buffers"), "dispatches"), [2]);
-    let discarded = flags(&table(&folder, "dispatches"), "discarded");
-    assert_eq!(discarded.iter().filter(|discarded| **discarded).count(), 5);
-}
-
-#[test]
 fn dispatches_beyond_those_that_are_held_for_their_commit_are_told() {
     const MOST: usize = 1 << 17;
     let folder = Folder::new("metal-held");
@@ -348,67 +335,6 @@ fn what_nobody_commits_is_told_without_a_commit() {
 }
 
 #[test]
-fn a_commit_of_several_holds_what_it_says() {
-    let folder = record("metal-4", |one, two| {
-        one.text(text_kind::FUNCTION, 0xf1, 0, "a");
-        encode(two, 0x5000, &[0xf1]);
-        for buffer in [0x1000, 0x2000, 0x3000] {
-            encode(one, buffer, &[0xf1]);
-        }
-        for buffer in [0x1000, 0x3000] {
-            one.call("[MTL4CommandQueue commit:count:] command buffer", [0, buffer, 1, 0]);
-        }
-        commit_numbered(one, 1, 2);
-        one.gpu_times(1, 300, 100, (FLAG_NUMBERED, status::COMPLETED));
-    });
-    let buffers = table(&folder, "command_buffers");
-    assert_eq!((values(&buffers, "dispatches"), values(&buffers, "command_buffers")), (vec![2], vec![2]));
-    assert_eq!((values(&buffers, "gpu_ns"), values(&buffers, "compute_encoders")), (vec![200], vec![2]));
-    assert_eq!(numbers(&buffers, "schedule_ns"), [None], "feedback does not have it");
-    assert_eq!(numbers(&table(&folder, "launches"), "kernels"), [Some(2)]);
-}
-
-#[test]
-fn commits_of_metal_4_may_hold_nothing_or_more_than_is_followed() {
-    let folder = Folder::new("metal4-many");
-    let running = collect(&folder);
-    let mut target = Target::new(&folder.session());
-    let mut one = target.thread(1);
-    one.context(1, 0);
-    commit_numbered(&mut one, 1, 0);
-    for n in 0..1_030u64 {
-        one.call("[MTL4CommandQueue commit:count:] command buffer", [0, 0x10_0000 + 64 * n, 2, 0]);
-    }
-    commit_numbered(&mut one, 2, 1_030);
-    target.exit(0);
-    let manifest = finish(running);
-    assert_exact(&folder, &manifest);
-    assert_eq!(manifest.processes[0].notes.len(), 1, "{:?}", manifest.processes[0].notes);
-    assert!(manifest.processes[0].notes[0].starts_with("6 command buffers beyond the first 1024 of their commit"));
-    assert_eq!(values(&table(&folder, "command_buffers"), "command_buffers"), [0, 1_030]);
-}
-
-#[test]
-fn commits_of_metal_4_wait_in_any_number_for_a_thread_that_is_inside_of_a_message() {
-    const COMMITS: u64 = 3_000;
-    let folder = record("metal4-waiting", |one, two| {
-        // What began before them, and is told after them.
-        let began = two.enter("[MTLCommandBuffer waitUntilCompleted]");
-        for number in 1..=COMMITS {
-            // A few command buffers, used again and again.
-            let buffer = 0x10_0000 + 0x100 * (number % 8);
-            encode(one, buffer, &[0xf1; 1]);
-            one.call("[MTL4CommandQueue commit:count:] command buffer", [0, buffer, number, 0]);
-            commit_numbered(one, number, 1);
-        }
-        two.call_since(began, "[MTLCommandBuffer waitUntilCompleted]", [0x9000, QUEUE, 0, 0]);
-    });
-    assert_eq!(values(&table(&folder, "command_buffers"), "dispatches"), vec![1; COMMITS as usize]);
-    let dispatches = table(&folder, "dispatches");
-    assert!(numbers(&dispatches, "correlation_id").iter().all(Option::is_some));
-}
-
-#[test]
 fn a_queue_that_waits_for_an_event_waits_for_who_signals_it() {
     let folder = record("metal-events", |one, _| {
         room(one, 0x1000);
@@ -436,107 +362,4 @@ fn who_waits_for_a_value_waits_for_the_queue_as_far_as_its_signal() {
     });
     let syncs = table(&folder, "syncs");
     assert_eq!(values(&syncs, "pending_streams"), [1, 0, 1], "the second command buffer was not waited for by then");
-}
-
-#[test]
-fn what_the_gpu_did_stands_in_the_order_of_its_begin() {
-    let folder = record("metal-order", |one, two| {
-        one.call("[MTLCommandBuffer commit]", [0x1000, QUEUE, 0, 1]);
-        for buffer in [0x2000, 0x3000] {
-            one.call("[MTLCommandBuffer commit]", [buffer, 0xb000, 0, 1]);
-            two.gpu_times(buffer, 2_000, 1_000, DONE);
-        }
-        // It began before the others, on a queue of its own, and ended after them.
-        two.gpu_times(0x1000, 10_000_000, 0, DONE);
-    });
-    let kernels = table(&folder, "kernels");
-    assert_eq!(values(&kernels, "stream"), [QUEUE as i64, 0xb000, 0xb000]);
-    assert!(values(&kernels, "start_ns").is_sorted());
-}
-
-#[test]
-fn what_was_read_waits_for_what_stands_unread_in_the_shared_ring() {
-    let folder = Folder::new("metal-hole");
-    let running = collect(&folder);
-    let mut target = Target::new(&folder.session());
-    let (mut one, mut two) = (target.thread(1), target.thread(2));
-    one.text(text_kind::FUNCTION, 0xf1, 0, "first");
-    two.text(text_kind::FUNCTION, 0xf2, 0, "second");
-    target.wait_until_read();
-    // Behind a place that a third thread took and has not written yet.
-    one.tear_shared();
-    let messages = [
-        ("[MTLCommandQueue commandBuffer]", [0x1000, QUEUE, 0, 0]),
-        ("[MTLCommandBuffer computeCommandEncoder]", [0x1010, 0x1000, 0, encoder::COMPUTE]),
-        ("[MTLComputeCommandEncoder setComputePipelineState:]", [0x1010, 0, 0xf1, 0]),
-        ("[MTLComputeCommandEncoder dispatchThreads]", [0x1010, 0, pack_grid(1, 1, 1), pack_block(1, 1, 1, 0)]),
-        ("[MTLCommandEncoder endEncoding]", [0x1010, 0, 0, 0]),
-        ("[MTLCommandBuffer commit]", [0x1000, QUEUE, 0, 1]),
-    ];
-    for (name, payload) in messages {
-        let (hook, start) = (crate::support::hook(name), counter());
-        one.shared(Event { hook, start, end: start + 100, context: 1, payload, ..Event::default() });
-        while counter() < start + 100 {
-            std::hint::spin_loop();
-        }
-    }
-    // Its address is another thread's, whose ring is read at once.
-    two.gpu_times(0x1000, 900, 0, DONE);
-    room(&mut two, 0x1000);
-    encode(&mut two, 0x1000, &[0xf2]);
-    commit(&mut two, 0x1000);
-    two.gpu_times(0x1000, 500, 0, DONE);
-    target.wait_until_read();
-    target.exit(0);
-    let manifest = finish(running);
-    assert!(
-        manifest.processes[0].notes.iter().all(|note| !note.contains("Metal")),
-        "{:?}",
-        manifest.processes[0].notes
-    );
-    let launches = table(&folder, "launches");
-    assert_eq!(numbers(&launches, "name_id"), ["first", "second"].map(kernel));
-    assert_eq!(values(&table(&folder, "command_buffers"), "gpu_ns"), [900, 500]);
-    assert_eq!(values(&table(&folder, "dispatches"), "correlation_id"), values(&launches, "correlation_id"));
-}
-
-#[test]
-fn a_commit_that_is_told_too_late_takes_nothing_of_who_has_its_address() {
-    let folder = Folder::new("metal-too-late");
-    let running = collect(&folder);
-    let mut target = Target::new(&folder.session());
-    let (mut one, mut two) = (target.thread(1), target.thread(2));
-    room(&mut one, 0x1000);
-    // In no thread's row: one that is waited for no longer.
-    let began = counter();
-    room(&mut two, 0x1000);
-    encode(&mut two, 0x1000, &[0xf1]);
-    target.wait_until_read();
-    target.wait_until_read();
-    one.call_since(began, "[MTLCommandBuffer commit]", [0x1000, QUEUE, 0, 1]);
-    target.wait_until_read();
-    commit(&mut two, 0x1000);
-    target.exit(0);
-    finish(running);
-    assert_eq!(numbers(&table(&folder, "launches"), "kernels"), [Some(0), Some(1)]);
-}
-
-#[test]
-fn of_two_commits_of_a_command_buffer_the_first_one_has_its_time() {
-    let folder = Folder::new("metal-twice");
-    let running = collect(&folder);
-    let mut target = Target::new(&folder.session());
-    let mut one = target.thread(1);
-    room(&mut one, 0x1000);
-    commit(&mut one, 0x1000);
-    commit(&mut one, 0x1000);
-    one.gpu_times(0x1000, 900, 0, DONE);
-    target.exit(0);
-    let manifest = finish(running);
-    let told = "1 commits of Metal command buffers that were committed already: the times are the first one's";
-    assert_eq!(manifest.processes[0].notes, [told]);
-    let buffers = table(&folder, "command_buffers");
-    let mut rows: Vec<_> = values(&buffers, "start_ns").into_iter().zip(numbers(&buffers, "gpu_ns")).collect();
-    rows.sort();
-    assert_eq!(rows.into_iter().map(|(_, gpu_ns)| gpu_ns).collect::<Vec<_>>(), [Some(900), None]);
 }

@@ -200,8 +200,7 @@ impl<const N: usize> Chunk<N> {
         self.header.next.store(END, Ordering::Release);
     }
 
-    /// Owner: whether the use number `generation` of the chunk is the end of its chain, and so still is the present use.
-    /// False once it was linked, whatever has become of the chunk since.
+    /// Owner: whether the use number `generation` of the chunk still ends its chain; not once it was linked, whatever it is since.
     pub fn is_unlinked(&self, generation: u32) -> bool {
         // SYNC POINT: relink. Acquire, with the Release in `open`.
         self.header.next.load(Ordering::Acquire) == 0 && self.generation() == generation
@@ -227,13 +226,10 @@ impl<const N: usize> Chunk<N> {
         }
     }
 
-    /// The thread that reserved the slot with this commit word: whether it has not written it. False once it has, whatever the
-    /// chunk is used for since: then the slot may be another thread's.
+    /// The thread that reserved the slot with this commit word: whether it has still to write it, whatever the chunk is used for since.
     pub fn awaits(&self, commit: u32) -> bool {
-        let is_written = |slot: &Slot| slot.committed(commit).is_some();
-        // The slot first: a slot that was not written keeps its chunk in the use that reserved it, and who finds in it what a
-        // later use wrote finds that use's generation too (`reopen` and `commit`).
-        self.slot(index_of(commit)).is_some_and(|slot| !is_written(slot))
+        // The slot first: while it is not written its chunk stays in the use that reserved it, and a later use shows its generation.
+        self.slot(index_of(commit)).is_some_and(|slot| slot.committed(commit).is_none())
             && commit_word(self.generation(), index_of(commit)) == commit
     }
 
