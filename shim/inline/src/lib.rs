@@ -7,11 +7,10 @@
 //!
 //! What is patched is what the shim exports: the driver's function of a name is led to the shim's function of that
 //! name. Where its original goes on is written into a variable of the shim ([`gputrace_abi::patches`]). A function that
-//! cannot be patched safely (`examine`) is left as it was, whole, and the trace names it.
+//! cannot be patched safely (`gputrace_patch`) is left as it was, whole, and the trace names it.
 
 mod elf;
 mod engine;
-mod examine;
 mod patch;
 mod process;
 

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use gputrace_abi::patches::{Outcome, Patches, why};
+use gputrace_patch::{FAR, Trouble};
 
 use crate::elf::{Function, Library};
 use crate::engine::{self, Engine};
-use crate::examine::{self, Trouble};
 
 /// Leads the driver's functions to the shim's, and enters what came of each into the table.
 ///
@@ -44,7 +44,7 @@ pub(crate) unsafe fn driver(driver: &Library, shim: &Library, table: &Patches, i
 unsafe fn replace(engine: &mut impl Engine, function: &Function, hook: usize) -> Result<usize, u8> {
     // SAFETY: the function's bytes are mapped, as its symbol says.
     let code = unsafe { std::slice::from_raw_parts(function.address as *const u8, function.bytes) };
-    examine::start(code, function.address).map_err(|trouble| match trouble {
+    gputrace_patch::start(code, function.address, FAR).map_err(|trouble| match trouble {
         Trouble::TooShort => why::TOO_SHORT,
         Trouble::UnknownStart => why::UNKNOWN_START,
         Trouble::JumpsBack => why::JUMPS_BACK,

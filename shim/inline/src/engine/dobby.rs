@@ -1,5 +1,5 @@
 //! dobby-hook: 14 bytes on x86-64, where it moves any instruction; 16 on aarch64, where it moves those only that do not
-//! refer to their own address (what it would do wrong is kept from it by [`crate::examine`]).
+//! refer to their own address (what it would do wrong is kept from it by [`gputrace_patch`]).
 
 use std::ffi::c_void;
 

@@ -1,22 +1,27 @@
-//! On aarch64 the jump takes four instructions and register x17. dobby-hook copies instructions that refer to their own
-//! address as they are, which makes them wrong, so none of them may be among those that move.
+//! On aarch64 a jump to anywhere takes four instructions and register x17, and one to what lies near one instruction. Instructions
+//! move as they are; those that refer to their own address would be wrong then, so none of them may be among them.
 
 use super::Trouble;
 
-/// Instructions that the engine's jump replaces.
-const MOVED: usize = 4;
+/// Bytes of a jump to anywhere, as the engines write it.
+pub const FAR: usize = 16;
+/// Bytes of a jump within 128 MiB.
+pub const NEAR: usize = 4;
 /// Scratch register of the jump and of the way back.
 const SCRATCH: u32 = 17;
 
-/// Whether the function of these bytes at `address` can be patched.
-pub(crate) fn start(code: &[u8], _address: usize) -> Result<(), Trouble> {
+/// Whether the function of these bytes at `address` can be patched with a jump of so many bytes: how many of its bytes move.
+pub fn start(code: &[u8], _address: usize, jump: usize) -> Result<usize, Trouble> {
+    let count = jump.div_ceil(4);
     let words: Vec<u32> = code.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
-    let Some((moved, rest)) = words.split_at_checked(MOVED) else { return Err(Trouble::TooShort) };
-    if moved.iter().any(|word| refers_to_itself(*word) || is_call(*word) || uses(*word, SCRATCH) || *word == 0) {
+    let Some((moved, rest)) = words.split_at_checked(count) else { return Err(Trouble::TooShort) };
+    if moved.iter().any(|word| {
+        refers_to_itself(*word) || is_call(*word) || is_landing(*word) || uses(*word, SCRATCH) || *word == 0
+    }) {
         return Err(Trouble::UnknownStart);
     }
-    let mut back = rest.iter().zip(MOVED as i64..).filter_map(|(word, at)| Some(at + branch(*word)?));
-    if back.any(|to| (0..MOVED as i64).contains(&to)) { Err(Trouble::JumpsBack) } else { Ok(()) }
+    let mut back = rest.iter().zip(count as i64..).filter_map(|(word, at)| Some(at + branch(*word)?));
+    if back.any(|to| (0..count as i64).contains(&to)) { Err(Trouble::JumpsBack) } else { Ok(4 * count) }
 }
 
 /// adr, adrp, a literal load, or a branch by a distance.
@@ -31,6 +36,11 @@ fn is_bl(word: u32) -> bool {
 /// A call by register, with or without authentication.
 fn is_call(word: u32) -> bool {
     word & 0xfeff_f000 == 0xd63f_0000
+}
+
+/// What a jump by register may have to land on (`bti`, `paciasp`, `pacibsp`): it stays where it is.
+fn is_landing(word: u32) -> bool {
+    word & 0xffff_ff3f == 0xd503_241f || word == 0xd503_233f || word == 0xd503_237f
 }
 
 /// Whether any field where instructions name registers names this one.
@@ -60,7 +70,8 @@ mod tests {
     const RET: u32 = 0xd65f_03c0;
 
     fn examined(words: &[u32]) -> Result<(), Trouble> {
-        start(words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>().as_slice(), 0x40_0000)
+        start(words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>().as_slice(), 0x40_0000, FAR)
+            .map(|_| ())
     }
 
     #[test]
@@ -84,6 +95,9 @@ mod tests {
             0x3600_0040,
             0xd63f_0000,
             0xaa00_03f1,
+            // bti c, paciasp.
+            0xd503_245f,
+            0xd503_233f,
         ];
         for word in forbidden {
             assert_eq!(examined(&[NOP, word, NOP, NOP, RET]), Err(Trouble::UnknownStart), "{word:x}");

@@ -1,15 +1,17 @@
-//! On x86-64 the jump takes 14 bytes; iced-x86, with which the engine moves instructions, decodes them here.
+//! On x86-64 a jump to anywhere takes 14 bytes, and one to what lies near 5; iced-x86 decodes the instructions.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
 use super::Trouble;
 
-/// Bytes of the engine's jump.
-const JUMP: usize = 14;
+/// Bytes of a jump to anywhere, as the engines write it.
+pub const FAR: usize = 14;
+/// Bytes of a jump within two gigabytes.
+pub const NEAR: usize = 5;
 
-/// Whether the function of these bytes at `address` can be patched.
-pub(crate) fn start(code: &[u8], address: usize) -> Result<(), Trouble> {
-    if code.len() < JUMP {
+/// Whether the function of these bytes at `address` can be patched with a jump of so many bytes: how many of its bytes move.
+pub fn start(code: &[u8], address: usize, jump: usize) -> Result<usize, Trouble> {
+    if code.len() < jump {
         return Err(Trouble::TooShort);
     }
     let address = address as u64;
@@ -19,9 +21,9 @@ pub(crate) fn start(code: &[u8], address: usize) -> Result<(), Trouble> {
         let offset = (instruction.ip() - address) as usize;
         if instruction.is_invalid() {
             // Of the last instruction only a part is the function's, or these are data: no telling what refers to them.
-            return Err(if moved < JUMP { Trouble::TooShort } else { Trouble::UnknownStart });
+            return Err(if moved < jump { Trouble::TooShort } else { Trouble::UnknownStart });
         }
-        if offset < JUMP {
+        if offset < jump {
             moved = offset + instruction.len();
             // While a called function runs, the return address would lie where no unwinder knows the way.
             if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
@@ -30,11 +32,11 @@ pub(crate) fn start(code: &[u8], address: usize) -> Result<(), Trouble> {
         }
         targets.extend(target(&instruction));
     }
-    if moved < JUMP {
+    if moved < jump {
         return Err(Trouble::TooShort);
     }
     let inside = address..address + moved as u64;
-    if targets.iter().any(|target| inside.contains(target)) { Err(Trouble::JumpsBack) } else { Ok(()) }
+    if targets.iter().any(|target| inside.contains(target)) { Err(Trouble::JumpsBack) } else { Ok(moved) }
 }
 
 /// Where a jump leads. Calls of the function itself come to the hook as those of others do.
@@ -53,7 +55,18 @@ mod tests {
     const AT: usize = 0x40_0000;
 
     fn examined(parts: &[&[u8]]) -> Result<(), Trouble> {
-        start(&parts.concat(), AT)
+        start(&parts.concat(), AT, FAR).map(|_| ())
+    }
+
+    #[test]
+    fn a_near_jump_moves_no_more_than_it_must() {
+        // push %rbp; mov %rsp,%rbp; push %rbx; sub $24,%rsp: five bytes end in the middle of nothing.
+        let usual = [&[0x55u8][..], &[0x48, 0x89, 0xe5], &[0x53], &[0x48, 0x83, 0xec, 0x18], RET].concat();
+        assert_eq!(start(&usual, AT, NEAR), Ok(5));
+        // xor %eax,%eax; mov $4,%ecx; ret: the second instruction moves as a whole.
+        let odd = [&[0x31, 0xc0][..], &[0xb9, 4, 0, 0, 0], RET].concat();
+        assert_eq!(start(&odd, AT, NEAR), Ok(7));
+        assert_eq!(start(&[0x31, 0xc0, 0xc3], AT, NEAR), Err(Trouble::TooShort));
     }
 
     const NOPS: &[u8] = &[0x90; 14];
