@@ -44,6 +44,10 @@ impl<const N: usize> Members<N> {
         }
     }
 
+    fn clear(&self) {
+        self.handle.iter().for_each(|handle| handle.store(0, Ordering::Release));
+    }
+
     fn remove_all_of(&self, origin: u64) {
         for (place, from) in self.handle.iter().zip(&self.origin) {
             let handle = place.load(Ordering::Acquire);
@@ -69,6 +73,13 @@ pub(crate) fn names_wanted() -> bool {
 /// Makes launches check their functions' names from now on.
 pub(crate) fn want_names() {
     ATTENTION.fetch_or(NAMES, Ordering::Relaxed);
+}
+
+/// Nothing is known: captures that were open may have ended unseen, and names of functions were never seen.
+pub(crate) fn forget() {
+    STREAMS.clear();
+    EVENTS.clear();
+    ATTENTION.store(NAMES, Ordering::Relaxed);
 }
 
 /// Whether work on this stream goes into a graph.

@@ -38,6 +38,11 @@ pub(crate) fn forget(state: Option<&State>) {
     }
 }
 
+/// Contexts may have come and gone unseen: they get numbers from the first on again, and are told of again.
+pub(crate) fn forget_all() {
+    HANDLES.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+}
+
 /// The context was destroyed.
 pub(crate) fn destroyed(handle: u64) {
     for place in &HANDLES {

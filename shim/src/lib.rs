@@ -15,6 +15,8 @@
 
 #[cfg(target_os = "linux")]
 mod arenas;
+#[cfg(target_os = "linux")]
+mod attach;
 mod calibrate;
 #[cfg(target_os = "linux")]
 mod capture;

@@ -12,7 +12,7 @@ use gputrace_abi::event::{past, text_kind};
 
 use crate::hooks::cuda::DriverCalls;
 use crate::thread::State;
-use crate::{capture, session, tls};
+use crate::{attach, capture, devices, session, tls};
 
 static KNOWN: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
 /// What of the driver was reported as not covered, by hash.
@@ -34,6 +34,10 @@ pub(crate) fn launched(function: u64) {
         cold_path();
         // While a capture is open no driver call of ours is made; the next launch outside asks.
         if !capture::any() {
+            // The program's cuInit was before us.
+            if attach::is_attached() {
+                devices::tell();
+            }
             learn(function, DriverCalls::function_name);
         }
     }
@@ -98,6 +102,11 @@ pub(crate) fn unloaded() {
     for known in &KNOWN {
         known.store(0, Ordering::Relaxed);
     }
+}
+
+/// What of the driver is not covered is told of again.
+pub(crate) fn report_again() {
+    REPORTED.iter().for_each(|known| known.store(0, Ordering::Relaxed));
 }
 
 fn write(state: &State, function: u64, name: &CStr) -> bool {

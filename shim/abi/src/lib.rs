@@ -14,6 +14,7 @@ extern crate std;
 
 pub mod activity;
 pub mod arenas;
+pub mod attach;
 pub mod clock;
 pub mod collective;
 pub mod device;

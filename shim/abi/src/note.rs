@@ -46,3 +46,5 @@ pub const OTHER_NEW: u32 = 1 << 20;
 pub const PYTHON_POOLS: u32 = 1 << 21;
 /// What malloc holds for itself was asked for, and this malloc cannot be asked: it is not glibc's, or older than 2.33.
 pub const NO_ARENAS: u32 = 1 << 22;
+/// `gputrace attach` brought the shim into the process while it ran: only the driver's functions are hooked.
+pub const ATTACHED: u32 = 1 << 23;

@@ -149,6 +149,25 @@ impl Patches {
         self.base.store(0, Ordering::Release);
     }
 
+    /// All functions that were looked at, and what came of them.
+    pub fn all(&self) -> impl Iterator<Item = (usize, Outcome)> {
+        let known = self.entries.iter().map(|[key, _]| key.load(Ordering::Acquire)).filter(|key| *key != 0);
+        known.filter_map(|key| Some((key, self.outcome(key)?)))
+    }
+
+    /// The table as it lies in memory: for who writes it into another process.
+    pub fn words(&self) -> impl Iterator<Item = usize> {
+        let head = [&self.base, &self.dynamic, &self.namespace, &self.path, &self.used];
+        head.into_iter().chain(self.entries.iter().flatten()).map(|word| word.load(Ordering::Acquire))
+    }
+
+    /// The same the other way round. Words that are missing are zero.
+    pub fn set_words(&self, words: impl Iterator<Item = usize>) {
+        let head = [&self.base, &self.dynamic, &self.namespace, &self.path, &self.used];
+        let places = head.into_iter().chain(self.entries.iter().flatten());
+        places.zip(words).for_each(|(place, word)| place.store(word, Ordering::Release));
+    }
+
     /// Forgets an earlier driver before another one is patched.
     pub fn clear(&self) {
         self.used.store(0, Ordering::Relaxed);
@@ -183,6 +202,11 @@ mod tests {
         assert_eq!(TABLE.driver(), None);
         TABLE.publish(driver);
         assert_eq!(TABLE.driver(), Some(driver));
+        static COPY: Patches = Patches::new();
+        COPY.set_words(TABLE.words());
+        assert_eq!((COPY.driver(), COPY.all().count()), (Some(driver), MOST));
+        assert!(COPY.all().all(|(function, outcome)| TABLE.outcome(function) == Some(outcome)));
+        assert_eq!(TABLE.words().count() * size_of::<usize>(), size_of::<Patches>());
         TABLE.withdraw();
         assert_eq!((TABLE.driver(), TABLE.outcome(0x7000_0000)), (None, Some(outcome(0))));
         TABLE.clear();

@@ -158,6 +158,14 @@ pub(super) fn pin() {
     }
 }
 
+/// Finds the originals in the driver that was patched, and takes a reference on it: for a thread that may take the loader's lock.
+pub(crate) fn bind_patched() {
+    if BOUND.load(Ordering::Acquire) == 0 && inline::driver().is_some() {
+        bind(None);
+    }
+    pin();
+}
+
 /// Finds all originals: in the driver that was patched, in the loaded one, behind other preloaded interposers, or in the library of `handle` (a copy
 /// in another link namespace, which our search does not see).
 ///

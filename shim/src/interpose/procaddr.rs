@@ -12,7 +12,7 @@ use gputrace_abi::sync::Ordering;
 
 use super::driver;
 use crate::hooks::{Hook, cuda};
-use crate::{count, names, session};
+use crate::{attach, count, names, session};
 
 /// The functions; counted only.
 pub(crate) const LIST: [Hook; COUNT as usize] = [
@@ -114,6 +114,7 @@ unsafe fn replace(result: u32, symbol: *const c_char, pfn: *mut *mut c_void, ver
         }
     }
     match driver::hook_at(found as usize) {
+        Some((_, number)) if attach::is_attached() => driver::note_route(number, route::PROC_ADDRESS),
         Some((hook, number)) => {
             driver::note_route(number, route::PROC_ADDRESS);
             // SAFETY: as above.

@@ -9,7 +9,7 @@ use gputrace_abi::{MAGIC, VERSION};
 use super::path::Path;
 use super::{Failure, complain_of, fill, make_file};
 use crate::interpose::{driver, elf, inline, scope};
-use crate::{arenas, gpu_time, hooks, sampling, stack, sys, wait};
+use crate::{arenas, attach, gpu_time, hooks, sampling, stack, sys, wait};
 
 pub(super) use crate::ending::listen;
 pub(super) use crate::gpu_time::{budget_ppm, spares_launches};
@@ -37,7 +37,9 @@ static AS_FILES: AtomicU32 = AtomicU32::new(0);
 /// Reads what else the launcher asked for.
 pub(super) fn configure() {
     AS_FILES.store((sys::variable(b"GPUTRACE_SEGMENT") == Some(b"file")) as u32, Ordering::Relaxed);
-    stack::remember_main_stack(sys::environment() as usize);
+    if !attach::is_attached() {
+        stack::remember_main_stack(sys::environment() as usize);
+    }
     let calls = sys::variable(b"GPUTRACE_STACKS");
     // As those of calls unless told.
     let wanted = sys::variable(b"GPUTRACE_MALLOC_STACKS").or(calls) != Some(b"off");

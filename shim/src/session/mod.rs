@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 
 use gputrace_abi::clock::{self, ClockKind};
 use gputrace_abi::hello::Refusal;
-use gputrace_abi::layout::{self, COUNTER_BLOCKS, SHARED_COUNTERS, SMALLEST_BYTES, View, note};
+use gputrace_abi::layout::{self, COUNTER_BLOCKS, Header, SHARED_COUNTERS, SMALLEST_BYTES, View, note};
 use gputrace_abi::{MAGIC, VERSION};
 
 #[cfg(target_os = "linux")]
@@ -128,9 +128,15 @@ pub(crate) fn start_in_constructor() {
     if !platform::is_in_place() || sys::variable(b"GPUTRACE") == Some(b"off") || sys::exists(c"/etc/gputrace/disable") {
         return;
     }
+    start(folder);
+}
+
+/// Makes the segment of the session with this folder, as the environment asks for it.
+pub(crate) fn start(folder: &[u8]) {
     if folder.len() + b"/sock".len() >= PATH_BYTES {
         return complain(b"the session folder's path is too long");
     }
+    FOLDER.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     for (i, byte) in folder.iter().enumerate() {
         if let Some(word) = FOLDER.get(i / 8) {
             word.fetch_or(u64::from(*byte) << (8 * (i % 8)), Ordering::Relaxed);
@@ -274,11 +280,7 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     put(&header.budget_ppm, platform::budget_ppm());
     shed::tell(header, platform::spares_launches(), platform::budget_ppm() != 0);
     control::begin(header);
-    let moment = [now(), sys::clock_ns(sys::MONOTONIC), sys::clock_ns(libc::CLOCK_REALTIME)];
-    for (place, value) in header.started.iter().zip(moment) {
-        place.store(value, Ordering::Relaxed);
-    }
-    stack::begin_segment(moment[0]);
+    stamp(header);
     put(&header.block_when_full, BLOCK_WHEN_FULL.load(Ordering::Relaxed));
     put(&header.notes, notes | NOTES.load(Ordering::Relaxed));
     let chunks = layout::chunks_in(bytes);
@@ -294,6 +296,27 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     info::write_info(&view);
     header.magic.store(MAGIC, Ordering::Release);
     SEGMENT.store(base, Ordering::Relaxed);
+}
+
+/// The segment's account begins now, and recording is on.
+#[cfg(target_os = "linux")]
+pub(crate) fn begin_anew(view: &View) {
+    let header = view.header();
+    stamp(header);
+    header.switches.store(0, Ordering::Relaxed);
+    control::begin(header);
+    // What is not to be recorded is not, until somebody says so; what was, is.
+    thread::pause(header.paused.load(Ordering::Relaxed) != 0);
+}
+
+/// Writes the moment from which on the account is.
+fn stamp(header: &Header) {
+    let moment = [now(), sys::clock_ns(sys::MONOTONIC), sys::clock_ns(libc::CLOCK_REALTIME)];
+    for (place, value) in header.started.iter().zip(moment) {
+        place.store(value, Ordering::Relaxed);
+    }
+    let [ticks, ..] = moment;
+    stack::begin_segment(ticks);
 }
 
 pub(crate) fn number(text: &[u8]) -> Option<u64> {
@@ -313,6 +336,11 @@ fn complain_of(why: Refusal) {
 }
 
 fn complain(why: &[u8]) {
+    // Who attached says it: the program's stderr is its own.
+    #[cfg(target_os = "linux")]
+    if crate::attach::takes(why) {
+        return;
+    }
     let mut line = [0u8; 160];
     let mut pid = Path::empty();
     pid.push_number(u64::from(sys::getpid()));

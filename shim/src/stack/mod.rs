@@ -28,7 +28,7 @@ use failures::Wanted;
 use frames::{Frames, Sink};
 use known::Known;
 pub(crate) use known::begin_segment;
-pub(crate) use native::remember_main_stack;
+pub(crate) use native::{remember_main_stack, told_main_stack};
 
 use crate::sampling;
 use crate::thread::State;

@@ -23,7 +23,7 @@ pub(super) fn prepare(states: *mut u8, bytes: usize) -> Result<(), &'static [u8]
         return Err(b"the kernel has no MADV_WIPEONFORK (Linux 4.14)");
     }
     if let Some(key) = make_exit_key() {
-        SET_SPECIFIC.store(elf::next_definition(c"pthread_setspecific"), Ordering::Relaxed);
+        SET_SPECIFIC.store(elf::next_or_any(c"pthread_setspecific"), Ordering::Relaxed);
         EXIT_KEY.store(u64::from(key), Ordering::Relaxed);
     }
     Ok(())
@@ -37,8 +37,8 @@ const KEYS: usize = 32;
 /// The program keeps the numbers that it would have got. And a libc in another link namespace (dlmopen) numbers its
 /// keys from 0 again but finds values in the same thread: the vendor's driver, opened so, took our value for its own.
 fn make_exit_key() -> Option<u32> {
-    let create = elf::next_definition(c"pthread_key_create");
-    let delete = elf::next_definition(c"pthread_key_delete");
+    let create = elf::next_or_any(c"pthread_key_create");
+    let delete = elf::next_or_any(c"pthread_key_delete");
     if create == 0 || delete == 0 {
         return None;
     }
@@ -70,7 +70,7 @@ fn make_exit_key() -> Option<u32> {
 
 /// Where the kernel cannot wipe (gVisor): fork's handler does.
 fn wipe_by_handler() -> bool {
-    let register = elf::next_definition(c"__register_atfork");
+    let register = elf::next_or_any(c"__register_atfork");
     if register == 0 {
         return false;
     }

@@ -44,6 +44,19 @@ pub(crate) fn pause(paused: bool) {
     }
 }
 
+/// Threads have changed their contexts unseen: each asks again.
+#[cfg(target_os = "linux")]
+pub(crate) fn forget_contexts() {
+    let states = STATES.load(Ordering::Acquire) as *const State;
+    if states.is_null() {
+        return;
+    }
+    for number in 0..=HIGHEST.load(Ordering::Relaxed) {
+        // SAFETY: as above; a thread reads the word in a hook only, and nobody is in one.
+        unsafe { &*states.add(number + 1) }.context.set(UNKNOWN_CONTEXT);
+    }
+}
+
 /// [`State::context`] of a thread whose context is to be asked for.
 pub(crate) const UNKNOWN_CONTEXT: u16 = u16::MAX;
 

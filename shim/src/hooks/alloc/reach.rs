@@ -3,7 +3,7 @@
 use gputrace_abi::layout::note;
 
 use crate::interpose::elf;
-use crate::session;
+use crate::{attach, session};
 
 /// Why this program's malloc is not to be recorded, as a bit of [`note`]; 0 when it is.
 ///
@@ -25,7 +25,8 @@ pub(crate) fn out_of_reach() -> u32 {
 /// its own, and which of these to call then, and for how long it stays loaded, nobody could say.
 pub(crate) fn note_allocator() {
     let malloc = elf::next_definition(c"malloc");
-    if malloc == elf::in_library(c"libc.so.6", c"malloc") {
+    // Nothing comes after us in a process that was attached to, and its malloc does not come to us.
+    if attach::is_attached() || malloc == elf::in_library(c"libc.so.6", c"malloc") {
         return;
     }
     session::say(note::OTHER_MALLOC);

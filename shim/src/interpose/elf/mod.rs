@@ -138,7 +138,8 @@ pub(crate) fn range_of(address: usize) -> (usize, usize) {
     range
 }
 
-fn next_or_any(name: &CStr) -> usize {
+/// The next definition after ours in search order; any other one where nothing comes after us.
+pub(crate) fn next_or_any(name: &CStr) -> usize {
     match next_definition(name) {
         0 => anywhere(name),
         found => found,

@@ -31,6 +31,16 @@ pub(crate) fn remember_main_stack(environment: usize) {
     }
 }
 
+/// The same in a process that was attached to, by what is known from outside: where the main thread's stack ends, and its block (0: not
+/// known).
+#[cfg(target_os = "linux")]
+pub(crate) fn told_main_stack(end: usize, block: usize) {
+    let bytes = sys::limit(libc::RLIMIT_STACK).min(MAIN_MOST) as usize;
+    MAIN_BLOCK.store(block, Ordering::Relaxed);
+    MAIN_BYTES.store(bytes, Ordering::Relaxed);
+    MAIN_END.store(end & !7, Ordering::Relaxed);
+}
+
 /// The end of the stack on which `here` lies; none where that is not known.
 pub(super) fn end_of_stack(here: usize) -> Option<usize> {
     let below = |end: usize, most: usize| here < end && end - here <= most;

@@ -22,7 +22,7 @@ use crate::thread::State;
 use cache::Known;
 use rules::{Base, Rule};
 
-pub(crate) use bounds::remember_main_stack;
+pub(crate) use bounds::{remember_main_stack, told_main_stack};
 pub(super) use find::{is_lock_free, prepare};
 
 /// Where a thread is.
