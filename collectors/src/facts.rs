@@ -393,6 +393,11 @@ pub(crate) fn notes(bits: u32, past: &[manifest::Past], patched: bool) -> Vec<St
             "the program ended before CUPTI had told of all that its GPU did: the last kernels may be missing",
         ),
         (note::NOT_INLINE, "inline hooks were asked for, but the loader did not take the engine: symbols were used"),
+        (
+            note::ATTACHED,
+            "attached to while it ran: calls of the driver are recorded from then on; malloc, waits for the operating system, NVTX and NCCL are \
+             not, and what was made before is known as far as the driver tells it when it is asked",
+        ),
     ];
     ways.chain(ALL.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, text)| (*text).to_owned())).collect()
 }

@@ -81,6 +81,8 @@ pub use facts::quote;
 #[cfg(target_os = "linux")]
 pub use kernel::processes;
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
+#[cfg(target_os = "linux")]
+pub use outside::Unwinder;
 pub use symbols::CLIENT as DEBUGINFOD_CLIENT;
 pub use writer::was_killed;
 

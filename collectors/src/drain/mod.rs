@@ -392,6 +392,10 @@ impl Drain {
             recovered.lost += process.lost();
         }
         self.manifest.add_devices(process.devices.all());
+        if self.config.standing && process.ended_ns.is_none() {
+            // It runs on with its segment: a later collector finds it there, and what it told once.
+            return process.close_account();
+        }
         if let Some(file) = &process.file {
             self.arrivals.forget(file);
         }

@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{is_on_processor, is_stopped, look};
+#[cfg(target_os = "linux")]
+pub use native::Unwinder;
+
 #[cfg(target_os = "macos")]
 pub(crate) use macos::{is_on_processor, is_stopped, look};
 

@@ -64,37 +64,54 @@ impl Native {
 
     /// The frames of a thread, innermost first.
     pub(super) fn walk(&mut self, memory: &Memory, stack: u64, counter: u64) -> Vec<StackRow> {
-        let (stack_pointer, return_address) = NUMBERS;
         let mut known = [None; REGISTERS];
-        known[usize::from(stack_pointer.0)] = Some(stack);
-        let (mut rows, mut at) = (Vec::new(), counter);
-        while rows.len() < MOST_FRAMES {
-            // A return address stands behind its call.
-            let inside = if rows.is_empty() { at } else { at.wrapping_sub(1) };
-            let Some(tables) = self.tables(inside) else { break };
+        known[usize::from(NUMBERS.0.0)] = Some(stack);
+        let mut rows = Vec::new();
+        let whole = self.follow(memory, known, counter, MOST_FRAMES, |inside, path, bias| {
             // Who looks symbols up takes the address for a return address.
-            let offset = inside.wrapping_add(1).wrapping_sub(tables.1.bias) as i64;
+            let offset = inside.wrapping_add(1).wrapping_sub(bias) as i64;
             rows.push(StackRow {
                 language: "native",
-                module: Some(tables.0.clone()),
+                module: Some(path.clone()),
                 offset: Some(offset),
                 ..StackRow::default()
             });
-            let Some((next, registers)) = tables.1.caller(memory, inside, &known, return_address) else { break };
+        });
+        if let Some(last) = rows.last_mut() {
+            last.cut = !whole;
+        }
+        rows
+    }
+
+    /// Tells the frames, innermost first: an address inside of the call that each is in, the file of its code, and what is added to that
+    /// file's addresses. True: the last one was called by nobody.
+    fn follow(
+        &mut self,
+        memory: &Memory,
+        mut known: Registers,
+        counter: u64,
+        most: usize,
+        mut each: impl FnMut(u64, &Arc<str>, u64),
+    ) -> bool {
+        let (stack_pointer, return_address) = NUMBERS;
+        let mut at = counter;
+        for number in 0..most {
+            // A return address stands behind its call.
+            let inside = if number == 0 { at } else { at.wrapping_sub(1) };
+            let Some(tables) = self.tables(inside) else { return false };
+            each(inside, tables.0, tables.1.bias);
+            let Some((next, registers)) = tables.1.caller(memory, inside, &known, return_address) else { return false };
             if next == 0 {
-                return rows;
+                return true;
             }
-            // Stacks grow down: the caller's frame lies above.
+            // Stacks grow down: the caller's frame lies above. One without a frame of its own has its caller's.
             let sp = |of: &Registers| of[usize::from(stack_pointer.0)];
-            if sp(&registers) <= sp(&known) {
-                break;
+            if sp(&registers) < sp(&known) || (number > 0 && sp(&registers) == sp(&known)) {
+                return false;
             }
             (at, known) = (next, registers);
         }
-        if let Some(last) = rows.last_mut() {
-            last.cut = true;
-        }
-        rows
+        false
     }
 
     /// The tables of the file whose code stands at an address.
@@ -109,6 +126,31 @@ impl Native {
         };
         let (path, tables) = self.files.get(at)?;
         Some((path, tables.as_ref()?))
+    }
+}
+
+/// The frames of threads that somebody has stopped, and of which all registers are known.
+pub struct Unwinder {
+    native: Native,
+    memory: Memory,
+}
+
+impl Unwinder {
+    /// Those of this process, with the code that it has mapped now.
+    pub fn of(pid: i32) -> Unwinder {
+        Unwinder { native: Native::of(pid), memory: Memory::of(pid) }
+    }
+
+    /// An address inside of each call that the thread is in, innermost first, and the file of its code. None: that is not all of them.
+    pub fn frames(&mut self, registers: &[(u16, u64)], counter: u64) -> Option<Vec<(u64, Arc<str>)>> {
+        const MOST: usize = 4096;
+        let mut known = [None; REGISTERS];
+        for (number, value) in registers {
+            *known.get_mut(usize::from(*number))? = Some(*value);
+        }
+        let mut frames = Vec::new();
+        let each = |inside, path: &Arc<str>, _| frames.push((inside, path.clone()));
+        self.native.follow(&self.memory, known, counter, MOST, each).then_some(frames)
     }
 }
 

@@ -45,6 +45,13 @@ impl Process {
         }
     }
 
+    /// What its threads counted is in a trace that is whole, and not of the next one's account.
+    pub(crate) fn close_account(&mut self) {
+        if let Some(told) = self.told() {
+            told.retired(&Retired::default());
+        }
+    }
+
     /// Keeps it in a file from now on: of every process, for the file's name says which one it is.
     pub(crate) fn keep_in(&mut self, file: PathBuf) {
         if self.told.is_none() {
