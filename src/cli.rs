@@ -3,6 +3,7 @@
 //! `record` is the default: `gputrace -- COMMAND` needs no word before the options. The help texts are the options'
 //! documentation; each names its unit, its default and what it is for.
 
+mod attach;
 mod capture;
 mod check;
 mod collect;
@@ -30,6 +31,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use attach::AttachArgs;
 pub(crate) use capture::CaptureRange;
 pub(crate) use check::CheckArgs;
 pub(crate) use collect::{CollectArgs, EnvArgs, EnvFormat};
@@ -86,6 +88,8 @@ pub(crate) enum Action {
     Import(ImportArgs),
     /// Compare two traces, number by number
     Diff(DiffArgs),
+    /// Trace a process that runs already, from now on (experimental)
+    Attach(AttachArgs),
     /// Collect what programs of a session do that is there whether gputrace runs or not
     Collect(CollectArgs),
     /// Print the environment of such a session's programs, or start one
@@ -182,11 +186,12 @@ pub(crate) enum SchemaFormat {
     Json,
 }
 
-const SUBCOMMANDS: [&str; 21] = [
+const SUBCOMMANDS: [&str; 22] = [
     "record",
     "report",
     "check",
     "diff",
+    "attach",
     "collect",
     "env",
     "top",

@@ -1,6 +1,8 @@
 //! The command `gputrace`: parses, dispatches, prints the error, sets the exit code. Nothing else prints errors or exits.
 
 mod analysis;
+#[cfg(target_os = "linux")]
+mod attach;
 mod check;
 mod cli;
 mod commands;
@@ -55,7 +57,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
 
 fn dispatch(action: Action) -> Ending {
     let own_failure = match action {
-        Action::Record(_) | Action::Demo(_) => OWN_FAILURE,
+        Action::Record(_) | Action::Demo(_) | Action::Attach(_) => OWN_FAILURE,
         // 1 says that a limit is exceeded.
         Action::Check(_) => USAGE,
         _ => 1,
@@ -70,6 +72,7 @@ fn dispatch(action: Action) -> Ending {
         Action::Export(args) => commands::export::run(&args).map(|()| Ending::Code(0)),
         Action::Import(args) => commands::import::run(&args).map(|()| Ending::Code(0)),
         Action::Diff(args) => commands::diff::run(&args).map(|()| Ending::Code(0)),
+        Action::Attach(args) => commands::attach::run(args),
         Action::Collect(args) => commands::collect::run(args),
         Action::Env(args) => commands::collect::env(&args),
         Action::Top(args) => commands::top::run(&args),

@@ -62,6 +62,7 @@
 //! | `stacks` | each costly wait names the line of Python that caused it, as each version of Python itself says |
 //! | `interpreters` | Python embedded, in several interpreters, and while it ends: harmless, and no stack that was not so |
 //! | `unreached` | children that the shim cannot reach run as they do alone and are named when they use CUDA |
+//! | `attach` | a process that runs is traced from now on, is as it was afterwards, and is left alone where it must be |
 //! | `standing` | a session outlives its collectors: what is traced meanwhile is in the trace, and nothing twice |
 //! | `brake` | a command that faults again and again soon after its start is not traced until somebody says so |
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
@@ -86,6 +87,7 @@ mod aarch64;
 mod allocations;
 mod analyses;
 mod apple;
+mod attach;
 mod book;
 mod bottlenecks;
 mod brake;

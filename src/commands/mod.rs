@@ -1,5 +1,7 @@
 //! The subcommands, one file each. They return what to exit with, or an error in the user's words; `main` does the rest.
 
+#[cfg_attr(target_os = "macos", path = "attach/macos.rs")]
+pub(crate) mod attach;
 pub(crate) mod check;
 pub(crate) mod collect;
 pub(crate) mod demo;

@@ -132,6 +132,18 @@ impl Standing {
         session(&self.root)
     }
 
+    /// What programs load.
+    #[cfg_attr(target_os = "macos", expect(dead_code, reason = "attach is for Linux"))]
+    pub(crate) fn shim(&self) -> PathBuf {
+        self.root.join(others::SHIM)
+    }
+
+    /// Removes the folder: nobody looks for it any more.
+    #[cfg_attr(target_os = "macos", expect(dead_code, reason = "attach is for Linux"))]
+    pub(crate) fn remove(self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+
     /// Says who is at work here, and with what programs are to be started.
     pub(crate) fn tell(&self, about: &About) -> Result<()> {
         let (to, young) = (self.root.join(ABOUT), self.root.join(".about.new"));
