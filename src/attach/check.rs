@@ -133,9 +133,11 @@ fn refusal(pid: i32, error: &std::io::Error) -> String {
         _ if undumpable && !capable => {
             "may not be looked into (it was setuid, or made itself so: not dumpable); start it with gputrace instead".to_owned()
         }
-        Some(1) if !capable => "may be attached to by its ancestors only (kernel.yama.ptrace_scope is 1): sudo sysctl kernel.yama.ptrace_scope=0, or in a \
-             container --cap-add SYS_PTRACE"
-            .to_owned(),
+        Some(1) if !capable => {
+            "may be attached to by its ancestors only (kernel.yama.ptrace_scope is 1): sudo sysctl kernel.yama.ptrace_scope=0, \
+             or in a container --cap-add SYS_PTRACE"
+                .to_owned()
+        }
         _ => format!("may not be looked into ({error}); in a container that takes --cap-add SYS_PTRACE"),
     }
 }

@@ -392,16 +392,7 @@ impl Drain {
             recovered.lost += process.lost();
         }
         self.manifest.add_devices(process.devices.all());
-        if self.config.standing && process.ended_ns.is_none() {
-            // It runs on with its segment: a later collector finds it there, and what it told once.
-            return process.close_account();
-        }
-        if let Some(file) = &process.file {
-            self.arrivals.forget(file);
-        }
-        if let Some(kept) = &process.kept {
-            let _ = std::fs::remove_file(kept);
-        }
+        self.let_files_go(&mut process);
     }
 
     /// Hands on full batches, and when it is time the others.
