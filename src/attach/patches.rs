@@ -223,12 +223,15 @@ impl Slots {
 mod tests {
     use super::*;
 
+    /// Where no word of a test's own memory is an address.
+    const FAR: u64 = 0x5a5a_1234_0000;
+
     fn slots() -> Slots {
         let slot = |function: u64, length: usize| Slot {
-            function,
-            at: 0x9000,
+            function: FAR + function,
+            at: FAR + 0x9000,
             before: vec![0x90; length],
-            jump: near_jump(function as usize, 0x9000).unwrap(),
+            jump: near_jump((FAR + function) as usize, (FAR + 0x9000) as usize).unwrap(),
             places: vec![(0, 0)],
         };
         Slots(vec![slot(0x1000, 5), slot(0x1010, 8), slot(0x2000, 7)])
@@ -237,7 +240,7 @@ mod tests {
     #[test]
     fn only_bytes_between_the_first_and_the_last_that_move_are_inside() {
         let slots = slots();
-        let inside = |address| slots.inside(address).map(|slot| slot.function);
+        let inside = |address| slots.inside(FAR + address).map(|slot| slot.function - FAR);
         assert_eq!([0xfff, 0x1000, 0x1005, 0x1010, 0x1018, 0x2007].map(inside), [None; 6]);
         assert_eq!([0x1001, 0x1004, 0x1017, 0x2006].map(inside), [0x1000, 0x1000, 0x1010, 0x2000].map(Some));
     }
@@ -248,9 +251,9 @@ mod tests {
         let slots = slots();
         let mut words = vec![0u64; 4096];
         let at = |words: &[u64]| words.as_ptr() as u64;
-        words[3000] = 0x1000;
+        words[3000] = FAR + 0x1000;
         let clear = (0..=3000).all(|from| from % 500 != 0 || !slots.is_named(&memory, at(&words[from..])));
-        words[3000] = 0x1013;
+        words[3000] = FAR + 0x1013;
         assert!(clear && slots.is_named(&memory, at(&words)) && slots.is_named(&memory, at(&words[3000..])));
     }
 

