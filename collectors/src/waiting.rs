@@ -1,7 +1,7 @@
 //! What a call needs that may wait for work before it: where it took more than twice that, the rest was waiting.
 //!
 //! Reports ask it of each row and know all of a run (`analysis/passes/waiting.rs` says why it is asked so); whoever watches a run
-//! has only what came so far ([`Needs`]).
+//! has only what came so far (`Needs`).
 
 use gputrace_abi::Class;
 use gputrace_abi::event::detail;
