@@ -33,10 +33,13 @@ fn names(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// gputrace with these words, each a text of a shell.
+/// gputrace with these words, each a text of a shell. Who starts the tests in the background has SIGINT ignored in them, and gputrace heeds that.
 fn shell(scratch: &Scratch, before: &str, words: &str) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", &format!("{before} exec \"$0\" {words}")]).arg(gputrace()).current_dir(scratch.path());
+    command
+        .args(["-c", &format!("{before} exec env --default-signal=INT,TERM \"$0\" {words}")])
+        .arg(gputrace())
+        .current_dir(scratch.path());
     command
 }
 
