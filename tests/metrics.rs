@@ -60,7 +60,7 @@ impl<'a> Run<'a> {
 
     /// One process after the other that works, for some seconds each: what its GPU did is told while it runs.
     fn start_to_work(scratch: &'a Scratch, options: &[&str]) -> Run<'a> {
-        Run::of(scratch, options, "while [ ! -e UNTIL ]; do WORK 20000 1 > work.txt; done")
+        Run::of(scratch, options, "while [ ! -e UNTIL ]; do WORK 100000 1 > work.txt; done")
     }
 
     fn of(scratch: &'a Scratch, options: &[&str], script: &str) -> Run<'a> {
