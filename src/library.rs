@@ -2,6 +2,8 @@
 #![allow(dead_code, unused_imports, reason = "of the command only what reads is asked for")]
 
 mod analysis;
+#[cfg(target_os = "linux")]
+mod attach;
 mod check;
 mod cli;
 mod commands;
@@ -12,6 +14,7 @@ mod fuzzed;
 mod import;
 mod launch;
 mod metrics;
+mod new_file;
 mod progress;
 mod render;
 mod terminal;
