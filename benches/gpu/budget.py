@@ -4,7 +4,7 @@ PARTS are letters, all unless told; each prints its result as it is known.
 a: steps of the transformer without gputrace and under `--gpu-time auto --budget 1`, in turn (ABBA), STEPS each time (5,000): p50, p99, longest.
 b: kernels of the steps that lie wholly in windows, their number, medians and sum, beside torch.profiler's of the same process afterwards (gputrace
    stands aside then): runs differ in the GPU's clock by more than is asked for.
-c: busy share by `events` beside that of `full`.
+c: busy share by `events` beside what torch.profiler finds in steps of the same process afterwards, and beside that of a run of `full`.
 d: a program that makes its first CUDA graph late: busy share of the whole run by `auto` beside `full`, and what the report says.
 e: launches by eight threads as fast as they come under `auto --budget 1`: what was spent, what was left out, and ns a launch.
 f: steps that wait for the GPU, without and under `auto --budget 1` and `full`.
@@ -178,16 +178,23 @@ def windows_and_profiler():
 
 
 def busy_by_events():
-    print("c: busy by events beside full", flush=True)
+    print("c: busy by events beside torch.profiler in the same process, and beside full", flush=True)
     for name in ("transformer", "gemms"):
-        steps = {"gemms": "4s"}.get(name, "8s")
+        steps, profiled = {"gemms": ("4s", 100)}.get(name, ("10s", PROFILED))
         found, busy = {}, {}
         for how in ("full", "events"):
-            trace, times = go(name, steps, ["--malloc", "off", "--gpu-time", how], "c-" + how)
+            trace, times = go(name, steps, ["--malloc", "off", "--gpu-time", how], "c-" + how, profiled if how == "events" else 0)
             found[how] = section(trace, "gpu-utilisation")
             facts = found[how]["facts"]
             # A host that is slower in one of the two runs has another share of the same work: a step's busy time says whether it is.
-            busy[how] = facts["busy_percent"] / 100 * facts["range_ns"] / 1e3 / (len(times) + 20)
+            made = len(times) + 20 + (profiled if how == "events" else 0)
+            busy[how] = facts["busy_percent"] / 100 * facts["range_ns"] / 1e3 / made
+            wall = (times[-1][0] - times[0][0]) / 1e3 / (len(times) - 1)
+            if how == "events":
+                kernels = [n for k, v in gpu_time.summed(json.load(open(trace + ".json.profile"))).items() for n in v if not k.lower().startswith(("memcpy", "memset"))]
+                truth = sum(kernels) / 1e3 / profiled
+                print(f"   {name}: a step of {wall:.0f} us, busy {busy[how]:.1f} us by events, {truth:.1f} by torch.profiler in {profiled} steps of the same process "
+                      f"({100 * (busy[how] / truth - 1):+.2f} %): {100 * busy[how] / wall:.2f} and {100 * truth / wall:.2f} % of a step ({100 * (busy[how] - truth) / wall:+.2f} points)", flush=True)
         full, events = (found[how]["facts"]["busy_percent"] for how in ("full", "events"))
         error = found["events"]["tables"]["estimated_by_device"]["rows"][0]["error_points"]
         print(f"   {name}: full {full:.2f} %, events {events:.2f} % give or take {error:.2f} ({events - full:+.2f} points); "
