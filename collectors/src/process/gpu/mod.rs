@@ -83,8 +83,10 @@ pub(crate) struct Gpu {
     lost_before: u64,
     /// The window that is open: its begin, and [`gputrace_abi::gpu::reason`].
     open: Option<(i64, u64)>,
-    /// When records went on, of windows whose calls are not looked at yet.
-    begins: VecDeque<i64>,
+    /// When records went on, of windows whose calls are not looked at yet, and whether CUPTI was a new one then.
+    begins: VecDeque<(i64, bool)>,
+    /// CUPTI was taken off: it numbers calls, contexts and streams anew.
+    is_anew: bool,
     /// The same of the window whose calls are.
     on_since_ns: i64,
     /// Up to when everything that was complete has been told.
@@ -224,7 +226,7 @@ impl Gpu {
                 self.write_window(tables);
                 self.lost_before = lost;
                 self.cost.end_window();
-                self.begins.push_back(at_ns);
+                self.begins.push_back((at_ns, std::mem::take(&mut self.is_anew)));
                 self.open = Some((at_ns, text.key));
                 self.attached.begin(at_ns);
             }
@@ -234,6 +236,7 @@ impl Gpu {
             }
             state::DETACHED => {
                 about.detached += 1;
+                self.is_anew = true;
                 self.attached.end(at_ns);
             }
             state::STAYS => about.stays = Some(about::reason_name(text.key)),
@@ -248,6 +251,7 @@ impl Gpu {
             state::ASIDE => {
                 // What CUPTI costs from now on it costs for them.
                 self.attached.end(at_ns);
+                self.is_anew |= text.text() == "cuptiFinalize";
                 about.aside.push(text.text().into_owned());
                 about.aside.dedup();
                 about.aside.truncate(16);
@@ -289,13 +293,16 @@ impl Gpu {
             return;
         }
         let now_ns = if all { begin_ns } else { read_to };
-        while let Some(at_ns) = self.begins.front().copied().filter(|at_ns| *at_ns < read_to) {
+        while let Some((at_ns, is_anew)) = self.begins.front().copied().filter(|(at_ns, _)| *at_ns < read_to) {
             // Calls of the window before are forgotten with it: its records have come.
             let told = self.fresh.partition_point(|told| told.told_ns < at_ns);
             let mut records = std::mem::take(&mut self.waiting);
             records.extend(self.fresh.drain(..told));
             self.join(records, true, now_ns, written);
             self.calls.begin(at_ns);
+            if is_anew {
+                self.streams.clear();
+            }
             self.on_since_ns = at_ns;
             self.begins.pop_front();
         }

@@ -4,9 +4,10 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use gputrace_abi::event::text_kind;
-use gputrace_abi::gpu::{reason, state};
+use gputrace_abi::gpu::{Work, kind, reason, state};
 use gputrace_abi::layout::malloc_mode;
 
+use super::{Given, Gpu, Told, What};
 use crate::clock::Clocks;
 use crate::names::Written;
 use crate::process::Process;
@@ -41,4 +42,52 @@ fn a_launch_right_after_cu_init_is_given_though_our_thread_has_just_begun() {
         pass(&mut process);
     }
     assert_eq!(process.gpu.given, 1);
+}
+
+/// A window that begins at `on_ns`: calls of two streams, every fifth of the second, and their records, in streams as CUPTI numbers them.
+fn window(gpu: &mut Gpu, on_ns: i64, first: u32, streams: [u32; 2]) {
+    gpu.open = Some((on_ns, reason::WINDOW));
+    let is_anew = std::mem::take(&mut gpu.is_anew);
+    gpu.begins.push_back((on_ns, is_anew));
+    for n in 0..200i64 {
+        let (start_ns, shape) = (on_ns + 100_000 * (1 + n), if n % 5 == 4 { 2 } else { 1 });
+        let handle = if shape == 2 { 0xf0 } else { 0 };
+        let given = Given::new((start_ns, start_ns + 3000), start_ns, What::Kernel(shape, 1));
+        gpu.gave(Given { stream: handle, ..given }, 1, 1.0);
+        let stream = streams[usize::from(shape == 2)];
+        let correlation = first + n as u32;
+        let work = Work {
+            kind: kind::KERNEL,
+            correlation,
+            stream,
+            grid: shape,
+            block: 1,
+            start: 1,
+            end: 2,
+            ..Work::default()
+        };
+        gpu.fresh.push(Told { work, told_ns: on_ns + 50_000_000, begin_ns: start_ns + 5000 });
+    }
+}
+
+#[test]
+fn streams_that_cupti_numbers_otherwise_once_it_was_taken_off_find_their_calls() {
+    let (mut tables, written) = (Tables::new(), Written::default());
+    let mut gpu = Gpu::new(1, 1);
+    gpu.about = Some(Default::default());
+    let joined = |gpu: &Gpu| gpu.about.as_ref().map(|about| about.joined);
+    const SECOND: i64 = 1_000_000_000;
+    window(&mut gpu, SECOND, 10, [7, 13]);
+    // A pass makes rows of what the one before had read.
+    for second in [2, 3] {
+        gpu.settle(false, second * SECOND, &mut tables, &written);
+    }
+    assert_eq!(joined(&gpu), Some(200));
+    gpu.close(4 * SECOND, reason::WINDOW);
+    gpu.is_anew = true;
+    window(&mut gpu, 11 * SECOND, 10, [13, 7]);
+    for second in [12, 13, 14] {
+        gpu.settle(false, second * SECOND, &mut tables, &written);
+    }
+    assert_eq!(joined(&gpu), Some(400));
 }
