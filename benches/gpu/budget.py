@@ -82,11 +82,15 @@ def run(name, steps, out, profiled="0"):
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA]) as profile:
+            begin = time.perf_counter()
             for _ in range(int(profiled)):
                 step()
             torch.cuda.synchronize()
+            profiled_us = 1e6 * (time.perf_counter() - begin) / int(profiled)
         with open(out + ".profile", "w") as file:
             json.dump(gpu_time.events(profile), file)
+        with open(out + ".wall", "w") as file:
+            json.dump(profiled_us, file)
 
 
 def go(name, steps, how, tag, profiled=0):
@@ -116,7 +120,7 @@ def process(trace):
 def spent(trace):
     about = process(trace)
     times = about.get("gpu_time") or {}
-    keep = ("windows", "on_ns", "records", "joined", "dropped", "detached", "stays", "given_up", "refused", "early", "earliest_ns", "budget", "events")
+    keep = ("windows", "on_ns", "records", "joined", "outside", "without_record", "dropped", "detached", "stays", "given_up", "refused", "early", "earliest_ns", "budget", "events")
     return json.dumps({"budget": about.get("budget"), "gpu_time": {k: times[k] for k in keep if times.get(k) not in (None, 0)}})
 
 
@@ -180,25 +184,24 @@ def windows_and_profiler():
 def busy_by_events():
     print("c: busy by events beside torch.profiler in the same process, and beside full", flush=True)
     for name in ("transformer", "gemms"):
-        steps, profiled = {"gemms": ("4s", 100)}.get(name, ("10s", PROFILED))
-        found, busy = {}, {}
+        steps, profiled = {"gemms": ("4s", 800)}.get(name, ("10s", PROFILED))
+        share, busy = {}, {}
         for how in ("full", "events"):
             trace, times = go(name, steps, ["--malloc", "off", "--gpu-time", how], "c-" + how, profiled if how == "events" else 0)
-            found[how] = section(trace, "gpu-utilisation")
-            facts = found[how]["facts"]
+            found = section(trace, "gpu-utilisation")
             # A host that is slower in one of the two runs has another share of the same work: a step's busy time says whether it is.
             made = len(times) + 20 + (profiled if how == "events" else 0)
-            busy[how] = facts["busy_percent"] / 100 * facts["range_ns"] / 1e3 / made
+            busy[how] = found["facts"]["busy_percent"] / 100 * found["facts"]["range_ns"] / 1e3 / made
             wall = (times[-1][0] - times[0][0]) / 1e3 / (len(times) - 1)
+            share[how] = 100 * busy[how] / wall
             if how == "events":
                 kernels = [n for k, v in gpu_time.summed(json.load(open(trace + ".json.profile"))).items() for n in v if not k.lower().startswith(("memcpy", "memset"))]
                 truth = sum(kernels) / 1e3 / profiled
-                print(f"   {name}: a step of {wall:.0f} us, busy {busy[how]:.1f} us by events, {truth:.1f} by torch.profiler in {profiled} steps of the same process "
+                print(f"   {name}: a step of {wall:.0f} us, busy {busy[how]:.1f} us by events, {truth:.1f} by torch.profiler in {profiled} steps of {json.load(open(trace + '.json.wall')):.0f} us of the same process "
                       f"({100 * (busy[how] / truth - 1):+.2f} %): {100 * busy[how] / wall:.2f} and {100 * truth / wall:.2f} % of a step ({100 * (busy[how] - truth) / wall:+.2f} points)", flush=True)
-        full, events = (found[how]["facts"]["busy_percent"] for how in ("full", "events"))
-        error = found["events"]["tables"]["estimated_by_device"]["rows"][0]["error_points"]
-        print(f"   {name}: full {full:.2f} %, events {events:.2f} % give or take {error:.2f} ({events - full:+.2f} points); "
-              f"a step {busy['full']:.1f} and {busy['events']:.1f} us ({100 * (busy['events'] / busy['full'] - 1):+.2f} %)", flush=True)
+        error = found["tables"]["estimated_by_device"]["rows"][0]["error_points"]
+        print(f"   {name}: in another run by full {busy['full']:.1f} us a step ({100 * (busy['events'] / busy['full'] - 1):+.2f} %); of steps {share['full']:.2f} % by full, "
+              f"{share['events']:.2f} % by events ({share['events'] - share['full']:+.2f} points; give or take {error:.2f} of the run)", flush=True)
 
 
 def graph_late():

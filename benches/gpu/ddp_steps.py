@@ -14,7 +14,8 @@ import time
 WAYS = {"plain": None, "gputrace": [], "auto": ["--gpu-time", "auto"]}
 
 
-def run(steps, out):
+def prepared():
+    """A step of this rank, after twenty of them."""
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
@@ -36,7 +37,19 @@ def run(steps, out):
 
     for _ in range(20):
         step()
-    times = []
+    return step
+
+
+def launcher():
+    """What comes before a program of one process for each GPU."""
+    gpus = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, text=True).stdout.count("GPU ")
+    return ["torchrun", "--nproc-per-node", str(gpus)]
+
+
+def run(steps, out):
+    import torch.distributed as dist
+
+    step, times = prepared(), []
     for _ in range(steps):
         begin = time.perf_counter()
         step()
@@ -60,8 +73,7 @@ def main():
     for turn in range(turns):
         for way in list(WAYS) if turn % 2 == 0 else reversed(list(WAYS)):
             trace = os.path.join(folder, f"ddp-{way}-{turn}")
-            gpus = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, text=True).stdout.count("GPU ")
-            command = ["torchrun", "--nproc-per-node", str(gpus), os.path.abspath(__file__), "run", str(steps), trace + ".json"]
+            command = [*launcher(), os.path.abspath(__file__), "run", str(steps), trace + ".json"]
             if WAYS[way] is not None:
                 command = [gputrace, "-o", trace, *WAYS[way], "--"] + command
             with open(trace + ".err", "w") as err:
