@@ -79,7 +79,6 @@ static const struct {
     {SYSTEM, SAME(write)},
     {OBJC, SAME(class_addMethod)},
     {OBJC, SAME(class_getInstanceMethod)},
-    {OBJC, SAME(class_getMethodImplementation)},
     {OBJC, SAME(class_getName)},
     {OBJC, SAME(class_getSuperclass)},
     {OBJC, SAME(method_getImplementation)},

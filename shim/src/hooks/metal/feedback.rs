@@ -15,7 +15,7 @@ use gputrace_abi::{Class, Event, local};
 use super::completed::{self, BLOCK_WORDS, Block};
 use super::devices;
 use crate::hooks::Hook;
-use crate::interpose::objc::{Id, objc_getClass, send};
+use crate::interpose::objc::{self, Id, objc_getClass, send};
 use crate::{session, thread, tls};
 
 const FIRST: u16 = super::entry::END;
@@ -147,7 +147,7 @@ pub(super) fn options(number: usize) -> Id {
 fn make_options(place: &'static Place) -> Id {
     // SAFETY: a C string.
     let class = unsafe { objc_getClass(c"MTL4CommitOptions".as_ptr()) };
-    let options = send!(class, "new"; Id);
+    let options = objc::new(class);
     if options.is_null() {
         place.let_go();
     } else {

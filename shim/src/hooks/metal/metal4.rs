@@ -5,7 +5,7 @@ pub(crate) mod queue {
     use core::sync::atomic::{AtomicU8, Ordering};
 
     use crate::hooks::metal::{feedback, messages};
-    use crate::interpose::objc::{self, Id, Sel, Selector};
+    use crate::interpose::objc::{Id, Known, Sel, Selector, code, object_getClass};
     use crate::interpose::owner;
 
     messages! {
@@ -62,8 +62,13 @@ pub(crate) mod queue {
     /// would never be called.
     #[inline(always)]
     fn is_still_ours<const SLOT: usize>(this: Id) -> bool {
+        static METHODS: [Known; 4] = [const { Known::new() }; 4];
         let ours = MESSAGES.get(Index::commitWithOptions as usize).and_then(|message| message.trampolines.get(SLOT));
-        ours.is_some_and(|ours| *ours == objc::method(this, &WITH_OPTIONS))
+        let Some((ours, known)) = ours.zip(METHODS.get(SLOT)) else { return false };
+        // SAFETY: the queue that is sent a message.
+        let class = unsafe { object_getClass(this) };
+        let method = known.of(class).unwrap_or_else(|| known.ask(class, &WITH_OPTIONS));
+        *ours == code(method)
     }
 
     /// Past our own hook.
