@@ -71,11 +71,11 @@ MESSAGES = {
     "end-buffer": ("dealloc of a buffer", 60),
     "end-pipeline": ("dealloc of a pipeline", 60),
     "begin4": ("beginCommandBufferWithAllocator:", 60),
-    "encoder4": ("computeCommandEncoder of Metal 4", 60),
-    "signal4": ("signalEvent:value: of Metal 4", 60),
-    "gpu-wait4": ("waitForEvent:value: of Metal 4", 60),
+    "encoder4": ("Metal 4's computeCommandEncoder", 60),
+    "signal4": ("Metal 4's signalEvent:value:", 60),
+    "gpu-wait4": ("Metal 4's waitForEvent:value:", 60),
     "new-queue4": ("newMTL4CommandQueue", 4),
-    "new-buffer4": ("newCommandBuffer of Metal 4", 60),
+    "new-buffer4": ("Metal 4's newCommandBuffer", 60),
 }
 # Those that want a process for themselves, and what the program is told. No more command buffers than a queue usually allows, but for
 # one kind.

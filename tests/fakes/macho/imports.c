@@ -74,6 +74,7 @@ static const struct {
     {SYSTEM, THUNK(pthread_threadid_np)},
     {SYSTEM, SAME(realloc)},
     {SYSTEM, SAME(strlen)},
+    {SYSTEM, SAME(strnlen)},
     {SYSTEM, THUNK(sysctl)},
     {SYSTEM, SAME(unlink)},
     {SYSTEM, SAME(write)},

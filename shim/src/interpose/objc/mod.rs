@@ -11,7 +11,7 @@ use core::ffi::{c_char, c_void};
 
 pub(crate) use classes::{Message, Originals, Role};
 use sending::selector;
-pub(crate) use sending::{Answers, Known, Selector, code, new, send, text};
+pub(crate) use sending::{Answers, Known, Selector, code, new, send, text, text_up_to};
 
 /// An object; null is nil.
 pub(crate) type Id = *mut c_void;

@@ -169,11 +169,36 @@ pub(crate) fn new(class: Class) -> Id {
 }
 
 /// The bytes of an NSString; none of nil. They live as long as the string, or the pool around this.
+#[inline(always)]
 pub(crate) fn text<'a>(string: Id) -> Option<&'a CStr> {
-    if string.is_null() {
-        return None;
-    }
-    let bytes = send!(string, "UTF8String"; *const c_char);
     // SAFETY: null or a C string.
-    (!bytes.is_null()).then(|| unsafe { CStr::from_ptr(bytes) })
+    bytes(string).map(|bytes| unsafe { CStr::from_ptr(bytes) })
+}
+
+/// The first bytes of an NSString, as many as they may be, up to the end of a character; none of nil.
+#[inline(always)]
+pub(crate) fn text_up_to<'a>(string: Id, most: usize) -> Option<&'a [u8]> {
+    let bytes = bytes(string)?;
+    // SAFETY: a C string, whose end the search does not pass; so many bytes of it are there, and one more where it found no end.
+    let (text, next): (&[u8], u8) = unsafe {
+        let length = libc::strnlen(bytes, most);
+        (core::slice::from_raw_parts(bytes.cast(), length), *bytes.cast::<u8>().add(length))
+    };
+    if next & CONTINUES == CONTINUED { Some(whole_characters(text)) } else { Some(text) }
+}
+
+/// The bits of a byte of UTF-8 that say whether it goes on with a character, and those that do.
+const CONTINUES: u8 = 0xc0;
+const CONTINUED: u8 = 0x80;
+
+/// A text without its last character, which was cut.
+#[cold]
+fn whole_characters(text: &[u8]) -> &[u8] {
+    let begin = text.iter().rposition(|byte| byte & CONTINUES != CONTINUED);
+    begin.and_then(|begin| text.get(..begin)).unwrap_or(text)
+}
+
+#[inline(always)]
+fn bytes(string: Id) -> Option<*const c_char> {
+    Some(send!(string, "UTF8String"; *const c_char)).filter(|bytes| !bytes.is_null())
 }
