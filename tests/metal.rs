@@ -6,6 +6,7 @@
 mod asked;
 mod cost;
 mod given;
+mod kept;
 mod labels;
 mod left;
 mod pipelines;
