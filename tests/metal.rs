@@ -8,6 +8,7 @@ mod cost;
 mod given;
 mod kept;
 mod labels;
+mod layer;
 mod left;
 mod pipelines;
 mod polled;

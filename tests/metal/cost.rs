@@ -15,6 +15,8 @@ const LONGER: [(&str, f64); 3] = [
     // Hooks of nine classes, once in a process.
     ("first", f64::INFINITY),
 ];
+/// Most that the simulated Metal takes to answer what the shim asks; more, or less, is its malloc, by how the heap lies.
+const ANSWERS: f64 = 60.0;
 /// Messages that are only counted take 54: who adds less was not there.
 const LEAST: f64 = 50.0;
 /// Lines of messages that there must be.
@@ -41,9 +43,10 @@ fn a_hooked_message_adds_no_more_than_is_said_by_its_instructions() {
     for line in lines {
         let kind = line.split_whitespace().next().unwrap_or_default();
         let most = LONGER.iter().find(|(longer, _)| *longer == kind).map_or(MOST, |(_, most)| *most);
-        // Plain; added: all, shim, clock, state, look-ups, Metal. What Metal's lists take of malloc is as the heap lies.
+        // Plain; added: all, shim, clock, state, look-ups, Metal.
         let numbers: Vec<f64> = line.split_whitespace().rev().map_while(|word| word.parse().ok()).collect();
         let [metal, .., added, _plain] = numbers[..] else { panic!("{line}") };
-        assert!((LEAST..=most).contains(&(added - metal)), "{line}");
+        let ours = if metal.abs() > ANSWERS { added - metal } else { added };
+        assert!((LEAST..=most).contains(&ours), "{line}");
     }
 }

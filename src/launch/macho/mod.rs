@@ -103,7 +103,6 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub(crate) cpu: Cpu,
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "macOS says itself what it cannot start"))]
     pub(crate) kind: Kind,
     /// It has a segment __RESTRICT with a section __restrict, by which its linker asked the loader to be cautious.
     pub(crate) restricted: bool,
