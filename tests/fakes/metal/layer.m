@@ -116,6 +116,9 @@ PASS_ON(double, GPUEndTime)
 - (id)computeCommandEncoder {
     return [layer_over("SimLayerComputeEncoder", [[base computeCommandEncoder] retain]) autorelease];
 }
+- (id)computeCommandEncoderWithDispatchType:(NSUInteger)type {
+    return [layer_over("SimLayerComputeEncoder", [[base computeCommandEncoderWithDispatchType:type] retain]) autorelease];
+}
 - (id)blitCommandEncoder {
     return [layer_over("SimLayerBlitEncoder", [[base blitCommandEncoder] retain]) autorelease];
 }
