@@ -6,7 +6,9 @@
 mod asked;
 mod cost;
 mod given;
+mod kept;
 mod labels;
+mod layer;
 mod left;
 mod pipelines;
 mod polled;

@@ -1,6 +1,6 @@
 /* A program on Metal for ci/on-a-mac: 100 command buffers of two dispatches and a copy each, waited for one by one, what has a
    label, parts of textures, and one shared event; or what its argument says: mps, metal4, twice, clocks, cost, room, scheduled, released, class,
-   after, before CLASS, switched FILE. Exit 77: this machine has not what it takes. */
+   after, before CLASS, switched FILE, more. Exit 77: this machine has not what it takes. */
 
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
@@ -225,6 +225,60 @@ static int switched(id<MTLCommandQueue> queue, NSString *file) {
     return 0;
 }
 
+/* What the others leave out: all devices, a heap, commands from a buffer of their own, a queue that waits for another one, and who
+ * is told of an event. */
+static int more(id<MTLDevice> device, id<MTLCommandQueue> queue, id<MTLComputePipelineState> kernel) {
+    id<NSObject> observer = nil;
+    NSArray *observed = MTLCopyAllDevicesWithObserver(&observer, ^(id<MTLDevice> changed, MTLDeviceNotificationName name) {});
+    if (!MTLCopyAllDevices().count || !observed.count) return 1;
+    MTLRemoveDeviceObserver(observer);
+    MTLHeapDescriptor *of = [MTLHeapDescriptor new];
+    of.size = 16 * BYTES;
+    of.storageMode = MTLStorageModePrivate;
+    id<MTLHeap> heap = [device newHeapWithDescriptor:of];
+    id<MTLBuffer> data = [heap newBufferWithLength:BYTES options:MTLResourceStorageModePrivate];
+    if (!data) return 1;
+
+    id<MTLLibrary> library = [device newLibraryWithSource:source options:nil error:nil];
+    MTLComputePipelineDescriptor *indirect = [MTLComputePipelineDescriptor new];
+    indirect.computeFunction = [library newFunctionWithName:@"twice"];
+    indirect.supportIndirectCommandBuffers = YES;
+    id<MTLComputePipelineState> state = [device newComputePipelineStateWithDescriptor:indirect
+                                                                              options:MTLPipelineOptionNone
+                                                                           reflection:nil
+                                                                                error:nil];
+    MTLIndirectCommandBufferDescriptor *kinds = [MTLIndirectCommandBufferDescriptor new];
+    kinds.commandTypes = MTLIndirectCommandTypeConcurrentDispatch;
+    kinds.inheritBuffers = NO;
+    kinds.inheritPipelineState = NO;
+    kinds.maxKernelBufferBindCount = 1;
+    id<MTLIndirectCommandBuffer> commands = [device newIndirectCommandBufferWithDescriptor:kinds maxCommandCount:1 options:0];
+    id<MTLIndirectComputeCommand> command = [commands indirectComputeCommandAtIndex:0];
+    [command setComputePipelineState:state];
+    [command setKernelBuffer:data offset:0 atIndex:0];
+    [command concurrentDispatchThreadgroups:MTLSizeMake(16, 1, 1) threadsPerThreadgroup:MTLSizeMake(64, 1, 1)];
+
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    dispatch_semaphore_t told = dispatch_semaphore_create(0);
+    MTLSharedEventListener *listener = [MTLSharedEventListener new];
+    [event notifyListener:listener atValue:1 block:^(id<MTLSharedEvent> signaled, uint64_t value) {
+        dispatch_semaphore_signal(told);
+    }];
+    id<MTLCommandBuffer> first = [queue commandBuffer], second = [[device newCommandQueue] commandBuffer];
+    [second encodeWaitForEvent:event value:1];
+    dispatch(second, kernel, data, 1);
+    [second commit];
+    id<MTLComputeCommandEncoder> encoder = [first computeCommandEncoder];
+    [encoder useResource:data usage:MTLResourceUsageRead | MTLResourceUsageWrite];
+    [encoder executeCommandsInBuffer:commands withRange:NSMakeRange(0, 1)];
+    [encoder endEncoding];
+    [first encodeSignalEvent:event value:1];
+    [first commit];
+    [second waitUntilCompleted];
+    if (first.error || second.error) return 1;
+    return dispatch_semaphore_wait(told, dispatch_time(DISPATCH_TIME_NOW, 10 * NSEC_PER_SEC)) != 0;
+}
+
 static int metal4(id<MTLDevice> device) {
 #if defined(__MAC_26_0)
     if (@available(macOS 26.0, *)) {
@@ -262,6 +316,7 @@ int main(int count, char **words) {
         if ([what isEqual:@"scheduled"]) return scheduled(device, queue, kernel);
         if ([what isEqual:@"released"]) return released(device, queue, kernel);
         if ([what isEqual:@"switched"]) return count < 3 ? 1 : switched(queue, @(words[2]));
+        if ([what isEqual:@"more"]) return more(device, queue, kernel);
         if ([what isEqual:@"class"]) return puts(object_getClassName([queue commandBuffer])) < 0;
         if ([what isEqual:@"after"]) return swizzled(queue, kernel, NULL);
         if ([what isEqual:@"before"]) return swizzled(queue, kernel, count > 2 ? words[2] : "");

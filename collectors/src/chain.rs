@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use gputrace_abi::event::{
-    self, Event, KIND_COMMUNICATOR, KIND_CONTEXT, KIND_FIRST, KIND_GPU_TIMES, KIND_STACK, KIND_TEXT, KIND_TEXT_MORE,
-    TEXT_MAX_BYTES, TEXT_SLOT_BYTES,
+    self, Event, KIND_COMMUNICATOR, KIND_CONTEXT, KIND_FIRST, KIND_GPU_TIMES, KIND_NAME, KIND_STACK, KIND_TEXT,
+    KIND_TEXT_MORE, TEXT_MAX_BYTES,
 };
 use gputrace_abi::layout::{CHUNKS_MAX, View};
 use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Cursor, Step, index_of};
@@ -41,9 +41,17 @@ impl Text {
         Text { kind, key, number, ticks: event.start, bytes: Vec::with_capacity(missing), missing }
     }
 
-    fn add(&mut self, words: &[u64; 8]) {
-        let part = self.missing.min(TEXT_SLOT_BYTES);
-        self.bytes.extend(words.iter().skip(1).flat_map(|w| w.to_le_bytes()).take(part));
+    /// One without a number, whose slot holds its first bytes.
+    fn begin_name(event: &Event) -> Text {
+        let payload = [event.end, u64::from(event.context), u64::from(event.flags), 0];
+        let mut text = Text::begin(&Event { payload, ..*event });
+        text.add(&event.payload);
+        text
+    }
+
+    fn add(&mut self, words: &[u64]) {
+        let part = self.missing.min(size_of_val(words));
+        self.bytes.extend(words.iter().flat_map(|w| w.to_le_bytes()).take(part));
         self.missing -= part;
     }
 
@@ -253,15 +261,16 @@ impl Assembler {
     fn take_slowly(&mut self, event: Event, words: &[u64; 8], take: &mut impl FnMut(Item)) {
         if event.hook == KIND_TEXT_MORE {
             if let Some(text) = &mut self.text {
-                text.add(words);
+                text.add(&words[1..]);
                 self.slots.push(*words);
             }
         } else {
             self.text = None; // the rest of an unfinished one never came
         }
         match event.hook {
-            KIND_TEXT => {
-                self.text = Some(Text::begin(&event));
+            KIND_TEXT | KIND_NAME => {
+                let begin = if event.hook == KIND_TEXT { Text::begin } else { Text::begin_name };
+                self.text = Some(begin(&event));
                 self.slots.clear();
                 self.slots.push(*words);
             }
@@ -294,6 +303,52 @@ impl Assembler {
                 self.learned = Some((text.key, text.ticks));
             }
             take(Item::Text(text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gputrace_abi::event::{NAME_BYTES, TEXT_SLOT_BYTES, text_kind};
+    use gputrace_abi::ring::Chunk;
+
+    use super::*;
+
+    /// A text as the shim writes one without a number, in slots of a chunk of which others stood before.
+    fn slots(text: &[u8]) -> Vec<[u64; 8]> {
+        let chunk = Box::new(Chunk::<CHUNK_SLOTS>::default());
+        let first = |hook, commit| Event { hook, commit, ..Event::default() }.words()[0];
+        let (here, rest) = text.split_at(text.len().min(NAME_BYTES));
+        let about = text_kind::LABEL | (text.len() as u64) << 16;
+        let mut slots = vec![];
+        let mut read = |commit| slots.push(chunk.slot(commit).unwrap().committed(commit).unwrap());
+        let slot = |nth| chunk.slot(nth).unwrap();
+        (0..4).for_each(|nth| slot(nth).write_text(u64::MAX, [u64::MAX; 7]));
+        slot(0).write_name([first(KIND_NAME, 0), 5, 7, about], here);
+        read(0);
+        for (nth, part) in (1..).zip(rest.chunks(TEXT_SLOT_BYTES)) {
+            slot(nth).write_bytes(first(KIND_TEXT_MORE, nth), part);
+            read(nth);
+        }
+        slots
+    }
+
+    #[test]
+    fn names_of_each_length_come_as_they_were_written_whatever_stood_there_before() {
+        let bytes: Vec<u8> = (0..150).map(|at| b'a' + at % 26).collect();
+        for length in 0..bytes.len() {
+            let mut found = vec![];
+            let mut assembler = Assembler::default();
+            for words in slots(&bytes[..length]) {
+                assembler.take(&words, &mut |item| {
+                    if let Item::Text(text) = item {
+                        found.push(text);
+                    }
+                });
+            }
+            let [text] = &found[..] else { panic!("{length}: {found:?}") };
+            assert_eq!(text.bytes(), &bytes[..length]);
+            assert_eq!((text.kind, text.key, text.number, text.ticks), (text_kind::LABEL, 7, 0, 5));
         }
     }
 }

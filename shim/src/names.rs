@@ -110,7 +110,7 @@ pub(crate) fn report_again() {
 }
 
 fn write(state: &State, function: u64, name: &CStr) -> bool {
-    state.write_text(text_kind::FUNCTION, function, 0, name.to_bytes(), session::now())
+    state.write_name(text_kind::FUNCTION, function, name.to_bytes(), session::now())
 }
 
 /// The program fetched a driver symbol that no hook covers.

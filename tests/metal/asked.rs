@@ -29,8 +29,12 @@ fn the_checklist_for_a_mac_asks_for_hooks_by_the_names_that_traces_have() {
         ("metal_every.m", "textures"),
         ("metal_every.m", "memory"),
         ("metal_every.m", "metal4"),
+        ("metal_every.m", "devices"),
+        ("metal_every.m", "commands"),
         ("metal_waits.m", "event"),
         ("metal_waits.m", "scheduled"),
+        ("metal_waits.m", "late"),
+        ("metal_waits.m", "queues"),
     ] {
         each(program, &[arguments], |run| {
             *runs.borrow_mut() += 1;

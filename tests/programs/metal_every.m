@@ -1,6 +1,6 @@
 /* Each message that is hooked, with arguments that nobody else uses; two devices; heaps; Metal 4; MPSCommandBuffer.
  *
- * usage: metal_every copies|textures|memory|devices|metal4|encoder4|mps|pipelines|background|labels */
+ * usage: metal_every copies|textures|memory|devices|metal4|encoder4|mps|pipelines|background|labels|commands */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -329,13 +329,27 @@ static void background(id<MTLDevice> device) {
     }
 }
 
+/* Commands that stand in a buffer of their own, on the first of all devices. */
+static void commands(id<MTLDevice> first) {
+    NSArray *all = MTLCopyAllDevices();
+    id<MTLDevice> device = [all objectAtIndex:0];
+    id<MTLCommandBuffer> work = [[device newCommandQueue] commandBuffer];
+    id<MTLComputeCommandEncoder> kernels = [work computeCommandEncoder];
+    [kernels setComputePipelineState:pipeline(device, "from_memory_100us")];
+    [kernels executeCommandsInBuffer:nil withRange:(NSRange){2, 3}];
+    [kernels endEncoding];
+    run(work);
+    printf("%d\n", device == first);
+    [all release];
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(id<MTLDevice>);
     } WAYS[] = {{"copies", copies}, {"textures", textures}, {"memory", memory}, {"devices", devices},
                 {"metal4", metal4}, {"encoder4", encoder4}, {"mps", mps},       {"pipelines", pipelines},
-                {"background", background}, {"labels", labels}};
+                {"background", background}, {"labels", labels},   {"commands", commands}};
     for (size_t i = 0; argc > 1 && i < sizeof WAYS / sizeof *WAYS; i++) {
         if (strcmp(argv[1], WAYS[i].name)) continue;
         void *pool = objc_autoreleasePoolPush();

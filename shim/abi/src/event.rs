@@ -214,6 +214,13 @@ pub const KIND_GPU_TIMES: u16 = 0xff09;
 /// library copy.
 pub const KIND_COMMUNICATOR: u16 = 0xff04;
 
+/// A text without a number, whose first bytes stand in its own slot: in place of the event's end its key, of its context
+/// [`text_kind`], of its flags how many bytes there are, of its payload the first [`NAME_BYTES`] of them; more follow in
+/// [`KIND_TEXT_MORE`] slots. Most names of kernels and labels take one slot so.
+pub const KIND_NAME: u16 = 0xff0a;
+
+/// Bytes of text in the slot of a [`KIND_NAME`] itself.
+pub const NAME_BYTES: usize = 32;
 /// Bytes of text that one following slot holds.
 pub const TEXT_SLOT_BYTES: usize = 56;
 /// Longer texts are cut to this many bytes. C++ kernel names of 2,000 bytes are common.

@@ -33,6 +33,7 @@ pub mod python;
 pub mod ring;
 pub mod sample;
 pub mod shed;
+mod slot;
 pub mod stack;
 pub mod steps;
 pub mod sync;

@@ -26,8 +26,8 @@
 //! Invariants: only the owner writes a chunk's slots, `closed` and `next`; only the reader writes `consumed`; a chunk
 //! is in exactly one place: the pool's free bits, one thread's chain, or the shared chain.
 
-use crate::event::Event;
 use crate::local;
+pub use crate::slot::Slot;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Slots in a chunk.
@@ -57,48 +57,6 @@ pub const fn index_of(commit: u32) -> u32 {
 pub const fn next_generation(generation: u32) -> u32 {
     let next = (generation + 1) & ((1 << GENERATION_BITS) - 1);
     if next == 0 { 1 } else { next }
-}
-
-/// One event's place in shared memory.
-#[repr(C, align(64))]
-pub struct Slot([AtomicU64; 8]);
-
-impl Slot {
-    /// Fills the slot and commits it.
-    #[inline(always)]
-    pub fn write(&self, event: &Event) {
-        let [first, rest @ ..] = event.words();
-        self.write_text(first, rest);
-    }
-
-    /// Fills the slot with a first word and seven words of text, and commits it.
-    #[inline(always)]
-    pub fn write_text(&self, first: u64, rest: [u64; 7]) {
-        // Seven stores, spelled out: as zipped iterators they became a loop over memory, 12 ns in every hook.
-        let [commit, a, b, c, d, e, f, g] = &self.0;
-        a.store(rest[0], Ordering::Relaxed);
-        b.store(rest[1], Ordering::Relaxed);
-        c.store(rest[2], Ordering::Relaxed);
-        d.store(rest[3], Ordering::Relaxed);
-        e.store(rest[4], Ordering::Relaxed);
-        f.store(rest[5], Ordering::Relaxed);
-        g.store(rest[6], Ordering::Relaxed);
-        // SYNC POINT: commit. Release, with the Acquire in `committed`: who sees this word sees the other seven.
-        commit.store(first, Ordering::Release);
-    }
-
-    /// The eight words, if this commit word stands there.
-    #[inline(always)]
-    pub fn committed(&self, commit: u32) -> Option<[u64; 8]> {
-        // SYNC POINT: commit. Acquire, with the Release in `write`.
-        let first = self.0[0].load(Ordering::Acquire);
-        if first as u32 != commit {
-            return None;
-        }
-        let [_, a, b, c, d, e, f, g] = &self.0;
-        let load = |place: &AtomicU64| place.load(Ordering::Relaxed);
-        Some([first, load(a), load(b), load(c), load(d), load(e), load(f), load(g)])
-    }
 }
 
 /// The first 64 bytes of a chunk.
@@ -144,7 +102,7 @@ impl<const N: usize> Default for Chunk<N> {
     fn default() -> Chunk<N> {
         let [generation, owner, next, closed, consumed] = core::array::from_fn(|_| AtomicU32::new(0));
         let header = ChunkHeader { generation, owner, next, closed, reserved: AtomicU64::new(0), consumed };
-        let slot = |_| Slot(core::array::from_fn(|_| AtomicU64::new(0)));
+        let slot = |_| Slot::empty();
         Chunk { header, slots: core::array::from_fn(slot) }
     }
 }

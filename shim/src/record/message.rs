@@ -8,7 +8,38 @@ use super::{Call, Layer, Unrecorded, enter};
 use crate::hooks::Hook;
 use crate::hooks::metal::devices;
 use crate::interpose::objc::Id;
-use crate::thread::State;
+use crate::session;
+use crate::thread::{self, State};
+
+/// The thread and the moment of a message, for what is written beside it: known where it is recorded, else looked for.
+#[derive(Clone, Copy)]
+pub(crate) struct At(Option<(&'static State, u64)>);
+
+impl At {
+    /// Of a message that is not recorded, or of none.
+    pub(crate) const UNKNOWN: At = At(None);
+
+    /// The thread's state and the end of the message.
+    #[inline(always)]
+    pub(crate) fn get(self) -> Option<(&'static State, u64)> {
+        match self.0 {
+            Some(known) => Some(known),
+            None => At::find(),
+        }
+    }
+
+    /// The same of a message that is recorded.
+    #[inline(always)]
+    pub(crate) fn recorded(self) -> Option<(&'static State, u64)> {
+        self.0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find() -> Option<(&'static State, u64)> {
+        thread::state_slow().map(|state| (state, session::now()))
+    }
+}
 
 /// What a message answers.
 pub(crate) trait Answer: Copy {
@@ -47,9 +78,9 @@ pub(crate) fn message<R: Answer, P: Copy + Default>(
     hook: Hook,
     number: u16,
     this: Id,
-    before: impl FnOnce(Id) -> P,
+    before: impl FnOnce(Id, &'static State) -> P,
     original: impl FnOnce(P) -> R,
-    payload: impl FnOnce(Id, R, P) -> [u64; 4],
+    payload: impl FnOnce(Id, R, P, At) -> [u64; 4],
 ) -> R {
     let mut cookie = 0usize;
     let mut start = 0;
@@ -61,7 +92,7 @@ pub(crate) fn message<R: Answer, P: Copy + Default>(
     let mut prepared = P::default();
     if let Ok(call) = call {
         call.layer.state.about.set(this as usize);
-        prepared = before(this);
+        prepared = before(this, call.layer.state);
         start = call.begin(hook.class, number);
     }
     // What the original may end is asked before.
@@ -71,7 +102,8 @@ pub(crate) fn message<R: Answer, P: Copy + Default>(
     if let Err(Unrecorded::Inside) = call {
         return result;
     }
-    let payload = payload(this, result, prepared);
+    let at = At(call.ok().map(|call| (call.layer.state, end)));
+    let payload = payload(this, result, prepared, at);
     match call {
         Ok(call) => {
             call.end(hook, Event { hook: number, start, end, context, payload, ..Event::default() }, result.refused())

@@ -23,7 +23,7 @@ use crate::{frame, session, tls};
 #[cfg(target_os = "linux")]
 pub(crate) use driver::{NO_DEVICE, call, launch, waits_for};
 #[cfg(target_os = "macos")]
-pub(crate) use message::message;
+pub(crate) use message::{At, message};
 
 /// The calling thread's state and row.
 #[inline(always)]
@@ -94,6 +94,7 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Layer<'a> {
     state: &'a State,
     row: &'a ThreadRow,
+    is_library: bool,
     running: &'a Cell<usize>,
     hook: &'a AtomicU64,
     start: &'a AtomicU64,
@@ -116,13 +117,27 @@ impl<'a> Layer<'a> {
     /// The driver's calls.
     #[inline(always)]
     pub(crate) fn driver(state: &'a State, row: &'a ThreadRow) -> Layer<'a> {
-        Layer { state, row, running: &state.guard, hook: &row.in_flight_hook, start: &row.in_flight_start }
+        Layer {
+            state,
+            row,
+            is_library: false,
+            running: &state.guard,
+            hook: &row.in_flight_hook,
+            start: &row.in_flight_start,
+        }
     }
 
     /// Calls of a library above the driver.
     #[inline(always)]
     pub(crate) fn library(state: &'a State, row: &'a ThreadRow) -> Layer<'a> {
-        Layer { state, row, running: &state.library_guard, hook: &row.library_hook, start: &row.library_start }
+        Layer {
+            state,
+            row,
+            is_library: true,
+            running: &state.library_guard,
+            hook: &row.library_hook,
+            start: &row.library_start,
+        }
     }
 }
 
@@ -137,7 +152,7 @@ impl<'a> Call<'a> {
                 local::increment(&layer.state.header().nested);
                 return None;
             }
-            abandon(layer, cookie as usize);
+            abandon(layer.state, layer.row, layer.is_library, cookie as usize);
         }
         frame::stamp(cookie);
         layer.running.set(cookie as usize);
@@ -171,7 +186,9 @@ impl<'a> Call<'a> {
 /// nobody can tell here. So it is counted as one that may be missing; the collector knows how many are.
 #[cold]
 #[inline(never)]
-fn abandon(layer: Layer<'_>, here: usize) {
+fn abandon(state: &State, row: &ThreadRow, is_library: bool, here: usize) {
+    // Made anew: of a layer that is passed on each call would write all of it to its frame.
+    let layer = if is_library { Layer::library(state, row) } else { Layer::driver(state, row) };
     #[cfg(target_os = "macos")]
     crate::hooks::metal::left(
         layer.state,
@@ -194,7 +211,7 @@ pub(crate) fn thread_ends(state: &State) {
     let here = 0u8;
     for layer in [Layer::driver(state, row), Layer::library(state, row)] {
         if layer.running.get() != 0 {
-            abandon(layer, &raw const here as usize);
+            abandon(state, row, layer.is_library, &raw const here as usize);
             layer.running.set(0);
         }
     }

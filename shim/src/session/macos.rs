@@ -43,7 +43,7 @@ pub(super) fn spares_launches() -> bool {
 /// Whether the processor's counter may be used: that of arm64 is the one behind mach_absolute_time. On x86-64 the
 /// kernel alone knows what it does to the counter when the machine wakes up.
 pub(super) fn counter_is_good(wanted: Option<&[u8]>) -> bool {
-    cfg!(target_arch = "aarch64") && wanted != Some(b"monotonic")
+    super::MAY_COUNT && wanted != Some(b"monotonic")
 }
 
 /// Makes the segment.

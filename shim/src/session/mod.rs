@@ -68,6 +68,9 @@ pub(crate) fn now_slow() -> u64 {
     sys::clock_ns(sys::MONOTONIC)
 }
 
+/// Whether ticks can be the processor's counter at all.
+pub(crate) const MAY_COUNT: bool = cfg!(any(target_os = "linux", target_arch = "aarch64"));
+
 /// Whether ticks are the processor's counter.
 pub(crate) fn uses_counter() -> bool {
     COUNTER.load(Ordering::Relaxed) != 0

@@ -68,7 +68,8 @@ impl State {
     }
 
     /// Commits the slots that a reservation took but did not fit into, so that the reader sees no hole.
-    fn pad(&self, place: Place) {
+    #[cold]
+    pub(super) fn pad(&self, place: Place) {
         for index in place.index..CHUNK_SLOTS as u32 {
             self.put_padding(Place { index, commit: place.commit + (index - place.index), ..place });
         }

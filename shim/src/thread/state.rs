@@ -172,7 +172,7 @@ impl State {
     /// The time in the segment's ticks.
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
-        if self.counter.get() != 0 { clock::counter() } else { session::now_slow() }
+        if session::MAY_COUNT && self.counter.get() != 0 { clock::counter() } else { session::now_slow() }
     }
 
     /// Number of its row.
@@ -255,6 +255,49 @@ impl State {
     /// Writes a text and what it is about; false when there was no room.
     pub(crate) fn write_text(&self, kind: u64, key: u64, number: u64, text: &[u8], now: u64) -> bool {
         self.write_texts(kind, key, number, [text, &[], &[]], now)
+    }
+
+    /// Writes a text without a number: in one slot, if it is short.
+    #[inline(always)]
+    pub(crate) fn write_name(&self, kind: u64, key: u64, text: &[u8], now: u64) -> bool {
+        if text.len() <= event::NAME_BYTES {
+            let place = self.tail.reserve(1);
+            if place.index < CHUNK_SLOTS as u32 {
+                let about = kind | (text.len() as u64) << 16;
+                self.slot(place).write_name([self.first(place, event::KIND_NAME), now, key, about], text);
+                return true;
+            }
+        }
+        self.write_long_name(kind, key, text, now)
+    }
+
+    #[inline(never)]
+    fn write_long_name(&self, kind: u64, key: u64, text: &[u8], now: u64) -> bool {
+        let (text, _) = text.split_at(text.len().min(event::TEXT_MAX_BYTES));
+        let (here, mut rest) = text.split_at(text.len().min(event::NAME_BYTES));
+        let more = rest.len().div_ceil(event::TEXT_SLOT_BYTES) as u32;
+        let mut place = self.tail.reserve(1 + more);
+        if place.index + more >= CHUNK_SLOTS as u32 {
+            cold_path();
+            self.pad(place);
+            return self.write_text(kind, key, 0, text, now);
+        }
+        let about = kind | (text.len() as u64) << 16;
+        self.slot(place).write_name([self.first(place, event::KIND_NAME), now, key, about], here);
+        while !rest.is_empty() {
+            let (here, behind) = rest.split_at(rest.len().min(event::TEXT_SLOT_BYTES));
+            rest = behind;
+            place = Place { index: place.index + 1, commit: place.commit + 1, ..place };
+            self.slot(place).write_bytes(self.first(place, event::KIND_TEXT_MORE), here);
+        }
+        true
+    }
+
+    /// The first word of what is no event.
+    #[inline(always)]
+    fn first(&self, place: Place, hook: u16) -> u64 {
+        let [first, ..] = Event { commit: place.commit, hook, thread: self.number.get(), ..Event::default() }.words();
+        first
     }
 
     /// Writes several texts as one.

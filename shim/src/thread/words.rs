@@ -11,6 +11,9 @@ impl<'a, const N: usize> Words<'a, N> {
     /// The next eight bytes, low byte first; zeros behind the last piece.
     #[inline]
     pub(super) fn next(&mut self) -> u64 {
+        if self.0.iter().all(|piece| piece.is_empty()) {
+            return 0;
+        }
         let mut word = [0u8; 8];
         let mut filled = 0;
         for piece in &mut self.0 {

@@ -186,7 +186,8 @@ pub(super) const WAIT_EVERY_STEP: Rule = Rule {
     advice: "wait less often: read the loss every 100 steps, not with .item() each time; events in place of full waits",
     on_metal: Some(
         "waitUntilCompleted only where a result is read: completion handlers, shared events, two or three command buffers in \
-        flight; read the loss every 100 steps",
+        flight; read the loss every 100 steps. Where commandBuffer waits for room: fewer of them in flight, with more work in \
+        each, or a queue with a larger newCommandQueueWithMaxCommandBufferCount:",
     ),
     without: &[Class::Wait],
     all_of_it: true,

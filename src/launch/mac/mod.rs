@@ -109,7 +109,8 @@ pub(crate) fn describe(slices: &[Slice]) -> String {
     let host = Host { cpu: Cpu::Arm64, shim: vec![Cpu::X86_64, Cpu::Arm64] };
     let why = judge::running(slices, &host).and_then(|slice| judge::of_slice(slice, &host));
     let there = why.map_or(String::new(), |why| format!("; there it {why}"));
-    format!("a program for macOS ({}){there}", cpus.join(", "))
+    let what = slices.first().map_or("a file", |slice| slice.kind.word());
+    format!("{what} for macOS ({}){there}", cpus.join(", "))
 }
 
 /// The program that a launcher of Python's framework becomes: `bin/python3` of a framework only executes the application

@@ -57,7 +57,44 @@ impl fmt::Display for Cpu {
             Cpu::Arm64e => f.write_str("arm64e"),
             Cpu::X86_64 => f.write_str("x86_64"),
             Cpu::Other(macho::CPU_TYPE_X86) => f.write_str("i386"),
+            Cpu::Other(macho::CPU_TYPE_POWERPC) => f.write_str("PowerPC"),
+            Cpu::Other(macho::CPU_TYPE_POWERPC64) => f.write_str("PowerPC, 64 bit"),
             Cpu::Other(number) => write!(f, "processor {number}"),
+        }
+    }
+}
+
+/// What a file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Program,
+    Library,
+    /// A plug-in, which a program loads.
+    Bundle,
+    Object,
+    Other,
+}
+
+impl Kind {
+    fn of(filetype: u32) -> Kind {
+        match filetype {
+            macho::MH_EXECUTE => Kind::Program,
+            macho::MH_DYLIB | macho::MH_DYLIB_STUB | macho::MH_FVMLIB => Kind::Library,
+            macho::MH_BUNDLE => Kind::Bundle,
+            macho::MH_OBJECT => Kind::Object,
+            _ => Kind::Other,
+        }
+    }
+
+    /// The word for it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Kind::Program => "a program",
+            Kind::Library => "a library",
+            Kind::Bundle => "a plug-in",
+            Kind::Object => "an object file",
+            Kind::Other => "a file",
         }
     }
 }
@@ -66,6 +103,7 @@ impl fmt::Display for Cpu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub(crate) cpu: Cpu,
+    pub(crate) kind: Kind,
     /// It has a segment __RESTRICT with a section __restrict, by which its linker asked the loader to be cautious.
     pub(crate) restricted: bool,
     /// What its signature says; that of an unsigned one says nothing.
@@ -122,7 +160,14 @@ fn read_fat<'data, Fat: FatArch, R: ReadRef<'data>>(data: R) -> Option<Vec<Slice
 /// A slice of a processor that is not ours, of which nothing more is read.
 fn unknown<Fat: FatArch>(arch: &Fat) -> Option<Slice> {
     let cpu = Cpu::of(arch.cputype(), arch.cpusubtype());
-    matches!(cpu, Cpu::Other(_)).then_some(Slice { cpu, restricted: false, signature: Signature::default() })
+    matches!(cpu, Cpu::Other(_)).then_some(Slice::bare(cpu, Kind::Program))
+}
+
+impl Slice {
+    /// One of which nothing more is read.
+    fn bare(cpu: Cpu, kind: Kind) -> Slice {
+        Slice { cpu, kind, restricted: false, signature: Signature::default() }
+    }
 }
 
 /// The slice whose header stands at `offset`; offsets in it count from there.
@@ -133,14 +178,20 @@ fn read_slice<'data, R: ReadRef<'data>>(data: R, offset: u64) -> Option<Slice> {
         && header.is_little_endian()
     {
         let cpu = Cpu::of(header.cputype(ENDIAN), header.cpusubtype(ENDIAN));
-        return Some(Slice { cpu, restricted: false, signature: Signature::default() });
+        return Some(Slice::bare(cpu, Kind::of(header.filetype(ENDIAN))));
+    }
+    // PowerPC's, whose words begin with the high byte: both sizes have the same first fields.
+    if let [Some(macho::MH_MAGIC | macho::MH_MAGIC_64), Some(cpu), Some(subtype), Some(filetype)] =
+        [0, 4, 8, 12].map(|at| Some(data.read_at::<U32<BigEndian>>(offset.checked_add(at)?).ok()?.get(BigEndian)))
+    {
+        return Some(Slice::bare(Cpu::of(cpu, subtype), Kind::of(filetype)));
     }
     let header: &MachHeader64<LittleEndian> = MachHeader64::parse(data, offset).ok()?;
     if !header.is_little_endian() || header.sizeofcmds(ENDIAN) > MOST_COMMAND_BYTES {
         return None;
     }
     let cpu = Cpu::of(header.cputype(ENDIAN), header.cpusubtype(ENDIAN));
-    let mut slice = Slice { cpu, restricted: false, signature: Signature::default() };
+    let mut slice = Slice::bare(cpu, Kind::of(header.filetype(ENDIAN)));
     let mut commands = header.load_commands(ENDIAN, data, offset).ok()?;
     while let Some(command) = commands.next().ok()? {
         match command.variant() {
@@ -177,6 +228,25 @@ mod tests {
         }
         let names = [Cpu::Arm64, Cpu::Arm64e, Cpu::X86_64].map(|cpu| cpu.to_string());
         assert_eq!(names, ["arm64", "arm64e", "x86_64"]);
+    }
+
+    #[test]
+    fn what_is_no_program_is_called_what_it_is_and_the_first_macs_had_powerpc() {
+        let whole = Built::new(Cpu::Arm64).bytes();
+        for (filetype, kind) in
+            [(1u8, Kind::Object), (2, Kind::Program), (6, Kind::Library), (8, Kind::Bundle), (10, Kind::Other)]
+        {
+            let mut bytes = whole.clone();
+            bytes[12] = filetype;
+            assert_eq!(one(&bytes).kind, kind);
+        }
+        for (magic, cpu, name) in [(0xce_u8, 18_u32, "PowerPC"), (0xcf, 0x0100_0012, "PowerPC, 64 bit")] {
+            let words = [0xfeed_fa00 | u32::from(magic), cpu, 0, 2, 0, 0, 0, 0];
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+            let slice = one(&bytes);
+            assert_eq!((slice.cpu, slice.kind), (Cpu::Other(cpu), Kind::Program));
+            assert_eq!(slice.cpu.to_string(), name);
+        }
     }
 
     #[test]

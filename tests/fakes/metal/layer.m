@@ -116,6 +116,9 @@ PASS_ON(double, GPUEndTime)
 - (id)computeCommandEncoder {
     return [layer_over("SimLayerComputeEncoder", [[base computeCommandEncoder] retain]) autorelease];
 }
+- (id)computeCommandEncoderWithDispatchType:(NSUInteger)type {
+    return [layer_over("SimLayerComputeEncoder", [[base computeCommandEncoderWithDispatchType:type] retain]) autorelease];
+}
 - (id)blitCommandEncoder {
     return [layer_over("SimLayerBlitEncoder", [[base blitCommandEncoder] retain]) autorelease];
 }
@@ -139,6 +142,25 @@ PASS_ON(double, GPUEndTime)
 }
 @end
 
+/* Metal 4's: its command buffers are the vendor's own. */
+@interface SimLayerQueue4 : SimLayerQueue
+@end
+
+@implementation SimLayerQueue4
+- (void)commit:(const id *)buffers count:(NSUInteger)count {
+    [base commit:buffers count:count];
+}
+- (void)commit:(const id *)buffers count:(NSUInteger)count options:(MTL4CommitOptions *)options {
+    [base commit:buffers count:count options:options];
+}
+- (void)signalEvent:(id)event value:(uint64_t)value {
+    [base signalEvent:event value:value];
+}
+- (void)waitForEvent:(id)event value:(uint64_t)value {
+    [base waitForEvent:event value:value];
+}
+@end
+
 @interface SimLayerDevice : SimLayerObject
 @end
 
@@ -149,16 +171,30 @@ PASS_ON(MTLBool, hasUnifiedMemory)
 PASS_ON(uint64_t, recommendedMaxWorkingSetSize)
 PASS_ON(id, newDefaultLibrary)
 PASS_ON(id, newSharedEvent)
-- (id)newCommandQueue {
-    SimLayerQueue *made = layer_over("SimLayerQueue", [base newCommandQueue]);
+PASS_ON(id, newCommandBuffer)
+PASS_ON(id, newCommandAllocator)
+- (id)over:(id)queue as:(const char *)class_name {
+    SimLayerQueue *made = layer_over(class_name, queue);
     made->device = self;
     return made;
+}
+- (id)newCommandQueue {
+    return [self over:[base newCommandQueue] as:"SimLayerQueue"];
+}
+- (id)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)count {
+    return [self over:[base newCommandQueueWithMaxCommandBufferCount:count] as:"SimLayerQueue"];
+}
+- (id)newMTL4CommandQueue {
+    return [self over:[base newMTL4CommandQueue] as:"SimLayerQueue4"];
 }
 - (id)newBufferWithLength:(NSUInteger)length options:(NSUInteger)options {
     return [base newBufferWithLength:length options:options];
 }
 - (id)newComputePipelineStateWithFunction:(id)function error:(id *)error {
     return [base newComputePipelineStateWithFunction:function error:error];
+}
+- (id)newComputePipelineStateWithFunction:(id)function options:(NSUInteger)options reflection:(id *)reflection error:(id *)error {
+    return [base newComputePipelineStateWithFunction:function options:options reflection:reflection error:error];
 }
 - (id)newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
                                     options:(NSUInteger)options

@@ -1,7 +1,7 @@
 //! What was encoded into a command buffer, until it is committed.
 
 use gputrace_abi::event::{detail, unpack_block, unpack_grid};
-use gputrace_abi::metal::{HOST_IS_SOURCE, encoder};
+use gputrace_abi::metal::{HOST_IS_SOURCE, encoder, levels};
 
 use super::Message;
 use super::memory::Memory;
@@ -161,7 +161,7 @@ pub(super) fn transfer(message: &Message, memory: &Memory) -> Transfer {
         peer: false,
         src_kind: if set { End::Unknown } else { kind(source, true) },
         dst_kind: kind(destination, false),
-        bytes: size(bytes),
+        bytes: size(levels::bytes(bytes)),
         dst: destination as i64,
         src: source as i64,
         is_async: !by_host,

@@ -18,7 +18,7 @@
 //! | Sync [`ROOM`](crate::event::detail::ROOM) | new command buffer | queue | 0 | 0 |
 //! | Sync EVENT | shared event | 0 | value | milliseconds at most |
 //! | Sync STREAM_WAIT | event | queue | value | command buffer |
-//! | Transfer | destination | encoder | source, or value of a set | bytes |
+//! | Transfer | destination | encoder | source, or value of a set | bytes, or [`levels`] of the source |
 //! | Transfer COPY, by the host | destination | [`HOST_IS_SOURCE`], or another number: it is the destination | source | bytes |
 //! | Alloc | buffer, heap or texture | 0 | options ([`storage`]), or address of the program's own memory | bytes |
 //! | Free | buffer, heap or texture | 0 | 0 | 0 |
@@ -32,6 +32,7 @@
 //! An event's context is the number of its device, as [`crate::event::KIND_CONTEXT`] tells it.
 //! [`crate::event::KIND_GPU_TIMES`] tells when the GPU ran a command buffer.
 
+pub mod levels;
 pub mod pixels;
 
 /// Commit: word 0 is no object but a number of its own (Metal 4, where feedback names no command buffer).

@@ -8,6 +8,6 @@ messages! {
     BLIT: "MTLBlitCommandEncoder", from super::compute::END,
         needs ["fillBuffer:range:value:", "endEncoding"];
 
-    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
+    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => @at |this, (), at| names::labelled(this, label, at);
     Encode END_ENCODER end "endEncoding" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
 }

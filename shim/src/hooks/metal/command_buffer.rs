@@ -18,17 +18,17 @@ messages! {
     COMMAND_BUFFER: "MTLCommandBuffer", from super::queue::END, needs ["addCompletedHandler:", "GPUStartTime"];
 
     // It may be gone when its commit returns: a handler of the program's may have been the last one to hold it.
-    Commit NONE commit "commit" "v@:" () -> () [commits::begin::<SLOT>]
+    Commit NONE commit "commit" "v@:" () -> () [|this, _| commits::begin::<SLOT>(this)]
         => |this: Id, (), [queue, label]: [u64; 2]| [this as u64, queue, label, 1];
-    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
+    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => @at |this, (), at| names::labelled(this, label, at);
     Api NONE enqueue "enqueue" "v@:" () -> () => |this, ()| about(this);
 
     // Who asks again and again waits, and for less time than two readings of the clock.
     Count NONE asked "status" "Q@:" () -> usize => ();
 
-    Sync STREAM waitUntilCompleted "waitUntilCompleted" "v@:" () -> () [queue]
+    Sync STREAM waitUntilCompleted "waitUntilCompleted" "v@:" () -> () [|this, _| queue(this)]
         => |this: Id, (), queue| [this as u64, queue, 0, 0];
-    Sync SCHEDULE waitUntilScheduled "waitUntilScheduled" "v@:" () -> () [queue]
+    Sync SCHEDULE waitUntilScheduled "waitUntilScheduled" "v@:" () -> () [|this, _| queue(this)]
         => |this: Id, (), queue| [this as u64, queue, 0, 0];
     Api NONE addScheduledHandler "addScheduledHandler:" "v@:@?" (block: Id) -> () => |this, ()| about(this);
     Api NONE addCompletedHandler "addCompletedHandler:" "v@:@?" (block: Id) -> () => |this, ()| about(this);
@@ -118,14 +118,16 @@ const NO_SLOT: usize = usize::MAX;
 
 /// Records a commit that did not come by a trampoline of its class.
 pub(super) fn committed(this: Id, original: Original) {
-    let payload = |this: Id, (), [queue, label]: [u64; 2]| [this as u64, queue, label, 1];
-    record::message(commit::HOOK, commit::NUMBER, this, commits::begin::<NO_SLOT>, |_| original.call(), payload);
+    let payload = |this: Id, (), [queue, label]: [u64; 2], _| [this as u64, queue, label, 1];
+    let before = |this, _| commits::begin::<NO_SLOT>(this);
+    record::message(commit::HOOK, commit::NUMBER, this, before, |_| original.call(), payload);
 }
 
 /// The same of a wait for the end.
 pub(super) fn waited(this: Id, original: Original) {
-    let payload = |this: Id, (), queue| [this as u64, queue, 0, 0];
-    record::message(waitUntilCompleted::HOOK, waitUntilCompleted::NUMBER, this, queue, |_| original.call(), payload);
+    let payload = |this: Id, (), queue, _| [this as u64, queue, 0, 0];
+    let before = |this, _| queue(this);
+    record::message(waitUntilCompleted::HOOK, waitUntilCompleted::NUMBER, this, before, |_| original.call(), payload);
 }
 
 /// The queue of a command buffer.

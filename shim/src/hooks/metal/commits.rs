@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::command_buffer::{self, queue};
 use super::{completed, names};
 use crate::interpose::objc::{Id, send};
+use crate::record::At;
 
 /// In an address of the table: a message returned the command buffer, so the collector knows its queue.
 const SEEN: usize = 1;
@@ -71,7 +72,7 @@ pub(super) fn begin<const SLOT: usize>(buffer: Id) -> [u64; 2] {
 #[inline(never)]
 fn whose(buffer: Id) -> [u64; 2] {
     let queue = queue(buffer);
-    [queue, names::label(send!(queue as Id, "label"; Id))]
+    [queue, names::label(send!(queue as Id, "label"; Id), At::UNKNOWN)]
 }
 
 /// Its commit, which began then, was left. Whether Metal has the work its end tells, which may be over.

@@ -26,7 +26,7 @@ messages! {
     Encode COMMANDS commandsByBuffer "executeCommandsInBuffer:indirectBuffer:indirectBufferOffset:" "v@:@@Q"
         (commands: Id, buffer: Id, offset: usize) -> () => |this, ()| [this as u64, 0, 1, 0];
     Encode END_ENCODER end "endEncoding" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
-    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
+    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => @at |this, (), at| names::labelled(this, label, at);
 
     // Metal 4's: the address of the buffer in which the sizes stand.
     Encode INDIRECT indirectGroups4 "dispatchThreadgroupsWithIndirectBuffer:threadsPerThreadgroup:" "v@:Q{MTLSize=QQQ}"

@@ -39,7 +39,7 @@ messages! {
         sliceCount:levelCount:"
         "v@:@QQ@QQQQ"
         (from: Id, slice: usize, level: usize, to: Id, slice_of: usize, level_of: usize, slices: usize, levels: usize)
-        -> () => |this, ()| [to as u64, this as u64, from as u64, textures::levels(from, level, levels, slices)];
+        -> () => |this, ()| [to as u64, this as u64, from as u64, textures::levels_of(from, level, levels, slices)];
     Transfer COPY_ASYNC copyTexture "copyFromTexture:toTexture:" "v@:@@" (from: Id, to: Id) -> ()
         => |this, ()| [to as u64, this as u64, from as u64, send!(from, "allocatedSize"; usize) as u64];
     Encode NONE synchronize "synchronizeResource:" "v@:@" (resource: Id) -> () => |this, ()| [this as u64, 0, 0, 0];

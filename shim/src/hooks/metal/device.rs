@@ -2,8 +2,9 @@
 
 use core::ffi::c_void;
 
-use super::{devices, event, messages, metal4, names, queue, resources};
+use super::{devices, event, feedback, messages, metal4, names, queue, resources};
 use crate::interpose::objc::{Id, send};
+use crate::record::At;
 
 /// Command buffers of a queue that may be uncompleted, where the program does not say.
 const USUAL_LIMIT: u64 = 64;
@@ -38,18 +39,17 @@ messages! {
     };
 
     Module NONE newPipeline "newComputePipelineStateWithFunction:error:" "@@:@^@" (function: Id, error: *mut Id) -> Id { devices::seen }
-        => |_, made| pipeline(made, function);
+        => @at |_, made, at| pipeline(made, function, at);
     Module NONE newPipelineReflected "newComputePipelineStateWithFunction:options:reflection:error:" "@@:@Q^@^@"
         (function: Id, options: usize, reflection: *mut Id, error: *mut Id) -> Id { devices::seen }
-        => |_, made| pipeline(made, function);
+        => @at |_, made, at| pipeline(made, function, at);
     Module NONE newPipelineWithDescriptor "newComputePipelineStateWithDescriptor:options:reflection:error:" "@@:@Q^@^@"
         (descriptor: Id, options: usize, reflection: *mut Id, error: *mut Id) -> Id { devices::seen }
-        => |_, made| {
-            let function = send!(descriptor, "computeFunction"; Id);
-            if names::pipeline(made, send!(descriptor, "label"; Id)) {
-                return [made as u64, 0, function as u64, 0];
+        => @at |_, made, at| {
+            if names::pipeline(made, send!(descriptor, "label"; Id), at) {
+                return [made as u64, 0, 0, 0];
             }
-            pipeline(made, function)
+            pipeline(made, send!(descriptor, "computeFunction"; Id), at)
         };
 
     Api NONE newSharedEvent "newSharedEvent" "@@:" () -> Id { devices::seen } => |_, made| {
@@ -63,15 +63,15 @@ messages! {
     };
 
     Api NONE newMTL4CommandQueue "newMTL4CommandQueue" "@@:" () -> Id { devices::seen } => |_, made| {
-        metal4::queue::QUEUE.meet(made);
+        queue4(made);
         [made as u64, 0, 0, 0]
     };
     Api NONE newMTL4CommandQueueWithDescriptor "newMTL4CommandQueueWithDescriptor:error:" "@@:@^@"
         (descriptor: Id, error: *mut Id) -> Id { devices::seen }
-        => |_, made| {
-            metal4::queue::QUEUE.meet(made);
+        => @at |_, made, at| {
+            queue4(made);
             // The descriptor's; it cannot be changed.
-            [made as u64, 0, names::label(send!(made, "label"; Id)), 0]
+            [made as u64, 0, names::label(send!(made, "label"; Id), at), 0]
         };
     Api NONE newCommandBuffer "newCommandBuffer" "@@:" () -> Id { devices::seen } => |_, made| {
         metal4::buffer::BUFFER.meet(made);
@@ -84,12 +84,20 @@ fn queue(made: Id, most: u64) -> [u64; 4] {
     [made as u64, 0, 0, most]
 }
 
+fn queue4(made: Id) {
+    metal4::queue::QUEUE.meet(made);
+    if !made.is_null() {
+        feedback::prepare();
+    }
+}
+
 fn buffer(made: Id, options: usize, bytes: usize) -> [u64; 4] {
     resources::buffer::BUFFER.meet(made);
     [made as u64, 0, options as u64, if made.is_null() { 0 } else { bytes as u64 }]
 }
 
-fn pipeline(made: Id, function: Id) -> [u64; 4] {
-    names::pipeline(made, send!(function, "name"; Id));
-    [made as u64, 0, function as u64, 0]
+#[inline(always)]
+fn pipeline(made: Id, function: Id, at: At) -> [u64; 4] {
+    names::pipeline(made, send!(function, "name"; Id), at);
+    [made as u64, 0, 0, 0]
 }

@@ -63,9 +63,9 @@ fn given(nth: u16, original: impl FnOnce() -> Id, meet: impl FnOnce(Id)) -> Id {
         HOOK,
         FIRST + nth,
         core::ptr::null_mut(),
-        |_| (),
+        |_, _| (),
         |()| original(),
-        |_, made, ()| {
+        |_, made, (), _| {
             meet(made);
             [made as u64, 0, 0, 0]
         },

@@ -15,8 +15,10 @@ use gputrace_abi::{Class, Event, local};
 use super::completed::{self, BLOCK_WORDS, Block};
 use super::devices;
 use crate::hooks::Hook;
-use crate::interpose::objc::{Id, objc_getClass, send};
-use crate::{session, thread, tls};
+use crate::interpose::objc::{self, Id, objc_getClass, send};
+use crate::record::At;
+use crate::session;
+use crate::thread::State;
 
 const FIRST: u16 = super::entry::END;
 /// Number after the last one.
@@ -88,8 +90,8 @@ fn place(number: usize) -> Option<&'static Place> {
 
 /// The number of a commit whose times will be told; 0 where too many are in flight.
 #[inline(always)]
-pub(super) fn begin() -> usize {
-    let thread = tls::get().map_or(0, |state| &raw const *state as usize);
+pub(super) fn begin(state: &'static State) -> usize {
+    let thread = &raw const *state as usize;
     take_place(thread).unwrap_or_else(|| {
         cold_path();
         clear_left(thread);
@@ -134,23 +136,61 @@ fn clear_left(thread: usize) {
     }
 }
 
+/// Places whose options are made with the first queue, and so many more each time that half of them were in flight at once: by
+/// Metal's thread then, so that a commit makes its own only where it is ahead of all feedback.
+const READY: usize = 64;
+/// Places from the first one on whose options are made, or being made.
+static PREPARED: AtomicUsize = AtomicUsize::new(0);
+
+/// A queue was made: the first commits find their options there.
+pub(super) fn prepare() {
+    if PREPARED.load(Ordering::Relaxed) == 0 {
+        prepare_from(0);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn prepare_from(known: usize) {
+    if PREPARED.compare_exchange(known, known + READY, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        return;
+    }
+    for (index, place) in FLYING.iter().enumerate().skip(known).take(READY) {
+        let (Some(word), bit) = (TAKEN.get(index / WORD), 1 << (index % WORD)) else { return };
+        // One that is in flight has them.
+        if word.fetch_or(bit, Ordering::Acquire) & bit == 0 {
+            if place.options.load(Ordering::Relaxed).is_null() {
+                make_options(place);
+            }
+            word.fetch_and(!bit, Ordering::Release);
+        }
+    }
+}
+
 /// The options of a commit that give its feedback to us.
 #[inline(always)]
 pub(super) fn options(number: usize) -> Id {
     let Some(place) = place(number) else { return core::ptr::null_mut() };
     let known = place.options.load(Ordering::Relaxed);
-    if known.is_null() { make_options(place) } else { known }
+    if !known.is_null() {
+        return known;
+    }
+    cold_path();
+    let made = make_options(place);
+    if made.is_null() {
+        place.let_go();
+    }
+    made
 }
 
+/// Makes the options of a place, which is this thread's for now.
 #[cold]
 #[inline(never)]
 fn make_options(place: &'static Place) -> Id {
     // SAFETY: a C string.
     let class = unsafe { objc_getClass(c"MTL4CommitOptions".as_ptr()) };
-    let options = send!(class, "new"; Id);
-    if options.is_null() {
-        place.let_go();
-    } else {
+    let options = objc::new(class);
+    if !options.is_null() {
         let block = Block::write(&place.block, arrived);
         send!(options, "addFeedbackHandler:", (block => Id); ());
         place.options.store(options, Ordering::Relaxed);
@@ -174,16 +214,20 @@ unsafe extern "C" fn arrived(block: *const Block, feedback: Id) {
     let result = if failed { status::ERROR } else { status::COMPLETED };
     completed::tell(number, feedback, FLAG_NUMBERED, result, devices::number(core::ptr::null_mut()));
     place.let_go();
+    let prepared = PREPARED.load(Ordering::Relaxed);
+    if number as usize % PLACES * 2 >= prepared && prepared < PLACES {
+        prepare_from(prepared);
+    }
 }
 
 /// The payload of a commit; number 0: one without times, which gets a number all the same.
-pub(super) fn committed(queue: Id, buffers: *const Id, count: usize, number: usize) -> [u64; 4] {
+#[inline(always)]
+pub(super) fn committed(queue: Id, buffers: *const Id, count: usize, number: usize, at: At) -> [u64; 4] {
     let number = match number {
         0 => (COMMITS.fetch_add(1, Ordering::Relaxed) + 1) * PLACES as u64 + PLACES as u64 / 2,
         number => number as u64,
     };
-    if let Some(state) = thread::state_slow().filter(|state| !state.is_paused() && !buffers.is_null()) {
-        let now = session::now();
+    if let Some((state, now)) = at.recorded().filter(|_| !buffers.is_null()) {
         for nth in 0..count {
             // SAFETY: the program gave so many.
             let buffer = unsafe { *buffers.add(nth) };

@@ -5,8 +5,9 @@ pub(crate) mod queue {
     use core::sync::atomic::{AtomicU8, Ordering};
 
     use crate::hooks::metal::{feedback, messages};
-    use crate::interpose::objc::{self, Id, Sel, Selector};
+    use crate::interpose::objc::{Id, Known, Sel, Selector, code, object_getClass};
     use crate::interpose::owner;
+    use crate::thread::State;
 
     messages! {
         /// A queue of Metal 4's.
@@ -15,10 +16,10 @@ pub(crate) mod queue {
         // The same with options of ours, through which the times come, where Metal's own is left out by that.
         Commit NONE commit "commit:count:" "v@:^@Q" (buffers: *const Id, count: usize) -> ()
             [begin::<SLOT>; |this: Id, number: usize| with_options::<SLOT>(this, buffers, count, number)]
-            => |this, (), number| feedback::committed(this, buffers, count, number);
+            => @at |this, (), number, at| feedback::committed(this, buffers, count, number, at);
         // The program's own options stay as they are: it may use them again.
         Commit NONE commitWithOptions "commit:count:options:" "v@:^@Q@" (buffers: *const Id, count: usize, options: Id) -> ()
-            => |this, ()| feedback::committed(this, buffers, count, 0);
+            => @at |this, (), at| feedback::committed(this, buffers, count, 0, at);
         Api NONE signal "signalEvent:value:" "v@:@Q" (event: Id, value: u64) -> ()
             => |this, ()| [event as u64, this as u64, 0, value];
         Sync STREAM_WAIT wait "waitForEvent:value:" "v@:@Q" (event: Id, value: u64) -> ()
@@ -33,7 +34,7 @@ pub(crate) mod queue {
 
     /// The number of a commit whose times come by options of ours; 0: it goes its own way.
     #[inline(always)]
-    fn begin<const SLOT: usize>(this: Id) -> usize {
+    fn begin<const SLOT: usize>(this: Id, state: &'static State) -> usize {
         let Some(place) = WAYS.get(SLOT) else { return 0 };
         let way = match place.load(Ordering::Relaxed) {
             UNKNOWN => {
@@ -44,7 +45,7 @@ pub(crate) mod queue {
             }
             known => known,
         };
-        if way == BY_OPTIONS && is_still_ours::<SLOT>(this) { feedback::begin() } else { 0 }
+        if way == BY_OPTIONS && is_still_ours::<SLOT>(this) { feedback::begin(state) } else { 0 }
     }
 
     /// The method with options is the same but for these where both are Metal's. Another one's would never be called, and a layer may
@@ -62,8 +63,13 @@ pub(crate) mod queue {
     /// would never be called.
     #[inline(always)]
     fn is_still_ours<const SLOT: usize>(this: Id) -> bool {
+        static METHODS: [Known; 4] = [const { Known::new() }; 4];
         let ours = MESSAGES.get(Index::commitWithOptions as usize).and_then(|message| message.trampolines.get(SLOT));
-        ours.is_some_and(|ours| *ours == objc::method(this, &WITH_OPTIONS))
+        let Some((ours, known)) = ours.zip(METHODS.get(SLOT)) else { return false };
+        // SAFETY: the queue that is sent a message.
+        let class = unsafe { object_getClass(this) };
+        let method = known.of(class).unwrap_or_else(|| known.ask(class, &WITH_OPTIONS));
+        *ours == code(method)
     }
 
     /// Past our own hook.
@@ -91,7 +97,7 @@ pub(crate) mod buffer {
         /// A command buffer of Metal 4's.
         BUFFER: "MTL4CommandBuffer", from super::queue::END, needs ["beginCommandBufferWithAllocator:", "endCommandBuffer"];
 
-        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
+        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => @at |this, (), at| names::labelled(this, label, at);
         // What was encoded into it before and not committed is gone.
         Api NONE begin "beginCommandBufferWithAllocator:" "v@:@" (allocator: Id) -> () => |this, ()| [this as u64, 0, 0, 0];
         Api NONE beginWithOptions "beginCommandBufferWithAllocator:options:" "v@:@@" (allocator: Id, options: Id) -> ()

@@ -92,14 +92,14 @@ pub(crate) fn left(state: &State, number: u16, start: u64) {
 /// A message of the class `Count` is counted only ([`crate::count`]): it asks for what is known already.
 ///
 /// `[BEFORE]` runs before a message that is recorded, and its result goes to the payload: what an object is asked that the
-/// original may end. `{ALWAYS}` runs before every original, inside of another message too. With `[BEFORE; INSTEAD]` it goes to INSTEAD too, which takes the original's place where it is not 0.
+/// original may end. `@at` gives the payload the message's thread and moment too. `{ALWAYS}` runs before every original, inside of another message too. With `[BEFORE; INSTEAD]` it goes to INSTEAD too, which takes the original's place where it is not 0.
 macro_rules! messages {
     (
         $(#[$doc:meta])*
         $role:ident: $name:literal, from $first:expr, needs [$($need:literal),* $(,)?];
         $(
             $class:ident $detail:ident $message:ident $selector:literal $encoding:literal
-            ($($argument:ident : $type:ty),*) -> $result:ty $([$before:expr $(; $instead:expr)?])? $({ $always:expr })? => $payload:expr;
+            ($($argument:ident : $type:ty),*) -> $result:ty $([$before:expr $(; $instead:expr)?])? $({ $always:expr })? => $(@ $at:ident)? $payload:expr;
         )*
     ) => {
         #[allow(non_camel_case_types)]
@@ -165,7 +165,7 @@ macro_rules! messages {
                     unsafe { code(this, selector $(, $argument)*) }
                 };
                 $crate::hooks::metal::messages!(
-                    @record $class, ($message::HOOK, $message::NUMBER), this, original, ($result, $payload, $($before)?), ($($before)?)
+                    @record $class, ($message::HOOK, $message::NUMBER), this, original, ($($at)? ($result, $payload) $($before)?), ($($before)?)
                 )
             }
         )*
@@ -186,11 +186,17 @@ macro_rules! messages {
     }};
 
     // Types first: a closure that is not an argument knows those of its own only if it is told.
-    (@payload $result:ty, $payload:expr,) => {
-        |this, result, _| $crate::hooks::metal::said::<$result>($payload, this, result)
+    (@payload ($result:ty, $payload:expr)) => {
+        |this, result, _, _| $crate::hooks::metal::said::<$result>($payload, this, result)
     };
-    (@payload $result:ty, $payload:expr, $before:expr) => { $payload };
-    (@before) => { |_| () };
+    (@payload ($result:ty, $payload:expr) $before:expr) => {
+        |this, result, prepared, _| $crate::hooks::metal::said_after::<$result, _>($payload, this, result, prepared)
+    };
+    (@payload at ($result:ty, $payload:expr)) => {
+        |this, result, _, at| $crate::hooks::metal::said_after::<$result, _>($payload, this, result, at)
+    };
+    (@payload at ($result:ty, $payload:expr) $before:expr) => { $payload };
+    (@before) => { |_, _| () };
     (@before $before:expr) => { $before };
     (@instead $this:ident, $prepared:ident,) => { _ = $prepared; };
     (@instead $this:ident, $prepared:ident, $instead:expr) => {
@@ -205,6 +211,12 @@ use messages;
 #[inline(always)]
 fn said<R>(payload: impl FnOnce(Id, R) -> [u64; 4], this: Id, result: R) -> [u64; 4] {
     payload(this, result)
+}
+
+/// The same of what was prepared, or of the moment.
+#[inline(always)]
+fn said_after<R, P>(payload: impl FnOnce(Id, R, P) -> [u64; 4], this: Id, result: R, with: P) -> [u64; 4] {
+    payload(this, result, with)
 }
 
 /// A C string of parts.

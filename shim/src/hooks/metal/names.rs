@@ -10,6 +10,7 @@ use gputrace_abi::text::key;
 
 use super::resources::pipeline::PIPELINE;
 use crate::interpose::objc::{self, Id, send};
+use crate::record::At;
 use crate::{session, thread};
 
 /// Pipelines whose names were written.
@@ -31,15 +32,15 @@ fn of_pipeline(pipeline: Id) -> &'static AtomicU64 {
 
 /// A pipeline was made, and has this name (an NSString): its label or that of its function. Whether it was written. What
 /// was known of its address was of one that is gone.
-pub(super) fn pipeline(made: Id, name: Id) -> bool {
+#[inline(always)]
+pub(super) fn pipeline(made: Id, name: Id, at: At) -> bool {
     if made.is_null() {
         return false;
     }
     PIPELINE.meet(made);
-    let Some((state, name)) = thread::state_slow().zip(objc::text(name).filter(|name| !name.is_empty())) else {
-        return false;
-    };
-    let written = state.write_text(text_kind::FUNCTION, made as u64, 0, name.to_bytes(), session::now());
+    let Some(name) = objc::text(name).filter(|name| !name.is_empty()) else { return false };
+    let Some((state, now)) = at.get() else { return false };
+    let written = state.write_name(text_kind::FUNCTION, made as u64, name.to_bytes(), now);
     if written {
         of_pipeline(made).store(made as u64, Ordering::Relaxed);
     }
@@ -59,14 +60,14 @@ pub(super) fn pipeline_used(used: Id) {
 pub(super) fn pipeline_gone(gone: Id) {
     let _ = of_pipeline(gone).compare_exchange(gone as u64, 0, Ordering::Relaxed, Ordering::Relaxed);
     if let Some(state) = thread::state_slow() {
-        state.write_text(text_kind::FUNCTION, gone as u64, 0, &[], session::now());
+        state.write_name(text_kind::FUNCTION, gone as u64, &[], session::now());
     }
 }
 
 #[cold]
 #[inline(never)]
 fn learn(used: Id) {
-    pipeline(used, send!(used, "label"; Id));
+    pipeline(used, send!(used, "label"; Id), At::UNKNOWN);
     // It has no other name: nobody asks again.
     if !used.is_null() {
         of_pipeline(used).store(used as u64, Ordering::Relaxed);
@@ -74,18 +75,23 @@ fn learn(used: Id) {
 }
 
 /// The payload of a message that gives an object this label (an NSString; nil takes it away).
-pub(super) fn labelled(object: Id, label: Id) -> [u64; 4] {
-    [object as u64, 0, self::label(label), 0]
+#[inline(always)]
+pub(super) fn labelled(object: Id, label: Id, at: At) -> [u64; 4] {
+    [object as u64, 0, self::label(label, at), 0]
 }
 
+/// Longer labels are cut: to read one each time it is set takes so long as it is.
+const LABEL_MAX_BYTES: usize = 88;
+
 /// The key of a label; 0 for none.
-pub(super) fn label(label: Id) -> u64 {
-    let Some(text) = objc::text(label).filter(|text| !text.is_empty()) else { return 0 };
-    let key = key(text_kind::LABEL, text.to_bytes());
+#[inline(never)]
+pub(super) fn label(label: Id, at: At) -> u64 {
+    let Some(text) = objc::text_up_to(label, LABEL_MAX_BYTES).filter(|text| !text.is_empty()) else { return 0 };
+    let key = key(text_kind::LABEL, text);
     let place = place(&LABELS, key);
     if place.load(Ordering::Relaxed) != key
-        && let Some(state) = thread::state_slow()
-        && state.write_text(text_kind::LABEL, key, 0, text.to_bytes(), session::now())
+        && let Some((state, now)) = at.get()
+        && state.write_name(text_kind::LABEL, key, text, now)
     {
         place.store(key, Ordering::Relaxed);
     }

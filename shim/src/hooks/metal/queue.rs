@@ -8,10 +8,10 @@ messages! {
     /// A queue of command buffers.
     QUEUE: "MTLCommandQueue", from super::device::END, needs ["commandBuffer", "device"];
 
-    Sync ROOM commandBuffer "commandBuffer" "@@:" () -> Id [|_| true] => made;
-    Sync ROOM unretained "commandBufferWithUnretainedReferences" "@@:" () -> Id [|_| true] => made;
-    Sync ROOM withDescriptor "commandBufferWithDescriptor:" "@@:@" (descriptor: Id) -> Id [|_| true] => made;
-    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
+    Sync ROOM commandBuffer "commandBuffer" "@@:" () -> Id [|_, _| true] => made;
+    Sync ROOM unretained "commandBufferWithUnretainedReferences" "@@:" () -> Id [|_, _| true] => made;
+    Sync ROOM withDescriptor "commandBufferWithDescriptor:" "@@:@" (descriptor: Id) -> Id [|_, _| true] => made;
+    Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => @at |this, (), at| names::labelled(this, label, at);
 }
 
 /// `is_told`: the collector will know whose it is.

@@ -9,7 +9,7 @@ pub(crate) mod buffer {
         /// Memory.
         BUFFER: "MTLBuffer", from crate::hooks::metal::copies::END, needs ["length", "contents"];
 
-        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
+        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => @at |this, (), at| names::labelled(this, label, at);
         Free DEVICE dealloc "dealloc" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
     }
 }
@@ -22,7 +22,7 @@ pub(crate) mod heap {
         /// Memory that the program shares out itself.
         HEAP: "MTLHeap", from super::buffer::END, needs ["newBufferWithLength:options:", "usedSize"];
 
-        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
+        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => @at |this, (), at| names::labelled(this, label, at);
         Free DEVICE dealloc "dealloc" "v@:" () -> () => |this, ()| [this as u64, 0, 0, 0];
     }
 }
@@ -38,7 +38,7 @@ pub(crate) mod texture {
         /// Memory of an image.
         TEXTURE: "MTLTexture", from super::heap::END, needs ["pixelFormat", "allocatedSize"];
 
-        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => |this, ()| names::labelled(this, label);
+        Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => @at |this, (), at| names::labelled(this, label, at);
         Transfer COPY replace "replaceRegion:mipmapLevel:withBytes:bytesPerRow:" "v@:{MTLRegion={MTLOrigin=QQQ}{MTLSize=QQQ}}Q^vQ"
             (region: Region, level: usize, from: *const c_void, row: usize) -> ()
             => |this, ()| textures::by_host(this, from as usize, true, region, row, 0);

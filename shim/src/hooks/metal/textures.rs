@@ -1,6 +1,6 @@
 //! Bytes of textures and of parts of them.
 
-use gputrace_abi::metal::{HOST_IS_SOURCE, pixels};
+use gputrace_abi::metal::{HOST_IS_SOURCE, levels, pixels};
 
 use super::Size;
 use crate::interpose::objc::{Id, send};
@@ -19,18 +19,14 @@ pub(super) fn part(texture: Id, size: Size) -> Option<u64> {
     pixels::bytes(send!(texture, "pixelFormat"; usize) as u64, width, height, depth)
 }
 
-/// Levels of a texture from this one on, each half as wide, high and deep as the one before it, in so many slices.
-pub(super) fn levels(texture: Id, first: usize, levels: usize, slices: usize) -> u64 {
-    let width = send!(texture, "width"; usize);
-    let height = send!(texture, "height"; usize);
-    let depth = send!(texture, "depth"; usize);
-    // A texture has at most 15 levels: the program may have said anything. One by one: of a loop the compiler makes a call.
-    let of = |level: usize| {
-        let half = |n: usize| n.checked_shr(level as u32).unwrap_or(0).max(1);
-        part(texture, Size { width: half(width), height: half(height), depth: half(depth) }).unwrap_or(0)
-    };
-    let each = (first..first.saturating_add(levels.min(16))).map(of).fold(0, u64::saturating_add);
-    each.saturating_mul(slices as u64)
+/// Levels of a texture from this one on, each half as wide, high and deep as the one before it, in so many slices: for the collector to add
+/// up ([`levels`]).
+pub(super) fn levels_of(texture: Id, first: usize, count: usize, slices: usize) -> u64 {
+    levels::pack(
+        [send!(texture, "width"; usize), send!(texture, "height"; usize), send!(texture, "depth"; usize)],
+        send!(texture, "pixelFormat"; usize),
+        [first, count, slices],
+    )
 }
 
 /// Bytes in a buffer that a part of a texture takes; a flat one may leave its bytes per image open.

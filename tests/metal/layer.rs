@@ -1,0 +1,27 @@
+//! A layer for debugging in between, whose objects pass messages on: Metal 4's queues, and queues with a limit.
+
+use super::each_with;
+use crate::util::count;
+
+const LAYER: [(&str, &str); 1] = [("FAKE_METAL_LAYER", "1")];
+
+#[test]
+fn commits_of_metal_4_through_a_layer_count_once_and_have_their_times() {
+    each_with("metal_every.m", &["metal4"], &LAYER, |run| {
+        assert_eq!(count(&run.process(), "commit").recorded, 3, "{}", run.who);
+        let buffers = run.trace.table("command_buffers");
+        // The last one has options of the program's own, which keep what is added to them.
+        let timed = buffers.rows().filter(|row| row.maybe_int("gpu_ns").is_some()).count();
+        assert_eq!((buffers.len(), timed), (3, 2), "{}", run.who);
+    });
+}
+
+#[test]
+fn a_wait_for_room_in_a_layers_queue_is_one_of_that_queue() {
+    each_with("metal_waits.m", &["room"], &LAYER, |run| {
+        assert_eq!(count(&run.process(), "commit").recorded, 3, "{}", run.who);
+        let syncs = run.trace.table("syncs");
+        let rooms = syncs.rows().filter(|row| row.text("kind") == "room").count();
+        assert_eq!(rooms, 1, "{}", run.who);
+    });
+}
