@@ -100,6 +100,7 @@ mod counters;
 mod drivers;
 mod environments;
 mod exactness;
+mod export_memory;
 mod exported_tables;
 mod exports;
 mod failing_calls;

@@ -30,6 +30,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod whole;
 mod wide;
 mod windows;
 
@@ -53,6 +54,7 @@ pub(crate) use rows::{Axes, Ints, Rows};
 pub(crate) use scan::Want;
 pub(crate) use spans::Spans;
 pub(crate) use stacks::{Frame, NO_STACK, Site, SiteFinder, Sites};
+pub(crate) use whole::{StackFrames, Stacks, Texts};
 pub(crate) use wide::{columns_of, front};
 
 /// One trace, made of all folders that were named.
